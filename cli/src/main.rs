@@ -1,0 +1,2 @@
+//! The laxity command.
+fn main() {}

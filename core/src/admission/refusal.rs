@@ -1,0 +1,181 @@
+//! Why a channel may not exist.
+
+use crate::contract::ContractError;
+use crate::units::{Duration, Instant};
+
+/// What stood in the way. The numbers travel on the wire and never change their meaning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[repr(u16)]
+#[non_exhaustive]
+pub enum Code {
+    /// The contract cannot be on any host, or not on this one (packet count, pacing).
+    BadParameters = 1,
+    /// The processor's long-run share is used up.
+    ProcessorUtilisation = 2,
+    /// The link's long-run share is used up.
+    LinkUtilisation = 3,
+    /// The deadline is shorter than the message's own service time.
+    DeadlineBelowServiceTime = 4,
+    /// No processor deadline fits: some instant has more demand than time.
+    ProcessorDeadline = 5,
+    /// No link deadline fits.
+    LinkDeadline = 6,
+    /// Each stage alone fits, all together exceed the deadline.
+    DeadlineSum = 7,
+    /// Buffers, frames or channel slots are used up.
+    Memory = 8,
+    /// Nobody listens by that name at the receiving host.
+    NoSuchName = 9,
+    /// The name is taken by another channel that is open.
+    NameInUse = 10,
+    /// The peer speaks another major version.
+    Version = 11,
+    /// The peer answered, but what it answered cannot be used.
+    Protocol = 12,
+    /// The receiving application refused.
+    Declined = 13,
+}
+
+impl Code {
+    /// The code of a number on the wire; `None` for one that this version does not know.
+    pub fn from_wire(number: u16) -> Option<Self> {
+        use Code::*;
+        [
+            BadParameters,
+            ProcessorUtilisation,
+            LinkUtilisation,
+            DeadlineBelowServiceTime,
+            ProcessorDeadline,
+            LinkDeadline,
+            DeadlineSum,
+            Memory,
+            NoSuchName,
+            NameInUse,
+            Version,
+            Protocol,
+            Declined,
+        ]
+        .into_iter()
+        .find(|code| *code as u16 == number)
+    }
+
+    /// The code's name in files and JSON.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::BadParameters => "bad_parameters",
+            Self::ProcessorUtilisation => "processor_utilisation",
+            Self::LinkUtilisation => "link_utilisation",
+            Self::DeadlineBelowServiceTime => "deadline_below_service_time",
+            Self::ProcessorDeadline => "processor_deadline",
+            Self::LinkDeadline => "link_deadline",
+            Self::DeadlineSum => "deadline_sum",
+            Self::Memory => "memory",
+            Self::NoSuchName => "no_such_name",
+            Self::NameInUse => "name_in_use",
+            Self::Version => "version",
+            Self::Protocol => "protocol",
+            Self::Declined => "declined",
+        }
+    }
+}
+
+/// Which stage of the data path refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Stage {
+    /// The contract itself, before any stage.
+    Contract = 0,
+    /// The sending host's processor.
+    SendingProcessor = 1,
+    /// The sending host's link.
+    Link = 2,
+    /// The receiving host's processor.
+    ReceivingProcessor = 3,
+    /// The whole way: the sum of the stages.
+    Route = 4,
+}
+
+impl Stage {
+    /// The stage of a number on the wire.
+    pub fn from_wire(number: u8) -> Option<Self> {
+        [Self::Contract, Self::SendingProcessor, Self::Link, Self::ReceivingProcessor, Self::Route]
+            .into_iter()
+            .find(|stage| *stage as u8 == number)
+    }
+}
+
+impl core::fmt::Display for Stage {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        f.write_str(match self {
+            Self::Contract => "contract",
+            Self::SendingProcessor => "sending processor",
+            Self::Link => "link",
+            Self::ReceivingProcessor => "receiving processor",
+            Self::Route => "route",
+        })
+    }
+}
+
+/// The answer no, with its reason.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// What stood in the way.
+    pub code: Code,
+    /// Where.
+    pub stage: Stage,
+    /// The first instant, counted from a simultaneous release of all channels, at which demand exceeds time; or the
+    /// deadline's shortfall for [`Code::DeadlineSum`] and [`Code::DeadlineBelowServiceTime`] as an instant. `None` if
+    /// the code has none.
+    pub at: Option<Instant>,
+    /// The least deadline that would be granted, the contract otherwise as requested; `None` if no deadline helps.
+    pub least_deadline: Option<Duration>,
+    /// The contract's own mistake, for [`Code::BadParameters`].
+    pub contract: Option<ContractError>,
+}
+
+impl Refusal {
+    /// A refusal without further detail.
+    pub fn new(code: Code, stage: Stage) -> Self {
+        Self { code, stage, at: None, least_deadline: None, contract: None }
+    }
+}
+
+impl From<ContractError> for Refusal {
+    fn from(error: ContractError) -> Self {
+        Self { contract: Some(error), ..Self::new(Code::BadParameters, Stage::Contract) }
+    }
+}
+
+impl core::error::Error for Refusal {}
+
+impl core::fmt::Display for Refusal {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self.code {
+            Code::BadParameters => match self.contract {
+                Some(error) => return write!(f, "the contract is not possible: {error}"),
+                None => f.write_str("the contract is not possible on this host: its messages need too many packets, or its link is not paced")?,
+            },
+            Code::ProcessorUtilisation => write!(f, "the {} is used up in the long run", self.stage)?,
+            Code::LinkUtilisation => f.write_str("the link is used up in the long run")?,
+            Code::DeadlineBelowServiceTime => {
+                f.write_str("the deadline is shorter than the time that one message takes on an idle host")?
+            }
+            Code::ProcessorDeadline => write!(f, "no deadline on the {} leaves every channel its own", self.stage)?,
+            Code::LinkDeadline => f.write_str("no deadline on the link leaves every channel its own")?,
+            Code::DeadlineSum => f.write_str("each stage fits, but together they need more than the deadline")?,
+            Code::Memory => write!(f, "no buffers left at the {}", self.stage)?,
+            Code::NoSuchName => f.write_str("nobody receives by that name there")?,
+            Code::NameInUse => f.write_str("that name is in use by another channel")?,
+            Code::Version => f.write_str("the peer speaks another major version of the protocol")?,
+            Code::Protocol => f.write_str("the peer's answer cannot be used")?,
+            Code::Declined => f.write_str("the receiving application declined")?,
+        }
+        if let Some(at) = self.at {
+            write!(f, " (at {})", Duration::from_nanos(at.as_nanos()))?;
+        }
+        if let Some(deadline) = self.least_deadline {
+            write!(f, "; a deadline of {deadline} would fit")?;
+        }
+        Ok(())
+    }
+}

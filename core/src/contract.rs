@@ -1,0 +1,211 @@
+//! What an application declares and what it asks for.
+//!
+//! A channel's traffic is a linear bounded arrival process [channels §2.2]: largest message M, shortest interval I, burst
+//! B; its quality of service is one number, the deadline D from the logical arrival of a message to its completion.
+
+use crate::limits;
+use crate::units::Duration;
+
+/// A real-time channel's contract; valid by construction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Contract {
+    max_message: u32,
+    min_message: u32,
+    interval: Duration,
+    burst: u32,
+    deadline: Duration,
+}
+
+/// Which part of a contract cannot be: whose fault (the caller's), what was found, what was expected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ContractError {
+    /// A message size outside its range, in bytes.
+    #[error("{field} is {found} bytes, expected {least} to {most} bytes")]
+    Size {
+        /// `max_message` or `min_message`.
+        field: &'static str,
+        /// What was declared.
+        found: u64,
+        /// The least that is possible.
+        least: u64,
+        /// The most that is possible.
+        most: u64,
+    },
+    /// A span outside its range.
+    #[error("{field} is {found}, expected {least} to {most}")]
+    Span {
+        /// `interval` or `deadline`.
+        field: &'static str,
+        /// What was declared.
+        found: Duration,
+        /// The least that is possible.
+        least: Duration,
+        /// The most that is possible.
+        most: Duration,
+    },
+    /// A burst outside its range, in messages.
+    #[error("burst is {found} messages, expected 1 to {most}")]
+    Burst {
+        /// What was declared.
+        found: u64,
+        /// The most that is possible.
+        most: u32,
+    },
+    /// Burst and deadline together need a longer queue than a channel may have.
+    #[error("burst {burst} and deadline {deadline} at an interval of {interval} need {need} queued messages, at most {most} are possible")]
+    Queue {
+        /// The burst, in messages.
+        burst: u32,
+        /// The interval.
+        interval: Duration,
+        /// The deadline.
+        deadline: Duration,
+        /// `burst − 1 + ⌈deadline / interval⌉`.
+        need: u64,
+        /// [`limits::MAX_QUEUED_MESSAGES`].
+        most: u32,
+    },
+}
+
+impl Contract {
+    /// A contract for messages of at most `max_message` and at least `min_message` bytes, one per `interval` in the long
+    /// run, at most `burst` of them ahead of it, each complete within `deadline` of its logical arrival.
+    ///
+    /// # Errors
+    /// Says which value is outside which range ([`limits`]).
+    pub fn new(
+        max_message: u64,
+        min_message: u64,
+        interval: Duration,
+        burst: u64,
+        deadline: Duration,
+    ) -> Result<Self, ContractError> {
+        let max = checked_size("max_message", max_message, 1, u64::from(limits::MAX_MESSAGE_BYTES))?;
+        let min = checked_size("min_message", min_message, 1, max_message)?;
+        checked_span("interval", interval, limits::MIN_INTERVAL, limits::MAX_INTERVAL)?;
+        checked_span("deadline", deadline, limits::MIN_DEADLINE, limits::MAX_DEADLINE)?;
+        let burst = match u32::try_from(burst) {
+            Ok(messages @ 1..=limits::MAX_BURST) => messages,
+            _ => return Err(ContractError::Burst { found: burst, most: limits::MAX_BURST }),
+        };
+        let contract = Self { max_message: max, min_message: min, interval, burst, deadline };
+        let need = contract.queued_messages();
+        if need > u64::from(limits::MAX_QUEUED_MESSAGES) {
+            return Err(ContractError::Queue { burst, interval, deadline, need, most: limits::MAX_QUEUED_MESSAGES });
+        }
+        Ok(contract)
+    }
+
+    /// M: the largest message in bytes.
+    pub fn max_message(&self) -> u32 {
+        self.max_message
+    }
+    /// The smallest message in bytes; enforced, because the analysis rests on it (premise P2).
+    pub fn min_message(&self) -> u32 {
+        self.min_message
+    }
+    /// I: the shortest interval between logical arrivals.
+    pub fn interval(&self) -> Duration {
+        self.interval
+    }
+    /// B: how many messages may arrive together.
+    pub fn burst(&self) -> u32 {
+        self.burst
+    }
+    /// D: from a message's logical arrival to its completion.
+    pub fn deadline(&self) -> Duration {
+        self.deadline
+    }
+    /// The same traffic with another deadline.
+    ///
+    /// # Errors
+    /// As [`Contract::new`].
+    pub fn with_deadline(&self, deadline: Duration) -> Result<Self, ContractError> {
+        Self::new(
+            self.max_message.into(),
+            self.min_message.into(),
+            self.interval,
+            self.burst.into(),
+            deadline,
+        )
+    }
+    /// Messages that can wait or be in progress at the sender at once: `B − 1 + ⌈D/I⌉` (= B while D ≤ I, as in
+    /// [channels §4.2]).
+    pub fn queued_messages(&self) -> u64 {
+        u64::from(self.burst) - 1 + self.deadline.div_ceil(self.interval)
+    }
+}
+
+fn checked_size(field: &'static str, found: u64, least: u64, most: u64) -> Result<u32, ContractError> {
+    match u32::try_from(found) {
+        Ok(bytes) if (least..=most).contains(&found) => Ok(bytes),
+        _ => Err(ContractError::Size { field, found, least, most }),
+    }
+}
+
+fn checked_span(field: &'static str, found: Duration, least: Duration, most: Duration) -> Result<(), ContractError> {
+    if found < least || found > most {
+        return Err(ContractError::Span { field, found, least, most });
+    }
+    Ok(())
+}
+
+/// N: the packets of a message of `bytes` bytes with payloads of `packet` bytes, `⌈M/S⌉`; `packet` must not be zero.
+pub const fn packets(bytes: u32, packet: u32) -> u32 {
+    bytes.div_ceil(packet)
+}
+
+/// What a channel is served as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Service {
+    /// Admitted, enforced and scheduled by deadline.
+    RealTime(Contract),
+    /// Served when no real-time channel is current; bounded queue, no promise.
+    BestEffort {
+        /// The largest message in bytes.
+        max_message: u32,
+        /// Messages that may wait at once.
+        queue: u32,
+    },
+}
+
+impl Service {
+    /// The largest message in bytes.
+    pub fn max_message(&self) -> u32 {
+        match self {
+            Self::RealTime(contract) => contract.max_message(),
+            Self::BestEffort { max_message, .. } => *max_message,
+        }
+    }
+    /// The contract of a real-time channel.
+    pub fn contract(&self) -> Option<&Contract> {
+        match self {
+            Self::RealTime(contract) => Some(contract),
+            Self::BestEffort { .. } => None,
+        }
+    }
+    /// A best-effort service.
+    ///
+    /// # Errors
+    /// As [`Contract::new`] for the size; a queue of 0 or more than [`limits::MAX_QUEUED_MESSAGES`] is a burst error.
+    pub fn best_effort(max_message: u64, queue: u64) -> Result<Self, ContractError> {
+        let max_message = checked_size("max_message", max_message, 1, u64::from(limits::MAX_MESSAGE_BYTES))?;
+        match u32::try_from(queue) {
+            Ok(queue @ 1..=limits::MAX_QUEUED_MESSAGES) => Ok(Self::BestEffort { max_message, queue }),
+            _ => Err(ContractError::Burst { found: queue, most: limits::MAX_QUEUED_MESSAGES }),
+        }
+    }
+}
+
+/// What happens to a message that breaks the contract or finds the queue full [channels Table 2a].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Overload {
+    /// The caller waits or is told that it would block; nothing is lost.
+    #[default]
+    Block,
+    /// The message is dropped, counted, and the caller is told.
+    Drop,
+    /// An oversize message is taken (up to [`limits::DECAY_FACTOR`] times), and its deadline and the next logical
+    /// arrival move back in proportion to its extra packets, so that the channel uses no more than it reserved.
+    Decay,
+}

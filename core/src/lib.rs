@@ -1,0 +1,29 @@
+//! The pure core of Laxity.
+//!
+//! Everything that decides lives here: may a channel exist ([`admission`]), is a message within its contract
+//! ([`send`]), which handler runs next ([`processor`]), which packet goes next on the link, whose frame is this
+//! ([`receive`]), what do two hosts say to each other ([`signal`], [`wire`]).
+//!
+//! The core has no clock, no threads, no sockets and no floating point; it is `no_std` so that the compiler holds it to
+//! that. Time comes in as an argument. The same code runs in the live executive and in the simulator.
+//! The contract between the core and what drives it stands on one type: [`endpoint::Endpoint`].
+#![no_std]
+#![forbid(unsafe_code)]
+#![deny(clippy::float_arithmetic)]
+
+extern crate alloc;
+
+pub mod admission;
+pub mod collections;
+pub mod contract;
+pub mod endpoint;
+pub mod event;
+pub mod frames;
+pub mod limits;
+pub mod platform;
+pub mod processor;
+pub mod receive;
+pub mod send;
+pub mod signal;
+pub mod units;
+pub mod wire;

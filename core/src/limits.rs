@@ -1,0 +1,53 @@
+//! Every bound of the core, each with its reason. What exceeds one is refused, never truncated.
+
+use crate::units::Duration;
+
+/// Most channels of one endpoint. One executive serves one link; 2¹⁷ leaves room above the 100,000 that we test.
+pub const MAX_CHANNELS: usize = 1 << 17;
+/// Largest message in bytes (16 MiB): a raw 4K video frame in 4:2:0 fits; larger data is a file, not a message.
+pub const MAX_MESSAGE_BYTES: u32 = 16 << 20;
+/// Largest packet payload in bytes: what a jumbo frame (9,000 bytes) carries beside IPv6, UDP and our header.
+pub const MAX_PACKET_BYTES: u32 = 8_900;
+/// Smallest packet payload in bytes that may be configured. Below it headers outweigh the data.
+pub const MIN_PACKET_BYTES: u32 = 64;
+/// Most packets of a message: the fragment index is 16 bits on the wire.
+pub const MAX_PACKETS_PER_MESSAGE: u32 = u16::MAX as u32;
+/// Largest burst in messages: it multiplies into the buffers of a channel.
+pub const MAX_BURST: u32 = 1024;
+/// Most messages that a channel may have queued: `burst − 1 + ⌈deadline/interval⌉` (response-time buffers) must fit.
+pub const MAX_QUEUED_MESSAGES: u32 = 4096;
+/// Shortest interval: 100 µs. At one microsecond per step, ten thousand messages a second and channel is what one
+/// processor can be asked to schedule; a faster stream belongs into larger messages.
+pub const MIN_INTERVAL: Duration = Duration::from_micros(100);
+/// Longest interval and longest deadline: one hour. Longer spans are not real-time, and bound the search for instants.
+pub const MAX_INTERVAL: Duration = Duration::from_secs(3600);
+/// Shortest deadline.
+pub const MIN_DEADLINE: Duration = Duration::from_micros(10);
+/// Longest deadline.
+pub const MAX_DEADLINE: Duration = Duration::from_secs(3600);
+/// Most packets between preemption points.
+pub const MAX_QUANTUM: u32 = 256;
+/// Levels of the fixed-priority policy [channels §4.2]; 0 is the most urgent.
+pub const PRIORITY_LEVELS: usize = 32;
+/// Longest name of a channel in bytes: it travels in one control frame.
+pub const MAX_NAME_BYTES: usize = 64;
+/// Names that an endpoint listens on at once.
+pub const MAX_LISTENERS: usize = 1024;
+/// Requests of peers that wait for the driver's decision; more are ignored, and the peer tries again.
+pub const MAX_PENDING_REQUESTS: usize = 64;
+/// Control frames queued for a link; a lost one is sent again by its timer, so overflow only delays.
+pub const MAX_CONTROL_FRAMES: usize = 64;
+/// How far beyond `max_message` the `decay` policy still accepts a message, as a factor.
+pub const DECAY_FACTOR: u32 = 4;
+/// Messages of one channel that may be under reassembly at once: reordering across more than that many is loss.
+pub const MAX_REASSEMBLIES: u32 = 64;
+/// Events kept for the driver; when it does not drain them, counters still count and an overflow event says so.
+pub const MAX_EVENTS: usize = 1024;
+
+const _: () = {
+    assert!(MAX_MESSAGE_BYTES as u64 <= MAX_PACKETS_PER_MESSAGE as u64 * MAX_PACKET_BYTES as u64);
+    assert!(MAX_CHANNELS <= u32::MAX as usize);
+    assert!(PRIORITY_LEVELS <= u32::BITS as usize);
+    assert!(MAX_NAME_BYTES <= u8::MAX as usize);
+    assert!(MIN_PACKET_BYTES < MAX_PACKET_BYTES);
+};

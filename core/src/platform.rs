@@ -1,0 +1,242 @@
+//! The costs of a host and of its link: what calibration measures and admission reasons with [channels Table 2b].
+
+use alloc::vec::Vec;
+
+use crate::limits;
+use crate::units::{Duration, Rate};
+
+/// How long a link is occupied by a packet: `L_x(s) = C_x + ⌈(max(s, floor) + overhead) / B⌉` [channels §3.3].
+///
+/// The floor is ours: a flood of tiny packets would otherwise ask the processor for C_l so often that nothing else is
+/// admissible (premise P2, L_min). The link scheduler paces by this model, so the floor is enforced, not assumed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LinkModel {
+    /// C_x: the time to start a transmission.
+    pub setup: Duration,
+    /// B: the link's rate; `None` is a link that we do not pace.
+    pub rate: Option<Rate>,
+    /// Bytes that travel with each packet beside its payload: headers, framing, gaps. Zero in the papers.
+    pub overhead_bytes: u32,
+    /// Payloads shorter than this occupy the link as if they were this long. Zero in the papers.
+    pub floor_bytes: u32,
+}
+
+impl LinkModel {
+    /// A link without any delay of its own: nothing is paced.
+    pub const UNLIMITED: Self = Self { setup: Duration::ZERO, rate: None, overhead_bytes: 0, floor_bytes: 0 };
+
+    /// `L_x(s)` for a payload of `bytes`.
+    pub fn occupancy(&self, bytes: u32) -> Duration {
+        match self.rate {
+            Some(rate) => self.setup + rate.time_for(u64::from(bytes.max(self.floor_bytes)) + u64::from(self.overhead_bytes)),
+            None => self.setup,
+        }
+    }
+}
+
+/// Interference: in any window `t`, the platform takes at most
+/// `min(burst + Σ ⌈t/period⌉ cost, envelopes…)` of the processor away.
+#[derive(Clone, Debug, PartialEq, Eq, Default)]
+pub struct Interference {
+    /// Taken once in any window.
+    pub burst: Duration,
+    /// (period, cost) terms that add up; periods are not zero.
+    pub periodic: Vec<(Duration, Duration)>,
+}
+
+impl Interference {
+    /// Σ costs: what the terms may take at one instant, beside `burst`.
+    pub fn costs(&self) -> Duration {
+        self.periodic.iter().map(|&(_, cost)| cost).sum()
+    }
+    /// The most that is taken in any window of length `window`.
+    pub fn within(&self, window: Duration) -> Duration {
+        self.periodic.iter().fold(self.burst, |sum, &(period, cost)| sum + cost * window.div_ceil(period))
+    }
+}
+
+/// What best effort may do on this host; the run time enforces each value, because the analysis rests on it (premise P2).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BestEffort {
+    /// Most packets of a best-effort message; 0 means that there is no best effort.
+    pub message_packets: u32,
+    /// Smallest payload of a best-effort packet, in bytes.
+    pub packet_min: u32,
+    /// Largest payload of a best-effort packet, in bytes.
+    pub packet_max: u32,
+}
+
+/// The parameters of one executive and its link. Durations are worst cases.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Platform {
+    /// S: largest packet payload, bytes.
+    pub packet: u32,
+    /// P: packets between preemption points.
+    pub quantum: u32,
+    /// C_sw: a change of handler.
+    pub switch: Duration,
+    /// C_cm: the cache penalty of a change of handler.
+    pub cache: Duration,
+    /// C_p^1st: processing of a message's first packet, to send it.
+    pub first_packet: Duration,
+    /// C_p: processing of every other packet, to send it.
+    pub packet_cost: Duration,
+    /// C_r^1st: processing of a message's first packet, when it is received.
+    pub receive_first: Duration,
+    /// C_r: processing of every other packet, when it is received.
+    pub receive_packet: Duration,
+    /// C_d: demultiplexing of one received frame.
+    pub demultiplex: Duration,
+    /// Frames taken from a link at one poll at most.
+    pub receive_batch: u32,
+    /// C_l: handing one packet to the link, system call included.
+    pub link_cost: Duration,
+    /// Packets collected before they are handed to the link together; 1 hands over at once.
+    pub transmit_batch: u32,
+    /// The link.
+    pub link: LinkModel,
+    /// W: how late a sleeping executive wakes up.
+    pub wake_up: Duration,
+    /// From `send()` in the application's thread until the executive sees the message.
+    pub handover: Duration,
+    /// Time on the way between the two hosts, outside both.
+    pub propagation: Duration,
+    /// Largest difference between the two hosts' clocks; zero on one host.
+    pub clock_error: Duration,
+    /// Best effort.
+    pub best_effort: BestEffort,
+    /// What the platform takes away.
+    pub interference: Interference,
+}
+
+/// Which platform parameter cannot be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("platform: {field} is {found}, expected {least} to {most}")]
+pub struct PlatformError {
+    /// The parameter's name in files.
+    pub field: &'static str,
+    /// What was given (bytes, packets or nanoseconds).
+    pub found: u64,
+    /// The least that is possible.
+    pub least: u64,
+    /// The most that is possible.
+    pub most: u64,
+}
+
+impl Platform {
+    /// The longest time that a cost may be: a second. A cost beyond that is a mistake in the file.
+    pub const MAX_COST: Duration = Duration::from_secs(1);
+
+    /// C_csp = C_sw + C_cm.
+    pub fn change_of_handler(&self) -> Duration {
+        self.switch + self.cache
+    }
+
+    /// Checks every range.
+    ///
+    /// # Errors
+    /// The first parameter that is out of range.
+    pub fn validate(&self) -> Result<(), PlatformError> {
+        let range = |field, found: u64, least: u64, most: u64| {
+            if (least..=most).contains(&found) { Ok(()) } else { Err(PlatformError { field, found, least, most }) }
+        };
+        range("packet", self.packet.into(), limits::MIN_PACKET_BYTES.into(), limits::MAX_PACKET_BYTES.into())?;
+        range("quantum", self.quantum.into(), 1, limits::MAX_QUANTUM.into())?;
+        range("receive_batch", self.receive_batch.into(), 1, 1024)?;
+        range("transmit_batch", self.transmit_batch.into(), 1, 1024)?;
+        range("link_floor", self.link.floor_bytes.into(), 0, self.packet.into())?;
+        range("link_overhead", self.link.overhead_bytes.into(), 0, 65_535)?;
+        let be = &self.best_effort;
+        range("best_effort_message", be.message_packets.into(), 0, limits::MAX_PACKETS_PER_MESSAGE.into())?;
+        range("best_effort_packet_max", be.packet_max.into(), 1, self.packet.into())?;
+        range("best_effort_packet_min", be.packet_min.into(), 1, be.packet_max.into())?;
+        for (field, cost) in [
+            ("switch", self.switch),
+            ("cache", self.cache),
+            ("first_packet", self.first_packet),
+            ("packet_cost", self.packet_cost),
+            ("receive_first", self.receive_first),
+            ("receive_packet", self.receive_packet),
+            ("demultiplex", self.demultiplex),
+            ("link_cost", self.link_cost),
+            ("link_setup", self.link.setup),
+            ("wake_up", self.wake_up),
+            ("handover", self.handover),
+            ("propagation", self.propagation),
+            ("clock_error", self.clock_error),
+            ("interference_burst", self.interference.burst),
+        ] {
+            range(field, cost.as_nanos(), 0, Self::MAX_COST.as_nanos())?;
+        }
+        for &(period, cost) in &self.interference.periodic {
+            range("interference.period", period.as_nanos(), 1, limits::MAX_INTERVAL.as_nanos())?;
+            range("interference.cost", cost.as_nanos(), 0, period.as_nanos())?;
+        }
+        Ok(())
+    }
+
+    /// Table 2b of [channels]: a 25 MHz MC68040 and its emulated link, best effort of one 60 KiB message.
+    /// The receive side, which the paper leaves out, is given the send side's costs; what it does not have is zero.
+    pub fn channels_table_2b() -> Self {
+        Self {
+            packet: 4096,
+            quantum: 4,
+            switch: Duration::from_micros(55),
+            cache: Duration::from_micros(90),
+            first_packet: Duration::from_micros(420),
+            packet_cost: Duration::from_micros(170),
+            receive_first: Duration::from_micros(420),
+            receive_packet: Duration::from_micros(170),
+            demultiplex: Duration::ZERO,
+            receive_batch: 1,
+            link_cost: Duration::from_micros(160),
+            transmit_batch: 1,
+            link: LinkModel {
+                setup: Duration::from_nanos(40_200),
+                rate: Rate::bytes_per_second(20_000_000),
+                overhead_bytes: 0,
+                floor_bytes: 0,
+            },
+            wake_up: Duration::ZERO,
+            handover: Duration::ZERO,
+            propagation: Duration::ZERO,
+            clock_error: Duration::ZERO,
+            best_effort: BestEffort { message_packets: 15, packet_min: 4096, packet_max: 4096 },
+            interference: Interference::default(),
+        }
+    }
+
+    /// Costs for a present-day machine over udp, until the host is calibrated: configured, not measured.
+    ///
+    /// Steps of some microseconds, a system call of some ten, and room for a platform that now and then takes the
+    /// processor away for `interference.burst`. A grant on these figures has the level `none`.
+    pub fn assumed_host() -> Self {
+        Self {
+            packet: 1400,
+            quantum: 16,
+            switch: Duration::from_micros(1),
+            cache: Duration::from_micros(4),
+            first_packet: Duration::from_micros(8),
+            packet_cost: Duration::from_micros(4),
+            receive_first: Duration::from_micros(8),
+            receive_packet: Duration::from_micros(4),
+            demultiplex: Duration::from_micros(2),
+            receive_batch: 32,
+            link_cost: Duration::from_micros(10),
+            transmit_batch: 1,
+            link: LinkModel {
+                setup: Duration::ZERO,
+                rate: Rate::bytes_per_second(12_500_000),
+                // Our header 40, UDP 8, IPv6 40, Ethernet 18 with its checksum, preamble and gap 20.
+                overhead_bytes: 126,
+                floor_bytes: 400,
+            },
+            wake_up: Duration::from_micros(200),
+            handover: Duration::from_micros(200),
+            propagation: Duration::from_micros(50),
+            clock_error: Duration::ZERO,
+            best_effort: BestEffort { message_packets: limits::MAX_PACKETS_PER_MESSAGE, packet_min: 1, packet_max: 1400 },
+            interference: Interference { burst: Duration::from_millis(3), periodic: Vec::new() },
+        }
+    }
+}
