@@ -14,16 +14,9 @@
 extern crate alloc;
 
 pub mod admission;
-pub mod collections;
 pub mod contract;
-pub mod endpoint;
-pub mod event;
 pub mod frames;
 pub mod limits;
 pub mod platform;
-pub mod processor;
-pub mod receive;
-pub mod send;
-pub mod signal;
 pub mod units;
 pub mod wire;
