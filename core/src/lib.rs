@@ -14,6 +14,7 @@
 extern crate alloc;
 
 pub mod admission;
+pub mod collections;
 pub mod contract;
 pub mod frames;
 pub mod limits;

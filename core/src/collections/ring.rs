@@ -1,0 +1,53 @@
+//! A bounded first-in-first-out queue.
+
+use alloc::collections::VecDeque;
+
+/// A queue that holds at most its capacity; pushing beyond hands the value back.
+#[derive(Debug)]
+pub struct Ring<T> {
+    items: VecDeque<T>,
+    capacity: usize,
+}
+
+impl<T> Ring<T> {
+    /// An empty queue for `capacity` values. Allocates now and never again.
+    pub fn with_capacity(capacity: usize) -> Self {
+        Self { items: VecDeque::with_capacity(capacity), capacity }
+    }
+    /// Appends `value`, or gives it back if the queue is full.
+    pub fn push(&mut self, value: T) -> Result<(), T> {
+        if self.is_full() {
+            return Err(value);
+        }
+        self.items.push_back(value);
+        Ok(())
+    }
+    /// Takes the oldest value.
+    pub fn pop(&mut self) -> Option<T> {
+        self.items.pop_front()
+    }
+    /// The oldest value.
+    pub fn front(&self) -> Option<&T> {
+        self.items.front()
+    }
+    /// Values in the queue.
+    pub fn len(&self) -> usize {
+        self.items.len()
+    }
+    /// True if there is none.
+    pub fn is_empty(&self) -> bool {
+        self.items.is_empty()
+    }
+    /// True if another one would not fit.
+    pub fn is_full(&self) -> bool {
+        self.items.len() >= self.capacity
+    }
+    /// How many values fit.
+    pub fn capacity(&self) -> usize {
+        self.capacity
+    }
+    /// The values from the oldest to the newest.
+    pub fn iter(&self) -> impl DoubleEndedIterator<Item = &T> {
+        self.items.iter()
+    }
+}

@@ -1,0 +1,100 @@
+//! From a peer's token to the place of its channel.
+
+use alloc::boxed::Box;
+use alloc::vec;
+
+/// A hash table of fixed size from 64-bit tokens to places. Tokens are a peer's choice, so they are mixed with a secret:
+/// nobody outside can aim at one bucket. Linear probing at a load of at most one half.
+#[derive(Debug)]
+pub struct TokenMap {
+    slots: Box<[Option<(u64, u32)>]>,
+    secret: u64,
+    len: usize,
+}
+
+impl TokenMap {
+    /// A table for `capacity` tokens.
+    pub fn with_capacity(capacity: usize, secret: u64) -> Self {
+        Self { slots: vec![None; (2 * capacity.max(1)).next_power_of_two()].into_boxed_slice(), secret, len: 0 }
+    }
+
+    /// The place of `token`.
+    pub fn get(&self, token: u64) -> Option<u32> {
+        let mut slot = self.home(token);
+        while let Some((found, place)) = self.slots[slot] {
+            if found == token {
+                return Some(place);
+            }
+            slot = self.after(slot);
+        }
+        None
+    }
+
+    /// Notes `place` for `token`, replacing an earlier one; false if the table is at its capacity.
+    pub fn insert(&mut self, token: u64, place: u32) -> bool {
+        let mut slot = self.home(token);
+        while let Some((found, _)) = self.slots[slot] {
+            if found == token {
+                self.slots[slot] = Some((token, place));
+                return true;
+            }
+            slot = self.after(slot);
+        }
+        if self.len >= self.slots.len() / 2 {
+            return false;
+        }
+        self.slots[slot] = Some((token, place));
+        self.len += 1;
+        true
+    }
+
+    /// Forgets `token`; false if it was not known.
+    pub fn remove(&mut self, token: u64) -> bool {
+        let mut hole = self.home(token);
+        loop {
+            match self.slots[hole] {
+                None => return false,
+                Some((found, _)) if found == token => break,
+                Some(_) => hole = self.after(hole),
+            }
+        }
+        self.slots[hole] = None;
+        self.len -= 1;
+        // Close the gap: move back whoever would no longer be found beyond it.
+        let mut slot = self.after(hole);
+        while let Some((found, _)) = self.slots[slot] {
+            let mask = self.slots.len() - 1;
+            let distance_home = slot.wrapping_sub(self.home(found)) & mask;
+            let distance_hole = slot.wrapping_sub(hole) & mask;
+            if distance_home >= distance_hole {
+                self.slots[hole] = self.slots[slot].take();
+                hole = slot;
+            }
+            slot = self.after(slot);
+        }
+        true
+    }
+
+    /// Tokens in the table.
+    pub fn len(&self) -> usize {
+        self.len
+    }
+    /// True if there is none.
+    pub fn is_empty(&self) -> bool {
+        self.len == 0
+    }
+
+    fn home(&self, token: u64) -> usize {
+        mix(token ^ self.secret) as usize & (self.slots.len() - 1)
+    }
+    fn after(&self, slot: usize) -> usize {
+        (slot + 1) & (self.slots.len() - 1)
+    }
+}
+
+/// The finaliser of SplitMix64: a bijection in which every input bit reaches every output bit.
+pub(crate) fn mix(mut word: u64) -> u64 {
+    word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    word ^ (word >> 31)
+}

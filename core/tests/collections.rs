@@ -1,0 +1,97 @@
+//! The containers against obvious models, over random operations.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+
+use laxity_core::collections::{DeadlineHeap, FifoSet, Ring, Slab, TokenMap};
+use laxity_core::units::Instant;
+use proptest::prelude::*;
+
+const IDS: u32 = 12;
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn deadline_heap_is_a_sorted_list(operations in prop::collection::vec((0u8..4, 0..IDS, 0u64..20), 0..200)) {
+        let mut heap = DeadlineHeap::with_capacity(IDS as usize);
+        let mut model: BTreeMap<u32, u64> = BTreeMap::new();
+        for (operation, id, at) in operations {
+            let least = model.iter().map(|(&id, &at)| (at, id)).min();
+            match operation {
+                0 | 1 => { heap.set(id, Instant::from_nanos(at)); model.insert(id, at); }
+                2 => prop_assert_eq!(heap.remove(id), model.remove(&id).is_some()),
+                _ => {
+                    let popped = heap.pop().map(|(at, id)| (at.as_nanos(), id));
+                    prop_assert_eq!(popped, least);
+                    if let Some((_, id)) = least { model.remove(&id); }
+                }
+            }
+            prop_assert_eq!(heap.len(), model.len());
+            prop_assert_eq!(heap.peek().map(|(at, id)| (at.as_nanos(), id)), model.iter().map(|(&id, &at)| (at, id)).min());
+            for id in 0..IDS { prop_assert_eq!(heap.contains(id), model.contains_key(&id)); }
+        }
+    }
+
+    #[test]
+    fn fifo_set_is_a_row_of_queues(operations in prop::collection::vec((0u8..4, 0..IDS, 0u8..32), 0..200)) {
+        let mut lists = FifoSet::with_capacity(IDS as usize);
+        let mut model: Vec<VecDeque<u32>> = vec![VecDeque::new(); 32];
+        for (operation, id, list) in operations {
+            let inside = model.iter().any(|queue| queue.contains(&id));
+            match operation {
+                0 => { lists.push_back(list, id); if !inside { model[list as usize].push_back(id); } }
+                1 => { lists.push_front(list, id); if !inside { model[list as usize].push_front(id); } }
+                2 => { prop_assert_eq!(lists.remove(id), inside); for queue in &mut model { queue.retain(|&other| other != id); } }
+                _ => prop_assert_eq!(lists.pop_front(list), model[list as usize].pop_front()),
+            }
+            prop_assert_eq!(lists.first_list(), (0u8..32).find(|&list| !model[list as usize].is_empty()));
+            for list in 0u8..32 { prop_assert_eq!(lists.front(list), model[list as usize].front().copied()); }
+        }
+    }
+
+    #[test]
+    fn token_map_is_a_map(operations in prop::collection::vec((0u8..3, 0u64..24, any::<u32>()), 0..200), secret: u64) {
+        let mut map = TokenMap::with_capacity(8, secret);
+        let mut model: BTreeMap<u64, u32> = BTreeMap::new();
+        for (operation, token, place) in operations {
+            match operation {
+                0 | 1 => {
+                    let fits = model.contains_key(&token) || model.len() < 8;
+                    prop_assert_eq!(map.insert(token, place), fits);
+                    if fits { model.insert(token, place); }
+                }
+                _ => prop_assert_eq!(map.remove(token), model.remove(&token).is_some()),
+            }
+            for token in 0..24 { prop_assert_eq!(map.get(token), model.get(&token).copied()); }
+            prop_assert_eq!(map.len(), model.len());
+        }
+    }
+
+    #[test]
+    fn slab_never_confuses_an_old_key_with_a_new_value(operations in prop::collection::vec((any::<bool>(), any::<prop::sample::Index>()), 0..100)) {
+        let mut slab = Slab::with_capacity(5);
+        let (mut live, mut dead) = (BTreeMap::new(), BTreeSet::new());
+        for (number, (insert, pick)) in operations.into_iter().enumerate() {
+            if insert {
+                match slab.insert(Box::new(number)) {
+                    Ok(key) => { prop_assert!(live.insert(key, number).is_none() && !dead.contains(&key)); }
+                    Err(_) => prop_assert_eq!(live.len(), 5),
+                }
+            } else if !live.is_empty() {
+                let key = *live.keys().nth(pick.index(live.len())).unwrap();
+                prop_assert_eq!(slab.remove(key).map(|boxed| *boxed), live.remove(&key));
+                dead.insert(key);
+            }
+            for (&key, number) in &live { prop_assert_eq!(slab.get(key), Some(number)); }
+            for &key in &dead { prop_assert_eq!(slab.get(key), None); }
+            prop_assert_eq!(slab.len(), live.len());
+        }
+    }
+}
+
+#[test]
+fn a_full_ring_hands_the_value_back() {
+    let mut ring = Ring::with_capacity(2);
+    assert_eq!((ring.push(1), ring.push(2), ring.push(3)), (Ok(()), Ok(()), Err(3)));
+    assert_eq!((ring.pop(), ring.pop(), ring.pop()), (Some(1), Some(2), None));
+}
