@@ -19,5 +19,6 @@ pub mod contract;
 pub mod frames;
 pub mod limits;
 pub mod platform;
+pub mod processor;
 pub mod units;
 pub mod wire;

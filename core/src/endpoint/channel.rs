@@ -1,0 +1,155 @@
+//! A channel as the endpoint holds it, and how its memory comes and goes: in a box that whoever opens it has allocated.
+
+use alloc::boxed::Box;
+use core::net::SocketAddr;
+
+use crate::event::{LinkId, Name, Request};
+use crate::frames::{Frames, MessageBuf};
+use crate::receive::{ReceiveConfig, Receiving};
+use crate::send::{SendConfig, Sending};
+use crate::signal::Association;
+use crate::units::{Duration, Instant};
+use crate::wire::Counts;
+
+/// One direction of the data path.
+#[derive(Debug)]
+pub(super) enum Half {
+    Sending(Sending),
+    Receiving(Receiving),
+}
+
+/// A channel and its signalling.
+#[derive(Debug)]
+pub struct Channel {
+    pub(super) half: Half,
+    pub(super) association: Association,
+    pub(super) peer: SocketAddr,
+    pub(super) link: LinkId,
+    pub(super) name: Name,
+    /// The receiver's slot index and nonce, which each packet carries.
+    pub(super) remote: (u32, u32),
+    /// The part of the deadline that the sender's stages need at least (sender).
+    pub(super) upstream: Duration,
+    /// What the receiver last reported (sender).
+    pub(super) report: Option<Counts>,
+}
+
+impl Channel {
+    pub(super) fn frame_quota(&self) -> usize {
+        match &self.half {
+            Half::Sending(sending) => sending.frame_quota(),
+            Half::Receiving(receiving) => receiving.frame_quota(),
+        }
+    }
+
+    pub(super) fn is_receiving(&self) -> bool {
+        matches!(self.half, Half::Receiving(_))
+    }
+
+    /// What the receiver tells the sender.
+    pub(super) fn counts(&self) -> Counts {
+        match &self.half {
+            Half::Receiving(receiving) => {
+                let c = &receiving.counters;
+                Counts {
+                    delivered: c.delivered - c.late,
+                    late: c.late,
+                    lost: c.lost,
+                    dropped: c.dropped_receiver + c.dropped_sender,
+                    largest: c.largest,
+                }
+            }
+            Half::Sending(_) => Counts { delivered: 0, late: 0, lost: 0, dropped: 0, largest: Duration::ZERO },
+        }
+    }
+
+    /// Empties both queues; frames go back to the region, messages to `spent`.
+    pub(super) fn clear(&mut self, frames: &mut impl Frames, spent: impl FnMut(MessageBuf)) {
+        match &mut self.half {
+            Half::Sending(sending) => sending.clear(frames, spent),
+            Half::Receiving(receiving) => receiving.clear(frames),
+        }
+    }
+}
+
+/// Where a sending channel goes.
+#[derive(Clone, Copy, Debug)]
+pub struct Destination {
+    /// On which link.
+    pub link: LinkId,
+    /// To which host.
+    pub peer: SocketAddr,
+    /// To which receiver there.
+    pub name: Name,
+}
+
+/// A sending channel before it is opened: all its memory, allocated by the caller.
+#[derive(Debug)]
+pub struct Outgoing(pub(super) Box<Channel>);
+
+impl Outgoing {
+    /// A channel to `destination` whose stages need `upstream` of the deadline at least, with queues for `messages`
+    /// messages and `packets` packets (from [`crate::admission`]'s buffers).
+    pub fn new(
+        destination: Destination,
+        config: SendConfig,
+        upstream: Duration,
+        lease: Duration,
+        messages: u32,
+        packets: u32,
+    ) -> Self {
+        Self(Box::new(Channel {
+            half: Half::Sending(Sending::new(config, messages, packets)),
+            association: Association::opening(Instant::ZERO, 0, lease),
+            peer: destination.peer,
+            link: destination.link,
+            name: destination.name,
+            remote: (0, 0),
+            upstream,
+            report: None,
+        }))
+    }
+}
+
+/// A receiving channel before it is accepted: all its memory, allocated by the caller.
+#[derive(Debug)]
+pub struct Incoming(pub(super) Box<Channel>);
+
+impl Incoming {
+    /// The channel that answers `request`, with `stage` for the receiving host and `upstream` before it, and room for
+    /// `messages` messages and `packets` packets.
+    pub fn new(
+        request: &Request,
+        upstream: Duration,
+        stage: Duration,
+        work_conserving: bool,
+        priority: u8,
+        messages: u32,
+        packets: u32,
+    ) -> Self {
+        let config = ReceiveConfig {
+            service: request.service,
+            packet: request.packet,
+            priority,
+            work_conserving,
+            stage,
+            upstream,
+            same_clock: request.same_clock,
+            oversize: request.oversize,
+        };
+        Self(Box::new(Channel {
+            half: Half::Receiving(Receiving::new(config, messages, packets)),
+            association: Association::accepted(Instant::ZERO, 0, request.lease),
+            peer: request.peer,
+            link: request.link,
+            name: request.name,
+            remote: (0, 0),
+            upstream: request.upstream,
+            report: None,
+        }))
+    }
+}
+
+/// A channel that is over and out of the endpoint: dropping it frees its memory, so drop it where that may take time.
+#[derive(Debug)]
+pub struct Released(#[allow(dead_code)] pub(super) Box<Channel>);

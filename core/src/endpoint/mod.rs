@@ -1,0 +1,679 @@
+//! One host's end of Laxity: the contract between the core and whatever drives it.
+//!
+//! See [`Endpoint`].
+
+mod channel;
+mod gaps;
+mod signalling;
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::net::SocketAddr;
+
+pub use channel::{Channel, Destination, Incoming, Outgoing, Released};
+use channel::Half;
+use gaps::Gaps;
+use signalling::{ControlFrame, Pending};
+
+use crate::collections::{DeadlineHeap, FifoSet, Ring, Slab, TokenMap};
+use crate::event::{ChannelId, Event, LinkId, Name};
+use crate::frames::{FrameId, Frames, MessageBuf};
+use crate::limits;
+use crate::platform::LinkModel;
+use crate::processor::{After, Policy, Processor};
+use crate::receive::{Cause, Delivered, Foreign, ReceiveCounters, Receiving};
+use crate::send::link_scheduler::{Head, LinkScheduler, Next};
+use crate::send::{Rejected, SendCounters, Sending, SendingStages, Submitted, Violation};
+use crate::signal::{self, State};
+use crate::units::{Duration, Instant};
+use crate::wire::{DATA_HEADER_BYTES, DataHeader, DataView, MAX_CONTROL_BYTES, micros_saturating};
+
+/// How an endpoint is set up.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Most channels at once.
+    pub channels: usize,
+    /// Frames that channels may hold together; the rest of the region is the driver's, for what is on its way.
+    pub frames: usize,
+    /// S: the largest packet payload, bytes.
+    pub packet: u32,
+    /// P: packets between preemption points.
+    pub quantum: u32,
+    /// How handlers are ordered.
+    pub policy: Policy,
+    /// The links, by number.
+    pub links: Vec<LinkConfig>,
+    /// Largest age of a message when the executive sees it: an arrival before `now − handover` is not believed.
+    pub handover: Duration,
+    /// The clock's identity, equal on hosts that share it; 0 if unknown.
+    pub clock: u64,
+    /// Seeds the nonces of channels; should be unpredictable on a live host.
+    pub secret: u64,
+}
+
+/// One link of an endpoint.
+#[derive(Clone, Debug)]
+pub struct LinkConfig {
+    /// How long it is occupied by a packet.
+    pub model: LinkModel,
+    /// A: how much work the link is given ahead ([`crate::admission::Admission::look_ahead`]).
+    pub look_ahead: Duration,
+    /// How long before its logical arrival a packet may leave.
+    pub horizon: Duration,
+}
+
+/// A packet to be handed to a link.
+#[derive(Debug)]
+pub struct Transmit {
+    /// Where it lies; free it when the link is done with it.
+    pub frame: FrameId,
+    /// Bytes of the packet.
+    pub len: usize,
+    /// Where it goes.
+    pub peer: SocketAddr,
+    /// Whose it is; `None` for control frames.
+    pub message: Option<Departed>,
+    /// When its transmission ends, by the link's model.
+    pub completes: Instant,
+}
+
+/// The message of a packet that leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Departed {
+    /// The channel.
+    pub channel: ChannelId,
+    /// The message's number.
+    pub sequence: u64,
+    /// True if it is the message's last packet.
+    pub last: bool,
+    /// The message's logical arrival.
+    pub logical_arrival: Instant,
+    /// Until when this host had to be done with it.
+    pub deadline: Instant,
+}
+
+/// What the handler of a channel did in one step.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StepKind {
+    /// Made a message's first packet.
+    First,
+    /// Made another packet.
+    Next,
+    /// Put a received packet in its place.
+    Reassemble,
+    /// Put the last one in its place.
+    Deliver,
+}
+
+/// The work of one packet. The driver measures it, or charges it; its results show at the next call.
+#[derive(Debug)]
+pub struct Step {
+    /// Whose handler ran.
+    pub channel: ChannelId,
+    /// What it did.
+    pub kind: StepKind,
+    /// True if another handler ran before: the step cost a switch.
+    pub switched: bool,
+    /// True if this was a preemption point.
+    pub quantum_end: bool,
+    /// Payload bytes that were moved.
+    pub bytes: u32,
+    /// The buffer of a message that was processed completely: the application's again.
+    pub spent: Option<MessageBuf>,
+}
+
+/// Why [`Endpoint::poll_timeout`] wants to be called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// A handler becomes current, or is ready now.
+    Release,
+    /// The link can be given another packet.
+    Link,
+    /// A signalling timer.
+    Signal,
+}
+
+/// Frames that belong to nobody here.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EndpointCounters {
+    /// Not a frame of ours, or damaged.
+    pub foreign: u64,
+    /// Ours, of another major version.
+    pub other_version: u64,
+    /// For a channel that is not open here, or with a wrong key or from a wrong address.
+    pub unknown_channel: u64,
+    /// Control frames that could not be used.
+    pub control_invalid: u64,
+    /// Control frames that found their queue full; their timers repeat them.
+    pub control_overflow: u64,
+    /// Submitted messages whose arrival stamp was older than the handover bound.
+    pub stamps_clamped: u64,
+}
+
+#[derive(Debug)]
+struct LinkState {
+    scheduler: LinkScheduler,
+    control: Ring<ControlFrame>,
+}
+
+/// One host's end of Laxity, without I/O, clock or threads.
+///
+/// # Contract
+/// *Time* is an argument of every call and never runs backwards. *Commands* open, close and submit. *Inputs* tell what
+/// happened outside. *Drains* are polled until they are empty. Every call is bounded: by the logarithm of the number of
+/// channels, by one packet, or by what became due since the last call.
+///
+/// The drive loop: inputs; [`poll_transmit`](Self::poll_transmit) until the link is full; one
+/// [`poll_step`](Self::poll_step); again. Then deliveries, events, and a sleep until
+/// [`poll_timeout`](Self::poll_timeout). `poll_step` does the work of *one* packet and changes the handler only at a
+/// preemption point; the driver decides when processor time is spent, and measures it.
+///
+/// After [`seal`](Self::seal) no call allocates: channels come in boxes that the caller allocated ([`Outgoing`],
+/// [`Incoming`]) and leave the same way ([`Released`]).
+///
+/// ```
+/// use laxity_core::contract::{Contract, Overload, Service};
+/// use laxity_core::endpoint::*;
+/// use laxity_core::event::{End, Event, Name};
+/// use laxity_core::frames::{Frames, HeapFrames, MessageBuf};
+/// use laxity_core::platform::LinkModel;
+/// use laxity_core::send::{SendConfig, SendingStages};
+/// use laxity_core::units::{Duration, Instant};
+///
+/// let config = |secret| Config {
+///     channels: 4, frames: 64, packet: 1000, quantum: 4, policy: Default::default(), handover: Duration::ZERO,
+///     clock: 7, secret,
+///     links: vec![LinkConfig { model: LinkModel::UNLIMITED, look_ahead: Duration::ZERO, horizon: Duration::ZERO }],
+/// };
+/// let ms = |millis| Instant::from_nanos(millis * 1_000_000);
+/// let (here, there) = ("10.0.0.1:1".parse().unwrap(), "10.0.0.2:1".parse().unwrap());
+/// let (mut sender, mut receiver) = (Endpoint::new(config(1)), Endpoint::new(config(2)));
+/// let (mut frames, mut frames2) = (HeapFrames::new(64, 1040), HeapFrames::new(64, 1040));
+///
+/// // Whatever leaves one side arrives at the other: a link without delay.
+/// fn carry(now: Instant, a: &mut Endpoint, fa: &mut HeapFrames, from: core::net::SocketAddr, b: &mut Endpoint, fb: &mut HeapFrames) {
+///     a.handle_link_ready(now, 0, 16);
+///     while let Some(out) = a.poll_transmit(now, 0, fa) {
+///         let frame = fb.take().unwrap();
+///         fb.packet_mut(&frame)[..out.len].copy_from_slice(&fa.packet(&out.frame)[..out.len]);
+///         fa.free(out.frame);
+///         b.handle_frame(now, 0, from, frame, out.len, fb);
+///     }
+/// }
+///
+/// // Open: both sides have admitted the channel (not shown), the receiver gives 4 ms of the 10 to itself.
+/// let contract = Contract::new(2500, 1, Duration::from_millis(20), 2, Duration::from_millis(10)).unwrap();
+/// receiver.listen(Name::new("camera").unwrap());
+/// let send = SendConfig { service: Service::RealTime(contract), overload: Overload::Block, priority: 0, packet: 1000, work_conserving: false };
+/// let to = Destination { link: 0, peer: there, name: Name::new("camera").unwrap() };
+/// let channel = sender.open(ms(0), Outgoing::new(to, send, Duration::from_millis(2), Duration::from_secs(2), 2, 6)).unwrap();
+/// sender.handle_timeout(ms(0));
+/// carry(ms(0), &mut sender, &mut frames, here, &mut receiver, &mut frames2);
+/// let Some(Event::Requested(request)) = receiver.poll_event() else { panic!() };
+/// let (upstream, stage) = (Duration::from_millis(6), Duration::from_millis(4));
+/// receiver.accept(ms(0), &request, Incoming::new(&request, upstream, stage, true, 0, 4, 12)).unwrap();
+/// carry(ms(0), &mut receiver, &mut frames2, there, &mut sender, &mut frames);
+/// assert!(matches!(sender.poll_event(), Some(Event::Accepted { .. })));
+/// sender.begin(ms(0), channel, SendingStages { processor: Duration::from_millis(3), link: Duration::from_millis(3) });
+///
+/// // Send: three packets, one step each; each step's packet is on the link before the next one.
+/// let mut message = MessageBuf::with_capacity(2500);
+/// message.fill(&[5; 2500]);
+/// sender.submit(ms(1), channel, ms(1), message).unwrap();
+/// while let Some(step) = sender.poll_step(ms(1), &mut frames) {
+///     carry(ms(1), &mut sender, &mut frames, here, &mut receiver, &mut frames2);
+///     assert!(step.bytes <= 1000);
+/// }
+/// while receiver.poll_step(ms(2), &mut frames2).is_some() {}
+/// let (_, delivered, cause) = receiver.poll_delivery(ms(2)).unwrap();
+/// assert_eq!((&delivered.message[..], delivered.latency(), cause), (&[5; 2500][..], Duration::from_millis(1), None));
+/// assert_eq!(frames.available() + 0, 64);
+/// ```
+#[derive(Debug)]
+pub struct Endpoint {
+    config: Config,
+    channels: Slab<Channel>,
+    processor: Processor,
+    links: Vec<LinkState>,
+    timers: DeadlineHeap,
+    tokens: TokenMap,
+    pending: Vec<Pending>,
+    listeners: Vec<Name>,
+    events: Ring<Event>,
+    events_dropped: u64,
+    deliverable: FifoSet,
+    starved: FifoSet,
+    gaps: Gaps,
+    frames_in_quota: usize,
+    nonce: u64,
+    sealed: bool,
+    /// Frames that belong to nobody here.
+    pub counters: EndpointCounters,
+}
+
+impl Endpoint {
+    /// An endpoint without channels. Allocates everything but the channels themselves.
+    ///
+    /// # Panics
+    /// If the configuration exceeds [`limits`] or has no link: a mistake of the driver.
+    pub fn new(config: Config) -> Self {
+        assert!((1..=limits::MAX_CHANNELS).contains(&config.channels), "channels: {}", config.channels);
+        assert!((1..=limits::MAX_PACKET_BYTES).contains(&config.packet), "packet: {}", config.packet);
+        assert!(!config.links.is_empty() && config.links.len() <= usize::from(LinkId::MAX), "at least one link");
+        let capacity = config.channels;
+        let links = config.links.iter().map(|link| LinkState {
+            scheduler: LinkScheduler::new(link.model, link.look_ahead, link.horizon, capacity),
+            control: Ring::with_capacity(limits::MAX_CONTROL_FRAMES),
+        });
+        Self {
+            channels: Slab::with_capacity(capacity),
+            processor: Processor::new(config.policy, config.quantum, capacity),
+            links: links.collect(),
+            timers: DeadlineHeap::with_capacity(capacity),
+            tokens: TokenMap::with_capacity(capacity, config.secret),
+            pending: Vec::with_capacity(limits::MAX_PENDING_REQUESTS),
+            listeners: Vec::with_capacity(limits::MAX_LISTENERS),
+            events: Ring::with_capacity(limits::MAX_EVENTS),
+            events_dropped: 0,
+            deliverable: FifoSet::with_capacity(capacity),
+            starved: FifoSet::with_capacity(capacity),
+            gaps: Gaps::default(),
+            frames_in_quota: 0,
+            nonce: config.secret,
+            sealed: false,
+            counters: EndpointCounters::default(),
+            config,
+        }
+    }
+
+    /// Set-up is over: from here on nothing allocates.
+    pub fn seal(&mut self) {
+        self.sealed = true;
+    }
+    /// True after [`Endpoint::seal`].
+    pub fn is_sealed(&self) -> bool {
+        self.sealed
+    }
+    /// How it was set up.
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+    /// Open channels, being set up and ended ones included.
+    pub fn channels(&self) -> usize {
+        self.channels.len()
+    }
+
+    // ------------------------------------------------------------------------------------------------ commands
+
+    /// Takes a message that arrived at `arrival` in the application's thread. The stamp is confined to
+    /// [`now − handover`, `now`]: nobody can back-date a deadline.
+    ///
+    /// # Errors
+    /// The message comes back with the reason; a channel that is not open has a burst of none.
+    pub fn submit(
+        &mut self,
+        now: Instant,
+        channel: ChannelId,
+        arrival: Instant,
+        message: MessageBuf,
+    ) -> Result<Submitted, Rejected> {
+        let earliest = now.before(self.config.handover);
+        if arrival < earliest {
+            self.counters.stamps_clamped += 1;
+        }
+        let arrival = arrival.clamp(earliest, now);
+        let closed = |message| Rejected { message, violation: Violation::Burst { wait: Duration::MAX }, would_block: false };
+        let Some(state) = self.channels.get_mut(channel) else { return Err(closed(message)) };
+        if state.association.state != State::Open {
+            return Err(closed(message));
+        }
+        let Half::Sending(sending) = &mut state.half else { return Err(closed(message)) };
+        let submitted = sending.submit(arrival, message)?;
+        if let Some(work) = sending.work() {
+            self.processor.ready(now, channel.index(), work);
+        }
+        Ok(submitted)
+    }
+
+    /// Hands the buffer of a delivered message back.
+    pub fn recycle(&mut self, channel: ChannelId, message: MessageBuf) {
+        if let Some(Channel { half: Half::Receiving(receiving), .. }) = self.channels.get_mut(channel) {
+            receiving.recycle(message);
+        }
+    }
+
+    /// Notes that the platform took `excess` more processor time than it was said to, ending now; evidence when a
+    /// message is late.
+    pub fn note_gap(&mut self, now: Instant, excess: Duration) {
+        self.gaps.note(now, excess);
+    }
+
+    /// While restricted, only current real-time work is done ([`Processor::set_restricted`]).
+    pub fn set_restricted(&mut self, restricted: bool) {
+        self.processor.set_restricted(restricted);
+    }
+
+    // ------------------------------------------------------------------------------------------------ inputs
+
+    /// A frame of `len` bytes came in on `link` from `peer`. The endpoint owns it now and frees what it does not keep.
+    pub fn handle_frame(
+        &mut self,
+        now: Instant,
+        link: LinkId,
+        peer: SocketAddr,
+        frame: FrameId,
+        len: usize,
+        frames: &mut impl Frames,
+    ) {
+        let bytes = &frames.packet(&frame)[..len.min(frames.packet_capacity())];
+        match crate::receive::route(bytes) {
+            Ok(crate::receive::Route::Data(view)) => {
+                if let Some(frame) = self.handle_data(now, peer, view, frame) {
+                    frames.free(frame);
+                }
+                return;
+            }
+            Ok(crate::receive::Route::Control) => {
+                // A copy on the stack, so that the frame can be freed and answers written.
+                let mut control = [0; MAX_CONTROL_BYTES];
+                if len <= control.len() {
+                    control[..len].copy_from_slice(bytes);
+                    self.handle_control(now, link, peer, &control[..len]);
+                } else {
+                    self.counters.control_invalid += 1;
+                }
+            }
+            Err(Foreign::Version(found)) => {
+                self.counters.other_version += 1;
+                self.answer_version(link, peer, found, bytes.get(3).copied());
+            }
+            Err(Foreign::Malformed(_)) => self.counters.foreign += 1,
+        }
+        frames.free(frame);
+    }
+
+    /// Demultiplexes a packet; gives the frame back if nobody takes it.
+    fn handle_data(&mut self, now: Instant, peer: SocketAddr, view: DataView<'_>, frame: FrameId) -> Option<FrameId> {
+        let header = view.header();
+        let place = header.channel;
+        let channel = self.channels.at_mut(place).filter(|channel| {
+            channel.remote == (place, header.key)
+                && channel.peer == peer
+                && matches!(channel.association.state, State::Open | State::Finishing { .. })
+        });
+        let Some(Channel { half: Half::Receiving(receiving), association, .. }) = channel else {
+            self.counters.unknown_channel += 1;
+            return Some(frame);
+        };
+        association.heard(now);
+        let refused = receiving.accept(now, &view, frame).err().map(|(frame, _)| frame);
+        if let Some(work) = receiving.work() {
+            self.processor.ready(now, place, work.work);
+        }
+        refused
+    }
+
+    /// The link takes `room` more packets.
+    pub fn handle_link_ready(&mut self, now: Instant, link: LinkId, room: usize) {
+        if let Some(state) = self.links.get_mut(usize::from(link)) {
+            state.scheduler.set_room(room);
+        }
+        while let Some(id) = self.starved.pop_front(0) {
+            self.make_ready(now, id);
+        }
+    }
+
+    // ------------------------------------------------------------------------------------------------ drains
+
+    /// The packet to hand to `link` next, or `None` if it holds enough, has no room, or nothing waits.
+    pub fn poll_transmit(&mut self, now: Instant, link: LinkId, frames: &mut impl Frames) -> Option<Transmit> {
+        loop {
+            let state = self.links.get_mut(usize::from(link))?;
+            match state.scheduler.next(now, !state.control.is_empty())? {
+                Next::Control => {
+                    let frame = frames.take()?;
+                    let control = state.control.pop()?;
+                    let len = control.len();
+                    frames.packet_mut(&frame)[..len].copy_from_slice(control.bytes());
+                    let completes = state.scheduler.issued(now, len.saturating_sub(DATA_HEADER_BYTES) as u32);
+                    return Some(Transmit { frame, len, peer: control.peer, message: None, completes });
+                }
+                Next::Channel(id) => {
+                    if let Some(transmit) = self.transmit_packet(now, link, id, frames) {
+                        return Some(transmit);
+                    }
+                }
+            }
+        }
+    }
+
+    fn transmit_packet(
+        &mut self,
+        now: Instant,
+        link: LinkId,
+        id: u32,
+        frames: &mut impl Frames,
+    ) -> Option<Transmit> {
+        let key = self.channels.key_at(id)?;
+        let channel = self.channels.get_mut(key)?;
+        let peer = channel.peer;
+        let Half::Sending(sending) = &mut channel.half else { return None };
+        let packet = sending.pop_packet()?;
+        let stolen = self.gaps.since(packet.logical_arrival);
+        if !stolen.is_zero() {
+            // The header was written before the packet waited; what was taken since belongs into it too.
+            let area = frames.packet_mut(&packet.frame);
+            area[DATA_HEADER_BYTES - 4..DATA_HEADER_BYTES].copy_from_slice(&micros_saturating(stolen).to_be_bytes());
+        }
+        let scheduler = &mut self.links[usize::from(link)].scheduler;
+        let completes = scheduler.issued(now, packet.payload);
+        if let Some(head) = sending.head() {
+            scheduler.enqueue(now, id, head_of(sending, head));
+        }
+        sending.counters.sent_bytes += u64::from(packet.payload);
+        if packet.last {
+            sending.counters.sent += 1;
+            let is_real_time = sending.config().service.contract().is_some();
+            sending.counters.late += u64::from(is_real_time && completes > packet.deadline);
+        }
+        let work = sending.work();
+        let drained = sending.is_drained();
+        if let Some(work) = work {
+            self.processor.ready(now, id, work);
+        }
+        if drained && channel.association.state == State::Draining {
+            self.start_closing(now, key);
+        }
+        Some(Transmit {
+            frame: packet.frame,
+            len: packet.len,
+            peer,
+            message: Some(Departed {
+                channel: key,
+                sequence: packet.sequence,
+                last: packet.last,
+                logical_arrival: packet.logical_arrival,
+                deadline: packet.deadline,
+            }),
+            completes,
+        })
+    }
+
+    /// Does the work of one packet for the handler that the processor scheduler picks; `None` if nobody may run.
+    pub fn poll_step(&mut self, now: Instant, frames: &mut impl Frames) -> Option<Step> {
+        loop {
+            let pick = self.processor.pick(now)?;
+            let Some(key) = self.channels.key_at(pick.id) else {
+                self.processor.remove(pick.id);
+                continue;
+            };
+            let channel = self.channels.get_mut(key)?;
+            let (remote, link) = (channel.remote, channel.link);
+            let worked = match &mut channel.half {
+                Half::Sending(sending) => {
+                    let had_head = sending.head().is_some();
+                    let header = DataHeader {
+                        channel: remote.0,
+                        key: remote.1,
+                        message_bytes: 0,
+                        sequence: 0,
+                        logical_arrival: Instant::ZERO,
+                        index: 0,
+                        payload: 0,
+                        stolen_micros: 0,
+                    };
+                    sending.step(header, frames).map(|done| {
+                        if !had_head && let Some(head) = sending.head() {
+                            let scheduler = &mut self.links[usize::from(link)].scheduler;
+                            scheduler.enqueue(now, pick.id, head_of(sending, head));
+                        }
+                        let after = match (sending.work(), &done.spent) {
+                            (work, Some(_)) => After::Message(work),
+                            (Some(work), None) => After::Same(work),
+                            (None, None) => After::Blocked,
+                        };
+                        let kind = if done.first { StepKind::First } else { StepKind::Next };
+                        (after, kind, done.bytes, done.spent)
+                    })
+                }
+                Half::Receiving(receiving) => receiving.step(frames).map(|done| {
+                    let after = match receiving.work() {
+                        Some(next) if !done.completed && next.sequence == done.sequence => After::Same(next.work),
+                        next => After::Message(next.map(|next| next.work)),
+                    };
+                    if receiving.has_delivery() {
+                        self.deliverable.push_back(0, pick.id);
+                    }
+                    let kind = if done.completed { StepKind::Deliver } else { StepKind::Reassemble };
+                    (after, kind, done.bytes, None)
+                }),
+            };
+            let Some((after, kind, bytes, spent)) = worked else {
+                // No frame: the quotas make that impossible while the driver keeps its part; try again with new room.
+                self.processor.stepped(now, After::Blocked);
+                self.starved.push_back(0, pick.id);
+                continue;
+            };
+            let quantum_end = self.processor.stepped(now, after);
+            if matches!(self.channels.get(key).map(|channel| channel.association.state), Some(State::Finishing { .. })) {
+                self.conclude_if_complete(now, key);
+            }
+            return Some(Step { channel: key, kind, switched: pick.switched, quantum_end, bytes, spent });
+        }
+    }
+
+    /// The next complete message, complete at `now`, and whose fault it is if it is late.
+    pub fn poll_delivery(&mut self, now: Instant) -> Option<(ChannelId, Delivered, Option<Cause>)> {
+        loop {
+            let id = self.deliverable.pop_front(0)?;
+            let Some(key) = self.channels.key_at(id) else { continue };
+            let Some(Channel { half: Half::Receiving(receiving), .. }) = self.channels.get_mut(key) else { continue };
+            let gaps = &self.gaps;
+            let Some((delivered, cause)) = receiving.deliver(now, |since| gaps.since(since)) else { continue };
+            if receiving.has_delivery() {
+                self.deliverable.push_back(0, id);
+            }
+            self.conclude_if_complete(now, key);
+            return Some((key, delivered, cause));
+        }
+    }
+
+    /// The next event.
+    pub fn poll_event(&mut self) -> Option<Event> {
+        if let Some(event) = self.events.pop() {
+            return Some(event);
+        }
+        let dropped = core::mem::take(&mut self.events_dropped);
+        (dropped > 0).then_some(Event::Overflow { dropped })
+    }
+
+    /// When to call again if nothing else happens, and why. A time that is not after `now` means: right away.
+    pub fn poll_timeout(&self, now: Instant) -> Option<(Instant, Why)> {
+        let step = if self.processor.has_ready(now) { Some(now) } else { self.processor.next_release() };
+        let link = self.links.iter().filter_map(|link| link.scheduler.next_time(!link.control.is_empty())).min();
+        let signal = self.timers.peek().map(|(at, _)| at);
+        [(step, Why::Release), (link, Why::Link), (signal, Why::Signal)]
+            .into_iter()
+            .filter_map(|(at, why)| at.map(|at| (at, why)))
+            .min_by_key(|&(at, _)| at)
+    }
+
+    // ------------------------------------------------------------------------------------------------ inspection
+
+    /// What a sending channel did so far.
+    pub fn send_counters(&self, channel: ChannelId) -> Option<SendCounters> {
+        match &self.channels.get(channel)?.half {
+            Half::Sending(sending) => Some(sending.counters),
+            Half::Receiving(_) => None,
+        }
+    }
+
+    /// What happened to a receiving channel's messages so far.
+    pub fn receive_counters(&self, channel: ChannelId) -> Option<ReceiveCounters> {
+        match &self.channels.get(channel)?.half {
+            Half::Receiving(receiving) => Some(receiving.counters),
+            Half::Sending(_) => None,
+        }
+    }
+
+    /// The stage deadlines of a sending channel.
+    pub fn stages(&self, channel: ChannelId) -> Option<SendingStages> {
+        match &self.channels.get(channel)?.half {
+            Half::Sending(sending) => Some(sending.stages()),
+            Half::Receiving(_) => None,
+        }
+    }
+
+    // ------------------------------------------------------------------------------------------------ helpers
+
+    fn make_ready(&mut self, now: Instant, id: u32) {
+        let work = match self.channels.at(id).map(|channel| &channel.half) {
+            Some(Half::Sending(sending)) => sending.work(),
+            Some(Half::Receiving(receiving)) => receiving.work().map(|work| work.work),
+            None => None,
+        };
+        if let Some(work) = work {
+            self.processor.ready(now, id, work);
+        }
+    }
+
+    fn push_event(&mut self, event: Event) {
+        if self.events.push(event).is_err() {
+            self.events_dropped += 1;
+        }
+    }
+
+    fn next_nonce(&mut self) -> u64 {
+        self.nonce = self.nonce.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        crate::collections::mix(self.nonce)
+    }
+
+    fn set_timer(&mut self, key: ChannelId) {
+        match self.channels.get(key).and_then(|channel| channel.association.next_due()) {
+            Some(at) => self.timers.set(key.index(), at),
+            None => {
+                self.timers.remove(key.index());
+            }
+        }
+    }
+}
+
+fn head_of(sending: &Sending, packet: &crate::send::Packet) -> Head {
+    match sending.config().service.contract() {
+        Some(_) => Head::RealTime { release: packet.logical_arrival, deadline: packet.deadline },
+        None => Head::BestEffort,
+    }
+}
+
+/// Half of what a receiving channel needs to be told apart from a sending one in the token map.
+fn incoming_token(peer: &SocketAddr, token: u64) -> u64 {
+    let address = match peer.ip() {
+        core::net::IpAddr::V4(v4) => u128::from(v4.to_bits()),
+        core::net::IpAddr::V6(v6) => v6.to_bits(),
+    };
+    let folded = (address as u64) ^ ((address >> 64) as u64) ^ (u64::from(peer.port()) << 48);
+    crate::collections::mix(token ^ crate::collections::mix(folded))
+}
+
+#[allow(unused_imports)]
+use {Box as _, Receiving as _, signal as _};

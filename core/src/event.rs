@@ -1,0 +1,129 @@
+//! What the endpoint tells its driver, beside data: typed, bounded, never logged on the way.
+
+use crate::admission::Refusal;
+use crate::collections::Key;
+use crate::contract::Service;
+use crate::limits::MAX_NAME_BYTES;
+use crate::units::Duration;
+use crate::wire::{self, Counts, WireError};
+
+/// A channel at this endpoint.
+pub type ChannelId = Key;
+
+/// The number of a link of this endpoint.
+pub type LinkId = u8;
+
+/// The name that a receiver listens on: 1 to 64 printable characters without `/`.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub struct Name {
+    bytes: [u8; MAX_NAME_BYTES],
+    len: u8,
+}
+
+impl Name {
+    /// A checked name.
+    ///
+    /// # Errors
+    /// As [`wire::check_name`].
+    pub fn new(name: &str) -> Result<Self, WireError> {
+        wire::check_name(name)?;
+        let mut bytes = [0; MAX_NAME_BYTES];
+        bytes[..name.len()].copy_from_slice(name.as_bytes());
+        Ok(Self { bytes, len: name.len() as u8 })
+    }
+
+    /// The name as text.
+    pub fn as_str(&self) -> &str {
+        core::str::from_utf8(&self.bytes[..usize::from(self.len)]).unwrap_or_default()
+    }
+}
+
+impl core::fmt::Debug for Name {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        write!(f, "{:?}", self.as_str())
+    }
+}
+
+/// A peer's request for a channel, checked against the limits but not admitted yet.
+#[derive(Clone, Copy, Debug)]
+pub struct Request {
+    /// Names the request when it is answered.
+    pub id: RequestId,
+    /// Who asks.
+    pub peer: core::net::SocketAddr,
+    /// On which link.
+    pub link: LinkId,
+    /// Who is asked for.
+    pub name: Name,
+    /// What is asked for.
+    pub service: Service,
+    /// S: the largest payload that both sides' frames hold.
+    pub packet: u32,
+    /// The part of the deadline that the sender's stages need at least.
+    pub upstream: Duration,
+    /// How many times `max_message` a message may have (the sender's `decay` policy); 1 otherwise.
+    pub oversize: u32,
+    /// True if the sender's clock is ours.
+    pub same_clock: bool,
+    /// How long a side may be silent.
+    pub lease: Duration,
+}
+
+/// A pending request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RequestId(pub(crate) u64);
+
+/// How a channel ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// Both sides agreed. A sender has the receiver's figures.
+    Closed {
+        /// What the receiver counted.
+        report: Option<Counts>,
+    },
+    /// The receiver closed; what was queued here is lost.
+    ClosedByPeer,
+    /// The peer was silent for the lease.
+    PeerLost,
+    /// Nobody answered OPEN.
+    NoAnswer,
+    /// The peer, or this host, said no.
+    Refused(Refusal),
+    /// The peer speaks other major versions.
+    Version {
+        /// The lowest that it speaks.
+        lowest: u8,
+        /// The highest.
+        highest: u8,
+    },
+}
+
+/// Something that the driver must know.
+#[derive(Clone, Copy, Debug)]
+pub enum Event {
+    /// A peer asks for a channel: answer with `accept` or `refuse`.
+    Requested(Request),
+    /// The receiver accepted; call `begin` with the final stages.
+    Accepted {
+        /// The channel.
+        channel: ChannelId,
+        /// The deadline of the receiver's stage.
+        receive: Duration,
+        /// True if the receiver's clock is ours.
+        same_clock: bool,
+        /// The payload size that was agreed, bytes.
+        packet: u32,
+    },
+    /// A channel is over; call `release`.
+    Ended {
+        /// The channel.
+        channel: ChannelId,
+        /// How.
+        end: End,
+    },
+    /// A receiving channel has messages for which nobody fetched the events; the driver was too slow to drain them.
+    Overflow {
+        /// Events that were dropped.
+        dropped: u64,
+    },
+}

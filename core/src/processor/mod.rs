@@ -1,0 +1,402 @@
+//! The processor scheduler: which handler runs next.
+//!
+//! Two policies [channels §4.2]: multi-class earliest deadline first, and fixed priority with 32 levels, first come first
+//! served within a level. Under both, preemption is cooperative [channels §3.1]: the running handler may be replaced only
+//! 1. after every P packets of its current message,
+//! 2. at the end of a message, and
+//! 3. when it has nothing to do (or no room to put it).
+//!
+//! Point 2 bounds a block: if the count of packets ran across messages, a block could be P first packets. On equal
+//! deadlines the running handler keeps the processor (premise P4 of the analysis): without a fixed total order two equal
+//! messages would take turns, and pay for a switch each time.
+
+use crate::collections::{DeadlineHeap, FifoSet};
+use crate::limits::PRIORITY_LEVELS;
+use crate::units::Instant;
+
+/// How handlers are ordered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum Policy {
+    /// Current real-time by deadline, then best effort first come first served, then early real-time by logical arrival.
+    #[default]
+    EarliestDeadline,
+    /// By level, 0 first; first come first served within a level. Messages that are early still wait or come last.
+    FixedPriority,
+}
+
+/// What a handler has to do next, as far as scheduling is concerned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Work {
+    /// A real-time message: current from `release` (its logical arrival here) on, early before.
+    RealTime {
+        /// Logical arrival at this host.
+        release: Instant,
+        /// When this host's processor must be done with it.
+        deadline: Instant,
+        /// The level under [`Policy::FixedPriority`], below [`PRIORITY_LEVELS`].
+        priority: u8,
+        /// Whether it may be processed before `release` when nothing else wants the processor.
+        work_conserving: bool,
+    },
+    /// A best-effort message.
+    BestEffort,
+}
+
+/// The handler that was picked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pick {
+    /// The channel's place.
+    pub id: u32,
+    /// True if another handler ran before.
+    pub switched: bool,
+}
+
+/// What the handler's step leaves behind.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum After {
+    /// More packets of the same message.
+    Same(Work),
+    /// The message is at its end; the next one is this, if any.
+    Message(Option<Work>),
+    /// Nothing to do, or nowhere to put it.
+    Blocked,
+}
+
+/// Order among handlers: smaller runs first.
+type Rank = (u8, Instant);
+
+const BEST_EFFORT_LEVEL: u8 = PRIORITY_LEVELS as u8 - 1;
+const EARLY_BAND: u8 = u8::MAX;
+
+#[derive(Debug)]
+struct Running {
+    id: u32,
+    work: Work,
+    /// Packets since the last preemption point; a preemption point is where this is zero.
+    steps: u32,
+}
+
+/// Run queues and the handler that runs.
+#[derive(Debug)]
+pub struct Processor {
+    policy: Policy,
+    quantum: u32,
+    /// Q1: current real-time handlers by deadline (EDF).
+    current: DeadlineHeap,
+    /// Q2: best effort; under fixed priority every level.
+    levels: FifoSet,
+    /// Q3: early handlers that may run, by logical arrival.
+    early: DeadlineHeap,
+    /// Early handlers that must wait for their logical arrival.
+    waiting: DeadlineHeap,
+    /// What each queued handler has to do, by id.
+    work: alloc::boxed::Box<[Option<Work>]>,
+    running: Option<Running>,
+    last: Option<u32>,
+    /// Only current real-time handlers may run (see [`Processor::set_restricted`]).
+    restricted: bool,
+}
+
+impl Processor {
+    /// A scheduler for the handlers `0..capacity` with `quantum` packets between preemption points.
+    ///
+    /// # Panics
+    /// If `quantum` is zero.
+    pub fn new(policy: Policy, quantum: u32, capacity: usize) -> Self {
+        assert!(quantum > 0, "a quantum has at least one packet");
+        Self {
+            policy,
+            quantum,
+            current: DeadlineHeap::with_capacity(capacity),
+            levels: FifoSet::with_capacity(capacity),
+            early: DeadlineHeap::with_capacity(capacity),
+            waiting: DeadlineHeap::with_capacity(capacity),
+            work: alloc::vec![None; capacity].into_boxed_slice(),
+            running: None,
+            last: None,
+            restricted: false,
+        }
+    }
+
+    /// While restricted, only current real-time handlers are picked: how a driver keeps its processor share within what
+    /// the platform allows without delaying what was promised.
+    pub fn set_restricted(&mut self, restricted: bool) {
+        self.restricted = restricted;
+    }
+
+    /// Makes `id` runnable with `work`. A handler that runs or is queued already keeps its place.
+    pub fn ready(&mut self, now: Instant, id: u32, work: Work) {
+        if self.is_known(id) {
+            return;
+        }
+        self.enqueue(now, id, work, false);
+    }
+
+    /// Takes `id` out, wherever it is.
+    pub fn remove(&mut self, id: u32) {
+        if self.running.as_ref().is_some_and(|running| running.id == id) {
+            self.running = None;
+        }
+        self.work[id as usize] = None;
+        let _ = self.current.remove(id) || self.levels.remove(id) || self.early.remove(id) || self.waiting.remove(id);
+    }
+
+    /// True if `id` is runnable, waiting for its logical arrival, or running.
+    pub fn is_known(&self, id: u32) -> bool {
+        self.work[id as usize].is_some() || self.running.as_ref().is_some_and(|running| running.id == id)
+    }
+
+    /// The handler whose step is next, or `None` if nobody may run at `now`.
+    ///
+    /// O(log n), plus O(log n) once for each message that became current since the last call.
+    pub fn pick(&mut self, now: Instant) -> Option<Pick> {
+        self.promote(now);
+        let running_rank = self.running.as_ref().map(|running| self.rank(now, &running.work));
+        if let (Some(running), Some(rank)) = (&self.running, running_rank)
+            && !(self.restricted && !is_current(now, &running.work))
+            && (running.steps > 0 || self.best_rank().is_none_or(|best| rank <= best))
+        {
+            return Some(Pick { id: running.id, switched: self.note_switch() });
+        }
+        if self.restricted && self.best_rank().is_none_or(|(band, _)| !self.is_current_band(band)) {
+            return None;
+        }
+        let next = self.pop_best()?;
+        if let Some(previous) = self.running.take() {
+            self.enqueue(now, previous.id, previous.work, true);
+        }
+        let work = self.work[next as usize].take().expect("a queued handler has work");
+        self.running = Some(Running { id: next, work, steps: 0 });
+        Some(Pick { id: next, switched: self.note_switch() })
+    }
+
+    /// Notes what the step of the running handler left behind; true if this is a preemption point.
+    pub fn stepped(&mut self, now: Instant, after: After) -> bool {
+        let Some(running) = &mut self.running else { return true };
+        match after {
+            After::Same(work) => {
+                running.work = work;
+                running.steps += 1;
+                if running.steps >= self.quantum {
+                    running.steps = 0;
+                }
+                running.steps == 0
+            }
+            After::Message(Some(work)) => {
+                let id = running.id;
+                running.work = work;
+                running.steps = 0;
+                // A best-effort message is at its end: the others have been waiting longer. And what is early now must
+                // wait like anybody else.
+                if matches!(work, Work::BestEffort) || !is_current(now, &work) {
+                    self.running = None;
+                    self.enqueue(now, id, work, false);
+                }
+                true
+            }
+            After::Message(None) | After::Blocked => {
+                self.running = None;
+                true
+            }
+        }
+    }
+
+    /// When the next handler that waits for its logical arrival becomes current.
+    pub fn next_release(&self) -> Option<Instant> {
+        let first = |heap: &DeadlineHeap| heap.peek().map(|(at, _)| at);
+        match (first(&self.waiting), if self.restricted { first(&self.early) } else { None }) {
+            (Some(a), Some(b)) => Some(a.min(b)),
+            (a, b) => a.or(b),
+        }
+    }
+
+    /// True if somebody could run at `now`.
+    pub fn has_ready(&self, now: Instant) -> bool {
+        let someone = !self.current.is_empty()
+            || self.next_release().is_some_and(|at| at <= now)
+            || self.running.as_ref().is_some_and(|running| !self.restricted || is_current(now, &running.work));
+        someone || (!self.restricted && (!self.levels.is_empty() || !self.early.is_empty()))
+            || (self.restricted && self.policy == Policy::FixedPriority && self.levels.first_list().is_some_and(|l| l < BEST_EFFORT_LEVEL))
+    }
+
+    fn note_switch(&mut self) -> bool {
+        let id = self.running.as_ref().map(|running| running.id);
+        let switched = self.last != id;
+        self.last = id;
+        switched
+    }
+
+    fn enqueue(&mut self, now: Instant, id: u32, work: Work, preempted: bool) {
+        self.work[id as usize] = Some(work);
+        match work {
+            Work::BestEffort if preempted => self.levels.push_front(BEST_EFFORT_LEVEL, id),
+            Work::BestEffort => self.levels.push_back(BEST_EFFORT_LEVEL, id),
+            Work::RealTime { release, work_conserving, .. } if release > now => {
+                if work_conserving { self.early.set(id, release) } else { self.waiting.set(id, release) }
+            }
+            Work::RealTime { deadline, priority, .. } => match self.policy {
+                Policy::EarliestDeadline => self.current.set(id, deadline),
+                Policy::FixedPriority if preempted => self.levels.push_front(priority.min(BEST_EFFORT_LEVEL), id),
+                Policy::FixedPriority => self.levels.push_back(priority.min(BEST_EFFORT_LEVEL), id),
+            },
+        }
+    }
+
+    fn promote(&mut self, now: Instant) {
+        while let Some((_, id)) = self.waiting.pop_due(now).or_else(|| self.early.pop_due(now)) {
+            let work = self.work[id as usize].expect("a queued handler has work");
+            self.enqueue(now, id, work, false);
+        }
+    }
+
+    fn rank(&self, now: Instant, work: &Work) -> Rank {
+        match *work {
+            Work::BestEffort => (BEST_EFFORT_LEVEL, Instant::ZERO),
+            Work::RealTime { release, .. } if release > now => (EARLY_BAND, release),
+            Work::RealTime { deadline, priority, .. } => match self.policy {
+                Policy::EarliestDeadline => (0, deadline),
+                Policy::FixedPriority => (priority.min(BEST_EFFORT_LEVEL), Instant::ZERO),
+            },
+        }
+    }
+
+    fn best_rank(&self) -> Option<Rank> {
+        if let Some((deadline, _)) = self.current.peek() {
+            return Some((0, deadline));
+        }
+        if let Some(level) = self.levels.first_list() {
+            return Some((level, Instant::ZERO));
+        }
+        self.early.peek().map(|(release, _)| (EARLY_BAND, release))
+    }
+
+    fn is_current_band(&self, band: u8) -> bool {
+        band < BEST_EFFORT_LEVEL
+    }
+
+    fn pop_best(&mut self) -> Option<u32> {
+        if let Some((_, id)) = self.current.pop() {
+            return Some(id);
+        }
+        if let Some(level) = self.levels.first_list() {
+            return self.levels.pop_front(level);
+        }
+        self.early.pop().map(|(_, id)| id)
+    }
+}
+
+fn is_current(now: Instant, work: &Work) -> bool {
+    matches!(work, Work::RealTime { release, .. } if *release <= now)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(nanos: u64) -> Instant {
+        Instant::from_nanos(nanos)
+    }
+    fn real_time(release: u64, deadline: u64) -> Work {
+        Work::RealTime { release: at(release), deadline: at(deadline), priority: 0, work_conserving: true }
+    }
+    fn held(release: u64, deadline: u64) -> Work {
+        Work::RealTime { release: at(release), deadline: at(deadline), priority: 0, work_conserving: false }
+    }
+    fn edf(quantum: u32) -> Processor {
+        Processor::new(Policy::EarliestDeadline, quantum, 8)
+    }
+    fn picked(processor: &mut Processor, now: u64) -> Option<u32> {
+        processor.pick(at(now)).map(|pick| pick.id)
+    }
+
+    #[test]
+    fn classes_run_in_the_order_current_best_effort_early() {
+        let mut processor = edf(4);
+        processor.ready(at(0), 0, real_time(50, 60));
+        processor.ready(at(0), 1, Work::BestEffort);
+        processor.ready(at(0), 2, real_time(0, 100));
+        processor.ready(at(0), 3, real_time(0, 90));
+        let mut order = alloc::vec::Vec::new();
+        while let Some(id) = picked(&mut processor, 0) {
+            order.push(id);
+            processor.stepped(at(0), After::Message(None));
+        }
+        assert_eq!(order, [3, 2, 1, 0]);
+    }
+
+    #[test]
+    fn a_handler_is_replaced_only_after_its_quantum_or_at_a_message_end() {
+        let mut processor = edf(2);
+        processor.ready(at(0), 0, Work::BestEffort);
+        assert_eq!(picked(&mut processor, 0), Some(0));
+        assert!(!processor.stepped(at(1), After::Same(Work::BestEffort)));
+        processor.ready(at(1), 1, real_time(1, 10));
+        assert_eq!(picked(&mut processor, 1), Some(0), "one packet is left of the quantum");
+        assert!(processor.stepped(at(2), After::Same(Work::BestEffort)));
+        assert_eq!(processor.pick(at(2)), Some(Pick { id: 1, switched: true }));
+        assert!(processor.stepped(at(3), After::Message(None)), "the end of a message is a preemption point");
+        assert_eq!(picked(&mut processor, 3), Some(0), "the preempted handler has kept its turn");
+    }
+
+    #[test]
+    fn on_equal_deadlines_the_running_handler_keeps_the_processor() {
+        let mut processor = edf(1);
+        processor.ready(at(0), 1, real_time(0, 48));
+        assert_eq!(picked(&mut processor, 0), Some(1));
+        processor.ready(at(0), 0, real_time(0, 48));
+        for _ in 0..4 {
+            assert!(processor.stepped(at(1), After::Same(real_time(0, 48))));
+            assert_eq!(processor.pick(at(1)), Some(Pick { id: 1, switched: false }));
+        }
+    }
+
+    #[test]
+    fn a_held_message_waits_for_its_logical_arrival_and_says_when() {
+        let mut processor = edf(1);
+        processor.ready(at(0), 0, held(50, 60));
+        assert_eq!((picked(&mut processor, 49), processor.next_release()), (None, Some(at(50))));
+        assert_eq!(picked(&mut processor, 50), Some(0));
+    }
+
+    #[test]
+    fn a_running_early_handler_yields_to_best_effort_and_becomes_current_in_time() {
+        let mut processor = edf(1);
+        processor.ready(at(0), 0, real_time(50, 60));
+        assert_eq!(picked(&mut processor, 0), Some(0));
+        processor.stepped(at(1), After::Same(real_time(50, 60)));
+        processor.ready(at(1), 1, Work::BestEffort);
+        assert_eq!(picked(&mut processor, 1), Some(1));
+        processor.stepped(at(50), After::Same(Work::BestEffort));
+        assert_eq!(picked(&mut processor, 50), Some(0), "now it is current");
+    }
+
+    #[test]
+    fn fixed_priority_is_first_come_first_served_within_a_level() {
+        let mut processor = Processor::new(Policy::FixedPriority, 1, 8);
+        let level = |priority| Work::RealTime { release: at(0), deadline: at(9), priority, work_conserving: false };
+        for (id, priority) in [(0, 5), (1, 3), (2, 3), (3, 31), (4, 0)] {
+            processor.ready(at(0), id, level(priority));
+        }
+        let mut order = alloc::vec::Vec::new();
+        while let Some(id) = picked(&mut processor, 0) {
+            order.push(id);
+            processor.stepped(at(0), After::Message(None));
+        }
+        assert_eq!(order, [4, 1, 2, 0, 3]);
+    }
+
+    #[test]
+    fn a_restricted_processor_runs_only_what_is_current() {
+        let mut processor = edf(1);
+        processor.ready(at(0), 0, Work::BestEffort);
+        processor.ready(at(0), 1, real_time(0, 10));
+        processor.ready(at(0), 2, real_time(70, 80));
+        processor.set_restricted(true);
+        assert_eq!(picked(&mut processor, 0), Some(1));
+        processor.stepped(at(1), After::Message(None));
+        assert_eq!((picked(&mut processor, 1), processor.has_ready(at(1))), (None, false));
+        assert_eq!(processor.next_release(), Some(at(70)));
+        processor.set_restricted(false);
+        assert_eq!(picked(&mut processor, 1), Some(0));
+    }
+}

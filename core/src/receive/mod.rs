@@ -1,0 +1,9 @@
+//! The receiving side of the data path: demux → packet queue → handler (reassemble) → message queue.
+
+mod demux;
+mod receiving;
+
+pub use demux::{Foreign, route};
+pub use receiving::{
+    Cause, Delivered, Drop, ReceiveConfig, ReceiveCounters, ReceiveWork, Receiving, Step,
+};

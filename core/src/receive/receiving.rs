@@ -1,0 +1,524 @@
+//! One receiving channel: policing, its packet queue, reassembly and its message queue [channels §3.1, Fig. 2b].
+//!
+//! What a peer sends is an allegation. Sizes and indices were checked against the wire format; here they are checked
+//! against the contract, and the alleged logical arrival is confined to what an honest sender could allege. Memory is
+//! bounded by the contract and allocated by [`Receiving::new`].
+//!
+//! Messages are delivered exact and in order. One that is overtaken by a complete later one is lost: an unreliable,
+//! sequenced service [channels §2] delivers a fresh message rather than wait for a stale one.
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+
+use crate::collections::Ring;
+use crate::contract::{Service, packets};
+use crate::frames::{FrameId, Frames, MessageBuf};
+use crate::limits;
+use crate::processor::Work;
+use crate::regulator::Regulator;
+use crate::units::{Duration, Instant};
+use crate::wire::{DATA_HEADER_BYTES, DataHeader, DataView};
+
+/// How a receiving channel is set up.
+#[derive(Clone, Copy, Debug)]
+pub struct ReceiveConfig {
+    /// What it is served as.
+    pub service: Service,
+    /// S: the packet payload that both sides agreed on, bytes.
+    pub packet: u32,
+    /// The level under the fixed-priority policy.
+    pub priority: u8,
+    /// Whether the handler may process a message before its logical arrival here.
+    pub work_conserving: bool,
+    /// d_rx: from the logical arrival here to delivery.
+    pub stage: Duration,
+    /// From the logical arrival at the sender to the logical arrival here: the sender's stages and the way.
+    pub upstream: Duration,
+    /// True if the sender's clock is ours.
+    pub same_clock: bool,
+    /// How many times `max_message` a message may have: more than 1 if the sender's overload policy is `decay`.
+    pub oversize: u32,
+}
+
+impl ReceiveConfig {
+    /// The largest message that may come, bytes.
+    pub fn largest_message(&self) -> u32 {
+        let most = self.service.max_message().saturating_mul(self.oversize.clamp(1, limits::DECAY_FACTOR));
+        most.min(limits::MAX_MESSAGE_BYTES)
+    }
+
+    /// How many intervals a message of `bytes` uses up: its packets in proportion to the contract's.
+    fn intervals(&self, bytes: u32) -> u32 {
+        packets(bytes, self.packet).div_ceil(packets(self.service.max_message(), self.packet)).max(1)
+    }
+}
+
+/// Why a frame of this channel was not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Drop {
+    /// The header contradicts the contract, or the packet size that was agreed.
+    Invalid,
+    /// More, or earlier, than the contract allows: the sender broke it.
+    OverContract,
+    /// The packet queue or the message queue was full: the receiver was too slow.
+    ReceiverFull,
+    /// A packet that was received before, or of a message that is over.
+    Stale,
+}
+
+/// Whose fault a miss is: the first that holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Cause {
+    /// The sender broke its contract.
+    Sender,
+    /// The receiver's queue was full.
+    Receiver,
+    /// Packets were lost on the way.
+    Network,
+    /// The platform took more processor time away than it was said to, and the lateness is at most that.
+    Platform,
+    /// None of these: a bug of ours.
+    Laxity,
+}
+
+/// What happened to the channel's messages at the receiver.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ReceiveCounters {
+    /// Delivered to the application, in time or late.
+    pub delivered: u64,
+    /// Of these, after the deadline.
+    pub late: u64,
+    /// Bytes delivered.
+    pub delivered_bytes: u64,
+    /// Never complete, because packets were lost on the way.
+    pub lost: u64,
+    /// Dropped because the receiver's queue was full.
+    pub dropped_receiver: u64,
+    /// Dropped because the sender broke its contract.
+    pub dropped_sender: u64,
+    /// Frames that were not taken, by reason.
+    pub frames_invalid: u64,
+    /// Frames over the contract.
+    pub frames_over_contract: u64,
+    /// Frames that found a queue full.
+    pub frames_receiver_full: u64,
+    /// Frames that were duplicates or too late to be of use.
+    pub frames_stale: u64,
+    /// Late messages by cause: network, platform, laxity.
+    pub late_network: u64,
+    /// Late, and the platform's excess explains it.
+    pub late_platform: u64,
+    /// Late without another cause.
+    pub late_laxity: u64,
+    /// The largest latency of a delivered message.
+    pub largest: Duration,
+}
+
+/// A message on its way to the application.
+#[derive(Debug)]
+pub struct Delivered {
+    /// The message; hand the buffer back when it has been read.
+    pub message: MessageBuf,
+    /// Its number, from 0.
+    pub sequence: u64,
+    /// Its logical arrival: at the sender if the clock is the same, else at this host.
+    pub logical_arrival: Instant,
+    /// When it was complete.
+    pub completion: Instant,
+    /// When it was due; `None` for best effort.
+    pub deadline: Option<Instant>,
+    /// Processor time beyond the envelope that the platform took at the sender while it was under way.
+    pub stolen: Duration,
+}
+
+impl Delivered {
+    /// From logical arrival to completion.
+    pub fn latency(&self) -> Duration {
+        self.completion.since(self.logical_arrival)
+    }
+    /// How long after its deadline it was complete; zero if in time.
+    pub fn lateness(&self) -> Duration {
+        self.deadline.map_or(Duration::ZERO, |deadline| self.completion.since(deadline))
+    }
+}
+
+/// What the handler has to do, and for which message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReceiveWork {
+    /// For the processor scheduler.
+    pub work: Work,
+    /// The message of the head packet.
+    pub sequence: u64,
+}
+
+/// What a handler's step did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// Payload bytes that were copied.
+    pub bytes: u32,
+    /// True if it completed a message.
+    pub completed: bool,
+    /// The message that it worked on.
+    pub sequence: u64,
+}
+
+#[derive(Debug)]
+struct Arrived {
+    frame: FrameId,
+    slot: u16,
+    sequence: u64,
+    index: u16,
+    payload: u16,
+}
+
+/// One message under reassembly.
+#[derive(Debug)]
+struct Slot {
+    sequence: u64,
+    /// At the sender.
+    logical_arrival: Instant,
+    /// At this host.
+    release: Instant,
+    message_bytes: u32,
+    remaining: u32,
+    stolen_micros: u32,
+    buffer: Option<MessageBuf>,
+    /// Why it will not be delivered, if so.
+    spoilt: Option<Cause>,
+}
+
+/// One receiving channel.
+#[derive(Debug)]
+pub struct Receiving {
+    config: ReceiveConfig,
+    regulator: Option<Regulator>,
+    packets: Ring<Arrived>,
+    slots: Box<[Option<Slot>]>,
+    /// One bit a fragment, `words` words a slot.
+    seen: Box<[u64]>,
+    words: usize,
+    buffers: Vec<MessageBuf>,
+    complete: Ring<Delivered>,
+    /// The least sequence that may still be delivered.
+    next: u64,
+    /// What happened.
+    pub counters: ReceiveCounters,
+}
+
+impl Receiving {
+    /// A channel with room for `messages` messages (under reassembly, complete, or with the application) and `packets`
+    /// packets waiting for its handler. Allocates all of it.
+    pub fn new(config: ReceiveConfig, messages: u32, packet_queue: u32) -> Self {
+        let messages = messages.clamp(2, limits::MAX_QUEUED_MESSAGES) as usize;
+        let slots = messages.min(limits::MAX_REASSEMBLIES as usize);
+        let fragments = packets(config.largest_message(), config.packet) as usize;
+        let words = fragments.div_ceil(64);
+        Self {
+            regulator: config.service.contract().map(|contract| Regulator::new(contract.interval())),
+            packets: Ring::with_capacity(packet_queue.max(1) as usize),
+            slots: (0..slots).map(|_| None).collect(),
+            seen: alloc::vec![0; slots * words].into_boxed_slice(),
+            words,
+            buffers: (0..messages)
+                .map(|_| MessageBuf::with_capacity(config.largest_message() as usize))
+                .collect(),
+            complete: Ring::with_capacity(messages),
+            next: 0,
+            counters: ReceiveCounters::default(),
+            config,
+        }
+    }
+
+    /// How it was set up.
+    pub fn config(&self) -> &ReceiveConfig {
+        &self.config
+    }
+    /// Frames that its packet queue can hold: its quota.
+    pub fn frame_quota(&self) -> usize {
+        self.packets.capacity()
+    }
+    /// True if no packet waits for the handler and no message for the application.
+    pub fn is_drained(&self) -> bool {
+        self.packets.is_empty() && self.complete.is_empty()
+    }
+
+    /// Checks a packet against the contract and queues it; the frame comes back with the reason if it is not taken.
+    pub fn accept(&mut self, now: Instant, view: &DataView<'_>, frame: FrameId) -> Result<(), (FrameId, Drop)> {
+        match self.find_slot(now, view) {
+            Ok(slot) => {
+                let header = view.header();
+                let (sequence, index, payload) = (header.sequence, header.index, header.payload);
+                let arrived = Arrived { frame, slot, sequence, index, payload };
+                match self.packets.push(arrived) {
+                    Ok(()) => Ok(()),
+                    Err(arrived) => {
+                        self.spoil(slot, Cause::Receiver);
+                        self.counters.frames_receiver_full += 1;
+                        Err((arrived.frame, Drop::ReceiverFull))
+                    }
+                }
+            }
+            Err(reason) => {
+                match reason {
+                    Drop::Invalid => self.counters.frames_invalid += 1,
+                    Drop::OverContract => self.counters.frames_over_contract += 1,
+                    Drop::ReceiverFull => self.counters.frames_receiver_full += 1,
+                    Drop::Stale => self.counters.frames_stale += 1,
+                }
+                Err((frame, reason))
+            }
+        }
+    }
+
+    fn find_slot(&mut self, now: Instant, view: &DataView<'_>) -> Result<u16, Drop> {
+        let header = view.header();
+        let max = self.config.largest_message();
+        let least = self.config.service.contract().map_or(1, |contract| contract.min_message());
+        if header.message_bytes > max || header.message_bytes < least || view.check(self.config.packet).is_err() {
+            return Err(Drop::Invalid);
+        }
+        if header.sequence < self.next {
+            return Err(Drop::Stale);
+        }
+        if let Some(number) = self.slots.iter().position(|slot| is_for(slot, header.sequence)) {
+            let slot = self.slots[number].as_mut().expect("it was just found");
+            slot.stolen_micros = slot.stolen_micros.max(header.stolen_micros);
+            if slot.message_bytes != header.message_bytes {
+                return Err(Drop::Invalid);
+            }
+            return match slot.spoilt {
+                None if self.is_seen(number, header.index) => Err(Drop::Stale),
+                None => Ok(number as u16),
+                Some(Cause::Receiver) => Err(Drop::ReceiverFull),
+                Some(_) => Err(Drop::OverContract),
+            };
+        }
+        self.begin(now, header)
+    }
+
+    /// A message's first packet to arrive: its logical arrival here, and a slot for it.
+    fn begin(&mut self, now: Instant, header: &DataHeader) -> Result<u16, Drop> {
+        let mut spoilt = None;
+        let mut release = now;
+        if let (Some(regulator), Some(contract)) = (&mut self.regulator, self.config.service.contract()) {
+            // An honest sender's message arrives between its logical arrival and `upstream` later; earlier by its burst if
+            // it works ahead. Nothing that it alleges can move the deadline before `now + d_rx`, or the next one closer
+            // than the interval: the demand that admission counted on.
+            let alleged = match self.config.same_clock {
+                true => (header.logical_arrival + self.config.upstream).max(now).min(now + self.config.upstream),
+                false => now,
+            };
+            let stamp = regulator.stamp(alleged);
+            let ahead = contract.interval() * (u64::from(contract.burst()) - 1) + self.config.upstream;
+            if stamp.logical_arrival.since(now) > ahead {
+                spoilt = Some(Cause::Sender);
+            } else {
+                regulator.accept(stamp, self.config.intervals(header.message_bytes));
+            }
+            release = stamp.logical_arrival;
+        }
+        let number = match self.slots.iter().position(Option::is_none) {
+            Some(number) => number,
+            None => {
+                let (oldest, _) = self
+                    .slots
+                    .iter()
+                    .enumerate()
+                    .filter_map(|(number, slot)| slot.as_ref().map(|slot| (number, slot.sequence)))
+                    .min_by_key(|&(_, sequence)| sequence)
+                    .ok_or(Drop::Invalid)?;
+                if is_newer(&self.slots[oldest], header.sequence) {
+                    return Err(Drop::Stale);
+                }
+                let sequence = self.slots[oldest].as_ref().map_or(0, |slot| slot.sequence);
+                self.give_up_to(sequence + 1);
+                oldest
+            }
+        };
+        let buffer = if spoilt.is_none() { self.buffers.pop() } else { None };
+        if spoilt.is_none() && buffer.is_none() {
+            spoilt = Some(Cause::Receiver);
+        }
+        let logical_arrival = if self.config.same_clock { header.logical_arrival } else { release };
+        self.seen[number * self.words..][..self.words].fill(0);
+        self.slots[number] = Some(Slot {
+            sequence: header.sequence,
+            logical_arrival,
+            release,
+            message_bytes: header.message_bytes,
+            remaining: packets(header.message_bytes, self.config.packet),
+            stolen_micros: header.stolen_micros,
+            buffer,
+            spoilt,
+        });
+        match spoilt {
+            None => Ok(number as u16),
+            Some(Cause::Receiver) => Err(Drop::ReceiverFull),
+            Some(_) => Err(Drop::OverContract),
+        }
+    }
+
+    fn spoil(&mut self, slot: u16, cause: Cause) {
+        if let Some(slot) = &mut self.slots[slot as usize] {
+            slot.spoilt.get_or_insert(cause);
+            if let Some(buffer) = slot.buffer.take() {
+                self.buffers.push(buffer);
+            }
+        }
+    }
+
+    /// Gives up every message below `next` that was not delivered, and counts each once by its cause.
+    fn give_up_to(&mut self, next: u64) {
+        let mut missing = next.saturating_sub(self.next);
+        for number in 0..self.slots.len() {
+            if !self.slots[number].as_ref().is_some_and(|slot| slot.sequence < next) {
+                continue;
+            }
+            let Some(slot) = self.slots[number].take() else { continue };
+            missing = missing.saturating_sub(1);
+            match slot.spoilt {
+                Some(Cause::Receiver) => self.counters.dropped_receiver += 1,
+                Some(Cause::Sender) => self.counters.dropped_sender += 1,
+                _ => self.counters.lost += 1,
+            }
+            self.buffers.extend(slot.buffer);
+        }
+        self.counters.lost += missing;
+        self.next = self.next.max(next);
+    }
+
+    fn is_seen(&self, slot: usize, index: u16) -> bool {
+        self.seen[slot * self.words + usize::from(index) / 64] & (1 << (index % 64)) != 0
+    }
+
+    /// What the handler has to do next.
+    pub fn work(&self) -> Option<ReceiveWork> {
+        let head = self.packets.front()?;
+        let slot = self.slots[head.slot as usize].as_ref().filter(|slot| slot.sequence == head.sequence);
+        // The rest of a message that was given up must not hold up those behind it: it has the claim of the first of them,
+        // and what it costs was counted for its own message.
+        let release = match slot {
+            Some(slot) => Some(slot.release),
+            None => self.slots.iter().flatten().map(|slot| slot.release).min(),
+        };
+        let work = match (self.config.service, release) {
+            (Service::RealTime(_), Some(release)) => Work::RealTime {
+                release,
+                deadline: release + self.config.stage,
+                priority: self.config.priority,
+                work_conserving: self.config.work_conserving,
+            },
+            _ => Work::BestEffort,
+        };
+        Some(ReceiveWork { work, sequence: head.sequence })
+    }
+
+    /// Copies one packet to its place and frees its frame. `None` if there is none.
+    pub fn step(&mut self, frames: &mut impl Frames) -> Option<Step> {
+        let Arrived { frame, slot: number, sequence, index, payload } = self.packets.pop()?;
+        let mut step = Step { bytes: 0, completed: false, sequence };
+        let number = usize::from(number);
+        if is_for(&self.slots[number], sequence) && !self.is_seen(number, index) {
+            self.seen[number * self.words + usize::from(index) / 64] |= 1 << (index % 64);
+            let slot = self.slots[number].as_mut().expect("it was just found");
+            if let Some(buffer) = &mut slot.buffer {
+                buffer.set_len(slot.message_bytes as usize);
+                let start = usize::from(index) * self.config.packet as usize;
+                let bytes = &frames.packet(&frame)[DATA_HEADER_BYTES..][..usize::from(payload)];
+                buffer[start..start + bytes.len()].copy_from_slice(bytes);
+                step.bytes = u32::from(payload);
+                slot.remaining -= 1;
+                step.completed = slot.remaining == 0;
+            }
+        } else {
+            self.counters.frames_stale += 1;
+        }
+        frames.free(frame);
+        if step.completed {
+            self.complete_message(number);
+        }
+        Some(step)
+    }
+
+    fn complete_message(&mut self, number: usize) {
+        let Some(slot) = self.slots[number].take() else { return };
+        let Some(message) = slot.buffer else { return };
+        self.give_up_to(slot.sequence);
+        self.next = slot.sequence + 1;
+        let deadline = self.config.service.contract().map(|contract| {
+            let extra = contract.interval() * u64::from(self.config.intervals(slot.message_bytes) - 1);
+            match self.config.same_clock {
+                true => slot.logical_arrival + contract.deadline() + extra,
+                false => slot.release + self.config.stage,
+            }
+        });
+        let delivered = Delivered {
+            message,
+            sequence: slot.sequence,
+            logical_arrival: slot.logical_arrival,
+            completion: Instant::MAX,
+            deadline,
+            stolen: Duration::from_micros(u64::from(slot.stolen_micros)),
+        };
+        self.complete.push(delivered).unwrap_or_else(|_| unreachable!("as many places as buffers"));
+    }
+
+    /// True if a message waits for the application.
+    pub fn has_delivery(&self) -> bool {
+        !self.complete.is_empty()
+    }
+
+    /// The next message for the application, complete at `now`; counts it, with the cause if it is late. `gaps` tells how
+    /// much processor time beyond the envelope the platform took at this host since a point in time.
+    pub fn deliver(&mut self, now: Instant, gaps: impl FnOnce(Instant) -> Duration) -> Option<(Delivered, Option<Cause>)> {
+        let mut delivered = self.complete.pop()?;
+        delivered.completion = now;
+        self.counters.delivered += 1;
+        self.counters.delivered_bytes += delivered.message.len() as u64;
+        self.counters.largest = self.counters.largest.max(delivered.latency());
+        let lateness = delivered.lateness();
+        if lateness.is_zero() {
+            return Some((delivered, None));
+        }
+        self.counters.late += 1;
+        let cause = if lateness <= delivered.stolen + gaps(delivered.logical_arrival) {
+            self.counters.late_platform += 1;
+            Cause::Platform
+        } else {
+            self.counters.late_laxity += 1;
+            Cause::Laxity
+        };
+        Some((delivered, Some(cause)))
+    }
+
+    /// Takes a buffer back from the application.
+    pub fn recycle(&mut self, message: MessageBuf) {
+        if message.capacity() >= self.config.largest_message() as usize
+            && self.buffers.len() < self.buffers.capacity()
+        {
+            self.buffers.push(message);
+        }
+    }
+
+    /// The sender says that it sent `sent` messages in all: what has not come by now was lost.
+    pub fn finish(&mut self, sent: u64) {
+        // The number is an allegation too: count at most what a channel can have had under way.
+        let most = self.next + u64::from(limits::MAX_QUEUED_MESSAGES);
+        self.give_up_to(sent.min(most));
+    }
+
+    /// Empties everything; frames go back to the region.
+    pub fn clear(&mut self, frames: &mut impl Frames) {
+        while let Some(arrived) = self.packets.pop() {
+            frames.free(arrived.frame);
+        }
+    }
+}
+
+fn is_for(slot: &Option<Slot>, sequence: u64) -> bool {
+    slot.as_ref().is_some_and(|slot| slot.sequence == sequence)
+}
+
+fn is_newer(slot: &Option<Slot>, sequence: u64) -> bool {
+    slot.as_ref().is_some_and(|slot| slot.sequence > sequence)
+}

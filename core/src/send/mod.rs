@@ -1,0 +1,9 @@
+//! The sending side of the data path: enforce → message queue → handler (fragment) → packet queue → link scheduler.
+
+pub mod enforce;
+pub mod link_scheduler;
+mod sending;
+
+pub use enforce::{Violation, Violations};
+pub use link_scheduler::LinkScheduler;
+pub use sending::{Packet, Rejected, SendConfig, SendCounters, Sending, SendingStages, Submitted};

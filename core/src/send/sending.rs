@@ -1,0 +1,344 @@
+//! One sending channel: its queues and its handler [channels §3.1, Figs. 2a and 3].
+//!
+//! All memory is allocated by [`Sending::new`], by whoever opens the channel, and moves into the endpoint.
+
+use crate::collections::Ring;
+use crate::contract::{Overload, Service, packets};
+use crate::frames::{FrameId, Frames, MessageBuf};
+use crate::limits;
+use crate::processor::Work;
+use crate::regulator::Regulator;
+use crate::send::enforce::{Violation, Violations};
+use crate::units::{Duration, Instant};
+use crate::wire::{DATA_HEADER_BYTES, DataHeader};
+
+/// The stage deadlines of a channel at its sending host, from the message's logical arrival.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct SendingStages {
+    /// d_cpu: until the last packet is in the packet queue.
+    pub processor: Duration,
+    /// d_link: from then until the last packet has left.
+    pub link: Duration,
+}
+
+/// How a sending channel is set up.
+#[derive(Clone, Copy, Debug)]
+pub struct SendConfig {
+    /// What it is served as.
+    pub service: Service,
+    /// What happens to messages beyond the contract.
+    pub overload: Overload,
+    /// The level under the fixed-priority policy, below [`limits::PRIORITY_LEVELS`].
+    pub priority: u8,
+    /// S: the packet payload, bytes.
+    pub packet: u32,
+    /// Whether the handler may process early messages when nothing else wants the processor.
+    pub work_conserving: bool,
+}
+
+/// A message that was taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Submitted {
+    /// Its number, from 0.
+    pub sequence: u64,
+    /// What its deadline counts from.
+    pub logical_arrival: Instant,
+}
+
+/// A message that was not taken, with its buffer.
+#[derive(Debug)]
+pub struct Rejected {
+    /// The buffer, unchanged.
+    pub message: MessageBuf,
+    /// Why.
+    pub violation: Violation,
+    /// Whether waiting would help and the channel's policy is to wait ([`Overload::Block`]).
+    pub would_block: bool,
+}
+
+/// A packet that waits for the link.
+#[derive(Debug)]
+pub struct Packet {
+    /// Where it lies.
+    pub frame: FrameId,
+    /// Header and payload, bytes.
+    pub len: usize,
+    /// Payload, bytes.
+    pub payload: u32,
+    /// Its message's number.
+    pub sequence: u64,
+    /// True for the last packet of its message.
+    pub last: bool,
+    /// The logical arrival of its message.
+    pub logical_arrival: Instant,
+    /// The deadline of its message at this host: logical arrival + d_cpu + d_link.
+    pub deadline: Instant,
+}
+
+/// What a sending channel did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct SendCounters {
+    /// Messages taken.
+    pub accepted: u64,
+    /// Messages refused because of the contract (dropped, or handed back to a caller that waits).
+    pub refused: u64,
+    /// Messages handed to the link completely.
+    pub sent: u64,
+    /// Payload bytes handed to the link.
+    pub sent_bytes: u64,
+    /// Messages whose transmission ended after this host's stages' deadline.
+    pub late: u64,
+    /// Violations of the contract.
+    pub violations: Violations,
+}
+
+#[derive(Debug)]
+struct Queued {
+    message: MessageBuf,
+    sequence: u64,
+    logical_arrival: Instant,
+    /// Extra intervals that an oversize message pays for (`decay`).
+    extra: Duration,
+}
+
+#[derive(Debug)]
+struct Fragmenting {
+    queued: Queued,
+    index: u32,
+    count: u32,
+}
+
+/// What a handler's step did.
+#[derive(Debug)]
+pub struct Fragmented {
+    /// Payload bytes of the packet.
+    pub bytes: u32,
+    /// True for a message's first packet.
+    pub first: bool,
+    /// The message's buffer, when this was its last packet.
+    pub spent: Option<MessageBuf>,
+}
+
+/// One sending channel.
+#[derive(Debug)]
+pub struct Sending {
+    config: SendConfig,
+    stages: SendingStages,
+    regulator: Option<Regulator>,
+    next_sequence: u64,
+    queue: Ring<Queued>,
+    fragmenting: Option<Fragmenting>,
+    packets: Ring<Packet>,
+    /// What happened.
+    pub counters: SendCounters,
+}
+
+impl Sending {
+    /// A channel that may have `messages` messages waiting and `packets` packets in its packet queue. Allocates both.
+    pub fn new(config: SendConfig, messages: u32, packets: u32) -> Self {
+        Self {
+            regulator: config.service.contract().map(|contract| Regulator::new(contract.interval())),
+            config,
+            stages: SendingStages::default(),
+            next_sequence: 0,
+            queue: Ring::with_capacity(messages.max(1) as usize),
+            fragmenting: None,
+            packets: Ring::with_capacity(packets.max(1) as usize),
+            counters: SendCounters::default(),
+        }
+    }
+
+    /// How it was set up.
+    pub fn config(&self) -> &SendConfig {
+        &self.config
+    }
+    /// The stage deadlines in force.
+    pub fn stages(&self) -> SendingStages {
+        self.stages
+    }
+    /// Sets the stage deadlines; messages in flight keep theirs.
+    pub fn set_stages(&mut self, stages: SendingStages) {
+        self.stages = stages;
+    }
+    /// The payload size that both sides agreed on; must not exceed the configured one.
+    pub fn set_packet(&mut self, packet: u32) {
+        self.config.packet = packet.min(self.config.packet).max(1);
+    }
+    /// Frames that its packet queue can hold: its quota.
+    pub fn frame_quota(&self) -> usize {
+        self.packets.capacity()
+    }
+    /// True if nothing waits for the handler or the link.
+    pub fn is_drained(&self) -> bool {
+        self.queue.is_empty() && self.fragmenting.is_none() && self.packets.is_empty()
+    }
+    /// Messages that were taken and are not yet with the link completely.
+    pub fn backlog(&self) -> u64 {
+        self.counters.accepted - self.counters.sent
+    }
+
+    /// Enforces the contract on a message that arrived at `arrival` and queues it.
+    pub fn submit(&mut self, arrival: Instant, message: MessageBuf) -> Result<Submitted, Rejected> {
+        match self.admit(arrival, message.len() as u64) {
+            Ok((logical_arrival, extra)) => {
+                let sequence = self.next_sequence;
+                self.next_sequence += 1;
+                self.counters.accepted += 1;
+                let queued = Queued { message, sequence, logical_arrival, extra };
+                self.queue.push(queued).unwrap_or_else(|_| unreachable!("admit() found room"));
+                Ok(Submitted { sequence, logical_arrival })
+            }
+            Err(violation) => {
+                self.counters.refused += 1;
+                let would_block =
+                    self.config.overload == Overload::Block && matches!(violation, Violation::Burst { .. });
+                Err(Rejected { message, violation, would_block })
+            }
+        }
+    }
+
+    fn admit(&mut self, arrival: Instant, bytes: u64) -> Result<(Instant, Duration), Violation> {
+        let max = u64::from(self.config.service.max_message());
+        let weight = match self.config.overload {
+            Overload::Decay if bytes > max => self.decay_weight(bytes),
+            _ => u32::from(bytes <= max),
+        };
+        if weight == 0 {
+            self.counters.violations.size += 1;
+            let factor = if self.config.overload == Overload::Decay { u64::from(limits::DECAY_FACTOR) } else { 1 };
+            return Err(Violation::Oversize { found: bytes, most: max * factor });
+        }
+        let least = self.config.service.contract().map_or(1, |contract| u64::from(contract.min_message()));
+        if bytes < least {
+            self.counters.violations.size += 1;
+            return Err(Violation::Undersize { found: bytes, least });
+        }
+        if weight > 1 {
+            self.counters.violations.size += 1;
+        }
+        let Some(regulator) = &mut self.regulator else {
+            if self.queue.is_full() {
+                self.counters.violations.burst += 1;
+                return Err(Violation::Burst { wait: Duration::ZERO });
+            }
+            return Ok((arrival, Duration::ZERO));
+        };
+        let stamp = regulator.stamp(arrival);
+        let contract = self.config.service.contract().expect("a regulated channel has a contract");
+        let beyond = stamp.ahead > u64::from(contract.burst()) - 1;
+        if self.queue.is_full() || (beyond && self.config.overload != Overload::Decay) {
+            self.counters.violations.burst += 1;
+            let allowance = contract.interval() * (u64::from(contract.burst()) - 1);
+            let wait = stamp.logical_arrival.since(arrival).saturating_sub(allowance);
+            return Err(Violation::Burst { wait });
+        }
+        match (stamp.ahead, beyond) {
+            (0, _) => {}
+            (_, false) => self.counters.violations.rate += 1,
+            (_, true) => self.counters.violations.burst += 1,
+        }
+        regulator.accept(stamp, weight);
+        Ok((stamp.logical_arrival, contract.interval() * u64::from(weight - 1)))
+    }
+
+    /// How many intervals an oversize message pays for: its packets in proportion to the contract's; 0 if it is too large
+    /// even for `decay`.
+    fn decay_weight(&self, bytes: u64) -> u32 {
+        match u32::try_from(bytes) {
+            Ok(bytes) if bytes <= self.config.service.max_message().saturating_mul(limits::DECAY_FACTOR) => {
+                let own = packets(self.config.service.max_message(), self.config.packet);
+                packets(bytes, self.config.packet).div_ceil(own)
+            }
+            _ => 0,
+        }
+    }
+
+    /// What the handler has to do next, or `None` if nothing or if its packet queue is full.
+    pub fn work(&self) -> Option<Work> {
+        if self.packets.is_full() {
+            return None;
+        }
+        let queued = match &self.fragmenting {
+            Some(fragmenting) => &fragmenting.queued,
+            None => self.queue.front()?,
+        };
+        Some(match self.config.service {
+            Service::BestEffort { .. } => Work::BestEffort,
+            Service::RealTime(_) => Work::RealTime {
+                release: queued.logical_arrival,
+                deadline: queued.logical_arrival + queued.extra + self.stages.processor,
+                priority: self.config.priority,
+                work_conserving: self.config.work_conserving,
+            },
+        })
+    }
+
+    /// Makes one packet. `header` is filled in for channel, key and stolen time by the caller. `None` if there is nothing
+    /// to do or no frame.
+    pub fn step(&mut self, header: DataHeader, frames: &mut impl Frames) -> Option<Fragmented> {
+        if self.packets.is_full() || (self.fragmenting.is_none() && self.queue.is_empty()) {
+            return None;
+        }
+        let frame = frames.take()?;
+        let size = self.config.packet;
+        let first = self.fragmenting.is_none();
+        if first {
+            let queued = self.queue.pop()?;
+            let count = packets(queued.message.len() as u32, size);
+            self.fragmenting = Some(Fragmenting { queued, index: 0, count });
+        }
+        let fragmenting = self.fragmenting.as_mut()?;
+        let Queued { message, sequence, logical_arrival, extra } = &fragmenting.queued;
+        let start = fragmenting.index as usize * size as usize;
+        let payload = message.len().saturating_sub(start).min(size as usize);
+        let area = frames.packet_mut(&frame);
+        let header = DataHeader {
+            message_bytes: message.len() as u32,
+            sequence: *sequence,
+            logical_arrival: *logical_arrival,
+            index: fragmenting.index as u16,
+            payload: payload as u16,
+            ..header
+        };
+        // The region's frames hold the header and S bytes; the endpoint checks that when it is made.
+        let body = header.write(area).expect("a frame holds a header and a payload");
+        body[..payload].copy_from_slice(&message[start..start + payload]);
+        let last = fragmenting.index + 1 == fragmenting.count;
+        let packet = Packet {
+            frame,
+            len: DATA_HEADER_BYTES + payload,
+            payload: payload as u32,
+            sequence: *sequence,
+            last,
+            logical_arrival: *logical_arrival,
+            deadline: *logical_arrival + *extra + self.stages.processor + self.stages.link,
+        };
+        fragmenting.index += 1;
+        self.packets.push(packet).unwrap_or_else(|_| unreachable!("room was checked"));
+        let spent = if last { self.fragmenting.take().map(|done| done.queued.message) } else { None };
+        Some(Fragmented { bytes: payload as u32, first, spent })
+    }
+
+    /// The packet that is next for the link.
+    pub fn head(&self) -> Option<&Packet> {
+        self.packets.front()
+    }
+
+    /// Takes the packet that the link scheduler picked.
+    pub fn pop_packet(&mut self) -> Option<Packet> {
+        self.packets.pop()
+    }
+
+    /// Empties everything: frames go back to the region, messages to the caller one by one through `spent`.
+    pub fn clear(&mut self, frames: &mut impl Frames, mut spent: impl FnMut(MessageBuf)) {
+        while let Some(packet) = self.packets.pop() {
+            frames.free(packet.frame);
+        }
+        if let Some(fragmenting) = self.fragmenting.take() {
+            spent(fragmenting.queued.message);
+        }
+        while let Some(queued) = self.queue.pop() {
+            spent(queued.message);
+        }
+    }
+}

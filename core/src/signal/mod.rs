@@ -1,0 +1,211 @@
+//! Setting channels up and down between two hosts: the state machine of one channel's signalling.
+//!
+//! OPEN is repeated until it is answered; ACCEPT and REFUSE answer each OPEN, so a lost answer is asked for again. While the
+//! channel is open the sender says KEEPALIVE four times in a lease and the receiver answers STATUS; a side that hears
+//! nothing for a lease frees the channel and tells its application. CLOSE is repeated until CLOSED.
+//! Both sides admit: the sender before it asks, the receiver before it accepts [channels §2.2].
+//!
+//! This module decides *when* something is due and *what*; the endpoint writes the frames.
+
+use crate::units::{Duration, Instant};
+
+/// How long OPEN and CLOSE wait for an answer before they are repeated.
+pub const RETRY: Duration = Duration::from_millis(100);
+/// How often OPEN is sent before the peer counts as absent.
+pub const OPEN_TRIES: u32 = 20;
+/// Keep-alives in a lease: three may be lost.
+pub const KEEPALIVES_PER_LEASE: u64 = 4;
+/// The shortest lease that makes sense beside [`RETRY`].
+pub const MIN_LEASE: Duration = Duration::from_millis(400);
+/// The longest lease: how long the reservation of a dead peer may be held.
+pub const MAX_LEASE: Duration = Duration::from_secs(60);
+/// How long a receiver that was told CLOSE waits for messages that CLOSE may have overtaken.
+pub const GRACE: Duration = Duration::from_millis(50);
+
+/// Where a channel stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum State {
+    /// Sender: OPEN was sent.
+    Opening,
+    /// Sender: ACCEPT came; the driver has not begun the channel yet.
+    Accepted,
+    /// Data flows.
+    Open,
+    /// Sender: closing once everything queued has left.
+    Draining,
+    /// CLOSE was sent (by either side).
+    Closing,
+    /// Receiver: CLOSE came; what has arrived is still processed. Holds the sender's final count.
+    Finishing {
+        /// Messages that the sender handed to the network.
+        sent: u64,
+    },
+    /// Over; only repeated CLOSEs are answered.
+    Ended,
+}
+
+/// What is due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Due {
+    /// Nothing yet.
+    Nothing,
+    /// Send OPEN again.
+    Open,
+    /// Send KEEPALIVE.
+    Keepalive,
+    /// Send CLOSE again.
+    Close,
+    /// The grace of a finishing receiver is over.
+    Finish,
+    /// Nobody answered OPEN.
+    NoAnswer,
+    /// The peer was silent for a lease.
+    PeerLost,
+}
+
+/// The signalling of one channel.
+#[derive(Clone, Copy, Debug)]
+pub struct Association {
+    /// Where it stands.
+    pub state: State,
+    /// The opener's nonce that names the connection.
+    pub token: u64,
+    /// How long the peer may be silent.
+    pub lease: Duration,
+    sender: bool,
+    tries: u32,
+    last_heard: Instant,
+    due: Instant,
+}
+
+impl Association {
+    /// A sender's, about to send its first OPEN at `now`.
+    pub fn opening(now: Instant, token: u64, lease: Duration) -> Self {
+        Self { state: State::Opening, token, lease: bounded(lease), sender: true, tries: 0, last_heard: now, due: now }
+    }
+
+    /// A receiver's that accepts at `now`.
+    pub fn accepted(now: Instant, token: u64, lease: Duration) -> Self {
+        let lease = bounded(lease);
+        Self { state: State::Open, token, lease, sender: false, tries: 0, last_heard: now, due: now + lease }
+    }
+
+    /// When something is due next.
+    pub fn next_due(&self) -> Option<Instant> {
+        (self.state != State::Ended).then_some(self.due)
+    }
+
+    /// Notes that the peer was heard. Cheap: the timer finds out when it fires.
+    pub fn heard(&mut self, now: Instant) {
+        self.last_heard = now;
+    }
+
+    /// What is due at `now`; sets the next time.
+    pub fn timeout(&mut self, now: Instant) -> Due {
+        if now < self.due || self.state == State::Ended {
+            return Due::Nothing;
+        }
+        if self.state != State::Opening && now.since(self.last_heard) >= self.lease {
+            return Due::PeerLost;
+        }
+        let silent_until = self.last_heard + self.lease;
+        match self.state {
+            State::Opening if self.tries >= OPEN_TRIES => Due::NoAnswer,
+            State::Opening => {
+                self.tries += 1;
+                self.due = now + RETRY;
+                Due::Open
+            }
+            State::Closing => {
+                self.due = (now + RETRY).min(silent_until);
+                Due::Close
+            }
+            State::Finishing { .. } => Due::Finish,
+            State::Accepted | State::Open | State::Draining if self.sender => {
+                let pause = Duration::from_nanos(self.lease.as_nanos() / KEEPALIVES_PER_LEASE);
+                self.due = (now + pause).min(silent_until);
+                Due::Keepalive
+            }
+            _ => {
+                self.due = silent_until;
+                Due::Nothing
+            }
+        }
+    }
+
+    /// The peer accepted with this lease.
+    pub fn accept(&mut self, now: Instant, lease: Duration) {
+        self.state = State::Accepted;
+        self.lease = bounded(lease);
+        self.heard(now);
+        self.due = now;
+    }
+
+    /// Moves to `state`; whatever is due there is due at `due`.
+    pub fn enter(&mut self, state: State, due: Instant) {
+        self.state = state;
+        self.due = due;
+    }
+}
+
+fn bounded(lease: Duration) -> Duration {
+    lease.clamp(MIN_LEASE, MAX_LEASE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(millis: u64) -> Instant {
+        Instant::from_nanos(millis * 1_000_000)
+    }
+    const LEASE: Duration = Duration::from_millis(2000);
+
+    #[test]
+    fn open_is_repeated_until_nobody_can_be_there() {
+        let mut association = Association::opening(at(0), 1, LEASE);
+        let mut opens = 0;
+        let mut now = at(0);
+        let end = loop {
+            match association.timeout(now) {
+                Due::Open => opens += 1,
+                due => break due,
+            }
+            now = association.next_due().unwrap();
+        };
+        assert_eq!((end, opens, now), (Due::NoAnswer, OPEN_TRIES, at(2000)));
+    }
+
+    #[test]
+    fn a_sender_keeps_the_channel_alive_and_notices_silence_at_the_lease() {
+        let mut association = Association::opening(at(0), 1, LEASE);
+        association.accept(at(0), LEASE);
+        association.enter(State::Open, at(0));
+        let mut keepalives = Default::default();
+        for (millis, heard) in [(0, true), (500, true), (1000, false), (1500, false), (2000, false)] {
+            assert_eq!(association.timeout(at(millis)), Due::Keepalive);
+            keepalives += 1;
+            if heard {
+                association.heard(at(millis));
+            }
+        }
+        assert_eq!(keepalives, 5);
+        assert_eq!(association.next_due(), Some(at(2500)), "last heard at 500");
+        assert_eq!(association.timeout(at(2500)), Due::PeerLost);
+    }
+
+    #[test]
+    fn a_receiver_only_watches_the_lease() {
+        let mut association = Association::accepted(at(0), 1, LEASE);
+        association.heard(at(1900));
+        assert_eq!(association.timeout(at(2000)), Due::Nothing);
+        assert_eq!(association.next_due(), Some(at(3900)));
+        assert_eq!(association.timeout(at(3900)), Due::PeerLost);
+    }
+
+    #[test]
+    fn a_lease_that_a_peer_asks_for_is_bounded() {
+        assert_eq!(Association::accepted(at(0), 1, Duration::MAX).lease, MAX_LEASE);
+        assert_eq!(Association::accepted(at(0), 1, Duration::ZERO).lease, MIN_LEASE);
+    }
+}
