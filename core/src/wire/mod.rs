@@ -1,1 +1,115 @@
-//! Formats on the wire.
+//! Formats on the wire, all big endian: what the bytes are, never what follows from them.
+//!
+//! Every frame starts with the same four bytes; [`classify`] reads them. A data frame carries one packet of one message
+//! behind a fixed header ([`DataHeader`], [`DataView`]). A control frame carries tagged fields ([`Control`], the table in
+//! [`fields`]), so that a later minor version can add some. docs/wire.md has the same tables for other implementations.
+//!
+//! | offset | bytes | field | range |
+//! |---|---|---|---|
+//! | 0 | 2 | magic | 0x4C58, "LX" |
+//! | 2 | 1 | major | 1 |
+//! | 3 | 1 | kind | 1 data, 2 control |
+//!
+//! **What arrives is an allegation.** Parsing checks each range named here and in the tables; it never panics, never
+//! allocates, and its work is bounded by the length of the frame, of which it reads at most [`MAX_CONTROL_BYTES`] for
+//! control and the header for data. What only the endpoint can know is left to it: whether channel and key match a slot,
+//! whether a contract is possible ([`Open::service`]), whether a fragment fits its channel ([`DataView::check`]). The key
+//! tells a stale sender from a current one; it is no cryptography.
+//!
+//! **Versions.** Another major version is [`WireError::Version`], and the answer to it is [`Control::Version`]. Three
+//! things are the same in every major version: the prefix, the 16 bytes of the control header, and the VERSION frame,
+//! which is read whatever major its prefix names. So `WireError::Version` never comes from a VERSION frame, and two hosts
+//! cannot answer each other for ever. Another minor version is read; fields that this one does not know are skipped.
+//!
+//! **Writing** refuses what parsing would refuse: every frame that was written can be parsed.
+
+mod control;
+mod data;
+mod error;
+pub mod fields;
+mod messages;
+#[cfg(test)]
+mod tests;
+
+pub use control::{CONTROL_HEADER_BYTES, Control, ControlType, MAX_CONTROL_BYTES, token};
+pub use data::{DATA_HEADER_BYTES, DataHeader, DataView, fragment_bytes, micros_saturating};
+pub use error::WireError;
+pub use messages::{Accept, Close, Counts, Keepalive, Open, Refuse, Traffic, Versions, check_name, same_clock};
+
+use zerocopy::network_endian::U16;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// "LX", the first two bytes of every frame.
+pub const MAGIC: u16 = 0x4C58;
+/// The major version that this code speaks; frames of another cannot be read, except VERSION.
+pub const MAJOR: u8 = 1;
+/// The minor version that this code writes; it reads all of them.
+pub const MINOR: u8 = 0;
+/// Bytes of the prefix of every frame.
+pub const PREFIX_BYTES: usize = 4;
+
+/// What a frame carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Kind {
+    /// One packet of a message: [`DataView::parse`].
+    Data = 1,
+    /// What two endpoints say about a channel: [`Control::parse`].
+    Control = 2,
+}
+
+/// The first four bytes, as they lie in the frame.
+#[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct Prefix {
+    magic: U16,
+    major: u8,
+    kind: u8,
+}
+
+impl Prefix {
+    fn new(kind: Kind) -> Self {
+        Self { magic: U16::new(MAGIC), major: MAJOR, kind: kind as u8 }
+    }
+}
+
+const _: () = assert!(size_of::<Prefix>() == PREFIX_BYTES);
+
+/// What kind of frame this is, from its first five bytes. The rest is not looked at.
+///
+/// # Errors
+/// Too short, no Laxity frame, a major version other than [`MAJOR`] (unless it is a VERSION frame), an unknown kind.
+pub fn classify(frame: &[u8]) -> Result<Kind, WireError> {
+    let (prefix, rest) = Prefix::ref_from_prefix(frame)
+        .map_err(|_| WireError::Truncated { found: frame.len(), expected: PREFIX_BYTES })?;
+    if prefix.magic.get() != MAGIC {
+        return Err(WireError::Magic { found: prefix.magic.get() });
+    }
+    let version_frame = prefix.kind == Kind::Control as u8 && rest.first() == Some(&(ControlType::Version as u8));
+    if prefix.major != MAJOR && !version_frame {
+        return Err(WireError::Version { found: prefix.major });
+    }
+    match prefix.kind {
+        1 => Ok(Kind::Data),
+        2 => Ok(Kind::Control),
+        found => Err(WireError::Kind { found, expected: "1 (data) or 2 (control)" }),
+    }
+}
+
+/// As [`classify`], for a parser that reads one kind only.
+fn expect(frame: &[u8], kind: Kind) -> Result<(), WireError> {
+    let found = classify(frame)?;
+    if found == kind {
+        return Ok(());
+    }
+    let expected = match kind {
+        Kind::Data => "1 (data)",
+        Kind::Control => "2 (control)",
+    };
+    Err(WireError::Kind { found: found as u8, expected })
+}
+
+/// One range check for reading and writing alike.
+fn check_range(field: &'static str, found: u64, least: u64, most: u64) -> Result<(), WireError> {
+    if (least..=most).contains(&found) { Ok(()) } else { Err(WireError::Range { field, found, least, most }) }
+}

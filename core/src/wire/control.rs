@@ -1,0 +1,401 @@
+//! Control frames: what two endpoints say about one channel.
+//!
+//! | offset | bytes | field | range |
+//! |---|---|---|---|
+//! | 0 | 4 | prefix | kind 2 |
+//! | 4 | 1 | type | 1 to 8, [`ControlType`] |
+//! | 5 | 1 | minor | all; 0 is written |
+//! | 6 | 2 | length | 8 to 504; bytes that follow this field, token included: the frame has exactly 8 + length |
+//! | 8 | 8 | token | all; the opener's nonce that names this connection |
+//! | 16 | length − 8 | fields | `tag u8, length u8, value`, in any order |
+//!
+//! A field may stand once. A repeated known one, one of a wrong length, and a missing mandatory one are errors; an unknown
+//! one is skipped. [`ControlType::fields`] and [`ControlType::mandatory`] say which a type has; the ranges stand at
+//! the structures' fields.
+
+use super::fields::{self as tag, Field, Fields, Writer};
+use super::messages::{Accept, Close, Counts, Keepalive, Open, Refuse, Traffic, Versions, check_name};
+use super::{Kind, MAGIC, MINOR, Prefix, WireError, check_range, expect};
+use crate::limits::{MAX_PACKET_BYTES, MIN_PACKET_BYTES};
+use crate::units::{Duration, Instant};
+use zerocopy::network_endian::{U16, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// Bytes before the fields of a control frame.
+pub const CONTROL_HEADER_BYTES: usize = 16;
+/// Most bytes of a control frame: below any path's MTU, with room for the fields of later minor versions.
+pub const MAX_CONTROL_BYTES: usize = 512;
+/// The bytes that `length` does not count.
+const UNCOUNTED_BYTES: usize = 8;
+
+/// The header as it lies in the frame; the same in every major version.
+#[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct RawHeader {
+    prefix: Prefix,
+    control_type: u8,
+    minor: u8,
+    length: U16,
+    token: U64,
+}
+
+const _: () = {
+    assert!(size_of::<RawHeader>() == CONTROL_HEADER_BYTES);
+    assert!(MAX_CONTROL_BYTES - UNCOUNTED_BYTES <= u16::MAX as usize);
+    let mut next = 0;
+    while next < ControlType::ALL.len() {
+        assert!(CONTROL_HEADER_BYTES + tag::most_bytes(ControlType::ALL[next].fields()) <= MAX_CONTROL_BYTES);
+        next += 1;
+    }
+};
+
+/// The types of control frames with their numbers on the wire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum ControlType {
+    /// Sender to receiver: may this channel be?
+    Open = 1,
+    /// Receiver to sender: yes.
+    Accept = 2,
+    /// Receiver to sender: no, and why.
+    Refuse = 3,
+    /// Sender to receiver: still here.
+    Keepalive = 4,
+    /// Receiver to sender, the answer to KEEPALIVE: what became of the messages.
+    Status = 5,
+    /// Either side: the channel ends.
+    Close = 6,
+    /// The answer to CLOSE: the final counts.
+    Closed = 7,
+    /// The answer to a frame of another major version; never answered itself.
+    Version = 8,
+}
+
+impl ControlType {
+    /// All types; number `n` stands at `n − 1`.
+    pub const ALL: [Self; 8] = [
+        Self::Open,
+        Self::Accept,
+        Self::Refuse,
+        Self::Keepalive,
+        Self::Status,
+        Self::Close,
+        Self::Closed,
+        Self::Version,
+    ];
+
+    /// The type of a number on the wire.
+    pub fn from_wire(number: u8) -> Option<Self> {
+        Self::ALL.into_iter().find(|control_type| *control_type as u8 == number)
+    }
+
+    /// The fields that a frame of this type may have, in the order in which they are written.
+    pub const fn fields(self) -> &'static [Field] {
+        match self {
+            Self::Open => &[
+                tag::NAME,
+                tag::SERVICE,
+                tag::MAX_MESSAGE,
+                tag::MIN_MESSAGE,
+                tag::INTERVAL,
+                tag::BURST,
+                tag::DEADLINE,
+                tag::PACKET,
+                tag::UPSTREAM,
+                tag::LEASE,
+                tag::CLOCK,
+            ],
+            Self::Accept => &[tag::CHANNEL, tag::KEY, tag::RECEIVE, tag::PACKET, tag::LEASE, tag::CLOCK],
+            Self::Refuse => &[tag::CODE, tag::STAGE, tag::AT, tag::LEAST_DEADLINE, tag::DETAIL],
+            Self::Keepalive => &[tag::CHANNEL, tag::KEY, tag::SENT],
+            Self::Status | Self::Closed => &[tag::DELIVERED, tag::LATE, tag::LOST, tag::DROPPED, tag::LARGEST],
+            Self::Close => &[tag::CHANNEL, tag::KEY, tag::SENT, tag::REASON, tag::REVERSE],
+            Self::Version => &[tag::LOWEST, tag::HIGHEST],
+        }
+    }
+
+    /// True if a frame of this type cannot do without `field`. `min_message` of OPEN may be missing; `interval` and
+    /// `deadline` are mandatory for a real-time channel only.
+    pub fn mandatory(self, field: Field) -> bool {
+        let optional: &[Field] = match self {
+            Self::Open => &[tag::MIN_MESSAGE, tag::INTERVAL, tag::DEADLINE],
+            Self::Refuse => &[tag::AT, tag::LEAST_DEADLINE, tag::DETAIL],
+            Self::Close => &[tag::REASON, tag::REVERSE],
+            _ => &[],
+        };
+        self.fields().contains(&field) && !optional.contains(&field)
+    }
+}
+
+/// A control frame without its header. Text is borrowed from the frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Control<'a> {
+    /// Sender to receiver: may this channel be?
+    Open(Open<'a>),
+    /// Receiver to sender: yes.
+    Accept(Accept),
+    /// Receiver to sender: no, and why.
+    Refuse(Refuse<'a>),
+    /// Sender to receiver: still here.
+    Keepalive(Keepalive),
+    /// Receiver to sender: the answer to KEEPALIVE.
+    Status(Counts),
+    /// Either side: the channel ends.
+    Close(Close),
+    /// The answer to CLOSE.
+    Closed(Counts),
+    /// The answer to another major version; never answered itself.
+    Version(Versions),
+}
+
+impl<'a> Control<'a> {
+    /// The type of this frame.
+    pub fn control_type(&self) -> ControlType {
+        match self {
+            Self::Open(_) => ControlType::Open,
+            Self::Accept(_) => ControlType::Accept,
+            Self::Refuse(_) => ControlType::Refuse,
+            Self::Keepalive(_) => ControlType::Keepalive,
+            Self::Status(_) => ControlType::Status,
+            Self::Close(_) => ControlType::Close,
+            Self::Closed(_) => ControlType::Closed,
+            Self::Version(_) => ControlType::Version,
+        }
+    }
+
+    /// Reads a frame: its token and what it says. Bounded by [`MAX_CONTROL_BYTES`].
+    ///
+    /// # Errors
+    /// Not a control frame of this major version, a length other than its header's, a type that this version does not
+    /// know, or fields that break the rules of the module's head.
+    pub fn parse(frame: &'a [u8]) -> Result<(u64, Self), WireError> {
+        expect(frame, Kind::Control)?;
+        if frame.len() > MAX_CONTROL_BYTES {
+            return Err(WireError::TooLong { found: frame.len(), most: MAX_CONTROL_BYTES });
+        }
+        let (raw, fields) = RawHeader::ref_from_prefix(frame)
+            .map_err(|_| WireError::Truncated { found: frame.len(), expected: CONTROL_HEADER_BYTES })?;
+        let expected = UNCOUNTED_BYTES + usize::from(raw.length.get());
+        if frame.len() != expected {
+            return Err(WireError::Length { found: frame.len(), expected });
+        }
+        let control_type =
+            ControlType::from_wire(raw.control_type).ok_or(WireError::Type { found: raw.control_type })?;
+        let control = Self::read(control_type, &Fields::read(fields, control_type.fields())?)?;
+        control.check_ranges()?;
+        Ok((raw.token.get(), control))
+    }
+
+    /// Writes the frame to the start of `frame` and returns its length; at most [`MAX_CONTROL_BYTES`] are needed.
+    ///
+    /// # Errors
+    /// `frame` is too small, or a value is outside its range. What `frame` holds then is no frame.
+    pub fn write(&self, token: u64, frame: &mut [u8]) -> Result<usize, WireError> {
+        self.check_ranges()?;
+        let mut writer = Writer::new(frame, CONTROL_HEADER_BYTES);
+        self.put(&mut writer)?;
+        let bytes = writer.written();
+        let room = WireError::Room { found: frame.len(), expected: bytes };
+        let length = u16::try_from(bytes - UNCOUNTED_BYTES).map_err(|_| room)?;
+        let raw = RawHeader {
+            prefix: Prefix::new(Kind::Control),
+            control_type: self.control_type() as u8,
+            minor: MINOR,
+            length: length.into(),
+            token: token.into(),
+        };
+        raw.write_to_prefix(frame).map_err(|_| room)?;
+        Ok(bytes)
+    }
+
+    fn read(control_type: ControlType, fields: &Fields<'a>) -> Result<Self, WireError> {
+        let u32_of = |field| fields.need(field).map(u32::from_be_bytes);
+        let u64_of = |field| fields.need(field).map(u64::from_be_bytes);
+        let span_of = |field| u64_of(field).map(Duration::from_nanos);
+        let packet = || fields.need(tag::PACKET).map(u16::from_be_bytes);
+        let counts = || {
+            Ok(Counts {
+                delivered: u64_of(tag::DELIVERED)?,
+                late: u64_of(tag::LATE)?,
+                lost: u64_of(tag::LOST)?,
+                dropped: u64_of(tag::DROPPED)?,
+                largest: span_of(tag::LARGEST)?,
+            })
+        };
+        Ok(match control_type {
+            ControlType::Open => Self::Open(Open {
+                name: text(fields, tag::NAME)?.ok_or(WireError::Missing { field: tag::NAME.name })?,
+                traffic: read_traffic(fields)?,
+                packet: packet()?,
+                upstream: span_of(tag::UPSTREAM)?,
+                lease: span_of(tag::LEASE)?,
+                clock: u64_of(tag::CLOCK)?,
+            }),
+            ControlType::Accept => Self::Accept(Accept {
+                channel: u32_of(tag::CHANNEL)?,
+                key: u32_of(tag::KEY)?,
+                receive: span_of(tag::RECEIVE)?,
+                packet: packet()?,
+                lease: span_of(tag::LEASE)?,
+                clock: u64_of(tag::CLOCK)?,
+            }),
+            ControlType::Refuse => Self::Refuse(Refuse {
+                code: u16::from_be_bytes(fields.need(tag::CODE)?),
+                stage: u8::from_be_bytes(fields.need(tag::STAGE)?),
+                at: fields.get(tag::AT).map(u64::from_be_bytes).map(Instant::from_nanos),
+                least_deadline: fields.get(tag::LEAST_DEADLINE).map(u64::from_be_bytes).map(Duration::from_nanos),
+                detail: text(fields, tag::DETAIL)?.unwrap_or(""),
+            }),
+            ControlType::Keepalive => Self::Keepalive(Keepalive {
+                channel: u32_of(tag::CHANNEL)?,
+                key: u32_of(tag::KEY)?,
+                sent: u64_of(tag::SENT)?,
+            }),
+            ControlType::Status => Self::Status(counts()?),
+            ControlType::Close => Self::Close(Close {
+                channel: u32_of(tag::CHANNEL)?,
+                key: u32_of(tag::KEY)?,
+                sent: u64_of(tag::SENT)?,
+                reason: fields.get(tag::REASON).map_or(0, u8::from_be_bytes),
+                reverse: flag(tag::REVERSE, fields.get(tag::REVERSE).map_or(0, u8::from_be_bytes))?,
+            }),
+            ControlType::Closed => Self::Closed(counts()?),
+            ControlType::Version => Self::Version(Versions {
+                lowest: u8::from_be_bytes(fields.need(tag::LOWEST)?),
+                highest: u8::from_be_bytes(fields.need(tag::HIGHEST)?),
+            }),
+        })
+    }
+
+    fn put(&self, to: &mut Writer<'_>) -> Result<(), WireError> {
+        match self {
+            Self::Open(open) => {
+                to.put(tag::NAME, open.name.as_bytes())?;
+                put_traffic(&open.traffic, to)?;
+                to.put(tag::PACKET, &open.packet.to_be_bytes())?;
+                to.put(tag::UPSTREAM, &open.upstream.as_nanos().to_be_bytes())?;
+                to.put(tag::LEASE, &open.lease.as_nanos().to_be_bytes())?;
+                to.put(tag::CLOCK, &open.clock.to_be_bytes())
+            }
+            Self::Accept(accept) => {
+                to.put(tag::CHANNEL, &accept.channel.to_be_bytes())?;
+                to.put(tag::KEY, &accept.key.to_be_bytes())?;
+                to.put(tag::RECEIVE, &accept.receive.as_nanos().to_be_bytes())?;
+                to.put(tag::PACKET, &accept.packet.to_be_bytes())?;
+                to.put(tag::LEASE, &accept.lease.as_nanos().to_be_bytes())?;
+                to.put(tag::CLOCK, &accept.clock.to_be_bytes())
+            }
+            Self::Refuse(refuse) => {
+                to.put(tag::CODE, &refuse.code.to_be_bytes())?;
+                to.put(tag::STAGE, &refuse.stage.to_be_bytes())?;
+                if let Some(at) = refuse.at {
+                    to.put(tag::AT, &at.as_nanos().to_be_bytes())?;
+                }
+                if let Some(deadline) = refuse.least_deadline {
+                    to.put(tag::LEAST_DEADLINE, &deadline.as_nanos().to_be_bytes())?;
+                }
+                if !refuse.detail.is_empty() {
+                    to.put(tag::DETAIL, refuse.detail.as_bytes())?;
+                }
+                Ok(())
+            }
+            Self::Keepalive(alive) => {
+                to.put(tag::CHANNEL, &alive.channel.to_be_bytes())?;
+                to.put(tag::KEY, &alive.key.to_be_bytes())?;
+                to.put(tag::SENT, &alive.sent.to_be_bytes())
+            }
+            Self::Status(counts) | Self::Closed(counts) => {
+                to.put(tag::DELIVERED, &counts.delivered.to_be_bytes())?;
+                to.put(tag::LATE, &counts.late.to_be_bytes())?;
+                to.put(tag::LOST, &counts.lost.to_be_bytes())?;
+                to.put(tag::DROPPED, &counts.dropped.to_be_bytes())?;
+                to.put(tag::LARGEST, &counts.largest.as_nanos().to_be_bytes())
+            }
+            Self::Close(close) => {
+                to.put(tag::CHANNEL, &close.channel.to_be_bytes())?;
+                to.put(tag::KEY, &close.key.to_be_bytes())?;
+                to.put(tag::SENT, &close.sent.to_be_bytes())?;
+                to.put(tag::REASON, &close.reason.to_be_bytes())?;
+                to.put(tag::REVERSE, &[u8::from(close.reverse)])
+            }
+            Self::Version(versions) => {
+                to.put(tag::LOWEST, &versions.lowest.to_be_bytes())?;
+                to.put(tag::HIGHEST, &versions.highest.to_be_bytes())
+            }
+        }
+    }
+
+    /// The ranges beyond a field's length; the same for reading and writing.
+    fn check_ranges(&self) -> Result<(), WireError> {
+        let check_packet = |packet: u16| {
+            check_range(tag::PACKET.name, packet.into(), MIN_PACKET_BYTES.into(), MAX_PACKET_BYTES.into())
+        };
+        match self {
+            Self::Open(open) => {
+                check_name(open.name)?;
+                check_packet(open.packet)
+            }
+            Self::Accept(accept) => check_packet(accept.packet),
+            Self::Version(Versions { lowest, highest }) => {
+                check_range(tag::HIGHEST.name, (*highest).into(), (*lowest).into(), u8::MAX.into())
+            }
+            Self::Refuse(_) | Self::Keepalive(_) | Self::Status(_) | Self::Close(_) | Self::Closed(_) => Ok(()),
+        }
+    }
+}
+
+fn read_traffic(fields: &Fields<'_>) -> Result<Traffic, WireError> {
+    let best_effort = flag(tag::SERVICE, u8::from_be_bytes(fields.need(tag::SERVICE)?))?;
+    let max_message = u32::from_be_bytes(fields.need(tag::MAX_MESSAGE)?);
+    let burst = u32::from_be_bytes(fields.need(tag::BURST)?);
+    if best_effort {
+        return Ok(Traffic::BestEffort { max_message, queue: burst });
+    }
+    Ok(Traffic::RealTime {
+        max_message,
+        min_message: fields.get(tag::MIN_MESSAGE).map_or(1, u32::from_be_bytes),
+        interval: Duration::from_nanos(u64::from_be_bytes(fields.need(tag::INTERVAL)?)),
+        burst,
+        deadline: Duration::from_nanos(u64::from_be_bytes(fields.need(tag::DEADLINE)?)),
+    })
+}
+
+fn put_traffic(traffic: &Traffic, to: &mut Writer<'_>) -> Result<(), WireError> {
+    match traffic {
+        Traffic::RealTime { max_message, min_message, interval, burst, deadline } => {
+            to.put(tag::SERVICE, &[0])?;
+            to.put(tag::MAX_MESSAGE, &max_message.to_be_bytes())?;
+            to.put(tag::MIN_MESSAGE, &min_message.to_be_bytes())?;
+            to.put(tag::INTERVAL, &interval.as_nanos().to_be_bytes())?;
+            to.put(tag::BURST, &burst.to_be_bytes())?;
+            to.put(tag::DEADLINE, &deadline.as_nanos().to_be_bytes())
+        }
+        Traffic::BestEffort { max_message, queue } => {
+            to.put(tag::SERVICE, &[1])?;
+            to.put(tag::MAX_MESSAGE, &max_message.to_be_bytes())?;
+            to.put(tag::BURST, &queue.to_be_bytes())
+        }
+    }
+}
+
+fn text<'a>(fields: &Fields<'a>, field: Field) -> Result<Option<&'a str>, WireError> {
+    let Some(bytes) = fields.bytes(field) else { return Ok(None) };
+    core::str::from_utf8(bytes)
+        .map(Some)
+        .map_err(|error| WireError::Text { field: field.name, at: error.valid_up_to() })
+}
+
+/// A number that is 0 or 1.
+fn flag(field: Field, found: u8) -> Result<bool, WireError> {
+    check_range(field.name, found.into(), 0, 1)?;
+    Ok(found == 1)
+}
+
+/// The token of a control frame, whatever its major version and whatever else is wrong with it; `None` if it is no
+/// control frame or too short. For the answer to a frame that cannot be read: VERSION, or REFUSE with
+/// [`Code::Protocol`](crate::admission::Code::Protocol).
+pub fn token(frame: &[u8]) -> Option<u64> {
+    let (raw, _) = RawHeader::ref_from_prefix(frame).ok()?;
+    let control = raw.prefix.magic.get() == MAGIC && raw.prefix.kind == Kind::Control as u8;
+    control.then(|| raw.token.get())
+}

@@ -1,0 +1,193 @@
+//! Data frames: one packet of one message behind a fixed header of 40 bytes.
+//!
+//! | offset | bytes | field | range |
+//! |---|---|---|---|
+//! | 0 | 4 | prefix | kind 1 |
+//! | 4 | 4 | channel | all; the receiver's slot index, looked up by the endpoint |
+//! | 8 | 4 | key | all; the receiver's nonce for the slot |
+//! | 12 | 4 | message_bytes | 1 to [`MAX_MESSAGE_BYTES`]; the whole message |
+//! | 16 | 8 | sequence | all; message number from 0 |
+//! | 24 | 8 | logical_arrival | all; ns on the sender's clock |
+//! | 32 | 2 | index | below ⌈message_bytes / S⌉; fragment number from 0 |
+//! | 34 | 2 | payload | 1 to [`MAX_PACKET_BYTES`], at most message_bytes; S, or what is left for the last fragment |
+//! | 36 | 4 | stolen | all; µs, 2³² − 1 means that or more |
+//! | 40 | payload | the bytes | the frame ends with them |
+//!
+//! S is the packet size that the channel's ACCEPT named. It is not in the frame: [`DataView::check`] takes it from the
+//! channel, so a sender cannot choose where in the message its bytes land.
+
+use super::{Kind, Prefix, WireError, check_range, expect};
+use crate::contract::packets;
+use crate::limits::{MAX_MESSAGE_BYTES, MAX_PACKET_BYTES, MAX_PACKETS_PER_MESSAGE};
+use crate::units::{Duration, Instant};
+use zerocopy::network_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// Bytes before the payload of a data frame.
+pub const DATA_HEADER_BYTES: usize = 40;
+
+/// The header as it lies in the frame.
+#[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
+struct RawHeader {
+    prefix: Prefix,
+    channel: U32,
+    key: U32,
+    message_bytes: U32,
+    sequence: U64,
+    logical_arrival: U64,
+    index: U16,
+    payload: U16,
+    stolen: U32,
+}
+
+const _: () = {
+    assert!(size_of::<RawHeader>() == DATA_HEADER_BYTES);
+    assert!(MAX_PACKET_BYTES <= u16::MAX as u32);
+    assert!(MAX_PACKETS_PER_MESSAGE <= 1 << u16::BITS);
+};
+
+/// The fields of a data frame before its payload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DataHeader {
+    /// The receiver's slot index.
+    pub channel: u32,
+    /// The receiver's nonce for the slot.
+    pub key: u32,
+    /// Bytes of the whole message.
+    pub message_bytes: u32,
+    /// The message's number in its channel, from 0.
+    pub sequence: u64,
+    /// The message's logical arrival on the sender's clock [channels §2.2].
+    pub logical_arrival: Instant,
+    /// The fragment's number in its message, from 0.
+    pub index: u16,
+    /// Bytes that follow the header.
+    pub payload: u16,
+    /// Processor time beyond the calibrated envelope that the platform took from the sender since this message's logical
+    /// arrival, in µs; `u32::MAX` for that or more ([`micros_saturating`]). Evidence for attribution, not a measurement
+    /// that anything is decided by.
+    pub stolen_micros: u32,
+}
+
+impl DataHeader {
+    /// Bytes of the whole frame.
+    pub fn frame_bytes(&self) -> usize {
+        DATA_HEADER_BYTES + usize::from(self.payload)
+    }
+
+    /// Writes the header to the start of `frame` and returns the area for the payload, exactly [`DataHeader::payload`]
+    /// bytes, for the caller to fill. Bytes of `frame` beyond [`DataHeader::frame_bytes`] stay as they are.
+    ///
+    /// # Errors
+    /// `frame` is too small, or a value is outside its range; then nothing is written.
+    pub fn write<'b>(&self, frame: &'b mut [u8]) -> Result<&'b mut [u8], WireError> {
+        self.check_ranges()?;
+        let room = WireError::Room { found: frame.len(), expected: self.frame_bytes() };
+        let frame = frame.get_mut(..self.frame_bytes()).ok_or(room)?;
+        let (header, payload) = frame.split_at_mut_checked(DATA_HEADER_BYTES).ok_or(room)?;
+        let raw = RawHeader {
+            prefix: Prefix::new(Kind::Data),
+            channel: self.channel.into(),
+            key: self.key.into(),
+            message_bytes: self.message_bytes.into(),
+            sequence: self.sequence.into(),
+            logical_arrival: self.logical_arrival.as_nanos().into(),
+            index: self.index.into(),
+            payload: self.payload.into(),
+            stolen: self.stolen_micros.into(),
+        };
+        raw.write_to(header).map_err(|_| room)?;
+        Ok(payload)
+    }
+
+    /// Does this fragment belong into a channel with packets of `packet` bytes (S)? Its payload then lies at
+    /// `index · packet` in the message and ends within it.
+    ///
+    /// # Errors
+    /// `packet` is not a packet size, the message takes more than [`MAX_PACKETS_PER_MESSAGE`] of them, the index is not
+    /// below ⌈message_bytes / S⌉, or the payload is neither S nor, for the last fragment, what is left.
+    pub fn check(&self, packet: u32) -> Result<(), WireError> {
+        check_range("packet", packet.into(), 1, MAX_PACKET_BYTES.into())?;
+        let most = u64::from(MAX_MESSAGE_BYTES).min(u64::from(packet) * u64::from(MAX_PACKETS_PER_MESSAGE));
+        check_range("message_bytes", self.message_bytes.into(), 1, most)?;
+        let last = packets(self.message_bytes, packet) - 1;
+        check_range("index", self.index.into(), 0, last.into())?;
+        let expected = fragment_bytes(self.message_bytes, packet, self.index).unwrap_or(0).into();
+        check_range("payload", self.payload.into(), expected, expected)
+    }
+
+    /// What holds for any channel; the same for reading and writing.
+    fn check_ranges(&self) -> Result<(), WireError> {
+        check_range("message_bytes", self.message_bytes.into(), 1, MAX_MESSAGE_BYTES.into())?;
+        check_range("payload", self.payload.into(), 1, MAX_PACKET_BYTES.min(self.message_bytes).into())
+    }
+}
+
+/// A data frame that was parsed: each value is within the range that holds for any channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DataView<'a> {
+    header: DataHeader,
+    payload: &'a [u8],
+}
+
+impl<'a> DataView<'a> {
+    /// Reads a frame. Bounded by the header; the payload is not looked at.
+    ///
+    /// # Errors
+    /// Not a data frame of this major version, a length other than 40 + payload, or a value outside its range.
+    pub fn parse(frame: &'a [u8]) -> Result<Self, WireError> {
+        expect(frame, Kind::Data)?;
+        let (raw, payload) = RawHeader::ref_from_prefix(frame)
+            .map_err(|_| WireError::Truncated { found: frame.len(), expected: DATA_HEADER_BYTES })?;
+        let header = DataHeader {
+            channel: raw.channel.get(),
+            key: raw.key.get(),
+            message_bytes: raw.message_bytes.get(),
+            sequence: raw.sequence.get(),
+            logical_arrival: Instant::from_nanos(raw.logical_arrival.get()),
+            index: raw.index.get(),
+            payload: raw.payload.get(),
+            stolen_micros: raw.stolen.get(),
+        };
+        if frame.len() != header.frame_bytes() {
+            return Err(WireError::Length { found: frame.len(), expected: header.frame_bytes() });
+        }
+        header.check_ranges()?;
+        Ok(Self { header, payload })
+    }
+
+    /// The fields before the payload.
+    pub fn header(&self) -> &DataHeader {
+        &self.header
+    }
+
+    /// The fragment's bytes.
+    pub fn payload(&self) -> &'a [u8] {
+        self.payload
+    }
+
+    /// As [`DataHeader::check`].
+    ///
+    /// # Errors
+    /// As [`DataHeader::check`].
+    pub fn check(&self, packet: u32) -> Result<(), WireError> {
+        self.header.check(packet)
+    }
+}
+
+/// Payload bytes of fragment `index` of a message of `message_bytes` bytes in packets of `packet` bytes: `packet`, or
+/// what is left for the last one. `None` if there is no such fragment or it does not fit a frame.
+pub fn fragment_bytes(message_bytes: u32, packet: u32, index: u16) -> Option<u16> {
+    let start = u32::from(index).checked_mul(packet)?;
+    match message_bytes.checked_sub(start)?.min(packet) {
+        bytes @ 1..=MAX_PACKET_BYTES => u16::try_from(bytes).ok(),
+        _ => None,
+    }
+}
+
+/// A span in whole µs for [`DataHeader::stolen_micros`]: rounded down, so that no more is claimed than was taken, and
+/// `u32::MAX` (over 71 minutes) for all that is longer.
+pub fn micros_saturating(span: Duration) -> u32 {
+    u32::try_from(span.as_nanos() / 1_000).unwrap_or(u32::MAX)
+}

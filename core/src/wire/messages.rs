@@ -1,0 +1,223 @@
+//! What the control frames say, one structure for each, with the ranges of its fields.
+//!
+//! "all" means that each value that fits the field is read; what it means is then the endpoint's to judge.
+
+use super::fields::{self as tag, Field};
+use super::{WireError, check_range};
+use crate::admission::{Code, Refusal, Stage};
+use crate::contract::{Contract, ContractError, Service};
+use crate::limits::{MAX_NAME_BYTES, MIN_PACKET_BYTES};
+use crate::units::{Duration, Instant};
+
+/// What a peer asks for, as it says; [`Open::service`] checks it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Traffic {
+    /// `service` 0: a contract [channels §2.2].
+    RealTime {
+        /// M in bytes, all.
+        max_message: u32,
+        /// The smallest message in bytes, all; 1 if it is not in the frame.
+        min_message: u32,
+        /// I, all.
+        interval: Duration,
+        /// B in messages, all.
+        burst: u32,
+        /// D, all.
+        deadline: Duration,
+    },
+    /// `service` 1. `min_message`, `interval` and `deadline` are ignored.
+    BestEffort {
+        /// The largest message in bytes, all.
+        max_message: u32,
+        /// Messages that may wait at once, all; travels as `burst`.
+        queue: u32,
+    },
+}
+
+impl From<Service> for Traffic {
+    fn from(service: Service) -> Self {
+        match service {
+            Service::RealTime(contract) => Self::RealTime {
+                max_message: contract.max_message(),
+                min_message: contract.min_message(),
+                interval: contract.interval(),
+                burst: contract.burst(),
+                deadline: contract.deadline(),
+            },
+            Service::BestEffort { max_message, queue } => Self::BestEffort { max_message, queue },
+        }
+    }
+}
+
+/// OPEN: may this channel be?
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Open<'a> {
+    /// The name that the receiver listens on: 1 to [`MAX_NAME_BYTES`] bytes, as [`check_name`].
+    pub name: &'a str,
+    /// The service and its numbers; not checked yet.
+    pub traffic: Traffic,
+    /// S in bytes, [`MIN_PACKET_BYTES`] to [`MAX_PACKET_BYTES`](crate::limits::MAX_PACKET_BYTES).
+    pub packet: u16,
+    /// The part of the deadline that the sender's stages need at least; all.
+    pub upstream: Duration,
+    /// How long a side may be silent before the other frees the channel; all, the endpoint bounds it.
+    pub lease: Duration,
+    /// The clock that the sender's times are on; all, 0 if nobody shares it ([`same_clock`]).
+    pub clock: u64,
+}
+
+impl Open<'_> {
+    /// The service that the peer asks for, every limit checked.
+    ///
+    /// # Errors
+    /// As [`Contract::new`] and [`Service::best_effort`].
+    pub fn service(&self) -> Result<Service, ContractError> {
+        match self.traffic {
+            Traffic::RealTime { max_message, min_message, interval, burst, deadline } => {
+                Contract::new(max_message.into(), min_message.into(), interval, burst.into(), deadline)
+                    .map(Service::RealTime)
+            }
+            Traffic::BestEffort { max_message, queue } => Service::best_effort(max_message.into(), queue.into()),
+        }
+    }
+}
+
+/// ACCEPT: the channel is open at the receiver.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Accept {
+    /// The receiver's slot index, to be put into each data frame; all.
+    pub channel: u32,
+    /// The receiver's nonce for the slot, to be put into each data frame; all.
+    pub key: u32,
+    /// The deadline of the receiver's stage; all.
+    pub receive: Duration,
+    /// S as accepted, in bytes, [`MIN_PACKET_BYTES`] to what was offered ([`Accept::check`]).
+    pub packet: u16,
+    /// The lease as accepted; all.
+    pub lease: Duration,
+    /// The clock that the receiver's times are on; all, 0 if nobody shares it.
+    pub clock: u64,
+}
+
+impl Accept {
+    /// Is the packet size one that the sender offered?
+    ///
+    /// # Errors
+    /// It is larger than `offered`.
+    pub fn check(&self, offered: u16) -> Result<(), WireError> {
+        check_range(tag::PACKET.name, self.packet.into(), MIN_PACKET_BYTES.into(), offered.into())
+    }
+}
+
+/// REFUSE: the channel may not be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refuse<'a> {
+    /// The number of a [`Code`]; all, a later minor version may have more.
+    pub code: u16,
+    /// The number of a [`Stage`]; all, likewise.
+    pub stage: u8,
+    /// As [`Refusal::at`]; all.
+    pub at: Option<Instant>,
+    /// As [`Refusal::least_deadline`]; all.
+    pub least_deadline: Option<Duration>,
+    /// An explanation for people, up to [`MAX_DETAIL_BYTES`](super::fields::MAX_DETAIL_BYTES) of UTF-8, empty if there is none. It is the peer's text:
+    /// whoever prints it escapes control characters.
+    pub detail: &'a str,
+}
+
+impl<'a> Refuse<'a> {
+    /// A refusal as it travels. [`Refusal::contract`] does not; put its text into `detail`.
+    pub fn new(refusal: &Refusal, detail: &'a str) -> Self {
+        Self {
+            code: refusal.code as u16,
+            stage: refusal.stage as u8,
+            at: refusal.at,
+            least_deadline: refusal.least_deadline,
+            detail,
+        }
+    }
+
+    /// The refusal that arrived. A code that this version does not know becomes [`Code::Protocol`], a stage
+    /// [`Stage::Route`].
+    pub fn refusal(&self) -> Refusal {
+        Refusal {
+            at: self.at,
+            least_deadline: self.least_deadline,
+            ..Refusal::new(
+                Code::from_wire(self.code).unwrap_or(Code::Protocol),
+                Stage::from_wire(self.stage).unwrap_or(Stage::Route),
+            )
+        }
+    }
+}
+
+/// KEEPALIVE: the sender is still here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Keepalive {
+    /// The receiver's slot index; all.
+    pub channel: u32,
+    /// The receiver's nonce for the slot; all.
+    pub key: u32,
+    /// Messages handed to the network so far; all.
+    pub sent: u64,
+}
+
+/// STATUS and CLOSED: what became of the messages, at the receiver, so far. Each message counts once.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Counts {
+    /// Delivered within the deadline; all.
+    pub delivered: u64,
+    /// Delivered after it; all.
+    pub late: u64,
+    /// Did not arrive whole; all.
+    pub lost: u64,
+    /// Arrived and were dropped; all.
+    pub dropped: u64,
+    /// The largest delay seen, from logical arrival to completion; all.
+    pub largest: Duration,
+}
+
+/// CLOSE: the channel ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Close {
+    /// The receiver's slot index; all.
+    pub channel: u32,
+    /// The receiver's nonce for the slot; all.
+    pub key: u32,
+    /// Messages handed to the network, finally; all. If `reverse`, the last such count that the receiver was told.
+    pub sent: u64,
+    /// Why; all, 0 if not said or not in the frame.
+    pub reason: u8,
+    /// True if the receiver closes; 0 or 1 on the wire, 0 if not in the frame.
+    pub reverse: bool,
+}
+
+/// VERSION: the major versions that a host speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Versions {
+    /// The lowest; all.
+    pub lowest: u8,
+    /// The highest; `lowest` to 255.
+    pub highest: u8,
+}
+
+/// May a channel have this name? 1 to [`MAX_NAME_BYTES`] bytes of printable ASCII (0x21 to 0x7E) without '/', so that it
+/// can stand in addresses, file names, terminals and logs as it is.
+///
+/// # Errors
+/// Its length, or the first byte that no name may have.
+pub fn check_name(name: &str) -> Result<(), WireError> {
+    if !(1..=MAX_NAME_BYTES).contains(&name.len()) {
+        let Field { name: field, least, most, .. } = tag::NAME;
+        return Err(WireError::FieldLength { field, found: name.len(), least, most });
+    }
+    match name.bytes().enumerate().find(|(_, byte)| !byte.is_ascii_graphic() || *byte == b'/') {
+        Some((at, found)) => Err(WireError::Name { found, at }),
+        None => Ok(()),
+    }
+}
+
+/// Are these two hosts' times on one clock, so that a delay between them means something? Equal and not zero.
+pub const fn same_clock(ours: u64, theirs: u64) -> bool {
+    ours == theirs && ours != 0
+}

@@ -1,0 +1,58 @@
+//! What the tests share: frames from hex, and frames taken apart into fields.
+
+mod golden;
+mod hostile;
+mod properties;
+
+use super::*;
+use alloc::vec::Vec;
+
+/// The bytes of golden vectors: hex digits, white space, and a comment from ';' to the end of the line.
+fn hex(text: &str) -> Vec<u8> {
+    let digits: Vec<u8> = text
+        .lines()
+        .flat_map(|line| line.split(';').next().unwrap().chars())
+        .filter(|digit| !digit.is_whitespace())
+        .map(|digit| u8::try_from(digit.to_digit(16).expect("a hex digit")).unwrap())
+        .collect();
+    assert!(digits.len().is_multiple_of(2), "a byte has two digits");
+    digits.chunks(2).map(|pair| pair[0] << 4 | pair[1]).collect()
+}
+
+/// A control frame as it was written.
+fn written(token: u64, control: &Control<'_>) -> Vec<u8> {
+    let mut frame = [0xAA; MAX_CONTROL_BYTES];
+    let bytes = control.write(token, &mut frame).expect("a frame can be written");
+    frame[..bytes].to_vec()
+}
+
+/// A data frame as it was written.
+fn written_data(header: &DataHeader, payload: &[u8]) -> Vec<u8> {
+    let mut frame = alloc::vec![0xAA; header.frame_bytes()];
+    header.write(&mut frame).expect("a header can be written").copy_from_slice(payload);
+    frame
+}
+
+/// The fields of a well-formed control frame: tag and value.
+fn taken_apart(frame: &[u8]) -> Vec<(u8, Vec<u8>)> {
+    let mut rest = &frame[CONTROL_HEADER_BYTES..];
+    let mut fields = Vec::new();
+    while let [tag, length, tail @ ..] = rest {
+        let (value, tail) = tail.split_at(usize::from(*length));
+        fields.push((*tag, value.to_vec()));
+        rest = tail;
+    }
+    fields
+}
+
+/// The header of `frame` with other fields and the length that belongs to them.
+fn put_together(frame: &[u8], fields: &[(u8, Vec<u8>)]) -> Vec<u8> {
+    let mut frame = frame[..CONTROL_HEADER_BYTES].to_vec();
+    for (tag, value) in fields {
+        frame.extend([*tag, u8::try_from(value.len()).unwrap()]);
+        frame.extend(value);
+    }
+    let length = u16::try_from(frame.len() - 8).unwrap();
+    frame[6..8].copy_from_slice(&length.to_be_bytes());
+    frame
+}

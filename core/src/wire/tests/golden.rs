@@ -1,0 +1,268 @@
+//! Golden vectors, written by hand from docs/wire.md: whoever implements the formats elsewhere can use them.
+
+use super::*;
+use crate::units::{Duration, Instant};
+
+const DATA: &str = "
+    4C58                ; magic LX
+    01                  ; major
+    01                  ; kind: data
+    00000007            ; channel
+    DEADBEEF            ; key
+    00001003            ; message_bytes: 4099
+    0000000000000102    ; sequence: 258
+    00000000075BCD15    ; logical_arrival: 123,456,789 ns
+    0001                ; index: the second fragment
+    0003                ; payload: 3 bytes, what 4096 leave of 4099
+    000000C8            ; stolen: 200 us
+    6C 61 78            ; the bytes
+";
+
+const OPEN: &str = "
+    4C58 01 02          ; prefix: magic LX, major, kind: control
+    01                  ; type: OPEN
+    00                  ; minor
+    0059                ; length: 89 = token 8, fields 81
+    0123456789ABCDEF    ; token
+    01 04 61726D31      ; name: arm1
+    02 01 00            ; service: real-time
+    03 04 00002000      ; max_message: 8192
+    04 04 00000040      ; min_message: 64
+    05 08 00000000000F4240 ; interval: 1 ms
+    06 04 00000002      ; burst: 2
+    07 08 00000000004C4B40 ; deadline: 5 ms
+    08 02 0578          ; packet: 1400
+    09 08 00000000000F4240 ; upstream: 1 ms
+    0A 08 0000000077359400 ; lease: 2 s
+    0B 08 00000000000000C1 ; clock: 193
+";
+
+const OPEN_BEST_EFFORT: &str = "
+    4C58 01 02          ; prefix
+    01                  ; type: OPEN
+    00                  ; minor
+    003E                ; length: 62 = token 8, fields 54
+    0000000000000001    ; token
+    01 03 6C6F67        ; name: log
+    02 01 01            ; service: best effort
+    03 04 00001000      ; max_message: 4096
+    06 04 00000010      ; burst: a queue of 16
+    08 02 0578          ; packet: 1400
+    09 08 0000000000000000 ; upstream: 0
+    0A 08 0000000077359400 ; lease: 2 s
+    0B 08 0000000000000000 ; clock: nobody's
+";
+
+const ACCEPT: &str = "
+    4C58 01 02          ; prefix
+    02                  ; type: ACCEPT
+    00                  ; minor
+    0036                ; length: 54 = token 8, fields 46
+    0123456789ABCDEF    ; token
+    0C 04 00000007      ; channel
+    0D 04 DEADBEEF      ; key
+    0E 08 00000000001E8480 ; receive: 2 ms
+    08 02 0400          ; packet: 1024
+    0A 08 000000003B9ACA00 ; lease: 1 s
+    0B 08 00000000000000C1 ; clock: 193
+";
+
+const REFUSE: &str = "
+    4C58 01 02          ; prefix
+    03                  ; type: REFUSE
+    00                  ; minor
+    0029                ; length: 41 = token 8, fields 33
+    0123456789ABCDEF    ; token
+    0F 02 0007          ; code: deadline_sum
+    10 01 04            ; stage: route
+    11 08 0000000000030D40 ; at: 200 us
+    12 08 00000000004F5880 ; least_deadline: 5.2 ms
+    13 04 66756C6C      ; detail: full
+";
+
+const KEEPALIVE: &str = "
+    4C58 01 02          ; prefix
+    04                  ; type: KEEPALIVE
+    00                  ; minor
+    001E                ; length: 30 = token 8, fields 22
+    0123456789ABCDEF    ; token
+    0C 04 00000007      ; channel
+    0D 04 DEADBEEF      ; key
+    14 08 00000000000003E8 ; sent: 1000
+";
+
+const STATUS: &str = "
+    4C58 01 02          ; prefix
+    05                  ; type: STATUS
+    00                  ; minor
+    003A                ; length: 58 = token 8, fields 50
+    0123456789ABCDEF    ; token
+    15 08 00000000000003E4 ; delivered: 996
+    16 08 0000000000000002 ; late: 2
+    17 08 0000000000000001 ; lost: 1
+    18 08 0000000000000001 ; dropped: 1
+    19 08 0000000000432380 ; largest: 4.4 ms
+";
+
+const CLOSE: &str = "
+    4C58 01 02          ; prefix
+    06                  ; type: CLOSE
+    00                  ; minor
+    0024                ; length: 36 = token 8, fields 28
+    0123456789ABCDEF    ; token
+    0C 04 00000007      ; channel
+    0D 04 DEADBEEF      ; key
+    14 08 00000000000003E8 ; sent: 1000
+    1A 01 05            ; reason: 5
+    1B 01 01            ; reverse: the receiver closes
+";
+
+const CLOSED: &str = "
+    4C58 01 02          ; prefix
+    07                  ; type: CLOSED
+    00                  ; minor
+    003A                ; length: 58 = token 8, fields 50
+    0123456789ABCDEF    ; token
+    15 08 00000000000003E4 ; delivered: 996
+    16 08 0000000000000002 ; late: 2
+    17 08 0000000000000001 ; lost: 1
+    18 08 0000000000000001 ; dropped: 1
+    19 08 0000000000432380 ; largest: 4.4 ms
+";
+
+const VERSION: &str = "
+    4C58 01 02          ; prefix
+    08                  ; type: VERSION
+    00                  ; minor
+    000E                ; length: 14 = token 8, fields 6
+    0123456789ABCDEF    ; token
+    1C 01 01            ; lowest: 1
+    1D 01 03            ; highest: 3
+";
+
+const TOKEN: u64 = 0x0123_4567_89AB_CDEF;
+
+pub(super) fn data_frame() -> Vec<u8> {
+    hex(DATA)
+}
+
+/// Each golden control frame with what it says.
+pub(super) fn controls() -> [(Vec<u8>, u64, Control<'static>); 9] {
+    let counts = Counts { delivered: 996, late: 2, lost: 1, dropped: 1, largest: Duration::from_micros(4_400) };
+    let open = Open {
+        name: "arm1",
+        traffic: Traffic::RealTime {
+            max_message: 8192,
+            min_message: 64,
+            interval: Duration::from_millis(1),
+            burst: 2,
+            deadline: Duration::from_millis(5),
+        },
+        packet: 1400,
+        upstream: Duration::from_millis(1),
+        lease: Duration::from_secs(2),
+        clock: 0xC1,
+    };
+    let best_effort = Open {
+        name: "log",
+        traffic: Traffic::BestEffort { max_message: 4096, queue: 16 },
+        upstream: Duration::ZERO,
+        clock: 0,
+        ..open
+    };
+    let accept = Accept {
+        channel: 7,
+        key: 0xDEAD_BEEF,
+        receive: Duration::from_millis(2),
+        packet: 1024,
+        lease: Duration::from_secs(1),
+        clock: 0xC1,
+    };
+    let refuse = Refuse {
+        code: 7,
+        stage: 4,
+        at: Some(Instant::from_nanos(200_000)),
+        least_deadline: Some(Duration::from_micros(5_200)),
+        detail: "full",
+    };
+    let close = Close { channel: 7, key: 0xDEAD_BEEF, sent: 1000, reason: 5, reverse: true };
+    [
+        (hex(OPEN), TOKEN, Control::Open(open)),
+        (hex(OPEN_BEST_EFFORT), 1, Control::Open(best_effort)),
+        (hex(ACCEPT), TOKEN, Control::Accept(accept)),
+        (hex(REFUSE), TOKEN, Control::Refuse(refuse)),
+        (hex(KEEPALIVE), TOKEN, Control::Keepalive(Keepalive { channel: 7, key: 0xDEAD_BEEF, sent: 1000 })),
+        (hex(STATUS), TOKEN, Control::Status(counts)),
+        (hex(CLOSE), TOKEN, Control::Close(close)),
+        (hex(CLOSED), TOKEN, Control::Closed(counts)),
+        (hex(VERSION), TOKEN, Control::Version(Versions { lowest: 1, highest: 3 })),
+    ]
+}
+
+#[test]
+fn the_data_frame_is_read_and_written() {
+    let header = DataHeader {
+        channel: 7,
+        key: 0xDEAD_BEEF,
+        message_bytes: 4099,
+        sequence: 258,
+        logical_arrival: Instant::from_nanos(123_456_789),
+        index: 1,
+        payload: 3,
+        stolen_micros: 200,
+    };
+    let frame = data_frame();
+    let view = DataView::parse(&frame).unwrap();
+    assert_eq!(view.header(), &header);
+    assert_eq!(view.payload(), b"lax");
+    assert_eq!(view.check(4096), Ok(()));
+    assert_eq!(written_data(&header, b"lax"), frame);
+    assert_eq!(classify(&frame), Ok(Kind::Data));
+    assert_eq!(token(&frame), None);
+}
+
+#[test]
+fn each_control_frame_is_read_and_written() {
+    for (frame, its_token, control) in controls() {
+        assert_eq!(Control::parse(&frame), Ok((its_token, control)));
+        assert_eq!(written(its_token, &control), frame);
+        assert_eq!(classify(&frame), Ok(Kind::Control));
+        assert_eq!(token(&frame), Some(its_token));
+    }
+}
+
+#[test]
+fn the_golden_frames_cover_every_type() {
+    let types: Vec<_> = controls().iter().map(|(_, _, control)| control.control_type()).collect();
+    assert!(ControlType::ALL.iter().all(|control_type| types.contains(control_type)));
+}
+
+#[test]
+fn the_document_has_every_field_and_type() {
+    let document = include_str!("../../../../docs/wire.md");
+    for field in fields::ALL {
+        let bytes = if field.least == field.most {
+            alloc::format!("{}", field.most)
+        } else {
+            alloc::format!("{} to {}", field.least, field.most)
+        };
+        let row = alloc::format!("| {} | {} | {bytes} |", field.tag, field.name);
+        assert!(document.contains(&row), "docs/wire.md lacks {row}");
+    }
+    for control_type in ControlType::ALL {
+        let start =
+            alloc::format!("| {} | {} |", control_type as u8, alloc::format!("{control_type:?}").to_uppercase());
+        let row = document.lines().find(|line| line.starts_with(&start)).expect("a row for each type");
+        let columns: Vec<_> = row.split('|').map(str::trim).collect();
+        let names = |mandatory| -> Vec<_> {
+            control_type
+                .fields()
+                .iter()
+                .filter(|field| control_type.mandatory(**field) == mandatory)
+                .map(|field| field.name)
+                .collect()
+        };
+        assert_eq!(columns[4], names(true).join(", "), "{control_type:?}");
+        assert_eq!(columns[5], names(false).join(", "), "{control_type:?}");
+    }
+}

@@ -1,0 +1,237 @@
+//! What holds for all frames: they come back as they went, and nothing that arrives is too much.
+
+use super::golden::{controls, data_frame};
+use super::*;
+use crate::limits::{MAX_MESSAGE_BYTES, MAX_PACKET_BYTES, MIN_PACKET_BYTES};
+use crate::units::{Duration, Instant};
+use alloc::string::String;
+use proptest::collection::vec;
+use proptest::prelude::*;
+
+/// Small and huge numbers as often as those between.
+fn number() -> impl Strategy<Value = u64> {
+    prop_oneof![any::<u64>(), 0..=3_u64, (u64::MAX - 3)..=u64::MAX]
+}
+
+fn span() -> impl Strategy<Value = Duration> {
+    number().prop_map(Duration::from_nanos)
+}
+
+fn packet() -> impl Strategy<Value = u16> {
+    (MIN_PACKET_BYTES..=MAX_PACKET_BYTES).prop_map(|bytes| u16::try_from(bytes).unwrap())
+}
+
+/// A field's value, mostly of a length that some field has.
+fn value() -> impl Strategy<Value = Vec<u8>> {
+    let bytes = prop_oneof![Just(1_usize), Just(2), Just(4), Just(8), 0..=66_usize];
+    bytes.prop_flat_map(|bytes| vec(any::<u8>(), bytes))
+}
+
+fn traffic() -> impl Strategy<Value = Traffic> {
+    let real_time = (any::<u32>(), any::<u32>(), span(), any::<u32>(), span());
+    prop_oneof![
+        real_time.prop_map(|(max_message, min_message, interval, burst, deadline)| Traffic::RealTime {
+            max_message,
+            min_message,
+            interval,
+            burst,
+            deadline
+        }),
+        any::<(u32, u32)>().prop_map(|(max_message, queue)| Traffic::BestEffort { max_message, queue }),
+    ]
+}
+
+fn counts() -> impl Strategy<Value = Counts> {
+    (number(), number(), number(), number(), span()).prop_map(|(delivered, late, lost, dropped, largest)| Counts {
+        delivered,
+        late,
+        lost,
+        dropped,
+        largest,
+    })
+}
+
+/// A control frame whose texts are `name` and `detail`.
+fn control(name: &'static str, detail: &'static str) -> impl Strategy<Value = Control<'static>> {
+    prop_oneof![
+        (traffic(), packet(), span(), span(), number()).prop_map(move |(traffic, packet, upstream, lease, clock)| {
+            Control::Open(Open { name, traffic, packet, upstream, lease, clock })
+        }),
+        (any::<u32>(), any::<u32>(), span(), packet(), span(), number()).prop_map(
+            |(channel, key, receive, packet, lease, clock)| Control::Accept(Accept {
+                channel,
+                key,
+                receive,
+                packet,
+                lease,
+                clock
+            })
+        ),
+        (any::<u16>(), any::<u8>(), proptest::option::of(span()), proptest::option::of(span())).prop_map(
+            move |(code, stage, at, least_deadline)| Control::Refuse(Refuse {
+                code,
+                stage,
+                at: at.map(|span| Instant::ZERO + span),
+                least_deadline,
+                detail
+            })
+        ),
+        (any::<u32>(), any::<u32>(), number()).prop_map(|(channel, key, sent)| Control::Keepalive(Keepalive {
+            channel,
+            key,
+            sent
+        })),
+        counts().prop_map(Control::Status),
+        (any::<u32>(), any::<u32>(), number(), any::<u8>(), any::<bool>()).prop_map(
+            |(channel, key, sent, reason, reverse)| Control::Close(Close { channel, key, sent, reason, reverse })
+        ),
+        counts().prop_map(Control::Closed),
+        any::<(u8, u8)>().prop_map(|(one, other)| {
+            Control::Version(Versions { lowest: one.min(other), highest: one.max(other) })
+        }),
+    ]
+}
+
+/// A header that `write` takes; the payload's bytes all have one value.
+fn data() -> impl Strategy<Value = (DataHeader, u8)> {
+    let sizes = (1..=MAX_MESSAGE_BYTES).prop_flat_map(|most| (Just(most), 1..=most.min(MAX_PACKET_BYTES)));
+    (any::<(u32, u32, u16, u32, u8)>(), sizes, number(), number()).prop_map(
+        |((channel, key, index, stolen_micros, byte), (message_bytes, payload), sequence, arrival)| {
+            let payload = u16::try_from(payload).unwrap();
+            let logical_arrival = Instant::from_nanos(arrival);
+            let header =
+                DataHeader { channel, key, message_bytes, sequence, logical_arrival, index, payload, stolen_micros };
+            (header, byte)
+        },
+    )
+}
+
+/// Whatever the bytes are: no panic, and what could be read can be written and read again, the same.
+fn survives(frame: &[u8]) -> Result<(), TestCaseError> {
+    let _ = (classify(frame), token(frame));
+    if let Ok((its_token, control)) = Control::parse(frame) {
+        let again = written(its_token, &control);
+        prop_assert!(again.len() <= MAX_CONTROL_BYTES);
+        prop_assert_eq!(Control::parse(&again), Ok((its_token, control)));
+        prop_assert_eq!(token(frame), Some(its_token));
+        if let Control::Open(open) = control {
+            let _ = open.service();
+        }
+    }
+    if let Ok(view) = DataView::parse(frame) {
+        prop_assert_eq!(written_data(view.header(), view.payload()), frame);
+        for packet in [0, 1, 64, 1400, 8900, u32::MAX] {
+            if view.check(packet).is_ok() {
+                let end = u64::from(view.header().index) * u64::from(packet) + view.payload().len() as u64;
+                prop_assert!(end <= u64::from(view.header().message_bytes));
+            }
+        }
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(1024) })]
+
+    #[test]
+    fn control_frames_come_back_as_they_went(its_token in number(), control in control("a~!", "größer")) {
+        let frame = written(its_token, &control);
+        prop_assert_eq!(Control::parse(&frame), Ok((its_token, control)));
+        prop_assert_eq!(classify(&frame), Ok(Kind::Control));
+    }
+
+    #[test]
+    fn texts_come_back_as_they_went(name in "[!-.0-~]{1,64}", detail in vec(any::<char>(), 0..=30)) {
+        let detail: String = detail.into_iter().collect();
+        let Control::Open(open) = controls()[0].2 else { panic!("the first is OPEN") };
+        let Control::Refuse(refuse) = controls()[3].2 else { panic!("the fourth is REFUSE") };
+        let open = Control::Open(Open { name: &name, ..open });
+        let refuse = Control::Refuse(Refuse { detail: &detail, ..refuse });
+        for control in [open, refuse] {
+            let frame = written(1, &control);
+            prop_assert_eq!(Control::parse(&frame), Ok((1, control)));
+        }
+    }
+
+    #[test]
+    fn data_frames_come_back_as_they_went((header, byte) in data()) {
+        let payload = alloc::vec![byte; usize::from(header.payload)];
+        let frame = written_data(&header, &payload);
+        let view = DataView::parse(&frame).unwrap();
+        prop_assert_eq!(view.header(), &header);
+        prop_assert_eq!(view.payload(), &payload[..]);
+        prop_assert_eq!(classify(&frame), Ok(Kind::Data));
+    }
+
+    /// Every fragment that a sender cuts passes the receiver's check, and together they are the message.
+    #[test]
+    fn fragments_cover_the_message(packet in MIN_PACKET_BYTES..=MAX_PACKET_BYTES, bytes in 1..=1_000_000_u32) {
+        let mut covered = 0;
+        for index in 0.. {
+            let Some(payload) = fragment_bytes(bytes, packet, index) else { break };
+            let header = DataHeader {
+                channel: 0, key: 0, message_bytes: bytes, sequence: 0, logical_arrival: Instant::ZERO, index, payload,
+                stolen_micros: 0,
+            };
+            prop_assert_eq!(header.check(packet), Ok(()));
+            prop_assert_eq!(u32::from(index) * packet, covered);
+            covered += u32::from(payload);
+        }
+        prop_assert_eq!(covered, bytes);
+    }
+
+    #[test]
+    fn arbitrary_bytes_never_panic(bytes in vec(any::<u8>(), 0..600)) {
+        survives(&bytes)?;
+    }
+
+    /// Arbitrary fields behind a good header: past the prefix, where chance alone would not come.
+    #[test]
+    fn arbitrary_fields_never_panic(
+        kind in 0..=9_u8,
+        parts in vec((0..=31_u8, value()), 0..14),
+    ) {
+        let header = [0x4C, 0x58, 1, 2, kind, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+        survives(&put_together(&header, &parts))?;
+    }
+
+    #[test]
+    fn mutated_frames_never_panic(
+        which in 0..10_usize,
+        changes in vec((any::<prop::sample::Index>(), any::<u8>()), 0..6),
+        cut in proptest::option::of(any::<prop::sample::Index>()),
+        tail in vec(any::<u8>(), 0..4),
+        right_length in any::<bool>(),
+    ) {
+        let mut frame = controls().get(which).map_or_else(data_frame, |(frame, _, _)| frame.clone());
+        if let Some(cut) = cut {
+            frame.truncate(cut.index(frame.len()));
+        }
+        frame.extend(tail);
+        for (at, byte) in changes {
+            if !frame.is_empty() {
+                let at = at.index(frame.len());
+                frame[at] = byte;
+            }
+        }
+        // With a length that fits, the mutation reaches the fields.
+        if right_length && frame.len() >= CONTROL_HEADER_BYTES {
+            let length = u16::try_from(frame.len() - 8).unwrap();
+            frame[6..8].copy_from_slice(&length.to_be_bytes());
+        }
+        survives(&frame)?;
+    }
+
+    #[test]
+    fn mutated_written_frames_never_panic(
+        control in control("name", "detail"),
+        its_token in number(),
+        at in any::<prop::sample::Index>(),
+        byte in any::<u8>(),
+    ) {
+        let mut frame = written(its_token, &control);
+        let at = at.index(frame.len());
+        frame[at] = byte;
+        survives(&frame)?;
+    }
+}
