@@ -52,7 +52,9 @@ pub enum ContractError {
         most: u32,
     },
     /// Burst and deadline together need a longer queue than a channel may have.
-    #[error("burst {burst} and deadline {deadline} at an interval of {interval} need {need} queued messages, at most {most} are possible")]
+    #[error(
+        "burst {burst} and deadline {deadline} at an interval of {interval} need {need} queued messages, at most {most} are possible"
+    )]
     Queue {
         /// The burst, in messages.
         burst: u32,
@@ -121,13 +123,7 @@ impl Contract {
     /// # Errors
     /// As [`Contract::new`].
     pub fn with_deadline(&self, deadline: Duration) -> Result<Self, ContractError> {
-        Self::new(
-            self.max_message.into(),
-            self.min_message.into(),
-            self.interval,
-            self.burst.into(),
-            deadline,
-        )
+        Self::new(self.max_message.into(), self.min_message.into(), self.interval, self.burst.into(), deadline)
     }
     /// Messages that can wait or be in progress at the sender at once: `B − 1 + ⌈D/I⌉` (= B while D ≤ I, as in
     /// [channels §4.2]).

@@ -28,7 +28,9 @@ impl LinkModel {
     /// `L_x(s)` for a payload of `bytes`.
     pub fn occupancy(&self, bytes: u32) -> Duration {
         match self.rate {
-            Some(rate) => self.setup + rate.time_for(u64::from(bytes.max(self.floor_bytes)) + u64::from(self.overhead_bytes)),
+            Some(rate) => {
+                self.setup + rate.time_for(u64::from(bytes.max(self.floor_bytes)) + u64::from(self.overhead_bytes))
+            }
             None => self.setup,
         }
     }
@@ -235,7 +237,11 @@ impl Platform {
             handover: Duration::from_micros(200),
             propagation: Duration::from_micros(50),
             clock_error: Duration::ZERO,
-            best_effort: BestEffort { message_packets: limits::MAX_PACKETS_PER_MESSAGE, packet_min: 1, packet_max: 1400 },
+            best_effort: BestEffort {
+                message_packets: limits::MAX_PACKETS_PER_MESSAGE,
+                packet_min: 1,
+                packet_max: 1400,
+            },
             interference: Interference { burst: Duration::from_millis(3), periodic: Vec::new() },
         }
     }

@@ -228,7 +228,8 @@ mod tests {
 
     #[test]
     fn durations_read_like_a_person_writes_them() {
-        for (nanos, text) in [(0, "0ns"), (999, "999ns"), (40_200, "40.2us"), (25_000_000, "25ms"), (1_500_000_000, "1.5s")]
+        for (nanos, text) in
+            [(0, "0ns"), (999, "999ns"), (40_200, "40.2us"), (25_000_000, "25ms"), (1_500_000_000, "1.5s")]
         {
             assert_eq!(alloc::format!("{}", Duration::from_nanos(nanos)), text);
         }

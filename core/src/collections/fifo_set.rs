@@ -99,8 +99,16 @@ impl FifoSet {
             return false;
         }
         let (before, after) = (self.previous[id as usize], self.next[id as usize]);
-        if before == NONE { self.head[list as usize] = after } else { self.next[before as usize] = after }
-        if after == NONE { self.tail[list as usize] = before } else { self.previous[after as usize] = before }
+        if before == NONE {
+            self.head[list as usize] = after
+        } else {
+            self.next[before as usize] = after
+        }
+        if after == NONE {
+            self.tail[list as usize] = before
+        } else {
+            self.previous[after as usize] = before
+        }
         if self.head[list as usize] == NONE {
             self.occupied &= !(1 << list);
         }

@@ -6,12 +6,11 @@ mod channel;
 mod gaps;
 mod signalling;
 
-use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 
-pub use channel::{Channel, Destination, Incoming, Outgoing, Released};
 use channel::Half;
+pub use channel::{Channel, Destination, Incoming, Outgoing, Released};
 use gaps::Gaps;
 use signalling::{ControlFrame, Pending};
 
@@ -21,10 +20,10 @@ use crate::frames::{FrameId, Frames, MessageBuf};
 use crate::limits;
 use crate::platform::LinkModel;
 use crate::processor::{After, Policy, Processor};
-use crate::receive::{Cause, Delivered, Foreign, ReceiveCounters, Receiving};
+use crate::receive::{Cause, Delivered, Foreign, ReceiveCounters};
 use crate::send::link_scheduler::{Head, LinkScheduler, Next};
 use crate::send::{Rejected, SendCounters, Sending, SendingStages, Submitted, Violation};
-use crate::signal::{self, State};
+use crate::signal::State;
 use crate::units::{Duration, Instant};
 use crate::wire::{DATA_HEADER_BYTES, DataHeader, DataView, MAX_CONTROL_BYTES, micros_saturating};
 
@@ -227,7 +226,7 @@ struct LinkState {
 /// while receiver.poll_step(ms(2), &mut frames2).is_some() {}
 /// let (_, delivered, cause) = receiver.poll_delivery(ms(2)).unwrap();
 /// assert_eq!((&delivered.message[..], delivered.latency(), cause), (&[5; 2500][..], Duration::from_millis(1), None));
-/// assert_eq!(frames.available() + 0, 64);
+/// assert_eq!(frames.available(), 64);
 /// ```
 #[derive(Debug)]
 pub struct Endpoint {
@@ -322,7 +321,8 @@ impl Endpoint {
             self.counters.stamps_clamped += 1;
         }
         let arrival = arrival.clamp(earliest, now);
-        let closed = |message| Rejected { message, violation: Violation::Burst { wait: Duration::MAX }, would_block: false };
+        let closed =
+            |message| Rejected { message, violation: Violation::Burst { wait: Duration::MAX }, would_block: false };
         let Some(state) = self.channels.get_mut(channel) else { return Err(closed(message)) };
         if state.association.state != State::Open {
             return Err(closed(message));
@@ -384,8 +384,12 @@ impl Endpoint {
                 }
             }
             Err(Foreign::Version(found)) => {
+                let _ = found;
                 self.counters.other_version += 1;
-                self.answer_version(link, peer, found, bytes.get(3).copied());
+                let mut start = [0; MAX_CONTROL_BYTES];
+                let kept = bytes.len().min(start.len());
+                start[..kept].copy_from_slice(&bytes[..kept]);
+                self.answer_version(link, peer, &start[..kept]);
             }
             Err(Foreign::Malformed(_)) => self.counters.foreign += 1,
         }
@@ -447,13 +451,7 @@ impl Endpoint {
         }
     }
 
-    fn transmit_packet(
-        &mut self,
-        now: Instant,
-        link: LinkId,
-        id: u32,
-        frames: &mut impl Frames,
-    ) -> Option<Transmit> {
+    fn transmit_packet(&mut self, now: Instant, link: LinkId, id: u32, frames: &mut impl Frames) -> Option<Transmit> {
         let key = self.channels.key_at(id)?;
         let channel = self.channels.get_mut(key)?;
         let peer = channel.peer;
@@ -555,7 +553,8 @@ impl Endpoint {
                 continue;
             };
             let quantum_end = self.processor.stepped(now, after);
-            if matches!(self.channels.get(key).map(|channel| channel.association.state), Some(State::Finishing { .. })) {
+            if matches!(self.channels.get(key).map(|channel| channel.association.state), Some(State::Finishing { .. }))
+            {
                 self.conclude_if_complete(now, key);
             }
             return Some(Step { channel: key, kind, switched: pick.switched, quantum_end, bytes, spent });
@@ -674,6 +673,3 @@ fn incoming_token(peer: &SocketAddr, token: u64) -> u64 {
     let folded = (address as u64) ^ ((address >> 64) as u64) ^ (u64::from(peer.port()) << 48);
     crate::collections::mix(token ^ crate::collections::mix(folded))
 }
-
-#[allow(unused_imports)]
-use {Box as _, Receiving as _, signal as _};

@@ -153,7 +153,7 @@ impl Processor {
         self.promote(now);
         let running_rank = self.running.as_ref().map(|running| self.rank(now, &running.work));
         if let (Some(running), Some(rank)) = (&self.running, running_rank)
-            && !(self.restricted && !is_current(now, &running.work))
+            && (!self.restricted || is_current(now, &running.work))
             && (running.steps > 0 || self.best_rank().is_none_or(|best| rank <= best))
         {
             return Some(Pick { id: running.id, switched: self.note_switch() });
@@ -215,8 +215,11 @@ impl Processor {
         let someone = !self.current.is_empty()
             || self.next_release().is_some_and(|at| at <= now)
             || self.running.as_ref().is_some_and(|running| !self.restricted || is_current(now, &running.work));
-        someone || (!self.restricted && (!self.levels.is_empty() || !self.early.is_empty()))
-            || (self.restricted && self.policy == Policy::FixedPriority && self.levels.first_list().is_some_and(|l| l < BEST_EFFORT_LEVEL))
+        someone
+            || (!self.restricted && (!self.levels.is_empty() || !self.early.is_empty()))
+            || (self.restricted
+                && self.policy == Policy::FixedPriority
+                && self.levels.first_list().is_some_and(|l| l < BEST_EFFORT_LEVEL))
     }
 
     fn note_switch(&mut self) -> bool {
@@ -232,7 +235,11 @@ impl Processor {
             Work::BestEffort if preempted => self.levels.push_front(BEST_EFFORT_LEVEL, id),
             Work::BestEffort => self.levels.push_back(BEST_EFFORT_LEVEL, id),
             Work::RealTime { release, work_conserving, .. } if release > now => {
-                if work_conserving { self.early.set(id, release) } else { self.waiting.set(id, release) }
+                if work_conserving {
+                    self.early.set(id, release)
+                } else {
+                    self.waiting.set(id, release)
+                }
             }
             Work::RealTime { deadline, priority, .. } => match self.policy {
                 Policy::EarliestDeadline => self.current.set(id, deadline),

@@ -3,7 +3,5 @@
 mod demux;
 mod receiving;
 
-pub use demux::{Foreign, route};
-pub use receiving::{
-    Cause, Delivered, Drop, ReceiveConfig, ReceiveCounters, ReceiveWork, Receiving, Step,
-};
+pub use demux::{Foreign, Route, route};
+pub use receiving::{Cause, Delivered, Drop, ReceiveConfig, ReceiveCounters, ReceiveWork, Receiving, Step};

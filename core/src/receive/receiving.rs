@@ -219,9 +219,7 @@ impl Receiving {
             slots: (0..slots).map(|_| None).collect(),
             seen: alloc::vec![0; slots * words].into_boxed_slice(),
             words,
-            buffers: (0..messages)
-                .map(|_| MessageBuf::with_capacity(config.largest_message() as usize))
-                .collect(),
+            buffers: (0..messages).map(|_| MessageBuf::with_capacity(config.largest_message() as usize)).collect(),
             complete: Ring::with_capacity(messages),
             next: 0,
             counters: ReceiveCounters::default(),
@@ -286,7 +284,8 @@ impl Receiving {
             if slot.message_bytes != header.message_bytes {
                 return Err(Drop::Invalid);
             }
-            return match slot.spoilt {
+            let spoilt = slot.spoilt;
+            return match spoilt {
                 None if self.is_seen(number, header.index) => Err(Drop::Stale),
                 None => Ok(number as u16),
                 Some(Cause::Receiver) => Err(Drop::ReceiverFull),
@@ -371,7 +370,7 @@ impl Receiving {
     fn give_up_to(&mut self, next: u64) {
         let mut missing = next.saturating_sub(self.next);
         for number in 0..self.slots.len() {
-            if !self.slots[number].as_ref().is_some_and(|slot| slot.sequence < next) {
+            if self.slots[number].as_ref().is_none_or(|slot| slot.sequence >= next) {
                 continue;
             }
             let Some(slot) = self.slots[number].take() else { continue };
@@ -470,7 +469,11 @@ impl Receiving {
 
     /// The next message for the application, complete at `now`; counts it, with the cause if it is late. `gaps` tells how
     /// much processor time beyond the envelope the platform took at this host since a point in time.
-    pub fn deliver(&mut self, now: Instant, gaps: impl FnOnce(Instant) -> Duration) -> Option<(Delivered, Option<Cause>)> {
+    pub fn deliver(
+        &mut self,
+        now: Instant,
+        gaps: impl FnOnce(Instant) -> Duration,
+    ) -> Option<(Delivered, Option<Cause>)> {
         let mut delivered = self.complete.pop()?;
         delivered.completion = now;
         self.counters.delivered += 1;
@@ -493,8 +496,7 @@ impl Receiving {
 
     /// Takes a buffer back from the application.
     pub fn recycle(&mut self, message: MessageBuf) {
-        if message.capacity() >= self.config.largest_message() as usize
-            && self.buffers.len() < self.buffers.capacity()
+        if message.capacity() >= self.config.largest_message() as usize && self.buffers.len() < self.buffers.capacity()
         {
             self.buffers.push(message);
         }

@@ -181,15 +181,12 @@ mod tests {
         let mut association = Association::opening(at(0), 1, LEASE);
         association.accept(at(0), LEASE);
         association.enter(State::Open, at(0));
-        let mut keepalives = Default::default();
         for (millis, heard) in [(0, true), (500, true), (1000, false), (1500, false), (2000, false)] {
             assert_eq!(association.timeout(at(millis)), Due::Keepalive);
-            keepalives += 1;
             if heard {
                 association.heard(at(millis));
             }
         }
-        assert_eq!(keepalives, 5);
         assert_eq!(association.next_due(), Some(at(2500)), "last heard at 500");
         assert_eq!(association.timeout(at(2500)), Due::PeerLost);
     }

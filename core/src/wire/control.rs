@@ -16,7 +16,7 @@
 use super::fields::{self as tag, Field, Fields, Writer};
 use super::messages::{Accept, Close, Counts, Keepalive, Open, Refuse, Traffic, Versions, check_name};
 use super::{Kind, MAGIC, MINOR, Prefix, WireError, check_range, expect};
-use crate::limits::{MAX_PACKET_BYTES, MIN_PACKET_BYTES};
+use crate::limits::{DECAY_FACTOR, MAX_PACKET_BYTES, MIN_PACKET_BYTES};
 use crate::units::{Duration, Instant};
 use zerocopy::network_endian::{U16, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -104,6 +104,7 @@ impl ControlType {
                 tag::UPSTREAM,
                 tag::LEASE,
                 tag::CLOCK,
+                tag::OVERSIZE,
             ],
             Self::Accept => &[tag::CHANNEL, tag::KEY, tag::RECEIVE, tag::PACKET, tag::LEASE, tag::CLOCK],
             Self::Refuse => &[tag::CODE, tag::STAGE, tag::AT, tag::LEAST_DEADLINE, tag::DETAIL],
@@ -118,7 +119,7 @@ impl ControlType {
     /// `deadline` are mandatory for a real-time channel only.
     pub fn mandatory(self, field: Field) -> bool {
         let optional: &[Field] = match self {
-            Self::Open => &[tag::MIN_MESSAGE, tag::INTERVAL, tag::DEADLINE],
+            Self::Open => &[tag::MIN_MESSAGE, tag::INTERVAL, tag::DEADLINE, tag::OVERSIZE],
             Self::Refuse => &[tag::AT, tag::LEAST_DEADLINE, tag::DETAIL],
             Self::Close => &[tag::REASON, tag::REVERSE],
             _ => &[],
@@ -230,6 +231,7 @@ impl<'a> Control<'a> {
                 upstream: span_of(tag::UPSTREAM)?,
                 lease: span_of(tag::LEASE)?,
                 clock: u64_of(tag::CLOCK)?,
+                oversize: fields.get(tag::OVERSIZE).map_or(1, u8::from_be_bytes),
             }),
             ControlType::Accept => Self::Accept(Accept {
                 channel: u32_of(tag::CHANNEL)?,
@@ -275,7 +277,11 @@ impl<'a> Control<'a> {
                 to.put(tag::PACKET, &open.packet.to_be_bytes())?;
                 to.put(tag::UPSTREAM, &open.upstream.as_nanos().to_be_bytes())?;
                 to.put(tag::LEASE, &open.lease.as_nanos().to_be_bytes())?;
-                to.put(tag::CLOCK, &open.clock.to_be_bytes())
+                to.put(tag::CLOCK, &open.clock.to_be_bytes())?;
+                if open.oversize != 1 {
+                    to.put(tag::OVERSIZE, &[open.oversize])?;
+                }
+                Ok(())
             }
             Self::Accept(accept) => {
                 to.put(tag::CHANNEL, &accept.channel.to_be_bytes())?;
@@ -333,6 +339,7 @@ impl<'a> Control<'a> {
         match self {
             Self::Open(open) => {
                 check_name(open.name)?;
+                check_range(tag::OVERSIZE.name, open.oversize.into(), 1, DECAY_FACTOR.into())?;
                 check_packet(open.packet)
             }
             Self::Accept(accept) => check_packet(accept.packet),

@@ -87,9 +87,11 @@ pub const REVERSE: Field = number(27, "reverse", 1);
 pub const LOWEST: Field = number(28, "lowest", 1);
 /// The highest major version spoken.
 pub const HIGHEST: Field = number(29, "highest", 1);
+/// How many times `max_message` a message may have; 1 if absent (the sender's `decay` policy).
+pub const OVERSIZE: Field = number(30, "oversize", 1);
 
 /// All fields; number `tag` stands at `tag − 1`.
-pub const ALL: [Field; 29] = [
+pub const ALL: [Field; 30] = [
     NAME,
     SERVICE,
     MAX_MESSAGE,
@@ -119,6 +121,7 @@ pub const ALL: [Field; 29] = [
     REVERSE,
     LOWEST,
     HIGHEST,
+    OVERSIZE,
 ];
 
 const _: () = {

@@ -64,6 +64,9 @@ pub struct Open<'a> {
     pub lease: Duration,
     /// The clock that the sender's times are on; all, 0 if nobody shares it ([`same_clock`]).
     pub clock: u64,
+    /// How many times `max_message` a message may have: 1 to [`crate::limits::DECAY_FACTOR`], 1 if absent. More than 1
+    /// says that the sender's overload policy is `decay`.
+    pub oversize: u8,
 }
 
 impl Open<'_> {

@@ -41,7 +41,7 @@ const OPEN_BEST_EFFORT: &str = "
     4C58 01 02          ; prefix
     01                  ; type: OPEN
     00                  ; minor
-    003E                ; length: 62 = token 8, fields 54
+    0041                ; length: 65 = token 8, fields 57
     0000000000000001    ; token
     01 03 6C6F67        ; name: log
     02 01 01            ; service: best effort
@@ -51,6 +51,7 @@ const OPEN_BEST_EFFORT: &str = "
     09 08 0000000000000000 ; upstream: 0
     0A 08 0000000077359400 ; lease: 2 s
     0B 08 0000000000000000 ; clock: nobody's
+    1E 01 04            ; oversize: 4 times
 ";
 
 const ACCEPT: &str = "
@@ -162,12 +163,14 @@ pub(super) fn controls() -> [(Vec<u8>, u64, Control<'static>); 9] {
         upstream: Duration::from_millis(1),
         lease: Duration::from_secs(2),
         clock: 0xC1,
+        oversize: 1,
     };
     let best_effort = Open {
         name: "log",
         traffic: Traffic::BestEffort { max_message: 4096, queue: 16 },
         upstream: Duration::ZERO,
         clock: 0,
+        oversize: 4,
         ..open
     };
     let accept = Accept {

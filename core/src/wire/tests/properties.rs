@@ -54,9 +54,11 @@ fn counts() -> impl Strategy<Value = Counts> {
 /// A control frame whose texts are `name` and `detail`.
 fn control(name: &'static str, detail: &'static str) -> impl Strategy<Value = Control<'static>> {
     prop_oneof![
-        (traffic(), packet(), span(), span(), number()).prop_map(move |(traffic, packet, upstream, lease, clock)| {
-            Control::Open(Open { name, traffic, packet, upstream, lease, clock })
-        }),
+        (traffic(), packet(), span(), span(), number(), 1u8..=4).prop_map(
+            move |(traffic, packet, upstream, lease, clock, oversize)| {
+                Control::Open(Open { name, traffic, packet, upstream, lease, clock, oversize })
+            }
+        ),
         (any::<u32>(), any::<u32>(), span(), packet(), span(), number()).prop_map(
             |(channel, key, receive, packet, lease, clock)| Control::Accept(Accept {
                 channel,
