@@ -201,11 +201,12 @@ fn an_unreachable_peer_is_reported_and_disturbs_nobody_else() {
         let (_keep, gone) = dead(ip);
         let to = there.local_address();
         let mut frames = HeapFrames::new(32, 64);
-        // Loopback reports at once, so that sending meets the reports in the middle of its batches.
+        // Loopback reports at once, so that sending meets the reports in the middle of its batches, and at
+        // their start, where a packet to the living peer comes first.
         for round in 0..20u8 {
             for number in 0..4 {
-                stage(&mut here, &mut frames, &[round, number], gone);
                 stage(&mut here, &mut frames, &[round, number], to);
+                stage(&mut here, &mut frames, &[round, number], gone);
             }
             assert_eq!(here.flush(&mut frames).unwrap(), 8, "round {round} from {local}");
         }
