@@ -1,1 +1,216 @@
-//! Links.
+//! Links: how the frames of one executive reach the network and come back.
+//!
+//! A link is fed by the link scheduler and feeds the demultiplexer; it neither orders nor paces nor looks into a packet.
+//! All network system calls and all unsafe code of this crate stand in [`sys`].
+//!
+//! | Module | What it is |
+//! |---|---|
+//! | [`udp`] | UDP over IPv4 and IPv6, in batches, on a socket of the kernel |
+//! | [`emulated`] | one wire in virtual time, seeded, without I/O: for the simulator and for tests |
+//! | [`bare`] | the plain loop that benchmarks compare Laxity with |
+//! | [`sys`] | the doorway to the kernel: batches, waiting, waking, the clock |
+//!
+//! Nothing here allocates after construction. Every call is bounded by the batch size or by its `limit`.
+//!
+//! ```
+//! use laxity_core::frames::{Frames, HeapFrames};
+//! use laxity_link::{Link, udp::{Udp, UdpConfig}};
+//!
+//! let mut frames = HeapFrames::new(8, 1400);
+//! let mut link = Udp::bind(&UdpConfig::new("127.0.0.1:0".parse()?))?;
+//! let me = link.local_address();
+//!
+//! // Send: take a frame, write the packet, stage it, hand over. The frame comes back when the kernel has the bytes.
+//! let frame = frames.take().ok_or("no free frame")?;
+//! frames.packet_mut(&frame)[..5].copy_from_slice(b"hello");
+//! link.transmit(frame, 5, me);
+//! link.flush(&mut frames)?;
+//!
+//! // Receive: the sink owns each frame and gives it back.
+//! let mut seen = 0;
+//! link.receive(32, &mut frames, |received, frames| {
+//!     assert_eq!(&frames.packet(&received.frame)[..received.len], b"hello");
+//!     frames.free(received.frame);
+//!     seen += 1;
+//! })?;
+//! assert_eq!((seen, frames.available()), (1, 8));
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+
+#![deny(unsafe_code)]
+
+use std::io;
+use std::net::SocketAddr;
+
+use laxity_core::frames::{FrameId, Frames};
+
+pub mod emulated;
+mod staging;
+#[allow(unsafe_code)]
+pub mod sys;
+pub mod udp;
+
+pub use sys::StableFrames;
+pub use sys::bare;
+
+/// What a link has done since it was made. Each value only grows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Counters {
+    /// Frames that the network took.
+    pub sent_frames: u64,
+    /// Packet bytes in them, without the headers of UDP and IP.
+    pub sent_bytes: u64,
+    /// Frames that were handed to the sink.
+    pub received_frames: u64,
+    /// Packet bytes in them.
+    pub received_bytes: u64,
+    /// Frames that the kernel refused for a reason other than would-block; they are gone.
+    pub send_dropped: u64,
+    /// Those of `send_dropped` that were longer than the interface or the path carries in one piece.
+    pub send_too_large: u64,
+    /// Datagrams that were longer than a frame; dropped whole.
+    pub receive_truncated: u64,
+    /// Datagrams that the kernel dropped at our socket, nearly always because its buffer was full (`SO_RXQ_OVFL`). Known
+    /// only with the next datagram that gets through, so it lags behind.
+    pub receive_overflow: u64,
+    /// Calls of `receive` that found no free frame in the region, so that the kernel kept the datagrams.
+    pub receive_starved: u64,
+    /// Events that were dropped, because the driver did not drain them.
+    pub events_lost: u64,
+}
+
+/// One received frame. Its owner gives it back with [`Frames::free`].
+#[derive(Debug)]
+pub struct Received {
+    /// The frame, with the packet at its start.
+    pub frame: FrameId,
+    /// Bytes of the packet.
+    pub len: usize,
+    /// Who sent it, as the network says. IPv4 addresses are always in their IPv4 form.
+    pub peer: SocketAddr,
+}
+
+/// Something that the network reported about a peer. It concerns that peer only; the link goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LinkEvent {
+    /// The network or the peer's host says that this peer cannot be reached (no such port, host or route, or forbidden).
+    Unreachable(SocketAddr),
+    /// A packet to this peer was longer than what can be carried in one piece, and was dropped.
+    TooLarge {
+        /// Where the packet went.
+        peer: SocketAddr,
+        /// The largest IP packet that is carried, with its headers; 0 if the kernel did not say.
+        mtu_bytes: u32,
+    },
+}
+
+/// A link that is driven by polling. One thread owns it.
+///
+/// The order of calls: [`transmit`](Link::transmit) while [`room`](Link::room) is left, then [`flush`](Link::flush);
+/// [`receive`](Link::receive) when readable; [`poll_event`](Link::poll_event) until it is `None`. Time plays no part.
+pub trait Link {
+    /// The address that peers send to. An IPv4 or IPv6 wildcard stays a wildcard; the port is the real one.
+    fn local_address(&self) -> SocketAddr;
+
+    /// Frames that can be staged now.
+    fn room(&self) -> usize;
+
+    /// Stages one packet: the first `len` bytes of `frame`, to `peer`. The frame belongs to the link from here on.
+    ///
+    /// # Panics
+    /// If there is no [`room`](Link::room).
+    fn transmit(&mut self, frame: FrameId, len: usize, peer: SocketAddr);
+
+    /// Hands everything staged to the network, in the order of staging, and frees the frames that are done into `frames`.
+    /// Returns how many the network took. What it cannot take yet stays staged in order, see
+    /// [`wants_writable`](Link::wants_writable). What it refuses is dropped alone and counted.
+    ///
+    /// # Errors
+    /// Only what makes the link as a whole useless. The frames stay staged.
+    ///
+    /// # Panics
+    /// If a staged `len` exceeds the region's packet capacity.
+    fn flush<F: Frames>(&mut self, frames: &mut F) -> io::Result<usize>;
+
+    /// True after a flush that left something staged because the network was full: wait until the link is writable.
+    fn wants_writable(&self) -> bool;
+
+    /// Receives at most `limit` frames, taking them from `frames`, and gives each to `sink` in the order of arrival.
+    /// Returns how many it gave. Fewer than `limit` means that no more is there, or that `frames` has no free frame.
+    ///
+    /// # Errors
+    /// Only what makes the link as a whole useless; nothing that was received is lost by it.
+    fn receive<F: StableFrames>(
+        &mut self,
+        limit: usize,
+        frames: &mut F,
+        sink: impl FnMut(Received, &mut F),
+    ) -> io::Result<usize>;
+
+    /// The next thing that the network reported; equal reports that wait are one. Bounded: at most
+    /// [`EVENT_CAPACITY`] wait, more are counted in [`Counters::events_lost`].
+    fn poll_event(&mut self) -> Option<LinkEvent>;
+
+    /// What the link has done so far. No system call.
+    fn counters(&self) -> Counters;
+}
+
+/// How many [`LinkEvent`]s wait at most: enough for every peer of one batch of the usual size.
+pub const EVENT_CAPACITY: usize = 64;
+
+/// Why a link cannot be made.
+#[derive(Debug, thiserror::Error)]
+pub enum LinkError {
+    /// Somebody else has the port.
+    #[error(
+        "udp {address}: the address is in use; another process or executive has bound this port; choose another port, or 0 for any"
+    )]
+    AddressInUse {
+        /// What was asked for.
+        address: SocketAddr,
+    },
+    /// The address is not of this host.
+    #[error("udp {address}: no interface of this host has this address; expected a local address, 0.0.0.0 or [::]")]
+    AddressNotAvailable {
+        /// What was asked for.
+        address: SocketAddr,
+    },
+    /// The user may not bind this port.
+    #[error(
+        "udp {address}: not permitted to bind; a port below net.ipv4.ip_unprivileged_port_start (usually 1024) needs CAP_NET_BIND_SERVICE, and a sandbox may forbid sockets"
+    )]
+    NotPermitted {
+        /// What was asked for.
+        address: SocketAddr,
+    },
+    /// The kernel has no such protocol.
+    #[error("udp {address}: this host has no {family}; use an address of the other family")]
+    NoFamily {
+        /// What was asked for.
+        address: SocketAddr,
+        /// "IPv4" or "IPv6".
+        family: &'static str,
+    },
+    /// A parameter is out of range; the caller's fault.
+    #[error("udp: {field} is {found}, expected {least} to {most}")]
+    Config {
+        /// Its name.
+        field: &'static str,
+        /// What was given.
+        found: u64,
+        /// The least that is possible.
+        least: u64,
+        /// The most that is possible.
+        most: u64,
+    },
+    /// The kernel refused something that every supported Linux has.
+    #[error("udp {address}: the kernel refused {what}: {source}")]
+    Kernel {
+        /// What was asked for.
+        address: SocketAddr,
+        /// The call or the socket option.
+        what: &'static str,
+        /// Its answer.
+        source: io::Error,
+    },
+}

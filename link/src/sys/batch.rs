@@ -1,0 +1,182 @@
+//! Many datagrams in one system call. The arrays are made once; every pointer in them is written anew before each call, so
+//! none that is older than the call is ever followed.
+
+use std::io;
+use std::mem::{size_of, zeroed};
+use std::net::SocketAddr;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::ptr;
+
+use laxity_core::frames::FrameId;
+
+use super::StableFrames;
+use super::address::Address;
+use super::socket::SO_RXQ_OVFL;
+
+/// Room for one control message with 32 bits; `u64` for the alignment of `cmsghdr`.
+type Control = [u64; 3];
+
+const _: () = {
+    // SAFETY: CMSG_SPACE only computes.
+    let space = unsafe { libc::CMSG_SPACE(size_of::<u32>() as libc::c_uint) };
+    assert!(space as usize <= size_of::<Control>());
+    assert!(align_of::<libc::cmsghdr>() <= align_of::<Control>());
+};
+
+const EMPTY_SLICE: libc::iovec = libc::iovec { iov_base: ptr::null_mut(), iov_len: 0 };
+
+fn headers(count: usize) -> Box<[libc::mmsghdr]> {
+    // SAFETY: mmsghdr is plain data for which zero (null pointers, no lengths) is a value.
+    (0..count).map(|_| unsafe { zeroed() }).collect()
+}
+
+/// The arrays of one `sendmmsg`.
+pub(crate) struct SendBatch {
+    headers: Box<[libc::mmsghdr]>,
+    slices: Box<[libc::iovec]>,
+    addresses: Box<[Address]>,
+}
+
+// SAFETY: the pointers inside are written before each use within one call of `send` and mean nothing outside of it.
+unsafe impl Send for SendBatch {}
+
+impl SendBatch {
+    /// Room for `count` datagrams. Allocates now and never again.
+    pub(crate) fn new(count: usize) -> Self {
+        Self {
+            headers: headers(count),
+            slices: vec![EMPTY_SLICE; count].into(),
+            addresses: vec![Address::empty(); count].into(),
+        }
+    }
+
+    /// Sends the first messages, as many as there is room for; returns how many the kernel took, at least one.
+    pub(crate) fn send<'a>(
+        &mut self,
+        socket: BorrowedFd<'_>,
+        ipv6: bool,
+        messages: impl Iterator<Item = (&'a [u8], SocketAddr)>,
+    ) -> io::Result<usize> {
+        let mut count = 0;
+        let slots = self.headers.iter_mut().zip(self.slices.iter_mut()).zip(self.addresses.iter_mut());
+        for (((header, slice), address), (bytes, peer)) in slots.zip(messages) {
+            let (name, name_len) = Address::for_socket(peer, ipv6);
+            *address = name;
+            // The kernel only reads from it, although the type says `mut`.
+            *slice = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
+            header.msg_hdr.msg_name = ptr::from_mut(address).cast();
+            header.msg_hdr.msg_namelen = name_len;
+            header.msg_hdr.msg_iov = slice;
+            header.msg_hdr.msg_iovlen = 1;
+            count += 1;
+        }
+        // SAFETY: `count` headers were filled above. Their addresses and slices are in boxes that `self` owns and nobody moves;
+        // the bytes are borrowed for 'a, which outlives this call. No control data is given.
+        let sent =
+            unsafe { libc::sendmmsg(socket.as_raw_fd(), self.headers.as_mut_ptr(), count, libc::MSG_DONTWAIT as _) };
+        usize::try_from(sent).map_err(|_| io::Error::last_os_error())
+    }
+}
+
+/// What is known of one received datagram beside its bytes.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Datagram {
+    pub(crate) len: usize,
+    /// It was longer than the frame.
+    pub(crate) truncated: bool,
+    pub(crate) peer: SocketAddr,
+    /// How many datagrams the kernel had dropped at this socket when it queued this one, modulo 2³²; `None` means none.
+    pub(crate) drops: Option<u32>,
+}
+
+/// The arrays of one `recvmmsg`.
+pub(crate) struct ReceiveBatch {
+    headers: Box<[libc::mmsghdr]>,
+    slices: Box<[libc::iovec]>,
+    addresses: Box<[Address]>,
+    controls: Box<[Control]>,
+}
+
+// SAFETY: as for `SendBatch`; `datagram` follows only `msg_control`, which points into a box that moves with `self` without
+// changing its address.
+unsafe impl Send for ReceiveBatch {}
+
+impl ReceiveBatch {
+    /// Room for `count` datagrams. Allocates now and never again.
+    pub(crate) fn new(count: usize) -> Self {
+        Self {
+            headers: headers(count),
+            slices: vec![EMPTY_SLICE; count].into(),
+            addresses: vec![Address::empty(); count].into(),
+            controls: vec![[0; 3]; count].into(),
+        }
+    }
+
+    /// Receives into `armed` in order; returns how many were filled, at least one.
+    pub(crate) fn receive<F: StableFrames>(
+        &mut self,
+        socket: BorrowedFd<'_>,
+        frames: &mut F,
+        armed: &[FrameId],
+    ) -> io::Result<usize> {
+        let mut count = 0;
+        let slots = self.headers.iter_mut().zip(self.slices.iter_mut()).zip(self.addresses.iter_mut());
+        for ((((header, slice), address), control), frame) in slots.zip(self.controls.iter_mut()).zip(armed) {
+            let area = frames.packet_mut(frame);
+            *slice = libc::iovec { iov_base: area.as_mut_ptr().cast(), iov_len: area.len() };
+            *address = Address::empty();
+            header.msg_hdr.msg_name = ptr::from_mut(address).cast();
+            header.msg_hdr.msg_namelen = Address::BYTES;
+            header.msg_hdr.msg_iov = slice;
+            header.msg_hdr.msg_iovlen = 1;
+            header.msg_hdr.msg_control = ptr::from_mut(control).cast();
+            header.msg_hdr.msg_controllen = size_of::<Control>() as _;
+            header.msg_hdr.msg_flags = 0;
+            count += 1;
+        }
+        // SAFETY: `count` headers were filled above; addresses, slices and controls are in boxes that `self` owns. The packet
+        // areas stay valid and in place while the others are asked for, which `StableFrames` promises, and `frames` is
+        // borrowed exclusively until this call is over.
+        let received = unsafe {
+            libc::recvmmsg(
+                socket.as_raw_fd(),
+                self.headers.as_mut_ptr(),
+                count,
+                libc::MSG_DONTWAIT as _,
+                ptr::null_mut(),
+            )
+        };
+        usize::try_from(received).map_err(|_| io::Error::last_os_error())
+    }
+
+    /// The datagram in the frame `index` of the last successful `receive`; `index` is less than what that returned.
+    pub(crate) fn datagram(&self, index: usize) -> Datagram {
+        let header = &self.headers[index];
+        Datagram {
+            len: header.msg_len as usize,
+            truncated: header.msg_hdr.msg_flags & libc::MSG_TRUNC != 0,
+            peer: self.addresses[index].read(),
+            drops: drops(&header.msg_hdr, &self.controls[index]),
+        }
+    }
+}
+
+/// The control message of `SO_RXQ_OVFL`, the only one that is switched on.
+#[allow(clippy::unnecessary_cast, reason = "the lengths are u32 with musl")]
+fn drops(header: &libc::msghdr, control: &Control) -> Option<u32> {
+    let given = header.msg_controllen as usize;
+    // SAFETY: CMSG_LEN only computes.
+    let (first, whole) =
+        unsafe { (libc::CMSG_LEN(0) as usize, libc::CMSG_LEN(size_of::<u32>() as libc::c_uint) as usize) };
+    if given < whole {
+        return None;
+    }
+    // SAFETY: the control buffer is aligned for and larger than a cmsghdr (checked at compile time), and wholly initialised.
+    let message = unsafe { ptr::from_ref(control).cast::<libc::cmsghdr>().read() };
+    if message.cmsg_level != libc::SOL_SOCKET || message.cmsg_type != SO_RXQ_OVFL || (message.cmsg_len as usize) < whole
+    {
+        return None;
+    }
+    // SAFETY: `whole` bytes, that is four from `first` on, lie inside of the control buffer (checked at compile time).
+    Some(unsafe { ptr::from_ref(control).cast::<u8>().add(first).cast::<u32>().read_unaligned() })
+}

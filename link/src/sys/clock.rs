@@ -1,0 +1,80 @@
+//! The clock of the live system, and which clock it is.
+
+use std::io;
+use std::num::NonZeroU64;
+use std::path::Path;
+
+use laxity_core::units::{Instant, NANOS_PER_SECOND};
+use rustix::time::{ClockId, clock_gettime};
+
+/// Now: CLOCK_MONOTONIC in nanoseconds.
+pub fn now() -> Instant {
+    let time = clock_gettime(ClockId::Monotonic);
+    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+    let nanos = u64::try_from(time.tv_nsec).unwrap_or(0);
+    Instant::from_nanos(seconds.saturating_mul(NANOS_PER_SECOND).saturating_add(nanos))
+}
+
+/// Sets the timer slack of the calling thread to 1 ns, so that [`wait`](super::wait) ends when it was told to. The usual slack
+/// is 50 µs; threads with a real-time policy have none anyway.
+///
+/// # Errors
+/// What the kernel says; Linux always allows it for the calling thread.
+pub fn precise_timers() -> io::Result<()> {
+    Ok(rustix::thread::set_current_timer_slack(NonZeroU64::new(1))?)
+}
+
+/// Which clock [`now`] reads: equal in two processes exactly if their readings compare, that is in one boot of one kernel and
+/// in one time namespace. 0 if it cannot be found out, which equals nothing, not even another 0.
+pub fn clock_identity() -> u64 {
+    identity(Path::new("/proc/sys/kernel/random/boot_id"), Path::new("/proc/self/ns/time")).unwrap_or(0)
+}
+
+fn identity(boot: &Path, namespace: &Path) -> Option<u64> {
+    let boot = std::fs::read(boot).ok()?;
+    // A kernel before 5.6 has no time namespaces: then all processes share the one clock.
+    let namespace = match std::fs::read_link(namespace) {
+        Ok(link) => link.into_os_string().into_encoded_bytes(),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
+        Err(_) => return None,
+    };
+    let boot = boot.trim_ascii();
+    if boot.is_empty() {
+        return None;
+    }
+    // A separator that neither part contains.
+    let hash = fnv_1a(boot.iter().chain(b"\n").chain(&namespace));
+    Some(hash.max(1))
+}
+
+/// FNV-1a with 64 bits.
+fn fnv_1a<'a>(bytes: impl Iterator<Item = &'a u8>) -> u64 {
+    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_hash_is_fnv_1a() {
+        assert_eq!(fnv_1a(b"".iter()), 0xcbf2_9ce4_8422_2325);
+        assert_eq!(fnv_1a(b"a".iter()), 0xaf63_dc4c_8601_ec8c);
+        assert_eq!(fnv_1a(b"foobar".iter()), 0x8594_4171_f739_67e8);
+    }
+
+    #[test]
+    fn the_identity_is_stable_and_zero_when_unreadable() {
+        assert_eq!(clock_identity(), clock_identity());
+        assert_eq!(identity(Path::new("/nowhere/at/all"), Path::new("/proc/self/ns/time")), None);
+    }
+
+    #[test]
+    fn the_clock_does_not_go_back() {
+        let first = now();
+        assert!(first > Instant::ZERO);
+        assert!(now() >= first);
+        precise_timers().unwrap();
+        assert_eq!(rustix::thread::current_timer_slack().unwrap(), 1);
+    }
+}

@@ -1,0 +1,37 @@
+//! The doorway to the kernel: every system call and every unsafe block of this crate.
+//!
+//! Each unsafe block says why it is sound. What rustix offers safely is used from there; what it lacks (`sendmmsg`,
+//! `recvmmsg`, the error queue, some socket options) goes through libc.
+
+mod address;
+pub mod bare;
+mod batch;
+mod clock;
+mod errors;
+mod socket;
+mod wait;
+mod wake;
+
+use laxity_core::frames::{Frames, HeapFrames};
+
+pub use clock::{clock_identity, now, precise_timers};
+pub use socket::path_mtu;
+pub use wait::{Interest, MAX_WAIT, Readiness, wait};
+pub use wake::Wake;
+
+pub(crate) use batch::{ReceiveBatch, SendBatch};
+pub(crate) use errors::{NetworkError, next_error};
+pub(crate) use socket::open;
+
+/// A region whose packet areas stay where they are, so that the kernel can write into several at once.
+///
+/// Sending needs no such promise: shared borrows of many frames can be held together.
+///
+/// # Safety
+/// `packet_mut(frame)` must return the same address and length for the same frame for as long as the region is not moved, and
+/// no method of [`Frames`] called for one frame may free the packet area of another, write to it, or read from it.
+pub unsafe trait StableFrames: Frames {}
+
+// SAFETY: the memory is one boxed slice that is allocated in `new` and neither grows nor is replaced. `packet_mut` only computes
+// a subslice of it, `take` and `free` touch only the list of free numbers.
+unsafe impl StableFrames for HeapFrames {}

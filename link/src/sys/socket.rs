@@ -1,0 +1,121 @@
+//! Making the UDP socket: its options, and errors that say whose fault it is.
+
+use std::io;
+use std::mem::size_of;
+use std::net::{SocketAddr, UdpSocket};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+
+use rustix::io::Errno;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
+
+use crate::LinkError;
+
+/// From the kernel's asm-generic/socket.h; libc lacks it. The same on all architectures that Rust has Linux for, but sparc.
+#[cfg(not(any(target_arch = "sparc", target_arch = "sparc64")))]
+pub(super) const SO_RXQ_OVFL: libc::c_int = 40;
+/// From the kernel's sparc asm/socket.h.
+#[cfg(any(target_arch = "sparc", target_arch = "sparc64"))]
+pub(super) const SO_RXQ_OVFL: libc::c_int = 0x24;
+
+/// A bound socket, and the buffers that it got.
+pub(crate) struct Endpoint {
+    pub(crate) fd: OwnedFd,
+    pub(crate) address: SocketAddr,
+    pub(crate) receive_buffer_bytes: usize,
+    pub(crate) send_buffer_bytes: usize,
+}
+
+/// Sets an option that is an integer.
+fn set(socket: BorrowedFd<'_>, level: libc::c_int, name: libc::c_int, value: libc::c_int) -> io::Result<()> {
+    // SAFETY: the pointer and the length describe `value`, which outlives the call.
+    let result = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            level,
+            name,
+            (&raw const value).cast(),
+            size_of::<libc::c_int>() as libc::socklen_t,
+        )
+    };
+    if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Opens a non-blocking socket on `address` with what every link needs. Sizes are bytes; `None` leaves the system's.
+pub(crate) fn open(
+    address: SocketAddr,
+    receive_buffer: Option<usize>,
+    send_buffer: Option<usize>,
+) -> Result<Endpoint, LinkError> {
+    let kernel = |what| move |source: io::Error| LinkError::Kernel { address, what, source };
+    let (family, family_name) =
+        if address.is_ipv6() { (AddressFamily::INET6, "IPv6") } else { (AddressFamily::INET, "IPv4") };
+    let no_family = LinkError::NoFamily { address, family: family_name };
+    let fd = match rustix::net::socket_with(
+        family,
+        SocketType::DGRAM,
+        SocketFlags::CLOEXEC | SocketFlags::NONBLOCK,
+        Some(rustix::net::ipproto::UDP),
+    ) {
+        Ok(fd) => fd,
+        Err(Errno::AFNOSUPPORT) => return Err(no_family),
+        Err(Errno::ACCESS | Errno::PERM) => return Err(LinkError::NotPermitted { address }),
+        Err(other) => return Err(kernel("a UDP socket")(other.into())),
+    };
+    let socket = fd.as_fd();
+
+    // PROBE and not DO: a packet has a fixed size, never to be split, and a forged ICMP message must not make it "too long".
+    // What the interface cannot carry is refused at once. On an IPv6 socket both hold, because IPv4 peers use it too.
+    set(socket, libc::SOL_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_PROBE).map_err(kernel("IP_MTU_DISCOVER"))?;
+    set(socket, libc::SOL_IP, libc::IP_RECVERR, 1).map_err(kernel("IP_RECVERR"))?;
+    if address.is_ipv6() {
+        set(socket, libc::SOL_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_PROBE)
+            .map_err(kernel("IPV6_MTU_DISCOVER"))?;
+        set(socket, libc::SOL_IPV6, libc::IPV6_RECVERR, 1).map_err(kernel("IPV6_RECVERR"))?;
+        set(socket, libc::SOL_IPV6, libc::IPV6_V6ONLY, 0).map_err(kernel("IPV6_V6ONLY"))?;
+    }
+    set(socket, libc::SOL_SOCKET, SO_RXQ_OVFL, 1).map_err(kernel("SO_RXQ_OVFL"))?;
+    let buffers = buffers(socket, receive_buffer, send_buffer).map_err(kernel("SO_RCVBUF or SO_SNDBUF"))?;
+
+    rustix::net::bind(&fd, &address).map_err(|error| match error {
+        Errno::ADDRINUSE => LinkError::AddressInUse { address },
+        Errno::ADDRNOTAVAIL => LinkError::AddressNotAvailable { address },
+        Errno::ACCESS | Errno::PERM => LinkError::NotPermitted { address },
+        other => kernel("bind")(other.into()),
+    })?;
+    let bound = rustix::net::getsockname(&fd)
+        .and_then(SocketAddr::try_from)
+        .map_err(|error| kernel("the name of the socket")(error.into()))?;
+    Ok(Endpoint { fd, address: bound, receive_buffer_bytes: buffers.0, send_buffer_bytes: buffers.1 })
+}
+
+/// Asks for buffers, beyond the system's limits if we may, and returns what was got (receive, send).
+///
+/// The kernel doubles a request, to have room for its own bookkeeping, and reports the doubled value; we report half of it,
+/// so that it compares with what was asked for.
+pub(super) fn buffers(
+    socket: BorrowedFd<'_>,
+    receive: Option<usize>,
+    send: Option<usize>,
+) -> io::Result<(usize, usize)> {
+    if let Some(bytes) = receive {
+        sockopt::set_socket_recv_buffer_size_force(socket, bytes)
+            .or_else(|_| sockopt::set_socket_recv_buffer_size(socket, bytes))?;
+    }
+    if let Some(bytes) = send {
+        sockopt::set_socket_send_buffer_size_force(socket, bytes)
+            .or_else(|_| sockopt::set_socket_send_buffer_size(socket, bytes))?;
+    }
+    Ok((sockopt::socket_recv_buffer_size(socket)? / 2, sockopt::socket_send_buffer_size(socket)? / 2))
+}
+
+/// The largest IP packet, headers included, that the way to `peer` is known to carry, in bytes: the interface's MTU, or less
+/// if the kernel has learnt so. Sends nothing. A UDP payload is 28 bytes less with IPv4, 48 with IPv6.
+///
+/// # Errors
+/// If there is no route to `peer`.
+pub fn path_mtu(peer: SocketAddr) -> io::Result<u32> {
+    let any = if peer.is_ipv6() { "[::]:0" } else { "0.0.0.0:0" };
+    let socket = UdpSocket::bind(any)?;
+    socket.connect(peer)?;
+    Ok(if peer.is_ipv6() { sockopt::ipv6_mtu(&socket)? } else { sockopt::ip_mtu(&socket)? })
+}
