@@ -145,7 +145,7 @@ fn a_repeated_field_is_named() {
 #[test]
 fn a_missing_mandatory_field_is_named() {
     // By hand, independent of `ControlType::mandatory`.
-    let optional = ["min_message", "at", "least_deadline", "detail", "reason", "reverse"];
+    let optional = ["min_message", "oversize", "at", "least_deadline", "detail", "reason", "reverse"];
     for (frame, its_token, control) in controls() {
         let parts = taken_apart(&frame);
         for at in 0..parts.len() {
