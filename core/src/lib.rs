@@ -18,6 +18,7 @@ pub mod collections;
 pub mod contract;
 pub mod endpoint;
 pub mod event;
+pub mod figures;
 pub mod frames;
 pub mod limits;
 pub mod platform;

@@ -184,7 +184,7 @@ struct LinkState {
 ///     clock: 7, secret,
 ///     links: vec![LinkConfig { model: LinkModel::UNLIMITED, look_ahead: Duration::ZERO, horizon: Duration::ZERO }],
 /// };
-/// let ms = |millis| Instant::from_nanos(millis * 1_000_000);
+/// let ms = |millis: u64| Instant::from_nanos(millis * 1_000_000);
 /// let (here, there) = ("10.0.0.1:1".parse().unwrap(), "10.0.0.2:1".parse().unwrap());
 /// let (mut sender, mut receiver) = (Endpoint::new(config(1)), Endpoint::new(config(2)));
 /// let (mut frames, mut frames2) = (HeapFrames::new(64, 1040), HeapFrames::new(64, 1040));

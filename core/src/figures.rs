@@ -1,0 +1,120 @@
+//! The figures of one channel: the same shape wherever something is measured, live or simulated.
+
+use crate::receive::ReceiveCounters;
+use crate::units::Duration;
+
+/// Late, lost and dropped messages by whose fault it was.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Misses {
+    /// The sender broke its contract.
+    pub sender: u64,
+    /// The receiver's queue was full.
+    pub receiver: u64,
+    /// Packets were lost on the way.
+    pub network: u64,
+    /// The platform took more processor time than its envelope.
+    pub platform: u64,
+    /// None of these: a bug.
+    pub laxity: u64,
+}
+
+/// Latencies of delivered messages, from logical arrival to completion. A percentile with fewer than ten samples beyond it
+/// is not known.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Latencies {
+    /// The smallest.
+    pub min: Option<Duration>,
+    /// The median.
+    pub p50: Option<Duration>,
+    /// One in a hundred is larger.
+    pub p99: Option<Duration>,
+    /// One in a thousand is larger.
+    pub p999: Option<Duration>,
+    /// The largest.
+    pub max: Option<Duration>,
+}
+
+impl Latencies {
+    /// From a source of quantiles: `value_at(numerator, denominator)` is the least value that so large a part of the
+    /// `samples` does not exceed.
+    pub fn new(samples: u64, min: u64, max: u64, value_at: impl Fn(u64, u64) -> u64) -> Self {
+        if samples == 0 {
+            return Self::default();
+        }
+        let known = |numerator: u64, denominator: u64| {
+            let beyond = u128::from(samples) * u128::from(denominator - numerator) / u128::from(denominator);
+            (beyond >= 10).then(|| Duration::from_nanos(value_at(numerator, denominator)))
+        };
+        Self {
+            min: Some(Duration::from_nanos(min)),
+            p50: known(1, 2),
+            p99: known(99, 100),
+            p999: known(999, 1000),
+            max: Some(Duration::from_nanos(max)),
+        }
+    }
+}
+
+/// What happened on one channel.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Figures {
+    /// The channel's name.
+    pub name: alloc::string::String,
+    /// Best effort instead of real-time.
+    pub best_effort: bool,
+    /// Messages that the sending host accepted.
+    pub sent: u64,
+    /// Messages that reached the application, late ones included.
+    pub delivered: u64,
+    /// Bytes in them.
+    pub delivered_bytes: u64,
+    /// Of these, after the deadline.
+    pub late: u64,
+    /// Messages that never became complete.
+    pub lost: u64,
+    /// Messages that were dropped on purpose.
+    pub dropped: u64,
+    /// Misses by cause.
+    pub misses: Misses,
+    /// Completions after the bound though within the deadline.
+    pub over_bound: u64,
+    /// What was promised; `None` for best effort.
+    pub deadline: Option<Duration>,
+    /// The largest bound in force.
+    pub bound: Option<Duration>,
+    /// Latencies.
+    pub latencies: Latencies,
+}
+
+impl Figures {
+    /// Takes over what the receiver counted.
+    pub fn count(&mut self, counters: &ReceiveCounters) {
+        self.delivered = counters.delivered;
+        self.delivered_bytes = counters.delivered_bytes;
+        self.late = counters.late;
+        self.lost = counters.lost;
+        self.dropped = counters.dropped_receiver + counters.dropped_sender;
+        self.misses = Misses {
+            sender: counters.dropped_sender,
+            receiver: counters.dropped_receiver,
+            network: counters.lost + counters.late_network,
+            platform: counters.late_platform,
+            laxity: counters.late_laxity,
+        };
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_percentile_needs_ten_samples_beyond_it() {
+        let latencies = Latencies::new(1_000, 1, 9, |numerator, _| numerator);
+        assert_eq!(latencies.p99, Some(Duration::from_nanos(99)));
+        assert_eq!(latencies.p999, None, "one sample beyond it");
+        assert_eq!(Latencies::new(19, 1, 9, |n, _| n).p50, None);
+        assert_eq!(Latencies::new(20, 1, 9, |n, _| n).p50, Some(Duration::from_nanos(1)));
+        assert_eq!(Latencies::new(0, 0, 0, |n, _| n), Latencies::default());
+    }
+}
