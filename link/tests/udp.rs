@@ -201,24 +201,16 @@ fn an_unreachable_peer_is_reported_and_disturbs_nobody_else() {
         let (_keep, gone) = dead(ip);
         let to = there.local_address();
         let mut frames = HeapFrames::new(32, 64);
-<<<<<<< HEAD
-        // Loopback reports at once, so that sending meets the reports in the middle of its batches, and at
-        // their start, where a packet to the living peer comes first.
-=======
         // Loopback reports at once: large batches meet the reports in their middle. Batches that end with the dead peer leave
         // one to the head of the next, which goes to the living peer.
->>>>>>> wt-link
         for round in 0..20u8 {
             let mut sent = 0;
             for number in 0..4 {
                 stage(&mut here, &mut frames, &[round, number], to);
                 stage(&mut here, &mut frames, &[round, number], gone);
-<<<<<<< HEAD
-=======
                 if round % 2 == 1 {
                     sent += here.flush(&mut frames).unwrap();
                 }
->>>>>>> wt-link
             }
             sent += here.flush(&mut frames).unwrap();
             assert_eq!(sent, 8, "round {round} from {local}");
