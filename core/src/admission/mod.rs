@@ -25,4 +25,4 @@ mod reserve;
 mod walk;
 
 pub use refusal::{Code, Refusal, Stage};
-pub use reserve::{Admission, ReservationId, SendingStages, Utilisation};
+pub use reserve::{Admission, ReservationId, Utilisation};

@@ -7,7 +7,7 @@ use super::machine::Machine;
 use super::processor::{Job, ProcessorTest, parts_per_million};
 use super::walk::{ONE, Verdict, walk};
 use super::{Code, Refusal, Stage};
-use crate::contract::Contract;
+use crate::contract::{Contract, SendingStages};
 use crate::limits;
 use crate::platform::{Platform, PlatformError};
 use crate::units::{Duration, Instant};
@@ -42,15 +42,6 @@ pub struct Admission {
 pub struct ReservationId {
     index: u32,
     generation: u32,
-}
-
-/// The stage deadlines of a sending channel. From logical arrival: `handover`, then `processor`, then `link`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SendingStages {
-    /// d_cpu: from release to the last packet being handed to the link queue.
-    pub processor: Duration,
-    /// d_link: from there to the end of the last packet's transmission.
-    pub link: Duration,
 }
 
 /// Long-run shares in parts per million, rounded up; at a million nothing more is admitted.

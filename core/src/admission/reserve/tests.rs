@@ -82,7 +82,8 @@ fn least_common_deadlines_of_table_3() {
 #[test]
 fn empty_control_frames_use_up_the_processor_of_table_2b() {
     // L_x(0) = 40.2 µs is less than C_l = 160 µs: a flood of empty frames would take the whole processor.
-    let mut admission = Admission::new(Platform::channels_table_2b()).unwrap();
+    let link = LinkModel { floor_bytes: 0, ..Platform::channels_table_2b().link };
+    let mut admission = Admission::new(Platform { link, ..Platform::channels_table_2b() }).unwrap();
     let refusal = admission.reserve_sending(&table_3()[0], LONG).unwrap_err();
     assert_eq!((refusal.code, refusal.stage), (Code::ProcessorUtilisation, Stage::SendingProcessor));
 }
@@ -92,7 +93,7 @@ fn smaller_messages_need_a_longer_deadline() {
     // No best effort and no control frames: L_min is the channels' own. From max_message alone it would be L_x(4096).
     let platform = Platform {
         best_effort: BestEffort { message_packets: 0, packet_min: 1, packet_max: 1 },
-        link: LinkModel { setup: Duration::from_micros(200), ..Platform::channels_table_2b().link },
+        link: LinkModel { setup: Duration::from_micros(200), floor_bytes: 0, ..Platform::channels_table_2b().link },
         ..Platform::channels_table_2b()
     };
     let least = |min_message| {
@@ -111,6 +112,7 @@ fn smaller_messages_need_a_longer_deadline() {
 fn a_newcomer_with_smaller_packets_is_tested_against_everybody() {
     let platform = Platform {
         best_effort: BestEffort { message_packets: 0, packet_min: 1, packet_max: 1 },
+        link: LinkModel { floor_bytes: 0, ..Platform::channels_table_2b().link },
         ..Platform::channels_table_2b()
     };
     let mut admission = Admission::on(Machine::without_control_frames(platform));
