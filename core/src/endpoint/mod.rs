@@ -602,6 +602,11 @@ impl Endpoint {
 
     // ------------------------------------------------------------------------------------------------ inspection
 
+    /// The channel at a place, if there is one.
+    pub fn key_at(&self, place: u32) -> Option<ChannelId> {
+        self.channels.key_at(place)
+    }
+
     /// What a sending channel did so far.
     pub fn send_counters(&self, channel: ChannelId) -> Option<SendCounters> {
         match &self.channels.get(channel)?.half {
