@@ -1,1 +1,3 @@
 //! Laxity.
+pub mod platform_file;
+pub mod text;
