@@ -34,12 +34,14 @@ mod control;
 mod error;
 mod executive;
 mod host;
+pub mod platform_file;
 mod port;
 mod realtime;
 mod receiver;
 mod sender;
 mod signal;
 mod statistics;
+pub mod text;
 
 pub use error::Error;
 pub use host::{ChannelSpec, DEFAULT_PORT, Grant, Host, HostConfig, Level, Listener, Standing, resolve};
