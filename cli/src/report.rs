@@ -7,6 +7,8 @@
 use std::borrow::Cow;
 
 use comfy_table::{CellAlignment, Table, presets};
+use crate::args::PipeArguments;
+use crate::failure::Failure;
 use laxity::text::DisplayRate;
 use laxity_core::figures::Figures;
 use laxity_core::units::{Duration, NANOS_PER_SECOND};
@@ -99,6 +101,14 @@ impl From<&Figures> for ChannelReport {
     }
 }
 
+impl ChannelReport {
+    /// The figures without misses by cause, where only their number is known.
+    pub(crate) fn causes_unknown(mut self) -> Self {
+        self.misses = None;
+        self
+    }
+}
+
 impl From<&Counters> for LinkReport {
     fn from(counters: &Counters) -> Self {
         Self {
@@ -109,6 +119,19 @@ impl From<&Counters> for LinkReport {
             receive_truncated: counters.receive_truncated,
         }
     }
+}
+
+/// Writes the report where the options say. `to_stderr` if standard output carries something else.
+pub(crate) fn publish(report: &RunReport, pipe: &PipeArguments, to_stderr: bool) -> Result<(), Failure> {
+    let json = report.to_json();
+    if pipe.json && to_stderr {
+        eprintln!("{json}");
+    } else if pipe.json {
+        println!("{json}");
+    }
+    let Some(file) = &pipe.figures else { return Ok(()) };
+    std::fs::write(file, format!("{json}\n"))
+        .map_err(|source| Failure::File { file: file.display().to_string(), source })
 }
 
 impl RunReport {

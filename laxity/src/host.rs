@@ -1,6 +1,6 @@
 //! A host: one executive with its link, and the channels that it sends and receives.
 
-use std::net::{Ipv4Addr, SocketAddr, ToSocketAddrs};
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
@@ -375,14 +375,4 @@ impl Drop for Listener {
 
 fn checked_name(name: &str) -> Result<Name, Error> {
     Name::new(name).map_err(|error| Error::Name { name: name.to_owned(), error })
-}
-
-/// The first address that `host` and `port` resolve to.
-///
-/// # Errors
-/// What the resolver says, with the name.
-pub fn resolve(host: &str, port: u16) -> Result<SocketAddr, Error> {
-    let system = |source| Error::System { what: "looking up the host's address", source };
-    let none = || system(std::io::Error::new(std::io::ErrorKind::NotFound, format!("{host:?} has no address")));
-    (host, port).to_socket_addrs().map_err(system)?.next().ok_or_else(none)
 }

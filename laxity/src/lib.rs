@@ -44,7 +44,7 @@ mod statistics;
 pub mod text;
 
 pub use error::Error;
-pub use host::{ChannelSpec, DEFAULT_PORT, Grant, Host, HostConfig, Level, Listener, Standing, resolve};
+pub use host::{ChannelSpec, DEFAULT_PORT, Grant, Host, HostConfig, Level, Listener, Standing};
 pub use realtime::Scheduling;
 pub use receiver::{Message, Receiver};
-pub use sender::{Loan, Sender};
+pub use sender::{Loan, Sender, Watch};

@@ -16,7 +16,7 @@ use crate::control::{Opened, Shared};
 use crate::error::Error;
 use crate::executive::Command;
 use crate::host::Grant;
-use crate::port::{Outbound, SendPort};
+use crate::port::{Outbound, Port, SendPort};
 
 /// Sends messages on one channel. One thread at a time; it may move between threads.
 ///
@@ -38,6 +38,17 @@ pub struct Sender {
 impl std::fmt::Debug for Shared {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Shared").finish_non_exhaustive()
+    }
+}
+
+/// Tells whether a channel is over; for whoever waits for something else meanwhile.
+#[derive(Clone, Debug)]
+pub struct Watch(Arc<Port>);
+
+impl Watch {
+    /// True once the channel has ended, however it did.
+    pub fn is_over(&self) -> bool {
+        self.0.end().is_some()
     }
 }
 
@@ -140,6 +151,11 @@ impl Sender {
             }
             port.signal.wait(seen, Some(StdDuration::from_millis(100)));
         }
+    }
+
+    /// Tells whether the channel is over, from any thread.
+    pub fn watch(&self) -> Watch {
+        Watch(Arc::clone(&self.port.port))
     }
 
     /// How the channel ended, if it did.
