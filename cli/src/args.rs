@@ -153,7 +153,11 @@ fn framing(text: &str) -> Result<Framing, String> {
 }
 
 /// Reads the value of an option.
-pub(crate) fn option<T>(option: &'static str, text: &str, read: fn(&str) -> Result<T, TextError>) -> Result<T, Failure> {
+pub(crate) fn option<T>(
+    option: &'static str,
+    text: &str,
+    read: fn(&str) -> Result<T, TextError>,
+) -> Result<T, Failure> {
     read(text).map_err(|error| Failure::Option { option, error })
 }
 
@@ -177,8 +181,7 @@ impl HostArguments {
         let mut config = HostConfig { bind, ..HostConfig::default() };
         if let Some(file) = &self.platform {
             let name = file.display().to_string();
-            let text =
-                fs::read_to_string(file).map_err(|source| Failure::File { file: name.clone(), source })?;
+            let text = fs::read_to_string(file).map_err(|source| Failure::File { file: name.clone(), source })?;
             config.platform = platform_file::parse(&text, &name, Platform::assumed_host())?;
         }
         config.lease = option("--lease", &self.lease, text::duration)?;

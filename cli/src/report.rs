@@ -6,9 +6,9 @@
 
 use std::borrow::Cow;
 
-use comfy_table::{CellAlignment, Table, presets};
 use crate::args::PipeArguments;
 use crate::failure::Failure;
+use comfy_table::{CellAlignment, Table, presets};
 use laxity::text::DisplayRate;
 use laxity_core::figures::Figures;
 use laxity_core::units::{Duration, NANOS_PER_SECOND};

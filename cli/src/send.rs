@@ -97,8 +97,7 @@ fn specification(arguments: &SendArguments) -> Result<ChannelSpec, Failure> {
     let min_message = option("--min-message", &arguments.min_message, text::size)?;
     let interval = option("--interval", interval, text::interval)?;
     let deadline = option("--deadline", deadline, text::duration)?;
-    let contract =
-        Contract::new(max_message, min_message, interval, arguments.burst, deadline).map_err(Error::from)?;
+    let contract = Contract::new(max_message, min_message, interval, arguments.burst, deadline).map_err(Error::from)?;
     Ok(ChannelSpec { overload, ..ChannelSpec::real_time(contract) })
 }
 

@@ -114,7 +114,8 @@ pub enum Event {
         /// The payload size that was agreed, bytes.
         packet: u32,
     },
-    /// A channel is over; call `release`.
+    /// A channel is over; call `release`. Not before a lease has passed if memory allows: a peer that did not get our last
+    /// word repeats its CLOSE as long, and takes us for lost if nobody answers.
     Ended {
         /// The channel.
         channel: ChannelId,

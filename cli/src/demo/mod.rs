@@ -70,7 +70,9 @@ pub(crate) fn run(arguments: &DemoArguments) -> Result<bool, Failure> {
     let platform = Platform::assumed_host();
     let mut parts = Vec::new();
     if !arguments.json {
-        println!("Table 3 of \"Structuring Communication Software for Quality-of-Service Guarantees\" and a best-effort");
+        println!(
+            "Table 3 of \"Structuring Communication Software for Quality-of-Service Guarantees\" and a best-effort"
+        );
         println!("channel that always has something to send, over a link of 100 Mbit/s.\n");
     }
     for live in [false, true] {

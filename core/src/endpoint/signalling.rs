@@ -7,11 +7,11 @@ use core::net::SocketAddr;
 use super::channel::{Channel, Half, Incoming, Outgoing, Released};
 use super::{Endpoint, incoming_token};
 use crate::admission::{Code, Refusal, Stage};
-use crate::contract::Overload;
-use crate::contract::SendingStages;
+use crate::contract::{Overload, SendingStages, packets};
 use crate::event::{ChannelId, End, Event, LinkId, Name, Request, RequestId};
 use crate::frames::{Frames, MessageBuf};
 use crate::limits;
+use crate::send::Sending;
 use crate::signal::{Association, Due, GRACE, RETRY, State};
 use crate::units::{Duration, Instant};
 use crate::wire::fields::MAX_DETAIL_BYTES;
@@ -73,9 +73,17 @@ impl Endpoint {
         let lease = channel.association.lease;
         let token = self.next_nonce();
         channel.association = Association::opening(now, token, lease);
-        let known = usize::from(channel.link) < self.links.len();
-        if !known {
+        if usize::from(channel.link) >= self.links.len() {
             return Err((Outgoing(channel), Refusal::new(Code::BadParameters, Stage::Link)));
+        }
+        let possible = match &channel.half {
+            Half::Sending(sending) => {
+                sending.config().packet <= self.config.packet && fits_the_wire(sending, sending.config().packet)
+            }
+            Half::Receiving(_) => false,
+        };
+        if !possible {
+            return Err((Outgoing(channel), Refusal::new(Code::BadParameters, Stage::Contract)));
         }
         match self.install(channel, token) {
             Ok(key) => Ok(key),
@@ -303,7 +311,10 @@ impl Endpoint {
         let clock = self.config.clock;
         let Some(channel) = self.channels.get_mut(key) else { return };
         let Half::Sending(sending) = &mut channel.half else { return };
-        if accept.check(sending.config().packet as u16).is_err() {
+        // A packet size so small that a message would need more packets than the wire can number is no answer either.
+        let usable =
+            accept.check(sending.config().packet as u16).is_ok() && fits_the_wire(sending, accept.packet.into());
+        if !usable {
             return self.end(key, End::Refused(Refusal::new(Code::Protocol, Stage::ReceivingProcessor)));
         }
         sending.set_packet(u32::from(accept.packet));
@@ -400,6 +411,7 @@ impl Endpoint {
         self.processor.remove(key.index());
         self.links[usize::from(channel.link)].scheduler.remove(key.index());
         self.timers.remove(key.index());
+        self.starved.remove(key.index());
         self.push_event(Event::Ended { channel: key, end });
     }
 
@@ -544,6 +556,11 @@ impl Endpoint {
             channel.association.heard(now);
         }
     }
+}
+
+/// True if the largest message takes no more packets than the wire can number.
+fn fits_the_wire(sending: &Sending, packet: u32) -> bool {
+    packet > 0 && packets(sending.config().service.max_message(), packet) <= limits::MAX_PACKETS_PER_MESSAGE
 }
 
 /// The token under which a channel stands in the map.

@@ -204,10 +204,16 @@ impl Processor {
     /// When the next handler that waits for its logical arrival becomes current.
     pub fn next_release(&self) -> Option<Instant> {
         let first = |heap: &DeadlineHeap| heap.peek().map(|(at, _)| at);
-        match (first(&self.waiting), if self.restricted { first(&self.early) } else { None }) {
-            (Some(a), Some(b)) => Some(a.min(b)),
-            (a, b) => a.or(b),
-        }
+        let early = || {
+            let running = self.running.as_ref().and_then(|running| match running.work {
+                Work::RealTime { release, .. } => Some(release),
+                Work::BestEffort => None,
+            });
+            first(&self.early).into_iter().chain(running).min()
+        };
+        // While restricted, what is early waits as well, the handler that was interrupted included.
+        let early = if self.restricted { early() } else { None };
+        first(&self.waiting).into_iter().chain(early).min()
     }
 
     /// True if somebody could run at `now`.
@@ -363,6 +369,18 @@ mod tests {
         processor.ready(at(0), 0, held(50, 60));
         assert_eq!((picked(&mut processor, 49), processor.next_release()), (None, Some(at(50))));
         assert_eq!(picked(&mut processor, 50), Some(0));
+    }
+
+    #[test]
+    fn a_restricted_processor_says_when_the_early_handler_that_it_interrupted_becomes_current() {
+        let mut processor = edf(4);
+        processor.ready(at(0), 0, real_time(50, 60));
+        assert_eq!(picked(&mut processor, 0), Some(0));
+        processor.stepped(at(1), After::Same(real_time(50, 60)));
+        processor.set_restricted(true);
+        assert_eq!((picked(&mut processor, 1), processor.has_ready(at(1))), (None, false));
+        assert_eq!(processor.next_release(), Some(at(50)));
+        assert_eq!((processor.has_ready(at(50)), picked(&mut processor, 50)), (true, Some(0)));
     }
 
     #[test]

@@ -202,6 +202,8 @@ pub struct Receiving {
     seen: Box<[u64]>,
     words: usize,
     buffers: Vec<MessageBuf>,
+    /// Buffers that the application has.
+    lent: usize,
     complete: Ring<Delivered>,
     /// The least sequence that may still be delivered.
     next: u64,
@@ -224,6 +226,7 @@ impl Receiving {
             seen: alloc::vec![0; slots * words].into_boxed_slice(),
             words,
             buffers: (0..messages).map(|_| MessageBuf::with_capacity(config.largest_message() as usize)).collect(),
+            lent: 0,
             complete: Ring::with_capacity(messages),
             next: 0,
             counters: ReceiveCounters::default(),
@@ -276,7 +279,9 @@ impl Receiving {
         let header = view.header();
         let max = self.config.largest_message();
         let least = self.config.service.contract().map_or(1, |contract| contract.min_message());
-        if header.message_bytes > max || header.message_bytes < least || view.check(self.config.packet).is_err() {
+        // The last number of all has no successor; nobody gets there by counting.
+        let impossible = header.message_bytes > max || header.message_bytes < least || header.sequence == u64::MAX;
+        if impossible || view.check(self.config.packet).is_err() {
             return Err(Drop::Invalid);
         }
         if header.sequence < self.next {
@@ -301,6 +306,25 @@ impl Receiving {
 
     /// A message's first packet to arrive: its logical arrival here, and a slot for it.
     fn begin(&mut self, now: Instant, header: &DataHeader) -> Result<u16, Drop> {
+        // First the place: a packet that finds none must leave the regulator alone.
+        let number = match self.slots.iter().position(Option::is_none) {
+            Some(number) => number,
+            None => {
+                let (oldest, _) = self
+                    .slots
+                    .iter()
+                    .enumerate()
+                    .filter_map(|(number, slot)| slot.as_ref().map(|slot| (number, slot.sequence)))
+                    .min_by_key(|&(_, sequence)| sequence)
+                    .ok_or(Drop::Invalid)?;
+                if is_newer(&self.slots[oldest], header.sequence) {
+                    return Err(Drop::Stale);
+                }
+                let sequence = self.slots[oldest].as_ref().map_or(0, |slot| slot.sequence);
+                self.give_up_to(sequence + 1);
+                oldest
+            }
+        };
         let mut spoilt = None;
         let mut release = now;
         if let (Some(regulator), Some(contract)) = (&mut self.regulator, self.config.service.contract()) {
@@ -320,24 +344,6 @@ impl Receiving {
             }
             release = stamp.logical_arrival;
         }
-        let number = match self.slots.iter().position(Option::is_none) {
-            Some(number) => number,
-            None => {
-                let (oldest, _) = self
-                    .slots
-                    .iter()
-                    .enumerate()
-                    .filter_map(|(number, slot)| slot.as_ref().map(|slot| (number, slot.sequence)))
-                    .min_by_key(|&(_, sequence)| sequence)
-                    .ok_or(Drop::Invalid)?;
-                if is_newer(&self.slots[oldest], header.sequence) {
-                    return Err(Drop::Stale);
-                }
-                let sequence = self.slots[oldest].as_ref().map_or(0, |slot| slot.sequence);
-                self.give_up_to(sequence + 1);
-                oldest
-            }
-        };
         let buffer = if spoilt.is_none() { self.buffers.pop() } else { None };
         if spoilt.is_none() && buffer.is_none() {
             spoilt = Some(Cause::Receiver);
@@ -484,6 +490,7 @@ impl Receiving {
         gaps: impl FnOnce(Instant) -> Duration,
     ) -> Option<(Delivered, Option<Cause>)> {
         let mut delivered = self.complete.pop()?;
+        self.lent += 1;
         delivered.completion = now;
         self.counters.delivered += 1;
         self.counters.delivered_bytes += delivered.message.len() as u64;
@@ -503,10 +510,10 @@ impl Receiving {
         Some((delivered, Some(cause)))
     }
 
-    /// Takes a buffer back from the application.
+    /// Takes a buffer back from the application; only as many as it was lent, and none that is too small.
     pub fn recycle(&mut self, message: MessageBuf) {
-        if message.capacity() >= self.config.largest_message() as usize && self.buffers.len() < self.buffers.capacity()
-        {
+        if message.capacity() >= self.config.largest_message() as usize && self.lent > 0 {
+            self.lent -= 1;
             self.buffers.push(message);
         }
     }
@@ -514,7 +521,7 @@ impl Receiving {
     /// The sender says that it sent `sent` messages in all: what has not come by now was lost.
     pub fn finish(&mut self, sent: u64) {
         // The number is an allegation too: count at most what a channel can have had under way.
-        let most = self.next + u64::from(limits::MAX_QUEUED_MESSAGES);
+        let most = self.next.saturating_add(u64::from(limits::MAX_QUEUED_MESSAGES));
         self.give_up_to(sent.min(most));
     }
 

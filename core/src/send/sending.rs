@@ -196,8 +196,8 @@ impl Sending {
         };
         if weight == 0 {
             self.counters.violations.size += 1;
-            let factor = if self.config.overload == Overload::Decay { u64::from(limits::DECAY_FACTOR) } else { 1 };
-            return Err(Violation::Oversize { found: bytes, most: max * factor });
+            let most = if self.config.overload == Overload::Decay { u64::from(self.largest_decayed()) } else { max };
+            return Err(Violation::Oversize { found: bytes, most });
         }
         let least = self.config.service.contract().map_or(1, |contract| u64::from(contract.min_message()));
         if bytes < least {
@@ -232,11 +232,17 @@ impl Sending {
         Ok(stamp.logical_arrival)
     }
 
+    /// The largest message that `decay` takes, bytes: what the wire can carry is the limit, too.
+    fn largest_decayed(&self) -> u32 {
+        let most = self.config.service.max_message().saturating_mul(limits::DECAY_FACTOR);
+        most.min(limits::MAX_MESSAGE_BYTES).min(self.config.packet.saturating_mul(limits::MAX_PACKETS_PER_MESSAGE))
+    }
+
     /// How many intervals an oversize message pays for: its packets in proportion to the contract's; 0 if it is too large
     /// even for `decay`.
     fn decay_weight(&self, bytes: u64) -> u32 {
         match u32::try_from(bytes) {
-            Ok(bytes) if bytes <= self.config.service.max_message().saturating_mul(limits::DECAY_FACTOR) => {
+            Ok(bytes) if bytes <= self.largest_decayed() => {
                 let own = packets(self.config.service.max_message(), self.config.packet);
                 packets(bytes, self.config.packet).div_ceil(own)
             }

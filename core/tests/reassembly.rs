@@ -1,0 +1,224 @@
+//! Reassembly without a world: packets shuffled, doubled, dropped, forged. What is delivered is exact and in order, each
+//! message ends once, each frame comes back.
+
+use laxity_core::contract::{Contract, Service, packets};
+use laxity_core::frames::{FrameId, Frames, HeapFrames, MessageBuf};
+use laxity_core::processor::Work;
+use laxity_core::receive::{Drop, ReceiveConfig, ReceiveWork, Receiving};
+use laxity_core::send::{SendConfig, Sending, Violation};
+use laxity_core::units::{Duration, Instant};
+use laxity_core::wire::{DATA_HEADER_BYTES, DataHeader, DataView};
+use proptest::prelude::*;
+
+const PACKET: u32 = 100;
+const FRAMES: usize = 64;
+
+fn service(max: u64, burst: u64) -> Service {
+    let ms = Duration::from_millis;
+    Service::RealTime(Contract::new(max, 1, ms(10), burst, ms(20)).unwrap())
+}
+
+fn receiving(service: Service, messages: u32, queue: u32) -> Receiving {
+    let config = ReceiveConfig {
+        service,
+        packet: PACKET,
+        priority: 0,
+        work_conserving: true,
+        stage: Duration::from_millis(10),
+        upstream: Duration::from_millis(10),
+        same_clock: true,
+        oversize: 1,
+    };
+    Receiving::new(config, messages, queue)
+}
+
+fn at(micros: u64) -> Instant {
+    Instant::from_nanos(micros * 1000)
+}
+
+fn byte(sequence: u64, place: usize) -> u8 {
+    sequence.wrapping_mul(31).wrapping_add((place * 7 + place / 100) as u64) as u8
+}
+
+/// Packet `index` of message `sequence` of `bytes` bytes, in a frame.
+fn packet(frames: &mut HeapFrames, sequence: u64, bytes: u32, index: u16, arrival: Instant) -> FrameId {
+    let frame = frames.take().expect("a frame is free");
+    let start = usize::from(index) * PACKET as usize;
+    let payload = (bytes as usize - start).min(PACKET as usize);
+    let header = DataHeader {
+        channel: 0,
+        key: 0,
+        message_bytes: bytes,
+        sequence,
+        logical_arrival: arrival,
+        index,
+        payload: payload as u16,
+        stolen_micros: 0,
+    };
+    let body = header.write(frames.packet_mut(&frame)).unwrap();
+    body.iter_mut().enumerate().for_each(|(place, found)| *found = byte(sequence, start + place));
+    frame
+}
+
+/// Gives the packet to the channel, and the frame back if it is not taken.
+fn offer(receiving: &mut Receiving, frames: &mut HeapFrames, now: Instant, frame: FrameId) -> Result<(), Drop> {
+    let len =
+        DATA_HEADER_BYTES + usize::from(u16::from_be_bytes([frames.packet(&frame)[34], frames.packet(&frame)[35]]));
+    let bytes = frames.packet(&frame)[..len].to_vec();
+    let taken = receiving.accept(now, &DataView::parse(&bytes).unwrap(), frame);
+    taken.map_err(|(frame, reason)| {
+        frames.free(frame);
+        reason
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(400) })]
+
+    #[test]
+    fn whatever_order_and_loss_delivery_is_exact_and_every_message_ends_once(
+        sizes in prop::collection::vec(1u32..1_000, 1..12),
+        fates in prop::collection::vec((0u8..10, any::<u16>(), any::<u16>()), 160),
+        reach in 0usize..40,
+        slots in 2u32..6,
+        queue in 1u32..40,
+        eager in any::<bool>(),
+    ) {
+        let mut frames = HeapFrames::new(FRAMES, DATA_HEADER_BYTES + PACKET as usize);
+        let mut receiving = receiving(service(1_000, 8), slots, queue);
+        // What arrives, in which order: each packet lost, once or twice, displaced by at most `reach` places.
+        let mut arrivals = Vec::new();
+        let mut fate = fates.iter().cycle();
+        for (sequence, &bytes) in sizes.iter().enumerate() {
+            for index in 0..packets(bytes, PACKET) as u16 {
+                let (what, first, second) = fate.next().unwrap();
+                let place = arrivals.len();
+                let displaced = |by: u16| place + usize::from(by) % (reach + 1);
+                if *what > 0 {
+                    arrivals.push((displaced(*first), sequence as u64, bytes, index));
+                }
+                if *what > 8 {
+                    arrivals.push((displaced(*second), sequence as u64, bytes, index));
+                }
+            }
+        }
+        arrivals.sort_by_key(|arrival| arrival.0);
+        let (mut next, mut delivered, mut now) = (0, 0, at(100_000));
+        let mut drain = |receiving: &mut Receiving, frames: &mut HeapFrames, now| {
+            while receiving.step(frames).is_some() {}
+            while let Some((message, _)) = receiving.deliver(now, |_| Duration::ZERO) {
+                assert!(message.sequence >= next);
+                next = message.sequence + 1;
+                delivered += 1;
+                assert_eq!(message.message.len(), sizes[message.sequence as usize] as usize);
+                let exact = |(place, &found): (usize, &u8)| found == byte(message.sequence, place);
+                assert!(message.message.iter().enumerate().all(exact));
+                receiving.recycle(message.message);
+            }
+        };
+        for &(_, sequence, bytes, index) in &arrivals {
+            now += Duration::from_micros(50);
+            let frame = packet(&mut frames, sequence, bytes, index, at(100_000) + Duration::from_millis(10) * sequence);
+            let _ = offer(&mut receiving, &mut frames, now, frame);
+            if eager || frames.available() < 2 {
+                drain(&mut receiving, &mut frames, now);
+            }
+        }
+        drain(&mut receiving, &mut frames, now);
+        receiving.finish(sizes.len() as u64);
+        let c = receiving.counters;
+        prop_assert_eq!(c.delivered, delivered);
+        prop_assert_eq!(c.delivered + c.lost + c.dropped_receiver + c.dropped_sender, sizes.len() as u64, "{:?}", c);
+        receiving.clear(&mut frames);
+        prop_assert_eq!(frames.available(), FRAMES);
+    }
+
+    /// Whatever a peer alleges, nothing panics, frames are bounded by the quota, and all come back.
+    #[test]
+    fn forged_headers_do_no_harm(
+        forged in prop::collection::vec(
+            (prop_oneof![any::<u64>(), 0u64..20, u64::MAX - 3..=u64::MAX], 1u32..2_000, any::<u16>(), any::<u64>(), 0u64..50_000),
+            1..120,
+        ),
+        step_every in 1usize..8,
+        sent in prop_oneof![any::<u64>(), 0u64..100],
+    ) {
+        let mut frames = HeapFrames::new(FRAMES, DATA_HEADER_BYTES + PACKET as usize);
+        let mut receiving = receiving(service(1_000, 3), 4, 10);
+        let mut now = at(100_000);
+        for (turn, (sequence, bytes, index, arrival, pause)) in forged.into_iter().enumerate() {
+            now += Duration::from_micros(pause);
+            let index = index % packets(bytes, PACKET) as u16;
+            let frame = packet(&mut frames, sequence, bytes, index, Instant::from_nanos(arrival));
+            let _ = offer(&mut receiving, &mut frames, now, frame);
+            prop_assert!(FRAMES - frames.available() <= receiving.frame_quota());
+            let _ = receiving.work();
+            if turn % step_every == 0 {
+                receiving.step(&mut frames);
+                if let Some((message, _)) = receiving.deliver(now, |_| Duration::ZERO) {
+                    receiving.recycle(message.message);
+                }
+            }
+        }
+        receiving.finish(sent);
+        receiving.clear(&mut frames);
+        prop_assert_eq!(frames.available(), FRAMES);
+    }
+}
+
+/// A packet that finds no slot must not use up the channel's next intervals.
+#[test]
+fn a_stale_packet_leaves_the_regulator_alone() {
+    let mut frames = HeapFrames::new(FRAMES, DATA_HEADER_BYTES + PACKET as usize);
+    let mut receiving = receiving(service(1_000, 8), 2, 40);
+    let now = at(100_000);
+    let arrival = |sequence: u64| now + Duration::from_millis(10) * sequence;
+    // Both slots hold messages newer than message 0, of which nine packets come now.
+    for sequence in [1, 2] {
+        let frame = packet(&mut frames, sequence, 200, 0, arrival(sequence));
+        assert_eq!(offer(&mut receiving, &mut frames, now, frame), Ok(()));
+    }
+    for index in 0..9 {
+        let frame = packet(&mut frames, 0, 900, index, arrival(0));
+        assert_eq!(offer(&mut receiving, &mut frames, now, frame), Err(Drop::Stale));
+    }
+    while receiving.step(&mut frames).is_some() {}
+    let frame = packet(&mut frames, 3, 200, 0, arrival(3));
+    assert_eq!(offer(&mut receiving, &mut frames, at(125_000), frame), Ok(()));
+    // Messages 1 and 2 were taken at 110 and 120 ms; message 3 is in time at 130 ms, or 10 ms after its arrival.
+    let Some(ReceiveWork { work: Work::RealTime { release, .. }, .. }) = receiving.work() else { panic!() };
+    assert_eq!(release, at(135_000));
+}
+
+/// The buffers of a channel are as many as its places; a stranger's buffer must not make them more.
+#[test]
+fn a_buffer_that_was_not_lent_is_not_taken_back() {
+    let mut frames = HeapFrames::new(FRAMES, DATA_HEADER_BYTES + PACKET as usize);
+    let mut receiving = receiving(service(100, 8), 2, 40);
+    for sequence in 0..8 {
+        let now = at(100_000 + sequence * 10_000);
+        receiving.recycle(MessageBuf::with_capacity(1_000));
+        let frame = packet(&mut frames, sequence, 100, 0, now);
+        let _ = offer(&mut receiving, &mut frames, now, frame);
+        receiving.step(&mut frames);
+    }
+}
+
+/// `decay` stretches intervals, not the limits of the wire.
+#[test]
+fn an_oversize_message_stays_within_the_limits_of_the_wire() {
+    let config = SendConfig {
+        service: service(16 << 20, 1),
+        overload: laxity_core::contract::Overload::Decay,
+        priority: 0,
+        packet: 1_000,
+        work_conserving: false,
+    };
+    let mut sending = Sending::new(config, 4, 4);
+    let rejected = sending.submit(at(1), MessageBuf::with_capacity(0)).unwrap_err();
+    assert!(matches!(rejected.violation, Violation::Undersize { .. }));
+    let mut message = MessageBuf::with_capacity(17 << 20);
+    message.set_len(17 << 20);
+    let rejected = sending.submit(at(1), message).unwrap_err();
+    assert_eq!(rejected.violation, Violation::Oversize { found: 17 << 20, most: 16 << 20 });
+}

@@ -1,0 +1,297 @@
+//! What is planned for a channel, and what is known about it afterwards.
+
+use std::collections::VecDeque;
+
+use laxity_core::admission::Refusal;
+use laxity_core::contract::{Overload, SendingStages, Service, packets};
+use laxity_core::endpoint::{Departed, Incoming};
+use laxity_core::event::{ChannelId, End, Name, Request};
+use laxity_core::figures::{Figures, Latencies};
+use laxity_core::limits;
+use laxity_core::receive::{Cause, Delivered, ReceiveCounters};
+use laxity_core::send::SendCounters;
+use laxity_core::units::{Duration, Instant};
+
+use crate::content;
+use crate::world::HostId;
+
+/// A channel that is to be opened, with what both hosts' admission decided.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The name that the receiver listens on; one live channel for each pair of hosts and name.
+    pub name: Name,
+    /// What it is served as.
+    pub service: Service,
+    /// What happens to messages beyond the contract.
+    pub overload: Overload,
+    /// The sending host's stages.
+    pub stages: SendingStages,
+    /// d_rx: the receiving host's stage.
+    pub receive: Duration,
+    /// From the logical arrival at the sender to the one at the receiver: the sender's stages and the way.
+    pub upstream: Duration,
+    /// The level under the fixed-priority policy.
+    pub priority: u8,
+    /// How long a side may be silent. An ended channel is kept as long, so that a repeated CLOSE is answered.
+    pub lease: Duration,
+    /// Messages that the sender's queue holds.
+    pub send_messages: u32,
+    /// Messages that the receiver has room for.
+    pub receive_messages: u32,
+}
+
+impl Plan {
+    /// A plan with `stages` at the sender and `receive` at the receiver; the way in between takes what is left of the
+    /// deadline. Queues are as long as the analysis says for these deadlines; the lease is two seconds.
+    ///
+    /// # Panics
+    /// If `name` is not a channel's name.
+    pub fn new(name: &str, service: Service, stages: SendingStages, receive: Duration) -> Self {
+        let messages = match &service {
+            Service::RealTime(contract) => contract.queued_messages() as u32,
+            Service::BestEffort { queue, .. } => *queue,
+        };
+        let upstream = service.contract().map_or(Duration::ZERO, |contract| contract.deadline() - receive);
+        Self {
+            name: Name::new(name).expect("a channel's name"),
+            service,
+            overload: Overload::Drop,
+            stages,
+            receive,
+            upstream,
+            priority: 0,
+            lease: Duration::from_secs(2),
+            send_messages: messages,
+            receive_messages: (messages + 2).min(limits::MAX_QUEUED_MESSAGES),
+        }
+    }
+
+    /// Packets that a queue for `messages` messages holds, oversize ones included.
+    pub(crate) fn packet_queue(&self, messages: u32, packet: u32) -> u32 {
+        let oversize = if self.overload == Overload::Decay { limits::DECAY_FACTOR } else { 1 };
+        messages * oversize * packets(self.service.max_message(), packet)
+    }
+}
+
+/// Who decides on a peer's request: where admission goes in.
+pub trait Decide {
+    /// The receiving channel for `request` at host `at`; `plan` is what [`crate::World::open`] was given.
+    ///
+    /// # Errors
+    /// The refusal that the peer is told.
+    fn decide(
+        &mut self,
+        at: HostId,
+        request: &Request,
+        plan: &Plan,
+        work_conserving: bool,
+    ) -> Result<Incoming, Refusal>;
+}
+
+/// Accepts every channel as it was planned.
+#[derive(Debug, Default)]
+pub struct AsPlanned;
+
+impl Decide for AsPlanned {
+    fn decide(
+        &mut self,
+        _: HostId,
+        request: &Request,
+        plan: &Plan,
+        work_conserving: bool,
+    ) -> Result<Incoming, Refusal> {
+        let messages = plan.receive_messages;
+        let packets = plan.packet_queue(messages, request.packet);
+        let (upstream, stage) = (plan.upstream, plan.receive);
+        Ok(Incoming::new(request, upstream, stage, work_conserving, plan.priority, messages, packets))
+    }
+}
+
+/// Deadline minus completion, in ns: negative if late.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Laxity {
+    /// The least.
+    pub min: Option<i64>,
+    sum: i128,
+    count: u64,
+}
+
+impl Laxity {
+    fn note(&mut self, deadline: Instant, completion: Instant) {
+        let laxity = i128::from(deadline.as_nanos()) - i128::from(completion.as_nanos());
+        let nanos = laxity.clamp(i64::MIN.into(), i64::MAX.into()) as i64;
+        self.min = Some(self.min.map_or(nanos, |min| min.min(nanos)));
+        self.sum += i128::from(nanos);
+        self.count += 1;
+    }
+    /// The mean, rounded down.
+    pub fn mean(&self) -> Option<i64> {
+        (self.count > 0).then(|| self.sum.div_euclid(self.count.into()) as i64)
+    }
+    /// Messages that were looked at.
+    pub fn messages(&self) -> u64 {
+        self.count
+    }
+}
+
+/// What became of one channel.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Report {
+    /// The receiving application's view, in the shape that all measurements have.
+    pub figures: Figures,
+    /// The sending host's counters.
+    pub send: SendCounters,
+    /// The receiving host's.
+    pub receive: ReceiveCounters,
+    /// At the sending host: the stages' deadline minus the end of the last packet's transmission on the wire.
+    pub sender_laxity: Laxity,
+    /// At the receiving host: the message's deadline minus delivery.
+    pub receiver_laxity: Laxity,
+    /// The furthest that the end of a transmission on the wire was after the one that the link's model told.
+    pub beyond_model: Duration,
+    /// How it ended at the sender, if it has.
+    pub sender_end: Option<End>,
+    /// How it ended at the receiver.
+    pub receiver_end: Option<End>,
+}
+
+impl Report {
+    /// Delivered bytes per second since `earlier`, `span` before.
+    pub fn throughput_since(&self, earlier: &Self, span: Duration) -> u64 {
+        let bytes = self.figures.delivered_bytes - earlier.figures.delivered_bytes;
+        (u128::from(bytes) * 1_000_000_000 / u128::from(span.as_nanos().max(1))) as u64
+    }
+}
+
+/// One end of a channel.
+#[derive(Debug, Default)]
+pub(crate) struct Side {
+    pub(crate) key: Option<ChannelId>,
+    pub(crate) end: Option<End>,
+    pub(crate) released: bool,
+}
+
+/// A channel and the ledger that is kept about it.
+#[derive(Debug)]
+pub(crate) struct Ledger {
+    pub(crate) number: usize,
+    pub(crate) plan: Plan,
+    pub(crate) from: HostId,
+    pub(crate) to: HostId,
+    pub(crate) sender: Side,
+    pub(crate) receiver: Side,
+    pub(crate) open: bool,
+    pub(crate) send: SendCounters,
+    pub(crate) receive: ReceiveCounters,
+    /// Sizes of the messages that were accepted and not yet delivered or overtaken, by number.
+    sizes: VecDeque<(u64, usize)>,
+    next: u64,
+    latencies: Vec<u64>,
+    sender_laxity: Laxity,
+    receiver_laxity: Laxity,
+    beyond_model: Duration,
+}
+
+impl Ledger {
+    pub(crate) fn new(number: usize, plan: Plan, from: HostId, to: HostId) -> Self {
+        Self {
+            number,
+            plan,
+            from,
+            to,
+            sender: Side::default(),
+            receiver: Side::default(),
+            open: false,
+            send: SendCounters::default(),
+            receive: ReceiveCounters::default(),
+            sizes: VecDeque::new(),
+            next: 0,
+            latencies: Vec::new(),
+            sender_laxity: Laxity::default(),
+            receiver_laxity: Laxity::default(),
+            beyond_model: Duration::ZERO,
+        }
+    }
+
+    pub(crate) fn accepted(&mut self, sequence: u64, bytes: usize) {
+        self.sizes.push_back((sequence, bytes));
+    }
+
+    /// A packet's transmission ends at `end` on the wire, and at `modelled` by the link's model.
+    pub(crate) fn departed(&mut self, departed: &Departed, modelled: Instant, end: Instant) {
+        self.beyond_model = self.beyond_model.max(end.since(modelled));
+        if departed.last && self.plan.service.contract().is_some() {
+            self.sender_laxity.note(departed.deadline, end);
+        }
+    }
+
+    /// Delivery is exact and in order, and its cause is consistent; anything else ends the simulation.
+    pub(crate) fn delivered(&mut self, delivered: &Delivered, cause: Option<Cause>) {
+        let name = self.plan.name.as_str();
+        let sequence = delivered.sequence;
+        assert!(sequence >= self.next, "channel {name}: message {sequence} after message {}", self.next - 1);
+        self.next = sequence + 1;
+        while self.sizes.front().is_some_and(|&(number, _)| number < sequence) {
+            self.sizes.pop_front();
+        }
+        let expected = self.sizes.pop_front();
+        assert_eq!(
+            expected,
+            Some((sequence, delivered.message.len())),
+            "channel {name}: number and bytes of a message"
+        );
+        let difference = content::first_difference(self.number, sequence, &delivered.message);
+        assert_eq!(difference, None, "channel {name}: message {sequence} differs at this byte");
+        assert_eq!(cause.is_some(), !delivered.lateness().is_zero(), "channel {name}: late messages have a cause");
+        self.latencies.push(delivered.latency().as_nanos());
+        if let Some(deadline) = delivered.deadline {
+            self.receiver_laxity.note(deadline, delivered.completion);
+        }
+    }
+
+    /// Conservation: each message that was accepted ended once.
+    pub(crate) fn check(&self) {
+        let (name, receive) = (self.plan.name.as_str(), &self.receive);
+        let ended = receive.delivered + receive.lost + receive.dropped_receiver + receive.dropped_sender;
+        assert!(ended <= self.send.accepted, "channel {name}: {ended} ends of {} messages", self.send.accepted);
+        assert_eq!(receive.delivered, self.latencies.len() as u64, "channel {name}: deliveries seen");
+        let late = receive.late_network + receive.late_platform + receive.late_laxity;
+        assert_eq!(receive.late, late, "channel {name}: late messages by cause");
+        if let (Some(End::Closed { report }), Some(End::Closed { .. })) = (self.sender.end, self.receiver.end) {
+            assert_eq!(self.send.accepted, self.send.sent, "channel {name}: what was accepted was sent before CLOSE");
+            assert_eq!(self.send.sent, ended, "channel {name}: sent = delivered + lost + dropped: {receive:?}");
+            let report = report.expect("a sender that closes has the receiver's figures");
+            assert_eq!(report.delivered + report.late, receive.delivered, "channel {name}: the receiver's report");
+        }
+    }
+
+    pub(crate) fn report(&self, send: SendCounters, receive: ReceiveCounters) -> Report {
+        let mut sorted = self.latencies.clone();
+        sorted.sort_unstable();
+        let samples = sorted.len() as u64;
+        let (min, max) = (sorted.first().copied().unwrap_or(0), sorted.last().copied().unwrap_or(0));
+        let value_at = |numerator: u64, denominator: u64| {
+            let rank = (samples * numerator).div_ceil(denominator).max(1);
+            sorted[rank as usize - 1]
+        };
+        let mut figures = Figures {
+            name: self.plan.name.as_str().into(),
+            best_effort: self.plan.service.contract().is_none(),
+            sent: send.accepted,
+            deadline: self.plan.service.contract().map(|contract| contract.deadline()),
+            latencies: Latencies::new(samples, min, max, value_at),
+            ..Figures::default()
+        };
+        figures.count(&receive);
+        Report {
+            figures,
+            send,
+            receive,
+            sender_laxity: self.sender_laxity,
+            receiver_laxity: self.receiver_laxity,
+            beyond_model: self.beyond_model,
+            sender_end: self.sender.end,
+            receiver_end: self.receiver.end,
+        }
+    }
+}

@@ -1,0 +1,307 @@
+//! A host in virtual time: an endpoint, its frames, its wire, and one processor that takes time for everything.
+
+use std::collections::{BTreeMap, VecDeque};
+use std::net::SocketAddr;
+
+use laxity_core::endpoint::{Config, Endpoint, EndpointCounters, LinkConfig, Step, StepKind};
+use laxity_core::event::ChannelId;
+use laxity_core::frames::{FrameId, Frames, HeapFrames, MessageBuf};
+use laxity_core::platform::{LinkModel, Platform};
+use laxity_core::processor::Policy;
+use laxity_core::units::{Duration, Instant};
+use laxity_core::wire::{DATA_HEADER_BYTES, MAX_CONTROL_BYTES};
+use laxity_link::emulated::{EmulatedConfig, EmulatedCounters, EmulatedLink};
+
+use crate::content::{CHECK_BYTES, Random};
+
+/// Processor time that the platform takes away: nothing runs from `start` for `length`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gap {
+    /// When it begins.
+    pub start: Instant,
+    /// How long it lasts.
+    pub length: Duration,
+    /// How much of it the executive finds to be beyond the calibrated envelope; noted when it is over.
+    pub excess: Duration,
+}
+
+/// How late a sleeping executive wakes up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum WakeUp {
+    /// Always `Platform::wake_up`.
+    #[default]
+    Worst,
+    /// Uniform from 0 to that, by the world's seed.
+    Uniform,
+}
+
+/// How a host is set up.
+#[derive(Clone, Debug)]
+pub struct HostConfig {
+    /// What its work costs, and its link's model.
+    pub platform: Platform,
+    /// Its address; the switch delivers by it.
+    pub address: SocketAddr,
+    /// The identity of its clock; hosts with the same one share it. 0 is unknown.
+    pub clock: u64,
+    /// How handlers are ordered.
+    pub policy: Policy,
+    /// Whether messages may be sent on before their logical arrival.
+    pub send_early: bool,
+    /// Whether messages may be reassembled before their logical arrival.
+    pub receive_early: bool,
+    /// How much work the link is given ahead.
+    pub look_ahead: Duration,
+    /// Its outgoing wire. It must not be slower than the link's model.
+    pub wire: EmulatedConfig,
+    /// Most channels.
+    pub channels: usize,
+    /// Frames for channels.
+    pub frames: usize,
+    /// Frames for what arrives and has not been looked at; a frame that finds none free is dropped.
+    pub receive_ring: usize,
+    /// How late it wakes up.
+    pub wake_up: WakeUp,
+    /// When the platform takes the processor away; ascending, without overlap.
+    pub gaps: Vec<Gap>,
+}
+
+impl HostConfig {
+    /// A host with this platform, on an ideal wire that is exactly what the link's model says.
+    pub fn new(platform: Platform, address: SocketAddr) -> Self {
+        Self {
+            look_ahead: least_look_ahead(&platform),
+            wire: wire_no_slower_than(&platform),
+            platform,
+            address,
+            clock: 1,
+            policy: Policy::EarliestDeadline,
+            send_early: false,
+            receive_early: false,
+            channels: 16,
+            frames: 2048,
+            receive_ring: 256,
+            wake_up: WakeUp::Worst,
+            gaps: Vec::new(),
+        }
+    }
+}
+
+/// A: the least look-ahead with which the link idles neither while a step runs nor while the executive wakes up:
+/// `max(E, W) + C_l + 1 ns` with E the longest time between two polls of the link.
+pub fn least_look_ahead(platform: &Platform) -> Duration {
+    let steps = [platform.first_packet, platform.packet_cost, platform.receive_first, platform.receive_packet];
+    let step = steps.into_iter().max().unwrap_or(Duration::ZERO);
+    let inputs = platform.demultiplex * u64::from(platform.receive_batch);
+    let between_polls = platform.change_of_handler() + step + inputs;
+    between_polls.max(platform.wake_up) + platform.link_cost + Duration::from_nanos(1)
+}
+
+/// A wire without faults that takes as long for a packet as the platform's model, headers and check sequence included, or
+/// less where the model leaves too little for them.
+pub fn wire_no_slower_than(platform: &Platform) -> EmulatedConfig {
+    let (model, header) = (platform.link, (DATA_HEADER_BYTES + CHECK_BYTES) as u32);
+    // What a packet carries beside its payload comes out of the overhead, and what is left of that out of the set-up.
+    let uncovered = header.saturating_sub(model.overhead_bytes);
+    let cost = model.rate.map_or(Duration::ZERO, |rate| rate.time_for(uncovered.into()));
+    let wire = LinkModel {
+        setup: model.setup - cost,
+        rate: model.rate.filter(|_| cost <= model.setup),
+        overhead_bytes: model.overhead_bytes.saturating_sub(header),
+        floor_bytes: model.floor_bytes + header,
+    };
+    let packet_bytes = frame_capacity(platform.packet) + CHECK_BYTES;
+    EmulatedConfig { packet_bytes, ..EmulatedConfig::ideal(wire, platform.propagation) }
+}
+
+fn frame_capacity(packet: u32) -> usize {
+    MAX_CONTROL_BYTES.max(DATA_HEADER_BYTES + packet as usize)
+}
+
+/// What a host did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct HostCounters {
+    /// Frames that belonged to nobody.
+    pub endpoint: EndpointCounters,
+    /// Its outgoing wire.
+    pub wire: EmulatedCounters,
+    /// Steps of handlers.
+    pub steps: u64,
+    /// Of these, after another handler.
+    pub switches: u64,
+    /// Packets handed to the link.
+    pub transmitted: u64,
+    /// Frames looked at.
+    pub received: u64,
+    /// Frames that found the receive ring full.
+    pub ring_full: u64,
+    /// Frames whose check sequence was wrong.
+    pub damaged: u64,
+    /// How often it went to sleep.
+    pub sleeps: u64,
+    /// Processor time used.
+    pub busy: Duration,
+}
+
+/// What is to be done at a host at a point in time.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Command {
+    Open(usize),
+    Close { channel: usize, sender: bool },
+    Release { key: ChannelId, channel: usize, sender: bool },
+    Submit { channel: usize, bytes: u32 },
+    Emit { source: usize, messages: u32 },
+    Restrict(bool),
+}
+
+#[derive(Debug)]
+pub(crate) struct Arrived {
+    pub(crate) at: Instant,
+    pub(crate) peer: SocketAddr,
+    pub(crate) frame: FrameId,
+    pub(crate) len: usize,
+}
+
+#[derive(Debug)]
+pub(crate) struct Host {
+    pub(crate) config: HostConfig,
+    pub(crate) endpoint: Endpoint,
+    pub(crate) frames: HeapFrames,
+    region: usize,
+    pub(crate) wire: EmulatedLink,
+    pub(crate) inbox: VecDeque<Arrived>,
+    pub(crate) agenda: BTreeMap<(Instant, u64), Command>,
+    pub(crate) keys: BTreeMap<ChannelId, usize>,
+    /// Buffers that applications use again.
+    pub(crate) buffers: Vec<MessageBuf>,
+    gaps: VecDeque<Gap>,
+    random: Random,
+    /// Until when its processor is busy, or was.
+    pub(crate) now: Instant,
+    /// How late it will wake up, if it sleeps.
+    asleep: Option<Duration>,
+    pub(crate) frozen: bool,
+    /// The last step was a preemption point.
+    pub(crate) may_look: bool,
+    pub(crate) counters: HostCounters,
+}
+
+impl Host {
+    pub(crate) fn new(config: HostConfig, seed: u64) -> Self {
+        let platform = &config.platform;
+        let largest = platform.link.occupancy(platform.packet);
+        let frame = platform.packet + (DATA_HEADER_BYTES + CHECK_BYTES) as u32;
+        assert!(config.wire.model.occupancy(frame) <= largest, "the wire is slower than the link's model");
+        let region = config.frames + config.receive_ring + 1;
+        let endpoint = Endpoint::new(Config {
+            channels: config.channels,
+            frames: config.frames,
+            packet: platform.packet,
+            quantum: platform.quantum,
+            policy: config.policy,
+            links: vec![LinkConfig { model: platform.link, look_ahead: config.look_ahead, horizon: Duration::ZERO }],
+            // Applications do not lie here, and how long the executive leaves a message lying is what is measured.
+            handover: Duration::MAX,
+            clock: config.clock,
+            secret: seed,
+        });
+        Self {
+            endpoint,
+            frames: HeapFrames::new(region, frame_capacity(platform.packet)),
+            region,
+            wire: EmulatedLink::new(&config.wire, seed).expect("a wire that can be"),
+            inbox: VecDeque::with_capacity(config.receive_ring),
+            agenda: BTreeMap::new(),
+            keys: BTreeMap::new(),
+            buffers: Vec::new(),
+            gaps: config.gaps.iter().copied().collect(),
+            random: Random(!seed),
+            now: Instant::ZERO,
+            asleep: Some(Duration::ZERO),
+            frozen: false,
+            may_look: true,
+            counters: HostCounters::default(),
+            config,
+        }
+    }
+
+    /// When this host does something next by itself.
+    pub(crate) fn next_turn(&self) -> Option<Instant> {
+        let Some(lateness) = self.asleep else { return (!self.frozen).then_some(self.now) };
+        let arrival = self.inbox.front().map(|arrived| arrived.at);
+        let command = self.agenda.first_key_value().map(|(&(at, _), _)| at);
+        let timeout = self.endpoint.poll_timeout(self.now).map(|(at, _)| at);
+        let room = (self.wire.room(self.now) == 0).then(|| self.wire.busy_until());
+        let due = [arrival, command, timeout, room].into_iter().flatten().min().filter(|_| !self.frozen)?;
+        Some(if due > self.now { due + lateness } else { self.now })
+    }
+
+    /// The processor is this host's again at `at`, or when the gap that has begun by then is over.
+    pub(crate) fn wake(&mut self, at: Instant) {
+        self.asleep = None;
+        self.now = self.now.max(at);
+        while let Some(&gap) = self.gaps.front().filter(|gap| gap.start <= self.now) {
+            self.gaps.pop_front();
+            let end = gap.start + gap.length;
+            if end > self.now {
+                self.now = end;
+                self.endpoint.note_gap(end, gap.excess);
+            }
+        }
+    }
+
+    pub(crate) fn sleep(&mut self) {
+        let worst = self.config.platform.wake_up;
+        self.counters.sleeps += 1;
+        self.asleep = Some(match self.config.wake_up {
+            WakeUp::Worst => worst,
+            WakeUp::Uniform => Duration::from_nanos(self.random.up_to(worst.as_nanos())),
+        });
+    }
+
+    /// Takes `cost` of processor time, and whatever the platform takes in between.
+    pub(crate) fn spend(&mut self, cost: Duration) {
+        self.counters.busy += cost;
+        let mut end = self.now + cost;
+        while let Some(&gap) = self.gaps.front().filter(|gap| gap.start < end) {
+            self.gaps.pop_front();
+            end += gap.length;
+            self.endpoint.note_gap(gap.start + gap.length, gap.excess);
+        }
+        self.now = end;
+    }
+
+    /// What a step costs; the step that completes a message pays for its first packet.
+    pub(crate) fn step_cost(&mut self, step: &Step) -> Duration {
+        let platform = &self.config.platform;
+        let work = match step.kind {
+            StepKind::First => platform.first_packet,
+            StepKind::Next => platform.packet_cost,
+            StepKind::Deliver => platform.receive_first,
+            StepKind::Reassemble => platform.receive_packet,
+        };
+        self.counters.steps += 1;
+        self.counters.switches += u64::from(step.switched);
+        if step.switched { work + platform.change_of_handler() } else { work }
+    }
+
+    /// A frame arrives at the host, whatever its executive does.
+    pub(crate) fn receive(&mut self, at: Instant, peer: SocketAddr, bytes: &[u8]) {
+        let full = self.inbox.len() >= self.config.receive_ring || bytes.len() > self.frames.packet_capacity();
+        match if full { None } else { self.frames.take() } {
+            Some(frame) => {
+                self.frames.packet_mut(&frame)[..bytes.len()].copy_from_slice(bytes);
+                self.inbox.push_back(Arrived { at, peer, frame, len: bytes.len() });
+            }
+            None => self.counters.ring_full += 1,
+        }
+    }
+
+    /// Every frame is free or waits to be looked at, once no channel is left.
+    pub(crate) fn check_frames(&self, name: usize) {
+        if self.endpoint.channels() == 0 {
+            let found = self.frames.available() + self.inbox.len();
+            assert_eq!(found, self.region, "host {name}: frames that are free again");
+        }
+    }
+}

@@ -1,0 +1,480 @@
+//! Hosts, wires and a switch in virtual time.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+
+use laxity_core::endpoint::{Destination, Endpoint, Outgoing};
+use laxity_core::event::{End, Event};
+use laxity_core::frames::{Frames, MessageBuf};
+use laxity_core::send::SendConfig;
+use laxity_core::units::{Duration, Instant};
+
+use crate::channel::{AsPlanned, Decide, Ledger, Plan, Report};
+use crate::content::{self, CHECK_BYTES, Random};
+use crate::host::{Arrived, Command, Host, HostConfig, HostCounters};
+use crate::source::Source;
+
+/// A host of a world, by number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct HostId(pub(crate) usize);
+
+/// A channel of a world, by number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ChannelHandle(pub(crate) usize);
+
+/// How long an application waits before it tries again, where its channel cannot tell.
+const TRY_AGAIN: Duration = Duration::from_micros(100);
+/// Turns without any work, after which a host counts as hung: `poll_timeout` promised work that does not exist.
+const HUNG: u32 = 4;
+
+/// Hosts in virtual time, on one ideal switch.
+///
+/// Whatever comes first happens first: a frame that arrives, then a frame that was injected, then a host's turn; ties go to
+/// the lower number. A turn is one round of the drive loop of [`Endpoint`]: inputs, link, one step. It sees what arrived by
+/// its beginning; what it does takes effect when its cost is paid.
+///
+/// Checked all the time, by panics: delivery is exact and in order; nobody is told to wake up for nothing. Checked by
+/// [`World::finish`]: each message ended once; all frames are free again.
+pub struct World {
+    now: Instant,
+    hosts: Vec<Host>,
+    channels: Vec<Ledger>,
+    sources: Vec<Source>,
+    injected: BTreeMap<(Instant, u64), (usize, SocketAddr, Vec<u8>)>,
+    decide: Box<dyn Decide>,
+    order: u64,
+    random: Random,
+    scratch: Vec<u8>,
+    idle_turns: u32,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Next {
+    Arrival(usize),
+    Injected,
+    Turn(usize),
+}
+
+impl World {
+    /// An empty world at time zero.
+    pub fn new(seed: u64) -> Self {
+        Self {
+            now: Instant::ZERO,
+            hosts: Vec::new(),
+            channels: Vec::new(),
+            sources: Vec::new(),
+            injected: BTreeMap::new(),
+            decide: Box::new(AsPlanned),
+            order: 0,
+            random: Random(seed),
+            scratch: vec![0; 1 << 16],
+            idle_turns: 0,
+        }
+    }
+
+    /// Lets `decide` answer all requests from now on.
+    pub fn set_decide(&mut self, decide: Box<dyn Decide>) {
+        self.decide = decide;
+    }
+
+    /// Adds a host.
+    ///
+    /// # Panics
+    /// If the configuration cannot be, or its wire is slower than its link's model.
+    pub fn add_host(&mut self, config: HostConfig) -> HostId {
+        let seed = self.random.next();
+        self.hosts.push(Host::new(config, seed));
+        HostId(self.hosts.len() - 1)
+    }
+
+    /// Opens a channel as planned, now.
+    pub fn open(&mut self, from: HostId, to: HostId, plan: Plan) -> ChannelHandle {
+        let number = self.channels.len();
+        self.hosts[to.0].endpoint.listen(plan.name);
+        self.channels.push(Ledger::new(number, plan, from, to));
+        self.schedule(from.0, self.now, Command::Open(number));
+        ChannelHandle(number)
+    }
+
+    /// Lets a source submit.
+    pub fn add_source(&mut self, source: Source) {
+        let host = self.channels[source.channel.0].from.0;
+        self.sources.push(source);
+        let command = Command::Emit { source: self.sources.len() - 1, messages: source.first };
+        self.schedule(host, source.start, command);
+    }
+
+    /// Submits one message of `bytes` bytes at `at`.
+    pub fn submit_at(&mut self, at: Instant, channel: ChannelHandle, bytes: u32) {
+        let host = self.channels[channel.0].from.0;
+        self.schedule(host, at, Command::Submit { channel: channel.0, bytes });
+    }
+
+    /// Closes a channel from its sender's side, now.
+    pub fn close(&mut self, channel: ChannelHandle) {
+        let host = self.channels[channel.0].from.0;
+        self.schedule(host, self.now, Command::Close { channel: channel.0, sender: true });
+    }
+
+    /// Closes a channel from its receiver's side, now.
+    pub fn close_by_receiver(&mut self, channel: ChannelHandle) {
+        let host = self.channels[channel.0].to.0;
+        self.schedule(host, self.now, Command::Close { channel: channel.0, sender: false });
+    }
+
+    /// Restricts a host to current real-time work, or lifts that, at `at`.
+    pub fn restrict_at(&mut self, at: Instant, host: HostId, restricted: bool) {
+        self.schedule(host.0, at, Command::Restrict(restricted));
+    }
+
+    /// A frame that no host sent arrives at `host`, as if from `peer`.
+    pub fn inject_at(&mut self, at: Instant, host: HostId, peer: SocketAddr, bytes: &[u8]) {
+        self.order += 1;
+        self.injected.insert((at.max(self.now), self.order), (host.0, peer, bytes.to_vec()));
+    }
+
+    /// The host does nothing from now on, as if its power had failed.
+    pub fn freeze(&mut self, host: HostId) {
+        self.hosts[host.0].frozen = true;
+    }
+    /// A frozen host goes on where it was.
+    pub fn thaw(&mut self, host: HostId) {
+        let host = &mut self.hosts[host.0];
+        host.frozen = false;
+        host.now = host.now.max(self.now);
+    }
+
+    /// The time.
+    pub fn now(&self) -> Instant {
+        self.now
+    }
+    /// A host's endpoint.
+    pub fn endpoint(&self, host: HostId) -> &Endpoint {
+        &self.hosts[host.0].endpoint
+    }
+    /// What a host did so far.
+    pub fn host_counters(&self, host: HostId) -> HostCounters {
+        let host = &self.hosts[host.0];
+        HostCounters { endpoint: host.endpoint.counters, wire: host.wire.counters(), ..host.counters }
+    }
+    /// True while data may flow on the channel.
+    pub fn is_open(&self, channel: ChannelHandle) -> bool {
+        self.channels[channel.0].open
+    }
+
+    /// What became of a channel so far.
+    pub fn report(&self, channel: ChannelHandle) -> Report {
+        let ledger = &self.channels[channel.0];
+        let (from, to) = (&self.hosts[ledger.from.0].endpoint, &self.hosts[ledger.to.0].endpoint);
+        let send = ledger.sender.key.and_then(|key| from.send_counters(key)).unwrap_or(ledger.send);
+        let receive = ledger.receiver.key.and_then(|key| to.receive_counters(key)).unwrap_or(ledger.receive);
+        ledger.report(send, receive)
+    }
+
+    /// Lets everything happen that happens by `until`.
+    pub fn run_until(&mut self, until: Instant) {
+        while let Some((at, next)) = self.next().filter(|&(at, _)| at <= until) {
+            self.now = self.now.max(at);
+            match next {
+                Next::Arrival(wire) => self.arrive(wire),
+                Next::Injected => {
+                    if let Some(((at, _), (host, peer, bytes))) = self.injected.pop_first() {
+                        self.hosts[host].receive(at, peer, &bytes);
+                    }
+                }
+                Next::Turn(host) => self.turn(host, at),
+            }
+        }
+        self.now = self.now.max(until);
+    }
+
+    /// Closes every channel from its sender's side. Sources stop.
+    pub fn close_all(&mut self) {
+        self.sources.iter_mut().for_each(|source| source.until = self.now);
+        for number in 0..self.channels.len() {
+            self.close(ChannelHandle(number));
+        }
+    }
+
+    /// Closes everything, waits until it is over, and checks that each message ended once and no frame leaked.
+    ///
+    /// # Panics
+    /// If that is not so, or not over ten leases later.
+    pub fn finish(&mut self) {
+        self.close_all();
+        let lease = self.channels.iter().map(|ledger| ledger.plan.lease).max().unwrap_or(Duration::ZERO);
+        self.run_until(self.now + lease * 10);
+        for ledger in &self.channels {
+            for (side, host) in [(&ledger.sender, ledger.from), (&ledger.receiver, ledger.to)] {
+                let over = side.key.is_none() || side.released || self.hosts[host.0].frozen;
+                assert!(over, "channel {} is not over: {side:?}", ledger.plan.name.as_str());
+            }
+            ledger.check();
+        }
+        for (number, host) in self.hosts.iter().enumerate() {
+            host.check_frames(number);
+        }
+    }
+
+    fn schedule(&mut self, host: usize, at: Instant, command: Command) {
+        self.order += 1;
+        self.hosts[host].agenda.insert((at.max(self.now), self.order), command);
+    }
+
+    /// What happens next, and when. Linear in the number of hosts.
+    fn next(&self) -> Option<(Instant, Next)> {
+        let wires = self.hosts.iter().enumerate();
+        let wires = wires.filter_map(|(host, state)| Some((state.wire.next_arrival()?, Next::Arrival(host))));
+        let injected = self.injected.first_key_value().map(|(&(at, _), _)| (at, Next::Injected));
+        let hosts = self.hosts.iter().enumerate();
+        let hosts = hosts.filter_map(|(host, state)| Some((state.next_turn()?, Next::Turn(host))));
+        wires.chain(injected).chain(hosts).min()
+    }
+
+    /// The switch: a frame from a wire to the host with its address, if it is undamaged.
+    fn arrive(&mut self, wire: usize) {
+        let Some(at) = self.hosts[wire].wire.next_arrival() else { return };
+        let Some((len, from, to)) = self.hosts[wire].wire.poll_arrival(at, &mut self.scratch) else { return };
+        let Some(host) = self.hosts.iter_mut().find(|host| host.config.address == to) else { return };
+        let (frame, check) = self.scratch[..len].split_at(len - CHECK_BYTES);
+        if content::check_sequence(frame) == *check {
+            host.receive(at, from, frame);
+        } else {
+            host.counters.damaged += 1;
+        }
+    }
+
+    /// One round of the drive loop of a host.
+    fn turn(&mut self, number: usize, at: Instant) {
+        self.hosts[number].wake(at);
+        let mut worked = self.commands(number, at);
+        let host = &mut self.hosts[number];
+        if host.may_look {
+            for _ in 0..host.config.platform.receive_batch {
+                let Some(Arrived { peer, frame, len, .. }) = host.inbox.pop_front() else { break };
+                host.spend(host.config.platform.demultiplex);
+                host.endpoint.handle_frame(host.now, 0, peer, frame, len, &mut host.frames);
+                host.counters.received += 1;
+                worked = true;
+            }
+        }
+        let signals = matches!(host.endpoint.poll_timeout(host.now), Some((due, _)) if due <= host.now);
+        host.endpoint.handle_timeout(host.now);
+        worked |= self.transmit(number);
+        let host = &mut self.hosts[number];
+        let step = host.endpoint.poll_step(host.now, &mut host.frames);
+        host.may_look = step.as_ref().is_none_or(|step| step.quantum_end);
+        let stepped = step.is_some();
+        if let Some(step) = step {
+            let cost = host.step_cost(&step);
+            host.spend(cost);
+            host.buffers.extend(step.spent);
+        }
+        worked |= stepped | self.deliveries(number) | self.events(number);
+        let host = &mut self.hosts[number];
+        if !stepped && !worked {
+            host.sleep();
+        }
+        // A timer that fires without consequence is work, too; but not for ever.
+        self.idle_turns = if worked { 0 } else { self.idle_turns + u32::from(signals) };
+        assert!(self.idle_turns < HUNG, "host {number} is woken at {:?} for nothing", self.hosts[number].now);
+    }
+
+    /// Whatever applications want by `at`: they run beside the executive, which takes what they left.
+    fn commands(&mut self, number: usize, at: Instant) -> bool {
+        let mut worked = false;
+        while let Some(entry) = self.hosts[number].agenda.first_entry().filter(|entry| entry.key().0 <= at) {
+            let ((due, _), command) = entry.remove_entry();
+            worked = true;
+            match command {
+                Command::Open(channel) => self.start(number, channel),
+                Command::Submit { channel, bytes } => {
+                    if let Some(wait) = self.submit(number, due, channel, bytes) {
+                        self.schedule(number, at + wait, command);
+                    }
+                }
+                Command::Emit { source, messages } => self.emit(number, at, due, source, messages),
+                Command::Restrict(restricted) => self.hosts[number].endpoint.set_restricted(restricted),
+                Command::Close { channel, sender } => {
+                    let (ledger, host) = (&self.channels[channel], &mut self.hosts[number]);
+                    let side = if sender { &ledger.sender } else { &ledger.receiver };
+                    if let Some(key) = side.key {
+                        host.endpoint.close(host.now, key);
+                    }
+                }
+                Command::Release { key, channel, sender } => {
+                    let (ledger, host) = (&mut self.channels[channel], &mut self.hosts[number]);
+                    if sender {
+                        ledger.send = host.endpoint.send_counters(key).unwrap_or_default();
+                        ledger.sender.released = true;
+                    } else {
+                        ledger.receive = host.endpoint.receive_counters(key).unwrap_or_default();
+                        ledger.receiver.released = true;
+                    }
+                    host.endpoint.release(key, &mut host.frames, drop);
+                    host.keys.remove(&key);
+                }
+            }
+        }
+        worked
+    }
+
+    fn start(&mut self, number: usize, channel: usize) {
+        let (ledger, plan) = (&self.channels[channel], &self.channels[channel].plan);
+        let peer = self.hosts[ledger.to.0].config.address;
+        let host = &mut self.hosts[number];
+        let packet = host.config.platform.packet;
+        let config = SendConfig {
+            service: plan.service,
+            overload: plan.overload,
+            priority: plan.priority,
+            packet,
+            work_conserving: host.config.send_early,
+        };
+        let destination = Destination { link: 0, peer, name: plan.name };
+        let packets = plan.packet_queue(plan.send_messages, packet);
+        let upstream = plan.stages.processor + plan.stages.link;
+        let outgoing = Outgoing::new(destination, config, upstream, plan.lease, plan.send_messages, packets);
+        match host.endpoint.open(host.now, outgoing) {
+            Ok(key) => {
+                host.keys.insert(key, channel);
+                self.channels[channel].sender.key = Some(key);
+            }
+            Err((_, refusal)) => self.channels[channel].sender.end = Some(End::Refused(refusal)),
+        }
+    }
+
+    /// Submits a message; how long to wait if the channel would block.
+    fn submit(&mut self, number: usize, arrival: Instant, channel: usize, bytes: u32) -> Option<Duration> {
+        let (host, ledger) = (&mut self.hosts[number], &mut self.channels[channel]);
+        let key = ledger.sender.key.filter(|_| ledger.open)?;
+        let sequence = host.endpoint.send_counters(key)?.accepted;
+        let fits = |message: &MessageBuf| message.capacity() >= bytes as usize;
+        let place = host.buffers.iter().position(fits);
+        let mut message =
+            place.map_or_else(|| MessageBuf::with_capacity(bytes as usize), |place| host.buffers.swap_remove(place));
+        message.set_len(bytes as usize);
+        content::write(channel, sequence, &mut message);
+        match host.endpoint.submit(host.now, key, arrival, message) {
+            Ok(submitted) => {
+                assert_eq!(submitted.sequence, sequence, "messages are numbered as they are accepted");
+                ledger.accepted(sequence, bytes as usize);
+                None
+            }
+            Err(rejected) => {
+                host.buffers.push(rejected.message);
+                let wait = match rejected.violation {
+                    laxity_core::send::Violation::Burst { wait } => wait.max(TRY_AGAIN),
+                    _ => TRY_AGAIN,
+                };
+                rejected.would_block.then_some(wait)
+            }
+        }
+    }
+
+    fn emit(&mut self, number: usize, at: Instant, due: Instant, source: usize, messages: u32) {
+        let Source { channel, bytes, period, group, until, .. } = self.sources[source];
+        if due >= until || self.channels[channel.0].sender.end.is_some() {
+            return;
+        }
+        for done in 0..messages {
+            if let Some(wait) = self.submit(number, due, channel.0, bytes) {
+                return self.schedule(number, at + wait, Command::Emit { source, messages: messages - done });
+            }
+        }
+        self.schedule(number, due + period, Command::Emit { source, messages: group });
+    }
+
+    fn transmit(&mut self, number: usize) -> bool {
+        let mut worked = false;
+        loop {
+            let host = &mut self.hosts[number];
+            host.endpoint.handle_link_ready(host.now, 0, host.wire.room(host.now));
+            let Some(packet) = host.endpoint.poll_transmit(host.now, 0, &mut host.frames) else { return worked };
+            worked = true;
+            host.spend(host.config.platform.link_cost);
+            let bytes = &host.frames.packet(&packet.frame)[..packet.len];
+            self.scratch[..packet.len].copy_from_slice(bytes);
+            self.scratch[packet.len..][..CHECK_BYTES].copy_from_slice(&content::check_sequence(bytes));
+            let frame = &self.scratch[..packet.len + CHECK_BYTES];
+            let end = host.wire.transmit(host.now, frame, host.config.address, packet.peer);
+            let end = end.expect("the wire has the room that the endpoint was told of");
+            host.frames.free(packet.frame);
+            host.counters.transmitted += 1;
+            if let Some(departed) = packet.message
+                && let Some(&channel) = host.keys.get(&departed.channel)
+            {
+                self.channels[channel].departed(&departed, packet.completes, end);
+            }
+        }
+    }
+
+    fn deliveries(&mut self, number: usize) -> bool {
+        let (host, mut worked) = (&mut self.hosts[number], false);
+        while let Some((key, delivered, cause)) = host.endpoint.poll_delivery(host.now) {
+            worked = true;
+            let channel = host.keys[&key];
+            self.channels[channel].delivered(&delivered, cause);
+            host.endpoint.recycle(key, delivered.message);
+        }
+        worked
+    }
+
+    fn events(&mut self, number: usize) -> bool {
+        let mut worked = false;
+        while let Some(event) = self.hosts[number].endpoint.poll_event() {
+            worked = true;
+            let host = &mut self.hosts[number];
+            match event {
+                Event::Requested(request) => {
+                    let peer = self.hosts.iter().position(|host| host.config.address == request.peer);
+                    let host = &mut self.hosts[number];
+                    let asked = |ledger: &&mut Ledger| {
+                        Some(ledger.from.0) == peer
+                            && ledger.to.0 == number
+                            && ledger.plan.name == request.name
+                            && ledger.receiver.key.is_none()
+                            && ledger.sender.end.is_none()
+                    };
+                    // A request that nobody here planned is not answered; it lapses.
+                    let Some(ledger) = self.channels.iter_mut().find(asked) else { continue };
+                    let early = host.config.receive_early;
+                    match self.decide.decide(HostId(number), &request, &ledger.plan, early) {
+                        Ok(incoming) => {
+                            if let Ok(key) = host.endpoint.accept(host.now, &request, incoming) {
+                                host.keys.insert(key, ledger.number);
+                                ledger.receiver.key = Some(key);
+                            }
+                        }
+                        Err(refusal) => host.endpoint.refuse(&request, &refusal),
+                    }
+                }
+                Event::Accepted { channel: key, .. } => {
+                    let ledger = &mut self.channels[host.keys[&key]];
+                    ledger.open = true;
+                    host.endpoint.begin(host.now, key, ledger.plan.stages);
+                }
+                Event::Ended { channel: key, end } => {
+                    let channel = host.keys[&key];
+                    let ledger = &mut self.channels[channel];
+                    let sender = ledger.sender.key == Some(key) && ledger.from.0 == number;
+                    let side = if sender { &mut ledger.sender } else { &mut ledger.receiver };
+                    side.end = Some(end);
+                    ledger.open &= !sender;
+                    // Kept for a while, so that a repeated CLOSE is answered.
+                    let (at, release) = (host.now + ledger.plan.lease, Command::Release { key, channel, sender });
+                    self.schedule(number, at, release);
+                }
+                Event::Overflow { dropped } => panic!("host {number}: {dropped} events dropped"),
+            }
+        }
+        worked
+    }
+}
+
+impl core::fmt::Debug for World {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        let Self { now, hosts, channels, .. } = self;
+        f.debug_struct("World").field("now", now).field("hosts", hosts).field("channels", channels).finish()
+    }
+}
