@@ -244,7 +244,7 @@ impl Platform {
                 packet_min: 1,
                 packet_max: 1400,
             },
-            interference: Interference { burst: Duration::from_millis(3), periodic: Vec::new() },
+            interference: Interference { burst: Duration::from_millis(2), periodic: Vec::new() },
         }
     }
 }
