@@ -1,8 +1,8 @@
 //! Quantities and addresses as people write them: `50ms`, `60KiB`, `100Mbit/s`, `20/s`, `[::1]:5709/camera`.
 //!
 //! A unit is always written out; only zero needs none. Values decide, so they are exact: decimals are read digit by digit,
-//! and one that is not a whole number of nanoseconds or bytes is an error instead of being rounded. That is why neither
-//! humantime (no decimals) nor bytesize (floating point) reads or writes them.
+//! and one that is not a whole number of nanoseconds or bytes is an error instead of being rounded. One reader serves all
+//! quantities (docs/adr/0006-units-are-read-by-hand.md says why no crate does).
 //!
 //! | What | Units |
 //! |---|---|
