@@ -345,7 +345,7 @@ mod tests {
             link_setup = "40200ns"
             link_rate = "20MB/s"
             link_overhead = "0"
-            link_floor = "0"
+            link_floor = "4096B"
             wake_up = "0"
             handover = "0"
             propagation = "0"

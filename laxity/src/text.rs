@@ -1,8 +1,8 @@
-//! Quantities and addresses as people write them: `50ms`, `60KiB`, `100Mbit/s`, `20/s`, `[::1]:7411/camera`.
+//! Quantities and addresses as people write them: `50ms`, `60KiB`, `100Mbit/s`, `20/s`, `[::1]:5709/camera`.
 //!
 //! A unit is always written out; only zero needs none. Values decide, so they are exact: decimals are read digit by digit,
-//! and one that is not a whole number of nanoseconds or bytes is an error instead of being rounded. That is why neither
-//! humantime (no decimals) nor bytesize (floating point) reads or writes them.
+//! and one that is not a whole number of nanoseconds or bytes is an error instead of being rounded. One reader serves all
+//! quantities (docs/adr/0006-units-are-read-by-hand.md says why no crate does).
 //!
 //! | What | Units |
 //! |---|---|
@@ -127,8 +127,8 @@ const SPAN_EXPECTED: &str = "a number and one of ns, us, ms, s, min, h, such as 
 const SIZE_EXPECTED: &str = "a number and one of B, KB, MB, GB, KiB, MiB, GiB, such as 60KiB";
 const RATE_EXPECTED: &str = "a number and a unit, such as 16MB/s or 100Mbit/s";
 const INTERVAL_EXPECTED: &str = "a span of time such as 50ms, or messages per second such as 20/s";
-const HOST_EXPECTED: &str = "host or host:port, such as 127.0.0.1:7411, [::1]:7411 or robot.local";
-const CHANNEL_EXPECTED: &str = "host/name or host:port/name, such as 127.0.0.1:7411/camera or [::1]/camera";
+const HOST_EXPECTED: &str = "host or host:port, such as 127.0.0.1:5709, [::1]:5709 or robot.local";
+const CHANNEL_EXPECTED: &str = "host/name or host:port/name, such as 127.0.0.1:5709/camera or [::1]/camera";
 
 /// A span of time: `50ms`, `1.5s`, `40200ns`, `2min`, `0`.
 ///
