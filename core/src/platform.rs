@@ -177,7 +177,7 @@ impl Platform {
         Ok(())
     }
 
-    /// Table 2b of [channels]: a 25 MHz MC68040 and its emulated link, best effort of one 60 KiB message.
+    /// Table 2b of `[channels]`: a 25 MHz MC68040 and its emulated link, best effort of one 60 KiB message.
     /// The receive side, which the paper leaves out, is given the send side's costs; what it does not have is zero.
     pub fn channels_table_2b() -> Self {
         Self {
