@@ -1,0 +1,308 @@
+//! The commands as a user runs them: real processes, pipes and sockets on loopback.
+//!
+//! What they check does not depend on how fast the machine is. Waits have a generous end, so that a hang is a failure.
+
+use std::io::{Read, Write};
+use std::net::UdpSocket;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+const PATIENCE: Duration = Duration::from_secs(30);
+
+fn laxity(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_laxity"));
+    command.args(arguments).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command
+}
+
+/// A port that was free a moment ago.
+fn free_port() -> u16 {
+    UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port()
+}
+
+/// Runs a command to its end.
+fn run(arguments: &[&str], input: &[u8]) -> Output {
+    let mut child = laxity(arguments).spawn().unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let input = input.to_vec();
+    let writer = std::thread::spawn(move || {
+        let _ = stdin.write_all(&input);
+    });
+    let output = finish(child);
+    writer.join().unwrap();
+    output
+}
+
+/// Waits for a process to end by itself, reading what it says meanwhile; kills it and fails if it does not end.
+fn finish(mut child: Child) -> Output {
+    fn collect(pipe: Option<impl Read + Send + 'static>) -> std::thread::JoinHandle<Vec<u8>> {
+        std::thread::spawn(move || {
+            let mut bytes = Vec::new();
+            if let Some(mut pipe) = pipe {
+                let _ = pipe.read_to_end(&mut bytes);
+            }
+            bytes
+        })
+    }
+    let (stdout, stderr) = (collect(child.stdout.take()), collect(child.stderr.take()));
+    let start = Instant::now();
+    while child.try_wait().unwrap().is_none() && start.elapsed() < PATIENCE {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let late = child.try_wait().unwrap().is_none();
+    if late {
+        child.kill().unwrap();
+    }
+    let status = child.wait().unwrap();
+    let output = Output { status, stdout: stdout.join().unwrap(), stderr: stderr.join().unwrap() };
+    assert!(!late, "still running after {PATIENCE:?}: {}", text(&output.stderr));
+    output
+}
+
+/// Waits for a process in the background.
+fn finishing(child: Child) -> std::thread::JoinHandle<Output> {
+    std::thread::spawn(move || finish(child))
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Asserts the exit status, and that the message names what it must.
+fn expect(output: &Output, status: i32, words: &[&str]) {
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(status), "{said}");
+    for word in words {
+        assert!(said.contains(word), "{word:?} is missing in: {said}");
+    }
+}
+
+/// Starts a receiver and waits until it listens.
+fn receiver(port: u16, more: &[&str]) -> Child {
+    let bind = format!("127.0.0.1:{port}");
+    let mut arguments = vec!["recv", "camera", "--bind", &bind];
+    arguments.extend(more);
+    let mut child = laxity(&arguments).spawn().unwrap();
+    // It says so on standard error, byte by byte so that nothing of what follows is swallowed.
+    let stderr = child.stderr.as_mut().unwrap();
+    let (mut said, mut byte) = (Vec::new(), [0]);
+    while !text(&said).contains("receiving camera") {
+        assert_eq!(stderr.read(&mut byte).unwrap(), 1, "the receiver did not start: {}", text(&said));
+        said.extend(byte);
+    }
+    child
+}
+
+fn framed(messages: &[Vec<u8>]) -> Vec<u8> {
+    messages.iter().flat_map(|m| (m.len() as u32).to_be_bytes().into_iter().chain(m.iter().copied())).collect()
+}
+
+fn messages(count: usize) -> Vec<Vec<u8>> {
+    (0..count).map(|number| vec![number as u8; 1 + number * 397 % 20_000]).collect()
+}
+
+const CONTRACT: [&str; 8] = ["--max-message", "20000B", "--interval", "5ms", "--burst", "4", "--deadline", "100ms"];
+
+fn to(port: u16) -> String {
+    format!("127.0.0.1:{port}/camera")
+}
+
+#[test]
+fn a_stream_arrives_as_it_was_sent_and_both_sides_report_it() {
+    let port = free_port();
+    let figures = std::env::temp_dir().join(format!("laxity-{}-{port}.json", std::process::id()));
+    let receiver = finishing(receiver(port, &["--figures", figures.to_str().unwrap()]));
+    let stream = framed(&messages(120));
+    let to = to(port);
+    let mut arguments = vec!["send", to.as_str(), "--json"];
+    arguments.extend(CONTRACT);
+    let sent = run(&arguments, &stream);
+    let received = receiver.join().unwrap();
+    expect(&sent, 0, &["granted"]);
+    assert_eq!(received.stdout, stream);
+    let sent: serde_json::Value = serde_json::from_slice(&sent.stdout).unwrap();
+    let received: serde_json::Value = serde_json::from_slice(&std::fs::read(&figures).unwrap()).unwrap();
+    std::fs::remove_file(&figures).unwrap();
+    assert_eq!((&sent["command"], &sent["channels"][0]["sent"]), (&"send".into(), &120.into()));
+    assert_eq!(sent["channels"][0]["delivered"], 120);
+    let channel = &received["channels"][0];
+    assert_eq!((&channel["name"], &channel["delivered"]), (&"camera".into(), &120.into()));
+    assert_eq!(channel["deadline_ns"], 100_000_000);
+    assert!(channel["p50_ns"].is_u64() && channel["p99_ns"].is_null(), "120 samples have no p99: {channel}");
+}
+
+#[test]
+fn fixed_framing_keeps_a_shorter_end() {
+    let port = free_port();
+    let receiver = finishing(receiver(port, &["--framing", "fixed:1000"]));
+    let to = to(port);
+    let mut arguments = vec!["send", to.as_str(), "--framing", "fixed:1000"];
+    arguments.extend(CONTRACT);
+    let stream: Vec<u8> = (0..10_300u32).map(|at| (at / 7) as u8).collect();
+    expect(&run(&arguments, &stream), 0, &[]);
+    assert_eq!(receiver.join().unwrap().stdout, stream);
+}
+
+#[test]
+fn the_death_of_either_side_is_reported_and_a_new_open_works() {
+    let port = free_port();
+    let to = to(port);
+    let mut send = vec!["send", to.as_str(), "--lease", "500ms"];
+    send.extend(CONTRACT);
+    let message = framed(&messages(1));
+
+    // The sender dies in the middle of its stream.
+    let mut left = receiver(port, &["--lease", "500ms"]);
+    let mut dying = laxity(&send).spawn().unwrap();
+    dying.stdin.as_mut().unwrap().write_all(&message).unwrap();
+    let mut byte = [0];
+    left.stdout.as_mut().unwrap().read_exact(&mut byte).unwrap();
+    dying.kill().unwrap();
+    let killed = Instant::now();
+    dying.wait().unwrap();
+    expect(&finish(left), 5, &["silent for longer than the lease"]);
+    println!("the receiver noticed after {:?} (lease 500 ms)", killed.elapsed());
+
+    // The receiver dies; the sender has nothing to send at that time.
+    let mut dying = receiver(port, &["--lease", "500ms"]);
+    let mut left = laxity(&send).spawn().unwrap();
+    left.stdin.as_mut().unwrap().write_all(&message).unwrap();
+    dying.stdout.as_mut().unwrap().read_exact(&mut byte).unwrap();
+    dying.kill().unwrap();
+    let killed = Instant::now();
+    dying.wait().unwrap();
+    let input = left.stdin.take();
+    let output = finish(left);
+    drop(input);
+    expect(&output, 5, &["silent for longer than the lease"]);
+    println!("the sender noticed after {:?} (lease 500 ms)", killed.elapsed());
+
+    // Both can be had again at once.
+    let again = receiver(port, &[]);
+    expect(&run(&send, &message), 0, &["granted"]);
+    assert_eq!(finish(again).stdout, message);
+}
+
+#[test]
+fn ctrl_c_ends_both_sides_with_their_figures() {
+    let port = free_port();
+    let to = to(port);
+    let mut send = vec!["send", to.as_str()];
+    send.extend(CONTRACT);
+    let mut receiving = receiver(port, &[]);
+    let mut sending = laxity(&send).spawn().unwrap();
+    sending.stdin.as_mut().unwrap().write_all(&framed(&messages(1))).unwrap();
+    receiving.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
+    let pid = rustix::process::Pid::from_child(&sending);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    let input = sending.stdin.take();
+    expect(&finish(sending), 0, &["sent 1, delivered 1"]);
+    drop(input);
+    expect(&finish(receiving), 0, &["camera"]);
+
+    let alone = receiver(free_port(), &[]);
+    let pid = rustix::process::Pid::from_child(&alone);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    expect(&finish(alone), 0, &[]);
+}
+
+#[test]
+fn bad_input_says_what_was_found_and_what_was_expected() {
+    let send = |more: &[&str]| {
+        let mut arguments = vec!["send", "127.0.0.1:9/x"];
+        arguments.extend(more);
+        run(&arguments, b"")
+    };
+    expect(&send(&["--max-message", "60"]), 2, &["--max-message", "60", "unit"]);
+    expect(&send(&["--max-message", "60parsec", "--best-effort"]), 2, &["parsec"]);
+    expect(&send(&["--max-message", "1KB", "--deadline", "5ms"]), 2, &["--interval"]);
+    expect(&send(&["--max-message", "1KB", "--interval", "5ms"]), 2, &["--deadline"]);
+    expect(&send(&["--max-message", "0B", "--interval", "5ms", "--deadline", "5ms"]), 2, &["max_message", "0"]);
+    expect(&send(&["--max-message", "99GiB", "--interval", "5ms", "--deadline", "5ms"]), 2, &["max_message"]);
+    expect(&send(&["--max-message", "1KB", "--interval", "1ns", "--deadline", "5ms"]), 2, &["interval is 1ns"]);
+    let burst = ["--max-message", "1KB", "--interval", "5ms", "--deadline", "5ms", "--burst", "99999999999"];
+    expect(&send(&burst), 2, &["burst"]);
+    let queue = ["--max-message", "1KB", "--interval", "1ms", "--deadline", "1h"];
+    expect(&send(&queue), 2, &["queued messages"]);
+    expect(&send(&["--max-message", "1KB", "--best-effort", "--framing", "fixed:2000"]), 2, &["2000", "--max-message"]);
+    expect(&run(&["send", "nowhere", "--max-message", "1KB", "--best-effort"], b""), 2, &["nowhere"]);
+    expect(&run(&["recv", "a/b", "--bind", "127.0.0.1:0"], b""), 2, &["a/b"]);
+    expect(&run(&["recv", "a", "--lease", "1ms", "--bind", "127.0.0.1:0"], b""), 2, &["--lease", "1ms"]);
+    expect(&run(&["recv", "a", "--platform", "/does/not/exist"], b""), 2, &["/does/not/exist"]);
+}
+
+#[test]
+fn peers_that_cannot_be_had_are_told_apart() {
+    let port = free_port();
+    let to_port = to(port);
+    let send = ["send", to_port.as_str(), "--max-message", "1KB", "--best-effort"];
+    expect(&run(&send, b""), 5, &["no answer", &port.to_string()]);
+
+    let mut listening = receiver(port, &[]);
+    let other = format!("127.0.0.1:{port}/other");
+    expect(&run(&["send", &other, "--max-message", "1KB", "--best-effort"], b""), 5, &["nobody receives by that name"]);
+    let bind = format!("127.0.0.1:{port}");
+    expect(&run(&["recv", "camera", "--bind", &bind], b""), 5, &["in use", &port.to_string()]);
+    let mut huge = vec!["send", to_port.as_str(), "--max-message", "4MiB", "--interval", "10ms"];
+    huge.extend(["--deadline", "20ms"]);
+    expect(&run(&huge, b""), 3, &["refused by this host"]);
+    let tight = ["send", to_port.as_str(), "--max-message", "60KiB", "--interval", "50ms", "--deadline", "6ms"];
+    expect(&run(&tight, b""), 3, &["would fit"]);
+    listening.kill().unwrap();
+    listening.wait().unwrap();
+}
+
+#[test]
+fn a_truncated_or_oversize_stream_is_an_error_after_what_was_whole() {
+    let port = free_port();
+    let to = to(port);
+    let mut send = vec!["send", to.as_str()];
+    send.extend(CONTRACT);
+    let whole = framed(&messages(3));
+    let mut cut = whole.clone();
+    cut.extend([0, 0, 0, 9, 1, 2]);
+    let receiving = receiver(port, &[]);
+    expect(&run(&send, &cut), 2, &["the input ends", "in the middle"]);
+    assert_eq!(finish(receiving).stdout, whole);
+
+    let mut oversize = whole.clone();
+    oversize.extend(20_001u32.to_be_bytes());
+    let receiving = receiver(port, &[]);
+    expect(&run(&send, &oversize), 2, &["20001", "20000"]);
+    assert_eq!(finish(receiving).stdout, whole);
+}
+
+#[test]
+fn garbage_on_the_port_and_another_version_do_not_disturb_a_channel() {
+    let port = free_port();
+    let receiving = finishing(receiver(port, &[]));
+    let stranger = UdpSocket::bind("127.0.0.1:0").unwrap();
+    stranger.set_read_timeout(Some(PATIENCE)).unwrap();
+    let address = ("127.0.0.1", port);
+    let noise: Vec<u8> = (0..1400u32).map(|at| (at.wrapping_mul(2_654_435_761) >> 13) as u8).collect();
+    let throw = |count: usize| {
+        for at in 0..count {
+            stranger.send_to(&noise[at % 700..at % 700 + 1 + at % 600], address).unwrap();
+        }
+    };
+    throw(500);
+    // A control frame of version 9: the answer says which versions are spoken here.
+    let mut other = b"LX\x09\x02\x01\x00\x00\x08".to_vec();
+    other.extend(7u64.to_be_bytes());
+    stranger.send_to(&other, address).unwrap();
+    let mut answer = [0; 600];
+    let (len, _) = stranger.recv_from(&mut answer).unwrap();
+    assert_eq!((&answer[..2], answer[4], &answer[8..16]), (&b"LX"[..], 8, &7u64.to_be_bytes()[..]), "{len} bytes");
+
+    let to = to(port);
+    let mut send = vec!["send", to.as_str()];
+    send.extend(CONTRACT);
+    let stream = framed(&messages(60));
+    let sending = std::thread::spawn({
+        let (send, stream) = (send.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>(), stream.clone());
+        move || run(&send.iter().map(String::as_str).collect::<Vec<_>>(), &stream)
+    });
+    throw(2000);
+    expect(&sending.join().unwrap(), 0, &["sent 60, delivered 60"]);
+    assert_eq!(receiving.join().unwrap().stdout, stream);
+}
