@@ -1,0 +1,75 @@
+//! The data path allocates nothing after set-up: neither in the application's threads nor in the executives.
+//!
+//! One test, alone in its process, because the counter counts every thread.
+#![allow(unsafe_code, reason = "a global allocator that counts")]
+
+use std::alloc::{GlobalAlloc, Layout, System};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration as StdDuration;
+
+use laxity::{ChannelSpec, Host, HostConfig, Receiver, Sender};
+use laxity_core::contract::Contract;
+use laxity_core::units::Duration;
+
+struct Counting;
+
+static CALLS: AtomicU64 = AtomicU64::new(0);
+
+// SAFETY: every call goes to the system's allocator with the same arguments.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        CALLS.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: as the caller promises.
+        unsafe { System.alloc(layout) }
+    }
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        CALLS.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: as the caller promises.
+        unsafe { System.dealloc(pointer, layout) }
+    }
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        CALLS.fetch_add(1, Ordering::Relaxed);
+        // SAFETY: as the caller promises.
+        unsafe { System.realloc(pointer, layout, size) }
+    }
+}
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+/// Sends one message on each channel and receives it, `rounds` times. Lost messages would show as a timeout.
+fn exchange(channels: &mut [(Sender, Receiver)], message: &[u8], rounds: usize) {
+    for _ in 0..rounds {
+        for (sender, _) in channels.iter_mut() {
+            sender.send(message).unwrap();
+        }
+        for (_, receiver) in channels.iter_mut() {
+            let received = receiver.recv_timeout(StdDuration::from_secs(10)).unwrap();
+            assert_eq!(received.len(), message.len());
+        }
+    }
+}
+
+#[test]
+fn the_data_path_allocates_nothing_after_set_up() {
+    let (a, b) = (Host::start(HostConfig::default()).unwrap(), Host::start(HostConfig::default()).unwrap());
+    let contract =
+        Contract::new(20_000, 1, Duration::from_millis(4), 1, Duration::from_millis(100)).unwrap();
+    let specs = [ChannelSpec::real_time(contract), ChannelSpec::best_effort(20_000, 8).unwrap()];
+    let mut channels: Vec<(Sender, Receiver)> = specs
+        .into_iter()
+        .zip(["real-time", "best-effort"])
+        .map(|(spec, name)| {
+            let listener = b.listen(name).unwrap();
+            let sender = a.open(b.address(), name, spec).unwrap();
+            (sender, listener.accept(Some(StdDuration::from_secs(10))).unwrap())
+        })
+        .collect();
+    let message = vec![7; 20_000];
+    exchange(&mut channels, &message, 20);
+    let before = CALLS.load(Ordering::SeqCst);
+    // Longer than a keep-alive of the lease takes, so that signalling is part of it.
+    exchange(&mut channels, &message, 300);
+    let calls = CALLS.load(Ordering::SeqCst) - before;
+    assert_eq!(calls, 0, "calls of the allocator during 600 messages");
+}
