@@ -312,7 +312,8 @@ impl Endpoint {
         let Some(channel) = self.channels.get_mut(key) else { return };
         let Half::Sending(sending) = &mut channel.half else { return };
         // A packet size so small that a message would need more packets than the wire can number is no answer either.
-        let usable = accept.check(sending.config().packet as u16).is_ok() && fits_the_wire(sending, accept.packet.into());
+        let usable =
+            accept.check(sending.config().packet as u16).is_ok() && fits_the_wire(sending, accept.packet.into());
         if !usable {
             return self.end(key, End::Refused(Refusal::new(Code::Protocol, Stage::ReceivingProcessor)));
         }
