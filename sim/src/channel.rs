@@ -93,7 +93,13 @@ pub trait Decide {
 pub struct AsPlanned;
 
 impl Decide for AsPlanned {
-    fn decide(&mut self, _: HostId, request: &Request, plan: &Plan, work_conserving: bool) -> Result<Incoming, Refusal> {
+    fn decide(
+        &mut self,
+        _: HostId,
+        request: &Request,
+        plan: &Plan,
+        work_conserving: bool,
+    ) -> Result<Incoming, Refusal> {
         let messages = plan.receive_messages;
         let packets = plan.packet_queue(messages, request.packet);
         let (upstream, stage) = (plan.upstream, plan.receive);
@@ -229,7 +235,11 @@ impl Ledger {
             self.sizes.pop_front();
         }
         let expected = self.sizes.pop_front();
-        assert_eq!(expected, Some((sequence, delivered.message.len())), "channel {name}: number and bytes of a message");
+        assert_eq!(
+            expected,
+            Some((sequence, delivered.message.len())),
+            "channel {name}: number and bytes of a message"
+        );
         let difference = content::first_difference(self.number, sequence, &delivered.message);
         assert_eq!(difference, None, "channel {name}: message {sequence} differs at this byte");
         assert_eq!(cause.is_some(), !delivered.lateness().is_zero(), "channel {name}: late messages have a cause");
