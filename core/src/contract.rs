@@ -193,6 +193,29 @@ impl Service {
     }
 }
 
+/// The stage deadlines of a channel at its sending host, one after the other from the message's logical arrival.
+///
+/// Admission reserves a processor stage that counts from when the executive has the message; the run time's counts from
+/// the logical arrival and so is longer by the handover ([`SendingStages::with_handover`]).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct SendingStages {
+    /// d_cpu: until the last packet is in the packet queue.
+    pub processor: Duration,
+    /// d_link: from then until the last packet has left.
+    pub link: Duration,
+}
+
+impl SendingStages {
+    /// The stages as the run time counts them.
+    pub fn with_handover(self, handover: Duration) -> Self {
+        Self { processor: handover + self.processor, ..self }
+    }
+    /// Both stages together.
+    pub fn total(self) -> Duration {
+        self.processor + self.link
+    }
+}
+
 /// What happens to a message that breaks the contract or finds the queue full [channels Table 2a].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Overload {

@@ -1,6 +1,6 @@
 //! Quantities with their units: a point in time, a span of time, a rate.
 //!
-//! All are integers, because they decide (THEORY of the project: "floating point must not decide"). Sizes are plain
+//! All are integers, because they decide (floating point must not decide). Sizes are plain
 //! integers of bytes and carry `bytes` in their names where the type does not say it.
 
 use core::fmt;

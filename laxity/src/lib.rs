@@ -1,1 +1,50 @@
-//! Laxity.
+//! Guaranteed-QoS channels for stock Linux.
+//!
+//! An application declares a channel: largest message, shortest interval, burst, deadline. A [`Host`] answers yes, with the
+//! worst-case delay that it keeps, or no, with the reason. Then it enforces, schedules and polices so that the number holds.
+//!
+//! ```
+//! use laxity::{ChannelSpec, Host, HostConfig};
+//! use laxity_core::contract::Contract;
+//! use laxity_core::units::Duration;
+//!
+//! # fn main() -> Result<(), laxity::Error> {
+//! // Two hosts, here in one process; an executive each.
+//! let (robot, operator) = (Host::start(HostConfig::default())?, Host::start(HostConfig::default())?);
+//! let listener = operator.listen("camera")?;
+//!
+//! // Messages of at most 2000 bytes, one every 20 ms, no bursts, delivered within 60 ms.
+//! let contract = Contract::new(2000, 1, Duration::from_millis(20), 1, Duration::from_millis(60))?;
+//! let mut sender = robot.open(operator.address(), "camera", ChannelSpec::real_time(contract))?;
+//! let mut receiver = listener.accept(None)?;
+//! println!("granted: {}", sender.grant().bound.unwrap());
+//!
+//! sender.send(b"first frame")?;
+//! let message = receiver.recv()?;
+//! assert_eq!(&message[..], b"first frame");
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! Threads: applications call [`Sender`] and [`Receiver`] from their own; each host has an executive thread that owns the
+//! data path, and a control thread that admits and allocates. See ARCHITECTURE.md.
+#![deny(unsafe_code)]
+
+mod control;
+mod error;
+mod executive;
+mod host;
+pub mod platform_file;
+mod port;
+mod realtime;
+mod receiver;
+mod sender;
+mod signal;
+mod statistics;
+pub mod text;
+
+pub use error::Error;
+pub use host::{ChannelSpec, DEFAULT_PORT, Grant, Host, HostConfig, Level, Listener, Standing};
+pub use realtime::Scheduling;
+pub use receiver::{Message, Receiver};
+pub use sender::{Loan, Sender, Watch};

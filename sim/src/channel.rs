@@ -3,13 +3,13 @@
 use std::collections::VecDeque;
 
 use laxity_core::admission::Refusal;
-use laxity_core::contract::{Overload, Service, packets};
+use laxity_core::contract::{Overload, SendingStages, Service, packets};
 use laxity_core::endpoint::{Departed, Incoming};
 use laxity_core::event::{ChannelId, End, Name, Request};
 use laxity_core::figures::{Figures, Latencies};
 use laxity_core::limits;
 use laxity_core::receive::{Cause, Delivered, ReceiveCounters};
-use laxity_core::send::{SendCounters, SendingStages};
+use laxity_core::send::SendCounters;
 use laxity_core::units::{Duration, Instant};
 
 use crate::content;

@@ -8,9 +8,8 @@
 //! executive nothing here, and each host's clock is the world's.
 //!
 //! ```
-//! use laxity_core::contract::{Contract, Service};
+//! use laxity_core::contract::{Contract, SendingStages, Service};
 //! use laxity_core::platform::Platform;
-//! use laxity_core::send::SendingStages;
 //! use laxity_core::units::{Duration, Instant};
 //! use laxity_sim::{HostConfig, Plan, Source, World};
 //!

@@ -3,10 +3,9 @@
 mod common;
 
 use common::{address, at, best_effort, contract, modern, ms, plan};
-use laxity_core::contract::{Contract, Overload};
+use laxity_core::contract::{Contract, Overload, SendingStages};
 use laxity_core::figures::Figures;
 use laxity_core::limits::DECAY_FACTOR;
-use laxity_core::send::SendingStages;
 use laxity_core::units::Duration;
 use laxity_sim::{ChannelHandle, HostConfig, Report, Source, World};
 

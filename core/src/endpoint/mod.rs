@@ -15,6 +15,7 @@ use gaps::Gaps;
 use signalling::{ControlFrame, Pending};
 
 use crate::collections::{DeadlineHeap, FifoSet, Ring, Slab, TokenMap};
+use crate::contract::SendingStages;
 use crate::event::{ChannelId, Event, LinkId, Name};
 use crate::frames::{FrameId, Frames, MessageBuf};
 use crate::limits;
@@ -22,7 +23,7 @@ use crate::platform::LinkModel;
 use crate::processor::{After, Policy, Processor};
 use crate::receive::{Cause, Delivered, Foreign, ReceiveCounters};
 use crate::send::link_scheduler::{Head, LinkScheduler, Next};
-use crate::send::{Rejected, SendCounters, Sending, SendingStages, Submitted, Violation};
+use crate::send::{Rejected, SendCounters, Sending, Submitted, Violation};
 use crate::signal::State;
 use crate::units::{Duration, Instant};
 use crate::wire::{DATA_HEADER_BYTES, DataHeader, DataView, MAX_CONTROL_BYTES, micros_saturating};
@@ -171,12 +172,12 @@ struct LinkState {
 /// [`Incoming`]) and leave the same way ([`Released`]).
 ///
 /// ```
-/// use laxity_core::contract::{Contract, Overload, Service};
+/// use laxity_core::contract::{Contract, Overload, SendingStages, Service};
 /// use laxity_core::endpoint::*;
 /// use laxity_core::event::{End, Event, Name};
 /// use laxity_core::frames::{Frames, HeapFrames, MessageBuf};
 /// use laxity_core::platform::LinkModel;
-/// use laxity_core::send::{SendConfig, SendingStages};
+/// use laxity_core::send::SendConfig;
 /// use laxity_core::units::{Duration, Instant};
 ///
 /// let config = |secret| Config {
@@ -525,10 +526,10 @@ impl Endpoint {
                             let scheduler = &mut self.links[usize::from(link)].scheduler;
                             scheduler.enqueue(now, pick.id, head_of(sending, head));
                         }
-                        let after = match (sending.work(), &done.spent) {
-                            (work, Some(_)) => After::Message(work),
-                            (Some(work), None) => After::Same(work),
-                            (None, None) => After::Blocked,
+                        let after = match (sending.work(), done.part_end) {
+                            (work, true) => After::Message(work),
+                            (Some(work), false) => After::Same(work),
+                            (None, false) => After::Blocked,
                         };
                         let kind = if done.first { StepKind::First } else { StepKind::Next };
                         (after, kind, done.bytes, done.spent)
@@ -536,7 +537,9 @@ impl Endpoint {
                 }
                 Half::Receiving(receiving) => receiving.step(frames).map(|done| {
                     let after = match receiving.work() {
-                        Some(next) if !done.completed && next.sequence == done.sequence => After::Same(next.work),
+                        Some(next) if !done.completed && (next.sequence, next.part) == (done.sequence, done.part) => {
+                            After::Same(next.work)
+                        }
                         next => After::Message(next.map(|next| next.work)),
                     };
                     if receiving.has_delivery() {
@@ -598,6 +601,11 @@ impl Endpoint {
     }
 
     // ------------------------------------------------------------------------------------------------ inspection
+
+    /// The channel at a place, if there is one.
+    pub fn key_at(&self, place: u32) -> Option<ChannelId> {
+        self.channels.key_at(place)
+    }
 
     /// What a sending channel did so far.
     pub fn send_counters(&self, channel: ChannelId) -> Option<SendCounters> {

@@ -153,6 +153,8 @@ pub struct ReceiveWork {
     pub work: Work,
     /// The message of the head packet.
     pub sequence: u64,
+    /// Its part, if the message is oversize; else 0.
+    pub part: u32,
 }
 
 /// What a handler's step did.
@@ -164,6 +166,8 @@ pub struct Step {
     pub completed: bool,
     /// The message that it worked on.
     pub sequence: u64,
+    /// And its part, if the message is oversize; else 0.
+    pub part: u32,
 }
 
 #[derive(Debug)]
@@ -452,25 +456,34 @@ impl Receiving {
     pub fn work(&self) -> Option<ReceiveWork> {
         let head = self.packets.front()?;
         let slot = self.slots[head.slot as usize].as_ref().filter(|slot| slot.sequence == head.sequence);
+        // An oversize message counts as those of the contract that it takes the place of, an interval apart.
+        let part = u32::from(head.index) / packets(self.config.service.max_message(), self.config.packet);
+        let delay =
+            self.config.service.contract().map_or(Duration::ZERO, |contract| contract.interval() * u64::from(part));
         // The rest of a message that was given up must not hold up those behind it: it has the claim of the first of them,
         // and what it costs was counted for its own message.
-        let claim = slot.or_else(|| self.slots.iter().flatten().min_by_key(|slot| slot.release));
+        let first = || self.slots.iter().flatten().min_by_key(|slot| slot.release);
+        let claim = match slot {
+            Some(slot) => Some((slot.eligible + delay, slot.release + delay)),
+            None => first().map(|slot| (slot.eligible, slot.release)),
+        };
         let work = match (self.config.service, claim) {
-            (Service::RealTime(_), Some(claim)) => Work::RealTime {
-                release: claim.eligible,
-                deadline: claim.release + self.config.stage,
+            (Service::RealTime(_), Some((eligible, release))) => Work::RealTime {
+                release: eligible,
+                deadline: release + self.config.stage,
                 priority: self.config.priority,
                 work_conserving: self.config.work_conserving,
             },
             _ => Work::BestEffort,
         };
-        Some(ReceiveWork { work, sequence: head.sequence })
+        Some(ReceiveWork { work, sequence: head.sequence, part })
     }
 
     /// Copies one packet to its place and frees its frame. `None` if there is none.
     pub fn step(&mut self, frames: &mut impl Frames) -> Option<Step> {
         let Arrived { frame, slot: number, sequence, index, payload } = self.packets.pop()?;
-        let mut step = Step { bytes: 0, completed: false, sequence };
+        let part = u32::from(index) / packets(self.config.service.max_message(), self.config.packet);
+        let mut step = Step { bytes: 0, completed: false, sequence, part };
         let number = usize::from(number);
         if is_for(&self.slots[number], sequence) && !self.is_seen(number, index) {
             self.seen[number * self.words + usize::from(index) / 64] |= 1 << (index % 64);

@@ -6,4 +6,4 @@ mod sending;
 
 pub use enforce::{Violation, Violations};
 pub use link_scheduler::LinkScheduler;
-pub use sending::{Packet, Rejected, SendConfig, SendCounters, Sending, SendingStages, Submitted};
+pub use sending::{Packet, Rejected, SendConfig, SendCounters, Sending, Submitted};

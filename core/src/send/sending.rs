@@ -3,7 +3,7 @@
 //! All memory is allocated by [`Sending::new`], by whoever opens the channel, and moves into the endpoint.
 
 use crate::collections::Ring;
-use crate::contract::{Overload, Service, packets};
+use crate::contract::{Overload, SendingStages, Service, packets};
 use crate::frames::{FrameId, Frames, MessageBuf};
 use crate::limits;
 use crate::processor::Work;
@@ -11,15 +11,6 @@ use crate::regulator::Regulator;
 use crate::send::enforce::{Violation, Violations};
 use crate::units::{Duration, Instant};
 use crate::wire::{DATA_HEADER_BYTES, DataHeader};
-
-/// The stage deadlines of a channel at its sending host, from the message's logical arrival.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
-pub struct SendingStages {
-    /// d_cpu: until the last packet is in the packet queue.
-    pub processor: Duration,
-    /// d_link: from then until the last packet has left.
-    pub link: Duration,
-}
 
 /// How a sending channel is set up.
 #[derive(Clone, Copy, Debug)]
@@ -69,9 +60,9 @@ pub struct Packet {
     pub sequence: u64,
     /// True for the last packet of its message.
     pub last: bool,
-    /// The logical arrival of its message.
+    /// The logical arrival of its message (of its part, if the message is oversize).
     pub logical_arrival: Instant,
-    /// The deadline of its message at this host: logical arrival + d_cpu + d_link.
+    /// Its deadline at this host: logical arrival + d_cpu + d_link.
     pub deadline: Instant,
 }
 
@@ -97,8 +88,6 @@ struct Queued {
     message: MessageBuf,
     sequence: u64,
     logical_arrival: Instant,
-    /// Extra intervals that an oversize message pays for (`decay`).
-    extra: Duration,
 }
 
 #[derive(Debug)]
@@ -115,6 +104,8 @@ pub struct Fragmented {
     pub bytes: u32,
     /// True for a message's first packet.
     pub first: bool,
+    /// True if a message of the contract's size would be at its end: a preemption point.
+    pub part_end: bool,
     /// The message's buffer, when this was its last packet.
     pub spent: Option<MessageBuf>,
 }
@@ -180,11 +171,11 @@ impl Sending {
     /// Enforces the contract on a message that arrived at `arrival` and queues it.
     pub fn submit(&mut self, arrival: Instant, message: MessageBuf) -> Result<Submitted, Rejected> {
         match self.admit(arrival, message.len() as u64) {
-            Ok((logical_arrival, extra)) => {
+            Ok(logical_arrival) => {
                 let sequence = self.next_sequence;
                 self.next_sequence += 1;
                 self.counters.accepted += 1;
-                let queued = Queued { message, sequence, logical_arrival, extra };
+                let queued = Queued { message, sequence, logical_arrival };
                 self.queue.push(queued).unwrap_or_else(|_| unreachable!("admit() found room"));
                 Ok(Submitted { sequence, logical_arrival })
             }
@@ -197,7 +188,7 @@ impl Sending {
         }
     }
 
-    fn admit(&mut self, arrival: Instant, bytes: u64) -> Result<(Instant, Duration), Violation> {
+    fn admit(&mut self, arrival: Instant, bytes: u64) -> Result<Instant, Violation> {
         let max = u64::from(self.config.service.max_message());
         let weight = match self.config.overload {
             Overload::Decay if bytes > max => self.decay_weight(bytes),
@@ -221,7 +212,7 @@ impl Sending {
                 self.counters.violations.burst += 1;
                 return Err(Violation::Burst { wait: Duration::ZERO });
             }
-            return Ok((arrival, Duration::ZERO));
+            return Ok(arrival);
         };
         let stamp = regulator.stamp(arrival);
         let contract = self.config.service.contract().expect("a regulated channel has a contract");
@@ -238,7 +229,7 @@ impl Sending {
             (_, true) => self.counters.violations.burst += 1,
         }
         regulator.accept(stamp, weight);
-        Ok((stamp.logical_arrival, contract.interval() * u64::from(weight - 1)))
+        Ok(stamp.logical_arrival)
     }
 
     /// The largest message that `decay` takes, bytes: what the wire can carry is the limit, too.
@@ -264,19 +255,37 @@ impl Sending {
         if self.packets.is_full() {
             return None;
         }
-        let queued = match &self.fragmenting {
-            Some(fragmenting) => &fragmenting.queued,
-            None => self.queue.front()?,
+        let (queued, index) = match &self.fragmenting {
+            Some(fragmenting) => (&fragmenting.queued, fragmenting.index),
+            None => (self.queue.front()?, 0),
         };
         Some(match self.config.service {
             Service::BestEffort { .. } => Work::BestEffort,
-            Service::RealTime(_) => Work::RealTime {
-                release: queued.logical_arrival,
-                deadline: queued.logical_arrival + queued.extra + self.stages.processor,
-                priority: self.config.priority,
-                work_conserving: self.config.work_conserving,
-            },
+            Service::RealTime(_) => {
+                let release = queued.logical_arrival + self.part_delay(index);
+                Work::RealTime {
+                    release,
+                    deadline: release + self.stages.processor,
+                    priority: self.config.priority,
+                    work_conserving: self.config.work_conserving,
+                }
+            }
         })
+    }
+
+    /// An oversize message (`decay`) is served as the messages of the contract that it takes the place of, one after the
+    /// other, an interval apart: so the analysis need not know of it. This is how much later than the message's logical
+    /// arrival the part with packet `index` arrives logically; zero within the contract's size.
+    fn part_delay(&self, index: u32) -> Duration {
+        match self.config.service {
+            Service::RealTime(contract) => contract.interval() * u64::from(index / self.part_packets()),
+            Service::BestEffort { .. } => Duration::ZERO,
+        }
+    }
+
+    /// Packets of the contract's largest message.
+    fn part_packets(&self) -> u32 {
+        packets(self.config.service.max_message(), self.config.packet)
     }
 
     /// Makes one packet. `header` is filled in for channel, key and stolen time by the caller. `None` if there is nothing
@@ -287,6 +296,8 @@ impl Sending {
         }
         let frame = frames.take()?;
         let size = self.config.packet;
+        let part_packets = self.part_packets();
+        let delay = self.part_delay(self.fragmenting.as_ref().map_or(0, |fragmenting| fragmenting.index));
         let first = self.fragmenting.is_none();
         if first {
             let queued = self.queue.pop()?;
@@ -294,7 +305,7 @@ impl Sending {
             self.fragmenting = Some(Fragmenting { queued, index: 0, count });
         }
         let fragmenting = self.fragmenting.as_mut()?;
-        let Queued { message, sequence, logical_arrival, extra } = &fragmenting.queued;
+        let Queued { message, sequence, logical_arrival } = &fragmenting.queued;
         let start = fragmenting.index as usize * size as usize;
         let payload = message.len().saturating_sub(start).min(size as usize);
         let area = frames.packet_mut(&frame);
@@ -316,13 +327,14 @@ impl Sending {
             payload: payload as u32,
             sequence: *sequence,
             last,
-            logical_arrival: *logical_arrival,
-            deadline: *logical_arrival + *extra + self.stages.processor + self.stages.link,
+            logical_arrival: *logical_arrival + delay,
+            deadline: *logical_arrival + delay + self.stages.processor + self.stages.link,
         };
         fragmenting.index += 1;
+        let part_end = last || fragmenting.index.is_multiple_of(part_packets);
         self.packets.push(packet).unwrap_or_else(|_| unreachable!("room was checked"));
         let spent = if last { self.fragmenting.take().map(|done| done.queued.message) } else { None };
-        Some(Fragmented { bytes: payload as u32, first, spent })
+        Some(Fragmented { bytes: payload as u32, first, part_end, spent })
     }
 
     /// The packet that is next for the link.

@@ -1,0 +1,226 @@
+//! What the command line says.
+
+use std::fs;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::path::PathBuf;
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use laxity::text::{self, HostAddress, TextError};
+use laxity::{DEFAULT_PORT, HostConfig, platform_file};
+use laxity_core::contract::Overload;
+use laxity_core::platform::Platform;
+use laxity_core::units::Duration;
+
+use crate::failure::Failure;
+use crate::framing::Framing;
+
+/// Guaranteed-QoS communication for stock Linux.
+#[derive(Debug, Parser)]
+#[command(version, about, after_help = EXIT_STATUS)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    pub(crate) command: Command,
+}
+
+const EXIT_STATUS: &str = "\
+Exit status: 0 done, no miss by Laxity; 1 a miss by Laxity or a failed check; 2 bad input; 3 refused by admission; \
+4 not permitted on this host; 5 peer, network or port.";
+
+#[derive(Debug, Subcommand)]
+pub(crate) enum Command {
+    /// Receives the messages of one channel and writes them to standard output
+    Recv(RecvArguments),
+    /// Sends standard input, cut into messages, over one channel
+    Send(SendArguments),
+    /// Shows guaranteed channels keeping their deadlines: simulated, then live on this host
+    Demo(DemoArguments),
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct RecvArguments {
+    /// The channel's name: printable characters without /
+    pub(crate) name: String,
+    #[command(flatten)]
+    pub(crate) pipe: PipeArguments,
+    #[command(flatten)]
+    pub(crate) host: HostArguments,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct SendArguments {
+    /// The receiver: host[:port]/name
+    pub(crate) to: String,
+    /// The largest message, such as 60KiB
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) max_message: String,
+    /// The smallest message
+    #[arg(long, value_name = "SIZE", default_value = "1B")]
+    pub(crate) min_message: String,
+    /// The shortest interval between messages in the long run, such as 50ms or 20/s
+    #[arg(long, value_name = "SPAN")]
+    pub(crate) interval: Option<String>,
+    /// How many messages may come together
+    #[arg(long, value_name = "MESSAGES", default_value_t = 1)]
+    pub(crate) burst: u64,
+    /// From a message's logical arrival until the receiving application has it
+    #[arg(long, value_name = "SPAN")]
+    pub(crate) deadline: Option<String>,
+    /// A best-effort channel instead: no interval, no deadline, no promise
+    #[arg(long, conflicts_with_all = ["interval", "deadline", "burst", "min_message"])]
+    pub(crate) best_effort: bool,
+    /// Messages that may wait on a best-effort channel
+    #[arg(long, value_name = "MESSAGES", default_value_t = 64)]
+    pub(crate) queue: u64,
+    /// What happens to input beyond the contract
+    #[arg(long, value_enum, default_value_t = OverloadArgument::Block)]
+    pub(crate) overload: OverloadArgument,
+    #[command(flatten)]
+    pub(crate) pipe: PipeArguments,
+    #[command(flatten)]
+    pub(crate) host: HostArguments,
+}
+
+/// How messages stand in the pipe, and where the figures go.
+#[derive(Debug, Args)]
+pub(crate) struct PipeArguments {
+    /// fixed:N for messages of N bytes, length32 for a 32-bit big-endian length before each
+    #[arg(long, default_value = "length32", value_parser = framing)]
+    pub(crate) framing: Framing,
+    /// Print the figures as one JSON object (send: to standard output; recv: to standard error, since standard output
+    /// carries the messages)
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Write the figures to FILE as one JSON object
+    #[arg(long, value_name = "FILE")]
+    pub(crate) figures: Option<PathBuf>,
+}
+
+/// How this host takes part.
+#[derive(Debug, Args)]
+pub(crate) struct HostArguments {
+    /// The local address: host[:port]; recv takes port 5709 of every address unless told otherwise, send any port
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) bind: Option<String>,
+    /// Costs of this host and its link: a TOML file with a [platform] table
+    #[arg(long, value_name = "FILE")]
+    pub(crate) platform: Option<PathBuf>,
+    /// How long the peer may be silent before it counts as lost
+    #[arg(long, value_name = "SPAN", default_value = "2s")]
+    pub(crate) lease: String,
+    /// Stay an ordinary thread, even where real-time priority is permitted
+    #[arg(long)]
+    pub(crate) no_realtime: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct DemoArguments {
+    /// Print one JSON object instead of tables
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// How long each part runs
+    #[arg(long, value_name = "SPAN", default_value = "10s")]
+    pub(crate) duration: String,
+    /// The simulated part's seed
+    #[arg(long, default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// Stay an ordinary thread, even where real-time priority is permitted
+    #[arg(long)]
+    pub(crate) no_realtime: bool,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum OverloadArgument {
+    /// Read no further until the contract has room
+    Block,
+    /// Drop the message and count it
+    Drop,
+    /// Take larger messages too; later ones are due later in proportion
+    Decay,
+}
+
+impl From<OverloadArgument> for Overload {
+    fn from(argument: OverloadArgument) -> Self {
+        match argument {
+            OverloadArgument::Block => Self::Block,
+            OverloadArgument::Drop => Self::Drop,
+            OverloadArgument::Decay => Self::Decay,
+        }
+    }
+}
+
+fn framing(text: &str) -> Result<Framing, String> {
+    text.parse()
+}
+
+/// Reads the value of an option.
+pub(crate) fn option<T>(
+    option: &'static str,
+    text: &str,
+    read: fn(&str) -> Result<T, TextError>,
+) -> Result<T, Failure> {
+    read(text).map_err(|error| Failure::Option { option, error })
+}
+
+/// Looks an address up.
+pub(crate) fn look_up(address: &HostAddress) -> Result<SocketAddr, Failure> {
+    let found = address.resolve().map_err(|source| Failure::Lookup { host: address.host.clone(), source })?;
+    Ok(found[0])
+}
+
+impl HostArguments {
+    /// The host's configuration; `default` is the address to bind if none is given.
+    pub(crate) fn config(&self, default: SocketAddr, default_port: u16) -> Result<HostConfig, Failure> {
+        let bind = match &self.bind {
+            Some(text) => {
+                let address = HostAddress::parse(text, default_port)
+                    .map_err(|error| Failure::Option { option: "--bind", error })?;
+                look_up(&address)?
+            }
+            None => default,
+        };
+        let mut config = HostConfig { bind, ..HostConfig::default() };
+        if let Some(file) = &self.platform {
+            let name = file.display().to_string();
+            let text = fs::read_to_string(file).map_err(|source| Failure::File { file: name.clone(), source })?;
+            config.platform = platform_file::parse(&text, &name, Platform::assumed_host())?;
+        }
+        config.lease = option("--lease", &self.lease, text::duration)?;
+        let (least, most) = (laxity_core::signal::MIN_LEASE, laxity_core::signal::MAX_LEASE);
+        if !(least..=most).contains(&config.lease) {
+            return Err(Failure::Usage(format!("--lease is {}, expected {least} to {most}", config.lease)));
+        }
+        if self.no_realtime {
+            config.fifo_priority = None;
+        }
+        Ok(config)
+    }
+}
+
+/// Every address of this host, if it has IPv6 then both families.
+pub(crate) fn everywhere() -> SocketAddr {
+    match std::net::UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0)) {
+        Ok(_) => SocketAddr::from((Ipv6Addr::UNSPECIFIED, DEFAULT_PORT)),
+        Err(_) => SocketAddr::from((Ipv4Addr::UNSPECIFIED, DEFAULT_PORT)),
+    }
+}
+
+/// Any port of the family of `peer`; on loopback for a peer on loopback.
+pub(crate) fn towards(peer: SocketAddr) -> SocketAddr {
+    let address: IpAddr = match peer.ip() {
+        IpAddr::V4(ip) if ip.is_loopback() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        IpAddr::V6(ip) if ip.is_loopback() => Ipv6Addr::LOCALHOST.into(),
+        IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    SocketAddr::new(address, 0)
+}
+
+/// Checks that a span is one that a demonstration can run.
+pub(crate) fn demo_duration(text: &str) -> Result<Duration, Failure> {
+    let duration = option("--duration", text, text::duration)?;
+    let (least, most) = (Duration::from_secs(1), Duration::from_secs(600));
+    if !(least..=most).contains(&duration) {
+        return Err(Failure::Usage(format!("--duration is {duration}, expected {least} to {most}")));
+    }
+    Ok(duration)
+}

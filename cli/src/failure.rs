@@ -1,0 +1,44 @@
+//! What ends a command early, and with which exit status.
+
+use std::io;
+
+use laxity::platform_file::PlatformFileError;
+use laxity::text::TextError;
+
+use crate::framing::FramingError;
+
+/// An error of a command.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Failure {
+    /// The library's.
+    #[error(transparent)]
+    Laxity(#[from] laxity::Error),
+    /// A value on the command line.
+    #[error("{option}: {error}")]
+    Option { option: &'static str, error: TextError },
+    /// Values on the command line that do not go together, or are missing.
+    #[error("{0}")]
+    Usage(String),
+    /// The platform's file.
+    #[error(transparent)]
+    Platform(#[from] PlatformFileError),
+    /// The stream of messages in a pipe.
+    #[error(transparent)]
+    Framing(#[from] FramingError),
+    /// A host that cannot be looked up.
+    #[error("looking up {host}: {source}")]
+    Lookup { host: String, source: io::Error },
+    /// A file.
+    #[error("{file}: {source}")]
+    File { file: String, source: io::Error },
+}
+
+impl Failure {
+    pub(crate) fn exit_status(&self) -> u8 {
+        match self {
+            Self::Laxity(error) => error.exit_status(),
+            Self::Lookup { .. } => 5,
+            Self::Option { .. } | Self::Usage(_) | Self::Platform(_) | Self::Framing(_) | Self::File { .. } => 2,
+        }
+    }
+}

@@ -1,0 +1,103 @@
+//! `laxity recv`: the messages of one channel to standard output.
+
+use std::io::{self, BufWriter};
+use std::time::Duration as StdDuration;
+
+use laxity::{DEFAULT_PORT, Error, Host, Listener, Receiver};
+use laxity_core::units::Duration;
+
+use crate::args::{RecvArguments, everywhere};
+use crate::failure::Failure;
+use crate::framing::{FramingError, Writer};
+use crate::report::{ChannelReport, RunReport, promises_kept, publish, table};
+use crate::stop::Stop;
+
+/// How often a wait looks whether Ctrl-C was pressed.
+const LOOK: StdDuration = StdDuration::from_millis(100);
+
+/// Receives one channel to its end, or until Ctrl-C; true if no promise was broken.
+pub(crate) fn run(arguments: &RecvArguments) -> Result<bool, Failure> {
+    let config = arguments.host.config(everywhere(), DEFAULT_PORT)?;
+    let stop = Stop::on_signals().map_err(|source| Failure::File { file: "signals".to_owned(), source })?;
+    let host = Host::start(config)?;
+    let listener = host.listen(&arguments.name)?;
+    for note in &host.standing().notes {
+        eprintln!("note: {note}");
+    }
+    eprintln!("receiving {} on {}", arguments.name, host.address());
+    let Some(mut receiver) = accept(&listener, &stop)? else {
+        let link = (&host.link_counters()).into();
+        publish(&RunReport { command: "recv", peer: None, channels: Vec::new(), link }, &arguments.pipe, true)?;
+        return Ok(true);
+    };
+    drop(listener);
+    let peer = receiver.grant().peer;
+    match receiver.grant().bound {
+        Some(bound) => eprintln!("{peer} sends with a guarantee of {bound}"),
+        None => eprintln!("{peer} sends as best effort"),
+    }
+    let start = laxity_link::sys::now();
+    let ended = copy(&mut receiver, arguments, &stop);
+    let elapsed = laxity_link::sys::now().since(start);
+    let figures = receiver.figures();
+    drop(receiver);
+    let link = (&host.link_counters()).into();
+    let channels = vec![ChannelReport::from(&figures)];
+    let run = RunReport { command: "recv", peer: Some(peer.to_string()), channels, link };
+    publish(&run, &arguments.pipe, true)?;
+    let figures = [figures];
+    if !arguments.pipe.json {
+        eprintln!("{}", table(&figures, elapsed.max(Duration::from_nanos(1))));
+    }
+    ended?;
+    Ok(promises_kept(&figures))
+}
+
+fn accept(listener: &Listener, stop: &Stop) -> Result<Option<Receiver>, Failure> {
+    loop {
+        match listener.accept(Some(LOOK)) {
+            Ok(receiver) => return Ok(Some(receiver)),
+            Err(Error::WouldBlock) if stop.is_set() => return Ok(None),
+            Err(Error::WouldBlock) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// Copies messages until the sender closes, or Ctrl-C. A reader that goes away ends the command as Ctrl-C does.
+fn copy(receiver: &mut Receiver, arguments: &RecvArguments, stop: &Stop) -> Result<(), Failure> {
+    let output = BufWriter::with_capacity(1 << 16, io::stdout().lock());
+    let mut writer = Writer::new(output, arguments.pipe.framing);
+    let outcome = loop {
+        if stop.is_set() {
+            break Ok(());
+        }
+        // Messages that are there are written together; the pipe is flushed when there are no more.
+        let next = match receiver.try_recv() {
+            Err(Error::WouldBlock) => {
+                if let Err(error) = writer.flush() {
+                    break Err(error);
+                }
+                receiver.recv_timeout(LOOK)
+            }
+            other => other,
+        };
+        match next {
+            Ok(message) => {
+                if let Err(error) = writer.write(&message) {
+                    break Err(error);
+                }
+            }
+            Err(Error::WouldBlock) => {}
+            Err(Error::Closed) => break Ok(()),
+            Err(error) => {
+                let _ = writer.flush();
+                return Err(error.into());
+            }
+        }
+    };
+    match outcome.and_then(|()| writer.flush()) {
+        Err(FramingError::Io { source, .. }) if source.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        other => Ok(other?),
+    }
+}

@@ -1,0 +1,156 @@
+//! `laxity send`: standard input, cut into messages, over one channel.
+
+use std::io::BufReader;
+
+use laxity::text::{self, ChannelAddress};
+use laxity::{ChannelSpec, DEFAULT_PORT, Error, Host, Sender};
+use laxity_core::contract::{Contract, Overload, Service};
+use laxity_core::figures::{Figures, Latencies, Misses};
+use laxity_core::send::{SendCounters, Violation};
+use laxity_core::wire::Counts;
+
+use crate::args::{SendArguments, look_up, option, towards};
+use crate::failure::Failure;
+use crate::framing::{Framing, Reader};
+use crate::report::{ChannelReport, RunReport, escaped, publish};
+use crate::stop::{Input, Stop};
+
+/// Runs until the input ends, or Ctrl-C; true if no promise was broken.
+pub(crate) fn run(arguments: &SendArguments) -> Result<bool, Failure> {
+    let spec = specification(arguments)?;
+    let to = ChannelAddress::parse(&arguments.to, DEFAULT_PORT)
+        .map_err(|error| Failure::Option { option: "the receiver", error })?;
+    let limit = input_limit(&spec);
+    if let Framing::Fixed(bytes) = arguments.pipe.framing
+        && bytes.get() > limit
+    {
+        let framing = arguments.pipe.framing;
+        return Err(Failure::Usage(format!("--framing {framing} is more than --max-message allows ({limit} bytes)")));
+    }
+    let peer = look_up(&to.host)?;
+    let config = arguments.host.config(towards(peer), 0)?;
+    let stop = Stop::on_signals().map_err(|source| Failure::File { file: "signals".to_owned(), source })?;
+    let host = Host::start(config)?;
+    for note in &host.standing().notes {
+        eprintln!("note: {note}");
+    }
+    let mut sender = host.open(peer, to.name.as_str(), spec)?;
+    if let Some(bound) = sender.grant().bound {
+        eprintln!("granted: every message within {bound} of its logical arrival");
+    }
+    let input = BufReader::with_capacity(1 << 16, Input::new(stop.clone(), sender.watch()));
+    let mut reader = Reader::new(input, arguments.pipe.framing, limit)?;
+    let mut message = Vec::with_capacity(limit as usize);
+    let mut sending = Ok(());
+    loop {
+        match reader.next(&mut message) {
+            Ok(true) => {}
+            Ok(false) => break,
+            // Ctrl-C in the middle of a message ends the input there.
+            Err(_) if stop.is_set() || sender.end().is_some() => break,
+            Err(error) => {
+                sending = Err(Failure::from(error));
+                break;
+            }
+        }
+        match sender.send(&message) {
+            Ok(()) => {}
+            // Dropped by the channel's policy, counted and reported.
+            Err(Error::Violation(Violation::Burst { .. })) if spec.overload == Overload::Drop => {}
+            Err(error) => {
+                sending = Err(error.into());
+                break;
+            }
+        }
+    }
+    let grant = sender.grant().clone();
+    let (counters, report, closing) = close(sender);
+    let figures = figures(&grant, &counters, report.as_ref());
+    let link = (&host.link_counters()).into();
+    let mut channel = ChannelReport::from(&figures);
+    if report.is_none_or(|report| report.late > 0) {
+        channel = channel.causes_unknown();
+    }
+    let run = RunReport { command: "send", peer: Some(peer.to_string()), channels: vec![channel], link };
+    publish(&run, &arguments.pipe, false)?;
+    if !arguments.pipe.json {
+        summarise(&figures, &counters);
+    }
+    sending?;
+    closing?;
+    Ok(true)
+}
+
+fn specification(arguments: &SendArguments) -> Result<ChannelSpec, Failure> {
+    let max_message = option("--max-message", &arguments.max_message, text::size)?;
+    let overload = arguments.overload.into();
+    if arguments.best_effort {
+        return Ok(ChannelSpec { overload, ..ChannelSpec::best_effort(max_message, arguments.queue)? });
+    }
+    let (Some(interval), Some(deadline)) = (&arguments.interval, &arguments.deadline) else {
+        let missing = if arguments.interval.is_none() { "--interval" } else { "--deadline" };
+        return Err(Failure::Usage(format!(
+            "{missing} is missing: a guaranteed channel declares its shortest interval and its deadline \
+             (or say --best-effort)"
+        )));
+    };
+    let min_message = option("--min-message", &arguments.min_message, text::size)?;
+    let interval = option("--interval", interval, text::interval)?;
+    let deadline = option("--deadline", deadline, text::duration)?;
+    let contract = Contract::new(max_message, min_message, interval, arguments.burst, deadline).map_err(Error::from)?;
+    Ok(ChannelSpec { overload, ..ChannelSpec::real_time(contract) })
+}
+
+/// The largest message that is read from the input.
+fn input_limit(spec: &ChannelSpec) -> u32 {
+    match spec.overload {
+        Overload::Decay => spec.service.max_message().saturating_mul(laxity_core::limits::DECAY_FACTOR),
+        Overload::Block | Overload::Drop => spec.service.max_message(),
+    }
+}
+
+/// Closes the channel; the counters are those of this host, whatever came of it.
+fn close(sender: Sender) -> (SendCounters, Option<Counts>, Result<(), Failure>) {
+    let counters = sender.counters();
+    match sender.close() {
+        Ok((counters, report)) => (counters, report, Ok(())),
+        Err(error) => (counters, None, Err(error.into())),
+    }
+}
+
+/// What this host and the receiver's last report say.
+fn figures(grant: &laxity::Grant, counters: &SendCounters, report: Option<&Counts>) -> Figures {
+    let contract = grant.service.contract();
+    let mut figures = Figures {
+        name: grant.name.clone(),
+        best_effort: matches!(grant.service, Service::BestEffort { .. }),
+        sent: counters.accepted,
+        deadline: contract.map(Contract::deadline),
+        bound: grant.bound,
+        ..Figures::default()
+    };
+    if let Some(report) = report {
+        figures.delivered = report.delivered + report.late;
+        figures.late = report.late;
+        figures.lost = report.lost;
+        figures.dropped = report.dropped;
+        figures.misses = Misses { network: report.lost, receiver: report.dropped, ..Misses::default() };
+        figures.latencies = Latencies { max: Some(report.largest), ..Latencies::default() };
+    }
+    figures
+}
+
+fn summarise(figures: &Figures, counters: &SendCounters) {
+    let violations = counters.violations;
+    eprintln!(
+        "{}: sent {}, delivered {} ({} late), lost {}, dropped {}; ahead of the interval {}, beyond the burst {}",
+        escaped(&figures.name),
+        figures.sent,
+        figures.delivered,
+        figures.late,
+        figures.lost,
+        figures.dropped,
+        violations.rate,
+        violations.burst,
+    );
+}

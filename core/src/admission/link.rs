@@ -1,0 +1,263 @@
+//! The link's half of the split test: packets by deadline, not preempted, with look-ahead in time.
+//!
+//! At each poll the executive hands over packets until the link has at least A of work before it (A5), so the link does
+//! not run dry while the processor makes the next packet; what was handed over cannot be overtaken. Packet k of N is
+//! handed to the link queue by `l + d_cpu − (N − k) C_p`, because the processor's test counted the packets after it, and
+//! is due at `l + d_cpu + d_link`. With
+//!
+//! ```text
+//! e_ik = d_link,i + (N_i − k) C_p;   L''(s) = max(L_x(s), C_l)
+//! W(t) = Σ_i Σ_k L''_ik (⌊(t − e_ik)/I_i⌋ + 1)^+
+//! B(t) = C_l + A + max L_x of { best effort, control frames, packets with e > t };   J(s) = Intf(s)
+//! require FIX(W(t) + B(t), J) ≤ t   for all t ≥ min e_ik
+//! ```
+//!
+//! Why `max(L_x, C_l)`: one after the other, packets i to m are handed over C_l apart at least and transmitted L_x apart.
+//! If the link last waited for packet j, m ends at most `C_l (j − i + 1) + Σ_j^m L_x` after i could have been handed
+//! over, which is at most `C_l + Σ_i^m max(L_x, C_l)`. Interference may keep the executive from the link, hence J.
+//! A message that is shorter than the largest is a prefix of one, its packets no larger and none later, so it needs no
+//! term. The block is charged whether or not anybody is there to block: control frames always may. That, and the first
+//! packet of a message being its largest, keep W + B from falling. Assumptions A1–A8 are those of the machine.
+
+use alloc::vec::Vec;
+
+use super::machine::Machine;
+use super::walk::{self, Demand, Stolen};
+
+/// The packets of one sending channel; nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Stream {
+    /// I: shortest distance of two messages; not zero.
+    pub(super) interval: u64,
+    /// d_link: the deadline of a message's last packet.
+    pub(super) deadline: u64,
+    /// N: packets of the largest message; not zero.
+    pub(super) packets: u64,
+    /// L'' of all packets but the last.
+    pub(super) full: u64,
+    /// L'' of the last packet; at most `full` if there is more than one.
+    pub(super) last: u64,
+    /// C_p: how much earlier each packet is handed over than the next.
+    pub(super) spacing: u64,
+    /// L_x of the first packet, the largest.
+    pub(super) largest: u64,
+    /// L_x of the smallest packet that the channel may send; counts for L_min only.
+    pub(super) smallest: u64,
+}
+
+impl Stream {
+    /// Σ_k L''_k.
+    pub(super) fn whole(&self) -> u128 {
+        u128::from(self.packets - 1) * u128::from(self.full) + u128::from(self.last)
+    }
+
+    /// Σ_k L''_k (⌊(t − e_k)/I⌋ + 1)^+, in closed form: a message may have 65,535 packets.
+    fn until(&self, t: u64) -> u128 {
+        let Some(span) = t.checked_sub(self.deadline) else { return 0 };
+        let last = (u128::from(span / self.interval) + 1).saturating_mul(self.last.into());
+        // Packet N − j is due at d + j·C_p; those with j ≤ m are due within t.
+        let m = span.checked_div(self.spacing).unwrap_or(u64::MAX).min(self.packets - 1);
+        let periods = floor_sum(m, self.interval, self.spacing, span - m * self.spacing);
+        last.saturating_add(periods.saturating_add(m.into()).saturating_mul(self.full.into()))
+    }
+
+    /// e of the first packet: the last one to be due.
+    fn first_packet_due(&self) -> u64 {
+        self.deadline.saturating_add((self.packets - 1).saturating_mul(self.spacing))
+    }
+}
+
+/// Σ ⌊(a·i + b)/m⌋ for i in 0..n, in O(log m) steps; m is not zero, n at most 2¹⁶, a and m below 2⁴⁷.
+fn floor_sum(n: u64, m: u64, a: u64, b: u64) -> u128 {
+    let (mut n, mut m, mut a, mut b) = (n, m, a, b);
+    let mut sum = 0u128;
+    while n > 0 {
+        sum += u128::from(n) * u128::from(n - 1) / 2 * u128::from(a / m) + u128::from(n) * u128::from(b / m);
+        (a, b) = (a % m, b % m);
+        let top = a * n + b;
+        if top < m {
+            break;
+        }
+        (n, b) = (top / m, top % m);
+        (m, a) = (a, m);
+    }
+    sum
+}
+
+/// A set of streams on one link.
+pub(super) struct LinkTest {
+    streams: Vec<Stream>,
+    /// C_l + A.
+    ahead: u64,
+    /// L_x of the largest packet that does not come from a channel.
+    other: u64,
+    stolen: Stolen,
+    share: u128,
+}
+
+impl LinkTest {
+    pub(super) fn new(machine: &Machine, streams: Vec<Stream>) -> Self {
+        let ahead = machine.link_cost.saturating_add(machine.look_ahead);
+        Self::from_parts(streams, ahead, machine.other_largest, machine.interference())
+    }
+
+    fn from_parts(streams: Vec<Stream>, ahead: u64, other: u64, stolen: Stolen) -> Self {
+        let share = streams
+            .iter()
+            .fold(0, |sum: u128, stream| sum.saturating_add(walk::share(stream.whole(), stream.interval)));
+        Self { streams, ahead, other, stolen, share }
+    }
+
+    /// The long-run share of everything, J included.
+    pub(super) fn utilisation(&self) -> u128 {
+        self.share.saturating_add(self.stolen.share())
+    }
+
+    /// Gives the last stream another deadline.
+    pub(super) fn set_last_deadline(&mut self, deadline: u64) {
+        if let Some(stream) = self.streams.last_mut() {
+            stream.deadline = deadline;
+        }
+    }
+}
+
+impl Demand for LinkTest {
+    fn until(&self, t: u64) -> u128 {
+        let (mut work, mut block) = (u128::from(self.ahead), self.other);
+        for stream in &self.streams {
+            work = work.saturating_add(stream.until(t));
+            if stream.first_packet_due() > t {
+                block = block.max(stream.largest);
+            }
+        }
+        work.saturating_add(block.into())
+    }
+    fn stolen(&self) -> &Stolen {
+        &self.stolen
+    }
+    fn first(&self) -> Option<u64> {
+        self.streams.iter().map(|stream| stream.deadline).min()
+    }
+    fn share(&self) -> u128 {
+        self.share
+    }
+    /// Each packet is due `e ≥ d` after its message: at most t/I + max(0, 1 − d/I) of each within t; and one block.
+    fn excess(&self) -> u128 {
+        let block = self.streams.iter().map(|stream| stream.largest).fold(self.other, u64::max);
+        self.streams.iter().fold(u128::from(self.ahead) + u128::from(block), |sum, stream| {
+            let early = u128::from(stream.interval.saturating_sub(stream.deadline));
+            sum.saturating_add(stream.whole().saturating_mul(early).div_ceil(stream.interval.into()))
+        })
+    }
+    fn tasks(&self) -> usize {
+        self.streams.len()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::walk::{ONE, Verdict, brute, walk};
+    use super::*;
+    use proptest::prelude::*;
+
+    fn stream() -> impl Strategy<Value = Stream> {
+        (20u64..150, 1u64..150, 1u64..6, (0u64..8, 0u64..8), 0u64..60, 0u64..4).prop_map(
+            |(interval, deadline, packets, (one, two), spacing, link_cost)| {
+                let (full, last) = (one.max(two), one.min(two));
+                let largest = if packets > 1 { full } else { last };
+                Stream {
+                    interval,
+                    deadline,
+                    packets,
+                    spacing,
+                    largest,
+                    smallest: last,
+                    full: full.max(link_cost),
+                    last: last.max(link_cost),
+                }
+            },
+        )
+    }
+
+    fn small() -> impl Strategy<Value = (Vec<Stream>, u64, u64, (u64, u64, u64))> {
+        (prop::collection::vec(stream(), 0..4), 0u64..20, 0u64..10, (0u64..10, 10u64..40, 0u64..4))
+    }
+
+    fn fast(streams: &[Stream], ahead: u64, other: u64, interference: (u64, u64, u64)) -> LinkTest {
+        let mut stolen = Stolen::constant(interference.0);
+        stolen.add_term(interference.1, interference.2, 0);
+        LinkTest::from_parts(streams.to_vec(), ahead, other, stolen)
+    }
+
+    /// Packet by packet, instant by instant.
+    fn slow(streams: &[Stream], ahead: u64, other: u64, interference: (u64, u64, u64), last: u64) -> Verdict {
+        let until = |t: u64| {
+            let (mut work, mut block) = (0, other);
+            for stream in streams {
+                for packet in 1..=stream.packets {
+                    let offset = stream.deadline + (stream.packets - packet) * stream.spacing;
+                    if offset > t && packet == 1 {
+                        block = block.max(stream.largest);
+                    }
+                    let mut due = offset;
+                    while due <= t {
+                        work += if packet == stream.packets { stream.last } else { stream.full };
+                        due += stream.interval;
+                    }
+                }
+            }
+            work + ahead + block
+        };
+        let first = streams.iter().map(|stream| stream.deadline).min().unwrap_or(last + 1);
+        brute::walk(until, |s| interference.0 + s.div_ceil(interference.1) * interference.2, first, last)
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(400))]
+
+        #[test]
+        fn the_walk_agrees_with_every_instant((streams, ahead, other, interference) in small()) {
+            let test = fast(&streams, ahead, other, interference);
+            match walk(&test, true) {
+                Verdict::TooLong => prop_assert!(test.utilisation() >= ONE),
+                Verdict::Fits => prop_assert_eq!(slow(&streams, ahead, other, interference, 1500), Verdict::Fits),
+                Verdict::Fails(at) => prop_assert_eq!(slow(&streams, ahead, other, interference, at), Verdict::Fails(at)),
+            }
+        }
+
+        #[test]
+        fn a_longer_deadline_never_turns_yes_into_no(
+            (mut streams, ahead, other, interference) in small(), which in 0usize..4, longer in 1u64..100,
+        ) {
+            let before = walk(&fast(&streams, ahead, other, interference), false);
+            if let Some(count) = core::num::NonZero::new(streams.len()) {
+                streams[which % count].deadline += longer;
+            }
+            let after = walk(&fast(&streams, ahead, other, interference), false);
+            prop_assert!(before != Verdict::Fits || after == Verdict::Fits);
+        }
+
+        #[test]
+        fn one_more_channel_never_helps((streams, ahead, other, interference) in small(), more in stream()) {
+            let mut fuller = streams.clone();
+            fuller.push(more);
+            if walk(&fast(&fuller, ahead, other, interference), false) == Verdict::Fits {
+                prop_assert_eq!(walk(&fast(&streams, ahead, other, interference), false), Verdict::Fits);
+            }
+        }
+
+        #[test]
+        fn demand_never_falls((streams, ahead, other, interference) in small()) {
+            let test = fast(&streams, ahead, other, interference);
+            for t in 0..500 {
+                prop_assert!(test.until(t) <= test.until(t + 1));
+            }
+        }
+
+        #[test]
+        fn the_closed_form_is_the_sum(n in 0u64..40, m in 1u64..50, a in 0u64..200, b in 0u64..500) {
+            let sum: u64 = (0..n).map(|i| (a * i + b) / m).sum();
+            prop_assert_eq!(floor_sum(n, m, a, b), u128::from(sum));
+        }
+    }
+}

@@ -1,0 +1,294 @@
+//! The processor's half of the split test: earliest deadline first with preemption every P packets.
+//!
+//! With `n_i(t) = ⌊(t − d_i)/I_i⌋ + 1` for `t ≥ d_i`, else 0; `q_i = ⌊(N_i − 1)/P⌋` inner preemption points of a message;
+//! `R = K·C_d` the frames that one poll of the inputs may find:
+//!
+//! ```text
+//! W(t) = Σ n_i (H_i + C_csp + (q_i + 1) R) + C_csp · min(Σ n_i, Σ n_i q_i)
+//! B(t) = max( W_wake + R,  best effort: C_csp + block + R,  d_j > t: C_csp + block(N_j) + R )
+//! J(s) = Intf(s) + C_l (⌈(s + A)/max(L_min, C_l)⌉ + 1)
+//! require FIX(W(t) + B(t), J) ≤ t   for all t ≥ min d_i
+//! ```
+//!
+//! The first switch of a message is in its own term. A switch back to a preempted message happens at most once for each
+//! message that preempted it, and at most once for each inner preemption point: hence the minimum. H_i is
+//! `C_p^1st + (N − 1) C_p` [channels §3.2], with C_r in place of C_p for a message that is received. Assumptions A1–A8 are
+//! those of the machine. A channel's burst does not count: logical arrivals are an interval apart [channels §2.2].
+//!
+//! B(t) leaves out channels with `d_j ≤ t` also where messages are served early: a message that was begun before the busy
+//! period and is due after t is its channel's next one, so that channel has nothing else in the window, and at least one
+//! H_j that was counted, which is no less than block(N_j), did not happen. For the same reason W + B never falls.
+
+use alloc::vec::Vec;
+
+use super::machine::Machine;
+use super::walk::{self, Demand, ONE, Stolen};
+
+/// The messages of one channel, as the processor sees them; nanoseconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Job {
+    /// I: shortest distance of two releases; not zero.
+    pub(super) interval: u64,
+    /// d: from release to completion.
+    pub(super) deadline: u64,
+    /// H + C_csp + (q + 1) R.
+    pub(super) cost: u64,
+    /// q: inner preemption points.
+    pub(super) inner: u64,
+    /// C_csp + block(N) + R; at most `cost`.
+    pub(super) block: u64,
+}
+
+/// A set of jobs on one processor.
+pub(super) struct ProcessorTest {
+    jobs: Vec<Job>,
+    switch: u64,
+    /// Which side of the minimum grows slower: one switch back per message, or one per inner preemption point. In the long
+    /// run, the demand is below the line of either; both the share and the excess are taken from this one.
+    per_message: bool,
+    /// The longest block that does not come from a channel.
+    other_block: u64,
+    stolen: Stolen,
+    share: u128,
+}
+
+impl ProcessorTest {
+    /// `least_occupancy` is L_min, or `None` if nobody may send at all.
+    pub(super) fn new(machine: &Machine, jobs: Vec<Job>, least_occupancy: Option<u64>) -> Self {
+        let mut stolen = machine.interference();
+        if let Some(least) = least_occupancy {
+            let link_cost = machine.link_cost;
+            stolen.add_constant(link_cost);
+            stolen.add_term(least.max(link_cost), link_cost, machine.look_ahead);
+        }
+        Self::from_parts(jobs, machine.switch, machine.other_block, stolen)
+    }
+
+    fn from_parts(jobs: Vec<Job>, switch: u64, other_block: u64, stolen: Stolen) -> Self {
+        let sum = |cost: &dyn Fn(&Job) -> u128| {
+            jobs.iter().fold(0, |sum: u128, job| sum.saturating_add(walk::share(cost(job), job.interval)))
+        };
+        let per_message = sum(&|_| 1) <= sum(&|job| job.inner.into());
+        let share = sum(&|job| whole(job, switch, per_message));
+        Self { jobs, switch, per_message, other_block, stolen, share }
+    }
+
+    /// The long-run share of everything, J included, in units of [`ONE`].
+    pub(super) fn utilisation(&self) -> u128 {
+        self.share.saturating_add(self.stolen.share())
+    }
+
+    /// Gives the last job another deadline.
+    pub(super) fn set_last_deadline(&mut self, deadline: u64) {
+        if let Some(job) = self.jobs.last_mut() {
+            job.deadline = deadline;
+        }
+    }
+}
+
+impl Demand for ProcessorTest {
+    fn until(&self, t: u64) -> u128 {
+        let (mut work, mut messages, mut inner, mut block) = (0u128, 0u128, 0u128, self.other_block);
+        for job in &self.jobs {
+            match t.checked_sub(job.deadline) {
+                Some(span) => {
+                    let n = u128::from(span / job.interval) + 1;
+                    work = work.saturating_add(n.saturating_mul(job.cost.into()));
+                    messages = messages.saturating_add(n);
+                    inner = inner.saturating_add(n.saturating_mul(job.inner.into()));
+                }
+                None => block = block.max(job.block),
+            }
+        }
+        work.saturating_add(messages.min(inner).saturating_mul(self.switch.into())).saturating_add(block.into())
+    }
+    fn stolen(&self) -> &Stolen {
+        &self.stolen
+    }
+    fn first(&self) -> Option<u64> {
+        self.jobs.iter().map(|job| job.deadline).min()
+    }
+    fn share(&self) -> u128 {
+        self.share
+    }
+    /// n_i ≤ t/I_i + max(0, 1 − d_i/I_i), and one block.
+    fn excess(&self) -> u128 {
+        let block = self.jobs.iter().map(|job| job.block).fold(self.other_block, u64::max);
+        self.jobs.iter().fold(block.into(), |sum: u128, job| {
+            let early = u128::from(job.interval.saturating_sub(job.deadline));
+            let whole = whole(job, self.switch, self.per_message);
+            sum.saturating_add(whole.saturating_mul(early).div_ceil(job.interval.into()))
+        })
+    }
+    fn tasks(&self) -> usize {
+        self.jobs.len()
+    }
+}
+
+/// What one message takes in the long run, with its part of the switches back.
+fn whole(job: &Job, switch: u64, per_message: bool) -> u128 {
+    let back = if per_message { 1 } else { job.inner };
+    u128::from(job.cost).saturating_add(u128::from(switch).saturating_mul(back.into()))
+}
+
+/// A share in millionths, rounded up; saturates.
+pub(super) fn parts_per_million(share: u128) -> u64 {
+    u64::try_from(share.saturating_mul(1_000_000).div_ceil(ONE)).unwrap_or(u64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::walk::{Verdict, brute, walk};
+    use super::*;
+    use alloc::vec;
+    use proptest::prelude::*;
+
+    /// A small system, with its costs taken apart as the formulas have them.
+    #[derive(Clone, Debug)]
+    struct Small {
+        channels: Vec<(u64, u64, u64, u64)>, // interval, deadline, packets, cost of each packet
+        quantum: u64,
+        switch: u64,
+        frames: u64,
+        wake_up: u64,
+        best_effort: u64,
+        interference: (u64, u64, u64), // burst, period, cost
+        link: (u64, u64, u64),         // C_l, max(L_min, C_l) − C_l, A
+    }
+
+    fn small() -> impl Strategy<Value = Small> {
+        (
+            prop::collection::vec((20u64..120, 1u64..150, 1u64..6, 0u64..6), 0..4),
+            (1u64..4, 0u64..4, 0u64..3, 0u64..10, 0u64..5),
+            (0u64..10, 10u64..40, 0u64..3),
+            (0u64..4, 5u64..30, 0u64..20),
+        )
+            .prop_map(|(channels, (quantum, switch, frames, wake_up, best_effort), interference, link)| {
+                Small { channels, quantum, switch, frames, wake_up, best_effort, interference, link }
+            })
+    }
+
+    impl Small {
+        fn block(&self, packets: u64, cost: u64) -> u64 {
+            self.switch + packets.min(self.quantum) * cost + self.frames
+        }
+        fn fast(&self) -> ProcessorTest {
+            let jobs = self.channels.iter().map(|&(interval, deadline, packets, cost)| {
+                let inner = (packets - 1) / self.quantum;
+                let whole = packets * cost + self.switch + (inner + 1) * self.frames;
+                Job { interval, deadline, cost: whole, inner, block: self.block(packets, cost) }
+            });
+            let mut stolen = Stolen::constant(self.interference.0 + self.link.0);
+            stolen.add_term(self.interference.1, self.interference.2, 0);
+            stolen.add_term(self.link.0 + self.link.1, self.link.0, self.link.2);
+            let other = (self.wake_up + self.frames).max(self.block(self.best_effort, 3));
+            ProcessorTest::from_parts(jobs.collect(), self.switch, other, stolen)
+        }
+        /// Message by message, instant by instant.
+        fn slow(&self, last: u64) -> Verdict {
+            let until = |t: u64| {
+                let (mut work, mut messages, mut inner) = (0, 0, 0);
+                let mut block = (self.wake_up + self.frames).max(self.block(self.best_effort, 3));
+                for &(interval, deadline, packets, cost) in &self.channels {
+                    let mut due = deadline;
+                    while due <= t {
+                        work += self.switch;
+                        for packet in 1..=packets {
+                            work += cost;
+                            if packet == packets || packet % self.quantum == 0 {
+                                work += self.frames;
+                            }
+                            if packet != packets && packet % self.quantum == 0 {
+                                inner += 1;
+                            }
+                        }
+                        messages += 1;
+                        due += interval;
+                    }
+                    if deadline > t {
+                        block = block.max(self.block(packets, cost));
+                    }
+                }
+                work + self.switch * u64::min(messages, inner) + block
+            };
+            let stolen = |s: u64| {
+                self.interference.0
+                    + s.div_ceil(self.interference.1) * self.interference.2
+                    + self.link.0 * ((s + self.link.2).div_ceil(self.link.0 + self.link.1) + 1)
+            };
+            let first = self.channels.iter().map(|channel| channel.1).min().unwrap_or(last + 1);
+            brute::walk(until, stolen, first, last)
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(400))]
+
+        /// 3,000 instants are many times the longest busy period of all but a few of these systems.
+        #[test]
+        fn the_walk_agrees_with_every_instant(system in small()) {
+            match walk::walk(&system.fast(), true) {
+                Verdict::TooLong => prop_assert!(system.fast().utilisation() >= ONE),
+                Verdict::Fits => prop_assert_eq!(system.slow(1500), Verdict::Fits),
+                Verdict::Fails(at) => prop_assert_eq!(system.slow(at), Verdict::Fails(at)),
+            }
+        }
+
+        #[test]
+        fn a_longer_deadline_never_turns_yes_into_no(mut system in small(), which in 0usize..4, longer in 1u64..100) {
+            let before = walk(&system.fast(), false);
+            if let Some(count) = core::num::NonZero::new(system.channels.len()) {
+                system.channels[which % count].1 += longer;
+            }
+            prop_assert!(before != Verdict::Fits || walk(&system.fast(), false) == Verdict::Fits);
+        }
+
+        #[test]
+        fn one_more_channel_never_helps(system in small(), more in (20u64..120, 1u64..150, 1u64..6, 0u64..6)) {
+            let mut fuller = system.clone();
+            fuller.channels.push(more);
+            if walk(&fuller.fast(), false) == Verdict::Fits {
+                prop_assert_eq!(walk(&system.fast(), false), Verdict::Fits);
+            }
+        }
+
+        #[test]
+        fn demand_never_falls(system in small()) {
+            let test = system.fast();
+            for t in 0..400 {
+                prop_assert!(test.until(t) <= test.until(t + 1));
+            }
+        }
+
+        #[test]
+        fn order_does_not_matter(mut system in small()) {
+            let before = walk(&system.fast(), true);
+            system.channels.reverse();
+            prop_assert_eq!(walk(&system.fast(), true), before);
+        }
+    }
+
+    /// A message without inner preemption points is charged a switch back as well, as it may preempt others: 3 switches
+    /// for 3 messages here, of which only one can be preempted. 5/21 + 6/33 + 11/32 + 3/21 + 3/33 + 3/32 > 1.
+    #[test]
+    fn switches_back_count_for_who_preempts() {
+        let system = Small {
+            channels: vec![(21, 26, 1, 2), (33, 18, 1, 3), (32, 126, 4, 2)],
+            quantum: 1,
+            switch: 3,
+            frames: 0,
+            wake_up: 0,
+            best_effort: 0,
+            interference: (0, 18, 0),
+            link: (0, 5, 0),
+        };
+        assert_eq!(walk(&system.fast(), true), Verdict::TooLong);
+        assert_eq!(system.slow(1500), Verdict::Fails(1310));
+    }
+
+    #[test]
+    fn no_job_is_always_feasible() {
+        let test = ProcessorTest::from_parts(vec![], 1, u64::MAX, Stolen::constant(u64::MAX));
+        assert_eq!(walk(&test, true), Verdict::Fits);
+    }
+}

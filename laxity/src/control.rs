@@ -1,0 +1,468 @@
+//! The control thread: admission and set-up, away from the data path.
+//!
+//! It runs at ordinary priority. The executive tells it what peers ask for; it admits, allocates everything that the
+//! channel will ever need, and hands it over in one piece. It also frees what channels leave behind.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, mpsc};
+use std::time::Duration as StdDuration;
+
+use laxity_core::admission::{Admission, Code, Refusal, ReservationId, Stage, buffers};
+use laxity_core::contract::{Contract, Overload, SendingStages, Service};
+use laxity_core::endpoint::{Destination, Incoming, Outgoing};
+use laxity_core::event::{ChannelId, End, Event, Name, Request};
+use laxity_core::platform::Platform;
+use laxity_core::send::SendConfig;
+use laxity_core::units::Duration;
+
+use crate::error::Error;
+use crate::executive::{Command, Notice};
+use crate::host::Grant;
+use crate::port::{self, Doorbell, Port, ReceivePort, SendPort, Slot};
+use crate::signal::Signal;
+
+/// What application threads, the control thread and the executive share of a host.
+pub(crate) struct Shared {
+    pub(crate) doorbell: Arc<Doorbell>,
+    pub(crate) notified: Arc<Signal>,
+    pub(crate) stopped: Arc<AtomicBool>,
+    pub(crate) platform: Platform,
+    pub(crate) lease: Duration,
+    commands: Mutex<rtrb::Producer<Command>>,
+    state: Mutex<State>,
+}
+
+/// What the control thread knows of the channels.
+struct State {
+    admission: Admission,
+    listeners: Vec<(Name, mpsc::Sender<Accepted>)>,
+    tickets: BTreeMap<u64, Ticket>,
+    channels: BTreeMap<ChannelId, Known>,
+    unreachable: Vec<SocketAddr>,
+    next_ticket: u64,
+}
+
+/// A receiving channel that is open.
+pub(crate) struct Accepted {
+    pub(crate) port: ReceivePort,
+    pub(crate) grant: Grant,
+}
+
+/// A channel on its way into the endpoint.
+enum Ticket {
+    Opening { known: Known },
+    Accepting { known: Known, accepted: Accepted, listener: mpsc::Sender<Accepted> },
+}
+
+/// A channel in the endpoint.
+struct Known {
+    port: Arc<Port>,
+    peer: SocketAddr,
+    reservation: Option<ReservationId>,
+    /// Who waits for `open` to come to an end.
+    opener: Option<Opener>,
+}
+
+struct Opener {
+    reply: mpsc::SyncSender<Result<Opened, Error>>,
+    port: SendPort,
+    name: Name,
+    service: Service,
+}
+
+/// A sending channel that is open.
+pub(crate) struct Opened {
+    pub(crate) channel: ChannelId,
+    pub(crate) port: SendPort,
+    pub(crate) grant: Grant,
+}
+
+/// What `open` asks for.
+pub(crate) struct OpenRequest {
+    pub(crate) destination: Destination,
+    pub(crate) service: Service,
+    pub(crate) overload: Overload,
+    pub(crate) priority: u8,
+}
+
+impl Shared {
+    pub(crate) fn new(
+        platform: Platform,
+        admission: Admission,
+        lease: Duration,
+        doorbell: Arc<Doorbell>,
+        notified: Arc<Signal>,
+        stopped: Arc<AtomicBool>,
+        commands: rtrb::Producer<Command>,
+    ) -> Self {
+        let state = State {
+            admission,
+            listeners: Vec::new(),
+            tickets: BTreeMap::new(),
+            channels: BTreeMap::new(),
+            unreachable: Vec::new(),
+            next_ticket: 0,
+        };
+        Self { doorbell, notified, stopped, platform, lease, commands: Mutex::new(commands), state: Mutex::new(state) }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// Hands a command to the executive and wakes it.
+    pub(crate) fn command(&self, mut command: Command) {
+        let mut commands = self.commands.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        while let Err(rtrb::PushError::Full(back)) = commands.push(command) {
+            if self.stopped.load(Ordering::SeqCst) {
+                return;
+            }
+            command = back;
+            self.doorbell.poke();
+            std::thread::sleep(StdDuration::from_micros(100));
+        }
+        self.doorbell.poke();
+    }
+
+    /// Whether the executive is gone.
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::SeqCst)
+    }
+
+    /// Listens on `name`: accepted channels come through the receiver.
+    pub(crate) fn listen(&self, name: Name) -> Result<mpsc::Receiver<Accepted>, Error> {
+        let mut state = self.state();
+        if state.listeners.iter().any(|(other, _)| *other == name) {
+            return Err(Error::NameInUse(name.as_str().to_owned()));
+        }
+        let (sender, receiver) = mpsc::channel();
+        state.listeners.push((name, sender));
+        drop(state);
+        self.command(Command::Listen(name));
+        Ok(receiver)
+    }
+
+    pub(crate) fn unlisten(&self, name: Name) {
+        self.state().listeners.retain(|(other, _)| *other != name);
+        self.command(Command::Unlisten(name));
+    }
+
+    /// Admits a channel at this host and asks the peer; the answer comes through the receiver.
+    pub(crate) fn open(&self, request: OpenRequest) -> Result<mpsc::Receiver<Result<Opened, Error>>, Error> {
+        let platform = &self.platform;
+        let refused = |refusal| Error::Refused { by: "this host".to_owned(), refusal };
+        let contract = request.service.contract().copied();
+        let mut state = self.state();
+        let mut reservation = None;
+        let mut upstream = Duration::ZERO;
+        if let Some(contract) = contract {
+            // An oversize message (`decay`) may end in a packet of any size: admission must count on the smallest.
+            let analysed = match request.overload {
+                Overload::Decay => Contract::new(
+                    contract.max_message().into(),
+                    1,
+                    contract.interval(),
+                    contract.burst().into(),
+                    contract.deadline(),
+                )?,
+                _ => contract,
+            };
+            let outside = platform.propagation + platform.clock_error;
+            let budget = contract
+                .deadline()
+                .checked_sub(outside)
+                .ok_or_else(|| refused(Refusal::new(Code::DeadlineBelowServiceTime, Stage::Route)))?;
+            let (id, least) = state.admission.reserve_sending(&analysed, budget).map_err(refused)?;
+            reservation = Some(id);
+            upstream = platform.handover + least.total();
+        }
+        let config = SendConfig {
+            service: request.service,
+            overload: request.overload,
+            priority: request.priority,
+            packet: platform.packet,
+            work_conserving: false,
+        };
+        let (messages, packets) = match (&contract, request.service) {
+            (Some(contract), _) => {
+                (buffers::send_messages(contract), buffers::send_packets(contract, platform, config.work_conserving))
+            }
+            (None, Service::BestEffort { queue, max_message }) => (queue, best_effort_packets(max_message, platform)),
+            (None, Service::RealTime(_)) => unreachable!("a real-time service has a contract"),
+        };
+        let oversize = match request.overload {
+            Overload::Decay => laxity_core::limits::DECAY_FACTOR,
+            _ => 1,
+        };
+        let capacity = request.service.max_message().saturating_mul(oversize) as usize;
+        // Buffers for what waits in the core, one that is being fragmented, and one in the application's hands.
+        let (send_port, slot) = port::sending(messages as usize + 2, capacity);
+        if let Some(contract) = &contract {
+            send_port.port.statistics.set_bound(contract.deadline());
+        }
+        let outgoing = Outgoing::new(request.destination, config, upstream, self.lease, messages, packets);
+        let (reply, answer) = mpsc::sync_channel(1);
+        let known = Known {
+            port: Arc::clone(&send_port.port),
+            peer: request.destination.peer,
+            reservation,
+            opener: Some(Opener { reply, port: send_port, name: request.destination.name, service: request.service }),
+        };
+        state.unreachable.retain(|peer| *peer != request.destination.peer);
+        let ticket = state.ticket(Ticket::Opening { known });
+        drop(state);
+        self.command(Command::Open { ticket, outgoing, slot: Box::new(Slot::Send(slot)) });
+        Ok(answer)
+    }
+
+    /// Long-run shares of processor and link that are in use, parts per million.
+    pub(crate) fn utilisation(&self) -> laxity_core::admission::Utilisation {
+        self.state().admission.utilisation_ppm()
+    }
+
+    /// Closes the channel of `port`, unless it is over: its application has let go of it.
+    pub(crate) fn close_port(&self, port: &Arc<Port>) {
+        let channel =
+            self.state().channels.iter().find(|(_, known)| Arc::ptr_eq(&known.port, port)).map(|(channel, _)| *channel);
+        if let Some(channel) = channel {
+            self.command(Command::Close(channel));
+        }
+    }
+
+    /// The control thread: serves notices until the executive stops.
+    pub(crate) fn serve(&self, mut notices: rtrb::Consumer<Notice>) {
+        loop {
+            let seen = self.notified.seen();
+            while let Ok(notice) = notices.pop() {
+                self.handle(notice);
+            }
+            if self.is_stopped() {
+                break;
+            }
+            self.notified.wait(seen, None);
+        }
+        // Nobody will answer any more: whoever waits learns it.
+        let mut state = self.state();
+        state.listeners.clear();
+        state.tickets.clear();
+        for known in std::mem::take(&mut state.channels).into_values() {
+            known.port.set_end(End::PeerLost);
+        }
+    }
+
+    fn handle(&self, notice: Notice) {
+        match notice {
+            Notice::Installed { ticket, result } => self.installed(ticket, result),
+            Notice::Event(Event::Requested(request)) => self.requested(&request),
+            Notice::Event(Event::Accepted { channel, receive, same_clock, packet: _ }) => {
+                self.accepted(channel, receive, same_clock);
+            }
+            Notice::Event(Event::Ended { channel, end }) => self.ended(channel, end),
+            Notice::Event(Event::Overflow { .. }) => {}
+            Notice::Unreachable(peer) => {
+                let mut state = self.state();
+                if !state.unreachable.contains(&peer) && state.unreachable.len() < 64 {
+                    state.unreachable.push(peer);
+                }
+            }
+            garbage @ Notice::Garbage { .. } => drop(garbage),
+        }
+    }
+
+    fn installed(&self, ticket: u64, result: Result<ChannelId, Refusal>) {
+        let mut state = self.state();
+        let Some(ticket) = state.tickets.remove(&ticket) else { return };
+        match (ticket, result) {
+            (Ticket::Opening { known }, Ok(channel)) => {
+                state.channels.insert(channel, known);
+            }
+            (Ticket::Accepting { known, accepted, listener }, Ok(channel)) => {
+                state.channels.insert(channel, known);
+                drop(state);
+                // A listener that is gone leaves the port without an owner, and that closes the channel.
+                if listener.send(accepted).is_err() {
+                    self.command(Command::Close(channel));
+                }
+            }
+            (Ticket::Opening { known }, Err(refusal)) => {
+                state.release(&known);
+                if let Some(opener) = known.opener {
+                    let _ = opener.reply.send(Err(Error::Refused { by: "this host".to_owned(), refusal }));
+                }
+            }
+            (Ticket::Accepting { known, .. }, Err(_)) => state.release(&known),
+        }
+    }
+
+    /// A peer asks for a channel: the receiving half of admission.
+    fn requested(&self, request: &Request) {
+        let mut state = self.state();
+        let Some(listener) = state.listener(&request.name) else {
+            drop(state);
+            let refusal = Refusal::new(Code::NoSuchName, Stage::ReceivingProcessor);
+            return self.command(Command::Refuse { request: *request, refusal });
+        };
+        let (reservation, upstream, stage) = match self.admit_receiving(&mut state, request) {
+            Ok(admitted) => admitted,
+            Err(refusal) => {
+                drop(state);
+                return self.command(Command::Refuse { request: *request, refusal });
+            }
+        };
+        let platform = &self.platform;
+        let (messages, packets) = match request.service {
+            Service::RealTime(contract) => (
+                buffers::receive_messages(&contract, upstream, stage) + contract.burst(),
+                buffers::receive_packets(&contract, platform, upstream, stage),
+            ),
+            Service::BestEffort { queue, max_message } => (queue, best_effort_packets(max_message, platform)),
+        };
+        let incoming = Incoming::new(request, upstream, stage, true, 0, messages, packets);
+        let (receive_port, slot) = port::receiving(messages.max(2) as usize);
+        let deadline = request.service.contract().map(Contract::deadline);
+        if let Some(deadline) = deadline {
+            receive_port.port.statistics.set_bound(deadline);
+        }
+        let grant = Grant {
+            name: request.name.as_str().to_owned(),
+            peer: request.peer,
+            service: request.service,
+            stages: SendingStages::default(),
+            receive: stage,
+            bound: deadline,
+            same_clock: request.same_clock,
+        };
+        let known = Known { port: Arc::clone(&receive_port.port), peer: request.peer, reservation, opener: None };
+        let accepted = Accepted { port: receive_port, grant };
+        let ticket = state.ticket(Ticket::Accepting { known, accepted, listener });
+        drop(state);
+        let slot = Box::new(Slot::Receive(slot));
+        self.command(Command::Accept { ticket, request: *request, incoming, slot });
+    }
+
+    /// (reservation, upstream, stage) of a channel that this host receives.
+    fn admit_receiving(
+        &self,
+        state: &mut State,
+        request: &Request,
+    ) -> Result<(Option<ReservationId>, Duration, Duration), Refusal> {
+        let Service::RealTime(contract) = request.service else {
+            return Ok((None, Duration::ZERO, Duration::ZERO));
+        };
+        let platform = &self.platform;
+        // Outside both hosts' stages: the way, the clocks, and how long a frame may wait until the socket is looked at.
+        let outside = platform.propagation + platform.clock_error + input_delay(platform);
+        let shortfall = |needed: Duration| {
+            let mut refusal = Refusal::new(Code::DeadlineSum, Stage::Route);
+            refusal.least_deadline = Some(needed);
+            refusal
+        };
+        let Some(budget) = contract.deadline().checked_sub(request.upstream + outside) else {
+            return Err(shortfall(request.upstream + outside));
+        };
+        let (id, least) = state.admission.reserve_receiving(&contract, budget).map_err(|mut refusal| {
+            refusal.least_deadline = refusal.least_deadline.map(|least| least + request.upstream + outside);
+            refusal
+        })?;
+        // Slack is shared between the two hosts in proportion to what each needs at least.
+        let slack = budget.saturating_sub(least);
+        let whole = (least + request.upstream).as_nanos().max(1);
+        let share = slack.mul_ratio(least.as_nanos(), whole);
+        let stage = match state.admission.relax_receiving(id, least + share) {
+            Ok(stage) => stage,
+            Err(refusal) => {
+                state.admission.release(id);
+                return Err(refusal);
+            }
+        };
+        let upstream = contract.deadline().saturating_sub(stage + input_delay(platform));
+        Ok((Some(id), upstream, stage + input_delay(platform)))
+    }
+
+    /// The peer accepted: the sending stages get what is left of the deadline.
+    fn accepted(&self, channel: ChannelId, receive: Duration, same_clock: bool) {
+        let mut guard = self.state();
+        let state = &mut *guard;
+        let Some(known) = state.channels.get_mut(&channel) else { return };
+        let Some(opener) = known.opener.take() else { return };
+        let platform = &self.platform;
+        let stages = match (known.reservation, opener.service.contract()) {
+            (Some(id), Some(contract)) => {
+                let outside = receive + platform.propagation + platform.clock_error;
+                let budget = contract.deadline().saturating_sub(outside);
+                match state.admission.relax_sending(id, budget) {
+                    Ok(stages) => stages.with_handover(platform.handover),
+                    Err(refusal) => {
+                        let peer = known.peer;
+                        let _ = opener.reply.send(Err(Error::Refused { by: peer.to_string(), refusal }));
+                        drop(guard);
+                        return self.command(Command::Close(channel));
+                    }
+                }
+            }
+            _ => SendingStages::default(),
+        };
+        let grant = Grant {
+            name: opener.name.as_str().to_owned(),
+            peer: known.peer,
+            service: opener.service,
+            stages,
+            receive,
+            bound: opener.service.contract().map(Contract::deadline),
+            same_clock,
+        };
+        self.command(Command::Begin { channel, stages });
+        let opened = Opened { channel, port: opener.port, grant };
+        if opener.reply.send(Ok(opened)).is_err() {
+            drop(guard);
+            self.command(Command::Close(channel));
+        }
+    }
+
+    fn ended(&self, channel: ChannelId, end: End) {
+        let mut state = self.state();
+        let Some(mut known) = state.channels.remove(&channel) else { return };
+        state.release(&known);
+        let unreachable = state.unreachable.contains(&known.peer);
+        drop(state);
+        if let Some(opener) = known.opener.take() {
+            let error = Error::of_end(end, known.peer, unreachable).unwrap_or(Error::Closed);
+            let _ = opener.reply.send(Err(error));
+        }
+        known.port.set_end(end);
+        self.command(Command::Release(channel));
+    }
+}
+
+impl State {
+    fn ticket(&mut self, ticket: Ticket) -> u64 {
+        self.next_ticket += 1;
+        self.tickets.insert(self.next_ticket, ticket);
+        self.next_ticket
+    }
+    fn release(&mut self, known: &Known) {
+        if let Some(id) = known.reservation {
+            self.admission.release(id);
+        }
+    }
+    fn listener(&self, name: &Name) -> Option<mpsc::Sender<Accepted>> {
+        self.listeners.iter().find(|(other, _)| other == name).map(|(_, listener)| listener.clone())
+    }
+}
+
+/// How long a frame may wait in the socket while the executive works: it looks after at most P steps, of whatever kind.
+fn input_delay(platform: &Platform) -> Duration {
+    let step = [platform.first_packet, platform.packet_cost, platform.receive_first, platform.receive_packet]
+        .into_iter()
+        .max()
+        .unwrap_or_default();
+    (step + platform.change_of_handler() + platform.link_cost) * u64::from(platform.quantum)
+}
+
+/// Packets that a best-effort channel may hold: a message, or a batch, whichever is more.
+fn best_effort_packets(max_message: u32, platform: &Platform) -> u32 {
+    const LEAST: u32 = 256;
+    laxity_core::contract::packets(max_message, platform.packet).max(LEAST)
+}

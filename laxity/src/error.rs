@@ -1,0 +1,138 @@
+//! What can go wrong, whose fault it is, and the exit status that says so.
+
+use std::io;
+use std::net::SocketAddr;
+
+use laxity_core::admission::Refusal;
+use laxity_core::contract::ContractError;
+use laxity_core::event::End;
+use laxity_core::platform::PlatformError;
+use laxity_core::send::Violation;
+use laxity_core::wire::WireError;
+use laxity_link::LinkError;
+
+/// An error of the library. Each says what was found and what was expected, and [`Error::exit_status`] whose fault it is.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    /// The contract cannot be.
+    #[error("the contract is not possible: {0}")]
+    Contract(#[from] ContractError),
+    /// The name cannot be.
+    #[error("the name {name:?} is not possible: {error}")]
+    Name {
+        /// What was given.
+        name: String,
+        /// Why.
+        error: WireError,
+    },
+    /// Somebody receives by that name here already.
+    #[error("{0:?} is received here already")]
+    NameInUse(String),
+    /// The configured costs cannot be.
+    #[error(transparent)]
+    Platform(#[from] PlatformError),
+    /// The link cannot be had.
+    #[error(transparent)]
+    Link(#[from] LinkError),
+    /// Admission, here or at the peer, said no.
+    #[error("refused by {by}: {refusal}")]
+    Refused {
+        /// "this host" or the peer.
+        by: String,
+        /// Why, and what would fit.
+        refusal: Refusal,
+    },
+    /// Nobody answered.
+    #[error("no answer from {peer}{}: is a receiver running there?", if *.unreachable { " (its host says that nobody has that port)" } else { "" })]
+    NoAnswer {
+        /// Who was asked.
+        peer: SocketAddr,
+        /// True if the peer's host said that the port is closed.
+        unreachable: bool,
+    },
+    /// The peer fell silent.
+    #[error("lost {peer}: it has been silent for longer than the lease")]
+    PeerLost {
+        /// Who.
+        peer: SocketAddr,
+    },
+    /// The receiver closed the channel.
+    #[error("{peer} closed the channel")]
+    ClosedByPeer {
+        /// Who.
+        peer: SocketAddr,
+    },
+    /// The peer speaks other versions.
+    #[error(
+        "{peer} speaks version {lowest} to {highest} of the protocol, this host speaks {}",
+        laxity_core::wire::MAJOR
+    )]
+    Version {
+        /// Who.
+        peer: SocketAddr,
+        /// The lowest version that it speaks.
+        lowest: u8,
+        /// The highest.
+        highest: u8,
+    },
+    /// The channel is over.
+    #[error("the channel is closed")]
+    Closed,
+    /// The message breaks the contract.
+    #[error(transparent)]
+    Violation(#[from] Violation),
+    /// The call would have to wait.
+    #[error("it would have to wait")]
+    WouldBlock,
+    /// The executive has stopped.
+    #[error("the executive has stopped: {0}")]
+    Stopped(String),
+    /// The system refused something.
+    #[error("{what}: {source}")]
+    System {
+        /// What was asked for.
+        what: &'static str,
+        /// What it said.
+        source: io::Error,
+    },
+}
+
+impl Error {
+    /// The exit status of a command that ends with this error: 2 bad input, 3 refused by admission, 4 not permitted on this
+    /// host, 5 peer, network or port.
+    pub fn exit_status(&self) -> u8 {
+        match self {
+            Self::Contract(_) | Self::Name { .. } | Self::Platform(_) | Self::Violation(_) | Self::WouldBlock => 2,
+            Self::Refused { refusal, .. } => match refusal.code {
+                laxity_core::admission::Code::NoSuchName
+                | laxity_core::admission::Code::Version
+                | laxity_core::admission::Code::Protocol => 5,
+                laxity_core::admission::Code::BadParameters if refusal.contract.is_some() => 2,
+                _ => 3,
+            },
+            Self::Link(LinkError::NotPermitted { .. }) => 4,
+            Self::Link(LinkError::Config { .. }) => 2,
+            Self::Link(_)
+            | Self::NameInUse(_)
+            | Self::NoAnswer { .. }
+            | Self::PeerLost { .. }
+            | Self::ClosedByPeer { .. }
+            | Self::Version { .. } => 5,
+            Self::System { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => 4,
+            Self::Closed | Self::Stopped(_) | Self::System { .. } => 5,
+        }
+    }
+
+    /// The error that the end of a channel with `peer` is; `None` if both sides agreed on it.
+    pub(crate) fn of_end(end: End, peer: SocketAddr, unreachable: bool) -> Option<Self> {
+        Some(match end {
+            End::Closed { .. } => return None,
+            End::ClosedByPeer => Self::ClosedByPeer { peer },
+            End::PeerLost => Self::PeerLost { peer },
+            End::NoAnswer => Self::NoAnswer { peer, unreachable },
+            End::Refused(refusal) => Self::Refused { by: peer.to_string(), refusal },
+            End::Version { lowest, highest } => Self::Version { peer, lowest, highest },
+        })
+    }
+}

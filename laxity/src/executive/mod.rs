@@ -1,0 +1,474 @@
+//! The executive: the loop that owns one thread and one link and drives the core [channels §4].
+//!
+//! ```text
+//! commands, mailboxes ─┐
+//! received frames ─────┼─► endpoint ─► one step ─► link (as far as it may be fed) ─► deliveries, events ─► sleep
+//! timers ──────────────┘       ▲                                                        │
+//!                              └────────────────────────────────────────────────────────┘
+//! ```
+//!
+//! It sleeps when nothing is due, precisely, and never spins. Mailboxes are looked at before each step that may change the
+//! handler; the socket is looked at after at most P steps, and whenever there is nothing to do. Nothing here allocates or
+//! locks while data flows; what a closed channel leaves behind is handed to the control thread to be freed.
+
+mod share;
+
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+
+use laxity_core::admission::Refusal;
+use laxity_core::collections::DeadlineHeap;
+use laxity_core::contract::SendingStages;
+use laxity_core::endpoint::{Endpoint, Incoming, Outgoing, Released, StepKind};
+use laxity_core::event::{ChannelId, Event, Name, Request};
+use laxity_core::frames::HeapFrames;
+use laxity_core::platform::Platform;
+use laxity_core::units::{Duration, Instant};
+use laxity_link::sys::{self, Interest, now};
+use laxity_link::udp::Udp;
+use laxity_link::{Link, LinkEvent};
+
+use crate::port::{Doorbell, Inbound, Outbound, Slot};
+use crate::realtime::{self, Scheduling};
+use crate::signal::Signal;
+use share::{RESTRICTED_POLL, Share};
+
+/// What the control thread asks for.
+#[derive(Debug)]
+pub(crate) enum Command {
+    Listen(Name),
+    Unlisten(Name),
+    Open { ticket: u64, outgoing: Outgoing, slot: Box<Slot> },
+    Begin { channel: ChannelId, stages: SendingStages },
+    Accept { ticket: u64, request: Request, incoming: Incoming, slot: Box<Slot> },
+    Refuse { request: Request, refusal: Refusal },
+    Close(ChannelId),
+    Release(ChannelId),
+    Stop,
+}
+
+/// What the control thread is told.
+#[derive(Debug)]
+pub(crate) enum Notice {
+    /// The channel of this ticket is in the endpoint, or was refused for want of memory.
+    Installed { ticket: u64, result: Result<ChannelId, Refusal> },
+    /// Something that the endpoint tells.
+    Event(Event),
+    /// A peer's host says that nobody is there.
+    Unreachable(SocketAddr),
+    /// Memory to be freed.
+    Garbage { _channel: Option<Released>, _slot: Option<Box<Slot>>, _opener: Option<Opener> },
+}
+
+/// A channel that did not make it into the endpoint.
+#[derive(Debug)]
+pub(crate) enum Opener {
+    Outgoing(#[allow(dead_code)] Outgoing),
+    Incoming(#[allow(dead_code)] Incoming),
+}
+
+/// Counters of the link and the thread, published for whoever asks.
+#[derive(Debug, Default)]
+pub(crate) struct Published {
+    pub(crate) link: Mutex<laxity_link::Counters>,
+    /// Rounds and wake-ups that took longer than the platform's figures and envelope allow.
+    pub(crate) gaps: AtomicU64,
+    /// The longest of them, ns.
+    pub(crate) largest_gap: AtomicU64,
+    /// Sleeps because the share of the processor was used up.
+    pub(crate) restricted: AtomicU64,
+}
+
+/// Everything that the thread owns.
+pub(crate) struct Executive {
+    pub(crate) endpoint: Endpoint,
+    pub(crate) link: Udp,
+    pub(crate) frames: HeapFrames,
+    pub(crate) platform: Platform,
+    pub(crate) slots: Box<[Option<Box<Slot>>]>,
+    pub(crate) retries: DeadlineHeap,
+    pub(crate) commands: rtrb::Consumer<Command>,
+    pub(crate) notices: rtrb::Producer<Notice>,
+    pub(crate) notified: Arc<Signal>,
+    pub(crate) doorbell: Arc<Doorbell>,
+    pub(crate) published: Arc<Published>,
+    pub(crate) stopped: Arc<AtomicBool>,
+    /// Packets staged in the link and not flushed yet.
+    pub(crate) staged: usize,
+    /// Frames that the last look at the socket brought.
+    pub(crate) received: usize,
+}
+
+/// What one round of the loop may cost by the platform's figures: what is beyond it was taken by the platform.
+#[derive(Debug, Default)]
+struct Allowance(Duration);
+
+impl Executive {
+    /// Runs until it is told to stop. `scheduling` is what the thread runs as.
+    pub(crate) fn run(mut self, scheduling: Scheduling) {
+        let _ = sys::precise_timers();
+        let throttle = matches!(scheduling, Scheduling::Fifo(_)).then(realtime::throttle).flatten();
+        let mut share = Share::new(now(), throttle);
+        let mut woken = now();
+        let mut steps = self.platform.quantum;
+        self.endpoint.seal();
+        loop {
+            let mut allowance = Allowance::default();
+            let start = now();
+            let mut time = start;
+            if !self.obey(time) {
+                break;
+            }
+            self.listen_to_mailboxes(time);
+            if steps >= self.platform.quantum {
+                steps = 0;
+                self.receive(time, &mut allowance);
+                time = now();
+            }
+            self.endpoint.handle_timeout(time);
+            let quantum = self.work(&mut time, &mut steps, &mut allowance);
+            self.tell();
+            let restricted = share.ran(woken, time);
+            woken = time;
+            self.endpoint.set_restricted(restricted);
+            self.watch(start, time, &allowance);
+            if quantum == Quantum::Idle {
+                steps = self.platform.quantum;
+                // While frames keep coming, a look at the socket is cheaper than asking the kernel whether to look.
+                if std::mem::take(&mut self.received) > 0 && !restricted {
+                    continue;
+                }
+                if restricted {
+                    self.published.restricted.fetch_add(1, Ordering::Relaxed);
+                }
+                self.sleep(restricted.then(|| share.window_ends()));
+                woken = now();
+            }
+        }
+        self.stopped.store(true, Ordering::SeqCst);
+        self.notified.notify();
+    }
+
+    /// Steps until a preemption point, feeding the link after each.
+    fn work(&mut self, time: &mut Instant, steps: &mut u32, allowance: &mut Allowance) -> Quantum {
+        let batch = self.platform.transmit_batch as usize;
+        let mut outcome = Quantum::Idle;
+        loop {
+            self.transmit(*time, allowance);
+            let step = self.endpoint.poll_step(*time, &mut self.frames);
+            if self.staged >= batch || (step.is_none() && self.staged > 0) || self.link.wants_writable() {
+                self.flush();
+            }
+            let Some(step) = step else {
+                *time = now();
+                return outcome;
+            };
+            outcome = Quantum::Worked;
+            *steps += 1;
+            allowance.0 += self.cost(step.kind, step.switched);
+            if let Some(message) = step.spent
+                && let Some(Slot::Send(slot)) = self.slots[step.channel.index() as usize].as_deref_mut()
+            {
+                let _ = slot.free.push(message);
+                slot.port.signal.notify();
+                self.drain(*time, step.channel.index());
+            }
+            *time = now();
+            self.deliver(*time);
+            if step.quantum_end {
+                return outcome;
+            }
+        }
+    }
+
+    fn cost(&self, kind: StepKind, switched: bool) -> Duration {
+        let p = &self.platform;
+        let step = match kind {
+            StepKind::First => p.first_packet,
+            StepKind::Next => p.packet_cost,
+            StepKind::Reassemble => p.receive_packet,
+            StepKind::Deliver => p.receive_first,
+        };
+        if switched { step + p.change_of_handler() } else { step }
+    }
+
+    /// Stages what the link may be given.
+    fn transmit(&mut self, time: Instant, allowance: &mut Allowance) {
+        self.endpoint.handle_link_ready(time, 0, self.link.room());
+        while let Some(packet) = self.endpoint.poll_transmit(time, 0, &mut self.frames) {
+            self.link.transmit(packet.frame, packet.len, packet.peer);
+            allowance.0 += self.platform.link_cost;
+            self.staged += 1;
+            if let Some(message) = packet.message.filter(|message| message.last) {
+                self.publish_sent(message.channel);
+            }
+        }
+    }
+
+    fn flush(&mut self) {
+        // An error of the whole link leaves the frames staged; the next flush tries again, and the leases notice.
+        let _ = self.link.flush(&mut self.frames);
+        self.staged = 0;
+    }
+
+    fn publish_sent(&self, channel: ChannelId) {
+        if let (Some(slot), Some(counters)) =
+            (self.slots[channel.index() as usize].as_deref(), self.endpoint.send_counters(channel))
+        {
+            slot.port().statistics.send(&counters);
+        }
+    }
+
+    fn receive(&mut self, time: Instant, allowance: &mut Allowance) {
+        let endpoint = &mut self.endpoint;
+        let limit = self.platform.receive_batch as usize;
+        let got = self.link.receive(limit, &mut self.frames, |received, frames| {
+            endpoint.handle_frame(time, 0, received.peer, received.frame, received.len, frames);
+        });
+        self.received = got.unwrap_or(0);
+        allowance.0 += self.platform.demultiplex * self.received as u64;
+        while let Some(event) = self.link.poll_event() {
+            if let LinkEvent::Unreachable(peer) = event {
+                self.notice(Notice::Unreachable(peer));
+            }
+        }
+    }
+
+    fn deliver(&mut self, time: Instant) {
+        while let Some((channel, delivered, cause)) = self.endpoint.poll_delivery(time) {
+            let Some(Slot::Receive(slot)) = self.slots[channel.index() as usize].as_deref_mut() else { continue };
+            slot.port.statistics.delivered(&delivered, cause);
+            if let Some(counters) = self.endpoint.receive_counters(channel) {
+                slot.port.statistics.receive(&counters);
+            }
+            // As many places as buffers: it fits.
+            let _ = slot.outbox.push(Inbound { delivered, cause });
+            slot.port.signal.notify();
+        }
+    }
+
+    /// Takes what applications put into their mailboxes.
+    fn listen_to_mailboxes(&mut self, time: Instant) {
+        while let Some((_, index)) = self.retries.pop_due(time) {
+            self.drain(time, index);
+        }
+        for _ in 0..self.platform.receive_batch {
+            let Some(index) = self.doorbell.next() else { return };
+            if let Some(slot) = self.slots.get(index as usize).and_then(Option::as_ref) {
+                slot.port().heard();
+                self.drain(time, index);
+            }
+        }
+    }
+
+    /// Moves a channel's mailbox into the core, as far as its contract and its queue have room.
+    fn drain(&mut self, time: Instant, index: u32) {
+        let Some(slot) = self.slots.get_mut(index as usize).and_then(Option::as_deref_mut) else { return };
+        let Some(key) = self.endpoint.key_at(index) else { return };
+        match slot {
+            Slot::Receive(slot) => {
+                while let Some(message) = slot.returned.pop() {
+                    self.endpoint.recycle(key, message);
+                }
+            }
+            Slot::Send(slot) => {
+                while let Some(outbound) = slot.held.take().or_else(|| slot.inbox.pop().ok()) {
+                    match self.endpoint.submit(time, key, outbound.arrival, outbound.message) {
+                        Ok(_) => {}
+                        Err(rejected) if rejected.would_block => {
+                            slot.held = Some(Outbound { message: rejected.message, arrival: outbound.arrival });
+                            if let laxity_core::send::Violation::Burst { wait } = rejected.violation
+                                && !wait.is_zero()
+                            {
+                                self.retries.set(index, time + wait);
+                            }
+                            return;
+                        }
+                        Err(rejected) => {
+                            let _ = slot.free.push(rejected.message);
+                            if let Some(counters) = self.endpoint.send_counters(key) {
+                                slot.port.statistics.send(&counters);
+                            }
+                            slot.port.signal.notify();
+                        }
+                    }
+                }
+                if slot.closing {
+                    self.endpoint.close(time, key);
+                }
+            }
+        }
+    }
+
+    /// Does what the control thread asked for; false to stop.
+    fn obey(&mut self, time: Instant) -> bool {
+        while let Ok(command) = self.commands.pop() {
+            match command {
+                Command::Listen(name) => {
+                    self.endpoint.listen(name);
+                }
+                Command::Unlisten(name) => self.endpoint.unlisten(&name),
+                Command::Open { ticket, outgoing, slot } => {
+                    let result = self.endpoint.open(time, outgoing);
+                    self.install(ticket, slot, result.map_err(|(out, refusal)| (Opener::Outgoing(out), refusal)));
+                }
+                Command::Accept { ticket, request, incoming, slot } => {
+                    let result = self.endpoint.accept(time, &request, incoming);
+                    self.install(ticket, slot, result.map_err(|(inc, refusal)| (Opener::Incoming(inc), refusal)));
+                }
+                Command::Begin { channel, stages } => {
+                    self.endpoint.begin(time, channel, stages);
+                    self.drain(time, channel.index());
+                }
+                Command::Refuse { request, refusal } => self.endpoint.refuse(&request, &refusal),
+                Command::Close(channel) => self.close(time, channel),
+                Command::Release(channel) => self.release(channel),
+                Command::Stop => {
+                    for place in 0..self.slots.len() as u32 {
+                        if let Some(channel) = self.endpoint.key_at(place) {
+                            self.endpoint.close(time, channel);
+                        }
+                    }
+                    self.transmit(time, &mut Allowance::default());
+                    self.flush();
+                    return false;
+                }
+            }
+        }
+        true
+    }
+
+    /// Closes a channel once its mailbox is empty.
+    fn close(&mut self, time: Instant, channel: ChannelId) {
+        match self.slots[channel.index() as usize].as_deref_mut() {
+            Some(Slot::Send(slot)) if self.endpoint.key_at(channel.index()) == Some(channel) => {
+                slot.closing = true;
+                self.drain(time, channel.index());
+            }
+            _ => self.endpoint.close(time, channel),
+        }
+    }
+
+    fn install(&mut self, ticket: u64, slot: Box<Slot>, result: Result<ChannelId, (Opener, Refusal)>) {
+        let result = match result {
+            Ok(channel) => {
+                slot.port().assign(channel.index());
+                self.slots[channel.index() as usize] = Some(slot);
+                Ok(channel)
+            }
+            Err((opener, refusal)) => {
+                self.notice(Notice::Garbage { _channel: None, _slot: Some(slot), _opener: Some(opener) });
+                Err(refusal)
+            }
+        };
+        self.notice(Notice::Installed { ticket, result });
+    }
+
+    fn release(&mut self, channel: ChannelId) {
+        let mut slot = self.slots[channel.index() as usize].take();
+        let released = self.endpoint.release(channel, &mut self.frames, |message| {
+            if let Some(Slot::Send(slot)) = slot.as_deref_mut() {
+                let _ = slot.free.push(message);
+            }
+        });
+        self.retries.remove(channel.index());
+        self.notice(Notice::Garbage { _channel: released, _slot: slot, _opener: None });
+    }
+
+    /// Passes the endpoint's events on, with the final figures of what ended.
+    fn tell(&mut self) {
+        while let Some(event) = self.endpoint.poll_event() {
+            if let Event::Ended { channel, .. } = event
+                && let Some(slot) = self.slots[channel.index() as usize].as_deref()
+            {
+                let statistics = &slot.port().statistics;
+                if let Some(counters) = self.endpoint.receive_counters(channel) {
+                    statistics.receive(&counters);
+                }
+                if let Some(counters) = self.endpoint.send_counters(channel) {
+                    statistics.send(&counters);
+                }
+            }
+            self.notice(Notice::Event(event));
+        }
+    }
+
+    fn notice(&mut self, notice: Notice) {
+        // The ring has room for all notices that every channel can have at once. What peers can cause beyond that may be
+        // dropped: they ask again.
+        let mut waiting = notice;
+        while let Err(rtrb::PushError::Full(back)) = self.notices.push(waiting) {
+            if matches!(back, Notice::Unreachable(_) | Notice::Event(Event::Requested(_) | Event::Overflow { .. })) {
+                return;
+            }
+            waiting = back;
+            self.notified.notify();
+            std::thread::yield_now();
+        }
+        self.notified.notify();
+    }
+
+    /// Compares a round with what it may cost; what is beyond the envelope is a gap.
+    fn watch(&mut self, start: Instant, end: Instant, allowance: &Allowance) {
+        let taken = end.since(start).saturating_sub(allowance.0);
+        self.note_gap(end, taken);
+    }
+
+    fn note_gap(&mut self, end: Instant, taken: Duration) {
+        let excess = taken.saturating_sub(self.platform.interference.within(taken));
+        if !excess.is_zero() {
+            self.endpoint.note_gap(end, excess);
+            self.published.gaps.fetch_add(1, Ordering::Relaxed);
+            self.published.largest_gap.fetch_max(taken.as_nanos(), Ordering::Relaxed);
+        }
+    }
+
+    /// Sleeps until a mailbox rings, a frame arrives or something is due. While restricted it does not wait for frames.
+    fn sleep(&mut self, window_ends: Option<Instant>) {
+        if let Ok(mut link) = self.published.link.try_lock() {
+            *link = self.link.counters();
+        }
+        self.doorbell.going_to_sleep();
+        if !self.doorbell.is_silent() || !self.commands.is_empty() {
+            self.doorbell.awake();
+            return;
+        }
+        let before = now();
+        let mut due = self.endpoint.poll_timeout(before).map(|(at, _)| at);
+        if let Some((retry, _)) = self.retries.peek() {
+            due = Some(due.map_or(retry, |due| due.min(retry)));
+        }
+        if let Some(ends) = window_ends {
+            let poll = ends.min(before + RESTRICTED_POLL);
+            due = Some(due.map_or(poll, |due| due.min(poll)));
+        }
+        let timeout = due.map(|due| due.since(before));
+        if timeout.is_none_or(|timeout| !timeout.is_zero()) {
+            let interest = if self.link.wants_writable() { Interest::Both } else { Interest::Readable };
+            let descriptors = [(self.doorbell.wake.as_fd(), Interest::Readable), (self.link.as_fd(), interest)];
+            let watched = if window_ends.is_some() { &descriptors[..1] } else { &descriptors[..] };
+            let rung = sys::wait(watched, timeout).is_ok_and(|ready| ready.ready() > 0 && ready.readable(0));
+            if rung {
+                self.doorbell.wake.drain();
+            }
+            let after = now();
+            if let Some(due) = due
+                && after > due
+            {
+                self.note_gap(after, after.since(due).saturating_sub(self.platform.wake_up));
+            }
+        }
+        self.doorbell.awake();
+    }
+}
+
+/// What a round of work came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Quantum {
+    /// Nobody could run.
+    Idle,
+    /// A handler ran to a preemption point, or until nobody could run.
+    Worked,
+}

@@ -1,0 +1,378 @@
+//! A host: one executive with its link, and the channels that it sends and receives.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread::JoinHandle;
+use std::time::Duration as StdDuration;
+
+use laxity_core::admission::Admission;
+use laxity_core::collections::DeadlineHeap;
+use laxity_core::contract::{Contract, Overload, SendingStages, Service};
+use laxity_core::endpoint::{Config, Destination, Endpoint, LinkConfig};
+use laxity_core::event::Name;
+use laxity_core::frames::HeapFrames;
+use laxity_core::platform::Platform;
+use laxity_core::processor::Policy;
+use laxity_core::units::Duration;
+use laxity_core::wire::DATA_HEADER_BYTES;
+use laxity_link::udp::{Udp, UdpConfig};
+use laxity_link::{Counters, Link, sys};
+
+use crate::control::{Accepted, OpenRequest, Shared};
+use crate::error::Error;
+use crate::executive::{Command, Executive, Published};
+use crate::port::Doorbell;
+use crate::realtime::{self, Scheduling};
+use crate::receiver::Receiver;
+use crate::sender::Sender;
+use crate::signal::Signal;
+
+/// The port of a host's first executive.
+pub const DEFAULT_PORT: u16 = 5709;
+
+/// How a host is set up.
+#[derive(Clone, Debug)]
+pub struct HostConfig {
+    /// The address of its link; port 0 takes any.
+    pub bind: SocketAddr,
+    /// The costs that admission reasons with and the link is paced by.
+    pub platform: Platform,
+    /// How handlers are ordered.
+    pub policy: Policy,
+    /// Most channels at once.
+    pub channels: usize,
+    /// Frames that channels may hold together.
+    pub frames: usize,
+    /// How long a peer may be silent before its channel is closed; 400 ms to 60 s.
+    pub lease: Duration,
+    /// The SCHED_FIFO priority to ask for (1 to 99); `None` stays an ordinary thread.
+    pub fifo_priority: Option<u8>,
+    /// Whether to lock the process's memory, where that is permitted without limit.
+    pub lock_memory: bool,
+}
+
+impl Default for HostConfig {
+    /// Loopback, any port, assumed costs, real-time where permitted.
+    fn default() -> Self {
+        Self {
+            bind: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
+            platform: Platform::assumed_host(),
+            policy: Policy::EarliestDeadline,
+            channels: 256,
+            frames: 16_384,
+            lease: Duration::from_secs(2),
+            fifo_priority: Some(70),
+            lock_memory: true,
+        }
+    }
+}
+
+/// What stands behind the bounds of a host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Level {
+    /// No calibration of this host, or no real-time rights: the bound holds as far as the configured costs do.
+    None,
+}
+
+/// What the host could and could not have.
+#[derive(Clone, Debug)]
+pub struct Standing {
+    /// The level of its grants.
+    pub level: Level,
+    /// What the executive's thread runs as.
+    pub scheduling: Scheduling,
+    /// True if memory is locked.
+    pub memory_locked: bool,
+    /// What could not be had, and why, in plain words; one a line.
+    pub notes: Vec<String>,
+}
+
+/// The answer yes.
+#[derive(Clone, Debug)]
+pub struct Grant {
+    /// The channel's name.
+    pub name: String,
+    /// The other host.
+    pub peer: SocketAddr,
+    /// What was granted.
+    pub service: Service,
+    /// The sending host's stages, the handover included (sender).
+    pub stages: SendingStages,
+    /// The receiving host's stage.
+    pub receive: Duration,
+    /// The worst-case delay that is kept, from logical arrival to delivery; `None` for best effort.
+    pub bound: Option<Duration>,
+    /// Whether both hosts share a clock, so that the delay between them can be measured.
+    pub same_clock: bool,
+}
+
+/// What to open.
+#[derive(Clone, Copy, Debug)]
+pub struct ChannelSpec {
+    /// Real-time with its contract, or best effort.
+    pub service: Service,
+    /// What happens to messages beyond the contract.
+    pub overload: Overload,
+    /// The level under the fixed-priority policy, 0 first.
+    pub priority: u8,
+}
+
+impl ChannelSpec {
+    /// A real-time channel; a sender beyond its contract waits.
+    pub fn real_time(contract: Contract) -> Self {
+        Self { service: Service::RealTime(contract), overload: Overload::Block, priority: 0 }
+    }
+
+    /// A best-effort channel for messages of at most `max_message` bytes, `queue` of which may wait; a sender waits when
+    /// the queue is full.
+    ///
+    /// # Errors
+    /// If either is out of range.
+    pub fn best_effort(max_message: u64, queue: u64) -> Result<Self, Error> {
+        let service = Service::best_effort(max_message, queue)?;
+        Ok(Self { service, overload: Overload::Block, priority: 31 })
+    }
+}
+
+/// One host's executive. Dropping it closes its channels and stops the threads.
+pub struct Host {
+    shared: Arc<Shared>,
+    published: Arc<Published>,
+    address: SocketAddr,
+    standing: Standing,
+    executive: Option<JoinHandle<()>>,
+    control: Option<JoinHandle<()>>,
+}
+
+impl std::fmt::Debug for Host {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Host").field("address", &self.address).field("standing", &self.standing).finish()
+    }
+}
+
+impl Host {
+    /// Starts a host: binds its link, allocates everything, starts its threads.
+    ///
+    /// # Errors
+    /// If the platform's figures are out of range, the address cannot be had, or the system is out of resources. Nothing is
+    /// half started.
+    pub fn start(config: HostConfig) -> Result<Self, Error> {
+        let platform = config.platform.clone();
+        let admission = Admission::new(platform.clone())?;
+        let look_ahead = admission.look_ahead();
+        let batch = (platform.receive_batch.max(platform.transmit_batch) as usize).max(64);
+        let link = Udp::bind(&UdpConfig { batch, ..UdpConfig::new(config.bind) })?;
+        let address = link.local_address();
+        let system = |what| move |source| Error::System { what, source };
+        let doorbell = Arc::new(Doorbell::new(config.channels).map_err(system("creating the wake-up event"))?);
+        let secret = realtime::random().map_err(system("asking for a random number"))?;
+        let endpoint = Endpoint::new(Config {
+            channels: config.channels,
+            frames: config.frames,
+            packet: platform.packet,
+            quantum: platform.quantum,
+            policy: config.policy,
+            links: vec![LinkConfig { model: platform.link, look_ahead, horizon: Duration::ZERO }],
+            handover: platform.handover,
+            clock: sys::clock_identity(),
+            secret,
+        });
+        let mut standing =
+            Standing { level: Level::None, scheduling: Scheduling::Ordinary, memory_locked: false, notes: Vec::new() };
+        standing.notes.push("not calibrated: bounds rest on assumed costs (guarantee level: none)".to_owned());
+        if config.lock_memory {
+            match realtime::lock_memory() {
+                Ok(()) => standing.memory_locked = true,
+                Err(error) => standing.notes.push(format!("memory is not locked: {error}")),
+            }
+        }
+        let (command_writer, commands) = rtrb::RingBuffer::new(1024 + config.channels);
+        let (notices, notice_reader) = rtrb::RingBuffer::new(1024 + 4 * config.channels);
+        let notified = Arc::new(Signal::default());
+        let stopped = Arc::new(AtomicBool::new(false));
+        let published = Arc::new(Published::default());
+        let executive = Executive {
+            endpoint,
+            link,
+            // Beside the channels' frames: a batch on its way out, one on its way in, and control frames.
+            frames: HeapFrames::new(config.frames + 4 * batch, platform.packet.max(512) as usize + DATA_HEADER_BYTES),
+            slots: (0..config.channels).map(|_| None).collect(),
+            retries: DeadlineHeap::with_capacity(config.channels),
+            commands,
+            notices,
+            notified: Arc::clone(&notified),
+            doorbell: Arc::clone(&doorbell),
+            published: Arc::clone(&published),
+            stopped: Arc::clone(&stopped),
+            platform: platform.clone(),
+            staged: 0,
+            received: 0,
+        };
+        let shared = Arc::new(Shared::new(
+            platform,
+            admission,
+            config.lease,
+            doorbell,
+            notified,
+            Arc::clone(&stopped),
+            command_writer,
+        ));
+        let (report, reported) = mpsc::sync_channel(1);
+        let fifo = config.fifo_priority;
+        let executive_thread = std::thread::Builder::new()
+            .name("laxity".to_owned())
+            .spawn(move || {
+                let outcome = schedule(fifo);
+                let scheduling = outcome.0;
+                let _ = report.send(outcome);
+                let _stopping = Stopping(Arc::clone(&executive.stopped), Arc::clone(&executive.notified));
+                executive.run(scheduling);
+            })
+            .map_err(system("starting the executive's thread"))?;
+        if let Ok((scheduling, note)) = reported.recv() {
+            standing.scheduling = scheduling;
+            standing.notes.extend(note);
+        }
+        let serving = Arc::clone(&shared);
+        let control = std::thread::Builder::new()
+            .name("laxity-control".to_owned())
+            .spawn(move || serving.serve(notice_reader))
+            .map_err(system("starting the control thread"));
+        let mut host = Self { shared, published, address, standing, executive: Some(executive_thread), control: None };
+        // If this fails, dropping the host stops the executive.
+        host.control = Some(control?);
+        Ok(host)
+    }
+
+    /// The address of its link, with the real port.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// What it could and could not have.
+    pub fn standing(&self) -> &Standing {
+        &self.standing
+    }
+
+    /// The costs that it reasons with.
+    pub fn platform(&self) -> &Platform {
+        &self.shared.platform
+    }
+
+    /// Receives channels that peers open to `name`.
+    ///
+    /// # Errors
+    /// If the name cannot be, or is received here already.
+    pub fn listen(&self, name: &str) -> Result<Listener, Error> {
+        let name = checked_name(name)?;
+        let accepted = self.shared.listen(name)?;
+        Ok(Listener { name, accepted, shared: Arc::clone(&self.shared) })
+    }
+
+    /// Opens a channel to receiver `name` at `peer`. Waits for the answer: up to two seconds if nobody is there.
+    ///
+    /// # Errors
+    /// Refused by either side (with the reason and what would fit), no answer, another version.
+    pub fn open(&self, peer: SocketAddr, name: &str, spec: ChannelSpec) -> Result<Sender, Error> {
+        let destination = Destination { link: 0, peer, name: checked_name(name)? };
+        let ChannelSpec { service, overload, priority } = spec;
+        let answer = self.shared.open(OpenRequest { destination, service, overload, priority })?;
+        let stopped = || Error::Stopped("its thread has ended".to_owned());
+        let opened = answer.recv().map_err(|_| stopped())??;
+        Ok(Sender::new(opened, Arc::clone(&self.shared), overload))
+    }
+
+    /// What the link did so far.
+    pub fn link_counters(&self) -> Counters {
+        *self.published.link.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    /// Rounds of the executive that took longer than the platform's figures allow, and the longest of them.
+    pub fn gaps(&self) -> (u64, Duration) {
+        let longest = self.published.largest_gap.load(Ordering::Relaxed);
+        (self.published.gaps.load(Ordering::Relaxed), Duration::from_nanos(longest))
+    }
+
+    /// Long-run shares of processor and link that are admitted, in parts per million.
+    pub fn utilisation(&self) -> laxity_core::admission::Utilisation {
+        self.shared.utilisation()
+    }
+}
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        self.shared.command(Command::Stop);
+        for thread in [self.executive.take(), self.control.take()].into_iter().flatten() {
+            let _ = thread.join();
+        }
+    }
+}
+
+/// Says that the executive has stopped, however it stopped.
+struct Stopping(Arc<AtomicBool>, Arc<Signal>);
+
+impl Drop for Stopping {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+        self.1.notify();
+    }
+}
+
+/// Gives the calling thread the best scheduling that it may have, and says what it could not have.
+fn schedule(fifo: Option<u8>) -> (Scheduling, Option<String>) {
+    let mut note = None;
+    if let Some(priority) = fifo {
+        match realtime::set_fifo(priority) {
+            Ok(()) => return (Scheduling::Fifo(priority), None),
+            Err(error) => {
+                note = Some(format!("no real-time priority ({error}): other threads can delay the executive"));
+            }
+        }
+    }
+    match realtime::set_short_slice(Duration::from_micros(100)) {
+        Ok(()) => (Scheduling::ShortSlice, note),
+        Err(_) => (Scheduling::Ordinary, note),
+    }
+}
+
+/// Receives the channels that peers open to one name. Dropping it stops listening; open channels go on.
+pub struct Listener {
+    name: Name,
+    accepted: mpsc::Receiver<Accepted>,
+    shared: Arc<Shared>,
+}
+
+impl std::fmt::Debug for Listener {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Listener").field("name", &self.name).finish()
+    }
+}
+
+impl Listener {
+    /// Waits for the next channel, at most `timeout`.
+    ///
+    /// # Errors
+    /// [`Error::WouldBlock`] after the timeout, [`Error::Stopped`] if the host has stopped.
+    pub fn accept(&self, timeout: Option<StdDuration>) -> Result<Receiver, Error> {
+        let stopped = || Error::Stopped("its thread has ended".to_owned());
+        let accepted = match timeout {
+            None => self.accepted.recv().map_err(|_| stopped())?,
+            Some(timeout) => self.accepted.recv_timeout(timeout).map_err(|error| match error {
+                mpsc::RecvTimeoutError::Timeout => Error::WouldBlock,
+                mpsc::RecvTimeoutError::Disconnected => stopped(),
+            })?,
+        };
+        Ok(Receiver::new(accepted, Arc::clone(&self.shared)))
+    }
+}
+
+impl Drop for Listener {
+    fn drop(&mut self) {
+        self.shared.unlisten(self.name);
+    }
+}
+
+fn checked_name(name: &str) -> Result<Name, Error> {
+    Name::new(name).map_err(|error| Error::Name { name: name.to_owned(), error })
+}

@@ -1,0 +1,101 @@
+//! What the executive's thread asks of the kernel, and what it got.
+//!
+//! The only module of this crate, beside the C API to come, with `unsafe`: system calls that the libraries do not wrap.
+#![allow(unsafe_code)]
+
+use std::fs;
+use std::io;
+
+use laxity_core::units::Duration;
+
+/// What the executive's thread runs as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scheduling {
+    /// SCHED_FIFO with this priority.
+    Fifo(u8),
+    /// An ordinary thread with a short slice (EEVDF), so that it is picked soon after it wakes.
+    ShortSlice,
+    /// An ordinary thread.
+    Ordinary,
+}
+
+/// Makes the calling thread SCHED_FIFO with `priority`.
+///
+/// # Errors
+/// EPERM without CAP_SYS_NICE or an RLIMIT_RTPRIO.
+pub(crate) fn set_fifo(priority: u8) -> io::Result<()> {
+    let parameters = libc::sched_param { sched_priority: i32::from(priority) };
+    // SAFETY: the pointer is to a valid sched_param for the length of the call; 0 names the calling thread.
+    match unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, &parameters) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Asks for a slice of `slice` in the ordinary class; kernels before 6.12 ignore it.
+///
+/// # Errors
+/// What the kernel says; the thread runs on as it is.
+pub(crate) fn set_short_slice(slice: Duration) -> io::Result<()> {
+    #[repr(C)]
+    struct Attributes {
+        size: u32,
+        policy: u32,
+        flags: u64,
+        nice: i32,
+        priority: u32,
+        runtime: u64,
+        deadline: u64,
+        period: u64,
+    }
+    let attributes = Attributes {
+        size: size_of::<Attributes>() as u32,
+        policy: libc::SCHED_OTHER as u32,
+        flags: 0,
+        nice: 0,
+        priority: 0,
+        runtime: slice.as_nanos(),
+        deadline: 0,
+        period: 0,
+    };
+    // SAFETY: `attributes` has the layout of the kernel's sched_attr (SCHED_ATTR_SIZE_VER0) and says its size.
+    match unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// Locks what the process has and will have in memory.
+///
+/// # Errors
+/// Without the right to lock without limit nothing is locked: with a small limit, later allocations would fail.
+pub(crate) fn lock_memory() -> io::Result<()> {
+    use rustix::process::{Resource, geteuid, getrlimit};
+    let unlimited = getrlimit(Resource::Memlock).current.is_none();
+    if !unlimited && !geteuid().is_root() {
+        return Err(io::Error::new(io::ErrorKind::PermissionDenied, "the limit of locked memory is too small"));
+    }
+    use rustix::mm::{MlockAllFlags, mlockall};
+    mlockall(MlockAllFlags::CURRENT | MlockAllFlags::FUTURE).map_err(io::Error::from)
+}
+
+/// How much of each period real-time threads may run on this host (`sched_rt_runtime_us`), or `None` for all of it.
+pub(crate) fn throttle() -> Option<(Duration, Duration)> {
+    let read = |name: &str| -> Option<i64> {
+        fs::read_to_string(format!("/proc/sys/kernel/{name}")).ok()?.trim().parse().ok()
+    };
+    let runtime = u64::try_from(read("sched_rt_runtime_us")?).ok()?;
+    let period = u64::try_from(read("sched_rt_period_us")?).ok()?;
+    (runtime < period).then(|| (Duration::from_micros(runtime), Duration::from_micros(period)))
+}
+
+/// A number that a peer cannot guess, for the nonces of channels.
+///
+/// # Errors
+/// What the kernel says.
+pub(crate) fn random() -> io::Result<u64> {
+    let mut bytes = [0u8; 8];
+    // SAFETY: the buffer is valid for its length.
+    let got = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
+    if got == bytes.len() as isize { Ok(u64::from_ne_bytes(bytes)) } else { Err(io::Error::last_os_error()) }
+}

@@ -1,0 +1,149 @@
+//! The application's end of a receiving channel.
+
+use std::sync::Arc;
+use std::time::{Duration as StdDuration, Instant as StdInstant};
+
+use crossbeam_queue::ArrayQueue;
+use laxity_core::contract::Contract;
+use laxity_core::event::End;
+use laxity_core::figures::Figures;
+use laxity_core::frames::MessageBuf;
+use laxity_core::receive::Cause;
+use laxity_core::units::{Duration, Instant};
+
+use crate::control::{Accepted, Shared};
+use crate::error::Error;
+use crate::host::Grant;
+use crate::port::{Doorbell, Inbound, Port, ReceivePort};
+
+/// Receives the messages of one channel, exact and in order. One thread at a time; it may move between threads.
+#[derive(Debug)]
+pub struct Receiver {
+    port: ReceivePort,
+    grant: Grant,
+    shared: Arc<Shared>,
+}
+
+/// A received message. Its memory goes back to the channel when it is dropped; as long as it is held, the channel has one
+/// buffer less, and messages that find none are dropped as the receiver's fault.
+#[derive(Debug)]
+pub struct Message {
+    inbound: Option<Inbound>,
+    returned: Arc<ArrayQueue<MessageBuf>>,
+    port: Arc<Port>,
+    doorbell: Arc<Doorbell>,
+}
+
+impl Receiver {
+    pub(crate) fn new(accepted: Accepted, shared: Arc<Shared>) -> Self {
+        let Accepted { port, grant } = accepted;
+        Self { port, grant, shared }
+    }
+
+    /// What was granted.
+    pub fn grant(&self) -> &Grant {
+        &self.grant
+    }
+
+    /// The channel's figures so far.
+    pub fn figures(&self) -> Figures {
+        let contract = self.grant.service.contract();
+        self.port.port.statistics.figures(&self.grant.name, contract.is_none(), contract.map(Contract::deadline))
+    }
+
+    /// The next message; waits for it.
+    ///
+    /// # Errors
+    /// [`Error::Closed`] after the last message of a channel that the sender closed; else how it ended.
+    pub fn recv(&mut self) -> Result<Message, Error> {
+        self.receive(None)
+    }
+
+    /// The next message; waits for it at most `timeout`.
+    ///
+    /// # Errors
+    /// [`Error::WouldBlock`] after the timeout; else as [`Receiver::recv`].
+    pub fn recv_timeout(&mut self, timeout: StdDuration) -> Result<Message, Error> {
+        self.receive(Some(StdInstant::now() + timeout))
+    }
+
+    /// The next message, if it is there.
+    ///
+    /// # Errors
+    /// [`Error::WouldBlock`] if none is there; else as [`Receiver::recv`].
+    pub fn try_recv(&mut self) -> Result<Message, Error> {
+        self.receive(Some(StdInstant::now()))
+    }
+
+    fn receive(&mut self, until: Option<StdInstant>) -> Result<Message, Error> {
+        loop {
+            let seen = self.port.port.signal.seen();
+            let end = self.port.port.end();
+            if let Ok(inbound) = self.port.inbox.pop() {
+                return Ok(Message {
+                    inbound: Some(inbound),
+                    returned: Arc::clone(&self.port.returned),
+                    port: Arc::clone(&self.port.port),
+                    doorbell: Arc::clone(&self.shared.doorbell),
+                });
+            }
+            match end {
+                Some(end) => return Err(Error::of_end(end, self.grant.peer, false).unwrap_or(Error::Closed)),
+                None if self.shared.is_stopped() => return Err(Error::Stopped("its thread has ended".to_owned())),
+                None => {}
+            }
+            let left = until.map(|until| until.saturating_duration_since(StdInstant::now()));
+            if left.is_some_and(|left| left.is_zero()) {
+                return Err(Error::WouldBlock);
+            }
+            let look = StdDuration::from_millis(100);
+            self.port.port.signal.wait(seen, Some(left.map_or(look, |left| left.min(look))));
+        }
+    }
+
+    /// How the channel ended, if it did.
+    pub fn end(&self) -> Option<End> {
+        self.port.port.end()
+    }
+}
+
+impl Drop for Receiver {
+    fn drop(&mut self) {
+        self.shared.close_port(&self.port.port);
+    }
+}
+
+impl Message {
+    /// The message's number on its channel, from 0.
+    pub fn sequence(&self) -> u64 {
+        self.inbound.as_ref().map_or(0, |inbound| inbound.delivered.sequence)
+    }
+    /// Its logical arrival: at the sender if the clock is shared, else at this host.
+    pub fn logical_arrival(&self) -> Instant {
+        self.inbound.as_ref().map_or(Instant::ZERO, |inbound| inbound.delivered.logical_arrival)
+    }
+    /// From its logical arrival until it was complete.
+    pub fn latency(&self) -> Duration {
+        self.inbound.as_ref().map_or(Duration::ZERO, |inbound| inbound.delivered.latency())
+    }
+    /// Whose fault it is that the message is late; `None` if it is not.
+    pub fn late(&self) -> Option<Cause> {
+        self.inbound.as_ref().and_then(|inbound| inbound.cause)
+    }
+}
+
+impl std::ops::Deref for Message {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        self.inbound.as_ref().map_or(&[], |inbound| &inbound.delivered.message)
+    }
+}
+
+impl Drop for Message {
+    fn drop(&mut self) {
+        if let Some(inbound) = self.inbound.take() {
+            let _ = self.returned.push(inbound.delivered.message);
+            self.doorbell.announce(&self.port);
+        }
+    }
+}

@@ -1,0 +1,271 @@
+//! The application's end of a sending channel.
+
+use std::sync::Arc;
+use std::time::{Duration as StdDuration, Instant as StdInstant};
+
+use laxity_core::contract::{Overload, Service};
+use laxity_core::event::{ChannelId, End};
+use laxity_core::frames::MessageBuf;
+use laxity_core::regulator::Regulator;
+use laxity_core::send::{SendCounters, Violation};
+use laxity_core::units::{Duration, Instant};
+use laxity_core::wire::Counts;
+use laxity_link::sys;
+
+use crate::control::{Opened, Shared};
+use crate::error::Error;
+use crate::executive::Command;
+use crate::host::Grant;
+use crate::port::{Outbound, Port, SendPort};
+
+/// Sends messages on one channel. One thread at a time; it may move between threads.
+///
+/// A message within the contract is on its way when `send` returns. Beyond the contract the channel's overload policy
+/// decides: wait (or say that it would), drop and tell, or decay. Dropping a sender closes its channel once everything
+/// that it took has been sent.
+#[derive(Debug)]
+pub struct Sender {
+    channel: ChannelId,
+    port: SendPort,
+    grant: Grant,
+    overload: Overload,
+    /// Mirrors the executive's regulator, so that the caller learns at once what the executive would say.
+    regulator: Option<Regulator>,
+    shared: Arc<Shared>,
+    closing: bool,
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Shared").finish_non_exhaustive()
+    }
+}
+
+/// Tells whether a channel is over; for whoever waits for something else meanwhile.
+#[derive(Clone, Debug)]
+pub struct Watch(Arc<Port>);
+
+impl Watch {
+    /// True once the channel has ended, however it did.
+    pub fn is_over(&self) -> bool {
+        self.0.end().is_some()
+    }
+}
+
+/// A message that is written in place: the channel's own memory, no copy when it is sent.
+#[derive(Debug)]
+pub struct Loan<'s> {
+    sender: &'s mut Sender,
+    message: Option<MessageBuf>,
+}
+
+impl Sender {
+    pub(crate) fn new(opened: Opened, shared: Arc<Shared>, overload: Overload) -> Self {
+        let Opened { channel, port, grant } = opened;
+        // Under `decay` every message is taken, whenever it comes: nothing to mirror.
+        let regulated = grant.service.contract().filter(|_| overload != Overload::Decay);
+        let regulator = regulated.map(|contract| Regulator::new(contract.interval()));
+        Self { channel, port, grant, overload, regulator, shared, closing: false }
+    }
+
+    /// What was granted.
+    pub fn grant(&self) -> &Grant {
+        &self.grant
+    }
+
+    /// What the channel did so far, at this host.
+    pub fn counters(&self) -> SendCounters {
+        self.port.port.statistics.send_counters()
+    }
+
+    /// Sends `message`; waits while the contract, or the queue, has no room, if the channel's policy is to wait.
+    ///
+    /// # Errors
+    /// [`Error::Violation`] if the message breaks the contract; how the channel ended, if it did.
+    pub fn send(&mut self, message: &[u8]) -> Result<(), Error> {
+        let mut loan = self.loan(message.len())?;
+        loan.copy_from_slice(message);
+        loan.send()
+    }
+
+    /// As [`Sender::send`], but says [`Error::WouldBlock`] instead of waiting.
+    ///
+    /// # Errors
+    /// As [`Sender::send`].
+    pub fn try_send(&mut self, message: &[u8]) -> Result<(), Error> {
+        self.check(message.len())?;
+        self.room(sys::now())?;
+        let mut buffer = self.free_buffer().ok_or(Error::WouldBlock)?;
+        buffer.fill(message);
+        self.hand_over(buffer)
+    }
+
+    /// Lends memory for a message of `len` bytes, to be written in place; waits as [`Sender::send`] does. Its contents are
+    /// those of an earlier message until they are written.
+    ///
+    /// # Errors
+    /// As [`Sender::send`].
+    pub fn loan(&mut self, len: usize) -> Result<Loan<'_>, Error> {
+        self.check(len)?;
+        loop {
+            match self.room(sys::now()) {
+                Err(Error::Violation(Violation::Burst { wait })) if self.overload != Overload::Drop => {
+                    self.pause(wait)?;
+                }
+                other => break other?,
+            }
+        }
+        loop {
+            let seen = self.port.port.signal.seen();
+            if let Some(mut message) = self.free_buffer() {
+                message.set_len(len);
+                return Ok(Loan { sender: self, message: Some(message) });
+            }
+            if self.overload == Overload::Drop {
+                return Err(Error::Violation(Violation::Burst { wait: Duration::ZERO }));
+            }
+            self.is_open()?;
+            // A stopped executive does not notify; so look now and then.
+            self.port.port.signal.wait(seen, Some(StdDuration::from_millis(100)));
+        }
+    }
+
+    /// Closes the channel once everything that was taken has been sent, and waits for the receiver's figures.
+    ///
+    /// # Errors
+    /// If the channel ended otherwise. The counters tell what was sent.
+    pub fn close(mut self) -> Result<(SendCounters, Option<Counts>), Error> {
+        self.begin_close();
+        let port = Arc::clone(&self.port.port);
+        loop {
+            let seen = port.signal.seen();
+            if let Some(end) = port.end() {
+                let counters = self.counters();
+                return match end {
+                    End::Closed { report } => Ok((counters, report)),
+                    other => Err(Error::of_end(other, self.grant.peer, false).unwrap_or(Error::Closed)),
+                };
+            }
+            if self.shared.is_stopped() {
+                return Err(Error::Stopped("its thread has ended".to_owned()));
+            }
+            port.signal.wait(seen, Some(StdDuration::from_millis(100)));
+        }
+    }
+
+    /// Tells whether the channel is over, from any thread.
+    pub fn watch(&self) -> Watch {
+        Watch(Arc::clone(&self.port.port))
+    }
+
+    /// How the channel ended, if it did.
+    pub fn end(&self) -> Option<End> {
+        self.port.port.end()
+    }
+
+    fn is_open(&self) -> Result<(), Error> {
+        match self.port.port.end() {
+            Some(end) => Err(Error::of_end(end, self.grant.peer, false).unwrap_or(Error::Closed)),
+            None if self.shared.is_stopped() => Err(Error::Stopped("its thread has ended".to_owned())),
+            None => Ok(()),
+        }
+    }
+
+    /// The sizes of the contract; the executive checks them again.
+    fn check(&self, len: usize) -> Result<(), Error> {
+        self.is_open()?;
+        let found = len as u64;
+        let factor = if self.overload == Overload::Decay { laxity_core::limits::DECAY_FACTOR } else { 1 };
+        let most = u64::from(self.grant.service.max_message()) * u64::from(factor);
+        let least = self.grant.service.contract().map_or(1, |contract| u64::from(contract.min_message()));
+        if found > most {
+            return Err(Violation::Oversize { found, most }.into());
+        }
+        if found < least {
+            return Err(Violation::Undersize { found, least }.into());
+        }
+        Ok(())
+    }
+
+    /// Whether the contract has room for a message now.
+    fn room(&self, now: Instant) -> Result<(), Error> {
+        let (Some(regulator), Service::RealTime(contract)) = (&self.regulator, self.grant.service) else {
+            return Ok(());
+        };
+        let stamp = regulator.stamp(now);
+        if stamp.ahead < u64::from(contract.burst()) {
+            return Ok(());
+        }
+        let allowance = contract.interval() * (u64::from(contract.burst()) - 1);
+        let wait = stamp.logical_arrival.since(now).saturating_sub(allowance);
+        Err(Violation::Burst { wait }.into())
+    }
+
+    fn pause(&self, wait: Duration) -> Result<(), Error> {
+        let until = StdInstant::now() + StdDuration::from_nanos(wait.as_nanos());
+        loop {
+            let seen = self.port.port.signal.seen();
+            self.is_open()?;
+            let left = until.saturating_duration_since(StdInstant::now());
+            if left.is_zero() {
+                return Ok(());
+            }
+            self.port.port.signal.wait(seen, Some(left.min(StdDuration::from_millis(100))));
+        }
+    }
+
+    fn free_buffer(&mut self) -> Option<MessageBuf> {
+        self.port.free.pop().ok()
+    }
+
+    fn hand_over(&mut self, message: MessageBuf) -> Result<(), Error> {
+        let arrival = sys::now();
+        if let Some(regulator) = &mut self.regulator {
+            let stamp = regulator.stamp(arrival);
+            regulator.accept(stamp, 1);
+        }
+        self.port.outbox.push(Outbound { message, arrival }).expect("as many places as buffers");
+        self.shared.doorbell.ring(&self.port.port);
+        Ok(())
+    }
+
+    fn begin_close(&mut self) {
+        if !self.closing {
+            self.closing = true;
+            self.shared.command(Command::Close(self.channel));
+        }
+    }
+}
+
+impl Drop for Sender {
+    fn drop(&mut self) {
+        self.begin_close();
+    }
+}
+
+impl Loan<'_> {
+    /// Sends it.
+    ///
+    /// # Errors
+    /// As [`Sender::send`].
+    pub fn send(mut self) -> Result<(), Error> {
+        self.sender.is_open()?;
+        match self.message.take() {
+            Some(message) => self.sender.hand_over(message),
+            None => Err(Error::Closed),
+        }
+    }
+}
+
+impl std::ops::Deref for Loan<'_> {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        self.message.as_deref().unwrap_or_default()
+    }
+}
+
+impl std::ops::DerefMut for Loan<'_> {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        self.message.as_deref_mut().unwrap_or_default()
+    }
+}

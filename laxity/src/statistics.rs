@@ -1,0 +1,210 @@
+//! Figures of a channel while it runs: written by the executive alone, read by anybody at any time.
+//!
+//! One writer, so a relaxed load and store is an increment; readers see each value whole, though not all of one moment.
+//! Nothing here allocates after it is made.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+
+use laxity_core::figures::{Figures, Latencies};
+use laxity_core::receive::{Cause, Delivered, ReceiveCounters};
+use laxity_core::send::SendCounters;
+use laxity_core::units::Duration;
+
+/// Sub-buckets of an octave: a latency is known to one part in 64.
+const SUB: u64 = 64;
+const SUB_BITS: u32 = SUB.trailing_zeros();
+/// Values up to 2⁴² ns (73 minutes, beyond the longest deadline) are told apart.
+const OCTAVES: usize = (42 - SUB_BITS) as usize;
+const BUCKETS: usize = (OCTAVES + 1) * SUB as usize;
+
+/// A histogram of fixed size, linear within each octave.
+#[derive(Debug)]
+pub(crate) struct Histogram {
+    buckets: Box<[AtomicU64]>,
+    min: AtomicU64,
+    max: AtomicU64,
+}
+
+fn add(counter: &AtomicU64, by: u64) {
+    counter.store(counter.load(Relaxed) + by, Relaxed);
+}
+
+impl Histogram {
+    pub(crate) fn new() -> Self {
+        Self {
+            buckets: (0..BUCKETS).map(|_| AtomicU64::new(0)).collect(),
+            min: AtomicU64::new(u64::MAX),
+            max: AtomicU64::new(0),
+        }
+    }
+
+    fn bucket(nanos: u64) -> usize {
+        if nanos < SUB {
+            return nanos as usize;
+        }
+        let octave = nanos.ilog2() - SUB_BITS;
+        let within = (nanos >> octave) - SUB;
+        ((u64::from(octave + 1) * SUB + within) as usize).min(BUCKETS - 1)
+    }
+
+    /// The largest value of a bucket.
+    fn top(bucket: usize) -> u64 {
+        let (octave, within) = (bucket as u64 / SUB, bucket as u64 % SUB);
+        if octave == 0 { within } else { ((SUB + within + 1) << (octave - 1)) - 1 }
+    }
+
+    pub(crate) fn record(&self, nanos: u64) {
+        add(&self.buckets[Self::bucket(nanos)], 1);
+        self.min.store(self.min.load(Relaxed).min(nanos), Relaxed);
+        self.max.store(self.max.load(Relaxed).max(nanos), Relaxed);
+    }
+
+    pub(crate) fn latencies(&self) -> Latencies {
+        let counts: Vec<u64> = self.buckets.iter().map(|bucket| bucket.load(Relaxed)).collect();
+        let samples: u64 = counts.iter().sum();
+        let max = self.max.load(Relaxed);
+        Latencies::new(samples, self.min.load(Relaxed), max, |numerator, denominator| {
+            let rank = (u128::from(samples) * u128::from(numerator)).div_ceil(u128::from(denominator)) as u64;
+            let mut below = 0;
+            let bucket = counts.iter().position(|count| {
+                below += count;
+                below >= rank
+            });
+            bucket.map_or(max, Self::top).min(max)
+        })
+    }
+}
+
+/// What the executive publishes of one channel.
+#[derive(Debug)]
+pub(crate) struct Statistics {
+    latency: Histogram,
+    send: [AtomicU64; 8],
+    receive: [AtomicU64; 9],
+    over_bound: AtomicU64,
+    bound: AtomicU64,
+}
+
+impl Statistics {
+    pub(crate) fn new() -> Self {
+        Self {
+            latency: Histogram::new(),
+            send: Default::default(),
+            receive: Default::default(),
+            over_bound: AtomicU64::new(0),
+            bound: AtomicU64::new(u64::MAX),
+        }
+    }
+
+    /// Sets the bound that completions are held against.
+    pub(crate) fn set_bound(&self, bound: Duration) {
+        self.bound.store(bound.as_nanos(), Relaxed);
+    }
+
+    /// Records a delivery.
+    pub(crate) fn delivered(&self, delivered: &Delivered, cause: Option<Cause>) {
+        let latency = delivered.latency().as_nanos();
+        self.latency.record(latency);
+        if cause.is_none() && delivered.deadline.is_some() && latency > self.bound.load(Relaxed) {
+            add(&self.over_bound, 1);
+        }
+    }
+
+    /// Publishes what the receiver counted.
+    pub(crate) fn receive(&self, c: &ReceiveCounters) {
+        let values = [
+            c.delivered,
+            c.delivered_bytes,
+            c.late,
+            c.lost,
+            c.dropped_receiver,
+            c.dropped_sender,
+            c.late_network,
+            c.late_platform,
+            c.late_laxity,
+        ];
+        for (published, value) in self.receive.iter().zip(values) {
+            published.store(value, Relaxed);
+        }
+    }
+
+    /// Publishes what the sender counted.
+    pub(crate) fn send(&self, c: &SendCounters) {
+        let v = &c.violations;
+        for (published, value) in
+            self.send.iter().zip([c.accepted, c.refused, c.sent, c.sent_bytes, c.late, v.size, v.rate, v.burst])
+        {
+            published.store(value, Relaxed);
+        }
+    }
+
+    pub(crate) fn send_counters(&self) -> SendCounters {
+        let [accepted, refused, sent, sent_bytes, late, size, rate, burst] =
+            std::array::from_fn(|field| self.send[field].load(Relaxed));
+        let violations = laxity_core::send::Violations { size, rate, burst };
+        SendCounters { accepted, refused, sent, sent_bytes, late, violations }
+    }
+
+    /// The receiver's figures as of now. `sent` is what the receiver knows of: everything that ended here.
+    pub(crate) fn figures(&self, name: &str, best_effort: bool, deadline: Option<Duration>) -> Figures {
+        let [delivered, delivered_bytes, late, lost, dropped_receiver, dropped_sender, network, platform, laxity] =
+            std::array::from_fn(|field| self.receive[field].load(Relaxed));
+        let mut figures = Figures { name: name.to_owned(), best_effort, deadline, ..Figures::default() };
+        figures.count(&ReceiveCounters {
+            delivered,
+            delivered_bytes,
+            late,
+            lost,
+            dropped_receiver,
+            dropped_sender,
+            late_network: network,
+            late_platform: platform,
+            late_laxity: laxity,
+            ..ReceiveCounters::default()
+        });
+        figures.sent = figures.delivered + figures.lost + figures.dropped;
+        figures.over_bound = self.over_bound.load(Relaxed);
+        let bound = self.bound.load(Relaxed);
+        figures.bound = (bound != u64::MAX).then(|| Duration::from_nanos(bound));
+        figures.latencies = self.latency.latencies();
+        figures
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_value_falls_into_a_bucket_that_holds_it_to_one_part_in_64() {
+        let mut values: Vec<u64> = (0..5000).collect();
+        values.extend((12..42).flat_map(|bits| [(1 << bits) - 1, 1 << bits, (1 << bits) + 12345 % (1 << bits)]));
+        for value in values {
+            let top = Histogram::top(Histogram::bucket(value));
+            assert!(top >= value && top - value <= value / SUB, "{value} in a bucket up to {top}");
+        }
+    }
+
+    #[test]
+    fn percentiles_are_those_of_the_sorted_values() {
+        let histogram = Histogram::new();
+        for value in 1..=100_000u64 {
+            histogram.record(value);
+        }
+        let latencies = histogram.latencies();
+        for (found, expected) in
+            [(latencies.p50, 50_000), (latencies.p99, 99_000), (latencies.p999, 99_900), (latencies.max, 100_000)]
+        {
+            let found = found.unwrap().as_nanos();
+            assert!(found >= expected && found - expected <= expected / SUB, "{found} for {expected}");
+        }
+        assert_eq!(latencies.min, Some(Duration::from_nanos(1)));
+    }
+
+    #[test]
+    fn what_is_too_long_to_tell_apart_is_still_counted() {
+        let histogram = Histogram::new();
+        histogram.record(u64::MAX);
+        assert_eq!(histogram.latencies().max, Some(Duration::MAX));
+    }
+}

@@ -1,0 +1,207 @@
+//! Real streams between hosts over UDP on loopback. Live: what they check does not depend on the wall clock, except that
+//! it goes on at all; lateness is reported by the figures and never asserted here.
+
+use std::net::{Ipv6Addr, SocketAddr};
+use std::time::Duration as StdDuration;
+
+use laxity::{ChannelSpec, Error, Host, HostConfig, Receiver, Sender};
+use laxity_core::admission::Code;
+use laxity_core::contract::{Contract, Overload};
+use laxity_core::units::Duration;
+
+const PATIENCE: Option<StdDuration> = Some(StdDuration::from_secs(10));
+
+fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+fn host() -> Host {
+    Host::start(HostConfig::default()).expect("a host starts without rights")
+}
+
+fn contract(max: u64, interval: Duration, burst: u64, deadline: Duration) -> Contract {
+    Contract::new(max, 1, interval, burst, deadline).unwrap()
+}
+
+fn connect(from: &Host, to: &Host, name: &str, spec: ChannelSpec) -> (Sender, Receiver) {
+    let listener = to.listen(name).unwrap();
+    let sender = from.open(to.address(), name, spec).unwrap();
+    (sender, listener.accept(PATIENCE).unwrap())
+}
+
+fn pattern(number: u64, len: usize) -> Vec<u8> {
+    (0..len).map(|at| (at as u64 ^ number.wrapping_mul(0x9e37_79b9)) as u8).collect()
+}
+
+#[test]
+fn messages_of_all_sizes_arrive_exact_and_in_order_and_both_sides_count_the_same() {
+    let (a, b) = (host(), host());
+    let spec = ChannelSpec::real_time(contract(30_000, ms(4), 4, ms(100)));
+    let (mut sender, mut receiver) = connect(&a, &b, "sizes", spec);
+    let sizes = [1, 1399, 1400, 1401, 2800, 29_999, 30_000];
+    let reader = std::thread::spawn(move || {
+        let mut seen = Vec::new();
+        loop {
+            match receiver.recv() {
+                Ok(message) => seen.push((message.sequence(), message.to_vec())),
+                Err(error) => return (seen, receiver.figures(), error),
+            }
+        }
+    });
+    for (number, len) in sizes.into_iter().cycle().take(100).enumerate() {
+        sender.send(&pattern(number as u64, len)).unwrap();
+    }
+    let (counters, report) = sender.close().unwrap();
+    let (seen, figures, end) = reader.join().unwrap();
+    assert!(matches!(end, Error::Closed), "{end}");
+    assert_eq!(counters.accepted, 100);
+    for (sequence, bytes) in &seen {
+        assert_eq!(*bytes, pattern(*sequence, sizes[*sequence as usize % sizes.len()]));
+    }
+    assert!(seen.is_sorted_by(|a, b| a.0 < b.0));
+    let report = report.unwrap();
+    assert_eq!(report.delivered + report.late, seen.len() as u64);
+    assert_eq!(figures.delivered + figures.lost + figures.dropped, 100, "{figures:?}");
+    assert_eq!(figures.delivered, seen.len() as u64);
+}
+
+#[test]
+fn ipv6_carries_a_stream_too() {
+    let config = HostConfig { bind: SocketAddr::from((Ipv6Addr::LOCALHOST, 0)), ..HostConfig::default() };
+    let b = match Host::start(config.clone()) {
+        Ok(host) => host,
+        Err(error) => return println!("skipped: no IPv6 on this host: {error}"),
+    };
+    let a = Host::start(config).unwrap();
+    let (mut sender, mut receiver) = connect(&a, &b, "six", ChannelSpec::real_time(contract(1400, ms(5), 1, ms(100))));
+    sender.send(b"over six").unwrap();
+    assert_eq!(&receiver.recv_timeout(StdDuration::from_secs(10)).unwrap()[..], b"over six");
+}
+
+#[test]
+fn refusals_and_bad_input_are_told_apart() {
+    let (a, b) = (host(), host());
+    let fits = ChannelSpec::real_time(contract(1000, ms(10), 1, ms(100)));
+    let error = a.open(b.address(), "nobody", fits).unwrap_err();
+    assert!(matches!(&error, Error::Refused { refusal, .. } if refusal.code == Code::NoSuchName), "{error}");
+    assert_eq!(error.exit_status(), 5);
+
+    // 10 MB every 10 ms are beyond a link of 100 Mbit/s.
+    let error = a.open(b.address(), "x", ChannelSpec::real_time(contract(10_000_000, ms(10), 1, ms(100)))).unwrap_err();
+    assert!(matches!(&error, Error::Refused { by, .. } if by == "this host"), "{error}");
+    assert_eq!(error.exit_status(), 3);
+
+    // A deadline below what the stages need: the refusal says what would fit, and it does.
+    let _listener = b.listen("tight").unwrap();
+    let error = a.open(b.address(), "tight", ChannelSpec::real_time(contract(60_000, ms(50), 1, ms(6)))).unwrap_err();
+    let Error::Refused { refusal, .. } = &error else { panic!("{error}") };
+    let least = refusal.least_deadline.expect("a longer deadline helps");
+    assert!(least > ms(6), "{error}");
+
+    assert!(matches!(b.listen("tight").unwrap_err(), Error::NameInUse(_)));
+    assert!(matches!(b.listen("a/b").unwrap_err(), Error::Name { .. }));
+    let taken = HostConfig { bind: a.address(), ..HostConfig::default() };
+    let error = Host::start(taken).unwrap_err();
+    assert_eq!(error.exit_status(), 5, "{error}");
+    assert!(error.to_string().contains(&a.address().port().to_string()), "{error}");
+}
+
+#[test]
+fn an_absent_peer_is_reported() {
+    let a = host();
+    let gone = host().address();
+    let error = a.open(gone, "x", ChannelSpec::best_effort(100, 1).unwrap()).unwrap_err();
+    assert!(matches!(error, Error::NoAnswer { unreachable: true, .. }), "{error}");
+}
+
+#[test]
+fn the_contract_is_enforced_in_the_callers_face() {
+    let (a, b) = (host(), host());
+    let strict = Contract::new(1000, 10, ms(500), 2, ms(100)).unwrap();
+    let spec = ChannelSpec { overload: Overload::Drop, ..ChannelSpec::real_time(strict) };
+    let (mut sender, _receiver) = connect(&a, &b, "strict", spec);
+    assert!(matches!(sender.send(&[0; 1001]), Err(Error::Violation(_))));
+    assert!(matches!(sender.send(&[0; 9]), Err(Error::Violation(_))));
+    sender.send(&[0; 1000]).unwrap();
+    sender.send(&[0; 1000]).unwrap();
+    assert!(matches!(sender.send(&[0; 1000]), Err(Error::Violation(_))), "the burst of two is used up for 500 ms");
+
+    let spec = ChannelSpec::real_time(strict);
+    let (mut sender, _receiver) = connect(&a, &b, "blocking", spec);
+    sender.try_send(&[0; 1000]).unwrap();
+    sender.try_send(&[0; 1000]).unwrap();
+    assert!(sender.try_send(&[0; 1000]).is_err());
+}
+
+#[test]
+fn oversize_messages_pass_under_decay_and_stretch_the_interval() {
+    let (a, b) = (host(), host());
+    let spec = ChannelSpec { overload: Overload::Decay, ..ChannelSpec::real_time(contract(2000, ms(5), 1, ms(100))) };
+    let (mut sender, mut receiver) = connect(&a, &b, "decay", spec);
+    let mut arrivals = Vec::new();
+    for (number, len) in [2000, 8000, 2000].into_iter().enumerate() {
+        sender.send(&pattern(number as u64, len)).unwrap();
+    }
+    for (number, len) in [2000, 8000, 2000].into_iter().enumerate() {
+        let message = receiver.recv_timeout(StdDuration::from_secs(10)).unwrap();
+        assert_eq!(&message[..], pattern(number as u64, len));
+        arrivals.push(message.logical_arrival());
+    }
+    // 8000 bytes are six packets, the contract's 2000 are two.
+    assert!(arrivals[2].since(arrivals[1]) >= ms(15), "three intervals of 5 ms are used up: {arrivals:?}");
+    assert!(matches!(sender.send(&[0; 8001]), Err(Error::Violation(_))));
+}
+
+#[test]
+fn best_effort_moves_much_more_than_its_queue_holds() {
+    let (a, b) = (host(), host());
+    let (mut sender, mut receiver) = connect(&a, &b, "bulk", ChannelSpec::best_effort(20_000, 8).unwrap());
+    let reader = std::thread::spawn(move || {
+        let mut count = 0u64;
+        while let Ok(message) = receiver.recv() {
+            assert_eq!(&message[..], pattern(message.sequence(), 20_000));
+            count += 1;
+        }
+        (count, receiver.figures())
+    });
+    for number in 0..200 {
+        sender.send(&pattern(number, 20_000)).unwrap();
+    }
+    let (counters, _) = sender.close().unwrap();
+    let (count, figures) = reader.join().unwrap();
+    assert_eq!(counters.sent, 200);
+    assert_eq!(figures.delivered + figures.lost + figures.dropped, 200, "{figures:?}");
+    assert_eq!(figures.delivered, count);
+}
+
+#[test]
+fn a_receiver_that_goes_closes_the_channel_and_a_new_one_can_be_opened() {
+    let (a, b) = (host(), host());
+    let spec = ChannelSpec::real_time(contract(1000, ms(5), 1, ms(100)));
+    let (mut sender, receiver) = connect(&a, &b, "again", spec);
+    drop(receiver);
+    let error = loop {
+        match sender.send(&[1; 100]) {
+            Ok(()) => {}
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(error, Error::ClosedByPeer { .. }), "{error}");
+    let (mut sender, mut receiver) = connect(&a, &b, "again", spec);
+    sender.send(b"new").unwrap();
+    assert_eq!(&receiver.recv_timeout(StdDuration::from_secs(10)).unwrap()[..], b"new");
+}
+
+#[test]
+fn a_host_that_stops_says_so() {
+    let (a, b) = (host(), host());
+    let spec = ChannelSpec::real_time(contract(1000, ms(5), 1, ms(100)));
+    let (mut sender, mut receiver) = connect(&a, &b, "stops", spec);
+    sender.send(b"there").unwrap();
+    drop(receiver.recv().unwrap());
+    drop(a);
+    let error = receiver.recv().unwrap_err();
+    assert!(matches!(error, Error::Closed), "{error}");
+    let error = sender.send(b"gone").unwrap_err();
+    assert!(matches!(error, Error::Stopped(_) | Error::PeerLost { .. }), "{error}");
+}
