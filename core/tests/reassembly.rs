@@ -166,6 +166,65 @@ proptest! {
     }
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::with_cases(200) })]
+
+    /// A sender that alleges what it likes, on our own clock, gets its rate, a second's worth once, and deadlines that are an
+    /// interval apart: the demand that admission counted on.
+    #[test]
+    fn a_lying_sender_gets_its_contract(
+        messages in prop::collection::vec((1u64..3, -2_000_000i64..200_000, 0u64..20_000), 300),
+        base in prop_oneof![Just(10_000_000u64), Just(2_000)],
+    ) {
+        const INTERVAL: u64 = 10_000;
+        let mut frames = HeapFrames::new(FRAMES, DATA_HEADER_BYTES + PACKET as usize);
+        let mut receiving = receiving(service(100, 3), 4, 10);
+        let (mut now, mut sequence, mut accepted, mut deadlines) = (base, 0, 0, Vec::new());
+        for (skip, offset, pause) in messages {
+            now += pause / 4;
+            sequence += skip;
+            let claim = at(now.saturating_add_signed(offset));
+            let frame = packet(&mut frames, sequence, 100, 0, claim);
+            if offer(&mut receiving, &mut frames, at(now), frame).is_ok() {
+                accepted += 1;
+                let Some(ReceiveWork { work: Work::RealTime { release, deadline, .. }, .. }) = receiving.work() else {
+                    panic!("a packet waits")
+                };
+                prop_assert!(release >= at(now) && release <= at(now + 10_000), "within `upstream`");
+                prop_assert!(deadline >= release + Duration::from_millis(10), "never sooner than the stage");
+                deadlines.push(deadline);
+                receiving.step(&mut frames);
+                while let Some((message, _)) = receiving.deliver(at(now), |_| Duration::ZERO) {
+                    receiving.recycle(message.message);
+                }
+            }
+        }
+        prop_assert!(deadlines.is_sorted_by(|a, b| b.since(*a) >= Duration::from_nanos(INTERVAL * 1000)));
+        // A second's credit, the burst, and `upstream`.
+        let most = (now - base + 1_000_000 + 2 * INTERVAL + 10_000) / INTERVAL + 1;
+        prop_assert!(accepted <= most, "{accepted} of at most {most}");
+    }
+
+    /// Messages that overtake each other and come late by any amount below the credit are not the sender's fault.
+    #[test]
+    fn an_honest_sender_is_not_blamed_for_the_way(delays in prop::collection::vec(0u64..200_000, 60), burst in 1u64..4) {
+        let mut frames = HeapFrames::new(FRAMES, DATA_HEADER_BYTES + PACKET as usize);
+        let mut receiving = receiving(service(100, burst), 40, 60);
+        let arrival = |sequence: usize| 100_000 + 10_000 * sequence as u64;
+        let mut arrivals: Vec<_> = delays.iter().enumerate().map(|(number, delay)| (arrival(number) + delay, number)).collect();
+        arrivals.sort_unstable();
+        for (now, number) in arrivals {
+            let frame = packet(&mut frames, number as u64, 100, 0, at(arrival(number)));
+            let _ = offer(&mut receiving, &mut frames, at(now), frame);
+            receiving.step(&mut frames);
+            while let Some((message, _)) = receiving.deliver(at(now), |_| Duration::ZERO) {
+                receiving.recycle(message.message);
+            }
+        }
+        prop_assert_eq!(receiving.counters.frames_over_contract, 0);
+    }
+}
+
 /// A packet that finds no slot must not use up the channel's next intervals.
 #[test]
 fn a_stale_packet_leaves_the_regulator_alone() {

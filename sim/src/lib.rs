@@ -6,8 +6,30 @@
 //!
 //! It leaves out what the live library adds around the core: shared memory, threads, real clocks. Submissions cost the
 //! executive nothing here, and each host's clock is the world's.
+//!
+//! ```
+//! use laxity_core::contract::{Contract, SendingStages, Service};
+//! use laxity_core::platform::Platform;
+//! use laxity_core::units::{Duration, Instant};
+//! use laxity_sim::{HostConfig, Plan, Source, World};
+//!
+//! let ms = Duration::from_millis;
+//! let mut world = World::new(1);
+//! let [from, to] = ["10.0.0.1:7", "10.0.0.2:7"]
+//!     .map(|address| world.add_host(HostConfig::new(Platform::channels_table_2b(), address.parse().unwrap())));
+//! // Of the 40 ms the sender has 25, the receiver 15.
+//! let contract = Contract::new(60 << 10, 1, ms(50), 12, ms(40)).unwrap();
+//! let stages = SendingStages { processor: ms(12), link: ms(13) };
+//! let camera = world.open(from, to, Plan::new("camera", Service::RealTime(contract), stages, ms(15)));
+//! world.add_source(Source::full(camera, &contract, Instant::ZERO + ms(100)));
+//! world.run_until(Instant::ZERO + ms(2000));
+//! world.finish();
+//! let figures = world.report(camera).figures;
+//! assert_eq!((figures.delivered, figures.late), (figures.sent, 0));
+//! ```
 #![forbid(unsafe_code)]
 
+mod applications;
 mod channel;
 mod content;
 mod host;

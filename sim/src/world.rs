@@ -3,10 +3,9 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-use laxity_core::endpoint::{Destination, Endpoint, Outgoing};
-use laxity_core::event::{End, Event};
-use laxity_core::frames::{Frames, MessageBuf};
-use laxity_core::send::SendConfig;
+use laxity_core::endpoint::Endpoint;
+use laxity_core::event::Event;
+use laxity_core::frames::Frames;
 use laxity_core::units::{Duration, Instant};
 
 use crate::channel::{AsPlanned, Decide, Ledger, Plan, Report};
@@ -22,8 +21,6 @@ pub struct HostId(pub(crate) usize);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ChannelHandle(pub(crate) usize);
 
-/// How long an application waits before it tries again, where its channel cannot tell.
-const TRY_AGAIN: Duration = Duration::from_micros(100);
 /// Turns without any work, after which a host counts as hung: `poll_timeout` promised work that does not exist.
 const HUNG: u32 = 4;
 
@@ -37,9 +34,9 @@ const HUNG: u32 = 4;
 /// [`World::finish`]: each message ended once; all frames are free again.
 pub struct World {
     now: Instant,
-    hosts: Vec<Host>,
-    channels: Vec<Ledger>,
-    sources: Vec<Source>,
+    pub(crate) hosts: Vec<Host>,
+    pub(crate) channels: Vec<Ledger>,
+    pub(crate) sources: Vec<Source>,
     injected: BTreeMap<(Instant, u64), (usize, SocketAddr, Vec<u8>)>,
     decide: Box<dyn Decide>,
     order: u64,
@@ -216,7 +213,7 @@ impl World {
         }
     }
 
-    fn schedule(&mut self, host: usize, at: Instant, command: Command) {
+    pub(crate) fn schedule(&mut self, host: usize, at: Instant, command: Command) {
         self.order += 1;
         self.hosts[host].agenda.insert((at.max(self.now), self.order), command);
     }
@@ -278,111 +275,6 @@ impl World {
         // A timer that fires without consequence is work, too; but not for ever.
         self.idle_turns = if worked { 0 } else { self.idle_turns + u32::from(signals) };
         assert!(self.idle_turns < HUNG, "host {number} is woken at {:?} for nothing", self.hosts[number].now);
-    }
-
-    /// Whatever applications want by `at`: they run beside the executive, which takes what they left.
-    fn commands(&mut self, number: usize, at: Instant) -> bool {
-        let mut worked = false;
-        while let Some(entry) = self.hosts[number].agenda.first_entry().filter(|entry| entry.key().0 <= at) {
-            let ((due, _), command) = entry.remove_entry();
-            worked = true;
-            match command {
-                Command::Open(channel) => self.start(number, channel),
-                Command::Submit { channel, bytes } => {
-                    if let Some(wait) = self.submit(number, due, channel, bytes) {
-                        self.schedule(number, at + wait, command);
-                    }
-                }
-                Command::Emit { source, messages } => self.emit(number, at, due, source, messages),
-                Command::Restrict(restricted) => self.hosts[number].endpoint.set_restricted(restricted),
-                Command::Close { channel, sender } => {
-                    let (ledger, host) = (&self.channels[channel], &mut self.hosts[number]);
-                    let side = if sender { &ledger.sender } else { &ledger.receiver };
-                    if let Some(key) = side.key {
-                        host.endpoint.close(host.now, key);
-                    }
-                }
-                Command::Release { key, channel, sender } => {
-                    let (ledger, host) = (&mut self.channels[channel], &mut self.hosts[number]);
-                    if sender {
-                        ledger.send = host.endpoint.send_counters(key).unwrap_or_default();
-                        ledger.sender.released = true;
-                    } else {
-                        ledger.receive = host.endpoint.receive_counters(key).unwrap_or_default();
-                        ledger.receiver.released = true;
-                    }
-                    host.endpoint.release(key, &mut host.frames, drop);
-                    host.keys.remove(&key);
-                }
-            }
-        }
-        worked
-    }
-
-    fn start(&mut self, number: usize, channel: usize) {
-        let (ledger, plan) = (&self.channels[channel], &self.channels[channel].plan);
-        let peer = self.hosts[ledger.to.0].config.address;
-        let host = &mut self.hosts[number];
-        let packet = host.config.platform.packet;
-        let config = SendConfig {
-            service: plan.service,
-            overload: plan.overload,
-            priority: plan.priority,
-            packet,
-            work_conserving: host.config.send_early,
-        };
-        let destination = Destination { link: 0, peer, name: plan.name };
-        let packets = plan.packet_queue(plan.send_messages, packet);
-        let upstream = plan.stages.processor + plan.stages.link;
-        let outgoing = Outgoing::new(destination, config, upstream, plan.lease, plan.send_messages, packets);
-        match host.endpoint.open(host.now, outgoing) {
-            Ok(key) => {
-                host.keys.insert(key, channel);
-                self.channels[channel].sender.key = Some(key);
-            }
-            Err((_, refusal)) => self.channels[channel].sender.end = Some(End::Refused(refusal)),
-        }
-    }
-
-    /// Submits a message; how long to wait if the channel would block.
-    fn submit(&mut self, number: usize, arrival: Instant, channel: usize, bytes: u32) -> Option<Duration> {
-        let (host, ledger) = (&mut self.hosts[number], &mut self.channels[channel]);
-        let key = ledger.sender.key.filter(|_| ledger.open)?;
-        let sequence = host.endpoint.send_counters(key)?.accepted;
-        let fits = |message: &MessageBuf| message.capacity() >= bytes as usize;
-        let place = host.buffers.iter().position(fits);
-        let mut message =
-            place.map_or_else(|| MessageBuf::with_capacity(bytes as usize), |place| host.buffers.swap_remove(place));
-        message.set_len(bytes as usize);
-        content::write(channel, sequence, &mut message);
-        match host.endpoint.submit(host.now, key, arrival, message) {
-            Ok(submitted) => {
-                assert_eq!(submitted.sequence, sequence, "messages are numbered as they are accepted");
-                ledger.accepted(sequence, bytes as usize);
-                None
-            }
-            Err(rejected) => {
-                host.buffers.push(rejected.message);
-                let wait = match rejected.violation {
-                    laxity_core::send::Violation::Burst { wait } => wait.max(TRY_AGAIN),
-                    _ => TRY_AGAIN,
-                };
-                rejected.would_block.then_some(wait)
-            }
-        }
-    }
-
-    fn emit(&mut self, number: usize, at: Instant, due: Instant, source: usize, messages: u32) {
-        let Source { channel, bytes, period, group, until, .. } = self.sources[source];
-        if due >= until || self.channels[channel.0].sender.end.is_some() {
-            return;
-        }
-        for done in 0..messages {
-            if let Some(wait) = self.submit(number, due, channel.0, bytes) {
-                return self.schedule(number, at + wait, Command::Emit { source, messages: messages - done });
-            }
-        }
-        self.schedule(number, due + period, Command::Emit { source, messages: group });
     }
 
     fn transmit(&mut self, number: usize) -> bool {

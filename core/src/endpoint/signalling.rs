@@ -349,8 +349,15 @@ impl Endpoint {
                 self.set_timer(key);
                 self.conclude_if_complete(now, key);
             }
-            // Both sides close at once, or CLOSED was lost.
-            Some(State::Closing | State::Ended) => self.send_closed(key),
+            // Both sides close at once: what has not come will not be taken any more.
+            Some(State::Closing) => {
+                if let Some(Channel { half: Half::Receiving(receiving), .. }) = self.channels.get_mut(key) {
+                    receiving.finish(close.sent);
+                }
+                self.send_closed(key);
+            }
+            // CLOSED was lost.
+            Some(State::Ended) => self.send_closed(key),
             _ => {}
         }
     }

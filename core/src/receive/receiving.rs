@@ -19,6 +19,10 @@ use crate::regulator::Regulator;
 use crate::units::{Duration, Instant};
 use crate::wire::{DATA_HEADER_BYTES, DataHeader, DataView};
 
+/// How far back a logical arrival is believed. Messages that the platform or the network held up that long are still within
+/// their contract; a sender that alleges more cannot save up rate that it did not use.
+const CREDIT: Duration = Duration::from_secs(1);
+
 /// How a receiving channel is set up.
 #[derive(Clone, Copy, Debug)]
 pub struct ReceiveConfig {
@@ -181,7 +185,9 @@ struct Slot {
     sequence: u64,
     /// At the sender.
     logical_arrival: Instant,
-    /// At this host.
+    /// From when on it may be processed.
+    eligible: Instant,
+    /// At this host, what its deadline counts from.
     release: Instant,
     message_bytes: u32,
     remaining: u32,
@@ -191,11 +197,45 @@ struct Slot {
     spoilt: Option<Cause>,
 }
 
+/// What a sender on the same clock alleged so far: its logical arrivals are at least an interval apart, in the order of
+/// the messages' numbers, whether or not each message arrives, and in time or not. So what it says can be checked without
+/// blaming it for what happened on the way.
+#[derive(Debug, Default)]
+struct Claims {
+    /// Messages below this number are behind the latest one, or are it.
+    next: u64,
+    /// The earliest logical arrival of message `next`.
+    earliest: Instant,
+    /// The logical arrival of message `next − 1`.
+    latest: Instant,
+}
+
+impl Claims {
+    /// Checks what `header` alleges, and notes it if an honest sender can have said it by `now`: the logical arrival is at
+    /// most `ahead` from now.
+    fn take(&mut self, now: Instant, header: &DataHeader, interval: Duration, intervals: u32, ahead: Duration) -> bool {
+        let claim = header.logical_arrival;
+        if header.sequence < self.next {
+            // Overtaken by message next − 1: as many intervals before it as messages.
+            return claim <= self.latest.before(interval * (self.next - 1 - header.sequence));
+        }
+        let earliest = self.earliest + interval * (header.sequence - self.next);
+        let arrival = claim.max(earliest).max(now.before(CREDIT));
+        if arrival > now + ahead {
+            return false;
+        }
+        *self =
+            Self { next: header.sequence + 1, earliest: arrival + interval * u64::from(intervals), latest: arrival };
+        true
+    }
+}
+
 /// One receiving channel.
 #[derive(Debug)]
 pub struct Receiving {
     config: ReceiveConfig,
     regulator: Option<Regulator>,
+    claims: Claims,
     packets: Ring<Arrived>,
     slots: Box<[Option<Slot>]>,
     /// One bit a fragment, `words` words a slot.
@@ -221,6 +261,7 @@ impl Receiving {
         let words = fragments.div_ceil(64);
         Self {
             regulator: config.service.contract().map(|contract| Regulator::new(contract.interval())),
+            claims: Claims::default(),
             packets: Ring::with_capacity(packet_queue.max(1) as usize),
             slots: (0..slots).map(|_| None).collect(),
             seen: alloc::vec![0; slots * words].into_boxed_slice(),
@@ -326,7 +367,7 @@ impl Receiving {
             }
         };
         let mut spoilt = None;
-        let mut release = now;
+        let (mut eligible, mut release) = (now, now);
         if let (Some(regulator), Some(contract)) = (&mut self.regulator, self.config.service.contract()) {
             // An honest sender's message arrives between its logical arrival and `upstream` later; earlier by its burst if
             // it works ahead. Nothing that it alleges can move the deadline before `now + d_rx`, or the next one closer
@@ -335,14 +376,24 @@ impl Receiving {
                 true => (header.logical_arrival + self.config.upstream).max(now).min(now + self.config.upstream),
                 false => now,
             };
+            let intervals = self.config.intervals(header.message_bytes);
             let stamp = regulator.stamp(alleged);
             let ahead = contract.interval() * (u64::from(contract.burst()) - 1) + self.config.upstream;
-            if stamp.logical_arrival.since(now) > ahead {
-                spoilt = Some(Cause::Sender);
+            let honest = match self.config.same_clock {
+                true => self.claims.take(now, header, contract.interval(), intervals, ahead),
+                false => stamp.logical_arrival.since(now) <= ahead,
+            };
+            if honest {
+                regulator.accept(stamp, intervals);
             } else {
-                regulator.accept(stamp, self.config.intervals(header.message_bytes));
+                spoilt = Some(Cause::Sender);
             }
             release = stamp.logical_arrival;
+            // A message that came late, by the platform's fault or the network's, moves the deadlines of those behind it:
+            // the demand stays what was admitted. They need not wait for it, though: work that may be done before its
+            // time, with the deadline that it would have had anyway, adds nothing to the demand. Else one late message
+            // would make every later one late if the channel uses its whole rate.
+            eligible = if self.config.same_clock { alleged } else { release };
         }
         let buffer = if spoilt.is_none() { self.buffers.pop() } else { None };
         if spoilt.is_none() && buffer.is_none() {
@@ -353,6 +404,7 @@ impl Receiving {
         self.slots[number] = Some(Slot {
             sequence: header.sequence,
             logical_arrival,
+            eligible,
             release,
             message_bytes: header.message_bytes,
             remaining: packets(header.message_bytes, self.config.packet),
@@ -410,13 +462,14 @@ impl Receiving {
             self.config.service.contract().map_or(Duration::ZERO, |contract| contract.interval() * u64::from(part));
         // The rest of a message that was given up must not hold up those behind it: it has the claim of the first of them,
         // and what it costs was counted for its own message.
-        let release = match slot {
-            Some(slot) => Some(slot.release + delay),
-            None => self.slots.iter().flatten().map(|slot| slot.release).min(),
+        let first = || self.slots.iter().flatten().min_by_key(|slot| slot.release);
+        let claim = match slot {
+            Some(slot) => Some((slot.eligible + delay, slot.release + delay)),
+            None => first().map(|slot| (slot.eligible, slot.release)),
         };
-        let work = match (self.config.service, release) {
-            (Service::RealTime(_), Some(release)) => Work::RealTime {
-                release,
+        let work = match (self.config.service, claim) {
+            (Service::RealTime(_), Some((eligible, release))) => Work::RealTime {
+                release: eligible,
                 deadline: release + self.config.stage,
                 priority: self.config.priority,
                 work_conserving: self.config.work_conserving,

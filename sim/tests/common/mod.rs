@@ -3,8 +3,7 @@
 
 use std::net::SocketAddr;
 
-use laxity_core::contract::SendingStages;
-use laxity_core::contract::{Contract, Service};
+use laxity_core::contract::{Contract, SendingStages, Service};
 use laxity_core::platform::{BestEffort, Interference, LinkModel, Platform};
 use laxity_core::units::{Duration, Instant, Rate};
 use laxity_sim::Plan;

@@ -1,0 +1,131 @@
+//! What the drive loop must get right beside deadlines: early work, restriction, equal deadlines, gaps and their cause.
+
+mod common;
+
+use common::{address, ample, at, best_effort, contract, modern, ms, plan, us};
+use laxity_core::figures::Misses;
+use laxity_core::platform::Platform;
+use laxity_core::processor::Policy;
+use laxity_core::units::Duration;
+use laxity_sim::{ChannelHandle, Gap, HostConfig, HostId, Report, Source, World};
+
+fn run(sender: HostConfig, receiver: HostConfig, until: u64) -> (World, HostId, [ChannelHandle; 2]) {
+    let mut world = World::new(11);
+    let (from, to) = (world.add_host(sender), world.add_host(receiver));
+    let contract = contract(6_000, ms(10), 3, ms(20));
+    let channels = ["a", "b"].map(|name| world.open(from, to, plan(name, contract, ms(8), ms(1))));
+    world.run_until(at(500));
+    for channel in channels {
+        world.add_source(Source::full(channel, &contract, at(500)));
+    }
+    world.run_until(at(until));
+    (world, from, channels)
+}
+
+fn host(number: u8) -> HostConfig {
+    HostConfig::new(modern(), address(number))
+}
+
+#[test]
+fn early_work_makes_messages_early_and_never_late() {
+    let mut largest = Vec::new();
+    for (send_early, receive_early) in [(false, false), (false, true), (true, true)] {
+        let (sender, receiver) = (HostConfig { send_early, ..host(1) }, HostConfig { receive_early, ..host(2) });
+        let (mut world, _, channels) = run(sender, receiver, 2500);
+        world.finish();
+        for channel in channels {
+            let report = world.report(channel);
+            assert_eq!((report.figures.misses, report.figures.delivered), (Misses::default(), report.figures.sent));
+        }
+        largest.push(world.report(channels[0]).figures.latencies.max.unwrap());
+    }
+    // Held until its time at the receiver, or not.
+    assert!(largest[0] >= ms(12) && largest[1] < ms(5) && largest[2] <= largest[1], "{largest:?}");
+}
+
+#[test]
+fn while_restricted_only_what_was_promised_is_done() {
+    let mut world = World::new(11);
+    let (from, to) = (world.add_host(host(1)), world.add_host(HostConfig { frames: 4096, ..host(2) }));
+    let contract = contract(6_000, ms(10), 1, ms(20));
+    let promised = world.open(from, to, plan("a", contract, ms(8), ms(1)));
+    let bulk = world.open(from, to, best_effort("b", 60_000, 4));
+    world.run_until(at(500));
+    world.add_source(Source::full(promised, &contract, at(500)));
+    world.add_source(Source::at_rate(bulk, 60_000, 50_000_000, 4, at(500)));
+    world.restrict_at(at(1000), from, true);
+    world.restrict_at(at(2000), from, false);
+    world.run_until(at(1100));
+    let before = world.report(bulk);
+    world.run_until(at(2000));
+    assert_eq!(world.report(bulk).figures.delivered, before.figures.delivered, "no best effort while restricted");
+    world.run_until(at(3000));
+    assert!(world.report(bulk).figures.delivered > before.figures.delivered + 50, "it goes on afterwards");
+    world.finish();
+    let report = world.report(promised);
+    assert_eq!((report.figures.misses, report.figures.sent), (Misses::default(), 250));
+}
+
+/// Two channels with the same deadlines, always: one message is finished before the other begins. If they took turns, each
+/// quantum would cost a change of handler.
+#[test]
+fn equal_deadlines_do_not_take_turns() {
+    for policy in [Policy::EarliestDeadline, Policy::FixedPriority] {
+        let sender = HostConfig { policy, ..HostConfig::new(Platform { quantum: 1, ..modern() }, address(1)) };
+        let (mut world, from, channels) = run(sender, host(2), 2500);
+        let messages: u64 = channels.iter().map(|&channel| world.report(channel).send.sent).sum();
+        let switches = world.host_counters(from).switches;
+        assert!(switches <= messages, "{policy:?}: {switches} changes of handler for {messages} messages");
+        world.finish();
+    }
+}
+
+/// The largest lateness at the sending host, and the report.
+fn with_gap(gaps: Vec<Gap>, receive_early: bool) -> Report {
+    let sender = HostConfig { gaps, ..host(1) };
+    let (mut world, _, channels) =
+        run(sender, HostConfig { receive_early, ..HostConfig::new(ample(1000), address(2)) }, 4000);
+    world.finish();
+    world.report(channels[0])
+}
+
+#[test]
+fn a_gap_makes_messages_late_by_the_platforms_fault_and_only_as_long_as_it_lasts() {
+    let gap = |length| vec![Gap { start: at(1000), length: ms(length), excess: ms(length) }];
+    // Within the slack: nobody notices.
+    let calm = with_gap(gap(5), false);
+    assert_eq!((calm.figures.misses, calm.figures.late), (Misses::default(), 0));
+    for receive_early in [false, true] {
+        let report = with_gap(gap(25), receive_early);
+        assert!(report.figures.late > 0, "{report:?}");
+        assert_eq!(report.figures.misses.laxity, 0, "early {receive_early}: {:?}", report.figures);
+        assert_eq!(report.figures.misses.sender, 0, "early {receive_early}: {:?}", report.figures);
+        assert!(report.figures.late <= 4, "early {receive_early}: {:?}", report.figures);
+    }
+}
+
+/// A host that is slower than it said, without a gap, is Laxity's fault: attribution must not find excuses.
+#[test]
+fn slowness_without_a_gap_is_blamed_on_nobody_else() {
+    let slow = Platform { packet_cost: ms(4), ..modern() };
+    let (world, _, channels) = run(HostConfig::new(slow, address(1)), host(2), 1500);
+    let misses = world.report(channels[0]).figures.misses;
+    assert!(misses.laxity > 0, "{misses:?}");
+    assert_eq!(Misses { laxity: 0, ..misses }, Misses::default());
+}
+
+#[test]
+fn the_wake_up_is_paid_once_and_in_full() {
+    let late = Platform { wake_up: us(700), ..modern() };
+    let latency = |platform: Platform| {
+        let (mut world, _, channels) = run(
+            HostConfig::new(platform, address(1)),
+            HostConfig { receive_early: true, ..HostConfig::new(ample(1000), address(2)) },
+            1500,
+        );
+        world.finish();
+        world.report(channels[0]).figures.latencies.p50.unwrap()
+    };
+    let (slow, fast) = (latency(late), latency(Platform { wake_up: Duration::ZERO, ..modern() }));
+    assert!(slow >= fast + us(690) && slow <= fast + us(710), "{slow} {fast}");
+}
