@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
 
+use laxity_core::admission::Admission;
 use laxity_core::endpoint::{Config, Endpoint, EndpointCounters, LinkConfig, Step, StepKind};
 use laxity_core::event::ChannelId;
 use laxity_core::frames::{FrameId, Frames, HeapFrames, MessageBuf};
@@ -67,10 +68,13 @@ pub struct HostConfig {
 }
 
 impl HostConfig {
-    /// A host with this platform, on an ideal wire that is exactly what the link's model says.
+    /// A host with this platform and admission's look-ahead, on an ideal wire that is exactly what the link's model says.
+    ///
+    /// # Panics
+    /// If a parameter of the platform is out of range.
     pub fn new(platform: Platform, address: SocketAddr) -> Self {
         Self {
-            look_ahead: least_look_ahead(&platform),
+            look_ahead: Admission::new(platform.clone()).expect("a platform that can be").look_ahead(),
             wire: wire_no_slower_than(&platform),
             platform,
             address,
@@ -85,16 +89,6 @@ impl HostConfig {
             gaps: Vec::new(),
         }
     }
-}
-
-/// A: the least look-ahead with which the link idles neither while a step runs nor while the executive wakes up:
-/// `max(E, W) + C_l + 1 ns` with E the longest time between two polls of the link.
-pub fn least_look_ahead(platform: &Platform) -> Duration {
-    let steps = [platform.first_packet, platform.packet_cost, platform.receive_first, platform.receive_packet];
-    let step = steps.into_iter().max().unwrap_or(Duration::ZERO);
-    let inputs = platform.demultiplex * u64::from(platform.receive_batch);
-    let between_polls = platform.change_of_handler() + step + inputs;
-    between_polls.max(platform.wake_up) + platform.link_cost + Duration::from_nanos(1)
 }
 
 /// A wire without faults that takes as long for a packet as the platform's model, headers and check sequence included, or

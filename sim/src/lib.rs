@@ -37,6 +37,6 @@ mod source;
 mod world;
 
 pub use channel::{AsPlanned, Decide, Laxity, Plan, Report};
-pub use host::{Gap, HostConfig, HostCounters, WakeUp, least_look_ahead, wire_no_slower_than};
+pub use host::{Gap, HostConfig, HostCounters, WakeUp, wire_no_slower_than};
 pub use source::Source;
 pub use world::{ChannelHandle, HostId, World};
