@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, mpsc};
-use std::time::Duration as StdDuration;
+use std::time::{Duration as StdDuration, Instant as StdInstant};
 
 use laxity_core::admission::{Admission, Code, Refusal, ReservationId, Stage, buffers};
 use laxity_core::contract::{Contract, Overload, SendingStages, Service};
@@ -22,6 +22,9 @@ use crate::executive::{Command, Notice};
 use crate::host::Grant;
 use crate::port::{self, Doorbell, Port, ReceivePort, SendPort, Slot};
 use crate::signal::Signal;
+
+/// How long a receiving channel that is over stays to answer a repeated CLOSE: its sender may have missed our CLOSED.
+const LINGER: StdDuration = StdDuration::from_millis(500);
 
 /// What application threads, the control thread and the executive share of a host.
 pub(crate) struct Shared {
@@ -41,6 +44,8 @@ struct State {
     tickets: BTreeMap<u64, Ticket>,
     channels: BTreeMap<ChannelId, Known>,
     unreachable: Vec<SocketAddr>,
+    /// Channels that are over, and when they are released.
+    lingering: Vec<(StdInstant, ChannelId)>,
     next_ticket: u64,
 }
 
@@ -61,6 +66,7 @@ struct Known {
     port: Arc<Port>,
     peer: SocketAddr,
     reservation: Option<ReservationId>,
+    is_receiving: bool,
     /// Who waits for `open` to come to an end.
     opener: Option<Opener>,
 }
@@ -103,6 +109,7 @@ impl Shared {
             tickets: BTreeMap::new(),
             channels: BTreeMap::new(),
             unreachable: Vec::new(),
+            lingering: Vec::new(),
             next_ticket: 0,
         };
         Self { doorbell, notified, stopped, platform, lease, commands: Mutex::new(commands), state: Mutex::new(state) }
@@ -208,6 +215,7 @@ impl Shared {
             port: Arc::clone(&send_port.port),
             peer: request.destination.peer,
             reservation,
+            is_receiving: false,
             opener: Some(Opener { reply, port: send_port, name: request.destination.name, service: request.service }),
         };
         state.unreachable.retain(|peer| *peer != request.destination.peer);
@@ -241,7 +249,7 @@ impl Shared {
             if self.is_stopped() {
                 break;
             }
-            self.notified.wait(seen, None);
+            self.notified.wait(seen, self.release_lingering());
         }
         // Nobody will answer any more: whoever waits learns it.
         let mut state = self.state();
@@ -250,6 +258,21 @@ impl Shared {
         for known in std::mem::take(&mut state.channels).into_values() {
             known.port.set_end(End::PeerLost);
         }
+    }
+
+    /// Releases what has lingered long enough; returns how long until the next one.
+    fn release_lingering(&self) -> Option<StdDuration> {
+        let now = StdInstant::now();
+        let mut state = self.state();
+        let due: Vec<ChannelId> =
+            state.lingering.iter().filter(|(until, _)| *until <= now).map(|(_, channel)| *channel).collect();
+        state.lingering.retain(|(until, _)| *until > now);
+        let next = state.lingering.iter().map(|(until, _)| until.saturating_duration_since(now)).min();
+        drop(state);
+        for channel in due {
+            self.command(Command::Release(channel));
+        }
+        next
     }
 
     fn handle(&self, notice: Notice) {
@@ -334,7 +357,13 @@ impl Shared {
             bound: deadline,
             same_clock: request.same_clock,
         };
-        let known = Known { port: Arc::clone(&receive_port.port), peer: request.peer, reservation, opener: None };
+        let known = Known {
+            port: Arc::clone(&receive_port.port),
+            peer: request.peer,
+            reservation,
+            is_receiving: true,
+            opener: None,
+        };
         let accepted = Accepted { port: receive_port, grant };
         let ticket = state.ticket(Ticket::Accepting { known, accepted, listener });
         drop(state);
@@ -426,13 +455,19 @@ impl Shared {
         let Some(mut known) = state.channels.remove(&channel) else { return };
         state.release(&known);
         let unreachable = state.unreachable.contains(&known.peer);
+        let lingers = known.is_receiving && matches!(end, End::Closed { .. });
+        if lingers {
+            state.lingering.push((StdInstant::now() + LINGER, channel));
+        }
         drop(state);
         if let Some(opener) = known.opener.take() {
             let error = Error::of_end(end, known.peer, unreachable).unwrap_or(Error::Closed);
             let _ = opener.reply.send(Err(error));
         }
         known.port.set_end(end);
-        self.command(Command::Release(channel));
+        if !lingers {
+            self.command(Command::Release(channel));
+        }
     }
 }
 

@@ -120,6 +120,9 @@ impl Endpoint {
             return Err((Incoming(channel), Refusal::new(Code::Protocol, Stage::ReceivingProcessor)));
         };
         channel.association = Association::accepted(now, pending.token, pending.request.lease);
+        if let Half::Receiving(receiving) = &mut channel.half {
+            receiving.begin_at(now);
+        }
         match self.install(channel, incoming_token(&request.peer, pending.token)) {
             Ok(key) => {
                 let nonce = self.next_nonce() as u32;

@@ -212,21 +212,29 @@ struct Claims {
 
 impl Claims {
     /// Checks what `header` alleges, and notes it if an honest sender can have said it by `now`: the logical arrival is at
-    /// most `ahead` from now.
-    fn take(&mut self, now: Instant, header: &DataHeader, interval: Duration, intervals: u32, ahead: Duration) -> bool {
+    /// most `ahead` from now. Returns the logical arrival that is believed: an earlier one than the contract allows would
+    /// make a message late by its sender's word alone.
+    fn take(
+        &mut self,
+        now: Instant,
+        header: &DataHeader,
+        interval: Duration,
+        intervals: u32,
+        ahead: Duration,
+    ) -> Option<Instant> {
         let claim = header.logical_arrival;
         if header.sequence < self.next {
             // Overtaken by message next − 1: as many intervals before it as messages.
-            return claim <= self.latest.before(interval * (self.next - 1 - header.sequence));
+            return (claim <= self.latest.before(interval * (self.next - 1 - header.sequence))).then_some(claim);
         }
         let earliest = self.earliest + interval * (header.sequence - self.next);
         let arrival = claim.max(earliest).max(now.before(CREDIT));
         if arrival > now + ahead {
-            return false;
+            return None;
         }
         *self =
             Self { next: header.sequence + 1, earliest: arrival + interval * u64::from(intervals), latest: arrival };
-        true
+        Some(claim.max(earliest))
     }
 }
 
@@ -272,6 +280,13 @@ impl Receiving {
             next: 0,
             counters: ReceiveCounters::default(),
             config,
+        }
+    }
+
+    /// The channel is accepted at `now`: no message of it can have arrived at its sender before.
+    pub fn begin_at(&mut self, now: Instant) {
+        if self.config.same_clock {
+            self.claims.earliest = now;
         }
     }
 
@@ -368,6 +383,7 @@ impl Receiving {
         };
         let mut spoilt = None;
         let (mut eligible, mut release) = (now, now);
+        let mut logical_arrival = if self.config.same_clock { header.logical_arrival } else { now };
         if let (Some(regulator), Some(contract)) = (&mut self.regulator, self.config.service.contract()) {
             // An honest sender's message arrives between its logical arrival and `upstream` later; earlier by its burst if
             // it works ahead. Nothing that it alleges can move the deadline before `now + d_rx`, or the next one closer
@@ -379,14 +395,16 @@ impl Receiving {
             let intervals = self.config.intervals(header.message_bytes);
             let stamp = regulator.stamp(alleged);
             let ahead = contract.interval() * (u64::from(contract.burst()) - 1) + self.config.upstream;
-            let honest = match self.config.same_clock {
+            let believed = match self.config.same_clock {
                 true => self.claims.take(now, header, contract.interval(), intervals, ahead),
-                false => stamp.logical_arrival.since(now) <= ahead,
+                false => (stamp.logical_arrival.since(now) <= ahead).then_some(stamp.logical_arrival),
             };
-            if honest {
-                regulator.accept(stamp, intervals);
-            } else {
-                spoilt = Some(Cause::Sender);
+            match believed {
+                Some(arrival) => {
+                    regulator.accept(stamp, intervals);
+                    logical_arrival = arrival;
+                }
+                None => spoilt = Some(Cause::Sender),
             }
             release = stamp.logical_arrival;
             // A message that came late, by the platform's fault or the network's, moves the deadlines of those behind it:
@@ -399,7 +417,6 @@ impl Receiving {
         if spoilt.is_none() && buffer.is_none() {
             spoilt = Some(Cause::Receiver);
         }
-        let logical_arrival = if self.config.same_clock { header.logical_arrival } else { release };
         self.seen[number * self.words..][..self.words].fill(0);
         self.slots[number] = Some(Slot {
             sequence: header.sequence,
