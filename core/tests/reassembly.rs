@@ -26,6 +26,7 @@ fn receiving(service: Service, messages: u32, queue: u32) -> Receiving {
         work_conserving: true,
         stage: Duration::from_millis(10),
         upstream: Duration::from_millis(10),
+        transit: Duration::MAX,
         same_clock: true,
         oversize: 1,
     };
@@ -54,6 +55,7 @@ fn packet(frames: &mut HeapFrames, sequence: u64, bytes: u32, index: u16, arriva
         index,
         payload: payload as u16,
         stolen_micros: 0,
+        waited_micros: 0,
     };
     let body = header.write(frames.packet_mut(&frame)).unwrap();
     body.iter_mut().enumerate().for_each(|(place, found)| *found = byte(sequence, start + place));
@@ -106,7 +108,7 @@ proptest! {
         let (mut next, mut delivered, mut now) = (0, 0, at(100_000));
         let mut drain = |receiving: &mut Receiving, frames: &mut HeapFrames, now| {
             while receiving.step(frames).is_some() {}
-            while let Some((message, _)) = receiving.deliver(now, |_| Duration::ZERO) {
+            while let Some((message, _)) = receiving.deliver(now, |_| Duration::ZERO, 1_000_000) {
                 assert!(message.sequence >= next);
                 next = message.sequence + 1;
                 delivered += 1;
@@ -155,7 +157,7 @@ proptest! {
             let _ = receiving.work();
             if turn % step_every == 0 {
                 receiving.step(&mut frames);
-                if let Some((message, _)) = receiving.deliver(now, |_| Duration::ZERO) {
+                if let Some((message, _)) = receiving.deliver(now, |_| Duration::ZERO, 1_000_000) {
                     receiving.recycle(message.message);
                 }
             }
@@ -194,7 +196,7 @@ proptest! {
                 prop_assert!(deadline >= release + Duration::from_millis(10), "never sooner than the stage");
                 deadlines.push(deadline);
                 receiving.step(&mut frames);
-                while let Some((message, _)) = receiving.deliver(at(now), |_| Duration::ZERO) {
+                while let Some((message, _)) = receiving.deliver(at(now), |_| Duration::ZERO, 1_000_000) {
                     receiving.recycle(message.message);
                 }
             }
@@ -217,7 +219,7 @@ proptest! {
             let frame = packet(&mut frames, number as u64, 100, 0, at(arrival(number)));
             let _ = offer(&mut receiving, &mut frames, at(now), frame);
             receiving.step(&mut frames);
-            while let Some((message, _)) = receiving.deliver(at(now), |_| Duration::ZERO) {
+            while let Some((message, _)) = receiving.deliver(at(now), |_| Duration::ZERO, 1_000_000) {
                 receiving.recycle(message.message);
             }
         }

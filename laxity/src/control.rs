@@ -11,7 +11,7 @@ use std::time::{Duration as StdDuration, Instant as StdInstant};
 
 use laxity_core::admission::{Admission, Code, Refusal, ReservationId, Stage, buffers};
 use laxity_core::contract::{Contract, Overload, SendingStages, Service};
-use laxity_core::endpoint::{Destination, Incoming, Outgoing};
+use laxity_core::endpoint::{Destination, Incoming, Outgoing, Reception};
 use laxity_core::event::{ChannelId, End, Event, Name, Request};
 use laxity_core::platform::Platform;
 use laxity_core::send::SendConfig;
@@ -342,7 +342,13 @@ impl Shared {
             ),
             Service::BestEffort { queue, max_message } => (queue, best_effort_packets(max_message, platform)),
         };
-        let incoming = Incoming::new(request, upstream, stage, true, 0, messages, packets);
+        let transit = state.admission.look_ahead()
+            + platform.link.occupancy(platform.packet)
+            + platform.propagation
+            + platform.clock_error
+            + input_delay(platform);
+        let reception = Reception { stage, upstream, transit, work_conserving: true, priority: 0, messages, packets };
+        let incoming = Incoming::new(request, reception);
         let (receive_port, slot) = port::receiving(messages.max(2) as usize);
         let deadline = request.service.contract().map(Contract::deadline);
         if let Some(deadline) = deadline {

@@ -21,7 +21,7 @@ use laxity_link::{Counters, Link, sys};
 
 use crate::control::{Accepted, OpenRequest, Shared};
 use crate::error::Error;
-use crate::executive::{Command, Executive, Published};
+use crate::executive::{Command, Executive, OffProcessor, Published};
 use crate::port::Doorbell;
 use crate::realtime::{self, Scheduling};
 use crate::receiver::Receiver;
@@ -175,6 +175,8 @@ impl Host {
             policy: config.policy,
             links: vec![LinkConfig { model: platform.link, look_ahead, horizon: Duration::ZERO }],
             handover: platform.handover,
+            envelope: platform.interference.clone(),
+            stretch_ppm: admission.stretch_ppm(),
             clock: sys::clock_identity(),
             secret,
         });
@@ -208,6 +210,7 @@ impl Host {
             platform: platform.clone(),
             staged: 0,
             received: 0,
+            off_processor: OffProcessor::default(),
         };
         let shared = Arc::new(Shared::new(
             platform,

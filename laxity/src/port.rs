@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
 use crossbeam_queue::ArrayQueue;
 use laxity_core::event::End;
 use laxity_core::frames::MessageBuf;
-use laxity_core::receive::{Cause, Delivered};
+use laxity_core::receive::{Delivered, Evidence};
 use laxity_core::units::Instant;
 use laxity_link::sys::Wake;
 
@@ -30,7 +30,7 @@ pub(crate) struct Outbound {
 #[derive(Debug)]
 pub(crate) struct Inbound {
     pub(crate) delivered: Delivered,
-    pub(crate) cause: Option<Cause>,
+    pub(crate) evidence: Option<Evidence>,
 }
 
 /// What the application, the executive and the control thread share of one channel.

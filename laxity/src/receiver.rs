@@ -8,7 +8,7 @@ use laxity_core::contract::Contract;
 use laxity_core::event::End;
 use laxity_core::figures::Figures;
 use laxity_core::frames::MessageBuf;
-use laxity_core::receive::Cause;
+use laxity_core::receive::{Cause, Evidence};
 use laxity_core::units::{Duration, Instant};
 
 use crate::control::{Accepted, Shared};
@@ -128,7 +128,11 @@ impl Message {
     }
     /// Whose fault it is that the message is late; `None` if it is not.
     pub fn late(&self) -> Option<Cause> {
-        self.inbound.as_ref().and_then(|inbound| inbound.cause)
+        self.evidence().map(|evidence| evidence.cause)
+    }
+    /// What that judgement rests on; `None` if the message is in time.
+    pub fn evidence(&self) -> Option<Evidence> {
+        self.inbound.as_ref().and_then(|inbound| inbound.evidence)
     }
 }
 

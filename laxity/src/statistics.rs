@@ -6,7 +6,7 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use laxity_core::figures::{Figures, Latencies};
-use laxity_core::receive::{Cause, Delivered, ReceiveCounters};
+use laxity_core::receive::{Delivered, Evidence, ReceiveCounters};
 use laxity_core::send::SendCounters;
 use laxity_core::units::Duration;
 
@@ -102,10 +102,10 @@ impl Statistics {
     }
 
     /// Records a delivery.
-    pub(crate) fn delivered(&self, delivered: &Delivered, cause: Option<Cause>) {
+    pub(crate) fn delivered(&self, delivered: &Delivered, evidence: Option<&Evidence>) {
         let latency = delivered.latency().as_nanos();
         self.latency.record(latency);
-        if cause.is_none() && delivered.deadline.is_some() && latency > self.bound.load(Relaxed) {
+        if evidence.is_none() && delivered.deadline.is_some() && latency > self.bound.load(Relaxed) {
             add(&self.over_bound, 1);
         }
     }

@@ -4,11 +4,11 @@ use std::collections::VecDeque;
 
 use laxity_core::admission::Refusal;
 use laxity_core::contract::{Overload, SendingStages, Service, packets};
-use laxity_core::endpoint::{Departed, Incoming};
+use laxity_core::endpoint::{Departed, Incoming, Reception};
 use laxity_core::event::{ChannelId, End, Name, Request};
 use laxity_core::figures::{Figures, Latencies};
 use laxity_core::limits;
-use laxity_core::receive::{Cause, Delivered, ReceiveCounters};
+use laxity_core::receive::{Delivered, Evidence, ReceiveCounters};
 use laxity_core::send::SendCounters;
 use laxity_core::units::{Duration, Instant};
 
@@ -30,6 +30,8 @@ pub struct Plan {
     pub receive: Duration,
     /// From the logical arrival at the sender to the one at the receiver: the sender's stages and the way.
     pub upstream: Duration,
+    /// How long a packet may take from the hand-over to the link until the receiver has it.
+    pub transit: Duration,
     /// The level under the fixed-priority policy.
     pub priority: u8,
     /// How long a side may be silent. An ended channel is kept as long, so that a repeated CLOSE is answered.
@@ -59,6 +61,8 @@ impl Plan {
             stages,
             receive,
             upstream,
+            // No less than all that the sender was granted: in these worlds the network is to blame only where a test says so.
+            transit: upstream,
             priority: 0,
             lease: Duration::from_secs(2),
             send_messages: messages,
@@ -103,7 +107,9 @@ impl Decide for AsPlanned {
         let messages = plan.receive_messages;
         let packets = plan.packet_queue(messages, request.packet);
         let (upstream, stage) = (plan.upstream, plan.receive);
-        Ok(Incoming::new(request, upstream, stage, work_conserving, plan.priority, messages, packets))
+        let (transit, priority) = (plan.transit, plan.priority);
+        let reception = Reception { stage, upstream, transit, work_conserving, priority, messages, packets };
+        Ok(Incoming::new(request, reception))
     }
 }
 
@@ -226,7 +232,7 @@ impl Ledger {
     }
 
     /// Delivery is exact and in order, and its cause is consistent; anything else ends the simulation.
-    pub(crate) fn delivered(&mut self, delivered: &Delivered, cause: Option<Cause>) {
+    pub(crate) fn delivered(&mut self, delivered: &Delivered, evidence: Option<Evidence>) {
         let name = self.plan.name.as_str();
         let sequence = delivered.sequence;
         assert!(sequence >= self.next, "channel {name}: message {sequence} after message {}", self.next - 1);
@@ -242,7 +248,7 @@ impl Ledger {
         );
         let difference = content::first_difference(self.number, sequence, &delivered.message);
         assert_eq!(difference, None, "channel {name}: message {sequence} differs at this byte");
-        assert_eq!(cause.is_some(), !delivered.lateness().is_zero(), "channel {name}: late messages have a cause");
+        assert_eq!(evidence.is_some(), !delivered.lateness().is_zero(), "channel {name}: late messages have a cause");
         self.latencies.push(delivered.latency().as_nanos());
         if let Some(deadline) = delivered.deadline {
             self.receiver_laxity.note(deadline, delivered.completion);

@@ -196,6 +196,8 @@ impl Host {
             links: vec![LinkConfig { model: platform.link, look_ahead: config.look_ahead, horizon: Duration::ZERO }],
             // Applications do not lie here, and how long the executive leaves a message lying is what is measured.
             handover: Duration::MAX,
+            envelope: config.platform.interference.clone(),
+            stretch_ppm: Admission::new(config.platform.clone()).expect("a platform that can be").stretch_ppm(),
             clock: config.clock,
             secret: seed,
         });

@@ -303,10 +303,10 @@ impl World {
 
     fn deliveries(&mut self, number: usize) -> bool {
         let (host, mut worked) = (&mut self.hosts[number], false);
-        while let Some((key, delivered, cause)) = host.endpoint.poll_delivery(host.now) {
+        while let Some((key, delivered, evidence)) = host.endpoint.poll_delivery(host.now) {
             worked = true;
             let channel = host.keys[&key];
-            self.channels[channel].delivered(&delivered, cause);
+            self.channels[channel].delivered(&delivered, evidence);
             host.endpoint.recycle(key, delivered.message);
         }
         worked

@@ -90,6 +90,15 @@ impl Admission {
         Duration::from_nanos(self.machine.look_ahead)
     }
 
+    /// How much longer a stage is delayed than the platform took from it beyond the envelope: 1 / (1 − ρ), with ρ the rate
+    /// of what goes on taking while a gap is made up for (interference and the link's hand-overs; the demand of the channels
+    /// themselves does not grow). Parts per million, rounded up.
+    pub fn stretch_ppm(&self) -> u64 {
+        let idle = Self { machine: self.machine.clone(), slots: Vec::new(), free: Vec::new() };
+        let taken = idle.utilisation_ppm().processor.min(999_999);
+        1_000_000_000_000u64.div_ceil(1_000_000 - taken)
+    }
+
     /// The shares that are in use now.
     pub fn utilisation_ppm(&self) -> Utilisation {
         let streams = self.streams(None);

@@ -115,18 +115,29 @@ impl Outgoing {
 #[derive(Debug)]
 pub struct Incoming(pub(super) Box<Channel>);
 
+/// What this host grants to a channel that it receives.
+#[derive(Clone, Copy, Debug)]
+pub struct Reception {
+    /// d_rx: this host's stage.
+    pub stage: Duration,
+    /// From the logical arrival at the sender to the one here: the sender's stages and the way.
+    pub upstream: Duration,
+    /// How long a packet may take on its way ([`ReceiveConfig::transit`]).
+    pub transit: Duration,
+    /// Whether messages may be processed before their logical arrival here.
+    pub work_conserving: bool,
+    /// The level under the fixed-priority policy.
+    pub priority: u8,
+    /// Messages that it has room for.
+    pub messages: u32,
+    /// Packets that it has room for.
+    pub packets: u32,
+}
+
 impl Incoming {
-    /// The channel that answers `request`, with `stage` for the receiving host and `upstream` before it, and room for
-    /// `messages` messages and `packets` packets.
-    pub fn new(
-        request: &Request,
-        upstream: Duration,
-        stage: Duration,
-        work_conserving: bool,
-        priority: u8,
-        messages: u32,
-        packets: u32,
-    ) -> Self {
+    /// The channel that answers `request`. Allocates all its memory.
+    pub fn new(request: &Request, reception: Reception) -> Self {
+        let Reception { stage, upstream, transit, work_conserving, priority, messages, packets } = reception;
         let config = ReceiveConfig {
             service: request.service,
             packet: request.packet,
@@ -134,6 +145,7 @@ impl Incoming {
             work_conserving,
             stage,
             upstream,
+            transit,
             same_clock: request.same_clock,
             oversize: request.oversize,
         };

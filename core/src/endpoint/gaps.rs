@@ -1,5 +1,7 @@
-//! Processor time that the platform took beyond what it was said to take: the evidence behind `platform`.
+//! Processor time that the platform took, and how much of it was beyond what it was said to take: the evidence behind
+//! `platform`.
 
+use crate::platform::Interference;
 use crate::units::{Duration, Instant};
 
 const REMEMBERED: usize = 64;
@@ -7,30 +9,66 @@ const REMEMBERED: usize = 64;
 /// The latest gaps. Older ones are forgotten, which can only turn `platform` into `laxity`, never the reverse.
 #[derive(Debug)]
 pub(super) struct Gaps {
+    envelope: Interference,
     gaps: [(Instant, Duration); REMEMBERED],
     next: usize,
     latest: Instant,
 }
 
-impl Default for Gaps {
-    fn default() -> Self {
-        Self { gaps: [(Instant::ZERO, Duration::ZERO); REMEMBERED], next: 0, latest: Instant::ZERO }
-    }
-}
-
 impl Gaps {
-    /// Notes a gap that ended at `end` and took `excess` beyond the envelope.
-    pub(super) fn note(&mut self, end: Instant, excess: Duration) {
-        self.gaps[self.next] = (end, excess);
+    /// No gaps yet; what the platform may take without being blamed is `envelope`.
+    pub(super) fn new(envelope: Interference) -> Self {
+        let gaps = [(Instant::ZERO, Duration::ZERO); REMEMBERED];
+        Self { envelope, gaps, next: 0, latest: Instant::ZERO }
+    }
+
+    /// Notes a gap that ended at `end` and took `taken` of the processor.
+    pub(super) fn note(&mut self, end: Instant, taken: Duration) {
+        self.gaps[self.next] = (end, taken);
         self.next = (self.next + 1) % REMEMBERED;
         self.latest = self.latest.max(end);
     }
 
-    /// The sum of the excess of gaps that ended at or after `since`. Constant time where there was none.
-    pub(super) fn since(&self, since: Instant) -> Duration {
-        if self.latest < since {
+    /// By how much the gaps that overlap [`since`, `now`] exceed what the envelope allows in a window of that length.
+    /// Constant time where there was none.
+    pub(super) fn excess(&self, since: Instant, now: Instant) -> Duration {
+        if self.latest < since || self.latest == Instant::ZERO {
             return Duration::ZERO;
         }
-        self.gaps.iter().filter(|(end, _)| *end >= since).map(|&(_, excess)| excess).sum()
+        let taken: Duration = self.gaps.iter().filter(|(end, _)| *end >= since).map(|&(_, taken)| taken).sum();
+        taken.saturating_sub(self.envelope.within(now.since(since)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ms(millis: u64) -> Duration {
+        Duration::from_millis(millis)
+    }
+    fn at(millis: u64) -> Instant {
+        Instant::ZERO + ms(millis)
+    }
+
+    #[test]
+    fn what_the_envelope_allows_is_nobodys_fault_and_what_is_beyond_is_counted() {
+        let mut gaps = Gaps::new(Interference { burst: ms(2), periodic: alloc::vec![(ms(10), ms(1))] });
+        assert_eq!(gaps.excess(at(0), at(100)), Duration::ZERO);
+        gaps.note(at(50), ms(3));
+        assert_eq!(gaps.excess(at(45), at(55)), Duration::ZERO, "2 + 1 are allowed in 10 ms");
+        gaps.note(at(53), ms(3));
+        assert_eq!(gaps.excess(at(45), at(55)), ms(3), "two gaps within one envelope");
+        assert_eq!(gaps.excess(at(51), at(55)), Duration::ZERO, "only the second one overlaps");
+        assert_eq!(gaps.excess(at(54), at(60)), Duration::ZERO);
+    }
+
+    #[test]
+    fn old_gaps_are_forgotten_in_favour_of_new_ones() {
+        let mut gaps = Gaps::new(Interference::default());
+        for number in 1..=100 {
+            gaps.note(at(number), ms(1));
+        }
+        assert_eq!(gaps.excess(at(0), at(100)), ms(64));
     }
 }

@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 use core::net::SocketAddr;
 
 use channel::Half;
-pub use channel::{Channel, Destination, Incoming, Outgoing, Released};
+pub use channel::{Channel, Destination, Incoming, Outgoing, Reception, Released};
 use gaps::Gaps;
 use signalling::{ControlFrame, Pending};
 
@@ -21,12 +21,12 @@ use crate::frames::{FrameId, Frames, MessageBuf};
 use crate::limits;
 use crate::platform::LinkModel;
 use crate::processor::{After, Policy, Processor};
-use crate::receive::{Cause, Delivered, Foreign, ReceiveCounters};
+use crate::receive::{Delivered, Evidence, Foreign, ReceiveCounters};
 use crate::send::link_scheduler::{Head, LinkScheduler, Next};
 use crate::send::{Rejected, SendCounters, Sending, Submitted, Violation};
 use crate::signal::State;
 use crate::units::{Duration, Instant};
-use crate::wire::{DATA_HEADER_BYTES, DataHeader, DataView, MAX_CONTROL_BYTES, micros_saturating};
+use crate::wire::{DATA_HEADER_BYTES, DataHeader, DataView, MAX_CONTROL_BYTES, write_evidence};
 
 /// How an endpoint is set up.
 #[derive(Clone, Debug)]
@@ -45,6 +45,11 @@ pub struct Config {
     pub links: Vec<LinkConfig>,
     /// Largest age of a message when the executive sees it: an arrival before `now − handover` is not believed.
     pub handover: Duration,
+    /// What the platform may take of the processor without being to blame for a miss.
+    pub envelope: crate::platform::Interference,
+    /// How much longer a message is delayed than the platform took, in parts per million
+    /// ([`crate::admission::Admission::stretch_ppm`]).
+    pub stretch_ppm: u64,
     /// The clock's identity, equal on hosts that share it; 0 if unknown.
     pub clock: u64,
     /// Seeds the nonces of channels; should be unpredictable on a live host.
@@ -181,14 +186,14 @@ struct LinkState {
 /// use laxity_core::units::{Duration, Instant};
 ///
 /// let config = |secret| Config {
-///     channels: 4, frames: 64, packet: 1000, quantum: 4, policy: Default::default(), handover: Duration::ZERO,
+///     envelope: Default::default(), stretch_ppm: 1_000_000, channels: 4, frames: 64, packet: 1000, quantum: 4, policy: Default::default(), handover: Duration::ZERO,
 ///     clock: 7, secret,
 ///     links: vec![LinkConfig { model: LinkModel::UNLIMITED, look_ahead: Duration::ZERO, horizon: Duration::ZERO }],
 /// };
 /// let ms = |millis: u64| Instant::from_nanos(millis * 1_000_000);
 /// let (here, there) = ("10.0.0.1:1".parse().unwrap(), "10.0.0.2:1".parse().unwrap());
 /// let (mut sender, mut receiver) = (Endpoint::new(config(1)), Endpoint::new(config(2)));
-/// let (mut frames, mut frames2) = (HeapFrames::new(64, 1040), HeapFrames::new(64, 1040));
+/// let (mut frames, mut frames2) = (HeapFrames::new(64, 1044), HeapFrames::new(64, 1044));
 ///
 /// // Whatever leaves one side arrives at the other: a link without delay.
 /// fn carry(now: Instant, a: &mut Endpoint, fa: &mut HeapFrames, from: core::net::SocketAddr, b: &mut Endpoint, fb: &mut HeapFrames) {
@@ -211,7 +216,8 @@ struct LinkState {
 /// carry(ms(0), &mut sender, &mut frames, here, &mut receiver, &mut frames2);
 /// let Some(Event::Requested(request)) = receiver.poll_event() else { panic!() };
 /// let (upstream, stage) = (Duration::from_millis(6), Duration::from_millis(4));
-/// receiver.accept(ms(0), &request, Incoming::new(&request, upstream, stage, true, 0, 4, 12)).unwrap();
+/// let reception = Reception { stage, upstream, transit: upstream, work_conserving: true, priority: 0, messages: 4, packets: 12 };
+/// receiver.accept(ms(0), &request, Incoming::new(&request, reception)).unwrap();
 /// carry(ms(0), &mut receiver, &mut frames2, there, &mut sender, &mut frames);
 /// assert!(matches!(sender.poll_event(), Some(Event::Accepted { .. })));
 /// sender.begin(ms(0), channel, SendingStages { processor: Duration::from_millis(3), link: Duration::from_millis(3) });
@@ -277,7 +283,7 @@ impl Endpoint {
             events_dropped: 0,
             deliverable: FifoSet::with_capacity(capacity),
             starved: FifoSet::with_capacity(capacity),
-            gaps: Gaps::default(),
+            gaps: Gaps::new(config.envelope.clone()),
             frames_in_quota: 0,
             nonce: config.secret,
             sealed: false,
@@ -343,10 +349,10 @@ impl Endpoint {
         }
     }
 
-    /// Notes that the platform took `excess` more processor time than it was said to, ending now; evidence when a
+    /// Notes that the platform took `taken` of the processor, ending now. What is beyond the envelope is evidence when a
     /// message is late.
-    pub fn note_gap(&mut self, now: Instant, excess: Duration) {
-        self.gaps.note(now, excess);
+    pub fn note_gap(&mut self, now: Instant, taken: Duration) {
+        self.gaps.note(now, taken);
     }
 
     /// While restricted, only current real-time work is done ([`Processor::set_restricted`]).
@@ -458,12 +464,9 @@ impl Endpoint {
         let peer = channel.peer;
         let Half::Sending(sending) = &mut channel.half else { return None };
         let packet = sending.pop_packet()?;
-        let stolen = self.gaps.since(packet.logical_arrival);
-        if !stolen.is_zero() {
-            // The header was written before the packet waited; what was taken since belongs into it too.
-            let area = frames.packet_mut(&packet.frame);
-            area[DATA_HEADER_BYTES - 4..DATA_HEADER_BYTES].copy_from_slice(&micros_saturating(stolen).to_be_bytes());
-        }
+        // The header was written before the packet waited for the link; what happened since belongs into it too.
+        let stolen = self.gaps.excess(packet.message_arrival, now);
+        write_evidence(frames.packet_mut(&packet.frame), stolen, now.since(packet.message_arrival));
         let scheduler = &mut self.links[usize::from(link)].scheduler;
         let completes = scheduler.issued(now, packet.payload);
         if let Some(head) = sending.head() {
@@ -520,6 +523,7 @@ impl Endpoint {
                         index: 0,
                         payload: 0,
                         stolen_micros: 0,
+                        waited_micros: 0,
                     };
                     sending.step(header, frames).map(|done| {
                         if !had_head && let Some(head) = sending.head() {
@@ -564,14 +568,18 @@ impl Endpoint {
         }
     }
 
-    /// The next complete message, complete at `now`, and whose fault it is if it is late.
-    pub fn poll_delivery(&mut self, now: Instant) -> Option<(ChannelId, Delivered, Option<Cause>)> {
+    /// The next complete message, complete at `now`, and if it is late whose fault that is.
+    pub fn poll_delivery(&mut self, now: Instant) -> Option<(ChannelId, Delivered, Option<Evidence>)> {
         loop {
             let id = self.deliverable.pop_front(0)?;
             let Some(key) = self.channels.key_at(id) else { continue };
             let Some(Channel { half: Half::Receiving(receiving), .. }) = self.channels.get_mut(key) else { continue };
             let gaps = &self.gaps;
-            let Some((delivered, cause)) = receiving.deliver(now, |since| gaps.since(since)) else { continue };
+            let Some((delivered, cause)) =
+                receiving.deliver(now, |since| gaps.excess(since, now), self.config.stretch_ppm)
+            else {
+                continue;
+            };
             if receiving.has_delivery() {
                 self.deliverable.push_back(0, id);
             }

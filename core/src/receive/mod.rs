@@ -1,7 +1,9 @@
 //! The receiving side of the data path: demux → packet queue → handler (reassemble) → message queue.
 
+mod attribution;
 mod demux;
 mod receiving;
 
+pub use attribution::{Cause, Evidence};
 pub use demux::{Foreign, Route, route};
-pub use receiving::{Cause, Delivered, Drop, ReceiveConfig, ReceiveCounters, ReceiveWork, Receiving, Step};
+pub use receiving::{Delivered, Drop, ReceiveConfig, ReceiveCounters, ReceiveWork, Receiving, Step};

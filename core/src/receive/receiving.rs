@@ -10,6 +10,7 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 
+use super::attribution::{Cause, Evidence};
 use crate::collections::Ring;
 use crate::contract::{Service, packets};
 use crate::frames::{FrameId, Frames, MessageBuf};
@@ -40,6 +41,9 @@ pub struct ReceiveConfig {
     pub upstream: Duration,
     /// True if the sender's clock is ours.
     pub same_clock: bool,
+    /// How long a packet may take from the hand-over to the sender's link until it is found here: look-ahead, transmission,
+    /// propagation, clock error, and the wait in the socket. Beyond it the network is to blame.
+    pub transit: Duration,
     /// How many times `max_message` a message may have: more than 1 if the sender's overload policy is `decay`.
     pub oversize: u32,
 }
@@ -68,21 +72,6 @@ pub enum Drop {
     ReceiverFull,
     /// A packet that was received before, or of a message that is over.
     Stale,
-}
-
-/// Whose fault a miss is: the first that holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Cause {
-    /// The sender broke its contract.
-    Sender,
-    /// The receiver's queue was full.
-    Receiver,
-    /// Packets were lost on the way.
-    Network,
-    /// The platform took more processor time away than it was said to, and the lateness is at most that.
-    Platform,
-    /// None of these: a bug of ours.
-    Laxity,
 }
 
 /// What happened to the channel's messages at the receiver.
@@ -133,6 +122,8 @@ pub struct Delivered {
     pub deadline: Option<Instant>,
     /// Processor time beyond the envelope that the platform took at the sender while it was under way.
     pub stolen: Duration,
+    /// How much longer than granted its slowest packet was on its way.
+    pub transit_excess: Duration,
 }
 
 impl Delivered {
@@ -192,6 +183,8 @@ struct Slot {
     message_bytes: u32,
     remaining: u32,
     stolen_micros: u32,
+    /// The longest that a packet took on its way beyond what it may take.
+    transit_excess: Duration,
     buffer: Option<MessageBuf>,
     /// Why it will not be delivered, if so.
     spoilt: Option<Cause>,
@@ -346,6 +339,7 @@ impl Receiving {
         if let Some(number) = self.slots.iter().position(|slot| is_for(slot, header.sequence)) {
             let slot = self.slots[number].as_mut().expect("it was just found");
             slot.stolen_micros = slot.stolen_micros.max(header.stolen_micros);
+            slot.transit_excess = slot.transit_excess.max(transit_excess(&self.config, now, header));
             if slot.message_bytes != header.message_bytes {
                 return Err(Drop::Invalid);
             }
@@ -426,6 +420,7 @@ impl Receiving {
             message_bytes: header.message_bytes,
             remaining: packets(header.message_bytes, self.config.packet),
             stolen_micros: header.stolen_micros,
+            transit_excess: transit_excess(&self.config, now, header),
             buffer,
             spoilt,
         });
@@ -543,6 +538,7 @@ impl Receiving {
             completion: Instant::MAX,
             deadline,
             stolen: Duration::from_micros(u64::from(slot.stolen_micros)),
+            transit_excess: slot.transit_excess,
         };
         self.complete.push(delivered).unwrap_or_else(|_| unreachable!("as many places as buffers"));
     }
@@ -552,13 +548,15 @@ impl Receiving {
         !self.complete.is_empty()
     }
 
-    /// The next message for the application, complete at `now`; counts it, with the cause if it is late. `gaps` tells how
-    /// much processor time beyond the envelope the platform took at this host since a point in time.
+    /// The next message for the application, complete at `now`; counts it, with the evidence if it is late. `gaps` tells how
+    /// much processor time beyond the envelope the platform took at this host since a point in time, `stretch_ppm` what
+    /// [`Evidence`] needs.
     pub fn deliver(
         &mut self,
         now: Instant,
         gaps: impl FnOnce(Instant) -> Duration,
-    ) -> Option<(Delivered, Option<Cause>)> {
+        stretch_ppm: u64,
+    ) -> Option<(Delivered, Option<Evidence>)> {
         let mut delivered = self.complete.pop()?;
         self.lent += 1;
         delivered.completion = now;
@@ -570,14 +568,14 @@ impl Receiving {
             return Some((delivered, None));
         }
         self.counters.late += 1;
-        let cause = if lateness <= delivered.stolen + gaps(delivered.logical_arrival) {
-            self.counters.late_platform += 1;
-            Cause::Platform
-        } else {
-            self.counters.late_laxity += 1;
-            Cause::Laxity
-        };
-        Some((delivered, Some(cause)))
+        let taken_here = gaps(delivered.logical_arrival);
+        let evidence = Evidence::judge(lateness, delivered.stolen, taken_here, delivered.transit_excess, stretch_ppm);
+        match evidence.cause {
+            Cause::Network => self.counters.late_network += 1,
+            Cause::Platform => self.counters.late_platform += 1,
+            Cause::Sender | Cause::Receiver | Cause::Laxity => self.counters.late_laxity += 1,
+        }
+        Some((delivered, Some(evidence)))
     }
 
     /// Takes a buffer back from the application; only as many as it was lent, and none that is too small.
@@ -601,6 +599,15 @@ impl Receiving {
             frames.free(arrived.frame);
         }
     }
+}
+
+/// How much longer than granted a packet found at `now` was on its way; zero where the clocks differ.
+fn transit_excess(config: &ReceiveConfig, now: Instant, header: &DataHeader) -> Duration {
+    if !config.same_clock {
+        return Duration::ZERO;
+    }
+    let handed_over = header.logical_arrival + Duration::from_micros(u64::from(header.waited_micros));
+    now.since(handed_over).saturating_sub(config.transit)
 }
 
 fn is_for(slot: &Option<Slot>, sequence: u64) -> bool {

@@ -60,7 +60,9 @@ pub struct Packet {
     pub sequence: u64,
     /// True for the last packet of its message.
     pub last: bool,
-    /// The logical arrival of its message (of its part, if the message is oversize).
+    /// The logical arrival of its message.
+    pub message_arrival: Instant,
+    /// The same (of its part, if the message is oversize).
     pub logical_arrival: Instant,
     /// Its deadline at this host: logical arrival + d_cpu + d_link.
     pub deadline: Instant,
@@ -327,6 +329,7 @@ impl Sending {
             payload: payload as u32,
             sequence: *sequence,
             last,
+            message_arrival: *logical_arrival,
             logical_arrival: *logical_arrival + delay,
             deadline: *logical_arrival + delay + self.stages.processor + self.stages.link,
         };

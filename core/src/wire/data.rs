@@ -1,4 +1,4 @@
-//! Data frames: one packet of one message behind a fixed header of 40 bytes.
+//! Data frames: one packet of one message behind a fixed header of 44 bytes.
 //!
 //! | offset | bytes | field | range |
 //! |---|---|---|---|
@@ -11,6 +11,7 @@
 //! | 32 | 2 | index | below ⌈message_bytes / S⌉; fragment number from 0 |
 //! | 34 | 2 | payload | 1 to [`MAX_PACKET_BYTES`], at most message_bytes; S, or what is left for the last fragment |
 //! | 36 | 4 | stolen | all; µs, 2³² − 1 means that or more |
+//! | 40 | 4 | waited | all; µs, 2³² − 1 means that or more |
 //! | 40 | payload | the bytes | the frame ends with them |
 //!
 //! S is the packet size that the channel's ACCEPT named. It is not in the frame: [`DataView::check`] takes it from the
@@ -24,7 +25,7 @@ use zerocopy::network_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// Bytes before the payload of a data frame.
-pub const DATA_HEADER_BYTES: usize = 40;
+pub const DATA_HEADER_BYTES: usize = 44;
 
 /// The header as it lies in the frame.
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
@@ -39,6 +40,7 @@ struct RawHeader {
     index: U16,
     payload: U16,
     stolen: U32,
+    waited: U32,
 }
 
 const _: () = {
@@ -68,7 +70,13 @@ pub struct DataHeader {
     /// arrival, in µs; `u32::MAX` for that or more ([`micros_saturating`]). Evidence for attribution, not a measurement
     /// that anything is decided by.
     pub stolen_micros: u32,
+    /// From the message's logical arrival until this packet was handed to the link, in µs, saturating; all. Evidence: what
+    /// the packet took from there on is the network's.
+    pub waited_micros: u32,
 }
+
+/// Where `stolen` stands in a frame: the sender fills both in when it hands the packet to the link.
+const EVIDENCE_AT: usize = 36;
 
 impl DataHeader {
     /// Bytes of the whole frame.
@@ -96,6 +104,7 @@ impl DataHeader {
             index: self.index.into(),
             payload: self.payload.into(),
             stolen: self.stolen_micros.into(),
+            waited: self.waited_micros.into(),
         };
         raw.write_to(header).map_err(|_| room)?;
         Ok(payload)
@@ -149,6 +158,7 @@ impl<'a> DataView<'a> {
             index: raw.index.get(),
             payload: raw.payload.get(),
             stolen_micros: raw.stolen.get(),
+            waited_micros: raw.waited.get(),
         };
         if frame.len() != header.frame_bytes() {
             return Err(WireError::Length { found: frame.len(), expected: header.frame_bytes() });
@@ -184,6 +194,16 @@ pub fn fragment_bytes(message_bytes: u32, packet: u32, index: u16) -> Option<u16
         bytes @ 1..=MAX_PACKET_BYTES => u16::try_from(bytes).ok(),
         _ => None,
     }
+}
+
+/// Writes the evidence into a frame whose header was written before the packet waited for the link.
+///
+/// # Panics
+/// If `frame` is shorter than a header.
+pub fn write_evidence(frame: &mut [u8], stolen: Duration, waited: Duration) {
+    let (first, second) = (micros_saturating(stolen).to_be_bytes(), micros_saturating(waited).to_be_bytes());
+    frame[EVIDENCE_AT..EVIDENCE_AT + 4].copy_from_slice(&first);
+    frame[EVIDENCE_AT + 4..EVIDENCE_AT + 8].copy_from_slice(&second);
 }
 
 /// A span in whole µs for [`DataHeader::stolen_micros`]: rounded down, so that no more is claimed than was taken, and

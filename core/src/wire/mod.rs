@@ -32,7 +32,7 @@ mod messages;
 mod tests;
 
 pub use control::{CONTROL_HEADER_BYTES, Control, ControlType, MAX_CONTROL_BYTES, token};
-pub use data::{DATA_HEADER_BYTES, DataHeader, DataView, fragment_bytes, micros_saturating};
+pub use data::{DATA_HEADER_BYTES, DataHeader, DataView, fragment_bytes, micros_saturating, write_evidence};
 pub use error::WireError;
 pub use messages::{Accept, Close, Counts, Keepalive, Open, Refuse, Traffic, Versions, check_name, same_clock};
 

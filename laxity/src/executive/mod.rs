@@ -99,6 +99,29 @@ pub(crate) struct Executive {
     pub(crate) staged: usize,
     /// Frames that the last look at the socket brought.
     pub(crate) received: usize,
+    pub(crate) off_processor: OffProcessor,
+}
+
+/// Shorter gaps are part of what calibration calls the cost of a step.
+const LEAST_GAP: Duration = Duration::from_micros(100);
+
+/// How long the thread was on its way without its processor: the clock's time against its own.
+#[derive(Debug, Default)]
+pub(crate) struct OffProcessor {
+    /// By the clock, since the last settlement, sleep excluded.
+    ran: Duration,
+    /// The thread's processor time at the last settlement.
+    own: Duration,
+}
+
+impl OffProcessor {
+    /// The difference since the last settlement. A system call, so only when something took too long.
+    fn settle(&mut self) -> Duration {
+        let own = sys::thread_processor_time();
+        let off = self.ran.saturating_sub(own.saturating_sub(self.own));
+        *self = Self { ran: Duration::ZERO, own };
+        off
+    }
 }
 
 /// What one round of the loop may cost by the platform's figures: what is beyond it was taken by the platform.
@@ -114,6 +137,7 @@ impl Executive {
         let mut woken = now();
         let mut steps = self.platform.quantum;
         self.endpoint.seal();
+        self.off_processor.settle();
         loop {
             let mut allowance = Allowance::default();
             let start = now();
@@ -237,14 +261,14 @@ impl Executive {
     }
 
     fn deliver(&mut self, time: Instant) {
-        while let Some((channel, delivered, cause)) = self.endpoint.poll_delivery(time) {
+        while let Some((channel, delivered, evidence)) = self.endpoint.poll_delivery(time) {
             let Some(Slot::Receive(slot)) = self.slots[channel.index() as usize].as_deref_mut() else { continue };
-            slot.port.statistics.delivered(&delivered, cause);
+            slot.port.statistics.delivered(&delivered, evidence.as_ref());
             if let Some(counters) = self.endpoint.receive_counters(channel) {
                 slot.port.statistics.receive(&counters);
             }
             // As many places as buffers: it fits.
-            let _ = slot.outbox.push(Inbound { delivered, cause });
+            let _ = slot.outbox.push(Inbound { delivered, evidence });
             slot.port.signal.notify();
         }
     }
@@ -410,19 +434,27 @@ impl Executive {
         self.notified.notify();
     }
 
-    /// Compares a round with what it may cost; what is beyond the envelope is a gap.
+    /// Compares a round with what it may cost. What is beyond that, and was not our own processor time, the platform took:
+    /// a slow handler is not an excuse.
     fn watch(&mut self, start: Instant, end: Instant, allowance: &Allowance) {
-        let taken = end.since(start).saturating_sub(allowance.0);
-        self.note_gap(end, taken);
+        let round = end.since(start);
+        self.off_processor.ran += round;
+        let beyond = round.saturating_sub(allowance.0);
+        if beyond >= LEAST_GAP {
+            let taken = self.off_processor.settle().min(beyond);
+            self.note_gap(end, taken);
+        }
     }
 
     fn note_gap(&mut self, end: Instant, taken: Duration) {
-        let excess = taken.saturating_sub(self.platform.interference.within(taken));
-        if !excess.is_zero() {
-            self.endpoint.note_gap(end, excess);
-            self.published.gaps.fetch_add(1, Ordering::Relaxed);
-            self.published.largest_gap.fetch_max(taken.as_nanos(), Ordering::Relaxed);
+        if taken < LEAST_GAP {
+            return;
         }
+        self.endpoint.note_gap(end, taken);
+        if taken > self.platform.interference.within(taken) {
+            self.published.gaps.fetch_add(1, Ordering::Relaxed);
+        }
+        self.published.largest_gap.fetch_max(taken.as_nanos(), Ordering::Relaxed);
     }
 
     /// Sleeps until a mailbox rings, a frame arrives or something is due. While restricted it does not wait for frames.

@@ -4,7 +4,7 @@ use std::io;
 use std::num::NonZeroU64;
 use std::path::Path;
 
-use laxity_core::units::{Instant, NANOS_PER_SECOND};
+use laxity_core::units::{Duration, Instant, NANOS_PER_SECOND};
 use rustix::time::{ClockId, clock_gettime};
 
 /// Now: CLOCK_MONOTONIC in nanoseconds.
@@ -13,6 +13,14 @@ pub fn now() -> Instant {
     let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
     let nanos = u64::try_from(time.tv_nsec).unwrap_or(0);
     Instant::from_nanos(seconds.saturating_mul(NANOS_PER_SECOND).saturating_add(nanos))
+}
+
+/// How long the calling thread has had a processor so far (CLOCK_THREAD_CPUTIME_ID). Time that the hypervisor takes is not in
+/// it where the kernel accounts for it; interrupts are.
+pub fn thread_processor_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+    Duration::from_secs(seconds) + Duration::from_nanos(u64::try_from(time.tv_nsec).unwrap_or(0))
 }
 
 /// Sets the timer slack of the calling thread to 1 ns, so that [`wait`](super::wait) ends when it was told to. The usual slack

@@ -14,7 +14,7 @@ mod wake;
 
 use laxity_core::frames::{Frames, HeapFrames};
 
-pub use clock::{clock_identity, now, precise_timers};
+pub use clock::{clock_identity, now, precise_timers, thread_processor_time};
 pub use socket::path_mtu;
 pub use wait::{Interest, MAX_WAIT, Readiness, wait};
 pub use wake::Wake;

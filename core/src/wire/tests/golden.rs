@@ -15,6 +15,7 @@ const DATA: &str = "
     0001                ; index: the second fragment
     0003                ; payload: 3 bytes, what 4096 leave of 4099
     000000C8            ; stolen: 200 us
+    00001388            ; waited: 5 ms
     6C 61 78            ; the bytes
 ";
 
@@ -213,6 +214,7 @@ fn the_data_frame_is_read_and_written() {
         index: 1,
         payload: 3,
         stolen_micros: 200,
+        waited_micros: 5000,
     };
     let frame = data_frame();
     let view = DataView::parse(&frame).unwrap();

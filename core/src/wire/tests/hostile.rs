@@ -24,6 +24,7 @@ fn header(message_bytes: u32, index: u16, payload: u16) -> DataHeader {
         index,
         payload,
         stolen_micros: 0,
+        waited_micros: 0,
     }
 }
 
@@ -53,7 +54,7 @@ fn a_frame_that_is_cut_or_has_a_tail_is_an_error() {
         assert_eq!(Control::parse(&long), Err(WireError::Length { found: frame.len() + 1, expected: frame.len() }));
     }
     let long = [&data[..], &[0]].concat();
-    assert_eq!(DataView::parse(&long), Err(WireError::Length { found: 44, expected: 43 }));
+    assert_eq!(DataView::parse(&long), Err(WireError::Length { found: 48, expected: 47 }));
     assert_eq!(classify(&[]), Err(WireError::Truncated { found: 0, expected: PREFIX_BYTES }));
 }
 
@@ -278,8 +279,8 @@ fn what_cannot_be_parsed_cannot_be_written() {
         assert_eq!(control.write(its_token, &mut frame[..golden.len()]), Ok(golden.len()));
     }
     let data = header(100, 0, 100);
-    for room in 0..140 {
-        assert_eq!(data.write(&mut frame[..room]), Err(WireError::Room { found: room, expected: 140 }));
+    for room in 0..144 {
+        assert_eq!(data.write(&mut frame[..room]), Err(WireError::Room { found: room, expected: 144 }));
     }
     assert!(header(0, 0, 0).write(&mut frame).is_err());
     assert!(header(100, 0, 101).write(&mut frame).is_err());
@@ -293,8 +294,8 @@ fn data_numbers_outside_their_range_are_named() {
     let over = (MAX_MESSAGE_BYTES + 1).to_be_bytes();
     assert_eq!(DataView::parse(&data_with(12, &over)), range("message_bytes", most + 1, 1, most));
     assert_eq!(DataView::parse(&data_with(12, &2_u32.to_be_bytes())), range("payload", 3, 1, 2));
-    assert_eq!(DataView::parse(&data_with(34, &[0, 0])), Err(WireError::Length { found: 43, expected: 40 }));
-    assert_eq!(DataView::parse(&data_with(34, &[0, 0])[..40]), range("payload", 0, 1, 4099));
+    assert_eq!(DataView::parse(&data_with(34, &[0, 0])), Err(WireError::Length { found: 47, expected: 44 }));
+    assert_eq!(DataView::parse(&data_with(34, &[0, 0])[..44]), range("payload", 0, 1, 4099));
     let over = u16::try_from(MAX_PACKET_BYTES + 1).unwrap();
     let mut frame = data_with(12, &MAX_MESSAGE_BYTES.to_be_bytes());
     frame[34..36].copy_from_slice(&over.to_be_bytes());

@@ -99,10 +99,20 @@ fn data() -> impl Strategy<Value = (DataHeader, u8)> {
     let sizes = (1..=MAX_MESSAGE_BYTES).prop_flat_map(|most| (Just(most), 1..=most.min(MAX_PACKET_BYTES)));
     (any::<(u32, u32, u16, u32, u8)>(), sizes, number(), number()).prop_map(
         |((channel, key, index, stolen_micros, byte), (message_bytes, payload), sequence, arrival)| {
+            let waited_micros = stolen_micros.rotate_left(16);
             let payload = u16::try_from(payload).unwrap();
             let logical_arrival = Instant::from_nanos(arrival);
-            let header =
-                DataHeader { channel, key, message_bytes, sequence, logical_arrival, index, payload, stolen_micros };
+            let header = DataHeader {
+                channel,
+                key,
+                message_bytes,
+                sequence,
+                logical_arrival,
+                index,
+                payload,
+                stolen_micros,
+                waited_micros,
+            };
             (header, byte)
         },
     )
@@ -174,6 +184,7 @@ proptest! {
             let header = DataHeader {
                 channel: 0, key: 0, message_bytes: bytes, sequence: 0, logical_arrival: Instant::ZERO, index, payload,
                 stolen_micros: 0,
+                waited_micros: 0,
             };
             prop_assert_eq!(header.check(packet), Ok(()));
             prop_assert_eq!(u32::from(index) * packet, covered);
