@@ -7,6 +7,7 @@ mod args;
 mod demo;
 mod failure;
 mod framing;
+mod progress;
 mod recv;
 mod report;
 mod send;

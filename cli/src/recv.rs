@@ -3,12 +3,13 @@
 use std::io::{self, BufWriter};
 use std::time::Duration as StdDuration;
 
-use laxity::{DEFAULT_PORT, Error, Host, Listener, Receiver};
+use laxity::{DEFAULT_PORT, Error, Host, Listener, Message, Receiver};
 use laxity_core::units::Duration;
 
 use crate::args::{RecvArguments, everywhere};
 use crate::failure::Failure;
 use crate::framing::{FramingError, Writer};
+use crate::progress::Progress;
 use crate::report::{ChannelReport, RunReport, promises_kept, publish, table};
 use crate::stop::Stop;
 
@@ -37,7 +38,9 @@ pub(crate) fn run(arguments: &RecvArguments) -> Result<bool, Failure> {
         None => eprintln!("{peer} sends as best effort"),
     }
     let start = laxity_link::sys::now();
+    let progress = Progress::of_receiver(receiver.watch());
     let ended = copy(&mut receiver, arguments, &stop);
+    drop(progress);
     let elapsed = laxity_link::sys::now().since(start);
     let figures = receiver.figures();
     drop(receiver);
@@ -68,6 +71,7 @@ fn accept(listener: &Listener, stop: &Stop) -> Result<Option<Receiver>, Failure>
 fn copy(receiver: &mut Receiver, arguments: &RecvArguments, stop: &Stop) -> Result<(), Failure> {
     let output = BufWriter::with_capacity(1 << 16, io::stdout().lock());
     let mut writer = Writer::new(output, arguments.pipe.framing);
+    let mut explained = 0;
     let outcome = loop {
         if stop.is_set() {
             break Ok(());
@@ -84,6 +88,7 @@ fn copy(receiver: &mut Receiver, arguments: &RecvArguments, stop: &Stop) -> Resu
         };
         match next {
             Ok(message) => {
+                explain(&message, &mut explained);
                 if let Err(error) = writer.write(&message) {
                     break Err(error);
                 }
@@ -99,5 +104,26 @@ fn copy(receiver: &mut Receiver, arguments: &RecvArguments, stop: &Stop) -> Resu
     match outcome.and_then(|()| writer.flush()) {
         Err(FramingError::Io { source, .. }) if source.kind() == io::ErrorKind::BrokenPipe => Ok(()),
         other => Ok(other?),
+    }
+}
+
+/// Says of a late message how late it was, whose fault that is, and on what the judgement rests; of the first few only.
+fn explain(message: &Message, explained: &mut u32) {
+    const MOST: u32 = 10;
+    let Some(evidence) = message.evidence() else { return };
+    *explained += 1;
+    if *explained <= MOST {
+        eprintln!(
+            "message {}: {} late, cause {:?} (taken from the sender {}, from this host {}, by the way {})",
+            message.sequence(),
+            evidence.lateness,
+            evidence.cause,
+            evidence.taken_at_sender,
+            evidence.taken_here,
+            evidence.transit_excess
+        );
+    }
+    if *explained == MOST {
+        eprintln!("further late messages are only counted");
     }
 }

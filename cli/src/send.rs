@@ -12,6 +12,7 @@ use laxity_core::wire::Counts;
 use crate::args::{SendArguments, look_up, option, towards};
 use crate::failure::Failure;
 use crate::framing::{Framing, Reader};
+use crate::progress::Progress;
 use crate::report::{ChannelReport, RunReport, escaped, publish};
 use crate::stop::{Input, Stop};
 
@@ -41,6 +42,7 @@ pub(crate) fn run(arguments: &SendArguments) -> Result<bool, Failure> {
     let input = BufReader::with_capacity(1 << 16, Input::new(stop.clone(), sender.watch()));
     let mut reader = Reader::new(input, arguments.pipe.framing, limit)?;
     let mut message = Vec::with_capacity(limit as usize);
+    let progress = Progress::of_sender(sender.watch());
     let mut sending = Ok(());
     loop {
         match reader.next(&mut message) {
@@ -63,6 +65,7 @@ pub(crate) fn run(arguments: &SendArguments) -> Result<bool, Failure> {
             }
         }
     }
+    drop(progress);
     let grant = sender.grant().clone();
     let (counters, report, closing) = close(sender);
     let figures = figures(&grant, &counters, report.as_ref());

@@ -4,7 +4,6 @@ use std::sync::Arc;
 use std::time::{Duration as StdDuration, Instant as StdInstant};
 
 use crossbeam_queue::ArrayQueue;
-use laxity_core::contract::Contract;
 use laxity_core::event::End;
 use laxity_core::figures::Figures;
 use laxity_core::frames::MessageBuf;
@@ -15,6 +14,7 @@ use crate::control::{Accepted, Shared};
 use crate::error::Error;
 use crate::host::Grant;
 use crate::port::{Doorbell, Inbound, Port, ReceivePort};
+use crate::sender::Watch;
 
 /// Receives the messages of one channel, exact and in order. One thread at a time; it may move between threads.
 #[derive(Debug)]
@@ -47,8 +47,12 @@ impl Receiver {
 
     /// The channel's figures so far.
     pub fn figures(&self) -> Figures {
-        let contract = self.grant.service.contract();
-        self.port.port.statistics.figures(&self.grant.name, contract.is_none(), contract.map(Contract::deadline))
+        self.watch().figures()
+    }
+
+    /// Looks at the channel from any thread.
+    pub fn watch(&self) -> Watch {
+        Watch { port: Arc::clone(&self.port.port), grant: Arc::new(self.grant.clone()) }
     }
 
     /// The next message; waits for it.

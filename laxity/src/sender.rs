@@ -3,8 +3,9 @@
 use std::sync::Arc;
 use std::time::{Duration as StdDuration, Instant as StdInstant};
 
-use laxity_core::contract::{Overload, Service};
+use laxity_core::contract::{Contract, Overload, Service};
 use laxity_core::event::{ChannelId, End};
+use laxity_core::figures::Figures;
 use laxity_core::frames::MessageBuf;
 use laxity_core::regulator::Regulator;
 use laxity_core::send::{SendCounters, Violation};
@@ -41,14 +42,26 @@ impl std::fmt::Debug for Shared {
     }
 }
 
-/// Tells whether a channel is over; for whoever waits for something else meanwhile.
+/// Looks at a channel from any thread, while its owner waits for something else.
 #[derive(Clone, Debug)]
-pub struct Watch(Arc<Port>);
+pub struct Watch {
+    pub(crate) port: Arc<Port>,
+    pub(crate) grant: Arc<Grant>,
+}
 
 impl Watch {
     /// True once the channel has ended, however it did.
     pub fn is_over(&self) -> bool {
-        self.0.end().is_some()
+        self.port.end().is_some()
+    }
+    /// What a sending channel did so far.
+    pub fn send_counters(&self) -> SendCounters {
+        self.port.statistics.send_counters()
+    }
+    /// What happened to a receiving channel's messages so far.
+    pub fn figures(&self) -> Figures {
+        let contract = self.grant.service.contract();
+        self.port.statistics.figures(&self.grant.name, contract.is_none(), contract.map(Contract::deadline))
     }
 }
 
@@ -153,9 +166,9 @@ impl Sender {
         }
     }
 
-    /// Tells whether the channel is over, from any thread.
+    /// Looks at the channel from any thread.
     pub fn watch(&self) -> Watch {
-        Watch(Arc::clone(&self.port.port))
+        Watch { port: Arc::clone(&self.port.port), grant: Arc::new(self.grant.clone()) }
     }
 
     /// How the channel ended, if it did.

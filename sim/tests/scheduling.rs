@@ -3,11 +3,12 @@
 mod common;
 
 use common::{address, ample, at, best_effort, contract, modern, ms, plan, us};
+use laxity_core::contract::{SendingStages, Service};
 use laxity_core::figures::Misses;
 use laxity_core::platform::Platform;
 use laxity_core::processor::Policy;
 use laxity_core::units::Duration;
-use laxity_sim::{ChannelHandle, Gap, HostConfig, HostId, Report, Source, World};
+use laxity_sim::{ChannelHandle, Gap, HostConfig, HostId, Plan, Report, Source, World};
 
 fn run(sender: HostConfig, receiver: HostConfig, until: u64) -> (World, HostId, [ChannelHandle; 2]) {
     let mut world = World::new(11);
@@ -102,6 +103,39 @@ fn a_gap_makes_messages_late_by_the_platforms_fault_and_only_as_long_as_it_lasts
         assert_eq!(report.figures.misses.sender, 0, "early {receive_early}: {:?}", report.figures);
         assert!(report.figures.late <= 4, "early {receive_early}: {:?}", report.figures);
     }
+}
+
+#[test]
+fn a_gap_at_the_receiver_is_the_platforms_fault_and_a_slow_way_the_networks() {
+    let run_with = |receiver: HostConfig, sender: HostConfig, transit: Duration| {
+        let mut world = World::new(1);
+        let (here, there) = (world.add_host(sender), world.add_host(receiver));
+        let contract = contract(10_000, ms(20), 1, ms(12));
+        let stages = SendingStages { processor: ms(4), link: ms(4) };
+        let plan = Plan { transit, ..Plan::new("way", Service::RealTime(contract), stages, ms(3)) };
+        let channel = world.open(here, there, plan);
+        world.add_source(Source::full(channel, &contract, at(500)));
+        world.run_until(at(2000));
+        world.finish();
+        world.report(channel).figures
+    };
+    let receiver = || HostConfig { receive_early: true, ..HostConfig::new(modern(), address(2)) };
+    let sender = || HostConfig::new(modern(), address(1));
+    let calm = run_with(receiver(), sender(), ms(1));
+    assert_eq!((calm.late, calm.misses), (0, Misses::default()));
+
+    // 15 ms without a processor while a message arrives (one every 20 ms): what lay in the socket is not the network's.
+    let gaps = vec![Gap { start: at(1000), length: ms(15), excess: ms(15) }];
+    let figures = run_with(HostConfig { gaps, ..receiver() }, sender(), ms(1));
+    assert!(figures.late > 0, "{figures:?}");
+    assert_eq!(figures.misses, Misses { platform: figures.late, ..Misses::default() });
+
+    // A way of 15 ms where 1 ms was stated.
+    let mut slow = sender();
+    slow.wire.propagation = ms(15);
+    let figures = run_with(receiver(), slow, ms(1));
+    assert!(figures.late > 0, "{figures:?}");
+    assert_eq!(figures.misses, Misses { network: figures.late, ..Misses::default() });
 }
 
 /// A host that is slower than it said, without a gap, is Laxity's fault: attribution must not find excuses.

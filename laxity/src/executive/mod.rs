@@ -504,3 +504,35 @@ enum Quantum {
     /// A handler ran to a preemption point, or until nobody could run.
     Worked,
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// `work`, and what the clock says that it took.
+    fn timed(work: impl FnOnce()) -> Duration {
+        let start = now();
+        work();
+        now().since(start)
+    }
+
+    #[test]
+    fn time_without_a_processor_counts_and_own_work_does_not() {
+        let mut off = OffProcessor::default();
+        off.settle();
+        let nap = Duration::from_millis(20);
+        off.ran = timed(|| std::thread::sleep(std::time::Duration::from_millis(20)));
+        // The sleeper has no processor for as long as it sleeps, whatever else the machine does.
+        assert!(off.settle() >= nap.mul_ratio(9, 10));
+
+        let own = sys::thread_processor_time();
+        let mut wasted = 0u64;
+        off.ran = timed(|| {
+            while sys::thread_processor_time() - own < nap {
+                wasted = wasted.wrapping_mul(31).wrapping_add(1);
+            }
+        });
+        let ran = off.ran;
+        assert!(off.settle() <= ran.saturating_sub(nap), "20 ms of {ran} were our own work ({wasted})");
+    }
+}

@@ -1,0 +1,102 @@
+//! What a command shows while it runs: one line on a terminal, nothing in a pipe.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, JoinHandle};
+use std::time::Duration as StdDuration;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use laxity::Watch;
+use laxity::text::DisplayRate;
+use laxity_core::figures::Figures;
+use laxity_core::send::SendCounters;
+use laxity_core::units::{Duration, NANOS_PER_SECOND};
+
+use crate::report::escaped;
+
+/// How often the line is renewed.
+const TICK: StdDuration = StdDuration::from_millis(250);
+
+/// A line on standard error that is renewed until this is dropped. Without a terminal nothing is written and no thread runs.
+#[derive(Debug)]
+pub(crate) struct Progress {
+    bar: ProgressBar,
+    over: Arc<AtomicBool>,
+    ticker: Option<JoinHandle<()>>,
+}
+
+impl Progress {
+    /// Shows what `line` says.
+    pub(crate) fn start(mut line: impl FnMut() -> String + Send + 'static) -> Self {
+        let style = ProgressStyle::with_template("{spinner} {elapsed} {msg}").expect("the template is valid");
+        let bar = ProgressBar::new_spinner().with_style(style);
+        let over = Arc::new(AtomicBool::new(false));
+        let ticker = (!bar.is_hidden()).then(|| {
+            let (bar, over) = (bar.clone(), Arc::clone(&over));
+            thread::spawn(move || {
+                while !over.load(Ordering::Relaxed) {
+                    bar.set_message(line());
+                    bar.tick();
+                    thread::sleep(TICK);
+                }
+            })
+        });
+        Self { bar, over, ticker }
+    }
+
+    /// The line of a sender.
+    pub(crate) fn of_sender(watch: Watch) -> Self {
+        let mut rate = Rate::default();
+        Self::start(move || {
+            let SendCounters { sent, sent_bytes, violations, .. } = watch.send_counters();
+            let ahead = violations.rate + violations.burst;
+            format!("sent {sent} messages, {}, {ahead} ahead of their time", DisplayRate(rate.of(sent_bytes)))
+        })
+    }
+
+    /// The line of a receiver.
+    pub(crate) fn of_receiver(watch: Watch) -> Self {
+        let mut rate = Rate::default();
+        Self::start(move || {
+            let figures = watch.figures();
+            let throughput = DisplayRate(rate.of(figures.delivered_bytes));
+            let name = escaped(&figures.name).into_owned();
+            format!("{name}: {} messages, {throughput}{}", figures.delivered, promise(&figures))
+        })
+    }
+}
+
+/// Least laxity and misses of a guaranteed channel.
+fn promise(figures: &Figures) -> String {
+    let (Some(deadline), Some(largest)) = (figures.deadline, figures.latencies.max) else { return String::new() };
+    let missed = figures.late + figures.lost + figures.dropped;
+    match deadline.checked_sub(largest) {
+        Some(least) => format!(", least laxity {least} of {deadline}, {missed} missed"),
+        None => format!(", late by up to {}, {missed} missed", largest - deadline),
+    }
+}
+
+/// Bytes per second since the last look.
+#[derive(Debug, Default)]
+struct Rate {
+    last: Option<(laxity_core::units::Instant, u64)>,
+}
+
+impl Rate {
+    fn of(&mut self, bytes: u64) -> u64 {
+        let now = laxity_link::sys::now();
+        let (then, before) = self.last.replace((now, bytes)).unwrap_or((now, bytes));
+        let span = now.since(then).max(Duration::from_nanos(1)).as_nanos();
+        (u128::from(bytes.saturating_sub(before)) * u128::from(NANOS_PER_SECOND) / u128::from(span)) as u64
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::Relaxed);
+        if let Some(ticker) = self.ticker.take() {
+            let _ = ticker.join();
+        }
+        self.bar.finish_and_clear();
+    }
+}
