@@ -26,13 +26,21 @@ use crate::signal::Signal;
 /// How long a receiving channel that is over stays to answer a repeated CLOSE: its sender may have missed our CLOSED.
 const LINGER: StdDuration = StdDuration::from_millis(500);
 
+/// How a host treats its channels.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Behaviour {
+    pub(crate) lease: Duration,
+    pub(crate) send_early: bool,
+    pub(crate) receive_early: bool,
+}
+
 /// What application threads, the control thread and the executive share of a host.
 pub(crate) struct Shared {
     pub(crate) doorbell: Arc<Doorbell>,
     pub(crate) notified: Arc<Signal>,
     pub(crate) stopped: Arc<AtomicBool>,
     pub(crate) platform: Platform,
-    pub(crate) lease: Duration,
+    behaviour: Behaviour,
     commands: Mutex<rtrb::Producer<Command>>,
     state: Mutex<State>,
 }
@@ -97,7 +105,7 @@ impl Shared {
     pub(crate) fn new(
         platform: Platform,
         admission: Admission,
-        lease: Duration,
+        behaviour: Behaviour,
         doorbell: Arc<Doorbell>,
         notified: Arc<Signal>,
         stopped: Arc<AtomicBool>,
@@ -112,7 +120,15 @@ impl Shared {
             lingering: Vec::new(),
             next_ticket: 0,
         };
-        Self { doorbell, notified, stopped, platform, lease, commands: Mutex::new(commands), state: Mutex::new(state) }
+        Self {
+            doorbell,
+            notified,
+            stopped,
+            platform,
+            behaviour,
+            commands: Mutex::new(commands),
+            state: Mutex::new(state),
+        }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -190,7 +206,7 @@ impl Shared {
             overload: request.overload,
             priority: request.priority,
             packet: platform.packet,
-            work_conserving: false,
+            work_conserving: self.behaviour.send_early,
         };
         let (messages, packets) = match (&contract, request.service) {
             (Some(contract), _) => {
@@ -209,7 +225,7 @@ impl Shared {
         if let Some(contract) = &contract {
             send_port.port.statistics.set_bound(contract.deadline());
         }
-        let outgoing = Outgoing::new(request.destination, config, upstream, self.lease, messages, packets);
+        let outgoing = Outgoing::new(request.destination, config, upstream, self.behaviour.lease, messages, packets);
         let (reply, answer) = mpsc::sync_channel(1);
         let known = Known {
             port: Arc::clone(&send_port.port),
@@ -347,7 +363,15 @@ impl Shared {
             + platform.propagation
             + platform.clock_error
             + input_delay(platform);
-        let reception = Reception { stage, upstream, transit, work_conserving: true, priority: 0, messages, packets };
+        let reception = Reception {
+            stage,
+            upstream,
+            transit,
+            work_conserving: self.behaviour.receive_early,
+            priority: 0,
+            messages,
+            packets,
+        };
         let incoming = Incoming::new(request, reception);
         let (receive_port, slot) = port::receiving(messages.max(2) as usize);
         let deadline = request.service.contract().map(Contract::deadline);

@@ -19,7 +19,7 @@ use laxity_core::wire::DATA_HEADER_BYTES;
 use laxity_link::udp::{Udp, UdpConfig};
 use laxity_link::{Counters, Link, sys};
 
-use crate::control::{Accepted, OpenRequest, Shared};
+use crate::control::{Accepted, Behaviour, OpenRequest, Shared};
 use crate::error::Error;
 use crate::executive::{Command, Executive, OffProcessor, Published};
 use crate::port::Doorbell;
@@ -38,8 +38,15 @@ pub struct HostConfig {
     pub bind: SocketAddr,
     /// The costs that admission reasons with and the link is paced by.
     pub platform: Platform,
-    /// How handlers are ordered.
+    /// How handlers are ordered. Admission analyses earliest deadline first; under fixed priority its bounds are not proved,
+    /// and the host says so.
     pub policy: Policy,
+    /// Whether messages that are ahead of their logical arrival may be sent on when nothing else wants the processor.
+    pub send_early: bool,
+    /// Whether they may be delivered early.
+    pub receive_early: bool,
+    /// How long before its logical arrival a packet may leave, if `send_early`.
+    pub horizon: Duration,
     /// Most channels at once.
     pub channels: usize,
     /// Frames that channels may hold together.
@@ -59,6 +66,9 @@ impl Default for HostConfig {
             bind: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
             platform: Platform::assumed_host(),
             policy: Policy::EarliestDeadline,
+            send_early: false,
+            receive_early: true,
+            horizon: Duration::ZERO,
             channels: 256,
             frames: 16_384,
             lease: Duration::from_secs(2),
@@ -173,7 +183,7 @@ impl Host {
             packet: platform.packet,
             quantum: platform.quantum,
             policy: config.policy,
-            links: vec![LinkConfig { model: platform.link, look_ahead, horizon: Duration::ZERO }],
+            links: vec![LinkConfig { model: platform.link, look_ahead, horizon: config.horizon }],
             handover: platform.handover,
             envelope: platform.interference.clone(),
             stretch_ppm: admission.stretch_ppm(),
@@ -183,6 +193,11 @@ impl Host {
         let mut standing =
             Standing { level: Level::None, scheduling: Scheduling::Ordinary, memory_locked: false, notes: Vec::new() };
         standing.notes.push("not calibrated: bounds rest on assumed costs (guarantee level: none)".to_owned());
+        if config.policy == Policy::FixedPriority {
+            standing
+                .notes
+                .push("fixed priority: bounds are those of earliest deadline first, and not proved".to_owned());
+        }
         if config.lock_memory {
             match realtime::lock_memory() {
                 Ok(()) => standing.memory_locked = true,
@@ -215,7 +230,7 @@ impl Host {
         let shared = Arc::new(Shared::new(
             platform,
             admission,
-            config.lease,
+            Behaviour { lease: config.lease, send_early: config.send_early, receive_early: config.receive_early },
             doorbell,
             notified,
             Arc::clone(&stopped),
