@@ -4,8 +4,8 @@
 //! The two take turns in one run, a second each, so that whatever else the machine does meets both; the median of the pairs'
 //! ratios must reach [`LEAST`]. Packets are counted where the receiving application has them. All threads of both sides are
 //! ordinary ones (no real-time priority). The bare loop is two threads; Laxity is four on the data path: an application and an
-//! executive on each side. So beside a third program that wants the processors Laxity would get the larger share of them:
-//! the share that others took is printed with the pair, and a ratio beside much of it says little.
+//! executive on each side. So beside a third program that wants the processors Laxity gets the larger share of them, and the
+//! ratio says little. Pairs that others disturbed are repeated, within bounds.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::process::ExitCode;
@@ -20,7 +20,12 @@ use laxity_link::bare;
 
 /// The least median of laxity / bare.
 const LEAST: f64 = 0.7;
+/// Undisturbed pairs that are wanted, that are enough, and pairs at most.
 const PAIRS: usize = 7;
+const ENOUGH: usize = 5;
+const MOST_PAIRS: usize = 12;
+/// A pair is undisturbed if others had no more than this share of the processors.
+const QUIET: f64 = 0.05;
 const TURN: StdDuration = StdDuration::from_secs(1);
 const BYTES: usize = 1400;
 const BATCH: u32 = 64;
@@ -50,25 +55,36 @@ fn main() -> ExitCode {
 fn compare() -> Result<f64, Failure> {
     println!("received packets per second, {BYTES} bytes each, batches of {BATCH}, loopback, ordinary threads");
     println!("{:>4} {:>12} {:>12} {:>8} {:>8}", "pair", "bare", "laxity", "ratio", "others");
-    let mut ratios = Vec::new();
-    let mut foreign = 0.0;
+    let (mut quiet, mut all) = (Vec::new(), Vec::new());
     // The first pair warms up.
-    for pair in 0..=PAIRS {
+    for pair in 0..=MOST_PAIRS {
         let before = Load::now();
         let (bare, laxity) = (bare_turn()?, laxity_turn()?);
         let (ratio, others) = (laxity / bare, Load::others_since(before));
-        if pair > 0 {
-            println!("{pair:>4} {bare:>12.0} {laxity:>12.0} {ratio:>8.3} {:>6.0} %", others * 100.0);
-            ratios.push(ratio);
-            foreign += others / PAIRS as f64;
+        if pair == 0 {
+            continue;
+        }
+        println!("{pair:>4} {bare:>12.0} {laxity:>12.0} {ratio:>8.3} {:>6.0} %", others * 100.0);
+        all.push(ratio);
+        if others <= QUIET {
+            quiet.push(ratio);
+        }
+        if quiet.len() == PAIRS {
+            break;
         }
     }
+    let is_quiet = quiet.len() >= ENOUGH;
+    let mut ratios = if is_quiet { quiet } else { all };
+    if !is_quiet {
+        println!("others took more than {:.0} % of the processors nearly always: all pairs count", QUIET * 100.0);
+    }
     ratios.sort_by(f64::total_cmp);
-    let (least, median, most) = (ratios[0], ratios[PAIRS / 2], ratios[PAIRS - 1]);
+    let (least, median, most) = (ratios[0], ratios[ratios.len() / 2], ratios[ratios.len() - 1]);
     println!("ratio: min {least:.3}, median {median:.3}, max {most:.3}; at least {LEAST} expected of the median");
     println!(
-        "{{\"benchmark\":\"throughput\",\"pairs\":{PAIRS},\"ratio_min\":{least:.3},\"ratio_median\":{median:.3},\
-         \"ratio_max\":{most:.3},\"ratio_expected\":{LEAST},\"others_mean\":{foreign:.2}}}"
+        "{{\"benchmark\":\"throughput\",\"pairs\":{},\"quiet\":{is_quiet},\"ratio_min\":{least:.3},\
+         \"ratio_median\":{median:.3},\"ratio_max\":{most:.3},\"ratio_expected\":{LEAST}}}",
+        ratios.len()
     );
     Ok(median)
 }

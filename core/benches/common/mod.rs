@@ -16,7 +16,7 @@ use laxity_core::units::{Duration, Instant};
 use laxity_core::wire::MAX_CONTROL_BYTES;
 
 /// From one message of a channel to its next.
-pub const INTERVAL: Duration = Duration::from_millis(10);
+pub(crate) const INTERVAL: Duration = Duration::from_millis(10);
 /// From the logical arrival at the sender to that at the receiver.
 const UPSTREAM: Duration = Duration::from_millis(4);
 /// Channels that are opened together: fewer than an endpoint keeps requests and control frames.
@@ -24,28 +24,28 @@ const OPENED_TOGETHER: usize = 32;
 const NAME: &str = "bench";
 
 /// One host's endpoint with its frames.
-pub struct Side {
-    pub endpoint: Endpoint,
-    pub frames: HeapFrames,
+pub(crate) struct Side {
+    pub(crate) endpoint: Endpoint,
+    pub(crate) frames: HeapFrames,
     address: SocketAddr,
 }
 
 /// An arrived frame and its length.
-pub type Arrived = (FrameId, usize);
+pub(crate) type Arrived = (FrameId, usize);
 
 /// A sender and a receiver.
-pub struct Pair {
-    pub sender: Side,
-    pub receiver: Side,
+pub(crate) struct Pair {
+    pub(crate) sender: Side,
+    pub(crate) receiver: Side,
     /// The channels at the sender.
-    pub channels: Vec<ChannelId>,
+    pub(crate) channels: Vec<ChannelId>,
     /// Messages that nobody has.
-    pub buffers: Vec<MessageBuf>,
+    pub(crate) buffers: Vec<MessageBuf>,
     /// Between `transmit` and `demultiplex`.
-    pub left: Vec<Transmit>,
-    pub arrived: Vec<Arrived>,
-    pub now: Instant,
-    pub delivered: usize,
+    pub(crate) left: Vec<Transmit>,
+    pub(crate) arrived: Vec<Arrived>,
+    pub(crate) now: Instant,
+    pub(crate) delivered: usize,
 }
 
 impl Side {
@@ -101,7 +101,7 @@ fn spread(index: usize, salt: usize, most: Duration) -> Duration {
 
 impl Pair {
     /// `channels` open real-time channels for one message of `packets` packets of `packet` bytes at a time.
-    pub fn open(channels: usize, packets: u32, packet: u32) -> Self {
+    pub(crate) fn open(channels: usize, packets: u32, packet: u32) -> Self {
         let mut pair = Self {
             sender: Side::new(channels, packets, packet, 1),
             receiver: Side::new(channels, 2 * packets, packet, 2),
@@ -167,70 +167,37 @@ impl Pair {
     }
 
     /// One message on each of `active`, through every phase, with `wire` between the two hosts.
-    pub fn round(&mut self, active: &[usize]) {
-        submit(self, active);
-        make_packets(self);
-        transmit(self);
+    pub(crate) fn round(&mut self, active: &[usize]) {
+        phase::submit(self, active);
+        phase::make_packets(self);
+        phase::transmit(self);
         self.wire();
-        demultiplex(self);
-        reassemble(self);
-        deliver(self);
+        phase::demultiplex(self);
+        phase::reassemble(self);
+        phase::deliver(self);
         // Whoever was served is due again an interval later.
         self.now += INTERVAL;
     }
 
     /// Moves what has left to the receiver's frames.
-    pub fn wire(&mut self) {
+    pub(crate) fn wire(&mut self) {
         for packet in self.left.drain(..) {
             self.arrived.push(copied(&mut self.sender.frames, packet, &mut self.receiver.frames));
         }
     }
 }
 
-/// The phases: the functions whose instructions are counted begin with this, for `--toggle-collect`.
-pub const COUNTED: &str = "*common::*::counted_*";
+/// What is counted, for `--toggle-collect`: entering a phase switches counting on, leaving it switches it off.
+pub(crate) const COUNTED: &str = "*::common::phase::*";
 
-/// Submits one message on each of `active`; they arrived within the last millisecond.
-#[inline(never)]
-pub fn submit(pair: &mut Pair, active: &[usize]) {
-    counted::counted_submit(pair, active);
-}
-
-/// Steps of the sender until nobody has work; nothing leaves meanwhile, so that the link's queues fill as well.
-#[inline(never)]
-pub fn make_packets(pair: &mut Pair) {
-    counted::counted_make_packets(pair);
-}
-
-/// Everything that waits for the link, in its order.
-#[inline(never)]
-pub fn transmit(pair: &mut Pair) {
-    counted::counted_transmit(pair);
-}
-
-/// Every arrived frame, before the receiver does anything else.
-#[inline(never)]
-pub fn demultiplex(pair: &mut Pair) {
-    counted::counted_demultiplex(pair);
-}
-
-/// Steps of the receiver until nobody has work, once everything is current.
-#[inline(never)]
-pub fn reassemble(pair: &mut Pair) {
-    counted::counted_reassemble(pair);
-}
-
-/// Hands over what is complete, and takes the buffers back.
-#[inline(never)]
-pub fn deliver(pair: &mut Pair) {
-    counted::counted_deliver(pair);
-}
-
-mod counted {
+/// The path of a message, cut where something crosses from one hand to another. No phase calls another one, or anything else
+/// in this module that is not inlined: that would switch counting off.
+pub(crate) mod phase {
     use super::{Duration, FrameId, Pair, UPSTREAM, spread};
 
+    /// Submits one message on each of `active`; they arrived within the last millisecond.
     #[inline(never)]
-    pub(super) fn counted_submit(pair: &mut Pair, active: &[usize]) {
+    pub(crate) fn submit(pair: &mut Pair, active: &[usize]) {
         for &index in active {
             let message = pair.buffers.pop().expect("a buffer for each");
             let arrival = pair.now.before(spread(index, 4, Duration::from_millis(1)));
@@ -240,8 +207,9 @@ mod counted {
         }
     }
 
+    /// Steps of the sender until nobody has work; nothing leaves meanwhile, so that the link's queues fill as well.
     #[inline(never)]
-    pub(super) fn counted_make_packets(pair: &mut Pair) {
+    pub(crate) fn make_packets(pair: &mut Pair) {
         let now = pair.now + Duration::from_micros(1);
         let side = &mut pair.sender;
         side.endpoint.handle_timeout(now);
@@ -251,8 +219,9 @@ mod counted {
         }
     }
 
+    /// Everything that waits for the link, in its order.
     #[inline(never)]
-    pub(super) fn counted_transmit(pair: &mut Pair) {
+    pub(crate) fn transmit(pair: &mut Pair) {
         let now = pair.now + Duration::from_micros(2);
         let side = &mut pair.sender;
         side.endpoint.handle_link_ready(now, 0, usize::MAX);
@@ -261,8 +230,9 @@ mod counted {
         }
     }
 
+    /// Every arrived frame, before the receiver does anything else.
     #[inline(never)]
-    pub(super) fn counted_demultiplex(pair: &mut Pair) {
+    pub(crate) fn demultiplex(pair: &mut Pair) {
         let now = pair.now + Duration::from_micros(50);
         let (side, from) = (&mut pair.receiver, pair.sender.address);
         for (frame, len) in pair.arrived.drain(..) {
@@ -271,8 +241,9 @@ mod counted {
         }
     }
 
+    /// Steps of the receiver until nobody has work, once everything is current.
     #[inline(never)]
-    pub(super) fn counted_reassemble(pair: &mut Pair) {
+    pub(crate) fn reassemble(pair: &mut Pair) {
         let now = pair.now + UPSTREAM;
         let side = &mut pair.receiver;
         side.endpoint.handle_timeout(now);
@@ -281,8 +252,9 @@ mod counted {
         }
     }
 
+    /// Hands over what is complete, and takes the buffers back.
     #[inline(never)]
-    pub(super) fn counted_deliver(pair: &mut Pair) {
+    pub(crate) fn deliver(pair: &mut Pair) {
         let now = pair.now + UPSTREAM;
         let side = &mut pair.receiver;
         while let Some((channel, delivered, _)) = side.endpoint.poll_delivery(now) {
@@ -293,7 +265,7 @@ mod counted {
 }
 
 /// Why instructions cannot be counted here: the program that is missing.
-pub fn missing(program: &str) -> Option<String> {
+pub(crate) fn missing(program: &str) -> Option<String> {
     match Command::new(program).arg("--version").output() {
         Ok(output) if output.status.success() => None,
         Ok(output) => Some(format!("{program} --version: {}", output.status)),
