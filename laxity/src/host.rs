@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 use std::time::Duration as StdDuration;
 
 use laxity_core::admission::Admission;
-use laxity_core::collections::DeadlineHeap;
+use laxity_core::collections::{DeadlineHeap, FifoSet};
 use laxity_core::contract::{Contract, Overload, SendingStages, Service};
 use laxity_core::endpoint::{Config, Destination, Endpoint, LinkConfig};
 use laxity_core::event::Name;
@@ -216,6 +216,7 @@ impl Host {
             frames: HeapFrames::new(config.frames + 4 * batch, platform.packet.max(512) as usize + DATA_HEADER_BYTES),
             slots: (0..config.channels).map(|_| None).collect(),
             retries: DeadlineHeap::with_capacity(config.channels),
+            wakes: FifoSet::with_capacity(config.channels),
             commands,
             notices,
             notified: Arc::clone(&notified),

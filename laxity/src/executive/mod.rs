@@ -10,6 +10,10 @@
 //! It sleeps when nothing is due, precisely, and never spins. Mailboxes are looked at before each step that may change the
 //! handler; the socket is looked at after at most P steps, and whenever there is nothing to do. Nothing here allocates or
 //! locks while data flows; what a closed channel leaves behind is handed to the control thread to be freed.
+//!
+//! A real-time message wakes its receiver at once. What can wait, a best-effort message or a buffer that is free again, wakes
+//! its application together with others, at the same moments as the socket is looked at: a wake-up is a system call, and
+//! costs more than the message.
 
 mod share;
 
@@ -19,7 +23,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use laxity_core::admission::Refusal;
-use laxity_core::collections::DeadlineHeap;
+use laxity_core::collections::{DeadlineHeap, FifoSet};
 use laxity_core::contract::SendingStages;
 use laxity_core::endpoint::{Endpoint, Incoming, Outgoing, Released, StepKind};
 use laxity_core::event::{ChannelId, Event, Name, Request};
@@ -89,6 +93,8 @@ pub(crate) struct Executive {
     pub(crate) platform: Platform,
     pub(crate) slots: Box<[Option<Box<Slot>>]>,
     pub(crate) retries: DeadlineHeap,
+    /// Channels whose applications are woken at the next look at the socket, or before the executive sleeps.
+    pub(crate) wakes: FifoSet,
     pub(crate) commands: rtrb::Consumer<Command>,
     pub(crate) notices: rtrb::Producer<Notice>,
     pub(crate) notified: Arc<Signal>,
@@ -148,6 +154,7 @@ impl Executive {
             self.listen_to_mailboxes(time);
             if steps >= self.platform.quantum {
                 steps = 0;
+                self.wake_applications();
                 self.receive(time, &mut allowance);
                 time = now();
             }
@@ -160,6 +167,7 @@ impl Executive {
             self.watch(start, time, &allowance);
             if quantum == Quantum::Idle {
                 steps = self.platform.quantum;
+                self.wake_applications();
                 // While frames keep coming, a look at the socket is cheaper than asking the kernel whether to look.
                 if std::mem::take(&mut self.received) > 0 && !restricted {
                     continue;
@@ -171,6 +179,7 @@ impl Executive {
                 woken = now();
             }
         }
+        self.wake_applications();
         self.stopped.store(true, Ordering::SeqCst);
         self.notified.notify();
     }
@@ -196,7 +205,7 @@ impl Executive {
                 && let Some(Slot::Send(slot)) = self.slots[step.channel.index() as usize].as_deref_mut()
             {
                 let _ = slot.free.push(message);
-                slot.port.signal.notify();
+                self.wakes.push_back(0, step.channel.index());
                 self.drain(*time, step.channel.index());
             }
             *time = now();
@@ -267,9 +276,23 @@ impl Executive {
             if let Some(counters) = self.endpoint.receive_counters(channel) {
                 slot.port.statistics.receive(&counters);
             }
+            let urgent = delivered.deadline.is_some();
             // As many places as buffers: it fits.
             let _ = slot.outbox.push(Inbound { delivered, evidence });
-            slot.port.signal.notify();
+            if urgent {
+                slot.port.signal.notify();
+            } else {
+                self.wakes.push_back(0, channel.index());
+            }
+        }
+    }
+
+    /// Wakes whoever waits for something that was not urgent.
+    fn wake_applications(&mut self) {
+        while let Some(index) = self.wakes.pop_front(0) {
+            if let Some(slot) = self.slots[index as usize].as_deref() {
+                slot.port().signal.notify();
+            }
         }
     }
 
@@ -398,6 +421,7 @@ impl Executive {
             }
         });
         self.retries.remove(channel.index());
+        self.wakes.remove(channel.index());
         self.notice(Notice::Garbage { _channel: released, _slot: slot, _opener: None });
     }
 
