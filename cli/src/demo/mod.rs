@@ -4,6 +4,8 @@
 //! that always has something to send, over a link of 100 Mbit/s. Both parts use the same costs and the same core; the first
 //! one charges the costs, the second one pays them.
 
+#[allow(dead_code, reason = "wired in with the scenarios")]
+mod html;
 mod live;
 mod simulated;
 

@@ -1,0 +1,433 @@
+//! What the figures say, in sentences. Each is computed, and there is one for either outcome: this page must be able to say that
+//! Laxity failed, and that the expert did better.
+
+use laxity::text::DisplayRate;
+use laxity_core::figures::Misses;
+use laxity_core::units::Duration;
+
+use super::numbers::{brief, count, counted, list, part_of, percent, percent_of, span};
+use super::sections::{ChannelKey, Section, Tally, columns, sections, stack_name};
+use super::{ChannelReportInput, Report, ScenarioReport};
+use crate::report::escaped;
+
+/// How a scenario, or all of them, went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// Nothing was late or lost.
+    Kept,
+    /// Something was, for a cause outside Laxity.
+    Missed,
+    /// A promise was broken, or so much was late that nothing was promised.
+    Broken,
+    /// There is nothing to judge.
+    Unknown,
+}
+
+/// The result in one sentence.
+pub(super) fn headline(report: &Report) -> (Verdict, String) {
+    let ours: Vec<&ScenarioReport> = report.scenarios.iter().filter(|scenario| is_ours(scenario)).collect();
+    if ours.is_empty() {
+        return (Verdict::Unknown, "This run has no scenario with Laxity, so it says nothing about Laxity.".to_owned());
+    }
+    let real_time = || ours.iter().flat_map(|scenario| real_time(scenario));
+    let all: Tally = real_time().collect();
+    let tally: Tally = ours.iter().flat_map(|scenario| scenario.on_contract()).collect();
+    if all.messages == 0 {
+        return (Verdict::Unknown, "No real-time message was sent through Laxity, so nothing was measured.".to_owned());
+    }
+    let circumstances = circumstances(&ours);
+    let by_us = real_time().map(|channel| channel.figures.misses.laxity).fold(0, u64::saturating_add);
+    let over_bound = real_time().map(|channel| channel.figures.over_bound).fold(0, u64::saturating_add);
+    if by_us > 0 || over_bound > 0 {
+        let messages = counted(all.messages, "real-time message");
+        let over = match over_bound {
+            0 => String::new(),
+            number => format!(", and {} came after the bound though within the deadline", count(number)),
+        };
+        return (
+            Verdict::Broken,
+            format!(
+                "Laxity broke its promise {circumstances}: it missed {} of {messages} by its own fault{over}.",
+                count(by_us)
+            ),
+        );
+    }
+    let messages = counted(tally.messages, "real-time message");
+    if tally.missed() == 0 {
+        return (Verdict::Kept, format!("Laxity kept every deadline {circumstances}: 0 of {messages} late or lost."));
+    }
+    let causes = if real_time().all(|channel| channel.misses_known) {
+        let on_contract = ours.iter().flat_map(|scenario| scenario.on_contract());
+        format!("none by Laxity’s own fault ({})", causes(sum(on_contract)))
+    } else {
+        "for causes that were not recorded".to_owned()
+    };
+    let (late_lost, verdict) = (count(tally.missed()), Verdict::Missed);
+    (
+        verdict,
+        format!(
+            "Not every message was in time {circumstances}: Laxity had {late_lost} of {messages} late or lost, {causes}."
+        ),
+    )
+}
+
+/// `at rest and under 4 attacks`.
+fn circumstances(scenarios: &[&ScenarioReport]) -> String {
+    let mut attacks: Vec<&str> = Vec::new();
+    for scenario in scenarios {
+        if scenario.attack != "idle" && !attacks.contains(&scenario.attack.as_str()) {
+            attacks.push(&scenario.attack);
+        }
+    }
+    let rest = scenarios.iter().any(|scenario| scenario.attack == "idle");
+    match (rest, attacks.len() as u64) {
+        (_, 0) => "at rest".to_owned(),
+        (true, number) => format!("at rest and under {}", counted(number, "attack")),
+        (false, number) => format!("under {}", counted(number, "attack")),
+    }
+}
+
+/// What the headline compares with, and which part of it was simulated.
+pub(super) fn beside_the_headline(report: &Report) -> Vec<String> {
+    let mut sentences = Vec::new();
+    for stack in stacks(report).into_iter().filter(|&stack| stack != "laxity") {
+        let tally: Tally = of_stack(report, stack).flat_map(|scenario| scenario.on_contract()).collect();
+        if tally.messages > 0 {
+            sentences.push(format!(
+                "The same channels over {}: {} of {} late or lost ({}).",
+                stack_name(stack),
+                count(tally.missed()),
+                count(tally.messages),
+                tally.share()
+            ));
+        }
+    }
+    let messages = |simulated| {
+        let scenarios = report.scenarios.iter().filter(|scenario| scenario.simulated == simulated);
+        scenarios.flat_map(real_time).collect::<Tally>().messages
+    };
+    sentences.push(match (messages(false), messages(true)) {
+        (0, 0) => "Nothing was sent.".to_owned(),
+        (_, 0) => "Everything here was measured live; nothing was simulated.".to_owned(),
+        (0, _) => "Everything here was simulated, in virtual time; nothing ran live.".to_owned(),
+        (live, simulated) => format!(
+            "{} ran live and {} in virtual time; whatever was simulated is marked so.",
+            counted(live, "real-time message"),
+            count(simulated)
+        ),
+    });
+    sentences
+}
+
+/// How one scenario went.
+pub(super) fn verdict(scenario: &ScenarioReport) -> Verdict {
+    let tally: Tally = scenario.on_contract().collect();
+    let broken = |channel: &ChannelReportInput| channel.figures.misses.laxity > 0 || channel.figures.over_bound > 0;
+    match (tally.messages, tally.missed()) {
+        _ if is_ours(scenario) && real_time(scenario).any(broken) => Verdict::Broken,
+        (0, _) => Verdict::Unknown,
+        (_, 0) => Verdict::Kept,
+        // From one in a hundred on nobody would call it a glitch.
+        (messages, missed) if !is_ours(scenario) && missed.saturating_mul(100) >= messages => Verdict::Broken,
+        _ => Verdict::Missed,
+    }
+}
+
+/// The causes that occurred, each with its count; `none` if there was none.
+pub(super) fn causes(misses: Misses) -> String {
+    let causes: Vec<String> = [
+        ("sender", misses.sender),
+        ("receiver", misses.receiver),
+        ("network", misses.network),
+        ("platform", misses.platform),
+        ("laxity", misses.laxity),
+    ]
+    .into_iter()
+    .filter(|&(_, number)| number > 0)
+    .map(|(cause, number)| format!("{cause} {}", count(number)))
+    .collect();
+    if causes.is_empty() { "none".to_owned() } else { causes.join(", ") }
+}
+
+/// Where the expert's stack does as well as Laxity, or better.
+pub(super) fn expert(report: &Report) -> Vec<String> {
+    let sections = sections(report);
+    let pairs = pairs(&sections);
+    if pairs.is_empty() {
+        return vec!["This run has no tuned UDP beside Laxity, so there is nothing to compare.".to_owned()];
+    }
+    let mut sentences = Vec::new();
+    let clean: Vec<String> = attacks(pairs.iter().filter(|pair| missed(pair.tuned) == 0));
+    sentences.push(match clean.len() {
+        0 => "Tuned UDP had messages late or lost in every scenario of this run.".to_owned(),
+        all if all == pairs.len() => "Tuned UDP had no message late or lost in any scenario.".to_owned(),
+        _ => format!("Tuned UDP had no message late or lost in {}.", list(&clean)),
+    });
+    let better = attacks(pairs.iter().filter(|pair| missed(pair.tuned) < missed(pair.ours)));
+    if !better.is_empty() {
+        sentences.push(format!("It had fewer messages late or lost than Laxity in {}.", list(&better)));
+    }
+    let shorter: Vec<String> = pairs
+        .iter()
+        .filter_map(|pair| {
+            let (tuned, ours) = (pair.tuned.tightest()?.1, pair.ours.tightest()?.1);
+            (tuned < ours)
+                .then(|| format!("{} ({} against {})", escaped(pair.section.attack), percent(tuned), percent(ours)))
+        })
+        .collect();
+    if !shorter.is_empty() {
+        sentences.push(format!("Its worst message used less of its deadline than Laxity’s in {}.", list(&shorter)));
+    }
+    let medians: Vec<bool> = pairs
+        .iter()
+        .flat_map(|pair| {
+            pair.tuned.on_contract().filter_map(|tuned| {
+                let ours = pair.ours.channel(key(tuned))?;
+                Some(tuned.figures.latencies.p50? < ours.figures.latencies.p50?)
+            })
+        })
+        .collect();
+    let quicker = medians.iter().filter(|&&quicker| quicker).count();
+    if quicker > 0 {
+        sentences.push(format!(
+            "Its median was shorter than Laxity’s in {} of {} comparisons of a channel under an attack. A guarantee is about the \
+             largest, not the median.",
+            quicker,
+            medians.len()
+        ));
+    }
+    let more: Vec<String> = pairs
+        .iter()
+        .filter_map(|pair| {
+            let (tuned, ours) = (pair.tuned.best_effort_bytes_s()?, pair.ours.best_effort_bytes_s()?);
+            let rates = || format!("{} against {}", DisplayRate(tuned), DisplayRate(ours));
+            (tuned > ours).then(|| format!("{} ({})", escaped(pair.section.attack), rates()))
+        })
+        .collect();
+    if !more.is_empty() {
+        sentences.push(format!("Best effort carried more beside tuned UDP than beside Laxity in {}.", list(&more)));
+    }
+    sentences
+}
+
+/// What two classes on the wire cannot do, as far as this run shows it. A title and its sentences.
+pub(super) fn beyond_two_classes(report: &Report) -> Vec<(&'static str, String)> {
+    let sections = sections(report);
+    let pairs = pairs(&sections);
+    vec![
+        ("A violator inside the high class", violator(&pairs)),
+        ("Deadline order inside the class", order(&pairs)),
+        ("Knowing beforehand", beforehand(report)),
+    ]
+}
+
+fn violator(pairs: &[Pair<'_, '_>]) -> String {
+    let attacked: Vec<&Pair<'_, '_>> = pairs.iter().filter(|pair| pair.tuned.violators().next().is_some()).collect();
+    if attacked.is_empty() {
+        return "This run has no attack with a violator on both stacks.".to_owned();
+    }
+    let sentences = attacked.into_iter().map(|pair| {
+        let (tuned, ours) = (tally(pair.tuned), tally(pair.ours));
+        let of = |tally: Tally| format!("{} of {}", count(tally.missed()), count(tally.messages));
+        let under = under(pair.section.attack);
+        let figures = format!("{} late or lost over tuned UDP, {} through Laxity", of(tuned), of(ours));
+        if tuned.missed() > ours.missed() {
+            format!("The channels that kept their contract paid for the one that did not {under}: {figures}.")
+        } else if ours.missed() > tuned.missed() {
+            format!("Tuned UDP protected the other channels better {under}: {figures}.")
+        } else {
+            format!("This run shows no difference for the channels that kept their contract {under}: {figures}.")
+        }
+    });
+    sentences.collect::<Vec<_>>().join(" ")
+}
+
+/// A channel that waited longer than one with a later deadline did, and by how much.
+struct Inversion<'a> {
+    hurried: &'a ChannelReportInput,
+    patient: &'a ChannelReportInput,
+    longer: Duration,
+}
+
+fn order(pairs: &[Pair<'_, '_>]) -> String {
+    let tuned: Vec<_> = pairs.iter().filter_map(|pair| Some((pair, inversion(pair.tuned)?))).collect();
+    let ours = pairs.iter().filter(|pair| inversion(pair.ours).is_some()).count();
+    let counts = format!(
+        "A channel waited longer than one with a later deadline in {} of {} scenarios of tuned UDP and in {ours} of Laxity’s.",
+        tuned.len(),
+        pairs.len()
+    );
+    let worst = tuned.iter().reduce(|worst, other| if other.1.longer > worst.1.longer { other } else { worst });
+    let Some((pair, worst)) = worst.filter(|_| tuned.len() > ours) else {
+        return format!("This run shows no advantage of Laxity here. {counts}");
+    };
+    let facts = |channel: &ChannelReportInput| {
+        let (deadline, max) = (channel.figures.deadline, channel.figures.latencies.max);
+        (escaped(&channel.figures.name).into_owned(), span(deadline), brief(max))
+    };
+    let ((hurried, tight, waited), (patient, loose, less)) = (facts(worst.hurried), facts(worst.patient));
+    let ours_then = pair.ours.channel(key(worst.hurried)).map(|channel| brief(channel.figures.latencies.max));
+    let compared = ours_then.map_or_else(String::new, |max| format!("; through Laxity {hurried} waited {max}"));
+    format!(
+        "A class sends first come, first served. {counts} By the most {under}: over tuned UDP, {hurried} (deadline {tight}) waited up \
+         to {waited}, {patient} (deadline {loose}) up to {less}{compared}.",
+        under = under(pair.section.attack),
+    )
+}
+
+/// The pair of channels with the largest inversion, if there is one.
+fn inversion(scenario: &ScenarioReport) -> Option<Inversion<'_>> {
+    let pairs = scenario.on_contract().flat_map(|hurried| {
+        scenario.on_contract().filter_map(move |patient| {
+            let is_tighter = hurried.figures.deadline? < patient.figures.deadline?;
+            let longer = hurried.figures.latencies.max?.checked_sub(patient.figures.latencies.max?)?;
+            (is_tighter && longer > Duration::ZERO).then_some(Inversion { hurried, patient, longer })
+        })
+    });
+    pairs.reduce(|worst, other| if other.longer > worst.longer { other } else { worst })
+}
+
+/// `under “flood”`.
+fn under(attack: &str) -> String {
+    if attack == "idle" { "at rest".to_owned() } else { format!("under “{}”", escaped(attack)) }
+}
+
+fn beforehand(report: &Report) -> String {
+    let bounded: Vec<(u64, &ChannelReportInput)> = of_stack(report, "laxity")
+        .flat_map(|scenario| scenario.on_contract())
+        .filter_map(|channel| {
+            let bound = channel.figures.bound?;
+            Some((percent_of(channel.figures.latencies.max?, bound), channel))
+        })
+        .collect();
+    let Some(&(largest, worst)) = bounded.iter().max_by_key(|(percent, _)| *percent) else {
+        return "This run has no bound to compare with.".to_owned();
+    };
+    let kept = match largest {
+        0..=100 => format!("The worst message took {}", part_of(largest, "its bound")),
+        _ => format!("The worst message exceeded its bound: it took {}", part_of(largest, "it")),
+    };
+    let others = report.scenarios.iter().filter(|scenario| !is_ours(scenario));
+    let rest = match others.flat_map(real_time).filter(|channel| channel.figures.bound.is_some()).count() {
+        0 if stacks(report).len() > 1 => " The other stacks name no bound: what they do is known afterwards.",
+        _ => "",
+    };
+    format!(
+        "Laxity named a bound for each of its channels: {} over all scenarios. {kept} ({}).{rest}",
+        counted(bounded.len() as u64, "bound"),
+        escaped(&worst.figures.name)
+    )
+}
+
+/// An attack on both stacks, live or simulated alike.
+struct Pair<'s, 'a> {
+    section: &'s Section<'a>,
+    tuned: &'a ScenarioReport,
+    ours: &'a ScenarioReport,
+}
+
+fn pairs<'s, 'a>(sections: &'s [Section<'a>]) -> Vec<Pair<'s, 'a>> {
+    let both = sections.iter().flat_map(|section| [(section, false), (section, true)]);
+    both.filter_map(|(section, simulated)| {
+        let (tuned, ours) = (section.of("tuned-udp", simulated)?, section.of("laxity", simulated)?);
+        Some(Pair { section, tuned, ours })
+    })
+    .collect()
+}
+
+fn attacks<'p, 's: 'p, 'a: 's>(pairs: impl Iterator<Item = &'p Pair<'s, 'a>>) -> Vec<String> {
+    pairs.map(|pair| escaped(pair.section.attack).into_owned()).collect()
+}
+
+fn key(channel: &ChannelReportInput) -> ChannelKey<'_> {
+    ChannelKey { name: &channel.figures.name, best_effort: channel.figures.best_effort }
+}
+
+fn tally(scenario: &ScenarioReport) -> Tally {
+    scenario.on_contract().collect()
+}
+
+fn missed(scenario: &ScenarioReport) -> u64 {
+    tally(scenario).missed()
+}
+
+fn is_ours(scenario: &ScenarioReport) -> bool {
+    scenario.stack == "laxity"
+}
+
+fn real_time(scenario: &ScenarioReport) -> impl Iterator<Item = &ChannelReportInput> {
+    scenario.channels.iter().filter(|channel| !channel.figures.best_effort)
+}
+
+fn of_stack<'a>(report: &'a Report, stack: &str) -> impl Iterator<Item = &'a ScenarioReport> {
+    report.scenarios.iter().filter(move |scenario| scenario.stack == stack)
+}
+
+/// The stacks, live and simulated together.
+fn stacks(report: &Report) -> Vec<&str> {
+    let mut stacks = Vec::new();
+    for (stack, _) in columns(report) {
+        if !stacks.contains(&stack) {
+            stacks.push(stack);
+        }
+    }
+    stacks
+}
+
+fn sum<'a>(channels: impl Iterator<Item = &'a ChannelReportInput>) -> Misses {
+    channels.fold(Misses::default(), |sum, channel| {
+        let misses = channel.figures.misses;
+        Misses {
+            sender: sum.sender.saturating_add(misses.sender),
+            receiver: sum.receiver.saturating_add(misses.receiver),
+            network: sum.network.saturating_add(misses.network),
+            platform: sum.platform.saturating_add(misses.platform),
+            laxity: sum.laxity.saturating_add(misses.laxity),
+        }
+    })
+}
+
+/// What this run cannot say.
+pub(super) fn limits(report: &Report) -> Vec<String> {
+    let mut limits = Vec::new();
+    let ours: Tally = of_stack(report, "laxity").flat_map(|scenario| scenario.on_contract()).collect();
+    let longest = report.scenarios.iter().map(|scenario| scenario.elapsed).max().unwrap_or_default();
+    if ours.messages > 0 {
+        let rare = match ours.missed() {
+            0 => format!(
+                " If misses were independent of each other, a rate of one in {} could still show none in {} (95\u{a0}% confidence).",
+                count((ours.messages / 3).max(1)),
+                counted(ours.messages, "message")
+            ),
+            _ => String::new(),
+        };
+        limits.push(format!("One run, at most {longest} for a scenario: no evidence for rare events.{rare}"));
+    }
+    if report.scenarios.iter().any(|scenario| !scenario.simulated) {
+        limits.push(
+            "Live scenarios ran on one machine: senders, receivers, the emulated wire and the attackers share its processors, for \
+             every stack alike. Another machine gives other figures."
+                .to_owned(),
+        );
+    }
+    if report.scenarios.iter().any(|scenario| scenario.simulated) {
+        limits.push(
+            "Simulated scenarios charge assumed costs in virtual time. They show what the scheduling does, not what this machine \
+             does."
+                .to_owned(),
+        );
+    }
+    if report.scenarios.iter().any(|scenario| scenario.flood == "foreign") {
+        limits.push(
+            "A foreign flood enters the wire beside Laxity. It is outside every grant until a guard stands in its way, so what it \
+             costs is shown but not promised."
+                .to_owned(),
+        );
+    }
+    limits.push(
+        "A percentile with fewer than ten messages beyond it is not shown (–). Where many messages fall into one column of a plot, \
+         it shows the smallest, the largest and two of those between."
+            .to_owned(),
+    );
+    limits
+}

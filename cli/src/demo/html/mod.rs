@@ -1,0 +1,75 @@
+//! The report of `laxity demo` as one HTML file: no script, nothing loaded from elsewhere, readable on a phone, dark and light.
+//!
+//! [`Report`] goes in, text comes out; the same report gives the same text. Every sentence that judges is computed from the
+//! figures, for us as against us. Names and notes may come from anywhere: maud escapes what could be markup,
+//! [`crate::report::escaped`] what could steer the reading.
+//!
+//! The plots are drawn here and not by plotters, which writes a fixed colour into each element (so no dark mode) and an element
+//! for each point (so megabytes), and names nothing for those who cannot see it.
+
+mod findings;
+mod numbers;
+mod page;
+mod plot;
+mod scale;
+mod sections;
+#[cfg(test)]
+mod tests;
+
+use laxity_core::figures::Figures;
+use laxity_core::units::Duration;
+
+/// All that the report shows.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Report {
+    /// When it was measured, as the reader shall see it.
+    pub(crate) date: String,
+    /// What it was measured on, by name: kernel, processors, scheduling, memory locked, guarantee.
+    pub(crate) machine: Vec<(String, String)>,
+    /// The scenarios, in the order in which they shall appear. Those of one attack come together under its first.
+    pub(crate) scenarios: Vec<ScenarioReport>,
+    /// What is worth saying about the whole run, such as what this user could not have, or a refusal.
+    pub(crate) notes: Vec<String>,
+}
+
+/// One attack on one stack.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ScenarioReport {
+    /// `idle`, `flood`, `violator`, `hogs` or `all`.
+    pub(crate) attack: String,
+    /// `laxity`, `plain-udp` or `tuned-udp`.
+    pub(crate) stack: String,
+    /// How the flood comes in: `through`, `foreign` or `none`.
+    pub(crate) flood: String,
+    /// In virtual time.
+    pub(crate) simulated: bool,
+    /// How long data flowed.
+    pub(crate) elapsed: Duration,
+    /// The channels, real-time and best-effort.
+    pub(crate) channels: Vec<ChannelReportInput>,
+    /// What the wire counted, by name: its own drops and gaps.
+    pub(crate) wire: Vec<(String, String)>,
+    /// What is worth saying about this scenario.
+    pub(crate) notes: Vec<String>,
+}
+
+/// One channel of a scenario.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct ChannelReportInput {
+    /// What was counted.
+    pub(crate) figures: Figures,
+    /// False for a stack that knows no contracts: its misses have no cause.
+    pub(crate) misses_known: bool,
+    /// True for the channel that sends more than its contract in this attack. Its losses are shown, but they are no failure of
+    /// a stack, so they stay out of the comparison, for every stack alike.
+    pub(crate) violator: bool,
+    /// Bytes per second of delivered messages.
+    pub(crate) throughput_bytes_s: u64,
+    /// When since the scenario's start, and how late after its logical arrival, each delivered message was complete. Any order.
+    pub(crate) samples: Vec<(Duration, Duration)>,
+}
+
+/// The report as one HTML document.
+pub(crate) fn render(report: &Report) -> String {
+    page::page(report).into_string()
+}

@@ -1,0 +1,529 @@
+//! The page: sections, tables and legends around the plots.
+
+use laxity::text::DisplayRate;
+use maud::{DOCTYPE, Markup, PreEscaped, html};
+
+use super::findings::{self, Verdict};
+use super::numbers::{NONE, brief, count, counted, part_of, share, span};
+use super::plot::{self, Axes, Curve};
+use super::sections::{
+    ChannelKey, Section, Series, Tally, attack_text, column, column_name, columns, end_of, sections,
+};
+use super::{ChannelReportInput, Report, ScenarioReport};
+use crate::report::escaped;
+
+/// Nothing is loaded, nothing is run: a browser shall see to it. Styles are inline.
+const POLICY: &str = "script-src 'none'; connect-src 'none'; img-src 'none'; font-src 'none'; media-src 'none'; object-src 'none'; \
+                      frame-src 'none'; form-action 'none'; base-uri 'none'";
+
+pub(super) fn page(report: &Report) -> Markup {
+    let (verdict, headline) = findings::headline(report);
+    let sections = sections(report);
+    html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="color-scheme" content="light dark";
+                meta http-equiv="Content-Security-Policy" content=(POLICY);
+                title { "Laxity demo, " (escaped(&report.date)) }
+                style { (PreEscaped(include_str!("style.css"))) }
+            }
+            body {
+                header.page {
+                    p.eyebrow { "laxity demo · " (escaped(&report.date)) }
+                    h1 class=(class(verdict)) { (headline) }
+                    @for sentence in findings::beside_the_headline(report) { p.lead { (sentence) } }
+                    nav aria-label="Sections" {
+                        a href="#overview" { "Overview" }
+                        @for (index, section) in sections.iter().enumerate() {
+                            a href={ "#attack-" (index) } { (escaped(section.attack)) }
+                        }
+                        a href="#findings" { "Findings" }
+                        a href="#reading" { "How to read it" }
+                        a href="#limits" { "Limits" }
+                    }
+                }
+                main {
+                    (measured(report))
+                    (overview(report, &sections))
+                    @for (index, section) in sections.iter().enumerate() { (attack(index, section)) }
+                    (conclusions(report))
+                    (reading())
+                    section id="limits" {
+                        h2 { "Limits" }
+                        ul { @for limit in findings::limits(report) { li { (limit) } } }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn class(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Kept => "kept",
+        Verdict::Missed => "missed",
+        Verdict::Broken => "broken",
+        Verdict::Unknown => "unknown",
+    }
+}
+
+/// A sign beside the colour.
+fn sign(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Kept => "✓",
+        Verdict::Missed => "!",
+        Verdict::Broken => "✗",
+        Verdict::Unknown => NONE,
+    }
+}
+
+/// What was measured, where, and what the guarantee means.
+fn measured(report: &Report) -> Markup {
+    html! {
+        section id="measured" {
+            h2 { "What was measured" }
+            p {
+                "Real-time channels, each with a contract (largest message, shortest interval, burst, deadline), and best effort that \
+                 fills the rest, over a wire with too little room for everything: "
+                (counted(report.scenarios.len() as u64, "scenario")) ", each an attack on one way to send."
+            }
+            dl.facts {
+                @for (name, value) in &report.machine {
+                    div { dt { (escaped(name)) } dd { (escaped(value)) } }
+                }
+            }
+            (notes(&report.notes))
+            details {
+                summary { "What the level of a guarantee means" }
+                p {
+                    "A guarantee on stock Linux holds as long as the platform takes away no more processor time than the envelope that \
+                     the bounds contain. The level says how well that envelope is known."
+                }
+                dl.levels {
+                    dt { "calibrated" }
+                    dd { "Measured on this machine, with real-time rights; a miss is less likely than one in a million under the calibration." }
+                    dt { "statistical" }
+                    dd { "Measured on this machine; the probability of a miss is stated, and larger." }
+                    dt { "none" }
+                    dd { "No calibration or no real-time rights: the bounds rest on assumed costs, and nothing is promised about the platform." }
+                }
+            }
+        }
+    }
+}
+
+fn notes(notes: &[String]) -> Markup {
+    html! {
+        @if !notes.is_empty() { ul.notes { @for note in notes { li { (escaped(note)) } } } }
+    }
+}
+
+/// Attacks by stacks.
+fn overview(report: &Report, sections: &[Section<'_>]) -> Markup {
+    let columns = columns(report);
+    html! {
+        section id="overview" {
+            h2 { "Overview" }
+            p.hint {
+                "Real-time messages late or lost, of those sent by channels that keep their contract. The bar is the largest latency in \
+                 per cent of its deadline; the mark on it is the deadline."
+            }
+            div.scroll role="region" aria-label="Overview of attacks and stacks" tabindex="0" {
+                table.matrix {
+                    thead { tr { th scope="col" { "attack" } @for &column in &columns { th scope="col" { (column_name(column)) } } } }
+                    tbody {
+                        @for (index, section) in sections.iter().enumerate() {
+                            tr {
+                                th scope="row" { a href={ "#attack-" (index) } { (escaped(section.attack)) } }
+                                @for &wanted in &columns {
+                                    td {
+                                        @let here = || section.series.iter().filter(|series| column(series.scenario) == wanted);
+                                        @for series in here() { (cell(series, here().count() > 1)) }
+                                        @if here().next().is_none() { span.absent { "not run" } }
+                                    }
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn cell(series: &Series<'_>, has_twins: bool) -> Markup {
+    let scenario = series.scenario;
+    let tally: Tally = scenario.on_contract().collect();
+    let verdict = findings::verdict(scenario);
+    html! {
+        div class={ "cell " (class(verdict)) } {
+            @if has_twins { div.small { "flood " (escaped(&scenario.flood)) } }
+            div.who { (column_name(column(scenario))) }
+            div.share { span.sign aria-hidden="true" { (sign(verdict)) } " " (tally.share()) " late or lost" }
+            div.small { (count(tally.missed())) " of " (count(tally.messages)) (own_fault(scenario)) }
+            @if let Some((channel, worst)) = scenario.tightest() {
+                (bar(worst))
+                div.small { (part_of(worst, "the deadline")) " (" (escaped(&channel.figures.name)) ")" }
+            }
+            @for channel in scenario.violators() {
+                div.small {
+                    "violator " (escaped(&channel.figures.name)) ": " (count(channel.missed())) " late or lost, "
+                    (count(channel.figures.dropped)) " dropped, of " (count(channel.figures.sent))
+                }
+            }
+        }
+    }
+}
+
+/// What Laxity has to answer for.
+fn own_fault(scenario: &ScenarioReport) -> String {
+    let known = scenario.channels.iter().filter(|channel| !channel.figures.best_effort && channel.misses_known);
+    let (mut any, mut by_us, mut over) = (false, 0_u64, 0_u64);
+    for channel in known {
+        any = true;
+        by_us = by_us.saturating_add(channel.figures.misses.laxity);
+        over = over.saturating_add(channel.figures.over_bound);
+    }
+    match (any, over) {
+        (false, _) => String::new(),
+        (true, 0) => format!("; by Laxity’s fault: {}", count(by_us)),
+        (true, _) => format!("; by Laxity’s fault: {}; over the bound: {}", count(by_us), count(over)),
+    }
+}
+
+/// A bar whose mark at two thirds is the deadline.
+fn bar(worst: u64) -> Markup {
+    let width = (worst.saturating_mul(2) / 3).min(100);
+    html! {
+        div.bar aria-hidden="true" {
+            span class=(if worst > 100 { "fill beyond" } else { "fill" }) style={ "width:" (width) "%" } {}
+            span.mark {}
+        }
+    }
+}
+
+/// One attack: what came of it, plots, throughput, all figures, the wire, notes.
+fn attack(index: usize, section: &Section<'_>) -> Markup {
+    let channels = section.channels();
+    let (real_time, best_effort): (Vec<_>, Vec<_>) = channels.iter().copied().partition(|key| !key.best_effort);
+    let has_samples = |key: &ChannelKey<'_>| {
+        section
+            .series
+            .iter()
+            .filter_map(|series| series.scenario.channel(*key))
+            .any(|channel| !channel.samples.is_empty())
+    };
+    html! {
+        section.attack id={ "attack-" (index) } {
+            h2 { (if section.attack == "idle" { "No attack: " } else { "Attack: " }) (escaped(section.attack)) }
+            p { (attack_text(section.attack)) }
+            ul.legend {
+                @for series in &section.series {
+                    @let tally: Tally = series.scenario.on_contract().collect();
+                    @let verdict = findings::verdict(series.scenario);
+                    li {
+                        (plot::swatch(series.style)) " " strong { (series.label) } ": "
+                        span class={ "sign " (class(verdict)) } aria-hidden="true" { (sign(verdict)) } " "
+                        (count(tally.missed())) " of " (count(tally.messages)) " late or lost (" (tally.share()) ")"
+                    }
+                }
+            }
+            @if real_time.iter().any(has_samples) {
+                p.hint {
+                    "Latency over time has the same axes for every stack of a channel. The distribution tells what share of the messages \
+                     took longer; lost ones took longer than anything."
+                }
+            }
+            @for (number, key) in real_time.iter().enumerate() {
+                (channel_plots(&format!("p{index}-{number}"), section, *key))
+            }
+            @if best_effort.iter().any(has_samples) {
+                details {
+                    summary { "Best effort over time" }
+                    @for (number, key) in best_effort.iter().enumerate() {
+                        (channel_plots(&format!("b{index}-{number}"), section, *key))
+                    }
+                }
+            }
+            (throughput(section, &channels))
+            (figures(section, &channels))
+            (wire(section))
+            @let imbalances = imbalances(section);
+            @if !imbalances.is_empty() {
+                p.warning { "The counts of these channels do not add up: " (imbalances.join("; ")) "." }
+            }
+            @for series in section.series.iter().filter(|series| !series.scenario.notes.is_empty()) {
+                h4 { "Notes on " (series.label) }
+                (notes(&series.scenario.notes))
+            }
+        }
+    }
+}
+
+/// Latency over time, one plot for each stack with the same axes, and the distributions in one.
+fn channel_plots(id: &str, section: &Section<'_>, key: ChannelKey<'_>) -> Markup {
+    let found = || section.series.iter().filter_map(|series| Some((series, series.scenario.channel(key)?)));
+    let axes = Axes::around(found().map(|(_, channel)| channel), end_of(section));
+    let name = escaped(key.name);
+    let curves: Vec<Curve<'_>> = found().map(|(series, channel)| Curve { style: series.style, channel }).collect();
+    let attack = escaped(section.attack);
+    html! {
+        h3 { (name) (class_of(section, key)) }
+        @if axes.is_log() { p.hint { "Logarithmic: the latencies are of very different sizes." } }
+        div.plots {
+            @for (number, (series, channel)) in found().enumerate() {
+                figure {
+                    figcaption {
+                        strong { (series.label) }
+                        span.small { (plot_caption(channel)) }
+                    }
+                    (plot::over_time(
+                        &format!("{id}-{number}"),
+                        &format!("Latency over time of {name}, {}, {attack}: {}", series.label, plot_caption(channel)),
+                        axes,
+                        series.style,
+                        channel,
+                    ))
+                }
+            }
+            @if curves.iter().any(|curve| !curve.channel.samples.is_empty()) {
+                figure {
+                    figcaption {
+                        strong { "Distribution" }
+                        @for (series, _) in found() { span.small { (plot::swatch(series.style)) " " (series.label) } }
+                    }
+                    (plot::distribution(
+                        &format!("{id}-d"),
+                        &format!("Distribution of the latency of {name}, {attack}, all stacks"),
+                        &curves,
+                    ))
+                }
+            }
+        }
+    }
+}
+
+fn plot_caption(channel: &ChannelReportInput) -> String {
+    let figures = &channel.figures;
+    let largest = format!("largest {}", brief(figures.latencies.max));
+    match figures.best_effort {
+        true => format!("{largest}; {} lost", count(figures.lost)),
+        false => format!("{largest}; {} late, {} lost", count(figures.late), count(figures.lost)),
+    }
+}
+
+fn throughput(section: &Section<'_>, channels: &[ChannelKey<'_>]) -> Markup {
+    let rates = section.series.iter().flat_map(|series| &series.scenario.channels);
+    let largest = rates.map(|channel| channel.throughput_bytes_s).max().unwrap_or(0).max(1);
+    html! {
+        h3 { "Throughput" }
+        div.rates {
+            @for &key in channels {
+                div.rate-group {
+                    h4 { (escaped(key.name)) (class_of(section, key)) }
+                    @for series in &section.series {
+                        @if let Some(channel) = series.scenario.channel(key) {
+                            @let width = u128::from(channel.throughput_bytes_s) * 1_000 / u128::from(largest);
+                            div.rate {
+                                span.who { (series.label) }
+                                span.track aria-hidden="true" {
+                                    span class={ "fill s" (series.style) } style={ "width:" (width / 10) "." (width % 10) "%" } {}
+                                }
+                                span.value { (DisplayRate(rounded(channel.throughput_bytes_s))) }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Four digits are enough beside a bar.
+fn rounded(rate: u64) -> u64 {
+    let unit = 10_u64.pow(rate.max(1).ilog10().saturating_sub(3));
+    rate / unit * unit
+}
+
+fn figures(section: &Section<'_>, channels: &[ChannelKey<'_>]) -> Markup {
+    html! {
+        h3 { "All figures" }
+        div.scroll role="region" aria-label={ "All figures of " (escaped(section.attack)) } tabindex="0" {
+            table.figures {
+                thead {
+                    tr {
+                        @for head in ["stack", "deadline", "bound", "p50", "p99", "largest", "sent", "late", "lost", "dropped",
+                            "misses by cause", "over bound", "throughput"] {
+                            th scope="col" class=[(head == "misses by cause").then_some("text")] { (head) }
+                        }
+                    }
+                }
+                @for &key in channels {
+                    tbody {
+                        tr.group { th scope="rowgroup" colspan="13" { span { (escaped(key.name)) (class_of(section, key)) } } }
+                        @for series in &section.series {
+                            @if let Some(channel) = series.scenario.channel(key) { (row(series, channel)) }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// What kind of channel it is, where that is not the usual one.
+fn class_of(section: &Section<'_>, key: ChannelKey<'_>) -> &'static str {
+    let violates = |series: &Series<'_>| series.scenario.channel(key).is_some_and(|channel| channel.violator);
+    match (key.best_effort && !matches!(key.name, "best-effort" | "best effort"), section.series.iter().any(violates)) {
+        (true, _) => ", best effort",
+        (false, true) => ", the violator",
+        (false, false) => "",
+    }
+}
+
+fn row(series: &Series<'_>, channel: &ChannelReportInput) -> Markup {
+    let figures = &channel.figures;
+    let latencies = figures.latencies;
+    let is_late = matches!((latencies.max, figures.deadline), (Some(max), Some(deadline)) if max > deadline);
+    html! {
+        tr {
+            th scope="row" { (series.label) }
+            td { (span(figures.deadline)) }
+            td { (span(figures.bound)) }
+            td { (span(latencies.p50)) }
+            td { (span(latencies.p99)) }
+            td class=[is_late.then_some("bad")] { (span(latencies.max)) }
+            td { (count(figures.sent)) }
+            td class=[(figures.late > 0).then_some("bad")] { (count(figures.late)) }
+            td class=[(figures.lost > 0 && !figures.best_effort).then_some("bad")] { (count(figures.lost)) }
+            td { (count(figures.dropped)) }
+            td.text {
+                @if channel.misses_known { (findings::causes(figures.misses)) }
+                @else if figures.best_effort { (NONE) }
+                @else if channel.missed() == 0 { "none" }
+                @else { "not known" }
+            }
+            td class=[(figures.over_bound > 0).then_some("bad")] {
+                @if figures.bound.is_some() { (count(figures.over_bound)) } @else { (NONE) }
+            }
+            td { (DisplayRate(channel.throughput_bytes_s)) }
+        }
+    }
+}
+
+/// What the wire says about itself, side by side.
+fn wire(section: &Section<'_>) -> Markup {
+    let mut names: Vec<&str> = Vec::new();
+    for (name, _) in section.series.iter().flat_map(|series| &series.scenario.wire) {
+        if !names.contains(&name.as_str()) {
+            names.push(name);
+        }
+    }
+    html! {
+        @if !names.is_empty() {
+            h3 { "The wire itself" }
+            div.scroll role="region" aria-label={ "What the wire counted, " (escaped(section.attack)) } tabindex="0" {
+                table.figures {
+                    thead { tr { th scope="col" { "counted" } @for series in &section.series { th scope="col" { (series.label) } } } }
+                    tbody {
+                        @for name in names {
+                            tr {
+                                th scope="row" { (escaped(name)) }
+                                @for series in &section.series {
+                                    td {
+                                        @match series.scenario.wire.iter().find(|(other, _)| other == name) {
+                                            Some((_, value)) => (escaped(value)),
+                                            None => (NONE),
+                                        }
+                                    }
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn imbalances(section: &Section<'_>) -> Vec<String> {
+    let mut found = Vec::new();
+    for series in &section.series {
+        for channel in &series.scenario.channels {
+            if let Some(text) = channel.imbalance() {
+                found.push(format!("{}, {}: {text}", escaped(&channel.figures.name), series.label));
+            }
+        }
+    }
+    found
+}
+
+/// The expert, and what two classes cannot do.
+fn conclusions(report: &Report) -> Markup {
+    html! {
+        section id="findings" {
+            h2 { "Findings" }
+            h3 { "Where the expert does well" }
+            p.hint {
+                "Tuned UDP is what an expert sets up today: a wire with two classes, real-time threads where permitted, large buffers."
+            }
+            ul { @for sentence in findings::expert(report) { li { (sentence) } } }
+            h3 { "What two classes cannot do" }
+            dl {
+                @for (title, text) in findings::beyond_two_classes(report) { dt { (title) } dd { (text) } }
+            }
+        }
+    }
+}
+
+fn reading() -> Markup {
+    html! {
+        section id="reading" {
+            h2 { "How to read it" }
+            dl {
+                dt { "latency" }
+                dd {
+                    "From a message’s " em { "logical arrival" } " to its delivery. A message that was sent earlier than its contract \
+                     allows counts from when it was due, so a burst cannot push anybody else aside."
+                }
+                dt { "deadline and bound" }
+                dd {
+                    "The deadline is promised. The bound is the worst case that admission computed for the channels it had admitted; it is \
+                     at most the deadline. A message after its bound but within its deadline was in time, and yet the analysis or the \
+                     calibration was wrong: it is counted as “over bound”."
+                }
+                dt { "late, lost, dropped" }
+                dd {
+                    "Delivered after the deadline; never complete; given up on purpose, such as what exceeds a contract. Late and lost \
+                     ones are misses."
+                }
+                dt { "causes" }
+                dd {
+                    "The first that holds: the sender broke its contract; the receiver’s queue was full; the network lost a packet; the \
+                     platform took more processor time than its envelope, by a recorded gap; else Laxity, and that is a bug."
+                }
+                dt { "marks in the plots" }
+                dd.marks {
+                    span { (mark("dots s0", "M7 7h0")) " in time" }
+                    span { (mark("over", "M7 3l4 7h-8z")) " over the bound, in time" }
+                    span { (mark("crosses", "M4 4l6 6m0-6l-6 6")) " late" }
+                    span { (mark("deadline", "M0 7H14")) " deadline" }
+                    span { (mark("bound", "M0 7H14")) " bound" }
+                }
+                dt { "distribution" }
+                dd {
+                    "How large a part of the messages (upwards) took longer than a latency (to the right). Lower and further left is \
+                     better; what crosses the deadline’s line was late, and a line that ends level at the right lost that part: "
+                    (share(1, 100)) " is one message in a hundred."
+                }
+            }
+        }
+    }
+}
+
+fn mark(class: &str, path: &str) -> Markup {
+    html! { svg.mark viewBox="0 0 14 14" aria-hidden="true" { path class=(class) d=(path) {} } }
+}

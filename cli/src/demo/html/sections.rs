@@ -1,0 +1,218 @@
+//! The scenarios in the order of the page: by attack, and in each attack by stack, with a name and a style for each.
+
+use super::numbers::share;
+use super::{ChannelReportInput, Report, ScenarioReport};
+use crate::report::escaped;
+use laxity_core::units::Duration;
+
+/// One attack.
+pub(super) struct Section<'a> {
+    /// Its name, as it came.
+    pub(super) attack: &'a str,
+    /// What ran under it.
+    pub(super) series: Vec<Series<'a>>,
+}
+
+/// One scenario with its place.
+pub(super) struct Series<'a> {
+    pub(super) scenario: &'a ScenarioReport,
+    /// Index of the colour and the dashes, the same for the same stack in every attack.
+    pub(super) style: usize,
+    /// Name of the stack, and what else tells it from its neighbours. Safe to show.
+    pub(super) label: String,
+}
+
+/// A channel's name and class, to find it in every scenario.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) struct ChannelKey<'a> {
+    pub(super) name: &'a str,
+    pub(super) best_effort: bool,
+}
+
+/// How many styles the style sheet knows.
+const STYLES: usize = 6;
+
+/// The scenarios by attack.
+pub(super) fn sections(report: &Report) -> Vec<Section<'_>> {
+    let mut sections: Vec<Section<'_>> = Vec::new();
+    let mut styles: Vec<(&str, bool, usize)> =
+        ["laxity", "tuned-udp", "plain-udp"].into_iter().map(|stack| (stack, false, 0)).collect();
+    for scenario in &report.scenarios {
+        let index = sections.iter().position(|section| section.attack == scenario.attack).unwrap_or_else(|| {
+            sections.push(Section { attack: &scenario.attack, series: Vec::new() });
+            sections.len() - 1
+        });
+        let same = |other: &Series<'_>| column(other.scenario) == column(scenario);
+        let (stack, simulated) = column(scenario);
+        let key = (stack, simulated, sections[index].series.iter().filter(|other| same(other)).count());
+        let style = styles.iter().position(|style| *style == key).unwrap_or_else(|| {
+            styles.push(key);
+            styles.len() - 1
+        });
+        sections[index].series.push(Series { scenario, style: style % STYLES, label: String::new() });
+    }
+    for section in &mut sections {
+        let labels: Vec<String> = section.series.iter().map(|series| label(series.scenario, section)).collect();
+        for (series, label) in section.series.iter_mut().zip(labels) {
+            series.label = label;
+        }
+    }
+    sections
+}
+
+/// What stands in one column of the overview: the stack, live or simulated.
+pub(super) fn column(scenario: &ScenarioReport) -> (&str, bool) {
+    (&scenario.stack, scenario.simulated)
+}
+
+/// The columns in the order in which they first occur.
+pub(super) fn columns(report: &Report) -> Vec<(&str, bool)> {
+    let mut columns = Vec::new();
+    for scenario in &report.scenarios {
+        if !columns.contains(&column(scenario)) {
+            columns.push(column(scenario));
+        }
+    }
+    columns
+}
+
+fn label(scenario: &ScenarioReport, section: &Section<'_>) -> String {
+    let name = column_name(column(scenario));
+    let twins = section.series.iter().filter(|other| column(other.scenario) == column(scenario)).count();
+    if twins > 1 { format!("{name}, flood {}", escaped(&scenario.flood)) } else { name }
+}
+
+/// The name of a stack, and whether it was simulated.
+pub(super) fn column_name((stack, simulated): (&str, bool)) -> String {
+    format!("{}{}", stack_name(stack), if simulated { " (simulated)" } else { "" })
+}
+
+/// The name of a stack.
+pub(super) fn stack_name(stack: &str) -> String {
+    match stack {
+        "laxity" => "Laxity".to_owned(),
+        "plain-udp" => "plain UDP".to_owned(),
+        "tuned-udp" => "tuned UDP".to_owned(),
+        other => escaped(other).into_owned(),
+    }
+}
+
+/// What an attack does, if it is one that we know.
+pub(super) fn attack_text(attack: &str) -> &'static str {
+    match attack {
+        "idle" => "The channels and best effort alone.",
+        "flood" => "Far more traffic than the wire has room for.",
+        "violator" => "One real-time channel sends far more than its contract.",
+        "hogs" => "Processes of normal priority that keep the processors busy.",
+        "all" => "Flood, violator and hogs at once.",
+        _ => "",
+    }
+}
+
+impl<'a> Section<'a> {
+    /// The channels of all scenarios, real-time ones first.
+    pub(super) fn channels(&self) -> Vec<ChannelKey<'a>> {
+        let mut keys = Vec::new();
+        for channel in self.series.iter().flat_map(|series| &series.scenario.channels) {
+            let key = ChannelKey { name: &channel.figures.name, best_effort: channel.figures.best_effort };
+            if !keys.contains(&key) {
+                keys.push(key);
+            }
+        }
+        keys.sort_by_key(|key| key.best_effort);
+        keys
+    }
+
+    /// The scenario of `stack`, live or simulated; the first if there are several.
+    pub(super) fn of(&self, stack: &str, simulated: bool) -> Option<&'a ScenarioReport> {
+        self.series.iter().map(|series| series.scenario).find(|scenario| column(scenario) == (stack, simulated))
+    }
+}
+
+impl ScenarioReport {
+    pub(super) fn channel(&self, key: ChannelKey<'_>) -> Option<&ChannelReportInput> {
+        let is_it = |channel: &&ChannelReportInput| {
+            channel.figures.name == key.name && channel.figures.best_effort == key.best_effort
+        };
+        self.channels.iter().find(is_it)
+    }
+
+    /// The real-time channels, without those that broke their contract.
+    pub(super) fn on_contract(&self) -> impl Iterator<Item = &ChannelReportInput> {
+        self.channels.iter().filter(|channel| !channel.figures.best_effort && !channel.violator)
+    }
+
+    /// The real-time channels that broke their contract.
+    pub(super) fn violators(&self) -> impl Iterator<Item = &ChannelReportInput> {
+        self.channels.iter().filter(|channel| !channel.figures.best_effort && channel.violator)
+    }
+
+    /// Bytes per second of all best effort.
+    pub(super) fn best_effort_bytes_s(&self) -> Option<u64> {
+        let rates = self.channels.iter().filter(|channel| channel.figures.best_effort);
+        rates.map(|channel| channel.throughput_bytes_s).reduce(u64::saturating_add)
+    }
+
+    /// The channel whose largest latency is the largest part of its deadline, with the per cent.
+    pub(super) fn tightest(&self) -> Option<(&ChannelReportInput, u64)> {
+        let parts = self.on_contract().filter_map(|channel| Some((channel, channel.worst_percent()?)));
+        parts.reduce(|worst, other| if other.1 > worst.1 { other } else { worst })
+    }
+}
+
+impl ChannelReportInput {
+    /// Late and lost.
+    pub(super) fn missed(&self) -> u64 {
+        self.figures.late.saturating_add(self.figures.lost)
+    }
+
+    /// The largest latency in per cent of the deadline.
+    pub(super) fn worst_percent(&self) -> Option<u64> {
+        Some(super::numbers::percent_of(self.figures.latencies.max?, self.figures.deadline?))
+    }
+
+    /// Where each message ended, if the counts do not add up.
+    pub(super) fn imbalance(&self) -> Option<String> {
+        let figures = &self.figures;
+        let ended = figures.delivered.saturating_add(figures.lost).saturating_add(figures.dropped);
+        (ended != figures.sent).then(|| format!("sent {}, but delivered + lost + dropped = {ended}", figures.sent))
+    }
+}
+
+/// Sums over channels.
+#[derive(Clone, Copy, Default)]
+pub(super) struct Tally {
+    pub(super) messages: u64,
+    pub(super) late: u64,
+    pub(super) lost: u64,
+}
+
+impl<'a> FromIterator<&'a ChannelReportInput> for Tally {
+    fn from_iter<I: IntoIterator<Item = &'a ChannelReportInput>>(channels: I) -> Self {
+        channels.into_iter().fold(Self::default(), |sum, ChannelReportInput { figures, .. }| Self {
+            messages: sum.messages.saturating_add(figures.sent),
+            late: sum.late.saturating_add(figures.late),
+            lost: sum.lost.saturating_add(figures.lost),
+        })
+    }
+}
+
+impl Tally {
+    pub(super) fn missed(self) -> u64 {
+        self.late.saturating_add(self.lost)
+    }
+
+    pub(super) fn share(self) -> String {
+        share(self.missed(), self.messages)
+    }
+}
+
+/// Where the time axis of a section ends: after the last message of all its scenarios.
+pub(super) fn end_of(section: &Section<'_>) -> Duration {
+    let series = section.series.iter().map(|series| series.scenario);
+    let last = |scenario: &ScenarioReport| {
+        let samples = scenario.channels.iter().flat_map(|channel| &channel.samples);
+        samples.map(|&(at, _)| at).max().unwrap_or_default().max(scenario.elapsed)
+    };
+    series.map(last).max().unwrap_or_default()
+}
