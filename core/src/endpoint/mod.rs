@@ -646,6 +646,11 @@ impl Endpoint {
         }
     }
 
+    /// True if control frames wait for `link`.
+    pub fn has_control(&self, link: LinkId) -> bool {
+        self.links.get(usize::from(link)).is_some_and(|state| !state.control.is_empty())
+    }
+
     // ------------------------------------------------------------------------------------------------ helpers
 
     fn make_ready(&mut self, now: Instant, id: u32) {
