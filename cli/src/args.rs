@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use laxity::text::{self, HostAddress, TextError};
-use laxity::{DEFAULT_PORT, HostConfig, platform_file};
+use laxity::{DEFAULT_PORT, HostConfig, Registry, platform_file};
 use laxity_core::contract::Overload;
 use laxity_core::platform::Platform;
 use laxity_core::units::Duration;
@@ -98,7 +98,8 @@ pub(crate) struct PipeArguments {
 /// How this host takes part.
 #[derive(Debug, Args)]
 pub(crate) struct HostArguments {
-    /// The local address: host[:port]; recv takes port 5709 of every address unless told otherwise, send any port
+    /// The local address: host[:port]; recv takes port 5709 of every address unless told otherwise (another one if a Laxity
+    /// process of this host has it), send any port
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) bind: Option<String>,
     /// Costs of this host and its link: a TOML file with a [platform] table
@@ -110,6 +111,9 @@ pub(crate) struct HostArguments {
     /// Stay an ordinary thread, even where real-time priority is permitted
     #[arg(long)]
     pub(crate) no_realtime: bool,
+    /// The file by which Laxity processes on this host divide link and processors, or off to have them alone
+    #[arg(long, value_name = "FILE|off")]
+    pub(crate) registry: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
@@ -168,8 +172,13 @@ pub(crate) fn look_up(address: &HostAddress) -> Result<SocketAddr, Failure> {
 }
 
 impl HostArguments {
-    /// The host's configuration; `default` is the address to bind if none is given.
-    pub(crate) fn config(&self, default: SocketAddr, default_port: u16) -> Result<HostConfig, Failure> {
+    /// The host's configuration; `default` is the address to bind if none is given, `command` says what it is for.
+    pub(crate) fn config(
+        &self,
+        default: SocketAddr,
+        default_port: u16,
+        command: String,
+    ) -> Result<HostConfig, Failure> {
         let bind = match &self.bind {
             Some(text) => {
                 let address = HostAddress::parse(text, default_port)
@@ -178,7 +187,13 @@ impl HostArguments {
             }
             None => default,
         };
-        let mut config = HostConfig { bind, ..HostConfig::default() };
+        let registry = match &self.registry {
+            None => Some(Registry::Default),
+            Some(file) if file.as_os_str() == "off" => None,
+            Some(file) => Some(Registry::At(file.clone())),
+        };
+        let any_port = self.bind.is_none();
+        let mut config = HostConfig { bind, registry, command: Some(command), any_port, ..HostConfig::default() };
         if let Some(file) = &self.platform {
             let name = file.display().to_string();
             let text = fs::read_to_string(file).map_err(|source| Failure::File { file: name.clone(), source })?;

@@ -18,7 +18,7 @@ const LOOK: StdDuration = StdDuration::from_millis(100);
 
 /// Receives one channel to its end, or until Ctrl-C; true if no promise was broken.
 pub(crate) fn run(arguments: &RecvArguments) -> Result<bool, Failure> {
-    let config = arguments.host.config(everywhere(), DEFAULT_PORT)?;
+    let config = arguments.host.config(everywhere(), DEFAULT_PORT, format!("recv {}", arguments.name))?;
     let stop = Stop::on_signals().map_err(|source| Failure::File { file: "signals".to_owned(), source })?;
     let host = Host::start(config)?;
     let listener = host.listen(&arguments.name)?;

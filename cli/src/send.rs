@@ -29,7 +29,7 @@ pub(crate) fn run(arguments: &SendArguments) -> Result<bool, Failure> {
         return Err(Failure::Usage(format!("--framing {framing} is more than --max-message allows ({limit} bytes)")));
     }
     let peer = look_up(&to.host)?;
-    let config = arguments.host.config(towards(peer), 0)?;
+    let config = arguments.host.config(towards(peer), 0, format!("send {}", to.name.as_str()))?;
     let stop = Stop::on_signals().map_err(|source| Failure::File { file: "signals".to_owned(), source })?;
     let host = Host::start(config)?;
     for note in &host.standing().notes {

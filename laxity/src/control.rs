@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, mpsc};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, mpsc};
 use std::time::{Duration as StdDuration, Instant as StdInstant};
 
 use laxity_core::admission::{Admission, Code, Refusal, ReservationId, Stage, buffers};
@@ -21,6 +21,7 @@ use crate::error::Error;
 use crate::executive::{Command, Notice};
 use crate::host::Grant;
 use crate::port::{self, Doorbell, Port, ReceivePort, SendPort, Slot};
+use crate::sharing::{Sharing, Wanted};
 use crate::signal::Signal;
 
 /// How long a receiving channel that is over stays to answer a repeated CLOSE: its sender may have missed our CLOSED.
@@ -41,13 +42,19 @@ pub(crate) struct Shared {
     pub(crate) stopped: Arc<AtomicBool>,
     pub(crate) platform: Platform,
     behaviour: Behaviour,
+    /// How much the packets of other executives may delay ours on the link that we share.
+    pub(crate) allowance: Duration,
+    /// Notified when our share of the link has changed.
+    pub(crate) share_changed: Condvar,
     commands: Mutex<rtrb::Producer<Command>>,
     state: Mutex<State>,
 }
 
 /// What the control thread knows of the channels.
-struct State {
-    admission: Admission,
+pub(crate) struct State {
+    pub(crate) admission: Admission,
+    /// Our part of what the host's executives share; `None` if this one has everything to itself.
+    pub(crate) sharing: Option<Sharing>,
     listeners: Vec<(Name, mpsc::Sender<Accepted>)>,
     tickets: BTreeMap<u64, Ticket>,
     channels: BTreeMap<ChannelId, Known>,
@@ -70,11 +77,13 @@ enum Ticket {
 }
 
 /// A channel in the endpoint.
-struct Known {
+pub(crate) struct Known {
     port: Arc<Port>,
-    peer: SocketAddr,
+    pub(crate) peer: SocketAddr,
     reservation: Option<ReservationId>,
-    is_receiving: bool,
+    pub(crate) is_receiving: bool,
+    pub(crate) name: Name,
+    pub(crate) service: Service,
     /// Who waits for `open` to come to an end.
     opener: Option<Opener>,
 }
@@ -82,8 +91,6 @@ struct Known {
 struct Opener {
     reply: mpsc::SyncSender<Result<Opened, Error>>,
     port: SendPort,
-    name: Name,
-    service: Service,
 }
 
 /// A sending channel that is open.
@@ -104,15 +111,18 @@ pub(crate) struct OpenRequest {
 impl Shared {
     pub(crate) fn new(
         platform: Platform,
-        admission: Admission,
+        (admission, sharing): (Admission, Option<Sharing>),
         behaviour: Behaviour,
         doorbell: Arc<Doorbell>,
         notified: Arc<Signal>,
         stopped: Arc<AtomicBool>,
         commands: rtrb::Producer<Command>,
     ) -> Self {
+        let allowance = sharing.as_ref().map_or(Duration::ZERO, Sharing::allowance);
+        let (commands, share_changed) = (Mutex::new(commands), Condvar::new());
         let state = State {
             admission,
+            sharing,
             listeners: Vec::new(),
             tickets: BTreeMap::new(),
             channels: BTreeMap::new(),
@@ -120,18 +130,11 @@ impl Shared {
             lingering: Vec::new(),
             next_ticket: 0,
         };
-        Self {
-            doorbell,
-            notified,
-            stopped,
-            platform,
-            behaviour,
-            commands: Mutex::new(commands),
-            state: Mutex::new(state),
-        }
+        let state = Mutex::new(state);
+        Self { doorbell, notified, stopped, platform, behaviour, allowance, share_changed, commands, state }
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
@@ -192,14 +195,21 @@ impl Shared {
                 )?,
                 _ => contract,
             };
-            let outside = platform.propagation + platform.clock_error;
+            let outside = platform.propagation + platform.clock_error + self.allowance;
             let budget = contract
                 .deadline()
                 .checked_sub(outside)
                 .ok_or_else(|| refused(Refusal::new(Code::DeadlineBelowServiceTime, Stage::Route)))?;
-            let (id, least) = state.admission.reserve_sending(&analysed, budget).map_err(refused)?;
+            let (id, least);
+            if state.sharing.is_some() {
+                let Destination { name, peer, .. } = request.destination;
+                let wanted = Wanted { contract: analysed, budget, name, peer, service: request.service };
+                (state, id, least) = self.admit_sharing(state, &wanted)?;
+            } else {
+                (id, least) = state.admission.reserve_sending(&analysed, budget).map_err(refused)?;
+            }
             reservation = Some(id);
-            upstream = platform.handover + least.total();
+            upstream = platform.handover + least.total() + self.allowance;
         }
         let config = SendConfig {
             service: request.service,
@@ -232,11 +242,17 @@ impl Shared {
             peer: request.destination.peer,
             reservation,
             is_receiving: false,
-            opener: Some(Opener { reply, port: send_port, name: request.destination.name, service: request.service }),
+            name: request.destination.name,
+            service: request.service,
+            opener: Some(Opener { reply, port: send_port }),
         };
         state.unreachable.retain(|peer| *peer != request.destination.peer);
         let ticket = state.ticket(Ticket::Opening { known });
+        if contract.is_none() {
+            state.review_share();
+        }
         drop(state);
+        self.notified.notify();
         self.command(Command::Open { ticket, outgoing, slot: Box::new(Slot::Send(slot)) });
         Ok(answer)
     }
@@ -265,8 +281,11 @@ impl Shared {
             if self.is_stopped() {
                 break;
             }
-            self.notified.wait(seen, self.release_lingering());
+            let look = self.attend_to_share();
+            let linger = self.release_lingering();
+            self.notified.wait(seen, linger.into_iter().chain(look).min());
         }
+        self.share_changed.notify_all();
         // Nobody will answer any more: whoever waits learns it.
         let mut state = self.state();
         state.listeners.clear();
@@ -306,6 +325,7 @@ impl Shared {
                     state.unreachable.push(peer);
                 }
             }
+            Notice::LinkSet { ticket } => self.link_set(ticket),
             garbage @ Notice::Garbage { .. } => drop(garbage),
         }
     }
@@ -336,8 +356,11 @@ impl Shared {
     }
 
     /// A peer asks for a channel: the receiving half of admission.
-    fn requested(&self, request: &Request) {
+    pub(crate) fn requested(&self, request: &Request) {
         let mut state = self.state();
+        if state.defer(request) {
+            return;
+        }
         let Some(listener) = state.listener(&request.name) else {
             drop(state);
             let refusal = Refusal::new(Code::NoSuchName, Stage::ReceivingProcessor);
@@ -392,6 +415,8 @@ impl Shared {
             peer: request.peer,
             reservation,
             is_receiving: true,
+            name: request.name,
+            service: request.service,
             opener: None,
         };
         let accepted = Accepted { port: receive_port, grant };
@@ -408,6 +433,7 @@ impl Shared {
         request: &Request,
     ) -> Result<(Option<ReservationId>, Duration, Duration), Refusal> {
         let Service::RealTime(contract) = request.service else {
+            state.review_share();
             return Ok((None, Duration::ZERO, Duration::ZERO));
         };
         let platform = &self.platform;
@@ -425,6 +451,10 @@ impl Shared {
             refusal.least_deadline = refusal.least_deadline.map(|least| least + request.upstream + outside);
             refusal
         })?;
+        if let Err(refusal) = state.claim_receiving(request) {
+            state.admission.release(id);
+            return Err(refusal);
+        }
         // Slack is shared between the two hosts in proportion to what each needs at least.
         let slack = budget.saturating_sub(least);
         let whole = (least + request.upstream).as_nanos().max(1);
@@ -447,9 +477,9 @@ impl Shared {
         let Some(known) = state.channels.get_mut(&channel) else { return };
         let Some(opener) = known.opener.take() else { return };
         let platform = &self.platform;
-        let stages = match (known.reservation, opener.service.contract()) {
+        let stages = match (known.reservation, known.service.contract()) {
             (Some(id), Some(contract)) => {
-                let outside = receive + platform.propagation + platform.clock_error;
+                let outside = receive + platform.propagation + platform.clock_error + self.allowance;
                 let budget = contract.deadline().saturating_sub(outside);
                 match state.admission.relax_sending(id, budget) {
                     Ok(stages) => stages.with_handover(platform.handover),
@@ -464,12 +494,12 @@ impl Shared {
             _ => SendingStages::default(),
         };
         let grant = Grant {
-            name: opener.name.as_str().to_owned(),
+            name: known.name.as_str().to_owned(),
             peer: known.peer,
-            service: opener.service,
+            service: known.service,
             stages,
             receive,
-            bound: opener.service.contract().map(Contract::deadline),
+            bound: known.service.contract().map(Contract::deadline),
             same_clock,
         };
         self.command(Command::Begin { channel, stages });
@@ -508,9 +538,17 @@ impl State {
         self.next_ticket
     }
     fn release(&mut self, known: &Known) {
+        self.review_share();
         if let Some(id) = known.reservation {
             self.admission.release(id);
         }
+    }
+    /// All channels, those on their way in included.
+    pub(crate) fn channels(&self) -> impl Iterator<Item = &Known> {
+        let tickets = self.tickets.values().map(|ticket| match ticket {
+            Ticket::Opening { known } | Ticket::Accepting { known, .. } => known,
+        });
+        tickets.chain(self.channels.values())
     }
     fn listener(&self, name: &Name) -> Option<mpsc::Sender<Accepted>> {
         self.listeners.iter().find(|(other, _)| other == name).map(|(_, listener)| listener.clone())
@@ -518,7 +556,7 @@ impl State {
 }
 
 /// How long a frame may wait in the socket while the executive works: it looks after at most P steps, of whatever kind.
-fn input_delay(platform: &Platform) -> Duration {
+pub(crate) fn input_delay(platform: &Platform) -> Duration {
     let step = [platform.first_packet, platform.packet_cost, platform.receive_first, platform.receive_packet]
         .into_iter()
         .max()

@@ -11,6 +11,8 @@ use laxity_core::send::Violation;
 use laxity_core::wire::WireError;
 use laxity_link::LinkError;
 
+use crate::registry::{Holder, RegistryError, Shared};
+
 /// An error of the library. Each says what was found and what was expected, and [`Error::exit_status`] whose fault it is.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -42,6 +44,25 @@ pub enum Error {
         by: String,
         /// Why, and what would fit.
         refusal: Refusal,
+    },
+    /// This host has it, but other executives on it hold too much.
+    #[error("refused by this host: {shared}{}", would_fit(refusal))]
+    Shared {
+        /// Why, on what is left for this executive.
+        refusal: Refusal,
+        /// Who holds what.
+        shared: Box<Shared>,
+    },
+    /// The host registry cannot be used.
+    #[error(transparent)]
+    Registry(#[from] RegistryError),
+    /// Another executive on this host has the port.
+    #[error("udp {address}: the address is in use by pid {} ({}); choose another port, or 0 for any", holder.pid, holder.command)]
+    PortHeld {
+        /// What was asked for.
+        address: SocketAddr,
+        /// Who has it.
+        holder: Box<Holder>,
     },
     /// Nobody answered.
     #[error("no answer from {peer}{}: is a receiver running there?", if *.unreachable { " (its host says that nobody has that port)" } else { "" })]
@@ -111,10 +132,14 @@ impl Error {
                 laxity_core::admission::Code::BadParameters if refusal.contract.is_some() => 2,
                 _ => 3,
             },
-            Self::Link(LinkError::NotPermitted { .. }) => 4,
+            Self::Shared { .. } => 3,
+            Self::Registry(RegistryError::Damaged { .. }) => 2,
+            Self::Registry(RegistryError::Lost { .. }) => 3,
+            Self::Registry(_) | Self::Link(LinkError::NotPermitted { .. }) => 4,
             Self::Link(LinkError::Config { .. }) => 2,
             Self::Link(_)
             | Self::NameInUse(_)
+            | Self::PortHeld { .. }
             | Self::NoAnswer { .. }
             | Self::PeerLost { .. }
             | Self::ClosedByPeer { .. }
@@ -135,4 +160,8 @@ impl Error {
             End::Version { lowest, highest } => Self::Version { peer, lowest, highest },
         })
     }
+}
+
+fn would_fit(refusal: &Refusal) -> String {
+    refusal.least_deadline.map_or_else(String::new, |deadline| format!("; a deadline of {deadline} would fit"))
 }

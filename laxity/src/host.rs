@@ -14,10 +14,10 @@ use laxity_core::event::Name;
 use laxity_core::frames::HeapFrames;
 use laxity_core::platform::Platform;
 use laxity_core::processor::Policy;
-use laxity_core::units::Duration;
+use laxity_core::units::{Duration, Rate};
 use laxity_core::wire::DATA_HEADER_BYTES;
 use laxity_link::udp::{Udp, UdpConfig};
-use laxity_link::{Counters, Link, sys};
+use laxity_link::{Counters, Link, LinkError, sys};
 
 use crate::control::{Accepted, Behaviour, OpenRequest, Shared};
 use crate::error::Error;
@@ -25,7 +25,9 @@ use crate::executive::{Command, Executive, OffProcessor, Published};
 use crate::port::Doorbell;
 use crate::realtime::{self, Scheduling};
 use crate::receiver::Receiver;
+use crate::registry::{Registry, Store, holder_of_port};
 use crate::sender::Sender;
+use crate::sharing::Sharing;
 use crate::signal::Signal;
 
 /// The port of a host's first executive.
@@ -57,6 +59,14 @@ pub struct HostConfig {
     pub fifo_priority: Option<u8>,
     /// Whether to lock the process's memory, where that is permitted without limit.
     pub lock_memory: bool,
+    /// Where the executives of this host divide its link, processors and ports among themselves. `None` for an executive
+    /// that has them to itself, such as one of two hosts that are emulated in one process. Without a link rate nothing is
+    /// divided.
+    pub registry: Option<Registry>,
+    /// What the process calls itself in the registry, for those who are refused because of it; `None` takes its name.
+    pub command: Option<String>,
+    /// Whether to take a free port if a live executive has the one of `bind`.
+    pub any_port: bool,
 }
 
 impl Default for HostConfig {
@@ -74,6 +84,9 @@ impl Default for HostConfig {
             lease: Duration::from_secs(2),
             fifo_priority: Some(70),
             lock_memory: true,
+            registry: Some(Registry::Default),
+            command: None,
+            any_port: false,
         }
     }
 }
@@ -162,18 +175,29 @@ impl std::fmt::Debug for Host {
 }
 
 impl Host {
-    /// Starts a host: binds its link, allocates everything, starts its threads.
+    /// Starts a host: binds its link, takes its place among the executives of this host, allocates everything, starts its
+    /// threads.
     ///
     /// # Errors
-    /// If the platform's figures are out of range, the address cannot be had, or the system is out of resources. Nothing is
-    /// half started.
+    /// If the platform's figures are out of range, the address cannot be had, the registry cannot be used or has no place
+    /// left, or the system is out of resources. Nothing is half started.
     pub fn start(config: HostConfig) -> Result<Self, Error> {
         let platform = config.platform.clone();
         let admission = Admission::new(platform.clone())?;
         let look_ahead = admission.look_ahead();
         let batch = (platform.receive_batch.max(platform.transmit_batch) as usize).max(64);
-        let link = Udp::bind(&UdpConfig { batch, ..UdpConfig::new(config.bind) })?;
+        let store = match &config.registry {
+            Some(place) if platform.link.rate.is_some() => Some(Store::open(place)?),
+            _ => None,
+        };
+        let (link, elsewhere) = bind(&config, batch, store.as_ref())?;
         let address = link.local_address();
+        let command = config.command.clone().unwrap_or_else(own_name);
+        let shared = store.map(|store| Sharing::join(store, &platform, address, &command)).transpose()?.flatten();
+        let (admission, sharing) = match shared {
+            Some((admission, sharing)) => (admission, Some(sharing)),
+            None => (admission, None),
+        };
         let system = |what| move |source| Error::System { what, source };
         let doorbell = Arc::new(Doorbell::new(config.channels).map_err(system("creating the wake-up event"))?);
         let secret = realtime::random().map_err(system("asking for a random number"))?;
@@ -183,7 +207,7 @@ impl Host {
             packet: platform.packet,
             quantum: platform.quantum,
             policy: config.policy,
-            links: vec![LinkConfig { model: platform.link, look_ahead, horizon: config.horizon }],
+            links: vec![LinkConfig { model: admission.platform().link, look_ahead, horizon: config.horizon }],
             handover: platform.handover,
             envelope: platform.interference.clone(),
             stretch_ppm: admission.stretch_ppm(),
@@ -198,6 +222,7 @@ impl Host {
                 .notes
                 .push("fixed priority: bounds are those of earliest deadline first, and not proved".to_owned());
         }
+        standing.notes.extend(elsewhere);
         if config.lock_memory {
             match realtime::lock_memory() {
                 Ok(()) => standing.memory_locked = true,
@@ -224,13 +249,14 @@ impl Host {
             published: Arc::clone(&published),
             stopped: Arc::clone(&stopped),
             platform: platform.clone(),
+            setting: None,
             staged: 0,
             received: 0,
             off_processor: OffProcessor::default(),
         };
         let shared = Arc::new(Shared::new(
             platform,
-            admission,
+            (admission, sharing),
             Behaviour { lease: config.lease, send_early: config.send_early, receive_early: config.receive_early },
             doorbell,
             notified,
@@ -274,7 +300,12 @@ impl Host {
         &self.standing
     }
 
-    /// The costs that it reasons with.
+    /// Its share of the host's link at the moment; `None` if it has the link to itself.
+    pub fn link_share(&self) -> Option<Rate> {
+        self.shared.link_share()
+    }
+
+    /// The costs that it reasons with; the link is the whole one.
     pub fn platform(&self) -> &Platform {
         &self.shared.platform
     }
@@ -325,7 +356,32 @@ impl Drop for Host {
         for thread in [self.executive.take(), self.control.take()].into_iter().flatten() {
             let _ = thread.join();
         }
+        self.shared.leave();
     }
+}
+
+/// Binds the link, to another port if that is wanted; says so then.
+fn bind(config: &HostConfig, batch: usize, store: Option<&Store>) -> Result<(Udp, Option<String>), Error> {
+    let at = |address| Udp::bind(&UdpConfig { batch, ..UdpConfig::new(address) });
+    let address = match at(config.bind) {
+        Err(LinkError::AddressInUse { address }) => address,
+        other => return Ok((other?, None)),
+    };
+    let port = address.port();
+    let Some(holder) = store.map(|store| holder_of_port(store, port)).transpose()?.flatten() else {
+        return Err(LinkError::AddressInUse { address }.into());
+    };
+    if !config.any_port {
+        return Err(Error::PortHeld { address, holder: Box::new(holder) });
+    }
+    let link = at(SocketAddr::new(address.ip(), 0))?;
+    let taken = link.local_address().port();
+    Ok((link, Some(format!("port {port} is held by pid {} ({}); taking {taken}", holder.pid, holder.command))))
+}
+
+/// The name of this process.
+fn own_name() -> String {
+    std::fs::read_to_string("/proc/self/comm").map_or_else(|_| "?".to_owned(), |name| name.trim().to_owned())
 }
 
 /// Says that the executive has stopped, however it stopped.

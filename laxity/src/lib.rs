@@ -9,8 +9,9 @@
 //! use laxity_core::units::Duration;
 //!
 //! # fn main() -> Result<(), laxity::Error> {
-//! // Two hosts, here in one process; an executive each.
-//! let (robot, operator) = (Host::start(HostConfig::default())?, Host::start(HostConfig::default())?);
+//! // Two hosts, here in one process; an executive each. Two of them: so they do not share one link, nor a registry.
+//! let host = || Host::start(HostConfig { registry: None, ..HostConfig::default() });
+//! let (robot, operator) = (host()?, host()?);
 //! let listener = operator.listen("camera")?;
 //!
 //! // Messages of at most 2000 bytes, one every 20 ms, no bursts, delivered within 60 ms.
@@ -38,7 +39,9 @@ pub mod platform_file;
 mod port;
 mod realtime;
 mod receiver;
+mod registry;
 mod sender;
+mod sharing;
 mod signal;
 mod statistics;
 pub mod text;
@@ -47,4 +50,5 @@ pub use error::Error;
 pub use host::{ChannelSpec, DEFAULT_PORT, Grant, Host, HostConfig, Level, Listener, Standing};
 pub use realtime::Scheduling;
 pub use receiver::{Message, Receiver};
+pub use registry::{Direction, HeldChannel, Holder, Registry, RegistryError, Shared, Shortage};
 pub use sender::{Loan, Sender, Watch};

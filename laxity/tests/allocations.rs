@@ -52,7 +52,8 @@ fn exchange(channels: &mut [(Sender, Receiver)], message: &[u8], rounds: usize) 
 
 #[test]
 fn the_data_path_allocates_nothing_after_set_up() {
-    let (a, b) = (Host::start(HostConfig::default()).unwrap(), Host::start(HostConfig::default()).unwrap());
+    let host = || Host::start(HostConfig { registry: None, ..HostConfig::default() }).unwrap();
+    let (a, b) = (host(), host());
     let contract = Contract::new(20_000, 1, Duration::from_millis(4), 1, Duration::from_millis(100)).unwrap();
     let specs = [ChannelSpec::real_time(contract), ChannelSpec::best_effort(20_000, 8).unwrap()];
     let mut channels: Vec<(Sender, Receiver)> = specs

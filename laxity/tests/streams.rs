@@ -15,8 +15,13 @@ fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
 
+/// A host of its own, though in the same process: it shares nothing with the others.
+fn config() -> HostConfig {
+    HostConfig { registry: None, ..HostConfig::default() }
+}
+
 fn host() -> Host {
-    Host::start(HostConfig::default()).expect("a host starts without rights")
+    Host::start(config()).expect("a host starts without rights")
 }
 
 fn contract(max: u64, interval: Duration, burst: u64, deadline: Duration) -> Contract {
@@ -67,7 +72,7 @@ fn messages_of_all_sizes_arrive_exact_and_in_order_and_both_sides_count_the_same
 
 #[test]
 fn ipv6_carries_a_stream_too() {
-    let config = HostConfig { bind: SocketAddr::from((Ipv6Addr::LOCALHOST, 0)), ..HostConfig::default() };
+    let config = HostConfig { bind: SocketAddr::from((Ipv6Addr::LOCALHOST, 0)), ..config() };
     let b = match Host::start(config.clone()) {
         Ok(host) => host,
         Err(error) => return println!("skipped: no IPv6 on this host: {error}"),
@@ -100,7 +105,7 @@ fn refusals_and_bad_input_are_told_apart() {
 
     assert!(matches!(b.listen("tight").unwrap_err(), Error::NameInUse(_)));
     assert!(matches!(b.listen("a/b").unwrap_err(), Error::Name { .. }));
-    let taken = HostConfig { bind: a.address(), ..HostConfig::default() };
+    let taken = HostConfig { bind: a.address(), ..config() };
     let error = Host::start(taken).unwrap_err();
     assert_eq!(error.exit_status(), 5, "{error}");
     assert!(error.to_string().contains(&a.address().port().to_string()), "{error}");

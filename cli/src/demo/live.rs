@@ -19,6 +19,8 @@ pub(super) fn run(platform: &Platform, duration: Duration, realtime: bool) -> Re
     let config = HostConfig {
         platform: platform.clone(),
         fifo_priority: HostConfig::default().fifo_priority.filter(|_| realtime),
+        // Two hosts, emulated in one process: each has a link of its own.
+        registry: None,
         ..HostConfig::default()
     };
     let (here, there) = (Host::start(config.clone())?, Host::start(config)?);

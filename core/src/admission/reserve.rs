@@ -9,8 +9,8 @@ use super::walk::{ONE, Verdict, walk};
 use super::{Code, Refusal, Stage};
 use crate::contract::{Contract, SendingStages};
 use crate::limits;
-use crate::platform::{Platform, PlatformError};
-use crate::units::{Duration, Instant};
+use crate::platform::{LinkModel, Platform, PlatformError};
+use crate::units::{Duration, Instant, Rate};
 
 /// Admission for one executive: its platform, and the channels that hold reservations on it.
 ///
@@ -33,6 +33,8 @@ use crate::units::{Duration, Instant};
 #[derive(Clone, Debug)]
 pub struct Admission {
     machine: Machine,
+    /// The whole link, of which the machine may have a part.
+    link: LinkModel,
     slots: Vec<Slot>,
     free: Vec<u32>,
 }
@@ -62,6 +64,7 @@ struct Slot {
 
 #[derive(Clone, Copy, Debug)]
 struct Reservation {
+    contract: Contract,
     job: Job,
     /// Only for a channel that sends.
     stream: Option<Stream>,
@@ -77,12 +80,59 @@ impl Admission {
     }
 
     fn on(machine: Machine) -> Self {
-        Self { machine, slots: Vec::new(), free: Vec::new() }
+        Self { link: machine.platform.link, machine, slots: Vec::new(), free: Vec::new() }
     }
 
     /// The platform that it reasons with.
     pub fn platform(&self) -> &Platform {
         &self.machine.platform
+    }
+
+    /// The same channels, with their stage deadlines and ids, on a part of the link that [`Admission::new`] was given: the
+    /// part with `rate` of its rate ([`LinkModel::part`]). Everything is tested anew: a lower rate is less for the link to
+    /// send with, a higher one asks the processor for C_l more often. The look-ahead does not depend on the rate.
+    ///
+    /// # Errors
+    /// [`Code::BadParameters`]: the link is not paced, `rate` is more than it has, or so little that its set-up time is out of
+    /// range. Else the first test that fails, as in [`Admission::reserve_sending`]; `self` is as it was.
+    pub fn with_rate(&self, rate: Rate) -> Result<Self, Refusal> {
+        let bad = || Refusal::new(Code::BadParameters, Stage::Link);
+        let link = self.link.part(rate).ok_or_else(bad)?;
+        let machine = Machine::new(Platform { link, ..self.platform().clone() }).map_err(|_| bad())?;
+        let mut slots = self.slots.clone();
+        for reservation in slots.iter_mut().filter_map(|slot| slot.reservation.as_mut()) {
+            if let Some(stream) = &mut reservation.stream {
+                let (_, anew, _) = machine.sending(&reservation.contract)?;
+                *stream = Stream { deadline: stream.deadline, ..anew };
+            }
+        }
+        let moved = Self { machine, link: self.link, slots, free: self.free.clone() };
+        moved.test()?;
+        Ok(moved)
+    }
+
+    /// Tests all channels with the deadlines that they have.
+    fn test(&self) -> Result<(), Refusal> {
+        if self.reservations().next().is_none() {
+            return Ok(());
+        }
+        let streams = self.streams(None);
+        let processor = self.processor_test(&streams, None);
+        let link = LinkTest::new(&self.machine, streams);
+        let check = |fits: Verdict, utilisation, deadline, stage| match fits {
+            Verdict::Fits => Ok(()),
+            Verdict::TooLong => Err(Refusal::new(utilisation, stage)),
+            Verdict::Fails(at) => Err(Refusal { at: Some(Instant::from_nanos(at)), ..Refusal::new(deadline, stage) }),
+        };
+        if processor.utilisation() >= ONE {
+            return Err(Refusal::new(Code::ProcessorUtilisation, Stage::SendingProcessor));
+        }
+        if link.utilisation() >= ONE {
+            return Err(Refusal::new(Code::LinkUtilisation, Stage::Link));
+        }
+        let on_processor = walk(&processor, true);
+        check(on_processor, Code::ProcessorUtilisation, Code::ProcessorDeadline, Stage::SendingProcessor)?;
+        check(walk(&link, true), Code::LinkUtilisation, Code::LinkDeadline, Stage::Link)
     }
 
     /// A: how much work the link scheduler keeps handed over. From the platform alone.
@@ -94,7 +144,7 @@ impl Admission {
     /// of what goes on taking while a gap is made up for (interference and the link's hand-overs; the demand of the channels
     /// themselves does not grow). Parts per million, rounded up.
     pub fn stretch_ppm(&self) -> u64 {
-        let idle = Self { machine: self.machine.clone(), slots: Vec::new(), free: Vec::new() };
+        let idle = Self { slots: Vec::new(), free: Vec::new(), ..self.clone() };
         let taken = idle.utilisation_ppm().processor.min(999_999);
         1_000_000_000_000u64.div_ceil(1_000_000 - taken)
     }
@@ -159,7 +209,7 @@ impl Admission {
             }
             _ => {}
         }
-        let id = self.insert(Reservation { job, stream: Some(stream) })?;
+        let id = self.insert(Reservation { contract: *contract, job, stream: Some(stream) })?;
         Ok((id, SendingStages { processor: nanos(job.deadline), link: nanos(stream.deadline) }))
     }
 
@@ -185,7 +235,7 @@ impl Admission {
         let least = found.ok().map(nanos);
         below_service(budget, nanos(service), least)?;
         job.deadline = search.within(found, budget, least, ask)?;
-        let id = self.insert(Reservation { job, stream: None })?;
+        let id = self.insert(Reservation { contract: *contract, job, stream: None })?;
         Ok((id, nanos(job.deadline)))
     }
 
@@ -199,7 +249,7 @@ impl Admission {
     pub fn relax_sending(&mut self, id: ReservationId, budget: Duration) -> Result<SendingStages, Refusal> {
         let Utilisation { processor: on_processor, link: on_link } = self.utilisation_ppm();
         let handover = self.machine.platform.handover;
-        let Some(Reservation { job, stream: Some(stream) }) = self.reservation(id) else { return Err(unknown()) };
+        let Some(Reservation { job, stream: Some(stream), .. }) = self.reservation(id) else { return Err(unknown()) };
         let used = handover + nanos(job.deadline) + nanos(stream.deadline);
         let slack = slack(budget, used, Code::DeadlineSum, Stage::Route)?;
         let both = on_processor.saturating_add(on_link);
@@ -214,7 +264,7 @@ impl Admission {
     /// # Errors
     /// [`Code::ProcessorDeadline`] if the budget is less than the stage is now; else as [`Admission::relax_sending`].
     pub fn relax_receiving(&mut self, id: ReservationId, budget: Duration) -> Result<Duration, Refusal> {
-        let Some(Reservation { job, stream: None }) = self.reservation(id) else { return Err(unknown()) };
+        let Some(Reservation { job, stream: None, .. }) = self.reservation(id) else { return Err(unknown()) };
         let slack = slack(budget, nanos(job.deadline), Code::ProcessorDeadline, Stage::ReceivingProcessor)?;
         job.deadline += slack.as_nanos();
         Ok(nanos(job.deadline))

@@ -360,6 +360,21 @@ impl Endpoint {
         self.processor.set_restricted(restricted);
     }
 
+    /// Changes the model of `link`; see [`LinkScheduler::set_model`]. Admission must hold under both models, and admit nothing
+    /// more until the change is settled.
+    pub fn set_link_model(&mut self, now: Instant, link: LinkId, model: LinkModel) {
+        if let Some(state) = self.links.get_mut(usize::from(link)) {
+            state.scheduler.set_model(now, model);
+        }
+    }
+
+    /// True at an instant from which on only the last model of `link` counts: the link's change is settled and no real-time
+    /// handler is current, so that later deadlines do not depend on what the processor did for the link before.
+    pub fn link_is_settled(&self, now: Instant, link: LinkId) -> bool {
+        let settled = self.links.get(usize::from(link)).is_none_or(|state| state.scheduler.is_settled());
+        settled && !self.processor.has_current(now)
+    }
+
     // ------------------------------------------------------------------------------------------------ inputs
 
     /// A frame of `len` bytes came in on `link` from `peer`. The endpoint owns it now and frees what it does not keep.
@@ -637,6 +652,11 @@ impl Endpoint {
             Half::Sending(sending) => Some(sending.stages()),
             Half::Receiving(_) => None,
         }
+    }
+
+    /// True if control frames wait for `link`.
+    pub fn has_control(&self, link: LinkId) -> bool {
+        self.links.get(usize::from(link)).is_some_and(|state| !state.control.is_empty())
     }
 
     // ------------------------------------------------------------------------------------------------ helpers

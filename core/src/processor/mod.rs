@@ -228,6 +228,15 @@ impl Processor {
                 && self.levels.first_list().is_some_and(|l| l < BEST_EFFORT_LEVEL))
     }
 
+    /// True if a real-time handler is current at `now`. While none is, nobody's deadline depends on what happened before.
+    pub fn has_current(&self, now: Instant) -> bool {
+        !self.current.is_empty()
+            || self.next_release().is_some_and(|at| at <= now)
+            || self.early.peek().is_some_and(|(at, _)| at <= now)
+            || self.running.as_ref().is_some_and(|running| is_current(now, &running.work))
+            || (self.policy == Policy::FixedPriority && self.levels.first_list().is_some_and(|l| l < BEST_EFFORT_LEVEL))
+    }
+
     fn note_switch(&mut self) -> bool {
         let id = self.running.as_ref().map(|running| running.id);
         let switched = self.last != id;

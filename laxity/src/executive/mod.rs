@@ -28,7 +28,7 @@ use laxity_core::contract::SendingStages;
 use laxity_core::endpoint::{Endpoint, Incoming, Outgoing, Released, StepKind};
 use laxity_core::event::{ChannelId, Event, Name, Request};
 use laxity_core::frames::HeapFrames;
-use laxity_core::platform::Platform;
+use laxity_core::platform::{LinkModel, Platform};
 use laxity_core::units::{Duration, Instant};
 use laxity_link::sys::{self, Interest, now};
 use laxity_link::udp::Udp;
@@ -44,12 +44,32 @@ use share::{RESTRICTED_POLL, Share};
 pub(crate) enum Command {
     Listen(Name),
     Unlisten(Name),
-    Open { ticket: u64, outgoing: Outgoing, slot: Box<Slot> },
-    Begin { channel: ChannelId, stages: SendingStages },
-    Accept { ticket: u64, request: Request, incoming: Incoming, slot: Box<Slot> },
-    Refuse { request: Request, refusal: Refusal },
+    Open {
+        ticket: u64,
+        outgoing: Outgoing,
+        slot: Box<Slot>,
+    },
+    Begin {
+        channel: ChannelId,
+        stages: SendingStages,
+    },
+    Accept {
+        ticket: u64,
+        request: Request,
+        incoming: Incoming,
+        slot: Box<Slot>,
+    },
+    Refuse {
+        request: Request,
+        refusal: Refusal,
+    },
     Close(ChannelId),
     Release(ChannelId),
+    /// Paces the link by another share of it.
+    SetLink {
+        ticket: u64,
+        model: LinkModel,
+    },
     Stop,
 }
 
@@ -62,6 +82,8 @@ pub(crate) enum Notice {
     Event(Event),
     /// A peer's host says that nobody is there.
     Unreachable(SocketAddr),
+    /// The link's new model counts alone: what was promised under the old one is over.
+    LinkSet { ticket: u64 },
     /// Memory to be freed.
     Garbage { _channel: Option<Released>, _slot: Option<Box<Slot>>, _opener: Option<Opener> },
 }
@@ -101,6 +123,8 @@ pub(crate) struct Executive {
     pub(crate) doorbell: Arc<Doorbell>,
     pub(crate) published: Arc<Published>,
     pub(crate) stopped: Arc<AtomicBool>,
+    /// A change of the link's model that is not settled yet.
+    pub(crate) setting: Option<u64>,
     /// Packets staged in the link and not flushed yet.
     pub(crate) staged: usize,
     /// Frames that the last look at the socket brought.
@@ -129,6 +153,10 @@ impl OffProcessor {
         off
     }
 }
+
+/// How long an executive that stops goes on to send control frames.
+const GOODBYE: Duration = Duration::from_millis(100);
+const GOODBYE_LOOK: std::time::Duration = std::time::Duration::from_micros(200);
 
 /// What one round of the loop may cost by the platform's figures: what is beyond it was taken by the platform.
 #[derive(Debug, Default)]
@@ -161,6 +189,7 @@ impl Executive {
             self.endpoint.handle_timeout(time);
             let quantum = self.work(&mut time, &mut steps, &mut allowance);
             self.tell();
+            self.settle_link(time);
             let restricted = share.ran(woken, time);
             woken = time;
             self.endpoint.set_restricted(restricted);
@@ -372,19 +401,37 @@ impl Executive {
                 Command::Refuse { request, refusal } => self.endpoint.refuse(&request, &refusal),
                 Command::Close(channel) => self.close(time, channel),
                 Command::Release(channel) => self.release(channel),
+                Command::SetLink { ticket, model } => {
+                    self.endpoint.set_link_model(time, 0, model);
+                    self.setting = Some(ticket);
+                }
                 Command::Stop => {
                     for place in 0..self.slots.len() as u32 {
                         if let Some(channel) = self.endpoint.key_at(place) {
                             self.endpoint.close(time, channel);
                         }
                     }
-                    self.transmit(time, &mut Allowance::default());
-                    self.flush();
+                    self.say_goodbye(time);
                     return false;
                 }
             }
         }
         true
+    }
+
+    /// Sends the control frames that wait, as fast as the link's share allows: a peer that misses our last word waits for its
+    /// lease to end.
+    fn say_goodbye(&mut self, start: Instant) {
+        let mut time = start;
+        loop {
+            self.transmit(time, &mut Allowance::default());
+            self.flush();
+            if !self.endpoint.has_control(0) || time.since(start) >= GOODBYE {
+                return;
+            }
+            std::thread::sleep(GOODBYE_LOOK);
+            time = now();
+        }
     }
 
     /// Closes a channel once its mailbox is empty.
@@ -423,6 +470,13 @@ impl Executive {
         self.retries.remove(channel.index());
         self.wakes.remove(channel.index());
         self.notice(Notice::Garbage { _channel: released, _slot: slot, _opener: None });
+    }
+
+    fn settle_link(&mut self, time: Instant) {
+        if let Some(ticket) = self.setting.filter(|_| self.endpoint.link_is_settled(time, 0)) {
+            self.setting = None;
+            self.notice(Notice::LinkSet { ticket });
+        }
     }
 
     /// Passes the endpoint's events on, with the final figures of what ended.

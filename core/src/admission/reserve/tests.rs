@@ -368,3 +368,79 @@ fn no_budget_at_all_is_an_answer_too() {
     assert_eq!(admission.reserve_receiving(&table_3()[0], none).unwrap_err().code, Code::ProcessorDeadline);
     assert_eq!(admission.reserve_sending(&table_3()[0], none).unwrap_err().code, Code::DeadlineBelowServiceTime);
 }
+
+fn host_rate(percent: u64) -> Rate {
+    Rate::bytes_per_second(125_000 * percent).unwrap()
+}
+
+#[test]
+fn another_rate_keeps_ids_and_deadlines_or_is_refused() {
+    let mut admission = Admission::new(Platform::assumed_host()).unwrap();
+    let video = Contract::new(60_000, 1, MILLIS(50), 1, MILLIS(60)).unwrap();
+    let (gone, _) = admission.reserve_sending(&small(1000, 20_000), LONG).unwrap();
+    let (sent, stages) = admission.reserve_sending(&video, LONG).unwrap();
+    let (received, stage) = admission.reserve_receiving(&video, LONG).unwrap();
+    admission.release(gone);
+    // 60 kB in the stage's few milliseconds need the whole link: on a part of it the deadline does not hold.
+    assert_eq!(admission.with_rate(host_rate(50)).unwrap_err().code, Code::LinkDeadline);
+    assert_eq!(admission.with_rate(host_rate(10)).unwrap_err().code, Code::LinkUtilisation);
+    assert_eq!(admission.with_rate(host_rate(101)).unwrap_err().code, Code::BadParameters);
+
+    let relaxed = admission.relax_sending(sent, MILLIS(60)).unwrap();
+    assert!(relaxed.link > stages.link);
+    let mut half = admission.with_rate(host_rate(50)).unwrap();
+    assert_eq!(half.platform().link.rate, Some(host_rate(50)));
+    assert_eq!(half.look_ahead(), admission.look_ahead());
+    assert_eq!(half.relax_receiving(received, stage).unwrap(), stage, "as it was");
+    assert_eq!(half.relax_sending(sent, MILLIS(60)).unwrap(), relaxed);
+    assert!(!half.release(gone) && half.release(sent));
+    assert_eq!(admission.relax_sending(sent, MILLIS(60)).unwrap(), relaxed, "the original is as it was");
+    // The way back to the whole link is open to whoever has slack, as C_l comes more often there.
+    assert_eq!(half.relax_receiving(received, MILLIS(10)).unwrap(), MILLIS(10));
+    assert_eq!(half.with_rate(host_rate(100)).unwrap().platform(), admission.platform());
+    let (tight, _) = half.reserve_sending(&video, MILLIS(60)).unwrap();
+    assert_eq!(half.with_rate(host_rate(100)).unwrap_err().code, Code::ProcessorDeadline);
+    half.relax_sending(tight, MILLIS(60)).unwrap();
+    assert!(half.with_rate(host_rate(100)).is_ok());
+}
+
+#[test]
+fn a_higher_rate_asks_more_of_the_processor() {
+    // C_l is 120 µs, the smallest packet takes 42 µs on the whole link: handing packets over could take all the time.
+    let platform = Platform { link_cost: Duration::from_micros(120), ..Platform::assumed_host() };
+    let part = Admission::new(platform).unwrap().with_rate(host_rate(10)).unwrap();
+    let mut busy = part.clone();
+    busy.reserve_sending(&small(1000, 20_000), MILLIS(60)).unwrap();
+    assert_eq!(busy.with_rate(host_rate(100)).unwrap_err().code, Code::ProcessorUtilisation);
+    assert!(part.with_rate(host_rate(100)).is_ok(), "without channels there is nothing to keep");
+}
+
+proptest! {
+    /// On a part of the link the answers are those of a host that has only that part.
+    #[test]
+    fn a_part_of_the_link_answers_as_a_slower_link_does(
+        bytes in prop::collection::vec((1u64..20_000, any::<bool>()), 1..5),
+        percent in 5u64..=100,
+    ) {
+        let platform = Platform::assumed_host();
+        let link = platform.link.part(host_rate(percent)).unwrap();
+        let mut slow = Admission::new(Platform { link, ..platform.clone() }).unwrap();
+        let mut part = Admission::new(platform).unwrap().with_rate(host_rate(percent)).unwrap();
+        for (bytes, sending) in bytes {
+            let contract = small(bytes, 20_000);
+            if sending {
+                prop_assert_eq!(slow.reserve_sending(&contract, LONG), part.reserve_sending(&contract, LONG));
+            } else {
+                prop_assert_eq!(slow.reserve_receiving(&contract, LONG), part.reserve_receiving(&contract, LONG));
+            }
+        }
+        // Up to the whole link and back nothing is lost.
+        if let Ok(whole) = part.with_rate(host_rate(100)) {
+            let back = whole.with_rate(host_rate(percent)).unwrap();
+            prop_assert_eq!(back.utilisation_ppm(), part.utilisation_ppm());
+            for (one, other) in back.reservations().zip(part.reservations()) {
+                prop_assert_eq!((one.job, one.stream), (other.job, other.stream));
+            }
+        }
+    }
+}
