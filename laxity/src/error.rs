@@ -51,7 +51,7 @@ pub enum Error {
         /// Why, on what is left for this executive.
         refusal: Refusal,
         /// Who holds what.
-        shared: Shared,
+        shared: Box<Shared>,
     },
     /// The host registry cannot be used.
     #[error(transparent)]
