@@ -314,7 +314,16 @@ impl Shared {
             channels.push(listed(Direction::Sends, &wanted.name, wanted.peer, wanted.service));
             let State { admission, sharing, .. } = &mut *state;
             let Some(sharing) = sharing.as_mut().filter(|_| !self.is_stopped()) else { return Err(stopped()) };
-            let mut candidates = self.candidates(admission, sharing, wanted)?;
+            let mut candidates = match self.candidates(admission, sharing, wanted) {
+                Ok(candidates) => candidates,
+                Err(error) => {
+                    // No reason any more for others to give way.
+                    if sharing.seat.claim().wish > 0 {
+                        sharing.seat.update(|_, mine| mine.wish = 0)?;
+                    }
+                    return Err(error);
+                }
+            };
             match sharing.ask(&candidates, &channels, StdInstant::now() < until)? {
                 Outcome::Claimed { candidate, settled } => {
                     let chosen = candidates.swap_remove(candidate);
@@ -419,8 +428,9 @@ impl Shared {
         let Some((_, lowers)) = sharing.change.take_if(|(change, _)| *change == ticket) else { return };
         if lowers {
             let link = sharing.rate().as_bytes_per_second();
-            let given = sharing.seat.update(|_, mine| (mine.link, mine.revocable) = (link, 0));
-            sharing.is_stale |= given.is_err();
+            // If that fails, the review tries again: until then we claim more than we use.
+            let _ = sharing.seat.update(|_, mine| (mine.link, mine.revocable) = (link, 0));
+            sharing.is_stale = true;
         }
         self.share_changed.notify_all();
     }
@@ -454,6 +464,9 @@ impl Shared {
         let (whole, parts, key) = (sharing.whole, sharing.parts, sharing.seat.claim().key());
         let now = laxity_link::sys::now().as_nanos();
         let reviewed = sharing.seat.update(|book, mine| {
+            // No change is under way: what we pace by is what we need to claim.
+            mine.link = mine.link.min(grid(whole, parts).as_bytes_per_second());
+            mine.revocable = mine.revocable.min(mine.link);
             list(mine, &channels);
             let is_wished = book.others(key).any(|other| other.wish > 0);
             let free = book.free(mine.link_rate);
