@@ -88,6 +88,8 @@ pub struct Received {
     pub len: usize,
     /// Who sent it, as the network says. IPv4 addresses are always in their IPv4 form.
     pub peer: SocketAddr,
+    /// Its type of service (IPv4) or traffic class (IPv6), if the link was told to ask for it; else 0.
+    pub tos: u8,
 }
 
 /// Something that the network reported about a peer. It concerns that peer only; the link goes on.

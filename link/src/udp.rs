@@ -41,6 +41,8 @@ pub struct UdpConfig {
     pub receive_buffer_bytes: Option<usize>,
     /// Bytes of the socket's send buffer to ask for, likewise.
     pub send_buffer_bytes: Option<usize>,
+    /// Whether to ask for the type of service of each datagram ([`Received::tos`]).
+    pub receive_tos: bool,
 }
 
 impl UdpConfig {
@@ -54,6 +56,7 @@ impl UdpConfig {
             batch: 64,
             receive_buffer_bytes: Some(Self::DEFAULT_BUFFER_BYTES),
             send_buffer_bytes: Some(Self::DEFAULT_BUFFER_BYTES),
+            receive_tos: false,
         }
     }
 }
@@ -104,6 +107,13 @@ impl Udp {
         range("receive_buffer_bytes", config.receive_buffer_bytes.unwrap_or(1), 1, 1 << 30)?;
         range("send_buffer_bytes", config.send_buffer_bytes.unwrap_or(1), 1, 1 << 30)?;
         let endpoint = sys::open(config.bind, config.receive_buffer_bytes, config.send_buffer_bytes)?;
+        if config.receive_tos {
+            sys::receive_tos(endpoint.fd.as_fd(), endpoint.address.is_ipv6()).map_err(|source| LinkError::Kernel {
+                address: config.bind,
+                what: "IP_RECVTOS or IPV6_RECVTCLASS",
+                source,
+            })?;
+        }
         Ok(Self {
             fd: endpoint.fd,
             address: endpoint.address,
@@ -251,7 +261,7 @@ impl Link for Udp {
                 self.counters.received_frames += 1;
                 self.counters.received_bytes += datagram.len as u64;
                 given += 1;
-                sink(Received { frame, len: datagram.len, peer: datagram.peer }, frames);
+                sink(Received { frame, len: datagram.len, peer: datagram.peer, tos: datagram.tos }, frames);
             }
             if filled < armed || armed < wanted {
                 break;

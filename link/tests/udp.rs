@@ -358,3 +358,35 @@ fn transmit_without_room_is_the_callers_fault() {
         stage(&mut link, &mut frames, b"x", to);
     }
 }
+
+#[test]
+fn the_type_of_service_is_told_to_who_asks() {
+    let mut ways = vec![("127.0.0.1:0", "127.0.0.1:0", "127.0.0.1")];
+    if ipv6() {
+        // An IPv4 sender to a socket of both families is marked the IPv4 way.
+        ways.extend([("[::1]:0", "[::1]:0", "[::1]"), ("127.0.0.1:0", "[::]:0", "127.0.0.1")]);
+    }
+    for (from, to, host) in ways {
+        for asked in [true, false] {
+            let config = UdpConfig { receive_tos: asked, ..UdpConfig::new(to.parse().unwrap()) };
+            let mut link = Udp::bind(&config).unwrap();
+            let address: SocketAddr = format!("{host}:{}", link.local_address().port()).parse().unwrap();
+            let (sender, mut frames) = (UdpSocket::bind(from).unwrap(), HeapFrames::new(8, 8));
+            let mut seen = Vec::new();
+            for dscp in [0, 46, 8] {
+                sys::mark(sender.as_fd(), dscp).unwrap();
+                sender.send_to(b"x", address).unwrap();
+            }
+            let start = sys::now();
+            while seen.len() < 3 && sys::now().since(start) < LIMIT {
+                wait(&[(link.as_fd(), Interest::Readable)], Some(Duration::from_millis(100))).unwrap();
+                link.receive(3, &mut frames, |received, frames| {
+                    seen.push(received.tos >> 2);
+                    frames.free(received.frame);
+                })
+                .unwrap();
+            }
+            assert_eq!(seen, if asked { [0, 46, 8] } else { [0, 0, 0] }, "{from} to {to}");
+        }
+    }
+}

@@ -13,13 +13,13 @@ use super::StableFrames;
 use super::address::Address;
 use super::socket::SO_RXQ_OVFL;
 
-/// Room for one control message with 32 bits; `u64` for the alignment of `cmsghdr`.
-type Control = [u64; 3];
+/// Room for two control messages of at most 32 bits each; `u64` for the alignment of `cmsghdr`.
+type Control = [u64; 6];
 
 const _: () = {
     // SAFETY: CMSG_SPACE only computes.
     let space = unsafe { libc::CMSG_SPACE(size_of::<u32>() as libc::c_uint) };
-    assert!(space as usize <= size_of::<Control>());
+    assert!(2 * space as usize <= size_of::<Control>());
     assert!(align_of::<libc::cmsghdr>() <= align_of::<Control>());
 };
 
@@ -87,6 +87,8 @@ pub(crate) struct Datagram {
     pub(crate) peer: SocketAddr,
     /// How many datagrams the kernel had dropped at this socket when it queued this one, modulo 2³²; `None` means none.
     pub(crate) drops: Option<u32>,
+    /// The type of service (IPv4) or traffic class (IPv6), if it was asked for; else 0.
+    pub(crate) tos: u8,
 }
 
 /// The arrays of one `recvmmsg`.
@@ -108,7 +110,7 @@ impl ReceiveBatch {
             headers: headers(count),
             slices: vec![EMPTY_SLICE; count].into(),
             addresses: vec![Address::empty(); count].into(),
-            controls: vec![[0; 3]; count].into(),
+            controls: vec![Control::default(); count].into(),
         }
     }
 
@@ -152,31 +154,50 @@ impl ReceiveBatch {
     /// The datagram in the frame `index` of the last successful `receive`; `index` is less than what that returned.
     pub(crate) fn datagram(&self, index: usize) -> Datagram {
         let header = &self.headers[index];
-        Datagram {
+        let mut datagram = Datagram {
             len: header.msg_len as usize,
             truncated: header.msg_hdr.msg_flags & libc::MSG_TRUNC != 0,
             peer: self.addresses[index].read(),
-            drops: drops(&header.msg_hdr, &self.controls[index]),
-        }
+            drops: None,
+            tos: 0,
+        };
+        for_each_control(&header.msg_hdr, &self.controls[index], |level, kind, value| match (level, kind) {
+            (libc::SOL_SOCKET, SO_RXQ_OVFL) => datagram.drops = Some(u32::from_ne_bytes(value)),
+            // One byte with IPv4.
+            (libc::SOL_IP, libc::IP_TOS) => datagram.tos = value[0],
+            (libc::SOL_IPV6, libc::IPV6_TCLASS) => datagram.tos = u32::from_ne_bytes(value) as u8,
+            _ => {}
+        });
+        datagram
     }
 }
 
-/// The control message of `SO_RXQ_OVFL`, the only one that is switched on.
+/// Calls `found` with level, type and the first four bytes (zero where there are fewer) of each control message.
 #[allow(clippy::unnecessary_cast, reason = "the lengths are u32 with musl")]
-fn drops(header: &libc::msghdr, control: &Control) -> Option<u32> {
-    let given = header.msg_controllen as usize;
+fn for_each_control(
+    header: &libc::msghdr,
+    control: &Control,
+    mut found: impl FnMut(libc::c_int, libc::c_int, [u8; 4]),
+) {
+    let given = (header.msg_controllen as usize).min(size_of::<Control>());
     // SAFETY: CMSG_LEN only computes.
-    let (first, whole) =
-        unsafe { (libc::CMSG_LEN(0) as usize, libc::CMSG_LEN(size_of::<u32>() as libc::c_uint) as usize) };
-    if given < whole {
-        return None;
+    let first = unsafe { libc::CMSG_LEN(0) as usize };
+    let bytes = ptr::from_ref(control).cast::<u8>();
+    let mut at = 0;
+    while at + first <= given {
+        // SAFETY: `first` bytes from `at` on, at least a cmsghdr, lie inside of the control buffer, which is wholly initialised.
+        let message = unsafe { bytes.add(at).cast::<libc::cmsghdr>().read_unaligned() };
+        let len = message.cmsg_len as usize;
+        if len < first || at + len > given {
+            return;
+        }
+        let mut value = [0; 4];
+        for (offset, byte) in value.iter_mut().enumerate().take(len - first) {
+            // SAFETY: it is less than `at + len`, which is at most the size of the buffer.
+            *byte = unsafe { bytes.add(at + first + offset).read() };
+        }
+        found(message.cmsg_level, message.cmsg_type, value);
+        // SAFETY: CMSG_SPACE only computes; the payload's length is that of a message that fits into the buffer.
+        at += unsafe { libc::CMSG_SPACE((len - first) as libc::c_uint) as usize };
     }
-    // SAFETY: the control buffer is aligned for and larger than a cmsghdr (checked at compile time), and wholly initialised.
-    let message = unsafe { ptr::from_ref(control).cast::<libc::cmsghdr>().read() };
-    if message.cmsg_level != libc::SOL_SOCKET || message.cmsg_type != SO_RXQ_OVFL || (message.cmsg_len as usize) < whole
-    {
-        return None;
-    }
-    // SAFETY: `whole` bytes, that is four from `first` on, lie inside of the control buffer (checked at compile time).
-    Some(unsafe { ptr::from_ref(control).cast::<u8>().add(first).cast::<u32>().read_unaligned() })
 }

@@ -9,19 +9,21 @@ mod batch;
 mod clock;
 mod errors;
 mod socket;
+mod thread;
 mod wait;
 mod wake;
 
 use laxity_core::frames::{Frames, HeapFrames};
 
 pub use clock::{clock_identity, now, precise_timers, thread_processor_time};
-pub use socket::path_mtu;
+pub use socket::{mark, path_mtu};
+pub use thread::real_time;
 pub use wait::{Interest, MAX_WAIT, Readiness, wait};
 pub use wake::Wake;
 
 pub(crate) use batch::{ReceiveBatch, SendBatch};
 pub(crate) use errors::{NetworkError, next_error};
-pub(crate) use socket::open;
+pub(crate) use socket::{open, receive_tos};
 
 /// A region whose packet areas stay where they are, so that the kernel can write into several at once.
 ///

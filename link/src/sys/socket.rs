@@ -88,6 +88,33 @@ pub(crate) fn open(
     Ok(Endpoint { fd, address: bound, receive_buffer_bytes: buffers.0, send_buffer_bytes: buffers.1 })
 }
 
+/// Asks the kernel to tell the type of service, or traffic class, of each datagram. On an IPv6 socket both, because IPv4 peers
+/// use it too.
+pub(crate) fn receive_tos(socket: BorrowedFd<'_>, ipv6: bool) -> io::Result<()> {
+    sockopt::set_ip_recvtos(socket, true)?;
+    if ipv6 {
+        sockopt::set_ipv6_recvtclass(socket, true)?;
+    }
+    Ok(())
+}
+
+/// Marks every packet that `socket` sends from here on with a differentiated services code point, 0 to 63. The two bits of
+/// congestion notification stay 0.
+///
+/// # Errors
+/// `InvalidInput` for a larger code point; else what the kernel says.
+pub fn mark(socket: BorrowedFd<'_>, dscp: u8) -> io::Result<()> {
+    if dscp > 63 {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "a code point is 0 to 63"));
+    }
+    let tos = dscp << 2;
+    match rustix::net::getsockname(socket).and_then(SocketAddr::try_from)? {
+        SocketAddr::V4(_) => sockopt::set_ip_tos(socket, tos)?,
+        SocketAddr::V6(_) => sockopt::set_ipv6_tclass(socket, tos.into())?,
+    }
+    Ok(())
+}
+
 /// Asks for buffers, beyond the system's limits if we may, and returns what was got (receive, send).
 ///
 /// The kernel doubles a request, to have room for its own bookkeeping, and reports the doubled value; we report half of it,

@@ -1,0 +1,31 @@
+//! Laxity under attack, beside what people use today.
+//!
+//! A scenario sends one workload (Table 3 of [channels] and best effort) through one stack across one emulated link, in real
+//! time, while an attack goes on. Every stack crosses the same bottleneck, has the same sources with the same seeds, and is
+//! held against the same deadlines.
+//!
+//! | Module | What it is |
+//! |---|---|
+//! | [`wire`] | the emulated link: a relay for any UDP traffic on loopback, one queue or two classes |
+//! | [`attack`] | flood, violator, hogs; each ends by itself |
+//! | [`workload`] | the channels, and when their applications send |
+//! | [`stack`] | what carries the messages: Laxity, plain UDP, UDP as an expert tunes it |
+//! | [`scenario`] | all of it together, and the figures |
+//!
+//! Everything is bounded in time and stays on loopback addresses.
+#![deny(unsafe_code)]
+
+pub mod attack;
+mod error;
+mod record;
+pub mod scenario;
+pub mod stack;
+mod timing;
+pub mod wire;
+pub mod workload;
+
+pub use attack::{Attack, FloodPath};
+pub use error::Error;
+pub use record::Sample;
+pub use scenario::{ChannelOutcome, Outcome, Setup, run};
+pub use stack::Stack;

@@ -1,0 +1,188 @@
+//! What a receiver writes down: allocated before, bounded, cheap.
+
+use hdrhistogram::Histogram;
+use laxity_core::figures::Latencies;
+use laxity_core::units::{Duration, Instant};
+
+/// One message, for a plot.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sample {
+    /// Its logical arrival, since the sources started.
+    pub at: Duration,
+    /// From there until it was complete; zero if it was complete before.
+    pub latency: Duration,
+}
+
+/// A sequence of samples of bounded length: when it is full, every other one goes, and from then on every other one is kept.
+#[derive(Debug)]
+pub(crate) struct Samples {
+    kept: Vec<Sample>,
+    most: usize,
+    stride: u64,
+    seen: u64,
+}
+
+impl Samples {
+    pub(crate) fn new(most: usize) -> Self {
+        Self { kept: Vec::with_capacity(most), most: most.max(2), stride: 1, seen: 0 }
+    }
+
+    pub(crate) fn push(&mut self, sample: Sample) {
+        if self.seen.is_multiple_of(self.stride) {
+            if self.kept.len() >= self.most {
+                let mut index = 0;
+                self.kept.retain(|_| {
+                    index += 1;
+                    index % 2 == 1
+                });
+                self.stride *= 2;
+            }
+            if self.seen.is_multiple_of(self.stride) {
+                self.kept.push(sample);
+            }
+        }
+        self.seen += 1;
+    }
+
+    pub(crate) fn into_vec(self) -> Vec<Sample> {
+        self.kept
+    }
+}
+
+/// Latencies, with three digits.
+#[derive(Debug)]
+pub(crate) struct Distribution {
+    histogram: Histogram<u64>,
+    min: u64,
+    max: u64,
+}
+
+impl Distribution {
+    fn new() -> Self {
+        // 18 minutes; what is longer is counted as that, and known exactly as the largest.
+        let histogram = Histogram::new_with_bounds(1, 1 << 40, 3).expect("the bounds are in order");
+        Self { histogram, min: u64::MAX, max: 0 }
+    }
+
+    fn record(&mut self, latency: Duration) {
+        let nanos = latency.as_nanos();
+        self.histogram.saturating_record(nanos);
+        self.min = self.min.min(nanos);
+        self.max = self.max.max(nanos);
+    }
+
+    pub(crate) fn latencies(&self) -> Latencies {
+        Latencies::new(self.histogram.len(), self.min, self.max, |numerator, denominator| {
+            let value = self.histogram.value_at_quantile(numerator as f64 / denominator as f64);
+            value.clamp(self.min, self.max)
+        })
+    }
+}
+
+/// What is known of one received message.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Arrived {
+    /// `None` if it was beyond the contract.
+    pub(crate) logical_arrival: Option<Instant>,
+    pub(crate) completion: Instant,
+    /// From the logical arrival, as the sending application counts it, until the receiving application's thread had it.
+    pub(crate) in_hand: Option<Duration>,
+    pub(crate) bytes: u64,
+}
+
+impl Arrived {
+    /// A message that its application's thread completed itself.
+    pub(crate) fn complete(logical_arrival: Option<Instant>, now: Instant, bytes: u32) -> Self {
+        let in_hand = logical_arrival.map(|at| now.since(at));
+        Self { logical_arrival, completion: now, in_hand, bytes: bytes.into() }
+    }
+}
+
+/// What one channel's receiver writes down.
+#[derive(Debug)]
+pub(crate) struct Recorder {
+    start: Instant,
+    until: Instant,
+    deadline: Option<Duration>,
+    pub(crate) latency: Distribution,
+    pub(crate) in_hand: Distribution,
+    pub(crate) samples: Samples,
+    pub(crate) delivered: u64,
+    pub(crate) delivered_bytes: u64,
+    pub(crate) late: u64,
+    /// Bytes of messages that were complete before the sources stopped.
+    bytes_in_time: u64,
+}
+
+impl Recorder {
+    pub(crate) fn new(start: Instant, until: Instant, deadline: Option<Duration>, samples: usize) -> Self {
+        Self {
+            start,
+            until,
+            deadline,
+            latency: Distribution::new(),
+            in_hand: Distribution::new(),
+            samples: Samples::new(samples),
+            delivered: 0,
+            delivered_bytes: 0,
+            late: 0,
+            bytes_in_time: 0,
+        }
+    }
+
+    pub(crate) fn record(&mut self, arrived: Arrived) {
+        self.delivered += 1;
+        self.delivered_bytes += arrived.bytes;
+        if arrived.completion <= self.until {
+            self.bytes_in_time += arrived.bytes;
+        }
+        if let Some(latency) = arrived.in_hand {
+            self.in_hand.record(latency);
+        }
+        let Some(logical_arrival) = arrived.logical_arrival else { return };
+        let latency = arrived.completion.since(logical_arrival);
+        self.latency.record(latency);
+        self.samples.push(Sample { at: logical_arrival.since(self.start), latency });
+        self.late += u64::from(self.deadline.is_some_and(|deadline| latency > deadline));
+    }
+
+    /// Bytes per second while the sources ran.
+    pub(crate) fn throughput_bytes_s(&self) -> u64 {
+        let nanos = self.until.since(self.start).as_nanos().max(1);
+        u64::try_from(u128::from(self.bytes_in_time) * 1_000_000_000 / u128::from(nanos)).unwrap_or(u64::MAX)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn samples_are_thinned_evenly() {
+        let mut samples = Samples::new(100);
+        for at in 0..10_000 {
+            samples.push(Sample { at: Duration::from_nanos(at), latency: Duration::ZERO });
+        }
+        let kept = samples.into_vec();
+        assert!((50..=100).contains(&kept.len()), "{}", kept.len());
+        assert!(kept.windows(2).all(|pair| pair[1].at - pair[0].at == Duration::from_nanos(128)));
+    }
+
+    #[test]
+    fn late_is_after_the_deadline_and_what_nobody_promised_is_neither() {
+        let at = Instant::from_nanos;
+        let mut recorder = Recorder::new(at(100), at(1_000), Some(Duration::from_nanos(50)), 10);
+        let mut arrive = |logical: Option<u64>, completion| {
+            recorder.record(Arrived::complete(logical.map(at), at(completion), 9));
+        };
+        arrive(Some(100), 150);
+        arrive(Some(200), 251);
+        arrive(Some(900), 300);
+        arrive(None, 1_001);
+        assert_eq!((recorder.delivered, recorder.delivered_bytes, recorder.late), (4, 36, 1));
+        let latencies = recorder.latency.latencies();
+        assert_eq!((latencies.min, latencies.max), (Some(Duration::ZERO), Some(Duration::from_nanos(51))));
+        assert_eq!(recorder.throughput_bytes_s(), 30_000_000);
+        assert_eq!(recorder.samples.into_vec().len(), 3);
+    }
+}

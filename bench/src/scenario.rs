@@ -1,0 +1,457 @@
+//! One stack, one attack, one run: from the threads to the figures.
+//!
+//! ```text
+//! assemble ─► sources, sinks, attack start together ─► sources and attack stop ─► drain ─► figures, conservation
+//! ```
+//!
+//! It ends: sources stop after the duration (a contract's burst may take some hundred milliseconds more to be due), the drain is
+//! bounded, hogs are reaped, every thread is joined, whatever fails. Memory that was locked for a stack is unlocked at the end,
+//! so that the next scenario begins as this one did; a caller who had locked memory does so again.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, ScopedJoinHandle};
+use std::time::Duration as StdDuration;
+
+use laxity_core::contract::Contract;
+use laxity_core::figures::{Figures, Latencies};
+use laxity_core::platform::Platform;
+use laxity_core::units::{Duration, Instant};
+use laxity_link::sys::now;
+
+use crate::attack::{self, Attack, EXCESS, FloodPath, Hogs};
+use crate::error::Error;
+use crate::record::{Recorder, Sample};
+use crate::stack::{APPLICATION_PRIORITY, Assembly, Inlet, NO_MISSES, Outlet, Ready, Received, Sent, Stack, assemble};
+use crate::timing;
+use crate::wire::WireFigures;
+use crate::workload::{self, MESSAGE_BYTES, Row, Source};
+
+/// The longest run.
+pub const MAX_DURATION: StdDuration = StdDuration::from_secs(3600);
+/// Samples of a real-time channel: every message of a run of ten minutes.
+pub const REAL_TIME_SAMPLES: usize = 20_000;
+/// Samples of best effort, thinned.
+pub const BEST_EFFORT_SAMPLES: usize = 4_000;
+
+/// From the assembly until the sources start: so long may it take until every thread is there.
+const HEAD_START: Duration = Duration::from_millis(50);
+/// After the last source: twice what two full queues of 1000 packets take at 100 Mbit/s.
+const DRAIN: Duration = Duration::from_millis(500);
+/// How often progress is told.
+const TICK: Duration = Duration::from_millis(100);
+
+/// What to run.
+#[derive(Clone, Debug)]
+pub struct Setup {
+    /// What goes on beside the workload.
+    pub attack: Attack,
+    /// What carries the messages.
+    pub stack: Stack,
+    /// Which way a flood takes, if the attack has one; `None` is then taken as `Through`.
+    pub flood: FloodPath,
+    /// How long the sources run: more than zero, at most [`MAX_DURATION`].
+    pub duration: StdDuration,
+    /// Of the sources' bursts: the same seed gives the same bursts for every stack.
+    pub seed: u64,
+    /// Whether to ask for real-time threads and locked memory.
+    pub realtime: bool,
+    /// What admission reasons with, and the link that the wire is as fast as.
+    pub platform: Platform,
+}
+
+/// What came of it.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// What went on beside the workload.
+    pub attack: Attack,
+    /// What carried the messages.
+    pub stack: Stack,
+    /// Which way the flood took; `None` without one.
+    pub flood: FloodPath,
+    /// How long the sources ran.
+    pub elapsed: Duration,
+    /// The real-time channels, then best effort.
+    pub channels: Vec<ChannelOutcome>,
+    /// What the wire did, and what of it is its own fault.
+    pub wire: WireFigures,
+    /// Gaps beyond the platform's envelope that Laxity's executives saw, and the longest; none for stacks without one.
+    pub gaps: (u64, Duration),
+    /// What the run could not have, and what is worth telling; a line each.
+    pub notes: Vec<String>,
+}
+
+/// What came of one channel.
+#[derive(Clone, Debug)]
+pub struct ChannelOutcome {
+    /// The figures. Without contracts `misses` is meaningless, see `misses_known`.
+    pub figures: Figures,
+    /// Whether the stack knows contracts, and so whose fault a miss is.
+    pub misses_known: bool,
+    /// Messages that the application wanted to send; more than `figures.sent` where the stack refused some.
+    pub offered: u64,
+    /// Bytes of complete messages a second, while the sources ran.
+    pub throughput_bytes_s: u64,
+    /// From the logical arrival as the sending application itself counts it, until the receiving application's own thread had
+    /// the message: what no stack can shade. With plain sockets it is the same as `figures.latencies`; Laxity's own figures
+    /// count from when it was handed the message until that is in the receiver's queue. A violator's stamps may be an interval
+    /// off: which of its messages are beyond the contract is for the stack to say.
+    pub in_hand: Latencies,
+    /// Every message of a real-time channel up to [`REAL_TIME_SAMPLES`], then thinned evenly; best effort likewise up to
+    /// [`BEST_EFFORT_SAMPLES`].
+    pub samples: Vec<Sample>,
+    /// What was promised, or would be; `None` for best effort.
+    pub contract: Option<Contract>,
+}
+
+/// Runs one scenario. `progress` is told now and then how long the sources have been running.
+///
+/// # Errors
+/// A set-up that cannot be; channels that cannot be had at any deadline; what the system refuses; figures that do not add up
+/// ([`Error::Conservation`], a bug).
+pub fn run(setup: &Setup, progress: &mut dyn FnMut(Duration)) -> Result<Outcome, Error> {
+    if setup.duration.is_zero() || setup.duration > MAX_DURATION {
+        let found = format!("{:?}", setup.duration);
+        return Err(Error::Setup { what: "duration", found, expected: "more than zero, at most an hour" });
+    }
+    if setup.platform.link.rate.is_none() {
+        let found = "unlimited".to_owned();
+        return Err(Error::Setup { what: "the link's rate", found, expected: "a rate, as the wire has to have one" });
+    }
+    let _memory = Unlock;
+    // Laxity asks for itself; the others are held against what it would have got.
+    let (rows, mut notes) = match setup.stack {
+        Stack::Laxity => (workload::table_3(), Vec::new()),
+        Stack::PlainUdp | Stack::TunedUdp => workload::admitted(&setup.platform)?,
+    };
+    let assembly = assemble(setup, rows)?;
+    notes.extend(assembly.notes);
+    let flood = match (setup.attack.floods(), setup.flood) {
+        (false, _) => FloodPath::None,
+        (true, FloodPath::Foreign) => FloodPath::Foreign,
+        (true, FloodPath::None | FloodPath::Through) => FloodPath::Through,
+    };
+    let rows: Vec<Row> = assembly
+        .channels
+        .iter()
+        .filter_map(|ready| Some(Row { name: ready.name.clone(), contract: ready.contract? }))
+        .collect();
+    let Assembly { channels, hosts, wire, .. } = assembly;
+    let start = now() + HEAD_START;
+    let plan = Plan {
+        attack: setup.attack,
+        flood,
+        left: workload::left_bytes_per_second(&rows, &setup.platform),
+        packet: setup.platform.packet as usize,
+        seed: setup.seed,
+        realtime: setup.realtime,
+        start,
+        until: start + Duration::from_nanos(setup.duration.as_nanos() as u64),
+    };
+    let finished = perform(channels, wire.foreign(), &plan, progress, &mut notes)?;
+    let gaps = hosts.iter().map(laxity::Host::gaps);
+    let gaps = gaps.fold((0, Duration::ZERO), |(sum, longest), (count, one)| (sum + count, longest.max(one)));
+    let wire = wire.stop()?;
+    let network_lost = wire.high.dropped + wire.low.dropped + wire.overflow > 0;
+    if wire.late_releases > 0 {
+        notes.push(format!(
+            "the wire itself released {} packets more than a millisecond late, {} at the most: nobody's stack's fault",
+            wire.late_releases, wire.largest_lateness
+        ));
+    }
+    if wire.overflow > 0 {
+        notes.push(format!("{} packets were dropped in front of the wire, which was too slow", wire.overflow));
+    }
+    if setup.realtime && !wire.realtime {
+        notes.push("the wire has no real-time priority: its own gaps disturb every stack".to_owned());
+    }
+    if gaps.0 > 0 {
+        notes.push(format!(
+            "the platform took the processor away {} times beyond its envelope, {} at the longest",
+            gaps.0, gaps.1
+        ));
+    }
+    if flood == FloodPath::Foreign && setup.stack == Stack::Laxity {
+        notes
+            .push("the flood came from a stranger, whom no grant counts on: nothing is promised against it".to_owned());
+    }
+    let channels = finished.into_iter().map(|channel| channel.outcome(network_lost, &mut notes));
+    Ok(Outcome {
+        attack: setup.attack,
+        stack: setup.stack,
+        flood,
+        elapsed: plan.until.since(start),
+        channels: channels.collect::<Result<_, _>>()?,
+        wire,
+        gaps,
+        notes,
+    })
+}
+
+/// When and how much.
+struct Plan {
+    attack: Attack,
+    flood: FloodPath,
+    /// Payload bytes a second that the real-time channels leave.
+    left: u64,
+    packet: usize,
+    seed: u64,
+    realtime: bool,
+    start: Instant,
+    until: Instant,
+}
+
+impl Plan {
+    fn source(&self, number: usize, contract: Option<Contract>) -> Source {
+        match contract {
+            Some(contract) => {
+                let seed = self.seed.wrapping_mul(0x0001_0000_0001).wrapping_add(number as u64);
+                Source::real_time(contract, seed, self.start, number == 0 && self.attack.violates())
+            }
+            None if self.flood == FloodPath::Through => {
+                Source::best_effort(MESSAGE_BYTES, self.left.saturating_mul(EXCESS), self.start)
+            }
+            None => Source::best_effort(MESSAGE_BYTES, self.left / 2, self.start),
+        }
+    }
+}
+
+/// Everything that the threads of one channel came back with.
+struct Finished {
+    name: String,
+    contract: Option<Contract>,
+    offered: u64,
+    sent: Sent,
+    received: Received,
+    recorder: Recorder,
+}
+
+/// Sets its flags when it goes, however it goes: scoped threads are joined then.
+struct Ending<'a>([&'a AtomicBool; 2]);
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        self.0.iter().for_each(|flag| flag.store(true, Ordering::Relaxed));
+    }
+}
+
+/// Runs the threads of all channels and the attack.
+fn perform(
+    channels: Vec<Ready>,
+    foreign: Option<std::net::SocketAddr>,
+    plan: &Plan,
+    progress: &mut dyn FnMut(Duration),
+    notes: &mut Vec<String>,
+) -> Result<Vec<Finished>, Error> {
+    let (abort, stop) = (AtomicBool::new(false), AtomicBool::new(false));
+    let (abort, stop) = (&abort, &stop);
+    thread::scope(|scope| {
+        let ending = Ending([abort, stop]);
+        let spawned = Error::system;
+        let span = plan.until.since(now());
+        // They end by themselves some seconds after the sources, should nobody be left to end them.
+        let hogs = plan.attack.hogs().then(|| Hogs::start(attack::HOGS, span + Duration::from_secs(5))).transpose()?;
+        let mut running = Vec::new();
+        for (number, ready) in channels.into_iter().enumerate() {
+            let Ready { name, contract, real_time_threads, outlet, inlet } = ready;
+            let priority = (plan.realtime && real_time_threads).then_some(APPLICATION_PRIORITY);
+            let most = if contract.is_some() { REAL_TIME_SAMPLES } else { BEST_EFFORT_SAMPLES };
+            let deadline = contract.map(|contract| contract.deadline());
+            let recorder = Recorder::new(plan.start, plan.until, deadline, most);
+            let sink = thread::Builder::new()
+                .name(format!("sink-{number}"))
+                .spawn_scoped(scope, move || sink(inlet, recorder, priority, stop))
+                .map_err(spawned("starting a thread"))?;
+            let source = plan.source(number, contract);
+            let source = thread::Builder::new()
+                .name(format!("source-{number}"))
+                .spawn_scoped(scope, move || feed(outlet, source, plan.until, priority, abort))
+                .map_err(spawned("starting a thread"))?;
+            running.push((name, contract, source, sink));
+        }
+        let flood = match foreign.filter(|_| plan.flood == FloodPath::Foreign) {
+            Some(to) => Some(
+                thread::Builder::new()
+                    .name("flood".to_owned())
+                    .spawn_scoped(scope, move || {
+                        let rate = plan.left.saturating_mul(EXCESS);
+                        timing::prepare(None);
+                        attack::foreign_flood(to, rate, plan.packet, plan.start, plan.until, abort)
+                    })
+                    .map_err(spawned("starting a thread"))?,
+            ),
+            None => None,
+        };
+
+        let mut next = plan.start;
+        while next < plan.until {
+            timing::sleep_until(next, stop);
+            progress(now().since(plan.start).min(plan.until.since(plan.start)));
+            next = (next + TICK).max(now());
+        }
+        timing::sleep_until(plan.until, stop);
+        progress(plan.until.since(plan.start));
+        if let Some(mut hogs) = hogs
+            && hogs.running() < attack::HOGS
+        {
+            notes.push(format!(
+                "only {} of {} processor-bound processes lived to the end",
+                hogs.running(),
+                attack::HOGS
+            ));
+        }
+        let flooded = flood.map(|flood| joined(flood, "the flood")).transpose()?;
+        let mut sources = Vec::new();
+        let mut real_time = true;
+        for (name, contract, source, sink) in running {
+            sources.push((name, contract, joined(source, "a source"), sink));
+        }
+        timing::sleep_until(now() + DRAIN, stop);
+        drop(ending);
+        let mut finished = Vec::new();
+        for (name, contract, fed, sink) in sources {
+            let (recorder, received, permitted) = joined(sink, "a sink")?;
+            let (offered, sent) = fed?;
+            real_time &= permitted;
+            finished.push(Finished { name, contract, offered, sent, received, recorder });
+        }
+        if !real_time {
+            notes.push("the applications have no real-time priority, as it is not permitted".to_owned());
+        }
+        if let Some(packets) = flooded {
+            notes.push(format!("a stranger sent {packets} packets of {} bytes into the wire", plan.packet));
+        }
+        Ok(finished)
+    })
+}
+
+fn joined<T>(thread: ScopedJoinHandle<'_, Result<T, Error>>, who: &'static str) -> Result<T, Error> {
+    thread.join().unwrap_or(Err(Error::Panicked(who)))
+}
+
+/// The sending application: what it offered, and what became of that.
+fn feed(
+    mut outlet: Box<dyn Outlet>,
+    mut source: Source,
+    until: Instant,
+    priority: Option<u8>,
+    stop: &AtomicBool,
+) -> Result<(u64, Sent), Error> {
+    timing::prepare(priority);
+    let mut offered = 0;
+    loop {
+        let burst = source.next();
+        if burst.at >= until {
+            break;
+        }
+        // If it had to sleep it woke up when it did; if it was busy with pacing, its next messages come when they are due.
+        let behind = now() > burst.at;
+        if !timing::sleep_until(burst.at, stop) {
+            break;
+        }
+        let at = if behind { burst.at } else { now() };
+        for _ in 0..burst.messages {
+            let logical_arrival = source.stamp(at);
+            offered += 1;
+            outlet.send(logical_arrival, stop)?;
+        }
+        source.done(at);
+    }
+    Ok((offered, outlet.finish()?))
+}
+
+/// The receiving application; true if it has the priority that was asked for.
+fn sink(
+    inlet: Box<dyn Inlet>,
+    mut recorder: Recorder,
+    priority: Option<u8>,
+    stop: &AtomicBool,
+) -> Result<(Recorder, Received, bool), Error> {
+    let permitted = timing::prepare(priority) || priority.is_none();
+    let received = inlet.run(&mut recorder, stop)?;
+    Ok((recorder, received, permitted))
+}
+
+impl Finished {
+    /// The figures, if they add up. `network_lost` is whether the wire dropped anything.
+    fn outcome(self, network_lost: bool, notes: &mut Vec<String>) -> Result<ChannelOutcome, Error> {
+        let Self { name, contract, offered, sent, received, recorder } = self;
+        let wrong = |detail: String| Err(Error::Conservation { channel: name.clone(), detail });
+        let bytes = recorder.delivered * u64::from(MESSAGE_BYTES);
+        if recorder.delivered_bytes != bytes {
+            return wrong(format!("{} bytes in {} messages", recorder.delivered_bytes, recorder.delivered));
+        }
+        let (figures, misses_known) = match received {
+            Received::Figures(figures) => {
+                let mut figures = Figures { sent: sent.messages, ..*figures };
+                let ended = figures.delivered + figures.lost + figures.dropped;
+                if sent.cut_short && ended < figures.sent {
+                    let rest = figures.sent - ended;
+                    figures.lost += rest;
+                    let cause = if network_lost { &mut figures.misses.network } else { &mut figures.misses.laxity };
+                    *cause += rest;
+                }
+                if figures.delivered != recorder.delivered {
+                    return wrong(format!("{} delivered, {} received", figures.delivered, recorder.delivered));
+                }
+                (figures, true)
+            }
+            Received::Numbers { lost, next } => {
+                if recorder.delivered + lost != next {
+                    return wrong(format!("{} delivered + {lost} lost != {next} numbers seen", recorder.delivered));
+                }
+                let Some(unseen) = sent.messages.checked_sub(next) else {
+                    return wrong(format!("{next} numbers seen, {} sent", sent.messages));
+                };
+                let figures = Figures {
+                    name: name.clone(),
+                    best_effort: contract.is_none(),
+                    sent: sent.messages,
+                    delivered: recorder.delivered,
+                    delivered_bytes: recorder.delivered_bytes,
+                    late: recorder.late,
+                    lost: lost + unseen,
+                    misses: NO_MISSES,
+                    deadline: contract.map(|contract| contract.deadline()),
+                    latencies: recorder.latency.latencies(),
+                    ..Figures::default()
+                };
+                (figures, false)
+            }
+        };
+        if figures.sent != figures.delivered + figures.lost + figures.dropped || offered < figures.sent {
+            let Figures { sent, delivered, lost, dropped, .. } = figures;
+            return wrong(format!(
+                "{offered} offered, {sent} sent, {delivered} delivered, {lost} lost, {dropped} dropped"
+            ));
+        }
+        notes.extend(sent.note);
+        Ok(ChannelOutcome {
+            figures,
+            misses_known,
+            offered,
+            throughput_bytes_s: recorder.throughput_bytes_s(),
+            in_hand: recorder.in_hand.latencies(),
+            samples: recorder.samples.into_vec(),
+            contract,
+        })
+    }
+}
+
+/// Locks the process's memory, or says why not: with a small limit, later allocations would fail.
+pub(crate) fn lock_memory() -> Result<(), String> {
+    use rustix::mm::{MlockAllFlags, mlockall};
+    use rustix::process::{Resource, geteuid, getrlimit};
+    if getrlimit(Resource::Memlock).current.is_some() && !geteuid().is_root() {
+        return Err("memory is not locked: the limit of locked memory is too small".to_owned());
+    }
+    mlockall(MlockAllFlags::CURRENT | MlockAllFlags::FUTURE).map_err(|error| format!("memory is not locked: {error}"))
+}
+
+/// Unlocks the process's memory when it goes.
+struct Unlock;
+
+impl Drop for Unlock {
+    fn drop(&mut self) {
+        let _ = rustix::mm::munlockall();
+    }
+}

@@ -1,0 +1,277 @@
+//! Messages in datagrams, as an application does it by hand: a small header, and what is not complete when the next message
+//! begins is lost.
+
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::AsFd;
+
+use laxity_core::frames::{Frames, HeapFrames};
+use laxity_core::units::{Duration, Instant};
+use laxity_link::sys::{self, Interest};
+use laxity_link::udp::{Udp, UdpConfig};
+use laxity_link::{Link, LinkError};
+
+use crate::error::Error;
+
+/// Bytes of the header: channel 4, sequence 8, index 2, count 2, logical arrival 8; big-endian.
+pub(crate) const HEADER_BYTES: usize = 24;
+
+/// A header.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Header {
+    pub(crate) channel: u32,
+    pub(crate) sequence: u64,
+    pub(crate) index: u16,
+    pub(crate) count: u16,
+    /// `None` for a message beyond its contract.
+    pub(crate) logical_arrival: Option<Instant>,
+}
+
+impl Header {
+    pub(crate) fn write(&self, to: &mut [u8]) {
+        let nanos = self.logical_arrival.unwrap_or(Instant::MAX).as_nanos();
+        to[..4].copy_from_slice(&self.channel.to_be_bytes());
+        to[4..12].copy_from_slice(&self.sequence.to_be_bytes());
+        to[12..14].copy_from_slice(&self.index.to_be_bytes());
+        to[14..16].copy_from_slice(&self.count.to_be_bytes());
+        to[16..24].copy_from_slice(&nanos.to_be_bytes());
+    }
+
+    /// The header and the payload; `None` if it is too short.
+    pub(crate) fn read(datagram: &[u8]) -> Option<(Self, &[u8])> {
+        let (header, payload) = datagram.split_first_chunk::<HEADER_BYTES>()?;
+        let number =
+            |range: std::ops::Range<usize>| header[range].iter().fold(0, |all, &byte| all << 8 | u64::from(byte));
+        let logical_arrival = Some(Instant::from_nanos(number(16..24))).filter(|at| *at != Instant::MAX);
+        let (index, count) = (number(12..14) as u16, number(14..16) as u16);
+        Some((Self { channel: number(0..4) as u32, sequence: number(4..12), index, count, logical_arrival }, payload))
+    }
+}
+
+/// Cuts messages into datagrams.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Cutter {
+    pub(crate) channel: u32,
+    pub(crate) message_bytes: usize,
+    /// Payload bytes of a datagram.
+    pub(crate) payload: usize,
+}
+
+impl Cutter {
+    /// Header and payload size of each datagram of message `sequence`.
+    pub(crate) fn cut(self, sequence: u64, logical_arrival: Option<Instant>) -> impl Iterator<Item = (Header, usize)> {
+        let count = self.message_bytes.div_ceil(self.payload);
+        (0..count).map(move |index| {
+            let header =
+                Header { channel: self.channel, sequence, index: index as u16, count: count as u16, logical_arrival };
+            (header, self.payload.min(self.message_bytes - index * self.payload))
+        })
+    }
+}
+
+/// Puts the messages of one channel together.
+#[derive(Debug)]
+pub(crate) struct Assembler {
+    cutter: Cutter,
+    message: Vec<u8>,
+    seen: Vec<bool>,
+    missing: usize,
+    /// The message that is being put together.
+    current: Option<u64>,
+    /// One more than the largest number that was seen.
+    pub(crate) next: u64,
+    /// Messages below `next` that are not complete and will not be; the current one is not counted.
+    lost: u64,
+    /// Datagrams that are not of this channel, or doubled.
+    pub(crate) strange: u64,
+}
+
+impl Assembler {
+    pub(crate) fn new(cutter: Cutter) -> Self {
+        Self {
+            cutter,
+            message: vec![0; cutter.message_bytes],
+            seen: vec![false; cutter.message_bytes.div_ceil(cutter.payload)],
+            missing: 0,
+            current: None,
+            next: 0,
+            lost: 0,
+            strange: 0,
+        }
+    }
+
+    /// Takes a datagram; if it completes a message, that message's header.
+    pub(crate) fn take(&mut self, datagram: &[u8]) -> Option<Header> {
+        let (header, payload) = Header::read(datagram)?;
+        let index = usize::from(header.index);
+        let at = index * self.cutter.payload;
+        let expected = self.cutter.message_bytes.saturating_sub(at).min(self.cutter.payload);
+        let count = self.seen.len();
+        if header.channel != self.cutter.channel
+            || usize::from(header.count) != count
+            || index >= count
+            || payload.len() != expected
+        {
+            self.strange += 1;
+            return None;
+        }
+        if header.sequence >= self.next {
+            self.lost += u64::from(self.current.is_some()) + (header.sequence - self.next);
+            self.next = header.sequence.saturating_add(1);
+            self.current = Some(header.sequence);
+            self.seen.fill(false);
+            self.missing = count;
+        }
+        if self.current != Some(header.sequence) || self.seen[index] {
+            self.strange += 1;
+            return None;
+        }
+        self.seen[index] = true;
+        self.missing -= 1;
+        self.message[at..at + expected].copy_from_slice(payload);
+        if self.missing > 0 {
+            return None;
+        }
+        self.current = None;
+        Some(header)
+    }
+
+    /// Messages below `next` that never became complete.
+    pub(crate) fn lost(&self) -> u64 {
+        self.lost + u64::from(self.current.is_some())
+    }
+}
+
+/// A sending socket with large buffers that sends many datagrams in one call.
+pub(crate) struct Outgoing {
+    link: Udp,
+    frames: HeapFrames,
+    to: SocketAddr,
+}
+
+/// Datagrams in one call: a message of Table 3 and a few.
+const BATCH: usize = 64;
+
+impl Outgoing {
+    /// To `to`, for datagrams of at most `most` bytes, marked with the code point `dscp`.
+    pub(crate) fn bind(to: SocketAddr, most: usize, dscp: u8) -> Result<Self, Error> {
+        let link = bind(to.is_ipv6())?;
+        sys::mark(link.as_fd(), dscp).map_err(Error::system("marking a socket's packets"))?;
+        Ok(Self { link, frames: HeapFrames::new(BATCH, most), to })
+    }
+
+    /// Adds a datagram of `len` bytes that `write` fills.
+    pub(crate) fn push(&mut self, write: impl FnOnce(&mut [u8]), len: usize) {
+        if self.link.room() == 0 {
+            self.flush();
+        }
+        // As many frames as there is room; without room the socket takes nothing, and the datagram is gone as in a full queue.
+        let Some(frame) = self.frames.take() else { return };
+        write(&mut self.frames.packet_mut(&frame)[..len]);
+        self.link.transmit(frame, len, self.to);
+    }
+
+    /// Hands everything to the kernel; waits for it for 100 ms at most.
+    pub(crate) fn flush(&mut self) {
+        // What the kernel refuses for good is counted by nobody but the receiver, who misses it.
+        let _ = self.link.flush(&mut self.frames);
+        if self.link.wants_writable() {
+            let _ = sys::wait(&[(self.link.as_fd(), Interest::Writable)], Some(Duration::from_millis(100)));
+            let _ = self.link.flush(&mut self.frames);
+        }
+        while self.link.poll_event().is_some() {}
+    }
+}
+
+/// A receiving socket with large buffers that receives many datagrams in one call.
+pub(crate) struct Incoming {
+    link: Udp,
+    frames: HeapFrames,
+}
+
+impl Incoming {
+    /// On loopback, for datagrams of at most `most` bytes.
+    pub(crate) fn bind(ipv6: bool, most: usize) -> Result<Self, Error> {
+        Ok(Self { link: bind(ipv6)?, frames: HeapFrames::new(BATCH, most) })
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        self.link.local_address()
+    }
+
+    /// Bytes of receive buffer that it got.
+    pub(crate) fn buffer_bytes(&self) -> usize {
+        self.link.receive_buffer_bytes()
+    }
+
+    /// Waits for datagrams, at most `span`, and gives each to `sink`.
+    pub(crate) fn receive(&mut self, span: Duration, mut sink: impl FnMut(&[u8])) -> Result<(), Error> {
+        sys::wait(&[(self.link.as_fd(), Interest::Readable)], Some(span)).map_err(Error::system("waiting"))?;
+        let received = self.link.receive(BATCH, &mut self.frames, |received, frames| {
+            sink(&frames.packet(&received.frame)[..received.len]);
+            frames.free(received.frame);
+        });
+        while self.link.poll_event().is_some() {}
+        received.map(drop).map_err(Error::system("receiving"))
+    }
+}
+
+fn bind(ipv6: bool) -> Result<Udp, LinkError> {
+    let address = if ipv6 { (Ipv6Addr::LOCALHOST, 0).into() } else { (Ipv4Addr::LOCALHOST, 0).into() };
+    Udp::bind(&UdpConfig { batch: BATCH, ..UdpConfig::new(address) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn datagrams(cutter: Cutter, sequence: u64) -> Vec<Vec<u8>> {
+        let cut = cutter.cut(sequence, Some(Instant::from_nanos(sequence)));
+        cut.map(|(header, payload)| {
+            let mut datagram = vec![7; HEADER_BYTES + payload];
+            header.write(&mut datagram);
+            datagram
+        })
+        .collect()
+    }
+
+    #[test]
+    fn what_is_not_complete_when_the_next_begins_is_lost_and_everything_adds_up() {
+        let cutter = Cutter { channel: 3, message_bytes: 2500, payload: 1000 };
+        let mut assembler = Assembler::new(cutter);
+        let mut complete = Vec::new();
+        for sequence in [0, 1, 2, 5, 6] {
+            let mut each = datagrams(cutter, sequence);
+            assert_eq!(each.iter().map(Vec::len).collect::<Vec<_>>(), [1024, 1024, 524]);
+            match sequence {
+                1 => drop(each.remove(1)),
+                2 => each.reverse(),
+                6 => each.truncate(2),
+                _ => {}
+            }
+            for datagram in &each {
+                complete.extend(assembler.take(datagram).map(|header| header.sequence));
+            }
+        }
+        assert_eq!(complete, [0, 2, 5]);
+        assert_eq!((assembler.next, assembler.lost()), (7, 4), "1, 3, 4 and 6");
+        // A late one, a doubled one, somebody else's, and rubbish.
+        let late = datagrams(cutter, 1).remove(1);
+        let doubled = datagrams(cutter, 6).remove(0);
+        let strange = datagrams(Cutter { channel: 4, ..cutter }, 9).remove(0);
+        for datagram in [late, doubled, strange, vec![0; 1024]] {
+            assert_eq!(assembler.take(&datagram), None);
+        }
+        assert_eq!(assembler.take(&[1, 2, 3]), None);
+        assert_eq!((assembler.strange, assembler.next, assembler.lost()), (4, 7, 4));
+    }
+
+    #[test]
+    fn headers_are_read_as_they_were_written() {
+        for logical_arrival in [None, Some(Instant::from_nanos(0x0102_0304_0506_0708))] {
+            let header = Header { channel: 1, sequence: u64::MAX - 1, index: 2, count: 3, logical_arrival };
+            let mut bytes = [9; HEADER_BYTES + 1];
+            header.write(&mut bytes);
+            assert_eq!(Header::read(&bytes), Some((header, &[9][..])));
+        }
+    }
+}

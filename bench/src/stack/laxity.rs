@@ -1,0 +1,160 @@
+//! Laxity: two hosts, an executive each, channels opened through the wire. The wire has one FIFO queue, as Laxity paces by its
+//! model of the link and orders before it.
+//!
+//! The applications of real-time channels have real-time threads where permitted, as those of the expert have, so that what
+//! differs is what is between them. Figures and samples are Laxity's own: from the logical arrival that its regulator stamped
+//! until the message is in the receiving application's queue. The applications measure too, from their own stamp, which
+//! travels in the message, until the receiving thread has it.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration as StdDuration;
+
+use laxity::{ChannelSpec, Error as LaxityError, Host, HostConfig, Scheduling};
+use laxity_core::units::Instant;
+use laxity_link::sys::now;
+
+use super::{Assembly, Inlet, Outlet, Ready, Received, Sent, wire};
+use crate::error::Error;
+use crate::record::{Arrived, Recorder};
+use crate::scenario::Setup;
+use crate::wire::Discipline;
+use crate::workload::{self, BEST_EFFORT, MESSAGE_BYTES, Overloads, Row};
+
+/// Best-effort messages that may wait at the sender.
+const BEST_EFFORT_QUEUE: u64 = 10;
+/// Bytes of the application's stamp at the start of a message.
+const STAMP_BYTES: usize = 8;
+/// How long a receiver does not look at its stop flag.
+const LOOK: StdDuration = StdDuration::from_millis(50);
+
+pub(super) fn assemble(setup: &Setup, rows: Vec<Row>) -> Result<Assembly, Error> {
+    let config = HostConfig {
+        platform: setup.platform.clone(),
+        fifo_priority: HostConfig::default().fifo_priority.filter(|_| setup.realtime),
+        lock_memory: setup.realtime,
+        ..HostConfig::default()
+    };
+    let (here, there) = (Host::start(config.clone())?, Host::start(config)?);
+    let mut notes = here.standing().notes.clone();
+    if let Scheduling::Fifo(priority) = here.standing().scheduling {
+        notes.push(format!("the executives run as SCHED_FIFO {priority}"));
+    }
+    let wire = wire(setup, Discipline::Fifo, vec![there.address()])?;
+    let mut channels = Vec::new();
+    let message = vec![0x5a; MESSAGE_BYTES as usize];
+    for (number, row) in rows.into_iter().enumerate() {
+        let violates = number == 0 && setup.attack.violates();
+        let overloads = if violates { Overloads::Drop } else { Overloads::Wait };
+        let (row, sender, receiver) = workload::connect(&here, &there, wire.ingress(0), row, overloads, &mut notes)?;
+        channels.push(Ready {
+            name: row.name,
+            contract: Some(row.contract),
+            real_time_threads: true,
+            outlet: Box::new(Sender {
+                sender,
+                message: message.clone(),
+                waits: !violates,
+                drops: violates,
+                taken: 0,
+                end: None,
+            }),
+            inlet: Box::new(Receiver(receiver)),
+        });
+    }
+    let listener = there.listen(BEST_EFFORT)?;
+    let spec = ChannelSpec::best_effort(MESSAGE_BYTES.into(), BEST_EFFORT_QUEUE)?;
+    let sender = here.open(wire.ingress(0), BEST_EFFORT, spec)?;
+    let receiver = listener.accept(Some(StdDuration::from_secs(2)))?;
+    channels.push(Ready {
+        name: BEST_EFFORT.to_owned(),
+        contract: None,
+        real_time_threads: false,
+        outlet: Box::new(Sender { sender, message, waits: false, drops: false, taken: 0, end: None }),
+        inlet: Box::new(Receiver(receiver)),
+    });
+    Ok(Assembly { channels, hosts: vec![here, there], wire, notes })
+}
+
+struct Sender {
+    sender: laxity::Sender,
+    message: Vec<u8>,
+    /// Whether the application waits for room.
+    waits: bool,
+    /// Whether the channel drops what is beyond its contract.
+    drops: bool,
+    /// Messages that went into the mailbox.
+    taken: u64,
+    /// How the channel ended, if it did.
+    end: Option<String>,
+}
+
+impl Outlet for Sender {
+    fn send(&mut self, logical_arrival: Option<Instant>, _: &AtomicBool) -> Result<bool, Error> {
+        if self.end.is_some() {
+            return Ok(false);
+        }
+        let stamp = logical_arrival.unwrap_or(Instant::MAX).as_nanos();
+        self.message[..STAMP_BYTES].copy_from_slice(&stamp.to_be_bytes());
+        let result = if self.waits { self.sender.send(&self.message) } else { self.sender.try_send(&self.message) };
+        match result {
+            Ok(()) => {
+                self.taken += 1;
+                Ok(true)
+            }
+            Err(LaxityError::Violation(_) | LaxityError::WouldBlock) => Ok(false),
+            Err(over) => {
+                self.end = Some(over.to_string());
+                Ok(false)
+            }
+        }
+    }
+
+    fn finish(self: Box<Self>) -> Result<Sent, Error> {
+        let Self { sender, taken, drops, end, .. } = *self;
+        let name = sender.grant().name.clone();
+        let known = sender.counters();
+        let over = match end {
+            Some(over) => over,
+            None => match sender.close() {
+                Ok((counters, _)) => {
+                    // Where messages beyond the contract wait, each look at one that still has to wait is counted as refused.
+                    let dropped = if drops { counters.refused } else { 0 };
+                    if counters.accepted + dropped != taken {
+                        let detail = format!("accepted {} + dropped {dropped} != taken {taken}", counters.accepted);
+                        return Err(Error::Conservation { channel: name, detail });
+                    }
+                    return Ok(Sent { messages: counters.accepted, ..Sent::default() });
+                }
+                Err(over) => over.to_string(),
+            },
+        };
+        let note = Some(format!("{name} did not end in agreement: {over}; what was under way is counted as lost"));
+        let dropped = if drops { known.refused } else { 0 };
+        Ok(Sent { messages: taken.saturating_sub(dropped), note, cut_short: true })
+    }
+}
+
+struct Receiver(laxity::Receiver);
+
+impl Inlet for Receiver {
+    fn run(mut self: Box<Self>, recorder: &mut Recorder, stop: &AtomicBool) -> Result<Received, Error> {
+        loop {
+            match self.0.recv_timeout(LOOK) {
+                Ok(message) => {
+                    let (logical_arrival, now) = (message.logical_arrival(), now());
+                    let stamp = message.first_chunk::<STAMP_BYTES>().map(|stamp| u64::from_be_bytes(*stamp));
+                    let stamp = stamp.map(Instant::from_nanos).filter(|stamp| *stamp != Instant::MAX);
+                    recorder.record(Arrived {
+                        logical_arrival: Some(logical_arrival),
+                        completion: logical_arrival + message.latency(),
+                        in_hand: stamp.map(|stamp| now.since(stamp)),
+                        bytes: message.len() as u64,
+                    });
+                }
+                Err(LaxityError::WouldBlock) if !stop.load(Ordering::Relaxed) => {}
+                // The sender tells how it ended.
+                Err(_) => return Ok(Received::Figures(Box::new(self.0.figures()))),
+            }
+        }
+    }
+}

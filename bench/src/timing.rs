@@ -1,0 +1,30 @@
+//! Sleeping until a point in time, and what a thread runs as.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use laxity_core::units::{Duration, Instant};
+use laxity_link::sys;
+
+/// How long a sleeper does not look at its stop flag.
+const LOOK: Duration = Duration::from_millis(50);
+
+/// Sleeps until `until`; false if `stop` was set before.
+pub(crate) fn sleep_until(until: Instant, stop: &AtomicBool) -> bool {
+    loop {
+        if stop.load(Ordering::Relaxed) {
+            return false;
+        }
+        let now = sys::now();
+        if now >= until {
+            return true;
+        }
+        // An error would be one of the arguments, and there are none; a signal ends the wait early.
+        let _ = sys::wait(&[], Some(until.since(now).min(LOOK)));
+    }
+}
+
+/// Prepares the calling thread: exact timers, and SCHED_FIFO with `priority` if asked for. True if it is real-time now.
+pub(crate) fn prepare(priority: Option<u8>) -> bool {
+    let _ = sys::precise_timers();
+    priority.is_some_and(|priority| sys::real_time(priority).is_ok())
+}

@@ -1,0 +1,27 @@
+//! What a thread runs as.
+
+use std::io;
+
+/// Makes the calling thread SCHED_FIFO with `priority` (1 to 99); threads and processes that it starts are ordinary ones again.
+///
+/// # Errors
+/// EPERM without CAP_SYS_NICE or an RLIMIT_RTPRIO, EINVAL for another priority. The thread runs on as it is.
+pub fn real_time(priority: u8) -> io::Result<()> {
+    let parameters = libc::sched_param { sched_priority: i32::from(priority) };
+    // SAFETY: the pointer is to a valid sched_param for the length of the call; 0 names the calling thread.
+    match unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, &parameters) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_priority_that_cannot_be_is_refused() {
+        let error = std::thread::spawn(|| real_time(100).unwrap_err()).join().unwrap();
+        assert!(matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EPERM)), "{error}");
+    }
+}
