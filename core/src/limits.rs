@@ -41,7 +41,8 @@ pub const MAX_CONTROL_FRAMES: usize = 64;
 pub const DECAY_FACTOR: u32 = 4;
 /// Messages of one channel that may be under reassembly at once: reordering across more than that many is loss.
 pub const MAX_REASSEMBLIES: u32 = 64;
-/// Events kept for the driver; when it does not drain them, counters still count and an overflow event says so.
+/// Requests of peers kept as events for the driver, beside what channels themselves have to say; more are forgotten, and an
+/// overflow event says so.
 pub const MAX_EVENTS: usize = 1024;
 
 const _: () = {

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, mpsc};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak, mpsc};
 use std::time::{Duration as StdDuration, Instant as StdInstant};
 
 use laxity_core::admission::{Admission, Code, Refusal, ReservationId, Stage, buffers};
@@ -17,10 +17,11 @@ use laxity_core::platform::Platform;
 use laxity_core::send::SendConfig;
 use laxity_core::units::Duration;
 
+use crate::doorbell::Doorbell;
 use crate::error::Error;
 use crate::executive::{Command, Notice};
 use crate::host::Grant;
-use crate::port::{self, Doorbell, Port, ReceivePort, SendPort, Slot};
+use crate::port::{self, Port, ReceivePort, SendPort, Slot};
 use crate::sharing::{Sharing, Wanted};
 use crate::signal::Signal;
 
@@ -33,6 +34,7 @@ pub(crate) struct Behaviour {
     pub(crate) lease: Duration,
     pub(crate) send_early: bool,
     pub(crate) receive_early: bool,
+    pub(crate) receive_memory: u64,
 }
 
 /// What application threads, the control thread and the executive share of a host.
@@ -59,6 +61,8 @@ pub(crate) struct State {
     tickets: BTreeMap<u64, Ticket>,
     channels: BTreeMap<ChannelId, Known>,
     unreachable: Vec<SocketAddr>,
+    /// Bytes of the message buffers of all receiving channels.
+    receive_memory: u64,
     /// Channels that are over, and when they are released.
     lingering: Vec<(StdInstant, ChannelId)>,
     next_ticket: u64,
@@ -68,12 +72,35 @@ pub(crate) struct State {
 pub(crate) struct Accepted {
     pub(crate) port: ReceivePort,
     pub(crate) grant: Grant,
+    /// Closes the channel if nobody comes to take it.
+    pub(crate) unclaimed: Option<Unclaimed>,
+}
+
+/// Closes a channel that was accepted, unless somebody takes it.
+pub(crate) struct Unclaimed {
+    shared: Weak<Shared>,
+    port: Arc<Port>,
+}
+
+impl Unclaimed {
+    /// Somebody has taken it.
+    pub(crate) fn taken(mut self) {
+        self.shared = Weak::new();
+    }
+}
+
+impl Drop for Unclaimed {
+    fn drop(&mut self) {
+        if let Some(shared) = self.shared.upgrade() {
+            shared.close_port(&self.port);
+        }
+    }
 }
 
 /// A channel on its way into the endpoint.
 enum Ticket {
     Opening { known: Known },
-    Accepting { known: Known, accepted: Accepted, listener: mpsc::Sender<Accepted> },
+    Accepting { known: Known, accepted: Box<Accepted>, listener: mpsc::Sender<Accepted> },
 }
 
 /// A channel in the endpoint.
@@ -82,6 +109,8 @@ pub(crate) struct Known {
     pub(crate) peer: SocketAddr,
     reservation: Option<ReservationId>,
     pub(crate) is_receiving: bool,
+    /// Bytes of its message buffers, if it receives.
+    bytes: u64,
     pub(crate) name: Name,
     pub(crate) service: Service,
     /// Who waits for `open` to come to an end.
@@ -127,6 +156,7 @@ impl Shared {
             tickets: BTreeMap::new(),
             channels: BTreeMap::new(),
             unreachable: Vec::new(),
+            receive_memory: 0,
             lingering: Vec::new(),
             next_ticket: 0,
         };
@@ -152,6 +182,14 @@ impl Shared {
         self.doorbell.poke();
     }
 
+    /// An error if the executive is gone. Under the lock of the state: whoever clears it does so after `stopped`.
+    fn check_running(&self) -> Result<(), Error> {
+        match self.is_stopped() {
+            true => Err(Error::Stopped("its thread has ended".to_owned())),
+            false => Ok(()),
+        }
+    }
+
     /// Whether the executive is gone.
     pub(crate) fn is_stopped(&self) -> bool {
         self.stopped.load(Ordering::SeqCst)
@@ -160,6 +198,7 @@ impl Shared {
     /// Listens on `name`: accepted channels come through the receiver.
     pub(crate) fn listen(&self, name: Name) -> Result<mpsc::Receiver<Accepted>, Error> {
         let mut state = self.state();
+        self.check_running()?;
         if state.listeners.iter().any(|(other, _)| *other == name) {
             return Err(Error::NameInUse(name.as_str().to_owned()));
         }
@@ -181,6 +220,7 @@ impl Shared {
         let refused = |refusal| Error::Refused { by: "this host".to_owned(), refusal };
         let contract = request.service.contract().copied();
         let mut state = self.state();
+        self.check_running()?;
         let mut reservation = None;
         let mut upstream = Duration::ZERO;
         if let Some(contract) = contract {
@@ -242,6 +282,7 @@ impl Shared {
             peer: request.destination.peer,
             reservation,
             is_receiving: false,
+            bytes: 0,
             name: request.destination.name,
             service: request.service,
             opener: Some(Opener { reply, port: send_port }),
@@ -272,7 +313,7 @@ impl Shared {
     }
 
     /// The control thread: serves notices until the executive stops.
-    pub(crate) fn serve(&self, mut notices: rtrb::Consumer<Notice>) {
+    pub(crate) fn serve(self: &Arc<Self>, mut notices: rtrb::Consumer<Notice>) {
         loop {
             let seen = self.notified.seen();
             while let Ok(notice) = notices.pop() {
@@ -285,8 +326,12 @@ impl Shared {
             let linger = self.release_lingering();
             self.notified.wait(seen, linger.into_iter().chain(look).min());
         }
+    }
+
+    /// Nobody will answer any more: whoever waits learns it.
+    pub(crate) fn give_up(&self) {
+        self.stopped.store(true, Ordering::SeqCst);
         self.share_changed.notify_all();
-        // Nobody will answer any more: whoever waits learns it.
         let mut state = self.state();
         state.listeners.clear();
         state.tickets.clear();
@@ -310,7 +355,7 @@ impl Shared {
         next
     }
 
-    fn handle(&self, notice: Notice) {
+    fn handle(self: &Arc<Self>, notice: Notice) {
         match notice {
             Notice::Installed { ticket, result } => self.installed(ticket, result),
             Notice::Event(Event::Requested(request)) => self.requested(&request),
@@ -330,20 +375,20 @@ impl Shared {
         }
     }
 
-    fn installed(&self, ticket: u64, result: Result<ChannelId, Refusal>) {
+    fn installed(self: &Arc<Self>, ticket: u64, result: Result<ChannelId, Refusal>) {
         let mut state = self.state();
         let Some(ticket) = state.tickets.remove(&ticket) else { return };
         match (ticket, result) {
             (Ticket::Opening { known }, Ok(channel)) => {
                 state.channels.insert(channel, known);
             }
-            (Ticket::Accepting { known, accepted, listener }, Ok(channel)) => {
+            (Ticket::Accepting { known, mut accepted, listener }, Ok(channel)) => {
+                let port = Arc::clone(&known.port);
                 state.channels.insert(channel, known);
                 drop(state);
-                // A listener that is gone leaves the port without an owner, and that closes the channel.
-                if listener.send(accepted).is_err() {
-                    self.command(Command::Close(channel));
-                }
+                // From here on it belongs to the listener; if that is gone, or goes without taking it, it is closed.
+                accepted.unclaimed = Some(Unclaimed { shared: Arc::downgrade(self), port });
+                let _ = listener.send(*accepted);
             }
             (Ticket::Opening { known }, Err(refusal)) => {
                 state.release(&known);
@@ -395,6 +440,16 @@ impl Shared {
             messages,
             packets,
         };
+        let bytes = u64::from(messages) * u64::from(request.service.max_message()) * u64::from(request.oversize);
+        if bytes > self.behaviour.receive_memory.saturating_sub(state.receive_memory) {
+            if let Some(id) = reservation {
+                state.admission.release(id);
+            }
+            drop(state);
+            let refusal = Refusal::new(Code::Memory, Stage::ReceivingProcessor);
+            return self.command(Command::Refuse { request: *request, refusal });
+        }
+        state.receive_memory += bytes;
         let incoming = Incoming::new(request, reception);
         let (receive_port, slot) = port::receiving(messages.max(2) as usize);
         let deadline = request.service.contract().map(Contract::deadline);
@@ -415,11 +470,12 @@ impl Shared {
             peer: request.peer,
             reservation,
             is_receiving: true,
+            bytes,
             name: request.name,
             service: request.service,
             opener: None,
         };
-        let accepted = Accepted { port: receive_port, grant };
+        let accepted = Box::new(Accepted { port: receive_port, grant, unclaimed: None });
         let ticket = state.ticket(Ticket::Accepting { known, accepted, listener });
         drop(state);
         let slot = Box::new(Slot::Receive(slot));
@@ -539,6 +595,7 @@ impl State {
     }
     fn release(&mut self, known: &Known) {
         self.review_share();
+        self.receive_memory -= known.bytes;
         if let Some(id) = known.reservation {
             self.admission.release(id);
         }

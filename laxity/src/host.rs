@@ -20,9 +20,9 @@ use laxity_link::udp::{Udp, UdpConfig};
 use laxity_link::{Counters, Link, LinkError, sys};
 
 use crate::control::{Accepted, Behaviour, OpenRequest, Shared};
+use crate::doorbell::Doorbell;
 use crate::error::Error;
 use crate::executive::{Command, Executive, OffProcessor, Published};
-use crate::port::Doorbell;
 use crate::realtime::{self, Scheduling};
 use crate::receiver::Receiver;
 use crate::registry::{Registry, Store, holder_of_port};
@@ -53,6 +53,8 @@ pub struct HostConfig {
     pub channels: usize,
     /// Frames that channels may hold together.
     pub frames: usize,
+    /// Bytes of message buffers that peers' channels may take here; what they ask for beyond that is refused.
+    pub receive_memory: u64,
     /// How long a peer may be silent before its channel is closed; 400 ms to 60 s.
     pub lease: Duration,
     /// The SCHED_FIFO priority to ask for (1 to 99); `None` stays an ordinary thread.
@@ -81,6 +83,7 @@ impl Default for HostConfig {
             horizon: Duration::ZERO,
             channels: 256,
             frames: 16_384,
+            receive_memory: 256 << 20,
             lease: Duration::from_secs(2),
             fifo_priority: Some(70),
             lock_memory: true,
@@ -253,11 +256,17 @@ impl Host {
             staged: 0,
             received: 0,
             off_processor: OffProcessor::default(),
+            stops_at: None,
         };
         let shared = Arc::new(Shared::new(
             platform,
             (admission, sharing),
-            Behaviour { lease: config.lease, send_early: config.send_early, receive_early: config.receive_early },
+            Behaviour {
+                lease: config.lease,
+                send_early: config.send_early,
+                receive_early: config.receive_early,
+                receive_memory: config.receive_memory,
+            },
             doorbell,
             notified,
             Arc::clone(&stopped),
@@ -282,7 +291,10 @@ impl Host {
         let serving = Arc::clone(&shared);
         let control = std::thread::Builder::new()
             .name("laxity-control".to_owned())
-            .spawn(move || serving.serve(notice_reader))
+            .spawn(move || {
+                let _giving_up = GivingUp(Arc::clone(&serving));
+                serving.serve(notice_reader);
+            })
             .map_err(system("starting the control thread"));
         let mut host = Self { shared, published, address, standing, executive: Some(executive_thread), control: None };
         // If this fails, dropping the host stops the executive.
@@ -394,11 +406,21 @@ impl Drop for Stopping {
     }
 }
 
+/// Tells everybody who waits that nobody answers any more, however the control thread ended, and ends the executive.
+struct GivingUp(Arc<Shared>);
+
+impl Drop for GivingUp {
+    fn drop(&mut self) {
+        self.0.command(Command::Stop);
+        self.0.give_up();
+    }
+}
+
 /// Gives the calling thread the best scheduling that it may have, and says what it could not have.
 fn schedule(fifo: Option<u8>) -> (Scheduling, Option<String>) {
     let mut note = None;
     if let Some(priority) = fifo {
-        match realtime::set_fifo(priority) {
+        match sys::real_time(priority) {
             Ok(()) => return (Scheduling::Fifo(priority), None),
             Err(error) => {
                 note = Some(format!("no real-time priority ({error}): other threads can delay the executive"));

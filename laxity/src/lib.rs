@@ -32,6 +32,7 @@
 #![deny(unsafe_code)]
 
 mod control;
+mod doorbell;
 mod error;
 mod executive;
 mod host;

@@ -2,18 +2,15 @@
 //!
 //! Messages move as owned buffers: the application fills one, the executive fragments from it and hands it back; on the
 //! other side the handler fills one, the application reads it and hands it back. Nobody copies, locks or allocates.
-//! What an application announces goes through one [`Doorbell`] per executive, so that it looks at those who rang only.
+//! What an application announces goes through one [`crate::doorbell::Doorbell`] per executive, so that it looks at those who rang only.
 
-use std::sync::Arc;
-use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicU32, Ordering, fence};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, TryLockError};
 
-use crossbeam_queue::ArrayQueue;
 use laxity_core::event::End;
 use laxity_core::frames::MessageBuf;
 use laxity_core::receive::{Delivered, Evidence};
 use laxity_core::units::Instant;
-use laxity_link::sys::Wake;
 
 use crate::signal::Signal;
 use crate::statistics::Statistics;
@@ -41,7 +38,6 @@ pub(crate) struct Port {
     pub(crate) signal: Signal,
     end: OnceLock<End>,
     index: AtomicU32,
-    rung: AtomicBool,
 }
 
 const UNASSIGNED: u32 = u32::MAX;
@@ -53,13 +49,22 @@ impl Port {
             signal: Signal::default(),
             end: OnceLock::new(),
             index: AtomicU32::new(UNASSIGNED),
-            rung: AtomicBool::new(false),
         })
     }
 
     /// The channel's place in the executive, known once it is opened there.
     pub(crate) fn assign(&self, index: u32) {
         self.index.store(index, Ordering::Release);
+    }
+
+    /// The channel's place, as long as it has one.
+    pub(crate) fn index(&self) -> Option<u32> {
+        Some(self.index.load(Ordering::Acquire)).filter(|index| *index != UNASSIGNED)
+    }
+
+    /// The channel has left the executive; whoever still holds the port rings for nobody.
+    pub(crate) fn retire(&self) {
+        self.index.store(UNASSIGNED, Ordering::Release);
     }
 
     pub(crate) fn set_end(&self, end: End) {
@@ -72,71 +77,6 @@ impl Port {
     }
 }
 
-/// Tells the executive who has something for it.
-#[derive(Debug)]
-pub(crate) struct Doorbell {
-    rung: ArrayQueue<u32>,
-    sleeping: AtomicBool,
-    pub(crate) wake: Wake,
-}
-
-impl Doorbell {
-    /// A bell for `channels` channels.
-    pub(crate) fn new(channels: usize) -> std::io::Result<Self> {
-        Ok(Self { rung: ArrayQueue::new(channels), sleeping: AtomicBool::new(false), wake: Wake::new()? })
-    }
-
-    /// Says that `port` has something; wakes the executive if it sleeps.
-    pub(crate) fn ring(&self, port: &Port) {
-        self.announce(port);
-        self.poke();
-    }
-
-    /// Says that `port` has something that can wait until the executive is awake anyway.
-    pub(crate) fn announce(&self, port: &Port) {
-        let index = port.index.load(Ordering::Acquire);
-        if index != UNASSIGNED && !port.rung.swap(true, Ordering::AcqRel) {
-            // One place for each channel, and each rings once until it is heard: there is room.
-            let _ = self.rung.push(index);
-        }
-    }
-
-    /// Wakes the executive if it sleeps: one system call then, none otherwise.
-    pub(crate) fn poke(&self) {
-        fence(Ordering::SeqCst);
-        if self.sleeping.load(Ordering::Relaxed) {
-            self.wake.wake();
-        }
-    }
-
-    /// The next channel that rang. The caller calls [`Port::heard`] before it looks into the mailbox.
-    pub(crate) fn next(&self) -> Option<u32> {
-        self.rung.pop()
-    }
-
-    pub(crate) fn is_silent(&self) -> bool {
-        self.rung.is_empty()
-    }
-
-    /// The executive is about to sleep; afterwards it looks once more for work before it does.
-    pub(crate) fn going_to_sleep(&self) {
-        self.sleeping.store(true, Ordering::Relaxed);
-        fence(Ordering::SeqCst);
-    }
-
-    pub(crate) fn awake(&self) {
-        self.sleeping.store(false, Ordering::Relaxed);
-    }
-}
-
-impl Port {
-    /// Whoever rings from now on is heard again.
-    pub(crate) fn heard(&self) {
-        self.rung.store(false, Ordering::Release);
-        fence(Ordering::SeqCst);
-    }
-}
-
 /// The executive's side of a sending channel.
 #[derive(Debug)]
 pub(crate) struct SendSlot {
@@ -144,16 +84,48 @@ pub(crate) struct SendSlot {
     pub(crate) free: rtrb::Producer<MessageBuf>,
     /// The message that the contract, or a full queue, had no room for yet.
     pub(crate) held: Option<Outbound>,
+    /// True once the channel may send: what comes before waits in the mailbox.
+    pub(crate) begun: bool,
     /// True once the application has closed: the channel closes when the mailbox is empty.
     pub(crate) closing: bool,
     pub(crate) port: Arc<Port>,
+}
+
+/// Messages that applications have read. Any thread returns them; the executive looks only if nobody else does at that moment,
+/// so that it never waits for a thread of lower priority.
+#[derive(Debug)]
+pub(crate) struct Returned(Mutex<Vec<MessageBuf>>);
+
+impl Returned {
+    fn new(messages: usize) -> Self {
+        Self(Mutex::new(Vec::with_capacity(messages)))
+    }
+
+    /// Gives a message back. There are no more of them than places.
+    pub(crate) fn push(&self, message: MessageBuf) {
+        let mut messages = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if messages.len() < messages.capacity() {
+            messages.push(message);
+        }
+    }
+
+    /// Takes everything, each through `take`; false if another thread is at it.
+    pub(crate) fn try_drain(&self, take: impl FnMut(MessageBuf)) -> bool {
+        let mut messages = match self.0.try_lock() {
+            Ok(messages) => messages,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return false,
+        };
+        messages.drain(..).for_each(take);
+        true
+    }
 }
 
 /// The executive's side of a receiving channel.
 #[derive(Debug)]
 pub(crate) struct ReceiveSlot {
     pub(crate) outbox: rtrb::Producer<Inbound>,
-    pub(crate) returned: Arc<ArrayQueue<MessageBuf>>,
+    pub(crate) returned: Arc<Returned>,
     pub(crate) port: Arc<Port>,
 }
 
@@ -186,7 +158,7 @@ pub(crate) struct SendPort {
 pub(crate) struct ReceivePort {
     pub(crate) inbox: rtrb::Consumer<Inbound>,
     /// Where read messages go back; any thread that holds one may return it.
-    pub(crate) returned: Arc<ArrayQueue<MessageBuf>>,
+    pub(crate) returned: Arc<Returned>,
     pub(crate) port: Arc<Port>,
 }
 
@@ -198,7 +170,7 @@ pub(crate) fn sending(buffers: usize, bytes: usize) -> (SendPort, SendSlot) {
     for _ in 0..buffers {
         give.push(MessageBuf::with_capacity(bytes)).expect("as many places as buffers");
     }
-    let slot = SendSlot { inbox, free: give, held: None, closing: false, port: Arc::clone(&port) };
+    let slot = SendSlot { inbox, free: give, held: None, begun: false, closing: false, port: Arc::clone(&port) };
     (SendPort { outbox, free, port }, slot)
 }
 
@@ -206,7 +178,7 @@ pub(crate) fn sending(buffers: usize, bytes: usize) -> (SendPort, SendSlot) {
 pub(crate) fn receiving(messages: usize) -> (ReceivePort, ReceiveSlot) {
     let port = Port::new();
     let (outbox, inbox) = rtrb::RingBuffer::new(messages);
-    let returned = Arc::new(ArrayQueue::new(messages));
+    let returned = Arc::new(Returned::new(messages));
     let slot = ReceiveSlot { outbox, returned: Arc::clone(&returned), port: Arc::clone(&port) };
     (ReceivePort { inbox, returned, port }, slot)
 }

@@ -3,17 +3,16 @@
 use std::sync::Arc;
 use std::time::{Duration as StdDuration, Instant as StdInstant};
 
-use crossbeam_queue::ArrayQueue;
 use laxity_core::event::End;
 use laxity_core::figures::Figures;
-use laxity_core::frames::MessageBuf;
 use laxity_core::receive::{Cause, Evidence};
 use laxity_core::units::{Duration, Instant};
 
 use crate::control::{Accepted, Shared};
+use crate::doorbell::Doorbell;
 use crate::error::Error;
 use crate::host::Grant;
-use crate::port::{Doorbell, Inbound, Port, ReceivePort};
+use crate::port::{Inbound, Port, ReceivePort, Returned};
 use crate::sender::Watch;
 
 /// Receives the messages of one channel, exact and in order. One thread at a time; it may move between threads.
@@ -29,14 +28,18 @@ pub struct Receiver {
 #[derive(Debug)]
 pub struct Message {
     inbound: Option<Inbound>,
-    returned: Arc<ArrayQueue<MessageBuf>>,
+    returned: Arc<Returned>,
     port: Arc<Port>,
     doorbell: Arc<Doorbell>,
 }
 
 impl Receiver {
     pub(crate) fn new(accepted: Accepted, shared: Arc<Shared>) -> Self {
-        let Accepted { port, grant } = accepted;
+        let Accepted { port, grant, unclaimed } = accepted;
+        // Taken: from here on the receiver closes it. The guard must not.
+        if let Some(unclaimed) = unclaimed {
+            unclaimed.taken();
+        }
         Self { port, grant, shared }
     }
 
@@ -68,7 +71,8 @@ impl Receiver {
     /// # Errors
     /// [`Error::WouldBlock`] after the timeout; else as [`Receiver::recv`].
     pub fn recv_timeout(&mut self, timeout: StdDuration) -> Result<Message, Error> {
-        self.receive(Some(StdInstant::now() + timeout))
+        // A time beyond all clocks is none.
+        self.receive(StdInstant::now().checked_add(timeout))
     }
 
     /// The next message, if it is there.
@@ -150,7 +154,7 @@ impl std::ops::Deref for Message {
 impl Drop for Message {
     fn drop(&mut self) {
         if let Some(inbound) = self.inbound.take() {
-            let _ = self.returned.push(inbound.delivered.message);
+            self.returned.push(inbound.delivered.message);
             self.doorbell.announce(&self.port);
         }
     }

@@ -33,6 +33,8 @@ pub struct Sender {
     /// Mirrors the executive's regulator, so that the caller learns at once what the executive would say.
     regulator: Option<Regulator>,
     shared: Arc<Shared>,
+    /// A buffer that was lent and not sent.
+    spare: Option<MessageBuf>,
     closing: bool,
 }
 
@@ -78,7 +80,7 @@ impl Sender {
         // Under `decay` every message is taken, whenever it comes: nothing to mirror.
         let regulated = grant.service.contract().filter(|_| overload != Overload::Decay);
         let regulator = regulated.map(|contract| Regulator::new(contract.interval()));
-        Self { channel, port, grant, overload, regulator, shared, closing: false }
+        Self { channel, port, grant, overload, regulator, shared, spare: None, closing: false }
     }
 
     /// What was granted.
@@ -177,9 +179,11 @@ impl Sender {
     }
 
     fn is_open(&self) -> Result<(), Error> {
+        if self.shared.is_stopped() {
+            return Err(Error::Stopped("its thread has ended".to_owned()));
+        }
         match self.port.port.end() {
             Some(end) => Err(Error::of_end(end, self.grant.peer, false).unwrap_or(Error::Closed)),
-            None if self.shared.is_stopped() => Err(Error::Stopped("its thread has ended".to_owned())),
             None => Ok(()),
         }
     }
@@ -228,7 +232,7 @@ impl Sender {
     }
 
     fn free_buffer(&mut self) -> Option<MessageBuf> {
-        self.port.free.pop().ok()
+        self.spare.take().or_else(|| self.port.free.pop().ok())
     }
 
     fn hand_over(&mut self, message: MessageBuf) -> Result<(), Error> {
@@ -266,6 +270,15 @@ impl Loan<'_> {
         match self.message.take() {
             Some(message) => self.sender.hand_over(message),
             None => Err(Error::Closed),
+        }
+    }
+}
+
+impl Drop for Loan<'_> {
+    /// A loan that is not sent is given back.
+    fn drop(&mut self) {
+        if let Some(message) = self.message.take() {
+            self.sender.spare = Some(message);
         }
     }
 }

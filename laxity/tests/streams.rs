@@ -210,3 +210,89 @@ fn a_host_that_stops_says_so() {
     let error = sender.send(b"gone").unwrap_err();
     assert!(matches!(error, Error::Stopped(_) | Error::PeerLost { .. }), "{error}");
 }
+
+#[test]
+fn a_loan_that_is_not_sent_costs_nothing() {
+    let (a, b) = (host(), host());
+    let (mut sender, mut receiver) = connect(&a, &b, "loans", ChannelSpec::best_effort(1000, 4).unwrap());
+    for _ in 0..100 {
+        drop(sender.loan(10).unwrap());
+    }
+    sender.send(b"still works").unwrap();
+    assert_eq!(&receiver.recv_timeout(StdDuration::from_secs(10)).unwrap()[..], b"still works");
+}
+
+#[test]
+fn messages_held_from_closed_channels_do_not_silence_an_open_one() {
+    let start = || Host::start(HostConfig { channels: 2, registry: None, ..HostConfig::default() }).unwrap();
+    let (a, b) = (start(), start());
+    let (mut live, mut live_end) = connect(&a, &b, "live", ChannelSpec::best_effort(100, 4).unwrap());
+    for round in 0..4 {
+        let mut held = Vec::new();
+        // A closed channel's place lingers for half a second; wait for it.
+        let (mut sender, mut receiver) = loop {
+            let listener = b.listen("short").unwrap();
+            match a.open(b.address(), "short", ChannelSpec::best_effort(100, 4).unwrap()) {
+                Ok(sender) => break (sender, listener.accept(PATIENCE).unwrap()),
+                Err(Error::Refused { .. }) => std::thread::sleep(StdDuration::from_millis(100)),
+                Err(error) => panic!("{error}"),
+            }
+        };
+        sender.send(b"held").unwrap();
+        held.push(receiver.recv_timeout(StdDuration::from_secs(10)).unwrap());
+        sender.close().unwrap();
+        drop(receiver);
+        std::thread::sleep(StdDuration::from_millis(600));
+        drop(held);
+        live.send(format!("round {round}").as_bytes()).unwrap();
+        assert_eq!(
+            &live_end.recv_timeout(StdDuration::from_secs(10)).unwrap()[..],
+            format!("round {round}").as_bytes()
+        );
+    }
+}
+
+#[test]
+fn a_channel_that_nobody_takes_is_closed_with_its_listener() {
+    let (a, b) = (host(), host());
+    let listener = b.listen("untaken").unwrap();
+    let mut sender = a.open(b.address(), "untaken", ChannelSpec::best_effort(100, 4).unwrap()).unwrap();
+    // It lies with the listener, or is on its way there.
+    std::thread::sleep(StdDuration::from_millis(50));
+    drop(listener);
+    let error = loop {
+        match sender.send(b"?") {
+            Ok(()) => std::thread::sleep(StdDuration::from_millis(5)),
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(error, Error::ClosedByPeer { .. }), "{error}");
+}
+
+#[test]
+fn what_a_sender_took_is_sent_even_if_its_host_goes_at_once() {
+    let b = host();
+    for _ in 0..5 {
+        let a = host();
+        let (mut sender, mut receiver) = connect(&a, &b, "parting", ChannelSpec::best_effort(5000, 8).unwrap());
+        for number in 0..4 {
+            sender.send(&pattern(number, 5000)).unwrap();
+        }
+        drop(sender);
+        drop(a);
+        for number in 0..4 {
+            let message = receiver.recv_timeout(StdDuration::from_secs(10)).unwrap();
+            assert_eq!(&message[..], pattern(number, 5000));
+        }
+        assert!(matches!(receiver.recv_timeout(StdDuration::from_secs(10)).unwrap_err(), Error::Closed));
+    }
+}
+
+#[test]
+fn a_peer_cannot_ask_for_all_our_memory() {
+    let (a, b) = (host(), host());
+    let _listener = b.listen("greedy").unwrap();
+    let error = a.open(b.address(), "greedy", ChannelSpec::best_effort(16 << 20, 64).unwrap()).unwrap_err();
+    assert!(matches!(&error, Error::Refused { refusal, .. } if refusal.code == Code::Memory), "{error}");
+    assert_eq!(error.exit_status(), 3);
+}

@@ -4,6 +4,7 @@
 
 mod channel;
 mod gaps;
+mod inspect;
 mod signalling;
 
 use alloc::vec::Vec;
@@ -279,7 +280,8 @@ impl Endpoint {
             tokens: TokenMap::with_capacity(capacity, config.secret),
             pending: Vec::with_capacity(limits::MAX_PENDING_REQUESTS),
             listeners: Vec::with_capacity(limits::MAX_LISTENERS),
-            events: Ring::with_capacity(limits::MAX_EVENTS),
+            // Beside requests, each channel is accepted once and ends once: those must never be lost.
+            events: Ring::with_capacity(limits::MAX_EVENTS + 2 * capacity),
             events_dropped: 0,
             deliverable: FifoSet::with_capacity(capacity),
             starved: FifoSet::with_capacity(capacity),
@@ -623,42 +625,6 @@ impl Endpoint {
             .min_by_key(|&(at, _)| at)
     }
 
-    // ------------------------------------------------------------------------------------------------ inspection
-
-    /// The channel at a place, if there is one.
-    pub fn key_at(&self, place: u32) -> Option<ChannelId> {
-        self.channels.key_at(place)
-    }
-
-    /// What a sending channel did so far.
-    pub fn send_counters(&self, channel: ChannelId) -> Option<SendCounters> {
-        match &self.channels.get(channel)?.half {
-            Half::Sending(sending) => Some(sending.counters),
-            Half::Receiving(_) => None,
-        }
-    }
-
-    /// What happened to a receiving channel's messages so far.
-    pub fn receive_counters(&self, channel: ChannelId) -> Option<ReceiveCounters> {
-        match &self.channels.get(channel)?.half {
-            Half::Receiving(receiving) => Some(receiving.counters),
-            Half::Sending(_) => None,
-        }
-    }
-
-    /// The stage deadlines of a sending channel.
-    pub fn stages(&self, channel: ChannelId) -> Option<SendingStages> {
-        match &self.channels.get(channel)?.half {
-            Half::Sending(sending) => Some(sending.stages()),
-            Half::Receiving(_) => None,
-        }
-    }
-
-    /// True if control frames wait for `link`.
-    pub fn has_control(&self, link: LinkId) -> bool {
-        self.links.get(usize::from(link)).is_some_and(|state| !state.control.is_empty())
-    }
-
     // ------------------------------------------------------------------------------------------------ helpers
 
     fn make_ready(&mut self, now: Instant, id: u32) {
@@ -673,8 +639,13 @@ impl Endpoint {
     }
 
     fn push_event(&mut self, event: Event) {
-        if self.events.push(event).is_err() {
-            self.events_dropped += 1;
+        let crowded = self.events.len() >= limits::MAX_EVENTS;
+        match event {
+            Event::Requested(request) if crowded => {
+                self.forget(&request);
+                self.events_dropped += 1;
+            }
+            event => self.events_dropped += u64::from(self.events.push(event).is_err()),
         }
     }
 

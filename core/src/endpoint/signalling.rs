@@ -425,6 +425,21 @@ impl Endpoint {
         self.push_event(Event::Ended { channel: key, end });
     }
 
+    /// Forgets a request that the driver could not look at; the peer's next try is a new one.
+    pub fn forget(&mut self, request: &Request) {
+        self.take_pending(request.id);
+    }
+
+    /// True if everything that was taken has been handed to the links, control frames included. Looks at every channel.
+    pub fn is_sent_out(&self) -> bool {
+        let sent = |channel: &Channel| match &channel.half {
+            Half::Sending(sending) => sending.is_drained() || channel.association.state == State::Ended,
+            Half::Receiving(_) => true,
+        };
+        self.links.iter().all(|link| link.control.is_empty())
+            && self.channels.keys().filter_map(|key| self.channels.get(key)).all(sent)
+    }
+
     /// What the receiver of a sending channel last reported.
     pub fn report(&self, channel: ChannelId) -> Option<Counts> {
         self.channels.get(channel)?.report

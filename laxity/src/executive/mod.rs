@@ -34,7 +34,8 @@ use laxity_link::sys::{self, Interest, now};
 use laxity_link::udp::Udp;
 use laxity_link::{Link, LinkEvent};
 
-use crate::port::{Doorbell, Inbound, Outbound, Slot};
+use crate::doorbell::Doorbell;
+use crate::port::{Inbound, Outbound, Slot};
 use crate::realtime::{self, Scheduling};
 use crate::signal::Signal;
 use share::{RESTRICTED_POLL, Share};
@@ -130,6 +131,8 @@ pub(crate) struct Executive {
     /// Frames that the last look at the socket brought.
     pub(crate) received: usize,
     pub(crate) off_processor: OffProcessor,
+    /// When it ends at the latest, once it was told to.
+    pub(crate) stops_at: Option<Instant>,
 }
 
 /// Shorter gaps are part of what calibration calls the cost of a step.
@@ -154,7 +157,11 @@ impl OffProcessor {
     }
 }
 
-/// How long an executive that stops goes on to send control frames.
+/// How long an executive that was told to stop goes on to send what it has taken.
+const SEND_OUT: Duration = Duration::from_secs(1);
+/// How soon messages are asked for again that could not be taken back because an application was at it.
+const RETURNED_LATER: Duration = Duration::from_micros(200);
+/// How long it goes on to send control frames after that.
 const GOODBYE: Duration = Duration::from_millis(100);
 const GOODBYE_LOOK: std::time::Duration = std::time::Duration::from_micros(200);
 
@@ -204,7 +211,7 @@ impl Executive {
                 if restricted {
                     self.published.restricted.fetch_add(1, Ordering::Relaxed);
                 }
-                self.sleep(restricted.then(|| share.window_ends()));
+                self.sleep(restricted.then(|| share.window_ends()).or(self.stops_at.map(|_| time + RESTRICTED_POLL)));
                 woken = now();
             }
         }
@@ -291,9 +298,12 @@ impl Executive {
         });
         self.received = got.unwrap_or(0);
         allowance.0 += self.platform.demultiplex * self.received as u64;
-        while let Some(event) = self.link.poll_event() {
-            if let LinkEvent::Unreachable(peer) = event {
-                self.notice(Notice::Unreachable(peer));
+        // As many as frames: reports may come without end.
+        for _ in 0..limit {
+            match self.link.poll_event() {
+                Some(LinkEvent::Unreachable(peer)) => self.notice(Notice::Unreachable(peer)),
+                Some(LinkEvent::TooLarge { .. }) => {}
+                None => break,
             }
         }
     }
@@ -332,10 +342,7 @@ impl Executive {
         }
         for _ in 0..self.platform.receive_batch {
             let Some(index) = self.doorbell.next() else { return };
-            if let Some(slot) = self.slots.get(index as usize).and_then(Option::as_ref) {
-                slot.port().heard();
-                self.drain(time, index);
-            }
+            self.drain(time, index);
         }
     }
 
@@ -345,11 +352,14 @@ impl Executive {
         let Some(key) = self.endpoint.key_at(index) else { return };
         match slot {
             Slot::Receive(slot) => {
-                while let Some(message) = slot.returned.pop() {
-                    self.endpoint.recycle(key, message);
+                let endpoint = &mut self.endpoint;
+                if !slot.returned.try_drain(|message| endpoint.recycle(key, message)) {
+                    // An application is just returning one. To wait for it here could be to wait for a thread that waits for
+                    // our processor.
+                    self.retries.set(index, time + RETURNED_LATER);
                 }
             }
-            Slot::Send(slot) => {
+            Slot::Send(slot) if slot.begun || slot.closing => {
                 while let Some(outbound) = slot.held.take().or_else(|| slot.inbox.pop().ok()) {
                     match self.endpoint.submit(time, key, outbound.arrival, outbound.message) {
                         Ok(_) => {}
@@ -375,6 +385,8 @@ impl Executive {
                     self.endpoint.close(time, key);
                 }
             }
+            // Not begun: what the application sends already waits.
+            Slot::Send(_) => {}
         }
     }
 
@@ -396,6 +408,9 @@ impl Executive {
                 }
                 Command::Begin { channel, stages } => {
                     self.endpoint.begin(time, channel, stages);
+                    if let Some(Slot::Send(slot)) = self.slots[channel.index() as usize].as_deref_mut() {
+                        slot.begun = true;
+                    }
                     self.drain(time, channel.index());
                 }
                 Command::Refuse { request, refusal } => self.endpoint.refuse(&request, &refusal),
@@ -408,15 +423,20 @@ impl Executive {
                 Command::Stop => {
                     for place in 0..self.slots.len() as u32 {
                         if let Some(channel) = self.endpoint.key_at(place) {
-                            self.endpoint.close(time, channel);
+                            self.close(time, channel);
                         }
                     }
-                    self.say_goodbye(time);
-                    return false;
+                    self.stops_at = Some(time + SEND_OUT);
                 }
             }
         }
-        true
+        match self.stops_at {
+            Some(at) if at <= time || self.endpoint.is_sent_out() => {
+                self.say_goodbye(time);
+                false
+            }
+            _ => true,
+        }
     }
 
     /// Sends the control frames that wait, as fast as the link's share allows: a peer that misses our last word waits for its
@@ -467,6 +487,9 @@ impl Executive {
                 let _ = slot.free.push(message);
             }
         });
+        if let Some(slot) = &slot {
+            slot.port().retire();
+        }
         self.retries.remove(channel.index());
         self.wakes.remove(channel.index());
         self.notice(Notice::Garbage { _channel: released, _slot: slot, _opener: None });
@@ -498,11 +521,17 @@ impl Executive {
     }
 
     fn notice(&mut self, notice: Notice) {
-        // The ring has room for all notices that every channel can have at once. What peers can cause beyond that may be
-        // dropped: they ask again.
+        // The ring has room for all notices that every channel can have at once; what peers can cause beyond that may not use
+        // up that room. A request that is dropped is forgotten, so that the peer's next try is heard.
+        let crowded = self.notices.slots() <= 4 * self.slots.len();
+        match &notice {
+            Notice::Event(Event::Requested(request)) if crowded => return self.endpoint.forget(request),
+            Notice::Unreachable(_) | Notice::Event(Event::Overflow { .. }) if crowded => return,
+            _ => {}
+        }
         let mut waiting = notice;
         while let Err(rtrb::PushError::Full(back)) = self.notices.push(waiting) {
-            if matches!(back, Notice::Unreachable(_) | Notice::Event(Event::Requested(_) | Event::Overflow { .. })) {
+            if self.notices.is_abandoned() {
                 return;
             }
             waiting = back;

@@ -19,19 +19,6 @@ pub enum Scheduling {
     Ordinary,
 }
 
-/// Makes the calling thread SCHED_FIFO with `priority`.
-///
-/// # Errors
-/// EPERM without CAP_SYS_NICE or an RLIMIT_RTPRIO.
-pub(crate) fn set_fifo(priority: u8) -> io::Result<()> {
-    let parameters = libc::sched_param { sched_priority: i32::from(priority) };
-    // SAFETY: the pointer is to a valid sched_param for the length of the call; 0 names the calling thread.
-    match unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, &parameters) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
-}
-
 /// Asks for a slice of `slice` in the ordinary class; kernels before 6.12 ignore it.
 ///
 /// # Errors
@@ -52,7 +39,8 @@ pub(crate) fn set_short_slice(slice: Duration) -> io::Result<()> {
         size: size_of::<Attributes>() as u32,
         policy: libc::SCHED_OTHER as u32,
         flags: 0,
-        nice: 0,
+        // As it is: a slice is no reason to lose what the user set.
+        nice: rustix::process::getpriority_process(None).unwrap_or(0),
         priority: 0,
         runtime: slice.as_nanos(),
         deadline: 0,

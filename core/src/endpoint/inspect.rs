@@ -1,0 +1,44 @@
+//! What an endpoint tells of itself when it is asked; nothing here changes anything.
+
+use super::Endpoint;
+use super::channel::Half;
+use crate::contract::SendingStages;
+use crate::event::ChannelId;
+use crate::receive::ReceiveCounters;
+use crate::send::SendCounters;
+
+impl Endpoint {
+    /// The channel at a place, if there is one.
+    pub fn key_at(&self, place: u32) -> Option<ChannelId> {
+        self.channels.key_at(place)
+    }
+
+    /// What a sending channel did so far.
+    pub fn send_counters(&self, channel: ChannelId) -> Option<SendCounters> {
+        match &self.channels.get(channel)?.half {
+            Half::Sending(sending) => Some(sending.counters),
+            Half::Receiving(_) => None,
+        }
+    }
+
+    /// What happened to a receiving channel's messages so far.
+    pub fn receive_counters(&self, channel: ChannelId) -> Option<ReceiveCounters> {
+        match &self.channels.get(channel)?.half {
+            Half::Receiving(receiving) => Some(receiving.counters),
+            Half::Sending(_) => None,
+        }
+    }
+
+    /// The stage deadlines of a sending channel.
+    pub fn stages(&self, channel: ChannelId) -> Option<SendingStages> {
+        match &self.channels.get(channel)?.half {
+            Half::Sending(sending) => Some(sending.stages()),
+            Half::Receiving(_) => None,
+        }
+    }
+
+    /// True if control frames wait for `link`.
+    pub fn has_control(&self, link: LinkId) -> bool {
+        self.links.get(usize::from(link)).is_some_and(|state| !state.control.is_empty())
+    }
+}

@@ -1,0 +1,200 @@
+//! How applications tell the executive that their channel has something for it.
+//!
+//! One bit a channel, and one bit for each word of them: ringing is two atomic operations, hearing a few, and neither ever
+//! waits for another thread. That matters: a queue in which a producer first takes a place and then fills it can be caught in
+//! between, and a SCHED_FIFO executive that waits for such a producer on its own processor waits until the kernel throttles it.
+
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
+
+use laxity_link::sys::Wake;
+
+use crate::port::Port;
+
+const BITS: usize = u64::BITS as usize;
+
+/// Who has rung, and whether the executive must be woken to hear it.
+#[derive(Debug)]
+pub(crate) struct Doorbell {
+    /// One bit a channel.
+    words: Box<[AtomicU64]>,
+    /// One bit for each word that may have a bit set.
+    summary: Box<[AtomicU64]>,
+    /// The word at which the executive looks first: everybody gets a turn.
+    next: AtomicU32,
+    sleeping: AtomicBool,
+    pub(crate) wake: Wake,
+}
+
+fn zeros(bits: usize) -> Box<[AtomicU64]> {
+    (0..bits.div_ceil(BITS)).map(|_| AtomicU64::new(0)).collect()
+}
+
+impl Doorbell {
+    /// A bell for `channels` channels.
+    pub(crate) fn new(channels: usize) -> std::io::Result<Self> {
+        let words = zeros(channels.max(1));
+        let summary = zeros(words.len());
+        Ok(Self { words, summary, next: AtomicU32::new(0), sleeping: AtomicBool::new(false), wake: Wake::new()? })
+    }
+
+    /// Says that `port` has something; wakes the executive if it sleeps.
+    pub(crate) fn ring(&self, port: &Port) {
+        self.announce(port);
+        self.poke();
+    }
+
+    /// Says that `port` has something that can wait until the executive is awake anyway.
+    pub(crate) fn announce(&self, port: &Port) {
+        if let Some(index) = port.index() {
+            self.set(index as usize);
+        }
+    }
+
+    fn set(&self, index: usize) {
+        let word = index / BITS;
+        // First the word, then the summary: who finds the summary's bit finds the word's.
+        self.words[word].fetch_or(1 << (index % BITS), Ordering::AcqRel);
+        self.summary[word / BITS].fetch_or(1 << (word % BITS), Ordering::AcqRel);
+    }
+
+    /// Wakes the executive if it sleeps: one system call then, none otherwise.
+    pub(crate) fn poke(&self) {
+        fence(Ordering::SeqCst);
+        if self.sleeping.load(Ordering::Relaxed) {
+            self.wake.wake();
+        }
+    }
+
+    /// The next channel that rang, whose bit is cleared: whoever rings from now on is heard again. For the executive only.
+    pub(crate) fn next(&self) -> Option<u32> {
+        let start = self.next.load(Ordering::Relaxed) as usize % self.words.len();
+        // The words from `start` on, then those before it; whole summary words that are empty are skipped.
+        let mut at = start;
+        for _ in 0..=self.summary.len() {
+            let (group, first) = (at / BITS, at % BITS);
+            let mut candidates = self.summary[group].load(Ordering::Acquire) & (u64::MAX << first);
+            while candidates != 0 {
+                let bit = candidates.trailing_zeros() as usize;
+                candidates &= candidates - 1;
+                let word = group * BITS + bit;
+                if let Some(index) = self.take(word) {
+                    self.next.store(word as u32 + 1, Ordering::Relaxed);
+                    return Some(index);
+                }
+            }
+            at = (group + 1) % self.summary.len() * BITS;
+        }
+        None
+    }
+
+    /// Takes one bit of a word; clears the word's summary bit if it has none.
+    fn take(&self, word: usize) -> Option<u32> {
+        let bits = self.words[word].load(Ordering::Acquire);
+        if bits == 0 {
+            // First the summary, then look again: a bit that was set in between sets the summary's again.
+            self.summary[word / BITS].fetch_and(!(1 << (word % BITS)), Ordering::AcqRel);
+            if self.words[word].load(Ordering::Acquire) != 0 {
+                self.summary[word / BITS].fetch_or(1 << (word % BITS), Ordering::AcqRel);
+            }
+            return None;
+        }
+        let bit = bits.trailing_zeros() as usize;
+        self.words[word].fetch_and(!(1 << bit), Ordering::AcqRel);
+        Some((word * BITS + bit) as u32)
+    }
+
+    /// True if nobody has rung, or only somebody whose bit was heard already.
+    pub(crate) fn is_silent(&self) -> bool {
+        self.summary.iter().all(|word| word.load(Ordering::Acquire) == 0)
+            || self.words.iter().all(|word| word.load(Ordering::Acquire) == 0)
+    }
+
+    /// The executive is about to sleep; afterwards it looks once more for work before it does.
+    pub(crate) fn going_to_sleep(&self) {
+        self.sleeping.store(true, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+    }
+
+    pub(crate) fn awake(&self) {
+        self.sleeping.store(false, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::sync::Arc;
+    use std::sync::atomic::AtomicUsize;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn it_is_a_set(channels in 1usize..10_000, operations in prop::collection::vec((any::<bool>(), any::<prop::sample::Index>()), 0..200)) {
+            let bell = Doorbell::new(channels).unwrap();
+            let mut model = BTreeSet::new();
+            for (ring, index) in operations {
+                if ring {
+                    let index = index.index(channels);
+                    bell.set(index);
+                    model.insert(index as u32);
+                } else {
+                    match bell.next() {
+                        Some(index) => prop_assert!(model.remove(&index)),
+                        // A word that was emptied may cost one look.
+                        None => prop_assert!(model.is_empty()),
+                    }
+                }
+                prop_assert_eq!(bell.is_silent(), model.is_empty());
+            }
+            while let Some(index) = bell.next() {
+                prop_assert!(model.remove(&index));
+            }
+            prop_assert!(model.is_empty());
+        }
+    }
+
+    #[test]
+    fn everybody_gets_a_turn_while_the_first_ones_ring_without_end() {
+        let bell = Doorbell::new(1000).unwrap();
+        bell.set(900);
+        let heard = (0..200).any(|_| {
+            bell.set(1);
+            bell.set(70);
+            bell.next() == Some(900)
+        });
+        assert!(heard);
+    }
+
+    #[test]
+    fn no_ring_is_lost_between_threads() {
+        const RINGS: usize = 50_000;
+        let bell = Arc::new(Doorbell::new(130).unwrap());
+        let mailboxes: Arc<Vec<AtomicUsize>> = Arc::new((0..130).map(|_| AtomicUsize::new(0)).collect());
+        let ringers: Vec<_> = [0usize, 64, 129]
+            .into_iter()
+            .map(|index| {
+                let (bell, mailboxes) = (Arc::clone(&bell), Arc::clone(&mailboxes));
+                std::thread::spawn(move || {
+                    for _ in 0..RINGS {
+                        mailboxes[index].fetch_add(1, Ordering::Relaxed);
+                        bell.set(index);
+                    }
+                })
+            })
+            .collect();
+        let mut taken = 0;
+        while taken < 3 * RINGS {
+            match bell.next() {
+                Some(index) => taken += mailboxes[index as usize].swap(0, Ordering::AcqRel),
+                None => std::thread::yield_now(),
+            }
+        }
+        for ringer in ringers {
+            ringer.join().unwrap();
+        }
+        assert_eq!(taken, 3 * RINGS);
+    }
+}
