@@ -1,4 +1,4 @@
-//! Table 3 of [channels §5], and when its applications send.
+//! Table 3 of `[channels §5]`, and when its applications send.
 //!
 //! Three real-time channels with messages of 60 KiB and one of best effort. Every stack gets the same arrivals: bursts whose
 //! sizes come from a seed, each followed by the pause that its contract demands, so that the traffic is a linear bounded

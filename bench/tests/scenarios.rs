@@ -110,6 +110,7 @@ fn a_strangers_flood_is_counted_and_survived() {
     let _alone = alone();
     let setup = Setup { flood: FloodPath::Foreign, ..setup(Stack::Laxity, Attack::Flood) };
     let outcome = sound(&setup);
+    // Whether Laxity keeps its deadlines here is not asked: the wire has one queue, and nobody admitted the stranger.
     assert_eq!(outcome.flood, FloodPath::Foreign);
     assert!(outcome.wire.foreign.dropped > 0, "{:?}", outcome.wire);
 }

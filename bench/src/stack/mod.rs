@@ -1,7 +1,7 @@
 //! What carries the messages.
 //!
-//! A stack assembles the channels across a [`Wire`] and gives each an [`Outlet`] for its sending application and an
-//! [`Inlet`] for its receiving one; the scenario has the threads.
+//! A stack assembles the channels across a [`Wire`] and gives each an `Outlet` for its sending application and an
+//! `Inlet` for its receiving one; the scenario has the threads.
 
 pub(crate) mod datagram;
 pub(crate) mod laxity;
