@@ -3,7 +3,7 @@
 use super::Endpoint;
 use super::channel::Half;
 use crate::contract::SendingStages;
-use crate::event::ChannelId;
+use crate::event::{ChannelId, LinkId};
 use crate::receive::ReceiveCounters;
 use crate::send::SendCounters;
 

@@ -16,15 +16,14 @@ use gaps::Gaps;
 use signalling::{ControlFrame, Pending};
 
 use crate::collections::{DeadlineHeap, FifoSet, Ring, Slab, TokenMap};
-use crate::contract::SendingStages;
 use crate::event::{ChannelId, Event, LinkId, Name};
 use crate::frames::{FrameId, Frames, MessageBuf};
 use crate::limits;
 use crate::platform::LinkModel;
 use crate::processor::{After, Policy, Processor};
-use crate::receive::{Delivered, Evidence, Foreign, ReceiveCounters};
+use crate::receive::{Delivered, Evidence, Foreign};
 use crate::send::link_scheduler::{Head, LinkScheduler, Next};
-use crate::send::{Rejected, SendCounters, Sending, Submitted, Violation};
+use crate::send::{Rejected, Sending, Submitted, Violation};
 use crate::signal::State;
 use crate::units::{Duration, Instant};
 use crate::wire::{DATA_HEADER_BYTES, DataHeader, DataView, MAX_CONTROL_BYTES, write_evidence};
