@@ -32,6 +32,8 @@ pub(super) fn assemble(setup: &Setup, rows: Vec<Row>) -> Result<Assembly, Error>
         platform: setup.platform.clone(),
         fifo_priority: HostConfig::default().fifo_priority.filter(|_| setup.realtime),
         lock_memory: setup.realtime,
+        // The two stand for two machines.
+        registry: None,
         ..HostConfig::default()
     };
     let (here, there) = (Host::start(config.clone())?, Host::start(config)?);
