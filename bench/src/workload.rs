@@ -53,8 +53,14 @@ pub fn table_3() -> Vec<Row> {
 /// # Errors
 /// If a row is refused whatever its deadline.
 pub fn admitted(platform: &Platform) -> Result<(Vec<Row>, Vec<String>), Error> {
-    let config =
-        HostConfig { platform: platform.clone(), fifo_priority: None, lock_memory: false, ..HostConfig::default() };
+    let config = HostConfig {
+        platform: platform.clone(),
+        fifo_priority: None,
+        lock_memory: false,
+        // Two hosts, emulated in one process: each has a link of its own.
+        registry: None,
+        ..HostConfig::default()
+    };
     let (here, there) = (Host::start(config.clone())?, Host::start(config)?);
     let mut notes = Vec::new();
     let mut granted = Vec::new();
