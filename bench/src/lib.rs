@@ -27,5 +27,5 @@ pub mod workload;
 pub use attack::{Attack, FloodPath};
 pub use error::Error;
 pub use record::Sample;
-pub use scenario::{ChannelOutcome, Outcome, Setup, run};
+pub use scenario::{ChannelOutcome, Outcome, Setup, run, standing};
 pub use stack::Stack;

@@ -12,6 +12,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, ScopedJoinHandle};
 use std::time::Duration as StdDuration;
 
+use laxity::{Host, Standing};
 use laxity_core::contract::Contract;
 use laxity_core::figures::{Figures, Latencies};
 use laxity_core::platform::Platform;
@@ -21,7 +22,9 @@ use laxity_link::sys::now;
 use crate::attack::{self, Attack, EXCESS, FloodPath, Hogs};
 use crate::error::Error;
 use crate::record::{Recorder, Sample};
-use crate::stack::{APPLICATION_PRIORITY, Assembly, Inlet, NO_MISSES, Outlet, Ready, Received, Sent, Stack, assemble};
+use crate::stack::{
+    self, APPLICATION_PRIORITY, Assembly, Inlet, NO_MISSES, Outlet, Ready, Received, Sent, Stack, assemble,
+};
 use crate::timing;
 use crate::wire::WireFigures;
 use crate::workload::{self, MESSAGE_BYTES, Row, Source};
@@ -148,7 +151,7 @@ pub fn run(setup: &Setup, progress: &mut dyn FnMut(Duration)) -> Result<Outcome,
         until: start + Duration::from_nanos(setup.duration.as_nanos() as u64),
     };
     let finished = perform(channels, wire.foreign(), &plan, progress, &mut notes)?;
-    let gaps = hosts.iter().map(laxity::Host::gaps);
+    let gaps = hosts.iter().map(Host::gaps);
     let gaps = gaps.fold((0, Duration::ZERO), |(sum, longest), (count, one)| (sum + count, longest.max(one)));
     let wire = wire.stop()?;
     let network_lost = wire.high.dropped + wire.low.dropped + wire.overflow > 0;
@@ -185,6 +188,15 @@ pub fn run(setup: &Setup, progress: &mut dyn FnMut(Duration)) -> Result<Outcome,
         gaps,
         notes,
     })
+}
+
+/// What Laxity can have on this machine in a scenario. Starts a host for it, and stops it.
+///
+/// # Errors
+/// What the system refuses.
+pub fn standing(platform: &Platform, realtime: bool) -> Result<Standing, Error> {
+    let _memory = Unlock;
+    Ok(Host::start(stack::laxity::config(platform, realtime))?.standing().clone())
 }
 
 /// When and how much.

@@ -1,4 +1,4 @@
-//! Table 3 of `[channels §5]`, and when its applications send.
+//! Table 3 of [channels §5], and when its applications send.
 //!
 //! Three real-time channels with messages of 60 KiB and one of best effort. Every stack gets the same arrivals: bursts whose
 //! sizes come from a seed, each followed by the pause that its contract demands, so that the traffic is a linear bounded
@@ -54,10 +54,11 @@ pub fn table_3() -> Vec<Row> {
 /// If a row is refused whatever its deadline.
 pub fn admitted(platform: &Platform) -> Result<(Vec<Row>, Vec<String>), Error> {
     let config = HostConfig {
-        registry: None,
         platform: platform.clone(),
         fifo_priority: None,
         lock_memory: false,
+        // Two hosts, emulated in one process: each has a link of its own.
+        registry: None,
         ..HostConfig::default()
     };
     let (here, there) = (Host::start(config.clone())?, Host::start(config)?);

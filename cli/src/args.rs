@@ -1,12 +1,15 @@
 //! What the command line says.
+#![allow(rustdoc::broken_intra_doc_links, reason = "the comments are what the command says of itself")]
 
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use laxity::text::{self, HostAddress, TextError};
 use laxity::{DEFAULT_PORT, HostConfig, Registry, platform_file};
+use laxity_bench::{Attack, Stack};
 use laxity_core::contract::Overload;
 use laxity_core::platform::Platform;
 use laxity_core::units::Duration;
@@ -32,7 +35,7 @@ pub(crate) enum Command {
     Recv(RecvArguments),
     /// Sends standard input, cut into messages, over one channel
     Send(SendArguments),
-    /// Shows guaranteed channels keeping their deadlines: simulated, then live on this host
+    /// Shows guaranteed channels under attack beside what people use today: simulated, then live on this host
     Demo(DemoArguments),
 }
 
@@ -118,18 +121,38 @@ pub(crate) struct HostArguments {
 
 #[derive(Debug, Args)]
 pub(crate) struct DemoArguments {
+    /// Only this attack: idle, flood, violator, hogs or all of them at once; may be repeated
+    #[arg(long = "attack", value_name = "ATTACK", value_parser = read::<Attack>)]
+    pub(crate) attacks: Vec<Attack>,
+    /// Only this stack: laxity, plain-udp or tuned-udp; may be repeated
+    #[arg(long = "stack", value_name = "STACK", value_parser = read::<Stack>)]
+    pub(crate) stacks: Vec<Stack>,
+    /// How long each scenario runs; there is one for each attack on each stack
+    #[arg(long, value_name = "SPAN", default_value = "3s")]
+    pub(crate) duration: String,
     /// Print one JSON object instead of tables
     #[arg(long)]
     pub(crate) json: bool,
-    /// How long each part runs
-    #[arg(long, value_name = "SPAN", default_value = "10s")]
-    pub(crate) duration: String,
-    /// The simulated part's seed
+    /// Write the report with its plots to FILE, by default to laxity-demo.html in the current directory
+    #[arg(long, value_name = "FILE")]
+    pub(crate) html: Option<PathBuf>,
+    /// Write no report
+    #[arg(long, conflicts_with = "html")]
+    pub(crate) no_html: bool,
+    /// Of the sources' bursts: the same seed gives the same bursts to every stack
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
-    /// Stay an ordinary thread, even where real-time priority is permitted
+    /// Stay an ordinary process, even where real-time priority and locked memory are permitted
     #[arg(long)]
     pub(crate) no_realtime: bool,
+    /// Only the part in virtual time
+    #[arg(long)]
+    pub(crate) simulated_only: bool,
+}
+
+/// Reads a value of the scenarios.
+fn read<T: FromStr<Err = laxity_bench::Error>>(text: &str) -> Result<T, laxity_bench::Error> {
+    text.parse()
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]

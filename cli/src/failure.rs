@@ -28,6 +28,9 @@ pub(crate) enum Failure {
     /// A host that cannot be looked up.
     #[error("looking up {host}: {source}")]
     Lookup { host: String, source: io::Error },
+    /// A scenario of the demonstration.
+    #[error("{scenario}: {source}")]
+    Scenario { scenario: String, source: Box<laxity_bench::Error> },
     /// A file.
     #[error("{file}: {source}")]
     File { file: String, source: io::Error },
@@ -37,6 +40,7 @@ impl Failure {
     pub(crate) fn exit_status(&self) -> u8 {
         match self {
             Self::Laxity(error) => error.exit_status(),
+            Self::Scenario { source, .. } => source.exit_status(),
             Self::Lookup { .. } => 5,
             Self::Option { .. } | Self::Usage(_) | Self::Platform(_) | Self::Framing(_) | Self::File { .. } => 2,
         }

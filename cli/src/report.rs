@@ -201,7 +201,7 @@ fn least_laxity(channel: &Figures) -> String {
 }
 
 /// The causes that occurred, each with its count; 0 if there was none.
-fn misses(channel: &Figures) -> String {
+pub(crate) fn misses(channel: &Figures) -> String {
     let misses = channel.misses;
     let mut causes: Vec<String> = [
         ("sender", misses.sender),
@@ -222,7 +222,7 @@ fn misses(channel: &Figures) -> String {
 }
 
 /// Bytes per second, rounded down; 0 if no time passed.
-fn per_second(bytes: u64, elapsed: Duration) -> u64 {
+pub(crate) fn per_second(bytes: u64, elapsed: Duration) -> u64 {
     let nanos = u128::from(elapsed.as_nanos());
     let rate = (u128::from(bytes) * u128::from(NANOS_PER_SECOND)).checked_div(nanos).unwrap_or(0);
     u64::try_from(rate).unwrap_or(u64::MAX)

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration as StdDuration;
 
 use laxity::{ChannelSpec, Error as LaxityError, Host, HostConfig, Scheduling};
+use laxity_core::platform::Platform;
 use laxity_core::units::Instant;
 use laxity_link::sys::now;
 
@@ -27,15 +28,20 @@ const STAMP_BYTES: usize = 8;
 /// How long a receiver does not look at its stop flag.
 const LOOK: StdDuration = StdDuration::from_millis(50);
 
-pub(super) fn assemble(setup: &Setup, rows: Vec<Row>) -> Result<Assembly, Error> {
-    let config = HostConfig {
-        platform: setup.platform.clone(),
-        fifo_priority: HostConfig::default().fifo_priority.filter(|_| setup.realtime),
-        lock_memory: setup.realtime,
-        // The two stand for two machines.
+/// How both hosts are set up.
+pub(crate) fn config(platform: &Platform, realtime: bool) -> HostConfig {
+    HostConfig {
+        platform: platform.clone(),
+        fifo_priority: HostConfig::default().fifo_priority.filter(|_| realtime),
+        lock_memory: realtime,
+        // Two hosts, emulated in one process: each has a link of its own.
         registry: None,
         ..HostConfig::default()
-    };
+    }
+}
+
+pub(super) fn assemble(setup: &Setup, rows: Vec<Row>) -> Result<Assembly, Error> {
+    let config = config(&setup.platform, setup.realtime);
     let (here, there) = (Host::start(config.clone())?, Host::start(config)?);
     let mut notes = here.standing().notes.clone();
     if let Scheduling::Fifo(priority) = here.standing().scheduling {

@@ -1,124 +1,234 @@
-//! `laxity demo`: guaranteed channels beside best effort, first in virtual time, then live over UDP on this host.
+//! `laxity demo`: guaranteed channels under attack, beside what people use today.
 //!
-//! The channels are those of Table 3 of [channels]: three real-time channels with messages of 60 KiB and a best-effort one
-//! that always has something to send, over a link of 100 Mbit/s. Both parts use the same costs and the same core; the first
-//! one charges the costs, the second one pays them.
+//! The channels are those of Table 3 of `[channels]`: three real-time channels with messages of 60 KiB, and best effort, over a
+//! wire of 100 Mbit/s. First in virtual time, where the costs are charged; then live across a wire of [`laxity_bench`], where
+//! they are paid, and where plain UDP and UDP as an expert tunes it carry the same messages under the same attacks.
+//!
+//! | Module | What it does |
+//! |---|---|
+//! | [`plan`] | which scenarios, in which order |
+//! | [`simulated`] | the part in virtual time |
+//! | [`mod@run`] | what came of a scenario, and which promises it broke |
+//! | [`machine`] | what it ran on |
+//! | [`table`], [`json`], [`html`], [`report`] | what is shown of it |
 
-#[allow(dead_code, reason = "wired in with the scenarios")]
 mod html;
-mod live;
+mod json;
+mod machine;
+mod plan;
+mod progress;
+mod report;
+mod run;
 mod simulated;
+mod table;
 
-use laxity_core::contract::Contract;
-use laxity_core::figures::Figures;
+use std::collections::HashSet;
+
+use laxity::Standing;
+use laxity_bench::workload::{Row, admitted, table_3};
+use laxity_bench::{Attack, FloodPath, Setup, Stack, scenario};
 use laxity_core::platform::Platform;
 use laxity_core::units::Duration;
-use serde::Serialize;
 
 use crate::args::{DemoArguments, demo_duration};
 use crate::failure::Failure;
-use crate::report::{ChannelReport, promises_kept, table};
+use crate::report::escaped;
+use plan::{Step, steps};
+use progress::Progress;
+use report::ReportFile;
+use run::Run;
 
-/// One row of Table 3.
-pub(crate) struct Row {
-    pub(crate) name: &'static str,
-    pub(crate) contract: Contract,
-}
+/// Of virtual time: enough messages for percentiles.
+const SIMULATED: Duration = Duration::from_secs(10);
 
-/// Bytes of a message of Table 3 (60 KiB).
-pub(crate) const MESSAGE_BYTES: u32 = 61_440;
-
-/// Table 3 of [channels §5]: deadlines of 40, 25 and 30 ms.
-pub(crate) fn table_3() -> Vec<Row> {
-    let row = |name, interval, burst, deadline| Row {
-        name,
-        contract: Contract::new(
-            MESSAGE_BYTES.into(),
-            MESSAGE_BYTES.into(),
-            Duration::from_millis(interval),
-            burst,
-            Duration::from_millis(deadline),
-        )
-        .expect("Table 3 is within the limits"),
+/// Runs everything; true if Laxity kept its promises. What ran is shown even if a later scenario could not run.
+pub(crate) fn run(arguments: &DemoArguments) -> Result<bool, Failure> {
+    let duration = demo_duration(&arguments.duration)?;
+    let file = ReportFile::open(arguments)?;
+    let platform = Platform::assumed_host();
+    let steps = match arguments.simulated_only {
+        true => Vec::new(),
+        false => steps(&arguments.attacks, &arguments.stacks),
     };
-    vec![row("channel-0", 50, 12, 40), row("channel-1", 30, 8, 25), row("channel-2", 30, 1, 30)]
+    let mut demo = Demo {
+        arguments,
+        preface: preface(&platform, !arguments.no_realtime)?,
+        progress: Progress::start(steps.len(), duration),
+        platform,
+        duration,
+        runs: Vec::new(),
+        said: HashSet::new(),
+    };
+    demo.introduce(&steps);
+    let outcome = demo.perform(&steps);
+    let Demo { runs, preface, progress, .. } = demo;
+    drop(progress);
+
+    let broken: Vec<String> = runs.iter().flat_map(Run::broken_promises).collect();
+    let report = report::report(&runs, &preface);
+    if arguments.json {
+        println!("{}", json::Document::new(&runs).text());
+    } else {
+        println!("What it shows:");
+        html::summary(&report).iter().for_each(|sentence| println!("- {sentence}"));
+        println!();
+    }
+    for promise in &broken {
+        eprintln!("broken: {}", escaped(promise));
+    }
+    if let Some(file) = file {
+        let shown = file.write(&html::render(&report))?;
+        match arguments.json {
+            true => eprintln!("report with plots: {shown}"),
+            false => println!("Report with plots: {shown}"),
+        }
+    }
+    outcome.map(|()| broken.is_empty())
 }
 
-/// One part's outcome.
+/// What is known before the first scenario.
 #[derive(Debug)]
-pub(crate) struct Part {
-    pub(crate) link: &'static str,
-    pub(crate) simulated: bool,
-    pub(crate) elapsed: Duration,
-    pub(crate) figures: Vec<Figures>,
-    /// What is worth saying beside the table.
-    pub(crate) notes: Vec<String>,
-}
-
-#[derive(Serialize)]
-struct Scenario {
-    link: &'static str,
-    simulated: bool,
-    attack: &'static str,
-    stack: &'static str,
-    elapsed_ns: u64,
-    channels: Vec<ChannelReport>,
+struct Preface {
+    /// What this machine permits Laxity.
+    standing: Standing,
+    /// Table 3 as it is admitted here.
+    admitted: Vec<Row>,
+    /// What could not be had, and what was refused.
     notes: Vec<String>,
 }
 
-/// Runs both parts; true if no promise was broken.
-pub(crate) fn run(arguments: &DemoArguments) -> Result<bool, Failure> {
-    let duration = demo_duration(&arguments.duration)?;
-    let platform = Platform::assumed_host();
-    let mut parts = Vec::new();
-    if !arguments.json {
-        println!(
-            "Table 3 of \"Structuring Communication Software for Quality-of-Service Guarantees\" and a best-effort"
-        );
-        println!("channel that always has something to send, over a link of 100 Mbit/s.\n");
+fn preface(platform: &Platform, realtime: bool) -> Result<Preface, Failure> {
+    let failed = |source| Failure::Scenario { scenario: "preparing".to_owned(), source: Box::new(source) };
+    let standing = scenario::standing(platform, realtime).map_err(failed)?;
+    let (admitted, refusals) = admitted(platform).map_err(failed)?;
+    let mut notes = standing.notes.clone();
+    notes.extend(refusals);
+    if !realtime {
+        notes.push("neither real-time priority nor locked memory was asked for (--no-realtime)".to_owned());
     }
-    for live in [false, true] {
-        if !arguments.json {
-            match live {
-                false => println!("1. Simulated: the shipping core over the emulated link, {duration} of virtual time"),
-                true => println!("2. Live: two hosts on this machine over UDP on loopback, {duration}"),
-            }
-        }
-        let part = if live {
-            live::run(&platform, duration, !arguments.no_realtime)?
-        } else {
-            simulated::run(&platform, duration, arguments.seed)?
-        };
-        if !arguments.json {
-            for note in &part.notes {
-                println!("   {note}");
-            }
-            println!("{}\n", table(&part.figures, part.elapsed));
-        }
-        parts.push(part);
-    }
-    let kept = parts.iter().all(|part| promises_kept(&part.figures));
-    if arguments.json {
-        let scenarios: Vec<Scenario> = parts.into_iter().map(Scenario::from).collect();
-        println!("{}", serde_json::json!({ "scenarios": scenarios }));
-    } else if kept {
-        println!("No message missed its deadline through Laxity's fault.");
-    } else {
-        println!("Laxity broke a promise: see misses and over_bound above.");
-    }
-    Ok(kept)
+    Ok(Preface { standing, admitted, notes })
 }
 
-impl From<Part> for Scenario {
-    fn from(part: Part) -> Self {
-        Self {
-            link: part.link,
-            simulated: part.simulated,
-            attack: "idle",
-            stack: "laxity",
-            elapsed_ns: part.elapsed.as_nanos(),
-            channels: part.figures.iter().map(ChannelReport::from).collect(),
-            notes: part.notes,
+struct Demo<'a> {
+    arguments: &'a DemoArguments,
+    preface: Preface,
+    progress: Progress,
+    platform: Platform,
+    duration: Duration,
+    runs: Vec<Run>,
+    /// Notes that were shown; each is shown once.
+    said: HashSet<String>,
+}
+
+impl Demo<'_> {
+    /// Says what comes, on what, by which deadlines.
+    fn introduce(&mut self, steps: &[Step]) {
+        self.said.extend(self.preface.notes.iter().cloned());
+        if self.arguments.json {
+            return;
         }
+        let deadlines = |rows: &[Row]| {
+            let each = rows.iter().map(|row| format!("{} {}", escaped(&row.name), row.contract.deadline()));
+            each.collect::<Vec<_>>().join(", ")
+        };
+        let (wanted, admitted) = (table_3(), &self.preface.admitted);
+        println!(
+            "Three real-time channels with messages of 60 KiB, and best effort, over a wire of 100 Mbit/s: Table 3 of"
+        );
+        println!("\"Structuring Communication Software for Quality-of-Service Guarantees\".");
+        for (name, value) in machine::facts(&self.preface.standing) {
+            println!("  {name}: {}", escaped(&value));
+        }
+        for note in &self.preface.notes {
+            println!("  {}", escaped(note));
+        }
+        if *admitted == wanted {
+            println!("Deadlines: {}, all admitted; every stack is judged by them.", deadlines(&wanted));
+        } else {
+            println!("Deadlines: {}, which are not all admitted here.", deadlines(&wanted));
+            println!("Every stack is judged by the least that admission offers instead: {}.", deadlines(admitted));
+        }
+        println!(
+            "A latency counts from when a message was due by its contract: 0ns is no later than that. A percentile is"
+        );
+        println!("shown if at least ten messages lie beyond it.");
+        if !steps.is_empty() {
+            let scenarios = if steps.len() == 1 { "scenario" } else { "scenarios" };
+            println!("{} live {scenarios} of {} follow.", steps.len(), self.duration);
+        }
+        println!();
+    }
+
+    fn perform(&mut self, steps: &[Step]) -> Result<(), Failure> {
+        let DemoArguments { attacks, stacks, seed, .. } = self.arguments;
+        if stacks.is_empty() || stacks.contains(&Stack::Laxity) {
+            for attack in Attack::EACH.into_iter().filter(|attack| attacks.is_empty() || attacks.contains(attack)) {
+                if simulated::knows(attack) {
+                    self.runs.push(simulated::run(&self.platform, attack, SIMULATED, *seed)?);
+                }
+            }
+        }
+        let all: Vec<usize> = (0..self.runs.len()).collect();
+        self.show(&format!("Simulated, {SIMULATED} of virtual time"), &all);
+        let mut first = self.runs.len();
+        for (number, step) in steps.iter().enumerate() {
+            let outcome = self.live(number, *step);
+            let is_last = outcome.is_err() || steps.get(number + 1).is_none_or(|next| next.attack != step.attack);
+            if let Ok(run) = &outcome {
+                self.runs.push(run.clone());
+            }
+            if is_last {
+                let these: Vec<usize> = (first..self.runs.len()).collect();
+                let heading = match step.attack {
+                    Attack::Idle => "Live, no attack (idle)".to_owned(),
+                    attack => format!("Live, attack: {attack}"),
+                };
+                self.show(&format!("{heading}. {}", html::attack_text(&step.attack.to_string())), &these);
+                first = self.runs.len();
+            }
+            outcome?;
+        }
+        Ok(())
+    }
+
+    fn live(&self, number: usize, step: Step) -> Result<Run, Failure> {
+        let Step { attack, stack, flood } = step;
+        let setup = Setup {
+            attack,
+            stack,
+            flood,
+            duration: std::time::Duration::from_nanos(self.duration.as_nanos()),
+            seed: self.arguments.seed,
+            realtime: !self.arguments.no_realtime,
+            platform: self.platform.clone(),
+        };
+        let name = step.to_string();
+        self.progress.show(number, &name, Duration::ZERO);
+        let outcome = laxity_bench::run(&setup, &mut |elapsed| self.progress.show(number, &name, elapsed));
+        outcome.map(Run::from).map_err(|source| Failure::Scenario { scenario: name, source: Box::new(source) })
+    }
+
+    /// Shows these runs as one table, with what is worth saying and was not said before.
+    fn show(&mut self, heading: &str, these: &[usize]) {
+        if self.arguments.json || these.is_empty() {
+            return;
+        }
+        let runs: Vec<&Run> = these.iter().map(|&index| &self.runs[index]).collect();
+        let said = &mut self.said;
+        self.progress.print(|| {
+            println!("{heading}");
+            println!("{}", table::table(&runs));
+            for run in &runs {
+                if run.stack == Stack::Laxity && run.flood == FloodPath::Foreign {
+                    println!(
+                        "  * the flood comes from a stranger, outside every grant: nothing is promised against it"
+                    );
+                }
+                for note in run.notes.iter().filter(|note| said.insert((*note).clone())) {
+                    println!("  {}: {}", run.step(), escaped(note));
+                }
+            }
+            println!();
+        });
     }
 }

@@ -2,18 +2,27 @@
 
 use std::net::SocketAddr;
 
+use laxity_bench::attack::EXCESS;
+use laxity_bench::workload::{BEST_EFFORT, MESSAGE_BYTES, left_bytes_per_second, table_3};
+use laxity_bench::{Attack, FloodPath, Stack};
 use laxity_core::admission::Admission;
 use laxity_core::contract::{Contract, Service};
-use laxity_core::figures::Figures;
+use laxity_core::figures::{Figures, Latencies};
 use laxity_core::platform::Platform;
-use laxity_core::units::{Duration, Instant, Rate};
+use laxity_core::units::{Duration, Instant};
 use laxity_sim::{HostConfig, Plan, Source, World};
 
-use super::{MESSAGE_BYTES, Part, table_3};
+use super::run::{Channel, Run};
 use crate::failure::Failure;
+use crate::report::per_second;
+
+/// Whether an attack has a counterpart in virtual time. Nobody else competes for a simulated processor.
+pub(super) fn knows(attack: Attack) -> bool {
+    !attack.hogs()
+}
 
 /// Runs for `duration` of virtual time.
-pub(super) fn run(platform: &Platform, duration: Duration, seed: u64) -> Result<Part, Failure> {
+pub(super) fn run(platform: &Platform, attack: Attack, duration: Duration, seed: u64) -> Result<Run, Failure> {
     let mut notes = Vec::new();
     let refused = |name: &str, refusal| {
         let by = "the simulated host".to_owned();
@@ -34,49 +43,71 @@ pub(super) fn run(platform: &Platform, duration: Duration, seed: u64) -> Result<
     let (here, there) = (world.add_host(here), world.add_host(there));
     let end = Instant::ZERO + SET_UP + duration;
     let mut channels = Vec::new();
-    for row in table_3() {
+    let rows = table_3();
+    let left = left_bytes_per_second(&rows, platform);
+    for row in rows {
         let mut contract = row.contract;
         let outside = platform.propagation;
         // The receiver's stage first, as in the live set-up; what is left is the sender's.
         let (id, least) = receiving
             .reserve_receiving(&contract, contract.deadline())
-            .map_err(|refusal| refused(row.name, refusal))?;
-        let receive = receiving.relax_receiving(id, least).map_err(|refusal| refused(row.name, refusal))?;
+            .map_err(|refusal| refused(&row.name, refusal))?;
+        let receive = receiving.relax_receiving(id, least).map_err(|refusal| refused(&row.name, refusal))?;
         let budget = contract.deadline() - receive - outside;
         let (id, budget) = match sending.reserve_sending(&contract, budget) {
             Ok((id, _)) => (id, budget),
             Err(refusal) => {
-                let least = refusal.least_deadline.ok_or_else(|| refused(row.name, refusal))?;
+                let least = refusal.least_deadline.ok_or_else(|| refused(&row.name, refusal))?;
                 contract = with_deadline(&contract, least + receive + outside)?;
                 notes.push(format!("{}: {}; going on with {}", row.name, refusal, contract.deadline()));
-                let (id, _) = sending.reserve_sending(&contract, least).map_err(|again| refused(row.name, again))?;
+                let (id, _) = sending.reserve_sending(&contract, least).map_err(|again| refused(&row.name, again))?;
                 (id, least)
             }
         };
-        let stages = sending.relax_sending(id, budget).map_err(|refusal| refused(row.name, refusal))?;
+        let stages = sending.relax_sending(id, budget).map_err(|refusal| refused(&row.name, refusal))?;
         let stages = stages.with_handover(platform.handover);
-        let plan = Plan::new(row.name, Service::RealTime(contract), stages, receive);
+        let plan = Plan::new(&row.name, Service::RealTime(contract), stages, receive);
         let channel = world.open(here, there, plan);
-        let source = Source { until: end, ..Source::full(channel, &contract, Instant::ZERO + SET_UP) };
-        world.add_source(source);
-        channels.push((channel, row.name, Some(contract)));
+        let violator = attack.violates() && channels.is_empty();
+        let excess = if violator { EXCESS } else { 1 };
+        let source = Source::violating(channel, &contract, Instant::ZERO + SET_UP, excess);
+        world.add_source(Source { until: end, ..source });
+        channels.push((channel, row.name, Some(contract), violator));
     }
     let service = Service::best_effort(MESSAGE_BYTES.into(), 10).map_err(laxity::Error::from)?;
-    let plan = Plan::new("best-effort", service, Default::default(), Duration::ZERO);
+    let plan = Plan::new(BEST_EFFORT, service, Default::default(), Duration::ZERO);
     let channel = world.open(here, there, plan);
-    let rate = platform.link.rate.map_or(1, Rate::as_bytes_per_second);
-    world
-        .add_source(Source { until: end, ..Source::at_rate(channel, MESSAGE_BYTES, rate, 10, Instant::ZERO + SET_UP) });
-    channels.push((channel, "best-effort", None));
+    let rate = if attack.floods() { left.saturating_mul(EXCESS) } else { left / 2 };
+    let source = Source::at_rate(channel, MESSAGE_BYTES, rate.max(1), 1, Instant::ZERO + SET_UP);
+    world.add_source(Source { until: end, ..source });
+    channels.push((channel, BEST_EFFORT.to_owned(), None, false));
     world.run_until(end);
     world.finish();
 
-    let figures = channels.into_iter().map(|(channel, name, contract)| Figures {
-        name: name.to_owned(),
-        bound: contract.map(|contract| contract.deadline()),
-        ..world.report(channel).figures
+    let channels = channels.into_iter().map(|(channel, name, contract, violator)| {
+        let report = world.report(channel);
+        let figures = Figures { name, bound: contract.map(|contract| contract.deadline()), ..report.figures };
+        Channel {
+            throughput_bytes_s: per_second(figures.delivered_bytes, duration),
+            offered: figures.sent + if violator { report.send.refused } else { 0 },
+            figures,
+            misses_known: true,
+            violator,
+            in_hand: Latencies::default(),
+            samples: Vec::new(),
+        }
     });
-    Ok(Part { link: "emulated", simulated: true, elapsed: duration, figures: figures.collect(), notes })
+    Ok(Run {
+        attack,
+        stack: Stack::Laxity,
+        flood: if attack.floods() { FloodPath::Through } else { FloodPath::None },
+        simulated: true,
+        elapsed: duration,
+        channels: channels.collect(),
+        wire: None,
+        gaps: (0, Duration::ZERO),
+        notes,
+    })
 }
 
 /// Virtual time for the channels to be opened.

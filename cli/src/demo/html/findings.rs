@@ -25,7 +25,7 @@ pub(super) enum Verdict {
 
 /// The result in one sentence.
 pub(super) fn headline(report: &Report) -> (Verdict, String) {
-    let ours: Vec<&ScenarioReport> = report.scenarios.iter().filter(|scenario| is_ours(scenario)).collect();
+    let ours = promised(report);
     if ours.is_empty() {
         return (Verdict::Unknown, "This run has no scenario with Laxity, so it says nothing about Laxity.".to_owned());
     }
@@ -71,6 +71,29 @@ pub(super) fn headline(report: &Report) -> (Verdict, String) {
     )
 }
 
+/// The scenarios in which Laxity promised something: the live ones, or the simulated ones if there are no others.
+fn promised(report: &Report) -> Vec<&ScenarioReport> {
+    let of = |simulated| {
+        report.scenarios.iter().filter(move |scenario| scenario.is_promised() && scenario.simulated == simulated)
+    };
+    let live: Vec<_> = of(false).collect();
+    if live.is_empty() { of(true).collect() } else { live }
+}
+
+/// The whole in a few sentences: the result, the others, where the expert does well, what two classes cannot do.
+pub(super) fn summary(report: &Report) -> Vec<String> {
+    let mut sentences = vec![headline(report).1];
+    let compared = compared(report);
+    if !compared.is_empty() {
+        sentences.push(compared.join(" "));
+    }
+    if !pairs(&sections(report)).is_empty() {
+        sentences.push(expert(report).into_iter().take(2).collect::<Vec<_>>().join(" "));
+        sentences.extend(beyond_two_classes(report).into_iter().map(|(_, text)| text));
+    }
+    sentences
+}
+
 /// `at rest and under 4 attacks`.
 fn circumstances(scenarios: &[&ScenarioReport]) -> String {
     let mut attacks: Vec<&str> = Vec::new();
@@ -87,8 +110,8 @@ fn circumstances(scenarios: &[&ScenarioReport]) -> String {
     }
 }
 
-/// What the headline compares with, and which part of it was simulated.
-pub(super) fn beside_the_headline(report: &Report) -> Vec<String> {
+/// What the headline compares with: the other stacks, and Laxity against what it does not count on.
+fn compared(report: &Report) -> Vec<String> {
     let mut sentences = Vec::new();
     for stack in stacks(report).into_iter().filter(|&stack| stack != "laxity") {
         let tally: Tally = of_stack(report, stack).flat_map(|scenario| scenario.on_contract()).collect();
@@ -102,6 +125,22 @@ pub(super) fn beside_the_headline(report: &Report) -> Vec<String> {
             ));
         }
     }
+    let strange = || of_stack(report, "laxity").filter(|scenario| !scenario.is_promised());
+    let tally: Tally = strange().flat_map(|scenario| scenario.on_contract()).collect();
+    if tally.messages > 0 {
+        sentences.push(format!(
+            "Against a stranger’s flood, outside its grants, Laxity had {} of {} late or lost ({}).",
+            count(tally.missed()),
+            count(tally.messages),
+            tally.share()
+        ));
+    }
+    sentences
+}
+
+/// What the headline compares with, and which part of it was simulated.
+pub(super) fn beside_the_headline(report: &Report) -> Vec<String> {
+    let mut sentences = compared(report);
     let messages = |simulated| {
         let scenarios = report.scenarios.iter().filter(|scenario| scenario.simulated == simulated);
         scenarios.flat_map(real_time).collect::<Tally>().messages
@@ -124,11 +163,11 @@ pub(super) fn verdict(scenario: &ScenarioReport) -> Verdict {
     let tally: Tally = scenario.on_contract().collect();
     let broken = |channel: &ChannelReportInput| channel.figures.misses.laxity > 0 || channel.figures.over_bound > 0;
     match (tally.messages, tally.missed()) {
-        _ if is_ours(scenario) && real_time(scenario).any(broken) => Verdict::Broken,
+        _ if scenario.is_promised() && real_time(scenario).any(broken) => Verdict::Broken,
         (0, _) => Verdict::Unknown,
         (_, 0) => Verdict::Kept,
         // From one in a hundred on nobody would call it a glitch.
-        (messages, missed) if !is_ours(scenario) && missed.saturating_mul(100) >= messages => Verdict::Broken,
+        (messages, missed) if !scenario.is_promised() && missed.saturating_mul(100) >= messages => Verdict::Broken,
         _ => Verdict::Missed,
     }
 }
@@ -293,7 +332,8 @@ fn under(attack: &str) -> String {
 }
 
 fn beforehand(report: &Report) -> String {
-    let bounded: Vec<(u64, &ChannelReportInput)> = of_stack(report, "laxity")
+    let bounded: Vec<(u64, &ChannelReportInput)> = promised(report)
+        .into_iter()
         .flat_map(|scenario| scenario.on_contract())
         .filter_map(|channel| {
             let bound = channel.figures.bound?;
@@ -305,7 +345,15 @@ fn beforehand(report: &Report) -> String {
     };
     let kept = match largest {
         0..=100 => format!("The worst message took {}", part_of(largest, "its bound")),
-        _ => format!("The worst message exceeded its bound: it took {}", part_of(largest, "it")),
+        _ => {
+            let beyond = format!("The worst message exceeded its bound: it took {}", part_of(largest, "it"));
+            match (worst.figures.over_bound, worst.figures.misses) {
+                (0, misses @ Misses { laxity: 0, .. }) => {
+                    format!("{beyond}, not by Laxity’s fault: {}", causes(misses))
+                }
+                _ => beyond,
+            }
+        }
     };
     let others = report.scenarios.iter().filter(|scenario| !is_ours(scenario));
     let rest = match others.flat_map(real_time).filter(|channel| channel.figures.bound.is_some()).count() {
@@ -390,7 +438,7 @@ fn sum<'a>(channels: impl Iterator<Item = &'a ChannelReportInput>) -> Misses {
 /// What this run cannot say.
 pub(super) fn limits(report: &Report) -> Vec<String> {
     let mut limits = Vec::new();
-    let ours: Tally = of_stack(report, "laxity").flat_map(|scenario| scenario.on_contract()).collect();
+    let ours: Tally = promised(report).into_iter().flat_map(|scenario| scenario.on_contract()).collect();
     let longest = report.scenarios.iter().map(|scenario| scenario.elapsed).max().unwrap_or_default();
     if ours.messages > 0 {
         let rare = match ours.missed() {

@@ -16,6 +16,9 @@ mod sections;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use numbers::{brief, rounded};
+pub(crate) use sections::attack_text;
+
 use laxity_core::figures::Figures;
 use laxity_core::units::Duration;
 
@@ -63,6 +66,8 @@ pub(crate) struct ChannelReportInput {
     /// True for the channel that sends more than its contract in this attack. Its losses are shown, but they are no failure of
     /// a stack, so they stay out of the comparison, for every stack alike.
     pub(crate) violator: bool,
+    /// Messages that the application wanted to send, if that is more than were sent.
+    pub(crate) offered: u64,
     /// Bytes per second of delivered messages.
     pub(crate) throughput_bytes_s: u64,
     /// When since the scenario's start, and how late after its logical arrival, each delivered message was complete. Any order.
@@ -72,4 +77,9 @@ pub(crate) struct ChannelReportInput {
 /// The report as one HTML document.
 pub(crate) fn render(report: &Report) -> String {
     page::page(report).into_string()
+}
+
+/// The report in a few sentences.
+pub(crate) fn summary(report: &Report) -> Vec<String> {
+    findings::summary(report)
 }

@@ -62,7 +62,7 @@ pub(super) fn part_of(value: u64, what: &str) -> String {
 }
 
 /// A span to three digits, rounded up, or `–`.
-pub(super) fn brief(span: Option<Duration>) -> String {
+pub(crate) fn brief(span: Option<Duration>) -> String {
     span.map_or_else(
         || NONE.to_owned(),
         |span| {
@@ -70,6 +70,12 @@ pub(super) fn brief(span: Option<Duration>) -> String {
             Duration::from_nanos(span.as_nanos().div_ceil(unit).saturating_mul(unit)).to_string()
         },
     )
+}
+
+/// A rate to four digits, rounded down: enough in a table.
+pub(crate) fn rounded(rate: u64) -> u64 {
+    let unit = 10_u64.pow(rate.max(1).ilog10().saturating_sub(3));
+    rate / unit * unit
 }
 
 /// A span, or `–`.

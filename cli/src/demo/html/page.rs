@@ -4,7 +4,7 @@ use laxity::text::DisplayRate;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use super::findings::{self, Verdict};
-use super::numbers::{NONE, brief, count, counted, part_of, share, span};
+use super::numbers::{NONE, brief, count, counted, part_of, rounded, share, span};
 use super::plot::{self, Axes, Curve};
 use super::sections::{
     ChannelKey, Section, Series, Tally, attack_text, column, column_name, columns, end_of, sections,
@@ -171,7 +171,7 @@ fn cell(series: &Series<'_>, has_twins: bool) -> Markup {
             @for channel in scenario.violators() {
                 div.small {
                     "violator " (escaped(&channel.figures.name)) ": " (count(channel.missed())) " late or lost, "
-                    (count(channel.figures.dropped)) " dropped, of " (count(channel.figures.sent))
+                    (count(channel.figures.dropped)) " dropped, sent " (channel.sent_of_offered())
                 }
             }
         }
@@ -265,7 +265,9 @@ fn attack(index: usize, section: &Section<'_>) -> Markup {
 
 /// Latency over time, one plot for each stack with the same axes, and the distributions in one.
 fn channel_plots(id: &str, section: &Section<'_>, key: ChannelKey<'_>) -> Markup {
-    let found = || section.series.iter().filter_map(|series| Some((series, series.scenario.channel(key)?)));
+    let is_drawn = |channel: &ChannelReportInput| !channel.samples.is_empty() || channel.figures.delivered == 0;
+    let all = || section.series.iter().filter_map(|series| Some((series, series.scenario.channel(key)?)));
+    let found = || all().filter(|(_, channel)| is_drawn(channel));
     let axes = Axes::around(found().map(|(_, channel)| channel), end_of(section));
     let name = escaped(key.name);
     let curves: Vec<Curve<'_>> = found().map(|(series, channel)| Curve { style: series.style, channel }).collect();
@@ -342,12 +344,6 @@ fn throughput(section: &Section<'_>, channels: &[ChannelKey<'_>]) -> Markup {
     }
 }
 
-/// Four digits are enough beside a bar.
-fn rounded(rate: u64) -> u64 {
-    let unit = 10_u64.pow(rate.max(1).ilog10().saturating_sub(3));
-    rate / unit * unit
-}
-
 fn figures(section: &Section<'_>, channels: &[ChannelKey<'_>]) -> Markup {
     html! {
         h3 { "All figures" }
@@ -396,7 +392,7 @@ fn row(series: &Series<'_>, channel: &ChannelReportInput) -> Markup {
             td { (span(latencies.p50)) }
             td { (span(latencies.p99)) }
             td class=[is_late.then_some("bad")] { (span(latencies.max)) }
-            td { (count(figures.sent)) }
+            td { (channel.sent_of_offered()) }
             td class=[(figures.late > 0).then_some("bad")] { (count(figures.late)) }
             td class=[(figures.lost > 0 && !figures.best_effort).then_some("bad")] { (count(figures.lost)) }
             td { (count(figures.dropped)) }

@@ -1,6 +1,6 @@
 //! The scenarios in the order of the page: by attack, and in each attack by stack, with a name and a style for each.
 
-use super::numbers::share;
+use super::numbers::{count, share};
 use super::{ChannelReportInput, Report, ScenarioReport};
 use crate::report::escaped;
 use laxity_core::units::Duration;
@@ -98,7 +98,7 @@ pub(super) fn stack_name(stack: &str) -> String {
 }
 
 /// What an attack does, if it is one that we know.
-pub(super) fn attack_text(attack: &str) -> &'static str {
+pub(crate) fn attack_text(attack: &str) -> &'static str {
     match attack {
         "idle" => "The channels and best effort alone.",
         "flood" => "Far more traffic than the wire has room for.",
@@ -137,6 +137,11 @@ impl ScenarioReport {
         self.channels.iter().find(is_it)
     }
 
+    /// Whether Laxity promised anything here: no grant counts on a stranger's flood.
+    pub(super) fn is_promised(&self) -> bool {
+        self.stack == "laxity" && self.flood != "foreign"
+    }
+
     /// The real-time channels, without those that broke their contract.
     pub(super) fn on_contract(&self) -> impl Iterator<Item = &ChannelReportInput> {
         self.channels.iter().filter(|channel| !channel.figures.best_effort && !channel.violator)
@@ -164,6 +169,14 @@ impl ChannelReportInput {
     /// Late and lost.
     pub(super) fn missed(&self) -> u64 {
         self.figures.late.saturating_add(self.figures.lost)
+    }
+
+    /// How many were sent, and of how many if the stack refused some.
+    pub(super) fn sent_of_offered(&self) -> String {
+        match self.offered > self.figures.sent {
+            true => format!("{} of {}", count(self.figures.sent), count(self.offered)),
+            false => count(self.figures.sent),
+        }
     }
 
     /// The largest latency in per cent of the deadline.

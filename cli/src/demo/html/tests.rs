@@ -135,6 +135,7 @@ fn input(
         },
         misses_known,
         violator: false,
+        offered: number + lost + dropped,
         throughput_bytes_s: number * 61_440 / 4,
         samples,
     }

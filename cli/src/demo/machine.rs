@@ -1,0 +1,91 @@
+//! What the demonstration ran on, by name.
+
+use std::fs;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use laxity::{Level, Scheduling, Standing};
+use laxity_core::units::Duration;
+
+/// Kernel, processors, scheduling, memory, throttling, guarantee.
+pub(super) fn facts(standing: &Standing) -> Vec<(String, String)> {
+    let processors = std::thread::available_parallelism().map_or_else(|_| "unknown".to_owned(), |n| n.to_string());
+    let scheduling = match standing.scheduling {
+        Scheduling::Fifo(priority) => format!("SCHED_FIFO {priority}"),
+        Scheduling::ShortSlice => "ordinary, with a short slice (no real-time priority)".to_owned(),
+        Scheduling::Ordinary => "ordinary (no real-time priority)".to_owned(),
+    };
+    let level = match standing.level {
+        Level::None => "none: the bounds rest on assumed costs",
+    };
+    let memory = if standing.memory_locked { "yes" } else { "no" };
+    [
+        ("kernel", line("/proc/sys/kernel/osrelease").unwrap_or_else(|| "unknown".to_owned())),
+        ("processors", processors),
+        ("executives", scheduling),
+        ("memory locked", memory.to_owned()),
+        ("real-time throttle", throttle()),
+        ("guarantee", level.to_owned()),
+    ]
+    .map(|(name, value)| (name.to_owned(), value))
+    .to_vec()
+}
+
+/// How much of a processor real-time threads may have.
+fn throttle() -> String {
+    let micros = |name: &str| line(&format!("/proc/sys/kernel/{name}"))?.parse::<i64>().ok();
+    match (micros("sched_rt_runtime_us"), micros("sched_rt_period_us")) {
+        (Some(runtime), Some(period)) if runtime >= 0 && period > 0 => {
+            let span = |micros: i64| Duration::from_micros(micros.unsigned_abs());
+            format!("{} of {}", span(runtime), span(period))
+        }
+        (Some(_), Some(_)) => "off".to_owned(),
+        _ => "unknown".to_owned(),
+    }
+}
+
+fn line(file: &str) -> Option<String> {
+    Some(fs::read_to_string(file).ok()?.trim().to_owned())
+}
+
+/// Now, as `2026-05-09 14:03 UTC`.
+pub(super) fn date() -> String {
+    let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
+    written(seconds)
+}
+
+/// Seconds since 1970 as a date of the Gregorian calendar.
+fn written(seconds: u64) -> String {
+    let (minutes, mut days) = (seconds / 60 % 1440, seconds / 86_400);
+    let is_leap = |year: u64| year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
+    let mut year = 1970;
+    while days >= 365 + u64::from(is_leap(year)) {
+        days -= 365 + u64::from(is_leap(year));
+        year += 1;
+    }
+    let mut month = 0;
+    let lengths = [31, 28 + u64::from(is_leap(year)), 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
+    while days >= lengths[month] {
+        days -= lengths[month];
+        month += 1;
+    }
+    format!("{year}-{:02}-{:02} {:02}:{:02} UTC", month + 1, days + 1, minutes / 60, minutes % 60)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn dates_are_those_of_the_calendar() {
+        for (seconds, text) in [
+            (0, "1970-01-01 00:00 UTC"),
+            (951_782_399, "2000-02-28 23:59 UTC"),
+            (951_782_400, "2000-02-29 00:00 UTC"),
+            (951_868_800, "2000-03-01 00:00 UTC"),
+            (1_798_761_599, "2026-12-31 23:59 UTC"),
+            (4_107_542_400, "2100-03-01 00:00 UTC"),
+        ] {
+            assert_eq!(written(seconds), text);
+        }
+    }
+}

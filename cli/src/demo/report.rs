@@ -1,0 +1,103 @@
+//! From what ran to the HTML report, and that into its file.
+
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::path::PathBuf;
+
+use laxity_bench::wire::WireFigures;
+
+use super::html::{ChannelReportInput, Report, ScenarioReport};
+use super::run::{Channel, Run};
+use super::{Preface, machine};
+use crate::args::DemoArguments;
+use crate::failure::Failure;
+use crate::report::escaped;
+
+/// Where the report goes unless told otherwise.
+const DEFAULT: &str = "laxity-demo.html";
+
+/// The file of the report, open before a minute is spent on what goes into it.
+#[derive(Debug)]
+pub(super) struct ReportFile {
+    file: File,
+    path: PathBuf,
+}
+
+impl ReportFile {
+    /// Opens it, if there is to be one. What it holds stays until the report is written. Where the default one cannot be had
+    /// there is none, and it is said.
+    pub(super) fn open(arguments: &DemoArguments) -> Result<Option<Self>, Failure> {
+        if arguments.no_html {
+            return Ok(None);
+        }
+        let path = arguments.html.clone().unwrap_or_else(|| PathBuf::from(DEFAULT));
+        match OpenOptions::new().write(true).create(true).truncate(false).open(&path) {
+            Ok(file) => Ok(Some(Self { file, path })),
+            Err(error) if arguments.html.is_none() => {
+                eprintln!("no report with plots: {DEFAULT}: {error}; --html FILE writes it elsewhere");
+                Ok(None)
+            }
+            Err(source) => Err(Failure::File { file: path.display().to_string(), source }),
+        }
+    }
+
+    /// Writes it, and returns its name as it may be shown.
+    pub(super) fn write(mut self, page: &str) -> Result<String, Failure> {
+        let name = escaped(&self.path.display().to_string()).into_owned();
+        let is_file = self.file.metadata().is_ok_and(|metadata| metadata.is_file());
+        let emptied = if is_file { self.file.set_len(0) } else { Ok(()) };
+        match emptied.and_then(|()| self.file.write_all(page.as_bytes())) {
+            Ok(()) => Ok(name),
+            Err(source) => Err(Failure::File { file: name, source }),
+        }
+    }
+}
+
+/// Everything as the page shall show it.
+pub(super) fn report(runs: &[Run], preface: &Preface) -> Report {
+    let mut notes = preface.notes.clone();
+    let deadlines: Vec<String> =
+        preface.admitted.iter().map(|row| format!("{} {}", row.name, row.contract.deadline())).collect();
+    notes.push(format!("every stack is judged by the same deadlines, as admitted here: {}", deadlines.join(", ")));
+    let scenarios = runs.iter().map(|run| scenario(run, &notes)).collect();
+    Report { date: machine::date(), machine: machine::facts(&preface.standing), scenarios, notes }
+}
+
+/// One scenario; what is `said` of the whole run is not said again.
+fn scenario(run: &Run, said: &[String]) -> ScenarioReport {
+    ScenarioReport {
+        attack: run.attack.to_string(),
+        stack: run.stack.to_string(),
+        flood: run.flood.to_string(),
+        simulated: run.simulated,
+        elapsed: run.elapsed,
+        channels: run.channels.iter().map(channel).collect(),
+        wire: run.wire.as_ref().map(wire).unwrap_or_default(),
+        notes: run.notes.iter().filter(|note| !said.contains(note)).cloned().collect(),
+    }
+}
+
+fn channel(channel: &Channel) -> ChannelReportInput {
+    let Channel { figures, misses_known, violator, offered, throughput_bytes_s, samples, .. } = channel.clone();
+    ChannelReportInput { figures, misses_known, violator, offered, throughput_bytes_s, samples }
+}
+
+/// What the wire counted, by name.
+fn wire(wire: &WireFigures) -> Vec<(String, String)> {
+    let count = |number: u64| number.to_string();
+    [
+        ("queues", wire.discipline.to_string()),
+        ("high class", count(wire.high.forwarded)),
+        ("high class, dropped", count(wire.high.dropped)),
+        ("all others", count(wire.low.forwarded)),
+        ("all others, dropped", count(wire.low.dropped)),
+        ("of a stranger", count(wire.foreign.forwarded)),
+        ("lost in front of it", count(wire.overflow)),
+        ("released over 1ms late", count(wire.late_releases)),
+        ("latest release", wire.largest_lateness.to_string()),
+        ("busy", wire.busy.to_string()),
+        ("real-time", if wire.realtime { "yes" } else { "no" }.to_owned()),
+    ]
+    .map(|(name, value)| (name.to_owned(), value))
+    .to_vec()
+}

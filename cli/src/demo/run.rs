@@ -1,0 +1,153 @@
+//! What came of one scenario, live or simulated: what tables, JSON and the HTML report are made of.
+
+use laxity_bench::wire::WireFigures;
+use laxity_bench::{Attack, ChannelOutcome, FloodPath, Outcome, Stack};
+use laxity_core::figures::{Figures, Latencies};
+use laxity_core::units::Duration;
+
+use super::plan::Step;
+
+/// One scenario that ran.
+#[derive(Clone, Debug)]
+pub(super) struct Run {
+    pub(super) attack: Attack,
+    pub(super) stack: Stack,
+    pub(super) flood: FloodPath,
+    pub(super) simulated: bool,
+    pub(super) elapsed: Duration,
+    /// The real-time channels, then best effort.
+    pub(super) channels: Vec<Channel>,
+    /// Nothing in virtual time.
+    pub(super) wire: Option<WireFigures>,
+    /// Gaps beyond the envelope that Laxity's executives saw, and the longest.
+    pub(super) gaps: (u64, Duration),
+    pub(super) notes: Vec<String>,
+}
+
+/// What came of one channel.
+#[derive(Clone, Debug)]
+pub(super) struct Channel {
+    pub(super) figures: Figures,
+    /// False for a stack that knows no contracts: its misses have no cause.
+    pub(super) misses_known: bool,
+    /// The channel that breaks its contract in this attack.
+    pub(super) violator: bool,
+    /// Messages that the application wanted to send.
+    pub(super) offered: u64,
+    pub(super) throughput_bytes_s: u64,
+    /// By the applications' own clocks, until the receiving thread had the message.
+    pub(super) in_hand: Latencies,
+    /// When since the start, and how late after its logical arrival, each message was complete.
+    pub(super) samples: Vec<(Duration, Duration)>,
+}
+
+impl Run {
+    /// What it was.
+    pub(super) fn step(&self) -> Step {
+        Step { attack: self.attack, stack: self.stack, flood: self.flood }
+    }
+
+    /// Enough to tell it from the others.
+    fn name(&self) -> String {
+        format!("{}{}", self.step(), if self.simulated { ", simulated" } else { "" })
+    }
+
+    /// Whether Laxity promised anything here: it counts on nobody's flood but its own.
+    pub(super) fn is_promised(&self) -> bool {
+        self.stack == Stack::Laxity && self.flood != FloodPath::Foreign
+    }
+
+    /// The promises that Laxity broke, a line each. The violator's accepted messages are within its contract and count, what
+    /// was not accepted does not.
+    pub(super) fn broken_promises(&self) -> Vec<String> {
+        let real_time = self.channels.iter().map(|channel| &channel.figures).filter(|figures| !figures.best_effort);
+        let broken = real_time
+            .filter(|figures| self.is_promised() && (figures.misses.laxity > 0 || figures.over_bound > 0))
+            .map(|figures| {
+                let (missed, over) = (figures.misses.laxity, figures.over_bound);
+                format!("{}: {} missed {missed} by Laxity's fault, {over} over the bound", self.name(), figures.name)
+            });
+        let wrong = self.channels.iter().map(|channel| &channel.figures).filter_map(|figures| {
+            let Figures { sent, delivered, dropped, lost, .. } = *figures;
+            (sent != delivered + dropped + lost).then(|| {
+                format!(
+                    "{}: {} does not add up: sent {sent}, delivered {delivered}, dropped {dropped}, lost {lost}",
+                    self.name(),
+                    figures.name
+                )
+            })
+        });
+        broken.chain(wrong).collect()
+    }
+}
+
+impl From<Outcome> for Run {
+    fn from(outcome: Outcome) -> Self {
+        let Outcome { attack, stack, flood, elapsed, channels, wire, gaps, notes } = outcome;
+        let channels = channels.into_iter().enumerate().map(|(number, channel)| {
+            let ChannelOutcome { figures, misses_known, offered, throughput_bytes_s, in_hand, samples, .. } = channel;
+            Channel {
+                figures,
+                misses_known,
+                violator: number == 0 && attack.violates(),
+                offered,
+                throughput_bytes_s,
+                in_hand,
+                samples: samples.into_iter().map(|sample| (sample.at, sample.latency)).collect(),
+            }
+        });
+        let channels = channels.collect();
+        Self { attack, stack, flood, simulated: false, elapsed, channels, wire: Some(wire), gaps, notes }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use laxity_core::figures::Misses;
+
+    use super::*;
+
+    fn run(stack: Stack, flood: FloodPath, figures: Figures) -> Run {
+        let channel = Channel {
+            figures,
+            misses_known: true,
+            violator: false,
+            offered: 0,
+            throughput_bytes_s: 0,
+            in_hand: Latencies::default(),
+            samples: Vec::new(),
+        };
+        Run {
+            attack: Attack::Flood,
+            stack,
+            flood,
+            simulated: false,
+            elapsed: Duration::ZERO,
+            channels: vec![channel],
+            wire: None,
+            gaps: (0, Duration::ZERO),
+            notes: Vec::new(),
+        }
+    }
+
+    #[test]
+    fn a_promise_is_laxitys_and_never_against_a_strangers_flood() {
+        let missed = || Figures { misses: Misses { laxity: 2, ..Misses::default() }, ..Figures::default() };
+        let broken = |stack, flood, figures| run(stack, flood, figures).broken_promises().len();
+        assert_eq!(broken(Stack::Laxity, FloodPath::Through, missed()), 1);
+        assert_eq!(broken(Stack::Laxity, FloodPath::Foreign, missed()), 0);
+        assert_eq!(broken(Stack::PlainUdp, FloodPath::Through, missed()), 0);
+        assert_eq!(broken(Stack::Laxity, FloodPath::None, Figures { over_bound: 1, ..Figures::default() }), 1);
+        let by_others = Misses { sender: 1, receiver: 1, network: 1, platform: 1, laxity: 0 };
+        let others = Figures { misses: by_others, ..Figures::default() };
+        assert_eq!(broken(Stack::Laxity, FloodPath::Through, others), 0);
+        assert_eq!(broken(Stack::Laxity, FloodPath::Through, Figures { best_effort: true, ..missed() }), 0);
+    }
+
+    #[test]
+    fn what_does_not_add_up_is_told_of_every_stack() {
+        let figures = Figures { name: "camera".to_owned(), sent: 3, delivered: 1, lost: 1, ..Figures::default() };
+        let told = run(Stack::PlainUdp, FloodPath::Through, figures).broken_promises();
+        assert_eq!(told, ["flood, plain-udp: camera does not add up: sent 3, delivered 1, dropped 0, lost 1"]);
+    }
+}
