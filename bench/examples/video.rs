@@ -68,25 +68,25 @@ fn line(outcome: &Outcome, video: &ChannelOutcome) -> String {
         }
         _ => "unknown".to_owned(),
     };
-    let identical = video.altered == 0 && figures.delivered == video.offered;
-    let (wire, (gaps, longest)) = (&outcome.wire, outcome.gaps);
+    let identical = if video.altered == 0 && figures.delivered == video.offered { "yes" } else { "no" };
+    let (lost, wire, (gaps, longest)) = (figures.lost + figures.dropped, &outcome.wire, outcome.gaps);
     let mut line = format!(
-        "{:9}: least laxity {least:>11}, late {:>3}, lost {:>3} of {}, altered {}, frames identical {}; wire drops {}, late \
-         releases {} (most {})",
+        "{:9}  least laxity {least:>11}, late {:>3}, lost {lost:>3} of {}, frames identical {identical:3}; wire drops {}, \
+         late {} times (most {})",
         outcome.stack,
         figures.late,
-        figures.lost + figures.dropped,
         video.offered,
-        video.altered,
-        if identical { "yes" } else { "no" },
         wire.high.dropped + wire.low.dropped + wire.overflow,
         wire.late_releases,
         wire.largest_lateness,
     );
+    if video.altered > 0 {
+        line += &format!("; {} ALTERED", video.altered);
+    }
     if video.misses_known {
         let m = figures.misses;
         line += &format!(
-            "; executive's gaps {gaps} (most {longest}); misses: sender {}, receiver {}, network {}, platform {}, laxity {}",
+            "; gaps {gaps} (most {longest}); misses: sender {}, receiver {}, network {}, platform {}, laxity {}",
             m.sender, m.receiver, m.network, m.platform, m.laxity
         );
     }

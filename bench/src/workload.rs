@@ -474,6 +474,58 @@ mod tests {
         assert_ne!(bursts(7), bursts(8));
     }
 
+    fn film() -> Film {
+        let frames = vec![vec![1; 5000], vec![2; 900], vec![3; 900], vec![2; 900]];
+        Film::new(frames, Duration::from_millis(40), 2, Duration::from_millis(100)).unwrap()
+    }
+
+    #[test]
+    fn a_film_is_shown_once_at_its_rate_and_keeps_its_contract() {
+        let film = film();
+        let start = Instant::from_nanos(1_000);
+        let mut source = Source::film(&film, film.contract(), start);
+        let mut at = Vec::new();
+        while source.next().messages > 0 {
+            // The second and the third come late, together.
+            let now = if at.len() == 1 { start + Duration::from_millis(80) } else { source.next().at };
+            assert!(source.stamp(now).is_some());
+            at.push(source.next().at.since(start).as_nanos() / 1_000_000);
+            source.done(now);
+        }
+        assert_eq!(at, [0, 40, 80, 120]);
+        assert_eq!(source.next().at, Instant::MAX);
+        let contract = film.contract();
+        assert_eq!((contract.max_message(), contract.min_message()), (5008, 908));
+        let rows = Workload::Film(film).rows();
+        let names: Vec<&str> = rows.iter().map(|row| row.name.as_str()).collect();
+        assert_eq!(names, [VIOLATOR, VIDEO]);
+        assert!(Film::new(Vec::new(), Duration::from_millis(40), 2, Duration::from_millis(100)).is_err());
+    }
+
+    #[test]
+    fn what_arrives_is_compared_with_what_was_sent() {
+        let film = film();
+        let mut writer = Writer::new(Some(&film));
+        let messages: Vec<Vec<u8>> = (0..4).map(|at| writer.write(Some(Instant::from_nanos(at))).to_vec()).collect();
+        let wrong = |order: &[&[u8]]| {
+            let mut checker = Checker::new(Some(&film));
+            order.iter().for_each(|message| checker.check(message));
+            checker.wrong()
+        };
+        let [a, b, c, d] = [0, 1, 2, 3].map(|at| messages[at].as_slice());
+        assert_eq!(wrong(&[a, b, c, d]), 0);
+        assert_eq!(wrong(&[b, d]), 0, "lost is not altered");
+        assert_eq!(wrong(&[a, c, b, b]), 1, "out of order, and one too many");
+        let mut broken = c.to_vec();
+        broken[500] ^= 1;
+        assert_eq!(wrong(&[a, &broken, &c[..900], &c[..4], d]), 3);
+        let mut filler = Checker::new(None);
+        filler.check(Writer::new(None).write(None));
+        assert_eq!(filler.wrong(), 0);
+        filler.check(a);
+        assert_eq!(filler.wrong(), 1);
+    }
+
     #[test]
     fn what_is_left_is_the_link_less_the_channels_with_their_overhead() {
         let platform = Platform::assumed_host();
