@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # A real stream over a guaranteed channel: an H.264 video travels frame by frame through `laxity send | laxity recv`, beside a
-# best-effort flood that has more to send than the link carries. The flood is there first and has its share of the link, which
-# shrinks when the video is admitted. What arrives must be what was sent, byte for byte.
+# best-effort flood that has more to send than the link carries. The flood is there first and has taken
+# half of the link, which is what best effort gets of what is free; the video is admitted beside it, and would be given more if it
+# needed more. What arrives must be what was sent, byte for byte.
 #
 # Then the first seconds of it across an emulated link of 100 Mbit/s under attack, over Laxity, plain UDP and UDP as an expert
 # tunes it: a flood, a channel that sends ten times what it declared, and processor-bound processes.
@@ -63,6 +64,7 @@ if [ -z "${LAXITY:-}" ]; then
   LAXITY=$release/laxity
 fi
 if [ "$ATTACK" != none ] && [ -z "${LAXITY_VIDEO:-}" ]; then
+  command -v cargo > /dev/null || skip "cargo is not installed, which builds the second part (or ATTACK=none)"
   (cd "$root" && cargo build --release --quiet --package laxity-bench --example video)
   LAXITY_VIDEO=$release/examples/video
 fi

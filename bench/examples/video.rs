@@ -71,8 +71,8 @@ fn line(outcome: &Outcome, video: &ChannelOutcome) -> String {
     let identical = if video.altered == 0 && figures.delivered == video.offered { "yes" } else { "no" };
     let (lost, wire, (gaps, longest)) = (figures.lost + figures.dropped, &outcome.wire, outcome.gaps);
     let mut line = format!(
-        "{:9}  least laxity {least:>11}, late {:>3}, lost {lost:>3} of {}, frames identical {identical:3}; wire drops {}, \
-         late {} times (most {})",
+        "{:9}  least laxity {least:>11}, late {:>3}, lost {lost:>3} of {}, frames identical {identical}; wire: {} dropped, \
+         {} released late (most {})",
         outcome.stack,
         figures.late,
         video.offered,
@@ -86,7 +86,7 @@ fn line(outcome: &Outcome, video: &ChannelOutcome) -> String {
     if video.misses_known {
         let m = figures.misses;
         line += &format!(
-            "; gaps {gaps} (most {longest}); misses: sender {}, receiver {}, network {}, platform {}, laxity {}",
+            "; executives' gaps: {gaps} (most {longest}); misses: sender {}, receiver {}, network {}, platform {}, laxity {}",
             m.sender, m.receiver, m.network, m.platform, m.laxity
         );
     }

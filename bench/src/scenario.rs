@@ -96,7 +96,8 @@ pub struct ChannelOutcome {
     /// count from when it was handed the message until that is in the receiver's queue. A violator's stamps may be an interval
     /// off: which of its messages are beyond the contract is for the stack to say.
     pub in_hand: Latencies,
-    /// Messages that arrived other than they were sent: of a film other bytes or another order, else another length.
+    /// Frames of a film that arrived with other bytes than they were sent with, or in another order. Zero for other channels,
+    /// whose messages have only a length, and the run fails if it is another.
     pub altered: u64,
     /// Every message of a real-time channel up to [`REAL_TIME_SAMPLES`], then thinned evenly; best effort likewise up to
     /// [`BEST_EFFORT_SAMPLES`].
@@ -324,9 +325,13 @@ fn perform(
         timing::sleep_until(now() + DRAIN, stop);
         drop(ending);
         let mut finished = Vec::new();
-        for (name, contract, fed, sink) in sources {
+        for (number, (name, contract, fed, sink)) in sources.into_iter().enumerate() {
             let (recorder, altered, received, permitted) = joined(sink, "a sink")?;
             let (offered, sent) = fed?;
+            if altered > 0 && plan.workload.film(number).is_none() {
+                let detail = format!("{altered} messages of another length");
+                return Err(Error::Conservation { channel: name, detail });
+            }
             real_time &= permitted;
             finished.push(Finished { name, contract, offered, sent, received, recorder, altered });
         }
