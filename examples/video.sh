@@ -232,7 +232,8 @@ END
 if [ "$ATTACK" != none ]; then
   seconds=$((DURATION < ATTACKED_SECONDS ? DURATION : ATTACKED_SECONDS))
   echo
-  echo "attack: $ATTACK, $seconds s each across an emulated link of 100 Mbit/s (least laxity: of the frames that arrived)"
+  echo "attack: $ATTACK, $seconds s each across an emulated link of 100 Mbit/s"
+  echo "(least laxity: of the frames that arrived; in hand: until the receiving application's thread had it)"
   # In the background, so that a signal ends it at once; its attacks end with it.
   env --default-signal=INT "$LAXITY_VIDEO" "$work/sent" --fps "$FRAMES_PER_SECOND" --seconds "$seconds" --attack "$ATTACK" \
     2> "$work/attack.log" &

@@ -60,18 +60,20 @@ fn frames(mut bytes: &[u8]) -> Result<Vec<Vec<u8>>, Failure> {
 
 fn line(outcome: &Outcome, video: &ChannelOutcome) -> String {
     let figures = &video.figures;
-    let milliseconds = |nanos: i128| format!("{:.3} ms", nanos as f64 / 1e6);
-    // As the applications see it, which is the same measure for every stack.
-    let least = match (figures.deadline, video.in_hand.max) {
+    let laxity = |largest: Option<Duration>| match (figures.deadline, largest) {
         (Some(deadline), Some(largest)) => {
-            milliseconds(i128::from(deadline.as_nanos()) - i128::from(largest.as_nanos()))
+            let nanos = i128::from(deadline.as_nanos()) - i128::from(largest.as_nanos());
+            format!("{:.3} ms", nanos as f64 / 1e6)
         }
         _ => "unknown".to_owned(),
     };
+    // What the stack is responsible for, which is what is called late; and until the receiving application's thread ran, counted
+    // from when the sending one wanted to send, which for sockets is the same.
+    let (least, in_hand) = (laxity(figures.latencies.max), laxity(video.in_hand.max));
     let identical = if video.altered == 0 && figures.delivered == video.offered { "yes" } else { "no" };
     let (lost, wire, (gaps, longest)) = (figures.lost + figures.dropped, &outcome.wire, outcome.gaps);
     let mut line = format!(
-        "{:9}  least laxity {least:>11}, late {:>3}, lost {lost:>3} of {}, frames identical {identical}; wire: {} dropped, \
+        "{:9}  least laxity {least:>11} (in hand {in_hand:>11}), late {:>3}, lost {lost:>3} of {}, frames identical {identical}; wire: {} dropped, \
          {} released late (most {})",
         outcome.stack,
         figures.late,
