@@ -1,18 +1,29 @@
 #!/usr/bin/env bash
 # A real stream over a guaranteed channel: an H.264 video travels frame by frame through `laxity send | laxity recv`, beside a
-# best-effort flood that has more to send than the link carries. What arrives must be what was sent, byte for byte.
+# best-effort flood that has more to send than the link carries. The flood is there first and has taken
+# half of the link, which is what best effort gets of what is free; the video is admitted beside it, and would be given more if it
+# needed more. What arrives must be what was sent, byte for byte.
+#
+# Then the first seconds of it across an emulated link of 100 Mbit/s under attack, over Laxity, plain UDP and UDP as an expert
+# tunes it: a flood, a channel that sends ten times what it declared, and processor-bound processes.
 #
 #   examples/video.sh                 30 seconds of video
 #   DURATION=5 examples/video.sh      shorter
+#   ATTACK=none examples/video.sh     without the second part; or idle, flood, violator, hogs, all (if not said)
 #   LAXITY=path/to/laxity             another binary than the one that cargo builds
+#   LAXITY_VIDEO=path/to/video        likewise, for the second part: the example of laxity-bench
 #
 # Exit status: 0 identical and no miss by Laxity, or skipped because a tool is missing; 1 otherwise.
 set -euo pipefail
 here=$(cd "$(dirname "$0")" && pwd)
 
-readonly DURATION=${DURATION:-30} FRAMES_PER_SECOND=30
+readonly DURATION=${DURATION:-30} ATTACK=${ATTACK:-all} FRAMES_PER_SECOND=30
+# Of the second part, for each stack.
+readonly ATTACKED_SECONDS=8
 # The flood sends messages of one packet each.
 readonly FLOOD_MESSAGE_BYTES=1400
+# Seconds of flood before the video.
+readonly LEAD=2
 
 skip() {
   echo "skipped: $1"
@@ -24,6 +35,13 @@ done
 # No pipe into `grep -q`: it would stop reading, and ffmpeg would fail.
 [[ $(ffmpeg -hide_banner -encoders 2> /dev/null) == *libx264* ]] || skip "ffmpeg has no libx264"
 [[ $DURATION =~ ^[1-9][0-9]*$ ]] || { echo "DURATION is \"$DURATION\", expected whole seconds such as 30" >&2; exit 2; }
+case $ATTACK in
+  none | idle | flood | violator | hogs | all) ;;
+  *)
+    echo "ATTACK is \"$ATTACK\", expected none, idle, flood, violator, hogs or all" >&2
+    exit 2
+    ;;
+esac
 
 work=$(mktemp -d)
 # Our processes by what they do; whatever ends this script ends them.
@@ -39,9 +57,16 @@ cleanup() {
 trap cleanup EXIT
 trap 'exit 130' INT TERM
 
+root=$here/..
+release=${CARGO_TARGET_DIR:-$root/target}/release
 if [ -z "${LAXITY:-}" ]; then
-  (cd "$here/.." && cargo build --release --quiet --package laxity-cli)
-  LAXITY=${CARGO_TARGET_DIR:-$here/../target}/release/laxity
+  (cd "$root" && cargo build --release --quiet --package laxity-cli)
+  LAXITY=$release/laxity
+fi
+if [ "$ATTACK" != none ] && [ -z "${LAXITY_VIDEO:-}" ]; then
+  command -v cargo > /dev/null || skip "cargo is not installed, which builds the second part (or ATTACK=none)"
+  (cd "$root" && cargo build --release --quiet --package laxity-bench --example video)
+  LAXITY_VIDEO=$release/examples/video
 fi
 
 # A background process of a script ignores Ctrl-C unless told otherwise.
@@ -87,16 +112,30 @@ END
 )
 read -r video_port flood_port <<< "$ports"
 
+# Bytes on stdin so far, every 100 ms, after the time.
+count() {
+  exec python3 -c '
+import os, time
+total, told = 0, 0.0
+while chunk := os.read(0, 1 << 16):
+    total += len(chunk)
+    if time.time() >= told + 0.1:
+        told = time.time()
+        print(told, total, flush=True)
+print(time.time(), total, flush=True)
+'
+}
+
 laxity recv video --bind "127.0.0.1:$video_port" --framing length32 --json --figures "$work/video.json" \
   > "$work/received" 2> "$work/recv-video.log" &
 running[recv-video]=$!
 laxity recv flood --bind "127.0.0.1:$flood_port" --framing "fixed:$FLOOD_MESSAGE_BYTES" --json \
-  --figures "$work/flood.json" 2> "$work/recv-flood.log" > >(wc -c > "$work/flood.bytes") &
+  --figures "$work/flood.json" 2> "$work/recv-flood.log" > >(count > "$work/flood.bytes") &
 running[recv-flood]=$!
 sleep 0.5
 
 # The flood writes as fast as it is read, for a second longer than the video: more than any link carries, bounded in time.
-python3 - "$FLOOD_MESSAGE_BYTES" $((DURATION + 1)) << 'END' 2> /dev/null |
+python3 - "$FLOOD_MESSAGE_BYTES" $((LEAD + DURATION + 1)) << 'END' 2> /dev/null |
 import sys, time
 messages = bytes(int(sys.argv[1]) * 32)
 end = time.monotonic() + float(sys.argv[2])
@@ -107,7 +146,9 @@ END
     --framing "fixed:$FLOOD_MESSAGE_BYTES" --json --figures "$work/flood-send.json" \
     > /dev/null 2> "$work/send-flood.log" &
 running[send-flood]=$!
+sleep "$LEAD"
 
+video_begin=$EPOCHREALTIME
 python3 "$here/h264_frames.py" play "$work/sent" "$FRAMES_PER_SECOND" |
   laxity send "127.0.0.1:$video_port/video" --max-message "${largest}B" --interval 33ms --burst 4 --deadline 100ms \
     --framing length32 --json --figures "$work/video-send.json" > /dev/null 2> "$work/send-video.log" &
@@ -125,6 +166,7 @@ check() { # what it does, seconds
 }
 # The processes that send end with their input; those that receive when their senders have closed, or by Ctrl-C.
 check send-video $((DURATION + 15))
+video_end=$EPOCHREALTIME
 check send-flood 15
 check recv-video 3
 check recv-flood 3
@@ -138,15 +180,11 @@ else
   echo "identical: $frames frames, sha256 ${sent%% *}"
 fi
 
-# The file of the flood's byte count is written when its pipe is closed, which may be a moment after `recv` has ended.
-for _ in {1..50}; do
-  [ -s "$work/flood.bytes" ] && break
-  sleep 0.1
-done
-python3 - "$work" "$DURATION" << 'END' || failed=1
+# `LC_NUMERIC` decides about the point in $EPOCHREALTIME.
+python3 - "$work" "${video_begin/,/.}" "${video_end/,/.}" << 'END' || failed=1
 import json, os, sys
 
-work, duration = sys.argv[1], int(sys.argv[2])
+work, video_begin, video_end = sys.argv[1], float(sys.argv[2]), float(sys.argv[3])
 
 
 def figures(name):
@@ -172,10 +210,36 @@ least = None if deadline is None or largest is None else deadline - largest
 print(f"video: least laxity {milliseconds(least)} (deadline {milliseconds(deadline)}, bound {milliseconds(bound)}, "
       f"largest {milliseconds(largest)}), misses {video['misses']}, over bound {video['over_bound']}")
 with open(os.path.join(work, "flood.bytes")) as file:
-    print(f"flood: {int(file.read()) / (duration + 1) / 1e6:.3f} MB/s received")
+    counts = [(float(at), int(total)) for at, total in map(str.split, file)]
+
+
+def rate(begin, end):
+    """Of the flood between two points in time."""
+    within = [count for count in counts if begin <= count[0] <= end]
+    if len(within) < 2:
+        return "nothing"
+    (begin, before), (end, after) = within[0], within[-1]
+    return f"{(after - before) / (end - begin) / 1e6:.3f} MB/s"
+
+
+# The video needs a moment to be admitted, and the flood to hear of it.
+print(f"flood: {rate(0, video_begin)} before the video, {rate(video_begin + 1, video_end - 0.5)} beside it")
 drops = ["send_dropped", "receive_overflow", "receive_truncated"]
 total = {drop: sum(report["link"][drop] for report in reports.values()) for drop in drops}
 print("links, all four ends: " + ", ".join(f"{drop} {count}" for drop, count in total.items()))
 END
+
+if [ "$ATTACK" != none ]; then
+  seconds=$((DURATION < ATTACKED_SECONDS ? DURATION : ATTACKED_SECONDS))
+  echo
+  echo "attack: $ATTACK, $seconds s each across an emulated link of 100 Mbit/s"
+  echo "(least laxity: of the frames that arrived; in hand: until the receiving application's thread had it)"
+  # In the background, so that a signal ends it at once; its attacks end with it.
+  env --default-signal=INT "$LAXITY_VIDEO" "$work/sent" --fps "$FRAMES_PER_SECOND" --seconds "$seconds" --attack "$ATTACK" \
+    2> "$work/attack.log" &
+  running[attack]=$!
+  check attack $((3 * seconds + 60))
+  sed 's/^/  /' "$work/attack.log"
+fi
 
 [ "$failed" -eq 0 ] || exit 1

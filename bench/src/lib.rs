@@ -1,6 +1,6 @@
 //! Laxity under attack, beside what people use today.
 //!
-//! A scenario sends one workload (Table 3 of `[channels]` and best effort) through one stack across one emulated link, in real
+//! A scenario sends one workload (Table 3 of `[channels]` or a film, and best effort) through one stack across one emulated link, in real
 //! time, while an attack goes on. Every stack crosses the same bottleneck, has the same sources with the same seeds, and is
 //! held against the same deadlines.
 //!
@@ -27,5 +27,6 @@ pub mod workload;
 pub use attack::{Attack, FloodPath};
 pub use error::Error;
 pub use record::Sample;
-pub use scenario::{ChannelOutcome, Outcome, Setup, run, standing};
+pub use scenario::{ChannelOutcome, Outcome, Setup, run, run_with, standing};
 pub use stack::Stack;
+pub use workload::{Film, Workload};

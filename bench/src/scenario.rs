@@ -21,13 +21,13 @@ use laxity_link::sys::now;
 
 use crate::attack::{self, Attack, EXCESS, FloodPath, Hogs};
 use crate::error::Error;
-use crate::record::{Recorder, Sample};
+use crate::record::{Arrived, Recorder, Sample};
 use crate::stack::{
     self, APPLICATION_PRIORITY, Assembly, Inlet, NO_MISSES, Outlet, Ready, Received, Sent, Stack, assemble,
 };
 use crate::timing;
 use crate::wire::WireFigures;
-use crate::workload::{self, MESSAGE_BYTES, Row, Source};
+use crate::workload::{self, Checker, MESSAGE_BYTES, Row, Source, Workload, Writer};
 
 /// The longest run.
 pub const MAX_DURATION: StdDuration = StdDuration::from_secs(3600);
@@ -99,6 +99,9 @@ pub struct ChannelOutcome {
     /// count from when it was handed the message until that is in the receiver's queue. A violator's stamps may be an interval
     /// off: which of its messages are beyond the contract is for the stack to say.
     pub in_hand: Latencies,
+    /// Frames of a film that arrived with other bytes than they were sent with, or in another order. Zero for other channels,
+    /// whose messages have only a length, and the run fails if it is another.
+    pub altered: u64,
     /// Every message of a real-time channel up to [`REAL_TIME_SAMPLES`], then thinned evenly; best effort likewise up to
     /// [`BEST_EFFORT_SAMPLES`].
     pub samples: Vec<Sample>,
@@ -106,12 +109,20 @@ pub struct ChannelOutcome {
     pub contract: Option<Contract>,
 }
 
-/// Runs one scenario. `progress` is told now and then how long the sources have been running.
+/// Runs one scenario with Table 3. `progress` is told now and then how long the sources have been running.
+///
+/// # Errors
+/// As [`run_with`].
+pub fn run(setup: &Setup, progress: &mut dyn FnMut(Duration)) -> Result<Outcome, Error> {
+    run_with(setup, &Workload::Table3, progress)
+}
+
+/// Runs one scenario with `workload`. `progress` is told now and then how long the sources have been running.
 ///
 /// # Errors
 /// A set-up that cannot be; channels that cannot be had at any deadline; what the system refuses; figures that do not add up
 /// ([`Error::Conservation`], a bug).
-pub fn run(setup: &Setup, progress: &mut dyn FnMut(Duration)) -> Result<Outcome, Error> {
+pub fn run_with(setup: &Setup, workload: &Workload, progress: &mut dyn FnMut(Duration)) -> Result<Outcome, Error> {
     if setup.duration.is_zero() || setup.duration > MAX_DURATION {
         let found = format!("{:?}", setup.duration);
         return Err(Error::Setup { what: "duration", found, expected: "more than zero, at most an hour" });
@@ -123,10 +134,10 @@ pub fn run(setup: &Setup, progress: &mut dyn FnMut(Duration)) -> Result<Outcome,
     let _memory = Unlock;
     // Laxity asks for itself; the others are held against what it would have got.
     let (rows, mut notes) = match setup.stack {
-        Stack::Laxity => (workload::table_3(), Vec::new()),
-        Stack::PlainUdp | Stack::TunedUdp => workload::admitted(&setup.platform)?,
+        Stack::Laxity => (workload.rows(), Vec::new()),
+        Stack::PlainUdp | Stack::TunedUdp => workload::granted(&setup.platform, workload.rows())?,
     };
-    let assembly = assemble(setup, rows)?;
+    let assembly = assemble(setup, workload, rows)?;
     notes.extend(assembly.notes);
     let flood = match (setup.attack.floods(), setup.flood) {
         (false, _) => FloodPath::None,
@@ -141,6 +152,7 @@ pub fn run(setup: &Setup, progress: &mut dyn FnMut(Duration)) -> Result<Outcome,
     let Assembly { channels, hosts, wire, .. } = assembly;
     let start = now() + HEAD_START;
     let plan = Plan {
+        workload,
         attack: setup.attack,
         flood,
         left: workload::left_bytes_per_second(&rows, &setup.platform),
@@ -200,7 +212,8 @@ pub fn standing(platform: &Platform, realtime: bool) -> Result<Standing, Error> 
 }
 
 /// When and how much.
-struct Plan {
+struct Plan<'a> {
+    workload: &'a Workload,
     attack: Attack,
     flood: FloodPath,
     /// Payload bytes a second that the real-time channels leave.
@@ -212,9 +225,10 @@ struct Plan {
     until: Instant,
 }
 
-impl Plan {
+impl Plan<'_> {
     fn source(&self, number: usize, contract: Option<Contract>) -> Source {
         match contract {
+            Some(contract) if let Some(film) = self.workload.film(number) => Source::film(film, contract, self.start),
             Some(contract) => {
                 let seed = self.seed.wrapping_mul(0x0001_0000_0001).wrapping_add(number as u64);
                 Source::real_time(contract, seed, self.start, number == 0 && self.attack.violates())
@@ -235,6 +249,7 @@ struct Finished {
     sent: Sent,
     received: Received,
     recorder: Recorder,
+    altered: u64,
 }
 
 /// Sets its flags when it goes, however it goes: scoped threads are joined then.
@@ -250,7 +265,7 @@ impl Drop for Ending<'_> {
 fn perform(
     channels: Vec<Ready>,
     foreign: Option<std::net::SocketAddr>,
-    plan: &Plan,
+    plan: &Plan<'_>,
     progress: &mut dyn FnMut(Duration),
     notes: &mut Vec<String>,
 ) -> Result<Vec<Finished>, Error> {
@@ -269,14 +284,16 @@ fn perform(
             let most = if contract.is_some() { REAL_TIME_SAMPLES } else { BEST_EFFORT_SAMPLES };
             let deadline = contract.map(|contract| contract.deadline());
             let recorder = Recorder::new(plan.start, plan.until, deadline, most);
+            let film = plan.workload.film(number);
+            let (writer, checker) = (Writer::new(film), Checker::new(film));
             let sink = thread::Builder::new()
                 .name(format!("sink-{number}"))
-                .spawn_scoped(scope, move || sink(inlet, recorder, priority, stop))
+                .spawn_scoped(scope, move || sink(inlet, recorder, checker, priority, stop))
                 .map_err(spawned("starting a thread"))?;
             let source = plan.source(number, contract);
             let source = thread::Builder::new()
                 .name(format!("source-{number}"))
-                .spawn_scoped(scope, move || feed(outlet, source, plan.until, priority, abort))
+                .spawn_scoped(scope, move || feed(outlet, source, writer, plan.until, priority, abort))
                 .map_err(spawned("starting a thread"))?;
             running.push((name, contract, source, sink));
         }
@@ -320,11 +337,15 @@ fn perform(
         timing::sleep_until(now() + DRAIN, stop);
         drop(ending);
         let mut finished = Vec::new();
-        for (name, contract, fed, sink) in sources {
-            let (recorder, received, permitted) = joined(sink, "a sink")?;
+        for (number, (name, contract, fed, sink)) in sources.into_iter().enumerate() {
+            let (recorder, altered, received, permitted) = joined(sink, "a sink")?;
             let (offered, sent) = fed?;
+            if altered > 0 && plan.workload.film(number).is_none() {
+                let detail = format!("{altered} messages of another length");
+                return Err(Error::Conservation { channel: name, detail });
+            }
             real_time &= permitted;
-            finished.push(Finished { name, contract, offered, sent, received, recorder });
+            finished.push(Finished { name, contract, offered, sent, received, recorder, altered });
         }
         if !real_time {
             notes.push("the applications have no real-time priority, as it is not permitted".to_owned());
@@ -344,6 +365,7 @@ fn joined<T>(thread: ScopedJoinHandle<'_, Result<T, Error>>, who: &'static str) 
 fn feed(
     mut outlet: Box<dyn Outlet>,
     mut source: Source,
+    mut writer: Writer,
     until: Instant,
     priority: Option<u8>,
     stop: &AtomicBool,
@@ -364,7 +386,7 @@ fn feed(
         for _ in 0..burst.messages {
             let logical_arrival = source.stamp(at);
             offered += 1;
-            outlet.send(logical_arrival, stop)?;
+            outlet.send(writer.write(logical_arrival), logical_arrival, stop)?;
         }
         source.done(at);
     }
@@ -375,23 +397,24 @@ fn feed(
 fn sink(
     inlet: Box<dyn Inlet>,
     mut recorder: Recorder,
+    mut checker: Checker,
     priority: Option<u8>,
     stop: &AtomicBool,
-) -> Result<(Recorder, Received, bool), Error> {
+) -> Result<(Recorder, u64, Received, bool), Error> {
     let permitted = timing::prepare(priority) || priority.is_none();
-    let received = inlet.run(&mut recorder, stop)?;
-    Ok((recorder, received, permitted))
+    let mut take = |arrived: Arrived, message: &[u8]| {
+        recorder.record(arrived);
+        checker.check(message);
+    };
+    let received = inlet.run(&mut take, stop)?;
+    Ok((recorder, checker.wrong(), received, permitted))
 }
 
 impl Finished {
     /// The figures, if they add up. `network_lost` is whether the wire dropped anything.
     fn outcome(self, network_lost: bool, notes: &mut Vec<String>) -> Result<ChannelOutcome, Error> {
-        let Self { name, contract, offered, sent, received, recorder } = self;
+        let Self { name, contract, offered, sent, received, recorder, altered } = self;
         let wrong = |detail: String| Err(Error::Conservation { channel: name.clone(), detail });
-        let bytes = recorder.delivered * u64::from(MESSAGE_BYTES);
-        if recorder.delivered_bytes != bytes {
-            return wrong(format!("{} bytes in {} messages", recorder.delivered_bytes, recorder.delivered));
-        }
         let (figures, misses_known) = match received {
             Received::Figures(figures) => {
                 let mut figures = Figures { sent: sent.messages, ..*figures };
@@ -443,6 +466,7 @@ impl Finished {
             offered,
             throughput_bytes_s: recorder.throughput_bytes_s(),
             in_hand: recorder.in_hand.latencies(),
+            altered,
             samples: recorder.samples.into_vec(),
             contract,
         })

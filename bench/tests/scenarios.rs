@@ -9,7 +9,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration as StdDuration, Instant as StdInstant};
 
 use laxity_bench::attack::{HOGS, Hogs, foreign_flood};
-use laxity_bench::{Attack, Error, FloodPath, Outcome, Setup, Stack, run};
+use laxity_bench::{Attack, Error, Film, FloodPath, Outcome, Setup, Stack, Workload, run, run_with};
 use laxity_core::platform::{LinkModel, Platform};
 use laxity_core::units::Duration;
 use laxity_link::sys::now;
@@ -44,6 +44,7 @@ fn sound(setup: &Setup) -> Outcome {
         assert_eq!(channel.misses_known, setup.stack == Stack::Laxity);
         assert_eq!(channel.contract.is_none(), figures.best_effort);
         assert!(channel.samples.len() as u64 <= figures.delivered);
+        assert_eq!(channel.altered, 0, "{figures:?}");
         if channel.misses_known {
             let m = figures.misses;
             let misses = m.sender + m.receiver + m.network + m.platform + m.laxity;
@@ -54,6 +55,29 @@ fn sound(setup: &Setup) -> Outcome {
         println!("{note}");
     }
     outcome
+}
+
+#[test]
+fn a_film_arrives_as_it_was_sent_or_not_at_all() {
+    let _alone = alone();
+    let frames: Vec<Vec<u8>> = (0..30_usize).map(|n| vec![n as u8; 1 + n * n * 20]).collect();
+    let film = Film::new(frames, Duration::from_millis(30), 4, Duration::from_millis(100)).unwrap();
+    let workload = Workload::Film(film);
+    for (stack, attack) in
+        [(Stack::Laxity, Attack::All), (Stack::PlainUdp, Attack::Idle), (Stack::TunedUdp, Attack::All)]
+    {
+        let outcome = run_with(&setup(stack, attack), &workload, &mut |_| {}).unwrap();
+        let names: Vec<&str> = outcome.channels.iter().map(|channel| channel.figures.name.as_str()).collect();
+        assert_eq!(names, ["violator", "video", "best-effort"]);
+        for channel in &outcome.channels {
+            assert_eq!(channel.altered, 0, "{stack} {attack}: {:?}", channel.figures);
+        }
+        let video = &outcome.channels[1];
+        assert_eq!(video.offered, 30);
+        if stack == Stack::Laxity {
+            assert_eq!((video.figures.delivered, video.figures.misses.laxity), (30, 0), "{:?}", video.figures);
+        }
+    }
 }
 
 #[test]

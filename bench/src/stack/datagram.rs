@@ -51,19 +51,23 @@ impl Header {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Cutter {
     pub(crate) channel: u32,
+    /// Of the longest message.
     pub(crate) message_bytes: usize,
     /// Payload bytes of a datagram.
     pub(crate) payload: usize,
 }
 
 impl Cutter {
-    /// Header and payload size of each datagram of message `sequence`.
-    pub(crate) fn cut(self, sequence: u64, logical_arrival: Option<Instant>) -> impl Iterator<Item = (Header, usize)> {
-        let count = self.message_bytes.div_ceil(self.payload);
-        (0..count).map(move |index| {
-            let header =
-                Header { channel: self.channel, sequence, index: index as u16, count: count as u16, logical_arrival };
-            (header, self.payload.min(self.message_bytes - index * self.payload))
+    /// Header and payload of each datagram of `message`, which is number `sequence`.
+    pub(crate) fn cut(
+        self,
+        sequence: u64,
+        logical_arrival: Option<Instant>,
+        message: &[u8],
+    ) -> impl Iterator<Item = (Header, &[u8])> {
+        let count = message.len().div_ceil(self.payload) as u16;
+        message.chunks(self.payload).zip(0..).map(move |(payload, index)| {
+            (Header { channel: self.channel, sequence, index, count, logical_arrival }, payload)
         })
     }
 }
@@ -72,7 +76,12 @@ impl Cutter {
 #[derive(Debug)]
 pub(crate) struct Assembler {
     cutter: Cutter,
+    /// As long as the longest.
     message: Vec<u8>,
+    /// Bytes of the current one, as far as its last datagram has told.
+    len: usize,
+    /// Datagrams of the current one.
+    count: usize,
     seen: Vec<bool>,
     missing: usize,
     /// The message that is being put together.
@@ -90,6 +99,8 @@ impl Assembler {
         Self {
             cutter,
             message: vec![0; cutter.message_bytes],
+            len: 0,
+            count: 0,
             seen: vec![false; cutter.message_bytes.div_ceil(cutter.payload)],
             missing: 0,
             current: None,
@@ -99,17 +110,19 @@ impl Assembler {
         }
     }
 
-    /// Takes a datagram; if it completes a message, that message's header.
-    pub(crate) fn take(&mut self, datagram: &[u8]) -> Option<Header> {
+    /// Takes a datagram; if it completes a message, that message's header and contents.
+    pub(crate) fn take(&mut self, datagram: &[u8]) -> Option<(Header, &[u8])> {
         let (header, payload) = Header::read(datagram)?;
         let index = usize::from(header.index);
         let at = index * self.cutter.payload;
-        let expected = self.cutter.message_bytes.saturating_sub(at).min(self.cutter.payload);
-        let count = self.seen.len();
+        let (end, count) = (at + payload.len(), usize::from(header.count));
+        let full = payload.len() == self.cutter.payload;
         if header.channel != self.cutter.channel
-            || usize::from(header.count) != count
             || index >= count
-            || payload.len() != expected
+            || (index + 1 < count && !full)
+            || payload.is_empty()
+            || count > self.seen.len()
+            || end > self.message.len()
         {
             self.strange += 1;
             return None;
@@ -120,19 +133,23 @@ impl Assembler {
             self.current = Some(header.sequence);
             self.seen.fill(false);
             self.missing = count;
+            self.count = count;
         }
-        if self.current != Some(header.sequence) || self.seen[index] {
+        if self.current != Some(header.sequence) || self.count != count || self.seen[index] {
             self.strange += 1;
             return None;
         }
         self.seen[index] = true;
         self.missing -= 1;
-        self.message[at..at + expected].copy_from_slice(payload);
+        self.message[at..end].copy_from_slice(payload);
+        if index + 1 == count {
+            self.len = end;
+        }
         if self.missing > 0 {
             return None;
         }
         self.current = None;
-        Some(header)
+        Some((header, &self.message[..self.len]))
     }
 
     /// Messages below `next` that never became complete.
@@ -225,10 +242,12 @@ mod tests {
     use super::*;
 
     fn datagrams(cutter: Cutter, sequence: u64) -> Vec<Vec<u8>> {
-        let cut = cutter.cut(sequence, Some(Instant::from_nanos(sequence)));
+        let message: Vec<u8> = (0..cutter.message_bytes).map(|at| (at + sequence as usize) as u8).collect();
+        let cut = cutter.cut(sequence, Some(Instant::from_nanos(sequence)), &message);
         cut.map(|(header, payload)| {
-            let mut datagram = vec![7; HEADER_BYTES + payload];
+            let mut datagram = vec![7; HEADER_BYTES];
             header.write(&mut datagram);
+            datagram.extend_from_slice(payload);
             datagram
         })
         .collect()
@@ -249,7 +268,11 @@ mod tests {
                 _ => {}
             }
             for datagram in &each {
-                complete.extend(assembler.take(datagram).map(|header| header.sequence));
+                complete.extend(assembler.take(datagram).map(|(header, message)| {
+                    assert_eq!(message.len(), 2500);
+                    assert!(message.iter().zip(header.sequence..).all(|(&byte, expected)| byte == expected as u8));
+                    header.sequence
+                }));
             }
         }
         assert_eq!(complete, [0, 2, 5]);

@@ -16,15 +16,13 @@ use laxity_link::sys::now;
 
 use super::{Assembly, Inlet, Outlet, Ready, Received, Sent, wire};
 use crate::error::Error;
-use crate::record::{Arrived, Recorder};
+use crate::record::Arrived;
 use crate::scenario::Setup;
 use crate::wire::Discipline;
-use crate::workload::{self, BEST_EFFORT, MESSAGE_BYTES, Overloads, Row};
+use crate::workload::{self, BEST_EFFORT, MESSAGE_BYTES, Overloads, Row, STAMP_BYTES};
 
 /// Best-effort messages that may wait at the sender.
 const BEST_EFFORT_QUEUE: u64 = 10;
-/// Bytes of the application's stamp at the start of a message.
-const STAMP_BYTES: usize = 8;
 /// How long a receiver does not look at its stop flag.
 const LOOK: StdDuration = StdDuration::from_millis(50);
 
@@ -49,7 +47,6 @@ pub(super) fn assemble(setup: &Setup, rows: Vec<Row>) -> Result<Assembly, Error>
     }
     let wire = wire(setup, Discipline::Fifo, vec![there.address()])?;
     let mut channels = Vec::new();
-    let message = vec![0x5a; MESSAGE_BYTES as usize];
     for (number, row) in rows.into_iter().enumerate() {
         let violates = number == 0 && setup.attack.violates();
         let overloads = if violates { Overloads::Drop } else { Overloads::Wait };
@@ -58,14 +55,7 @@ pub(super) fn assemble(setup: &Setup, rows: Vec<Row>) -> Result<Assembly, Error>
             name: row.name,
             contract: Some(row.contract),
             real_time_threads: true,
-            outlet: Box::new(Sender {
-                sender,
-                message: message.clone(),
-                waits: !violates,
-                drops: violates,
-                taken: 0,
-                end: None,
-            }),
+            outlet: Box::new(Sender { sender, waits: !violates, drops: violates, taken: 0, end: None }),
             inlet: Box::new(Receiver(receiver)),
         });
     }
@@ -77,7 +67,7 @@ pub(super) fn assemble(setup: &Setup, rows: Vec<Row>) -> Result<Assembly, Error>
         name: BEST_EFFORT.to_owned(),
         contract: None,
         real_time_threads: false,
-        outlet: Box::new(Sender { sender, message, waits: false, drops: false, taken: 0, end: None }),
+        outlet: Box::new(Sender { sender, waits: false, drops: false, taken: 0, end: None }),
         inlet: Box::new(Receiver(receiver)),
     });
     Ok(Assembly { channels, hosts: vec![here, there], wire, notes })
@@ -85,7 +75,6 @@ pub(super) fn assemble(setup: &Setup, rows: Vec<Row>) -> Result<Assembly, Error>
 
 struct Sender {
     sender: laxity::Sender,
-    message: Vec<u8>,
     /// Whether the application waits for room.
     waits: bool,
     /// Whether the channel drops what is beyond its contract.
@@ -97,13 +86,11 @@ struct Sender {
 }
 
 impl Outlet for Sender {
-    fn send(&mut self, logical_arrival: Option<Instant>, _: &AtomicBool) -> Result<bool, Error> {
+    fn send(&mut self, message: &[u8], _: Option<Instant>, _: &AtomicBool) -> Result<bool, Error> {
         if self.end.is_some() {
             return Ok(false);
         }
-        let stamp = logical_arrival.unwrap_or(Instant::MAX).as_nanos();
-        self.message[..STAMP_BYTES].copy_from_slice(&stamp.to_be_bytes());
-        let result = if self.waits { self.sender.send(&self.message) } else { self.sender.try_send(&self.message) };
+        let result = if self.waits { self.sender.send(message) } else { self.sender.try_send(message) };
         match result {
             Ok(()) => {
                 self.taken += 1;
@@ -145,19 +132,20 @@ impl Outlet for Sender {
 struct Receiver(laxity::Receiver);
 
 impl Inlet for Receiver {
-    fn run(mut self: Box<Self>, recorder: &mut Recorder, stop: &AtomicBool) -> Result<Received, Error> {
+    fn run(mut self: Box<Self>, take: &mut dyn FnMut(Arrived, &[u8]), stop: &AtomicBool) -> Result<Received, Error> {
         loop {
             match self.0.recv_timeout(LOOK) {
                 Ok(message) => {
                     let (logical_arrival, now) = (message.logical_arrival(), now());
                     let stamp = message.first_chunk::<STAMP_BYTES>().map(|stamp| u64::from_be_bytes(*stamp));
                     let stamp = stamp.map(Instant::from_nanos).filter(|stamp| *stamp != Instant::MAX);
-                    recorder.record(Arrived {
+                    let arrived = Arrived {
                         logical_arrival: Some(logical_arrival),
                         completion: logical_arrival + message.latency(),
                         in_hand: stamp.map(|stamp| now.since(stamp)),
                         bytes: message.len() as u64,
-                    });
+                    };
+                    take(arrived, &message);
                 }
                 Err(LaxityError::WouldBlock) if !stop.load(Ordering::Relaxed) => {}
                 // The sender tells how it ended.

@@ -20,10 +20,10 @@ use laxity_core::units::Instant;
 use laxity_core::wire::DATA_HEADER_BYTES;
 
 use crate::error::Error;
-use crate::record::Recorder;
+use crate::record::Arrived;
 use crate::scenario::Setup;
 use crate::wire::{Discipline, Wire, WireConfig};
-use crate::workload::Row;
+use crate::workload::{Row, Workload};
 
 /// Of the applications' threads where a stack wants them real-time: below Laxity's executive (70) and the wire.
 pub(crate) const APPLICATION_PRIORITY: u8 = 60;
@@ -65,9 +65,9 @@ impl FromStr for Stack {
 
 /// The sending end of one channel.
 pub(crate) trait Outlet: Send {
-    /// Sends one message, whose application wants to send it now; `logical_arrival` is `None` beyond the contract. False if
+    /// Sends `message`, whose application wants to send it now; `logical_arrival` is `None` beyond the contract. False if
     /// the stack refused it.
-    fn send(&mut self, logical_arrival: Option<Instant>, stop: &AtomicBool) -> Result<bool, Error>;
+    fn send(&mut self, message: &[u8], logical_arrival: Option<Instant>, stop: &AtomicBool) -> Result<bool, Error>;
     /// No more comes. Waits until what was accepted is on its way, and tells how much that was.
     fn finish(self: Box<Self>) -> Result<Sent, Error>;
 }
@@ -85,8 +85,8 @@ pub(crate) struct Sent {
 
 /// The receiving end of one channel.
 pub(crate) trait Inlet: Send {
-    /// Receives until `stop` is set, or the channel is over.
-    fn run(self: Box<Self>, recorder: &mut Recorder, stop: &AtomicBool) -> Result<Received, Error>;
+    /// Receives until `stop` is set, or the channel is over, and gives each message to `take`.
+    fn run(self: Box<Self>, take: &mut dyn FnMut(Arrived, &[u8]), stop: &AtomicBool) -> Result<Received, Error>;
 }
 
 /// What a receiving end counted.
@@ -126,12 +126,12 @@ pub(crate) struct Assembly {
 /// What a stack that keeps no contracts can say.
 pub(crate) const NO_MISSES: Misses = Misses { sender: 0, receiver: 0, network: 0, platform: 0, laxity: 0 };
 
-/// Puts the stack of `setup` together. `rows` is Table 3 as it is admitted.
-pub(crate) fn assemble(setup: &Setup, rows: Vec<Row>) -> Result<Assembly, Error> {
+/// Puts the stack of `setup` together. `rows` are the channels of `workload` as they are admitted.
+pub(crate) fn assemble(setup: &Setup, workload: &Workload, rows: Vec<Row>) -> Result<Assembly, Error> {
     match setup.stack {
         Stack::Laxity => laxity::assemble(setup, rows),
-        Stack::PlainUdp => plain_udp::assemble(setup, rows),
-        Stack::TunedUdp => tuned_udp::assemble(setup, rows),
+        Stack::PlainUdp => plain_udp::assemble(setup, workload, rows),
+        Stack::TunedUdp => tuned_udp::assemble(setup, workload, rows),
     }
 }
 

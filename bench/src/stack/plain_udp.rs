@@ -15,15 +15,15 @@ use laxity_link::sys::now;
 use super::datagram::{Assembler, Cutter, HEADER_BYTES};
 use super::{Assembly, Inlet, Outlet, Ready, Received, Sent, wire};
 use crate::error::Error;
-use crate::record::{Arrived, Recorder};
+use crate::record::Arrived;
 use crate::scenario::Setup;
 use crate::wire::Discipline;
-use crate::workload::{BEST_EFFORT, MESSAGE_BYTES, Row};
+use crate::workload::{BEST_EFFORT, Row, Workload};
 
 /// How long a receiver does not look at its stop flag.
 const LOOK: StdDuration = StdDuration::from_millis(50);
 
-pub(super) fn assemble(setup: &Setup, rows: Vec<Row>) -> Result<Assembly, Error> {
+pub(super) fn assemble(setup: &Setup, workload: &Workload, rows: Vec<Row>) -> Result<Assembly, Error> {
     let bind = || UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).map_err(Error::system("binding a UDP socket"));
     let contracts = rows.into_iter().map(|row| (row.name, Some(row.contract)));
     let contracts: Vec<_> = contracts.chain([(BEST_EFFORT.to_owned(), None)]).collect();
@@ -36,7 +36,7 @@ pub(super) fn assemble(setup: &Setup, rows: Vec<Row>) -> Result<Assembly, Error>
         let outbound = bind()?;
         outbound.connect(wire.ingress(number)).map_err(Error::system("connecting a UDP socket"))?;
         let payload = setup.platform.packet as usize;
-        let cutter = Cutter { channel: number as u32, message_bytes: MESSAGE_BYTES as usize, payload };
+        let cutter = Cutter { channel: number as u32, message_bytes: workload.longest(), payload };
         let datagram = vec![0x5a; HEADER_BYTES + payload];
         channels.push(Ready {
             name,
@@ -57,10 +57,11 @@ struct Sender {
 }
 
 impl Outlet for Sender {
-    fn send(&mut self, logical_arrival: Option<Instant>, _: &AtomicBool) -> Result<bool, Error> {
-        for (header, payload) in self.cutter.cut(self.sent, logical_arrival) {
-            let datagram = &mut self.datagram[..HEADER_BYTES + payload];
+    fn send(&mut self, message: &[u8], logical_arrival: Option<Instant>, _: &AtomicBool) -> Result<bool, Error> {
+        for (header, payload) in self.cutter.cut(self.sent, logical_arrival, message) {
+            let datagram = &mut self.datagram[..HEADER_BYTES + payload.len()];
             header.write(datagram);
+            datagram[HEADER_BYTES..].copy_from_slice(payload);
             // A datagram that the kernel refuses is lost, as on the way: the receiver misses it.
             let _ = self.socket.send(datagram);
         }
@@ -80,12 +81,12 @@ struct Receiver {
 }
 
 impl Inlet for Receiver {
-    fn run(mut self: Box<Self>, recorder: &mut Recorder, stop: &AtomicBool) -> Result<Received, Error> {
+    fn run(mut self: Box<Self>, take: &mut dyn FnMut(Arrived, &[u8]), stop: &AtomicBool) -> Result<Received, Error> {
         while !stop.load(Ordering::Relaxed) {
             match self.socket.recv(&mut self.datagram) {
                 Ok(len) => {
-                    if let Some(header) = self.assembler.take(&self.datagram[..len]) {
-                        recorder.record(Arrived::complete(header.logical_arrival, now(), MESSAGE_BYTES));
+                    if let Some((header, message)) = self.assembler.take(&self.datagram[..len]) {
+                        take(Arrived::complete(header.logical_arrival, now(), message.len() as u32), message);
                     }
                 }
                 Err(error) => match error.kind() {

@@ -20,18 +20,18 @@ use laxity_link::sys::now;
 use super::datagram::{Assembler, Cutter, HEADER_BYTES, Incoming, Outgoing};
 use super::{Assembly, Inlet, Outlet, Ready, Received, Sent, wire};
 use crate::error::Error;
-use crate::record::{Arrived, Recorder};
+use crate::record::Arrived;
 use crate::scenario::Setup;
 use crate::timing;
 use crate::wire::Discipline;
-use crate::workload::{BEST_EFFORT, MESSAGE_BYTES, Row};
+use crate::workload::{BEST_EFFORT, Row, Workload};
 
 const EF: u8 = 46;
 const CS1: u8 = 8;
 /// How long a receiver does not look at its stop flag.
 const LOOK: Duration = Duration::from_millis(50);
 
-pub(super) fn assemble(setup: &Setup, rows: Vec<Row>) -> Result<Assembly, Error> {
+pub(super) fn assemble(setup: &Setup, workload: &Workload, rows: Vec<Row>) -> Result<Assembly, Error> {
     let payload = setup.platform.packet as usize;
     let most = HEADER_BYTES + payload;
     let contracts = rows.into_iter().map(|row| (row.name, Some(row.contract)));
@@ -55,7 +55,7 @@ pub(super) fn assemble(setup: &Setup, rows: Vec<Row>) -> Result<Assembly, Error>
     for (number, ((name, contract), incoming)) in contracts.into_iter().zip(inbound).enumerate() {
         let dscp = if contract.is_some() { EF } else { CS1 };
         let outgoing = Outgoing::bind(wire.ingress(number), most, dscp)?;
-        let cutter = Cutter { channel: number as u32, message_bytes: MESSAGE_BYTES as usize, payload };
+        let cutter = Cutter { channel: number as u32, message_bytes: workload.longest(), payload };
         let paced = contract.is_some() && !(number == 0 && setup.attack.violates());
         channels.push(Ready {
             name,
@@ -76,15 +76,18 @@ struct Sender {
 }
 
 impl Outlet for Sender {
-    fn send(&mut self, logical_arrival: Option<Instant>, stop: &AtomicBool) -> Result<bool, Error> {
+    fn send(&mut self, message: &[u8], logical_arrival: Option<Instant>, stop: &AtomicBool) -> Result<bool, Error> {
         if let Some(at) = logical_arrival.filter(|_| self.paced)
             && !timing::sleep_until(at, stop)
         {
             return Ok(false);
         }
-        for (header, payload) in self.cutter.cut(self.sent, logical_arrival) {
-            // The area keeps what was in it: the contents do not matter, and an expert writes in place.
-            self.outgoing.push(|area| header.write(area), HEADER_BYTES + payload);
+        for (header, payload) in self.cutter.cut(self.sent, logical_arrival, message) {
+            let write = |area: &mut [u8]| {
+                header.write(area);
+                area[HEADER_BYTES..].copy_from_slice(payload);
+            };
+            self.outgoing.push(write, HEADER_BYTES + payload.len());
         }
         self.outgoing.flush();
         self.sent += 1;
@@ -102,12 +105,12 @@ struct Receiver {
 }
 
 impl Inlet for Receiver {
-    fn run(self: Box<Self>, recorder: &mut Recorder, stop: &AtomicBool) -> Result<Received, Error> {
+    fn run(self: Box<Self>, take: &mut dyn FnMut(Arrived, &[u8]), stop: &AtomicBool) -> Result<Received, Error> {
         let Self { mut incoming, mut assembler } = *self;
         while !stop.load(Ordering::Relaxed) {
             incoming.receive(LOOK, |datagram| {
-                if let Some(header) = assembler.take(datagram) {
-                    recorder.record(Arrived::complete(header.logical_arrival, now(), MESSAGE_BYTES));
+                if let Some((header, message)) = assembler.take(datagram) {
+                    take(Arrived::complete(header.logical_arrival, now(), message.len() as u32), message);
                 }
             })?;
         }
