@@ -2,7 +2,11 @@
 
 use hdrhistogram::Histogram;
 use laxity_core::figures::Latencies;
+use laxity_core::receive::{Cause, Evidence};
 use laxity_core::units::{Duration, Instant};
+
+/// Messages of a channel of which the evidence is kept.
+const MOST_EVIDENCE: usize = 5;
 
 /// One message, for a plot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,6 +114,8 @@ pub(crate) struct Recorder {
     pub(crate) delivered: u64,
     pub(crate) delivered_bytes: u64,
     pub(crate) late: u64,
+    /// What is known of the first messages whose lateness is Laxity's own fault.
+    pub(crate) evidence: Vec<String>,
     /// Bytes of messages that were complete before the sources stopped.
     bytes_in_time: u64,
 }
@@ -126,7 +132,20 @@ impl Recorder {
             delivered: 0,
             delivered_bytes: 0,
             late: 0,
+            evidence: Vec::new(),
             bytes_in_time: 0,
+        }
+    }
+
+    /// Keeps what is known of a message that is late by Laxity's own fault, as long as there are few.
+    pub(crate) fn blame(&mut self, sequence: u64, logical_arrival: Instant, evidence: Evidence) {
+        let Evidence { cause, lateness, taken_at_sender, taken_here, transit_excess } = evidence;
+        if cause == Cause::Laxity && self.evidence.len() < MOST_EVIDENCE {
+            self.evidence.push(format!(
+                "message {sequence}, due since {}, came {lateness} late by Laxity's own fault: the platform took \
+                 {taken_at_sender} at the sender and {taken_here} at the receiver, the way {transit_excess} more than granted",
+                logical_arrival.since(self.start)
+            ));
         }
     }
 

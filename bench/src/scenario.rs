@@ -460,6 +460,7 @@ impl Finished {
             ));
         }
         notes.extend(sent.note);
+        notes.extend(recorder.evidence.iter().map(|evidence| format!("{name}: {evidence}")));
         Ok(ChannelOutcome {
             figures,
             misses_known,

@@ -59,7 +59,9 @@ pub(super) fn report(runs: &[Run], preface: &Preface) -> Report {
     let deadlines: Vec<String> =
         preface.admitted.iter().map(|row| format!("{} {}", row.name, row.contract.deadline())).collect();
     notes.push(format!("every stack is judged by the same deadlines, as admitted here: {}", deadlines.join(", ")));
-    let scenarios = runs.iter().map(|run| scenario(run, &notes)).collect();
+    // What was measured comes first.
+    let in_order = runs.iter().filter(|run| !run.simulated).chain(runs.iter().filter(|run| run.simulated));
+    let scenarios = in_order.map(|run| scenario(run, &notes)).collect();
     Report { date: machine::date(), machine: machine::facts(&preface.standing), scenarios, notes }
 }
 

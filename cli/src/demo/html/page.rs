@@ -160,13 +160,16 @@ fn cell(series: &Series<'_>, has_twins: bool) -> Markup {
     let verdict = findings::verdict(scenario);
     html! {
         div class={ "cell " (class(verdict)) } {
-            @if has_twins { div.small { "flood " (escaped(&scenario.flood)) } }
+            @if has_twins { div.small { "flood " (escaped(&scenario.flood)) (outside(scenario)) } }
             div.who { (column_name(column(scenario))) }
             div.share { span.sign aria-hidden="true" { (sign(verdict)) } " " (tally.share()) " late or lost" }
             div.small { (count(tally.missed())) " of " (count(tally.messages)) (own_fault(scenario)) }
             @if let Some((channel, worst)) = scenario.tightest() {
                 (bar(worst))
-                div.small { (part_of(worst, "the deadline")) " (" (escaped(&channel.figures.name)) ")" }
+                div.small {
+                    (part_of(worst, "the deadline")) " (" (escaped(&channel.figures.name)) ")"
+                    @if tally.lost > 0 { ", of what arrived" }
+                }
             }
             @for channel in scenario.violators() {
                 div.small {
@@ -176,6 +179,11 @@ fn cell(series: &Series<'_>, has_twins: bool) -> Markup {
             }
         }
     }
+}
+
+/// Says so where Laxity promised nothing.
+fn outside(scenario: &ScenarioReport) -> &'static str {
+    if scenario.stack == "laxity" && !scenario.is_promised() { ", outside the grants" } else { "" }
 }
 
 /// What Laxity has to answer for.

@@ -220,12 +220,12 @@ impl Tally {
     }
 }
 
-/// Where the time axis of a section ends: after the last message of all its scenarios.
+/// Where the time axis of a section ends: after the last message of all scenarios that are drawn.
 pub(super) fn end_of(section: &Section<'_>) -> Duration {
-    let series = section.series.iter().map(|series| series.scenario);
-    let last = |scenario: &ScenarioReport| {
+    let end = |scenario: &ScenarioReport| {
         let samples = scenario.channels.iter().flat_map(|channel| &channel.samples);
-        samples.map(|&(at, _)| at).max().unwrap_or_default().max(scenario.elapsed)
+        Some(samples.map(|&(at, _)| at).max()?.max(scenario.elapsed))
     };
-    series.map(last).max().unwrap_or_default()
+    let drawn = section.series.iter().filter_map(|series| end(series.scenario)).max();
+    drawn.or_else(|| section.series.iter().map(|series| series.scenario.elapsed).max()).unwrap_or_default()
 }
