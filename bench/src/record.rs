@@ -92,13 +92,15 @@ pub(crate) struct Arrived {
     /// From the logical arrival, as the sending application counts it, until the receiving application's thread had it.
     pub(crate) in_hand: Option<Duration>,
     pub(crate) bytes: u64,
+    /// What is known of it if it is late, with its number; only Laxity tells.
+    pub(crate) evidence: Option<(u64, Evidence)>,
 }
 
 impl Arrived {
     /// A message that its application's thread completed itself.
     pub(crate) fn complete(logical_arrival: Option<Instant>, now: Instant, bytes: u32) -> Self {
         let in_hand = logical_arrival.map(|at| now.since(at));
-        Self { logical_arrival, completion: now, in_hand, bytes: bytes.into() }
+        Self { logical_arrival, completion: now, in_hand, bytes: bytes.into(), evidence: None }
     }
 }
 
@@ -138,7 +140,7 @@ impl Recorder {
     }
 
     /// Keeps what is known of a message that is late by Laxity's own fault, as long as there are few.
-    pub(crate) fn blame(&mut self, sequence: u64, logical_arrival: Instant, evidence: Evidence) {
+    fn blame(&mut self, sequence: u64, logical_arrival: Instant, evidence: Evidence) {
         let Evidence { cause, lateness, taken_at_sender, taken_here, transit_excess } = evidence;
         if cause == Cause::Laxity && self.evidence.len() < MOST_EVIDENCE {
             self.evidence.push(format!(
@@ -150,6 +152,9 @@ impl Recorder {
     }
 
     pub(crate) fn record(&mut self, arrived: Arrived) {
+        if let (Some((sequence, evidence)), Some(logical_arrival)) = (arrived.evidence, arrived.logical_arrival) {
+            self.blame(sequence, logical_arrival, evidence);
+        }
         self.delivered += 1;
         self.delivered_bytes += arrived.bytes;
         if arrived.completion <= self.until {

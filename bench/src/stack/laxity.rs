@@ -139,14 +139,12 @@ impl Inlet for Receiver {
                     let (logical_arrival, now) = (message.logical_arrival(), now());
                     let stamp = message.first_chunk::<STAMP_BYTES>().map(|stamp| u64::from_be_bytes(*stamp));
                     let stamp = stamp.map(Instant::from_nanos).filter(|stamp| *stamp != Instant::MAX);
-                    if let Some(evidence) = message.evidence() {
-                        recorder.blame(message.sequence(), logical_arrival, evidence);
-                    }
                     let arrived = Arrived {
                         logical_arrival: Some(logical_arrival),
                         completion: logical_arrival + message.latency(),
                         in_hand: stamp.map(|stamp| now.since(stamp)),
                         bytes: message.len() as u64,
+                        evidence: message.evidence().map(|evidence| (message.sequence(), evidence)),
                     };
                     take(arrived, &message);
                 }
