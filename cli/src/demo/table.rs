@@ -34,7 +34,7 @@ pub(super) fn table(runs: &[&Run]) -> String {
         }
     }
     for (number, column) in table.column_iter_mut().enumerate() {
-        column.set_padding((0, 1));
+        column.set_padding((u16::from(number == 0), 1));
         if number >= 2 {
             column.set_cell_alignment(CellAlignment::Right);
         }
