@@ -138,6 +138,33 @@ fn a_gap_at_the_receiver_is_the_platforms_fault_and_a_slow_way_the_networks() {
     assert_eq!(figures.misses, Misses { network: figures.late, ..Misses::default() });
 }
 
+#[test]
+fn the_backlog_of_a_gap_is_the_platforms_fault_for_those_who_come_after_it_too() {
+    // Three channels that use most of the link; 40 ms without a processor leave a backlog that takes long to make up for, so
+    // that messages are late whose logical arrival is after the gap.
+    let mut world = World::new(5);
+    let gaps = vec![Gap { start: at(1000), length: ms(40), excess: ms(40) }];
+    let here = world.add_host(HostConfig { gaps, ..HostConfig::new(modern(), address(1)) });
+    let there = world.add_host(HostConfig { receive_early: true, ..HostConfig::new(modern(), address(2)) });
+    let contract = contract(80_000, ms(25), 1, ms(30));
+    let stages = SendingStages { processor: ms(4), link: ms(24) };
+    let channels: Vec<_> = ["x", "y", "z"]
+        .into_iter()
+        .map(|name| world.open(here, there, Plan::new(name, Service::RealTime(contract), stages, ms(2))))
+        .collect();
+    for channel in &channels {
+        world.add_source(Source::full(*channel, &contract, at(500)));
+    }
+    world.run_until(at(2500));
+    world.finish();
+    let figures: Vec<_> = channels.iter().map(|channel| world.report(*channel).figures).collect();
+    let late: u64 = figures.iter().map(|figures| figures.late).sum();
+    assert!(late > 6, "the backlog outlives the messages of the gap: {figures:?}");
+    for figures in figures {
+        assert_eq!(figures.misses, Misses { platform: figures.late, ..Misses::default() }, "{figures:?}");
+    }
+}
+
 /// A host that is slower than it said, without a gap, is Laxity's fault: attribution must not find excuses.
 #[test]
 fn slowness_without_a_gap_is_blamed_on_nobody_else() {

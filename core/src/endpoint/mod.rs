@@ -250,6 +250,8 @@ pub struct Endpoint {
     deliverable: FifoSet,
     starved: FifoSet,
     gaps: Gaps,
+    /// When this host last had nothing current and real-time to do: a gap since then still delays what it does now.
+    caught_up: Instant,
     frames_in_quota: usize,
     nonce: u64,
     sealed: bool,
@@ -285,6 +287,7 @@ impl Endpoint {
             deliverable: FifoSet::with_capacity(capacity),
             starved: FifoSet::with_capacity(capacity),
             gaps: Gaps::new(config.envelope.clone()),
+            caught_up: Instant::ZERO,
             frames_in_quota: 0,
             nonce: config.secret,
             sealed: false,
@@ -481,7 +484,7 @@ impl Endpoint {
         let Half::Sending(sending) = &mut channel.half else { return None };
         let packet = sending.pop_packet()?;
         // The header was written before the packet waited for the link; what happened since belongs into it too.
-        let stolen = self.gaps.excess(packet.message_arrival, now);
+        let stolen = self.gaps.excess(packet.message_arrival.min(self.caught_up), now);
         write_evidence(frames.packet_mut(&packet.frame), stolen, now.since(packet.message_arrival));
         let scheduler = &mut self.links[usize::from(link)].scheduler;
         let completes = scheduler.issued(now, packet.payload);
@@ -519,6 +522,9 @@ impl Endpoint {
 
     /// Does the work of one packet for the handler that the processor scheduler picks; `None` if nobody may run.
     pub fn poll_step(&mut self, now: Instant, frames: &mut impl Frames) -> Option<Step> {
+        if !self.processor.has_current(now) && self.links.iter().all(|link| !link.scheduler.has_current()) {
+            self.caught_up = now;
+        }
         loop {
             let pick = self.processor.pick(now)?;
             let Some(key) = self.channels.key_at(pick.id) else {
@@ -590,9 +596,9 @@ impl Endpoint {
             let id = self.deliverable.pop_front(0)?;
             let Some(key) = self.channels.key_at(id) else { continue };
             let Some(Channel { half: Half::Receiving(receiving), .. }) = self.channels.get_mut(key) else { continue };
-            let gaps = &self.gaps;
+            let (gaps, caught_up) = (&self.gaps, self.caught_up);
             let Some((delivered, cause)) =
-                receiving.deliver(now, |since| gaps.excess(since, now), self.config.stretch_ppm)
+                receiving.deliver(now, |since| gaps.excess(since.min(caught_up), now), self.config.stretch_ppm)
             else {
                 continue;
             };

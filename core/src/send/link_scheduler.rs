@@ -103,6 +103,11 @@ impl LinkScheduler {
         self.settle(now);
     }
 
+    /// True if a real-time packet waits whose time has come, as far as the queues know.
+    pub fn has_current(&self) -> bool {
+        !self.current.is_empty()
+    }
+
     /// True if no change of the model is under way.
     pub fn is_settled(&self) -> bool {
         self.change == Change::Settled
