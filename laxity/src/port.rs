@@ -1,7 +1,8 @@
 //! Between an application's thread and the executive: bounded mailboxes, one writer and one reader each.
 //!
 //! Messages move as owned buffers: the application fills one, the executive fragments from it and hands it back; on the
-//! other side the handler fills one, the application reads it and hands it back. Nobody copies, locks or allocates.
+//! other side the handler fills one, the application reads it and hands it back. Nobody copies or allocates, and the executive waits for nobody: where
+//! applications share a lock ([`Returned`]) it only tries.
 //! What an application announces goes through one [`crate::doorbell::Doorbell`] per executive, so that it looks at those who rang only.
 
 use std::sync::atomic::{AtomicU32, Ordering};

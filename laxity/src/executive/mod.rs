@@ -9,7 +9,7 @@
 //!
 //! It sleeps when nothing is due, precisely, and never spins. Mailboxes are looked at before each step that may change the
 //! handler; the socket is looked at after at most P steps, and whenever there is nothing to do. Nothing here allocates or
-//! locks while data flows; what a closed channel leaves behind is handed to the control thread to be freed.
+//! waits for a lock while data flows; what a closed channel leaves behind is handed to the control thread to be freed.
 //!
 //! A real-time message wakes its receiver at once. What can wait, a best-effort message or a buffer that is free again, wakes
 //! its application together with others, at the same moments as the socket is looked at: a wake-up is a system call, and
