@@ -50,13 +50,16 @@ impl LinkModel {
 }
 
 /// Interference: in any window `t`, the platform takes at most
-/// `min(burst + Σ ⌈t/period⌉ cost, envelopes…)` of the processor away.
+/// `Intf(t) = burst + Σ ⌈t/period⌉ cost + min over the envelopes of (⌈t/window⌉ + 1) budget` of the processor away.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Interference {
     /// Taken once in any window.
     pub burst: Duration,
     /// (period, cost) terms that add up; periods are not zero.
     pub periodic: Vec<(Duration, Duration)>,
+    /// (window, budget): at most `budget` was taken in each of the windows that were measured one after the other, of which a
+    /// span `t` meets `⌈t/window⌉ + 1`. Each holds by itself, so the least counts. Windows are not zero.
+    pub envelopes: Vec<(Duration, Duration)>,
 }
 
 impl Interference {
@@ -66,7 +69,40 @@ impl Interference {
     }
     /// The most that is taken in any window of length `window`.
     pub fn within(&self, window: Duration) -> Duration {
-        self.periodic.iter().fold(self.burst, |sum, &(period, cost)| sum + cost * window.div_ceil(period))
+        let periodic =
+            self.periodic.iter().fold(self.burst, |sum, &(period, cost)| sum + cost * window.div_ceil(period));
+        let envelopes =
+            self.envelopes.iter().map(|&(length, budget)| budget * window.div_ceil(length).saturating_add(1));
+        periodic + envelopes.min().unwrap_or(Duration::ZERO)
+    }
+}
+
+/// At most `burst + ⌈s/spacing⌉` starts in any span `s`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Starts {
+    /// How many may come at once.
+    pub burst: u32,
+    /// How far apart they are in the long run; not zero.
+    pub spacing: Duration,
+}
+
+/// Whose run time an analysis describes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub enum MachineModel {
+    /// The executive that ships: one thread that polls the link and looks ahead in time.
+    #[default]
+    Executive,
+    /// The papers' machine: the adapter interrupts the processor when a transmission is over, and link scheduling runs at
+    /// interrupt level. For comparison; no host runs it.
+    PapersInline,
+    /// The papers' machine with link scheduling on the adapter.
+    PapersOffload,
+}
+
+impl MachineModel {
+    /// True for the machine of the papers.
+    pub fn is_papers(self) -> bool {
+        self != Self::Executive
     }
 }
 
@@ -79,11 +115,15 @@ pub struct BestEffort {
     pub packet_min: u32,
     /// Largest payload of a best-effort packet, in bytes.
     pub packet_max: u32,
+    /// How often best-effort packets (control frames included) are handed to the link; `None` for as often as it has room.
+    pub starts: Option<Starts>,
 }
 
 /// The parameters of one executive and its link. Durations are worst cases.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Platform {
+    /// Whose run time it is.
+    pub machine: MachineModel,
     /// S: largest packet payload, bytes.
     pub packet: u32,
     /// P: packets between preemption points.
@@ -104,6 +144,8 @@ pub struct Platform {
     pub demultiplex: Duration,
     /// Frames taken from a link at one poll at most.
     pub receive_batch: u32,
+    /// C_cs of `[rtu]`: a change of upcall.
+    pub upcall_switch: Duration,
     /// C_l: handing one packet to the link, system call included.
     pub link_cost: Duration,
     /// Packets collected before they are handed to the link together; 1 hands over at once.
@@ -173,6 +215,7 @@ impl Platform {
             ("receive_first", self.receive_first),
             ("receive_packet", self.receive_packet),
             ("demultiplex", self.demultiplex),
+            ("upcall_switch", self.upcall_switch),
             ("link_cost", self.link_cost),
             ("link_setup", self.link.setup),
             ("wake_up", self.wake_up),
@@ -187,6 +230,14 @@ impl Platform {
             range("interference.period", period.as_nanos(), 1, limits::MAX_INTERVAL.as_nanos())?;
             range("interference.cost", cost.as_nanos(), 0, period.as_nanos())?;
         }
+        for &(window, budget) in &self.interference.envelopes {
+            range("envelope.window", window.as_nanos(), 1, limits::MAX_INTERVAL.as_nanos())?;
+            range("envelope.budget", budget.as_nanos(), 0, window.as_nanos())?;
+        }
+        if let Some(Starts { burst, spacing }) = be.starts {
+            range("best_effort_burst", burst.into(), 1, limits::MAX_PACKETS_PER_MESSAGE.into())?;
+            range("best_effort_spacing", spacing.as_nanos(), 1, limits::MAX_INTERVAL.as_nanos())?;
+        }
         Ok(())
     }
 
@@ -194,6 +245,7 @@ impl Platform {
     /// The receive side, which the paper leaves out, is given the send side's costs; what it does not have is zero.
     pub fn channels_table_2b() -> Self {
         Self {
+            machine: MachineModel::Executive,
             packet: 4096,
             quantum: 4,
             switch: Duration::from_micros(55),
@@ -204,6 +256,7 @@ impl Platform {
             receive_packet: Duration::from_micros(170),
             demultiplex: Duration::ZERO,
             receive_batch: 1,
+            upcall_switch: Duration::ZERO,
             link_cost: Duration::from_micros(160),
             transmit_batch: 1,
             link: LinkModel {
@@ -218,9 +271,15 @@ impl Platform {
             handover: Duration::ZERO,
             propagation: Duration::ZERO,
             clock_error: Duration::ZERO,
-            best_effort: BestEffort { message_packets: 15, packet_min: 4096, packet_max: 4096 },
+            best_effort: BestEffort { message_packets: 15, packet_min: 4096, packet_max: 4096, starts: None },
             interference: Interference::default(),
         }
+    }
+
+    /// Table 2b on the papers' own machine: interrupts at the end of each transmission, no control frames, no floor.
+    pub fn papers_table_2b() -> Self {
+        let table = Self::channels_table_2b();
+        Self { machine: MachineModel::PapersInline, link: LinkModel { floor_bytes: 0, ..table.link }, ..table }
     }
 
     /// Costs for a present-day machine over udp, until the host is calibrated: configured, not measured.
@@ -229,6 +288,7 @@ impl Platform {
     /// processor away for `interference.burst`. A grant on these figures has the level `none`.
     pub fn assumed_host() -> Self {
         Self {
+            machine: MachineModel::Executive,
             packet: 1400,
             quantum: 16,
             switch: Duration::from_micros(1),
@@ -239,6 +299,7 @@ impl Platform {
             receive_packet: Duration::from_micros(4),
             demultiplex: Duration::from_micros(2),
             receive_batch: 32,
+            upcall_switch: Duration::from_micros(5),
             link_cost: Duration::from_micros(10),
             transmit_batch: 1,
             link: LinkModel {
@@ -256,8 +317,9 @@ impl Platform {
                 message_packets: limits::MAX_PACKETS_PER_MESSAGE,
                 packet_min: 1,
                 packet_max: 1400,
+                starts: None,
             },
-            interference: Interference { burst: Duration::from_millis(2), periodic: Vec::new() },
+            interference: Interference { burst: Duration::from_millis(2), ..Interference::default() },
         }
     }
 }

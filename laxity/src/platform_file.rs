@@ -177,7 +177,7 @@ fn read_interference(
         // Checked here, where the line of a bad one is known.
         terms.push((period, cost));
         let alone = Platform {
-            interference: laxity_core::platform::Interference { burst: Duration::ZERO, periodic: vec![(period, cost)] },
+            interference: laxity_core::platform::Interference { periodic: vec![(period, cost)], ..Default::default() },
             ..Platform::channels_table_2b()
         };
         alone.validate().map_err(|error| source.out_of_range(&error, given))?;
@@ -317,7 +317,7 @@ impl Quantity {
 
 #[cfg(test)]
 mod tests {
-    use laxity_core::platform::{BestEffort, Interference, LinkModel};
+    use laxity_core::platform::{BestEffort, Interference, LinkModel, MachineModel};
     use laxity_core::units::Rate;
 
     use super::*;
@@ -395,6 +395,8 @@ mod tests {
         "#;
         let ns = Duration::from_nanos;
         let expected = Platform {
+            machine: MachineModel::Executive,
+            upcall_switch: Duration::ZERO,
             packet: 1001,
             quantum: 2,
             switch: ns(3),
@@ -412,8 +414,12 @@ mod tests {
             handover: ns(18),
             propagation: ns(19),
             clock_error: ns(20),
-            best_effort: BestEffort { message_packets: 21, packet_min: 22, packet_max: 23 },
-            interference: Interference { burst: ns(24), periodic: vec![(ns(26), ns(25)), (ns(28), ns(27))] },
+            best_effort: BestEffort { message_packets: 21, packet_min: 22, packet_max: 23, starts: None },
+            interference: Interference {
+                burst: ns(24),
+                periodic: vec![(ns(26), ns(25)), (ns(28), ns(27))],
+                envelopes: Vec::new(),
+            },
         };
         assert_eq!(host(text), Ok(expected));
     }

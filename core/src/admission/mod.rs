@@ -16,6 +16,7 @@
 //! refusal. Left out: composite deadlines over both resources, fixed priorities, and a ledger for tens of thousands of
 //! channels; a decision here costs time in proportion to the channels that exist.
 
+pub mod answer;
 pub mod buffers;
 mod link;
 mod machine;

@@ -53,7 +53,8 @@ mod tests {
 
     #[test]
     fn what_the_envelope_allows_is_nobodys_fault_and_what_is_beyond_is_counted() {
-        let mut gaps = Gaps::new(Interference { burst: ms(2), periodic: alloc::vec![(ms(10), ms(1))] });
+        let mut gaps =
+            Gaps::new(Interference { burst: ms(2), periodic: alloc::vec![(ms(10), ms(1))], ..Interference::default() });
         assert_eq!(gaps.excess(at(0), at(100)), Duration::ZERO);
         gaps.note(at(50), ms(3));
         assert_eq!(gaps.excess(at(45), at(55)), Duration::ZERO, "2 + 1 are allowed in 10 ms");

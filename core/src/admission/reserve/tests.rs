@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use proptest::prelude::*;
 
 use super::*;
-use crate::platform::{BestEffort, Interference, LinkModel};
+use crate::platform::{BestEffort, Interference, LinkModel, MachineModel};
 use crate::units::Rate;
 
 const MILLIS: fn(u64) -> Duration = Duration::from_millis;
@@ -92,7 +92,7 @@ fn empty_control_frames_use_up_the_processor_of_table_2b() {
 fn smaller_messages_need_a_longer_deadline() {
     // No best effort and no control frames: L_min is the channels' own. From max_message alone it would be L_x(4096).
     let platform = Platform {
-        best_effort: BestEffort { message_packets: 0, packet_min: 1, packet_max: 1 },
+        best_effort: BestEffort { message_packets: 0, packet_min: 1, packet_max: 1, starts: None },
         link: LinkModel { setup: Duration::from_micros(200), floor_bytes: 0, ..Platform::channels_table_2b().link },
         ..Platform::channels_table_2b()
     };
@@ -111,7 +111,7 @@ fn smaller_messages_need_a_longer_deadline() {
 #[test]
 fn a_newcomer_with_smaller_packets_is_tested_against_everybody() {
     let platform = Platform {
-        best_effort: BestEffort { message_packets: 0, packet_min: 1, packet_max: 1 },
+        best_effort: BestEffort { message_packets: 0, packet_min: 1, packet_max: 1, starts: None },
         link: LinkModel { floor_bytes: 0, ..Platform::channels_table_2b().link },
         ..Platform::channels_table_2b()
     };
@@ -158,7 +158,7 @@ fn too_many_packets_are_bad_parameters() {
     let platform = Platform {
         packet: 64,
         link: LinkModel { floor_bytes: 0, ..Platform::assumed_host().link },
-        best_effort: BestEffort { message_packets: 1, packet_min: 1, packet_max: 64 },
+        best_effort: BestEffort { message_packets: 1, packet_min: 1, packet_max: 64, starts: None },
         ..Platform::assumed_host()
     };
     let mut admission = Admission::new(platform).unwrap();
@@ -250,6 +250,8 @@ fn any_platform() -> impl Strategy<Value = Platform> {
     let terms = prop::collection::vec((1u64..=3_600_000_000_000, 0u64..=1_000_000), 0..3);
     (counts, processor, link, cost(), cost(), cost(), terms).prop_map(
         |(counts, cost, link, wake_up, handover, burst, terms)| Platform {
+            machine: MachineModel::Executive,
+            upcall_switch: Duration::ZERO,
             packet: counts.0,
             quantum: counts.1,
             switch: cost.0,
@@ -272,13 +274,14 @@ fn any_platform() -> impl Strategy<Value = Platform> {
             handover,
             propagation: Duration::ZERO,
             clock_error: Duration::ZERO,
-            best_effort: BestEffort { message_packets: counts.4, packet_min: 1, packet_max: 64 },
+            best_effort: BestEffort { message_packets: counts.4, packet_min: 1, packet_max: 64, starts: None },
             interference: Interference {
                 burst,
                 periodic: terms
                     .iter()
                     .map(|&(p, c)| (Duration::from_nanos(p), Duration::from_nanos(c.min(p))))
                     .collect(),
+                envelopes: Vec::new(),
             },
         },
     )

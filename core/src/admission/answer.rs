@@ -1,0 +1,166 @@
+//! What a plan of channels is answered: yes with its numbers, or no with what would fit.
+//!
+//! Times are durations in nanoseconds, counted from a message's logical arrival unless said otherwise.
+
+use alloc::vec::Vec;
+
+use super::{Code, Stage, Utilisation};
+use crate::contract::{Contract, SendingStages};
+use crate::units::{Duration, Instant};
+
+/// What this host does for a channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Hash)]
+pub enum Role {
+    /// Its messages begin here: processor, then link. Complete when the last packet has left.
+    #[default]
+    Sends,
+    /// Its messages end here: processor only. Complete when the application can have it; counted from the message's
+    /// logical arrival at this host.
+    Receives,
+    /// Its packets pass through: link only, no protocol processing.
+    Relays,
+}
+
+/// A channel that is asked for, with the part of its deadline that this host may use.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Request {
+    /// The contract; its deadline is this host's.
+    pub contract: Contract,
+    /// What this host does for it.
+    pub role: Role,
+}
+
+/// By which rule processor deadlines are given. One host keeps one rule: see the decision record on rules.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Hash)]
+pub enum Rule {
+    /// Each stage has a deadline of its own, and each resource is tested on its own.
+    #[default]
+    Split,
+    /// The message's deadline rules on both resources, and both are tested together.
+    Composite,
+}
+
+/// Which tests may say yes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Hash)]
+pub enum Test {
+    /// Either rule, for the whole plan.
+    #[default]
+    Auto,
+    /// Only one rule.
+    Only(Rule),
+}
+
+/// What the split test finds for one channel, those granted before it being as they are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SplitFigures {
+    /// The least d_cpu; `None` if there is none, zero if the channel needs no processor here.
+    pub processor_min: Option<Duration>,
+    /// The least d_link; `None` if there is none, zero if the channel needs no link here.
+    pub link_min: Option<Duration>,
+    /// Whether both, and the handover, fit into the deadline.
+    pub fits: bool,
+}
+
+/// What the composite test finds for one channel, those granted before it being as they are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CompositeFigures {
+    /// The least deadline; `None` if there is none.
+    pub least_deadline: Option<Duration>,
+    /// Whether that is within the deadline asked for.
+    pub fits: bool,
+}
+
+/// One addend of a bound.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Term {
+    /// Its name in JSON, without the unit.
+    pub name: &'static str,
+    /// How much of the bound it is.
+    pub amount: Duration,
+}
+
+/// Yes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Grant {
+    /// The worst case with all channels that were granted; at most the deadline.
+    pub bound: Duration,
+    /// What the bound is made of: the terms add up to it.
+    pub terms: Vec<Term>,
+    /// The deadlines by stage. Under the composite rule all of it is the processor's.
+    pub stages: SendingStages,
+    /// Long-run shares of the channel alone, parts per million.
+    pub share: Utilisation,
+    /// Messages that can wait or be in progress.
+    pub messages: u32,
+    /// Packets that can be between the handler and the end of their transmission (receiving: that wait to be reassembled).
+    pub packets: u32,
+}
+
+/// What would fit instead, each value alone, the others as requested; `None` if none would.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Fits {
+    /// The least deadline.
+    pub deadline: Option<Duration>,
+    /// The shortest interval.
+    pub interval: Option<Duration>,
+    /// The largest message, in bytes, such that every size up to it is admissible.
+    pub max_message: Option<u32>,
+}
+
+/// No, and why.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Denial {
+    /// What stood in the way.
+    pub code: Code,
+    /// Where.
+    pub stage: Stage,
+    /// The first instant that fails, or the deadline's shortfall; as in [`super::Refusal`].
+    pub at: Option<Instant>,
+    /// Indices of the channels that stand in the way: without them the request would be granted. Empty if it would not be
+    /// granted on an idle host either.
+    pub because_of: Vec<usize>,
+    /// What would fit.
+    pub fits: Fits,
+}
+
+/// The answer to one request.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// What the split test says.
+    pub split: SplitFigures,
+    /// What the composite test says.
+    pub composite: CompositeFigures,
+    /// The decision.
+    pub outcome: Result<Grant, Denial>,
+}
+
+/// Demand until an instant against the time there is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DemandPoint {
+    /// t, from a simultaneous release of all channels.
+    pub at: Duration,
+    /// When all that is due by t is done at the latest: it must not exceed t.
+    pub done: Duration,
+}
+
+/// Demand on one resource, for a plot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DemandCurve {
+    /// Where; [`Stage::Route`] for the composite test.
+    pub stage: Stage,
+    /// A step at each point, in ascending order.
+    pub points: Vec<DemandPoint>,
+}
+
+/// The answers to a plan, in the order of the requests.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answers {
+    /// The rule that the host has to follow.
+    pub rule: Rule,
+    /// One for each request.
+    pub channels: Vec<Answer>,
+    /// The shares that the granted channels use.
+    pub utilisation: Utilisation,
+    /// The demand of the granted channels.
+    pub demand: Vec<DemandCurve>,
+}
