@@ -10,6 +10,7 @@
 //! | `processor` | the processor's half of the split test |
 //! | `link` | the link's half |
 //! | `walk` | which instants have to be looked at, and when demand and stolen time fit before one |
+//! | [`published`] | the papers' own tests, for comparison |
 //! | [`buffers`] | how many messages and packets a granted channel must be able to hold |
 //!
 //! [`Admission`] keeps what was granted. It holds no clock and decides in integers only; what does not fit a number is a
@@ -21,6 +22,7 @@ pub mod buffers;
 mod link;
 mod machine;
 mod processor;
+pub mod published;
 mod refusal;
 mod reserve;
 mod walk;
