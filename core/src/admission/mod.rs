@@ -11,6 +11,7 @@
 //! | `link` | the link's half |
 //! | `walk` | which instants have to be looked at, and when demand and stolen time fit before one |
 //! | [`published`] | the papers' own tests, for comparison |
+//! | [`confidence`] | what measured interference lets us claim, and how surely |
 //! | [`buffers`] | how many messages and packets a granted channel must be able to hold |
 //!
 //! [`Admission`] keeps what was granted. It holds no clock and decides in integers only; what does not fit a number is a
@@ -19,6 +20,7 @@
 
 pub mod answer;
 pub mod buffers;
+pub mod confidence;
 mod link;
 mod machine;
 mod processor;
