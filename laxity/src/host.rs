@@ -210,7 +210,12 @@ impl Host {
             packet: platform.packet,
             quantum: platform.quantum,
             policy: config.policy,
-            links: vec![LinkConfig { model: admission.platform().link, look_ahead, horizon: config.horizon }],
+            links: vec![LinkConfig {
+                model: admission.platform().link,
+                look_ahead,
+                horizon: config.horizon,
+                best_effort: platform.best_effort,
+            }],
             handover: platform.handover,
             envelope: platform.interference.clone(),
             stretch_ppm: admission.stretch_ppm(),

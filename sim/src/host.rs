@@ -193,7 +193,12 @@ impl Host {
             packet: platform.packet,
             quantum: platform.quantum,
             policy: config.policy,
-            links: vec![LinkConfig { model: platform.link, look_ahead: config.look_ahead, horizon: Duration::ZERO }],
+            links: vec![LinkConfig {
+                model: platform.link,
+                look_ahead: config.look_ahead,
+                horizon: Duration::ZERO,
+                best_effort: platform.best_effort,
+            }],
             // Applications do not lie here, and how long the executive leaves a message lying is what is measured.
             handover: Duration::MAX,
             envelope: config.platform.interference.clone(),

@@ -5,6 +5,7 @@ use core::fmt::Write as _;
 use core::net::SocketAddr;
 
 use super::channel::{Channel, Half, Incoming, Outgoing, Released};
+use super::link::{ControlFrame, For};
 use super::{Endpoint, incoming_token};
 use crate::admission::{Code, Refusal, Stage};
 use crate::contract::{Overload, SendingStages, packets};
@@ -18,23 +19,6 @@ use crate::wire::fields::MAX_DETAIL_BYTES;
 use crate::wire::{
     Accept, Close, Control, Counts, Keepalive, MAJOR, MAX_CONTROL_BYTES, Open, Refuse, Versions, same_clock, token,
 };
-
-/// A control frame that waits for its link.
-#[derive(Debug)]
-pub(super) struct ControlFrame {
-    pub(super) peer: SocketAddr,
-    bytes: [u8; MAX_CONTROL_BYTES],
-    len: usize,
-}
-
-impl ControlFrame {
-    pub(super) fn bytes(&self) -> &[u8] {
-        &self.bytes[..self.len]
-    }
-    pub(super) fn len(&self) -> usize {
-        self.len
-    }
-}
 
 /// A request that waits for the driver.
 #[derive(Debug)]
@@ -258,7 +242,7 @@ impl Endpoint {
                     let mut detail = Text::default();
                     let _ = write!(detail, "OPEN: {error}");
                     let refusal = Refusal::new(Code::Protocol, Stage::Contract);
-                    self.reply(link, peer, token, &Control::Refuse(Refuse::new(&refusal, detail.as_str())));
+                    self.answer(link, peer, token, &Control::Refuse(Refuse::new(&refusal, detail.as_str())));
                 }
             }
         }
@@ -436,7 +420,7 @@ impl Endpoint {
             Half::Sending(sending) => sending.is_drained() || channel.association.state == State::Ended,
             Half::Receiving(_) => true,
         };
-        self.links.iter().all(|link| link.control.is_empty())
+        self.links.iter().all(|link| !link.has_frames())
             && self.channels.keys().filter_map(|key| self.channels.get(key)).all(sent)
     }
 
@@ -486,7 +470,7 @@ impl Endpoint {
         if let Some(error) = refusal.contract {
             let _ = write!(detail, "{error}");
         }
-        self.reply(link, peer, token, &Control::Refuse(Refuse::new(refusal, detail.as_str())));
+        self.answer(link, peer, token, &Control::Refuse(Refuse::new(refusal, detail.as_str())));
     }
 
     fn send_keepalive(&mut self, key: ChannelId) {
@@ -519,11 +503,20 @@ impl Endpoint {
     /// Answers a frame of another major version, unless it is such an answer itself.
     pub(super) fn answer_version(&mut self, link: LinkId, peer: SocketAddr, frame: &[u8]) {
         if let Some(token) = token(frame) {
-            self.reply(link, peer, token, &Control::Version(Versions { lowest: MAJOR, highest: MAJOR }));
+            self.answer(link, peer, token, &Control::Version(Versions { lowest: MAJOR, highest: MAJOR }));
         }
     }
 
     fn reply(&mut self, link: LinkId, peer: SocketAddr, token: u64, control: &Control<'_>) {
+        self.queue(link, peer, token, control, For::Channel);
+    }
+
+    /// Answers somebody who has no channel here.
+    fn answer(&mut self, link: LinkId, peer: SocketAddr, token: u64, control: &Control<'_>) {
+        self.queue(link, peer, token, control, For::Stranger);
+    }
+
+    fn queue(&mut self, link: LinkId, peer: SocketAddr, token: u64, control: &Control<'_>, whom: For) {
         let mut frame = ControlFrame { peer, bytes: [0; MAX_CONTROL_BYTES], len: 0 };
         let Ok(len) = control.write(token, &mut frame.bytes) else {
             self.counters.control_invalid += 1;
@@ -531,7 +524,7 @@ impl Endpoint {
         };
         frame.len = len;
         if let Some(state) = self.links.get_mut(usize::from(link))
-            && state.control.push(frame).is_err()
+            && !state.push(frame, whom)
         {
             self.counters.control_overflow += 1;
         }
