@@ -8,11 +8,11 @@ use super::channel::{Channel, Half, Incoming, Outgoing, Released};
 use super::link::{ControlFrame, For};
 use super::{Endpoint, incoming_token};
 use crate::admission::{Code, Refusal, Stage};
-use crate::contract::{Overload, SendingStages, packets};
+use crate::contract::{self, ContractError, Overload, SendingStages, Service, packets};
 use crate::event::{ChannelId, End, Event, LinkId, Name, Request, RequestId};
 use crate::frames::{Frames, MessageBuf};
 use crate::limits;
-use crate::send::Sending;
+use crate::platform::BestEffort;
 use crate::signal::{Association, Due, GRACE, RETRY, State};
 use crate::units::{Duration, Instant};
 use crate::wire::fields::MAX_DETAIL_BYTES;
@@ -51,23 +51,30 @@ impl Endpoint {
     /// Asks the peer for a channel that this host has admitted. OPEN leaves at the next `handle_timeout`.
     ///
     /// # Errors
-    /// [`Code::Memory`] if channels or frames are used up; the channel's memory comes back.
+    /// [`Code::Memory`] if channels or frames are used up, [`Code::BadParameters`] if its messages need more packets than the
+    /// wire can number or best effort may have here ([`LinkConfig`](super::LinkConfig)); the channel's memory comes back.
     pub fn open(&mut self, now: Instant, outgoing: Outgoing) -> Result<ChannelId, (Outgoing, Refusal)> {
         let Outgoing(mut channel) = outgoing;
         let lease = channel.association.lease;
         let token = self.next_nonce();
         channel.association = Association::opening(now, token, lease);
-        if usize::from(channel.link) >= self.links.len() {
+        let Some(link) = self.links.get(usize::from(channel.link)) else {
             return Err((Outgoing(channel), Refusal::new(Code::BadParameters, Stage::Link)));
-        }
-        let possible = match &channel.half {
-            Half::Sending(sending) => {
-                sending.config().packet <= self.config.packet && fits_the_wire(sending, sending.config().packet)
-            }
-            Half::Receiving(_) => false,
         };
-        if !possible {
-            return Err((Outgoing(channel), Refusal::new(Code::BadParameters, Stage::Contract)));
+        let refusal = match &mut channel.half {
+            Half::Sending(sending) if sending.config().packet <= self.config.packet => {
+                let service = sending.config().service;
+                if service.contract().is_none() {
+                    sending.set_packet(link.best_effort.packet_max);
+                }
+                check_packets(&service, &link.best_effort, sending.config().packet, limits::MAX_PACKETS_PER_MESSAGE)
+                    .err()
+                    .map(Refusal::from)
+            }
+            _ => Some(Refusal::new(Code::BadParameters, Stage::Contract)),
+        };
+        if let Some(refusal) = refusal {
+            return Err((Outgoing(channel), refusal));
         }
         match self.install(channel, token) {
             Ok(key) => Ok(key),
@@ -271,6 +278,14 @@ impl Endpoint {
             Ok(service) => service,
             Err(error) => return self.send_refusal(link, peer, token, &Refusal::from(error)),
         };
+        let packet = u32::from(open.packet).min(self.config.packet);
+        // Of a real-time channel the driver admits as many packets as the request says.
+        let most = limits::MAX_PACKETS_PER_MESSAGE;
+        if let Some(state) = self.links.get(usize::from(link))
+            && let Err(error) = check_packets(&service, &state.best_effort, packet, most)
+        {
+            return self.send_refusal(link, peer, token, &Refusal::from(error));
+        }
         if self.pending.len() >= limits::MAX_PENDING_REQUESTS {
             return;
         }
@@ -280,7 +295,7 @@ impl Endpoint {
             link,
             name,
             service,
-            packet: u32::from(open.packet).min(self.config.packet),
+            packet,
             upstream: open.upstream,
             oversize: open.oversize.into(),
             same_clock: same_clock(self.config.clock, open.clock),
@@ -298,11 +313,15 @@ impl Endpoint {
         let clock = self.config.clock;
         let Some(channel) = self.channels.get_mut(key) else { return };
         let Half::Sending(sending) = &mut channel.half else { return };
-        // A packet size so small that a message would need more packets than the wire can number is no answer either.
-        let usable =
-            accept.check(sending.config().packet as u16).is_ok() && fits_the_wire(sending, accept.packet.into());
-        if !usable {
+        if accept.check(sending.config().packet as u16).is_err() {
             return self.end(key, End::Refused(Refusal::new(Code::Protocol, Stage::ReceivingProcessor)));
+        }
+        // Smaller packets are fine as long as a message needs no more of them than this host has admitted.
+        let service = sending.config().service;
+        let most = packets(service.max_message(), sending.config().packet);
+        let best_effort = self.links[usize::from(channel.link)].best_effort;
+        if let Err(error) = check_packets(&service, &best_effort, accept.packet.into(), most) {
+            return self.end(key, End::Refused(Refusal::from(error)));
         }
         sending.set_packet(u32::from(accept.packet));
         channel.remote = (accept.channel, accept.key);
@@ -576,9 +595,13 @@ impl Endpoint {
     }
 }
 
-/// True if the largest message takes no more packets than the wire can number.
-fn fits_the_wire(sending: &Sending, packet: u32) -> bool {
-    packet > 0 && packets(sending.config().service.max_message(), packet) <= limits::MAX_PACKETS_PER_MESSAGE
+/// Checks that the largest message of a channel takes no more packets of `packet` bytes than the analysis counts on: `most` of
+/// a real-time channel, what best effort may have of any other.
+fn check_packets(service: &Service, best_effort: &BestEffort, packet: u32, most: u32) -> Result<(), ContractError> {
+    match service {
+        Service::RealTime(contract) => contract::check_packets(contract.max_message(), packet.max(1), most),
+        Service::BestEffort { max_message, .. } => best_effort.check(*max_message, packet),
+    }
 }
 
 /// The token under which a channel stands in the map.
