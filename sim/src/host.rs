@@ -178,6 +178,8 @@ pub(crate) struct Host {
     /// The last step was a preemption point.
     pub(crate) may_look: bool,
     pub(crate) counters: HostCounters,
+    /// When best effort and control frames were given to the wire, if that is policed.
+    pub(crate) starts: Vec<Instant>,
 }
 
 impl Host {
@@ -222,6 +224,7 @@ impl Host {
             frozen: false,
             may_look: true,
             counters: HostCounters::default(),
+            starts: Vec::new(),
             config,
         }
     }
