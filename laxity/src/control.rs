@@ -279,7 +279,8 @@ impl Shared {
         if let Some(contract) = &contract {
             send_port.port.statistics.set_bound(contract.deadline());
         }
-        let outgoing = Outgoing::new(request.destination, config, upstream, self.behaviour.lease, messages, queued_packets);
+        let outgoing =
+            Outgoing::new(request.destination, config, upstream, self.behaviour.lease, messages, queued_packets);
         let (reply, answer) = mpsc::sync_channel(1);
         let known = Known {
             port: Arc::clone(&send_port.port),

@@ -18,7 +18,11 @@ fn policed(starts: Option<Starts>) -> Platform {
 }
 
 /// A real-time channel and three best-effort ones that have always more to send, there and back.
-fn saturated(sender: Platform, receiver: Platform, lease: Duration) -> (World, HostId, ChannelHandle, Vec<ChannelHandle>) {
+fn saturated(
+    sender: Platform,
+    receiver: Platform,
+    lease: Duration,
+) -> (World, HostId, ChannelHandle, Vec<ChannelHandle>) {
     let mut world = World::new(7);
     let from = world.add_host(HostConfig::new(sender, address(1)));
     let to = world.add_host(HostConfig { frames: 4096, ..HostConfig::new(receiver, address(2)) });
@@ -38,7 +42,12 @@ fn saturated(sender: Platform, receiver: Platform, lease: Duration) -> (World, H
 
 /// The most starts in any half-open span of `span`, by looking at every one that begins with a start.
 fn most_within(starts: &[Instant], span: Duration) -> usize {
-    starts.iter().enumerate().map(|(first, &at)| starts[first..].partition_point(|&start| start < at + span)).max().unwrap_or(0)
+    starts
+        .iter()
+        .enumerate()
+        .map(|(first, &at)| starts[first..].partition_point(|&start| start < at + span))
+        .max()
+        .unwrap_or(0)
 }
 
 #[test]
@@ -138,7 +147,8 @@ fn best_effort_beyond_what_is_analysed_is_refused_at_either_side() {
     let five = BestEffort { message_packets: 5, packet_min: 1, packet_max: 800, starts: None };
     let none = BestEffort { message_packets: 0, ..five };
     assert_eq!(refusal(five, five, 1000, bulk(4_000)), "open");
-    let text = "the contract is not possible: messages of 4001 bytes need 6 packets of 800 bytes, at most 5 are analysed";
+    let text =
+        "the contract is not possible: messages of 4001 bytes need 6 packets of 800 bytes, at most 5 are analysed";
     assert_eq!(refusal(five, five, 1000, bulk(4_001)), text);
     let text = "the contract is not possible: this host has no best effort (best_effort_message is 0)";
     assert_eq!(refusal(none, five, 1000, bulk(100)), text);
@@ -150,7 +160,8 @@ fn best_effort_beyond_what_is_analysed_is_refused_at_either_side() {
     // A receiver with smaller packets: more of them than the sender counts on.
     let small = BestEffort { packet_max: 500, message_packets: 60, ..five };
     assert_eq!(refusal(five, small, 500, bulk(2_500)), "open");
-    let text = "the contract is not possible: messages of 4000 bytes need 8 packets of 500 bytes, at most 5 are analysed";
+    let text =
+        "the contract is not possible: messages of 4000 bytes need 8 packets of 500 bytes, at most 5 are analysed";
     assert_eq!(refusal(five, small, 500, bulk(4_000)), text);
 }
 
@@ -159,6 +170,7 @@ fn a_real_time_message_never_needs_more_packets_than_its_sender_admitted() {
     let five = BestEffort { message_packets: 5, packet_min: 1, packet_max: 500, starts: None };
     let stream = |bytes| Service::RealTime(contract(bytes, ms(20), 1, ms(20)));
     assert_eq!(refusal(BestEffort { packet_max: 1000, ..five }, five, 500, stream(500)), "open");
-    let text = "the contract is not possible: messages of 4000 bytes need 8 packets of 500 bytes, at most 4 are analysed";
+    let text =
+        "the contract is not possible: messages of 4000 bytes need 8 packets of 500 bytes, at most 4 are analysed";
     assert_eq!(refusal(five, five, 500, stream(4_000)), text);
 }
