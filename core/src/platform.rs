@@ -110,11 +110,12 @@ impl MachineModel {
 /// What best effort may do on this host; the run time enforces each value, because the analysis rests on it (premise P2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BestEffort {
-    /// Most packets of a best-effort message; 0 means that there is no best effort.
+    /// Most packets of a best-effort message, sent or received; 0 means that there is no best effort.
     pub message_packets: u32,
-    /// Smallest payload of a best-effort packet, in bytes.
+    /// Smallest payload of a best-effort packet, in bytes: a smaller one, a control frame included, occupies the link like it.
     pub packet_min: u32,
-    /// Largest payload of a best-effort packet, in bytes.
+    /// Largest payload of a best-effort packet, in bytes: larger messages are cut. Control frames may carry more
+    /// ([`crate::wire::MAX_CONTROL_PAYLOAD`]).
     pub packet_max: u32,
     /// How often best-effort packets (control frames included) are handed to the link; `None` for as often as it has room.
     pub starts: Option<Starts>,

@@ -122,3 +122,63 @@ impl LinkState {
         self.scheduler.next_time(self.has_control())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::send::link_scheduler::{Class, Next};
+    use crate::wire::{Close, Control, Keepalive};
+
+    fn frame(token: u64, control: &Control<'_>) -> ControlFrame {
+        let mut frame =
+            ControlFrame { peer: SocketAddr::from(([10, 0, 0, 1], 1)), bytes: [0; MAX_CONTROL_BYTES], len: 0 };
+        frame.len = control.write(token, &mut frame.bytes).unwrap();
+        frame
+    }
+    fn keepalive(token: u64, sent: u64) -> ControlFrame {
+        frame(token, &Control::Keepalive(Keepalive { channel: 1, key: 2, sent }))
+    }
+    fn link() -> LinkState {
+        let (look_ahead, best_effort) = (Duration::ZERO, BestEffort::UNLIMITED);
+        let config = LinkConfig { model: LinkModel::UNLIMITED, look_ahead, horizon: Duration::ZERO, best_effort };
+        let mut link = LinkState::new(&config, 4);
+        link.scheduler.set_room(usize::MAX);
+        link
+    }
+
+    #[test]
+    fn a_frame_that_repeats_one_which_waits_takes_no_place() {
+        let mut link = link();
+        for sent in 0..1000 {
+            assert!(link.push(keepalive(1, sent), For::Channel));
+        }
+        assert!(link.push(keepalive(2, 0), For::Channel));
+        let close = Close { channel: 1, key: 2, sent: 0, reason: 0, reverse: false };
+        assert!(link.push(frame(1, &Control::Close(close)), For::Channel));
+        let mut waiting = 0;
+        while link.pop_control().is_some() {
+            waiting += 1;
+        }
+        assert_eq!((waiting, link.has_frames()), (3, false), "two keep-alives and a CLOSE");
+        assert!(link.push(keepalive(1, 7), For::Channel) && link.has_control(), "what has left can be said again");
+    }
+
+    #[test]
+    fn strangers_fill_their_own_queue_and_leave_one_by_one() {
+        let (mut link, now) = (link(), Instant::from_nanos(5));
+        let most = limits::MAX_CONTROL_FRAMES as u64;
+        for token in 0..2 * most {
+            assert_eq!(link.push(keepalive(token, 0), For::Stranger), token < most);
+        }
+        assert!(link.push(keepalive(0, 0), For::Channel), "the queue of channels is empty");
+        let mut order = alloc::vec::Vec::new();
+        while let Some(next) = link.scheduler.next(now, link.has_control()) {
+            let taken = if next == Next::Answer { link.pop_answer() } else { link.pop_control() };
+            assert!(taken.is_some(), "{next:?}");
+            link.scheduler.issued(now, Class::BestEffort, 0);
+            order.push(next);
+        }
+        assert_eq!((order[0], order.len() as u64), (Next::Control, most + 1));
+        assert!(!link.has_frames() && link.next_time().is_none());
+    }
+}
