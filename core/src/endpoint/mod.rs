@@ -349,7 +349,8 @@ impl Endpoint {
         self.processor.set_restricted(restricted);
     }
 
-    /// Changes the model of `link`; see [`LinkScheduler::set_model`]. Admission must hold under both models, and admit nothing
+    /// Changes the model of `link`; see
+    /// [`set_model`](crate::send::LinkScheduler::set_model). Admission must hold under both models, and admit nothing
     /// more until the change is settled.
     pub fn set_link_model(&mut self, now: Instant, link: LinkId, model: LinkModel) {
         if let Some(state) = self.links.get_mut(usize::from(link)) {
