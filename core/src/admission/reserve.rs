@@ -359,7 +359,7 @@ impl Admission {
         Ok((of_processor, of_link))
     }
 
-    fn decide_exactly(&self, newcomer: &Newcomer, budget: Duration) -> Result<Reservation, Refusal> {
+    pub(super) fn decide_exactly(&self, newcomer: &Newcomer, budget: Duration) -> Result<Reservation, Refusal> {
         let Newcomer { reservation, service, handover } = newcomer;
         let (of_processor, of_link) = self.least_split(newcomer)?;
         let least = match (of_processor, of_link) {
@@ -579,6 +579,11 @@ impl Admission {
         slot.reservation = Some(reservation);
         // The limit above keeps the index within 32 bits.
         Ok(ReservationId { index: index as u32, generation: slot.generation })
+    }
+
+    #[cfg(test)]
+    pub(super) fn ledger(&self) -> &Ledger {
+        &self.ledger
     }
 
     fn live(&self) -> usize {
