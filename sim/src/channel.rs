@@ -169,6 +169,19 @@ impl Report {
     }
 }
 
+/// How long messages took at most.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Responses {
+    /// Messages that left the sending host completely.
+    pub sent: u64,
+    /// Of these: from the logical arrival until the last packet's transmission was over.
+    pub at_sender: Duration,
+    /// Messages that were delivered.
+    pub delivered: u64,
+    /// Of these: from the logical arrival at the receiving host until delivery.
+    pub at_receiver: Duration,
+}
+
 /// One end of a channel.
 #[derive(Debug, Default)]
 pub(crate) struct Side {
@@ -196,6 +209,7 @@ pub(crate) struct Ledger {
     sender_laxity: Laxity,
     receiver_laxity: Laxity,
     beyond_model: Duration,
+    pub(crate) responses: Responses,
 }
 
 impl Ledger {
@@ -216,6 +230,7 @@ impl Ledger {
             sender_laxity: Laxity::default(),
             receiver_laxity: Laxity::default(),
             beyond_model: Duration::ZERO,
+            responses: Responses::default(),
         }
     }
 
@@ -226,6 +241,10 @@ impl Ledger {
     /// A packet's transmission ends at `end` on the wire, and at `modelled` by the link's model.
     pub(crate) fn departed(&mut self, departed: &Departed, modelled: Instant, end: Instant) {
         self.beyond_model = self.beyond_model.max(end.since(modelled));
+        if departed.last {
+            self.responses.sent += 1;
+            self.responses.at_sender = self.responses.at_sender.max(end.since(departed.logical_arrival));
+        }
         if departed.last && self.plan.service.contract().is_some() {
             self.sender_laxity.note(departed.deadline, end);
         }
@@ -250,6 +269,8 @@ impl Ledger {
         assert_eq!(difference, None, "channel {name}: message {sequence} differs at this byte");
         assert_eq!(evidence.is_some(), !delivered.lateness().is_zero(), "channel {name}: late messages have a cause");
         self.latencies.push(delivered.latency().as_nanos());
+        self.responses.delivered += 1;
+        self.responses.at_receiver = self.responses.at_receiver.max(delivered.latency() - self.plan.upstream);
         if let Some(deadline) = delivered.deadline {
             self.receiver_laxity.note(deadline, delivered.completion);
         }

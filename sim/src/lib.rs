@@ -33,10 +33,12 @@ mod applications;
 mod channel;
 mod content;
 mod host;
+mod papers;
 mod source;
+pub mod tiny;
 mod world;
 
-pub use channel::{AsPlanned, Decide, Laxity, Plan, Report};
-pub use host::{Gap, HostConfig, HostCounters, WakeUp, wire_no_slower_than};
+pub use channel::{AsPlanned, Decide, Laxity, Plan, Report, Responses};
+pub use host::{Gap, HostConfig, HostCounters, StepCosts, WakeUp, wire_no_slower_than};
 pub use source::Source;
 pub use world::{ChannelHandle, HostId, World};
