@@ -9,7 +9,7 @@ use laxity_core::event::{ChannelId, End, Name, Request};
 use laxity_core::figures::{Figures, Latencies};
 use laxity_core::limits;
 use laxity_core::receive::{Delivered, Evidence, ReceiveCounters};
-use laxity_core::send::SendCounters;
+use laxity_core::send::{SendCounters, Submitted};
 use laxity_core::units::{Duration, Instant};
 
 use crate::content;
@@ -172,6 +172,10 @@ impl Report {
 /// How long messages took at most.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Responses {
+    /// Messages of which the sending handler made all packets.
+    pub made: u64,
+    /// Of these: from the logical arrival until the last packet was made.
+    pub at_handler: Duration,
     /// Messages that left the sending host completely.
     pub sent: u64,
     /// Of these: from the logical arrival until the last packet's transmission was over.
@@ -205,6 +209,8 @@ pub(crate) struct Ledger {
     /// Sizes of the messages that were accepted and not yet delivered or overtaken, by number.
     sizes: VecDeque<(u64, usize)>,
     next: u64,
+    /// Logical arrivals of messages whose packets are not all made.
+    unmade: VecDeque<Instant>,
     latencies: Vec<u64>,
     sender_laxity: Laxity,
     receiver_laxity: Laxity,
@@ -226,6 +232,7 @@ impl Ledger {
             receive: ReceiveCounters::default(),
             sizes: VecDeque::new(),
             next: 0,
+            unmade: VecDeque::new(),
             latencies: Vec::new(),
             sender_laxity: Laxity::default(),
             receiver_laxity: Laxity::default(),
@@ -234,8 +241,17 @@ impl Ledger {
         }
     }
 
-    pub(crate) fn accepted(&mut self, sequence: u64, bytes: usize) {
-        self.sizes.push_back((sequence, bytes));
+    pub(crate) fn accepted(&mut self, submitted: &Submitted, bytes: usize) {
+        self.sizes.push_back((submitted.sequence, bytes));
+        self.unmade.push_back(submitted.logical_arrival);
+    }
+
+    /// The handler made a message's last packet by `end`.
+    pub(crate) fn made(&mut self, end: Instant) {
+        if let Some(logical_arrival) = self.unmade.pop_front() {
+            self.responses.made += 1;
+            self.responses.at_handler = self.responses.at_handler.max(end.since(logical_arrival));
+        }
     }
 
     /// A packet's transmission ends at `end` on the wire, and at `modelled` by the link's model.

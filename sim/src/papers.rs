@@ -7,10 +7,12 @@
 //! - *Offload*: the adapter spends C_l, the processor nothing.
 //!
 //! Either way the link is occupied for C_l + L_x by each packet, and holds one at a time. An input costs C_d at interrupt
-//! level. Nothing is polled, and nobody wakes up late. What a step makes is there when the step ends; if a transmission ends
-//! at the same instant, the interrupt comes first. Which packet and which handler is next, the endpoint decides, as ever.
+//! level. Nothing is polled, and nobody wakes up late. What a step makes is there when the step ends. At one instant, the
+//! worse order is taken: the interrupt of a transmission that is over comes before the end of a step, and the next handler
+//! is chosen before the interrupt for what the step has made. Which packet and which handler that is, the endpoint decides.
 
 use laxity_core::endpoint::Transmit;
+use laxity_core::event::ChannelId;
 use laxity_core::frames::MessageBuf;
 use laxity_core::platform::{LinkModel, MachineModel, Platform};
 use laxity_core::units::{Duration, Instant};
@@ -23,7 +25,7 @@ use crate::world::World;
 pub(crate) struct Papers {
     inline: bool,
     /// The handler's step in progress, with the buffer that it leaves; it ends at `busy_until`.
-    step: Option<Option<MessageBuf>>,
+    step: Option<(ChannelId, Option<MessageBuf>)>,
     /// Until when the processor is busy with the step, interrupts included.
     busy_until: Instant,
     /// Until when it is busy at interrupt level.
@@ -119,17 +121,17 @@ impl World {
             worked = true;
         }
         if papers.busy_until <= now
-            && let Some(spent) = papers.step.take()
+            && let Some((channel, spent)) = papers.step.take()
         {
             host.endpoint.end_step(now);
-            host.buffers.extend(spent);
+            self.step_ended(number, channel, spent, now);
             worked = true;
         }
+        let host = &mut self.hosts[number];
         let signals = matches!(host.endpoint.poll_timeout(now), Some((due, _)) if due <= now);
         host.endpoint.handle_timeout(now);
         worked |= papers.step.is_none() && self.deliveries(number);
         worked |= self.events(number);
-        worked |= self.serve_link(number, &mut papers, now);
 
         let host = &mut self.hosts[number];
         if papers.step.is_none()
@@ -139,10 +141,11 @@ impl World {
             let cost = host.step_cost(&step);
             host.counters.busy += cost;
             papers.busy_until = now + cost;
-            papers.step = Some(step.spent);
+            papers.step = Some((step.channel, step.spent));
             worked = true;
         }
-        host.papers = Some(papers);
+        worked |= self.serve_link(number, &mut papers, now);
+        self.hosts[number].papers = Some(papers);
         self.check_progress(number, worked, signals);
     }
 

@@ -14,16 +14,16 @@
 //! let contract = Contract::new(4096, 4096, us(50_000), 1, us(10_000)).unwrap();
 //! let stages = SendingStages { processor: us(5_000), link: us(5_000) };
 //! let system = System::new(Platform::papers_table_2b(), vec![Channel { role: Role::Sends, contract, stages }]);
-//! let seen = system.bench().run(&[Release::of(0, us(0), 4096)]);
+//! let seen = system.bench().run(&[Release::of(0, us(0), 4096)])[0];
 //! // C_sw + C_cm + C_p^1st + C_l + L_x(S)
-//! assert_eq!(seen, [Some(us(55 + 90 + 420 + 160 + 245))]);
+//! assert_eq!((seen.handler, seen.end), (us(55 + 90 + 420), us(55 + 90 + 420 + 160 + 245)));
 //! ```
 
 use std::net::SocketAddr;
 
 use laxity_core::contract::{Contract, SendingStages, Service, packets};
 use laxity_core::limits;
-use laxity_core::platform::{Interference, LinkModel, MachineModel, Platform};
+use laxity_core::platform::{BestEffort, Interference, LinkModel, MachineModel, Platform};
 use laxity_core::units::{Duration, Instant};
 
 use crate::channel::Plan;
@@ -93,6 +93,22 @@ impl Release {
     /// A best-effort message.
     pub fn best_effort(at: Duration, bytes: u32) -> Self {
         Self { who: Who::BestEffort, at, bytes }
+    }
+}
+
+/// What an episode showed of a channel: its largest responses, zero if it released nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Seen {
+    /// Until the handler was done with the message: for a channel that is received, until it was handed over.
+    pub handler: Duration,
+    /// Until the last packet's transmission was over; for a channel that is received as above.
+    pub end: Duration,
+}
+
+impl Seen {
+    /// The larger one of each.
+    pub fn max(self, other: Self) -> Self {
+        Self { handler: self.handler.max(other.handler), end: self.end.max(other.end) }
     }
 }
 
@@ -222,17 +238,18 @@ fn ideal(packet: u32) -> Platform {
         wake_up: zero,
         handover: zero,
         propagation: zero,
+        best_effort: BestEffort { message_packets: 0, packet_min: 1, packet_max: packet, starts: None },
         interference: Interference::default(),
         ..Platform::channels_table_2b()
     }
 }
 
 impl Bench {
-    /// Runs an episode: the largest response of each channel in it, if it released anything.
+    /// Runs an episode: the largest responses of each channel in it.
     ///
     /// # Panics
     /// If a message is refused, because it breaks its contract, or is not through after two seconds.
-    pub fn run(&mut self, releases: &[Release]) -> Vec<Option<Duration>> {
+    pub fn run(&mut self, releases: &[Release]) -> Vec<Seen> {
         if self.world.now() > Instant::ZERO + OLDEST {
             let (world, host, handles) = self.system.open(self.worlds);
             self.worlds += 1;
@@ -257,7 +274,7 @@ impl Bench {
         }
         let released = |who| releases.iter().filter(|release| release.who == who).count() as u64;
         let mut missing: Vec<u64> = (0..self.channels.len()).map(|number| released(Who::Channel(number))).collect();
-        let mut seen = vec![None; self.channels.len()];
+        let mut seen = vec![Seen::default(); self.channels.len()];
         let mut best_effort = released(Who::BestEffort);
         self.messages += releases.len() as u64;
         self.world.take_responses(self.best_effort);
@@ -266,14 +283,12 @@ impl Bench {
             self.world.run_until(self.world.now() + chunk);
             for ((number, &handle), missing) in self.channels.iter().enumerate().zip(&mut missing) {
                 let responses = self.world.take_responses(handle);
-                let (count, response) = match self.system.channels[number].role {
-                    Role::Sends => (responses.sent, responses.at_sender),
-                    Role::Receives => (responses.delivered, responses.at_receiver),
+                let (count, handler, end) = match self.system.channels[number].role {
+                    Role::Sends => (responses.sent, responses.at_handler, responses.at_sender),
+                    Role::Receives => (responses.delivered, responses.at_receiver, responses.at_receiver),
                 };
                 *missing -= count;
-                if count > 0 {
-                    seen[number] = seen[number].max(Some(response));
-                }
+                seen[number] = seen[number].max(Seen { handler, end });
             }
             best_effort -= self.world.take_responses(self.best_effort).sent;
             assert!(self.world.now() < start + EPISODE, "not through: {missing:?} and {best_effort} of {releases:?}");
@@ -285,9 +300,9 @@ impl Bench {
     ///
     /// # Panics
     /// As [`Bench::run`].
-    pub fn raise(&mut self, largest: &mut [Duration], releases: &[Release]) {
+    pub fn raise(&mut self, largest: &mut [Seen], releases: &[Release]) {
         for (largest, seen) in largest.iter_mut().zip(self.run(releases)) {
-            *largest = (*largest).max(seen.unwrap_or(Duration::ZERO));
+            *largest = largest.max(seen);
         }
     }
 

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use laxity_core::endpoint::{Endpoint, Transmit};
-use laxity_core::event::Event;
-use laxity_core::frames::Frames;
+use laxity_core::event::{ChannelId, Event};
+use laxity_core::frames::{Frames, MessageBuf};
 use laxity_core::units::{Duration, Instant};
 
 use crate::channel::{AsPlanned, Decide, Ledger, Plan, Report, Responses};
@@ -273,7 +273,8 @@ impl World {
         if let Some(step) = step {
             let cost = host.step_cost(&step);
             host.spend(cost);
-            host.buffers.extend(step.spent);
+            let end = host.now;
+            self.step_ended(number, step.channel, step.spent, end);
         }
         worked |= stepped | self.deliveries(number) | self.events(number);
         let host = &mut self.hosts[number];
@@ -287,6 +288,17 @@ impl World {
     pub(crate) fn check_progress(&mut self, number: usize, worked: bool, signals: bool) {
         self.idle_turns = if worked { 0 } else { self.idle_turns + u32::from(signals) };
         assert!(self.idle_turns < HUNG, "host {number} is woken at {:?} for nothing", self.hosts[number].now);
+    }
+
+    /// The step of a handler is over; `spent` is the buffer of a message that has become packets completely.
+    pub(crate) fn step_ended(&mut self, number: usize, key: ChannelId, spent: Option<MessageBuf>, end: Instant) {
+        let host = &mut self.hosts[number];
+        if let Some(spent) = spent {
+            host.buffers.push(spent);
+            if let Some(&channel) = host.keys.get(&key) {
+                self.channels[channel].made(end);
+            }
+        }
     }
 
     fn transmit(&mut self, number: usize) -> bool {

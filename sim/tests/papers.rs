@@ -1,0 +1,57 @@
+//! The papers' machine against a model of it that was written apart from this one, on [channels Tables 2b and 3].
+
+mod common;
+
+use common::{contract, ms, us};
+use laxity_core::contract::SendingStages;
+use laxity_core::platform::{MachineModel, Platform};
+use laxity_core::units::Duration;
+use laxity_sim::tiny::{Channel, Release, Role, Seen, System};
+
+const MESSAGE: u32 = 60 << 10;
+
+/// Table 3, with the message's deadline on both resources.
+fn table_3(machine: MachineModel) -> System {
+    let channel = |interval, deadline| Channel {
+        role: Role::Sends,
+        contract: contract(MESSAGE.into(), ms(interval), 1, ms(deadline)),
+        stages: SendingStages { processor: ms(deadline), link: Duration::ZERO },
+    };
+    let channels = vec![channel(50, 40), channel(30, 25), channel(30, 30)];
+    System::new(Platform { machine, ..Platform::papers_table_2b() }, channels)
+}
+
+/// All three at once, somewhere in saturating best effort: the worst of `times`.
+fn released_together(machine: MachineModel, times: usize) -> Vec<Seen> {
+    let mut bench = table_3(machine).bench();
+    let (mut worst, mut draw) = (vec![Seen::default(); 3], common::draw(7));
+    for _ in 0..times {
+        let (at, start) = (ms(12) + Duration::from_nanos(draw(5_000_000)), us(draw(3000)));
+        // The first one shifts the link's cycle against the processor's.
+        let first = Release::best_effort(Duration::ZERO, 1 + draw(u64::from(MESSAGE) - 1) as u32);
+        let more = (0..12).map(|_| Release::best_effort(start, MESSAGE));
+        let together = (0..3).map(|channel| Release::of(channel, at, MESSAGE));
+        bench.raise(&mut worst, &core::iter::once(first).chain(more).chain(together).collect::<Vec<_>>());
+    }
+    worst
+}
+
+/// Inline, that model has seen 8.970, 15.045 and 20.775 ms (a dozen phasings), and with a processor deadline of its own the
+/// analysis promises the first handler 6.885 ms.
+#[test]
+fn released_together_the_channels_of_table_3_take_as_long_as_in_an_independent_model() {
+    let worst = released_together(MachineModel::PapersInline, 250);
+    println!("{worst:?}");
+    for (seen, micros) in [(worst[1], 8_970), (worst[2], 15_045), (worst[0], 20_775)] {
+        assert!(seen.end >= us(micros * 98 / 100) && seen.end <= us(micros * 102 / 100), "{seen:?}, {micros}");
+    }
+    assert!(worst[1].handler <= us(6_885));
+}
+
+/// With link scheduling on the adapter nothing delays the first handler but one block: two switches, 930 and 2800 µs.
+#[test]
+fn offload_leaves_the_processor_alone() {
+    let worst = released_together(MachineModel::PapersOffload, 100);
+    println!("{worst:?}");
+    assert!(worst[1].handler > us(145 + 680 + 2_800) && worst[1].handler <= us(145 + 930 + 2_800), "{worst:?}");
+}
