@@ -35,7 +35,8 @@ use crate::world::{ChannelHandle, HostId, World};
 pub enum Role {
     /// It sends: the response is that of the last packet's transmission.
     Sends,
-    /// It receives what the peer releases, and hands over as it releases it: the response is that of the handler.
+    /// It receives what the peer releases and hands over at once: the response is that of the handler, from the logical
+    /// arrival here, which is later than the release by [`System::ahead`].
     Receives,
 }
 
@@ -61,6 +62,9 @@ pub struct System {
     pub send_early: bool,
     /// What its steps cost.
     pub step_costs: StepCosts,
+    /// How long before its logical arrival here a message that is received comes in. A host that looks at its inputs only
+    /// now and then finds a frame that comes at the last moment too late for the deadline that counts from then.
+    pub ahead: Duration,
     /// Draws what the costs leave open.
     pub seed: u64,
 }
@@ -137,7 +141,7 @@ const EPISODE: Duration = Duration::from_secs(2);
 impl System {
     /// A system whose messages are not sent early and cost what the platform says.
     pub fn new(platform: Platform, channels: Vec<Channel>) -> Self {
-        Self { platform, channels, send_early: false, step_costs: StepCosts::Worst, seed: 1 }
+        Self { platform, channels, send_early: false, step_costs: StepCosts::Worst, ahead: Duration::ZERO, seed: 1 }
     }
 
     /// Opens the channels.
@@ -187,8 +191,9 @@ impl System {
                 Role::Sends => (channel.stages, Duration::ZERO),
                 Role::Receives => (SendingStages::default(), channel.stages.processor),
             };
+            let upstream = if sends { stages.total() } else { self.ahead };
             let plan = Plan {
-                upstream: stages.total(),
+                upstream,
                 lease,
                 send_messages: BACKLOG,
                 receive_messages: BACKLOG,
