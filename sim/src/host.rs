@@ -213,7 +213,11 @@ impl Host {
             packet: platform.packet,
             quantum: platform.quantum,
             policy: config.policy,
-            links: vec![LinkConfig { model: link_model(platform), look_ahead: config.look_ahead, horizon: Duration::ZERO }],
+            links: vec![LinkConfig {
+                model: link_model(platform),
+                look_ahead: config.look_ahead,
+                horizon: Duration::ZERO,
+            }],
             // Applications do not lie here, and how long the executive leaves a message lying is what is measured.
             handover: Duration::MAX,
             envelope: config.platform.interference.clone(),

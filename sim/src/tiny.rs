@@ -161,12 +161,9 @@ impl System {
         let most = packets(limits::MAX_MESSAGE_BYTES, packet).min(self.platform.best_effort.message_packets.max(1));
         let best_effort_bytes = most * packet;
         let count = self.channels.len() + 2;
-        let frames: u32 = self
-            .channels
-            .iter()
-            .map(|channel| BACKLOG * packets(channel.contract.max_message(), packet))
-            .sum::<u32>()
-            + BACKLOG * (most + 1);
+        let frames: u32 =
+            self.channels.iter().map(|channel| BACKLOG * packets(channel.contract.max_message(), packet)).sum::<u32>()
+                + BACKLOG * (most + 1);
         let config = |platform: Platform, address| HostConfig {
             channels: count,
             frames: frames as usize + 64,

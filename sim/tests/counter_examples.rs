@@ -64,11 +64,7 @@ fn platform(costs: &Costs) -> Platform {
 fn channel(platform: &Platform, packets: u32, interval: u64, burst: u64, stages: (u64, u64)) -> Channel {
     let max = u64::from(platform.packet * packets);
     let contract = Contract::new(max, 1, us(interval), burst, us(stages.0 + stages.1)).unwrap();
-    Channel {
-        role: Role::Sends,
-        contract,
-        stages: SendingStages { processor: us(stages.0), link: us(stages.1) },
-    }
+    Channel { role: Role::Sends, contract, stages: SendingStages { processor: us(stages.0), link: us(stages.1) } }
 }
 
 /// What the analysis of today promises for the channel: until its handler is done, and until its last packet has left.
@@ -91,7 +87,13 @@ fn check(system: &System, channel: usize, seen: Seen) {
 }
 
 /// Best effort of `messages` messages at once, and one message of channel 0 at each of these times.
-fn in_best_effort(bench: &mut Bench, messages: u64, size: u32, bytes: u32, times: impl Iterator<Item = Duration>) -> Seen {
+fn in_best_effort(
+    bench: &mut Bench,
+    messages: u64,
+    size: u32,
+    bytes: u32,
+    times: impl Iterator<Item = Duration>,
+) -> Seen {
     let mut worst = [Seen::default()];
     for at in times {
         let mut releases = vec![Release::best_effort(Duration::ZERO, size); messages as usize];
@@ -314,8 +316,7 @@ fn c3_early_service_blocks() {
         }
         for _ in 0..2_000 {
             let count = 2 + draw(4) as usize;
-            let releases: Vec<_> =
-                (0..count).map(|number| Release::of(number % 2, us(5 * draw(45)), packet)).collect();
+            let releases: Vec<_> = (0..count).map(|number| Release::of(number % 2, us(5 * draw(45)), packet)).collect();
             bench.raise(&mut worst, &releases);
         }
         let seen = worst[0].max(worst[1]);

@@ -1,6 +1,8 @@
 //! Hosts and channels that several tests use.
 #![allow(dead_code, unreachable_pub, reason = "each test takes what it needs")]
 
+pub mod twin;
+
 use std::net::SocketAddr;
 
 use laxity_core::contract::{Contract, SendingStages, Service};
