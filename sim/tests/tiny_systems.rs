@@ -24,8 +24,8 @@ use laxity_sim::tiny::{Bench, Channel, Release, Role, Seen, System};
 fn bounds(platform: &Platform, channels: &mut [Channel], without: Without) -> Option<Vec<Duration>> {
     if platform.machine.is_papers() {
         let stages = twin::split(platform, channels, without)?;
-        for (channel, (processor, link)) in channels.iter_mut().zip(stages) {
-            channel.stages = SendingStages { processor, link };
+        for (channel, stages) in channels.iter_mut().zip(stages) {
+            channel.stages = stages;
         }
         return Some(channels.iter().map(|channel| channel.stages.total()).collect());
     }
@@ -47,10 +47,15 @@ fn bounds(platform: &Platform, channels: &mut [Channel], without: Without) -> Op
 /// Frames are in before their logical arrival by more than there is between two looks at the inputs.
 const AHEAD: Duration = us(100);
 
+/// More frames than these systems receive at once.
+const ALL_FRAMES: u32 = 16;
+
 /// A system with a bound for each of its channels.
 struct Bounded {
     system: System,
     bounds: Vec<Duration>,
+    /// How much longer a channel that is received may take.
+    wait: Duration,
 }
 
 /// Draws systems until one has a bound; `None` after a hundred.
@@ -61,7 +66,7 @@ fn system(draw: &mut impl FnMut(u64) -> u64, machine: MachineModel, without: Wit
         let mut channels: Vec<_> = (0..count).map(|_| channel(draw, &platform)).collect();
         let bounds = bounds(&platform, &mut channels, without)?;
         let system = System { ahead: AHEAD, seed: draw(u64::MAX >> 1), ..System::new(platform, channels) };
-        Some(Bounded { system, bounds })
+        Some(Bounded { system, bounds, wait: Duration::ZERO })
     })
 }
 
@@ -89,7 +94,7 @@ fn platform(draw: &mut impl FnMut(u64) -> u64, machine: MachineModel) -> Platfor
         receive_first,
         receive_packet,
         demultiplex,
-        receive_batch: 1 + draw(1) as u32,
+        receive_batch: [1, ALL_FRAMES][draw(1) as usize],
         link_cost,
         link: LinkModel { setup, rate: Rate::bytes_per_second(48_000_000), overhead_bytes: 48, floor_bytes: 0 },
         wake_up,
@@ -120,6 +125,10 @@ struct Totals {
     episodes: u64,
     messages: u64,
     violations: u64,
+    /// Responses longer than the bound, violations or not.
+    late: u64,
+    /// The first one.
+    first: Option<String>,
     /// Seen by bound, in parts per million: the largest, and the sum of the systems' largest.
     largest: u64,
     sum: u64,
@@ -133,9 +142,14 @@ impl Totals {
             self.episodes += 1;
             for (number, (seen, bound)) in bench.run(&releases).into_iter().zip(&bounded.bounds).enumerate() {
                 let stages = bounded.system.channels[number].stages;
-                if seen.end > *bound || seen.handler > stages.processor {
+                let received = bounded.system.channels[number].role == Role::Receives;
+                let wait = if received { bounded.wait } else { Duration::ZERO };
+                self.late += u64::from(seen.end > *bound);
+                if seen.end > *bound + wait || seen.handler > stages.processor + wait {
                     self.violations += 1;
-                    eprintln!("channel {number}: {seen:?}, {stages:?}\n{:?}\n{releases:?}", bounded.system);
+                    self.first.get_or_insert_with(|| {
+                        format!("channel {number}: {seen:?}, {stages:?}\n{:?}\n{releases:?}", bounded.system)
+                    });
                 }
                 largest = largest.max(ratio(seen, *bound));
             }
@@ -144,6 +158,12 @@ impl Totals {
         self.messages += bench.messages() - before;
         self.largest = self.largest.max(largest);
         self.sum += largest;
+    }
+
+    /// As many systems as there must be, and no violation.
+    fn check(&self, systems: u64) {
+        assert!(self.violations == 0, "{} violations, the first one: {:?}", self.violations, self.first);
+        assert!(self.systems >= systems, "{} systems", self.systems);
     }
 
     fn report(&self, title: &str, started: Clock) {
@@ -202,15 +222,21 @@ fn every_phasing(machine: MachineModel, without: Without, seed: u64, systems: u6
     let (mut totals, mut draw) = (Totals::default(), draw(seed));
     for _ in 0..systems {
         let Some(bounded) = system(&mut draw, machine, without) else { continue };
+        totals.run_phasings(&bounded);
+    }
+    totals
+}
+
+impl Totals {
+    fn run_phasings(&mut self, bounded: &Bounded) {
         let (system, mut bench) = (&bounded.system, bounded.system.bench());
         let (points, step) = [(48, us(1)), (10, us(4)), (5, us(7))][system.channels.len() - 1];
         let best_effort = saturating(&system.platform, us(200), true);
         // Just after the instants at which something else happens.
         let after = us(12) + Duration::from_nanos(1);
         let patterns = phasings(system.channels.len(), points, step);
-        totals.run(&bounded, &mut bench, patterns.map(|phases| full(system, &phases, &best_effort, after)));
+        self.run(bounded, &mut bench, patterns.map(|phases| full(system, &phases, &best_effort, after)));
     }
-    totals
 }
 
 /// Bursts, late and small messages, best effort now and then, steps that take less than they may.
@@ -262,7 +288,7 @@ fn no_phasing_breaks_the_executives_bound() {
     let started = Clock::now();
     let totals = every_phasing(MachineModel::Executive, Without::Nothing, 1, 150);
     totals.report("every phasing", started);
-    assert!(totals.systems >= 140 && totals.violations == 0);
+    totals.check(140);
 }
 
 #[test]
@@ -270,7 +296,7 @@ fn no_random_pattern_breaks_the_executives_bound() {
     let started = Clock::now();
     let totals = random_patterns(MachineModel::Executive, Without::Nothing, 2, 250, 100);
     totals.report("random patterns", started);
-    assert!(totals.systems >= 240 && totals.violations == 0);
+    totals.check(240);
 }
 
 #[test]
@@ -282,18 +308,53 @@ fn nothing_breaks_the_split_test_of_the_papers_machine() {
         let started = Clock::now();
         let more = random_patterns(machine, Without::Nothing, 4, 150, 100);
         more.report(&format!("{machine:?}, random patterns"), started);
-        assert_eq!((totals.violations, more.violations), (0, 0));
+        totals.check(110);
+        more.check(140);
     }
 }
 
-/// These runs find what is missing in an analysis: with any term left out, some system exceeds it.
+/// These runs find what is missing in an analysis: with a term left out, some system exceeds it. (For the smallest packet it
+/// takes more channels than these have: see the counter-examples.)
 #[test]
 fn a_term_that_is_left_out_is_noticed() {
-    for without in [Without::SwitchesBack, Without::SmallestPacket] {
+    for (without, seed) in [
+        (Without::SwitchesBack, 145),
+        (Without::Block, 5),
+        (Without::InnerQuantum, 5),
+        (Without::Interrupts, 5),
+        (Without::LinkBlock, 5),
+    ] {
         let started = Clock::now();
-        let totals = every_phasing(MachineModel::PapersInline, without, 15, 1500);
+        let totals = every_phasing(MachineModel::PapersInline, without, seed, 40);
         totals.report(&format!("{without:?}, every phasing"), started);
-        let totals = random_patterns(MachineModel::PapersInline, without, 16, 800, 100);
-        totals.report(&format!("{without:?}, random patterns"), started);
+        assert!(totals.violations > 0, "{without:?}");
     }
+}
+
+/// A frame that comes at the last moment waits until the executive looks at its inputs, and its deadline counts from then:
+/// it may be later than the bound by as much as lies between two looks, if a look takes all frames that are there.
+#[test]
+fn a_frame_that_comes_at_the_last_moment_waits_for_the_next_look() {
+    let started = Clock::now();
+    let (mut totals, mut draw) = (Totals::default(), draw(1));
+    for _ in 0..240 {
+        let Some(mut bounded) = system(&mut draw, MachineModel::Executive, Without::Nothing) else { continue };
+        if bounded.system.platform.receive_batch < ALL_FRAMES {
+            continue;
+        }
+        bounded.system.ahead = Duration::ZERO;
+        bounded.wait = between_looks(&bounded.system.platform);
+        totals.run_phasings(&bounded);
+    }
+    totals.report("at the last moment", started);
+    println!("later than the bound: {}", totals.late);
+    totals.check(90);
+}
+
+/// A quantum with its switch and what it hands to the link, or a sleep, and the frames of a look.
+fn between_looks(platform: &Platform) -> Duration {
+    let sending = platform.first_packet.max(platform.packet_cost);
+    let step = sending.max(platform.receive_first).max(platform.receive_packet) + platform.link_cost * 4;
+    let quantum = platform.change_of_handler() + step * u64::from(platform.quantum);
+    quantum.max(platform.wake_up) + platform.demultiplex * u64::from(platform.receive_batch)
 }

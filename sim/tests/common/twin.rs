@@ -9,7 +9,7 @@
 //!
 //! It leaves out interference and C_d, which its callers do not have.
 
-use laxity_core::contract::packets;
+use laxity_core::contract::{SendingStages, packets};
 use laxity_core::platform::{MachineModel, Platform};
 use laxity_core::units::Duration;
 use laxity_sim::tiny::{Channel, Role};
@@ -51,20 +51,16 @@ struct Stream {
 }
 
 /// The set as it grows.
-pub struct Twin {
+struct Twin {
     platform: Platform,
     jobs: Vec<Job>,
     streams: Vec<Stream>,
+    /// L_min.
     smallest: u64,
     without: Without,
 }
 
 impl Twin {
-    /// For channels of which none has a packet that occupies the link for less than `smallest`, C_l not counted.
-    fn new(platform: &Platform, smallest: u64, without: Without) -> Self {
-        Self { platform: platform.clone(), jobs: Vec::new(), streams: Vec::new(), smallest, without }
-    }
-
     fn block(&self, packets: u64, first: Duration, other: Duration) -> u64 {
         let (quantum, first, other) = (u64::from(self.platform.quantum), first.as_nanos(), other.as_nanos());
         let start = first + (packets.min(quantum) - 1) * other;
@@ -145,7 +141,8 @@ impl Twin {
         self.streams.iter().flat_map(dues).flat_map(instants).all(|t| self.link_holds(t))
     }
 
-    fn add(&mut self, channel: &Channel) -> Option<(u64, u64)> {
+    /// Adds a channel with the stages that it has.
+    fn place(&mut self, channel: &Channel) {
         let (platform, contract) = (self.platform.clone(), &channel.contract);
         let count = packets(contract.max_message(), platform.packet);
         let (first, other) = match channel.role {
@@ -155,31 +152,41 @@ impl Twin {
         let interval = contract.interval().as_nanos();
         self.jobs.push(Job {
             interval,
-            deadline: 0,
+            deadline: channel.stages.processor.as_nanos(),
             cost: (first + other * u64::from(count - 1)).as_nanos(),
             inner: u64::from((count - 1) / platform.quantum),
             block: self.block(count.into(), first, other),
         });
+        if channel.role == Role::Receives {
+            return;
+        }
+        let last = contract.max_message() - (count - 1) * platform.packet;
+        let mut occupancies = vec![self.occupancy(platform.packet); count as usize - 1];
+        occupancies.push(self.occupancy(last));
+        let deadline = channel.stages.link.as_nanos();
+        self.streams.push(Stream { interval, deadline, packets: occupancies });
+    }
+
+    /// Adds a channel with the least stages that fit.
+    fn add(&mut self, channel: &Channel) -> Option<SendingStages> {
+        self.place(channel);
         let number = self.jobs.len() - 1;
         let processor = least(|deadline| {
             self.jobs[number].deadline = deadline;
             self.processor_fits()
         })?;
         self.jobs[number].deadline = processor;
+        let processor = Duration::from_nanos(processor);
         if channel.role == Role::Receives {
-            return Some((processor, 0));
+            return Some(SendingStages { processor, link: Duration::ZERO });
         }
-        let last = contract.max_message() - (count - 1) * platform.packet;
-        let mut occupancies = vec![self.occupancy(platform.packet); count as usize - 1];
-        occupancies.push(self.occupancy(last));
-        self.streams.push(Stream { interval, deadline: 0, packets: occupancies });
         let number = self.streams.len() - 1;
         let link = least(|deadline| {
             self.streams[number].deadline = deadline;
             self.link_fits()
         })?;
         self.streams[number].deadline = link;
-        Some((processor, link))
+        Some(SendingStages { processor, link: Duration::from_nanos(link) })
     }
 }
 
@@ -196,8 +203,7 @@ fn least(mut fits: impl FnMut(u64) -> bool) -> Option<u64> {
     Some(high)
 }
 
-/// The least stages of each channel beside those before it: processor and link.
-pub fn split(platform: &Platform, channels: &[Channel], without: Without) -> Option<Vec<(Duration, Duration)>> {
+fn twin(platform: &Platform, channels: &[Channel], without: Without) -> Twin {
     let smallest = |channel: &Channel| {
         let (min, max) = (channel.contract.min_message(), channel.contract.max_message());
         let sizes = if without == Without::SmallestPacket { max } else { min }..=max;
@@ -207,7 +213,19 @@ pub fn split(platform: &Platform, channels: &[Channel], without: Without) -> Opt
     let best_effort = platform.best_effort;
     let others = (best_effort.message_packets > 0).then_some(best_effort.packet_min);
     let least = sent.chain(others).min().unwrap_or(platform.packet);
-    let mut twin = Twin::new(platform, platform.link.occupancy(least).as_nanos(), without);
-    let nanos = Duration::from_nanos;
-    channels.iter().map(|channel| twin.add(channel).map(|(processor, link)| (nanos(processor), nanos(link)))).collect()
+    let smallest = platform.link.occupancy(least).as_nanos();
+    Twin { platform: platform.clone(), jobs: Vec::new(), streams: Vec::new(), smallest, without }
+}
+
+/// The least stages of each channel beside those before it.
+pub fn split(platform: &Platform, channels: &[Channel], without: Without) -> Option<Vec<SendingStages>> {
+    let mut twin = twin(platform, channels, without);
+    channels.iter().map(|channel| twin.add(channel)).collect()
+}
+
+/// The least stages of the first channel beside the others with the stages that they have.
+pub fn first(platform: &Platform, channels: &[Channel], without: Without) -> Option<SendingStages> {
+    let mut twin = twin(platform, channels, without);
+    channels[1..].iter().for_each(|channel| twin.place(channel));
+    twin.add(&channels[0])
 }
