@@ -1,7 +1,8 @@
 //! Laxity in virtual time: the shipping core over emulated links.
 //!
 //! [`World`] drives [`laxity_core::endpoint::Endpoint`]s the way the live executive does and charges every step with the
-//! costs of a [`laxity_core::platform::Platform`]. It has no queue, scheduler or regulator of its own: what it measures is
+//! costs of a [`laxity_core::platform::Platform`]; or the way the papers' machine would, if the platform says so
+//! ([`laxity_core::platform::MachineModel`]). [`tiny`] runs small systems to attack an analysis with. It has no queue, scheduler or regulator of its own: what it measures is
 //! what ships. A seed gives a total order of events, so the same calls give the same figures, byte for byte.
 //!
 //! It leaves out what the live library adds around the core: shared memory, threads, real clocks. Submissions cost the

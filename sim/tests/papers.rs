@@ -2,11 +2,12 @@
 
 mod common;
 
-use common::{contract, ms, us};
-use laxity_core::contract::SendingStages;
+use common::{address, ample, at, contract, ms, us};
+use laxity_core::contract::{SendingStages, Service};
 use laxity_core::platform::{MachineModel, Platform};
 use laxity_core::units::Duration;
 use laxity_sim::tiny::{Channel, Release, Role, Seen, System};
+use laxity_sim::{Gap, HostConfig, Plan, World};
 
 const MESSAGE: u32 = 60 << 10;
 
@@ -54,4 +55,31 @@ fn offload_leaves_the_processor_alone() {
     let worst = released_together(MachineModel::PapersOffload, 100);
     println!("{worst:?}");
     assert!(worst[1].handler > us(145 + 680 + 2_800) && worst[1].handler <= us(145 + 930 + 2_800), "{worst:?}");
+}
+
+/// What the platform takes delays a step in progress, and inline the link's hand-over, too.
+#[test]
+fn a_gap_delays_what_is_in_progress() {
+    let response = |machine, gap: u64| {
+        let platform = Platform { machine, ..Platform::papers_table_2b() };
+        let gaps = vec![Gap { start: at(500) + us(gap), length: us(300), excess: us(300) }];
+        let mut world = World::new(1);
+        let here = world.add_host(HostConfig { gaps, ..HostConfig::new(platform, address(1)) });
+        let there = world.add_host(HostConfig::new(ample(4096), address(2)));
+        let stages = SendingStages { processor: ms(5), link: ms(5) };
+        let service = Service::RealTime(contract(4096, ms(20), 1, ms(20)));
+        let channel = world.open(here, there, Plan::new("one", service, stages, ms(5)));
+        world.submit_at(at(500), channel, 4096);
+        world.run_until(at(600));
+        let response = world.take_responses(channel).at_sender;
+        world.finish();
+        response
+    };
+    // 565 µs until the packet is made, C_l until 725, L_x until 970.
+    let (inline, offload) = (MachineModel::PapersInline, MachineModel::PapersOffload);
+    for machine in [inline, offload] {
+        assert_eq!(response(machine, 100), us(970 + 300), "in the step");
+        assert_eq!(response(machine, 900), us(970), "during the transmission");
+    }
+    assert_eq!((response(inline, 600), response(offload, 600)), (us(970 + 300), us(970)), "during C_l");
 }
