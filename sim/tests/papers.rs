@@ -83,3 +83,17 @@ fn a_gap_delays_what_is_in_progress() {
     }
     assert_eq!((response(inline, 600), response(offload, 600)), (us(970 + 300), us(970)), "during C_l");
 }
+
+/// The link is idle in the middle of each step here, and must wait for the packet that the step makes.
+#[test]
+fn a_packet_leaves_only_when_it_is_made() {
+    let response = |machine| {
+        let platform = Platform { machine, packet_cost: ms(1), ..Platform::papers_table_2b() };
+        let stages = SendingStages { processor: ms(10), link: ms(10) };
+        let contract = contract(3 * 4096, ms(50), 1, ms(20));
+        let system = System::new(platform, vec![Channel { role: Role::Sends, contract, stages }]);
+        system.bench().run(&[Release::of(0, Duration::ZERO, 3 * 4096)])[0].end
+    };
+    assert_eq!(response(MachineModel::PapersOffload), us(565 + 2 * 1000 + 160 + 245));
+    assert_eq!(response(MachineModel::PapersInline), us(565 + 2 * (1000 + 160) + 160 + 245));
+}
