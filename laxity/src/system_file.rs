@@ -28,7 +28,7 @@
 //! |---|---|
 //! | `name` | unique; by default `upcall N` |
 //! | `period` | T, also the deadline |
-//! | `cost` | C: processor time in a period |
+//! | `cost` | C: processor time in a period, at most all of it |
 //! | `batch` | B_p: protocol data units in a period, 1 by default |
 //! | `block` | b_p: units between two points where it gives way, by default all of them |
 //!
@@ -95,7 +95,7 @@ pub struct Upcall {
     pub name: String,
     /// T: period and deadline.
     pub period: Duration,
-    /// C: processor time in a period; not zero.
+    /// C: processor time in a period; not zero, at most the period.
     pub cost: Duration,
     /// B_p: protocol data units in a period; not zero.
     pub batch: u32,

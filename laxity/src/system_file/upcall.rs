@@ -25,7 +25,7 @@ pub(super) fn read(tabled: &Tabled<'_, '_>) -> Result<Upcall, FileError> {
         match found {
             "name" => name = checked_name(tabled, &key_name, value)?,
             "period" => period = span(MIN_INTERVAL)?,
-            "cost" => cost = span(Duration::from_nanos(1))?,
+            "cost" => cost = span(Duration::from_nanos(1))?.map(|cost| (cost, at)),
             "batch" => batch = units()?,
             "block" => block = Some((units()?, at)),
             other => {
@@ -37,6 +37,9 @@ pub(super) fn read(tabled: &Tabled<'_, '_>) -> Result<Upcall, FileError> {
     let missing = |key, expected| source.missing(at, key, expected);
     let period = period.ok_or_else(|| missing("upcall.period", "a span of time such as \"40ms\""))?;
     let cost = cost.ok_or_else(|| missing("upcall.cost", "a span of time such as \"2ms\""))?;
+    if cost.0 > period {
+        return Err(source.expected(cost.1, "upcall.cost", cost.0, format!("1ns to {period}, the period")));
+    }
     let block = match block {
         Some((block, at)) if block > batch => {
             return Err(source.expected(at, "upcall.block", block, format!("1 to {batch}, the batch")));
@@ -44,7 +47,7 @@ pub(super) fn read(tabled: &Tabled<'_, '_>) -> Result<Upcall, FileError> {
         Some((block, _)) => block,
         None => batch,
     };
-    Ok(Upcall { name, period, cost, batch, block })
+    Ok(Upcall { name, period, cost: cost.0, batch, block })
 }
 
 /// A name that a channel could have too.
