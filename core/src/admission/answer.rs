@@ -79,6 +79,15 @@ pub struct Term {
     pub amount: Duration,
 }
 
+/// The worst case of one channel with all that are admitted now, and what it is made of.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Bound {
+    /// At most the deadline. It may grow towards it as others are admitted.
+    pub worst: Duration,
+    /// The terms add up to it.
+    pub terms: Vec<Term>,
+}
+
 /// Yes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Grant {

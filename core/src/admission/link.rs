@@ -1,31 +1,39 @@
-//! The link's half of the split test: packets by deadline, not preempted, with look-ahead in time.
+//! The link's half of the split test: packets by deadline, not preempted.
 //!
-//! At each poll the executive hands over packets until the link has at least A of work before it (A5), so the link does
-//! not run dry while the processor makes the next packet; what was handed over cannot be overtaken. Packet k of N is
-//! handed to the link queue by `l + d_cpu − (N − k) C_p`, because the processor's test counted the packets after it, and
-//! is due at `l + d_cpu + d_link`. With
+//! Packet k of N is handed to the link queue by `l + d_cpu − (N − k) C_p`, because the processor's test counted the packets
+//! after it, and is due at `l + d_cpu + d_link`. With
 //!
 //! ```text
-//! e_ik = d_link,i + (N_i − k) C_p;   L''(s) = max(L_x(s), C_l)
-//! W(t) = Σ_i Σ_k L''_ik (⌊(t − e_ik)/I_i⌋ + 1)^+
-//! B(t) = C_l + A + max L_x of { best effort, control frames, packets with e > t };   J(s) = Intf(s)
+//! e_ik = d_link,i + (N_i − k) C_p;   W(t) = Σ_i Σ_k L_ik (⌊(t − e_ik)/I_i⌋ + 1)^+
 //! require FIX(W(t) + B(t), J) ≤ t   for all t ≥ min e_ik
+//!
+//! executive:  L(s) = L''(s) = max(L_x(s), C_l);   B = C_l + A + max L_x of everybody's packets;   J(s) = Intf(s)
+//! papers:     L(s) = L'(s)  = C_l + L_x(s);       B(t) = max L' of best effort and of packets with e > t;
+//!             J(s) = Intf(s) inline, 0 offload
 //! ```
 //!
-//! Why `max(L_x, C_l)`: one after the other, packets i to m are handed over C_l apart at least and transmitted L_x apart.
-//! If the link last waited for packet j, m ends at most `C_l (j − i + 1) + Σ_j^m L_x` after i could have been handed
-//! over, which is at most `C_l + Σ_i^m max(L_x, C_l)`. Interference may keep the executive from the link, hence J.
-//! A message that is shorter than the largest is a prefix of one, its packets no larger and none later, so it needs no
-//! term. The block is charged whether or not anybody is there to block: control frames always may. That, and the first
-//! packet of a message being its largest, keep W + B from falling. Assumptions A1–A8 are those of the machine.
+//! **Executive.** At each poll packets are handed over until the link has at least A of work before it (A5), so the link does
+//! not run dry while the processor makes the next packet; what was handed over cannot be overtaken. Why `max(L_x, C_l)`:
+//! one after the other, packets i to m are handed over C_l apart at least and transmitted L_x apart. If the link last waited
+//! for packet j, m ends at most `C_l (j − i + 1) + Σ_j^m L_x` after i could have been handed over, which is at most
+//! `C_l + Σ_i^m max(L_x, C_l)`. Why everybody's packets block: when i is enqueued, the last packet that was handed over found
+//! less than A before it, so the link holds less than A and that packet, whoever's it is and whenever it is due.
+//! Interference may keep the executive from the link, hence J.
+//!
+//! **Papers.** The adapter interrupts; one packet may have been taken just before (A6 of the defects: with its C_l).
+//!
+//! A message that is shorter than the largest is a prefix of one, its packets no larger and none later, so it needs no term.
+//! The first packet of a message is its largest: that keeps W + B from falling. Packets that a relay passes on come all at
+//! once: C_p is zero for them. Assumptions A1–A8 are those of the machine.
 
 use alloc::vec::Vec;
 
 use super::machine::Machine;
-use super::walk::{self, Demand, Stolen};
+use super::processor::grouped;
+use super::walk::{self, Demand, Response, Stolen};
 
 /// The packets of one sending channel; nanoseconds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Stream {
     /// I: shortest distance of two messages; not zero.
     pub(super) interval: u64,
@@ -33,26 +41,28 @@ pub(super) struct Stream {
     pub(super) deadline: u64,
     /// N: packets of the largest message; not zero.
     pub(super) packets: u64,
-    /// L'' of all packets but the last.
+    /// L of all packets but the last.
     pub(super) full: u64,
-    /// L'' of the last packet; at most `full` if there is more than one.
+    /// L of the last packet; at most `full` if there is more than one.
     pub(super) last: u64,
     /// C_p: how much earlier each packet is handed over than the next.
     pub(super) spacing: u64,
-    /// L_x of the first packet, the largest.
+    /// What the first packet, the largest, takes of the link when it is in the way of another.
     pub(super) largest: u64,
     /// L_x of the smallest packet that the channel may send; counts for L_min only.
     pub(super) smallest: u64,
+    /// How long before its packets are through a message may have been released: what bounds how often it asks for C_l.
+    pub(super) reach: u64,
 }
 
 impl Stream {
-    /// Σ_k L''_k.
+    /// Σ_k L_k.
     pub(super) fn whole(&self) -> u128 {
         u128::from(self.packets - 1) * u128::from(self.full) + u128::from(self.last)
     }
 
-    /// Σ_k L''_k (⌊(t − e_k)/I⌋ + 1)^+, in closed form: a message may have 65,535 packets.
-    fn until(&self, t: u64) -> u128 {
+    /// Σ_k L_k (⌊(t − e_k)/I⌋ + 1)^+, in closed form: a message may have 65,535 packets.
+    pub(super) fn until(&self, t: u64) -> u128 {
         let Some(span) = t.checked_sub(self.deadline) else { return 0 };
         let last = (u128::from(span / self.interval) + 1).saturating_mul(self.last.into());
         // Packet N − j is due at d + j·C_p; those with j ≤ m are due within t.
@@ -86,26 +96,32 @@ fn floor_sum(n: u64, m: u64, a: u64, b: u64) -> u128 {
 
 /// A set of streams on one link.
 pub(super) struct LinkTest {
-    streams: Vec<Stream>,
-    /// C_l + A.
+    streams: Vec<(Stream, u64)>,
+    /// What the link may have been given ahead, whoever's it is: C_l + A, or nothing.
     ahead: u64,
-    /// L_x of the largest packet that does not come from a channel.
+    /// The largest packet that does not come from a channel.
     other: u64,
+    /// The largest packet of all.
+    largest: u64,
+    /// Whether packets block that are due no later: the link may hold what it was given ahead.
+    all_block: bool,
     stolen: Stolen,
     share: u128,
 }
 
 impl LinkTest {
-    pub(super) fn new(machine: &Machine, streams: Vec<Stream>) -> Self {
-        let ahead = machine.link_cost.saturating_add(machine.look_ahead);
-        Self::from_parts(streams, ahead, machine.other_largest, machine.interference())
+    pub(super) fn new(machine: &Machine, existing: Vec<Stream>, newcomer: Option<Stream>) -> Self {
+        let mut streams = grouped(existing);
+        streams.extend(newcomer.map(|stream| (stream, 1)));
+        Self::from_parts(streams, machine.ahead, machine.other_largest, machine.all_block, machine.link_stolen())
     }
 
-    fn from_parts(streams: Vec<Stream>, ahead: u64, other: u64, stolen: Stolen) -> Self {
-        let share = streams
-            .iter()
-            .fold(0, |sum: u128, stream| sum.saturating_add(walk::share(stream.whole(), stream.interval)));
-        Self { streams, ahead, other, stolen, share }
+    fn from_parts(streams: Vec<(Stream, u64)>, ahead: u64, other: u64, all_block: bool, stolen: Stolen) -> Self {
+        let share = streams.iter().fold(0, |sum: u128, (stream, count)| {
+            sum.saturating_add(walk::share(stream.whole(), stream.interval).saturating_mul((*count).into()))
+        });
+        let largest = streams.iter().map(|(stream, _)| stream.largest).fold(other, u64::max);
+        Self { streams, ahead, other, largest, all_block, stolen, share }
     }
 
     /// The long-run share of everything, J included.
@@ -113,40 +129,49 @@ impl LinkTest {
         self.share.saturating_add(self.stolen.share())
     }
 
-    /// Gives the last stream another deadline.
+    /// Gives the newcomer another deadline.
     pub(super) fn set_last_deadline(&mut self, deadline: u64) {
-        if let Some(stream) = self.streams.last_mut() {
+        if let Some((stream, _)) = self.streams.last_mut() {
             stream.deadline = deadline;
         }
+    }
+
+    /// The longest that a packet waits for what the link was given before.
+    pub(super) fn blocking(&self) -> u128 {
+        u128::from(self.ahead) + u128::from(self.largest)
+    }
+
+    fn block(&self, t: u64) -> u64 {
+        if self.all_block {
+            return self.largest;
+        }
+        let later = self.streams.iter().filter(|(stream, _)| stream.first_packet_due() > t);
+        later.map(|(stream, _)| stream.largest).fold(self.other, u64::max)
     }
 }
 
 impl Demand for LinkTest {
     fn until(&self, t: u64) -> u128 {
-        let (mut work, mut block) = (u128::from(self.ahead), self.other);
-        for stream in &self.streams {
-            work = work.saturating_add(stream.until(t));
-            if stream.first_packet_due() > t {
-                block = block.max(stream.largest);
-            }
-        }
-        work.saturating_add(block.into())
+        let work = self.streams.iter().fold(u128::from(self.ahead), |sum, (stream, count)| {
+            sum.saturating_add(stream.until(t).saturating_mul((*count).into()))
+        });
+        work.saturating_add(self.block(t).into())
     }
     fn stolen(&self) -> &Stolen {
         &self.stolen
     }
     fn first(&self) -> Option<u64> {
-        self.streams.iter().map(|stream| stream.deadline).min()
+        self.streams.iter().map(|(stream, _)| stream.deadline).min()
     }
     fn share(&self) -> u128 {
         self.share
     }
     /// Each packet is due `e ≥ d` after its message: at most t/I + max(0, 1 − d/I) of each within t; and one block.
     fn excess(&self) -> u128 {
-        let block = self.streams.iter().map(|stream| stream.largest).fold(self.other, u64::max);
-        self.streams.iter().fold(u128::from(self.ahead) + u128::from(block), |sum, stream| {
+        self.streams.iter().fold(u128::from(self.ahead) + u128::from(self.largest), |sum, (stream, count)| {
             let early = u128::from(stream.interval.saturating_sub(stream.deadline));
-            sum.saturating_add(stream.whole().saturating_mul(early).div_ceil(stream.interval.into()))
+            let early = stream.whole().saturating_mul(early).div_ceil(stream.interval.into());
+            sum.saturating_add(early.saturating_mul((*count).into()))
         })
     }
     fn tasks(&self) -> usize {
@@ -154,9 +179,66 @@ impl Demand for LinkTest {
     }
 }
 
+/// The same link, of which is also known how long after its message's release a packet may be enqueued.
+pub(super) struct LinkResponse {
+    pub(super) test: LinkTest,
+    /// R_cpu, one for each of the test's groups.
+    jitter: Vec<u64>,
+}
+
+impl LinkResponse {
+    /// Streams whose last packets are enqueued within `jitter` of their release; their deadlines count from then.
+    pub(super) fn new(machine: &Machine, streams: Vec<(Stream, u64)>) -> Self {
+        let groups = grouped(streams);
+        let jitter = groups.iter().map(|((_, jitter), _)| *jitter).collect();
+        let streams = groups.iter().map(|((stream, _), count)| (*stream, *count)).collect();
+        let (ahead, other) = (machine.ahead, machine.other_largest);
+        Self { test: LinkTest::from_parts(streams, ahead, other, machine.all_block, machine.link_stolen()), jitter }
+    }
+
+    /// What is due within `t` and begins before `s`: packets, what the link holds ahead, the block. A packet that is
+    /// enqueued before s belongs to a message that was released before that.
+    pub(super) fn parts(&self, t: u64, s: u64) -> (u128, u64, u64) {
+        let work = self.test.streams.iter().zip(&self.jitter).fold(0u128, |sum, ((stream, count), jitter)| {
+            let begun = u128::from(s.saturating_add(*jitter).div_ceil(stream.interval).max(1));
+            let due = stream.until(t).min(begun.saturating_mul(stream.whole()));
+            sum.saturating_add(due.saturating_mul((*count).into()))
+        });
+        (work, self.test.ahead, self.test.largest)
+    }
+}
+
+impl Demand for LinkResponse {
+    fn until(&self, t: u64) -> u128 {
+        self.due(t, u64::MAX)
+    }
+    fn stolen(&self) -> &Stolen {
+        &self.test.stolen
+    }
+    fn first(&self) -> Option<u64> {
+        self.test.first()
+    }
+    fn share(&self) -> u128 {
+        self.test.share
+    }
+    fn excess(&self) -> u128 {
+        self.test.excess()
+    }
+    fn tasks(&self) -> usize {
+        self.test.tasks()
+    }
+}
+
+impl Response for LinkResponse {
+    fn due(&self, t: u64, s: u64) -> u128 {
+        let (work, ahead, block) = self.parts(t, s);
+        work.saturating_add(ahead.into()).saturating_add(block.into())
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::super::walk::{ONE, Verdict, brute, walk};
+    use super::super::walk::{Line, ONE, Verdict, brute, walk};
     use super::*;
     use proptest::prelude::*;
 
@@ -174,6 +256,7 @@ mod tests {
                     smallest: last,
                     full: full.max(link_cost),
                     last: last.max(link_cost),
+                    reach: 0,
                 }
             },
         )
@@ -184,9 +267,9 @@ mod tests {
     }
 
     fn fast(streams: &[Stream], ahead: u64, other: u64, interference: (u64, u64, u64)) -> LinkTest {
-        let mut stolen = Stolen::constant(interference.0);
+        let mut stolen = Line::constant(interference.0);
         stolen.add_term(interference.1, interference.2, 0);
-        LinkTest::from_parts(streams.to_vec(), ahead, other, stolen)
+        LinkTest::from_parts(grouped(streams.to_vec()), ahead, other, ahead % 2 == 1, Stolen::new(stolen))
     }
 
     /// Packet by packet, instant by instant.
@@ -196,7 +279,7 @@ mod tests {
             for stream in streams {
                 for packet in 1..=stream.packets {
                     let offset = stream.deadline + (stream.packets - packet) * stream.spacing;
-                    if offset > t && packet == 1 {
+                    if (offset > t && packet == 1) || ahead % 2 == 1 {
                         block = block.max(stream.largest);
                     }
                     let mut due = offset;

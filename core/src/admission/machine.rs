@@ -32,14 +32,32 @@
 //! ```
 //!
 //! which depends on the platform only: the link scheduler uses it from the start. One tick less is too little.
+//!
+//! **The link's tax** on the processor, beside Intf(s), is the less of what follows from the link (a packet starts when the
+//! one before it is through) and of what follows from those who send (only if best effort is policed, or there is none):
+//!
+//! ```text
+//! C_l min( ⌈(s + A)/max(L_min, C_l)⌉ + 1,  b + ⌈(s + C_l)/sp⌉ + Σ N_i ⌈(s + D_i)/I_i⌉ )
+//! ```
+//!
+//! with at most `b + ⌈s/sp⌉` best-effort starts in any s. D_i is how long before its packets are through a message may have
+//! been released: its deadline, and, if messages are sent early, as long as its queue can be ahead of its logical arrivals.
+//!
+//! **The papers' machine** differs in this [channels §2.3, §3.1, option 1]. The adapter interrupts at the end of a transmission
+//! (A5' instead of A5): C_l passes on the processor at interrupt level and the link idles meanwhile (inline), or it passes on
+//! the adapter (offload). Inputs interrupt too, for C_d each (A4'). There are no control frames, no wake-ups, no polls: R = W
+//! = A = 0. Its tax is `C_l min(⌈s/(L_min + C_l)⌉, b + ⌈s/sp⌉ + Σ N_i ⌈(s + D_i)/I_i⌉)` inline, nothing offload.
 
+use alloc::vec::Vec;
+
+use super::answer::Role;
 use super::link::Stream;
-use super::processor::Job;
-use super::walk::Stolen;
+use super::processor::{Job, grouped};
+use super::walk::{Line, Stolen};
 use super::{Code, Refusal, Stage};
 use crate::contract::{self, Contract};
 use crate::limits;
-use crate::platform::{Platform, PlatformError};
+use crate::platform::{MachineModel, Platform, PlatformError};
 
 /// What one packet costs: the first of a message, and every other.
 #[derive(Clone, Copy, Debug)]
@@ -64,15 +82,21 @@ impl Steps {
 #[derive(Clone, Debug)]
 pub(super) struct Machine {
     pub(super) platform: Platform,
+    /// True if messages may be sent on before their logical arrival.
+    pub(super) early: bool,
     /// C_csp.
     pub(super) switch: u64,
     /// C_l.
     pub(super) link_cost: u64,
-    /// A.
+    /// A; zero on the papers' machine.
     pub(super) look_ahead: u64,
     /// The longest block of the processor that is no channel's: best effort, or waking up.
     pub(super) other_block: u64,
-    /// L_x of the largest packet that is no channel's.
+    /// What the link may hold when a packet is enqueued, beside the last packet that it was given: C_l + A.
+    pub(super) ahead: u64,
+    /// Whether that last packet may be anybody's, or only one that is due later.
+    pub(super) all_block: bool,
+    /// L of the largest packet that is no channel's.
     pub(super) other_largest: u64,
     /// L_x of the smallest packet that is no channel's.
     other_smallest: Option<u64>,
@@ -84,11 +108,12 @@ pub(super) struct Machine {
 }
 
 impl Machine {
-    pub(super) fn new(platform: Platform) -> Result<Self, PlatformError> {
+    pub(super) fn new(platform: Platform, early: bool) -> Result<Self, PlatformError> {
         platform.validate()?;
+        let papers = platform.machine.is_papers();
         let switch = platform.change_of_handler().as_nanos();
         let link_cost = platform.link_cost.as_nanos();
-        let frames = (platform.demultiplex * u64::from(platform.receive_batch)).as_nanos();
+        let frames = if papers { 0 } else { (platform.demultiplex * u64::from(platform.receive_batch)).as_nanos() };
         let quantum = u64::from(platform.quantum);
         let sending = Steps { first: platform.first_packet.as_nanos(), other: platform.packet_cost.as_nanos() };
         let receiving = Steps { first: platform.receive_first.as_nanos(), other: platform.receive_packet.as_nanos() };
@@ -103,13 +128,26 @@ impl Machine {
                 switch.saturating_add(steps).saturating_add(frames)
             }
         };
+        let occupancy = |bytes| platform.link.occupancy(bytes).as_nanos();
+        let best_effort = be.message_packets > 0;
+        let look_ahead = if papers { 0 } else { gap.max(wake_up).saturating_add(link_cost).saturating_add(1) };
         Ok(Self {
+            early,
             switch,
             link_cost,
-            look_ahead: gap.max(wake_up).saturating_add(link_cost).saturating_add(1),
+            look_ahead,
             other_block: best_effort_block.max(wake_up),
-            other_largest: platform.link.occupancy(be.packet_max).as_nanos(),
-            other_smallest: Some(platform.link.occupancy(0).as_nanos()),
+            ahead: if papers { 0 } else { link_cost.saturating_add(look_ahead) },
+            all_block: !papers,
+            other_largest: match papers {
+                false => occupancy(be.packet_max),
+                true if best_effort => link_cost.saturating_add(occupancy(be.packet_max)),
+                true => 0,
+            },
+            other_smallest: match papers {
+                false => Some(occupancy(0)),
+                true => best_effort.then(|| occupancy(be.packet_min)),
+            },
             quantum,
             frames,
             sending,
@@ -118,10 +156,10 @@ impl Machine {
         })
     }
 
-    /// The papers' machine: no control frames. Only for comparison with published figures and for the tests of L_min.
+    /// Our machine without control frames: for the tests of L_min.
     #[cfg(test)]
     pub(super) fn without_control_frames(platform: Platform) -> Self {
-        let mut machine = Self::new(platform).unwrap();
+        let mut machine = Self::new(platform, false).unwrap();
         let (be, link) = (machine.platform.best_effort, machine.platform.link);
         machine.other_smallest = (be.message_packets > 0).then(|| link.occupancy(be.packet_min).as_nanos());
         if be.message_packets == 0 {
@@ -133,16 +171,119 @@ impl Machine {
     /// Intf(s).
     pub(super) fn interference(&self) -> Stolen {
         let interference = &self.platform.interference;
-        let mut stolen = Stolen::constant(interference.burst.as_nanos());
+        let mut base = Line::constant(interference.burst.as_nanos());
         for &(period, cost) in &interference.periodic {
-            stolen.add_term(period.as_nanos(), cost.as_nanos(), 0);
+            base.add_term(period.as_nanos(), cost.as_nanos(), 0);
+        }
+        let mut stolen = Stolen::new(base);
+        let envelopes = interference.envelopes.iter().map(|&(window, budget)| {
+            let mut line = Line::constant(budget.as_nanos());
+            line.add_term(window.as_nanos(), budget.as_nanos(), 0);
+            line
+        });
+        stolen.add_least_of(envelopes.collect());
+        stolen
+    }
+
+    /// What keeps the link from being served.
+    pub(super) fn link_stolen(&self) -> Stolen {
+        if self.platform.machine == MachineModel::PapersOffload { Stolen::default() } else { self.interference() }
+    }
+
+    /// J(s) of the processor without the link's tax.
+    pub(super) fn processor_interference(&self) -> Stolen {
+        let mut stolen = self.interference();
+        if self.platform.machine.is_papers() && !self.platform.demultiplex.is_zero() {
+            // Received frames interrupt: one at most while the smallest of them occupies the link.
+            let mut frames = Line::default();
+            let least = self.platform.link.occupancy(1).as_nanos();
+            frames.add_term(least, self.platform.demultiplex.as_nanos(), 0);
+            stolen.add_least_of(alloc::vec![frames]);
         }
         stolen
     }
 
+    /// J(s) of the processor, with these streams on the link. The composite test has the tax elsewhere.
+    pub(super) fn processor_stolen<'a>(&self, streams: impl Iterator<Item = &'a Stream> + Clone) -> Stolen {
+        let mut stolen = self.processor_interference();
+        let least = self.least_occupancy(streams.clone());
+        let mut lines: Vec<Line> = self.link_tax(least).into_iter().collect();
+        if self.tax_reaches() && !lines.is_empty() {
+            let (cost, papers, be) = (self.link_cost, self.platform.machine.is_papers(), self.platform.best_effort);
+            let mut of_senders = Line::default();
+            if let Some(starts) = be.starts {
+                of_senders.add_constant(cost.saturating_mul(starts.burst.into()));
+                of_senders.add_term(starts.spacing.as_nanos(), cost, if papers { 0 } else { cost });
+            }
+            let alike = streams.map(|stream| (stream.interval, stream.reach, stream.packets)).collect();
+            for ((interval, reach, packets), count) in grouped(alike) {
+                of_senders.add_term(interval, cost.saturating_mul(packets).saturating_mul(count), reach);
+            }
+            lines.push(of_senders);
+        }
+        stolen.add_least_of(lines);
+        stolen
+    }
+
+    /// J(s) of the processor as far as it follows from the link alone.
+    pub(super) fn stolen_by_link(&self, least: Option<u64>) -> Stolen {
+        let mut stolen = self.processor_interference();
+        stolen.add_least_of(self.link_tax(least).into_iter().collect());
+        stolen
+    }
+
+    /// The tax as it follows from the link: one hand-over for each packet that may start, L_min being `least`.
+    fn link_tax(&self, least: Option<u64>) -> Option<Line> {
+        let (least, cost) = (least?, self.link_cost);
+        let mut line = Line::default();
+        match self.platform.machine {
+            _ if cost == 0 => return None,
+            MachineModel::PapersOffload => return None,
+            MachineModel::PapersInline => line.add_term(least.saturating_add(cost), cost, 0),
+            MachineModel::Executive => {
+                line.add_constant(cost);
+                line.add_term(least.max(cost), cost, self.look_ahead);
+            }
+        }
+        Some(line)
+    }
+
+    /// Whether the tax depends on how long messages are on their way.
+    pub(super) fn tax_reaches(&self) -> bool {
+        let be = self.platform.best_effort;
+        let without = self.platform.machine == MachineModel::PapersInline && be.message_packets == 0;
+        self.link_cost > 0 && self.platform.machine != MachineModel::PapersOffload && (be.starts.is_some() || without)
+    }
+
+    /// What stretches processor time in the composite test, by link interrupts: (numerator, denominator), or `None` if they
+    /// could take all of it. And how much of C_l comes on top.
+    pub(super) fn stretch(&self, least: Option<u64>) -> Option<((u64, u64), u64)> {
+        let cost = self.link_cost;
+        let Some(least) = least.filter(|_| cost > 0) else { return Some(((1, 1), 0)) };
+        let (ratio, extra) = match self.platform.machine {
+            MachineModel::PapersOffload => return Some(((1, 1), 0)),
+            MachineModel::PapersInline => ((least.saturating_add(cost), least), cost),
+            MachineModel::Executive => {
+                let cycle = least.max(cost);
+                ((cycle, cycle - cost), cost.saturating_mul(self.look_ahead.div_ceil(cycle).saturating_add(2)))
+            }
+        };
+        (ratio.1 > 0).then_some((ratio, extra))
+    }
+
     /// L_min, see A7; `None` if nobody may send.
     pub(super) fn least_occupancy<'a>(&self, streams: impl Iterator<Item = &'a Stream>) -> Option<u64> {
-        streams.map(|stream| stream.smallest).chain(self.other_smallest).min()
+        self.least_of(streams.map(|stream| stream.smallest).min())
+    }
+
+    /// L_min, of the channels' own.
+    pub(super) fn least_of(&self, of_channels: Option<u64>) -> Option<u64> {
+        of_channels.into_iter().chain(self.other_smallest).min()
+    }
+
+    /// The packets of a channel that uses the link, with the contract's deadline.
+    pub(super) fn stream_of(&self, contract: &Contract, role: Role) -> Result<Stream, Refusal> {
+        self.stream(contract, if role == Role::Relays { 0 } else { self.sending.other })
     }
 
     fn job(&self, contract: &Contract, steps: Steps, packets: u64) -> Job {
@@ -155,6 +296,9 @@ impl Machine {
             cost: steps.message(packets).saturating_add(self.switch).saturating_add(polls),
             inner,
             block,
+            first: steps.first,
+            other: steps.other,
+            packets,
         }
     }
 
@@ -167,9 +311,8 @@ impl Machine {
         Ok(packets.into())
     }
 
-    /// A sending channel: its job, its packets, and the time that one message takes on an idle host. The deadlines are
-    /// still the contract's.
-    pub(super) fn sending(&self, contract: &Contract) -> Result<(Job, Stream, u64), Refusal> {
+    /// The packets of a channel that uses the link. The deadline is still the contract's.
+    fn stream(&self, contract: &Contract, spacing: u64) -> Result<Stream, Refusal> {
         let packets = self.packets(contract)?;
         let link = &self.platform.link;
         let size = self.platform.packet;
@@ -181,22 +324,55 @@ impl Machine {
         if link.rate.is_none() || smallest.max(self.link_cost) == 0 {
             return Err(Refusal::new(Code::BadParameters, Stage::Link));
         }
-        let stream = Stream {
+        let papers = self.platform.machine.is_papers();
+        let with_cost = |occupancy: u64| {
+            if papers { occupancy.saturating_add(self.link_cost) } else { occupancy.max(self.link_cost) }
+        };
+        Ok(Stream {
             interval: contract.interval().as_nanos(),
             deadline: contract.deadline().as_nanos(),
             packets,
-            full: full.max(self.link_cost),
-            last: last.max(self.link_cost),
-            spacing: self.sending.other,
-            largest: full,
+            full: with_cost(full),
+            last: with_cost(last),
+            spacing,
+            largest: if papers { with_cost(full) } else { full },
             smallest,
-        };
-        let job = self.job(contract, self.sending, packets);
+            reach: self.reach(contract, contract.deadline().as_nanos()),
+        })
+    }
+
+    /// How long before its packets are through a message may have been released, if that takes `deadline`; zero if
+    /// nothing depends on it.
+    pub(super) fn reach(&self, contract: &Contract, deadline: u64) -> u64 {
+        if !self.tax_reaches() {
+            return 0;
+        }
+        let queue = contract.interval().as_nanos().saturating_mul(contract.queued_messages());
+        deadline.saturating_add(if self.early { queue } else { 0 })
+    }
+
+    /// A sending channel: its job, its packets, and the time that one message takes on an idle host. The deadlines are
+    /// still the contract's.
+    pub(super) fn sending(&self, contract: &Contract) -> Result<(Job, Stream, u64), Refusal> {
+        let stream = self.stream(contract, self.sending.other)?;
+        let job = self.job(contract, self.sending, stream.packets);
         // Either the processor or the link is the slower one; the other adds its first or its last packet.
-        let by_processor = self.sending.message(packets).saturating_add(last);
-        let by_link = u128::from(self.sending.first) + u128::from(packets - 1) * u128::from(full) + u128::from(last);
+        let by_processor = self.sending.message(stream.packets).saturating_add(stream.last);
+        let by_link = u128::from(self.sending.first) + stream.whole();
         let slower = by_processor.max(u64::try_from(by_link).unwrap_or(u64::MAX));
-        Ok((job, stream, slower.saturating_add(self.switch).saturating_add(self.link_cost)))
+        Ok((job, stream, slower.saturating_add(self.switch).saturating_add(self.idle_link_cost())))
+    }
+
+    /// What a packet that finds the link idle waits for: C_l, unless it is in L already.
+    fn idle_link_cost(&self) -> u64 {
+        if self.platform.machine.is_papers() { 0 } else { self.link_cost }
+    }
+
+    /// A channel that passes through: its packets, which come all at once, and the time that one message takes.
+    pub(super) fn relaying(&self, contract: &Contract) -> Result<(Stream, u64), Refusal> {
+        let stream = self.stream(contract, 0)?;
+        let service = u64::try_from(stream.whole()).unwrap_or(u64::MAX);
+        Ok((stream, service.saturating_add(self.idle_link_cost())))
     }
 
     /// A receiving channel: its job, and the time that one message takes on an idle host.
@@ -249,11 +425,11 @@ mod tests {
     #[test]
     fn look_ahead_covers_the_longest_gap_between_polls() {
         // Table 2b: E = 145 + 420 µs, W' = 0; A = 565 + 160 µs + 1 ns.
-        assert_eq!(Machine::new(Platform::channels_table_2b()).unwrap().look_ahead, 725_001);
+        assert_eq!(Machine::new(Platform::channels_table_2b(), false).unwrap().look_ahead, 725_001);
         // R = 32 · 2 = 64 µs; E = 5 + 64 + 8 = 77 µs, W' = 200 + 64 µs; A = 264 + 10 µs + 1 ns.
         let host = Platform::assumed_host();
-        assert_eq!(Machine::new(host.clone()).unwrap().look_ahead, 274_001);
+        assert_eq!(Machine::new(host.clone(), false).unwrap().look_ahead, 274_001);
         // Polled at every eighth step: E = 8 · 77 = 616 µs.
-        assert_eq!(Machine::new(Platform { transmit_batch: 8, ..host }).unwrap().look_ahead, 626_001);
+        assert_eq!(Machine::new(Platform { transmit_batch: 8, ..host }, false).unwrap().look_ahead, 626_001);
     }
 }

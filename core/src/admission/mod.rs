@@ -17,13 +17,20 @@
 //! channels; a decision here costs time in proportion to the channels that exist.
 
 pub mod answer;
+pub mod bounds;
 pub mod buffers;
+mod composite;
+mod ledger;
 mod link;
 mod machine;
+pub mod plan;
 mod processor;
 mod refusal;
 mod reserve;
+pub mod route;
+pub mod share;
+mod split;
 mod walk;
 
 pub use refusal::{Code, Refusal, Stage};
-pub use reserve::{Admission, ReservationId, Utilisation};
+pub use reserve::{Admission, ReservationId, Settings, Utilisation};

@@ -6,14 +6,15 @@
 //! ```text
 //! W(t) = Σ n_i (H_i + C_csp + (q_i + 1) R) + C_csp · min(Σ n_i, Σ n_i q_i)
 //! B(t) = max( W_wake + R,  best effort: C_csp + block + R,  d_j > t: C_csp + block(N_j) + R )
-//! J(s) = Intf(s) + C_l (⌈(s + A)/max(L_min, C_l)⌉ + 1)
+//! J(s) = Intf(s) + the link's tax, which is the machine's
 //! require FIX(W(t) + B(t), J) ≤ t   for all t ≥ min d_i
 //! ```
 //!
 //! The first switch of a message is in its own term. A switch back to a preempted message happens at most once for each
 //! message that preempted it, and at most once for each inner preemption point: hence the minimum. H_i is
 //! `C_p^1st + (N − 1) C_p` [channels §3.2], with C_r in place of C_p for a message that is received. Assumptions A1–A8 are
-//! those of the machine. A channel's burst does not count: logical arrivals are an interval apart [channels §2.2].
+//! those of the machine; the papers' has R = W_wake = 0. A channel's burst does not count: logical arrivals are an interval
+//! apart [channels §2.2].
 //!
 //! B(t) leaves out channels with `d_j ≤ t` also where messages are served early: a message that was begun before the busy
 //! period and is due after t is its channel's next one, so that channel has nothing else in the window, and at least one
@@ -22,10 +23,10 @@
 use alloc::vec::Vec;
 
 use super::machine::Machine;
-use super::walk::{self, Demand, ONE, Stolen};
+use super::walk::{self, Demand, ONE, Response, Stolen};
 
 /// The messages of one channel, as the processor sees them; nanoseconds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Job {
     /// I: shortest distance of two releases; not zero.
     pub(super) interval: u64,
@@ -37,11 +38,44 @@ pub(super) struct Job {
     pub(super) inner: u64,
     /// C_csp + block(N) + R; at most `cost`.
     pub(super) block: u64,
+    /// C^1st and C, of which `cost` is made.
+    pub(super) first: u64,
+    pub(super) other: u64,
+    /// N.
+    pub(super) packets: u64,
+}
+
+impl Job {
+    /// H.
+    pub(super) fn processing(&self) -> u64 {
+        self.first.saturating_add((self.packets - 1).saturating_mul(self.other))
+    }
+    /// n(t).
+    pub(super) fn due(&self, t: u64) -> u64 {
+        t.checked_sub(self.deadline).map_or(0, |span| (span / self.interval).saturating_add(1))
+    }
+    /// Messages released before `s`, at least one.
+    pub(super) fn begun(&self, s: u64) -> u64 {
+        s.div_ceil(self.interval).max(1)
+    }
+}
+
+/// The tasks, each with how many channels are like it: the cost of a test grows with the kinds, not with the channels.
+pub(super) fn grouped<T: Copy + Ord>(mut tasks: Vec<T>) -> Vec<(T, u64)> {
+    tasks.sort_unstable();
+    let mut groups: Vec<(T, u64)> = Vec::new();
+    for task in tasks {
+        match groups.last_mut() {
+            Some((last, count)) if *last == task => *count += 1,
+            _ => groups.push((task, 1)),
+        }
+    }
+    groups
 }
 
 /// A set of jobs on one processor.
 pub(super) struct ProcessorTest {
-    jobs: Vec<Job>,
+    jobs: Vec<(Job, u64)>,
     switch: u64,
     /// Which side of the minimum grows slower: one switch back per message, or one per inner preemption point. In the long
     /// run, the demand is below the line of either; both the share and the excess are taken from this one.
@@ -53,20 +87,17 @@ pub(super) struct ProcessorTest {
 }
 
 impl ProcessorTest {
-    /// `least_occupancy` is L_min, or `None` if nobody may send at all.
-    pub(super) fn new(machine: &Machine, jobs: Vec<Job>, least_occupancy: Option<u64>) -> Self {
-        let mut stolen = machine.interference();
-        if let Some(least) = least_occupancy {
-            let link_cost = machine.link_cost;
-            stolen.add_constant(link_cost);
-            stolen.add_term(least.max(link_cost), link_cost, machine.look_ahead);
-        }
+    pub(super) fn new(machine: &Machine, existing: Vec<Job>, newcomer: Option<Job>, stolen: Stolen) -> Self {
+        let mut jobs = grouped(existing);
+        jobs.extend(newcomer.map(|job| (job, 1)));
         Self::from_parts(jobs, machine.switch, machine.other_block, stolen)
     }
 
-    fn from_parts(jobs: Vec<Job>, switch: u64, other_block: u64, stolen: Stolen) -> Self {
+    fn from_parts(jobs: Vec<(Job, u64)>, switch: u64, other_block: u64, stolen: Stolen) -> Self {
         let sum = |cost: &dyn Fn(&Job) -> u128| {
-            jobs.iter().fold(0, |sum: u128, job| sum.saturating_add(walk::share(cost(job), job.interval)))
+            jobs.iter().fold(0, |sum: u128, (job, count)| {
+                sum.saturating_add(walk::share(cost(job), job.interval).saturating_mul((*count).into()))
+            })
         };
         let per_message = sum(&|_| 1) <= sum(&|job| job.inner.into());
         let share = sum(&|job| whole(job, switch, per_message));
@@ -78,50 +109,63 @@ impl ProcessorTest {
         self.share.saturating_add(self.stolen.share())
     }
 
-    /// Gives the last job another deadline.
+    /// Gives the newcomer another deadline.
     pub(super) fn set_last_deadline(&mut self, deadline: u64) {
-        if let Some(job) = self.jobs.last_mut() {
+        if let Some((job, _)) = self.jobs.last_mut() {
             job.deadline = deadline;
         }
+    }
+
+    /// What is due within `t` and begins before `s`: work of jobs, switches back, the block.
+    pub(super) fn parts(&self, t: u64, s: u64) -> (u128, u128, u64) {
+        let (mut work, mut messages, mut inner, mut block) = (0u128, 0u128, 0u128, self.other_block);
+        for (job, count) in &self.jobs {
+            match job.due(t) {
+                0 => block = block.max(job.block),
+                due => {
+                    let n = u128::from(due.min(job.begun(s))) * u128::from(*count);
+                    work = work.saturating_add(n.saturating_mul(job.cost.into()));
+                    messages = messages.saturating_add(n);
+                    inner = inner.saturating_add(n.saturating_mul(job.inner.into()));
+                }
+            }
+        }
+        (work, messages.min(inner).saturating_mul(self.switch.into()), block)
     }
 }
 
 impl Demand for ProcessorTest {
     fn until(&self, t: u64) -> u128 {
-        let (mut work, mut messages, mut inner, mut block) = (0u128, 0u128, 0u128, self.other_block);
-        for job in &self.jobs {
-            match t.checked_sub(job.deadline) {
-                Some(span) => {
-                    let n = u128::from(span / job.interval) + 1;
-                    work = work.saturating_add(n.saturating_mul(job.cost.into()));
-                    messages = messages.saturating_add(n);
-                    inner = inner.saturating_add(n.saturating_mul(job.inner.into()));
-                }
-                None => block = block.max(job.block),
-            }
-        }
-        work.saturating_add(messages.min(inner).saturating_mul(self.switch.into())).saturating_add(block.into())
+        self.due(t, u64::MAX)
     }
     fn stolen(&self) -> &Stolen {
         &self.stolen
     }
     fn first(&self) -> Option<u64> {
-        self.jobs.iter().map(|job| job.deadline).min()
+        self.jobs.iter().map(|(job, _)| job.deadline).min()
     }
     fn share(&self) -> u128 {
         self.share
     }
     /// n_i ≤ t/I_i + max(0, 1 − d_i/I_i), and one block.
     fn excess(&self) -> u128 {
-        let block = self.jobs.iter().map(|job| job.block).fold(self.other_block, u64::max);
-        self.jobs.iter().fold(block.into(), |sum: u128, job| {
+        let block = self.jobs.iter().map(|(job, _)| job.block).fold(self.other_block, u64::max);
+        self.jobs.iter().fold(block.into(), |sum: u128, (job, count)| {
             let early = u128::from(job.interval.saturating_sub(job.deadline));
             let whole = whole(job, self.switch, self.per_message);
-            sum.saturating_add(whole.saturating_mul(early).div_ceil(job.interval.into()))
+            let early = whole.saturating_mul(early).div_ceil(job.interval.into());
+            sum.saturating_add(early.saturating_mul((*count).into()))
         })
     }
     fn tasks(&self) -> usize {
         self.jobs.len()
+    }
+}
+
+impl Response for ProcessorTest {
+    fn due(&self, t: u64, s: u64) -> u128 {
+        let (work, back, block) = self.parts(t, s);
+        work.saturating_add(back).saturating_add(block.into())
     }
 }
 
@@ -138,7 +182,7 @@ pub(super) fn parts_per_million(share: u128) -> u64 {
 
 #[cfg(test)]
 mod tests {
-    use super::super::walk::{Verdict, brute, walk};
+    use super::super::walk::{Line, Verdict, brute, walk};
     use super::*;
     use alloc::vec;
     use proptest::prelude::*;
@@ -176,13 +220,14 @@ mod tests {
             let jobs = self.channels.iter().map(|&(interval, deadline, packets, cost)| {
                 let inner = (packets - 1) / self.quantum;
                 let whole = packets * cost + self.switch + (inner + 1) * self.frames;
-                Job { interval, deadline, cost: whole, inner, block: self.block(packets, cost) }
+                let block = self.block(packets, cost);
+                (Job { interval, deadline, cost: whole, inner, block, first: cost, other: cost, packets }, 1)
             });
-            let mut stolen = Stolen::constant(self.interference.0 + self.link.0);
+            let mut stolen = Line::constant(self.interference.0 + self.link.0);
             stolen.add_term(self.interference.1, self.interference.2, 0);
             stolen.add_term(self.link.0 + self.link.1, self.link.0, self.link.2);
             let other = (self.wake_up + self.frames).max(self.block(self.best_effort, 3));
-            ProcessorTest::from_parts(jobs.collect(), self.switch, other, stolen)
+            ProcessorTest::from_parts(jobs.collect(), self.switch, other, Stolen::new(stolen))
         }
         /// Message by message, instant by instant.
         fn slow(&self, last: u64) -> Verdict {
@@ -288,7 +333,7 @@ mod tests {
 
     #[test]
     fn no_job_is_always_feasible() {
-        let test = ProcessorTest::from_parts(vec![], 1, u64::MAX, Stolen::constant(u64::MAX));
+        let test = ProcessorTest::from_parts(vec![], 1, u64::MAX, Stolen::new(Line::constant(u64::MAX)));
         assert_eq!(walk(&test, true), Verdict::Fits);
     }
 }

@@ -34,6 +34,10 @@ pub enum Code {
     Protocol = 12,
     /// The receiving application refused.
     Declined = 13,
+    /// Processor and link together: the long-run share is used up.
+    CompositeUtilisation = 14,
+    /// Processor and link together: some instant has more demand than time.
+    CompositeDeadline = 15,
 }
 
 impl Code {
@@ -54,6 +58,8 @@ impl Code {
             Version,
             Protocol,
             Declined,
+            CompositeUtilisation,
+            CompositeDeadline,
         ]
         .into_iter()
         .find(|code| *code as u16 == number)
@@ -75,6 +81,8 @@ impl Code {
             Self::Version => "version",
             Self::Protocol => "protocol",
             Self::Declined => "declined",
+            Self::CompositeUtilisation => "composite_utilisation",
+            Self::CompositeDeadline => "composite_deadline",
         }
     }
 }
@@ -169,6 +177,10 @@ impl core::fmt::Display for Refusal {
             Code::Version => f.write_str("the peer speaks another major version of the protocol")?,
             Code::Protocol => f.write_str("the peer's answer cannot be used")?,
             Code::Declined => f.write_str("the receiving application declined")?,
+            Code::CompositeUtilisation => f.write_str("processor and link together are used up in the long run")?,
+            Code::CompositeDeadline => {
+                f.write_str("no deadline for processor and link together leaves every channel its own")?;
+            }
         }
         if let Some(at) = self.at {
             write!(f, " (at {})", Duration::from_nanos(at.as_nanos()))?;

@@ -2,9 +2,13 @@
 
 use alloc::vec::Vec;
 
+use super::answer::{Role, Rule};
+use super::composite::{CompositeTest, Parts, least_deadline};
+use super::ledger::Ledger;
 use super::link::{LinkTest, Stream};
 use super::machine::Machine;
 use super::processor::{Job, ProcessorTest, parts_per_million};
+use super::split::{LONGEST, StageSearch};
 use super::walk::{ONE, Verdict, walk};
 use super::{Code, Refusal, Stage};
 use crate::contract::{Contract, SendingStages};
@@ -12,10 +16,16 @@ use crate::limits;
 use crate::platform::{LinkModel, Platform, PlatformError};
 use crate::units::{Duration, Instant, Rate};
 
+/// From this many channels on the ledger is asked first; below, the exact test is as fast and finds shorter deadlines.
+const LEDGER_FROM: usize = 64;
+/// Rounds in which a deadline may grow because the link's tax grows with it.
+const MOST_ROUNDS: usize = 256;
+
 /// Admission for one executive: its platform, and the channels that hold reservations on it.
 ///
 /// An answer depends on the platform and the reservations that exist, never on their order or on those released. Stages of
-/// existing channels are not changed by a newcomer. A decision takes time in proportion to the channels that exist.
+/// existing channels are not changed by a newcomer. With few channels a decision is exact; with many it is first the
+/// ledger's, whose cost does not grow with their number, and the exact test's only if that says no.
 ///
 /// ```
 /// use laxity_core::{admission::Admission, contract::Contract, platform::Platform, units::Duration};
@@ -32,15 +42,28 @@ use crate::units::{Duration, Instant, Rate};
 /// ```
 #[derive(Clone, Debug)]
 pub struct Admission {
-    machine: Machine,
+    pub(super) machine: Machine,
+    settings: Settings,
     /// The whole link, of which the machine may have a part.
     link: LinkModel,
     slots: Vec<Slot>,
     free: Vec<u32>,
+    ledger: Ledger,
+}
+
+/// How the executive serves what it admits; for as long as it lives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Settings {
+    /// By which rule processor deadlines are given.
+    pub rule: Rule,
+    /// Whether messages may be sent on before their logical arrival.
+    pub send_early: bool,
+    /// Whether messages may be reassembled before their logical arrival.
+    pub receive_early: bool,
 }
 
 /// A reservation; after its release the same value never names another one (until 2³² reuses of its place).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ReservationId {
     index: u32,
     generation: u32,
@@ -62,30 +85,71 @@ struct Slot {
     reservation: Option<Reservation>,
 }
 
+/// What a channel holds. Under the composite rule both parts have the same deadline.
 #[derive(Clone, Copy, Debug)]
-struct Reservation {
-    contract: Contract,
-    job: Job,
-    /// Only for a channel that sends.
-    stream: Option<Stream>,
+pub(super) struct Reservation {
+    pub(super) contract: Contract,
+    pub(super) role: Role,
+    pub(super) job: Option<Job>,
+    pub(super) stream: Option<Stream>,
 }
 
+impl Reservation {
+    pub(super) fn stages(&self, rule: Rule) -> SendingStages {
+        let of_job = nanos(self.job.map_or(0, |job| job.deadline));
+        let of_stream = nanos(self.stream.map_or(0, |stream| stream.deadline));
+        match rule {
+            Rule::Composite if self.job.is_some() => SendingStages { processor: of_job, link: Duration::ZERO },
+            _ => SendingStages { processor: of_job, link: of_stream },
+        }
+    }
+    fn parts(&self) -> Parts {
+        (self.job, self.stream)
+    }
+}
+
+/// A channel that asks, before it has deadlines.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Newcomer {
+    reservation: Reservation,
+    /// What it takes on an idle host, without the handover.
+    service: u64,
+    /// What passes before the host begins.
+    handover: Duration,
+}
+
+/// What one test finds for a newcomer: the least deadlines of its stages, or the first instant that fails.
+pub(super) type Least = (Result<u64, Instant>, Result<u64, Instant>);
+
 impl Admission {
-    /// An executive without channels.
+    /// An executive without channels that follows the split rule and serves nothing early.
     ///
     /// # Errors
     /// The first parameter of the platform that is out of range.
     pub fn new(platform: Platform) -> Result<Self, PlatformError> {
-        Ok(Self::on(Machine::new(platform)?))
+        Self::with_settings(platform, Settings::default())
     }
 
-    fn on(machine: Machine) -> Self {
-        Self { link: machine.platform.link, machine, slots: Vec::new(), free: Vec::new() }
+    /// An executive without channels.
+    ///
+    /// # Errors
+    /// The first parameter of the platform that is out of range.
+    pub fn with_settings(platform: Platform, settings: Settings) -> Result<Self, PlatformError> {
+        Ok(Self::on(Machine::new(platform, settings.send_early)?, settings))
+    }
+
+    pub(super) fn on(machine: Machine, settings: Settings) -> Self {
+        let link = machine.platform.link;
+        Self { link, machine, settings, slots: Vec::new(), free: Vec::new(), ledger: Ledger::new() }
     }
 
     /// The platform that it reasons with.
     pub fn platform(&self) -> &Platform {
         &self.machine.platform
+    }
+    /// How the executive serves what it admits.
+    pub fn settings(&self) -> Settings {
+        self.settings
     }
 
     /// The same channels, with their stage deadlines and ids, on a part of the link that [`Admission::new`] was given: the
@@ -98,32 +162,38 @@ impl Admission {
     pub fn with_rate(&self, rate: Rate) -> Result<Self, Refusal> {
         let bad = || Refusal::new(Code::BadParameters, Stage::Link);
         let link = self.link.part(rate).ok_or_else(bad)?;
-        let machine = Machine::new(Platform { link, ..self.platform().clone() }).map_err(|_| bad())?;
-        let mut slots = self.slots.clone();
-        for reservation in slots.iter_mut().filter_map(|slot| slot.reservation.as_mut()) {
+        let platform = Platform { link, ..self.platform().clone() };
+        let machine = Machine::new(platform, self.settings.send_early).map_err(|_| bad())?;
+        let mut moved = Self::on(machine, self.settings);
+        (moved.link, moved.free) = (self.link, self.free.clone());
+        moved.slots = self.slots.clone();
+        for slot in &mut moved.slots {
+            let Some(reservation) = &mut slot.reservation else { continue };
             if let Some(stream) = &mut reservation.stream {
-                let (_, anew, _) = machine.sending(&reservation.contract)?;
-                *stream = Stream { deadline: stream.deadline, ..anew };
+                let anew = moved.machine.stream_of(&reservation.contract, reservation.role)?;
+                *stream = Stream { deadline: stream.deadline, reach: stream.reach, ..anew };
             }
+            moved.ledger.add(moved.machine.switch, reservation.job.as_ref(), reservation.stream.as_ref());
         }
-        let moved = Self { machine, link: self.link, slots, free: self.free.clone() };
         moved.test()?;
         Ok(moved)
     }
 
     /// Tests all channels with the deadlines that they have.
-    fn test(&self) -> Result<(), Refusal> {
+    pub(super) fn test(&self) -> Result<(), Refusal> {
         if self.reservations().next().is_none() {
             return Ok(());
         }
-        let streams = self.streams(None);
-        let processor = self.processor_test(&streams, None);
-        let link = LinkTest::new(&self.machine, streams);
         let check = |fits: Verdict, utilisation, deadline, stage| match fits {
             Verdict::Fits => Ok(()),
             Verdict::TooLong => Err(Refusal::new(utilisation, stage)),
             Verdict::Fails(at) => Err(Refusal { at: Some(Instant::from_nanos(at)), ..Refusal::new(deadline, stage) }),
         };
+        if self.settings.rule == Rule::Composite {
+            let verdict = self.composite_test(None).map_or(Verdict::TooLong, |test| test.verdict(true));
+            return check(verdict, Code::CompositeUtilisation, Code::CompositeDeadline, Stage::Route);
+        }
+        let (processor, link) = (self.processor_test(None), self.link_test(None));
         if processor.utilisation() >= ONE {
             return Err(Refusal::new(Code::ProcessorUtilisation, Stage::SendingProcessor));
         }
@@ -144,23 +214,29 @@ impl Admission {
     /// of what goes on taking while a gap is made up for (interference and the link's hand-overs; the demand of the channels
     /// themselves does not grow). Parts per million, rounded up.
     pub fn stretch_ppm(&self) -> u64 {
-        let idle = Self { slots: Vec::new(), free: Vec::new(), ..self.clone() };
+        let idle = Self::on(self.machine.clone(), self.settings);
         let taken = idle.utilisation_ppm().processor.min(999_999);
         1_000_000_000_000u64.div_ceil(1_000_000 - taken)
     }
 
     /// The shares that are in use now.
     pub fn utilisation_ppm(&self) -> Utilisation {
-        let streams = self.streams(None);
+        let (processor, link) = self.ledger.shares();
+        let stolen = if self.machine.tax_reaches() {
+            let streams = self.streams();
+            self.machine.processor_stolen(streams.iter())
+        } else {
+            self.machine.stolen_by_link(self.machine.least_of(self.ledger.smallest()))
+        };
         Utilisation {
-            processor: parts_per_million(self.processor_test(&streams, None).utilisation()),
-            link: parts_per_million(LinkTest::new(&self.machine, streams).utilisation()),
+            processor: parts_per_million(processor.saturating_add(stolen.share())),
+            link: parts_per_million(link.saturating_add(self.machine.link_stolen().share())),
         }
     }
 
     /// Reserves the least stages at which this channel and all existing ones keep their deadlines, if
     /// `handover + processor + link ≤ budget`. `budget` is this host's part of the contract's deadline, which itself is
-    /// not looked at.
+    /// not looked at. Under the composite rule the processor's stage is all of it, as long as the budget allows.
     ///
     /// # Errors
     /// In this order. [`Code::BadParameters`]: too many packets, or the link is not paced. [`Code::ProcessorUtilisation`],
@@ -168,49 +244,14 @@ impl Admission {
     /// cannot be bounded. [`Code::DeadlineBelowServiceTime`]: `at` is the shortfall. [`Code::ProcessorDeadline`],
     /// [`Code::LinkDeadline`]: no deadline of that stage within the budget keeps everybody's; `at` is the first instant
     /// that fails. [`Code::DeadlineSum`]: the stages fit one by one; `at` is the shortfall. [`Code::Memory`]: too many
-    /// channels. `least_deadline` is the least budget that would do, if any.
+    /// channels. `least_deadline` is the least budget that would do, if any. Under the composite rule
+    /// [`Code::CompositeUtilisation`] and [`Code::CompositeDeadline`] stand for both stages.
     pub fn reserve_sending(
         &mut self,
         contract: &Contract,
         budget: Duration,
     ) -> Result<(ReservationId, SendingStages), Refusal> {
-        let (mut job, mut stream, service) = self.machine.sending(contract)?;
-        let streams = self.streams(Some(stream));
-        let mut processor = self.processor_test(&streams, Some(job));
-        let mut link = LinkTest::new(&self.machine, streams);
-        let on_processor =
-            StageSearch::new(Code::ProcessorUtilisation, Code::ProcessorDeadline, Stage::SendingProcessor);
-        let on_link = StageSearch::new(Code::LinkUtilisation, Code::LinkDeadline, Stage::Link);
-        on_processor.share(processor.utilisation())?;
-        on_link.share(link.utilisation())?;
-        let mut ask_processor = |deadline, explain| {
-            processor.set_last_deadline(deadline);
-            walk(&processor, explain)
-        };
-        let mut ask_link = |deadline, explain| {
-            link.set_last_deadline(deadline);
-            walk(&link, explain)
-        };
-        let least_processor = on_processor.least(&mut ask_processor)?;
-        let least_link = on_link.least(&mut ask_link)?;
-
-        let handover = self.machine.platform.handover;
-        let least = match (least_processor, least_link) {
-            (Ok(processor), Ok(link)) => Some(handover + nanos(processor) + nanos(link)),
-            _ => None,
-        };
-        below_service(budget, handover + nanos(service), least)?;
-        let within = budget - handover;
-        job.deadline = on_processor.within(least_processor, within, least, ask_processor)?;
-        stream.deadline = on_link.within(least_link, within, least, ask_link)?;
-        match least {
-            Some(least) if least > budget => {
-                return Err(shortfall(Code::DeadlineSum, Stage::Route, least, budget, Some(least)));
-            }
-            _ => {}
-        }
-        let id = self.insert(Reservation { contract: *contract, job, stream: Some(stream) })?;
-        Ok((id, SendingStages { processor: nanos(job.deadline), link: nanos(stream.deadline) }))
+        self.reserve(contract, Role::Sends, budget)
     }
 
     /// Reserves the least processor deadline at which this channel and all existing ones keep theirs, if it is at most
@@ -223,25 +264,213 @@ impl Admission {
         contract: &Contract,
         budget: Duration,
     ) -> Result<(ReservationId, Duration), Refusal> {
-        let (mut job, service) = self.machine.receiving(contract)?;
-        let mut processor = self.processor_test(&self.streams(None), Some(job));
-        let search = StageSearch::new(Code::ProcessorUtilisation, Code::ProcessorDeadline, Stage::ReceivingProcessor);
-        search.share(processor.utilisation())?;
-        let mut ask = |deadline, explain| {
-            processor.set_last_deadline(deadline);
-            walk(&processor, explain)
+        self.reserve(contract, Role::Receives, budget).map(|(id, stages)| (id, stages.processor))
+    }
+
+    /// Reserves what this host does for a channel, as [`Admission::reserve_sending`] and [`Admission::reserve_receiving`] do;
+    /// a channel that passes through has a stage on the link only.
+    ///
+    /// # Errors
+    /// As [`Admission::reserve_sending`].
+    pub fn reserve(
+        &mut self,
+        contract: &Contract,
+        role: Role,
+        budget: Duration,
+    ) -> Result<(ReservationId, SendingStages), Refusal> {
+        let reservation = self.decide(contract, role, budget)?;
+        let id = self.insert(reservation)?;
+        Ok((id, reservation.stages(self.settings.rule)))
+    }
+
+    /// What would be reserved.
+    pub(super) fn decide(&self, contract: &Contract, role: Role, budget: Duration) -> Result<Reservation, Refusal> {
+        match self.settings.rule {
+            Rule::Split => self.decide_split(contract, role, budget),
+            Rule::Composite => self.decide_composite(contract, role, budget),
+        }
+    }
+
+    /// What the channel would be, with the contract's deadlines.
+    pub(super) fn newcomer(&self, contract: &Contract, role: Role) -> Result<Newcomer, Refusal> {
+        let (job, stream, service) = match role {
+            Role::Sends => {
+                let (job, stream, service) = self.machine.sending(contract)?;
+                (Some(job), Some(stream), service)
+            }
+            Role::Receives => {
+                let (job, service) = self.machine.receiving(contract)?;
+                (Some(job), None, service)
+            }
+            Role::Relays => {
+                let (stream, service) = self.machine.relaying(contract)?;
+                (None, Some(stream), service)
+            }
         };
-        let found = search.least(&mut ask)?;
-        let least = found.ok().map(nanos);
-        below_service(budget, nanos(service), least)?;
-        job.deadline = search.within(found, budget, least, ask)?;
-        let id = self.insert(Reservation { contract: *contract, job, stream: None })?;
-        Ok((id, nanos(job.deadline)))
+        let handover = if role == Role::Sends { self.machine.platform.handover } else { Duration::ZERO };
+        let reservation = Reservation { contract: *contract, role, job, stream };
+        Ok(Newcomer { reservation, service, handover })
+    }
+
+    fn decide_split(&self, contract: &Contract, role: Role, budget: Duration) -> Result<Reservation, Refusal> {
+        let mut newcomer = self.newcomer(contract, role)?;
+        newcomer.set_reach(self.machine.reach(contract, budget.as_nanos()));
+        if self.live() >= LEDGER_FROM
+            && let Some(reservation) = self.ask_ledger(&newcomer, budget)
+        {
+            return Ok(reservation);
+        }
+        let first = self.decide_exactly(&newcomer, budget);
+        if first.is_ok() || !self.machine.tax_reaches() {
+            return first;
+        }
+        // The longer messages are on their way, the more hand-overs fall into any window: less time may do where more does not.
+        let mut reach = 0;
+        for _ in 0..MOST_ROUNDS {
+            newcomer.set_reach(reach);
+            let (Ok(processor), Ok(link)) = self.least_split(&newcomer)? else { break };
+            let needed = newcomer.handover + nanos(processor) + nanos(link);
+            if needed > budget {
+                break;
+            }
+            let needed = self.machine.reach(contract, needed.as_nanos());
+            if needed <= reach {
+                return Ok(newcomer.reservation.with(processor, link));
+            }
+            reach = needed;
+        }
+        first
+    }
+
+    /// The least deadlines of both stages; a stage that the channel does not have needs nothing.
+    pub(super) fn least_split(&self, newcomer: &Newcomer) -> Result<Least, Refusal> {
+        let Newcomer { reservation, .. } = newcomer;
+        let mut processor = reservation.job.map(|_| self.processor_test(Some(reservation.parts())));
+        let mut link = reservation.stream.map(|stream| self.link_test(Some(stream)));
+        if let Some(test) = &processor {
+            on_processor(reservation.role).share(test.utilisation())?;
+        }
+        if let Some(test) = &link {
+            on_link().share(test.utilisation())?;
+        }
+        let of_processor = match &mut processor {
+            Some(test) => on_processor(reservation.role).least(&mut |deadline, explain| {
+                test.set_last_deadline(deadline);
+                walk(test, explain)
+            })?,
+            None => Ok(0),
+        };
+        let of_link = match &mut link {
+            Some(test) => on_link().least(&mut |deadline, explain| {
+                test.set_last_deadline(deadline);
+                walk(test, explain)
+            })?,
+            None => Ok(0),
+        };
+        Ok((of_processor, of_link))
+    }
+
+    fn decide_exactly(&self, newcomer: &Newcomer, budget: Duration) -> Result<Reservation, Refusal> {
+        let Newcomer { reservation, service, handover } = newcomer;
+        let (of_processor, of_link) = self.least_split(newcomer)?;
+        let least = match (of_processor, of_link) {
+            (Ok(processor), Ok(link)) => Some(*handover + nanos(processor) + nanos(link)),
+            _ => None,
+        };
+        below_service(budget, *handover + nanos(*service), least)?;
+        let within = budget - *handover;
+        let mut stages = [0, 0];
+        if reservation.job.is_some() {
+            let search = on_processor(reservation.role);
+            stages[0] = search.within(of_processor, within, least, |deadline, explain| {
+                let mut test = self.processor_test(Some(reservation.parts()));
+                test.set_last_deadline(deadline);
+                walk(&test, explain)
+            })?;
+        }
+        if let Some(stream) = reservation.stream {
+            stages[1] = on_link().within(of_link, within, least, |deadline, explain| {
+                let mut test = self.link_test(Some(stream));
+                test.set_last_deadline(deadline);
+                walk(&test, explain)
+            })?;
+        }
+        match least {
+            Some(least) if least > budget => {
+                Err(shortfall(Code::DeadlineSum, Stage::Route, least, budget, Some(least)))
+            }
+            _ => Ok(reservation.with(stages[0], stages[1])),
+        }
+    }
+
+    /// Yes, if the ledger says so.
+    pub(super) fn ask_ledger(&self, newcomer: &Newcomer, budget: Duration) -> Option<Reservation> {
+        let Newcomer { reservation, handover, .. } = newcomer;
+        let budget = budget.checked_sub(*handover)?.as_nanos();
+        let smallest = reservation.stream.map(|stream| stream.smallest);
+        let least = self.machine.least_of(self.ledger.smallest().into_iter().chain(smallest).min());
+        let stolen = self.machine.stolen_by_link(least);
+        let processor = match reservation.job {
+            Some(job) => self.ledger.least_processor(&self.machine, &stolen, &Job { deadline: budget, ..job })?,
+            None => {
+                // More packets, perhaps smaller ones: the processor's channels must still hold.
+                let nobody = Job { interval: LONGEST, deadline: LONGEST, cost: 0, inner: 0, block: 0, first: 0, other: 0, packets: 1 };
+                self.ledger.least_processor(&self.machine, &stolen, &nobody)?;
+                0
+            }
+        };
+        let link = match reservation.stream {
+            Some(stream) => {
+                let stream = Stream { deadline: budget, ..stream };
+                self.ledger.least_link(&self.machine, &self.machine.link_stolen(), &stream)?
+            }
+            None => 0,
+        };
+        (processor.checked_add(link)? <= budget).then(|| reservation.with(processor, link))
+    }
+
+    fn decide_composite(&self, contract: &Contract, role: Role, budget: Duration) -> Result<Reservation, Refusal> {
+        let newcomer = self.newcomer(contract, role)?;
+        let Newcomer { reservation, service, handover } = &newcomer;
+        let within = budget - *handover;
+        let found = self.least_composite(&newcomer, within)?;
+        let least = found.ok().map(|(least, _)| *handover + nanos(least));
+        below_service(budget, *handover + nanos(*service), least)?;
+        match found {
+            Ok((least, longest)) if least <= within.as_nanos() => Ok(reservation.with(longest, longest)),
+            Ok(_) => {
+                let at = self.composite_test(Some(reservation.parts())).and_then(|mut test| {
+                    test.set_last(within.as_nanos(), true);
+                    if let Verdict::Fails(at) = test.verdict(true) { Some(Instant::from_nanos(at)) } else { None }
+                });
+                let refusal = Refusal::new(Code::CompositeDeadline, Stage::Route);
+                Err(Refusal { at, least_deadline: least, ..refusal })
+            }
+            Err(at) => Err(Refusal { at: Some(at), ..Refusal::new(Code::CompositeDeadline, Stage::Route) }),
+        }
+    }
+
+    /// The least deadline, and the longest up to `wanted`, or the first instant that fails.
+    pub(super) fn least_composite(
+        &self,
+        newcomer: &Newcomer,
+        wanted: Duration,
+    ) -> Result<Result<(u64, u64), Instant>, Refusal> {
+        let used_up = Refusal::new(Code::CompositeUtilisation, Stage::Route);
+        let mut test = self.composite_test(Some(newcomer.reservation.parts())).ok_or(used_up)?;
+        match least_deadline(&mut test, wanted.as_nanos(), LONGEST) {
+            Ok(found) => Ok(Ok(found)),
+            Err(Verdict::Fails(at)) => Ok(Err(Instant::from_nanos(at))),
+            Err(Verdict::TooLong | Verdict::Fits) => Err(used_up),
+        }
     }
 
     /// Lengthens the stages so that `handover + processor + link = budget`. The slack is shared in proportion to the
     /// utilisation of the two stages. A longer deadline never breaks another channel's, so nothing is tested; a stage is
     /// never made shorter, as others may have been admitted since. Meant for a channel without messages in flight.
+    ///
+    /// Under the composite rule, and where the link's tax depends on how long messages are on their way, a longer deadline may
+    /// break another's: there it is tested, and the stages stay as they are if it does.
     ///
     /// # Errors
     /// [`Code::DeadlineSum`] if the budget is less than the stages are now; [`Code::BadParameters`] if it is more than
@@ -249,14 +478,24 @@ impl Admission {
     pub fn relax_sending(&mut self, id: ReservationId, budget: Duration) -> Result<SendingStages, Refusal> {
         let Utilisation { processor: on_processor, link: on_link } = self.utilisation_ppm();
         let handover = self.machine.platform.handover;
-        let Some(Reservation { job, stream: Some(stream), .. }) = self.reservation(id) else { return Err(unknown()) };
-        let used = handover + nanos(job.deadline) + nanos(stream.deadline);
+        let (rule, tested) = (self.settings.rule, self.machine.tax_reaches());
+        let before = self.reservation(id).copied().filter(|held| held.job.is_some() && held.stream.is_some());
+        let Some(before) = before else { return Err(unknown()) };
+        let used = handover + before.stages(rule).total();
         let slack = slack(budget, used, Code::DeadlineSum, Stage::Route)?;
-        let both = on_processor.saturating_add(on_link);
-        let part = if both == 0 { nanos(slack.as_nanos() / 2) } else { slack.mul_ratio(on_processor.min(both), both) };
-        job.deadline += part.as_nanos();
-        stream.deadline += (slack - part).as_nanos();
-        Ok(SendingStages { processor: nanos(job.deadline), link: nanos(stream.deadline) })
+        let (Some(job), Some(stream)) = (before.job, before.stream) else { return Err(unknown()) };
+        let after = if rule == Rule::Composite {
+            let deadline = job.deadline + slack.as_nanos();
+            before.with(deadline, deadline)
+        } else {
+            let both = on_processor.saturating_add(on_link);
+            let part =
+                if both == 0 { nanos(slack.as_nanos() / 2) } else { slack.mul_ratio(on_processor.min(both), both) };
+            before.with(job.deadline + part.as_nanos(), stream.deadline + (slack - part).as_nanos())
+        };
+        let after = after.within_reach(self.machine.reach(&before.contract, (used + slack).as_nanos()));
+        self.replace(id, after, rule == Rule::Composite || tested);
+        Ok(self.reservation(id).map_or(SendingStages::default(), |held| held.stages(rule)))
     }
 
     /// Lengthens the stage of a receiving channel to `budget`; as [`Admission::relax_sending`].
@@ -264,17 +503,40 @@ impl Admission {
     /// # Errors
     /// [`Code::ProcessorDeadline`] if the budget is less than the stage is now; else as [`Admission::relax_sending`].
     pub fn relax_receiving(&mut self, id: ReservationId, budget: Duration) -> Result<Duration, Refusal> {
-        let Some(Reservation { job, stream: None, .. }) = self.reservation(id) else { return Err(unknown()) };
+        let before = self.reservation(id).copied().filter(|held| held.stream.is_none());
+        let Some(before @ Reservation { job: Some(job), .. }) = before else { return Err(unknown()) };
         let slack = slack(budget, nanos(job.deadline), Code::ProcessorDeadline, Stage::ReceivingProcessor)?;
-        job.deadline += slack.as_nanos();
-        Ok(nanos(job.deadline))
+        let after = before.with(job.deadline + slack.as_nanos(), 0);
+        self.replace(id, after, self.settings.rule == Rule::Composite);
+        Ok(self.reservation(id).map_or(Duration::ZERO, |held| held.stages(Rule::Split).processor))
+    }
+
+    /// Lengthens whatever stages the channel has to `budget`, as [`Admission::relax_sending`] does.
+    ///
+    /// # Errors
+    /// As [`Admission::relax_sending`].
+    pub fn relax(&mut self, id: ReservationId, budget: Duration) -> Result<SendingStages, Refusal> {
+        let Some(before) = self.reservation(id).copied() else { return Err(unknown()) };
+        match before.role {
+            Role::Sends => self.relax_sending(id, budget),
+            Role::Receives => {
+                self.relax_receiving(id, budget).map(|processor| SendingStages { processor, link: Duration::ZERO })
+            }
+            Role::Relays => {
+                let used = before.stages(self.settings.rule).link;
+                slack(budget, used, Code::LinkDeadline, Stage::Link)?;
+                let reach = self.machine.reach(&before.contract, budget.as_nanos());
+                let after = before.with(0, budget.as_nanos()).within_reach(reach);
+                self.replace(id, after, self.settings.rule == Rule::Composite || self.machine.tax_reaches());
+                Ok(self.reservation(id).map_or(SendingStages::default(), |held| held.stages(self.settings.rule)))
+            }
+        }
     }
 
     /// Gives a reservation back; false if `id` names none that exists.
     pub fn release(&mut self, id: ReservationId) -> bool {
-        if self.reservation(id).is_none() {
-            return false;
-        }
+        let Some(held) = self.reservation(id).copied() else { return false };
+        self.ledger.remove(self.machine.switch, held.job.as_ref(), held.stream.as_ref());
         let slot = &mut self.slots[id.index as usize];
         slot.reservation = None;
         slot.generation = slot.generation.wrapping_add(1);
@@ -282,12 +544,35 @@ impl Admission {
         true
     }
 
-    fn reservation(&mut self, id: ReservationId) -> Option<&mut Reservation> {
+    /// Puts other deadlines in; if `tested`, only if everybody keeps the deadline with them.
+    pub(super) fn replace(&mut self, id: ReservationId, after: Reservation, tested: bool) {
+        let Some(held) = self.reservation_mut(id) else { return };
+        let before = core::mem::replace(held, after);
+        self.exchange(&before, &after);
+        if tested && self.test().is_err() {
+            if let Some(held) = self.reservation_mut(id) {
+                *held = before;
+            }
+            self.exchange(&after, &before);
+        }
+    }
+
+    fn exchange(&mut self, before: &Reservation, after: &Reservation) {
+        self.ledger.remove(self.machine.switch, before.job.as_ref(), before.stream.as_ref());
+        self.ledger.add(self.machine.switch, after.job.as_ref(), after.stream.as_ref());
+    }
+
+    pub(super) fn reservation(&self, id: ReservationId) -> Option<&Reservation> {
+        let slot = self.slots.get(id.index as usize)?;
+        if slot.generation == id.generation { slot.reservation.as_ref() } else { None }
+    }
+
+    fn reservation_mut(&mut self, id: ReservationId) -> Option<&mut Reservation> {
         let slot = self.slots.get_mut(id.index as usize)?;
         if slot.generation == id.generation { slot.reservation.as_mut() } else { None }
     }
 
-    fn insert(&mut self, reservation: Reservation) -> Result<ReservationId, Refusal> {
+    pub(super) fn insert(&mut self, reservation: Reservation) -> Result<ReservationId, Refusal> {
         let index = match self.free.pop() {
             Some(index) => index as usize,
             None if self.slots.len() >= limits::MAX_CHANNELS => {
@@ -298,85 +583,87 @@ impl Admission {
                 self.slots.len() - 1
             }
         };
+        self.ledger.add(self.machine.switch, reservation.job.as_ref(), reservation.stream.as_ref());
         let slot = &mut self.slots[index];
         slot.reservation = Some(reservation);
         // The limit above keeps the index within 32 bits.
         Ok(ReservationId { index: index as u32, generation: slot.generation })
     }
 
-    fn reservations(&self) -> impl Iterator<Item = &Reservation> {
+    fn live(&self) -> usize {
+        self.slots.len() - self.free.len()
+    }
+
+    pub(super) fn reservations(&self) -> impl Iterator<Item = &Reservation> {
         self.slots.iter().filter_map(|slot| slot.reservation.as_ref())
     }
 
-    /// Everybody's packets; the newcomer's last.
-    fn streams(&self, newcomer: Option<Stream>) -> Vec<Stream> {
-        self.reservations().filter_map(|reservation| reservation.stream).chain(newcomer).collect()
+    /// Everybody, with the ids.
+    pub(super) fn held(&self) -> impl Iterator<Item = (ReservationId, &Reservation)> {
+        self.slots.iter().enumerate().filter_map(|(index, slot)| {
+            let id = ReservationId { index: index as u32, generation: slot.generation };
+            Some((id, slot.reservation.as_ref()?))
+        })
+    }
+
+    pub(super) fn streams(&self) -> Vec<Stream> {
+        self.reservations().filter_map(|held| held.stream).collect()
+    }
+
+    pub(super) fn link_test(&self, newcomer: Option<Stream>) -> LinkTest {
+        LinkTest::new(&self.machine, self.streams(), newcomer)
     }
 
     /// Everybody's messages, the newcomer's last. A newcomer with smaller packets changes L_min for everybody.
-    fn processor_test(&self, streams: &[Stream], newcomer: Option<Job>) -> ProcessorTest {
-        let jobs = self.reservations().map(|reservation| reservation.job).chain(newcomer).collect();
-        ProcessorTest::new(&self.machine, jobs, self.machine.least_occupancy(streams.iter()))
+    pub(super) fn processor_test(&self, newcomer: Option<Parts>) -> ProcessorTest {
+        let streams: Vec<Stream> = self.streams().into_iter().chain(newcomer.and_then(|(_, stream)| stream)).collect();
+        let stolen = self.machine.processor_stolen(streams.iter());
+        let jobs = self.reservations().filter_map(|held| held.job).collect();
+        ProcessorTest::new(&self.machine, jobs, newcomer.and_then(|(job, _)| job), stolen)
+    }
+
+    /// Both resources together; `None` if link interrupts could take all of the processor.
+    pub(super) fn composite_test(&self, newcomer: Option<Parts>) -> Option<CompositeTest> {
+        let existing: Vec<Parts> = self.reservations().map(Reservation::parts).collect();
+        let early = self.settings.send_early || self.settings.receive_early;
+        CompositeTest::new(&self.machine, early, &existing, newcomer)
     }
 }
 
-/// The search for a newcomer's least deadline on one resource, and what it answers when there is none.
-struct StageSearch {
-    utilisation: Code,
-    deadline: Code,
-    stage: Stage,
+impl Reservation {
+    /// The same channel with deadlines.
+    pub(super) fn with(&self, processor: u64, link: u64) -> Self {
+        let job = self.job.map(|job| Job { deadline: processor, ..job });
+        let stream = self.stream.map(|stream| Stream { deadline: link, ..stream });
+        Self { job, stream, ..*self }
+    }
+
+    /// The same channel, its packets through within at least `reach` of its messages' release.
+    fn within_reach(&self, reach: u64) -> Self {
+        let stream = self.stream.map(|stream| Stream { reach: stream.reach.max(reach), ..stream });
+        Self { stream, ..*self }
+    }
 }
 
-impl StageSearch {
-    fn new(utilisation: Code, deadline: Code, stage: Stage) -> Self {
-        Self { utilisation, deadline, stage }
+impl Newcomer {
+    pub(super) fn handover(&self) -> Duration {
+        self.handover
     }
 
-    fn share(&self, used: u128) -> Result<(), Refusal> {
-        if used >= ONE { Err(Refusal::new(self.utilisation, self.stage)) } else { Ok(()) }
-    }
-
-    /// The least deadline for which `ask` says that everything fits; the first instant that fails if even the longest
-    /// does not do. The test is monotone in the deadline, so doubling and halving find it; the result was always tested.
-    fn least(&self, ask: &mut impl FnMut(u64, bool) -> Verdict) -> Result<Result<u64, Instant>, Refusal> {
-        const LONGEST: u64 = limits::MAX_DEADLINE.as_nanos();
-        let (mut no, mut yes) = (0, 1 << 20);
-        loop {
-            match ask(yes, yes == LONGEST) {
-                Verdict::Fits => break,
-                Verdict::Fails(at) if yes == LONGEST => return Ok(Err(Instant::from_nanos(at))),
-                Verdict::TooLong if yes == LONGEST => return Err(Refusal::new(self.utilisation, self.stage)),
-                Verdict::Fails(_) | Verdict::TooLong => (no, yes) = (yes, (yes * 2).min(LONGEST)),
-            }
+    fn set_reach(&mut self, reach: u64) {
+        if let Some(stream) = &mut self.reservation.stream {
+            stream.reach = reach;
         }
-        while yes - no > 1 {
-            let middle = no + (yes - no) / 2;
-            match ask(middle, false) {
-                Verdict::Fits => yes = middle,
-                Verdict::Fails(_) | Verdict::TooLong => no = middle,
-            }
-        }
-        Ok(Ok(yes))
     }
+}
 
-    /// `found` if it lies within `budget`; else a refusal with the first instant that fails at a deadline of `budget`.
-    fn within(
-        &self,
-        found: Result<u64, Instant>,
-        budget: Duration,
-        least_deadline: Option<Duration>,
-        mut ask: impl FnMut(u64, bool) -> Verdict,
-    ) -> Result<u64, Refusal> {
-        let at = match found {
-            Ok(least) if least <= budget.as_nanos() => return Ok(least),
-            Ok(_) => match ask(budget.as_nanos(), true) {
-                Verdict::Fails(at) => Some(Instant::from_nanos(at)),
-                Verdict::Fits | Verdict::TooLong => None,
-            },
-            Err(at) => Some(at),
-        };
-        Err(Refusal { at, least_deadline, ..Refusal::new(self.deadline, self.stage) })
-    }
+fn on_processor(role: Role) -> StageSearch {
+    let stage = if role == Role::Receives { Stage::ReceivingProcessor } else { Stage::SendingProcessor };
+    StageSearch::new(Code::ProcessorUtilisation, Code::ProcessorDeadline, stage)
+}
+
+fn on_link() -> StageSearch {
+    StageSearch::new(Code::LinkUtilisation, Code::LinkDeadline, Stage::Link)
 }
 
 fn nanos(nanos: u64) -> Duration {

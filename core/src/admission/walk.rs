@@ -41,9 +41,9 @@ pub(super) enum Verdict {
     TooLong,
 }
 
-/// J(s): a constant, and terms of `cost` for each `period` begun in `s + offset`.
+/// What is taken at most of any window `s`: a constant, and `cost` for each `period` begun in `s + offset`.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Stolen {
+pub(super) struct Line {
     constant: u64,
     terms: Vec<Term>,
     /// Long-run share of all terms, rounded down and up.
@@ -58,7 +58,7 @@ struct Term {
     offset: u64,
 }
 
-impl Stolen {
+impl Line {
     /// Taken once in any window.
     pub(super) fn constant(nanos: u64) -> Self {
         Self { constant: nanos, ..Self::default() }
@@ -71,39 +71,101 @@ impl Stolen {
     pub(super) fn add_term(&mut self, period: u64, cost: u64, offset: u64) {
         let period = period.max(1);
         self.terms.push(Term { period, cost, offset });
-        self.share_down += u128::from(cost) * ONE / u128::from(period);
-        self.share_up += share(cost.into(), period);
+        self.share_down = self.share_down.saturating_add(u128::from(cost) * ONE / u128::from(period));
+        self.share_up = self.share_up.saturating_add(share(cost.into(), period));
     }
-    /// The long-run share, rounded up.
-    pub(super) fn share(&self) -> u128 {
-        self.share_up
-    }
-    /// `x` with J(s) ≤ share·s + x for all s: each term is at most cost·((s + offset)/period + 1).
-    pub(super) fn excess(&self) -> u128 {
+    /// `x` with the line at most share·s + x for all s: each term is at most cost·((s + offset)/period + 1).
+    fn excess(&self) -> u128 {
         self.terms.iter().fold(self.constant.into(), |sum: u128, term| {
-            sum.saturating_add(u128::from(term.cost) * (u128::from(term.offset.div_ceil(term.period)) + 1))
+            let begun = u128::from(term.offset.div_ceil(term.period)) + 1;
+            sum.saturating_add(begun.saturating_mul(term.cost.into()))
         })
     }
-    /// J(s).
-    pub(super) fn within(&self, s: u64) -> u128 {
+    fn within(&self, s: u64) -> u128 {
         self.terms.iter().fold(self.constant.into(), |sum: u128, term| {
             let begun = (u128::from(s) + u128::from(term.offset)).div_ceil(term.period.into());
             sum.saturating_add(begun.saturating_mul(term.cost.into()))
         })
     }
+}
 
-    /// FIX(demand, J) if it is at most `by`. Any start below the least fixed point leads to it, as J never falls; the
-    /// start here is the line below J's steps.
-    fn finish(&self, demand: u128, by: u64, visits: &mut u64) -> Option<u64> {
-        let by_wide = u128::from(by);
-        if demand > by_wide || self.share_down >= ONE {
+/// J(s): what is taken in any case, and of each choice what is least, as each of its lines holds by itself.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Stolen {
+    base: Line,
+    choices: Vec<Vec<Line>>,
+    /// Everything is this many times as much (numerator, denominator), rounded up.
+    stretch: Option<(u64, u64)>,
+}
+
+impl Stolen {
+    pub(super) fn new(base: Line) -> Self {
+        Self { base, ..Self::default() }
+    }
+    /// Adds the least of `lines`; nothing if there is none.
+    pub(super) fn add_least_of(&mut self, lines: Vec<Line>) {
+        if !lines.is_empty() {
+            self.choices.push(lines);
+        }
+    }
+    /// Multiplies all that was added so far, and will be, by `numerator / denominator` ≥ 1.
+    pub(super) fn set_stretch(&mut self, numerator: u64, denominator: u64) {
+        self.stretch = Some((numerator, denominator.max(1)));
+    }
+
+    /// The long-run share, rounded up.
+    pub(super) fn share(&self) -> u128 {
+        let least = |lines: &Vec<Line>| lines.iter().map(|line| line.share_up).min().unwrap_or(0);
+        let share = self.choices.iter().fold(self.base.share_up, |sum, lines| sum.saturating_add(least(lines)));
+        self.stretched(share)
+    }
+    /// No more than J(s)/s for any s.
+    fn share_down(&self) -> u128 {
+        let least = |lines: &Vec<Line>| lines.iter().map(|line| line.share_down).min().unwrap_or(0);
+        self.choices.iter().fold(self.base.share_down, |sum, lines| sum.saturating_add(least(lines)))
+    }
+    /// `x` with J(s) ≤ share·s + x for all s: that of the lines whose share counts.
+    pub(super) fn excess(&self) -> u128 {
+        let least = |lines: &Vec<Line>| lines.iter().min_by_key(|line| line.share_up).map_or(0, Line::excess);
+        let excess = self.choices.iter().fold(self.base.excess(), |sum, lines| sum.saturating_add(least(lines)));
+        // Two roundings: of the excess, and of J itself.
+        self.stretched(excess).saturating_add(u128::from(self.stretch.is_some()))
+    }
+    /// J(s).
+    pub(super) fn within(&self, s: u64) -> u128 {
+        let least = |lines: &Vec<Line>| lines.iter().map(|line| line.within(s)).min().unwrap_or(0);
+        let taken = self.choices.iter().fold(self.base.within(s), |sum, lines| sum.saturating_add(least(lines)));
+        self.stretched(taken)
+    }
+
+    fn stretched(&self, nanos: u128) -> u128 {
+        match self.stretch {
+            Some((numerator, denominator)) => {
+                nanos.checked_mul(numerator.into()).map_or(u128::MAX, |nanos| nanos.div_ceil(denominator.into()))
+            }
+            None => nanos,
+        }
+    }
+
+    /// How many terms one call of [`Stolen::within`] visits.
+    fn terms(&self) -> usize {
+        self.base.terms.len() + self.choices.iter().flatten().map(|line| line.terms.len()).sum::<usize>()
+    }
+
+    /// The least s with s ≥ demand(s) + J(s), if it is at most `by`; `demand` never falls. Any start below the least fixed
+    /// point leads to it; the start here is the line below J's steps.
+    fn finish(&self, demand: impl Fn(u64) -> u128, by: u64, visits: &mut u64, each: u64) -> Option<u64> {
+        let (by_wide, share) = (u128::from(by), self.share_down());
+        let first = demand(0);
+        if first > by_wide || share >= ONE {
             return None;
         }
-        let mut s = (demand * ONE / (ONE - self.share_down)).min(by_wide);
+        let mut s = first.checked_mul(ONE).map_or(by_wide, |scaled| (scaled / (ONE - share)).min(by_wide));
+        let terms = self.terms() as u64 + 1 + each;
         loop {
-            *visits = visits.saturating_add(1 + self.terms.len() as u64);
+            *visits = visits.saturating_add(terms);
             // `s` is at most `by`, so it fits.
-            let needed = demand.saturating_add(self.within(s as u64));
+            let needed = demand(s as u64).saturating_add(self.within(s as u64));
             if needed <= s {
                 return Some(s as u64);
             }
@@ -131,25 +193,49 @@ pub(super) trait Demand {
     fn tasks(&self) -> usize;
 }
 
+/// A demand of which is known what begins when, for [`latest`].
+pub(super) trait Response: Demand {
+    /// Work due within `t` that begins before `s`, the longest block included; never falls as `s` grows, and at most
+    /// [`Demand::until`].
+    fn due(&self, t: u64, s: u64) -> u128;
+    /// Instants at which it may fall as `t` grows, ascending.
+    fn falls(&self) -> &[u64] {
+        &[]
+    }
+}
+
+/// When all that is due by `t` is done at the latest, if that is by `t`.
+pub(super) fn done(test: &impl Demand, t: u64) -> Option<u64> {
+    let demand = test.until(t);
+    test.stolen().finish(|_| demand, t, &mut 0, 0)
+}
+
 /// Does everything hold its deadline? With `explain`, a failure is the first instant that fails (or the earliest that was
 /// found when the walk had to be given up); without, any.
 ///
 /// Beyond `T = (x_tasks + x_J) / (1 − share_tasks − share_J)` all instants hold, so the walk starts there.
 pub(super) fn walk(test: &impl Demand, explain: bool) -> Verdict {
     let Some(first) = test.first() else { return Verdict::Fits };
-    let (stolen, used) = (test.stolen(), test.share().saturating_add(test.stolen().share()));
-    if used >= ONE {
-        return Verdict::TooLong;
-    }
-    let excess = test.excess().saturating_add(stolen.excess());
-    let Ok(mut t) = u64::try_from(excess.saturating_mul(ONE).div_ceil(ONE - used)) else { return Verdict::TooLong };
-    let mut visits = 0;
-    let mut failed = None;
+    let Some(last) = last_instant(test) else { return Verdict::TooLong };
+    walk_between(test, first, last, explain, &mut 0)
+}
+
+/// An instant beyond which all hold; `None` if the shares leave nothing, or so little that the instant does not fit.
+pub(super) fn last_instant(test: &impl Demand) -> Option<u64> {
+    let used = test.share().saturating_add(test.stolen().share());
+    let excess = test.excess().saturating_add(test.stolen().excess());
+    let left = ONE.checked_sub(used).filter(|left| *left > 0)?;
+    u64::try_from(excess.checked_mul(ONE)?.div_ceil(left)).ok()
+}
+
+/// As [`walk`], for the instants from `first` to `last`, between which the demand never falls.
+pub(super) fn walk_between(test: &impl Demand, first: u64, last: u64, explain: bool, visits: &mut u64) -> Verdict {
+    let (mut t, mut failed) = (last, None);
     while t >= first {
-        visits += test.tasks() as u64 + 1;
+        *visits += test.tasks() as u64 + 1;
         let demand = test.until(t);
-        let finish = stolen.finish(demand, t, &mut visits);
-        if visits > MOST_VISITS {
+        let finish = test.stolen().finish(|_| demand, t, visits, 0);
+        if *visits > MOST_VISITS {
             return failed.map_or(Verdict::TooLong, Verdict::Fails);
         }
         let before = match finish {
@@ -157,7 +243,7 @@ pub(super) fn walk(test: &impl Demand, explain: bool) -> Verdict {
             Some(_) => t.checked_sub(1),
             None if !explain => return Verdict::Fails(t),
             None => {
-                let due = due_at(test, demand, first, t, &mut visits);
+                let due = due_at(|t| test.until(t), demand, first, t, test.tasks(), visits);
                 failed = Some(due);
                 due.checked_sub(1)
             }
@@ -171,14 +257,93 @@ pub(super) fn walk(test: &impl Demand, explain: bool) -> Verdict {
 }
 
 /// The least instant from `first` on at which the demand is already `demand`: something is due there.
-fn due_at(test: &impl Demand, demand: u128, first: u64, t: u64, visits: &mut u64) -> u64 {
+fn due_at(until: impl Fn(u64) -> u128, demand: u128, first: u64, t: u64, tasks: usize, visits: &mut u64) -> u64 {
     let (mut least, mut most) = (first, t);
     while least < most {
-        *visits += test.tasks() as u64 + 1;
+        *visits += tasks as u64 + 1;
         let middle = least + (most - least) / 2;
-        if test.until(middle) >= demand { most = middle } else { least = middle + 1 }
+        if until(middle) >= demand { most = middle } else { least = middle + 1 }
     }
     least
+}
+
+/// How late anything that is due from `first` on may be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Lateness {
+    /// When it is due, from the start of the busy period.
+    pub(super) due: u64,
+    /// When it is done at the latest; mostly before it is due.
+    pub(super) done: u64,
+}
+
+impl Lateness {
+    fn exceeds(&self, other: &Self) -> bool {
+        i128::from(self.done) - i128::from(self.due) > i128::from(other.done) - i128::from(other.due)
+    }
+}
+
+/// The latest of all that is due from each of `marks` (ascending) on, for a test that holds; `None` if it had to be given up.
+///
+/// With `h(t) = least s with s ≥ due(t, s) + J(s)`, due(t, s) being what is due within t and begins before s, it is
+/// `max over t ≥ mark of h(t) − t`. One walk downwards finds all: if the latest so far is λ = max h(t) − t, no instant in
+/// `[h(t) − λ, t]` is later, because h never falls from there to t; so the walk goes on below. Marks split it, as do
+/// the instants from which on the block is another (`falls`, ascending): h may fall there.
+///
+/// Nothing is later than the longest busy period L = least s with s ≥ due(∞, s) + J(s), so beyond L after the last mark no
+/// instant counts more than that mark does.
+pub(super) fn latest(test: &impl Response, marks: &[u64]) -> Option<Vec<Lateness>> {
+    let mut visits = 0;
+    let each = test.tasks() as u64;
+    let done = |t: u64, by: u64, visits: &mut u64| test.stolen().finish(|s| test.due(t, s), by, visits, each);
+    let longest = done(u64::MAX, u64::MAX >> 2, &mut visits)?;
+    let mut t = marks.last()?.checked_add(longest)?;
+    let mut found: Vec<Lateness> = Vec::with_capacity(marks.len());
+    let mut worst: Option<Lateness> = None;
+    let mut cuts: Vec<u64> = marks.iter().chain(test.falls()).copied().collect();
+    cuts.sort_unstable();
+    cuts.dedup();
+    for &low in cuts.iter().rev() {
+        while t >= low {
+            visits += each;
+            let end = done(t, u64::MAX >> 2, &mut visits)?;
+            if visits > MOST_VISITS {
+                return None;
+            }
+            // The least instant with the same end is the latest of those.
+            let (mut least, mut most) = (low, t);
+            while least < most {
+                let middle = least + (most - least) / 2;
+                if done(middle, u64::MAX >> 2, &mut visits)? >= end { most = middle } else { least = middle + 1 }
+            }
+            let here = Lateness { due: least, done: end };
+            let latest = match worst {
+                Some(worst) if !here.exceeds(&worst) => worst,
+                _ => here,
+            };
+            worst = Some(latest);
+            // h(t') ≤ `done` for t' below; later than λ only if t' < done − λ.
+            let below = i128::from(end) - (i128::from(latest.done) - i128::from(latest.due));
+            let next = below.min(i128::from(least)) - 1;
+            match u64::try_from(next) {
+                Ok(next) => t = next,
+                Err(_) => {
+                    t = 0;
+                    break;
+                }
+            }
+        }
+        let at_low = worst?;
+        while found.len() < marks.len() && marks[marks.len() - 1 - found.len()] >= low {
+            found.push(at_low);
+        }
+        if low == 0 {
+            break;
+        }
+        // Above a fall nothing was learnt about what is below.
+        t = if test.falls().binary_search(&low).is_ok() { low - 1 } else { t.min(low - 1) };
+    }
+    found.reverse();
+    (found.len() == marks.len()).then_some(found)
 }
 
 #[cfg(test)]
@@ -213,14 +378,15 @@ mod tests {
             demand in 0u64..300, by in 0u64..2000, constant in 0u64..50,
             terms in prop::collection::vec((1u64..60, 0u64..20, 0u64..100), 0..3),
         ) {
-            let mut stolen = Stolen::constant(constant);
+            let mut line = Line::constant(constant);
             for &(period, cost, offset) in &terms {
-                stolen.add_term(period, cost, offset);
+                line.add_term(period, cost, offset);
             }
+            let stolen = Stolen::new(line);
             let naive = |s: u64| terms.iter().fold(constant, |sum, &(period, cost, offset)| sum + cost * (s + offset).div_ceil(period));
             let expected = (0..=by).find(|&s| demand + naive(s) <= s);
             // A share of one or more is refused before any fixed point is asked for.
-            prop_assert!(stolen.share() >= ONE || stolen.finish(demand.into(), by, &mut 0) == expected);
+            prop_assert!(stolen.share() >= ONE || stolen.finish(|_| demand.into(), by, &mut 0, 0) == expected);
         }
     }
 }

@@ -59,11 +59,12 @@ fn least_common(machine: &Machine, count: usize) -> (u64, u64) {
     let streams: Vec<Stream> = parts.iter().map(|part| part.1).collect();
     let processor = least(&|deadline| {
         let jobs = parts.iter().map(|part| Job { deadline, ..part.0 }).collect();
-        walk(&ProcessorTest::new(machine, jobs, machine.least_occupancy(streams.iter())), false) == Verdict::Fits
+        let stolen = machine.processor_stolen(streams.iter());
+        walk(&ProcessorTest::new(machine, jobs, None, stolen), false) == Verdict::Fits
     });
     let link = least(&|deadline| {
         let streams = streams.iter().map(|stream| Stream { deadline, ..*stream }).collect();
-        walk(&LinkTest::new(machine, streams), false) == Verdict::Fits
+        walk(&LinkTest::new(machine, streams, None), false) == Verdict::Fits
     });
     (processor, link)
 }
@@ -71,7 +72,7 @@ fn least_common(machine: &Machine, count: usize) -> (u64, u64) {
 #[test]
 fn least_common_deadlines_of_table_3() {
     let papers = Machine::without_control_frames(Platform::channels_table_2b());
-    let ours = Machine::new(table_2b()).unwrap();
+    let ours = Machine::new(table_2b(), false).unwrap();
     for machine in [papers, ours] {
         let found = [1, 2, 3].map(|count| least_common(&machine, count));
         // An independent model of the same formulas says 13.9 / 22.8 / 31.8 ms and 2.4 / 6.1 / 9.8 ms, rounded.
@@ -98,7 +99,7 @@ fn smaller_messages_need_a_longer_deadline() {
     };
     let least = |min_message| {
         let contract = Contract::new(61_440, min_message, MILLIS(50), 1, MILLIS(40)).unwrap();
-        let mut admission = Admission::on(Machine::without_control_frames(platform.clone()));
+        let mut admission = Admission::on(Machine::without_control_frames(platform.clone()), Settings::default());
         admission.reserve_sending(&contract, LONG).unwrap().1.processor
     };
     let by_size = [61_440, 60_000, 57_345, 57_344, 1].map(least);
@@ -115,7 +116,7 @@ fn a_newcomer_with_smaller_packets_is_tested_against_everybody() {
         link: LinkModel { floor_bytes: 0, ..Platform::channels_table_2b().link },
         ..Platform::channels_table_2b()
     };
-    let mut admission = Admission::on(Machine::without_control_frames(platform));
+    let mut admission = Admission::on(Machine::without_control_frames(platform), Settings::default());
     let [first, ..] = table_3();
     admission.reserve_sending(&first, LONG).unwrap();
     let tiny = |min_message| Contract::new(4000, min_message, MILLIS(1000), 1, MILLIS(500)).unwrap();
@@ -124,7 +125,7 @@ fn a_newcomer_with_smaller_packets_is_tested_against_everybody() {
     // L_x(3900) = 235.2 µs leaves something, but the first channel's deadline does not hold with it.
     let refusal = admission.reserve_sending(&tiny(3900), LONG).unwrap_err();
     assert_eq!((refusal.code, refusal.least_deadline), (Code::ProcessorDeadline, None));
-    assert_eq!(refusal.at.map(Instant::as_nanos), Some(admission.reservations().next().unwrap().job.deadline));
+    assert_eq!(refusal.at.map(Instant::as_nanos), Some(admission.reservations().next().unwrap().job.unwrap().deadline));
 }
 
 #[test]
@@ -219,8 +220,8 @@ fn relaxing_spends_the_budget_and_harms_nobody() {
     assert!(admission.relax_receiving(sender, MILLIS(20)).is_err());
     assert!(admission.relax_sending(receiver, MILLIS(20)).is_err());
     assert!(admission.relax_receiving(receiver, limits::MAX_DEADLINE + MILLIS(1)).is_err());
-    assert_eq!(walk(&admission.processor_test(&admission.streams(None), None), true), Verdict::Fits);
-    assert_eq!(walk(&LinkTest::new(&admission.machine, admission.streams(None)), true), Verdict::Fits);
+    assert_eq!(walk(&admission.processor_test(None), true), Verdict::Fits);
+    assert_eq!(walk(&admission.link_test(None), true), Verdict::Fits);
 }
 
 #[test]
@@ -328,9 +329,9 @@ proptest! {
             }
         }
         // Relaxed deadlines may leave too little to bound the walk by, but never an instant that fails.
-        let processor = admission.processor_test(&admission.streams(None), None);
+        let processor = admission.processor_test(None);
         prop_assert!(!matches!(walk(&processor, true), Verdict::Fails(_)));
-        let link = LinkTest::new(&admission.machine, admission.streams(None));
+        let link = admission.link_test(None);
         prop_assert!(!matches!(walk(&link, true), Verdict::Fails(_)));
     }
 
@@ -340,15 +341,14 @@ proptest! {
         let mut admission = Admission::new(Platform::assumed_host()).unwrap();
         for bytes in bytes {
             let Ok((_, stages)) = admission.reserve_sending(&small(bytes, 20_000), LONG) else { break };
-            let (mut streams, mut last) = (admission.streams(None), admission.reservations().last().unwrap().job);
-            streams.last_mut().unwrap().deadline -= 1;
-            let jobs: Vec<Job> = admission.reservations().map(|reservation| reservation.job).collect();
-            last.deadline -= 1;
-            let shorter: Vec<Job> = jobs[..jobs.len() - 1].iter().copied().chain([last]).collect();
-            let least = admission.machine.least_occupancy(streams.iter());
-            prop_assert_eq!(walk(&ProcessorTest::new(&admission.machine, jobs, least), false), Verdict::Fits);
-            prop_assert_ne!(walk(&ProcessorTest::new(&admission.machine, shorter, least), false), Verdict::Fits);
-            prop_assert_ne!(walk(&LinkTest::new(&admission.machine, streams), false), Verdict::Fits);
+            prop_assert_eq!(admission.test(), Ok(()));
+            let (id, held) = admission.held().map(|(id, held)| (id, *held)).last().unwrap();
+            let (job, stream) = (held.job.unwrap().deadline, held.stream.unwrap().deadline);
+            for shorter in [held.with(job - 1, stream), held.with(job, stream - 1)] {
+                let mut tighter = admission.clone();
+                tighter.replace(id, shorter, false);
+                prop_assert!(tighter.test().is_err());
+            }
             prop_assert!(stages.link > Duration::ZERO);
         }
     }

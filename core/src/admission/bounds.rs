@@ -1,0 +1,231 @@
+//! The worst case of each channel with those that are admitted now: response bounds, stage by stage.
+//!
+//! After Spuri 1996 (analysis of deadline scheduled real-time systems): what is due at t in a busy period of a resource is done
+//! by `h(t) = FIX(due(t, s), J)`, due(t, s) being what is due within t and begins before s. So a channel's message, which is
+//! due at some `t ≥ d_i`, is done by its deadline plus `max over t ≥ d_i of h(t) − t`, mostly less than nothing.
+//!
+//! **Split rule.** `R_cpu,i` is that for the processor. Then packet k is enqueued by `l + R_cpu,i − (N − k) C_p`, earlier than the
+//! link's test counts on, so on the link it has until `d_cpu + d_link − R_cpu` from then: the link's bound is computed for
+//! these deadlines. A packet that is enqueued before s belongs to a message released before s, and after −R_cpu: that is the
+//! jitter. **Composite rule.** The composite demand until t, for the message's deadline.
+//!
+//! A receiving host counts from the message's logical arrival there, which is when its sender's stages end at the latest.
+//! Where a bound would take too long to find, it is the stages' deadlines, which hold in any case.
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+use super::answer::{Bound, Role, Rule, Term};
+use super::link::{LinkResponse, Stream};
+use super::reserve::{Admission, Reservation, ReservationId};
+use super::walk::{Lateness, Response, latest};
+use crate::units::Duration;
+
+/// The names of terms, in the order in which they are shown.
+pub mod terms {
+    /// From `send()` until the executive has the message.
+    pub const HANDOVER: &str = "handover";
+    /// H: making (or reassembling) the message's packets.
+    pub const PROCESSING: &str = "processing";
+    /// C_csp of the message and of handlers that go on after others.
+    pub const SWITCHING: &str = "switching";
+    /// R: frames found at the preemption points.
+    pub const INPUT_POLLS: &str = "input_polls";
+    /// Messages due earlier on the processor.
+    pub const PROCESSOR_OTHERS: &str = "processor_others";
+    /// A quantum that cannot be preempted, or waking up.
+    pub const PROCESSOR_BLOCKING: &str = "processor_blocking";
+    /// C_l: handing packets to the link meanwhile.
+    pub const LINK_SERVICE: &str = "link_service";
+    /// What the platform takes of the processor.
+    pub const PROCESSOR_INTERFERENCE: &str = "processor_interference";
+    /// The message's own packets on the link.
+    pub const TRANSMISSION: &str = "transmission";
+    /// Packets due earlier on the link.
+    pub const LINK_OTHERS: &str = "link_others";
+    /// A packet that is on the link already.
+    pub const LINK_BLOCKING: &str = "link_blocking";
+    /// C_l + A: what the link was given ahead.
+    pub const LOOK_AHEAD: &str = "look_ahead";
+    /// What the platform takes while the link waits to be served.
+    pub const LINK_INTERFERENCE: &str = "link_interference";
+    /// K: the message on whichever resource takes longer, packet by packet.
+    pub const OWN_MESSAGE: &str = "own_message";
+    /// Messages due earlier, on whichever resource takes longer.
+    pub const OTHERS: &str = "others";
+    /// What the platform takes.
+    pub const INTERFERENCE: &str = "interference";
+    /// The processor's stage as a whole, where its parts were not looked for.
+    pub const PROCESSOR_STAGE: &str = "processor_stage";
+    /// The link's stage as a whole.
+    pub const LINK_STAGE: &str = "link_stage";
+}
+
+/// Addends in the order in which they are shown; what the message waits less, because it came later, is taken off from the
+/// front of `order`.
+fn addends(parts: &[(&'static str, u128)], order: &[&'static str], mut less: u128) -> Vec<Term> {
+    let mut parts = parts.to_vec();
+    for name in order {
+        if let Some((_, amount)) = parts.iter_mut().find(|(other, _)| other == name) {
+            let off = less.min(*amount);
+            (*amount, less) = (*amount - off, less - off);
+        }
+    }
+    parts.iter().map(|&(name, amount)| Term { name, amount: nanos(u64::try_from(amount).unwrap_or(u64::MAX)) }).collect()
+}
+
+fn nanos(nanos: u64) -> Duration {
+    Duration::from_nanos(nanos)
+}
+
+/// The marks of `deadlines`, and for each what is latest from there on.
+fn latest_by(test: &impl Response, deadlines: impl Iterator<Item = u64>) -> Option<Vec<(u64, Lateness)>> {
+    let mut marks: Vec<u64> = deadlines.collect();
+    marks.sort_unstable();
+    marks.dedup();
+    let found = latest(test, &marks)?;
+    Some(marks.into_iter().zip(found).collect())
+}
+
+fn at(found: Option<&Vec<(u64, Lateness)>>, deadline: u64) -> Option<Lateness> {
+    let found = found?;
+    found.binary_search_by_key(&deadline, |(mark, _)| *mark).ok().map(|place| found[place].1)
+}
+
+/// `d + h(t) − t`, at most d: what was tested.
+fn response(deadline: u64, worst: &Lateness) -> u64 {
+    let late = i128::from(worst.done) - i128::from(worst.due);
+    u64::try_from(i128::from(deadline) + late).unwrap_or(0).min(deadline)
+}
+
+impl Admission {
+    /// The bound of every channel that is admitted.
+    ///
+    /// The work grows with the square of the number of different channels; beyond some thousands the bounds are the stages'
+    /// deadlines.
+    pub fn bounds(&self) -> Vec<(ReservationId, Bound)> {
+        match self.settings().rule {
+            Rule::Split => self.split_bounds(),
+            Rule::Composite => self.composite_bounds(),
+        }
+    }
+
+    fn handover_of(&self, held: &Reservation) -> Duration {
+        if held.role == Role::Sends { self.platform().handover } else { Duration::ZERO }
+    }
+
+    fn split_bounds(&self) -> Vec<(ReservationId, Bound)> {
+        let test = self.processor_test(None);
+        let jobs = || self.held().filter_map(|(_, held)| held.job);
+        let on_processor = latest_by(&test, jobs().map(|job| job.deadline));
+        let by_processor = |held: &Reservation| {
+            held.job.map_or(0, |job| {
+                at(on_processor.as_ref(), job.deadline).map_or(job.deadline, |worst| response(job.deadline, &worst))
+            })
+        };
+        let moved = |held: &Reservation| {
+            let stream = held.stream?;
+            let jitter = by_processor(held);
+            let whole = held.job.map_or(0, |job| job.deadline).saturating_add(stream.deadline);
+            Some((Stream { deadline: whole - jitter, ..stream }, jitter))
+        };
+        let link = LinkResponse::new(&self.machine, self.held().filter_map(|(_, held)| moved(held)).collect());
+        let on_link = latest_by(&link, self.held().filter_map(|(_, held)| moved(held)).map(|(stream, _)| stream.deadline));
+        let bound = |held: &Reservation| {
+            let handover = self.handover_of(held);
+            let mut all = vec![Term { name: terms::HANDOVER, amount: handover }];
+            if let Some(job) = held.job {
+                match at(on_processor.as_ref(), job.deadline) {
+                    Some(worst) => all.extend(self.processor_terms(&test, &job, &worst)),
+                    None => all.push(Term { name: terms::PROCESSOR_STAGE, amount: nanos(job.deadline) }),
+                }
+            }
+            if let Some((stream, _)) = moved(held) {
+                match at(on_link.as_ref(), stream.deadline) {
+                    Some(worst) => all.extend(link_terms(&link, &stream, &worst)),
+                    None => all.push(Term { name: terms::LINK_STAGE, amount: nanos(stream.deadline) }),
+                }
+            }
+            let worst = all.iter().map(|term| term.amount).sum();
+            Bound { worst, terms: all }
+        };
+        self.held().map(|(id, held)| (id, bound(held))).collect()
+    }
+
+    fn processor_terms(&self, test: &super::processor::ProcessorTest, job: &super::processor::Job, worst: &Lateness) -> Vec<Term> {
+        use terms::{
+            INPUT_POLLS, LINK_SERVICE, PROCESSING, PROCESSOR_BLOCKING, PROCESSOR_INTERFERENCE, PROCESSOR_OTHERS, SWITCHING,
+        };
+        let (work, back, block) = test.parts(worst.due, worst.done);
+        let switch = u128::from(self.machine.switch);
+        let overhead = u128::from(job.cost - job.processing());
+        let interference = self.machine.processor_interference().within(worst.done);
+        let taken = super::walk::Demand::stolen(test).within(worst.done);
+        let parts = [
+            (PROCESSING, job.processing().into()),
+            (SWITCHING, switch.min(overhead) + back),
+            (INPUT_POLLS, overhead.saturating_sub(switch)),
+            (PROCESSOR_OTHERS, work.saturating_sub(job.cost.into())),
+            (PROCESSOR_BLOCKING, block.into()),
+            (LINK_SERVICE, taken.saturating_sub(interference)),
+            (PROCESSOR_INTERFERENCE, interference.min(taken)),
+        ];
+        let order = [PROCESSOR_OTHERS, PROCESSOR_BLOCKING, LINK_SERVICE, PROCESSOR_INTERFERENCE, SWITCHING, INPUT_POLLS, PROCESSING];
+        addends(&parts, &order, u128::from(worst.due - job.deadline))
+    }
+
+    fn composite_bounds(&self) -> Vec<(ReservationId, Bound)> {
+        let deadline_of = |held: &Reservation| {
+            held.job.map(|job| job.deadline).or(held.stream.map(|stream| stream.deadline)).unwrap_or(0)
+        };
+        let test = self.composite_test(None);
+        let found = test.as_ref().and_then(|test| latest_by(test, self.held().map(|(_, held)| deadline_of(held))));
+        let costs = test.as_ref().map_or(&[][..], |test| &test.costs);
+        let bound = |place: usize, held: &Reservation| {
+            let deadline = deadline_of(held);
+            let mut all = vec![Term { name: terms::HANDOVER, amount: self.handover_of(held) }];
+            match (&test, at(found.as_ref(), deadline).filter(|worst| worst.done <= worst.due)) {
+                (Some(test), Some(worst)) => {
+                    let (work, block, packet, constant) = test.parts(worst.due, worst.done);
+                    let own = u128::from(costs[place]);
+                    let interference = super::walk::Demand::stolen(test).within(worst.done);
+                    let parts = [
+                        (terms::OWN_MESSAGE, own),
+                        (terms::OTHERS, work.saturating_sub(own)),
+                        (terms::PROCESSOR_BLOCKING, block.into()),
+                        (terms::LINK_BLOCKING, packet.into()),
+                        (terms::LOOK_AHEAD, constant.into()),
+                        (terms::INTERFERENCE, interference),
+                    ];
+                    let order = [
+                        terms::OTHERS,
+                        terms::PROCESSOR_BLOCKING,
+                        terms::LINK_BLOCKING,
+                        terms::LOOK_AHEAD,
+                        terms::INTERFERENCE,
+                        terms::OWN_MESSAGE,
+                    ];
+                    all.extend(addends(&parts, &order, u128::from(worst.due - deadline)));
+                }
+                _ => all.push(Term { name: terms::PROCESSOR_STAGE, amount: nanos(deadline) }),
+            }
+            Bound { worst: all.iter().map(|term| term.amount).sum(), terms: all }
+        };
+        self.held().enumerate().map(|(place, (id, held))| (id, bound(place, held))).collect()
+    }
+}
+
+fn link_terms(link: &LinkResponse, stream: &Stream, worst: &Lateness) -> Vec<Term> {
+    use terms::{LINK_BLOCKING, LINK_INTERFERENCE, LINK_OTHERS, LOOK_AHEAD, TRANSMISSION};
+    let (work, ahead, block) = link.parts(worst.due, worst.done);
+    let own = stream.until(worst.due).min(stream.whole()).min(work);
+    let parts = [
+        (TRANSMISSION, own),
+        (LINK_OTHERS, work - own),
+        (LINK_BLOCKING, block.into()),
+        (LOOK_AHEAD, ahead.into()),
+        (LINK_INTERFERENCE, super::walk::Demand::stolen(link).within(worst.done)),
+    ];
+    let order = [LINK_OTHERS, LINK_BLOCKING, LOOK_AHEAD, LINK_INTERFERENCE, TRANSMISSION];
+    addends(&parts, &order, u128::from(worst.due - stream.deadline))
+}

@@ -1,0 +1,324 @@
+//! The ledger: yes without looking at each channel, or perhaps no.
+//!
+//! Demand until t never falls as t grows. So it is enough to know it at the ends of a fixed grid's cells, and to compare it
+//! with the time at their beginnings. The grid is geometric, 1,024 cells from 1 µs to 4.3 s. In cell g, from `lo_g = t_{g−1} + 1`
+//! to `t_g`, everything holds if
+//!
+//! ```text
+//! W(t_g) + B + J* ≤ lo_g (1 − ρ)        where J(s) ≤ ρ s + J* for all s, and B is the longest block of all
+//! ```
+//!
+//! because then s = lo_g is enough for all that is due by any t of the cell. Beyond the last cell the demand is below the line
+//! `U t + x`, which holds from `t_{G−1}` on if it holds there and `U + ρ < 1`. Switches back are `min(Σ n, Σ n q)` as in the
+//! exact test, as both sums are in the ledger; ρ and what is like it are rounded up.
+//!
+//! A question costs G steps for each of some ten deadlines that are tried, whatever the number of channels; so does entering a
+//! channel and taking it out. Deadlines are rounded up to the beginning of a cell, 1.5 % at most. What the ledger refuses may
+//! still fit: the exact test stands behind it.
+
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::vec;
+
+use super::link::Stream;
+use super::machine::Machine;
+use super::processor::Job;
+use super::walk::{ONE, Stolen, share};
+
+/// G.
+const CELLS: usize = 1024;
+/// Cells to a doubling: t_{32} … t_{1023} are exact powers' parts, from 2^10 to 2^42 ns.
+const PER_OCTAVE: usize = 46;
+/// The end of the first cell, ns.
+const FIRST: u64 = 1024;
+
+/// t_g.
+fn end(cell: usize) -> u64 {
+    // 2^(k/46) in 32-bit fixed point by repeated rounding down would drift; a table of one octave does not.
+    let (octave, part) = (cell / PER_OCTAVE, cell % PER_OCTAVE);
+    let base = FIRST << octave;
+    base + (u128::from(base) * u128::from(OCTAVE[part]) >> 32) as u64
+}
+
+/// `2^(k/46) − 1` in 2⁻³², rounded down: by squaring and multiplying, no floats. Only its being ascending matters.
+const OCTAVE: [u32; PER_OCTAVE] = octave();
+
+const fn octave() -> [u32; PER_OCTAVE] {
+    // 2^(1/46) in 2⁻⁶²: the largest r whose 46th power is at most 2.
+    let (mut low, mut high) = (1u64 << 62, (1u64 << 62) + (1u64 << 57));
+    while high - low > 1 {
+        let middle = low + (high - low) / 2;
+        if power(middle, PER_OCTAVE) <= 1 << 63 { low = middle } else { high = middle }
+    }
+    let mut table = [0; PER_OCTAVE];
+    let mut k = 0;
+    while k < PER_OCTAVE {
+        table[k] = ((power(low, k) - (1 << 62)) >> 30) as u32;
+        k += 1;
+    }
+    table
+}
+
+/// `r^k` in 2⁻⁶², rounded down; at most 4.
+const fn power(r: u64, k: usize) -> u64 {
+    let (mut result, mut i) = (1u64 << 62, 0);
+    while i < k {
+        let product = (result as u128 * r as u128) >> 62;
+        result = if product > u64::MAX as u128 { u64::MAX } else { product as u64 };
+        i += 1;
+    }
+    result
+}
+
+/// The first cell whose end is `t` or later; `CELLS` if there is none.
+fn cell_of(t: u64) -> usize {
+    let (mut low, mut high) = (0, CELLS);
+    while low < high {
+        let middle = usize::midpoint(low, high);
+        if end(middle) >= t { high = middle } else { low = middle + 1 }
+    }
+    low
+}
+
+/// lo_g.
+fn start(cell: usize) -> u64 {
+    if cell == 0 { 1 } else { end(cell - 1) + 1 }
+}
+
+/// Values, each with how often it is there: their least and greatest.
+#[derive(Clone, Debug, Default)]
+struct Counted(BTreeMap<u64, u32>);
+
+impl Counted {
+    fn add(&mut self, value: u64) {
+        *self.0.entry(value).or_insert(0) += 1;
+    }
+    fn remove(&mut self, value: u64) {
+        if let Some(count) = self.0.get_mut(&value) {
+            *count -= 1;
+            if *count == 0 {
+                self.0.remove(&value);
+            }
+        }
+    }
+    fn least(&self) -> Option<u64> {
+        self.0.first_key_value().map(|(value, _)| *value)
+    }
+    fn greatest(&self) -> u64 {
+        self.0.last_key_value().map_or(0, |(value, _)| *value)
+    }
+}
+
+/// A long-run share, and what the demand exceeds it by.
+#[derive(Clone, Copy, Debug, Default)]
+struct Tail {
+    share: u128,
+    excess: u128,
+}
+
+impl Tail {
+    fn of(cost: u128, interval: u64, deadline: u64) -> Self {
+        let early = u128::from(interval.saturating_sub(deadline));
+        Self { share: share(cost, interval), excess: cost.saturating_mul(early).div_ceil(interval.into()) }
+    }
+    fn plus(self, other: Self) -> Self {
+        Self { share: self.share.saturating_add(other.share), excess: self.excess.saturating_add(other.excess) }
+    }
+    fn minus(self, other: Self) -> Self {
+        Self { share: self.share.saturating_sub(other.share), excess: self.excess.saturating_sub(other.excess) }
+    }
+}
+
+type Cells = Box<[u64]>;
+
+fn cells() -> Cells {
+    vec![0; CELLS].into_boxed_slice()
+}
+
+/// Everybody's demand at the ends of the cells.
+#[derive(Clone, Debug)]
+pub(super) struct Ledger {
+    work: Cells,
+    messages: Cells,
+    inner: Cells,
+    packets: Cells,
+    /// Of work, of one switch a message, of one switch an inner preemption point.
+    tails: [Tail; 3],
+    link_tail: Tail,
+    blocks: Counted,
+    largest: Counted,
+    smallest: Counted,
+}
+
+/// What a job adds.
+struct Added {
+    work: u64,
+    messages: u64,
+    inner: u64,
+}
+
+fn added(job: &Job, t: u64) -> Added {
+    let n = job.due(t);
+    Added { work: n.saturating_mul(job.cost), messages: n, inner: n.saturating_mul(job.inner) }
+}
+
+fn packets(stream: &Stream, t: u64) -> u64 {
+    u64::try_from(stream.until(t)).unwrap_or(u64::MAX)
+}
+
+fn tails(job: &Job, switch: u64) -> [Tail; 3] {
+    let of = |cost: u128| Tail::of(cost, job.interval, job.deadline);
+    [of(job.cost.into()), of(switch.into()), of(u128::from(switch) * u128::from(job.inner))]
+}
+
+fn link_tail(stream: &Stream) -> Tail {
+    Tail::of(stream.whole(), stream.interval, stream.deadline)
+}
+
+/// What there is in a cell beside the channels: `lo (1 − ρ) − J* − B`, if anything.
+fn room(t: u64, share: u128, taken: u128) -> Option<u64> {
+    let left = u128::from(t) * ONE.checked_sub(share)? / ONE;
+    u64::try_from(left.checked_sub(taken)?).ok()
+}
+
+impl Ledger {
+    pub(super) fn new() -> Self {
+        Self {
+            work: cells(),
+            messages: cells(),
+            inner: cells(),
+            packets: cells(),
+            tails: [Tail::default(); 3],
+            link_tail: Tail::default(),
+            blocks: Counted::default(),
+            largest: Counted::default(),
+            smallest: Counted::default(),
+        }
+    }
+
+    /// Enters a channel.
+    pub(super) fn add(&mut self, switch: u64, job: Option<&Job>, stream: Option<&Stream>) {
+        if let Some(job) = job {
+            for cell in cell_of(job.deadline)..CELLS {
+                let added = added(job, end(cell));
+                self.work[cell] = self.work[cell].saturating_add(added.work);
+                self.messages[cell] = self.messages[cell].saturating_add(added.messages);
+                self.inner[cell] = self.inner[cell].saturating_add(added.inner);
+            }
+            let tails = tails(job, switch);
+            self.tails = core::array::from_fn(|which| self.tails[which].plus(tails[which]));
+            self.blocks.add(job.block);
+        }
+        if let Some(stream) = stream {
+            for cell in cell_of(stream.deadline)..CELLS {
+                self.packets[cell] = self.packets[cell].saturating_add(packets(stream, end(cell)));
+            }
+            self.link_tail = self.link_tail.plus(link_tail(stream));
+            self.largest.add(stream.largest);
+            self.smallest.add(stream.smallest);
+        }
+    }
+
+    /// Takes a channel out that was entered as it is.
+    pub(super) fn remove(&mut self, switch: u64, job: Option<&Job>, stream: Option<&Stream>) {
+        if let Some(job) = job {
+            for cell in cell_of(job.deadline)..CELLS {
+                let added = added(job, end(cell));
+                self.work[cell] = self.work[cell].saturating_sub(added.work);
+                self.messages[cell] = self.messages[cell].saturating_sub(added.messages);
+                self.inner[cell] = self.inner[cell].saturating_sub(added.inner);
+            }
+            let tails = tails(job, switch);
+            self.tails = core::array::from_fn(|which| self.tails[which].minus(tails[which]));
+            self.blocks.remove(job.block);
+        }
+        if let Some(stream) = stream {
+            for cell in cell_of(stream.deadline)..CELLS {
+                self.packets[cell] = self.packets[cell].saturating_sub(packets(stream, end(cell)));
+            }
+            self.link_tail = self.link_tail.minus(link_tail(stream));
+            self.largest.remove(stream.largest);
+            self.smallest.remove(stream.smallest);
+        }
+    }
+
+    /// L_x of the smallest packet of any channel.
+    pub(super) fn smallest(&self) -> Option<u64> {
+        self.smallest.least()
+    }
+
+    /// The long-run shares of processor and link, interference not counted.
+    pub(super) fn shares(&self) -> (u128, u128) {
+        let [work, messages, inner] = self.tails;
+        (work.share.saturating_add(messages.share.min(inner.share)), self.link_tail.share)
+    }
+
+    /// The least deadline on the processor at which the ledger says yes.
+    pub(super) fn least_processor(&self, machine: &Machine, stolen: &Stolen, newcomer: &Job) -> Option<u64> {
+        let switch = machine.switch;
+        let block = machine.other_block.max(self.blocks.greatest()).max(newcomer.block);
+        let taken = stolen.excess().saturating_add(block.into());
+        let room: Box<[Option<u64>]> = (0..CELLS).map(|cell| room(start(cell), stolen.share(), taken)).collect();
+        let needs = |job: Option<&Job>, cell: usize| {
+            let more = job.map_or(Added { work: 0, messages: 0, inner: 0 }, |job| added(job, end(cell)));
+            let messages = self.messages[cell].saturating_add(more.messages);
+            let back = messages.min(self.inner[cell].saturating_add(more.inner)).saturating_mul(switch);
+            self.work[cell].saturating_add(more.work).saturating_add(back)
+        };
+        let fits = |job: Option<&Job>, cell: usize| {
+            let need = needs(job, cell);
+            need == 0 || room[cell].is_some_and(|room| need <= room)
+        };
+        let tail = |job: &Job| {
+            let tails: [Tail; 3] = core::array::from_fn(|k| self.tails[k].plus(tails(job, switch)[k]));
+            let back = if tails[1].share <= tails[2].share { tails[1] } else { tails[2] };
+            tail_fits(tails[0].plus(back), stolen.share(), taken)
+        };
+        least(newcomer.deadline, |deadline, from| {
+            let job = Job { deadline, ..*newcomer };
+            tail(&job) && (from..CELLS).all(|cell| fits(Some(&job), cell))
+        })
+        .filter(|deadline| (0..cell_of(*deadline)).all(|cell| fits(None, cell)))
+    }
+
+    /// The least deadline on the link at which the ledger says yes.
+    pub(super) fn least_link(&self, machine: &Machine, stolen: &Stolen, newcomer: &Stream) -> Option<u64> {
+        let block = machine.other_largest.max(self.largest.greatest()).max(newcomer.largest);
+        let taken = stolen.excess().saturating_add(block.into()).saturating_add(machine.ahead.into());
+        let room: Box<[Option<u64>]> = (0..CELLS).map(|cell| room(start(cell), stolen.share(), taken)).collect();
+        let fits = |stream: Option<&Stream>, cell: usize| {
+            let more = stream.map_or(0, |stream| packets(stream, end(cell)));
+            let need = self.packets[cell].saturating_add(more);
+            need == 0 || room[cell].is_some_and(|room| need <= room)
+        };
+        least(newcomer.deadline, |deadline, from| {
+            let stream = Stream { deadline, ..*newcomer };
+            tail_fits(self.link_tail.plus(link_tail(&stream)), stolen.share(), taken)
+                && (from..CELLS).all(|cell| fits(Some(&stream), cell))
+        })
+        .filter(|deadline| (0..cell_of(*deadline)).all(|cell| fits(None, cell)))
+    }
+}
+
+/// The least beginning of a cell up to `longest` at which `ask` says yes; it is given the cell. A longer deadline never turns
+/// yes into no.
+fn least(longest: u64, ask: impl Fn(u64, usize) -> bool) -> Option<u64> {
+    let last = cell_of(longest).min(CELLS - 1);
+    let last = if start(last) > longest { last.checked_sub(1)? } else { last };
+    if !ask(start(last), last) {
+        return None;
+    }
+    let (mut low, mut high) = (0, last);
+    while low < high {
+        let middle = usize::midpoint(low, high);
+        if ask(start(middle), middle) { high = middle } else { low = middle + 1 }
+    }
+    Some(start(high))
+}
+
+/// U t + x + ρ t + J* + B ≤ t from the last cell on.
+fn tail_fits(tail: Tail, stolen: u128, taken: u128) -> bool {
+    let Some(left) = ONE.checked_sub(tail.share.saturating_add(stolen)) else { return false };
+    let last = u128::from(end(CELLS - 1));
+    last * left / ONE >= tail.excess.saturating_add(taken)
+}

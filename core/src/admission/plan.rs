@@ -1,0 +1,356 @@
+//! A plan: channels that are asked for one after the other, each answered in view of those that were granted before it.
+//!
+//! Under [`Test::Auto`] a channel is granted if the whole set, with it, passes under one of the two rules. The host then has to
+//! follow that rule from its start: rules are not mixed, nor changed with messages in flight. Each rule is followed up for as
+//! long as it can carry everything that was granted.
+
+use alloc::vec::Vec;
+
+use super::answer::{
+    Answer, Answers, CompositeFigures, DemandCurve, DemandPoint, Denial, Fits, Grant, Request, Role, Rule, SplitFigures,
+    Test,
+};
+use super::processor::parts_per_million;
+use super::reserve::{Admission, ReservationId, Settings, Utilisation};
+use super::walk::{self, Demand};
+use super::{Code, Refusal, Stage, buffers};
+use crate::contract::Contract;
+use crate::limits;
+use crate::platform::{Platform, PlatformError};
+use crate::units::Duration;
+
+/// Most points of a demand curve.
+const MOST_POINTS: u64 = 2_000;
+/// Most channels of a refusal whose part in it is looked at one by one.
+const MOST_REASONS: usize = 64;
+
+/// The hosts that carry everything that was granted so far, one for each rule that does, with the requests' reservations.
+#[derive(Clone)]
+struct Worlds {
+    split: Option<World>,
+    composite: Option<World>,
+}
+
+#[derive(Clone)]
+struct World {
+    admission: Admission,
+    /// By request.
+    held: Vec<Option<ReservationId>>,
+}
+
+impl World {
+    fn new(platform: &Platform, rule: Rule) -> Result<Self, PlatformError> {
+        let settings = Settings { rule, ..Settings::default() };
+        Ok(Self { admission: Admission::with_settings(platform.clone(), settings)?, held: Vec::new() })
+    }
+
+    fn grants(&self, request: &Request) -> bool {
+        self.admission.decide(&request.contract, request.role, request.contract.deadline()).is_ok()
+    }
+
+    /// Takes the channel in with all of its deadline; false if it does not fit.
+    fn take(&mut self, request: &Request) -> bool {
+        let budget = request.contract.deadline();
+        let Ok((id, _)) = self.admission.reserve(&request.contract, request.role, budget) else { return false };
+        // A stage that cannot be longer stays as it is.
+        let _ = self.admission.relax(id, budget);
+        self.held.push(Some(id));
+        true
+    }
+
+    fn without(&self, requests: &[usize]) -> Self {
+        let mut rest = self.clone();
+        for &request in requests {
+            if let Some(id) = rest.held.get_mut(request).and_then(Option::take) {
+                rest.admission.release(id);
+            }
+        }
+        rest
+    }
+}
+
+impl Worlds {
+    /// Those that decide under `test`.
+    fn deciding(&self, test: Test) -> impl Iterator<Item = &World> {
+        let split = self.split.as_ref().filter(|_| test != Test::Only(Rule::Composite));
+        let composite = self.composite.as_ref().filter(|_| test != Test::Only(Rule::Split));
+        split.into_iter().chain(composite)
+    }
+
+    fn grants(&self, test: Test, request: &Request) -> bool {
+        self.deciding(test).any(|world| world.grants(request))
+    }
+}
+
+/// Answers the requests in their order. The deadline of each is what this host may use of it.
+///
+/// # Errors
+/// The first parameter of the platform that is out of range.
+pub fn decide(platform: &Platform, requests: &[Request], test: Test) -> Result<Answers, PlatformError> {
+    let mut worlds =
+        Worlds { split: Some(World::new(platform, Rule::Split)?), composite: Some(World::new(platform, Rule::Composite)?) };
+    let idle = worlds.clone();
+    let mut found = Vec::with_capacity(requests.len());
+    for request in requests {
+        let split = worlds.split.as_ref().map_or(NO_SPLIT, |world| split_figures(world, request));
+        let composite = worlds.composite.as_ref().map_or(NO_COMPOSITE, |world| composite_figures(world, request));
+        let granted = match test {
+            Test::Auto => split.fits || composite.fits,
+            Test::Only(Rule::Split) => split.fits,
+            Test::Only(Rule::Composite) => composite.fits,
+        };
+        let denial = if granted {
+            worlds.split = worlds.split.and_then(|mut world| world.take(request).then_some(world));
+            worlds.composite = worlds.composite.and_then(|mut world| world.take(request).then_some(world));
+            None
+        } else {
+            let denial = explain(&worlds, &idle, test, request);
+            for world in [&mut worlds.split, &mut worlds.composite].into_iter().flatten() {
+                world.held.push(None);
+            }
+            Some(denial)
+        };
+        found.push((split, composite, denial));
+    }
+    let rule = match test {
+        Test::Only(rule) => rule,
+        Test::Auto if worlds.split.is_some() => Rule::Split,
+        Test::Auto => Rule::Composite,
+    };
+    let carrying = match rule {
+        Rule::Split => worlds.split.or(worlds.composite),
+        Rule::Composite => worlds.composite.or(worlds.split),
+    };
+    // The deciding rules carry what they granted, so there is always one.
+    let carrying = carrying.unwrap_or(World::new(platform, rule)?);
+    let bounds = carrying.admission.bounds();
+    let channels = requests.iter().zip(found).enumerate().map(|(place, (request, (split, composite, denial)))| {
+        let outcome = match denial {
+            Some(denial) => Err(denial),
+            None => Ok(grant(&carrying, place, request, &bounds)),
+        };
+        Answer { split, composite, outcome }
+    });
+    Ok(Answers {
+        rule,
+        channels: channels.collect(),
+        utilisation: carrying.admission.utilisation_ppm(),
+        demand: demand(&carrying.admission),
+    })
+}
+
+const NO_SPLIT: SplitFigures = SplitFigures { processor_min: None, link_min: None, fits: false };
+const NO_COMPOSITE: CompositeFigures = CompositeFigures { least_deadline: None, fits: false };
+
+fn split_figures(world: &World, request: &Request) -> SplitFigures {
+    let least = world.admission.newcomer(&request.contract, request.role);
+    let least = least.and_then(|newcomer| world.admission.least_split(&newcomer));
+    let nanos = |found: Result<u64, _>| found.ok().map(Duration::from_nanos);
+    let (processor_min, link_min) = least.map_or((None, None), |(processor, link)| (nanos(processor), nanos(link)));
+    SplitFigures { processor_min, link_min, fits: world.grants(request) }
+}
+
+fn composite_figures(world: &World, request: &Request) -> CompositeFigures {
+    let least = world.admission.newcomer(&request.contract, request.role).and_then(|newcomer| {
+        let found = world.admission.least_composite(&newcomer, request.contract.deadline())?;
+        Ok(found.ok().map(|(least, _)| newcomer.handover() + Duration::from_nanos(least)))
+    });
+    CompositeFigures { least_deadline: least.unwrap_or(None), fits: world.grants(request) }
+}
+
+fn grant(
+    world: &World,
+    place: usize,
+    request: &Request,
+    bounds: &[(ReservationId, super::answer::Bound)],
+) -> Grant {
+    let (contract, platform) = (&request.contract, world.admission.platform());
+    let id = world.held.get(place).copied().flatten();
+    let held = id.and_then(|id| world.admission.reservation(id));
+    let bound = bounds.iter().find(|(other, _)| Some(*other) == id).map(|(_, bound)| bound);
+    let own = held.map(|held| held.stages(world.admission.settings().rule)).unwrap_or_default();
+    let packets = match request.role {
+        Role::Sends => buffers::send_packets(contract, platform, false),
+        Role::Receives => buffers::receive_packets(contract, platform, Duration::ZERO, own.processor),
+        Role::Relays => buffers::receive_packets(contract, platform, Duration::ZERO, own.link),
+    };
+    let messages = match request.role {
+        Role::Sends => buffers::send_messages(contract),
+        Role::Receives => buffers::receive_messages(contract, Duration::ZERO, own.processor),
+        Role::Relays => buffers::receive_messages(contract, Duration::ZERO, own.link),
+    };
+    let share = Utilisation {
+        processor: held.and_then(|held| held.job).map_or(0, |job| share(job.cost.into(), job.interval)),
+        link: held.and_then(|held| held.stream).map_or(0, |stream| share(stream.whole(), stream.interval)),
+    };
+    Grant {
+        bound: bound.map_or(contract.deadline(), |bound| bound.worst),
+        terms: bound.map_or_else(Vec::new, |bound| bound.terms.clone()),
+        stages: own,
+        share,
+        messages,
+        packets,
+    }
+}
+
+fn share(cost: u128, interval: u64) -> u64 {
+    parts_per_million(walk::share(cost, interval))
+}
+
+/// Why not, because of whom, and what would fit.
+fn explain(worlds: &Worlds, idle: &Worlds, test: Test, request: &Request) -> Denial {
+    let refusal = worlds.deciding(test).find_map(|world| {
+        world.admission.decide(&request.contract, request.role, request.contract.deadline()).err()
+    });
+    let refusal = refusal.unwrap_or(Refusal::new(Code::Memory, Stage::Contract));
+    Denial {
+        code: refusal.code,
+        stage: refusal.stage,
+        at: refusal.at,
+        because_of: because_of(worlds, idle, test, request),
+        fits: fits(|request| worlds.grants(test, request), request),
+    }
+}
+
+/// Channels without which the request would be granted: the greatest, no more than needed. None if it would not be granted on
+/// an idle host.
+fn because_of(worlds: &Worlds, idle: &Worlds, test: Test, request: &Request) -> Vec<usize> {
+    let Some(world) = worlds.deciding(test).next() else { return Vec::new() };
+    if !idle.grants(test, request) {
+        return Vec::new();
+    }
+    let weight = |id: ReservationId| {
+        world.admission.reservation(id).map_or(0, |held| {
+            let processor = held.job.map_or(0, |job| walk::share(job.cost.into(), job.interval));
+            let link = held.stream.map_or(0, |stream| walk::share(stream.whole(), stream.interval));
+            processor.max(link)
+        })
+    };
+    let mut order: Vec<(usize, u128)> =
+        world.held.iter().enumerate().filter_map(|(place, id)| Some((place, weight((*id)?)))).collect();
+    order.sort_by_key(|&(place, weight)| (core::cmp::Reverse(weight), place));
+    let order: Vec<usize> = order.into_iter().map(|(place, _)| place).collect();
+    let granted_without = |gone: &[usize]| worlds.deciding(test).any(|world| world.without(gone).grants(request));
+    let (mut low, mut high) = (0, order.len());
+    while low < high {
+        let middle = usize::midpoint(low, high);
+        if granted_without(&order[..middle]) { high = middle } else { low = middle + 1 }
+    }
+    let mut gone = order[..low].to_vec();
+    if gone.len() <= MOST_REASONS {
+        for place in order[..low].iter().rev() {
+            let fewer: Vec<usize> = gone.iter().copied().filter(|other| other != place).collect();
+            if granted_without(&fewer) {
+                gone = fewer;
+            }
+        }
+    }
+    gone
+}
+
+/// Each value alone, the others as requested. What is found was granted, and one step beyond it was not.
+///
+/// A larger deadline, a longer interval and a smaller message never turn yes into no, so halving finds the edge; of sizes every
+/// one up to the edge is admissible then, because a larger message needs no less of anything.
+pub(super) fn fits(grants: impl Fn(&Request) -> bool, request: &Request) -> Fits {
+    let contract = request.contract;
+    let with = |max: u64, interval: u64, deadline: u64| {
+        let interval = Duration::from_nanos(interval);
+        let deadline = Duration::from_nanos(deadline);
+        let (min, burst) = (contract.min_message(), contract.burst());
+        let contract = Contract::new(max, min.into(), interval, burst.into(), deadline).ok()?;
+        Some(Request { contract, ..*request })
+    };
+    let (max, interval) = (u64::from(contract.max_message()), contract.interval().as_nanos());
+    let deadline = contract.deadline().as_nanos();
+    let granted = |request: Option<Request>| request.is_some_and(|request| grants(&request));
+    // Above, a value may be too long for the queue; halving then looks below it.
+    let above = |from: u64, to: u64, ask: &dyn Fn(u64) -> Option<bool>| -> Option<u64> {
+        let (mut no, mut step) = (from, (from / 64).max(1));
+        let mut yes = loop {
+            let next = no.saturating_add(step).min(to);
+            match ask(next) {
+                Some(true) => break next,
+                Some(false) if next == to => return None,
+                Some(false) => (no, step) = (next, step.saturating_mul(2)),
+                // Not a contract: the edge, if any, is between.
+                None if step == 1 => return None,
+                None => step /= 2,
+            }
+        };
+        while yes - no > 1 {
+            let middle = no + (yes - no) / 2;
+            if ask(middle) == Some(true) { yes = middle } else { no = middle }
+        }
+        Some(yes)
+    };
+    let longest = limits::MAX_DEADLINE.as_nanos();
+    let slowest = limits::MAX_INTERVAL.as_nanos();
+    let by_deadline = above(deadline, longest, &|deadline| Some(grants(&with(max, interval, deadline)?)));
+    let by_interval = above(interval, slowest, &|interval| Some(grants(&with(max, interval, deadline)?)));
+    let least = u64::from(contract.min_message());
+    let by_size = if max > least && granted(with(least, interval, deadline)) {
+        let (mut yes, mut no) = (least, max);
+        while no - yes > 1 {
+            let middle = yes + (no - yes) / 2;
+            if granted(with(middle, interval, deadline)) { yes = middle } else { no = middle }
+        }
+        u32::try_from(yes).ok()
+    } else {
+        None
+    };
+    Fits {
+        deadline: by_deadline.map(Duration::from_nanos),
+        interval: by_interval.map(Duration::from_nanos),
+        max_message: by_size,
+    }
+}
+
+/// Demand curves until half as long again as the longest deadline, or two of the longest interval if that is less.
+fn demand(admission: &Admission) -> Vec<DemandCurve> {
+    let curve = |stage, test: &dyn DynamicDemand, tasks: &[(u64, u64)]| {
+        let longest = tasks.iter().map(|task| task.0).max()?;
+        let horizon = longest.saturating_add(longest / 2).max(tasks.iter().map(|task| task.0 + task.1).min()?);
+        let most = MOST_POINTS / u64::try_from(tasks.len()).unwrap_or(u64::MAX).max(1);
+        let steps = |&(deadline, interval): &(u64, u64)| {
+            (0..=most.max(1)).map(move |k| deadline.saturating_add(interval.saturating_mul(k)))
+        };
+        let mut points: Vec<u64> = tasks.iter().flat_map(steps).filter(|&t| t <= horizon).collect();
+        points.sort_unstable();
+        points.dedup();
+        let at = |t| Some(DemandPoint { at: Duration::from_nanos(t), done: Duration::from_nanos(test.done(t)?) });
+        let points = points.into_iter().filter_map(at).collect();
+        Some(DemandCurve { stage, points })
+    };
+    let tasks = |of: &dyn Fn(&super::reserve::Reservation) -> Option<(u64, u64)>| -> Vec<(u64, u64)> {
+        admission.reservations().filter_map(of).collect()
+    };
+    let jobs = tasks(&|held| held.job.map(|job| (job.deadline, job.interval)));
+    let streams = tasks(&|held| held.stream.map(|stream| (stream.deadline, stream.interval)));
+    let curves = match admission.settings().rule {
+        Rule::Split => [
+            curve(Stage::SendingProcessor, &admission.processor_test(None), &jobs),
+            curve(Stage::Link, &admission.link_test(None), &streams),
+        ],
+        Rule::Composite => {
+            let all = tasks(&|held| {
+                let of_job = held.job.map(|job| (job.deadline, job.interval));
+                of_job.or(held.stream.map(|stream| (stream.deadline, stream.interval)))
+            });
+            [admission.composite_test(None).and_then(|test| curve(Stage::Route, &test, &all)), None]
+        }
+    };
+    curves.into_iter().flatten().collect()
+}
+
+/// A demand behind a reference.
+trait DynamicDemand {
+    /// When all that is due by `t` is done at the latest.
+    fn done(&self, t: u64) -> Option<u64>;
+}
+
+impl<T: Demand> DynamicDemand for T {
+    fn done(&self, t: u64) -> Option<u64> {
+        walk::done(self, t)
+    }
+}
