@@ -10,6 +10,8 @@
 //! | `processor` | the processor's half of the split test |
 //! | `link` | the link's half |
 //! | `walk` | which instants have to be looked at, and when demand and stolen time fit before one |
+//! | [`published`] | the papers' own tests, for comparison |
+//! | [`confidence`] | what measured interference lets us claim, and how surely |
 //! | [`buffers`] | how many messages and packets a granted channel must be able to hold |
 //!
 //! [`Admission`] keeps what was granted. It holds no clock and decides in integers only; what does not fit a number is a
@@ -20,11 +22,13 @@ pub mod answer;
 pub mod bounds;
 pub mod buffers;
 mod composite;
+pub mod confidence;
 mod ledger;
 mod link;
 mod machine;
 pub mod plan;
 mod processor;
+pub mod published;
 mod refusal;
 mod reserve;
 pub mod route;

@@ -1,0 +1,271 @@
+//! What measured interference lets us claim, and how surely.
+//!
+//! Stolen time is measured in n windows of length w that do not overlap and do not depend on one another. A budget q is then
+//! claimed for the platform's envelope ([`crate::platform::Interference`]): a window exceeds q with probability p at most, and this
+//! claim is wrong in a share alpha of all calibrations at most.
+//!
+//! ```text
+//! p_up(k, n, alpha) = the p with P(Bin(n, p) ≤ k) = alpha       Clopper and Pearson; 1 − alpha^{1/n} for k = 0
+//! k = the largest with p_up(k, n, alpha) ≤ target               none if n < ln alpha / ln (1 − target)
+//! q = the (n − k)-th smallest of the n values
+//! P(a message misses) ≤ (⌈R/w⌉ + 1) p_up                        R touches so many windows at most
+//! ```
+//!
+//! k follows from n, the target and alpha alone, never from the values: whatever their distribution is, its true exceedance
+//! of the (n − k)-th value is more than p_up only if at most k of n windows lie in its upper p_up, which has probability
+//! alpha. That fewer than k windows exceed q, because values are equal, is therefore no ground for a smaller claim.
+//! The last line adds up probabilities, so windows inside R may depend on one another. If several lengths of window are
+//! claimed at once, alpha is divided among them ([`envelopes`]).
+//!
+//! **What it rests on.** The windows are drawn as those of the run time will be: same load, same machine, thinned until they do
+//! not depend on one another. A host that changes afterwards voids the claim; that is found by counting violations, not here.
+//!
+//! **Integers.** Probabilities are multiples of 10⁻¹². The binomial sum is computed in a number of 64 significant bits and
+//! a wide exponent, every step rounded up, so it is never less than the true one; and p_up is the least probability found
+//! whose sum, so computed, is at most alpha. So a claim is never below the true bound. Each step errs by 2⁻⁶³ and a power to the
+//! n by some n·2⁻⁶², so that for up to 10¹² windows a claim is above by less than a part in 10⁶, or by two units.
+
+use alloc::vec::Vec;
+
+use crate::units::Duration;
+use up::Up;
+
+mod up;
+
+/// A probability, in units of 10⁻¹²; at most one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Probability(u64);
+
+impl Probability {
+    /// Never.
+    pub const ZERO: Self = Self(0);
+    /// Always.
+    pub const ONE: Self = Self(1_000_000_000_000);
+    /// The largest alpha: a claim that is wrong every second time. A larger one is taken as this.
+    pub const HALF: Self = Self(Self::ONE.0 / 2);
+
+    /// `parts` of 10¹², at most one.
+    pub const fn from_parts(parts: u64) -> Self {
+        if parts > Self::ONE.0 { Self::ONE } else { Self(parts) }
+    }
+    /// `millionths` of one, at most one.
+    pub const fn from_millionths(millionths: u64) -> Self {
+        Self::from_parts(millionths.saturating_mul(1_000_000))
+    }
+    /// In units of 10⁻¹².
+    pub const fn parts(self) -> u64 {
+        self.0
+    }
+    /// One out of `count` equal parts, rounded down; itself for a count of 0.
+    pub const fn divided_by(self, count: u64) -> Self {
+        Self(self.0 / if count == 0 { 1 } else { count })
+    }
+    /// The most that the probability of one of `count` such events can be; saturates at one.
+    pub const fn times(self, count: u64) -> Self {
+        Self::from_parts(self.0.saturating_mul(count))
+    }
+    /// `1 − self`.
+    const fn complement(self) -> Self {
+        Self(Self::ONE.0 - self.0)
+    }
+    /// Rounded up.
+    fn up(self) -> Up {
+        Up::from(self.0).divided_by(Self::ONE.0)
+    }
+}
+
+/// Most exceedances that are told apart: the work grows with them, some tenths of a second for so many.
+pub const MOST_EXCEEDANCES: u64 = 1 << 22;
+
+/// p_up: an upper bound for a probability, after `exceedances` in `windows` draws, wrong in a share `alpha` of all cases at most.
+/// The bound of Clopper and Pearson, rounded up. One if nothing can be said: no windows, alpha zero, each window an exceedance, or
+/// more exceedances than [`MOST_EXCEEDANCES`].
+pub fn upper_bound(exceedances: u64, windows: u64, alpha: Probability) -> Probability {
+    let alpha = alpha.min(Probability::HALF);
+    if exceedances >= windows || exceedances > MOST_EXCEEDANCES || alpha == Probability::ZERO {
+        return Probability::ONE;
+    }
+    let alpha = Up::parts_rounded_down(alpha.0, Probability::ONE.0);
+    let ways = (0..exceedances).fold(Up::ONE, |ways, j| ways.times(windows - j).divided_by(j + 1));
+    // With p = k/n, half of all cases have k or fewer: the bound is not below, as alpha is not above a half.
+    let ratio = u128::from(exceedances) * u128::from(Probability::ONE.0) / u128::from(windows);
+    let (mut below, mut enough) = (ratio as u64, Probability::ONE.0);
+    while enough - below > 1 {
+        let middle = below + (enough - below) / 2;
+        if tail(exceedances, windows, Probability(middle), ways) <= alpha { enough = middle } else { below = middle }
+    }
+    Probability(enough)
+}
+
+/// P(Bin(n, p) ≤ k), rounded up, for k/n ≤ p < 1 and k < n; `ways` is n over k.
+///
+/// Summed from k downwards: from j to j − 1 a term changes by the factor `j (1 − p) / ((n − j + 1) p)`, which is at most
+/// one for `j ≤ (n + 1) p`, so that the terms only fall, and those that are left are each at most the last one.
+fn tail(k: u64, n: u64, p: Probability, ways: Up) -> Up {
+    let (p, q) = (p.0, p.complement().0);
+    let mut term = ways.mul(Probability(p).up().power(k)).mul(Probability(q).up().power(n - k));
+    let mut sum = term;
+    let factor = Up::from(q).divided_by(p);
+    for j in (1..=k).rev() {
+        term = term.mul(factor).times(j).divided_by(n - j + 1);
+        let rest = term.times(j);
+        if rest.is_negligible_beside(sum) {
+            return sum.add(rest);
+        }
+        sum = sum.add(term);
+    }
+    sum
+}
+
+/// The largest number of windows that may exceed a budget of this exceedance: the largest k with `p_up(k, n, alpha) ≤ target`,
+/// at most [`MOST_EXCEEDANCES`]. `None` if there are too few windows even for k = 0. Takes time in proportion to k.
+pub fn exceedances_allowed(windows: u64, target: Probability, alpha: Probability) -> Option<u64> {
+    let alpha = alpha.min(Probability::HALF);
+    if windows == 0 || target == Probability::ZERO || alpha == Probability::ZERO {
+        return None;
+    }
+    if target == Probability::ONE {
+        return Some((windows - 1).min(MOST_EXCEEDANCES));
+    }
+    // p_up(k) ≤ target just if P(Bin(n, target) ≤ k) ≤ alpha.
+    let alpha = Up::parts_rounded_down(alpha.0, Probability::ONE.0);
+    let factor = Up::from(target.0).divided_by(target.complement().0);
+    let mut term = target.complement().up().power(windows);
+    let mut sum = term;
+    if sum > alpha {
+        return None;
+    }
+    let mut k = 0;
+    while k + 1 < windows && k < MOST_EXCEEDANCES {
+        term = term.mul(factor).times(windows - k).divided_by(k + 1);
+        sum = sum.add(term);
+        if sum > alpha {
+            break;
+        }
+        k += 1;
+    }
+    Some(k)
+}
+
+/// The least number of windows after which `target` can be claimed, if none of them may exceed the budget: the least n with
+/// `(1 − target)^n ≤ alpha`. `None` if none below 2⁶³ does.
+pub fn windows_needed(target: Probability, alpha: Probability) -> Option<u64> {
+    let enough = |windows| exceed_none(windows, target, alpha);
+    let (mut few, mut many) = (0, 1);
+    while !enough(many) {
+        few = many;
+        many = many.checked_mul(2).filter(|many| *many < 1 << 63)?;
+    }
+    while many - few > 1 {
+        let middle = few + (many - few) / 2;
+        if enough(middle) { many = middle } else { few = middle }
+    }
+    Some(many)
+}
+
+fn exceed_none(windows: u64, target: Probability, alpha: Probability) -> bool {
+    let alpha = Up::parts_rounded_down(alpha.min(Probability::HALF).0, Probability::ONE.0);
+    target.complement().up().power(windows) <= alpha
+}
+
+/// (⌈R/w⌉ + 1) p: the most that the probability of a miss is, if `response` counts on the budget of windows of this length.
+/// One for a length of zero.
+pub fn miss_probability(response: Duration, window: Duration, exceedance: Probability) -> Probability {
+    if window.is_zero() {
+        return Probability::ONE;
+    }
+    exceedance.times(response.div_ceil(window).saturating_add(1))
+}
+
+/// Stolen time in windows of one length.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stolen {
+    window: Duration,
+    /// (stolen time, windows with it) by stolen time.
+    counts: Vec<(Duration, u64)>,
+    windows: u64,
+}
+
+impl Stolen {
+    /// From (stolen time, how many windows had it), in any order; for a histogram the upper ends of its bins. No window can lose
+    /// more than its length, so values above are taken as that. Counts add up to 2⁶⁴ − 1 at most; what comes after is not taken.
+    pub fn new(window: Duration, counts: impl IntoIterator<Item = (Duration, u64)>) -> Self {
+        let mut counts: Vec<(Duration, u64)> =
+            counts.into_iter().map(|(stolen, windows)| (stolen.min(window), windows)).collect();
+        counts.sort_unstable();
+        let mut windows = 0u64;
+        for count in &mut counts {
+            count.1 = count.1.min(u64::MAX - windows);
+            windows += count.1;
+        }
+        Self { window, counts, windows }
+    }
+
+    /// From one value for each window, in any order.
+    pub fn from_samples(window: Duration, samples: impl IntoIterator<Item = Duration>) -> Self {
+        Self::new(window, samples.into_iter().map(|stolen| (stolen, 1)))
+    }
+
+    /// w: how long each window is.
+    pub fn window(&self) -> Duration {
+        self.window
+    }
+    /// n: how many there are.
+    pub fn windows(&self) -> u64 {
+        self.windows
+    }
+
+    /// The `rank`-th smallest, from 1; the largest for a rank beyond. `None` without windows.
+    fn ranked(&self, rank: u64) -> Option<Duration> {
+        let mut seen = 0;
+        let found = self.counts.iter().find(|&&(_, windows)| {
+            seen += windows;
+            seen >= rank && windows > 0
+        });
+        found.or_else(|| self.counts.iter().rfind(|count| count.1 > 0)).map(|&(stolen, _)| stolen)
+    }
+
+    /// The budget whose exceedance is at most `target`, a claim that is wrong in a share `alpha` of all calibrations at most. `None`
+    /// if there are too few windows to claim so much of any budget.
+    pub fn envelope(&self, target: Probability, alpha: Probability) -> Option<Envelope> {
+        let allowed = exceedances_allowed(self.windows, target, alpha)?;
+        let budget = self.ranked(self.windows - allowed)?;
+        // Either is a bound; they are rounded in different ways.
+        let exceedance = upper_bound(allowed, self.windows, alpha).min(target);
+        Some(Envelope { window: self.window, budget, windows: self.windows, allowed, exceedance, alpha })
+    }
+}
+
+/// A budget for each window, and what is claimed of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Envelope {
+    /// w.
+    pub window: Duration,
+    /// q: stolen time of a window; at most the window.
+    pub budget: Duration,
+    /// n: windows that were measured.
+    pub windows: u64,
+    /// k: how many of them may have exceeded the budget.
+    pub allowed: u64,
+    /// p_up: a window exceeds the budget with this probability at most,
+    pub exceedance: Probability,
+    /// which is wrong in this share of all calibrations at most.
+    pub alpha: Probability,
+}
+
+impl Envelope {
+    /// (⌈R/w⌉ + 1) p_up, see [`miss_probability`].
+    pub fn miss_probability(&self, response: Duration) -> Probability {
+        miss_probability(response, self.window, self.exceedance)
+    }
+}
+
+/// An envelope for each length of window, `alpha` divided among all that were measured, so that all claims hold together with
+/// confidence 1 − alpha. `None` for a length with too few windows.
+pub fn envelopes(measured: &[Stolen], target: Probability, alpha: Probability) -> Vec<Option<Envelope>> {
+    let each = alpha.divided_by(measured.len() as u64);
+    measured.iter().map(|stolen| stolen.envelope(target, each)).collect()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,195 @@
+use super::*;
+use proptest::prelude::*;
+
+fn percent(percent: u64) -> Probability {
+    Probability::from_millionths(percent * 10_000)
+}
+
+fn micros(micros: u64) -> Duration {
+    Duration::from_micros(micros)
+}
+
+#[test]
+fn three_in_a_thousand() {
+    let claimed = upper_bound(3, 1000, percent(5)).parts();
+    assert_eq!(claimed, 7_735_244_719);
+}
+
+#[test]
+fn one_in_a_million_takes_three_million_windows() {
+    let target = Probability::from_millionths(1);
+    assert_eq!(windows_needed(target, percent(5)), Some(2_995_731));
+    let clean = |windows| Stolen::new(micros(1000), [(micros(7), windows)]).envelope(target, percent(5));
+    assert_eq!(clean(2_995_730), None);
+    let envelope = clean(2_995_731).unwrap();
+    assert_eq!((envelope.budget, envelope.allowed, envelope.windows), (micros(7), 0, 2_995_731));
+    assert!(envelope.exceedance <= target && envelope.exceedance.parts() > 999_999);
+    assert_eq!(windows_needed(Probability::ZERO, percent(5)), None);
+    assert_eq!(windows_needed(percent(50), percent(50)), Some(1));
+    assert_eq!(windows_needed(Probability::ONE, percent(5)), Some(1));
+    // 12 ln 10 · 10¹² = 27,631,021,115,914.7; the power errs by a part in 10⁷ here.
+    let most = windows_needed(Probability::from_parts(1), Probability::from_parts(1)).unwrap();
+    assert!((27_631_021_115_915..27_631_024_000_000).contains(&most), "{most}");
+}
+
+#[test]
+fn a_response_touches_a_window_more_than_it_is_long() {
+    let p = Probability::from_millionths(3);
+    assert_eq!(miss_probability(micros(25_000), micros(10_000), p), p.times(4));
+    assert_eq!(miss_probability(micros(20_000), micros(10_000), p), p.times(3));
+    assert_eq!(miss_probability(Duration::ZERO, micros(10_000), p), p);
+    assert_eq!(miss_probability(Duration::MAX, Duration::from_nanos(1), p), Probability::ONE);
+    assert_eq!(miss_probability(micros(1), Duration::ZERO, p), Probability::ONE);
+}
+
+#[test]
+fn nothing_measured_nothing_claimed() {
+    assert_eq!(upper_bound(0, 0, percent(5)), Probability::ONE);
+    assert_eq!(upper_bound(3, 3, percent(5)), Probability::ONE);
+    assert_eq!(upper_bound(0, 1000, Probability::ZERO), Probability::ONE);
+    assert_eq!(upper_bound(MOST_EXCEEDANCES + 1, u64::MAX, percent(5)), Probability::ONE);
+    assert_eq!(exceedances_allowed(0, percent(1), percent(5)), None);
+    assert_eq!(exceedances_allowed(1000, Probability::ZERO, percent(5)), None);
+    assert_eq!(exceedances_allowed(1000, percent(1), Probability::ZERO), None);
+    assert_eq!(exceedances_allowed(1000, Probability::ONE, percent(5)), Some(999));
+    assert_eq!(Stolen::new(micros(1), []).envelope(Probability::ONE, percent(5)), None);
+    // An alpha above a half is not used.
+    assert_eq!(upper_bound(2, 10, Probability::ONE), upper_bound(2, 10, Probability::HALF));
+    // The least alpha, and as many windows as there can be.
+    assert!(upper_bound(0, u64::MAX, Probability::from_parts(1)).parts() <= 1);
+}
+
+#[test]
+fn the_budget_is_the_value_that_so_many_may_exceed() {
+    let samples = (1..=1000).rev().map(micros);
+    let stolen = Stolen::from_samples(micros(10_000), samples.clone());
+    // p_up(4) = .0091, p_up(5) = .0105.
+    let envelope = stolen.envelope(percent(1), percent(5)).unwrap();
+    assert_eq!((envelope.allowed, envelope.budget), (4, micros(996)));
+    assert_eq!(envelope.exceedance, upper_bound(4, 1000, percent(5)));
+    // No window loses more than all of it.
+    let short = Stolen::from_samples(micros(990), samples).envelope(percent(1), percent(5)).unwrap();
+    assert_eq!(short.budget, micros(990));
+    // Equal values do not make the claim smaller.
+    let steps = Stolen::new(micros(100), [(micros(9), 2), (micros(1), 990), (micros(3), 8), (micros(99), 0)]);
+    let steps = steps.envelope(percent(1), percent(5)).unwrap();
+    assert_eq!((steps.allowed, steps.budget, steps.exceedance), (4, micros(3), envelope.exceedance));
+}
+
+#[test]
+fn alpha_is_divided_among_the_lengths() {
+    let measured = [100, 1000, 10_000, 100_000].map(|length| Stolen::new(micros(length), [(micros(20), 400)]));
+    let envelopes = envelopes(&measured, percent(2), percent(4));
+    // (.98)^400 = .0003; each claim is for 1 %.
+    assert!(envelopes.iter().flatten().all(|envelope| envelope.alpha == percent(1)));
+    assert_eq!(envelopes.iter().flatten().count(), 4);
+    assert_eq!(super::envelopes(&[], percent(2), percent(4)), []);
+}
+
+/// The sum of three draws in whole numbers: n! / (j! (n − j)!) p^j q^{n − j}, times 10^{12n}.
+fn exact(k: u64, n: u64, p: u64) -> u128 {
+    let (p, q) = (u128::from(p), 1_000_000_000_000 - u128::from(p));
+    let ways = [[1, 1, 0, 0], [1, 2, 1, 0], [1, 3, 3, 1]][n as usize - 1];
+    (0..=k).map(|j| ways[j as usize] * p.pow(j as u32) * q.pow((n - j) as u32)).sum()
+}
+
+proptest! {
+    #[test]
+    fn the_least_probability_that_is_a_bound(n in 1u64..=3, k in 0u64..3, alpha in 1u64..=500_000_000_000) {
+        prop_assume!(k < n);
+        let bound = upper_bound(k, n, Probability::from_parts(alpha)).parts();
+        let alpha = u128::from(alpha) * 10u128.pow(12 * (n as u32 - 1));
+        prop_assert!(exact(k, n, bound) <= alpha);
+        // A step is 10⁻¹²; rounding may cost another.
+        prop_assert!(bound < 3 || exact(k, n, bound - 2) > alpha);
+    }
+
+    #[test]
+    fn so_many_are_allowed_as_keep_the_target(
+        n in 1u64..3000, target in 1u64..700_000, alpha in 1u64..500_000,
+    ) {
+        let (target, alpha) = (Probability::from_millionths(target), Probability::from_millionths(alpha));
+        match exceedances_allowed(n, target, alpha) {
+            Some(k) => {
+                prop_assert!(upper_bound(k, n, alpha).parts() <= target.parts() + 1);
+                prop_assert!(k + 1 == n || upper_bound(k + 1, n, alpha).parts() + 1 >= target.parts());
+            }
+            None => {
+                prop_assert!(upper_bound(0, n, alpha).parts() + 1 >= target.parts());
+                prop_assert!(windows_needed(target, alpha).is_none_or(|needed| needed > n));
+            }
+        }
+    }
+}
+
+/// SplitMix64, its upper half.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut x = self.0;
+        x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        (x ^ (x >> 31)) >> 32
+    }
+}
+
+/// How many of `trials` calibrations of 1,000 windows claim less than what is true. `sample` makes stolen time from a number
+/// below 2³², `above` says how many of these numbers exceed a budget.
+fn wrong(trials: u64, sample: impl Fn(u64) -> u64, above: impl Fn(u64) -> u64) -> u64 {
+    (0..trials)
+        .filter(|&seed| {
+            let mut random = Random(seed << 20);
+            let samples = (0..1000).map(|_| Duration::from_nanos(sample(random.next())));
+            let stolen = Stolen::from_samples(Duration::MAX, samples);
+            let envelope = stolen.envelope(percent(1), percent(5)).unwrap();
+            let truth = u128::from(above(envelope.budget.as_nanos()));
+            truth * u128::from(Probability::ONE.parts()) > u128::from(envelope.exceedance.parts()) << 32
+        })
+        .count() as u64
+}
+
+/// Of 4,000 trials 200 may be wrong, and 14 is the standard deviation of a count of 200.
+const TRIALS: u64 = 4000;
+const MOST_WRONG: u64 = 200 + 3 * 14;
+
+#[test]
+fn claims_on_a_heavy_tail_are_wrong_as_often_as_they_may_be() {
+    // 1 µs / u: half of all mass beyond any mean.
+    let wrong = wrong(TRIALS, |u| (1000 << 32) / (u + 1), |budget| (1000 << 32) / (budget + 1));
+    assert!((200 - 3 * 14..=MOST_WRONG).contains(&wrong), "{wrong}");
+}
+
+#[test]
+fn claims_on_a_plain_distribution_are_wrong_as_often_as_they_may_be() {
+    let wrong = wrong(TRIALS, |u| u, |budget| (1 << 32) - 1 - budget);
+    assert!((200 - 3 * 14..=MOST_WRONG).contains(&wrong), "{wrong}");
+}
+
+#[test]
+fn claims_on_rare_spikes_are_wrong_no_more_often() {
+    // 0.8 % lose 1 µs, 0.3 % lose 50 µs; and spikes of 1.2 %, which the claim must not overlook.
+    let step = |parts: u64| (parts << 32) / 1000;
+    let spikes = |small: u64, large: u64| {
+        wrong(
+            TRIALS,
+            |u| {
+                if u < step(large) {
+                    50_000
+                } else if u < step(large + small) {
+                    1000
+                } else {
+                    0
+                }
+            },
+            |budget| match budget {
+                0 => step(large + small),
+                1000 => step(large),
+                _ => 0,
+            },
+        )
+    };
+    assert!(spikes(8, 3) <= MOST_WRONG);
+    assert!(spikes(0, 12) <= MOST_WRONG);
+}

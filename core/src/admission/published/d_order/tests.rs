@@ -1,0 +1,201 @@
+use super::*;
+use crate::platform::{BestEffort, LinkModel};
+
+fn micros(micros: u64) -> Duration {
+    Duration::from_micros(micros)
+}
+
+/// Table 3: 60 KB messages at 1200, 2000 and 2000 KB/s, deadlines 40, 25 and 30 ms.
+fn table_3(channel: usize) -> Contract {
+    let (interval, deadline) = [(50_000, 40_000), (30_000, 25_000), (30_000, 30_000)][channel];
+    Contract::new(61_440, 61_440, micros(interval), 1, micros(deadline)).unwrap()
+}
+
+/// Table 3's channels, inserted in this order.
+fn table_2b(block: Block, order: [usize; 3]) -> DOrder {
+    let mut host = DOrder::new(&Platform::papers_table_2b(), block).unwrap();
+    for (number, channel) in order.into_iter().enumerate() {
+        assert_eq!(host.insert(&table_3(channel)), Ok(number));
+    }
+    host
+}
+
+fn responses(host: &DOrder) -> Vec<(usize, u64)> {
+    host.channels().iter().map(|channel| (channel.position, channel.response.as_nanos())).collect()
+}
+
+#[test]
+fn table_3_as_printed() {
+    // Each is inserted on top, which leaves 1, 2, 0.
+    let host = table_2b(Block::Printed, [0, 2, 1]);
+    assert_eq!(responses(&host), [(2, 26_117_500), (1, 19_115_000), (0, 12_112_500)]);
+    for channel in host.channels() {
+        assert_eq!(
+            (channel.packets, channel.service, channel.wait),
+            (15, Duration::from_nanos(7_002_500), micros(5110))
+        );
+    }
+    // d = D, all the slack being on this hop: 13.9, 10.9, 12.9 ms.
+    let slack: Vec<u64> =
+        host.channels().iter().map(|c| ((c.deadline - c.response).as_nanos() + 50_000) / 100_000).collect();
+    assert_eq!(slack, [139, 109, 129]);
+}
+
+#[test]
+fn table_3_with_min() {
+    let host = table_2b(Block::Min, [0, 2, 1]);
+    assert_eq!(responses(&host), [(2, 22_750_000), (1, 15_820_000), (0, 8_890_000)]);
+    for channel in host.channels() {
+        assert_eq!((channel.service, channel.wait), (micros(6930), micros(1960)));
+    }
+}
+
+#[test]
+fn the_order_is_that_of_insertion_as_long_as_everybody_holds() {
+    // Deadlines 40, 25, 30: the last one stands on top although 25 is earlier. Its r is 12.1 ms, and earliest deadline
+    // first gives it up to 15.05 ms: a response is no bound under another policy.
+    assert_eq!(responses(&table_2b(Block::Printed, [0, 1, 2])), [(2, 26_117_500), (1, 19_115_000), (0, 12_112_500)]);
+}
+
+#[test]
+fn a_newcomer_sinks_below_those_that_it_would_break() {
+    let mut host = DOrder::new(&Platform::papers_table_2b(), Block::Printed).unwrap();
+    let tight = table_3(1).with_deadline(micros(12_200)).unwrap();
+    host.insert(&tight).unwrap();
+    host.insert(&table_3(0)).unwrap();
+    assert_eq!(responses(&host), [(0, 12_112_500), (1, 19_115_000)]);
+    // A second tight one has no place: below the first its own response is too long.
+    assert_eq!(host.insert(&tight), Err(Refused::Deadline { within: micros(12_200) }));
+    assert_eq!(responses(&host), [(0, 12_112_500), (1, 19_115_000)]);
+}
+
+/// A platform of whole microseconds with C_x for L_x; best effort of `best_effort` packets.
+fn costs(quantum: u32, switch: u64, first: u64, other: u64, link_cost: u64, link: u64, best_effort: u32) -> Platform {
+    let table = Platform::papers_table_2b();
+    Platform {
+        quantum,
+        switch: micros(switch),
+        cache: Duration::ZERO,
+        first_packet: micros(first),
+        packet_cost: micros(other),
+        link_cost: micros(link_cost),
+        link: LinkModel { setup: micros(link), ..LinkModel::UNLIMITED },
+        best_effort: BestEffort { message_packets: best_effort, ..table.best_effort },
+        ..table
+    }
+}
+
+fn one_packet() -> Contract {
+    Contract::new(1000, 1000, Duration::from_millis(10), 1, Duration::from_millis(10)).unwrap()
+}
+
+#[test]
+fn bounds_that_a_run_exceeds() {
+    // One channel, no switch cost: 240 µs are seen, because C_l also interrupts the message itself.
+    let mut first = DOrder::new(&costs(2, 0, 20, 10, 40, 20, 2), Block::Printed).unwrap();
+    first.insert(&one_packet()).unwrap();
+    assert_eq!(responses(&first), [(0, 210_000)]);
+    // Two channels of one packet, released together: 50 + 10 + 50 + 10 + 1 = 121 µs, because each has its own switch.
+    let mut second = DOrder::new(&costs(1, 50, 10, 10, 0, 1, 0), Block::Printed).unwrap();
+    second.insert(&one_packet()).unwrap();
+    second.insert(&one_packet()).unwrap();
+    assert_eq!(responses(&second), [(1, 83_000), (0, 72_000)]);
+    // All terms: 220 µs are seen.
+    let mut third = DOrder::new(&costs(1, 55, 20, 20, 20, 25, 1), Block::Printed).unwrap();
+    third.insert(&one_packet()).unwrap();
+    assert_eq!(responses(&third), [(0, 185_000)]);
+}
+
+#[test]
+fn processing_that_is_dearer_than_the_link() {
+    // C_p 30 ≥ L_x 25: C_pm + C_lm + L_x(S_last) + C_pr = 20 + 30·2 + 3·5 + 25 + (2/2)·10.
+    let mut host = DOrder::new(&costs(2, 10, 20, 30, 5, 25, 0), Block::Printed).unwrap();
+    let contract = Contract::new(3 * 4096, 1, Duration::from_millis(10), 1, Duration::from_millis(10)).unwrap();
+    host.insert(&contract).unwrap();
+    assert_eq!(host.channels()[0].service, micros(130));
+}
+
+#[test]
+fn parts_of_a_nanosecond_are_rounded_up_at_the_end_only() {
+    // (N − 1)/P = 1/3 of 10,000 ns for each; three of them are 10,000, not 10,002.
+    let mut host = DOrder::new(&costs(3, 10, 20, 10, 5, 25, 0), Block::Printed).unwrap();
+    let contract = Contract::new(2 * 4096, 1, Duration::from_millis(10), 1, Duration::from_millis(10)).unwrap();
+    for _ in 0..3 {
+        host.insert(&contract).unwrap();
+    }
+    let (exact, third) = (20_000 + 2 * 25_000 + 2 * 5000, 10_000);
+    let wait = 20_000 + 2 * 10_000 + 2 * 5000 + 10_000 + 25_000;
+    assert_eq!(host.channels()[0].service.as_nanos(), exact + third / 3 + 1);
+    let lowest = host.channels().iter().find(|channel| channel.position == 2).unwrap();
+    assert_eq!(lowest.response.as_nanos(), wait + 3 * exact + third);
+}
+
+#[test]
+fn refusals_in_their_order() {
+    let host = |block| DOrder::new(&Platform::papers_table_2b(), block).unwrap();
+    let millis = Duration::from_millis;
+    let mut empty = host(Block::Printed);
+    // 65,536 packets of 64 bytes.
+    let small = Platform { packet: 64, ..costs(4, 0, 20, 10, 5, 25, 0) };
+    let small = Platform { best_effort: BestEffort { packet_min: 1, packet_max: 64, ..small.best_effort }, ..small };
+    let huge = Contract::new(64 << 16, 1, millis(1), 1, millis(1)).unwrap();
+    assert_eq!(DOrder::new(&small, Block::Min).unwrap().insert(&huge), Err(Refused::BadParameters));
+    assert_eq!(
+        DOrder::new(&costs(1, 0, 1, 1, 1, 0, 0), Block::Min).unwrap().insert(&one_packet()),
+        Err(Refused::BadParameters)
+    );
+    let fast = Contract::new(61_440, 1, millis(7), 1, millis(40)).unwrap();
+    assert_eq!(empty.insert(&fast), Err(Refused::Utilisation));
+    let within = millis(12);
+    let tight = table_3(1).with_deadline(within).unwrap();
+    assert_eq!(empty.insert(&tight), Err(Refused::Deadline { within }));
+    // A long message makes everybody's wait longer, wherever it stands itself.
+    let platform = Platform::papers_table_2b();
+    let none = BestEffort { message_packets: 0, ..platform.best_effort };
+    let mut breaks = DOrder::new(&Platform { best_effort: none, ..platform }, Block::Printed).unwrap();
+    let short = Contract::new(4096, 1, millis(50), 1, Duration::from_micros(3000)).unwrap();
+    breaks.insert(&short).unwrap();
+    let before = responses(&breaks);
+    let long = Contract::new(40 * 4096, 1, millis(100), 1, millis(100)).unwrap();
+    assert_eq!(breaks.insert(&long), Err(Refused::BreaksExisting { channel: 0 }));
+    assert_eq!(responses(&breaks), before);
+}
+
+#[test]
+fn a_route_adds_up_its_hops() {
+    let hop = || DOrder::new(&Platform::papers_table_2b(), Block::Printed).unwrap();
+    let mut hops = [hop(), table_2b(Block::Printed, [0, 2, 1])];
+    // 12.1125 ms on the first hop; 47.125 ms on the second, where it stands below the others.
+    let relaxed = Contract::new(61_440, 1, Duration::from_millis(100), 1, Duration::from_millis(80)).unwrap();
+    let numbers = insert_on_route(&mut hops, &relaxed, micros(775), Slack::Equal).unwrap();
+    assert_eq!(numbers, [0, 3]);
+    let sum: Duration = hops.iter().zip(&numbers).map(|(hop, &number)| hop.channels()[number].deadline).sum();
+    assert_eq!(sum, micros(80_000 - 775));
+    assert_eq!(hops[1].channels()[3].position, 3);
+
+    let mut hops = [hop(), hop()];
+    let needed = micros(24_225);
+    let least = relaxed.with_deadline(needed).unwrap();
+    let within = needed - Duration::from_nanos(1);
+    assert_eq!(
+        insert_on_route(&mut hops, &least, Duration::from_nanos(1), Slack::Equal),
+        Err(RouteRefused::Route(Refused::EndToEndDeadline { needed, within }))
+    );
+    assert!(hops.iter().all(|hop| hop.channels().is_empty()));
+    assert_eq!(insert_on_route(&mut hops, &least, Duration::ZERO, Slack::Proportional), Ok(alloc::vec![0, 0]));
+    let mut hops = [hop(), hop()];
+    let tight = relaxed.with_deadline(micros(12_000)).unwrap();
+    let refused = Refused::Deadline { within: micros(12_000) };
+    assert_eq!(
+        insert_on_route(&mut hops, &tight, Duration::ZERO, Slack::Equal),
+        Err(RouteRefused::Hop { hop: 0, refused })
+    );
+}
+
+#[test]
+fn slack_is_shared() {
+    let responses = [micros(10), micros(30)];
+    assert_eq!(share(&responses, micros(60), Slack::Equal), Ok(alloc::vec![micros(20), micros(40)]));
+    assert_eq!(share(&responses, micros(60), Slack::Proportional), Ok(alloc::vec![micros(15), micros(45)]));
+    assert_eq!(share(&[], micros(60), Slack::Equal), Err(Refused::BadParameters));
+}
