@@ -20,7 +20,10 @@ const NONE: &str = "-";
 
 /// The whole answer.
 pub(super) fn page(report: &Report) -> String {
-    let mut page = format!("{}\n", machine(&report.platform));
+    let mut page = match &report.answered {
+        Answered::Upcalls(..) => format!("{}:\n", changes(&report.platform)),
+        _ => format!("{}:\n", machine(&report.platform)),
+    };
     match &report.answered {
         Answered::Channels(channels, answers) => of_channels(&mut page, channels, answers),
         Answered::DOrder(channels, figures) => of_d_order(&mut page, channels, figures),
@@ -42,10 +45,18 @@ pub(super) fn page(report: &Report) -> String {
 pub(super) fn machine(platform: &Platform) -> &'static str {
     match platform.machine {
         MachineModel::Executive => {
-            "On the executive, with the costs in the file and those assumed for what it leaves out:"
+            "On the executive, with the costs in the file and those assumed for what it leaves out"
         }
-        MachineModel::PapersInline => "On the machine of the papers, link scheduling at interrupt level:",
-        MachineModel::PapersOffload => "On the machine of the papers, link scheduling on the adapter:",
+        MachineModel::PapersInline => "On the machine of the papers, link scheduling at interrupt level",
+        MachineModel::PapersOffload => "On the machine of the papers, link scheduling on the adapter",
+    }
+}
+
+/// What a change of upcall costs.
+pub(super) fn changes(platform: &Platform) -> String {
+    match platform.upcall_switch {
+        Duration::ZERO => "On the executive, where a change of upcall costs nothing".to_owned(),
+        switch => format!("On the executive, where a change of upcall costs {switch}"),
     }
 }
 
@@ -123,7 +134,7 @@ fn advice(channels: &[Channel], channel: &Channel, denial: &Denial) -> String {
 }
 
 /// What stands in the way, as a clause.
-pub(super) fn reason(denial: &Denial) -> String {
+fn reason(denial: &Denial) -> String {
     match (denial.code, denial.stage) {
         (Code::ProcessorDeadline, _) => "the processor cannot do everything in time".to_owned(),
         (Code::LinkDeadline, _) => "the link cannot carry everything in time".to_owned(),
@@ -140,7 +151,7 @@ pub(super) fn reason(denial: &Denial) -> String {
 }
 
 /// The advice alone. Values are rounded to the side that still fits.
-pub(super) fn would_fit(fits: &Fits) -> String {
+fn would_fit(fits: &Fits) -> String {
     let mut ways = Vec::new();
     if let Some(deadline) = fits.deadline {
         ways.push(format!("a deadline of {}", brief(Some(deadline))));
@@ -206,9 +217,9 @@ fn of_upcalls(page: &mut String, report: &Report, upcalls: &[Upcall], figures: &
             response.map_or_else(|| "no bound".to_owned(), |response| up(response).to_string()),
             response.map_or_else(
                 || NONE.to_owned(),
-                |response| match upcall.period.checked_sub(response) {
+                |response| match upcall.period.checked_sub(up(response)) {
                     Some(slack) => slack.to_string(),
-                    None => format!("-{}", up(response - upcall.period)),
+                    None => format!("-{}", up(response) - upcall.period),
                 },
             ),
         ]);
@@ -282,14 +293,19 @@ fn align(table: &mut Table, columns: std::ops::Range<usize>) {
     }
 }
 
-/// The largest terms first, two to a line.
+/// The largest terms, and what the others are together.
 fn terms(terms: &[Term]) -> String {
+    const SHOWN: usize = 3;
     let mut present: Vec<&Term> = terms.iter().filter(|term| !term.amount.is_zero()).collect();
     present.sort_by_key(|term| std::cmp::Reverse(term.amount));
-    let said: Vec<String> =
-        present.into_iter().map(|term| format!("{} {}", term_name(term.name), term.amount)).collect();
-    let lines: Vec<String> = said.chunks(3).map(|line| line.join(" + ")).collect();
-    lines.join(" +\n")
+    let others = if present.len() > SHOWN + 1 { present.split_off(SHOWN) } else { Vec::new() };
+    let mut said: Vec<String> =
+        present.into_iter().map(|term| format!("{} {}", term_name(term.name), brief(Some(term.amount)))).collect();
+    if !others.is_empty() {
+        let sum: Duration = others.iter().map(|term| term.amount).sum();
+        said.push(format!("{} others {}", others.len(), brief(Some(sum))));
+    }
+    said.chunks(2).map(|line| line.join(" + ")).collect::<Vec<_>>().join(" +\n")
 }
 
 /// A term's name for people.

@@ -5,8 +5,8 @@ use std::fmt::Write as _;
 use laxity_core::units::Duration;
 use maud::{Markup, PreEscaped, html};
 
-use super::style::{COLOURS, STYLE};
-use super::{Panel, Picture, Row};
+use super::style::STYLE;
+use super::{Panel, Part, Picture, Row};
 use crate::scale::Scale;
 
 const WIDTH: f64 = 880.0;
@@ -31,6 +31,9 @@ const LONGEST: f64 = 640.0;
 const LABEL: f64 = 652.0;
 const ROW: f64 = 32.0;
 const THICK: f64 = 16.0;
+
+const AXES: &str =
+    "instant after all send at once; solid: when all that is due by then is done; dashed: the time there is";
 
 /// The document.
 pub(super) fn document(picture: &Picture) -> String {
@@ -85,10 +88,10 @@ fn description(picture: &Picture) -> String {
 /// One resource: what must be done by an instant, below the time that there is until then.
 fn demand(panel: &Panel, top: f64) -> Markup {
     let (frame_top, bottom) = (top + ABOVE, top + PANEL - BELOW);
-    let scale = Scale::exact(panel.end);
+    let scale = scale(panel);
     let x = |value: u64| LEFT + scale.position(value) * (RIGHT - LEFT);
     let y = |value: u64| bottom - scale.position(value) * (bottom - frame_top);
-    let (columns, rows) = (scale.ticks(8), scale.ticks(4));
+    let (columns, rows) = (spaced(scale, RIGHT - LEFT, 64.0), spaced(scale, bottom - frame_top, 20.0));
     let mut grid = String::new();
     for &value in &columns {
         let _ = write!(grid, "M{} {}V{}", short(x(value)), short(frame_top), short(bottom));
@@ -99,7 +102,7 @@ fn demand(panel: &Panel, top: f64) -> Markup {
     let (left, right, high, low) = (short(LEFT), short(RIGHT), short(frame_top), short(bottom));
     html! {
         rect.card x=(MARGIN) y=(short(top)) width=(INSIDE) height=(PANEL) rx="8" {}
-        text.heading x=(MARGIN + 14.0) y=(short(top + 23.0)) { (fitting(&panel.heading, INSIDE - 90.0)) }
+        text.heading x=(MARGIN + 14.0) y=(short(top + 23.0)) { (fitting(&panel.heading, (INSIDE - 28.0) * 0.82)) }
         path.beyond d={ "M" (left) " " (low) "L" (right) " " (high) "H" (left) "Z" } {}
         path.grid d=(grid) {}
         path.capacity d={ "M" (left) " " (low) "L" (right) " " (high) } {}
@@ -108,7 +111,6 @@ fn demand(panel: &Panel, top: f64) -> Markup {
             circle.tightest cx=(short(x(at))) cy=(short(y(done))) r="4" {}
         }
         text x=(short(LEFT + 12.0)) y=(short(frame_top + 18.0)) { "more than there is time for" }
-        text.end x=(short(RIGHT - 8.0)) y=(short(bottom - 10.0)) { "solid: when all that is due by then is done; dashed: the time there is" }
         g aria-hidden="true" {
             @for &value in &columns {
                 text.middle x=(short(x(value))) y=(short(bottom + 17.0)) { (label(value)) }
@@ -116,9 +118,30 @@ fn demand(panel: &Panel, top: f64) -> Markup {
             @for &value in &rows {
                 text.end x=(short(LEFT - 8.0)) y=(short(y(value) + 4.0)) { (label(value)) }
             }
-            text.middle x=(short(f64::midpoint(LEFT, RIGHT))) y=(short(bottom + 35.0)) { "instant after all send at once" }
+            text.middle x=(short(f64::midpoint(LEFT, RIGHT))) y=(short(bottom + 35.0)) { (AXES) }
         }
     }
+}
+
+/// The scale of both axes: logarithmic if the first instants would be squeezed into a corner.
+fn scale(panel: &Panel) -> Scale {
+    let first = panel.points.iter().map(|&(at, done)| at.min(done)).min().unwrap_or(0).max(1);
+    match panel.end / 20 > first {
+        true => Scale::Log { low: first / 2 + 1, high: panel.end },
+        false => Scale::exact(panel.end),
+    }
+}
+
+/// The values of an axis whose labels have room beside each other.
+fn spaced(scale: Scale, length: f64, room: f64) -> Vec<u64> {
+    let mut values: Vec<u64> = Vec::new();
+    for value in scale.ticks((length / room) as u64) {
+        let far = |other: &u64| (scale.position(value) - scale.position(*other)) * length >= room;
+        if values.last().is_none_or(far) {
+            values.push(value);
+        }
+    }
+    values
 }
 
 /// The demand as steps, of each column of pixels the first and the highest.
@@ -142,8 +165,8 @@ fn steps(panel: &Panel, scale: Scale, x: impl Fn(u64) -> f64, y: impl Fn(u64) ->
 
 /// The rows with their legend, and how high they are together.
 fn bounds(picture: &Picture, top: f64) -> (Markup, f64) {
-    let names = part_names(&picture.rows);
-    let legend = Legend::of(&names);
+    let kinds = kinds(&picture.rows);
+    let legend = Legend::of(&kinds);
     let first = top + 64.0;
     let bottom = first + ROW * picture.rows.len() as f64;
     let height = bottom + 34.0 + legend.height - top;
@@ -155,45 +178,45 @@ fn bounds(picture: &Picture, top: f64) -> (Markup, f64) {
     let markup = html! {
         rect.card x=(MARGIN) y=(short(top)) width=(INSIDE) height=(short(height)) rx="8" {}
         text.heading x=(MARGIN + 14.0) y=(short(top + 23.0)) { (picture.heading) }
-        text.middle x=(LIMIT) y=(short(first - 10.0)) { "100 %" }
+        text.middle x=(LIMIT) y=(short(first - 10.0)) { (picture.limit) }
         path.grid d=(grid) {}
         @for (index, row) in picture.rows.iter().enumerate() {
-            (bar(row, &names, first + ROW * index as f64))
+            (bar(row, first + ROW * index as f64))
         }
         g aria-hidden="true" {
-            @for quarter in 0..4_u8 {
+            @for quarter in 0..=4_u8 {
                 @let x = BAR + (LIMIT - BAR) * f64::from(quarter) / 4.0;
                 text.middle x=(short(x)) y=(short(bottom + 16.0)) { (quarter * 25) " %" }
             }
         }
-        (legend.draw(&names, bottom + 30.0))
+        (legend.draw(&kinds, bottom + 30.0))
     };
     (markup, height)
 }
 
-/// The names of all parts, in the order in which they first come.
-fn part_names(rows: &[Row]) -> Vec<&str> {
-    let mut names: Vec<&str> = Vec::new();
-    for (name, amount) in rows.iter().flat_map(|row| &row.parts) {
-        if *amount > 0 && !names.contains(&name.as_str()) {
-            names.push(name);
+/// One part of each name, in the order of their colours.
+fn kinds(rows: &[Row]) -> Vec<&Part> {
+    let mut kinds: Vec<&Part> = Vec::new();
+    for part in rows.iter().flat_map(|row| &row.parts) {
+        if part.amount > 0 && !kinds.iter().any(|other| other.name == part.name) {
+            kinds.push(part);
         }
     }
-    names
+    kinds.sort_by_key(|part| part.colour);
+    kinds
 }
 
-fn bar(row: &Row, names: &[&str], top: f64) -> Markup {
+fn bar(row: &Row, top: f64) -> Markup {
     let middle = top + ROW / 2.0;
     let (edge, baseline) = (middle - THICK / 2.0, short(middle + 4.0));
     let x = |nanos: u64| BAR + nanos as f64 / row.limit.max(1) as f64 * (LIMIT - BAR);
     let mut begin = 0_u64;
     let mut pieces = Vec::new();
-    for (name, amount) in &row.parts {
-        let end = begin.saturating_add(*amount);
+    for part in &row.parts {
+        let end = begin.saturating_add(part.amount);
         let (from, to) = (x(begin).min(LONGEST), x(end).min(LONGEST));
         if to > from {
-            let colour = names.iter().position(|other| other == name).unwrap_or(0) % COLOURS;
-            pieces.push((colour, from, to - from));
+            pieces.push((part.colour, from, to - from));
         }
         begin = end;
     }
@@ -230,25 +253,25 @@ struct Legend {
 }
 
 impl Legend {
-    fn of(names: &[&str]) -> Self {
+    fn of(kinds: &[&Part]) -> Self {
         let (mut x, mut y) = (BAR, 0.0);
         let mut places = Vec::new();
-        for name in names {
-            let width = 34.0 + CHARACTER * name.chars().count() as f64;
+        for kind in kinds {
+            let width = 34.0 + CHARACTER * kind.name.chars().count() as f64;
             if x > BAR && x + width > WIDTH - MARGIN {
                 (x, y) = (BAR, y + 20.0);
             }
             places.push((x, y));
             x += width;
         }
-        Self { places, height: if names.is_empty() { 0.0 } else { y + 24.0 } }
+        Self { places, height: if kinds.is_empty() { 0.0 } else { y + 24.0 } }
     }
 
-    fn draw(&self, names: &[&str], top: f64) -> Markup {
+    fn draw(&self, kinds: &[&Part], top: f64) -> Markup {
         html! {
-            @for (index, (name, &(x, y))) in names.iter().zip(&self.places).enumerate() {
-                rect class={ "c" (index % COLOURS) } x=(short(x)) y=(short(top + y)) width="12" height="12" rx="2" {}
-                text x=(short(x + 18.0)) y=(short(top + y + 10.5)) { (name) }
+            @for (kind, &(x, y)) in kinds.iter().zip(&self.places) {
+                rect class={ "c" (kind.colour) } x=(short(x)) y=(short(top + y)) width="12" height="12" rx="2" {}
+                text x=(short(x + 18.0)) y=(short(top + y + 10.5)) { (kind.name) }
             }
         }
     }

@@ -7,13 +7,17 @@
 mod draw;
 mod style;
 
+use std::ffi::OsStr;
+use std::path::Path;
+
 use laxity::system_file::{Channel, Upcall};
-use laxity_core::admission::Stage;
-use laxity_core::admission::answer::{Answer, Answers, DemandCurve};
+use laxity_core::admission::answer::{Answer, Answers, DemandCurve, Term};
+use laxity_core::admission::bounds::terms;
+use laxity_core::admission::{Stage, Utilisation};
 use laxity_core::units::Duration;
 
 use super::decide::{OfDOrder, OfUpcalls};
-use super::text::{block, percent, reason, tally, term_name, up};
+use super::text::{block, changes, machine, percent, tally, term_name, up};
 use super::{Answered, Report};
 use crate::numbers::brief;
 use crate::report::escaped;
@@ -28,6 +32,8 @@ struct Picture {
     panels: Vec<Panel>,
     /// What the rows show.
     heading: String,
+    /// What a whole bar is.
+    limit: &'static str,
     rows: Vec<Row>,
     notes: Vec<String>,
 }
@@ -48,16 +54,56 @@ struct Row {
     name: String,
     limit: u64,
     /// What the bar is made of; empty if there is none.
-    parts: Vec<(String, u64)>,
+    parts: Vec<Part>,
     /// What stands at its end.
     label: String,
     /// Why there is no promise.
     refused: Option<String>,
 }
 
+/// A part of a bar.
+struct Part {
+    name: String,
+    /// One of [`style::COLOURS`].
+    colour: usize,
+    amount: u64,
+}
+
+impl Part {
+    fn new(name: &str, colour: usize, amount: Duration) -> Self {
+        Self { name: name.to_owned(), colour, amount: amount.as_nanos() }
+    }
+
+    fn of_term(term: &Term) -> Self {
+        Self::new(&term_name(term.name), colour(term.name), term.amount)
+    }
+}
+
+/// The colour of a term, the same in every picture: of the processor's terms blue to violet, of the link's green to brown.
+fn colour(term: &str) -> usize {
+    match term {
+        terms::HANDOVER => 0,
+        terms::PROCESSING => 1,
+        terms::SWITCHING => 2,
+        terms::INPUT_POLLS => 3,
+        terms::PROCESSOR_OTHERS => 4,
+        terms::PROCESSOR_BLOCKING => 5,
+        terms::LINK_SERVICE => 6,
+        terms::PROCESSOR_INTERFERENCE | terms::INTERFERENCE => 7,
+        terms::TRANSMISSION | terms::OWN_MESSAGE => 8,
+        terms::LINK_OTHERS | terms::OTHERS => 9,
+        terms::LINK_BLOCKING => 10,
+        terms::LOOK_AHEAD => 11,
+        terms::LINK_INTERFERENCE => 12,
+        terms::PROCESSOR_STAGE => 13,
+        terms::LINK_STAGE => 14,
+        _ => 15,
+    }
+}
+
 impl Row {
     fn total(&self) -> u64 {
-        self.parts.iter().fold(0, |sum, part| sum.saturating_add(part.1))
+        self.parts.iter().fold(0, |sum, part| sum.saturating_add(part.amount))
     }
 }
 
@@ -72,8 +118,16 @@ fn picture(report: &Report) -> Picture {
         Answered::DOrder(channels, figures) => of_d_order(channels, figures),
         Answered::Upcalls(upcalls, figures) => of_upcalls(report, upcalls, figures),
     };
-    picture.title = format!("{}: {}", escaped(&report.file), picture.title);
-    picture.subtitle = format!("{} {}", super::text::machine(&report.platform), picture.subtitle);
+    let name = Path::new(&report.file).file_name().map_or_else(|| report.file.as_str().into(), OsStr::to_string_lossy);
+    picture.title = format!("{}: {}", escaped(&name), picture.title);
+    let host = match &report.answered {
+        Answered::Upcalls(..) => changes(&report.platform),
+        _ => machine(&report.platform).to_owned(),
+    };
+    picture.subtitle = match picture.subtitle.as_str() {
+        "" => format!("{host}."),
+        more => format!("{host}: {more}."),
+    };
     cut(&mut picture);
     picture
 }
@@ -106,13 +160,10 @@ fn of_channels(channels: &[Channel], answers: &Answers) -> Picture {
     let longest = channels.iter().map(|channel| channel.request.contract.deadline().as_nanos()).max().unwrap_or(0);
     Picture {
         title: tally(channels.len(), "channel", refused),
-        subtitle: format!(
-            "{} of the processor, {} of the link in the long run",
-            percent(used.processor),
-            percent(used.link)
-        ),
-        panels: answers.demand.iter().filter_map(|curve| panel(curve, longest)).collect(),
+        subtitle: String::new(),
+        panels: answers.demand.iter().filter_map(|curve| panel(curve, longest, used)).collect(),
         heading: "Each bound, as a part of its deadline".to_owned(),
+        limit: "deadline",
         rows: channels.iter().zip(&answers.channels).map(|(channel, answer)| of_channel(channel, answer)).collect(),
         notes: Vec::new(),
     }
@@ -129,34 +180,36 @@ fn of_channel(channel: &Channel, answer: &Answer) -> Row {
     };
     match &answer.outcome {
         Ok(grant) => {
-            let parts = grant.terms.iter().map(|term| (term_name(term.name), term.amount.as_nanos())).collect();
+            let parts = grant.terms.iter().map(Part::of_term).collect();
             row(parts, format!("{} of {deadline}", brief(Some(grant.bound))), None)
         }
         Err(denial) => {
             let fits =
                 denial.fits.deadline.map_or_else(String::new, |fits| format!("; {} would fit", brief(Some(fits))));
-            row(Vec::new(), format!("{deadline}{fits}"), Some(reason(denial)))
+            row(Vec::new(), format!("{deadline}{fits}"), Some(denial.code.name().replace('_', " ")))
         }
     }
 }
 
-fn panel(curve: &DemandCurve, longest: u64) -> Option<Panel> {
+fn panel(curve: &DemandCurve, longest: u64, used: Utilisation) -> Option<Panel> {
     let points: Vec<(u64, u64)> =
         curve.points.iter().map(|point| (point.at.as_nanos(), point.done.as_nanos())).collect();
     let last = points.last()?.0;
     let tightest = points.iter().copied().min_by_key(|&(at, done)| at.saturating_sub(done));
     let resource = match curve.stage {
-        Stage::Link => "Link",
-        Stage::Route => "Processor and link together",
-        _ => "Processor",
+        Stage::Link => format!("Link, {} in use", percent(used.link)),
+        Stage::Route => {
+            format!("Processor and link, {} and {} in use", percent(used.processor), percent(used.link))
+        }
+        _ => format!("Processor, {} in use", percent(used.processor)),
     };
     let heading = match tightest {
         Some((at, done)) if done <= at => format!(
-            "{resource}: least room {}, by {} after all granted channels send at once",
+            "{resource}; least room {}, {} after all send at once",
             Duration::from_nanos(at - done),
             Duration::from_nanos(at),
         ),
-        _ => resource.to_owned(),
+        _ => resource,
     };
     // Far beyond the deadlines there is only the long run.
     let end = last.min(longest.saturating_mul(3).max(tightest.map_or(0, |(at, _)| at + at / 4)));
@@ -169,8 +222,11 @@ fn of_d_order(channels: &[Channel], figures: &[OfDOrder]) -> Picture {
         let (parts, label, refused) = match figures {
             OfDOrder::Placed { service, wait, response, .. } => {
                 let others = response.saturating_sub(*service).saturating_sub(*wait);
-                let parts = [("own time", *service), ("wait", *wait), ("higher priorities", others)];
-                let parts = parts.map(|(name, span)| (name.to_owned(), span.as_nanos())).to_vec();
+                let parts = vec![
+                    Part::new("own time", colour(terms::OWN_MESSAGE), *service),
+                    Part::new("wait", colour(terms::PROCESSOR_BLOCKING), *wait),
+                    Part::new("higher priorities", colour(terms::OTHERS), others),
+                ];
                 (parts, format!("{} of {deadline}", brief(Some(*response))), None)
             }
             OfDOrder::Refused(why) => (Vec::new(), deadline.to_string(), Some(why.clone())),
@@ -183,6 +239,7 @@ fn of_d_order(channels: &[Channel], figures: &[OfDOrder]) -> Picture {
         subtitle: "for comparison; it decides nothing".to_owned(),
         panels: Vec::new(),
         heading: "Each published response, as a part of its deadline".to_owned(),
+        limit: "deadline",
         rows: channels.iter().zip(figures).map(|(channel, figures)| row(channel, figures)).collect(),
         notes: Vec::new(),
     }
@@ -194,9 +251,10 @@ fn of_upcalls(report: &Report, upcalls: &[Upcall], figures: &OfUpcalls) -> Pictu
         let response = figures.responses[index];
         let (parts, label) = match response {
             Some(response) => {
-                let parts =
-                    [("own cost", upcall.cost), ("blocked or interrupted", response.saturating_sub(upcall.cost))];
-                let parts = parts.map(|(name, span)| (name.to_owned(), span.as_nanos())).to_vec();
+                let parts = vec![
+                    Part::new("own cost", colour(terms::PROCESSING), upcall.cost),
+                    Part::new("blocked or interrupted", colour(terms::PROCESSOR_BLOCKING), response - upcall.cost),
+                ];
                 (parts, format!("{} of {}", brief(Some(response)), upcall.period))
             }
             None => (Vec::new(), upcall.period.to_string()),
@@ -221,6 +279,7 @@ fn of_upcalls(report: &Report, upcalls: &[Upcall], figures: &OfUpcalls) -> Pictu
         subtitle: format!("{} of the processor", percent(figures.share(upcalls))),
         panels: Vec::new(),
         heading: "Each response time, as a part of its period".to_owned(),
+        limit: "period",
         rows,
         notes: Vec::new(),
     }
