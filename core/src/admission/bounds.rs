@@ -71,7 +71,10 @@ fn addends(parts: &[(&'static str, u128)], order: &[&'static str], mut less: u12
             (*amount, less) = (*amount - off, less - off);
         }
     }
-    parts.iter().map(|&(name, amount)| Term { name, amount: nanos(u64::try_from(amount).unwrap_or(u64::MAX)) }).collect()
+    parts
+        .iter()
+        .map(|&(name, amount)| Term { name, amount: nanos(u64::try_from(amount).unwrap_or(u64::MAX)) })
+        .collect()
 }
 
 fn nanos(nanos: u64) -> Duration {
@@ -130,7 +133,8 @@ impl Admission {
             Some((Stream { deadline: whole - jitter, ..stream }, jitter))
         };
         let link = LinkResponse::new(&self.machine, self.held().filter_map(|(_, held)| moved(held)).collect());
-        let on_link = latest_by(&link, self.held().filter_map(|(_, held)| moved(held)).map(|(stream, _)| stream.deadline));
+        let on_link =
+            latest_by(&link, self.held().filter_map(|(_, held)| moved(held)).map(|(stream, _)| stream.deadline));
         let bound = |held: &Reservation| {
             let handover = self.handover_of(held);
             let mut all = vec![Term { name: terms::HANDOVER, amount: handover }];
@@ -152,9 +156,15 @@ impl Admission {
         self.held().map(|(id, held)| (id, bound(held))).collect()
     }
 
-    fn processor_terms(&self, test: &super::processor::ProcessorTest, job: &super::processor::Job, worst: &Lateness) -> Vec<Term> {
+    fn processor_terms(
+        &self,
+        test: &super::processor::ProcessorTest,
+        job: &super::processor::Job,
+        worst: &Lateness,
+    ) -> Vec<Term> {
         use terms::{
-            INPUT_POLLS, LINK_SERVICE, PROCESSING, PROCESSOR_BLOCKING, PROCESSOR_INTERFERENCE, PROCESSOR_OTHERS, SWITCHING,
+            INPUT_POLLS, LINK_SERVICE, PROCESSING, PROCESSOR_BLOCKING, PROCESSOR_INTERFERENCE, PROCESSOR_OTHERS,
+            SWITCHING,
         };
         let (work, back, block) = test.parts(worst.due, worst.done);
         let switch = u128::from(self.machine.switch);
@@ -170,7 +180,15 @@ impl Admission {
             (LINK_SERVICE, taken.saturating_sub(interference)),
             (PROCESSOR_INTERFERENCE, interference.min(taken)),
         ];
-        let order = [PROCESSOR_OTHERS, PROCESSOR_BLOCKING, LINK_SERVICE, PROCESSOR_INTERFERENCE, SWITCHING, INPUT_POLLS, PROCESSING];
+        let order = [
+            PROCESSOR_OTHERS,
+            PROCESSOR_BLOCKING,
+            LINK_SERVICE,
+            PROCESSOR_INTERFERENCE,
+            SWITCHING,
+            INPUT_POLLS,
+            PROCESSING,
+        ];
         addends(&parts, &order, u128::from(worst.due - job.deadline))
     }
 

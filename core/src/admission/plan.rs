@@ -7,8 +7,8 @@
 use alloc::vec::Vec;
 
 use super::answer::{
-    Answer, Answers, CompositeFigures, DemandCurve, DemandPoint, Denial, Fits, Grant, Request, Role, Rule, SplitFigures,
-    Test,
+    Answer, Answers, CompositeFigures, DemandCurve, DemandPoint, Denial, Fits, Grant, Request, Role, Rule,
+    SplitFigures, Test,
 };
 use super::processor::parts_per_million;
 use super::reserve::{Admission, ReservationId, Settings, Utilisation};
@@ -87,8 +87,10 @@ impl Worlds {
 /// # Errors
 /// The first parameter of the platform that is out of range.
 pub fn decide(platform: &Platform, requests: &[Request], test: Test) -> Result<Answers, PlatformError> {
-    let mut worlds =
-        Worlds { split: Some(World::new(platform, Rule::Split)?), composite: Some(World::new(platform, Rule::Composite)?) };
+    let mut worlds = Worlds {
+        split: Some(World::new(platform, Rule::Split)?),
+        composite: Some(World::new(platform, Rule::Composite)?),
+    };
     let idle = worlds.clone();
     let mut found = Vec::with_capacity(requests.len());
     for request in requests {
@@ -158,12 +160,7 @@ fn composite_figures(world: &World, request: &Request) -> CompositeFigures {
     CompositeFigures { least_deadline: least.unwrap_or(None), fits: world.grants(request) }
 }
 
-fn grant(
-    world: &World,
-    place: usize,
-    request: &Request,
-    bounds: &[(ReservationId, super::answer::Bound)],
-) -> Grant {
+fn grant(world: &World, place: usize, request: &Request, bounds: &[(ReservationId, super::answer::Bound)]) -> Grant {
     let (contract, platform) = (&request.contract, world.admission.platform());
     let id = world.held.get(place).copied().flatten();
     let held = id.and_then(|id| world.admission.reservation(id));
@@ -199,9 +196,9 @@ fn share(cost: u128, interval: u64) -> u64 {
 
 /// Why not, because of whom, and what would fit.
 fn explain(worlds: &Worlds, idle: &Worlds, test: Test, request: &Request) -> Denial {
-    let refusal = worlds.deciding(test).find_map(|world| {
-        world.admission.decide(&request.contract, request.role, request.contract.deadline()).err()
-    });
+    let refusal = worlds
+        .deciding(test)
+        .find_map(|world| world.admission.decide(&request.contract, request.role, request.contract.deadline()).err());
     let refusal = refusal.unwrap_or(Refusal::new(Code::Memory, Stage::Contract));
     Denial {
         code: refusal.code,

@@ -414,7 +414,16 @@ impl Admission {
             Some(job) => self.ledger.least_processor(&self.machine, &stolen, &Job { deadline: budget, ..job })?,
             None => {
                 // More packets, perhaps smaller ones: the processor's channels must still hold.
-                let nobody = Job { interval: LONGEST, deadline: LONGEST, cost: 0, inner: 0, block: 0, first: 0, other: 0, packets: 1 };
+                let nobody = Job {
+                    interval: LONGEST,
+                    deadline: LONGEST,
+                    cost: 0,
+                    inner: 0,
+                    block: 0,
+                    first: 0,
+                    other: 0,
+                    packets: 1,
+                };
                 self.ledger.least_processor(&self.machine, &stolen, &nobody)?;
                 0
             }

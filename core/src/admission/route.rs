@@ -87,7 +87,8 @@ mod tests {
     #[test]
     fn two_hosts_by_hand() {
         let millis = Duration::from_millis;
-        let hop = |least, propagation| Hop { least: millis(least), propagation: millis(propagation), clock_error: millis(0) };
+        let hop =
+            |least, propagation| Hop { least: millis(least), propagation: millis(propagation), clock_error: millis(0) };
         let hops = [hop(10, 1), hop(30, 0)];
         assert_eq!(compose(&hops, millis(61), Slack::Equal), Ok([millis(20), millis(40)].to_vec()));
         assert_eq!(compose(&hops, millis(61), Slack::Proportional), Ok([millis(15), millis(45)].to_vec()));

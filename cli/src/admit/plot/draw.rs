@@ -223,7 +223,7 @@ fn bar(row: &Row, top: f64) -> Markup {
     let is_cut = x(begin) > LONGEST;
     let room = LIMIT - BAR - 12.0;
     html! {
-        text.name x=(MARGIN + 14.0) y=(baseline) { (fitting(&row.name, BAR - MARGIN - 22.0)) }
+        text.name x=(MARGIN + 14.0) y=(baseline) { (middle_cut(&row.name, BAR - MARGIN - 22.0)) }
         rect.track x=(BAR) y=(short(edge)) width=(LIMIT - BAR) height=(THICK) {}
         @for (colour, from, width) in pieces {
             rect class={ "c" (colour) } x=(short(from)) y=(short(edge)) width=(short(width)) height=(THICK) {}
@@ -288,6 +288,17 @@ fn fitting(text: &str, room: f64) -> String {
         None => text.to_owned(),
         Some(_) => text.chars().take(most.saturating_sub(1)).chain(['…']).collect(),
     }
+}
+
+/// `name`, cut in its middle: names often differ at their ends.
+fn middle_cut(name: &str, room: f64) -> String {
+    let (most, count) = ((room / CHARACTER) as usize, name.chars().count());
+    if count <= most {
+        return name.to_owned();
+    }
+    let head = most / 2;
+    let tail = count - (most - head - 1);
+    name.chars().take(head).chain(['…']).chain(name.chars().skip(tail)).collect()
 }
 
 /// One decimal at most.
