@@ -146,13 +146,15 @@ fn figures(grant: &laxity::Grant, counters: &SendCounters, report: Option<&Count
 fn summarise(figures: &Figures, counters: &SendCounters) {
     let violations = counters.violations;
     eprintln!(
-        "{}: sent {}, delivered {} ({} late), lost {}, dropped {}; ahead of the interval {}, beyond the burst {}",
+        "{}: sent {}, delivered {} ({} late), lost {}, dropped {}; of a wrong size {}, ahead of the interval {}, \
+         beyond the burst {}",
         escaped(&figures.name),
         figures.sent,
         figures.delivered,
         figures.late,
         figures.lost,
         figures.dropped,
+        violations.size,
         violations.rate,
         violations.burst,
     );

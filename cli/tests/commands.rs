@@ -150,6 +150,19 @@ fn fixed_framing_keeps_a_shorter_end() {
 }
 
 #[test]
+fn a_message_below_the_contract_ends_the_stream_and_is_counted() {
+    let port = free_port();
+    let receiver = finishing(receiver(port, &[]));
+    let to = to(port);
+    let mut arguments = vec!["send", to.as_str(), "--min-message", "100B"];
+    arguments.extend(CONTRACT);
+    let stream = framed(&[vec![1; 100], vec![2; 99], vec![3; 100]]);
+    let text = "the message has 99 bytes, the channel's contract allows no less than 100";
+    expect(&run(&arguments, &stream), 2, &[text, "sent 1", "of a wrong size 1"]);
+    assert_eq!(receiver.join().unwrap().stdout, stream[..104]);
+}
+
+#[test]
 fn the_death_of_either_side_is_reported_and_a_new_open_works() {
     let port = free_port();
     let to = to(port);

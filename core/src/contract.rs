@@ -67,6 +67,21 @@ pub enum ContractError {
         /// [`limits::MAX_QUEUED_MESSAGES`].
         most: u32,
     },
+    /// The host's platform says that it has no best effort, and the analysis of its real-time channels counts on that.
+    #[error("this host has no best effort (best_effort_message is 0)")]
+    NoBestEffort,
+    /// The messages need more packets than the analysis of the host counts on.
+    #[error("messages of {bytes} bytes need {found} packets of {packet} bytes, at most {most} are analysed")]
+    Packets {
+        /// The largest message.
+        bytes: u32,
+        /// The largest payload of a packet, bytes.
+        packet: u32,
+        /// Packets that such a message needs.
+        found: u32,
+        /// Packets that it may need.
+        most: u32,
+    },
 }
 
 impl Contract {
@@ -149,6 +164,12 @@ fn checked_span(field: &'static str, found: Duration, least: Duration, most: Dur
 /// N: the packets of a message of `bytes` bytes with payloads of `packet` bytes, `⌈M/S⌉`; `packet` must not be zero.
 pub const fn packets(bytes: u32, packet: u32) -> u32 {
     bytes.div_ceil(packet)
+}
+
+/// Checks that a message of `bytes` bytes needs at most `most` packets of `packet` bytes, which is not zero.
+pub(crate) fn check_packets(bytes: u32, packet: u32, most: u32) -> Result<(), ContractError> {
+    let found = packets(bytes, packet);
+    if found > most { Err(ContractError::Packets { bytes, packet, found, most }) } else { Ok(()) }
 }
 
 /// What a channel is served as.

@@ -35,7 +35,8 @@ pub const MAX_NAME_BYTES: usize = 64;
 pub const MAX_LISTENERS: usize = 1024;
 /// Requests of peers that wait for the driver's decision; more are ignored, and the peer tries again.
 pub const MAX_PENDING_REQUESTS: usize = 64;
-/// Control frames queued for a link; a lost one is sent again by its timer, so overflow only delays.
+/// Control frames of channels queued for a link, and as many answers to strangers. A lost one is sent again by its timer, so
+/// overflow only delays.
 pub const MAX_CONTROL_FRAMES: usize = 64;
 /// How far beyond `max_message` the `decay` policy still accepts a message, as a factor.
 pub const DECAY_FACTOR: u32 = 4;

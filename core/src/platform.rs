@@ -2,6 +2,7 @@
 
 use alloc::vec::Vec;
 
+use crate::contract::{self, ContractError};
 use crate::limits;
 use crate::units::{Duration, Rate};
 
@@ -109,14 +110,42 @@ impl MachineModel {
 /// What best effort may do on this host; the run time enforces each value, because the analysis rests on it (premise P2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BestEffort {
-    /// Most packets of a best-effort message; 0 means that there is no best effort.
+    /// Most packets of a best-effort message, sent or received; 0 means that there is no best effort.
     pub message_packets: u32,
-    /// Smallest payload of a best-effort packet, in bytes.
+    /// Smallest payload of a best-effort packet, in bytes: a smaller one, a control frame included, occupies the link like it.
     pub packet_min: u32,
-    /// Largest payload of a best-effort packet, in bytes.
+    /// Largest payload of a best-effort packet, in bytes: larger messages are cut. Control frames may carry more
+    /// ([`crate::wire::MAX_CONTROL_PAYLOAD`]).
     pub packet_max: u32,
     /// How often best-effort packets (control frames included) are handed to the link; `None` for as often as it has room.
     pub starts: Option<Starts>,
+}
+
+impl BestEffort {
+    /// As much as the wire can carry: for a link that no analysis describes.
+    pub const UNLIMITED: Self = Self {
+        message_packets: limits::MAX_PACKETS_PER_MESSAGE,
+        packet_min: 1,
+        packet_max: limits::MAX_PACKET_BYTES,
+        starts: None,
+    };
+
+    /// Checks that a best-effort channel for messages of at most `max_message` bytes in packets of `packet` bytes, already
+    /// confined to `packet_max`, is within this.
+    ///
+    /// # Errors
+    /// There is no best effort here, or its messages need too many packets.
+    pub fn check(&self, max_message: u32, packet: u32) -> Result<(), ContractError> {
+        if self.message_packets == 0 {
+            return Err(ContractError::NoBestEffort);
+        }
+        // A platform's own `packet_max` may be less than the wire can negotiate.
+        if packet < limits::MIN_PACKET_BYTES {
+            let (least, most) = (limits::MIN_PACKET_BYTES.into(), limits::MAX_PACKET_BYTES.into());
+            return Err(ContractError::Size { field: "best_effort_packet_max", found: packet.into(), least, most });
+        }
+        contract::check_packets(max_message, packet, self.message_packets)
+    }
 }
 
 /// The parameters of one executive and its link. Durations are worst cases.

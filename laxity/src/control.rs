@@ -10,7 +10,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak, mpsc};
 use std::time::{Duration as StdDuration, Instant as StdInstant};
 
 use laxity_core::admission::{Admission, Code, Refusal, ReservationId, Stage, buffers};
-use laxity_core::contract::{Contract, Overload, SendingStages, Service};
+use laxity_core::contract::{Contract, Overload, SendingStages, Service, packets};
 use laxity_core::endpoint::{Destination, Incoming, Outgoing, Reception};
 use laxity_core::event::{ChannelId, End, Event, Name, Request};
 use laxity_core::platform::Platform;
@@ -251,18 +251,22 @@ impl Shared {
             reservation = Some(id);
             upstream = platform.handover + least.total() + self.allowance;
         }
+        let packet = match request.service {
+            Service::RealTime(_) => platform.packet,
+            Service::BestEffort { .. } => platform.best_effort.packet_max,
+        };
         let config = SendConfig {
             service: request.service,
             overload: request.overload,
             priority: request.priority,
-            packet: platform.packet,
+            packet,
             work_conserving: self.behaviour.send_early,
         };
-        let (messages, packets) = match (&contract, request.service) {
+        let (messages, queued_packets) = match (&contract, request.service) {
             (Some(contract), _) => {
                 (buffers::send_messages(contract), buffers::send_packets(contract, platform, config.work_conserving))
             }
-            (None, Service::BestEffort { queue, max_message }) => (queue, best_effort_packets(max_message, platform)),
+            (None, Service::BestEffort { queue, max_message }) => (queue, best_effort_packets(max_message, packet)),
             (None, Service::RealTime(_)) => unreachable!("a real-time service has a contract"),
         };
         let oversize = match request.overload {
@@ -275,7 +279,8 @@ impl Shared {
         if let Some(contract) = &contract {
             send_port.port.statistics.set_bound(contract.deadline());
         }
-        let outgoing = Outgoing::new(request.destination, config, upstream, self.behaviour.lease, messages, packets);
+        let outgoing =
+            Outgoing::new(request.destination, config, upstream, self.behaviour.lease, messages, queued_packets);
         let (reply, answer) = mpsc::sync_channel(1);
         let known = Known {
             port: Arc::clone(&send_port.port),
@@ -420,11 +425,13 @@ impl Shared {
         };
         let platform = &self.platform;
         let (messages, packets) = match request.service {
-            Service::RealTime(contract) => (
-                buffers::receive_messages(&contract, upstream, stage) + contract.burst(),
-                buffers::receive_packets(&contract, platform, upstream, stage),
-            ),
-            Service::BestEffort { queue, max_message } => (queue, best_effort_packets(max_message, platform)),
+            Service::RealTime(contract) => {
+                // It was admitted, so it can be.
+                let analysed = in_packets(&contract, request.packet, platform).unwrap_or(contract);
+                let messages = buffers::receive_messages(&contract, upstream, stage) + contract.burst();
+                (messages, buffers::receive_packets(&analysed, platform, upstream, stage))
+            }
+            Service::BestEffort { queue, max_message } => (queue, best_effort_packets(max_message, request.packet)),
         };
         let transit = state.admission.look_ahead()
             + platform.link.occupancy(platform.packet)
@@ -503,7 +510,8 @@ impl Shared {
         let Some(budget) = contract.deadline().checked_sub(request.upstream + outside) else {
             return Err(shortfall(request.upstream + outside));
         };
-        let (id, least) = state.admission.reserve_receiving(&contract, budget).map_err(|mut refusal| {
+        let analysed = in_packets(&contract, request.packet, platform)?;
+        let (id, least) = state.admission.reserve_receiving(&analysed, budget).map_err(|mut refusal| {
             refusal.least_deadline = refusal.least_deadline.map(|least| least + request.upstream + outside);
             refusal
         })?;
@@ -621,8 +629,24 @@ pub(crate) fn input_delay(platform: &Platform) -> Duration {
     (step + platform.change_of_handler() + platform.link_cost) * u64::from(platform.quantum)
 }
 
+/// The contract as the analysis must see it when the peer's packets are smaller than ours and a message needs more of them:
+/// packets are what takes time here, so its messages are as large as that many of our size.
+///
+/// # Errors
+/// No message could be that large.
+fn in_packets(contract: &Contract, packet: u32, platform: &Platform) -> Result<Contract, Refusal> {
+    let found = packets(contract.max_message(), packet.max(1));
+    if found <= packets(contract.max_message(), platform.packet) {
+        return Ok(*contract);
+    }
+    let max_message = u64::from(found) * u64::from(platform.packet);
+    let (min_message, burst) = (contract.min_message().into(), contract.burst().into());
+    let contract = Contract::new(max_message, min_message, contract.interval(), burst, contract.deadline());
+    Ok(contract?)
+}
+
 /// Packets that a best-effort channel may hold: a message, or a batch, whichever is more.
-fn best_effort_packets(max_message: u32, platform: &Platform) -> u32 {
+fn best_effort_packets(max_message: u32, packet: u32) -> u32 {
     const LEAST: u32 = 256;
-    laxity_core::contract::packets(max_message, platform.packet).max(LEAST)
+    packets(max_message, packet.max(1)).max(LEAST)
 }

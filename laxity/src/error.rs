@@ -34,6 +34,9 @@ pub enum Error {
     /// The configured costs cannot be.
     #[error(transparent)]
     Platform(#[from] PlatformError),
+    /// The platform is one for comparison, which no host is.
+    #[error("machine: a host runs the executive; the papers' machine is for comparison")]
+    PapersMachine,
     /// The link cannot be had.
     #[error(transparent)]
     Link(#[from] LinkError),
@@ -124,12 +127,13 @@ impl Error {
     /// host, 5 peer, network or port.
     pub fn exit_status(&self) -> u8 {
         match self {
-            Self::Contract(_) | Self::Name { .. } | Self::Platform(_) | Self::Violation(_) | Self::WouldBlock => 2,
+            Self::Contract(_) | Self::Name { .. } | Self::Platform(_) | Self::PapersMachine => 2,
+            Self::Violation(_) | Self::WouldBlock => 2,
             Self::Refused { refusal, .. } => match refusal.code {
                 laxity_core::admission::Code::NoSuchName
                 | laxity_core::admission::Code::Version
                 | laxity_core::admission::Code::Protocol => 5,
-                laxity_core::admission::Code::BadParameters if refusal.contract.is_some() => 2,
+                laxity_core::admission::Code::BadParameters if refusal.contract.is_some_and(is_mistaken) => 2,
                 _ => 3,
             },
             Self::Shared { .. } => 3,
@@ -160,6 +164,11 @@ impl Error {
             End::Version { lowest, highest } => Self::Version { peer, lowest, highest },
         })
     }
+}
+
+/// True if no host could grant the contract; else it is this one that does not.
+fn is_mistaken(error: ContractError) -> bool {
+    !matches!(error, ContractError::NoBestEffort | ContractError::Packets { .. })
 }
 
 fn would_fit(refusal: &Refusal) -> String {

@@ -12,8 +12,9 @@ use laxity_core::contract::{Contract, Overload, SendingStages, Service};
 use laxity_core::endpoint::{Config, Destination, Endpoint, LinkConfig};
 use laxity_core::event::Name;
 use laxity_core::frames::HeapFrames;
-use laxity_core::platform::Platform;
+use laxity_core::platform::{Platform, Starts};
 use laxity_core::processor::Policy;
+use laxity_core::signal::{KEEPALIVES_PER_LEASE, MAX_LEASE, MIN_LEASE};
 use laxity_core::units::{Duration, Rate};
 use laxity_core::wire::DATA_HEADER_BYTES;
 use laxity_link::udp::{Udp, UdpConfig};
@@ -182,10 +183,13 @@ impl Host {
     /// threads.
     ///
     /// # Errors
-    /// If the platform's figures are out of range, the address cannot be had, the registry cannot be used or has no place
+    /// If the platform's figures are out of range or those of the papers' machine, the address cannot be had, the registry cannot be used or has no place
     /// left, or the system is out of resources. Nothing is half started.
     pub fn start(config: HostConfig) -> Result<Self, Error> {
         let platform = config.platform.clone();
+        if platform.machine.is_papers() {
+            return Err(Error::PapersMachine);
+        }
         let admission = Admission::new(platform.clone())?;
         let look_ahead = admission.look_ahead();
         let batch = (platform.receive_batch.max(platform.transmit_batch) as usize).max(64);
@@ -210,7 +214,12 @@ impl Host {
             packet: platform.packet,
             quantum: platform.quantum,
             policy: config.policy,
-            links: vec![LinkConfig { model: admission.platform().link, look_ahead, horizon: config.horizon }],
+            links: vec![LinkConfig {
+                model: admission.platform().link,
+                look_ahead,
+                horizon: config.horizon,
+                best_effort: platform.best_effort,
+            }],
             handover: platform.handover,
             envelope: platform.interference.clone(),
             stretch_ppm: admission.stretch_ppm(),
@@ -225,6 +234,7 @@ impl Host {
                 .notes
                 .push("fixed priority: bounds are those of earliest deadline first, and not proved".to_owned());
         }
+        standing.notes.extend(room_for_signalling(&config));
         standing.notes.extend(elsewhere);
         if config.lock_memory {
             match realtime::lock_memory() {
@@ -389,6 +399,20 @@ fn bind(config: &HostConfig, batch: usize, store: Option<&Store>) -> Result<(Udp
     let link = at(SocketAddr::new(address.ip(), 0))?;
     let taken = link.local_address().port();
     Ok((link, Some(format!("port {port} is held by pid {} ({}); taking {taken}", holder.pid, holder.command))))
+}
+
+/// Says so if best effort may start so seldom that the keep-alives of all channels need more than that.
+fn room_for_signalling(config: &HostConfig) -> Option<String> {
+    let Starts { spacing, .. } = config.platform.best_effort.starts?;
+    let lease = config.lease.clamp(MIN_LEASE, MAX_LEASE);
+    let most = lease.as_nanos() / (spacing.as_nanos().max(1) * KEEPALIVES_PER_LEASE);
+    (most < config.channels as u64).then(|| {
+        format!(
+            "best effort starts every {spacing}: enough for the keep-alives of {most} channels with a lease of {lease}, \
+             not of {}",
+            config.channels
+        )
+    })
 }
 
 /// The name of this process.

@@ -195,13 +195,13 @@ impl Sender {
         let factor = if self.overload == Overload::Decay { laxity_core::limits::DECAY_FACTOR } else { 1 };
         let most = u64::from(self.grant.service.max_message()) * u64::from(factor);
         let least = self.grant.service.contract().map_or(1, |contract| u64::from(contract.min_message()));
-        if found > most {
-            return Err(Violation::Oversize { found, most }.into());
-        }
-        if found < least {
-            return Err(Violation::Undersize { found, least }.into());
-        }
-        Ok(())
+        let violation = match found {
+            _ if found > most => Violation::Oversize { found, most },
+            _ if found < least => Violation::Undersize { found, least },
+            _ => return Ok(()),
+        };
+        self.port.port.statistics.refused_size();
+        Err(violation.into())
     }
 
     /// Whether the contract has room for a message now.

@@ -1,4 +1,5 @@
-//! Figures of a channel while it runs: written by the executive alone, read by anybody at any time.
+//! Figures of a channel while it runs: each written by one thread alone, the executive or the application that sends, and read
+//! by anybody at any time.
 //!
 //! One writer, so a relaxed load and store is an increment; readers see each value whole, though not all of one moment.
 //! Nothing here allocates after it is made.
@@ -80,6 +81,8 @@ impl Histogram {
 pub(crate) struct Statistics {
     latency: Histogram,
     send: [AtomicU64; 8],
+    /// Messages that the application's thread refused because of their size: the executive never saw them.
+    refused_size: AtomicU64,
     receive: [AtomicU64; 9],
     over_bound: AtomicU64,
     bound: AtomicU64,
@@ -90,6 +93,7 @@ impl Statistics {
         Self {
             latency: Histogram::new(),
             send: Default::default(),
+            refused_size: AtomicU64::new(0),
             receive: Default::default(),
             over_bound: AtomicU64::new(0),
             bound: AtomicU64::new(u64::MAX),
@@ -138,10 +142,17 @@ impl Statistics {
         }
     }
 
+    /// Counts a message that the application's thread refused because of its size.
+    pub(crate) fn refused_size(&self) {
+        add(&self.refused_size, 1);
+    }
+
     pub(crate) fn send_counters(&self) -> SendCounters {
         let [accepted, refused, sent, sent_bytes, late, size, rate, burst] =
             std::array::from_fn(|field| self.send[field].load(Relaxed));
-        let violations = laxity_core::send::Violations { size, rate, burst };
+        let here = self.refused_size.load(Relaxed);
+        let violations = laxity_core::send::Violations { size: size + here, rate, burst };
+        let refused = refused + here;
         SendCounters { accepted, refused, sent, sent_bytes, late, violations }
     }
 

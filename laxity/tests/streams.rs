@@ -2,11 +2,13 @@
 //! it goes on at all; lateness is reported by the figures and never asserted here.
 
 use std::net::{Ipv6Addr, SocketAddr};
-use std::time::Duration as StdDuration;
+use std::time::{Duration as StdDuration, Instant};
 
 use laxity::{ChannelSpec, Error, Host, HostConfig, Receiver, Sender};
 use laxity_core::admission::Code;
 use laxity_core::contract::{Contract, Overload};
+use laxity_core::platform::{BestEffort, MachineModel, Platform, Starts};
+use laxity_core::send::Violation;
 use laxity_core::units::Duration;
 
 const PATIENCE: Option<StdDuration> = Some(StdDuration::from_secs(10));
@@ -295,4 +297,110 @@ fn a_peer_cannot_ask_for_all_our_memory() {
     let error = a.open(b.address(), "greedy", ChannelSpec::best_effort(16 << 20, 64).unwrap()).unwrap_err();
     assert!(matches!(&error, Error::Refused { refusal, .. } if refusal.code == Code::Memory), "{error}");
     assert_eq!(error.exit_status(), 3);
+}
+
+#[test]
+fn a_message_below_the_contract_is_refused_at_once_and_counted() {
+    let (a, b) = (host(), host());
+    let contract = Contract::new(3_000, 500, ms(5), 2, ms(100)).unwrap();
+    let (mut sender, mut receiver) = connect(&a, &b, "sizes", ChannelSpec::real_time(contract));
+    for len in [0, 499] {
+        let text = format!("the message has {len} bytes, the channel's contract allows no less than 500");
+        for error in [
+            sender.send(&pattern(0, len)).unwrap_err(),
+            sender.try_send(&pattern(0, len)).unwrap_err(),
+            sender.loan(len).map(|_| ()).unwrap_err(),
+        ] {
+            assert_eq!((error.to_string(), error.exit_status()), (text.clone(), 2));
+        }
+    }
+    assert!(matches!(sender.send(&pattern(0, 3_001)), Err(Error::Violation(Violation::Oversize { most: 3_000, .. }))));
+    assert_eq!((sender.counters().refused, sender.counters().violations.size), (7, 7));
+    sender.send(&pattern(1, 500)).unwrap();
+    assert_eq!(receiver.recv().unwrap().len(), 500);
+    let (counters, _) = sender.close().unwrap();
+    assert_eq!((counters.accepted, counters.refused, counters.violations.size), (1, 7, 7));
+}
+
+fn host_on(platform: Platform) -> Result<Host, Error> {
+    Host::start(HostConfig { platform, ..config() })
+}
+
+fn with_best_effort(change: impl FnOnce(&mut BestEffort)) -> Platform {
+    let mut platform = Platform::assumed_host();
+    change(&mut platform.best_effort);
+    platform
+}
+
+#[test]
+fn the_papers_machine_is_no_host() {
+    for machine in [MachineModel::PapersInline, MachineModel::PapersOffload] {
+        let error = host_on(Platform { machine, ..Platform::assumed_host() }).unwrap_err();
+        let text = "machine: a host runs the executive; the papers' machine is for comparison";
+        assert_eq!((error.to_string().as_str(), error.exit_status()), (text, 2));
+    }
+}
+
+#[test]
+fn best_effort_is_what_the_platform_says() {
+    let none = host_on(with_best_effort(|be| be.message_packets = 0)).unwrap();
+    let some = host_on(with_best_effort(|be| (be.message_packets, be.packet_max) = (3, 500))).unwrap();
+    let spec = |bytes| ChannelSpec::best_effort(bytes, 4).unwrap();
+    let (_here, _there) = (none.listen("x").unwrap(), some.listen("x").unwrap());
+    let open = |from: &Host, to: &Host, bytes| from.open(to.address(), "x", spec(bytes)).map(|_| ()).unwrap_err();
+    let error = open(&none, &some, 100);
+    let text =
+        "refused by this host: the contract is not possible: this host has no best effort (best_effort_message is 0)";
+    assert_eq!((error.to_string().as_str(), error.exit_status()), (text, 3));
+    let error = open(&some, &none, 100);
+    assert!(
+        matches!(&error, Error::Refused { by, refusal } if by == &none.address().to_string() && refusal.code == Code::BadParameters),
+        "{error}"
+    );
+    let error = open(&some, &some, 1_501);
+    assert!(
+        error.to_string().ends_with("messages of 1501 bytes need 4 packets of 500 bytes, at most 3 are analysed"),
+        "{error}"
+    );
+    // Real time is not asked.
+    let (mut sender, mut receiver) =
+        connect(&none, &some, "y", ChannelSpec::real_time(contract(30_000, ms(10), 2, ms(100))));
+    sender.send(&pattern(1, 30_000)).unwrap();
+    assert_eq!(receiver.recv().unwrap().len(), 30_000);
+}
+
+/// Policed starts: everything arrives, as often as policed; and the host says that not all its channels could be kept alive.
+#[test]
+fn policed_best_effort_arrives_in_its_time() {
+    let spacing = ms(2);
+    let policed = host_on(with_best_effort(|be| be.starts = Some(Starts { burst: 4, spacing }))).unwrap();
+    let note =
+        "best effort starts every 2ms: enough for the keep-alives of 250 channels with a lease of 2s, not of 256";
+    assert!(policed.standing().notes.iter().any(|found| found == note), "{:?}", policed.standing().notes);
+    let other = host();
+    let (mut sender, mut receiver) = connect(&policed, &other, "bulk", ChannelSpec::best_effort(14_000, 8).unwrap());
+    let begin = Instant::now();
+    for number in 0..20 {
+        sender.send(&pattern(number, 14_000)).unwrap();
+    }
+    for number in 0..20 {
+        assert_eq!(receiver.recv().unwrap().to_vec(), pattern(number, 14_000));
+    }
+    // 200 packets: at most 5 at once, then one every 2 ms.
+    assert!(begin.elapsed() >= StdDuration::from_millis(2 * (200 - 5)), "{:?}", begin.elapsed());
+}
+
+/// A peer whose packets are smaller needs more of them: they are what admission counts.
+#[test]
+fn a_peer_with_smaller_packets_is_admitted_for_what_it_sends() {
+    let small = Platform { packet: 500, ..with_best_effort(|be| be.packet_max = 500) };
+    let (small, large) = (host_on(small).unwrap(), host());
+    let spec = |deadline| ChannelSpec::real_time(contract(60_000, ms(20), 1, deadline));
+    let (mut sender, mut receiver) = connect(&small, &large, "grown", spec(ms(100)));
+    sender.send(&pattern(1, 60_000)).unwrap();
+    assert_eq!(receiver.recv().unwrap().len(), 60_000);
+    let _listener = small.listen("shrunk").unwrap();
+    let error = large.open(small.address(), "shrunk", spec(ms(100))).map(|_| ()).unwrap_err();
+    let text = "messages of 60000 bytes need 120 packets of 500 bytes, at most 43 are analysed";
+    assert!(error.to_string().ends_with(text), "{error}");
 }

@@ -178,6 +178,8 @@ pub(crate) struct Host {
     /// The last step was a preemption point.
     pub(crate) may_look: bool,
     pub(crate) counters: HostCounters,
+    /// When best effort and control frames were given to the wire, if that is policed.
+    pub(crate) starts: Vec<Instant>,
 }
 
 impl Host {
@@ -193,7 +195,12 @@ impl Host {
             packet: platform.packet,
             quantum: platform.quantum,
             policy: config.policy,
-            links: vec![LinkConfig { model: platform.link, look_ahead: config.look_ahead, horizon: Duration::ZERO }],
+            links: vec![LinkConfig {
+                model: platform.link,
+                look_ahead: config.look_ahead,
+                horizon: Duration::ZERO,
+                best_effort: platform.best_effort,
+            }],
             // Applications do not lie here, and how long the executive leaves a message lying is what is measured.
             handover: Duration::MAX,
             envelope: config.platform.interference.clone(),
@@ -217,6 +224,7 @@ impl Host {
             frozen: false,
             may_look: true,
             counters: HostCounters::default(),
+            starts: Vec::new(),
             config,
         }
     }

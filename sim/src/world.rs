@@ -154,6 +154,10 @@ impl World {
         let host = &self.hosts[host.0];
         HostCounters { endpoint: host.endpoint.counters, wire: host.wire.counters(), ..host.counters }
     }
+    /// When a host, if its platform polices that, gave best-effort packets and control frames to its wire.
+    pub fn best_effort_starts(&self, host: HostId) -> &[Instant] {
+        &self.hosts[host.0].starts
+    }
     /// True while data may flow on the channel.
     pub fn is_open(&self, channel: ChannelHandle) -> bool {
         self.channels[channel.0].open
@@ -293,9 +297,12 @@ impl World {
             let end = end.expect("the wire has the room that the endpoint was told of");
             host.frames.free(packet.frame);
             host.counters.transmitted += 1;
-            if let Some(departed) = packet.message
-                && let Some(&channel) = host.keys.get(&departed.channel)
-            {
+            let channel = packet.message.and_then(|departed| host.keys.get(&departed.channel));
+            let real_time = channel.is_some_and(|&channel| self.channels[channel].plan.service.contract().is_some());
+            if host.config.platform.best_effort.starts.is_some() && !real_time {
+                host.starts.push(host.now);
+            }
+            if let (Some(departed), Some(&channel)) = (packet.message, channel) {
                 self.channels[channel].departed(&departed, packet.completes, end);
             }
         }

@@ -10,7 +10,7 @@ use laxity_core::contract::{Contract, Overload, SendingStages, Service};
 use laxity_core::endpoint::{Config, Destination, Endpoint, Incoming, LinkConfig, Outgoing, Reception, Transmit};
 use laxity_core::event::{ChannelId, Event, Name};
 use laxity_core::frames::{FrameId, Frames, HeapFrames, MessageBuf};
-use laxity_core::platform::LinkModel;
+use laxity_core::platform::{BestEffort, LinkModel};
 use laxity_core::send::SendConfig;
 use laxity_core::units::{Duration, Instant};
 use laxity_core::wire::MAX_CONTROL_BYTES;
@@ -51,7 +51,13 @@ pub(crate) struct Pair {
 impl Side {
     fn new(channels: usize, packets: u32, packet: u32, port: u16) -> Self {
         let frames = channels * packets as usize;
-        let link = LinkConfig { model: LinkModel::UNLIMITED, look_ahead: Duration::ZERO, horizon: Duration::ZERO };
+        let best_effort = BestEffort::UNLIMITED;
+        let link = LinkConfig {
+            model: LinkModel::UNLIMITED,
+            look_ahead: Duration::ZERO,
+            horizon: Duration::ZERO,
+            best_effort,
+        };
         let endpoint = Endpoint::new(Config {
             envelope: Default::default(),
             stretch_ppm: 1_000_000,

@@ -14,8 +14,10 @@
 //! k follows from n, the target and alpha alone, never from the values: whatever their distribution is, its true exceedance
 //! of the (n − k)-th value is more than p_up only if at most k of n windows lie in its upper p_up, which has probability
 //! alpha. That fewer than k windows exceed q, because values are equal, is therefore no ground for a smaller claim.
-//! The last line adds up probabilities, so windows inside R may depend on one another. If several lengths of window are
-//! claimed at once, alpha is divided among them ([`envelopes`]).
+//! The last line adds up probabilities, so windows inside R may depend on one another. R has to be the longest span
+//! over which the analysis counts on the budget: a busy period in which a message would miss may have begun before the message
+//! came. If several lengths of window are claimed at once, alpha is divided among them ([`envelopes`]); and if the analysis counts
+//! on more than one of them, their miss probabilities add up.
 //!
 //! **What it rests on.** The windows are drawn as those of the run time will be: same load, same machine, thinned until they do
 //! not depend on one another. A host that changes afterwards voids the claim; that is found by counting violations, not here.
@@ -168,7 +170,8 @@ fn exceed_none(windows: u64, target: Probability, alpha: Probability) -> bool {
     target.complement().up().power(windows) <= alpha
 }
 
-/// (⌈R/w⌉ + 1) p: the most that the probability of a miss is, if `response` counts on the budget of windows of this length.
+/// (⌈R/w⌉ + 1) p: the most that the probability of a miss is, if windows of this length are counted on, in spans of `response` at
+/// most (see the module's head).
 /// One for a length of zero.
 pub fn miss_probability(response: Duration, window: Duration, exceedance: Probability) -> Probability {
     if window.is_zero() {

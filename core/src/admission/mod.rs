@@ -1,22 +1,26 @@
 //! May this channel exist?
 //!
-//! The answer is the *split test*: each channel holds a deadline on the processor and, if it sends, one on the link; each
-//! resource is tested on its own for earliest deadline first, and the two deadlines add up to what the channel asked for.
 //! One analysis stands in one file, with its numbered assumptions and its paper's letters:
 //!
 //! | file | what it decides |
 //! |---|---|
-//! | `machine` | the executive as the analysis sees it: A1–A8, the look-ahead A, the cost of a message |
-//! | `processor` | the processor's half of the split test |
+//! | `machine` | the executive, and the papers' machine, as the analysis sees them: A1–A8, the look-ahead A, the cost of a message |
+//! | `split` | a deadline on the processor and one on the link, each resource tested on its own |
+//! | `processor` | the processor's half of it |
 //! | `link` | the link's half |
+//! | `composite` | one deadline for both resources, tested together |
 //! | `walk` | which instants have to be looked at, and when demand and stolen time fit before one |
-//! | [`published`] | the papers' own tests, for comparison |
-//! | [`confidence`] | what measured interference lets us claim, and how surely |
+//! | `ledger` | yes without looking at each of many channels; the exact test stands behind its no |
+//! | [`bounds`] | the worst case of each channel with those that are admitted now, and what it is made of |
+//! | [`plan`] | channels asked for one after the other: numbers for a yes; whose fault, and what would fit, for a no |
+//! | [`route`] | deadlines of several hosts |
+//! | [`share`] | what is left for best effort |
 //! | [`buffers`] | how many messages and packets a granted channel must be able to hold |
+//! | [`confidence`] | which interference was measured, and how sure that is |
+//! | [`published`] | what the papers print: D_order, the tests of upcalls, exact response times; of these only the last decides |
 //!
-//! [`Admission`] keeps what was granted. It holds no clock and decides in integers only; what does not fit a number is a
-//! refusal. Left out: composite deadlines over both resources, fixed priorities, and a ledger for tens of thousands of
-//! channels; a decision here costs time in proportion to the channels that exist.
+//! [`Admission`] keeps what was granted, by one of two rules ([`answer::Rule`]). It holds no clock and decides in integers only;
+//! what does not fit a number is a refusal.
 
 pub mod answer;
 pub mod bounds;

@@ -2,6 +2,7 @@
 
 use super::Endpoint;
 use super::channel::Half;
+use super::link::LinkState;
 use crate::contract::SendingStages;
 use crate::event::{ChannelId, LinkId};
 use crate::receive::ReceiveCounters;
@@ -39,6 +40,6 @@ impl Endpoint {
 
     /// True if control frames wait for `link`.
     pub fn has_control(&self, link: LinkId) -> bool {
-        self.links.get(usize::from(link)).is_some_and(|state| !state.control.is_empty())
+        self.links.get(usize::from(link)).is_some_and(LinkState::has_frames)
     }
 }

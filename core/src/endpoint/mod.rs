@@ -5,6 +5,7 @@
 mod channel;
 mod gaps;
 mod inspect;
+mod link;
 mod signalling;
 
 use alloc::vec::Vec;
@@ -13,7 +14,9 @@ use core::net::SocketAddr;
 use channel::Half;
 pub use channel::{Channel, Destination, Incoming, Outgoing, Reception, Released};
 use gaps::Gaps;
-use signalling::{ControlFrame, Pending};
+pub use link::LinkConfig;
+use link::LinkState;
+use signalling::Pending;
 
 use crate::collections::{DeadlineHeap, FifoSet, Ring, Slab, TokenMap};
 use crate::event::{ChannelId, Event, LinkId, Name};
@@ -22,7 +25,7 @@ use crate::limits;
 use crate::platform::LinkModel;
 use crate::processor::{After, Policy, Processor};
 use crate::receive::{Delivered, Evidence, Foreign};
-use crate::send::link_scheduler::{Head, LinkScheduler, Next};
+use crate::send::link_scheduler::{Class, Head, Next};
 use crate::send::{Rejected, Sending, Submitted, Violation};
 use crate::signal::State;
 use crate::units::{Duration, Instant};
@@ -54,17 +57,6 @@ pub struct Config {
     pub clock: u64,
     /// Seeds the nonces of channels; should be unpredictable on a live host.
     pub secret: u64,
-}
-
-/// One link of an endpoint.
-#[derive(Clone, Debug)]
-pub struct LinkConfig {
-    /// How long it is occupied by a packet.
-    pub model: LinkModel,
-    /// A: how much work the link is given ahead ([`crate::admission::Admission::look_ahead`]).
-    pub look_ahead: Duration,
-    /// How long before its logical arrival a packet may leave.
-    pub horizon: Duration,
 }
 
 /// A packet to be handed to a link.
@@ -155,12 +147,6 @@ pub struct EndpointCounters {
     pub stamps_clamped: u64,
 }
 
-#[derive(Debug)]
-struct LinkState {
-    scheduler: LinkScheduler,
-    control: Ring<ControlFrame>,
-}
-
 /// One host's end of Laxity, without I/O, clock or threads.
 ///
 /// # Contract
@@ -181,14 +167,16 @@ struct LinkState {
 /// use laxity_core::endpoint::*;
 /// use laxity_core::event::{End, Event, Name};
 /// use laxity_core::frames::{Frames, HeapFrames, MessageBuf};
-/// use laxity_core::platform::LinkModel;
+/// use laxity_core::platform::{BestEffort, LinkModel};
 /// use laxity_core::send::SendConfig;
 /// use laxity_core::units::{Duration, Instant};
 ///
 /// let config = |secret| Config {
 ///     envelope: Default::default(), stretch_ppm: 1_000_000, channels: 4, frames: 64, packet: 1000, quantum: 4, policy: Default::default(), handover: Duration::ZERO,
 ///     clock: 7, secret,
-///     links: vec![LinkConfig { model: LinkModel::UNLIMITED, look_ahead: Duration::ZERO, horizon: Duration::ZERO }],
+///     links: vec![LinkConfig {
+///         model: LinkModel::UNLIMITED, look_ahead: Duration::ZERO, horizon: Duration::ZERO, best_effort: BestEffort::UNLIMITED,
+///     }],
 /// };
 /// let ms = |millis: u64| Instant::from_nanos(millis * 1_000_000);
 /// let (here, there) = ("10.0.0.1:1".parse().unwrap(), "10.0.0.2:1".parse().unwrap());
@@ -269,10 +257,7 @@ impl Endpoint {
         assert!((1..=limits::MAX_PACKET_BYTES).contains(&config.packet), "packet: {}", config.packet);
         assert!(!config.links.is_empty() && config.links.len() <= usize::from(LinkId::MAX), "at least one link");
         let capacity = config.channels;
-        let links = config.links.iter().map(|link| LinkState {
-            scheduler: LinkScheduler::new(link.model, link.look_ahead, link.horizon, capacity),
-            control: Ring::with_capacity(limits::MAX_CONTROL_FRAMES),
-        });
+        let links = config.links.iter().map(|link| LinkState::new(link, capacity));
         Self {
             channels: Slab::with_capacity(capacity),
             processor: Processor::new(config.policy, config.quantum, capacity),
@@ -364,7 +349,8 @@ impl Endpoint {
         self.processor.set_restricted(restricted);
     }
 
-    /// Changes the model of `link`; see [`LinkScheduler::set_model`]. Admission must hold under both models, and admit nothing
+    /// Changes the model of `link`; see
+    /// [`set_model`](crate::send::LinkScheduler::set_model). Admission must hold under both models, and admit nothing
     /// more until the change is settled.
     pub fn set_link_model(&mut self, now: Instant, link: LinkId, model: LinkModel) {
         if let Some(state) = self.links.get_mut(usize::from(link)) {
@@ -459,13 +445,19 @@ impl Endpoint {
     pub fn poll_transmit(&mut self, now: Instant, link: LinkId, frames: &mut impl Frames) -> Option<Transmit> {
         loop {
             let state = self.links.get_mut(usize::from(link))?;
-            match state.scheduler.next(now, !state.control.is_empty())? {
-                Next::Control => {
-                    let frame = frames.take()?;
-                    let control = state.control.pop()?;
-                    let len = control.len();
+            match state.scheduler.next(now, state.has_control())? {
+                next @ (Next::Control | Next::Answer) => {
+                    let Some(frame) = frames.take() else {
+                        if next == Next::Answer {
+                            state.scheduler.enqueue_answer();
+                        }
+                        return None;
+                    };
+                    let control = if next == Next::Control { state.pop_control() } else { state.pop_answer() }?;
+                    let len = control.len;
                     frames.packet_mut(&frame)[..len].copy_from_slice(control.bytes());
-                    let completes = state.scheduler.issued(now, len.saturating_sub(DATA_HEADER_BYTES) as u32);
+                    let payload = len.saturating_sub(DATA_HEADER_BYTES) as u32;
+                    let completes = state.scheduler.issued(now, Class::BestEffort, payload);
                     return Some(Transmit { frame, len, peer: control.peer, message: None, completes });
                 }
                 Next::Channel(id) => {
@@ -487,14 +479,15 @@ impl Endpoint {
         let stolen = self.gaps.excess(packet.message_arrival.min(self.caught_up), now);
         write_evidence(frames.packet_mut(&packet.frame), stolen, now.since(packet.message_arrival));
         let scheduler = &mut self.links[usize::from(link)].scheduler;
-        let completes = scheduler.issued(now, packet.payload);
+        let is_real_time = sending.config().service.contract().is_some();
+        let class = if is_real_time { Class::RealTime } else { Class::BestEffort };
+        let completes = scheduler.issued(now, class, packet.payload);
         if let Some(head) = sending.head() {
             scheduler.enqueue(now, id, head_of(sending, head));
         }
         sending.counters.sent_bytes += u64::from(packet.payload);
         if packet.last {
             sending.counters.sent += 1;
-            let is_real_time = sending.config().service.contract().is_some();
             sending.counters.late += u64::from(is_real_time && completes > packet.deadline);
         }
         let work = sending.work();
@@ -622,7 +615,7 @@ impl Endpoint {
     /// When to call again if nothing else happens, and why. A time that is not after `now` means: right away.
     pub fn poll_timeout(&self, now: Instant) -> Option<(Instant, Why)> {
         let step = if self.processor.has_ready(now) { Some(now) } else { self.processor.next_release() };
-        let link = self.links.iter().filter_map(|link| link.scheduler.next_time(!link.control.is_empty())).min();
+        let link = self.links.iter().filter_map(LinkState::next_time).min();
         let signal = self.timers.peek().map(|(at, _)| at);
         [(step, Why::Release), (link, Why::Link), (signal, Why::Signal)]
             .into_iter()

@@ -5,36 +5,20 @@ use core::fmt::Write as _;
 use core::net::SocketAddr;
 
 use super::channel::{Channel, Half, Incoming, Outgoing, Released};
+use super::link::{ControlFrame, For};
 use super::{Endpoint, incoming_token};
 use crate::admission::{Code, Refusal, Stage};
-use crate::contract::{Overload, SendingStages, packets};
+use crate::contract::{self, ContractError, Overload, SendingStages, Service, packets};
 use crate::event::{ChannelId, End, Event, LinkId, Name, Request, RequestId};
 use crate::frames::{Frames, MessageBuf};
 use crate::limits;
-use crate::send::Sending;
+use crate::platform::BestEffort;
 use crate::signal::{Association, Due, GRACE, RETRY, State};
 use crate::units::{Duration, Instant};
 use crate::wire::fields::MAX_DETAIL_BYTES;
 use crate::wire::{
     Accept, Close, Control, Counts, Keepalive, MAJOR, MAX_CONTROL_BYTES, Open, Refuse, Versions, same_clock, token,
 };
-
-/// A control frame that waits for its link.
-#[derive(Debug)]
-pub(super) struct ControlFrame {
-    pub(super) peer: SocketAddr,
-    bytes: [u8; MAX_CONTROL_BYTES],
-    len: usize,
-}
-
-impl ControlFrame {
-    pub(super) fn bytes(&self) -> &[u8] {
-        &self.bytes[..self.len]
-    }
-    pub(super) fn len(&self) -> usize {
-        self.len
-    }
-}
 
 /// A request that waits for the driver.
 #[derive(Debug)]
@@ -67,23 +51,30 @@ impl Endpoint {
     /// Asks the peer for a channel that this host has admitted. OPEN leaves at the next `handle_timeout`.
     ///
     /// # Errors
-    /// [`Code::Memory`] if channels or frames are used up; the channel's memory comes back.
+    /// [`Code::Memory`] if channels or frames are used up, [`Code::BadParameters`] if its messages need more packets than the
+    /// wire can number or best effort may have here ([`LinkConfig`](super::LinkConfig)); the channel's memory comes back.
     pub fn open(&mut self, now: Instant, outgoing: Outgoing) -> Result<ChannelId, (Outgoing, Refusal)> {
         let Outgoing(mut channel) = outgoing;
         let lease = channel.association.lease;
         let token = self.next_nonce();
         channel.association = Association::opening(now, token, lease);
-        if usize::from(channel.link) >= self.links.len() {
+        let Some(link) = self.links.get(usize::from(channel.link)) else {
             return Err((Outgoing(channel), Refusal::new(Code::BadParameters, Stage::Link)));
-        }
-        let possible = match &channel.half {
-            Half::Sending(sending) => {
-                sending.config().packet <= self.config.packet && fits_the_wire(sending, sending.config().packet)
-            }
-            Half::Receiving(_) => false,
         };
-        if !possible {
-            return Err((Outgoing(channel), Refusal::new(Code::BadParameters, Stage::Contract)));
+        let refusal = match &mut channel.half {
+            Half::Sending(sending) if sending.config().packet <= self.config.packet => {
+                let service = sending.config().service;
+                if service.contract().is_none() {
+                    sending.set_packet(link.best_effort.packet_max);
+                }
+                check_packets(&service, &link.best_effort, sending.config().packet, limits::MAX_PACKETS_PER_MESSAGE)
+                    .err()
+                    .map(Refusal::from)
+            }
+            _ => Some(Refusal::new(Code::BadParameters, Stage::Contract)),
+        };
+        if let Some(refusal) = refusal {
+            return Err((Outgoing(channel), refusal));
         }
         match self.install(channel, token) {
             Ok(key) => Ok(key),
@@ -258,7 +249,7 @@ impl Endpoint {
                     let mut detail = Text::default();
                     let _ = write!(detail, "OPEN: {error}");
                     let refusal = Refusal::new(Code::Protocol, Stage::Contract);
-                    self.reply(link, peer, token, &Control::Refuse(Refuse::new(&refusal, detail.as_str())));
+                    self.answer(link, peer, token, &Control::Refuse(Refuse::new(&refusal, detail.as_str())));
                 }
             }
         }
@@ -287,6 +278,14 @@ impl Endpoint {
             Ok(service) => service,
             Err(error) => return self.send_refusal(link, peer, token, &Refusal::from(error)),
         };
+        let packet = u32::from(open.packet).min(self.config.packet);
+        // Of a real-time channel the driver admits as many packets as the request says.
+        let most = limits::MAX_PACKETS_PER_MESSAGE;
+        if let Some(state) = self.links.get(usize::from(link))
+            && let Err(error) = check_packets(&service, &state.best_effort, packet, most)
+        {
+            return self.send_refusal(link, peer, token, &Refusal::from(error));
+        }
         if self.pending.len() >= limits::MAX_PENDING_REQUESTS {
             return;
         }
@@ -296,7 +295,7 @@ impl Endpoint {
             link,
             name,
             service,
-            packet: u32::from(open.packet).min(self.config.packet),
+            packet,
             upstream: open.upstream,
             oversize: open.oversize.into(),
             same_clock: same_clock(self.config.clock, open.clock),
@@ -314,11 +313,15 @@ impl Endpoint {
         let clock = self.config.clock;
         let Some(channel) = self.channels.get_mut(key) else { return };
         let Half::Sending(sending) = &mut channel.half else { return };
-        // A packet size so small that a message would need more packets than the wire can number is no answer either.
-        let usable =
-            accept.check(sending.config().packet as u16).is_ok() && fits_the_wire(sending, accept.packet.into());
-        if !usable {
+        if accept.check(sending.config().packet as u16).is_err() {
             return self.end(key, End::Refused(Refusal::new(Code::Protocol, Stage::ReceivingProcessor)));
+        }
+        // Smaller packets are fine as long as a message needs no more of them than this host has admitted.
+        let service = sending.config().service;
+        let most = packets(service.max_message(), sending.config().packet);
+        let best_effort = self.links[usize::from(channel.link)].best_effort;
+        if let Err(error) = check_packets(&service, &best_effort, accept.packet.into(), most) {
+            return self.end(key, End::Refused(Refusal::from(error)));
         }
         sending.set_packet(u32::from(accept.packet));
         channel.remote = (accept.channel, accept.key);
@@ -436,7 +439,7 @@ impl Endpoint {
             Half::Sending(sending) => sending.is_drained() || channel.association.state == State::Ended,
             Half::Receiving(_) => true,
         };
-        self.links.iter().all(|link| link.control.is_empty())
+        self.links.iter().all(|link| !link.has_frames())
             && self.channels.keys().filter_map(|key| self.channels.get(key)).all(sent)
     }
 
@@ -486,7 +489,7 @@ impl Endpoint {
         if let Some(error) = refusal.contract {
             let _ = write!(detail, "{error}");
         }
-        self.reply(link, peer, token, &Control::Refuse(Refuse::new(refusal, detail.as_str())));
+        self.answer(link, peer, token, &Control::Refuse(Refuse::new(refusal, detail.as_str())));
     }
 
     fn send_keepalive(&mut self, key: ChannelId) {
@@ -519,11 +522,20 @@ impl Endpoint {
     /// Answers a frame of another major version, unless it is such an answer itself.
     pub(super) fn answer_version(&mut self, link: LinkId, peer: SocketAddr, frame: &[u8]) {
         if let Some(token) = token(frame) {
-            self.reply(link, peer, token, &Control::Version(Versions { lowest: MAJOR, highest: MAJOR }));
+            self.answer(link, peer, token, &Control::Version(Versions { lowest: MAJOR, highest: MAJOR }));
         }
     }
 
     fn reply(&mut self, link: LinkId, peer: SocketAddr, token: u64, control: &Control<'_>) {
+        self.queue(link, peer, token, control, For::Channel);
+    }
+
+    /// Answers somebody who has no channel here.
+    fn answer(&mut self, link: LinkId, peer: SocketAddr, token: u64, control: &Control<'_>) {
+        self.queue(link, peer, token, control, For::Stranger);
+    }
+
+    fn queue(&mut self, link: LinkId, peer: SocketAddr, token: u64, control: &Control<'_>, whom: For) {
         let mut frame = ControlFrame { peer, bytes: [0; MAX_CONTROL_BYTES], len: 0 };
         let Ok(len) = control.write(token, &mut frame.bytes) else {
             self.counters.control_invalid += 1;
@@ -531,7 +543,7 @@ impl Endpoint {
         };
         frame.len = len;
         if let Some(state) = self.links.get_mut(usize::from(link))
-            && state.control.push(frame).is_err()
+            && !state.push(frame, whom)
         {
             self.counters.control_overflow += 1;
         }
@@ -583,9 +595,13 @@ impl Endpoint {
     }
 }
 
-/// True if the largest message takes no more packets than the wire can number.
-fn fits_the_wire(sending: &Sending, packet: u32) -> bool {
-    packet > 0 && packets(sending.config().service.max_message(), packet) <= limits::MAX_PACKETS_PER_MESSAGE
+/// Checks that the largest message of a channel takes no more packets of `packet` bytes than the analysis counts on: `most` of
+/// a real-time channel, what best effort may have of any other.
+fn check_packets(service: &Service, best_effort: &BestEffort, packet: u32, most: u32) -> Result<(), ContractError> {
+    match service {
+        Service::RealTime(contract) => contract::check_packets(contract.max_message(), packet.max(1), most),
+        Service::BestEffort { max_message, .. } => best_effort.check(*max_message, packet),
+    }
 }
 
 /// The token under which a channel stands in the map.

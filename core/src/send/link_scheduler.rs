@@ -7,9 +7,17 @@
 //! Stock Linux tells us when a packet was copied, not when it has left; so the link is paced by its model. The scheduler
 //! hands packets over until the work that the link holds covers `look_ahead`, the least time that bridges a late wake-up
 //! and the longest step; the analysis charges the packets handed over too early as blocking (remedy R2 of the analysis).
+//!
+//! What the analysis calls best effort is more than the application's: control frames as well. Both are policed together
+//! ([`crate::send::starts`]) and both occupy the link as if they carried `packet_min` at least. Within that budget control
+//! frames of the host's own channels come first, so that a saturating source cannot make a lease lapse; answers to strangers
+//! take their turn among the best-effort channels, so that strangers cannot take the budget from either. Whoever configures
+//! [`Starts`](crate::platform::Starts) leaves room for the keep-alives: [`crate::signal::KEEPALIVES_PER_LEASE`] frames of each
+//! channel, or as many answers, in every lease.
 
 use crate::collections::{DeadlineHeap, FifoSet};
-use crate::platform::LinkModel;
+use crate::platform::{BestEffort, LinkModel};
+use crate::send::starts::Policer;
 use crate::units::{Duration, Instant};
 
 /// The head of a channel's packet queue.
@@ -31,8 +39,19 @@ pub enum Head {
 pub enum Next {
     /// The head packet of this channel.
     Channel(u32),
-    /// A control frame: ahead of best effort, behind everything current.
+    /// A control frame of a channel: ahead of best effort, behind everything current.
     Control,
+    /// An answer to a stranger: one among the best-effort channels.
+    Answer,
+}
+
+/// Whose packet was handed over, as the analysis sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Class {
+    /// A packet of a real-time channel, current or early.
+    RealTime,
+    /// A packet of a best-effort channel, or a control frame.
+    BestEffort,
 }
 
 /// The queues of one link and the model of what it is doing.
@@ -44,6 +63,12 @@ pub struct LinkScheduler {
     current: DeadlineHeap,
     best_effort: FifoSet,
     early: DeadlineHeap,
+    /// Starts of best effort, control frames included.
+    starts: Policer,
+    /// Each of those occupies the link as if it had as many bytes.
+    best_effort_least: u32,
+    /// The place of the answers to strangers in `best_effort`, behind all channels.
+    answers: u32,
     deadlines: alloc::boxed::Box<[Instant]>,
     busy_until: Instant,
     room: usize,
@@ -63,15 +88,25 @@ enum Change {
 }
 
 impl LinkScheduler {
-    /// Queues for the channels `0..capacity`. `horizon` is how long before its logical arrival a packet may leave.
-    pub fn new(model: LinkModel, look_ahead: Duration, horizon: Duration, capacity: usize) -> Self {
+    /// Queues for the channels `0..capacity`. `horizon` is how long before its logical arrival a packet may leave; of
+    /// `best_effort` it keeps `packet_min` and `starts`.
+    pub fn new(
+        model: LinkModel,
+        look_ahead: Duration,
+        horizon: Duration,
+        best_effort: &BestEffort,
+        capacity: usize,
+    ) -> Self {
         Self {
             model,
             look_ahead,
             horizon,
             current: DeadlineHeap::with_capacity(capacity),
-            best_effort: FifoSet::with_capacity(capacity),
+            best_effort: FifoSet::with_capacity(capacity + 1),
             early: DeadlineHeap::with_capacity(capacity),
+            starts: Policer::new(best_effort.starts),
+            best_effort_least: best_effort.packet_min,
+            answers: u32::try_from(capacity).expect("a capacity within the limits"),
             deadlines: alloc::vec![Instant::MAX; capacity].into_boxed_slice(),
             busy_until: Instant::ZERO,
             room: 0,
@@ -148,6 +183,11 @@ impl LinkScheduler {
         }
     }
 
+    /// An answer to a stranger waits, or another one does after the last was handed over.
+    pub fn enqueue_answer(&mut self) {
+        self.best_effort.push_back(0, self.answers);
+    }
+
     /// Takes channel `id` out.
     pub fn remove(&mut self, id: u32) {
         let _ = self.current.remove(id) || self.best_effort.remove(id) || self.early.remove(id);
@@ -168,17 +208,26 @@ impl LinkScheduler {
         if let Some((_, id)) = self.current.pop() {
             return Some(Next::Channel(id));
         }
-        if control_waits {
-            return Some(Next::Control);
-        }
-        if let Some(id) = self.best_effort.pop_front(0) {
-            return Some(Next::Channel(id));
+        if now >= self.starts.allowed_at() {
+            if control_waits {
+                return Some(Next::Control);
+            }
+            if let Some(id) = self.best_effort.pop_front(0) {
+                return Some(if id == self.answers { Next::Answer } else { Next::Channel(id) });
+            }
         }
         self.early.pop_due(now + self.horizon).map(|(_, id)| Next::Channel(id))
     }
 
     /// Notes that a packet with `payload` bytes was handed over at `now`; returns when its transmission ends by the model.
-    pub fn issued(&mut self, now: Instant, payload: u32) -> Instant {
+    pub fn issued(&mut self, now: Instant, class: Class, payload: u32) -> Instant {
+        let payload = match class {
+            Class::RealTime => payload,
+            Class::BestEffort => {
+                self.starts.started(now);
+                payload.max(self.best_effort_least)
+            }
+        };
         self.busy_until = self.busy_until.max(now) + self.model.occupancy(payload);
         self.room = self.room.saturating_sub(1);
         self.busy_until
@@ -197,10 +246,12 @@ impl LinkScheduler {
 
     fn next_packet_time(&self, control_waits: bool) -> Option<Instant> {
         let free = self.busy_until.before(self.look_ahead) + Duration::from_nanos(1);
-        if !self.current.is_empty() || control_waits || !self.best_effort.is_empty() {
+        if !self.current.is_empty() {
             return Some(free);
         }
-        self.early.peek().map(|(release, _)| release.before(self.horizon).max(free))
+        let best_effort = (control_waits || !self.best_effort.is_empty()).then(|| self.starts.allowed_at());
+        let early = self.early.peek().map(|(release, _)| release.before(self.horizon));
+        best_effort.into_iter().chain(early).min().map(|at| at.max(free))
     }
 
     /// True if a packet waits, whatever its class.
@@ -226,15 +277,20 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+    use crate::platform::Starts;
     use crate::units::Rate;
 
     fn at(nanos: u64) -> Instant {
         Instant::from_nanos(nanos)
     }
     fn link(look_ahead: u64, horizon: u64) -> LinkScheduler {
+        link_with(look_ahead, horizon, BestEffort::UNLIMITED)
+    }
+    fn link_with(look_ahead: u64, horizon: u64, best_effort: BestEffort) -> LinkScheduler {
         // One byte per nanosecond and no set-up: a packet of n bytes occupies the link for n ns.
         let model = LinkModel { rate: Rate::bytes_per_second(1_000_000_000), ..LinkModel::UNLIMITED };
-        let mut link = LinkScheduler::new(model, Duration::from_nanos(look_ahead), Duration::from_nanos(horizon), 8);
+        let (look_ahead, horizon) = (Duration::from_nanos(look_ahead), Duration::from_nanos(horizon));
+        let mut link = LinkScheduler::new(model, look_ahead, horizon, &best_effort, 8);
         link.set_room(usize::MAX);
         link
     }
@@ -252,7 +308,7 @@ mod tests {
         let mut order = Vec::new();
         while let Some(next) = link.next(at(0), order.len() == 2) {
             order.push(next);
-            link.issued(at(0), 1);
+            link.issued(at(0), Class::RealTime, 1);
         }
         assert_eq!(order, [Next::Channel(3), Next::Channel(2), Next::Control, Next::Channel(1)]);
         assert_eq!(link.next_time(false), Some(at(20)), "30 less the horizon of 10");
@@ -267,7 +323,7 @@ mod tests {
         }
         let mut issued = Vec::new();
         while let Some(Next::Channel(id)) = link.next(at(0), false) {
-            issued.push((id, link.issued(at(0), 60).as_nanos()));
+            issued.push((id, link.issued(at(0), Class::RealTime, 60).as_nanos()));
         }
         assert_eq!(issued, [(0, 60), (1, 120)], "120 ns of work cover 100");
         assert_eq!(link.next_time(false), Some(at(21)), "at 21 ns it holds only 99");
@@ -293,12 +349,12 @@ mod tests {
         link.enqueue(at(0), 0, current(9));
         link.enqueue(at(0), 1, current(9));
         assert_eq!(link.next(at(0), false), Some(Next::Channel(0)));
-        assert_eq!(link.issued(at(0), 200), at(200));
+        assert_eq!(link.issued(at(0), Class::RealTime, 200), at(200));
         link.set_model(at(100), rate(2_000_000_000));
         assert_eq!(link.busy_until(), at(150), "100 bytes are left, and half a nanosecond each");
         assert!(!link.is_settled(), "a packet waits since the link was slow");
         assert_eq!(link.next(at(100), false), Some(Next::Channel(1)));
-        link.issued(at(100), 100);
+        link.issued(at(100), Class::RealTime, 100);
         assert!(link.next(at(101), false).is_none() && link.is_settled());
     }
 
@@ -309,9 +365,9 @@ mod tests {
         link.enqueue(at(0), 1, Head::BestEffort);
         link.set_model(at(0), rate(500_000_000));
         assert_eq!(link.next(at(0), false), Some(Next::Channel(0)));
-        assert_eq!(link.issued(at(0), 60), at(60), "still as fast as it was");
+        assert_eq!(link.issued(at(0), Class::RealTime, 60), at(60), "still as fast as it was");
         assert_eq!(link.next(at(0), false), Some(Next::Channel(1)));
-        assert_eq!(link.issued(at(0), 60), at(180), "60 bytes in 120 ns, after what it holds");
+        assert_eq!(link.issued(at(0), Class::RealTime, 60), at(180), "60 bytes in 120 ns, after what it holds");
         assert!(!link.is_settled());
         assert_eq!(link.next_time(false), Some(at(60)), "when what it was given before has left");
         assert!(link.next(at(59), false).is_none() && !link.is_settled());
@@ -326,6 +382,154 @@ mod tests {
         for bytes in [5, 7, 7, 3] {
             link.set_model(at(10), rate(bytes));
             assert!(link.is_settled(), "{bytes}");
+        }
+    }
+
+    #[test]
+    fn policed_best_effort_waits_and_real_time_does_not() {
+        let starts = Some(Starts { burst: 1, spacing: Duration::from_nanos(50) });
+        let mut link = link_with(1000, 0, BestEffort { starts, ..BestEffort::UNLIMITED });
+        for id in [0, 1, 2] {
+            link.enqueue(at(0), id, Head::BestEffort);
+        }
+        // Two at once: burst + ⌈s/spacing⌉ of the shortest span. Control frames come first, and count.
+        assert_eq!(link.next(at(0), true), Some(Next::Control));
+        link.issued(at(0), Class::BestEffort, 1);
+        assert_eq!(link.next(at(0), false), Some(Next::Channel(0)));
+        link.issued(at(0), Class::BestEffort, 1);
+        assert_eq!((link.next(at(0), true), link.next_time(true)), (None, Some(at(50))));
+        // What is early goes on, current packets do, and neither takes from the budget.
+        link.enqueue(at(0), 3, Head::RealTime { release: at(20), deadline: at(90) });
+        assert_eq!(link.next_time(true), Some(at(20)), "the early packet is next");
+        assert_eq!(link.next(at(20), true), Some(Next::Channel(3)));
+        link.issued(at(20), Class::RealTime, 1);
+        link.enqueue(at(30), 4, current(70));
+        assert_eq!(link.next(at(30), true), Some(Next::Channel(4)));
+        link.issued(at(30), Class::RealTime, 1);
+        assert_eq!((link.next(at(49), false), link.next_time(false)), (None, Some(at(50))));
+        assert_eq!(link.next(at(50), false), Some(Next::Channel(1)));
+    }
+
+    #[test]
+    fn answers_to_strangers_take_turns_with_best_effort() {
+        let mut link = link(1000, 0);
+        link.enqueue(at(0), 0, Head::BestEffort);
+        link.enqueue_answer();
+        link.enqueue(at(0), 1, Head::BestEffort);
+        let mut order = Vec::new();
+        while let Some(next) = link.next(at(0), order.is_empty()) {
+            link.issued(at(0), Class::BestEffort, 1);
+            if next == Next::Answer && order.len() < 5 {
+                link.enqueue_answer();
+            }
+            order.push(next);
+        }
+        use Next::{Answer, Channel, Control};
+        assert_eq!(order, [Control, Channel(0), Answer, Channel(1), Answer, Answer]);
+    }
+
+    #[test]
+    fn a_best_effort_packet_occupies_the_link_like_the_smallest_that_was_declared() {
+        let mut link = link_with(1000, 0, BestEffort { packet_min: 60, ..BestEffort::UNLIMITED });
+        assert_eq!(link.issued(at(0), Class::BestEffort, 0), at(60), "an empty control frame, too");
+        assert_eq!(link.issued(at(0), Class::BestEffort, 70), at(130));
+        assert_eq!(link.issued(at(0), Class::RealTime, 1), at(131), "real time has its own declaration");
+    }
+
+    /// What a naive link with policed best effort would do at an instant: all hand-overs so far, and who waits.
+    #[derive(Default)]
+    struct Naive {
+        starts: Vec<u64>,
+        current: Vec<(u64, u32)>,
+        best_effort: Vec<u32>,
+        early: Vec<(u64, u64, u32)>,
+        control: u32,
+    }
+
+    impl Naive {
+        fn next(&mut self, now: u64, starts: Starts) -> Option<Next> {
+            let (due, early): (Vec<_>, Vec<_>) = self.early.iter().partition(|(release, ..)| *release <= now);
+            self.early = early;
+            self.current.extend(due.into_iter().map(|(_, deadline, id)| (deadline, id)));
+            self.current.sort_unstable();
+            if !self.current.is_empty() {
+                return Some(Next::Channel(self.current.remove(0).1));
+            }
+            // The definition: every half-open span that ends with this start.
+            let allowed = self.starts.iter().rev().zip(2..).all(|(&first, count): (_, u64)| {
+                count <= u64::from(starts.burst) + (now - first + 1).div_ceil(starts.spacing.as_nanos())
+            });
+            if !allowed || (self.control == 0 && self.best_effort.is_empty()) {
+                return None;
+            }
+            self.starts.push(now);
+            if self.control > 0 {
+                self.control -= 1;
+                return Some(Next::Control);
+            }
+            Some(Next::Channel(self.best_effort.remove(0)))
+        }
+    }
+
+    proptest! {
+        /// The policed link against the definition, nanosecond by nanosecond: it hands over what the definition hands over,
+        /// at the same instants; and it never says that it has nothing to do before an instant at which it has.
+        #[test]
+        fn policed_starts_are_those_of_the_definition(
+            burst in 1u32..4,
+            spacing in 1u64..9,
+            arrivals in prop::collection::vec((1u64..120, 0u8..4, 0u64..30), 1..60),
+        ) {
+            let starts = Starts { burst, spacing: Duration::from_nanos(spacing) };
+            // A look-ahead without end: the link never holds enough, only the policer holds back.
+            let mut link = link_with(u64::MAX, 0, BestEffort { starts: Some(starts), ..BestEffort::UNLIMITED });
+            let (mut naive, mut control) = (Naive::default(), 0u32);
+            let mut free: Vec<u32> = (0..8).collect();
+            for now in 0..200 {
+                for &(_, class, span) in arrivals.iter().filter(|(arrival, ..)| *arrival == now) {
+                    if class == 3 {
+                        control += 1;
+                        naive.control += 1;
+                        continue;
+                    }
+                    let Some(id) = free.pop() else { continue };
+                    // No two are equal, so that there is one order.
+                    let deadline = 1000 + 8 * span + u64::from(id);
+                    match class {
+                        0 => {
+                            link.enqueue(at(now), id, Head::RealTime { release: at(now), deadline: at(deadline) });
+                            naive.current.push((deadline, id));
+                        }
+                        1 => {
+                            let release = now + span + 1;
+                            let head = Head::RealTime { release: at(release), deadline: at(deadline) };
+                            link.enqueue(at(now), id, head);
+                            naive.early.push((release, deadline, id));
+                        }
+                        _ => {
+                            link.enqueue(at(now), id, Head::BestEffort);
+                            naive.best_effort.push(id);
+                        }
+                    }
+                }
+                let promised = link.next_time(control > 0);
+                let mut handed_over = 0;
+                loop {
+                    let best_effort = naive.starts.len();
+                    let (expected, found) = (naive.next(now, starts), link.next(at(now), control > 0));
+                    prop_assert_eq!(expected, found, "at {}", now);
+                    if let Some(Next::Channel(id)) = found {
+                        free.push(id);
+                    }
+                    let Some(found) = found else { break };
+                    control -= u32::from(found == Next::Control);
+                    let class = if naive.starts.len() > best_effort { Class::BestEffort } else { Class::RealTime };
+                    link.issued(at(now), class, 0);
+                    handed_over += 1;
+                }
+                let due = promised.is_some_and(|promised| promised <= at(now));
+                prop_assert_eq!(due, handed_over > 0, "promised {:?} at {}", promised, now);
+            }
         }
     }
 
@@ -348,7 +552,7 @@ mod tests {
             model.sort_unstable();
             for (_, _, id) in model {
                 prop_assert_eq!(link.next(at(0), false), Some(Next::Channel(id)));
-                link.issued(at(0), 1);
+                link.issued(at(0), Class::RealTime, 1);
             }
             prop_assert_eq!(link.next(at(0), false), None);
         }

@@ -3,6 +3,7 @@
 pub mod enforce;
 pub mod link_scheduler;
 mod sending;
+pub mod starts;
 
 pub use enforce::{Violation, Violations};
 pub use link_scheduler::LinkScheduler;

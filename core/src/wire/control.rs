@@ -13,6 +13,7 @@
 //! one is skipped. [`ControlType::fields`] and [`ControlType::mandatory`] say which a type has; the ranges stand at
 //! the structures' fields.
 
+use super::data::DATA_HEADER_BYTES;
 use super::fields::{self as tag, Field, Fields, Writer};
 use super::messages::{Accept, Close, Counts, Keepalive, Open, Refuse, Traffic, Versions, check_name};
 use super::{Kind, MAGIC, MINOR, Prefix, WireError, check_range, expect};
@@ -25,6 +26,17 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 pub const CONTROL_HEADER_BYTES: usize = 16;
 /// Most bytes of a control frame: below any path's MTU, with room for the fields of later minor versions.
 pub const MAX_CONTROL_BYTES: usize = 512;
+/// Most bytes by which a control frame that we write is longer than the header of a data packet: what it is to the link's model,
+/// whose overhead counts that header. The largest type with all its fields.
+pub const MAX_CONTROL_PAYLOAD: u32 = {
+    let (mut most, mut next) = (0, 0);
+    while next < ControlType::ALL.len() {
+        let bytes = CONTROL_HEADER_BYTES + tag::most_bytes(ControlType::ALL[next].fields());
+        most = if bytes > most { bytes } else { most };
+        next += 1;
+    }
+    most.saturating_sub(DATA_HEADER_BYTES) as u32
+};
 /// The bytes that `length` does not count.
 const UNCOUNTED_BYTES: usize = 8;
 

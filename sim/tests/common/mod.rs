@@ -34,7 +34,7 @@ pub fn ample(packet: u32) -> Platform {
         link_cost: us(1),
         receive_batch: 32,
         link: LinkModel::UNLIMITED,
-        best_effort: BestEffort { message_packets: 0, packet_min: 1, packet_max: packet, starts: None },
+        best_effort: BestEffort { message_packets: 60, packet_min: 1, packet_max: packet, starts: None },
         ..Platform::channels_table_2b()
     }
 }

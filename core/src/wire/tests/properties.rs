@@ -124,6 +124,7 @@ fn survives(frame: &[u8]) -> Result<(), TestCaseError> {
     if let Ok((its_token, control)) = Control::parse(frame) {
         let again = written(its_token, &control);
         prop_assert!(again.len() <= MAX_CONTROL_BYTES);
+        prop_assert!(again.len() <= DATA_HEADER_BYTES + MAX_CONTROL_PAYLOAD as usize);
         prop_assert_eq!(Control::parse(&again), Ok((its_token, control)));
         prop_assert_eq!(token(frame), Some(its_token));
         if let Control::Open(open) = control {

@@ -1,5 +1,7 @@
 use super::*;
 use crate::platform::{BestEffort, LinkModel};
+use crate::units::Rate;
+use proptest::prelude::*;
 
 fn micros(micros: u64) -> Duration {
     Duration::from_micros(micros)
@@ -113,6 +115,62 @@ fn processing_that_is_dearer_than_the_link() {
     let contract = Contract::new(3 * 4096, 1, Duration::from_millis(10), 1, Duration::from_millis(10)).unwrap();
     host.insert(&contract).unwrap();
     assert_eq!(host.channels()[0].service, micros(130));
+}
+
+#[test]
+fn a_short_last_packet_takes_the_link_less() {
+    let platform = costs(2, 10, 20, 5, 5, 25, 9);
+    // 10 µs and 4 ns for a byte.
+    let link = LinkModel { setup: micros(10), rate: Rate::bytes_per_second(250_000_000), ..platform.link };
+    let mut host = DOrder::new(&Platform { link, ..platform }, Block::Printed).unwrap();
+    let contract = Contract::new(2 * 4096 + 500, 1, Duration::from_millis(10), 1, Duration::from_millis(10)).unwrap();
+    host.insert(&contract).unwrap();
+    let full = 10_000 + 4 * 4096;
+    assert_eq!(host.channels()[0].service.as_nanos(), 20_000 + 2 * full + (10_000 + 4 * 500) + 3 * 5000 + 10_000);
+    // Best effort's nine packets block, not the three of the channel.
+    let block: u64 = 20_000 + 8 * 5000;
+    assert_eq!(host.channels()[0].wait.as_nanos(), block + block.div_ceil(full) * 5000 + 10_000 + full);
+}
+
+proptest! {
+    /// Everybody's response is the least solution in microseconds, where all costs are whole ones, and holds; and who exists is
+    /// refused nothing as long as T_w stays.
+    #[test]
+    fn what_was_admitted_holds(
+        requests in prop::collection::vec((1u32..6, 100u64..3000, 50u64..4000), 1..10), quantum in 1u32..4,
+        switch in 0u64..20, best_effort in 0u32..5,
+    ) {
+        let mut host = DOrder::new(&costs(quantum, switch, 20, 10, 5, 25, best_effort), Block::Min).unwrap();
+        for (packets, interval, deadline) in requests {
+            let before: Vec<Placed> = host.channels().to_vec();
+            let contract = Contract::new(u64::from(packets) * 4096, 1, micros(interval), 1, micros(deadline)).unwrap();
+            match host.insert(&contract) {
+                Ok(number) => prop_assert_eq!(number, before.len()),
+                Err(refused) => {
+                    prop_assert_eq!(host.channels(), &before[..]);
+                    let most = before.iter().map(|channel| channel.packets).max().unwrap_or(0).max(best_effort);
+                    let same_wait = packets.min(quantum) <= most.min(quantum);
+                    let breaks = matches!(refused, Refused::BreaksExisting { .. });
+                    prop_assert!(!(breaks && same_wait));
+                }
+            }
+            for (index, channel) in host.channels().iter().enumerate() {
+                prop_assert!(channel.response <= channel.deadline.min(channel.contract.interval()));
+                let in_micros = |span: Duration| span.as_nanos() / 1000;
+                let above: Vec<&Placed> =
+                    host.channels().iter().filter(|other| other.position < channel.position).collect();
+                prop_assert_eq!(above.len(), channel.position, "channel {}", index);
+                let solution = (1..).find(|&r: &u64| {
+                    let waits: u64 = above
+                        .iter()
+                        .map(|other| r.div_ceil(in_micros(other.contract.interval())) * in_micros(other.service))
+                        .sum();
+                    r == in_micros(channel.wait) + in_micros(channel.service) + waits
+                });
+                prop_assert_eq!(solution, Some(in_micros(channel.response)));
+            }
+        }
+    }
 }
 
 #[test]

@@ -1,0 +1,5 @@
+//! Admission from outside, against figures that were worked out by hand or by an independent model, and against itself.
+
+mod properties;
+mod random;
+mod table_3;

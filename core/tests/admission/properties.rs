@@ -1,0 +1,196 @@
+//! What must hold of every answer.
+
+use laxity_core::admission::answer::{Answers, Request, Role, Rule, Test};
+use laxity_core::admission::plan::decide;
+use laxity_core::admission::{Admission, Settings};
+use laxity_core::contract::Contract;
+use laxity_core::platform::Platform;
+use laxity_core::units::Duration;
+use proptest::prelude::*;
+use proptest::strategy::ValueTree;
+
+use crate::random::{channel, nanos, platform};
+
+fn any_test() -> impl Strategy<Value = Test> {
+    prop_oneof![Just(Test::Auto), Just(Test::Only(Rule::Split)), Just(Test::Only(Rule::Composite))]
+}
+
+fn changed(request: &Request, max: u64, interval: u64, deadline: u64) -> Option<Request> {
+    let contract = &request.contract;
+    let (min, burst) = (contract.min_message().into(), contract.burst().into());
+    let contract = Contract::new(max, min, nanos(interval), burst, nanos(deadline)).ok()?;
+    Some(Request { contract, ..*request })
+}
+
+/// Whether the request at `place` is granted in its place.
+fn is_granted(platform: &Platform, requests: &[Request], test: Test, place: usize, instead: Option<Request>) -> bool {
+    let Some(instead) = instead else { return false };
+    let mut requests = requests[..=place].to_vec();
+    requests[place] = instead;
+    decide(platform, &requests, test).unwrap().channels[place].outcome.is_ok()
+}
+
+fn bounds(answers: &Answers) -> Vec<Option<Duration>> {
+    answers.channels.iter().map(|answer| answer.outcome.as_ref().ok().map(|grant| grant.bound)).collect()
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    /// What is said to fit does, and a nanosecond or a byte beyond does not.
+    #[test]
+    fn what_would_fit_fits_and_no_more(
+        platform in platform(), requests in prop::collection::vec(channel(), 1..14), test in any_test(),
+    ) {
+        let answers = decide(&platform, &requests, test).unwrap();
+        for (place, (request, answer)) in requests.iter().zip(&answers.channels).enumerate() {
+            let Err(denial) = &answer.outcome else { continue };
+            let contract = &request.contract;
+            let (max, interval, deadline) =
+                (contract.max_message().into(), contract.interval().as_nanos(), contract.deadline().as_nanos());
+            let granted = |max, interval, deadline| {
+                is_granted(&platform, &requests, test, place, changed(request, max, interval, deadline))
+            };
+            if let Some(fits) = denial.fits.deadline.map(Duration::as_nanos) {
+                prop_assert!(granted(max, interval, fits) && !granted(max, interval, fits - 1), "deadline {fits}");
+            }
+            if let Some(fits) = denial.fits.interval.map(Duration::as_nanos) {
+                prop_assert!(granted(max, fits, deadline) && !granted(max, fits - 1, deadline), "interval {fits}");
+            }
+            if let Some(fits) = denial.fits.max_message.map(u64::from) {
+                prop_assert!(granted(fits, interval, deadline) && !granted(fits + 1, interval, deadline), "size {fits}");
+                for size in [u64::from(contract.min_message()), fits / 2, fits - fits / 7] {
+                    prop_assert!(size < u64::from(contract.min_message()) || granted(size, interval, deadline), "{size}");
+                }
+            }
+            for &other in &denial.because_of {
+                prop_assert!(other < place && answers.channels[other].outcome.is_ok());
+            }
+        }
+    }
+
+    /// Bounds are at most the deadlines, made of their terms, and only grow as channels are added.
+    #[test]
+    fn one_more_channel_never_shortens_a_bound(
+        platform in platform(), requests in prop::collection::vec(channel(), 2..8), rule: bool,
+    ) {
+        let test = Test::Only(if rule { Rule::Split } else { Rule::Composite });
+        let all = decide(&platform, &requests, test).unwrap();
+        for (answer, request) in all.channels.iter().zip(&requests) {
+            let Ok(grant) = &answer.outcome else { continue };
+            prop_assert!(grant.bound <= request.contract.deadline());
+            prop_assert_eq!(grant.terms.iter().map(|term| term.amount).sum::<Duration>(), grant.bound);
+        }
+        let fewer = decide(&platform, &requests[..requests.len() - 1], test).unwrap();
+        for (before, after) in bounds(&fewer).iter().zip(bounds(&all)) {
+            prop_assert!(before.zip(after).is_none_or(|(before, after)| before <= after), "{before:?} > {after:?}");
+        }
+    }
+
+    #[test]
+    fn a_shorter_deadline_never_turns_no_into_yes(
+        platform in platform(), requests in prop::collection::vec(channel(), 1..8), test in any_test(), shorter in 1u64..4_000_000,
+    ) {
+        let place = requests.len() - 1;
+        let (last, contract) = (requests[place], requests[place].contract);
+        let (max, interval) = (contract.max_message().into(), contract.interval().as_nanos());
+        let deadline = contract.deadline().as_nanos().saturating_sub(shorter);
+        if is_granted(&platform, &requests, test, place, changed(&last, max, interval, deadline)) {
+            prop_assert!(is_granted(&platform, &requests, test, place, Some(last)));
+        }
+    }
+
+    /// After a release everything is as it was: answers, bounds, shares.
+    #[test]
+    fn release_restores(
+        platform in platform(), requests in prop::collection::vec(channel(), 2..8), composite: bool, early: bool,
+    ) {
+        let rule = if composite { Rule::Composite } else { Rule::Split };
+        let settings = Settings { rule, send_early: early, receive_early: early };
+        let mut admission = Admission::with_settings(platform, settings).unwrap();
+        let reserve = |admission: &mut Admission, request: &Request| {
+            admission.reserve(&request.contract, request.role, request.contract.deadline())
+        };
+        let (last, first) = requests.split_last().unwrap();
+        for request in first {
+            let _ = reserve(&mut admission, request);
+        }
+        let before = (admission.bounds(), admission.utilisation_ppm());
+        let one = reserve(&mut admission, last);
+        if let Ok((id, _)) = one {
+            prop_assert!(admission.release(id));
+        }
+        prop_assert_eq!(&(admission.bounds(), admission.utilisation_ppm()), &before);
+        let again = reserve(&mut admission, last);
+        prop_assert_eq!(one.map(|(_, stages)| stages), again.map(|(_, stages)| stages));
+    }
+
+    /// Of equal requests it does not matter which comes first.
+    #[test]
+    fn equal_requests_are_equal(platform in platform(), request in channel(), count in 2usize..9, test in any_test()) {
+        let answers = decide(&platform, &vec![request; count], test).unwrap();
+        let granted: Vec<bool> = answers.channels.iter().map(|answer| answer.outcome.is_ok()).collect();
+        prop_assert!(granted.is_sorted_by(|before, after| before >= after), "{granted:?}");
+    }
+
+    /// Everything that is counted for best effort's share is counted: windows add up to no more than the long run leaves.
+    #[test]
+    fn best_effort_has_what_is_left(platform in platform(), requests in prop::collection::vec(channel(), 0..6)) {
+        let mut admission = Admission::new(platform).unwrap();
+        for request in &requests {
+            let _ = admission.reserve(&request.contract, request.role, request.contract.deadline());
+        }
+        let used = admission.utilisation_ppm();
+        let window = Duration::from_secs(100);
+        let left = admission.best_effort_within(window);
+        let share = |left: Duration| left.as_nanos() / 100_000;
+        prop_assert!(share(left.processor) <= 1_000_001u64.saturating_sub(used.processor) + 1);
+        prop_assert!(share(left.link) <= 1_000_001u64.saturating_sub(used.link) + 1);
+        if used.processor < 900_000 {
+            prop_assert!(share(left.processor) + used.processor > 950_000, "{left:?} {used:?}");
+        }
+    }
+}
+
+/// The random plans above are worth something: both answers come often, with every code that a plan can have.
+#[test]
+fn random_plans_have_both_answers() {
+    let mut runner = proptest::test_runner::TestRunner::deterministic();
+    let plans = (platform(), prop::collection::vec(channel(), 1..14), any_test());
+    let (mut granted, mut refused, mut by_composite) = (0, 0, 0);
+    let mut fits = [0; 3];
+    let mut codes = std::collections::BTreeMap::new();
+    for _ in 0..400 {
+        let (platform, requests, test) = plans.new_tree(&mut runner).unwrap().current();
+        let answers = decide(&platform, &requests, test).unwrap();
+        for answer in &answers.channels {
+            match &answer.outcome {
+                Ok(_) => granted += 1,
+                Err(denial) => {
+                    refused += 1;
+                    *codes.entry(denial.code).or_insert(0) += 1;
+                    fits[0] += u32::from(denial.fits.deadline.is_some());
+                    fits[1] += u32::from(denial.fits.interval.is_some());
+                    fits[2] += u32::from(denial.fits.max_message.is_some());
+                }
+            }
+            by_composite += u32::from(answer.composite.fits && !answer.split.fits);
+        }
+    }
+    println!("{granted} granted, {refused} refused {codes:?}, fits {fits:?}, {by_composite} by the composite test only");
+    assert!(granted > 500 && refused > 300 && codes.len() >= 7 && by_composite > 20);
+    assert!(fits.iter().all(|count| *count > 50));
+}
+
+/// Relays and receivers are admitted beside senders, each where it works.
+#[test]
+fn roles_use_what_they_need() {
+    let millis = Duration::from_millis;
+    let contract = Contract::new(10_000, 1, millis(20), 1, millis(15)).unwrap();
+    let requests = [Role::Sends, Role::Receives, Role::Relays].map(|role| Request { contract, role });
+    let answers = decide(&Platform::assumed_host(), &requests, Test::Only(Rule::Split)).unwrap();
+    let stages: Vec<_> = answers.channels.iter().map(|answer| answer.outcome.as_ref().unwrap().stages).collect();
+    assert!(stages[0].processor > Duration::ZERO && stages[0].link > Duration::ZERO);
+    assert!(stages[1].processor == millis(15) && stages[1].link == Duration::ZERO);
+    assert!(stages[2].processor == Duration::ZERO && stages[2].link == millis(15));
+}

@@ -1,0 +1,223 @@
+//! Premises P1 to P4 of the analysis, where the run time keeps them: see the table in ARCHITECTURE.md.
+
+use laxity_core::contract::{Contract, Overload, Service, packets};
+use laxity_core::frames::{Frames, HeapFrames, MessageBuf};
+use laxity_core::processor::{After, Policy, Processor, Work};
+use laxity_core::receive::{Drop, ReceiveConfig, Receiving};
+use laxity_core::send::{SendConfig, Sending, Violation};
+use laxity_core::units::{Duration, Instant};
+use laxity_core::wire::{DATA_HEADER_BYTES, DataHeader, DataView};
+use proptest::prelude::*;
+
+fn at(nanos: u64) -> Instant {
+    Instant::from_nanos(nanos)
+}
+
+fn real_time(max: u64, min: u64) -> Service {
+    let ms = Duration::from_millis;
+    Service::RealTime(Contract::new(max, min, ms(10), 4, ms(20)).unwrap())
+}
+
+fn sending(service: Service, packet: u32) -> Sending {
+    let config = SendConfig { service, overload: Overload::Block, priority: 0, packet, work_conserving: false };
+    Sending::new(config, 4, 400)
+}
+
+fn message(bytes: usize) -> MessageBuf {
+    let mut message = MessageBuf::with_capacity(bytes.max(1));
+    message.set_len(bytes);
+    message
+}
+
+fn header() -> DataHeader {
+    DataHeader {
+        channel: 0,
+        key: 0,
+        message_bytes: 0,
+        sequence: 0,
+        logical_arrival: at(0),
+        index: 0,
+        payload: 0,
+        stolen_micros: 0,
+        waited_micros: 0,
+    }
+}
+
+/// P2, at the sender: a message below `min_message` is handed back, counted, and costs the channel nothing.
+#[test]
+fn a_message_that_is_too_small_is_refused_and_counted() {
+    let mut sending = sending(real_time(1_000, 250), 100);
+    for bytes in [0, 1, 249] {
+        let rejected = sending.submit(at(1), message(bytes)).unwrap_err();
+        assert_eq!(rejected.violation, Violation::Undersize { found: bytes as u64, least: 250 });
+        let text = format!("the message has {bytes} bytes, the channel's contract allows no less than 250");
+        assert_eq!((rejected.violation.to_string(), rejected.would_block), (text, false));
+        assert_eq!(rejected.message.len(), bytes, "the caller has its buffer back");
+    }
+    let counters = sending.counters;
+    assert_eq!((counters.refused, counters.violations.size, counters.accepted), (3, 3, 0));
+    assert_eq!(sending.submit(at(1), message(250)).unwrap().logical_arrival, at(1), "no interval was used up");
+    assert!(sending.work().is_some());
+}
+
+proptest! {
+    /// P2, at the sender: no packet is smaller than the smallest of any message that the contract allows, which is what
+    /// admission takes for L_min.
+    #[test]
+    fn no_packet_is_smaller_than_the_smallest_of_the_contract(
+        packet in 64u32..300,
+        min in 1u32..1_000,
+        more in 0u32..1_000,
+        sizes in prop::collection::vec(0u32..2_200, 1..20),
+    ) {
+        let max = min + more;
+        let rest = |bytes: u32| if bytes.is_multiple_of(packet) { packet } else { bytes % packet };
+        let smallest = (min..=max).map(rest).min().unwrap_or(0);
+        let mut frames = HeapFrames::new(4, DATA_HEADER_BYTES + packet as usize);
+        for bytes in sizes {
+            let mut sending = sending(real_time(max.into(), min.into()), packet);
+            prop_assert_eq!(sending.submit(at(1), message(bytes as usize)).is_ok(), (min..=max).contains(&bytes));
+            let mut count = 0;
+            while sending.step(header(), &mut frames).is_some() {
+                let made = sending.pop_packet().unwrap();
+                prop_assert!(made.payload >= smallest && made.payload <= packet, "{} of {}", made.payload, bytes);
+                frames.free(made.frame);
+                count += 1;
+            }
+            prop_assert!(count <= packets(max, packet));
+        }
+    }
+}
+
+/// P2, at the receiver: what comes from the network may have any size, but a message below `min_message`, or cut into smaller
+/// packets than was agreed, is dropped before a handler has anything to do for it. What is left is the work of looking at the
+/// frame, and that is charged for every frame that can arrive (R = K·C_d, assumption A4), of whatever size.
+#[test]
+fn a_small_message_from_the_network_makes_no_work() {
+    const PACKET: u32 = 100;
+    let config = ReceiveConfig {
+        service: real_time(1_000, 250),
+        packet: PACKET,
+        priority: 0,
+        work_conserving: true,
+        stage: Duration::from_millis(10),
+        upstream: Duration::from_millis(10),
+        transit: Duration::MAX,
+        same_clock: true,
+        oversize: 1,
+    };
+    let mut receiving = Receiving::new(config, 4, 40);
+    let mut frames = HeapFrames::new(8, DATA_HEADER_BYTES + PACKET as usize);
+    let mut offer = |message_bytes: u32, index: u16, payload: u16| {
+        let mut bytes = [0; DATA_HEADER_BYTES + PACKET as usize];
+        let header = DataHeader { message_bytes, index, payload, ..header() };
+        header.write(&mut bytes).unwrap();
+        let view = DataView::parse(&bytes[..DATA_HEADER_BYTES + usize::from(payload)]).ok();
+        let frame = frames.take().unwrap();
+        let refused = view.map(|view| {
+            receiving.accept(at(1), &view, frame).map_err(|(frame, reason)| {
+                frames.free(frame);
+                reason
+            })
+        });
+        (refused, receiving.work().is_some(), receiving.counters.frames_invalid)
+    };
+    // Messages that are too small; then one of a proper size in packets that are.
+    for (number, (bytes, index, payload)) in
+        [(1, 0, 1), (249, 0, 100), (249, 2, 49), (250, 0, 1), (250, 1, 99), (250, 2, 1)].into_iter().enumerate()
+    {
+        let (refused, works, invalid) = offer(bytes, index, payload);
+        assert_eq!(refused, Some(Err(Drop::Invalid)), "{bytes} {index} {payload}");
+        assert_eq!((works, invalid), (false, number as u64 + 1));
+    }
+    let (taken, works, _) = offer(250, 2, 50);
+    assert_eq!((taken, works), (Some(Ok(())), true));
+}
+
+fn work(deadline: u64) -> Work {
+    Work::RealTime { release: at(0), deadline: at(deadline), priority: 0, work_conserving: true }
+}
+
+/// P4 with the figures of its counter-example (C4): two messages of four packets of 1, P = 1, a switch costs 10. In one order
+/// they are done at 28; taking turns they would be at 88, or at 61 if only the first switch were paid twice.
+#[test]
+fn on_equal_deadlines_one_message_is_finished_before_the_other_begins() {
+    let mut processor = Processor::new(Policy::EarliestDeadline, 1, 2);
+    let (mut left, mut time) = ([4, 4], 0);
+    // The other becomes ready while the first runs.
+    processor.ready(at(0), 1, work(48));
+    let mut order = Vec::new();
+    while let Some(pick) = processor.pick(at(time)) {
+        processor.ready(at(time), 0, work(48));
+        let place = pick.id as usize;
+        time += 1 + if pick.switched { 10 } else { 0 };
+        left[place] -= 1;
+        order.push(pick.id);
+        let after = if left[place] > 0 { After::Same(work(48)) } else { After::Message(None) };
+        assert!(processor.stepped(at(time), after), "a quantum is one packet");
+        if left == [0, 0] {
+            break;
+        }
+    }
+    assert_eq!((order, time), (vec![1, 1, 1, 1, 0, 0, 0, 0], 28));
+}
+
+proptest! {
+    /// A2, P3 and P4: whatever becomes ready when, at each preemption point the handler that goes on is of the best class and,
+    /// if it is current, has the earliest deadline; it is the one that ran unless another is strictly better. Between
+    /// preemption points it is the same one. So an early message never overtakes, and never is in the way for longer than a
+    /// quantum.
+    #[test]
+    fn at_a_preemption_point_the_best_runs_and_the_running_one_wins_ties(
+        quantum in 1u32..4,
+        arrivals in prop::collection::vec((0u64..60, 0u8..3, 0u64..6, 1u32..8), 1..8),
+    ) {
+        let mut processor = Processor::new(Policy::EarliestDeadline, quantum, 8);
+        // What each handler has to do: its work and packets left.
+        let mut known: Vec<Option<(Work, u32)>> = vec![None; 8];
+        let (mut running, mut since_point) = (None, 0);
+        // Smaller is better; best-effort handlers among themselves in any order.
+        let rank = |now: u64, work: &Work| match *work {
+            Work::RealTime { release, deadline, .. } if release <= at(now) => (0, deadline),
+            Work::BestEffort => (1, at(0)),
+            Work::RealTime { release, .. } => (2, release),
+        };
+        for now in 0..400 {
+            for (id, &(_, class, span, count)) in arrivals.iter().enumerate().filter(|(_, (time, ..))| *time == now) {
+                let work = match class {
+                    0 => Work::BestEffort,
+                    // Few deadlines, so that many are equal.
+                    1 => Work::RealTime { release: at(now), deadline: at(500 + span), priority: 0, work_conserving: true },
+                    _ => {
+                        let release = at(now + 4 * span + 1);
+                        Work::RealTime { release, deadline: at(500 + span), priority: 0, work_conserving: true }
+                    }
+                };
+                known[id] = Some((work, count));
+                processor.ready(at(now), id as u32, work);
+            }
+            let best = known.iter().flatten().map(|(work, _)| rank(now, work)).min();
+            let Some(pick) = processor.pick(at(now)) else {
+                prop_assert!(best.is_none(), "somebody may run at {}", now);
+                running = None;
+                continue;
+            };
+            let id = pick.id as usize;
+            let (work, left) = known[id].expect("who runs has work");
+            match running {
+                Some(before) if since_point > 0 => prop_assert_eq!(id, before, "no preemption point at {}", now),
+                Some(before) if known[before].is_some_and(|(work, _)| Some(rank(now, &work)) == best) => {
+                    prop_assert_eq!(id, before, "ties keep the processor at {}", now);
+                }
+                _ => prop_assert_eq!(Some(rank(now, &work)), best, "at {}", now),
+            }
+            since_point += 1;
+            let ends = left == 1;
+            known[id] = (!ends).then_some((work, left - 1));
+            let point = processor.stepped(at(now), if ends { After::Message(None) } else { After::Same(work) });
+            prop_assert_eq!(point, ends || since_point == quantum, "P packets, or a message's end, at {}", now);
+            since_point = if point { 0 } else { since_point };
+            running = (!ends).then_some(id);
+        }
+    }
+}
