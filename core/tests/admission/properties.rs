@@ -177,7 +177,9 @@ fn random_plans_have_both_answers() {
             by_composite += u32::from(answer.composite.fits && !answer.split.fits);
         }
     }
-    println!("{granted} granted, {refused} refused {codes:?}, fits {fits:?}, {by_composite} by the composite test only");
+    println!(
+        "{granted} granted, {refused} refused {codes:?}, fits {fits:?}, {by_composite} by the composite test only"
+    );
     assert!(granted > 500 && refused > 300 && codes.len() >= 7 && by_composite > 20);
     assert!(fits.iter().all(|count| *count > 50));
 }

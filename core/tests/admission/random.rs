@@ -25,7 +25,14 @@ pub(crate) fn platform() -> impl Strategy<Value = Platform> {
     let interference = (0u64..500_000, prop::collection::vec((1_000_000u64..50_000_000, 0u64..500_000), 0..2));
     let envelopes = prop::collection::vec((100_000u64..10_000_000, 0u64..50), 0..3);
     (machine, best_effort, costs, 1u32..6, interference, envelopes).prop_map(
-        |(machine, (packets, min, starts), (switch, first, other, link, wake), quantum, (burst, periodic), envelopes)| {
+        |(
+            machine,
+            (packets, min, starts),
+            (switch, first, other, link, wake),
+            quantum,
+            (burst, periodic),
+            envelopes,
+        )| {
             let mut platform = Platform::assumed_host();
             platform.machine = machine;
             (platform.packet, platform.quantum) = (1000, quantum);

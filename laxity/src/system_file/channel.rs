@@ -237,6 +237,8 @@ fn blame(
         ContractError::Span { .. } => (deadline.key, deadline.at),
         ContractError::Burst { .. } => (traffic.burst.key, traffic.burst.at),
         ContractError::Queue { .. } => (deadline.key, deadline.at),
+        // Of best effort, which no channel of a file is.
+        ContractError::NoBestEffort | ContractError::Packets { .. } => max,
     };
     let key = format!("channel.{key}");
     let problem = match *error {
@@ -256,7 +258,9 @@ fn blame(
         ContractError::Burst { found, most } => {
             format!("{key} over channel.M makes a burst of {found} messages, expected 1 to {most}")
         }
-        ContractError::Queue { .. } => format!("{key}: {error}"),
+        ContractError::Queue { .. } | ContractError::NoBestEffort | ContractError::Packets { .. } => {
+            format!("{key}: {error}")
+        }
     };
     tabled.source.error(at, &key, problem)
 }
