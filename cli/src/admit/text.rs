@@ -274,7 +274,7 @@ fn upcall_advice(upcalls: &[Upcall], upcall: &Upcall, response: Option<Duration>
 }
 
 /// c = C b_p/B_p, rounded up.
-pub(super) fn block(upcall: &Upcall) -> Duration {
+fn block(upcall: &Upcall) -> Duration {
     let product = u128::from(upcall.cost.as_nanos()) * u128::from(upcall.block);
     Duration::from_nanos(u64::try_from(product.div_ceil(upcall.batch.into())).unwrap_or(u64::MAX))
 }
@@ -334,6 +334,11 @@ pub(super) fn percent(ppm: u64) -> String {
 
 /// `3 channels, 1 refused`.
 pub(super) fn tally(count: usize, noun: &str, refused: usize) -> String {
-    let count = counted(count as u64, noun);
-    if refused == 0 { format!("{count}, all granted") } else { format!("{count}, {refused} refused") }
+    let all = counted(count as u64, noun);
+    match (count, refused) {
+        (1, 0) => format!("{all}, granted"),
+        (_, 0) => format!("{all}, all granted"),
+        (1, _) => format!("{all}, refused"),
+        _ => format!("{all}, {refused} refused"),
+    }
 }

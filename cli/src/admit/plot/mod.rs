@@ -17,7 +17,7 @@ use laxity_core::admission::{Stage, Utilisation};
 use laxity_core::units::Duration;
 
 use super::decide::{OfDOrder, OfUpcalls};
-use super::text::{block, changes, machine, percent, tally, term_name, up};
+use super::text::{changes, machine, percent, tally, term_name, up};
 use super::{Answered, Report};
 use crate::numbers::brief;
 use crate::report::escaped;
@@ -262,7 +262,7 @@ fn of_upcalls(report: &Report, upcalls: &[Upcall], figures: &OfUpcalls) -> Pictu
         let why = match response {
             Some(response) if response > upcall.period => format!("may take {}", up(response)),
             Some(_) => "by the test of the papers".to_owned(),
-            None => format!("no bound; runs {} at a time", block(upcall)),
+            None => "no bound: they ask for more than there is".to_owned(),
         };
         Row {
             name: escaped(&upcall.name).into_owned(),
