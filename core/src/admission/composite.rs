@@ -39,7 +39,7 @@ use alloc::vec::Vec;
 use super::link::Stream;
 use super::machine::Machine;
 use super::processor::{Job, grouped};
-use super::walk::{self, Demand, ONE, Response, Stolen, Verdict, last_instant, walk_between};
+use super::walk::{self, Demand, Newcomer, ONE, Response, Stolen, Verdict, walk, walk_between};
 
 /// One channel; nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -72,7 +72,7 @@ pub(super) struct CompositeTest {
     all_block: bool,
     stolen: Stolen,
     share: u128,
-    /// Distinct deadlines, ascending; the newcomer's is not among them.
+    /// Distinct deadlines, ascending, at which B(t) may fall; the newcomer's is not among them.
     deadlines: Vec<u64>,
     /// K of those that exist, in the order in which they were given.
     pub(super) costs: Vec<u64>,
@@ -117,6 +117,9 @@ impl CompositeTest {
         channels.sort_by_key(|(channel, _)| channel.deadline);
         let mut deadlines: Vec<u64> = channels.iter().map(|(channel, _)| channel.deadline).collect();
         deadlines.dedup();
+        if early {
+            deadlines.clear();
+        }
         channels.extend(newcomer.map(|parts| (whole(parts), 1)));
         let mut stolen = machine.processor_interference();
         stolen.set_stretch(numerator, denominator);
@@ -145,32 +148,16 @@ impl CompositeTest {
         self.share.saturating_add(self.stolen.share())
     }
 
-    /// Gives the newcomer another deadline, and lets it block or not.
-    pub(super) fn set_last(&mut self, deadline: u64, blocks: bool) {
+    /// Whether the newcomer is in the way of others; where that ends the demand falls, so it does not for a walk.
+    pub(super) fn let_newcomer_block(&mut self, blocks: bool) {
         if let Some((channel, _)) = self.channels.last_mut().filter(|_| self.has_newcomer) {
-            (channel.deadline, channel.blocks) = (deadline, blocks);
+            channel.blocks = blocks;
         }
     }
 
     /// Does everybody keep the deadline? A failure that is explained is the first.
     pub(super) fn verdict(&self, explain: bool) -> Verdict {
-        let Some(last) = last_instant(self) else { return Verdict::TooLong };
-        let newcomer = self.channels.last().filter(|_| self.has_newcomer).map(|(channel, _)| channel.deadline);
-        let mut starts = self.deadlines.clone();
-        if let Some(deadline) = newcomer
-            && let Err(place) = starts.binary_search(&deadline)
-        {
-            starts.insert(place, deadline);
-        }
-        let mut visits = 0;
-        for (index, &first) in starts.iter().enumerate() {
-            let end = starts.get(index + 1).map_or(last.max(first), |next| next - 1);
-            match walk_between(self, first, end, explain, &mut visits) {
-                Verdict::Fits => {}
-                other => return other,
-            }
-        }
-        Verdict::Fits
+        walk(self, explain)
     }
 
     /// What is due within `t` and begins before `s`: channels, blocks on the processor and the link, the rest of B.
@@ -238,6 +225,20 @@ impl Demand for CompositeTest {
     fn tasks(&self) -> usize {
         self.channels.len()
     }
+    fn falls(&self) -> &[u64] {
+        &self.deadlines
+    }
+}
+
+impl Newcomer for CompositeTest {
+    fn set_deadline(&mut self, deadline: u64) {
+        if let Some((channel, _)) = self.channels.last_mut().filter(|_| self.has_newcomer) {
+            channel.deadline = deadline;
+        }
+    }
+    fn least_possible(&self) -> u64 {
+        self.channels.last().map_or(1, |(channel, _)| channel.cost)
+    }
 }
 
 impl Response for CompositeTest {
@@ -245,48 +246,35 @@ impl Response for CompositeTest {
         let (work, block, packet, constant) = self.parts(t, s);
         work.saturating_add(block.into()).saturating_add(packet.into()).saturating_add(constant.into())
     }
-    fn falls(&self) -> &[u64] {
-        &self.deadlines
-    }
 }
 
-/// The least deadline of the newcomer with which everybody keeps the deadline, if there is one up to `longest`, and the
-/// longest up to `wanted` with which everybody does.
+/// The least deadline of the newcomer with which everybody keeps the deadline, and the longest up to `wanted` with which
+/// everybody does. Else the first instant that fails in any case, or that there is no telling.
 ///
 /// The newcomer's demand asks for a longer deadline, its block for a shorter one: instants from its deadline on hold from
-/// some deadline on, instants before it up to some deadline. So what holds is a range, which begins where the first kind
-/// does if it begins anywhere.
+/// some deadline on, instants before it up to some deadline. So what holds is a range: it begins where the first kind does,
+/// and ends where, of the instants that hold without the newcomer's demand, one does not with its block.
 pub(super) fn least_deadline(test: &mut CompositeTest, wanted: u64, longest: u64) -> Result<(u64, u64), Verdict> {
     if test.utilisation() >= ONE {
         return Err(Verdict::TooLong);
     }
-    let mut ask = |deadline, blocks, explain| {
-        test.set_last(deadline, blocks);
-        test.verdict(explain)
-    };
-    let (mut no, mut yes) = (0, 1 << 20);
-    while ask(yes, false, false) != Verdict::Fits {
-        if yes == longest {
-            return Err(ask(yes, false, true));
+    test.let_newcomer_block(false);
+    let least = match walk::least_deadline(test, longest) {
+        Ok(least) => least,
+        Err(Verdict::Fails(_)) => {
+            test.set_deadline(longest);
+            return Err(test.verdict(true));
         }
-        (no, yes) = (yes, (yes * 2).min(longest));
+        Err(other) => return Err(other),
+    };
+    test.let_newcomer_block(true);
+    test.set_deadline(u64::MAX);
+    let first = test.first().unwrap_or(u64::MAX);
+    let until = wanted.max(least) - 1;
+    match walk_between(test, first, until, true, &mut 0) {
+        Verdict::Fits => Ok((least, wanted.max(least))),
+        // Due by that instant, the newcomer no longer blocks there.
+        Verdict::Fails(at) if at >= least => Ok((least, at)),
+        other => Err(other),
     }
-    while yes - no > 1 {
-        let middle = no + (yes - no) / 2;
-        if ask(middle, false, false) == Verdict::Fits { yes = middle } else { no = middle }
-    }
-    let least = yes;
-    match ask(least, true, true) {
-        Verdict::Fits => {}
-        other => return Err(other),
-    }
-    if wanted <= least || ask(wanted, true, false) == Verdict::Fits {
-        return Ok((least, wanted.max(least)));
-    }
-    let (mut yes, mut no) = (least, wanted);
-    while no - yes > 1 {
-        let middle = yes + (no - yes) / 2;
-        if ask(middle, true, false) == Verdict::Fits { yes = middle } else { no = middle }
-    }
-    Ok((least, yes))
 }

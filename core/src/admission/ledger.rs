@@ -322,3 +322,6 @@ fn tail_fits(tail: Tail, stolen: u128, taken: u128) -> bool {
     let last = u128::from(end(CELLS - 1));
     last * left / ONE >= tail.excess.saturating_add(taken)
 }
+
+#[cfg(test)]
+mod tests;

@@ -30,7 +30,7 @@ use alloc::vec::Vec;
 
 use super::machine::Machine;
 use super::processor::grouped;
-use super::walk::{self, Demand, Response, Stolen};
+use super::walk::{self, Demand, Newcomer, Response, Stolen};
 
 /// The packets of one sending channel; nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -129,13 +129,6 @@ impl LinkTest {
         self.share.saturating_add(self.stolen.share())
     }
 
-    /// Gives the newcomer another deadline.
-    pub(super) fn set_last_deadline(&mut self, deadline: u64) {
-        if let Some((stream, _)) = self.streams.last_mut() {
-            stream.deadline = deadline;
-        }
-    }
-
     /// The longest that a packet waits for what the link was given before.
     pub(super) fn blocking(&self) -> u128 {
         u128::from(self.ahead) + u128::from(self.largest)
@@ -176,6 +169,17 @@ impl Demand for LinkTest {
     }
     fn tasks(&self) -> usize {
         self.streams.len()
+    }
+}
+
+impl Newcomer for LinkTest {
+    fn set_deadline(&mut self, deadline: u64) {
+        if let Some((stream, _)) = self.streams.last_mut() {
+            stream.deadline = deadline;
+        }
+    }
+    fn least_possible(&self) -> u64 {
+        self.streams.last().map_or(1, |(stream, _)| stream.last)
     }
 }
 

@@ -19,8 +19,9 @@
 //!   of the most urgent class first, until the link has at least A of work before it or no packet waits.
 //! - **A6** The link transmits what it was handed in order, a payload of s bytes in L_x(s); the model is enforced by pacing.
 //! - **A7** No packet is smaller than declared: L_min is L_x of the smallest payload that any channel may send between its
-//!   `min_message` and its `max_message`, that best effort may send, and that a control frame has. Control frames are
-//!   sent as best effort, carry 0 to `packet_max` bytes, and always may come; so L_min is the link's floor.
+//!   `min_message` and its `max_message`, and of `best_effort.packet_min`. Control frames are sent as best effort and always
+//!   may come; every packet of that class occupies the link like one of `packet_min` bytes at least, and like one of
+//!   `packet_max` or of the largest control frame at most.
 //! - **A8** A message is released at its logical arrival [channels §2.2], or served early in the least class.
 //!
 //! **Look-ahead.** Between two polls of the link lie at most `E = k (C_csp + R + step)`, `step` being the dearest packet to
@@ -37,10 +38,11 @@
 //! one before it is through) and of what follows from those who send (only if best effort is policed, or there is none):
 //!
 //! ```text
-//! C_l min( ⌈(s + A)/max(L_min, C_l)⌉ + 1,  b + ⌈(s + C_l)/sp⌉ + Σ N_i ⌈(s + D_i)/I_i⌉ )
+//! C_l min( ⌈(s + A)/max(L_min, C_l)⌉ + 1,  b + ⌈(s + A)/sp⌉ + Σ N_i ⌈(s + D_i)/I_i⌉ )
 //! ```
 //!
-//! with at most `b + ⌈s/sp⌉` best-effort starts in any s. D_i is how long before its packets are through a message may have
+//! with at most `b + ⌈s/sp⌉` best-effort starts in any s, each counted when it was decided, which is a poll of the link before
+//! its C_l has passed, and so less than A. D_i is how long before its packets are through a message may have
 //! been released: its deadline, and, if messages are sent early, as long as its queue can be ahead of its logical arrivals.
 //!
 //! **The papers' machine** differs in this [channels §2.3, §3.1, option 1]. The adapter interrupts at the end of a transmission
@@ -58,6 +60,7 @@ use super::{Code, Refusal, Stage};
 use crate::contract::{self, Contract};
 use crate::limits;
 use crate::platform::{MachineModel, Platform, PlatformError};
+use crate::wire::MAX_CONTROL_PAYLOAD;
 
 /// What one packet costs: the first of a message, and every other.
 #[derive(Clone, Copy, Debug)]
@@ -140,12 +143,12 @@ impl Machine {
             ahead: if papers { 0 } else { link_cost.saturating_add(look_ahead) },
             all_block: !papers,
             other_largest: match papers {
-                false => occupancy(be.packet_max),
+                false => occupancy(be.packet_max.max(MAX_CONTROL_PAYLOAD)),
                 true if best_effort => link_cost.saturating_add(occupancy(be.packet_max)),
                 true => 0,
             },
             other_smallest: match papers {
-                false => Some(occupancy(0)),
+                false => Some(occupancy(be.packet_min)),
                 true => best_effort.then(|| occupancy(be.packet_min)),
             },
             quantum,
@@ -213,7 +216,7 @@ impl Machine {
             let mut of_senders = Line::default();
             if let Some(starts) = be.starts {
                 of_senders.add_constant(cost.saturating_mul(starts.burst.into()));
-                of_senders.add_term(starts.spacing.as_nanos(), cost, if papers { 0 } else { cost });
+                of_senders.add_term(starts.spacing.as_nanos(), cost, if papers { 0 } else { self.look_ahead });
             }
             let alike = streams.map(|stream| (stream.interval, stream.reach, stream.packets)).collect();
             for ((interval, reach, packets), count) in grouped(alike) {

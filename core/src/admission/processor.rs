@@ -23,7 +23,7 @@
 use alloc::vec::Vec;
 
 use super::machine::Machine;
-use super::walk::{self, Demand, ONE, Response, Stolen};
+use super::walk::{self, Demand, Newcomer, ONE, Response, Stolen};
 
 /// The messages of one channel, as the processor sees them; nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -109,13 +109,6 @@ impl ProcessorTest {
         self.share.saturating_add(self.stolen.share())
     }
 
-    /// Gives the newcomer another deadline.
-    pub(super) fn set_last_deadline(&mut self, deadline: u64) {
-        if let Some((job, _)) = self.jobs.last_mut() {
-            job.deadline = deadline;
-        }
-    }
-
     /// What is due within `t` and begins before `s`: work of jobs, switches back, the block.
     pub(super) fn parts(&self, t: u64, s: u64) -> (u128, u128, u64) {
         let (mut work, mut messages, mut inner, mut block) = (0u128, 0u128, 0u128, self.other_block);
@@ -159,6 +152,17 @@ impl Demand for ProcessorTest {
     }
     fn tasks(&self) -> usize {
         self.jobs.len()
+    }
+}
+
+impl Newcomer for ProcessorTest {
+    fn set_deadline(&mut self, deadline: u64) {
+        if let Some((job, _)) = self.jobs.last_mut() {
+            job.deadline = deadline;
+        }
+    }
+    fn least_possible(&self) -> u64 {
+        self.jobs.last().map_or(1, |(job, _)| job.cost)
     }
 }
 

@@ -9,7 +9,7 @@ use super::link::{LinkTest, Stream};
 use super::machine::Machine;
 use super::processor::{Job, ProcessorTest, parts_per_million};
 use super::split::{LONGEST, StageSearch};
-use super::walk::{ONE, Verdict, walk};
+use super::walk::{Newcomer as _, ONE, Verdict, walk};
 use super::{Code, Refusal, Stage};
 use crate::contract::{Contract, SendingStages};
 use crate::limits;
@@ -353,24 +353,13 @@ impl Admission {
         if let Some(test) = &link {
             on_link().share(test.utilisation())?;
         }
-        let of_processor = match &mut processor {
-            Some(test) => on_processor(reservation.role).least(&mut |deadline, explain| {
-                test.set_last_deadline(deadline);
-                walk(test, explain)
-            })?,
-            None => Ok(0),
-        };
-        let of_link = match &mut link {
-            Some(test) => on_link().least(&mut |deadline, explain| {
-                test.set_last_deadline(deadline);
-                walk(test, explain)
-            })?,
-            None => Ok(0),
-        };
+        let search = on_processor(reservation.role);
+        let of_processor = processor.as_mut().map_or(Ok(Ok(0)), |test| search.least(test))?;
+        let of_link = link.as_mut().map_or(Ok(Ok(0)), |test| on_link().least(test))?;
         Ok((of_processor, of_link))
     }
 
-    fn decide_exactly(&self, newcomer: &Newcomer, budget: Duration) -> Result<Reservation, Refusal> {
+    pub(super) fn decide_exactly(&self, newcomer: &Newcomer, budget: Duration) -> Result<Reservation, Refusal> {
         let Newcomer { reservation, service, handover } = newcomer;
         let (of_processor, of_link) = self.least_split(newcomer)?;
         let least = match (of_processor, of_link) {
@@ -381,19 +370,11 @@ impl Admission {
         let within = budget - *handover;
         let mut stages = [0, 0];
         if reservation.job.is_some() {
-            let search = on_processor(reservation.role);
-            stages[0] = search.within(of_processor, within, least, |deadline, explain| {
-                let mut test = self.processor_test(Some(reservation.parts()));
-                test.set_last_deadline(deadline);
-                walk(&test, explain)
-            })?;
+            let mut test = self.processor_test(Some(reservation.parts()));
+            stages[0] = on_processor(reservation.role).within(of_processor, within, least, &mut test)?;
         }
         if let Some(stream) = reservation.stream {
-            stages[1] = on_link().within(of_link, within, least, |deadline, explain| {
-                let mut test = self.link_test(Some(stream));
-                test.set_last_deadline(deadline);
-                walk(&test, explain)
-            })?;
+            stages[1] = on_link().within(of_link, within, least, &mut self.link_test(Some(stream)))?;
         }
         match least {
             Some(least) if least > budget => {
@@ -449,7 +430,8 @@ impl Admission {
             Ok((least, longest)) if least <= within.as_nanos() => Ok(reservation.with(longest, longest)),
             Ok(_) => {
                 let at = self.composite_test(Some(reservation.parts())).and_then(|mut test| {
-                    test.set_last(within.as_nanos(), true);
+                    test.let_newcomer_block(false);
+                    test.set_deadline(within.as_nanos());
                     if let Verdict::Fails(at) = test.verdict(true) { Some(Instant::from_nanos(at)) } else { None }
                 });
                 let refusal = Refusal::new(Code::CompositeDeadline, Stage::Route);
@@ -597,6 +579,11 @@ impl Admission {
         slot.reservation = Some(reservation);
         // The limit above keeps the index within 32 bits.
         Ok(ReservationId { index: index as u32, generation: slot.generation })
+    }
+
+    #[cfg(test)]
+    pub(super) fn ledger(&self) -> &Ledger {
+        &self.ledger
     }
 
     fn live(&self) -> usize {

@@ -4,7 +4,7 @@
 //! two add up to what was asked for. With the others' as they are, a newcomer fits if and only if its least deadlines, of
 //! which each is found alone, fit into its own together.
 
-use super::walk::{ONE, Verdict};
+use super::walk::{Newcomer, ONE, Verdict, least_deadline, walk};
 use super::{Code, Refusal, Stage};
 use crate::limits;
 use crate::units::{Duration, Instant};
@@ -27,26 +27,19 @@ impl StageSearch {
         if used >= ONE { Err(Refusal::new(self.utilisation, self.stage)) } else { Ok(()) }
     }
 
-    /// The least deadline for which `ask` says that everything fits; the first instant that fails if even the longest
-    /// does not do. The test is monotone in the deadline, so doubling and halving find it; the result was always tested.
-    pub(super) fn least(&self, ask: &mut impl FnMut(u64, bool) -> Verdict) -> Result<Result<u64, Instant>, Refusal> {
-        let (mut no, mut yes) = (0, 1 << 20);
-        loop {
-            match ask(yes, yes == LONGEST) {
-                Verdict::Fits => break,
-                Verdict::Fails(at) if yes == LONGEST => return Ok(Err(Instant::from_nanos(at))),
-                Verdict::TooLong if yes == LONGEST => return Err(Refusal::new(self.utilisation, self.stage)),
-                Verdict::Fails(_) | Verdict::TooLong => (no, yes) = (yes, (yes * 2).min(LONGEST)),
-            }
+    /// The least deadline of the newcomer with which everything fits; the first instant that fails if even the longest does
+    /// not do.
+    pub(super) fn least(&self, test: &mut impl Newcomer) -> Result<Result<u64, Instant>, Refusal> {
+        self.share(test.share().saturating_add(test.stolen().share()))?;
+        match least_deadline(test, LONGEST) {
+            Ok(least) => return Ok(Ok(least)),
+            Err(Verdict::TooLong) => return Err(Refusal::new(self.utilisation, self.stage)),
+            Err(_) => test.set_deadline(LONGEST),
         }
-        while yes - no > 1 {
-            let middle = no + (yes - no) / 2;
-            match ask(middle, false) {
-                Verdict::Fits => yes = middle,
-                Verdict::Fails(_) | Verdict::TooLong => no = middle,
-            }
+        match walk(test, true) {
+            Verdict::Fails(at) => Ok(Err(Instant::from_nanos(at))),
+            Verdict::Fits | Verdict::TooLong => Err(Refusal::new(self.utilisation, self.stage)),
         }
-        Ok(Ok(yes))
     }
 
     /// `found` if it lies within `budget`; else a refusal with the first instant that fails at a deadline of `budget`.
@@ -55,14 +48,14 @@ impl StageSearch {
         found: Result<u64, Instant>,
         budget: Duration,
         least_deadline: Option<Duration>,
-        mut ask: impl FnMut(u64, bool) -> Verdict,
+        test: &mut impl Newcomer,
     ) -> Result<u64, Refusal> {
         let at = match found {
             Ok(least) if least <= budget.as_nanos() => return Ok(least),
-            Ok(_) => match ask(budget.as_nanos(), true) {
-                Verdict::Fails(at) => Some(Instant::from_nanos(at)),
-                Verdict::Fits | Verdict::TooLong => None,
-            },
+            Ok(_) => {
+                test.set_deadline(budget.as_nanos());
+                if let Verdict::Fails(at) = walk(test, true) { Some(Instant::from_nanos(at)) } else { None }
+            }
             Err(at) => Some(at),
         };
         Err(Refusal { at, least_deadline, ..Refusal::new(self.deadline, self.stage) })

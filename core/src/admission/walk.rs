@@ -19,11 +19,14 @@ use alloc::vec::Vec;
 pub(super) const ONE: u128 = 1 << 40;
 
 /// Most visits (one task, or one term of J, looked at once) of one test: about a tenth of a second.
+const MOST_VISITS: u64 = 1 << 24;
+
+/// Most instants of one test that are looked at.
 ///
 /// A walk takes about a step for each channel whose deadline is tight, n visits each, so some 4,000 tight channels can be
 /// told apart; few sets need more unless the resource is all but used up, when the instants to look at have no useful
 /// bound. A test that is given up counts as a utilisation that is too high.
-const MOST_VISITS: u64 = 1 << 24;
+const MOST_STEPS: u32 = 1 << 13;
 
 /// The share that `cost` every `period` takes, rounded up; a period of zero takes all.
 pub(super) fn share(cost: u128, period: u64) -> u128 {
@@ -191,6 +194,18 @@ pub(super) trait Demand {
     fn excess(&self) -> u128;
     /// How many tasks one call of [`Demand::until`] visits.
     fn tasks(&self) -> usize;
+    /// Instants at which [`Demand::until`] may fall as `t` grows, ascending.
+    fn falls(&self) -> &[u64] {
+        &[]
+    }
+}
+
+/// A demand one of whose tasks has no deadline yet.
+pub(super) trait Newcomer: Demand {
+    /// Gives the newcomer a deadline. A longer one never adds to the demand.
+    fn set_deadline(&mut self, deadline: u64);
+    /// No deadline below this can do.
+    fn least_possible(&self) -> u64;
 }
 
 /// A demand of which is known what begins when, for [`latest`].
@@ -198,16 +213,11 @@ pub(super) trait Response: Demand {
     /// Work due within `t` that begins before `s`, the longest block included; never falls as `s` grows, and at most
     /// [`Demand::until`].
     fn due(&self, t: u64, s: u64) -> u128;
-    /// Instants at which it may fall as `t` grows, ascending.
-    fn falls(&self) -> &[u64] {
-        &[]
-    }
 }
 
 /// When all that is due by `t` is done at the latest, if that is by `t`.
 pub(super) fn done(test: &impl Demand, t: u64) -> Option<u64> {
-    let demand = test.until(t);
-    test.stolen().finish(|_| demand, t, &mut 0, 0)
+    finish_at(test, t, &mut 0)
 }
 
 /// Does everything hold its deadline? With `explain`, a failure is the first instant that fails (or the earliest that was
@@ -228,32 +238,101 @@ pub(super) fn last_instant(test: &impl Demand) -> Option<u64> {
     u64::try_from(excess.checked_mul(ONE)?.div_ceil(left)).ok()
 }
 
-/// As [`walk`], for the instants from `first` to `last`, between which the demand never falls.
+/// As [`walk`], for the instants from `first` to `last`.
 pub(super) fn walk_between(test: &impl Demand, first: u64, last: u64, explain: bool, visits: &mut u64) -> Verdict {
-    let (mut t, mut failed) = (last, None);
-    while t >= first {
-        *visits += test.tasks() as u64 + 1;
-        let demand = test.until(t);
-        let finish = test.stolen().finish(|_| demand, t, visits, 0);
-        if *visits > MOST_VISITS {
-            return failed.map_or(Verdict::TooLong, Verdict::Fails);
-        }
-        let before = match finish {
-            Some(finish) if finish < t => Some(finish),
-            Some(_) => t.checked_sub(1),
-            None if !explain => return Verdict::Fails(t),
-            None => {
-                let due = due_at(|t| test.until(t), demand, first, t, test.tasks(), visits);
-                failed = Some(due);
-                due.checked_sub(1)
+    if first > last {
+        return Verdict::Fits;
+    }
+    let (mut failed, mut steps) = (None, 0);
+    for (low, high) in ranges(test.falls(), first, last) {
+        let mut t = high;
+        while t >= low {
+            steps += 1;
+            *visits += test.tasks() as u64 + 1;
+            let demand = test.until(t);
+            let finish = test.stolen().finish(|_| demand, t, visits, 0);
+            if *visits > MOST_VISITS || steps > MOST_STEPS {
+                return failed.map_or(Verdict::TooLong, Verdict::Fails);
             }
-        };
-        match before {
-            Some(before) => t = before,
-            None => break,
+            let before = match finish {
+                Some(finish) if finish < t => Some(finish),
+                Some(_) => t.checked_sub(1),
+                None if !explain => return Verdict::Fails(t),
+                None => {
+                    let due = due_at(|t| test.until(t), demand, low, t, test.tasks(), visits);
+                    failed = Some(due);
+                    due.checked_sub(1)
+                }
+            };
+            match before {
+                Some(before) => t = before,
+                None => break,
+            }
         }
     }
     failed.map_or(Verdict::Fits, Verdict::Fails)
+}
+
+/// The instants from `first` to `last`, cut where the demand may fall; the last range first.
+fn ranges(falls: &[u64], first: u64, last: u64) -> impl Iterator<Item = (u64, u64)> {
+    let inside = falls.partition_point(|fall| *fall <= first)..falls.partition_point(|fall| *fall <= last);
+    let cuts = falls[inside].iter().rev();
+    let lows = cuts.clone().copied().chain([first]);
+    let highs = [last].into_iter().chain(cuts.map(|fall| fall - 1));
+    lows.zip(highs)
+}
+
+/// The least deadline of the newcomer, up to `longest`, with which all instants hold. Else an instant that fails whatever it
+/// is, or that there are too many to look at.
+///
+/// One walk downwards: where an instant fails, the deadline grows until it holds. The instants above held with a shorter one,
+/// so they still do.
+pub(super) fn least_deadline(test: &mut impl Newcomer, longest: u64) -> Result<u64, Verdict> {
+    let mut deadline = test.least_possible().clamp(1, longest);
+    test.set_deadline(deadline);
+    let last = last_instant(test).ok_or(Verdict::TooLong)?;
+    let falls = test.falls().to_vec();
+    let (mut visits, mut steps) = (0, 0);
+    for (low, high) in ranges(&falls, 1, last) {
+        let mut t = high;
+        while t >= low && test.first().is_some_and(|first| t >= first) {
+            steps += 1;
+            visits += test.tasks() as u64 + 1;
+            let mut finish = finish_at(test, t, &mut visits);
+            if finish.is_none() {
+                let (mut no, mut yes) = (deadline, longest);
+                test.set_deadline(longest);
+                finish = finish_at(test, t, &mut visits);
+                if finish.is_none() {
+                    return Err(if visits > MOST_VISITS { Verdict::TooLong } else { Verdict::Fails(t) });
+                }
+                while yes - no > 1 {
+                    let middle = no + (yes - no) / 2;
+                    test.set_deadline(middle);
+                    visits += test.tasks() as u64 + 1;
+                    match finish_at(test, t, &mut visits) {
+                        Some(found) => (yes, finish) = (middle, Some(found)),
+                        None => no = middle,
+                    }
+                }
+                deadline = yes;
+                test.set_deadline(deadline);
+            }
+            if visits > MOST_VISITS || steps > MOST_STEPS {
+                return Err(Verdict::TooLong);
+            }
+            match finish {
+                Some(finish) if finish < t => t = finish,
+                _ => t -= 1,
+            }
+        }
+    }
+    Ok(deadline)
+}
+
+fn finish_at(test: &impl Demand, t: u64, visits: &mut u64) -> Option<u64> {
+    let demand = test.until(t);
+    test.stolen().finish(|_| demand, t, visits, 0)
 }
 
 /// The least instant from `first` on at which the demand is already `demand`: something is due there.

@@ -64,7 +64,7 @@ struct Row {
 /// A part of a bar.
 struct Part {
     name: String,
-    /// One of [`style::COLOURS`].
+    /// The number of its class in [`style::STYLE`].
     colour: usize,
     amount: u64,
 }

@@ -81,10 +81,11 @@ fn least_common_deadlines_of_table_3() {
 }
 
 #[test]
-fn empty_control_frames_use_up_the_processor_of_table_2b() {
-    // L_x(0) = 40.2 µs is less than C_l = 160 µs: a flood of empty frames would take the whole processor.
+fn small_packets_use_up_the_processor_of_table_2b() {
+    // L_x(1) = 40.25 µs is less than C_l = 160 µs: a flood of tiny packets would take the whole processor.
     let link = LinkModel { floor_bytes: 0, ..Platform::channels_table_2b().link };
-    let mut admission = Admission::new(Platform { link, ..Platform::channels_table_2b() }).unwrap();
+    let best_effort = BestEffort { packet_min: 1, ..Platform::channels_table_2b().best_effort };
+    let mut admission = Admission::new(Platform { link, best_effort, ..Platform::channels_table_2b() }).unwrap();
     let refusal = admission.reserve_sending(&table_3()[0], LONG).unwrap_err();
     assert_eq!((refusal.code, refusal.stage), (Code::ProcessorUtilisation, Stage::SendingProcessor));
 }
