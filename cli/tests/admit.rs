@@ -158,27 +158,22 @@ fn a_refusal_says_what_would_fit_to_the_nanosecond_and_the_byte() {
     let scratch = Scratch::new("fits");
     let robot = std::fs::read_to_string(example("robot.toml")).unwrap();
     let (before, last) = robot.split_at(robot.rfind("[[channel]]").unwrap());
-    let status = |from: &str, to: String, test: &str| {
+    let status = |from: &str, to: String| {
         assert!(last.contains(from));
         let text = format!("{before}{}", last.replace(from, &to));
-        admit(&scratch.file("robot.toml", &text), &["--test", test]).status.code()
+        admit(&scratch.file("robot.toml", &text), &[]).status.code()
     };
     let fits = &refusal["fits"];
     let (deadline, interval) = (nanos(&fits["deadline_ns"]), nanos(&fits["interval_ns"]));
     let bytes = nanos(&fits["max_message_bytes"]);
-    // This edge is that of the split test.
-    for (value, test, expected) in [(deadline, "auto", Some(0)), (deadline - 1, "split", Some(3))] {
-        assert_eq!(status("\"40ms\"", format!("\"{value}ns\""), test), expected, "deadline {value}");
+    for (value, expected) in [(deadline, Some(0)), (deadline - 1, Some(3))] {
+        assert_eq!(status("\"40ms\"", format!("\"{value}ns\"")), expected, "deadline {value}");
     }
     for (value, expected) in [(interval, Some(0)), (interval - 1, Some(3))] {
-        assert_eq!(
-            status("max_rate = \"25/s\"", format!("interval = \"{value}ns\""), "auto"),
-            expected,
-            "interval {value}"
-        );
+        assert_eq!(status("max_rate = \"25/s\"", format!("interval = \"{value}ns\"")), expected, "interval {value}");
     }
     for (value, expected) in [(bytes, Some(0)), (bytes + 1, Some(3))] {
-        assert_eq!(status("\"350KB\"", format!("\"{value}B\""), "auto"), expected, "{value} bytes");
+        assert_eq!(status("\"350KB\"", format!("\"{value}B\"")), expected, "{value} bytes");
     }
     // Without the one that stands in its way.
     let begin = before.find("[[channel]]\nname = \"camera-front\"").unwrap();

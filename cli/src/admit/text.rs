@@ -303,7 +303,7 @@ fn terms(terms: &[Term]) -> String {
         present.into_iter().map(|term| format!("{} {}", term_name(term.name), brief(Some(term.amount)))).collect();
     if !others.is_empty() {
         let sum: Duration = others.iter().map(|term| term.amount).sum();
-        said.push(format!("{} others {}", others.len(), brief(Some(sum))));
+        said.push(format!("rest {}", brief(Some(sum))));
     }
     said.chunks(2).map(|line| line.join(" + ")).collect::<Vec<_>>().join(" +\n")
 }
