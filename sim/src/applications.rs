@@ -93,7 +93,7 @@ impl World {
         match host.endpoint.submit(host.now, key, arrival, message) {
             Ok(submitted) => {
                 assert_eq!(submitted.sequence, sequence, "messages are numbered as they are accepted");
-                ledger.accepted(sequence, bytes as usize);
+                ledger.accepted(&submitted, bytes as usize);
                 None
             }
             Err(rejected) => {

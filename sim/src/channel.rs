@@ -9,7 +9,7 @@ use laxity_core::event::{ChannelId, End, Name, Request};
 use laxity_core::figures::{Figures, Latencies};
 use laxity_core::limits;
 use laxity_core::receive::{Delivered, Evidence, ReceiveCounters};
-use laxity_core::send::SendCounters;
+use laxity_core::send::{SendCounters, Submitted};
 use laxity_core::units::{Duration, Instant};
 
 use crate::content;
@@ -169,6 +169,23 @@ impl Report {
     }
 }
 
+/// How long messages took at most.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Responses {
+    /// Messages of which the sending handler made all packets.
+    pub made: u64,
+    /// Of these: from the logical arrival until the last packet was made.
+    pub at_handler: Duration,
+    /// Messages that left the sending host completely.
+    pub sent: u64,
+    /// Of these: from the logical arrival until the last packet's transmission was over.
+    pub at_sender: Duration,
+    /// Messages that were delivered.
+    pub delivered: u64,
+    /// Of these: from the logical arrival at the receiving host until delivery.
+    pub at_receiver: Duration,
+}
+
 /// One end of a channel.
 #[derive(Debug, Default)]
 pub(crate) struct Side {
@@ -192,10 +209,13 @@ pub(crate) struct Ledger {
     /// Sizes of the messages that were accepted and not yet delivered or overtaken, by number.
     sizes: VecDeque<(u64, usize)>,
     next: u64,
+    /// Logical arrivals of messages whose packets are not all made.
+    unmade: VecDeque<Instant>,
     latencies: Vec<u64>,
     sender_laxity: Laxity,
     receiver_laxity: Laxity,
     beyond_model: Duration,
+    pub(crate) responses: Responses,
 }
 
 impl Ledger {
@@ -212,20 +232,35 @@ impl Ledger {
             receive: ReceiveCounters::default(),
             sizes: VecDeque::new(),
             next: 0,
+            unmade: VecDeque::new(),
             latencies: Vec::new(),
             sender_laxity: Laxity::default(),
             receiver_laxity: Laxity::default(),
             beyond_model: Duration::ZERO,
+            responses: Responses::default(),
         }
     }
 
-    pub(crate) fn accepted(&mut self, sequence: u64, bytes: usize) {
-        self.sizes.push_back((sequence, bytes));
+    pub(crate) fn accepted(&mut self, submitted: &Submitted, bytes: usize) {
+        self.sizes.push_back((submitted.sequence, bytes));
+        self.unmade.push_back(submitted.logical_arrival);
+    }
+
+    /// The handler made a message's last packet by `end`.
+    pub(crate) fn made(&mut self, end: Instant) {
+        if let Some(logical_arrival) = self.unmade.pop_front() {
+            self.responses.made += 1;
+            self.responses.at_handler = self.responses.at_handler.max(end.since(logical_arrival));
+        }
     }
 
     /// A packet's transmission ends at `end` on the wire, and at `modelled` by the link's model.
     pub(crate) fn departed(&mut self, departed: &Departed, modelled: Instant, end: Instant) {
         self.beyond_model = self.beyond_model.max(end.since(modelled));
+        if departed.last {
+            self.responses.sent += 1;
+            self.responses.at_sender = self.responses.at_sender.max(end.since(departed.logical_arrival));
+        }
         if departed.last && self.plan.service.contract().is_some() {
             self.sender_laxity.note(departed.deadline, end);
         }
@@ -250,6 +285,8 @@ impl Ledger {
         assert_eq!(difference, None, "channel {name}: message {sequence} differs at this byte");
         assert_eq!(evidence.is_some(), !delivered.lateness().is_zero(), "channel {name}: late messages have a cause");
         self.latencies.push(delivered.latency().as_nanos());
+        self.responses.delivered += 1;
+        self.responses.at_receiver = self.responses.at_receiver.max(delivered.latency() - self.plan.upstream);
         if let Some(deadline) = delivered.deadline {
             self.receiver_laxity.note(deadline, delivered.completion);
         }

@@ -14,6 +14,7 @@ use laxity_core::wire::{DATA_HEADER_BYTES, MAX_CONTROL_BYTES};
 use laxity_link::emulated::{EmulatedConfig, EmulatedCounters, EmulatedLink};
 
 use crate::content::{CHECK_BYTES, Random};
+use crate::papers::{Papers, link_model};
 
 /// Processor time that the platform takes away: nothing runs from `start` for `length`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +37,19 @@ pub enum WakeUp {
     Uniform,
 }
 
+/// What steps cost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum StepCosts {
+    /// What the platform says, always.
+    #[default]
+    Worst,
+    /// Each step by itself, its switch included: uniform from that share to the whole of it, by the world's seed.
+    From {
+        /// The least share, in thousandths; at most a thousand.
+        least_permille: u32,
+    },
+}
+
 /// How a host is set up.
 #[derive(Clone, Debug)]
 pub struct HostConfig {
@@ -51,7 +65,7 @@ pub struct HostConfig {
     pub send_early: bool,
     /// Whether messages may be reassembled before their logical arrival.
     pub receive_early: bool,
-    /// How much work the link is given ahead.
+    /// How much work the link is given ahead; nothing on the papers' machine.
     pub look_ahead: Duration,
     /// Its outgoing wire. It must not be slower than the link's model.
     pub wire: EmulatedConfig,
@@ -63,6 +77,8 @@ pub struct HostConfig {
     pub receive_ring: usize,
     /// How late it wakes up.
     pub wake_up: WakeUp,
+    /// What its steps cost.
+    pub step_costs: StepCosts,
     /// When the platform takes the processor away; ascending, without overlap.
     pub gaps: Vec<Gap>,
 }
@@ -73,8 +89,9 @@ impl HostConfig {
     /// # Panics
     /// If a parameter of the platform is out of range.
     pub fn new(platform: Platform, address: SocketAddr) -> Self {
+        let look_ahead = || Admission::new(platform.clone()).expect("a platform that can be").look_ahead();
         Self {
-            look_ahead: Admission::new(platform.clone()).expect("a platform that can be").look_ahead(),
+            look_ahead: if platform.machine.is_papers() { Duration::ZERO } else { look_ahead() },
             wire: wire_no_slower_than(&platform),
             platform,
             address,
@@ -86,6 +103,7 @@ impl HostConfig {
             frames: 2048,
             receive_ring: 256,
             wake_up: WakeUp::Worst,
+            step_costs: StepCosts::Worst,
             gaps: Vec::new(),
         }
     }
@@ -168,7 +186,7 @@ pub(crate) struct Host {
     pub(crate) keys: BTreeMap<ChannelId, usize>,
     /// Buffers that applications use again.
     pub(crate) buffers: Vec<MessageBuf>,
-    gaps: VecDeque<Gap>,
+    pub(crate) gaps: VecDeque<Gap>,
     random: Random,
     /// Until when its processor is busy, or was.
     pub(crate) now: Instant,
@@ -177,6 +195,8 @@ pub(crate) struct Host {
     pub(crate) frozen: bool,
     /// The last step was a preemption point.
     pub(crate) may_look: bool,
+    /// What it is doing, if it is a machine of the papers.
+    pub(crate) papers: Option<Papers>,
     pub(crate) counters: HostCounters,
     /// When best effort and control frames were given to the wire, if that is policed.
     pub(crate) starts: Vec<Instant>,
@@ -196,7 +216,7 @@ impl Host {
             quantum: platform.quantum,
             policy: config.policy,
             links: vec![LinkConfig {
-                model: platform.link,
+                model: link_model(platform),
                 look_ahead: config.look_ahead,
                 horizon: Duration::ZERO,
                 best_effort: platform.best_effort,
@@ -223,6 +243,7 @@ impl Host {
             asleep: Some(Duration::ZERO),
             frozen: false,
             may_look: true,
+            papers: Papers::new(config.platform.machine),
             counters: HostCounters::default(),
             starts: Vec::new(),
             config,
@@ -231,6 +252,9 @@ impl Host {
 
     /// When this host does something next by itself.
     pub(crate) fn next_turn(&self) -> Option<Instant> {
+        if let Some(papers) = &self.papers {
+            return self.next_interrupt_or_step(papers);
+        }
         let Some(lateness) = self.asleep else { return (!self.frozen).then_some(self.now) };
         let arrival = self.inbox.front().map(|arrived| arrived.at);
         let command = self.agenda.first_key_value().map(|(&(at, _), _)| at);
@@ -286,7 +310,14 @@ impl Host {
         };
         self.counters.steps += 1;
         self.counters.switches += u64::from(step.switched);
-        if step.switched { work + platform.change_of_handler() } else { work }
+        let cost = if step.switched { work + platform.change_of_handler() } else { work };
+        match self.config.step_costs {
+            StepCosts::Worst => cost,
+            StepCosts::From { least_permille } => {
+                let spread = u64::from(1000 - least_permille.min(1000));
+                cost.mul_ratio(1000 - self.random.up_to(spread), 1000)
+            }
+        }
     }
 
     /// A frame arrives at the host, whatever its executive does.

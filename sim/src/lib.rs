@@ -1,7 +1,8 @@
 //! Laxity in virtual time: the shipping core over emulated links.
 //!
 //! [`World`] drives [`laxity_core::endpoint::Endpoint`]s the way the live executive does and charges every step with the
-//! costs of a [`laxity_core::platform::Platform`]. It has no queue, scheduler or regulator of its own: what it measures is
+//! costs of a [`laxity_core::platform::Platform`]; or the way the papers' machine would, if the platform says so
+//! ([`laxity_core::platform::MachineModel`]). [`tiny`] runs small systems to attack an analysis with. It has no queue, scheduler or regulator of its own: what it measures is
 //! what ships. A seed gives a total order of events, so the same calls give the same figures, byte for byte.
 //!
 //! It leaves out what the live library adds around the core: shared memory, threads, real clocks. Submissions cost the
@@ -33,10 +34,12 @@ mod applications;
 mod channel;
 mod content;
 mod host;
+mod papers;
 mod source;
+pub mod tiny;
 mod world;
 
-pub use channel::{AsPlanned, Decide, Laxity, Plan, Report};
-pub use host::{Gap, HostConfig, HostCounters, WakeUp, wire_no_slower_than};
+pub use channel::{AsPlanned, Decide, Laxity, Plan, Report, Responses};
+pub use host::{Gap, HostConfig, HostCounters, StepCosts, WakeUp, wire_no_slower_than};
 pub use source::Source;
 pub use world::{ChannelHandle, HostId, World};

@@ -3,12 +3,12 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
-use laxity_core::endpoint::Endpoint;
-use laxity_core::event::Event;
-use laxity_core::frames::Frames;
+use laxity_core::endpoint::{Endpoint, Transmit};
+use laxity_core::event::{ChannelId, Event};
+use laxity_core::frames::{Frames, MessageBuf};
 use laxity_core::units::{Duration, Instant};
 
-use crate::channel::{AsPlanned, Decide, Ledger, Plan, Report};
+use crate::channel::{AsPlanned, Decide, Ledger, Plan, Report, Responses};
 use crate::content::{self, CHECK_BYTES, Random};
 use crate::host::{Arrived, Command, Host, HostConfig, HostCounters};
 use crate::source::Source;
@@ -172,6 +172,11 @@ impl World {
         ledger.report(send, receive)
     }
 
+    /// The largest responses of a channel since this was last asked.
+    pub fn take_responses(&mut self, channel: ChannelHandle) -> Responses {
+        core::mem::take(&mut self.channels[channel.0].responses)
+    }
+
     /// Lets everything happen that happens by `until`.
     pub fn run_until(&mut self, until: Instant) {
         while let Some((at, next)) = self.next().filter(|&(at, _)| at <= until) {
@@ -247,6 +252,9 @@ impl World {
 
     /// One round of the drive loop of a host.
     fn turn(&mut self, number: usize, at: Instant) {
+        if self.hosts[number].papers.is_some() {
+            return self.papers_turn(number, at);
+        }
         self.hosts[number].wake(at);
         let mut worked = self.commands(number, at);
         let host = &mut self.hosts[number];
@@ -269,16 +277,32 @@ impl World {
         if let Some(step) = step {
             let cost = host.step_cost(&step);
             host.spend(cost);
-            host.buffers.extend(step.spent);
+            let end = host.now;
+            self.step_ended(number, step.channel, step.spent, end);
         }
         worked |= stepped | self.deliveries(number) | self.events(number);
         let host = &mut self.hosts[number];
         if !stepped && !worked {
             host.sleep();
         }
-        // A timer that fires without consequence is work, too; but not for ever.
+        self.check_progress(number, worked, signals);
+    }
+
+    /// A timer that fires without consequence is work, too; but not for ever.
+    pub(crate) fn check_progress(&mut self, number: usize, worked: bool, signals: bool) {
         self.idle_turns = if worked { 0 } else { self.idle_turns + u32::from(signals) };
         assert!(self.idle_turns < HUNG, "host {number} is woken at {:?} for nothing", self.hosts[number].now);
+    }
+
+    /// The step of a handler is over; `spent` is the buffer of a message that has become packets completely.
+    pub(crate) fn step_ended(&mut self, number: usize, key: ChannelId, spent: Option<MessageBuf>, end: Instant) {
+        let host = &mut self.hosts[number];
+        if let Some(spent) = spent {
+            host.buffers.push(spent);
+            if let Some(&channel) = host.keys.get(&key) {
+                self.channels[channel].made(end);
+            }
+        }
     }
 
     fn transmit(&mut self, number: usize) -> bool {
@@ -289,26 +313,33 @@ impl World {
             let Some(packet) = host.endpoint.poll_transmit(host.now, 0, &mut host.frames) else { return worked };
             worked = true;
             host.spend(host.config.platform.link_cost);
-            let bytes = &host.frames.packet(&packet.frame)[..packet.len];
-            self.scratch[..packet.len].copy_from_slice(bytes);
-            self.scratch[packet.len..][..CHECK_BYTES].copy_from_slice(&content::check_sequence(bytes));
-            let frame = &self.scratch[..packet.len + CHECK_BYTES];
-            let end = host.wire.transmit(host.now, frame, host.config.address, packet.peer);
-            let end = end.expect("the wire has the room that the endpoint was told of");
-            host.frames.free(packet.frame);
-            host.counters.transmitted += 1;
-            let channel = packet.message.and_then(|departed| host.keys.get(&departed.channel));
-            let real_time = channel.is_some_and(|&channel| self.channels[channel].plan.service.contract().is_some());
-            if host.config.platform.best_effort.starts.is_some() && !real_time {
-                host.starts.push(host.now);
-            }
-            if let (Some(departed), Some(&channel)) = (packet.message, channel) {
-                self.channels[channel].departed(&departed, packet.completes, end);
-            }
+            let completes = packet.completes;
+            self.hand_over(number, packet, completes);
         }
     }
 
-    fn deliveries(&mut self, number: usize) -> bool {
+    /// Puts a packet on the wire; by the link's model its transmission ends at `completes`.
+    pub(crate) fn hand_over(&mut self, number: usize, packet: Transmit, completes: Instant) {
+        let host = &mut self.hosts[number];
+        let bytes = &host.frames.packet(&packet.frame)[..packet.len];
+        self.scratch[..packet.len].copy_from_slice(bytes);
+        self.scratch[packet.len..][..CHECK_BYTES].copy_from_slice(&content::check_sequence(bytes));
+        let frame = &self.scratch[..packet.len + CHECK_BYTES];
+        let end = host.wire.transmit(host.now, frame, host.config.address, packet.peer);
+        let end = end.expect("the wire has the room that the endpoint was told of");
+        host.frames.free(packet.frame);
+        host.counters.transmitted += 1;
+        let channel = packet.message.and_then(|departed| host.keys.get(&departed.channel));
+        let real_time = channel.is_some_and(|&channel| self.channels[channel].plan.service.contract().is_some());
+        if host.config.platform.best_effort.starts.is_some() && !real_time {
+            host.starts.push(host.now);
+        }
+        if let (Some(departed), Some(&channel)) = (packet.message, channel) {
+            self.channels[channel].departed(&departed, completes, end);
+        }
+    }
+
+    pub(crate) fn deliveries(&mut self, number: usize) -> bool {
         let (host, mut worked) = (&mut self.hosts[number], false);
         while let Some((key, delivered, evidence)) = host.endpoint.poll_delivery(host.now) {
             worked = true;
@@ -319,7 +350,7 @@ impl World {
         worked
     }
 
-    fn events(&mut self, number: usize) -> bool {
+    pub(crate) fn events(&mut self, number: usize) -> bool {
         let mut worked = false;
         while let Some(event) = self.hosts[number].endpoint.poll_event() {
             worked = true;

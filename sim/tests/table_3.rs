@@ -104,3 +104,10 @@ fn with_a_link_that_waits_for_c_l_best_effort_levels_off_where_the_papers_does()
     let plateau = figure_7(&HostConfig::new(platform, address(1)), &[1900, 4000, 8000, 14_000]);
     assert!((plateau - 4677.0).abs() <= 467.7, "{plateau} KiB/s");
 }
+
+/// And so it does on the paper's machine itself.
+#[test]
+fn on_the_papers_machine_best_effort_levels_off_where_the_papers_does() {
+    let plateau = figure_7(&HostConfig::new(Platform::papers_table_2b(), address(1)), &[1900, 4000, 8000, 14_000]);
+    assert!((plateau - 4677.0).abs() <= 46.8, "{plateau} KiB/s");
+}

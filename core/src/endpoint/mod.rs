@@ -7,6 +7,7 @@ mod gaps;
 mod inspect;
 mod link;
 mod signalling;
+mod step;
 
 use alloc::vec::Vec;
 use core::net::SocketAddr;
@@ -236,6 +237,8 @@ pub struct Endpoint {
     events: Ring<Event>,
     events_dropped: u64,
     deliverable: FifoSet,
+    /// The channel whose last packet is being made: it may not leave yet.
+    making: Option<u32>,
     starved: FifoSet,
     gaps: Gaps,
     /// When this host last had nothing current and real-time to do: a gap since then still delays what it does now.
@@ -270,6 +273,7 @@ impl Endpoint {
             events: Ring::with_capacity(limits::MAX_EVENTS + 2 * capacity),
             events_dropped: 0,
             deliverable: FifoSet::with_capacity(capacity),
+            making: None,
             starved: FifoSet::with_capacity(capacity),
             gaps: Gaps::new(config.envelope.clone()),
             caught_up: Instant::ZERO,
@@ -482,7 +486,9 @@ impl Endpoint {
         let is_real_time = sending.config().service.contract().is_some();
         let class = if is_real_time { Class::RealTime } else { Class::BestEffort };
         let completes = scheduler.issued(now, class, packet.payload);
-        if let Some(head) = sending.head() {
+        if let Some(head) = sending.head()
+            && (self.making != Some(id) || sending.packets() > 1)
+        {
             scheduler.enqueue(now, id, head_of(sending, head));
         }
         sending.counters.sent_bytes += u64::from(packet.payload);
@@ -513,8 +519,9 @@ impl Endpoint {
         })
     }
 
-    /// Does the work of one packet for the handler that the processor scheduler picks; `None` if nobody may run.
-    pub fn poll_step(&mut self, now: Instant, frames: &mut impl Frames) -> Option<Step> {
+    /// As [`Endpoint::poll_step`], but the packet that is made may leave only after [`Endpoint::end_step`], which must come
+    /// before the next step is begun.
+    pub fn begin_step(&mut self, now: Instant, frames: &mut impl Frames) -> Option<Step> {
         if !self.processor.has_current(now) && self.links.iter().all(|link| !link.scheduler.has_current()) {
             self.caught_up = now;
         }
@@ -525,10 +532,9 @@ impl Endpoint {
                 continue;
             };
             let channel = self.channels.get_mut(key)?;
-            let (remote, link) = (channel.remote, channel.link);
+            let remote = channel.remote;
             let worked = match &mut channel.half {
                 Half::Sending(sending) => {
-                    let had_head = sending.head().is_some();
                     let header = DataHeader {
                         channel: remote.0,
                         key: remote.1,
@@ -541,10 +547,7 @@ impl Endpoint {
                         waited_micros: 0,
                     };
                     sending.step(header, frames).map(|done| {
-                        if !had_head && let Some(head) = sending.head() {
-                            let scheduler = &mut self.links[usize::from(link)].scheduler;
-                            scheduler.enqueue(now, pick.id, head_of(sending, head));
-                        }
+                        self.making = Some(pick.id);
                         let after = match (sending.work(), done.part_end) {
                             (work, true) => After::Message(work),
                             (Some(work), false) => After::Same(work),

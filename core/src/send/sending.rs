@@ -340,6 +340,10 @@ impl Sending {
         Some(Fragmented { bytes: payload as u32, first, part_end, spent })
     }
 
+    /// Packets that wait for the link.
+    pub fn packets(&self) -> usize {
+        self.packets.len()
+    }
     /// The packet that is next for the link.
     pub fn head(&self) -> Option<&Packet> {
         self.packets.front()

@@ -1,6 +1,8 @@
 //! Hosts and channels that several tests use.
 #![allow(dead_code, unreachable_pub, reason = "each test takes what it needs")]
 
+pub mod twin;
+
 use std::net::SocketAddr;
 
 use laxity_core::contract::{Contract, SendingStages, Service};
@@ -80,4 +82,13 @@ pub fn plan(name: &str, contract: Contract, receive: Duration, way: Duration) ->
 
 pub fn best_effort(name: &str, max: u64, queue: u64) -> Plan {
     Plan::new(name, Service::best_effort(max, queue).unwrap(), SendingStages::default(), Duration::ZERO)
+}
+
+/// Numbers from 0 to what is asked for, by a seed.
+pub fn draw(seed: u64) -> impl FnMut(u64) -> u64 {
+    let mut state = seed;
+    move |most| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % (most + 1)
+    }
 }

@@ -27,11 +27,13 @@ struct Ask {
 
 fn ask() -> impl Strategy<Value = Ask> {
     let role = prop_oneof![6 => Just(Role::Sends), 3 => Just(Role::Receives), 1 => Just(Role::Relays)];
-    (1u64..20_000, 1u64..3000, 5_000_000u64..500_000_000, 1u64..300, role).prop_map(|(max, min, interval, percent, role)| {
-        let deadline = Duration::from_nanos((interval * percent / 100).max(2_000_000));
-        let contract = Contract::new(max, min.min(max), Duration::from_nanos(interval), 1, deadline).unwrap();
-        Ask { contract, role, budget: deadline }
-    })
+    (1u64..20_000, 1u64..3000, 5_000_000u64..500_000_000, 1u64..300, role).prop_map(
+        |(max, min, interval, percent, role)| {
+            let deadline = Duration::from_nanos((interval * percent / 100).max(2_000_000));
+            let contract = Contract::new(max, min.min(max), Duration::from_nanos(interval), 1, deadline).unwrap();
+            Ask { contract, role, budget: deadline }
+        },
+    )
 }
 
 fn by_ledger(admission: &Admission, ask: &Ask) -> Option<Reservation> {

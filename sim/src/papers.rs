@@ -1,0 +1,179 @@
+//! The papers' machine [channels §3.1–3.3] in virtual time, for comparison: no host runs it.
+//!
+//! The adapter interrupts the processor when a transmission is over, and a packet that is enqueued while the link is idle
+//! does the same. Link scheduling then runs at interrupt level: it picks a packet, takes C_l, and the transmission starts.
+//!
+//! - *Inline*: C_l is the processor's time, and a step in progress ends that much later.
+//! - *Offload*: the adapter spends C_l, the processor nothing.
+//!
+//! Either way the link is occupied for C_l + L_x by each packet, and holds one at a time. An input costs C_d at interrupt
+//! level. Nothing is polled, and nobody wakes up late. What a step makes is there when the step ends. At one instant, the
+//! worse order is taken: the interrupt of a transmission that is over comes before the end of a step, and the next handler
+//! is chosen before the interrupt for what the step has made. Which packet and which handler that is, the endpoint decides.
+
+use laxity_core::endpoint::Transmit;
+use laxity_core::event::ChannelId;
+use laxity_core::frames::MessageBuf;
+use laxity_core::platform::{LinkModel, MachineModel, Platform};
+use laxity_core::units::{Duration, Instant};
+
+use crate::host::{Arrived, Host};
+use crate::world::World;
+
+/// What such a host is doing.
+#[derive(Debug)]
+pub(crate) struct Papers {
+    inline: bool,
+    /// The handler's step in progress, with the buffer that it leaves; it ends at `busy_until`.
+    step: Option<(ChannelId, Option<MessageBuf>)>,
+    /// Until when the processor is busy with the step, interrupts included.
+    busy_until: Instant,
+    /// Until when it is busy at interrupt level.
+    interrupted_until: Instant,
+    link: Link,
+}
+
+#[derive(Debug)]
+enum Link {
+    Idle,
+    /// A packet was picked; its transmission starts at `until`.
+    Scheduling {
+        until: Instant,
+        occupancy: Duration,
+        packet: Transmit,
+    },
+    Transmitting {
+        until: Instant,
+    },
+}
+
+impl Papers {
+    pub(crate) fn new(machine: MachineModel) -> Option<Self> {
+        machine.is_papers().then_some(Self {
+            inline: machine == MachineModel::PapersInline,
+            step: None,
+            busy_until: Instant::ZERO,
+            interrupted_until: Instant::ZERO,
+            link: Link::Idle,
+        })
+    }
+
+    /// Takes `cost` of the processor at interrupt level from `now` on, or from when the interrupt before it is over; returns
+    /// when this one is.
+    fn interrupt(&mut self, now: Instant, cost: Duration) -> Instant {
+        self.interrupted_until = self.interrupted_until.max(now) + cost;
+        self.busy_until = self.busy_until.max(now) + cost;
+        self.interrupted_until
+    }
+}
+
+/// The link's model as the host's endpoint has it: on the papers' machine a packet occupies the link also during C_l.
+pub(crate) fn link_model(platform: &Platform) -> LinkModel {
+    let setup = if platform.machine.is_papers() { platform.link_cost } else { Duration::ZERO };
+    LinkModel { setup: platform.link.setup + setup, ..platform.link }
+}
+
+impl Host {
+    /// When this host does something next by itself.
+    pub(crate) fn next_interrupt_or_step(&self, papers: &Papers) -> Option<Instant> {
+        let processor = match papers.step {
+            Some(_) => Some(papers.busy_until),
+            None => self.endpoint.poll_timeout(self.now).map(|(at, _)| at.max(papers.busy_until)),
+        };
+        let link = match papers.link {
+            Link::Idle => self.endpoint.link_timeout(0),
+            Link::Scheduling { until, .. } | Link::Transmitting { until } => Some(until),
+        };
+        let gap = self.gaps.front().map(|gap| gap.start);
+        let arrival = self.inbox.front().map(|arrived| arrived.at);
+        let command = self.agenda.first_key_value().map(|(&(at, _), _)| at);
+        let due = [processor, link, gap, arrival, command].into_iter().flatten().min()?;
+        (!self.frozen).then_some(due.max(self.now))
+    }
+}
+
+impl World {
+    /// All that happens at a host of the papers at `at`.
+    pub(crate) fn papers_turn(&mut self, number: usize, at: Instant) {
+        let Some(mut papers) = self.hosts[number].papers.take() else { return };
+        let host = &mut self.hosts[number];
+        host.now = host.now.max(at);
+        let now = host.now;
+        let mut worked = false;
+        while let Some(gap) = host.gaps.pop_front_if(|gap| gap.start <= now) {
+            papers.interrupt(now, gap.length);
+            if let Link::Scheduling { until, .. } = &mut papers.link
+                && papers.inline
+            {
+                *until += gap.length;
+            }
+            host.endpoint.note_gap(gap.start + gap.length, gap.excess);
+            worked = true;
+        }
+        worked |= self.serve_link(number, &mut papers, now);
+        worked |= self.commands(number, now);
+
+        let host = &mut self.hosts[number];
+        while let Some(Arrived { peer, frame, len, .. }) = host.inbox.pop_front_if(|arrived| arrived.at <= now) {
+            papers.interrupt(now, host.config.platform.demultiplex);
+            host.endpoint.handle_frame(now, 0, peer, frame, len, &mut host.frames);
+            host.counters.received += 1;
+            worked = true;
+        }
+        if papers.busy_until <= now
+            && let Some((channel, spent)) = papers.step.take()
+        {
+            host.endpoint.end_step(now);
+            self.step_ended(number, channel, spent, now);
+            worked = true;
+        }
+        let host = &mut self.hosts[number];
+        let signals = matches!(host.endpoint.poll_timeout(now), Some((due, _)) if due <= now);
+        host.endpoint.handle_timeout(now);
+        worked |= papers.step.is_none() && self.deliveries(number);
+        worked |= self.events(number);
+
+        let host = &mut self.hosts[number];
+        if papers.step.is_none()
+            && papers.busy_until <= now
+            && let Some(step) = host.endpoint.begin_step(now, &mut host.frames)
+        {
+            let cost = host.step_cost(&step);
+            host.counters.busy += cost;
+            papers.busy_until = now + cost;
+            papers.step = Some((step.channel, step.spent));
+            worked = true;
+        }
+        worked |= self.serve_link(number, &mut papers, now);
+        self.hosts[number].papers = Some(papers);
+        self.check_progress(number, worked, signals);
+    }
+
+    /// What the adapter does at `now`: the end of a transmission, the pick of the next packet, its start.
+    fn serve_link(&mut self, number: usize, papers: &mut Papers, now: Instant) -> bool {
+        let mut worked = false;
+        loop {
+            let host = &mut self.hosts[number];
+            match core::mem::replace(&mut papers.link, Link::Idle) {
+                Link::Transmitting { until } if until <= now => {}
+                Link::Scheduling { until, occupancy, packet } if until <= now => {
+                    papers.link = Link::Transmitting { until: now + occupancy };
+                    self.hand_over(number, packet, now + occupancy);
+                }
+                Link::Idle => {
+                    host.endpoint.handle_link_ready(now, 0, 1);
+                    let Some(packet) = host.endpoint.poll_transmit(now, 0, &mut host.frames) else { return worked };
+                    let cost = host.config.platform.link_cost;
+                    let until = if papers.inline { papers.interrupt(now, cost) } else { now + cost };
+                    host.counters.busy += if papers.inline { cost } else { Duration::ZERO };
+                    papers.link = Link::Scheduling { until, occupancy: packet.completes.since(now) - cost, packet };
+                }
+                busy => {
+                    papers.link = busy;
+                    return worked;
+                }
+            }
+            worked = true;
+        }
+    }
+}

@@ -1,0 +1,323 @@
+//! Small systems with deadlines that nobody admitted, run again and again: what an analysis has to bound.
+//!
+//! One host is under test; its peer costs nothing and has no say. Its channels are open before anything counts. An *episode*
+//! begins with the host at rest, takes a list of releases, and ends when all of them are through. A [`Bench`] runs one
+//! episode after another and tells the largest response of each channel.
+//!
+//! ```
+//! use laxity_core::contract::{Contract, SendingStages};
+//! use laxity_core::platform::Platform;
+//! use laxity_core::units::Duration;
+//! use laxity_sim::tiny::{Channel, Release, Role, System};
+//!
+//! let us = Duration::from_micros;
+//! let contract = Contract::new(4096, 4096, us(50_000), 1, us(10_000)).unwrap();
+//! let stages = SendingStages { processor: us(5_000), link: us(5_000) };
+//! let system = System::new(Platform::papers_table_2b(), vec![Channel { role: Role::Sends, contract, stages }]);
+//! let seen = system.bench().run(&[Release::of(0, us(0), 4096)])[0];
+//! // C_sw + C_cm + C_p^1st + C_l + L_x(S)
+//! assert_eq!((seen.handler, seen.end), (us(55 + 90 + 420), us(55 + 90 + 420 + 160 + 245)));
+//! ```
+
+use std::net::SocketAddr;
+
+use laxity_core::contract::{Contract, SendingStages, Service, packets};
+use laxity_core::limits;
+use laxity_core::platform::{BestEffort, Interference, LinkModel, MachineModel, Platform};
+use laxity_core::units::{Duration, Instant};
+
+use crate::channel::Plan;
+use crate::host::{HostConfig, HostCounters, StepCosts};
+use crate::world::{ChannelHandle, HostId, World};
+
+/// What the host under test does for a channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// It sends: the response is that of the last packet's transmission.
+    Sends,
+    /// It receives what the peer releases and hands over at once: the response is that of the handler, from the logical
+    /// arrival here, which is later than the release by [`System::ahead`].
+    Receives,
+}
+
+/// A channel of a small system.
+#[derive(Clone, Copy, Debug)]
+pub struct Channel {
+    /// What the host under test does.
+    pub role: Role,
+    /// Sizes, interval and burst; enforced. The deadline is not looked at.
+    pub contract: Contract,
+    /// The deadlines that the run time goes by; a channel that is received has the processor's only.
+    pub stages: SendingStages,
+}
+
+/// A host under test and its channels.
+#[derive(Clone, Debug)]
+pub struct System {
+    /// Costs, link and machine of the host under test.
+    pub platform: Platform,
+    /// Its channels.
+    pub channels: Vec<Channel>,
+    /// Whether messages may be sent on before their logical arrival.
+    pub send_early: bool,
+    /// What its steps cost.
+    pub step_costs: StepCosts,
+    /// How long before its logical arrival here a message that is received comes in. A host that looks at its inputs only
+    /// now and then finds a frame that comes at the last moment too late for the deadline that counts from then.
+    pub ahead: Duration,
+    /// Draws what the costs leave open.
+    pub seed: u64,
+}
+
+/// Who releases a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Who {
+    /// The channel with this number.
+    Channel(usize),
+    /// Best effort.
+    BestEffort,
+}
+
+/// A message that is submitted in an episode.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Release {
+    /// Whose.
+    pub who: Who,
+    /// When, from the beginning of the episode.
+    pub at: Duration,
+    /// Its size.
+    pub bytes: u32,
+}
+
+impl Release {
+    /// A message of a channel.
+    pub fn of(channel: usize, at: Duration, bytes: u32) -> Self {
+        Self { who: Who::Channel(channel), at, bytes }
+    }
+    /// A best-effort message.
+    pub fn best_effort(at: Duration, bytes: u32) -> Self {
+        Self { who: Who::BestEffort, at, bytes }
+    }
+}
+
+/// What an episode showed of a channel: its largest responses, zero if it released nothing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Seen {
+    /// Until the handler was done with the message: for a channel that is received, until it was handed over.
+    pub handler: Duration,
+    /// Until the last packet's transmission was over; for a channel that is received as above.
+    pub end: Duration,
+}
+
+impl Seen {
+    /// The larger one of each.
+    pub fn max(self, other: Self) -> Self {
+        Self { handler: self.handler.max(other.handler), end: self.end.max(other.end) }
+    }
+}
+
+/// A small system that runs.
+#[derive(Debug)]
+pub struct Bench {
+    system: System,
+    world: World,
+    host: HostId,
+    channels: Vec<ChannelHandle>,
+    best_effort: ChannelHandle,
+    /// Runs before each episode, so that its first handler is never the one that ran last.
+    idler: ChannelHandle,
+    /// Messages that episodes released and that were through in the end.
+    messages: u64,
+    worlds: u64,
+}
+
+/// Messages that may wait in each queue.
+const BACKLOG: u32 = 128;
+/// A world is as old as this at most: channels say that they are alive after 15 s, and that would disturb.
+const OLDEST: Duration = Duration::from_secs(10);
+/// How long an episode may take.
+const EPISODE: Duration = Duration::from_secs(2);
+
+impl System {
+    /// A system whose messages are not sent early and cost what the platform says.
+    pub fn new(platform: Platform, channels: Vec<Channel>) -> Self {
+        Self { platform, channels, send_early: false, step_costs: StepCosts::Worst, ahead: Duration::ZERO, seed: 1 }
+    }
+
+    /// Opens the channels.
+    ///
+    /// # Panics
+    /// If the platform cannot be, or so much is to be sent that channels cannot be opened.
+    pub fn bench(&self) -> Bench {
+        let (world, host, channels) = self.open(0);
+        let [channels @ .., best_effort, idler] = &channels[..] else { unreachable!("both are there") };
+        let (channels, best_effort, idler) = (channels.to_vec(), *best_effort, *idler);
+        Bench { system: self.clone(), world, host, channels, best_effort, idler, messages: 0, worlds: 1 }
+    }
+
+    fn open(&self, number: u64) -> (World, HostId, Vec<ChannelHandle>) {
+        let [here, there] = [1, 2].map(|host| SocketAddr::from(([10, 0, 0, host], 7000)));
+        let packet = self.platform.packet;
+        let most = packets(limits::MAX_MESSAGE_BYTES, packet).min(self.platform.best_effort.message_packets.max(1));
+        let best_effort_bytes = most * packet;
+        let count = self.channels.len() + 2;
+        let frames: u32 =
+            self.channels.iter().map(|channel| BACKLOG * packets(channel.contract.max_message(), packet)).sum::<u32>()
+                + BACKLOG * (most + 1);
+        let config = |platform: Platform, address| HostConfig {
+            channels: count,
+            frames: frames as usize + 64,
+            receive_ring: 1024,
+            ..HostConfig::new(platform, address)
+        };
+        let mut world = World::new(self.seed.wrapping_add(number));
+        // The channels that only this experiment needs are there also where the system has no best effort; they say nothing.
+        let mut platform = self.platform.clone();
+        platform.best_effort.message_packets = platform.best_effort.message_packets.max(1);
+        let tested = HostConfig { send_early: self.send_early, step_costs: self.step_costs, ..config(platform, here) };
+        let host = world.add_host(tested);
+        let peer = world.add_host(config(ideal(packet), there));
+        let lease = limits::MAX_INTERVAL;
+        let mut handles = Vec::new();
+        for (number, channel) in self.channels.iter().enumerate() {
+            let service = Service::RealTime(channel.contract);
+            let name = format!("c{number}");
+            let sends = channel.role == Role::Sends;
+            let (stages, receive) = match channel.role {
+                Role::Sends => (channel.stages, Duration::ZERO),
+                Role::Receives => (SendingStages::default(), channel.stages.processor),
+            };
+            let upstream = if sends { stages.total() } else { self.ahead };
+            let plan = Plan {
+                upstream,
+                lease,
+                send_messages: BACKLOG,
+                receive_messages: BACKLOG,
+                ..Plan::new(&name, service, stages, receive)
+            };
+            let (from, to) = if sends { (host, peer) } else { (peer, host) };
+            handles.push(world.open(from, to, plan));
+        }
+        for (name, bytes) in [("bulk", best_effort_bytes), ("idler", 1)] {
+            let service = Service::best_effort(bytes.into(), BACKLOG.into()).expect("bytes that can be");
+            let plan = Plan {
+                lease,
+                send_messages: BACKLOG,
+                receive_messages: BACKLOG,
+                ..Plan::new(name, service, SendingStages::default(), Duration::ZERO)
+            };
+            handles.push(world.open(host, peer, plan));
+        }
+        for _ in 0..100 {
+            world.run_until(world.now() + Duration::from_millis(10));
+            if handles.iter().all(|&handle| world.is_open(handle)) {
+                break;
+            }
+        }
+        assert!(handles.iter().all(|&handle| world.is_open(handle)), "channels that cannot be opened");
+        (world, host, handles)
+    }
+}
+
+/// A host that takes no time for anything.
+fn ideal(packet: u32) -> Platform {
+    let zero = Duration::ZERO;
+    Platform {
+        machine: MachineModel::Executive,
+        packet,
+        switch: zero,
+        cache: zero,
+        first_packet: zero,
+        packet_cost: zero,
+        receive_first: zero,
+        receive_packet: zero,
+        demultiplex: zero,
+        receive_batch: 1024,
+        upcall_switch: zero,
+        link_cost: zero,
+        link: LinkModel::UNLIMITED,
+        wake_up: zero,
+        handover: zero,
+        propagation: zero,
+        best_effort: BestEffort {
+            message_packets: limits::MAX_PACKETS_PER_MESSAGE,
+            packet_min: 1,
+            packet_max: packet,
+            starts: None,
+        },
+        interference: Interference::default(),
+        ..Platform::channels_table_2b()
+    }
+}
+
+impl Bench {
+    /// Runs an episode: the largest responses of each channel in it.
+    ///
+    /// # Panics
+    /// If a message is refused, because it breaks its contract, or is not through after two seconds.
+    pub fn run(&mut self, releases: &[Release]) -> Vec<Seen> {
+        if self.world.now() > Instant::ZERO + OLDEST {
+            let (world, host, handles) = self.system.open(self.worlds);
+            self.worlds += 1;
+            (self.world, self.host) = (world, host);
+            self.channels = handles[..self.channels.len()].to_vec();
+            (self.best_effort, self.idler) = (handles[self.channels.len()], handles[self.channels.len() + 1]);
+        }
+        let platform = &self.system.platform;
+        let step = platform.change_of_handler() + platform.first_packet + platform.link_cost;
+        let rest = (step + platform.link.occupancy(platform.packet) + platform.wake_up) * 4;
+        let longest = self.system.channels.iter().map(|channel| channel.contract.interval()).max();
+        let idle = self.world.now() + longest.unwrap_or(Duration::ZERO);
+        let start = idle + rest;
+        self.world.submit_at(idle, self.idler, 1);
+        self.world.run_until(start.before(Duration::from_nanos(1)));
+        for release in releases {
+            let handle = match release.who {
+                Who::Channel(number) => self.channels[number],
+                Who::BestEffort => self.best_effort,
+            };
+            self.world.submit_at(start + release.at, handle, release.bytes);
+        }
+        let released = |who| releases.iter().filter(|release| release.who == who).count() as u64;
+        let mut missing: Vec<u64> = (0..self.channels.len()).map(|number| released(Who::Channel(number))).collect();
+        let mut seen = vec![Seen::default(); self.channels.len()];
+        let mut best_effort = released(Who::BestEffort);
+        self.messages += releases.len() as u64;
+        self.world.take_responses(self.best_effort);
+        let chunk = releases.iter().map(|release| release.at).max().unwrap_or(Duration::ZERO) + rest;
+        while best_effort > 0 || missing.iter().any(|&missing| missing > 0) {
+            self.world.run_until(self.world.now() + chunk);
+            for ((number, &handle), missing) in self.channels.iter().enumerate().zip(&mut missing) {
+                let responses = self.world.take_responses(handle);
+                let (count, handler, end) = match self.system.channels[number].role {
+                    Role::Sends => (responses.sent, responses.at_handler, responses.at_sender),
+                    Role::Receives => (responses.delivered, responses.at_receiver, responses.at_receiver),
+                };
+                *missing -= count;
+                seen[number] = seen[number].max(Seen { handler, end });
+            }
+            best_effort -= self.world.take_responses(self.best_effort).sent;
+            assert!(self.world.now() < start + EPISODE, "not through: {missing:?} and {best_effort} of {releases:?}");
+        }
+        seen
+    }
+
+    /// Runs an episode and raises `largest` to what it shows.
+    ///
+    /// # Panics
+    /// As [`Bench::run`].
+    pub fn raise(&mut self, largest: &mut [Seen], releases: &[Release]) {
+        for (largest, seen) in largest.iter_mut().zip(self.run(releases)) {
+            *largest = largest.max(seen);
+        }
+    }
+
+    /// Messages that were released.
+    pub fn messages(&self) -> u64 {
+        self.messages
+    }
+    /// What the host under test did since its world began.
+    pub fn counters(&self) -> HostCounters {
+        self.world.host_counters(self.host)
+    }
+}
