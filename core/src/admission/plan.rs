@@ -21,8 +21,14 @@ use crate::units::Duration;
 
 /// Most points of a demand curve.
 const MOST_POINTS: u64 = 2_000;
+/// How much is spent on explaining refusals, in squares of the number of channels that are granted by then: the first refusal of
+/// a plan is explained in any case, a hundred of them with a hundred channels, few with thousands.
+const MOST_EXPLAINED: u64 = 100 * 100 * 100;
 /// Most packets of a message that a demand curve has steps for.
 const MOST_PACKETS: u64 = 32;
+/// With this many channels granted, the least deadlines that are told are those that the decision found, which is the ledger's
+/// before it is the exact test's; and only one rule is followed up, the split rule as long as it may decide and does.
+const MANY: usize = 256;
 /// Most channels of a refusal whose part in it is looked at one by one.
 const MOST_REASONS: usize = 64;
 
@@ -95,7 +101,15 @@ pub fn decide(platform: &Platform, requests: &[Request], test: Test) -> Result<A
     };
     let idle = worlds.clone();
     let mut found = Vec::with_capacity(requests.len());
+    let (mut count, mut explained) = (0, 0u64);
     for request in requests {
+        if count >= MANY {
+            match test {
+                Test::Only(Rule::Composite) => worlds.split = None,
+                _ if worlds.split.is_some() => worlds.composite = None,
+                _ => {}
+            }
+        }
         let split = worlds.split.as_ref().map_or(NO_SPLIT, |world| split_figures(world, request));
         let composite = worlds.composite.as_ref().map_or(NO_COMPOSITE, |world| composite_figures(world, request));
         let granted = match test {
@@ -104,11 +118,13 @@ pub fn decide(platform: &Platform, requests: &[Request], test: Test) -> Result<A
             Test::Only(Rule::Composite) => composite.fits,
         };
         let denial = if granted {
+            count += 1;
             worlds.split = worlds.split.and_then(|mut world| world.take(request).then_some(world));
             worlds.composite = worlds.composite.and_then(|mut world| world.take(request).then_some(world));
             None
         } else {
-            let denial = explain(&worlds, &idle, test, request);
+            let denial = explain(&worlds, &idle, test, request, explained <= MOST_EXPLAINED);
+            explained = explained.saturating_add((count as u64).saturating_mul(count as u64).max(256));
             for world in [&mut worlds.split, &mut worlds.composite].into_iter().flatten() {
                 world.held.push(None);
             }
@@ -147,6 +163,12 @@ const NO_SPLIT: SplitFigures = SplitFigures { processor_min: None, link_min: Non
 const NO_COMPOSITE: CompositeFigures = CompositeFigures { least_deadline: None, fits: false };
 
 fn split_figures(world: &World, request: &Request) -> SplitFigures {
+    if world.held.len() >= MANY {
+        let found = world.admission.decide(&request.contract, request.role, request.contract.deadline()).ok();
+        let stages = found.map(|found| found.stages(Rule::Split));
+        let (processor_min, link_min) = (stages.map(|stages| stages.processor), stages.map(|stages| stages.link));
+        return SplitFigures { processor_min, link_min, fits: found.is_some() };
+    }
     let least = world.admission.newcomer(&request.contract, request.role);
     let least = least.and_then(|newcomer| world.admission.least_split(&newcomer));
     let nanos = |found: Result<u64, _>| found.ok().map(Duration::from_nanos);
@@ -197,7 +219,7 @@ fn share(cost: u128, interval: u64) -> u64 {
 }
 
 /// Why not, because of whom, and what would fit.
-fn explain(worlds: &Worlds, idle: &Worlds, test: Test, request: &Request) -> Denial {
+fn explain(worlds: &Worlds, idle: &Worlds, test: Test, request: &Request, explained: bool) -> Denial {
     let refusal = worlds
         .deciding(test)
         .find_map(|world| world.admission.decide(&request.contract, request.role, request.contract.deadline()).err());
@@ -206,8 +228,13 @@ fn explain(worlds: &Worlds, idle: &Worlds, test: Test, request: &Request) -> Den
         code: refusal.code,
         stage: refusal.stage,
         at: refusal.at,
-        because_of: because_of(worlds, idle, test, request),
-        fits: fits(|request| worlds.grants(test, request), request),
+        explained,
+        because_of: if explained { because_of(worlds, idle, test, request) } else { Vec::new() },
+        fits: if explained {
+            fits(|request| worlds.grants(test, request), request)
+        } else {
+            Fits { deadline: refusal.least_deadline, ..Fits::default() }
+        },
     }
 }
 
