@@ -30,11 +30,8 @@ pub(crate) struct Workload {
     pub(crate) requests: usize,
 }
 
-pub(crate) const WORKLOADS: [Workload; 3] = [
-    Workload { seed: 1, requests: 60 },
-    Workload { seed: 2, requests: 60 },
-    Workload { seed: 3, requests: 110 },
-];
+pub(crate) const WORKLOADS: [Workload; 3] =
+    [Workload { seed: 1, requests: 60 }, Workload { seed: 2, requests: 60 }, Workload { seed: 3, requests: 110 }];
 
 /// 2^(k/3), in thousandths.
 const STEP: [u64; 4] = [1000, 1260, 1587, 2000];
