@@ -4,7 +4,6 @@
 use std::hint::black_box;
 use std::time::{Duration as Elapsed, Instant as Clock};
 
-use laxity_core::admission::Admission;
 use laxity_core::admission::answer::{Request, Role, Rule, Test};
 use laxity_core::admission::plan::decide;
 use laxity_core::admission::published::d_order::{Block, DOrder};
