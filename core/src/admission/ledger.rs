@@ -38,10 +38,24 @@ const FIRST: u64 = 1024;
 
 /// t_g.
 fn end(cell: usize) -> u64 {
+    ENDS[cell]
+}
+
+static ENDS: [u64; CELLS] = {
+    let mut ends = [0; CELLS];
+    let mut cell = 0;
+    while cell < CELLS {
+        ends[cell] = worked_out(cell);
+        cell += 1;
+    }
+    ends
+};
+
+const fn worked_out(cell: usize) -> u64 {
     // 2^(k/46) in 32-bit fixed point by repeated rounding down would drift; a table of one octave does not.
     let (octave, part) = (cell / PER_OCTAVE, cell % PER_OCTAVE);
     let base = FIRST << octave;
-    base + (u128::from(base) * u128::from(OCTAVE[part]) >> 32) as u64
+    base + ((base as u128 * OCTAVE[part] as u128) >> 32) as u64
 }
 
 /// `2^(k/46) − 1` in 2⁻³², rounded down: by squaring and multiplying, no floats. Only its being ascending matters.
