@@ -62,7 +62,7 @@ fn contract(numbers: &mut Numbers) -> Contract {
     let message = least + numbers.next() % least;
     let third = numbers.next() % 17;
     // Microseconds: 20 · STEP is 20 ms in its unit.
-    let at = |third: usize| 20 * STEP[third % 3] << (third / 3);
+    let at = |third: usize| (20 * STEP[third % 3]) << (third / 3);
     let (from, to) = (at(third as usize), at(third as usize + 1));
     let interval = from + (to - from) * (numbers.next() % 1000) / 1000;
     let deadline = interval * (300 + numbers.next() % 1201) / 1000;
