@@ -3,6 +3,8 @@
 
 #![allow(dead_code, reason = "each benchmark uses what it needs")]
 
+pub(crate) mod admitted;
+
 use std::net::SocketAddr;
 use std::process::Command;
 

@@ -398,8 +398,11 @@ impl Admission {
         let smallest = reservation.stream.map(|stream| stream.smallest);
         let least = self.machine.least_of(self.ledger.smallest().into_iter().chain(smallest).min());
         let stolen = self.machine.stolen_by_link(least);
+        let as_before = least == self.machine.least_of(self.ledger.smallest()) && !self.machine.tax_reaches();
         let processor = match reservation.job {
-            Some(job) => self.ledger.least_processor(&self.machine, &stolen, &Job { deadline: budget, ..job })?,
+            Some(job) => {
+                self.ledger.least_processor(&self.machine, &stolen, as_before, &Job { deadline: budget, ..job })?
+            }
             None => {
                 // More packets, perhaps smaller ones: the processor's channels must still hold.
                 let nobody = Job {
@@ -412,7 +415,7 @@ impl Admission {
                     other: 0,
                     packets: 1,
                 };
-                self.ledger.least_processor(&self.machine, &stolen, &nobody)?;
+                self.ledger.least_processor(&self.machine, &stolen, as_before, &nobody)?;
                 0
             }
         };
