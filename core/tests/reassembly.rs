@@ -24,6 +24,7 @@ fn receiving(service: Service, messages: u32, queue: u32) -> Receiving {
         packet: PACKET,
         priority: 0,
         work_conserving: true,
+        input_delay: Duration::ZERO,
         stage: Duration::from_millis(10),
         upstream: Duration::from_millis(10),
         transit: Duration::MAX,

@@ -31,6 +31,8 @@
 //! data path, and a control thread that admits and allocates. See ARCHITECTURE.md.
 #![deny(unsafe_code)]
 
+mod advice;
+mod bounds;
 mod control;
 mod doorbell;
 mod error;
@@ -47,6 +49,7 @@ mod signal;
 mod statistics;
 pub mod text;
 
+pub use advice::Advice;
 pub use error::Error;
 pub use host::{ChannelSpec, DEFAULT_PORT, Grant, Host, HostConfig, Level, Listener, Standing};
 pub use realtime::Scheduling;
