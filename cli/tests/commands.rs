@@ -267,7 +267,7 @@ fn peers_that_cannot_be_had_are_told_apart() {
     expect(
         &run(&huge, b""),
         3,
-        &["refused by this host: the link is used up", "; one message every ", ", or messages up to "],
+        &["refused by this host", " is used up in the long run; messages up to ", " would fit"],
     );
     let tight = ["send", to_port.as_str(), "--max-message", "60KiB", "--interval", "50ms", "--deadline", "6ms"];
     let advice = ["refused by this host", "; a deadline of ", ", or messages up to ", " would fit"];
