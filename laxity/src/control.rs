@@ -24,6 +24,7 @@ use crate::error::Error;
 use crate::executive::{Command, Notice};
 use crate::host::Grant;
 use crate::port::{self, Port, ReceivePort, SendPort, Slot};
+use crate::reception::in_packets;
 use crate::sharing::{Sharing, Wanted};
 use crate::signal::Signal;
 
@@ -551,51 +552,6 @@ impl Shared {
         state.outcomes.push(Outcome::Command(Command::Accept { ticket, request: *request, incoming, slot }));
     }
 
-    /// (reservation, upstream, stage) of a channel that this host receives.
-    fn admit_receiving(
-        &self,
-        state: &mut State,
-        request: &Request,
-    ) -> Result<(Option<ReservationId>, Duration, Duration), Refusal> {
-        let Service::RealTime(contract) = request.service else {
-            state.review_share();
-            return Ok((None, Duration::ZERO, Duration::ZERO));
-        };
-        let platform = &self.platform;
-        // Outside both hosts' stages: the way, the clocks, and how long a frame may wait until the socket is looked at.
-        let outside = platform.propagation + platform.clock_error + self.input_delay;
-        let shortfall = |needed: Duration| {
-            let mut refusal = Refusal::new(Code::DeadlineSum, Stage::Route);
-            refusal.least_deadline = Some(needed);
-            refusal
-        };
-        let Some(budget) = contract.deadline().checked_sub(request.upstream + outside) else {
-            return Err(shortfall(request.upstream + outside));
-        };
-        let analysed = in_packets(&contract, request.packet, platform)?;
-        let reserved = state.admission.reserve_least(&analysed, Role::Receives, budget);
-        let (id, SendingStages { processor: least, .. }) = reserved.map_err(|mut refusal| {
-            refusal.least_deadline = refusal.least_deadline.map(|least| least + request.upstream + outside);
-            refusal
-        })?;
-        if let Err(refusal) = state.claim_receiving(request) {
-            state.admission.release(id);
-            return Err(refusal);
-        }
-        // Slack is shared between the two hosts in proportion to what each needs at least.
-        let slack = budget.saturating_sub(least);
-        let whole = (least + request.upstream).as_nanos().max(1);
-        let share = slack.mul_ratio(least.as_nanos(), whole);
-        let stage = match state.admission.relax_receiving(id, least + share) {
-            Ok(stage) => stage,
-            Err(refusal) => {
-                state.admission.release(id);
-                return Err(refusal);
-            }
-        };
-        Ok((Some(id), contract.deadline().saturating_sub(stage), stage))
-    }
-
     /// The peer accepted: the sending stages get what is left of the deadline.
     fn accepted(&self, channel: ChannelId, receive: Duration, same_clock: bool) {
         let mut guard = self.state();
@@ -680,22 +636,6 @@ impl State {
     fn listener(&self, name: &Name) -> Option<mpsc::Sender<Accepted>> {
         self.listeners.iter().find(|(other, _)| other == name).map(|(_, listener)| listener.clone())
     }
-}
-
-/// The contract as the analysis must see it when the peer's packets are smaller than ours and a message needs more of them:
-/// packets are what takes time here, so its messages are as large as that many of our size.
-///
-/// # Errors
-/// No message could be that large.
-fn in_packets(contract: &Contract, packet: u32, platform: &Platform) -> Result<Contract, Refusal> {
-    let found = packets(contract.max_message(), packet.max(1));
-    if found <= packets(contract.max_message(), platform.packet) {
-        return Ok(*contract);
-    }
-    let max_message = u64::from(found) * u64::from(platform.packet);
-    let (min_message, burst) = (contract.min_message().into(), contract.burst().into());
-    let contract = Contract::new(max_message, min_message, contract.interval(), burst, contract.deadline());
-    Ok(contract?)
 }
 
 /// Packets that a best-effort channel may hold: a message, or a batch, whichever is more.

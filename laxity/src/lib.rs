@@ -42,6 +42,7 @@ pub mod platform_file;
 mod port;
 mod realtime;
 mod receiver;
+mod reception;
 mod registry;
 mod sender;
 mod sharing;
