@@ -37,6 +37,57 @@ pub(crate) enum Command {
     Send(SendArguments),
     /// Shows guaranteed channels under attack beside what people use today: simulated, then live on this host
     Demo(DemoArguments),
+    /// Says which channels or upcalls of a file this host can promise; why not the others, and what would fit
+    #[command(after_long_help = ADMIT)]
+    Admit(AdmitArguments),
+}
+
+const ADMIT: &str = "\
+Exit status: 0 all granted, or the test does not decide; 2 bad input; 3 something is refused.
+
+JSON: {test, decides, machine, link_mode, rule, completion, channels, upcalls, utilisation_ppm: {processor, link}, \
+decision_time_ns}. Every key is always there; what is not known, or does not apply, is null. Times are integers in ns, \
+sizes in bytes, shares in parts per million.
+
+Each of channels: {name, role, completion, decision: granted|refused|null, guarantee, deadline_ns, bound_ns, slack_ns, \
+terms: {..._ns, which add up to bound_ns}, reserved: {processor_stage_ns, link_stage_ns, messages, packets, processor_ppm, \
+link_ppm}, analysis: {split: {processor_min_ns, link_min_ns, fits}, composite: {least_deadline_ns, fits}, d_order: \
+{service_ns, wait_ns, response_ns, position, fits}}, refusal: {code, stage, at_ns, because_of: [names], fits: {deadline_ns, \
+interval_ns, max_message_bytes}}}. Each value of fits stands alone, the others as asked for.
+
+Each of upcalls: {name, decision: granted|refused|null, period_ns, cost_ns, analysis: {liu_layland, sha, rmdp, \
+response_ns}}; the three tests are of all upcalls together.
+
+completion says what bound and deadline end with: transmission, where this host sends or relays; delivery, where it \
+receives; of the whole object null if there are both. guarantee is none: the costs are configured, not measured.";
+
+#[derive(Debug, Args)]
+pub(crate) struct AdmitArguments {
+    /// A TOML file: [[channel]] or [[upcall]] tables, and the costs of the host in a [platform] table
+    pub(crate) file: PathBuf,
+    /// Which test decides
+    #[arg(long, value_enum, default_value_t = TestArgument::Auto)]
+    pub(crate) test: TestArgument,
+    /// Draw demand against time, and bounds against deadlines
+    #[arg(long, value_name = "FILE.svg")]
+    pub(crate) plot: Option<PathBuf>,
+    /// Print one JSON object instead of tables
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum TestArgument {
+    /// Channels: the split or the composite test, one for the whole file; upcalls: exact response times
+    Auto,
+    /// Channels: processor and link on their own, a deadline for each
+    Split,
+    /// Channels: processor and link together, one deadline
+    Composite,
+    /// Channels: the test of the papers, to compare; decides nothing
+    DOrder,
+    /// Upcalls: the test of the papers; decides where a change of upcall costs nothing
+    Rmdp,
 }
 
 #[derive(Debug, Args)]
@@ -221,6 +272,10 @@ impl HostArguments {
             let name = file.display().to_string();
             let text = fs::read_to_string(file).map_err(|source| Failure::File { file: name.clone(), source })?;
             config.platform = platform_file::parse(&text, &name, Platform::assumed_host())?;
+            if config.platform.machine.is_papers() {
+                let problem = "the machine of the papers runs on no host; it is for laxity admit";
+                return Err(Failure::Usage(format!("{name}: {problem}")));
+            }
         }
         config.lease = option("--lease", &self.lease, text::duration)?;
         let (least, most) = (laxity_core::signal::MIN_LEASE, laxity_core::signal::MAX_LEASE);

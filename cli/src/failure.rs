@@ -2,7 +2,7 @@
 
 use std::io;
 
-use laxity::platform_file::PlatformFileError;
+use laxity::FileError;
 use laxity::text::TextError;
 
 use crate::framing::FramingError;
@@ -19,9 +19,9 @@ pub(crate) enum Failure {
     /// Values on the command line that do not go together, or are missing.
     #[error("{0}")]
     Usage(String),
-    /// The platform's file.
+    /// What stands in a file of the platform or of a system.
     #[error(transparent)]
-    Platform(#[from] PlatformFileError),
+    Content(#[from] FileError),
     /// The stream of messages in a pipe.
     #[error(transparent)]
     Framing(#[from] FramingError),
@@ -42,7 +42,7 @@ impl Failure {
             Self::Laxity(error) => error.exit_status(),
             Self::Scenario { source, .. } => source.exit_status(),
             Self::Lookup { .. } => 5,
-            Self::Option { .. } | Self::Usage(_) | Self::Platform(_) | Self::Framing(_) | Self::File { .. } => 2,
+            Self::Option { .. } | Self::Usage(_) | Self::Content(_) | Self::Framing(_) | Self::File { .. } => 2,
         }
     }
 }

@@ -3,13 +3,17 @@
 //! Exit status: 0 done, no miss by Laxity and nothing over a bound; 1 a miss by Laxity, or a failed check; 2 bad input;
 //! 3 refused by admission; 4 not permitted on this host; 5 peer, network or port.
 
+mod admit;
 mod args;
 mod demo;
 mod failure;
+mod file;
 mod framing;
+mod numbers;
 mod progress;
 mod recv;
 mod report;
+mod scale;
 mod send;
 mod stop;
 
@@ -21,14 +25,15 @@ use args::{Arguments, Command};
 
 fn main() -> ExitCode {
     let arguments = Arguments::parse();
+    let status = |kept: bool| if kept { 0 } else { 1 };
     let outcome = match arguments.command {
-        Command::Send(arguments) => send::run(&arguments),
-        Command::Recv(arguments) => recv::run(&arguments),
-        Command::Demo(arguments) => demo::run(&arguments),
+        Command::Send(arguments) => send::run(&arguments).map(status),
+        Command::Recv(arguments) => recv::run(&arguments).map(status),
+        Command::Demo(arguments) => demo::run(&arguments).map(status),
+        Command::Admit(arguments) => admit::run(&arguments),
     };
     match outcome {
-        Ok(true) => ExitCode::SUCCESS,
-        Ok(false) => ExitCode::from(1),
+        Ok(status) => ExitCode::from(status),
         Err(failure) => {
             eprintln!("laxity: {}", report::escaped(&failure.to_string()));
             ExitCode::from(failure.exit_status())

@@ -47,7 +47,9 @@ mod registry;
 mod sender;
 mod sharing;
 mod signal;
+mod source;
 mod statistics;
+pub mod system_file;
 pub mod text;
 
 pub use advice::Advice;
@@ -57,3 +59,4 @@ pub use realtime::Scheduling;
 pub use receiver::{Message, Receiver};
 pub use registry::{Direction, HeldChannel, Holder, Registry, RegistryError, Shared, Shortage};
 pub use sender::{Loan, Sender, Watch};
+pub use source::FileError;

@@ -78,7 +78,7 @@ pub enum Problem {
 }
 
 /// A text in quotes, escaped and cut to a length that fits a line.
-struct Shortened<'a>(&'a str);
+pub(crate) struct Shortened<'a>(pub(crate) &'a str);
 
 impl fmt::Display for Shortened<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -5,8 +5,8 @@ use laxity::text::DisplayRate;
 use laxity_bench::{FloodPath, Stack};
 use laxity_core::units::Duration;
 
-use super::html::{brief, rounded};
 use super::run::{Channel, Run};
+use crate::numbers::{brief, rounded};
 use crate::report::{escaped, misses};
 
 const NONE: &str = "-";

@@ -61,8 +61,8 @@ pub mod terms {
     pub const LINK_STAGE: &str = "link_stage";
 }
 
-/// Addends in the order in which they are shown; what the message waits less, because it came later, is taken off from the
-/// front of `order`.
+/// Addends in the order in which they are shown; what the message waits less, because it came later or because the test
+/// knows better, is taken off from the front of `order`.
 fn addends(parts: &[(&'static str, u128)], order: &[&'static str], mut less: u128) -> Vec<Term> {
     let mut parts = parts.to_vec();
     for name in order {
@@ -189,7 +189,7 @@ impl Admission {
             INPUT_POLLS,
             PROCESSING,
         ];
-        addends(&parts, &order, u128::from(worst.due - job.deadline))
+        addends(&parts, &order, u128::from(worst.done - response(job.deadline, worst)))
     }
 
     fn composite_bounds(&self) -> Vec<(ReservationId, Bound)> {
@@ -223,7 +223,7 @@ impl Admission {
                         terms::INTERFERENCE,
                         terms::OWN_MESSAGE,
                     ];
-                    all.extend(addends(&parts, &order, u128::from(worst.due - deadline)));
+                    all.extend(addends(&parts, &order, u128::from(worst.done - response(deadline, &worst))));
                 }
                 _ => all.push(Term { name: terms::PROCESSOR_STAGE, amount: nanos(deadline) }),
             }
@@ -245,5 +245,5 @@ fn link_terms(link: &LinkResponse, stream: &Stream, worst: &Lateness) -> Vec<Ter
         (LINK_INTERFERENCE, super::walk::Demand::stolen(link).within(worst.done)),
     ];
     let order = [LINK_OTHERS, LINK_BLOCKING, LOOK_AHEAD, LINK_INTERFERENCE, TRANSMISSION];
-    addends(&parts, &order, u128::from(worst.due - stream.deadline))
+    addends(&parts, &order, u128::from(worst.done - response(stream.deadline, worst)))
 }

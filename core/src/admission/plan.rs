@@ -21,6 +21,8 @@ use crate::units::Duration;
 
 /// Most points of a demand curve.
 const MOST_POINTS: u64 = 2_000;
+/// Most packets of a message that a demand curve has steps for.
+const MOST_PACKETS: u64 = 32;
 /// Most channels of a refusal whose part in it is looked at one by one.
 const MOST_REASONS: usize = 64;
 
@@ -323,7 +325,12 @@ fn demand(admission: &Admission) -> Vec<DemandCurve> {
         admission.reservations().filter_map(of).collect()
     };
     let jobs = tasks(&|held| held.job.map(|job| (job.deadline, job.interval)));
-    let streams = tasks(&|held| held.stream.map(|stream| (stream.deadline, stream.interval)));
+    // The packets of a message are due one after the other; of long ones the last are shown.
+    let packets = |stream: super::link::Stream| {
+        let due = move |k: u64| (stream.deadline.saturating_add(k.saturating_mul(stream.spacing)), stream.interval);
+        (0..stream.packets.min(MOST_PACKETS)).map(due)
+    };
+    let streams: Vec<(u64, u64)> = admission.reservations().filter_map(|held| held.stream).flat_map(packets).collect();
     let curves = match admission.settings().rule {
         Rule::Split => [
             curve(Stage::SendingProcessor, &admission.processor_test(None), &jobs),

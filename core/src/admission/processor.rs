@@ -335,6 +335,45 @@ mod tests {
         assert_eq!(system.slow(1500), Verdict::Fails(1310));
     }
 
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(300))]
+
+        /// The latest of all instants from each mark on, one by one.
+        #[test]
+        fn the_latest_is_the_latest_of_all(system in small()) {
+            let test = system.fast();
+            let mut marks: Vec<u64> = test.jobs.iter().map(|(job, _)| job.deadline).collect();
+            marks.sort_unstable();
+            marks.dedup();
+            prop_assume!(test.utilisation() < ONE * 19 / 20 && !marks.is_empty());
+            let done = |t: u64| (0u64..100_000).find(|&s| test.due(t, s) + test.stolen.within(s) <= u128::from(s)).unwrap();
+            let found = walk::latest(&test, &marks).unwrap();
+            for (mark, found) in marks.iter().zip(found) {
+                let lateness = |t: u64| done(t) as i64 - t as i64;
+                let naive = (*mark..*mark + 3000).map(lateness).max().unwrap();
+                prop_assert_eq!(found.done as i64 - found.due as i64, naive, "{}", mark);
+                prop_assert!(found.due >= *mark && done(found.due) == found.done);
+            }
+        }
+
+        /// The least deadline of the last job, by trying all.
+        #[test]
+        fn the_least_deadline_is_the_first_that_fits(system in small()) {
+            let mut test = system.fast();
+            prop_assume!(test.utilisation() < ONE && !test.jobs.is_empty());
+            const LONGEST: u64 = 400;
+            let mut naive = None;
+            for deadline in (1..=LONGEST).rev() {
+                test.set_deadline(deadline);
+                match walk(&test, false) {
+                    Verdict::Fits => naive = Some(deadline),
+                    Verdict::Fails(_) | Verdict::TooLong => break,
+                }
+            }
+            prop_assert_eq!(walk::least_deadline(&mut test, LONGEST).ok(), naive);
+        }
+    }
+
     #[test]
     fn no_job_is_always_feasible() {
         let test = ProcessorTest::from_parts(vec![], 1, u64::MAX, Stolen::new(Line::constant(u64::MAX)));

@@ -354,7 +354,11 @@ impl Admission {
             on_link().share(test.utilisation())?;
         }
         let search = on_processor(reservation.role);
-        let of_processor = processor.as_mut().map_or(Ok(Ok(0)), |test| search.least(test))?;
+        let of_processor = match &mut processor {
+            Some(test) => search.least(test)?,
+            // Its packets ask for C_l: the others' processor deadlines must hold with it.
+            None => search.verdict(walk(&self.processor_test(Some(reservation.parts())), true))?.map(|()| 0),
+        };
         let of_link = link.as_mut().map_or(Ok(Ok(0)), |test| on_link().least(test))?;
         Ok((of_processor, of_link))
     }
@@ -369,6 +373,9 @@ impl Admission {
         below_service(budget, *handover + nanos(*service), least)?;
         let within = budget - *handover;
         let mut stages = [0, 0];
+        if let (None, Err(at)) = (reservation.job, of_processor) {
+            return Err(Refusal { at: Some(at), ..Refusal::new(Code::ProcessorDeadline, Stage::SendingProcessor) });
+        }
         if reservation.job.is_some() {
             let mut test = self.processor_test(Some(reservation.parts()));
             stages[0] = on_processor(reservation.role).within(of_processor, within, least, &mut test)?;

@@ -42,6 +42,15 @@ impl StageSearch {
         }
     }
 
+    /// The first instant that fails, if any.
+    pub(super) fn verdict(&self, verdict: Verdict) -> Result<Result<(), Instant>, Refusal> {
+        match verdict {
+            Verdict::Fits => Ok(Ok(())),
+            Verdict::Fails(at) => Ok(Err(Instant::from_nanos(at))),
+            Verdict::TooLong => Err(Refusal::new(self.utilisation, self.stage)),
+        }
+    }
+
     /// `found` if it lies within `budget`; else a refusal with the first instant that fails at a deadline of `budget`.
     pub(super) fn within(
         &self,

@@ -298,11 +298,11 @@ pub(super) fn least_deadline(test: &mut impl Newcomer, longest: u64) -> Result<u
         while t >= low && test.first().is_some_and(|first| t >= first) {
             steps += 1;
             visits += test.tasks() as u64 + 1;
-            let mut finish = finish_at(test, t, &mut visits);
+            let mut finish = finish_or_idle(test, t, &mut visits);
             if finish.is_none() {
                 let (mut no, mut yes) = (deadline, longest);
                 test.set_deadline(longest);
-                finish = finish_at(test, t, &mut visits);
+                finish = finish_or_idle(test, t, &mut visits);
                 if finish.is_none() {
                     return Err(if visits > MOST_VISITS { Verdict::TooLong } else { Verdict::Fails(t) });
                 }
@@ -310,7 +310,7 @@ pub(super) fn least_deadline(test: &mut impl Newcomer, longest: u64) -> Result<u
                     let middle = no + (yes - no) / 2;
                     test.set_deadline(middle);
                     visits += test.tasks() as u64 + 1;
-                    match finish_at(test, t, &mut visits) {
+                    match finish_or_idle(test, t, &mut visits) {
                         Some(found) => (yes, finish) = (middle, Some(found)),
                         None => no = middle,
                     }
@@ -328,6 +328,11 @@ pub(super) fn least_deadline(test: &mut impl Newcomer, longest: u64) -> Result<u
         }
     }
     Ok(deadline)
+}
+
+/// As [`finish_at`]; an instant by which nothing is due holds in any case.
+fn finish_or_idle(test: &impl Demand, t: u64, visits: &mut u64) -> Option<u64> {
+    if test.first().is_none_or(|first| first > t) { Some(t) } else { finish_at(test, t, visits) }
 }
 
 fn finish_at(test: &impl Demand, t: u64, visits: &mut u64) -> Option<u64> {

@@ -5,9 +5,9 @@ use laxity::text::DisplayRate;
 use laxity_core::figures::Misses;
 use laxity_core::units::Duration;
 
-use super::numbers::{brief, count, counted, list, part_of, percent, percent_of, span};
 use super::sections::{ChannelKey, Section, Tally, columns, sections, stack_name};
 use super::{ChannelReportInput, Report, ScenarioReport};
+use crate::numbers::{brief, count, counted, list, part_of, percent, percent_of, span};
 use crate::report::escaped;
 
 /// How a scenario, or all of them, went.

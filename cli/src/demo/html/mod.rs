@@ -8,15 +8,12 @@
 //! for each point (so megabytes), and names nothing for those who cannot see it.
 
 mod findings;
-mod numbers;
 mod page;
 mod plot;
-mod scale;
 mod sections;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use numbers::{brief, rounded};
 pub(crate) use sections::attack_text;
 
 use laxity_core::figures::Figures;

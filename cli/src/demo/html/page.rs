@@ -4,12 +4,12 @@ use laxity::text::DisplayRate;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use super::findings::{self, Verdict};
-use super::numbers::{NONE, brief, count, counted, part_of, rounded, share, span};
 use super::plot::{self, Axes, Curve};
 use super::sections::{
     ChannelKey, Section, Series, Tally, attack_text, column, column_name, columns, end_of, sections,
 };
 use super::{ChannelReportInput, Report, ScenarioReport};
+use crate::numbers::{NONE, brief, count, counted, part_of, rounded, share, span};
 use crate::report::escaped;
 
 /// Nothing is loaded, nothing is run: a browser shall see to it. Styles are inline.

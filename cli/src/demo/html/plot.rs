@@ -9,7 +9,7 @@ use laxity_core::units::Duration;
 use maud::{Markup, html};
 
 use super::ChannelReportInput;
-use super::scale::Scale;
+use crate::scale::Scale;
 
 /// The picture, in its own units; the page scales it to its column.
 const WIDTH: f64 = 280.0;

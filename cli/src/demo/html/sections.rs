@@ -1,7 +1,7 @@
 //! The scenarios in the order of the page: by attack, and in each attack by stack, with a name and a style for each.
 
-use super::numbers::{count, share};
 use super::{ChannelReportInput, Report, ScenarioReport};
+use crate::numbers::{count, share};
 use crate::report::escaped;
 use laxity_core::units::Duration;
 
@@ -181,7 +181,7 @@ impl ChannelReportInput {
 
     /// The largest latency in per cent of the deadline.
     pub(super) fn worst_percent(&self) -> Option<u64> {
-        Some(super::numbers::percent_of(self.figures.latencies.max?, self.figures.deadline?))
+        Some(crate::numbers::percent_of(self.figures.latencies.max?, self.figures.deadline?))
     }
 
     /// Where each message ended, if the counts do not add up.

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use proptest::prelude::*;
 
 use super::*;
-use crate::platform::{BestEffort, Interference, LinkModel, MachineModel};
+use crate::platform::{BestEffort, Interference, LinkModel, MachineModel, Starts};
 use crate::units::Rate;
 
 const MILLIS: fn(u64) -> Duration = Duration::from_millis;
@@ -249,10 +249,15 @@ fn any_platform() -> impl Strategy<Value = Platform> {
     let processor = (cost(), cost(), cost(), cost(), cost(), cost(), cost());
     let rate = prop_oneof![Just(1u64), Just(u64::MAX), 1_000_000u64..1_000_000_000, 1_000_000u64..1_000_000_000];
     let link = (any_nanos(1_000), cost(), rate, 0u32..=65_535, 0u32..=64);
-    let terms = prop::collection::vec((1u64..=3_600_000_000_000, 0u64..=1_000_000), 0..3);
-    (counts, processor, link, cost(), cost(), cost(), terms).prop_map(
-        |(counts, cost, link, wake_up, handover, burst, terms)| Platform {
-            machine: MachineModel::Executive,
+    let term = || (1u64..=3_600_000_000_000, 0u64..=1_000_000);
+    let terms = (prop::collection::vec(term(), 0..3), prop::collection::vec(term(), 0..3));
+    let machine =
+        prop_oneof![Just(MachineModel::Executive), Just(MachineModel::PapersInline), Just(MachineModel::PapersOffload)];
+    let spacing = prop_oneof![Just(1), Just(3_600_000_000_000), 1u64..1_000_000];
+    let starts = prop::option::of((1u32..=65_535, spacing.prop_map(Duration::from_nanos)));
+    (counts, processor, link, (machine, starts), (cost(), cost(), cost()), terms).prop_map(
+        |(counts, cost, link, (machine, starts), (wake_up, handover, burst), (terms, envelopes))| Platform {
+            machine,
             upcall_switch: Duration::ZERO,
             packet: counts.0,
             quantum: counts.1,
@@ -276,14 +281,22 @@ fn any_platform() -> impl Strategy<Value = Platform> {
             handover,
             propagation: Duration::ZERO,
             clock_error: Duration::ZERO,
-            best_effort: BestEffort { message_packets: counts.4, packet_min: 1, packet_max: 64, starts: None },
+            best_effort: BestEffort {
+                message_packets: counts.4,
+                packet_min: 1,
+                packet_max: 64,
+                starts: starts.map(|(burst, spacing)| Starts { burst, spacing }),
+            },
             interference: Interference {
                 burst,
                 periodic: terms
                     .iter()
                     .map(|&(p, c)| (Duration::from_nanos(p), Duration::from_nanos(c.min(p))))
                     .collect(),
-                envelopes: Vec::new(),
+                envelopes: envelopes
+                    .iter()
+                    .map(|&(w, b)| (Duration::from_nanos(w), Duration::from_nanos(b.min(w))))
+                    .collect(),
             },
         },
     )
@@ -309,31 +322,36 @@ fn any_contract() -> impl Strategy<Value = Contract> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(64))]
+    #![proptest_config(ProptestConfig::with_cases(200))]
 
     /// Whatever is within its range is answered, and what was granted holds.
     #[test]
     fn no_parameters_panic(
         platform in any_platform(),
-        requests in prop::collection::vec((any_contract(), any::<bool>(), any_budget()), 1..5),
+        composite: bool,
+        early in (any::<bool>(), any::<bool>()),
+        requests in prop::collection::vec((any_contract(), 0u8..3, any_budget()), 1..5),
     ) {
-        let mut admission = Admission::new(platform).unwrap();
-        for (contract, sending, budget) in requests {
-            if sending {
-                if let Ok((id, stages)) = admission.reserve_sending(&contract, budget) {
-                    prop_assert!(admission.platform().handover + stages.processor + stages.link <= budget);
-                    let _ = admission.relax_sending(id, budget);
-                }
-            } else if let Ok((id, deadline)) = admission.reserve_receiving(&contract, budget) {
-                prop_assert!(deadline <= budget);
-                let _ = admission.relax_receiving(id, budget);
+        let rule = if composite { Rule::Composite } else { Rule::Split };
+        let settings = Settings { rule, send_early: early.0, receive_early: early.1 };
+        let mut admission = Admission::with_settings(platform, settings).unwrap();
+        for (contract, role, budget) in requests {
+            let role = [Role::Sends, Role::Receives, Role::Relays][usize::from(role)];
+            if let Ok((id, stages)) = admission.reserve(&contract, role, budget) {
+                let handover = if role == Role::Sends { admission.platform().handover } else { Duration::ZERO };
+                prop_assert!(handover + stages.processor + stages.link <= budget);
+                let _ = admission.relax(id, budget);
             }
         }
         // Relaxed deadlines may leave too little to bound the walk by, but never an instant that fails.
-        let processor = admission.processor_test(None);
-        prop_assert!(!matches!(walk(&processor, true), Verdict::Fails(_)));
-        let link = admission.link_test(None);
-        prop_assert!(!matches!(walk(&link, true), Verdict::Fails(_)));
+        prop_assert!(admission.test().err().is_none_or(|refusal| refusal.at.is_none()));
+        for (id, bound) in admission.bounds() {
+            let held = admission.reservation(id).unwrap();
+            let handover = if held.role == Role::Sends { admission.platform().handover } else { Duration::ZERO };
+            prop_assert!(bound.worst <= handover + held.stages(rule).total());
+            prop_assert_eq!(bound.terms.iter().map(|term| term.amount).sum::<Duration>(), bound.worst);
+        }
+        let _ = (admission.best_effort_within(LONG), admission.utilisation_ppm(), admission.stretch_ppm());
     }
 
     /// What is granted is least: a nanosecond less on either stage fails.
@@ -352,6 +370,25 @@ proptest! {
             }
             prop_assert!(stages.link > Duration::ZERO);
         }
+    }
+}
+
+/// A channel that only passes through asks for C_l, too.
+#[test]
+fn a_relayed_channel_is_tested_against_everybodys_processor() {
+    let best_effort = BestEffort { message_packets: 0, packet_min: 4096, packet_max: 4096, starts: None };
+    let platform = Platform { best_effort, ..Platform::papers_table_2b() };
+    for rule in [Rule::Split, Rule::Composite] {
+        let mut admission =
+            Admission::with_settings(platform.clone(), Settings { rule, ..Settings::default() }).unwrap();
+        let tiny = Contract::new(1, 1, Duration::from_micros(400), 1, MILLIS(100)).unwrap();
+        let receiving = Contract::new(4096, 1, MILLIS(1), 1, MILLIS(1)).unwrap();
+        admission.reserve(&receiving, Role::Receives, Duration::from_micros(750)).unwrap();
+        let refusal = admission.reserve(&tiny, Role::Relays, MILLIS(100)).unwrap_err();
+        let expected =
+            [Code::ProcessorUtilisation, Code::ProcessorDeadline, Code::CompositeUtilisation, Code::CompositeDeadline];
+        assert!(expected.contains(&refusal.code), "{refusal:?}");
+        assert_eq!(admission.test(), Ok(()));
     }
 }
 

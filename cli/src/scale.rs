@@ -3,7 +3,7 @@
 
 /// One axis over whole numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Scale {
+pub(crate) enum Scale {
     /// From zero.
     Linear {
         /// The upper end; above zero.
@@ -20,24 +20,24 @@ pub(super) enum Scale {
 
 impl Scale {
     /// From zero to `largest` and some room above it.
-    pub(super) fn linear(largest: u64) -> Self {
+    pub(crate) fn linear(largest: u64) -> Self {
         Self::Linear { max: largest.saturating_add(largest / 6).max(1) }
     }
 
     /// From zero to exactly `largest`.
-    pub(super) fn exact(largest: u64) -> Self {
+    pub(crate) fn exact(largest: u64) -> Self {
         Self::Linear { max: largest.max(1) }
     }
 
     /// From a round number at or below `smallest` to one above `largest`.
-    pub(super) fn log(smallest: u64, largest: u64) -> Self {
+    pub(crate) fn log(smallest: u64, largest: u64) -> Self {
         let low = round_down(smallest.max(1));
         let high = round_up(largest.max(low).saturating_add(largest / 6)).max(low.saturating_mul(10));
         Self::Log { low, high: high.max(low.saturating_add(1)) }
     }
 
     /// 0 at the lower end, 1 at the upper one; what lies outside is put on the end.
-    pub(super) fn position(self, value: u64) -> f64 {
+    pub(crate) fn position(self, value: u64) -> f64 {
         let position = match self {
             Self::Linear { max } => value as f64 / max as f64,
             Self::Log { low, high } => {
@@ -48,7 +48,7 @@ impl Scale {
     }
 
     /// The values with a label, ascending, few enough for `most` labels beside each other.
-    pub(super) fn ticks(self, most: u64) -> Vec<u64> {
+    pub(crate) fn ticks(self, most: u64) -> Vec<u64> {
         match self {
             Self::Linear { max } => {
                 let step = round_up((max / most.max(1)).max(1));

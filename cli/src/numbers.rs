@@ -1,12 +1,12 @@
-//! Numbers as the report writes them: exact or rounded towards the worse, never into "none" or "all".
+//! Numbers as reports write them: exact or rounded towards the worse, never into "none" or "all".
 
 use laxity_core::units::Duration;
 
 /// What is not known, or does not apply.
-pub(super) const NONE: &str = "–";
+pub(crate) const NONE: &str = "–";
 
 /// A count with its thousands apart: `12,345`.
-pub(super) fn count(number: u64) -> String {
+pub(crate) fn count(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::with_capacity(digits.len() + digits.len() / 3);
     for (index, digit) in digits.chars().enumerate() {
@@ -19,7 +19,7 @@ pub(super) fn count(number: u64) -> String {
 }
 
 /// `part` of `whole` in per cent. Only none is 0 %, only all is 100 %; `–` of nothing.
-pub(super) fn share(part: u64, whole: u64) -> String {
+pub(crate) fn share(part: u64, whole: u64) -> String {
     if whole == 0 {
         return NONE.to_owned();
     }
@@ -42,14 +42,14 @@ fn decimal(value: u128, unit: u128, digits: usize) -> String {
 }
 
 /// `latency` as per cent of `limit`, rounded up, so that whatever exceeds the limit exceeds 100. 0 of a limit of 0.
-pub(super) fn percent_of(latency: Duration, limit: Duration) -> u64 {
+pub(crate) fn percent_of(latency: Duration, limit: Duration) -> u64 {
     let limit = u128::from(limit.as_nanos());
     let percent = if limit == 0 { 0 } else { (u128::from(latency.as_nanos()) * 100).div_ceil(limit) };
     u64::try_from(percent).unwrap_or(u64::MAX)
 }
 
 /// Per cent as text; from 1000 % on as a multiple.
-pub(super) fn percent(percent: u64) -> String {
+pub(crate) fn percent(percent: u64) -> String {
     match percent {
         0..=999 => format!("{percent}\u{a0}%"),
         _ => format!("{}\u{a0}times", count(percent / 100)),
@@ -57,7 +57,7 @@ pub(super) fn percent(percent: u64) -> String {
 }
 
 /// Per cent or a multiple of `what`: `61 % of its deadline`, `12 times its deadline`.
-pub(super) fn part_of(value: u64, what: &str) -> String {
+pub(crate) fn part_of(value: u64, what: &str) -> String {
     format!("{}{} {what}", percent(value), if value < 1_000 { " of" } else { "" })
 }
 
@@ -79,12 +79,12 @@ pub(crate) fn rounded(rate: u64) -> u64 {
 }
 
 /// A span, or `–`.
-pub(super) fn span(span: Option<Duration>) -> String {
+pub(crate) fn span(span: Option<Duration>) -> String {
     span.map_or_else(|| NONE.to_owned(), |span| span.to_string())
 }
 
 /// `a`, `a and b`, `a, b and c`.
-pub(super) fn list(items: &[String]) -> String {
+pub(crate) fn list(items: &[String]) -> String {
     match items {
         [] => String::new(),
         [only] => only.clone(),
@@ -93,7 +93,7 @@ pub(super) fn list(items: &[String]) -> String {
 }
 
 /// `1 attack`, `2 attacks`.
-pub(super) fn counted(number: u64, noun: &str) -> String {
+pub(crate) fn counted(number: u64, noun: &str) -> String {
     format!("{} {noun}{}", count(number), if number == 1 { "" } else { "s" })
 }
 

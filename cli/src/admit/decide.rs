@@ -1,0 +1,102 @@
+//! The core's answers: the one place that knows which of its tests is called how.
+
+use laxity::system_file::{Channel, Upcall};
+use laxity_core::admission::answer::{Answers, Request, Role, Test};
+use laxity_core::admission::plan;
+use laxity_core::admission::published::d_order::{Block, DOrder, Refused};
+use laxity_core::admission::published::{rate_monotonic, response_time};
+use laxity_core::platform::Platform;
+use laxity_core::units::Duration;
+
+use crate::failure::Failure;
+
+/// What the test of the papers finds for one channel.
+pub(super) enum OfDOrder {
+    /// Its own time, the longest wait, the response, and its place among the priorities, 0 at the top.
+    Placed { service: Duration, wait: Duration, response: Duration, position: usize },
+    /// It would not take the channel: why.
+    Refused(String),
+    /// It knows no such channel: one that this host does not send.
+    NotSent,
+}
+
+/// What the tests for upcalls find; the first three for all of them together.
+pub(super) struct OfUpcalls {
+    pub(super) liu_layland: bool,
+    pub(super) sha: bool,
+    pub(super) rmdp: bool,
+    /// The exact response times; `None` has no bound.
+    pub(super) responses: Vec<Option<Duration>>,
+}
+
+impl OfUpcalls {
+    /// Σ C/T in parts per million, rounded up.
+    pub(super) fn share(&self, upcalls: &[Upcall]) -> u64 {
+        let parts = |upcall: &Upcall| {
+            (u128::from(upcall.cost.as_nanos()) * 1_000_000).div_ceil(u128::from(upcall.period.as_nanos()))
+        };
+        u64::try_from(upcalls.iter().map(parts).sum::<u128>()).unwrap_or(u64::MAX)
+    }
+}
+
+/// By the tests that decide, in the order of the file.
+pub(super) fn channels(platform: &Platform, channels: &[Channel], test: Test) -> Result<Answers, Failure> {
+    let requests: Vec<Request> = channels.iter().map(|channel| channel.request).collect();
+    Ok(plan::decide(platform, &requests, test).map_err(laxity::Error::from)?)
+}
+
+/// By D_order as it is printed, in the order of the file; the figures are those with all channels that it takes.
+pub(super) fn d_order(platform: &Platform, channels: &[Channel]) -> Result<Vec<OfDOrder>, Failure> {
+    let mut hop = DOrder::new(platform, Block::Printed).map_err(laxity::Error::from)?;
+    // The file's number of each channel that was taken.
+    let mut taken = Vec::new();
+    let mut placed = Vec::new();
+    for (index, channel) in channels.iter().enumerate() {
+        placed.push(match channel.request.role {
+            Role::Sends => Some(hop.insert(&channel.request.contract).inspect(|_| taken.push(index))),
+            Role::Receives | Role::Relays => None,
+        });
+    }
+    let why = |refused: Refused| match refused {
+        Refused::BreaksExisting { channel } => match taken.get(channel) {
+            Some(&index) => format!("{} would not hold any more", channels[index].name),
+            None => "another would not hold any more".to_owned(),
+        },
+        Refused::BadParameters => "too many packets, or a link that takes no time".to_owned(),
+        Refused::Utilisation => "the service times add up to more than there is".to_owned(),
+        Refused::Deadline { within } => format!("its response would exceed {within}"),
+        other => other.to_string(),
+    };
+    let of = |placed: Option<Result<usize, Refused>>| match placed {
+        Some(Ok(number)) => {
+            let figures = &hop.channels()[number];
+            OfDOrder::Placed {
+                service: figures.service,
+                wait: figures.wait,
+                response: figures.response,
+                position: figures.position,
+            }
+        }
+        Some(Err(refused)) => OfDOrder::Refused(why(refused)),
+        None => OfDOrder::NotSent,
+    };
+    Ok(placed.into_iter().map(of).collect())
+}
+
+/// By all tests for upcalls. The executive's timer is exact, or its lateness is in the costs: no jitter.
+pub(super) fn upcalls(platform: &Platform, upcalls: &[Upcall]) -> Result<OfUpcalls, Failure> {
+    let wrong = |upcall: &Upcall, error| Failure::Usage(format!("{}: {error}", upcall.name));
+    let upcalls = upcalls
+        .iter()
+        .map(|upcall| {
+            rate_monotonic::Upcall::new(upcall.period, upcall.cost, upcall.batch, upcall.block)
+                .map_err(|error| wrong(upcall, error))
+        })
+        .collect::<Result<Vec<_>, _>>()?;
+    Ok(OfUpcalls {
+        liu_layland: rate_monotonic::liu_layland(&upcalls),
+        sha: rate_monotonic::sha(&upcalls),
+        rmdp: rate_monotonic::rmdp(&upcalls),
+        responses: response_time::response_times(&upcalls, platform.upcall_switch, Duration::ZERO),
+    })
+}

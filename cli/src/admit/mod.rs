@@ -1,0 +1,119 @@
+//! `laxity admit`: what a host can promise to the channels or upcalls of a file.
+//!
+//! [`decide`] asks the core, [`json`] and [`text`] say its answer, [`plot`] draws it.
+
+mod decide;
+mod json;
+mod plot;
+mod text;
+
+#[cfg(test)]
+mod tests;
+
+use std::fs;
+use std::io::{self, Write as _};
+use std::time::Instant;
+
+use laxity::system_file::{self, Channel, Plan, Upcall};
+use laxity_core::admission::answer::{Answers, Rule, Test};
+use laxity_core::platform::Platform;
+use laxity_core::units::Duration;
+
+use crate::args::{AdmitArguments, TestArgument};
+use crate::failure::Failure;
+use crate::file;
+use decide::{OfDOrder, OfUpcalls};
+
+/// Decides and says so. The exit status: 0 all granted or nothing decided, 3 something refused.
+pub(crate) fn run(arguments: &AdmitArguments) -> Result<u8, Failure> {
+    let name = arguments.file.display().to_string();
+    let text = fs::read_to_string(&arguments.file).map_err(|source| Failure::File { file: name.clone(), source })?;
+    let system = system_file::parse(&text, &name)?;
+    let begin = Instant::now();
+    let answered = answer(&system.platform, system.plan, arguments.test)?;
+    let elapsed = Duration::from_nanos(u64::try_from(begin.elapsed().as_nanos()).unwrap_or(u64::MAX));
+    let report = Report { file: name, test: arguments.test, platform: system.platform, answered, elapsed };
+    if let Some(path) = &arguments.plot {
+        file::write(path, &plot::svg(&report))?;
+    }
+    let said = if arguments.json { json::object(&report) } else { text::page(&report) };
+    // A reader that has seen enough is no failure.
+    let _ = writeln!(io::stdout(), "{said}");
+    Ok(if report.refuses() { 3 } else { 0 })
+}
+
+/// What is asked for, and what is answered.
+struct Report {
+    file: String,
+    test: TestArgument,
+    platform: Platform,
+    answered: Answered,
+    elapsed: Duration,
+}
+
+enum Answered {
+    /// By a test that decides.
+    Channels(Vec<Channel>, Answers),
+    /// By the test of the papers.
+    DOrder(Vec<Channel>, Vec<OfDOrder>),
+    Upcalls(Vec<Upcall>, OfUpcalls),
+}
+
+fn answer(platform: &Platform, plan: Plan, test: TestArgument) -> Result<Answered, Failure> {
+    let wrong =
+        |name: &str, kind: &str| Err(Failure::Usage(format!("--test {name} is for files with [[{kind}]] tables")));
+    Ok(match (plan, test) {
+        (Plan::Channels(_), TestArgument::Rmdp) => return wrong("rmdp", "upcall"),
+        (Plan::Upcalls(_), TestArgument::Split) => return wrong("split", "channel"),
+        (Plan::Upcalls(_), TestArgument::Composite) => return wrong("composite", "channel"),
+        (Plan::Upcalls(_), TestArgument::DOrder) => return wrong("d-order", "channel"),
+        (Plan::Channels(channels), TestArgument::DOrder) => {
+            let figures = decide::d_order(platform, &channels)?;
+            Answered::DOrder(channels, figures)
+        }
+        (Plan::Channels(channels), test) => {
+            let test = match test {
+                TestArgument::Split => Test::Only(Rule::Split),
+                TestArgument::Composite => Test::Only(Rule::Composite),
+                _ => Test::Auto,
+            };
+            let answers = decide::channels(platform, &channels, test)?;
+            Answered::Channels(channels, answers)
+        }
+        (Plan::Upcalls(upcalls), _) => {
+            let figures = decide::upcalls(platform, &upcalls)?;
+            Answered::Upcalls(upcalls, figures)
+        }
+    })
+}
+
+impl Report {
+    /// Whether the test says yes or no at all. The test of the papers for channels is not sound; that for upcalls is, where a
+    /// change of upcall costs nothing, since it knows no such cost.
+    fn decides(&self) -> bool {
+        match (&self.answered, self.test) {
+            (Answered::DOrder(..), _) => false,
+            (Answered::Upcalls(..), TestArgument::Rmdp) => self.platform.upcall_switch.is_zero(),
+            _ => true,
+        }
+    }
+
+    /// Yes or no to the upcall `index` of a file; `None` if the test does not decide.
+    fn grants_upcall(&self, upcalls: &[Upcall], figures: &OfUpcalls, index: usize) -> Option<bool> {
+        self.decides().then(|| match self.test {
+            TestArgument::Rmdp => figures.rmdp,
+            _ => figures.responses[index].is_some_and(|response| response <= upcalls[index].period),
+        })
+    }
+
+    /// Whether anything is refused.
+    fn refuses(&self) -> bool {
+        match &self.answered {
+            Answered::Channels(_, answers) => answers.channels.iter().any(|answer| answer.outcome.is_err()),
+            Answered::DOrder(..) => false,
+            Answered::Upcalls(upcalls, figures) => {
+                (0..upcalls.len()).any(|index| self.grants_upcall(upcalls, figures, index) == Some(false))
+            }
+        }
+    }
+}

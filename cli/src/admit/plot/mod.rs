@@ -1,0 +1,286 @@
+//! The answer as a picture: demand against time for each resource, and below it each channel's bound against its deadline.
+//!
+//! Here the answer becomes a [`Picture`], of which [`draw`] makes SVG. It is written by hand for the reason that the plots of
+//! the demonstration are: colours by class, so that the file follows dark and light, and a size that does not grow with the
+//! number of points.
+
+mod draw;
+mod style;
+
+use std::ffi::OsStr;
+use std::path::Path;
+
+use laxity::system_file::{Channel, Upcall};
+use laxity_core::admission::answer::{Answer, Answers, DemandCurve, Term};
+use laxity_core::admission::bounds::terms;
+use laxity_core::admission::{Stage, Utilisation};
+use laxity_core::units::Duration;
+
+use super::decide::{OfDOrder, OfUpcalls};
+use super::text::{changes, machine, percent, tally, term_name, up};
+use super::{Answered, Report};
+use crate::numbers::brief;
+use crate::report::escaped;
+
+/// Most rows of bounds.
+const MOST_ROWS: usize = 12;
+
+/// What is drawn. All times are in ns.
+struct Picture {
+    title: String,
+    subtitle: String,
+    panels: Vec<Panel>,
+    /// What the rows show.
+    heading: String,
+    /// What a whole bar is.
+    limit: &'static str,
+    rows: Vec<Row>,
+    notes: Vec<String>,
+}
+
+/// Demand on one resource.
+struct Panel {
+    heading: String,
+    /// Instant, and when all that is due by then is done; ascending.
+    points: Vec<(u64, u64)>,
+    /// The point with the least room.
+    tightest: Option<(u64, u64)>,
+    /// The end of the axis.
+    end: u64,
+}
+
+/// One channel or upcall.
+struct Row {
+    name: String,
+    limit: u64,
+    /// What the bar is made of; empty if there is none.
+    parts: Vec<Part>,
+    /// What stands at its end.
+    label: String,
+    /// Why there is no promise.
+    refused: Option<String>,
+}
+
+/// A part of a bar.
+struct Part {
+    name: String,
+    /// The number of its class in [`style::STYLE`].
+    colour: usize,
+    amount: u64,
+}
+
+impl Part {
+    fn new(name: &str, colour: usize, amount: Duration) -> Self {
+        Self { name: name.to_owned(), colour, amount: amount.as_nanos() }
+    }
+
+    fn of_term(term: &Term) -> Self {
+        Self::new(&term_name(term.name), colour(term.name), term.amount)
+    }
+}
+
+/// The colour of a term, the same in every picture: of the processor's terms blue to violet, of the link's green to brown.
+fn colour(term: &str) -> usize {
+    match term {
+        terms::HANDOVER => 0,
+        terms::PROCESSING => 1,
+        terms::SWITCHING => 2,
+        terms::INPUT_POLLS => 3,
+        terms::PROCESSOR_OTHERS => 4,
+        terms::PROCESSOR_BLOCKING => 5,
+        terms::LINK_SERVICE => 6,
+        terms::PROCESSOR_INTERFERENCE | terms::INTERFERENCE => 7,
+        terms::TRANSMISSION | terms::OWN_MESSAGE => 8,
+        terms::LINK_OTHERS | terms::OTHERS => 9,
+        terms::LINK_BLOCKING => 10,
+        terms::LOOK_AHEAD => 11,
+        terms::LINK_INTERFERENCE => 12,
+        terms::PROCESSOR_STAGE => 13,
+        terms::LINK_STAGE => 14,
+        _ => 15,
+    }
+}
+
+impl Row {
+    fn total(&self) -> u64 {
+        self.parts.iter().fold(0, |sum, part| sum.saturating_add(part.amount))
+    }
+}
+
+/// The whole picture as an SVG document.
+pub(super) fn svg(report: &Report) -> String {
+    draw::document(&picture(report))
+}
+
+fn picture(report: &Report) -> Picture {
+    let mut picture = match &report.answered {
+        Answered::Channels(channels, answers) => of_channels(channels, answers),
+        Answered::DOrder(channels, figures) => of_d_order(channels, figures),
+        Answered::Upcalls(upcalls, figures) => of_upcalls(report, upcalls, figures),
+    };
+    let name = Path::new(&report.file).file_name().map_or_else(|| report.file.as_str().into(), OsStr::to_string_lossy);
+    picture.title = format!("{}: {}", escaped(&name), picture.title);
+    let host = match &report.answered {
+        Answered::Upcalls(..) => changes(&report.platform),
+        _ => machine(&report.platform).to_owned(),
+    };
+    picture.subtitle = match picture.subtitle.as_str() {
+        "" => format!("{host}."),
+        more => format!("{host}: {more}."),
+    };
+    cut(&mut picture);
+    picture
+}
+
+/// Keeps the rows that matter most: those refused, then those with the least room, in the file's order.
+fn cut(picture: &mut Picture) {
+    let count = picture.rows.len();
+    if count <= MOST_ROWS {
+        return;
+    }
+    let left = |row: &Row| {
+        let room = u128::from(row.limit.saturating_sub(row.total())) * 1_000_000;
+        if row.refused.is_some() { 0 } else { 1 + room / u128::from(row.limit.max(1)) }
+    };
+    let mut order: Vec<usize> = (0..count).collect();
+    order.sort_by_key(|&index| left(&picture.rows[index]));
+    order.truncate(MOST_ROWS);
+    let mut index = 0;
+    picture.rows.retain(|_| {
+        index += 1;
+        order.contains(&(index - 1))
+    });
+    let note = format!("{MOST_ROWS} of {count} are drawn: those without a promise, then those with the least room.");
+    picture.notes.push(note);
+}
+
+fn of_channels(channels: &[Channel], answers: &Answers) -> Picture {
+    let refused = answers.channels.iter().filter(|answer| answer.outcome.is_err()).count();
+    let used = answers.utilisation;
+    let longest = channels.iter().map(|channel| channel.request.contract.deadline().as_nanos()).max().unwrap_or(0);
+    Picture {
+        title: tally(channels.len(), "channel", refused),
+        subtitle: String::new(),
+        panels: answers.demand.iter().filter_map(|curve| panel(curve, longest, used)).collect(),
+        heading: "Each bound, as a part of its deadline".to_owned(),
+        limit: "deadline",
+        rows: channels.iter().zip(&answers.channels).map(|(channel, answer)| of_channel(channel, answer)).collect(),
+        notes: Vec::new(),
+    }
+}
+
+fn of_channel(channel: &Channel, answer: &Answer) -> Row {
+    let deadline = channel.request.contract.deadline();
+    let row = |parts, label, refused| Row {
+        name: escaped(&channel.name).into_owned(),
+        limit: deadline.as_nanos(),
+        parts,
+        label,
+        refused,
+    };
+    match &answer.outcome {
+        Ok(grant) => {
+            let parts = grant.terms.iter().map(Part::of_term).collect();
+            row(parts, format!("{} of {deadline}", brief(Some(grant.bound))), None)
+        }
+        Err(denial) => {
+            let fits =
+                denial.fits.deadline.map_or_else(String::new, |fits| format!("; {} would fit", brief(Some(fits))));
+            row(Vec::new(), format!("{deadline}{fits}"), Some(denial.code.name().replace('_', " ")))
+        }
+    }
+}
+
+fn panel(curve: &DemandCurve, longest: u64, used: Utilisation) -> Option<Panel> {
+    let points: Vec<(u64, u64)> =
+        curve.points.iter().map(|point| (point.at.as_nanos(), point.done.as_nanos())).collect();
+    let last = points.last()?.0;
+    let tightest = points.iter().copied().min_by_key(|&(at, done)| at.saturating_sub(done));
+    let resource = match curve.stage {
+        Stage::Link => format!("Link, {} in use", percent(used.link)),
+        Stage::Route => {
+            format!("Processor and link, {} and {} in use", percent(used.processor), percent(used.link))
+        }
+        _ => format!("Processor, {} in use", percent(used.processor)),
+    };
+    let heading = match tightest {
+        Some((at, done)) if done <= at => format!(
+            "{resource}; least room {}, {} after all send at once",
+            Duration::from_nanos(at - done),
+            Duration::from_nanos(at),
+        ),
+        _ => resource,
+    };
+    // Far beyond the deadlines there is only the long run.
+    let end = last.min(longest.saturating_mul(3).max(tightest.map_or(0, |(at, _)| at + at / 4)));
+    Some(Panel { heading, points, tightest, end })
+}
+
+fn of_d_order(channels: &[Channel], figures: &[OfDOrder]) -> Picture {
+    let row = |channel: &Channel, figures: &OfDOrder| {
+        let deadline = channel.request.contract.deadline();
+        let (parts, label, refused) = match figures {
+            OfDOrder::Placed { service, wait, response, .. } => {
+                let others = response.saturating_sub(*service).saturating_sub(*wait);
+                let parts = vec![
+                    Part::new("own time", colour(terms::OWN_MESSAGE), *service),
+                    Part::new("wait", colour(terms::PROCESSOR_BLOCKING), *wait),
+                    Part::new("higher priorities", colour(terms::OTHERS), others),
+                ];
+                (parts, format!("{} of {deadline}", brief(Some(*response))), None)
+            }
+            OfDOrder::Refused(why) => (Vec::new(), deadline.to_string(), Some(why.clone())),
+            OfDOrder::NotSent => (Vec::new(), deadline.to_string(), Some("not sent here".to_owned())),
+        };
+        Row { name: escaped(&channel.name).into_owned(), limit: deadline.as_nanos(), parts, label, refused }
+    };
+    Picture {
+        title: format!("{} by the published test", crate::numbers::counted(channels.len() as u64, "channel")),
+        subtitle: "for comparison; it decides nothing".to_owned(),
+        panels: Vec::new(),
+        heading: "Each published response, as a part of its deadline".to_owned(),
+        limit: "deadline",
+        rows: channels.iter().zip(figures).map(|(channel, figures)| row(channel, figures)).collect(),
+        notes: Vec::new(),
+    }
+}
+
+fn of_upcalls(report: &Report, upcalls: &[Upcall], figures: &OfUpcalls) -> Picture {
+    let row = |(index, upcall): (usize, &Upcall)| {
+        let granted = report.grants_upcall(upcalls, figures, index) != Some(false);
+        let response = figures.responses[index];
+        let (parts, label) = match response {
+            Some(response) => {
+                let parts = vec![
+                    Part::new("own cost", colour(terms::PROCESSING), upcall.cost),
+                    Part::new("blocked or interrupted", colour(terms::PROCESSOR_BLOCKING), response - upcall.cost),
+                ];
+                (parts, format!("{} of {}", brief(Some(response)), upcall.period))
+            }
+            None => (Vec::new(), upcall.period.to_string()),
+        };
+        let why = match response {
+            Some(response) if response > upcall.period => format!("may take {}", up(response)),
+            Some(_) => "by the test of the papers".to_owned(),
+            None => "no bound: they ask for more than there is".to_owned(),
+        };
+        Row {
+            name: escaped(&upcall.name).into_owned(),
+            limit: upcall.period.as_nanos(),
+            parts,
+            label,
+            refused: (!granted).then_some(why),
+        }
+    };
+    let rows: Vec<Row> = upcalls.iter().enumerate().map(row).collect();
+    let refused = rows.iter().filter(|row| row.refused.is_some()).count();
+    Picture {
+        title: tally(upcalls.len(), "upcall", refused),
+        subtitle: format!("{} of the processor", percent(figures.share(upcalls))),
+        panels: Vec::new(),
+        heading: "Each response time, as a part of its period".to_owned(),
+        limit: "period",
+        rows,
+        notes: Vec::new(),
+    }
+}

@@ -1,0 +1,344 @@
+//! The answer for people: a table, and for each refusal a paragraph of advice.
+
+use std::fmt::Write as _;
+
+use comfy_table::{CellAlignment, Table, presets};
+use laxity::system_file::{Channel, Upcall};
+use laxity::text::{DisplayRate, DisplaySize};
+use laxity_core::admission::answer::{Answers, Denial, Fits, Rule, Term};
+use laxity_core::admission::{Code, Refusal, Stage};
+use laxity_core::platform::{MachineModel, Platform};
+use laxity_core::units::Duration;
+
+use super::decide::{OfDOrder, OfUpcalls};
+use super::{Answered, Report};
+use crate::args::TestArgument;
+use crate::numbers::{brief, counted, list};
+use crate::report::escaped;
+
+const NONE: &str = "-";
+
+/// The whole answer.
+pub(super) fn page(report: &Report) -> String {
+    let mut page = match &report.answered {
+        Answered::Upcalls(..) => format!("{}:\n", changes(&report.platform)),
+        _ => format!("{}:\n", machine(&report.platform)),
+    };
+    match &report.answered {
+        Answered::Channels(channels, answers) => of_channels(&mut page, channels, answers),
+        Answered::DOrder(channels, figures) => of_d_order(&mut page, channels, figures),
+        Answered::Upcalls(upcalls, figures) => of_upcalls(&mut page, report, upcalls, figures),
+    }
+    if let Answered::Channels(channels, _) | Answered::DOrder(channels, _) = &report.answered {
+        for channel in channels {
+            if let Some(peak) = channel.peak {
+                let peak = DisplayRate(peak.as_bytes_per_second());
+                let _ = writeln!(page, "\n{}: the peak rate of {peak} is not used.", escaped(&channel.name));
+            }
+        }
+    }
+    page.truncate(page.trim_end().len());
+    page
+}
+
+/// Whose machine it is.
+pub(super) fn machine(platform: &Platform) -> &'static str {
+    match platform.machine {
+        MachineModel::Executive => {
+            "On the executive, with the costs in the file and those assumed for what it leaves out"
+        }
+        MachineModel::PapersInline => "On the machine of the papers, link scheduling at interrupt level",
+        MachineModel::PapersOffload => "On the machine of the papers, link scheduling on the adapter",
+    }
+}
+
+/// What a change of upcall costs.
+pub(super) fn changes(platform: &Platform) -> String {
+    match platform.upcall_switch {
+        Duration::ZERO => "On the executive, where a change of upcall costs nothing".to_owned(),
+        switch => format!("On the executive, where a change of upcall costs {switch}"),
+    }
+}
+
+fn of_channels(page: &mut String, channels: &[Channel], answers: &Answers) {
+    let mut table = new_table(&["channel", "answer", "deadline", "bound", "slack", "where the bound goes"]);
+    for (channel, answer) in channels.iter().zip(&answers.channels) {
+        let deadline = channel.request.contract.deadline();
+        let name = escaped(&channel.name).into_owned();
+        table.add_row(match &answer.outcome {
+            Ok(grant) => [
+                name,
+                "granted".to_owned(),
+                deadline.to_string(),
+                up(grant.bound).to_string(),
+                deadline.saturating_sub(grant.bound).to_string(),
+                terms(&grant.terms),
+            ],
+            Err(_) => [name, "REFUSED".to_owned(), deadline.to_string(), NONE.into(), NONE.into(), String::new()],
+        });
+    }
+    align(&mut table, 2..5);
+    let _ = writeln!(page, "{table}");
+    let refused = answers.channels.iter().filter(|answer| answer.outcome.is_err()).count();
+    let rule = match answers.rule {
+        Rule::Split => "each stage has a deadline of its own (split test)",
+        Rule::Composite => "one deadline rules on processor and link (composite test)",
+    };
+    let _ = writeln!(
+        page,
+        "{} granted, {refused} refused; {rule}. In the long run {} of the processor and {} of the link are in use.",
+        channels.len() - refused,
+        percent(answers.utilisation.processor),
+        percent(answers.utilisation.link),
+    );
+    page.push_str(
+        "A bound counts from a message's logical arrival here to the end of its transmission, or to its delivery if it is \
+         received here.\nThe costs are configured, not measured: guarantee none.\n",
+    );
+    for (channel, answer) in channels.iter().zip(&answers.channels) {
+        if let Err(denial) = &answer.outcome {
+            let _ = writeln!(page, "\n{}", advice(channels, channel, denial));
+        }
+    }
+}
+
+/// Why not, because of whom, and what would fit.
+fn advice(channels: &[Channel], channel: &Channel, denial: &Denial) -> String {
+    let name = escaped(&channel.name);
+    let mut text = format!("{name} is refused: {}.", reason(denial));
+    match denial.at.map(|at| Duration::from_nanos(at.as_nanos())) {
+        Some(at) if matches!(denial.code, Code::DeadlineSum | Code::DeadlineBelowServiceTime) => {
+            let _ = write!(text, " The deadline of {} is {} too short.", channel.request.contract.deadline(), up(at));
+        }
+        Some(at) => {
+            let _ = write!(
+                text,
+                " If all channels send at once, what is due within the first {at} cannot all be done by then."
+            );
+        }
+        None => {}
+    }
+    let names: Vec<String> =
+        denial.because_of.iter().map(|&index| escaped(&channels[index].name).into_owned()).collect();
+    match names.as_slice() {
+        [] => text.push_str(" It would be refused on an idle host too."),
+        [only] => {
+            let _ = write!(text, " Without {only} it would be granted.");
+        }
+        several => {
+            let _ = write!(text, " In its way are {}.", list(several));
+        }
+    }
+    let _ = write!(text, "\n  {}", would_fit(&denial.fits));
+    text
+}
+
+/// What stands in the way, as a clause.
+fn reason(denial: &Denial) -> String {
+    match (denial.code, denial.stage) {
+        (Code::ProcessorDeadline, _) => "the processor cannot do everything in time".to_owned(),
+        (Code::LinkDeadline, _) => "the link cannot carry everything in time".to_owned(),
+        (Code::LinkUtilisation, _) => "the link has not enough room in the long run".to_owned(),
+        (Code::ProcessorUtilisation, _) => "the processor has not enough time in the long run".to_owned(),
+        (Code::DeadlineSum, _) => {
+            "processor and link would each do, but one after the other they take too long".to_owned()
+        }
+        (code, Stage::Route) if code.name() == "composite_deadline" => {
+            "processor and link together cannot do everything in time".to_owned()
+        }
+        (code, stage) => Refusal::new(code, stage).to_string(),
+    }
+}
+
+/// The advice alone. Values are rounded to the side that still fits.
+fn would_fit(fits: &Fits) -> String {
+    let mut ways = Vec::new();
+    if let Some(deadline) = fits.deadline {
+        ways.push(format!("a deadline of {}", brief(Some(deadline))));
+    }
+    if let Some(interval) = fits.interval {
+        ways.push(format!("one message every {}", brief(Some(interval))));
+    }
+    if let Some(bytes) = fits.max_message {
+        ways.push(format!("messages up to {}", DisplaySize(bytes.into())));
+    }
+    match ways.split_last() {
+        None => "No other deadline, interval or message size alone would fit.".to_owned(),
+        Some((only, [])) => format!("What would fit: {only}."),
+        Some((last, others)) => format!("What would fit: {}, or {last}.", others.join(", or ")),
+    }
+}
+
+fn of_d_order(page: &mut String, channels: &[Channel], figures: &[OfDOrder]) {
+    let mut table = new_table(&["channel", "position", "deadline", "response", "own time", "wait", "D_order"]);
+    for (channel, figures) in channels.iter().zip(figures) {
+        let (name, deadline) = (escaped(&channel.name).into_owned(), channel.request.contract.deadline());
+        let none = || NONE.to_owned();
+        table.add_row(match figures {
+            OfDOrder::Placed { service, wait, response, position } => [
+                name,
+                position.to_string(),
+                deadline.to_string(),
+                up(*response).to_string(),
+                up(*service).to_string(),
+                up(*wait).to_string(),
+                if *response <= deadline { "takes it" } else { "does not hold" }.to_owned(),
+            ],
+            OfDOrder::Refused(why) => [name, none(), deadline.to_string(), none(), none(), none(), why.clone()],
+            OfDOrder::NotSent => {
+                [name, none(), deadline.to_string(), none(), none(), none(), "not sent here".to_owned()]
+            }
+        });
+    }
+    align(&mut table, 1..6);
+    let _ = writeln!(page, "{table}");
+    page.push_str(
+        "This is the published test, for comparison; it decides nothing. Its responses can be exceeded: it counts one change \
+         of handler for all messages in a row, and the link's interrupts only in a part of the wait.\nPosition 0 is the \
+         highest priority of the analysis; what runs is earliest deadline first.\n",
+    );
+}
+
+fn of_upcalls(page: &mut String, report: &Report, upcalls: &[Upcall], figures: &OfUpcalls) {
+    let mut table = new_table(&["upcall", "answer", "period", "cost", "longest block", "response", "slack"]);
+    for (index, upcall) in upcalls.iter().enumerate() {
+        let response = figures.responses[index];
+        table.add_row([
+            escaped(&upcall.name).into_owned(),
+            match report.grants_upcall(upcalls, figures, index) {
+                Some(true) => "granted",
+                Some(false) => "REFUSED",
+                None => NONE,
+            }
+            .to_owned(),
+            upcall.period.to_string(),
+            upcall.cost.to_string(),
+            block(upcall).to_string(),
+            response.map_or_else(|| "no bound".to_owned(), |response| up(response).to_string()),
+            response.map_or_else(
+                || NONE.to_owned(),
+                |response| match upcall.period.checked_sub(up(response)) {
+                    Some(slack) => slack.to_string(),
+                    None => format!("-{}", up(response) - upcall.period),
+                },
+            ),
+        ]);
+    }
+    align(&mut table, 2..7);
+    let _ = writeln!(page, "{table}");
+    let says = |passes: bool| if passes { "passes" } else { "does not pass" };
+    let _ = writeln!(
+        page,
+        "All together ask for {} of the processor. Liu and Layland's test {}, Sha's {}, that of the papers (RMDP) {}.",
+        percent(figures.share(upcalls)),
+        says(figures.liu_layland),
+        says(figures.sha),
+        says(figures.rmdp),
+    );
+    page.push_str(match (report.test, report.decides()) {
+        (TestArgument::Rmdp, true) => "The test of the papers decided, for all of them at once.\n",
+        (TestArgument::Rmdp, false) => {
+            "The test of the papers knows no cost of a change of upcall, and the platform has one: it decides nothing here.\n"
+        }
+        _ => "Exact response times decided: each must be at most the period.\n",
+    });
+    for (index, upcall) in upcalls.iter().enumerate() {
+        if report.grants_upcall(upcalls, figures, index) == Some(false) && report.test != TestArgument::Rmdp {
+            let _ = writeln!(page, "\n{}", upcall_advice(upcalls, upcall, figures.responses[index]));
+        }
+    }
+}
+
+/// Why an upcall is late: what waits in front of it.
+fn upcall_advice(upcalls: &[Upcall], upcall: &Upcall, response: Option<Duration>) -> String {
+    let name = escaped(&upcall.name);
+    let mut text = match response {
+        Some(response) => {
+            format!("{name} is refused: it may take {}, longer than its period of {}.", up(response), upcall.period)
+        }
+        None => format!("{name} is refused: with those of shorter periods it asks for more than there is."),
+    };
+    let lower = upcalls.iter().filter(|other| other.period > upcall.period);
+    match lower.max_by_key(|other| block(other)) {
+        Some(longest) if longest.block > 1 => {
+            let _ = write!(
+                text,
+                " It may have to wait for {}, which gives way only after {}: a smaller block there would help.",
+                escaped(&longest.name),
+                block(longest)
+            );
+        }
+        _ => text.push_str(" A longer period or a lower cost would help, here or at those with shorter periods."),
+    }
+    text
+}
+
+/// c = C b_p/B_p, rounded up.
+fn block(upcall: &Upcall) -> Duration {
+    let product = u128::from(upcall.cost.as_nanos()) * u128::from(upcall.block);
+    Duration::from_nanos(u64::try_from(product.div_ceil(upcall.batch.into())).unwrap_or(u64::MAX))
+}
+
+fn new_table(header: &[&str]) -> Table {
+    let mut table = Table::new();
+    table.load_preset(presets::ASCII_BORDERS_ONLY_CONDENSED).set_header(header);
+    table
+}
+
+fn align(table: &mut Table, columns: std::ops::Range<usize>) {
+    for column in columns {
+        if let Some(column) = table.column_mut(column) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+}
+
+/// The largest terms, and what the others are together.
+fn terms(terms: &[Term]) -> String {
+    const SHOWN: usize = 3;
+    let mut present: Vec<&Term> = terms.iter().filter(|term| !term.amount.is_zero()).collect();
+    present.sort_by_key(|term| std::cmp::Reverse(term.amount));
+    let others = if present.len() > SHOWN + 1 { present.split_off(SHOWN) } else { Vec::new() };
+    let mut said: Vec<String> =
+        present.into_iter().map(|term| format!("{} {}", term_name(term.name), brief(Some(term.amount)))).collect();
+    if !others.is_empty() {
+        let sum: Duration = others.iter().map(|term| term.amount).sum();
+        said.push(format!("rest {}", brief(Some(sum))));
+    }
+    said.chunks(2).map(|line| line.join(" + ")).collect::<Vec<_>>().join(" +\n")
+}
+
+/// A term's name for people.
+pub(super) fn term_name(name: &str) -> String {
+    name.replace('_', " ")
+}
+
+/// Rounded up to what is shown of it.
+pub(super) fn up(span: Duration) -> Duration {
+    let step = match span.as_nanos() {
+        0..=999_999 => 1,
+        1_000_000..=999_999_999 => 1_000,
+        _ => 1_000_000,
+    };
+    Duration::from_nanos(span.as_nanos().div_ceil(step).saturating_mul(step))
+}
+
+/// Parts per million as per cent, rounded up to a tenth.
+pub(super) fn percent(ppm: u64) -> String {
+    let tenths = ppm.div_ceil(1_000);
+    match tenths % 10 {
+        0 => format!("{} %", tenths / 10),
+        tenth => format!("{}.{tenth} %", tenths / 10),
+    }
+}
+
+/// `3 channels, 1 refused`.
+pub(super) fn tally(count: usize, noun: &str, refused: usize) -> String {
+    let all = counted(count as u64, noun);
+    match (count, refused) {
+        (1, 0) => format!("{all}, granted"),
+        (_, 0) => format!("{all}, all granted"),
+        (1, _) => format!("{all}, refused"),
+        _ => format!("{all}, {refused} refused"),
+    }
+}

@@ -1,0 +1,74 @@
+//! Files that appear whole or not at all.
+
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
+use crate::failure::Failure;
+
+/// Writes `text` into the file: first beside it, then in its place, so that nobody ever reads half of it. What is no regular
+/// file, such as a pipe, is written as it is.
+pub(crate) fn write(path: &Path, text: &str) -> Result<(), Failure> {
+    replace(path, text).map_err(|source| Failure::File { file: path.display().to_string(), source })
+}
+
+fn replace(path: &Path, text: &str) -> io::Result<()> {
+    // A link stays a link: what it points to is replaced.
+    let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    match fs::metadata(&path) {
+        Ok(metadata) if metadata.is_dir() => return Err(io::ErrorKind::IsADirectory.into()),
+        Ok(metadata) if !metadata.is_file() => {
+            return OpenOptions::new().write(true).open(&path)?.write_all(text.as_bytes());
+        }
+        // Who may not write the file may not replace it either.
+        Ok(_) => drop(OpenOptions::new().write(true).open(&path)?),
+        Err(_) => {}
+    }
+    let beside = beside(&path)?;
+    let written = OpenOptions::new().write(true).create_new(true).open(&beside).and_then(|mut file| {
+        file.write_all(text.as_bytes())?;
+        file.sync_all()?;
+        fs::rename(&beside, &path)
+    });
+    if written.is_err() {
+        let _ = fs::remove_file(&beside);
+    }
+    written
+}
+
+/// A name in the same directory that nobody else uses.
+fn beside(path: &Path) -> io::Result<PathBuf> {
+    let name = path.file_name().ok_or(io::ErrorKind::InvalidInput)?;
+    let mut hidden = std::ffi::OsString::from(".");
+    hidden.push(name);
+    hidden.push(format!(".{}.tmp", std::process::id()));
+    Ok(path.with_file_name(hidden))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_replaced_and_nothing_is_left_beside_it() {
+        let directory = std::env::temp_dir().join(format!("laxity-file-{}", std::process::id()));
+        fs::create_dir_all(&directory).unwrap();
+        let (file, link) = (directory.join("plot.svg"), directory.join("link.svg"));
+        for text in ["one", "two"] {
+            write(&file, text).unwrap();
+            assert_eq!(fs::read_to_string(&file).unwrap(), text);
+        }
+        std::os::unix::fs::symlink(&file, &link).unwrap();
+        write(&link, "three").unwrap();
+        assert_eq!(fs::read_to_string(&file).unwrap(), "three");
+        assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+        assert_eq!(fs::read_dir(&directory).unwrap().count(), 2);
+        for bad in [directory.clone(), directory.join("absent/plot.svg"), file.join("plot.svg")] {
+            let failure = write(&bad, "four").unwrap_err();
+            assert_eq!(failure.exit_status(), 2);
+            assert!(failure.to_string().contains(&bad.display().to_string()), "{failure}");
+        }
+        assert_eq!(fs::read_dir(&directory).unwrap().count(), 2);
+        fs::remove_dir_all(&directory).unwrap();
+    }
+}

@@ -1,0 +1,179 @@
+//! A whole host in a file: its `[platform]`, and the `[[channel]]` or `[[upcall]]` tables that are asked for.
+//!
+//! | Key of a channel | Meaning |
+//! |---|---|
+//! | `name` | unique; by default `channel N` |
+//! | `max_message`, `min_message` | sizes; the smallest is 1 byte by default |
+//! | `interval` or `max_rate` | the shortest interval, or messages per second: `"50ms"`, `"20/s"` |
+//! | `burst` | messages that may come together, 1 by default |
+//! | `deadline` | of this host, from a message's logical arrival |
+//! | `role` | `"send"` (the default), `"receive"` or `"relay"` |
+//!
+//! Two other ways to say the same traffic are read too. Each is turned into a contract that lets everything through that
+//! the original allows, so a reservation made from it is never too small; deadlines count from logical arrivals, as always.
+//!
+//! - **IntServ** (a token bucket of rate `r`, depth `b`, largest packet `M`): a message is a packet. `interval = ⌊M/r⌋`,
+//!   because a longer one would fall behind the source; `burst = ⌈b/M⌉`, because the bucket may hold a part of a packet that
+//!   the rate then completes early (a burst costs buffers, never another channel's time). Packets smaller than M come more
+//!   often at the same rate: who sends them declares that size as M. The peak rate `p` must be at least `r`; nothing here
+//!   profits from it, so it is kept in [`Channel::peak`] and not used.
+//! - **IEEE 802.1Qcc** (`max_frames` frames of `max_frame_size` bytes in any `interval`): a message is a frame, and
+//!   `burst = max_frames`, since all of them may come together. `interval = ⌊interval/max_frames⌋`: in a span t the stream
+//!   has at most `max_frames · (⌊t/interval⌋ + 1)` frames, the contract allows `max_frames + ⌊t · max_frames/interval⌋`, which
+//!   is never less. A talker that counts in fixed windows of the clock may have twice as many around a tick, and declares
+//!   twice the frames in twice the interval. One message of all the frames' bytes would be the other choice, but it charges
+//!   one first packet instead of `max_frames`, and fills packets that the frames leave half empty.
+//!
+//! | Key of an upcall | Meaning |
+//! |---|---|
+//! | `name` | unique; by default `upcall N` |
+//! | `period` | T, also the deadline |
+//! | `cost` | C: processor time in a period, at most all of it |
+//! | `batch` | B_p: protocol data units in a period, 1 by default |
+//! | `block` | b_p: units between two points where it gives way, by default all of them |
+//!
+//! A file has channels or upcalls: both on one executive is not admitted yet.
+//!
+//! ```
+//! use laxity::system_file::{self, Plan};
+//!
+//! let text = "[[channel]]\nname = \"camera\"\nmax_message = \"60KiB\"\ninterval = \"50ms\"\ndeadline = \"40ms\"\n";
+//! let system = system_file::parse(text, "robot.toml")?;
+//! let Plan::Channels(channels) = system.plan else { unreachable!() };
+//! assert_eq!(channels[0].request.contract.max_message(), 61_440);
+//! # Ok::<(), laxity::FileError>(())
+//! ```
+
+mod channel;
+mod upcall;
+
+#[cfg(test)]
+mod tests;
+
+use laxity_core::admission::answer::Request;
+use laxity_core::limits::MAX_CHANNELS;
+use laxity_core::platform::Platform;
+use laxity_core::units::{Duration, Rate};
+use toml::de::DeTable;
+
+use crate::platform_file;
+use crate::source::{FileError, Source, Value, in_order};
+
+/// What a file says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct System {
+    /// The host; without a `[platform]` table [`Platform::assumed_host`].
+    pub platform: Platform,
+    /// What is asked of it, in the file's order.
+    pub plan: Plan,
+}
+
+/// What a file asks for; never empty.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Plan {
+    /// `[[channel]]` tables.
+    Channels(Vec<Channel>),
+    /// `[[upcall]]` tables.
+    Upcalls(Vec<Upcall>),
+}
+
+/// A channel that is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Channel {
+    /// Its name in answers; no other channel of the file has it.
+    pub name: String,
+    /// What is asked for.
+    pub request: Request,
+    /// The peak rate of a token bucket, which admission does not use.
+    pub peak: Option<Rate>,
+}
+
+/// A periodic upcall that is asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Upcall {
+    /// Its name in answers; no other upcall of the file has it.
+    pub name: String,
+    /// T: period and deadline.
+    pub period: Duration,
+    /// C: processor time in a period; not zero, at most the period.
+    pub cost: Duration,
+    /// B_p: protocol data units in a period; not zero.
+    pub batch: u32,
+    /// b_p: units in an iteration, 1 to `batch`.
+    pub block: u32,
+}
+
+/// Reads `text`.
+///
+/// # Errors
+/// The first mistake in the file.
+pub fn parse(text: &str, file: &str) -> Result<System, FileError> {
+    let source = Source { text, file };
+    let root = source.parse()?;
+    let (mut platform, mut channels, mut upcalls) = (Platform::assumed_host(), Vec::new(), Vec::new());
+    let mut upcalls_at = 0;
+    for (key, value) in in_order(root.get_ref()) {
+        let at = key.span().start;
+        match key.get_ref().as_ref() {
+            "platform" => platform = platform_file::read(source, at, value, platform)?,
+            "channel" => channels = all(source, "channel", value, channel::read, |channel| &channel.name)?,
+            "upcall" => {
+                upcalls_at = at;
+                upcalls = all(source, "upcall", value, upcall::read, |upcall| &upcall.name)?;
+            }
+            other => return Err(source.unknown(at, "", other, "platform, channel or upcall")),
+        }
+    }
+    let plan = match (channels.is_empty(), upcalls.is_empty()) {
+        (false, true) => Plan::Channels(channels),
+        (true, false) => Plan::Upcalls(upcalls),
+        (true, true) => {
+            let problem = "nothing is asked for, expected [[channel]] or [[upcall]]";
+            return Err(source.error(0, "", problem.to_owned()));
+        }
+        (false, false) => {
+            let problem = "the file has both [[channel]] and [[upcall]], expected one of them: together on one executive \
+                           they are not admitted yet";
+            return Err(source.error(upcalls_at, "upcall", problem.to_owned()));
+        }
+    };
+    Ok(System { platform, plan })
+}
+
+/// The tables of one kind, with names that differ.
+fn all<T>(
+    source: Source<'_>,
+    kind: &str,
+    value: Value<'_, '_>,
+    read: fn(&Tabled<'_, '_>) -> Result<T, FileError>,
+    name: fn(&T) -> &str,
+) -> Result<Vec<T>, FileError> {
+    let tables = source.tables(kind, value, &format!("tables: [[{kind}]]"))?;
+    if let Some(&(at, _)) = tables.get(MAX_CHANNELS) {
+        return Err(source.error(at, kind, format!("the file has more than {MAX_CHANNELS} tables [[{kind}]]")));
+    }
+    let mut seen = std::collections::BTreeMap::new();
+    let mut items = Vec::with_capacity(tables.len());
+    for (number, (at, table)) in tables.into_iter().enumerate() {
+        let tabled = Tabled { source, at, number, table };
+        let item = read(&tabled)?;
+        let name_at = table.get("name").map_or(at, |name| name.span().start);
+        if let Some(before) = seen.insert(name(&item).to_owned(), name_at) {
+            let (key, line) = (format!("{kind}.name"), source.line(before));
+            let found = format!("{:?} as in line {line}", name(&item));
+            return Err(source.expected(name_at, &key, found, "another name"));
+        }
+        items.push(item);
+    }
+    Ok(items)
+}
+
+/// One table of an array of tables.
+struct Tabled<'t, 'i> {
+    source: Source<'t>,
+    /// Where it begins.
+    at: usize,
+    /// Its number, from 0.
+    number: usize,
+    table: &'t DeTable<'i>,
+}
