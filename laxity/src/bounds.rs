@@ -28,8 +28,8 @@
 //! evidence as for a late message (gaps at either host beyond the envelope, the way), with the bound in the deadline's place.
 //! Neither counts what messages before it defer it by (`Delivered::deferred`), if those came late.
 //!
-//! **What it costs.** The work grows with the square of the number of different channels, so above [`MOST`] channels every bound
-//! is the deadline. Under fixed priority it always is: its bounds are not proved.
+//! **What it costs.** The work grows with the square of the number of different channels (5 ms for 256 of them when it was
+//! measured), so above [`MOST`] channels every bound is the deadline. Under fixed priority it always is: its bounds are not proved.
 
 use laxity_core::contract::Contract;
 
