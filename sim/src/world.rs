@@ -6,6 +6,7 @@ use std::net::SocketAddr;
 use laxity_core::endpoint::{Endpoint, Transmit};
 use laxity_core::event::{ChannelId, Event};
 use laxity_core::frames::{Frames, MessageBuf};
+use laxity_core::receive::Cause;
 use laxity_core::units::{Duration, Instant};
 
 use crate::channel::{AsPlanned, Decide, Ledger, Plan, Report, Responses};
@@ -343,8 +344,12 @@ impl World {
         let (host, mut worked) = (&mut self.hosts[number], false);
         while let Some((key, delivered, evidence)) = host.endpoint.poll_delivery(host.now) {
             worked = true;
-            let channel = host.keys[&key];
-            self.channels[channel].delivered(&delivered, evidence);
+            let ledger = &mut self.channels[host.keys[&key]];
+            let beyond = delivered.beyond_bound(ledger.plan.spare);
+            if !beyond.is_zero() && host.endpoint.judge(host.now, &delivered, beyond).cause == Cause::Laxity {
+                ledger.over_bound();
+            }
+            ledger.delivered(&delivered, evidence);
             host.endpoint.recycle(key, delivered.message);
         }
         worked

@@ -160,6 +160,7 @@ impl Pair {
             let stage = Duration::from_millis(2) + spread(receiver.endpoint.channels(), 1, Duration::from_millis(2));
             let reception = Reception {
                 stage,
+                input_delay: Duration::ZERO,
                 upstream: UPSTREAM,
                 transit: UPSTREAM,
                 work_conserving: true,

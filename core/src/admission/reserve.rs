@@ -45,7 +45,7 @@ pub struct Admission {
     pub(super) machine: Machine,
     settings: Settings,
     /// The whole link, of which the machine may have a part.
-    link: LinkModel,
+    pub(super) link: LinkModel,
     slots: Vec<Slot>,
     free: Vec<u32>,
     ledger: Ledger,
