@@ -6,7 +6,18 @@
 //! | 2 | 2 | 60 |
 //! | 3 | 3 | 110 |
 //!
-//! Each request takes six numbers from SplitMix64, in this order (a % b is the remainder, / the integer quotient):
+//! *Neighbours of Table 3* are what is published: the experiment's own channels have 15 packets every 30 to 50 ms, deadlines of
+//! .8 to 1 interval and bursts of 1 to 12. Each request takes four numbers from SplitMix64, in this order (a % b is the
+//! remainder, / the integer quotient):
+//!
+//! ```text
+//! message   4096 (1 + r % 15)  bytes                                              1 to 15 packets of S, uniform
+//! interval  30,000 + r % 270,001  µs                                              30 to 300 ms, uniform
+//! deadline  (500 + r % 501) thousandths of the interval                           uniform from 0.5 to 1 interval
+//! burst     1 + r % 12  messages                                                  uniform
+//! ```
+//!
+//! *All magnitudes* are looked at beside them, six numbers for each request:
 //!
 //! ```text
 //! message   octave o = r % 6, then  1000·2^o + r' % (1000·2^o)  bytes              1 KB to 64 KB, about log-uniform
@@ -53,8 +64,22 @@ impl Workload {
     /// Its requests, in order.
     pub(crate) fn contracts(self) -> Vec<Contract> {
         let mut numbers = Numbers(self.seed);
+        (0..self.requests).map(|_| neighbour(&mut numbers)).collect()
+    }
+    /// As many, of all magnitudes.
+    pub(crate) fn of_all_magnitudes(self) -> Vec<Contract> {
+        let mut numbers = Numbers(self.seed);
         (0..self.requests).map(|_| contract(&mut numbers)).collect()
     }
+}
+
+fn neighbour(numbers: &mut Numbers) -> Contract {
+    let message = 4096 * (1 + numbers.next() % 15);
+    let interval = 30_000 + numbers.next() % 270_001;
+    let deadline = interval * (500 + numbers.next() % 501) / 1000;
+    let burst = 1 + numbers.next() % 12;
+    let micros = Duration::from_micros;
+    Contract::new(message, message, micros(interval), burst, micros(deadline)).expect("a contract within all limits")
 }
 
 fn contract(numbers: &mut Numbers) -> Contract {
