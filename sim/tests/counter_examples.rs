@@ -370,7 +370,8 @@ fn c3_early_service_blocks() {
         assert_eq!(rounded(seen.end), us(expected));
         assert_eq!(keeps(&system, attack), 2);
         // Without early service 45 µs are enough for both.
-        let mut admission = Admission::with_settings(platform.clone(), promise::settings(&system, Rule::Composite)).unwrap();
+        let mut admission =
+            Admission::with_settings(platform.clone(), promise::settings(&system, Rule::Composite)).unwrap();
         let granted = [one, one].map(|one| admission.reserve_sending(&one.contract, us(45)).is_ok());
         assert_eq!(granted == [true, true], !send_early, "{granted:?}");
     }

@@ -80,7 +80,12 @@ impl Totals {
 
     /// As many systems as there must be, and no violation.
     pub fn check(&self, systems: u64) {
-        assert!(self.violations == 0, "{} violations, the first one: {}", self.violations, self.first.as_ref().unwrap());
+        assert!(
+            self.violations == 0,
+            "{} violations, the first one: {}",
+            self.violations,
+            self.first.as_ref().unwrap()
+        );
         assert!(self.systems >= systems, "{} systems", self.systems);
     }
 

@@ -58,7 +58,9 @@ pub fn admit(
         match admission.reserve(&channel.contract, role(channel.role), budget) {
             Ok(granted) => return Some(granted),
             // What it takes may grow with how long it takes.
-            Err(refusal) => budget = refusal.least_deadline.filter(|&least| least > budget && least < limits::MAX_DEADLINE)?,
+            Err(refusal) => {
+                budget = refusal.least_deadline.filter(|&least| least > budget && least < limits::MAX_DEADLINE)?
+            }
         }
     }
     None
@@ -92,6 +94,7 @@ pub fn promises(
     let bounds = admission.bounds();
     let promise = |(channel, id): (&Channel, _)| {
         let (_, bound) = bounds.iter().find(|(other, _)| other == id)?;
+        assert!(bound.worst <= channel.stages.total(), "{bound:?}, {channel:?}, {platform:?}");
         Some(Promise::new(channel.stages, bound.clone()))
     };
     channels.iter().zip(&ids).map(promise).collect()

@@ -89,7 +89,8 @@ fn in_time(platform: &Platform, channels: &[Channel]) -> bool {
     let occupancy = platform.link.occupancy(platform.packet);
     let of = |channel: &Channel| occupancy * u64::from(channel.contract.max_message().div_ceil(platform.packet));
     let received = || channels.iter().filter(|channel| channel.role == Role::Receives);
-    let share: u64 = received().map(|channel| of(channel).as_nanos() * 1000 / channel.contract.interval().as_nanos()).sum();
+    let share: u64 =
+        received().map(|channel| of(channel).as_nanos() * 1000 / channel.contract.interval().as_nanos()).sum();
     received().map(of).sum::<Duration>() * 2 < AHEAD && share < 800
 }
 
@@ -103,7 +104,7 @@ fn platform(draw: &mut impl Draw, machine: MachineModel) -> Platform {
     let (switch, cache) = (micros(0, 4), micros(0, 1));
     let (first_packet, packet_cost) = (micros(1, 8), micros(1, 8));
     let (receive_first, receive_packet) = (micros(1, 8), micros(1, 8));
-    let link_cost = micros(0, 3);
+    let link_cost = micros(0, 3) * (1 + draw(3) / 3);
     let setup = if draw(3) > 0 { link_cost + us(draw(6)) } else { us(draw(3)) };
     let wake_up = us(draw(8) * draw(1) * (1 + draw(1) * draw(3)));
     let demultiplex = us(draw(3) / 2);

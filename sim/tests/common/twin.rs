@@ -67,6 +67,11 @@ struct Task {
 }
 
 impl Task {
+    /// Messages released before `s`, at least one.
+    fn begun(&self, s: u64) -> u64 {
+        s.div_ceil(self.interval).max(1)
+    }
+
     /// Of messages released from 0 on: those due within `t`, due `deadline` after their release.
     fn due(&self, deadline: u64, t: u64) -> u64 {
         (0..).take_while(|k| deadline + k * self.interval <= t).count() as u64
@@ -194,17 +199,21 @@ impl Twin {
     }
 
     fn processor_holds(&self, t: u64) -> bool {
+        self.processor_done(t, u64::MAX).is_some()
+    }
+
+    fn processor_done(&self, t: u64, begun: u64) -> Option<u64> {
         let (switch, quantum) = (self.switch(), u64::from(self.platform.quantum));
         let (mut work, mut messages, mut inner) = (0, 0, 0);
         for task in &self.tasks {
-            let (n, q) = (task.due(task.processor, t), (task.packets - 1) / quantum);
+            let (n, q) = (task.due(task.processor, t).min(task.begun(begun)), (task.packets - 1) / quantum);
             work += n * (task.first + (task.packets - 1) * task.other + switch + (q + 1) * self.frames());
             messages += n;
             inner += n * q;
         }
         work += if self.without == Without::SwitchesBack { 0 } else { switch * messages.min(inner) };
         work += if self.without == Without::Block { 0 } else { self.longest_block(|task| task.processor > t) };
-        fits(work, |span| self.interference(span) + self.tax(span), t)
+        finish(work, |span| self.interference(span) + self.tax(span), t)
     }
 
     /// What a packet with this L_x costs the link.
@@ -247,10 +256,65 @@ impl Twin {
         work += if self.without == Without::LinkBlock { 0 } else { block };
         let offload = self.platform.machine == MachineModel::PapersOffload;
         let interference = |span| nanos(self.platform.interference.within(Duration::from_nanos(span)));
-        fits(work, |span| if offload { 0 } else { interference(span) }, t)
+        finish(work, |span| if offload { 0 } else { interference(span) }, t).is_some()
+    }
+
+    /// When all packets are done that are due by t, if they have these deadlines and are enqueued within `jitter`.
+    fn link_done(&self, due: &[(u64, u64)], t: u64, begun: u64) -> Option<u64> {
+        let mut block = self.largest_of_others();
+        let mut work = if self.papers() { 0 } else { self.link_cost() + self.look_ahead() };
+        for (task, &(jitter, link)) in self.tasks.iter().zip(due).filter(|(task, _)| task.sends) {
+            let moved = Task { link, ..task.clone() };
+            let due = self.due(&moved).map(|(due, occupancy)| task.due(due, t) * self.on_link(occupancy)).sum::<u64>();
+            let whole = task.occupancies.iter().map(|&occupancy| self.on_link(occupancy)).sum::<u64>();
+            work += due.min(task.begun(begun.saturating_add(jitter)) * whole);
+            let blocks = |&(due, _): &(u64, u64)| !self.papers() || due > t;
+            let largest = self.due(&moved).filter(blocks).map(|(_, occupancy)| occupancy).max().unwrap_or(0);
+            block = block.max(if self.papers() && largest > 0 { self.on_link(largest) } else { largest });
+        }
+        let offload = self.platform.machine == MachineModel::PapersOffload;
+        let interference = |span| nanos(self.platform.interference.within(Duration::from_nanos(span)));
+        finish(work + block, |span| if offload { 0 } else { interference(span) }, t)
+    }
+
+    /// The worst responses of all channels, as far as instants up to the horizon show, processor and all.
+    pub fn responses(&self) -> Vec<(u64, u64)> {
+        let together = self.settings.rule == Rule::Composite;
+        let latest = |deadline: u64, instants: &[u64], done: &dyn Fn(u64) -> Option<u64>| {
+            let late = |t: &u64| i128::from(done(*t).expect("it holds")) - i128::from(*t);
+            let worst = instants.iter().filter(|&&t| t >= deadline).map(late).max().expect("its own");
+            u64::try_from(i128::from(deadline) + worst).unwrap_or(0)
+        };
+        let instants = self.instants(|task| vec![task.processor]);
+        let on_processor =
+            |t: u64| settle(t, |s| if together { self.together_done(t, s) } else { self.processor_done(t, s) });
+        let processor: Vec<u64> =
+            self.tasks.iter().map(|task| latest(task.processor, &instants, &on_processor)).collect();
+        if together {
+            return processor.into_iter().map(|worst| (worst, worst)).collect();
+        }
+        let moved = self.tasks.iter().zip(&processor);
+        let moved: Vec<(u64, u64)> =
+            moved.map(|(task, &jitter)| (jitter, task.processor + task.link - jitter)).collect();
+        let due = |(task, &(_, link)): (&Task, &(u64, u64))| -> Vec<u64> {
+            let moved = Task { link, ..task.clone() };
+            let dues = self.due(&moved).map(|(due, _)| due).collect::<Vec<_>>();
+            dues.into_iter().flat_map(|due| (due..HORIZON).step_by(task_interval(task))).collect()
+        };
+        let instants: Vec<u64> = self.tasks.iter().zip(&moved).flat_map(due).collect();
+        let on_link = |t: u64| settle(t, |s| self.link_done(&moved, t, s));
+        let whole = |(task, &(jitter, link)): (&Task, &(u64, u64))| {
+            (jitter, jitter + if task.sends { latest(link, &instants, &on_link).min(link) } else { 0 })
+        };
+        self.tasks.iter().zip(&moved).map(whole).collect()
     }
 
     fn together_hold(&self, t: u64) -> bool {
+        self.together_done(t, u64::MAX).is_some_and(|done| done <= t)
+    }
+
+    /// When all is done that is due by t and was released before `begun`, if that is by t at all.
+    fn together_done(&self, t: u64, begun: u64) -> Option<u64> {
         let (cost, cycle, ahead) = (self.link_cost(), self.cycle(), self.look_ahead());
         let (numerator, denominator, extra) = match self.platform.machine {
             MachineModel::PapersOffload => (1, 1, 0),
@@ -259,7 +323,7 @@ impl Twin {
             MachineModel::Executive => (cycle, cycle - cost, cost * (ahead.div_ceil(cycle) + 2)),
         };
         if denominator == 0 {
-            return false;
+            return None;
         }
         let f = |x: u64| (x * numerator).div_ceil(denominator);
         let quantum = u64::from(self.platform.quantum);
@@ -275,7 +339,7 @@ impl Twin {
                 let made = if j > 0 { f(first) + (j - 1) * f(task.other) } else { 0 };
                 made + task.occupancies.iter().skip(j as usize).map(|&packet| self.on_link(packet)).sum::<u64>()
             });
-            work += task.due(task.processor, t) * ways.max().expect("there is one");
+            work += task.due(task.processor, t).min(task.begun(begun)) * ways.max().expect("there is one");
             for &occupancy in &task.occupancies {
                 largest = largest.max(self.on_link(occupancy));
                 if !self.papers() {
@@ -287,7 +351,7 @@ impl Twin {
         }
         let block = f(self.longest_block(|task| all || task.processor > t) + extra);
         let ahead = if self.papers() { 0 } else { ahead + cost };
-        fits(work + block + packet + largest + ahead, |span| f(self.interference(span)), t)
+        finish(work + block + packet + largest + ahead, |span| f(self.interference(span)), t)
     }
 
     fn instants(&self, deadlines: impl Fn(&Task) -> Vec<u64>) -> Vec<u64> {
@@ -336,7 +400,8 @@ fn task(platform: &Platform, settings: Settings, channel: &Channel) -> Task {
         Role::Sends => (platform.first_packet, platform.packet_cost),
         Role::Receives => (platform.receive_first, platform.receive_packet),
     };
-    let sizes = (1..=count).map(|k| if k < count { platform.packet } else { contract.max_message() - (count - 1) * platform.packet });
+    let sizes = (1..=count)
+        .map(|k| if k < count { platform.packet } else { contract.max_message() - (count - 1) * platform.packet });
     let occupancies = sizes.map(|bytes| nanos(platform.link.occupancy(bytes))).filter(|_| sends).collect();
     let interval = nanos(contract.interval());
     Task {
@@ -352,13 +417,27 @@ fn task(platform: &Platform, settings: Settings, channel: &Channel) -> Task {
     }
 }
 
-/// Whether the least fixed point is at most `t`.
-fn fits(work: u64, stolen: impl Fn(u64) -> u64, t: u64) -> bool {
+/// The least fixed point, if it is at most `t`.
+fn finish(work: u64, stolen: impl Fn(u64) -> u64, t: u64) -> Option<u64> {
     let mut span = work;
     while span <= t && work + stolen(span) > span {
         span = work + stolen(span);
     }
-    span <= t
+    (span <= t).then_some(span)
+}
+
+/// The least s at which what began before s is done, if that is by `t`.
+fn settle(t: u64, done: impl Fn(u64) -> Option<u64>) -> Option<u64> {
+    let mut s = 0;
+    loop {
+        match done(s)? {
+            next if next <= s => return Some(s),
+            next => s = next,
+        }
+        if s > t {
+            return None;
+        }
+    }
 }
 
 /// The least deadline that fits, to a nanosecond, if one of half the horizon does.

@@ -239,6 +239,37 @@ fn hundreds_of_channels_until_one_is_refused() {
     assert!(refusal.least_deadline.is_none_or(|least| least > MILLIS(90)));
 }
 
+/// Who asks last is in the way of the others from then on, whenever due. By hand, in µs: C^1st 10, L 15, K = max(15, 10 + 15 −
+/// 15, …) = 25; alone with B = 10 + 15 + 15 least 65, and 55 without B. Were the newcomer left out of B, all would get 45 too
+/// little.
+#[test]
+fn what_is_granted_with_early_service_holds_beside_the_newcomer() {
+    let micros = Duration::from_micros;
+    let platform = Platform {
+        switch: Duration::ZERO,
+        cache: Duration::ZERO,
+        first_packet: micros(10),
+        link_cost: Duration::ZERO,
+        link: LinkModel { setup: micros(15), rate: Rate::bytes_per_second(u64::MAX), ..LinkModel::UNLIMITED },
+        best_effort: BestEffort { message_packets: 0, packet_min: 1, packet_max: 64, starts: None },
+        machine: MachineModel::PapersOffload,
+        ..Platform::papers_table_2b()
+    };
+    for (send_early, receive_early) in [(true, false), (false, true)] {
+        let settings = Settings { rule: Rule::Composite, send_early, receive_early };
+        let mut admission = Admission::with_settings(platform.clone(), settings).unwrap();
+        for _ in 0..3 {
+            for budget in (1..200).map(micros) {
+                if admission.reserve_sending(&small(1, 1_000), budget).is_ok() {
+                    break;
+                }
+            }
+            assert!(admission.test().is_ok());
+        }
+        assert_eq!(admission.reservations().count(), 3);
+    }
+}
+
 fn any_nanos(most: u64) -> impl Strategy<Value = Duration> {
     prop_oneof![4 => Just(0), 12 => 0..=most.min(20_000), 1 => Just(most), 1 => 0..=most].prop_map(Duration::from_nanos)
 }
