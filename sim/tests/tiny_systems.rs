@@ -6,15 +6,14 @@ mod common;
 use std::time::Instant as Clock;
 
 use common::attack::{self, Totals};
+use common::draw;
 use common::promise::Promise;
 use common::small::{self, ALL_FRAMES, Bounded, Kind};
 use common::twin::{self, Without};
-use common::{draw, us};
 use laxity_core::admission::answer::{Bound, Rule};
 use laxity_core::contract::SendingStages;
 use laxity_core::platform::{Interference, MachineModel, Platform};
 use laxity_core::units::Duration;
-use laxity_sim::tiny::System;
 
 const EXECUTIVE: Kind = Kind { machine: MachineModel::Executive, rule: Rule::Split };
 const EXECUTIVE_TOGETHER: Kind = Kind { rule: Rule::Composite, ..EXECUTIVE };

@@ -37,7 +37,7 @@ fn end(cell: usize) -> u64 {
     // 2^(k/46) in 32-bit fixed point by repeated rounding down would drift; a table of one octave does not.
     let (octave, part) = (cell / PER_OCTAVE, cell % PER_OCTAVE);
     let base = FIRST << octave;
-    base + (u128::from(base) * u128::from(OCTAVE[part]) >> 32) as u64
+    base + ((u128::from(base) * u128::from(OCTAVE[part])) >> 32) as u64
 }
 
 /// `2^(k/46) − 1` in 2⁻³², rounded down: by squaring and multiplying, no floats. Only its being ascending matters.
