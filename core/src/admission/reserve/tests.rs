@@ -239,9 +239,9 @@ fn hundreds_of_channels_until_one_is_refused() {
     assert!(refusal.least_deadline.is_none_or(|least| least > MILLIS(90)));
 }
 
-/// Who asks last is in the way of the others from then on, whenever due. By hand, in µs: C^1st 10, L 15, K = max(15, 10 + 15 −
-/// 15, …) = 25; alone with B = 10 + 15 + 15 least 65, and 55 without B. Were the newcomer left out of B, all would get 45 too
-/// little.
+/// Who asks last is in the way of the others from then on, whenever due: also at instants after the deadline that it gets. By
+/// hand, in µs: C^1st = 10 and L = 15, so K = 15 and B = 10 + 15 + 15; 55 for one alone, in its own way included. With the
+/// newcomer left out of B it would be 30, and what was granted would fail the test as a whole.
 #[test]
 fn what_is_granted_with_early_service_holds_beside_the_newcomer() {
     let micros = Duration::from_micros;
