@@ -11,7 +11,7 @@ use laxity_core::units::{Duration, Instant};
 
 use crate::channel::{AsPlanned, Decide, Ledger, Plan, Report, Responses};
 use crate::content::{self, CHECK_BYTES, Random};
-use crate::host::{Arrived, Command, Host, HostConfig, HostCounters};
+use crate::host::{Arrived, Command, Gap, Host, HostConfig, HostCounters};
 use crate::source::Source;
 
 /// A host of a world, by number.
@@ -129,6 +129,11 @@ impl World {
     pub fn inject_at(&mut self, at: Instant, host: HostId, peer: SocketAddr, bytes: &[u8]) {
         self.order += 1;
         self.injected.insert((at.max(self.now), self.order), (host.0, peer, bytes.to_vec()));
+    }
+
+    /// The platform takes the processor away from a host: after all gaps that it was given before.
+    pub fn take_away(&mut self, host: HostId, gap: Gap) {
+        self.hosts[host.0].gaps.push_back(gap);
     }
 
     /// The host does nothing from now on, as if its power had failed.
@@ -270,7 +275,10 @@ impl World {
         }
         let signals = matches!(host.endpoint.poll_timeout(host.now), Some((due, _)) if due <= host.now);
         host.endpoint.handle_timeout(host.now);
-        worked |= self.transmit(number);
+        // After every k-th step, and on waking.
+        if host.unpolled == 0 || host.unpolled >= host.config.platform.transmit_batch {
+            worked |= self.transmit(number);
+        }
         let host = &mut self.hosts[number];
         let step = host.endpoint.poll_step(host.now, &mut host.frames);
         host.may_look = step.as_ref().is_none_or(|step| step.quantum_end);
@@ -278,8 +286,11 @@ impl World {
         if let Some(step) = step {
             let cost = host.step_cost(&step);
             host.spend(cost);
+            host.unpolled += 1;
             let end = host.now;
             self.step_ended(number, step.channel, step.spent, end);
+        } else if host.unpolled > 0 {
+            worked |= self.transmit(number);
         }
         worked |= stepped | self.deliveries(number) | self.events(number);
         let host = &mut self.hosts[number];
@@ -308,6 +319,7 @@ impl World {
 
     fn transmit(&mut self, number: usize) -> bool {
         let mut worked = false;
+        self.hosts[number].unpolled = 0;
         loop {
             let host = &mut self.hosts[number];
             host.endpoint.handle_link_ready(host.now, 0, host.wire.room(host.now));

@@ -131,7 +131,7 @@ impl Machine {
         let receiving = Steps { first: platform.receive_first.as_nanos(), other: platform.receive_packet.as_nanos() };
         let step = sending.first.max(sending.other).max(receiving.first).max(receiving.other);
         let gap = switch.saturating_add(frames).saturating_add(step).saturating_mul(platform.transmit_batch.into());
-        let wake_up = platform.wake_up.as_nanos().saturating_add(frames);
+        let wake_up = if papers { 0 } else { platform.wake_up.as_nanos().saturating_add(frames) };
         let be = platform.best_effort;
         let best_effort_block = match u64::from(be.message_packets) {
             0 => 0,

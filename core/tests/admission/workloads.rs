@@ -45,6 +45,7 @@ pub(crate) const WORKLOADS: [Workload; 3] =
     [Workload { seed: 1, requests: 60 }, Workload { seed: 2, requests: 60 }, Workload { seed: 3, requests: 110 }];
 
 /// 2^(k/3), in thousandths.
+#[allow(dead_code, reason = "the bench asks for the published ones only")]
 const STEP: [u64; 4] = [1000, 1260, 1587, 2000];
 
 /// SplitMix64.
@@ -67,6 +68,7 @@ impl Workload {
         (0..self.requests).map(|_| neighbour(&mut numbers)).collect()
     }
     /// As many, of all magnitudes.
+    #[allow(dead_code, reason = "the bench asks for the published ones only")]
     pub(crate) fn of_all_magnitudes(self) -> Vec<Contract> {
         let mut numbers = Numbers(self.seed);
         (0..self.requests).map(|_| contract(&mut numbers)).collect()
@@ -82,6 +84,7 @@ fn neighbour(numbers: &mut Numbers) -> Contract {
     Contract::new(message, message, micros(interval), burst, micros(deadline)).expect("a contract within all limits")
 }
 
+#[allow(dead_code, reason = "the bench asks for the published ones only")]
 fn contract(numbers: &mut Numbers) -> Contract {
     let least = 1000 << (numbers.next() % 6);
     let message = least + numbers.next() % least;
