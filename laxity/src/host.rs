@@ -274,6 +274,7 @@ impl Host {
             platform: platform.clone(),
             setting: None,
             staged: 0,
+            waited: 0,
             received: 0,
             off_processor: OffProcessor::default(),
             stops_at: None,

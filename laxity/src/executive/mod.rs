@@ -129,6 +129,8 @@ pub(crate) struct Executive {
     pub(crate) setting: Option<u64>,
     /// Packets staged in the link and not flushed yet.
     pub(crate) staged: usize,
+    /// Steps since the first of them.
+    pub(crate) waited: usize,
     /// Frames that the last look at the socket brought.
     pub(crate) received: usize,
     pub(crate) off_processor: OffProcessor,
@@ -235,7 +237,10 @@ impl Executive {
             self.watch(*time, round);
             self.transmit(*time, round);
             let step = self.endpoint.poll_step(*time, &mut self.frames);
-            if self.staged >= batch || (step.is_none() && self.staged > 0) || self.link.wants_writable() {
+            self.waited += usize::from(self.staged > 0);
+            // After `batch` frames, or as many steps: a frame waits no longer than admission allows for.
+            let is_due = self.staged.max(self.waited) >= batch;
+            if is_due || (step.is_none() && self.staged > 0) || self.link.wants_writable() {
                 self.flush();
             }
             let Some(step) = step else {
@@ -288,7 +293,7 @@ impl Executive {
     fn flush(&mut self) {
         // An error of the whole link leaves the frames staged; the next flush tries again, and the leases notice.
         let _ = self.link.flush(&mut self.frames);
-        self.staged = 0;
+        (self.staged, self.waited) = (0, 0);
     }
 
     fn publish_sent(&self, channel: ChannelId) {

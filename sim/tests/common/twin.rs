@@ -8,6 +8,7 @@
 //!                   B(t) = max(W_wake + R, C_csp + block + R of best effort or d_j > t)
 //!                   J(s) = Intf(s) + tax(s)
 //! tax(s) = C_l min(⌈(s + A)/m⌉ + 1,      b + ⌈(s + A)/sp⌉ + Σ N_i ⌈(s + D_i)/I_i⌉)     executive
+//!          or, if less, C_l (⌈(s + A)/L_be⌉ + 2) + Σ ⌈(s + D_i)/I_i⌉ ⌈C_l (L_be − L_i)^+/L_be⌉, L_i its smallest packet
 //!          C_l min(⌈s/(L_min + C_l)⌉,    b + ⌈s/sp⌉ + Σ N_i ⌈(s + D_i)/I_i⌉)           inline;  0 offload
 //! split, link:      e_ik = d_link,i + (N_i − k) C_p;   W(t) = Σ_ik L_ik (⌊(t − e_ik)/I_i⌋ + 1)^+
 //!                   L = max(L_x, C_l), B = C_l + A + largest L_x of all                  executive
@@ -64,6 +65,8 @@ struct Task {
     occupancies: Vec<u64>,
     /// How long it may be in advance of its logical arrivals.
     queue: u64,
+    /// L_x of its smallest packet, by the twin's reading of the contract.
+    smallest: u64,
 }
 
 impl Task {
@@ -98,17 +101,21 @@ fn nanos(duration: Duration) -> u64 {
 impl Twin {
     /// The channels with the stages that they have.
     pub fn new(platform: &Platform, settings: Settings, channels: &[Channel], without: Without) -> Self {
-        let smallest = |channel: &Channel| {
+        let last_packet = |channel: &Channel| {
             let (min, max) = (channel.contract.min_message(), channel.contract.max_message());
             let sizes = if without == Without::SmallestPacket { max } else { min }..=max;
             sizes.map(|bytes| (bytes - 1) % platform.packet + 1).min()
         };
         let best_effort = platform.best_effort;
         let others = best_effort.message_packets > 0 || !platform.machine.is_papers();
-        let sent = channels.iter().filter(|channel| channel.role == Role::Sends).filter_map(smallest);
+        let sent = channels.iter().filter(|channel| channel.role == Role::Sends).filter_map(last_packet);
         let least = sent.chain(others.then_some(best_effort.packet_min)).min();
         let (silent, smallest) = (least.is_none(), least.map_or(1, |bytes| nanos(platform.link.occupancy(bytes))));
-        let tasks = channels.iter().map(|channel| task(platform, settings, channel)).collect();
+        let tasks = channels.iter().map(|channel| Task {
+            smallest: last_packet(channel).map_or(0, |bytes| nanos(platform.link.occupancy(bytes))),
+            ..task(platform, settings, channel)
+        });
+        let tasks = tasks.collect();
         Self { platform: platform.clone(), settings, without, tasks, smallest, silent }
     }
 
@@ -186,16 +193,22 @@ impl Twin {
             MachineModel::PapersInline => span.div_ceil(self.smallest + cost),
             MachineModel::Executive => (span + ahead).div_ceil(self.cycle().max(1)) + 1,
         };
+        let messages = |task: &Task| (span + task.processor + task.link + task.queue).div_ceil(task.interval);
+        let sent = || self.tasks.iter().filter(|task| task.sends);
+        // From the link for packets like best effort's, from the senders for shorter ones.
+        let others = p.best_effort.message_packets > 0 || !self.papers();
+        let least = nanos(p.link.occupancy(p.best_effort.packet_min));
+        let (period, under_way) = if self.papers() { (least + cost, 1) } else { (least.max(1), 2) };
+        let extra = |task: &Task| messages(task) * (cost * least.saturating_sub(task.smallest)).div_ceil(period);
+        let of_both = cost * ((span + ahead).div_ceil(period) + under_way) + sent().map(extra).sum::<u64>();
+        let by_link = if others { (cost * by_link).min(of_both) } else { cost * by_link };
         let starts = match p.best_effort.starts {
             Some(starts) => u64::from(starts.burst) + (span + ahead).div_ceil(nanos(starts.spacing)),
             None if self.papers() && p.best_effort.message_packets == 0 => 0,
-            None => return cost * by_link,
+            None => return by_link,
         };
-        let sent = self.tasks.iter().filter(|task| task.sends);
-        let packets = sent
-            .map(|task| task.packets * (span + task.processor + task.link + task.queue).div_ceil(task.interval))
-            .sum::<u64>();
-        cost * by_link.min(starts + packets)
+        let packets = sent().map(|task| task.packets * messages(task)).sum::<u64>();
+        by_link.min(cost * (starts + packets))
     }
 
     fn processor_holds(&self, t: u64) -> bool {
@@ -414,6 +427,7 @@ fn task(platform: &Platform, settings: Settings, channel: &Channel) -> Task {
         packets: count.into(),
         occupancies,
         queue: if settings.send_early { contract.queued_messages() * interval } else { 0 },
+        smallest: 0,
     }
 }
 
