@@ -36,6 +36,7 @@ pub mod plan;
 mod processor;
 pub mod published;
 mod refusal;
+mod relax;
 mod reserve;
 pub mod route;
 pub mod share;
