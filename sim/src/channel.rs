@@ -169,6 +169,19 @@ impl Report {
     }
 }
 
+/// A packet of a channel that left its sender.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Departure {
+    /// When its transmission on the wire was over.
+    pub end: Instant,
+    /// Payload, bytes.
+    pub payload: u32,
+    /// True if it is its message's last packet.
+    pub last: bool,
+    /// The message's logical arrival.
+    pub logical_arrival: Instant,
+}
+
 /// How long messages took at most.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Responses {
@@ -216,6 +229,8 @@ pub(crate) struct Ledger {
     receiver_laxity: Laxity,
     beyond_model: Duration,
     pub(crate) responses: Responses,
+    /// Every packet that left, if somebody wants to know.
+    pub(crate) departures: Option<Vec<Departure>>,
 }
 
 impl Ledger {
@@ -238,6 +253,7 @@ impl Ledger {
             receiver_laxity: Laxity::default(),
             beyond_model: Duration::ZERO,
             responses: Responses::default(),
+            departures: None,
         }
     }
 
@@ -255,7 +271,11 @@ impl Ledger {
     }
 
     /// A packet's transmission ends at `end` on the wire, and at `modelled` by the link's model.
-    pub(crate) fn departed(&mut self, departed: &Departed, modelled: Instant, end: Instant) {
+    pub(crate) fn departed(&mut self, departed: &Departed, payload: u32, modelled: Instant, end: Instant) {
+        if let Some(departures) = &mut self.departures {
+            let Departed { last, logical_arrival, .. } = *departed;
+            departures.push(Departure { end, payload, last, logical_arrival });
+        }
         self.beyond_model = self.beyond_model.max(end.since(modelled));
         if departed.last {
             self.responses.sent += 1;
