@@ -122,7 +122,7 @@ pub(crate) struct BenchArguments {
     #[arg(long, value_name = "FILE.svg")]
     pub(crate) plot: Option<PathBuf>,
     /// Of the sources' phases; 0 starts them all together
-    #[arg(long, default_value_t = 0)]
+    #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
     /// How long each run is observed, after its warm-up
     #[arg(long, value_name = "SPAN", default_value = "9.6s")]

@@ -17,6 +17,7 @@ mod report;
 mod scale;
 mod send;
 mod stop;
+mod svg;
 
 use std::process::ExitCode;
 

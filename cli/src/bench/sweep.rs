@@ -7,7 +7,8 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 /// Runs `run` on each case, on at most `threads` threads, with a bar on standard error.
 pub(super) fn sweep<C: Sync, R: Send>(cases: &[C], threads: usize, run: impl Fn(&C) -> R + Sync) -> Vec<R> {
-    let style = ProgressStyle::with_template("{bar:24} {pos} of {len} runs, {eta} left").expect("the template is valid");
+    let style =
+        ProgressStyle::with_template("{bar:24} {pos} of {len} runs, {eta} left").expect("the template is valid");
     let bar = ProgressBar::new(cases.len() as u64).with_style(style);
     bar.tick();
     let next = AtomicUsize::new(0);

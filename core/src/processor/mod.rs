@@ -159,7 +159,9 @@ impl Processor {
         let running_rank = self.running.as_ref().map(|running| self.rank(now, &running.work));
         if let (Some(running), Some(rank)) = (&self.running, running_rank)
             && (!self.restricted || is_current(now, &running.work))
-            && (running.steps > 0 || self.preemption.stays(now, &running.work) || self.best_rank().is_none_or(|best| rank <= best))
+            && (running.steps > 0
+                || self.preemption.stays(now, &running.work)
+                || self.best_rank().is_none_or(|best| rank <= best))
         {
             return Some(Pick { id: running.id, switched: self.note_switch() });
         }
@@ -308,7 +310,9 @@ impl Processor {
             return Some(id);
         }
         match self.levels.first_list() {
-            Some(level) if self.early.is_empty() || level < self.preemption.early_band() => self.levels.pop_front(level),
+            Some(level) if self.early.is_empty() || level < self.preemption.early_band() => {
+                self.levels.pop_front(level)
+            }
             _ => self.early.pop().map(|(_, id)| id),
         }
     }

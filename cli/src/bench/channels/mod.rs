@@ -7,21 +7,28 @@
 //! |---|---|
 //! | [`plan`] | which runs |
 //! | [`world`] | one run, and what is counted in it |
-//! | [`table`], [`json`] | what is shown of them |
+//! | [`notes`] | what must be said about them, where they differ from the paper included |
+//! | [`table`], [`json`], [`picture`] | what is shown of them |
 
 mod json;
+mod notes;
+mod picture;
 mod plan;
 mod table;
 mod world;
 
+use std::io::{self, Write as _};
+
 use laxity_core::units::Duration;
 
 pub(super) use plan::Experiment;
-use world::Row;
+use plan::Mode;
+use world::{Admitted, Row};
 
 use super::sweep::sweep;
 use crate::args::BenchArguments;
 use crate::failure::Failure;
+use crate::file;
 
 /// What ran.
 struct Report {
@@ -39,14 +46,39 @@ pub(super) fn run(
     duration: Duration,
     threads: usize,
 ) -> Result<bool, Failure> {
-    let (admitted, seed) = (world::admit()?, arguments.seed);
-    let rows = sweep(&experiment.cases(), threads, |case| world::run(case, &admitted, duration, seed));
-    let report = Report { experiment, seed, duration, rows, notes: Vec::new() };
-    if arguments.json {
-        println!("{}", json::object(&report));
-    } else {
-        println!("{}", table::tables(&report));
+    let seed = arguments.seed;
+    let each = Mode::EACH.map(|mode| world::admit(mode).map(|admitted| (mode, admitted)));
+    let each: Vec<(Mode, Vec<Admitted>)> = each.into_iter().collect::<Result<_, _>>()?;
+    let admitted = |mode: Mode| each.iter().find(|(other, _)| *other == mode).map_or(&[][..], |(_, admitted)| admitted);
+    let run = |case: &plan::Case| world::run(case, admitted(case.mode), duration, seed);
+    let rows = sweep(&experiment.cases(), threads, run);
+    let notes = notes::notes(experiment, duration, &rows, admitted);
+    let report = Report { experiment, seed, duration, rows, notes };
+    if let Some(path) = &arguments.plot {
+        file::write(path, &picture::svg(&report))?;
     }
+    let said = if arguments.json { json::object(&report) } else { page(&report) };
+    // A reader that has seen enough is no failure.
+    let _ = writeln!(io::stdout(), "{said}");
     let broken: Vec<String> = report.rows.iter().flat_map(Row::broken).collect();
+    for promise in &broken {
+        eprintln!("broken: {promise}");
+    }
     Ok(broken.is_empty())
+}
+
+/// For people.
+fn page(report: &Report) -> String {
+    let heading = match report.experiment {
+        Experiment::Guarantee => "Guarantees beside more and more best effort (Fig. 7)",
+        Experiment::Violation => "Channel 0 offers more than its contract, best effort 1,900 KiB/s (Fig. 8)",
+        Experiment::Preemption => "What cooperative preemption is good for (Fig. 9)",
+    };
+    let mut page = format!("{heading}. Channels 0 / 1 / 2; rates in KiB/s, laxities in ms.\n\n");
+    page.push_str(&table::tables(report));
+    for note in &report.notes {
+        page.push_str("\n- ");
+        page.push_str(note);
+    }
+    page
 }

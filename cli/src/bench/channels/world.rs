@@ -3,8 +3,8 @@
 use std::net::SocketAddr;
 
 use laxity_bench::workload::{BEST_EFFORT, MESSAGE_BYTES, table_3};
-use laxity_core::admission::answer::{Request, Role, Test};
-use laxity_core::admission::plan;
+use laxity_core::admission::answer::Rule;
+use laxity_core::admission::{Admission, Refusal, ReservationId, Settings};
 use laxity_core::contract::{Contract, SendingStages, Service, packets};
 use laxity_core::figures::{Figures, Latencies, Misses};
 use laxity_core::platform::{LinkModel, Platform};
@@ -12,7 +12,7 @@ use laxity_core::send::SendCounters;
 use laxity_core::units::{Duration, Instant};
 use laxity_sim::{ChannelHandle, Departure, HostConfig, HostId, Plan, Source, World};
 
-use super::plan::Case;
+use super::plan::{Case, Mode};
 use crate::failure::Failure;
 use crate::report::per_second;
 
@@ -34,7 +34,8 @@ pub(super) struct Admitted {
     /// The deadline is that of the sending host, which alone is looked at.
     pub(super) contract: Contract,
     stages: SendingStages,
-    pub(super) bound: Duration,
+    /// The worst case by the analysis, where there is one.
+    pub(super) bound: Option<Duration>,
 }
 
 /// What came of one channel in the steady state, at the sending host.
@@ -63,19 +64,39 @@ pub(super) fn platform() -> Platform {
     Platform::papers_table_2b()
 }
 
-/// Admits Table 3 on that machine.
-pub(super) fn admit() -> Result<Vec<Admitted>, Failure> {
-    let rows = table_3();
-    let requests: Vec<Request> =
-        rows.iter().map(|row| Request { contract: row.contract, role: Role::Sends }).collect();
-    let answers = plan::decide(&platform(), &requests, Test::Auto).map_err(laxity::Error::from)?;
-    let admitted = rows.into_iter().zip(answers.channels).map(|(row, answer)| match answer.outcome {
-        Ok(grant) => {
-            Ok(Admitted { name: row.name, contract: row.contract, stages: grant.stages, bound: grant.bound })
+/// Admits Table 3 on that machine, with one deadline on processor and link as the papers have it.
+///
+/// Where handlers yield only at the ends of messages, a quantum is a message. Where they do not even do that, no bound holds.
+pub(super) fn admit(mode: Mode) -> Result<Vec<Admitted>, Failure> {
+    let quantum = match mode {
+        Mode::MessageBoundary => packets(MESSAGE_BYTES, platform().packet),
+        Mode::Cooperative | Mode::BestEffortNotPreempted | Mode::Drain => platform().quantum,
+    };
+    let settings = Settings { rule: Rule::Composite, send_early: mode.sends_early(), receive_early: false };
+    let platform = Platform { quantum, ..platform() };
+    let mut admission = Admission::with_settings(platform, settings).map_err(laxity::Error::from)?;
+    let mut held = Vec::new();
+    for row in table_3() {
+        let refused = |refusal: Refusal| Failure::Usage(format!("{}: {refusal}", row.name));
+        let deadline = row.contract.deadline();
+        let (id, _) = admission.reserve_sending(&row.contract, deadline).map_err(refused)?;
+        let stages = admission.relax_sending(id, deadline).map_err(refused)?;
+        held.push((id, row, stages));
+    }
+    let bounds = admission.bounds();
+    let bound = |id: ReservationId| match mode {
+        Mode::Cooperative | Mode::MessageBoundary => {
+            bounds.iter().find(|(other, _)| *other == id).map(|(_, bound)| bound.worst)
         }
-        Err(denial) => Err(Failure::Usage(format!("{} is refused: {:?}", row.name, denial.code))),
+        Mode::BestEffortNotPreempted | Mode::Drain => None,
+    };
+    let admitted = held.into_iter().map(|(id, row, stages)| Admitted {
+        name: row.name,
+        contract: row.contract,
+        stages,
+        bound: bound(id),
     });
-    admitted.collect()
+    Ok(admitted.collect())
 }
 
 /// Runs one case: `duration` of steady state.
@@ -190,10 +211,10 @@ impl Counted {
     fn outcome(&self, admitted: Option<&Admitted>, conforms: bool) -> Outcome {
         let last = || self.departures.iter().filter(|departure| departure.last);
         let deadline = admitted.map(|channel| channel.contract.deadline());
-        let bound = admitted.map(|channel| channel.bound);
+        let bound = admitted.and_then(|channel| channel.bound);
         let response = |departure: &Departure| departure.end.since(departure.logical_arrival);
         let late = |departure: &&Departure| deadline.is_some_and(|deadline| response(departure) > deadline);
-        let over = |departure: &&Departure| bound.is_some_and(|bound| response(departure) > bound);
+        let over = |departure: &&Departure| bound.is_some_and(|bound| response(departure) > bound) && !late(departure);
         let messages_late = last().filter(late).count() as u64;
         let laxities: Vec<i64> = deadline.map_or_else(Vec::new, |deadline| {
             let nanos = |span: Duration| i64::try_from(span.as_nanos()).unwrap_or(i64::MAX);
@@ -218,7 +239,7 @@ impl Counted {
             lost: 0,
             dropped: self.refused,
             misses: Misses { sender, laxity: messages_late + host, ..Misses::default() },
-            over_bound: last().filter(over).count() as u64 - messages_late.min(last().filter(over).count() as u64),
+            over_bound: last().filter(over).count() as u64,
             deadline,
             bound,
             latencies: latencies(last().map(|departure| response(departure).as_nanos()).collect()),
