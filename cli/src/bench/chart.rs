@@ -46,7 +46,7 @@ const PANEL: f64 = (WIDTH - 2.0 * MARGIN - GAP) / 2.0;
 const HEIGHT: f64 = 300.0;
 /// The frame inside a panel.
 const LEFT: f64 = 66.0;
-const RIGHT: f64 = PANEL - 20.0;
+const RIGHT: f64 = PANEL - 30.0;
 const TOP: f64 = 44.0;
 const BOTTOM: f64 = HEIGHT - 52.0;
 const LINE: f64 = 17.0;

@@ -41,7 +41,7 @@ fn bounds(admitted: &[Admitted]) -> String {
 fn guarantee() -> [String; 2] {
     let platform = world::platform();
     let packet = platform.link_cost + platform.link.occupancy(platform.packet);
-    let link = u64::from(platform.packet) * NANOS_PER_SECOND / packet.as_nanos() / KIB;
+    let link = (u64::from(platform.packet) * NANOS_PER_SECOND / packet.as_nanos() + KIB / 2) / KIB;
     [
         format!(
             "Best effort levels off where the link is full: a packet occupies it for C_l + L_x = {packet}, so it carries {} KiB/s, \

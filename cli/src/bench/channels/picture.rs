@@ -6,6 +6,8 @@ use super::world::{Outcome, Row};
 use crate::bench::chart::{self, Line, Panel, Picture};
 
 const LOAD: &str = "best effort offers, KiB/s";
+/// The real-time channels come first.
+const REAL_TIME: usize = 3;
 const FACTOR: &str = "channel 0 offers, times its rate";
 
 /// The document.
@@ -23,25 +25,27 @@ pub(super) fn svg(report: &Report) -> String {
         Experiment::Violation => {
             let title = "A channel that offers more than its contract";
             let drops = packets("Dropped", &rows, report, |outcome| outcome.dropped_packets, 100);
-            let late = packets("Late", &rows, report, |outcome| outcome.late_packets, 100);
+            let mut late = packets("Late", &rows, report, |outcome| outcome.late_packets, 100);
+            late.lines.retain(|line| line.class < REAL_TIME);
             (title, vec![throughput(&rows, report), drops, laxity(&rows, report), late], channels)
         }
-        Experiment::Preemption => {
-            ("What cooperative preemption is good for", preemption(report), channels[..channels.len().min(3)].to_vec())
-        }
+        Experiment::Preemption => (
+            "What cooperative preemption is good for",
+            preemption(report),
+            channels[..channels.len().min(REAL_TIME)].to_vec(),
+        ),
     };
-    let picture = Picture {
+    let explained = match report.experiment {
+        Experiment::Guarantee | Experiment::Violation => "In the laxity diagram: solid the least, dotted the mean.",
+        Experiment::Preemption => "Packets of the real-time channels.",
+    };
+    chart::document(&Picture {
         title: format!("{title} ({})", report.experiment.name()),
-        subtitle: format!("Simulated, seed {}. In the laxity diagram: solid the least, dotted the mean.", report.seed),
+        subtitle: format!("Simulated, seed {}. {explained}", report.seed),
         legend,
         panels,
         notes: report.notes.clone(),
-    };
-    let subtitle = match report.experiment {
-        Experiment::Preemption => format!("Simulated, seed {}. Packets of the real-time channels.", report.seed),
-        Experiment::Guarantee | Experiment::Violation => picture.subtitle.clone(),
-    };
-    chart::document(&Picture { subtitle, ..picture })
+    })
 }
 
 /// Fig. 9a, 9b and worse: late and dropped packets, all to the same scale.
@@ -65,7 +69,7 @@ fn preemption(report: &Report) -> Vec<Panel> {
             packets(dropped_name, &rows, report, dropped, most(dropped)),
         ];
         for panel in &mut panels {
-            panel.lines.retain(|line| line.class < 3);
+            panel.lines.retain(|line| line.class < REAL_TIME);
         }
         panels
     };
