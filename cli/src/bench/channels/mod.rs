@@ -46,6 +46,9 @@ pub(super) fn run(
     duration: Duration,
     threads: usize,
 ) -> Result<bool, Failure> {
+    if let Some(path) = &arguments.plot {
+        file::has_directory(path)?;
+    }
     let seed = arguments.seed;
     let each = Mode::EACH.map(|mode| world::admit(mode).map(|admitted| (mode, admitted)));
     let each: Vec<(Mode, Vec<Admitted>)> = each.into_iter().collect::<Result<_, _>>()?;

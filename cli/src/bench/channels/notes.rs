@@ -48,8 +48,8 @@ fn guarantee() -> [String; 2] {
              5,200 of them for the real-time channels.",
             count(link)
         ),
-        "Beyond that the paper sees a slight decline, which it explains by packet drops; here best effort stays level, because \
-         generating a message and dropping it cost no processor time."
+        "Beyond that the paper sees a slight decline, which it puts down to packet drops; here best effort stays level. Generating \
+         a message and dropping it take no processor time here."
             .to_owned(),
     ]
 }
