@@ -135,11 +135,14 @@ pub(crate) struct BenchArguments {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum BenchName {
     /// Real-time channels beside more and more best effort (Fig. 7 of the paper on real-time channels)
-    ChannelsGuarantee,
+    #[value(name = "channels-guarantee")]
+    Guarantee,
     /// A channel that offers more than its contract (Fig. 8)
-    ChannelsViolation,
+    #[value(name = "channels-violation")]
+    Violation,
     /// What cooperative preemption is good for: runs without it (Fig. 9)
-    ChannelsPreemption,
+    #[value(name = "channels-preemption")]
+    Preemption,
 }
 
 impl fmt::Display for BenchName {

@@ -26,9 +26,9 @@ pub(crate) fn run(arguments: &BenchArguments) -> Result<bool, Failure> {
     let processors = || thread::available_parallelism().map_or(1, usize::from);
     let threads = arguments.threads.map_or_else(processors, usize::from);
     let experiment = match arguments.name {
-        BenchName::ChannelsGuarantee => Experiment::Guarantee,
-        BenchName::ChannelsViolation => Experiment::Violation,
-        BenchName::ChannelsPreemption => Experiment::Preemption,
+        BenchName::Guarantee => Experiment::Guarantee,
+        BenchName::Violation => Experiment::Violation,
+        BenchName::Preemption => Experiment::Preemption,
     };
     channels::run(experiment, arguments, duration, threads)
 }
