@@ -69,8 +69,9 @@ sizes in bytes, shares in parts per million.
 Each of channels: {name, role, completion, decision: granted|refused|null, guarantee, deadline_ns, bound_ns, slack_ns, \
 terms: {..._ns, which add up to bound_ns}, reserved: {processor_stage_ns, link_stage_ns, messages, packets, processor_ppm, \
 link_ppm}, analysis: {split: {processor_min_ns, link_min_ns, fits}, composite: {least_deadline_ns, fits}, d_order: \
-{service_ns, wait_ns, response_ns, position, fits}}, refusal: {code, stage, at_ns, because_of: [names], fits: {deadline_ns, \
-interval_ns, max_message_bytes}}}. Each value of fits stands alone, the others as asked for.
+{service_ns, wait_ns, response_ns, position, fits}}, refusal: {code, stage, at_ns, explained, because_of: [names], fits: \
+{deadline_ns, interval_ns, max_message_bytes}}}. Each value of fits stands alone, the others as asked for. Of very many \
+refusals the later ones are not explained: because_of is empty, and only the deadline is looked for.
 
 Each of upcalls: {name, decision: granted|refused|null, period_ns, cost_ns, analysis: {liu_layland, sha, rmdp, \
 response_ns}}; the three tests are of all upcalls together.

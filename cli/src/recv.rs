@@ -107,14 +107,19 @@ fn copy(receiver: &mut Receiver, arguments: &RecvArguments, stop: &Stop) -> Resu
     }
 }
 
-/// Says of a late message how late it was, whose fault that is, and on what the judgement rests; of the first few only.
+/// Says of a message that was late, or over its bound, by how much, whose fault that is, and on what the judgement rests; of the
+/// first few only.
 fn explain(message: &Message, explained: &mut u32) {
     const MOST: u32 = 10;
-    let Some(evidence) = message.evidence() else { return };
+    let (what, evidence) = match (message.evidence(), message.over_bound()) {
+        (Some(evidence), _) => ("late", evidence),
+        (None, Some(evidence)) => ("over its bound", evidence),
+        (None, None) => return,
+    };
     *explained += 1;
     if *explained <= MOST {
         eprintln!(
-            "message {}: {} late, cause {:?} (taken from the sender {}, from this host {}, by the way {})",
+            "message {}: {} {what}, cause {:?} (taken from the sender {}, from this host {}, by the way {})",
             message.sequence(),
             evidence.lateness,
             evidence.cause,
@@ -124,6 +129,6 @@ fn explain(message: &Message, explained: &mut u32) {
         );
     }
     if *explained == MOST {
-        eprintln!("further late messages are only counted");
+        eprintln!("further ones are only counted");
     }
 }

@@ -264,9 +264,14 @@ fn peers_that_cannot_be_had_are_told_apart() {
     expect(&run(&["recv", "camera", "--bind", &bind], b""), 5, &["in use", &port.to_string()]);
     let mut huge = vec!["send", to_port.as_str(), "--max-message", "4MiB", "--interval", "10ms"];
     huge.extend(["--deadline", "20ms"]);
-    expect(&run(&huge, b""), 3, &["refused by this host"]);
+    expect(
+        &run(&huge, b""),
+        3,
+        &["refused by this host", " is used up in the long run; messages up to ", " would fit"],
+    );
     let tight = ["send", to_port.as_str(), "--max-message", "60KiB", "--interval", "50ms", "--deadline", "6ms"];
-    expect(&run(&tight, b""), 3, &["would fit"]);
+    let advice = ["refused by this host", "; a deadline of ", ", or messages up to ", " would fit"];
+    expect(&run(&tight, b""), 3, &advice);
     listening.kill().unwrap();
     listening.wait().unwrap();
 }

@@ -7,16 +7,24 @@
 //! Two kinds of traffic, because they fill different structures:
 //! - *all active*: every channel has a message under way at the same time, so each heap holds all channels;
 //! - *few active*: 64 channels of all, spread over the whole range, so what is idle must cost nothing.
+//!
+//! And instructions per accept (reserve and relax) of one more sending channel on [`Platform::assumed_host`] with 100 and with
+//! 10,000 channels admitted, of one kind and of as many kinds as channels: they, too, may at most double.
 
 mod common;
 
 use std::process::{Command, ExitCode};
 
 use common::Pair;
+use common::admitted::{self, Kinds};
+use laxity_core::platform::Platform;
 
 /// How much instructions per packet may grow.
 const LIMIT: f64 = 2.0;
 const SIZES: [usize; 2] = [100, 100_000];
+/// How many channels are admitted when one more asks, and how often it asks.
+const ADMITTED: [usize; 2] = [100, 10_000];
+const ACCEPTS: usize = 100;
 /// A message of one small packet: copying bytes, which does not depend on channels, must not hide what does.
 const PACKET: u32 = 64;
 const FEW: usize = 64;
@@ -26,7 +34,11 @@ fn main() -> ExitCode {
     if let [_, run, traffic, channels, packets] = &arguments[..]
         && run == "--run"
     {
-        run_path(traffic, number(channels), number(packets));
+        match traffic.as_str() {
+            "alike" => run_accepts(Kinds::One, number(channels), number(packets)),
+            "distinct" => run_accepts(Kinds::Distinct, number(channels), number(packets)),
+            _ => run_path(traffic, number(channels), number(packets)),
+        }
         return ExitCode::SUCCESS;
     }
     if !arguments.iter().any(|argument| argument == "--bench") {
@@ -36,30 +48,43 @@ fn main() -> ExitCode {
         println!("growth of instructions: skipped: {reason}");
         return ExitCode::SUCCESS;
     }
-    let mut within = true;
     println!("instructions per packet, submit to delivery, messages of one packet of {PACKET} bytes");
-    println!("{:>12} {:>10} {:>10} {:>8}", "traffic", SIZES[0], SIZES[1], "growth");
-    for (traffic, packets) in [("all", 100_000), ("few", 10_000)] {
-        let counts = SIZES.map(|channels| instructions(traffic, channels, packets));
-        let [small, large] = match counts {
-            [Ok(small), Ok(large)] => [small, large],
-            [Err(error), _] | [_, Err(error)] => {
-                eprintln!("{traffic} active: {error}");
-                return ExitCode::FAILURE;
-            }
+    let packets = [("all", "all active", 100_000), ("few", "few active", 10_000)];
+    let path = table(SIZES, &packets, common::COUNTED);
+    println!("instructions per accept of a sending channel, so many being admitted");
+    let accepts = [("alike", "alike", ACCEPTS), ("distinct", "distinct", ACCEPTS)];
+    let admission = table(ADMITTED, &accepts, admitted::COUNTED);
+    match path.and_then(|path| Ok(path && admission?)) {
+        Ok(true) => {
+            println!("within the limit of {LIMIT}x");
+            ExitCode::SUCCESS
+        }
+        Ok(false) => {
+            eprintln!("instructions grow by more than {LIMIT}x");
+            ExitCode::FAILURE
+        }
+        Err(error) => {
+            eprintln!("{error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Prints the growth of each run (its name here and there, how often it is done); whether all are within the limit.
+fn table(sizes: [usize; 2], runs: &[(&str, &str, usize)], counted: &str) -> Result<bool, String> {
+    let mut within = true;
+    println!("{:>12} {:>10} {:>10} {:>8}", "channels", sizes[0], sizes[1], "growth");
+    for &(run, name, times) in runs {
+        let count = |channels| {
+            let count = instructions(run, channels, times, counted).map_err(|error| format!("{name}: {error}"))?;
+            Ok::<f64, String>(count as f64 / times as f64)
         };
-        let per_packet = [small, large].map(|count| count as f64 / packets as f64);
-        let growth = per_packet[1] / per_packet[0];
+        let (small, large) = (count(sizes[0])?, count(sizes[1])?);
+        let growth = large / small;
         within &= growth <= LIMIT;
-        println!("{:>12} {:>10.0} {:>10.0} {growth:>7.2}x", format!("{traffic} active"), per_packet[0], per_packet[1]);
+        println!("{name:>12} {small:>10.0} {large:>10.0} {growth:>7.2}x");
     }
-    if within {
-        println!("within the limit of {LIMIT}x");
-        ExitCode::SUCCESS
-    } else {
-        eprintln!("instructions per packet grow by more than {LIMIT}x from {} to {} channels", SIZES[0], SIZES[1]);
-        ExitCode::FAILURE
-    }
+    Ok(within)
 }
 
 fn number(text: &str) -> usize {
@@ -81,12 +106,22 @@ fn run_path(traffic: &str, channels: usize, packets: usize) {
     assert_eq!(pair.delivered, packets, "every message arrived");
 }
 
+/// What valgrind runs: one more channel is accepted `accepts` times beside `channels`.
+fn run_accepts(kinds: Kinds, channels: usize, accepts: usize) {
+    let mut admission = admitted::filled(Platform::assumed_host(), kinds, channels);
+    let next = admitted::contract(kinds, ADMITTED[1]);
+    for _ in 0..accepts {
+        let id = admitted::phase::accept(&mut admission, &next);
+        assert!(admission.release(id), "it was just accepted");
+    }
+}
+
 /// Runs this program under callgrind and reads what it counted.
-fn instructions(traffic: &str, channels: usize, packets: usize) -> Result<u64, String> {
+fn instructions(traffic: &str, channels: usize, packets: usize, counted: &str) -> Result<u64, String> {
     let program = std::env::current_exe().map_err(|error| error.to_string())?;
     let file = program.with_file_name(format!("growth-{traffic}-{channels}.callgrind"));
     let output = Command::new("valgrind")
-        .args(["--tool=callgrind", &format!("--toggle-collect={}", common::COUNTED)])
+        .args(["--tool=callgrind", &format!("--toggle-collect={counted}")])
         .arg(format!("--callgrind-out-file={}", file.display()))
         .arg(&program)
         .args(["--run", traffic, &channels.to_string(), &packets.to_string()])

@@ -100,6 +100,7 @@ fn a_small_message_from_the_network_makes_no_work() {
         packet: PACKET,
         priority: 0,
         work_conserving: true,
+        input_delay: Duration::ZERO,
         stage: Duration::from_millis(10),
         upstream: Duration::from_millis(10),
         transit: Duration::MAX,

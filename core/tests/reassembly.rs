@@ -24,6 +24,7 @@ fn receiving(service: Service, messages: u32, queue: u32) -> Receiving {
         packet: PACKET,
         priority: 0,
         work_conserving: true,
+        input_delay: Duration::ZERO,
         stage: Duration::from_millis(10),
         upstream: Duration::from_millis(10),
         transit: Duration::MAX,
@@ -282,4 +283,37 @@ fn an_oversize_message_stays_within_the_limits_of_the_wire() {
     message.set_len(17 << 20);
     let rejected = sending.submit(at(1), message).unwrap_err();
     assert_eq!(rejected.violation, Violation::Oversize { found: 17 << 20, most: 16 << 20 });
+}
+
+/// A message that came late moves the next one's deadline here: what is due stays what was admitted. That delay is not the next
+/// one's own, so it is not held against the bound.
+#[test]
+fn what_a_late_message_defers_is_not_over_the_bound() {
+    let mut frames = HeapFrames::new(8, DATA_HEADER_BYTES + PACKET as usize);
+    let mut receiving = receiving(service(100, 1), 6, 4);
+    let mut deliver = |found: u64, sequence, arrival: u64, complete: u64| {
+        let frame = packet(&mut frames, sequence, 100, 0, at(arrival));
+        offer(&mut receiving, &mut frames, at(found), frame).unwrap();
+        let Some(ReceiveWork { work: Work::RealTime { deadline, .. }, .. }) = receiving.work() else { panic!() };
+        receiving.step(&mut frames).unwrap();
+        (deadline, receiving.deliver(at(complete), |_| Duration::ZERO, 1_000_000).unwrap().0)
+    };
+    let spare = Duration::from_millis(8);
+    // Here at l + 10 ms, complete 2 ms later: that is the bound.
+    let (deadline, on_time) = deliver(105_000, 0, 100_000, 112_000);
+    assert_eq!(
+        (deadline, on_time.deferred, on_time.beyond_bound(spare)),
+        (at(120_000), Duration::ZERO, Duration::ZERO)
+    );
+    // Found 6 ms late: its own delay, which counts unless somebody explains it.
+    let (deadline, late) = deliver(126_000, 1, 110_000, 128_000);
+    assert_eq!((deadline, late.deferred), (at(136_000), Duration::ZERO));
+    assert_eq!(late.beyond_bound(spare), Duration::from_millis(6));
+    // In time, but an interval after the one before it: due 6 ms later than it would have been.
+    let (deadline, next) = deliver(127_000, 2, 120_000, 138_500);
+    assert_eq!((deadline, next.deferred), (at(146_000), Duration::from_millis(6)));
+    assert_eq!(next.beyond_bound(spare), Duration::from_micros(500));
+    // Over the deadline it is a miss, not over the bound.
+    let (_, missed) = deliver(135_000, 3, 130_000, 150_001);
+    assert_eq!((missed.lateness(), missed.beyond_bound(spare)), (Duration::from_micros(1), Duration::ZERO));
 }

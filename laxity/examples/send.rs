@@ -17,7 +17,7 @@ fn main() -> Result<(), Error> {
     let peer = ([127, 0, 0, 1], DEFAULT_PORT).into();
     let mut sender = match host.open(peer, "telemetry", ChannelSpec::real_time(contract)) {
         Ok(sender) => sender,
-        Err(Error::Refused { by, refusal }) => {
+        Err(Error::Refused { by, refusal, .. }) => {
             println!("{by} says no: {refusal}");
             return Ok(());
         }

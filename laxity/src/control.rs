@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak, mpsc};
 use std::time::{Duration as StdDuration, Instant as StdInstant};
 
+use laxity_core::admission::answer::Role;
 use laxity_core::admission::{Admission, Code, Refusal, ReservationId, Stage, buffers};
 use laxity_core::contract::{Contract, Overload, SendingStages, Service, packets};
 use laxity_core::endpoint::{Destination, Incoming, Outgoing, Reception};
@@ -17,16 +18,21 @@ use laxity_core::platform::Platform;
 use laxity_core::send::SendConfig;
 use laxity_core::units::Duration;
 
+use crate::advice;
 use crate::doorbell::Doorbell;
 use crate::error::Error;
 use crate::executive::{Command, Notice};
 use crate::host::Grant;
 use crate::port::{self, Port, ReceivePort, SendPort, Slot};
+use crate::reception::in_packets;
 use crate::sharing::{Sharing, Wanted};
 use crate::signal::Signal;
 
 /// How long a receiving channel that is over stays to answer a repeated CLOSE: its sender may have missed our CLOSED.
 const LINGER: StdDuration = StdDuration::from_millis(500);
+
+/// Notices of the executive that are looked at together.
+const BATCH: usize = 64;
 
 /// How a host treats its channels.
 #[derive(Clone, Copy, Debug)]
@@ -35,6 +41,8 @@ pub(crate) struct Behaviour {
     pub(crate) send_early: bool,
     pub(crate) receive_early: bool,
     pub(crate) receive_memory: u64,
+    /// Whether the host serves its channels in the order that the bounds are computed for.
+    pub(crate) proves_bounds: bool,
 }
 
 /// What application threads, the control thread and the executive share of a host.
@@ -44,6 +52,8 @@ pub(crate) struct Shared {
     pub(crate) stopped: Arc<AtomicBool>,
     pub(crate) platform: Platform,
     behaviour: Behaviour,
+    /// How long a frame may wait until it is found.
+    pub(crate) input_delay: Duration,
     /// How much the packets of other executives may delay ours on the link that we share.
     pub(crate) allowance: Duration,
     /// Notified when our share of the link has changed.
@@ -66,6 +76,20 @@ pub(crate) struct State {
     /// Channels that are over, and when they are released.
     lingering: Vec<(StdInstant, ChannelId)>,
     next_ticket: u64,
+    /// What a batch of notices leads to, in its order; waits until the bounds allow for it.
+    outcomes: Vec<Outcome>,
+    pub(crate) bounds_are_stale: bool,
+    pub(crate) proves_bounds: bool,
+}
+
+/// What a notice leads to.
+enum Outcome {
+    Command(Command),
+    /// The channel is open: its opener learns it, or the channel is closed again.
+    Opened {
+        opened: Opened,
+        reply: mpsc::SyncSender<Result<Opened, Error>>,
+    },
 }
 
 /// A receiving channel that is open.
@@ -105,10 +129,12 @@ enum Ticket {
 
 /// A channel in the endpoint.
 pub(crate) struct Known {
-    port: Arc<Port>,
+    pub(crate) port: Arc<Port>,
     pub(crate) peer: SocketAddr,
-    reservation: Option<ReservationId>,
+    pub(crate) reservation: Option<ReservationId>,
     pub(crate) is_receiving: bool,
+    /// d_rx, if it receives and has a reservation.
+    pub(crate) stage: Duration,
     /// Bytes of its message buffers, if it receives.
     bytes: u64,
     pub(crate) name: Name,
@@ -159,9 +185,24 @@ impl Shared {
             receive_memory: 0,
             lingering: Vec::new(),
             next_ticket: 0,
+            outcomes: Vec::new(),
+            bounds_are_stale: false,
+            proves_bounds: behaviour.proves_bounds,
         };
+        let input_delay = state.admission.input_delay();
         let state = Mutex::new(state);
-        Self { doorbell, notified, stopped, platform, behaviour, allowance, share_changed, commands, state }
+        Self {
+            doorbell,
+            notified,
+            stopped,
+            platform,
+            behaviour,
+            input_delay,
+            allowance,
+            share_changed,
+            commands,
+            state,
+        }
     }
 
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
@@ -217,7 +258,6 @@ impl Shared {
     /// Admits a channel at this host and asks the peer; the answer comes through the receiver.
     pub(crate) fn open(&self, request: OpenRequest) -> Result<mpsc::Receiver<Result<Opened, Error>>, Error> {
         let platform = &self.platform;
-        let refused = |refusal| Error::Refused { by: "this host".to_owned(), refusal };
         let contract = request.service.contract().copied();
         let mut state = self.state();
         self.check_running()?;
@@ -239,14 +279,24 @@ impl Shared {
             let budget = contract
                 .deadline()
                 .checked_sub(outside)
-                .ok_or_else(|| refused(Refusal::new(Code::DeadlineBelowServiceTime, Stage::Route)))?;
+                .ok_or_else(|| Refusal::new(Code::DeadlineBelowServiceTime, Stage::Route))
+                .map_err(|refusal| Error::refused_here(refusal, None))?;
             let (id, least);
             if state.sharing.is_some() {
                 let Destination { name, peer, .. } = request.destination;
                 let wanted = Wanted { contract: analysed, budget, name, peer, service: request.service };
                 (state, id, least) = self.admit_sharing(state, &wanted)?;
             } else {
-                (id, least) = state.admission.reserve_sending(&analysed, budget).map_err(refused)?;
+                match state.admission.reserve_least(&analysed, Role::Sends, budget) {
+                    Ok(found) => (id, least) = found,
+                    Err(mut refusal) => {
+                        refusal.least_deadline = refusal.least_deadline.map(|least| least + outside);
+                        let question = state.question(state.admission.clone()).filter(|_| advice::helps(&refusal));
+                        drop(state);
+                        let advice = question.map(|question| question.ask(&analysed, budget));
+                        return Err(Error::refused_here(refusal, advice));
+                    }
+                }
             }
             reservation = Some(id);
             upstream = platform.handover + least.total() + self.allowance;
@@ -276,9 +326,6 @@ impl Shared {
         let capacity = request.service.max_message().saturating_mul(oversize) as usize;
         // Buffers for what waits in the core, one that is being fragmented, and one in the application's hands.
         let (send_port, slot) = port::sending(messages as usize + 2, capacity);
-        if let Some(contract) = &contract {
-            send_port.port.statistics.set_bound(contract.deadline());
-        }
         let outgoing =
             Outgoing::new(request.destination, config, upstream, self.behaviour.lease, messages, queued_packets);
         let (reply, answer) = mpsc::sync_channel(1);
@@ -287,6 +334,7 @@ impl Shared {
             peer: request.destination.peer,
             reservation,
             is_receiving: false,
+            stage: Duration::ZERO,
             bytes: 0,
             name: request.destination.name,
             service: request.service,
@@ -321,14 +369,19 @@ impl Shared {
     pub(crate) fn serve(self: &Arc<Self>, mut notices: rtrb::Consumer<Notice>) {
         loop {
             let seen = self.notified.seen();
-            while let Ok(notice) = notices.pop() {
+            for _ in 0..BATCH {
+                let Ok(notice) = notices.pop() else { break };
                 self.handle(notice);
             }
             if self.is_stopped() {
                 break;
             }
             let look = self.attend_to_share();
+            self.settle();
             let linger = self.release_lingering();
+            if !notices.is_empty() {
+                continue;
+            }
             self.notified.wait(seen, linger.into_iter().chain(look).min());
         }
     }
@@ -342,6 +395,25 @@ impl Shared {
         state.tickets.clear();
         for known in std::mem::take(&mut state.channels).into_values() {
             known.port.set_end(End::PeerLost);
+        }
+    }
+
+    /// Publishes the bounds with those who come, and only then lets them in.
+    fn settle(&self) {
+        let mut state = self.state();
+        state.publish_bounds();
+        let outcomes = std::mem::take(&mut state.outcomes);
+        drop(state);
+        for outcome in outcomes {
+            match outcome {
+                Outcome::Command(command) => self.command(command),
+                Outcome::Opened { opened, reply } => {
+                    let channel = opened.channel;
+                    if reply.send(Ok(opened)).is_err() {
+                        self.command(Command::Close(channel));
+                    }
+                }
+            }
         }
     }
 
@@ -398,7 +470,7 @@ impl Shared {
             (Ticket::Opening { known }, Err(refusal)) => {
                 state.release(&known);
                 if let Some(opener) = known.opener {
-                    let _ = opener.reply.send(Err(Error::Refused { by: "this host".to_owned(), refusal }));
+                    let _ = opener.reply.send(Err(Error::refused_here(refusal, None)));
                 }
             }
             (Ticket::Accepting { known, .. }, Err(_)) => state.release(&known),
@@ -412,16 +484,11 @@ impl Shared {
             return;
         }
         let Some(listener) = state.listener(&request.name) else {
-            drop(state);
-            let refusal = Refusal::new(Code::NoSuchName, Stage::ReceivingProcessor);
-            return self.command(Command::Refuse { request: *request, refusal });
+            return state.refuse(request, Refusal::new(Code::NoSuchName, Stage::ReceivingProcessor));
         };
         let (reservation, upstream, stage) = match self.admit_receiving(&mut state, request) {
             Ok(admitted) => admitted,
-            Err(refusal) => {
-                drop(state);
-                return self.command(Command::Refuse { request: *request, refusal });
-            }
+            Err(refusal) => return state.refuse(request, refusal),
         };
         let platform = &self.platform;
         let (messages, packets) = match request.service {
@@ -437,9 +504,10 @@ impl Shared {
             + platform.link.occupancy(platform.packet)
             + platform.propagation
             + platform.clock_error
-            + input_delay(platform);
+            + self.input_delay;
         let reception = Reception {
             stage,
+            input_delay: self.input_delay,
             upstream,
             transit,
             work_conserving: self.behaviour.receive_early,
@@ -452,24 +520,18 @@ impl Shared {
             if let Some(id) = reservation {
                 state.admission.release(id);
             }
-            drop(state);
-            let refusal = Refusal::new(Code::Memory, Stage::ReceivingProcessor);
-            return self.command(Command::Refuse { request: *request, refusal });
+            return state.refuse(request, Refusal::new(Code::Memory, Stage::ReceivingProcessor));
         }
         state.receive_memory += bytes;
         let incoming = Incoming::new(request, reception);
         let (receive_port, slot) = port::receiving(messages.max(2) as usize);
-        let deadline = request.service.contract().map(Contract::deadline);
-        if let Some(deadline) = deadline {
-            receive_port.port.statistics.set_bound(deadline);
-        }
         let grant = Grant {
             name: request.name.as_str().to_owned(),
             peer: request.peer,
             service: request.service,
             stages: SendingStages::default(),
-            receive: stage,
-            bound: deadline,
+            receive: if reservation.is_some() { stage + self.input_delay } else { Duration::ZERO },
+            bound: request.service.contract().map(Contract::deadline),
             same_clock: request.same_clock,
         };
         let known = Known {
@@ -477,6 +539,7 @@ impl Shared {
             peer: request.peer,
             reservation,
             is_receiving: true,
+            stage,
             bytes,
             name: request.name,
             service: request.service,
@@ -484,54 +547,9 @@ impl Shared {
         };
         let accepted = Box::new(Accepted { port: receive_port, grant, unclaimed: None });
         let ticket = state.ticket(Ticket::Accepting { known, accepted, listener });
-        drop(state);
         let slot = Box::new(Slot::Receive(slot));
-        self.command(Command::Accept { ticket, request: *request, incoming, slot });
-    }
-
-    /// (reservation, upstream, stage) of a channel that this host receives.
-    fn admit_receiving(
-        &self,
-        state: &mut State,
-        request: &Request,
-    ) -> Result<(Option<ReservationId>, Duration, Duration), Refusal> {
-        let Service::RealTime(contract) = request.service else {
-            state.review_share();
-            return Ok((None, Duration::ZERO, Duration::ZERO));
-        };
-        let platform = &self.platform;
-        // Outside both hosts' stages: the way, the clocks, and how long a frame may wait until the socket is looked at.
-        let outside = platform.propagation + platform.clock_error + input_delay(platform);
-        let shortfall = |needed: Duration| {
-            let mut refusal = Refusal::new(Code::DeadlineSum, Stage::Route);
-            refusal.least_deadline = Some(needed);
-            refusal
-        };
-        let Some(budget) = contract.deadline().checked_sub(request.upstream + outside) else {
-            return Err(shortfall(request.upstream + outside));
-        };
-        let analysed = in_packets(&contract, request.packet, platform)?;
-        let (id, least) = state.admission.reserve_receiving(&analysed, budget).map_err(|mut refusal| {
-            refusal.least_deadline = refusal.least_deadline.map(|least| least + request.upstream + outside);
-            refusal
-        })?;
-        if let Err(refusal) = state.claim_receiving(request) {
-            state.admission.release(id);
-            return Err(refusal);
-        }
-        // Slack is shared between the two hosts in proportion to what each needs at least.
-        let slack = budget.saturating_sub(least);
-        let whole = (least + request.upstream).as_nanos().max(1);
-        let share = slack.mul_ratio(least.as_nanos(), whole);
-        let stage = match state.admission.relax_receiving(id, least + share) {
-            Ok(stage) => stage,
-            Err(refusal) => {
-                state.admission.release(id);
-                return Err(refusal);
-            }
-        };
-        let upstream = contract.deadline().saturating_sub(stage + input_delay(platform));
-        Ok((Some(id), upstream, stage + input_delay(platform)))
+        state.review_bounds();
+        state.outcomes.push(Outcome::Command(Command::Accept { ticket, request: *request, incoming, slot }));
     }
 
     /// The peer accepted: the sending stages get what is left of the deadline.
@@ -549,9 +567,8 @@ impl Shared {
                     Ok(stages) => stages.with_handover(platform.handover),
                     Err(refusal) => {
                         let peer = known.peer;
-                        let _ = opener.reply.send(Err(Error::Refused { by: peer.to_string(), refusal }));
-                        drop(guard);
-                        return self.command(Command::Close(channel));
+                        let _ = opener.reply.send(Err(Error::Refused { by: peer.to_string(), refusal, advice: None }));
+                        return state.outcomes.push(Outcome::Command(Command::Close(channel)));
                     }
                 }
             }
@@ -566,12 +583,10 @@ impl Shared {
             bound: known.service.contract().map(Contract::deadline),
             same_clock,
         };
-        self.command(Command::Begin { channel, stages });
         let opened = Opened { channel, port: opener.port, grant };
-        if opener.reply.send(Ok(opened)).is_err() {
-            drop(guard);
-            self.command(Command::Close(channel));
-        }
+        state.review_bounds();
+        state.outcomes.push(Outcome::Command(Command::Begin { channel, stages }));
+        state.outcomes.push(Outcome::Opened { opened, reply: opener.reply });
     }
 
     fn ended(&self, channel: ChannelId, end: End) {
@@ -583,15 +598,15 @@ impl Shared {
         if lingers {
             state.lingering.push((StdInstant::now() + LINGER, channel));
         }
+        if !lingers {
+            state.outcomes.push(Outcome::Command(Command::Release(channel)));
+        }
         drop(state);
         if let Some(opener) = known.opener.take() {
             let error = Error::of_end(end, known.peer, unreachable).unwrap_or(Error::Closed);
             let _ = opener.reply.send(Err(error));
         }
         known.port.set_end(end);
-        if !lingers {
-            self.command(Command::Release(channel));
-        }
     }
 }
 
@@ -600,6 +615,9 @@ impl State {
         self.next_ticket += 1;
         self.tickets.insert(self.next_ticket, ticket);
         self.next_ticket
+    }
+    fn refuse(&mut self, request: &Request, refusal: Refusal) {
+        self.outcomes.push(Outcome::Command(Command::Refuse { request: *request, refusal }));
     }
     fn release(&mut self, known: &Known) {
         self.review_share();
@@ -618,31 +636,6 @@ impl State {
     fn listener(&self, name: &Name) -> Option<mpsc::Sender<Accepted>> {
         self.listeners.iter().find(|(other, _)| other == name).map(|(_, listener)| listener.clone())
     }
-}
-
-/// How long a frame may wait in the socket while the executive works: it looks after at most P steps, of whatever kind.
-pub(crate) fn input_delay(platform: &Platform) -> Duration {
-    let step = [platform.first_packet, platform.packet_cost, platform.receive_first, platform.receive_packet]
-        .into_iter()
-        .max()
-        .unwrap_or_default();
-    (step + platform.change_of_handler() + platform.link_cost) * u64::from(platform.quantum)
-}
-
-/// The contract as the analysis must see it when the peer's packets are smaller than ours and a message needs more of them:
-/// packets are what takes time here, so its messages are as large as that many of our size.
-///
-/// # Errors
-/// No message could be that large.
-fn in_packets(contract: &Contract, packet: u32, platform: &Platform) -> Result<Contract, Refusal> {
-    let found = packets(contract.max_message(), packet.max(1));
-    if found <= packets(contract.max_message(), platform.packet) {
-        return Ok(*contract);
-    }
-    let max_message = u64::from(found) * u64::from(platform.packet);
-    let (min_message, burst) = (contract.min_message().into(), contract.burst().into());
-    let contract = Contract::new(max_message, min_message, contract.interval(), burst, contract.deadline());
-    Ok(contract?)
 }
 
 /// Packets that a best-effort channel may hold: a message, or a batch, whichever is more.

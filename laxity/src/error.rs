@@ -11,6 +11,7 @@ use laxity_core::send::Violation;
 use laxity_core::wire::WireError;
 use laxity_link::LinkError;
 
+use crate::advice::{Advice, explained};
 use crate::registry::{Holder, RegistryError, Shared};
 
 /// An error of the library. Each says what was found and what was expected, and [`Error::exit_status`] whose fault it is.
@@ -41,18 +42,22 @@ pub enum Error {
     #[error(transparent)]
     Link(#[from] LinkError),
     /// Admission, here or at the peer, said no.
-    #[error("refused by {by}: {refusal}")]
+    #[error("refused by {by}: {}", explained(refusal, advice.as_deref()))]
     Refused {
         /// "this host" or the peer.
         by: String,
-        /// Why, and what would fit.
+        /// Why, and which deadline would fit.
         refusal: Refusal,
+        /// What else would fit, and who stands in the way: if this host refused, and was asked by its own application.
+        advice: Option<Box<Advice>>,
     },
     /// This host has it, but other executives on it hold too much.
-    #[error("refused by this host: {shared}{}", would_fit(refusal))]
+    #[error("refused by this host: {shared}{}", would_fit(refusal, advice.as_deref()))]
     Shared {
         /// Why, on what is left for this executive.
         refusal: Refusal,
+        /// What would fit into that, and which of this executive's channels stand in the way.
+        advice: Option<Box<Advice>>,
         /// Who holds what.
         shared: Box<Shared>,
     },
@@ -153,6 +158,11 @@ impl Error {
         }
     }
 
+    /// A refusal by this host itself.
+    pub(crate) fn refused_here(refusal: Refusal, advice: Option<Box<Advice>>) -> Self {
+        Self::Refused { by: "this host".to_owned(), refusal, advice }
+    }
+
     /// The error that the end of a channel with `peer` is; `None` if both sides agreed on it.
     pub(crate) fn of_end(end: End, peer: SocketAddr, unreachable: bool) -> Option<Self> {
         Some(match end {
@@ -160,7 +170,7 @@ impl Error {
             End::ClosedByPeer => Self::ClosedByPeer { peer },
             End::PeerLost => Self::PeerLost { peer },
             End::NoAnswer => Self::NoAnswer { peer, unreachable },
-            End::Refused(refusal) => Self::Refused { by: peer.to_string(), refusal },
+            End::Refused(refusal) => Self::Refused { by: peer.to_string(), refusal, advice: None },
             End::Version { lowest, highest } => Self::Version { peer, lowest, highest },
         })
     }
@@ -171,6 +181,9 @@ fn is_mistaken(error: ContractError) -> bool {
     !matches!(error, ContractError::NoBestEffort | ContractError::Packets { .. })
 }
 
-fn would_fit(refusal: &Refusal) -> String {
+fn would_fit(refusal: &Refusal, advice: Option<&Advice>) -> String {
+    if let Some(advice) = advice {
+        return advice.to_string();
+    }
     refusal.least_deadline.map_or_else(String::new, |deadline| format!("; a deadline of {deadline} would fit"))
 }

@@ -6,7 +6,8 @@ use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration as StdDuration;
 
-use laxity_core::admission::Admission;
+use laxity_core::admission::answer::Rule;
+use laxity_core::admission::{Admission, Settings};
 use laxity_core::collections::{DeadlineHeap, FifoSet};
 use laxity_core::contract::{Contract, Overload, SendingStages, Service};
 use laxity_core::endpoint::{Config, Destination, Endpoint, LinkConfig};
@@ -44,6 +45,10 @@ pub struct HostConfig {
     /// How handlers are ordered. Admission analyses earliest deadline first; under fixed priority its bounds are not proved,
     /// and the host says so.
     pub policy: Policy,
+    /// By which rule deadlines are given, for as long as the host lives. Rules are never mixed on one host. Under
+    /// [`Rule::Composite`] a message's deadline rules on processor and link alike, which carries more channels that send short
+    /// bursts; the other host of a channel may have another rule.
+    pub rule: Rule,
     /// Whether messages that are ahead of their logical arrival may be sent on when nothing else wants the processor.
     pub send_early: bool,
     /// Whether they may be delivered early.
@@ -79,6 +84,7 @@ impl Default for HostConfig {
             bind: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
             platform: Platform::assumed_host(),
             policy: Policy::EarliestDeadline,
+            rule: Rule::Split,
             send_early: false,
             receive_early: true,
             horizon: Duration::ZERO,
@@ -128,7 +134,8 @@ pub struct Grant {
     pub stages: SendingStages,
     /// The receiving host's stage.
     pub receive: Duration,
-    /// The worst-case delay that is kept, from logical arrival to delivery; `None` for best effort.
+    /// The delay that is promised, from logical arrival to delivery: the deadline; `None` for best effort. The worst case
+    /// that is computed as channels come and go is in the receiver's figures.
     pub bound: Option<Duration>,
     /// Whether both hosts share a clock, so that the delay between them can be measured.
     pub same_clock: bool,
@@ -190,7 +197,9 @@ impl Host {
         if platform.machine.is_papers() {
             return Err(Error::PapersMachine);
         }
-        let admission = Admission::new(platform.clone())?;
+        let settings =
+            Settings { rule: config.rule, send_early: config.send_early, receive_early: config.receive_early };
+        let admission = Admission::with_settings(platform.clone(), settings)?;
         let look_ahead = admission.look_ahead();
         let batch = (platform.receive_batch.max(platform.transmit_batch) as usize).max(64);
         let store = match &config.registry {
@@ -200,7 +209,8 @@ impl Host {
         let (link, elsewhere) = bind(&config, batch, store.as_ref())?;
         let address = link.local_address();
         let command = config.command.clone().unwrap_or_else(own_name);
-        let shared = store.map(|store| Sharing::join(store, &platform, address, &command)).transpose()?.flatten();
+        let shared =
+            store.map(|store| Sharing::join(store, &platform, settings, address, &command)).transpose()?.flatten();
         let (admission, sharing) = match shared {
             Some((admission, sharing)) => (admission, Some(sharing)),
             None => (admission, None),
@@ -276,6 +286,7 @@ impl Host {
                 send_early: config.send_early,
                 receive_early: config.receive_early,
                 receive_memory: config.receive_memory,
+                proves_bounds: config.policy == Policy::EarliestDeadline,
             },
             doorbell,
             notified,

@@ -31,6 +31,8 @@
 //! data path, and a control thread that admits and allocates. See ARCHITECTURE.md.
 #![deny(unsafe_code)]
 
+mod advice;
+mod bounds;
 mod control;
 mod doorbell;
 mod error;
@@ -40,6 +42,7 @@ pub mod platform_file;
 mod port;
 mod realtime;
 mod receiver;
+mod reception;
 mod registry;
 mod sender;
 mod sharing;
@@ -49,6 +52,7 @@ mod statistics;
 pub mod system_file;
 pub mod text;
 
+pub use advice::Advice;
 pub use error::Error;
 pub use host::{ChannelSpec, DEFAULT_PORT, Grant, Host, HostConfig, Level, Listener, Standing};
 pub use realtime::Scheduling;

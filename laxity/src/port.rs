@@ -29,6 +29,8 @@ pub(crate) struct Outbound {
 pub(crate) struct Inbound {
     pub(crate) delivered: Delivered,
     pub(crate) evidence: Option<Evidence>,
+    /// Complete after its bound, though in time, and nothing outside Laxity explains that.
+    pub(crate) over_bound: Option<Evidence>,
 }
 
 /// What the application, the executive and the control thread share of one channel.

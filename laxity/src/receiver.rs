@@ -142,6 +142,11 @@ impl Message {
     pub fn evidence(&self) -> Option<Evidence> {
         self.inbound.as_ref().and_then(|inbound| inbound.evidence)
     }
+    /// Set if the message was in time, but complete after the channel's bound, and nothing outside Laxity explains that: the
+    /// analysis or the configured costs are wrong. Its `lateness` is counted from the bound.
+    pub fn over_bound(&self) -> Option<Evidence> {
+        self.inbound.as_ref().and_then(|inbound| inbound.over_bound)
+    }
 }
 
 impl std::ops::Deref for Message {

@@ -13,14 +13,16 @@ use std::net::SocketAddr;
 use std::sync::MutexGuard;
 use std::time::{Duration as StdDuration, Instant as StdInstant};
 
-use laxity_core::admission::{Admission, Code, Refusal, ReservationId, Stage};
+use laxity_core::admission::answer::Role;
+use laxity_core::admission::{Admission, Code, Refusal, ReservationId, Settings, Stage};
 use laxity_core::contract::{Contract, SendingStages, Service};
 use laxity_core::event::{Name, Request};
 use laxity_core::limits;
 use laxity_core::platform::Platform;
 use laxity_core::units::{Duration, Rate};
 
-use crate::control::{Known, Shared, State, input_delay};
+use crate::advice::{self, Advice};
+use crate::control::{Known, Shared, State};
 use crate::error::Error;
 use crate::executive::Command;
 use crate::registry::{
@@ -79,12 +81,13 @@ impl Sharing {
     pub(crate) fn join(
         store: Store,
         platform: &Platform,
+        settings: Settings,
         address: SocketAddr,
         command: &str,
     ) -> Result<Option<(Admission, Self)>, Error> {
         let (Some(whole), link) = (platform.link.rate, platform.link) else { return Ok(None) };
-        let refused = |refusal| Error::Refused { by: "this host".to_owned(), refusal };
-        let admission = Admission::new(platform.clone())?;
+        let refused = |refusal| Error::refused_here(refusal, None);
+        let admission = Admission::with_settings(platform.clone(), settings)?;
         let look_ahead_ns = admission.look_ahead().as_nanos();
         let admission = admission.with_rate(grid(whole, FLOOR)).map_err(refused)?;
         let (pid, start, number) = registry::claim_of_this_process()?;
@@ -109,7 +112,7 @@ impl Sharing {
         claim.allowance_ns = claim.own_allowance();
         let seat = Seat::join(store, claim)?.map_err(|shared| {
             let (code, stage) = (Code::LinkUtilisation, Stage::Link);
-            Error::Shared { refusal: Refusal::new(code, stage), shared: Box::new(shared) }
+            Error::Shared { refusal: Refusal::new(code, stage), advice: None, shared: Box::new(shared) }
         })?;
         let sharing = Self {
             seat,
@@ -131,6 +134,11 @@ impl Sharing {
 
     pub(crate) fn rate(&self) -> Rate {
         grid(self.whole, self.parts)
+    }
+
+    /// The share that it could have with `free` bytes per second more.
+    fn rate_with(&self, free: u64) -> Rate {
+        grid(self.whole, parts_of(self.whole, self.rate().as_bytes_per_second().saturating_add(free)))
     }
 
     fn is_changing(&self) -> bool {
@@ -318,10 +326,13 @@ impl Shared {
                 Ok(candidates) => candidates,
                 Err(error) => {
                     // No reason any more for others to give way.
-                    if sharing.seat.claim().wish > 0 {
-                        sharing.seat.update(|_, mine| mine.wish = 0)?;
-                    }
-                    return Err(error);
+                    let free = sharing.seat.update(|book, mine| {
+                        mine.wish = 0;
+                        book.free(mine.link_rate)
+                    })?;
+                    let Error::Refused { refusal, .. } = error else { return Err(error) };
+                    let rest = sharing.rate_with(free);
+                    return Err(Error::refused_here(refusal, advise(state, rest, wanted, &refusal)));
                 }
             };
             match sharing.ask(&candidates, &channels, StdInstant::now() < until)? {
@@ -341,17 +352,21 @@ impl Shared {
                     state = self.state();
                 }
                 Outcome::Short(shared) => {
+                    let mut rest = sharing.rate();
                     let refusal = match shared.shortage {
                         Shortage::Processors { .. } => {
                             Refusal::new(Code::ProcessorUtilisation, Stage::SendingProcessor)
                         }
                         Shortage::Link { free } => {
-                            let rest = sharing.rate().as_bytes_per_second().saturating_add(free);
-                            refusal_at(admission, grid(sharing.whole, parts_of(sharing.whole, rest)), wanted)
+                            rest = sharing.rate_with(free);
+                            refusal_at(admission, rest, wanted)
                         }
                         Shortage::Seats => Refusal::new(Code::LinkUtilisation, Stage::Link),
                     };
-                    return Err(Error::Shared { refusal, shared: Box::new(shared) });
+                    // Where it is not the link that is short, nobody here knows what others leave.
+                    let is_link = matches!(shared.shortage, Shortage::Link { .. });
+                    let advice = if is_link { advise(state, rest, wanted, &refusal) } else { None };
+                    return Err(Error::Shared { refusal, advice, shared: Box::new(shared) });
                 }
             }
         }
@@ -360,15 +375,15 @@ impl Shared {
     /// Shares of the whole link that would do, the one that leaves the receiver most first.
     fn candidates(&self, admission: &Admission, sharing: &Sharing, wanted: &Wanted) -> Result<Vec<Candidate>, Error> {
         let platform = &self.platform;
-        let receiving = Admission::new(platform.clone())?
-            .reserve_receiving(&wanted.contract, limits::MAX_DEADLINE)
-            .map_or(Duration::ZERO, |(_, stage)| stage + input_delay(platform));
+        let receiving = Admission::with_settings(platform.clone(), admission.settings())?
+            .reserve_least(&wanted.contract, Role::Receives, limits::MAX_DEADLINE)
+            .map_or(Duration::ZERO, |(_, stages)| stages.processor + self.input_delay);
         let mut found: Vec<Candidate> = Vec::new();
         for left in [receiving * 2, receiving, Duration::ZERO] {
             let budget = wanted.budget.saturating_sub(left);
             let fits = |parts| {
                 let mut admission = admission.with_rate(grid(sharing.whole, parts)).ok()?;
-                let (id, least) = admission.reserve_sending(&wanted.contract, budget).ok()?;
+                let (id, least) = admission.reserve_least(&wanted.contract, Role::Sends, budget).ok()?;
                 Some((admission, id, least))
             };
             if let Some((parts, (admission, id, least))) = least(sharing.parts, GRID, fits)
@@ -379,7 +394,7 @@ impl Shared {
         }
         if found.is_empty() {
             let refusal = refusal_at(admission, sharing.whole, wanted);
-            return Err(Error::Refused { by: "this host".to_owned(), refusal });
+            return Err(Error::refused_here(refusal, None));
         }
         Ok(found)
     }
@@ -413,6 +428,11 @@ impl Shared {
 
     /// Tells the executive what `admission` reckons with.
     fn set_link(&self, state: &mut State, lowers: bool) {
+        if !lowers {
+            // A faster link asks more of the processor.
+            state.review_bounds();
+            state.publish_bounds();
+        }
         let State { admission, sharing, .. } = state;
         if let Some(sharing) = sharing {
             sharing.changes += 1;
@@ -505,10 +525,18 @@ impl Shared {
 fn refusal_at(admission: &Admission, rate: Rate, wanted: &Wanted) -> Refusal {
     let at = admission.with_rate(rate);
     let mut admission = at.unwrap_or_else(|_| admission.clone());
-    match admission.reserve_sending(&wanted.contract, wanted.budget) {
+    match admission.reserve_least(&wanted.contract, Role::Sends, wanted.budget) {
         Err(refusal) => refusal,
         Ok(_) => Refusal::new(Code::LinkUtilisation, Stage::Link),
     }
+}
+
+/// What would fit into a share with `rate`. Nothing is locked meanwhile.
+fn advise(state: MutexGuard<'_, State>, rate: Rate, wanted: &Wanted, refusal: &Refusal) -> Option<Box<Advice>> {
+    let admission = state.admission.with_rate(rate).ok()?;
+    let question = state.question(admission).filter(|_| advice::helps(refusal))?;
+    drop(state);
+    Some(question.ask(&wanted.contract, wanted.budget))
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use laxity_core::figures::{Figures, Latencies};
-use laxity_core::receive::{Delivered, Evidence, ReceiveCounters};
+use laxity_core::receive::{Delivered, ReceiveCounters};
 use laxity_core::send::SendCounters;
 use laxity_core::units::Duration;
 
@@ -85,8 +85,12 @@ pub(crate) struct Statistics {
     refused_size: AtomicU64,
     receive: [AtomicU64; 9],
     over_bound: AtomicU64,
-    bound: AtomicU64,
+    /// How long before its deadline a message is complete by the analysis: the least that was in force. `UNKNOWN` at first.
+    spare: AtomicU64,
 }
+
+/// No bound but the deadline.
+const UNKNOWN: u64 = u64::MAX;
 
 impl Statistics {
     pub(crate) fn new() -> Self {
@@ -96,22 +100,31 @@ impl Statistics {
             refused_size: AtomicU64::new(0),
             receive: Default::default(),
             over_bound: AtomicU64::new(0),
-            bound: AtomicU64::new(u64::MAX),
+            spare: AtomicU64::new(UNKNOWN),
         }
     }
 
-    /// Sets the bound that completions are held against.
-    pub(crate) fn set_bound(&self, bound: Duration) {
-        self.bound.store(bound.as_nanos(), Relaxed);
+    /// Sets the bound that completions are held against. It may only grow: a smaller one than before is not taken.
+    pub(crate) fn set_bound(&self, deadline: Duration, bound: Duration) {
+        self.spare.fetch_min(deadline.saturating_sub(bound).as_nanos(), Relaxed);
     }
 
-    /// Records a delivery.
-    pub(crate) fn delivered(&self, delivered: &Delivered, evidence: Option<&Evidence>) {
-        let latency = delivered.latency().as_nanos();
-        self.latency.record(latency);
-        if evidence.is_none() && delivered.deadline.is_some() && latency > self.bound.load(Relaxed) {
-            add(&self.over_bound, 1);
+    fn spare(&self) -> Duration {
+        match self.spare.load(Relaxed) {
+            UNKNOWN => Duration::ZERO,
+            spare => Duration::from_nanos(spare),
         }
+    }
+
+    /// Records a delivery; how long after its bound it was complete, if it was in time.
+    pub(crate) fn delivered(&self, delivered: &Delivered) -> Duration {
+        self.latency.record(delivered.latency().as_nanos());
+        delivered.beyond_bound(self.spare())
+    }
+
+    /// Counts a completion after the bound that nothing outside Laxity explains.
+    pub(crate) fn over_bound(&self) {
+        add(&self.over_bound, 1);
     }
 
     /// Publishes what the receiver counted.
@@ -175,8 +188,7 @@ impl Statistics {
         });
         figures.sent = figures.delivered + figures.lost + figures.dropped;
         figures.over_bound = self.over_bound.load(Relaxed);
-        let bound = self.bound.load(Relaxed);
-        figures.bound = (bound != u64::MAX).then(|| Duration::from_nanos(bound));
+        figures.bound = deadline.map(|deadline| deadline.saturating_sub(self.spare()));
         figures.latencies = self.latency.latencies();
         figures
     }
@@ -210,6 +222,19 @@ mod tests {
             assert!(found >= expected && found - expected <= expected / SUB, "{found} for {expected}");
         }
         assert_eq!(latencies.min, Some(Duration::from_nanos(1)));
+    }
+
+    #[test]
+    fn a_bound_only_grows_and_is_the_deadline_as_long_as_nobody_knows_better() {
+        let ms = Duration::from_millis;
+        let statistics = Statistics::new();
+        let bound = || statistics.figures("a", false, Some(ms(100))).bound;
+        assert_eq!(bound(), Some(ms(100)));
+        for (set, expected) in [(60, 60), (70, 70), (65, 70), (100, 100), (60, 100)] {
+            statistics.set_bound(ms(100), ms(set));
+            assert_eq!(bound(), Some(ms(expected)));
+        }
+        assert_eq!(statistics.figures("a", true, None).bound, None);
     }
 
     #[test]

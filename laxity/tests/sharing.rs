@@ -93,7 +93,7 @@ fn what_others_hold_is_refused_and_said_and_can_be_had_when_they_go() {
     let listener = c.listen("late").unwrap();
     let error = b.open(c.address(), "late", spec(40_000, 5, 100)).unwrap_err();
     assert_eq!(error.exit_status(), 3, "{error}");
-    let Error::Shared { refusal, shared } = &error else { panic!("{error}") };
+    let Error::Shared { refusal, shared, .. } = &error else { panic!("{error}") };
     assert_eq!(refusal.code, Code::LinkUtilisation, "{error}");
     assert!(matches!(shared.shortage, Shortage::Link { free } if free < 5_000_000), "{error}");
     let first = &shared.holders[0];

@@ -354,7 +354,7 @@ fn best_effort_is_what_the_platform_says() {
     assert_eq!((error.to_string().as_str(), error.exit_status()), (text, 3));
     let error = open(&some, &none, 100);
     assert!(
-        matches!(&error, Error::Refused { by, refusal } if by == &none.address().to_string() && refusal.code == Code::BadParameters),
+        matches!(&error, Error::Refused { by, refusal, .. } if by == &none.address().to_string() && refusal.code == Code::BadParameters),
         "{error}"
     );
     let error = open(&some, &some, 1_501);

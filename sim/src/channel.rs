@@ -32,6 +32,8 @@ pub struct Plan {
     pub upstream: Duration,
     /// How long a packet may take from the hand-over to the link until the receiver has it.
     pub transit: Duration,
+    /// How long before its deadline a message is complete by the analysis: its deadline minus its bound.
+    pub spare: Duration,
     /// The level under the fixed-priority policy.
     pub priority: u8,
     /// How long a side may be silent. An ended channel is kept as long, so that a repeated CLOSE is answered.
@@ -63,6 +65,7 @@ impl Plan {
             upstream,
             // No less than all that the sender was granted: in these worlds the network is to blame only where a test says so.
             transit: upstream,
+            spare: Duration::ZERO,
             priority: 0,
             lease: Duration::from_secs(2),
             send_messages: messages,
@@ -108,7 +111,10 @@ impl Decide for AsPlanned {
         let packets = plan.packet_queue(messages, request.packet);
         let (upstream, stage) = (plan.upstream, plan.receive);
         let (transit, priority) = (plan.transit, plan.priority);
-        let reception = Reception { stage, upstream, transit, work_conserving, priority, messages, packets };
+        // Frames are found as soon as the plan says, or the way takes longer.
+        let input_delay = Duration::ZERO;
+        let reception =
+            Reception { stage, input_delay, upstream, transit, work_conserving, priority, messages, packets };
         Ok(Incoming::new(request, reception))
     }
 }
@@ -228,6 +234,7 @@ pub(crate) struct Ledger {
     sender_laxity: Laxity,
     receiver_laxity: Laxity,
     beyond_model: Duration,
+    over_bound: u64,
     pub(crate) responses: Responses,
     /// Every packet that left, if somebody wants to know.
     pub(crate) departures: Option<Vec<Departure>>,
@@ -252,6 +259,7 @@ impl Ledger {
             sender_laxity: Laxity::default(),
             receiver_laxity: Laxity::default(),
             beyond_model: Duration::ZERO,
+            over_bound: 0,
             responses: Responses::default(),
             departures: None,
         }
@@ -312,6 +320,11 @@ impl Ledger {
         }
     }
 
+    /// A message was complete after its bound, though in time, and nothing outside explains it.
+    pub(crate) fn over_bound(&mut self) {
+        self.over_bound += 1;
+    }
+
     /// Conservation: each message that was accepted ended once.
     pub(crate) fn check(&self) {
         let (name, receive) = (self.plan.name.as_str(), &self.receive);
@@ -341,7 +354,9 @@ impl Ledger {
             name: self.plan.name.as_str().into(),
             best_effort: self.plan.service.contract().is_none(),
             sent: send.accepted,
+            over_bound: self.over_bound,
             deadline: self.plan.service.contract().map(|contract| contract.deadline()),
+            bound: self.plan.service.contract().map(|contract| contract.deadline().saturating_sub(self.plan.spare)),
             latencies: Latencies::new(samples, min, max, value_at),
             ..Figures::default()
         };

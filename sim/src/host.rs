@@ -198,6 +198,8 @@ pub(crate) struct Host {
     pub(crate) frozen: bool,
     /// The last step was a preemption point.
     pub(crate) may_look: bool,
+    /// Steps since it last polled the link.
+    pub(crate) unpolled: u32,
     /// What it is doing, if it is a machine of the papers.
     pub(crate) papers: Option<Papers>,
     pub(crate) counters: HostCounters,
@@ -247,6 +249,7 @@ impl Host {
             asleep: Some(Duration::ZERO),
             frozen: false,
             may_look: true,
+            unpolled: 0,
             papers: Papers::new(config.platform.machine),
             counters: HostCounters::default(),
             starts: Vec::new(),

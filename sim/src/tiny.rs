@@ -27,7 +27,7 @@ use laxity_core::platform::{BestEffort, Interference, LinkModel, MachineModel, P
 use laxity_core::units::{Duration, Instant};
 
 use crate::channel::Plan;
-use crate::host::{HostConfig, HostCounters, StepCosts};
+use crate::host::{Gap, HostConfig, HostCounters, StepCosts, WakeUp};
 use crate::world::{ChannelHandle, HostId, World};
 
 /// What the host under test does for a channel.
@@ -60,7 +60,9 @@ pub struct System {
     pub channels: Vec<Channel>,
     /// Whether messages may be sent on before their logical arrival.
     pub send_early: bool,
-    /// What its steps cost.
+    /// Whether messages may be reassembled before their logical arrival.
+    pub receive_early: bool,
+    /// What its steps cost. If that is not always the worst, it also wakes up earlier than at worst.
     pub step_costs: StepCosts,
     /// How long before its logical arrival here a message that is received comes in. A host that looks at its inputs only
     /// now and then finds a frame that comes at the last moment too late for the deadline that counts from then.
@@ -141,7 +143,15 @@ const EPISODE: Duration = Duration::from_secs(2);
 impl System {
     /// A system whose messages are not sent early and cost what the platform says.
     pub fn new(platform: Platform, channels: Vec<Channel>) -> Self {
-        Self { platform, channels, send_early: false, step_costs: StepCosts::Worst, ahead: Duration::ZERO, seed: 1 }
+        Self {
+            platform,
+            channels,
+            send_early: false,
+            receive_early: false,
+            step_costs: StepCosts::Worst,
+            ahead: Duration::ZERO,
+            seed: 1,
+        }
     }
 
     /// Opens the channels.
@@ -158,8 +168,9 @@ impl System {
     fn open(&self, number: u64) -> (World, HostId, Vec<ChannelHandle>) {
         let [here, there] = [1, 2].map(|host| SocketAddr::from(([10, 0, 0, host], 7000)));
         let packet = self.platform.packet;
-        let most = packets(limits::MAX_MESSAGE_BYTES, packet).min(self.platform.best_effort.message_packets.max(1));
-        let best_effort_bytes = most * packet;
+        let largest = self.platform.best_effort.packet_max;
+        let most = packets(limits::MAX_MESSAGE_BYTES, largest).min(self.platform.best_effort.message_packets.max(1));
+        let best_effort_bytes = most * largest;
         let count = self.channels.len() + 2;
         let frames: u32 =
             self.channels.iter().map(|channel| BACKLOG * packets(channel.contract.max_message(), packet)).sum::<u32>()
@@ -174,9 +185,20 @@ impl System {
         // The channels that only this experiment needs are there also where the system has no best effort; they say nothing.
         let mut platform = self.platform.clone();
         platform.best_effort.message_packets = platform.best_effort.message_packets.max(1);
-        let tested = HostConfig { send_early: self.send_early, step_costs: self.step_costs, ..config(platform, here) };
+        let tested = HostConfig {
+            send_early: self.send_early,
+            receive_early: self.receive_early,
+            step_costs: self.step_costs,
+            wake_up: if self.step_costs == StepCosts::Worst { WakeUp::Worst } else { WakeUp::Uniform },
+            ..config(platform, here)
+        };
         let host = world.add_host(tested);
-        let peer = world.add_host(config(ideal(packet), there));
+        let mut other = ideal(packet);
+        // Where inputs interrupt, what is known of them is that their link needs time for each.
+        if self.platform.machine.is_papers() && !self.platform.demultiplex.is_zero() {
+            other.link = self.platform.link;
+        }
+        let peer = world.add_host(config(other, there));
         let lease = limits::MAX_INTERVAL;
         let mut handles = Vec::new();
         for (number, channel) in self.channels.iter().enumerate() {
@@ -256,6 +278,14 @@ impl Bench {
     /// # Panics
     /// If a message is refused, because it breaks its contract, or is not through after two seconds.
     pub fn run(&mut self, releases: &[Release]) -> Vec<Seen> {
+        self.run_with_gaps(releases, &[])
+    }
+
+    /// Runs an episode in which the platform takes the processor away: from when on and how long, ascending, without overlap.
+    ///
+    /// # Panics
+    /// As [`Bench::run`].
+    pub fn run_with_gaps(&mut self, releases: &[Release], gaps: &[(Duration, Duration)]) -> Vec<Seen> {
         if self.world.now() > Instant::ZERO + OLDEST {
             let (world, host, handles) = self.system.open(self.worlds);
             self.worlds += 1;
@@ -277,6 +307,9 @@ impl Bench {
                 Who::BestEffort => self.best_effort,
             };
             self.world.submit_at(start + release.at, handle, release.bytes);
+        }
+        for &(at, length) in gaps {
+            self.world.take_away(self.host, Gap { start: start + at, length, excess: Duration::ZERO });
         }
         let released = |who| releases.iter().filter(|release| release.who == who).count() as u64;
         let mut missing: Vec<u64> = (0..self.channels.len()).map(|number| released(Who::Channel(number))).collect();

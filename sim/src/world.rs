@@ -6,12 +6,13 @@ use std::net::SocketAddr;
 use laxity_core::endpoint::{Endpoint, Transmit};
 use laxity_core::event::{ChannelId, Event};
 use laxity_core::frames::{Frames, MessageBuf};
+use laxity_core::receive::Cause;
 use laxity_core::units::{Duration, Instant};
 use laxity_core::wire::DATA_HEADER_BYTES;
 
 use crate::channel::{AsPlanned, Decide, Departure, Ledger, Plan, Report, Responses};
 use crate::content::{self, CHECK_BYTES, Random};
-use crate::host::{Arrived, Command, Host, HostConfig, HostCounters};
+use crate::host::{Arrived, Command, Gap, Host, HostConfig, HostCounters};
 use crate::source::Source;
 
 /// A host of a world, by number.
@@ -129,6 +130,11 @@ impl World {
     pub fn inject_at(&mut self, at: Instant, host: HostId, peer: SocketAddr, bytes: &[u8]) {
         self.order += 1;
         self.injected.insert((at.max(self.now), self.order), (host.0, peer, bytes.to_vec()));
+    }
+
+    /// The platform takes the processor away from a host: after all gaps that it was given before.
+    pub fn take_away(&mut self, host: HostId, gap: Gap) {
+        self.hosts[host.0].gaps.push_back(gap);
     }
 
     /// The host does nothing from now on, as if its power had failed.
@@ -275,7 +281,10 @@ impl World {
         }
         let signals = matches!(host.endpoint.poll_timeout(host.now), Some((due, _)) if due <= host.now);
         host.endpoint.handle_timeout(host.now);
-        worked |= self.transmit(number);
+        // After every k-th step, and on waking.
+        if host.unpolled == 0 || host.unpolled >= host.config.platform.transmit_batch {
+            worked |= self.transmit(number);
+        }
         let host = &mut self.hosts[number];
         let step = host.endpoint.poll_step(host.now, &mut host.frames);
         host.may_look = step.as_ref().is_none_or(|step| step.quantum_end);
@@ -283,8 +292,11 @@ impl World {
         if let Some(step) = step {
             let cost = host.step_cost(&step);
             host.spend(cost);
+            host.unpolled += 1;
             let end = host.now;
             self.step_ended(number, step.channel, step.spent, end);
+        } else if host.unpolled > 0 {
+            worked |= self.transmit(number);
         }
         worked |= stepped | self.deliveries(number) | self.events(number);
         let host = &mut self.hosts[number];
@@ -313,6 +325,7 @@ impl World {
 
     fn transmit(&mut self, number: usize) -> bool {
         let mut worked = false;
+        self.hosts[number].unpolled = 0;
         loop {
             let host = &mut self.hosts[number];
             host.endpoint.handle_link_ready(host.now, 0, host.wire.room(host.now));
@@ -350,8 +363,12 @@ impl World {
         let (host, mut worked) = (&mut self.hosts[number], false);
         while let Some((key, delivered, evidence)) = host.endpoint.poll_delivery(host.now) {
             worked = true;
-            let channel = host.keys[&key];
-            self.channels[channel].delivered(&delivered, evidence);
+            let ledger = &mut self.channels[host.keys[&key]];
+            let beyond = delivered.beyond_bound(ledger.plan.spare);
+            if !beyond.is_zero() && host.endpoint.judge(host.now, &delivered, beyond).cause == Cause::Laxity {
+                ledger.over_bound();
+            }
+            ledger.delivered(&delivered, evidence);
             host.endpoint.recycle(key, delivered.message);
         }
         worked

@@ -9,8 +9,11 @@
 
 mod common;
 
+use common::promise;
 use common::twin::{self, Without};
 use common::{draw, us};
+use laxity_core::admission::Admission;
+use laxity_core::admission::answer::Rule;
 use laxity_core::contract::{Contract, SendingStages};
 use laxity_core::platform::{BestEffort, LinkModel, MachineModel, Platform};
 use laxity_core::units::{Duration, Rate};
@@ -44,6 +47,8 @@ fn platform(costs: &Costs) -> Platform {
         cache: Duration::ZERO,
         first_packet: us(costs.first),
         packet_cost: us(costs.other),
+        receive_first: us(costs.first),
+        receive_packet: us(costs.other),
         link_cost: us(costs.link),
         link: LinkModel {
             setup: Duration::ZERO,
@@ -75,17 +80,22 @@ fn filler(platform: &Platform, interval: u64, stages: (u64, u64)) -> Channel {
     Channel { contract, ..whole }
 }
 
-/// What the analysis of today promises for the channel: its handler is done within `processor`, its last packet has left
-/// within both. To be wired to `laxity_core::admission`, which does not describe the papers' machine yet.
-fn right_bound(_system: &System, _channel: usize) -> Option<SendingStages> {
-    None
-}
-
-fn check(system: &System, channel: usize, seen: Seen) {
-    println!("seen {seen:?}");
-    if let Some(right) = right_bound(system, channel) {
-        assert!(seen.handler <= right.processor && seen.end <= right.total(), "seen {seen:?}, bound {right:?}");
+/// The same attack on what admission makes of the system, by either test: each channel keeps the deadlines that are the least
+/// for it beside the others, and its response bound. How many tests admit it.
+fn keeps(system: &System, attack: impl Fn(&mut Bench) -> Vec<Seen>) -> usize {
+    let mut admitted = 0;
+    for rule in [Rule::Split, Rule::Composite] {
+        let mut system = system.clone();
+        let settings = promise::settings(&system, rule);
+        let (platform, channels) = (system.platform.clone(), &mut system.channels);
+        let Some(promises) = promise::promises(&platform, channels, settings, || us(500), || true) else { continue };
+        admitted += 1;
+        for (number, (seen, promise)) in attack(&mut system.bench()).into_iter().zip(&promises).enumerate() {
+            println!("{rule:?}, channel {number}: {seen:?}, {:?}, at most {:?}", promise.stages, promise.bound.worst);
+            assert!(promise.covers(seen), "{rule:?}, channel {number}: {seen:?}, {promise:#?}");
+        }
     }
+    admitted
 }
 
 /// The least processor stage of channel 0 beside the others: without the term it is the one that is exceeded; with all terms
@@ -151,8 +161,9 @@ fn e1_link_interrupts_during_the_messages_own_processing() {
     let platform = platform(&costs);
     let system = System::new(platform.clone(), vec![channel(&platform, 1, 5_000, 1, (500, 500))]);
     let packet = platform.packet;
-    let seen = in_best_effort(&mut system.bench(), 12, 2 * packet, packet, around(200, 560));
-    check(&system, 0, seen);
+    let attack = |bench: &mut Bench| in_best_effort(bench, 12, 2 * packet, packet, around(200, 560));
+    let seen = attack(&mut system.bench());
+    assert_eq!(keeps(&system, |bench| vec![attack(bench)]), 2);
     assert!(seen.end > us(210) && seen.end <= split(&system));
     assert_eq!(rounded(seen.end), us(250));
 }
@@ -177,7 +188,7 @@ fn e2_each_message_costs_a_switch() {
     let together = [0, 1].map(|number| Release::of(number, us(0), bytes(1)));
     let seen = system.bench().run(&together);
     let later = seen[0].max(seen[1]);
-    check(&system, 0, later);
+    assert_eq!(keeps(&system, |bench| bench.run(&together)), 2);
     assert!(later.end > us(83) && later.end == us(121));
 }
 
@@ -198,8 +209,9 @@ fn e3_all_terms() {
     let system = System::new(platform.clone(), vec![channel(&platform, 1, 5_000, 1, (500, 500))]);
     let packet = platform.packet;
     // Late enough that the link has packets to send all the while.
-    let seen = in_best_effort(&mut system.bench(), 60, packet, packet, around(1_500, 1_700));
-    check(&system, 0, seen);
+    let attack = |bench: &mut Bench| in_best_effort(bench, 60, packet, packet, around(1_500, 1_700));
+    let seen = attack(&mut system.bench());
+    assert_eq!(keeps(&system, |bench| vec![attack(bench)]), 2);
     assert!(seen.end > us(185) && seen.end <= split(&system));
     assert_eq!(rounded(seen.end), us(245));
 }
@@ -221,8 +233,9 @@ fn c1_a_quantum_inside_a_message_may_be_the_longer_one() {
     let platform = platform(&costs);
     let system = System::new(platform.clone(), vec![channel(&platform, 1, 2_000, 1, (20, 500))]);
     let packet = platform.packet;
-    let seen = in_best_effort(&mut system.bench(), 6, 6 * packet, packet, around(70, 220));
-    check(&system, 0, seen);
+    let attack = |bench: &mut Bench| in_best_effort(bench, 6, 6 * packet, packet, around(70, 220));
+    let seen = attack(&mut system.bench());
+    assert_eq!(keeps(&system, |bench| vec![attack(bench)]), 2);
     exceeds_only_without(Without::InnerQuantum, us(20), &system, seen);
     assert_eq!(rounded(seen.handler), us(21));
 }
@@ -246,17 +259,18 @@ fn c2_short_packets_interrupt_more_often() {
     let mut channels = vec![channel(&platform, 10, 5_000, 1, (85, 2_000))];
     channels.extend([filler(&platform, 5_000, (400, 400)); 8]);
     let system = System::new(platform, channels);
-    let mut bench = system.bench();
-    let mut seen = |size| {
+    let attack = |bench: &mut Bench, size| {
         let mut worst = vec![Seen::default(); 9];
         for at in around(0, 200) {
             let fillers = (1..9).map(|number| Release::of(number, us(0), size));
             bench.raise(&mut worst, &fillers.chain([Release::of(0, at, 10 * packet)]).collect::<Vec<_>>());
         }
-        worst[0]
+        worst
     };
-    let (short, full) = (seen(bytes(1)), seen(packet));
-    check(&system, 0, short);
+    let short = attack(&mut system.bench(), bytes(1))[0];
+    let full = attack(&mut system.bench(), packet)[0];
+    // The composite test has no room left: f stretches by (1 + 10)/1.
+    assert_eq!(keeps(&system, |bench| attack(bench, bytes(1))), 1);
     assert!(full.handler <= us(85), "with what was declared: {full:?}");
     exceeds_only_without(Without::SmallestPacket, us(85), &system, short);
     assert_eq!(rounded(short.handler), us(105));
@@ -286,6 +300,8 @@ fn e4_fillers_of_one_byte() {
         switch: nanos(6_500),
         first_packet: nanos(14_250),
         packet_cost: nanos(14_250),
+        receive_first: nanos(14_250),
+        receive_packet: nanos(14_250),
         link_cost: nanos(37_500),
         best_effort: BestEffort { message_packets: 0, packet_min: 1, packet_max: packet, starts: None },
         ..platform(&costs)
@@ -293,17 +309,18 @@ fn e4_fillers_of_one_byte() {
     let mut channels = vec![channel(&platform, 9, 5_000, 1, (418, 2_000))];
     channels.extend([filler(&platform, 5_000, (1_000, 600)); 8]);
     let system = System::new(platform, channels);
-    let mut bench = system.bench();
-    let mut seen = |size| {
+    let attack = |bench: &mut Bench, size| {
         let mut worst = vec![Seen::default(); 9];
         for at in around(0, 480) {
             let fillers = (1..9).map(|number| Release::of(number, us(0), size));
             bench.raise(&mut worst, &fillers.chain([Release::of(0, at, 9 * packet)]).collect::<Vec<_>>());
         }
-        worst[0]
+        worst
     };
-    let (short, full) = (seen(1), seen(packet));
-    check(&system, 0, short);
+    let short = attack(&mut system.bench(), 1)[0];
+    let full = attack(&mut system.bench(), packet)[0];
+    // A link that asks for 37.5 µs of the processor every 37.745 µs: both tests refuse.
+    assert_eq!(keeps(&system, |bench| attack(bench, 1)), 0);
     assert!(full.handler <= us(418), "with what was declared: {full:?}");
     exceeds_only_without(Without::SmallestPacket, us(418), &system, short);
     assert_eq!(rounded(short.handler), nanos(455_500));
@@ -333,10 +350,8 @@ fn c3_early_service_blocks() {
         let of = |number, at| Release::of(number, at, packet);
         [of(0, us(0)), of(0, us(0)), of(0, third), of(1, third + tick)]
     };
-    for (send_early, expected) in [(false, 40), (true, 50)] {
-        let system = System { send_early, ..System::new(platform.clone(), vec![one, one]) };
-        let mut bench = system.bench();
-        let (mut worst, mut draw) = ([Seen::default(); 2], draw(3));
+    let attack = |bench: &mut Bench| {
+        let (mut worst, mut draw) = (vec![Seen::default(); 2], draw(3));
         for at in around(150, 220) {
             bench.raise(&mut worst, &backlog(at));
         }
@@ -345,10 +360,20 @@ fn c3_early_service_blocks() {
             let releases: Vec<_> = (0..count).map(|number| Release::of(number % 2, us(5 * draw(45)), packet)).collect();
             bench.raise(&mut worst, &releases);
         }
+        worst
+    };
+    for (send_early, expected) in [(false, 40), (true, 50)] {
+        let system = System { send_early, ..System::new(platform.clone(), vec![one, one]) };
+        let worst = attack(&mut system.bench());
         let seen = worst[0].max(worst[1]);
-        check(&system, 1, seen);
         assert_eq!(seen.end > us(45), send_early, "{worst:?}");
         assert_eq!(rounded(seen.end), us(expected));
+        assert_eq!(keeps(&system, attack), 2);
+        // Without early service 45 µs are enough for both.
+        let mut admission =
+            Admission::with_settings(platform.clone(), promise::settings(&system, Rule::Composite)).unwrap();
+        let granted = [one, one].map(|one| admission.reserve_sending(&one.contract, us(45)).is_ok());
+        assert_eq!(granted == [true, true], !send_early, "{granted:?}");
     }
 }
 
@@ -370,15 +395,19 @@ fn c4_equal_deadlines_do_not_take_turns() {
     let packet = platform.packet;
     let four = channel(&platform, 4, 1_000, 1, (48, 100));
     let system = System::new(platform, vec![four, four]);
-    let mut bench = system.bench();
-    let mut worst = [Seen::default(); 2];
-    for at in around(0, 40) {
-        for (first, second) in [(0, 1), (1, 0)] {
-            let releases = [Release::of(first, us(0), 4 * packet), Release::of(second, at, 4 * packet)];
-            bench.raise(&mut worst, &releases);
+    let attack = |bench: &mut Bench| {
+        let mut worst = vec![Seen::default(); 2];
+        for at in around(0, 40) {
+            for (first, second) in [(0, 1), (1, 0)] {
+                let releases = [Release::of(first, us(0), 4 * packet), Release::of(second, at, 4 * packet)];
+                bench.raise(&mut worst, &releases);
+            }
         }
-    }
+        worst
+    };
+    let mut bench = system.bench();
+    let worst = attack(&mut bench);
     println!("{worst:?}, {} switches", bench.counters().switches);
-    check(&system, 0, worst[0].max(worst[1]));
+    assert_eq!(keeps(&system, attack), 2);
     assert!(worst.iter().all(|seen| seen.handler <= us(48)));
 }

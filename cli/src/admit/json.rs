@@ -99,6 +99,7 @@ struct Refused<'a> {
     code: &'static str,
     stage: String,
     at_ns: Option<u64>,
+    explained: bool,
     because_of: Vec<&'a str>,
     fits: Fits,
 }
@@ -277,6 +278,7 @@ fn refused<'a>(channels: &'a [Channel], denial: &Denial) -> Refused<'a> {
         code: denial.code.name(),
         stage: denial.stage.to_string().replace(' ', "_"),
         at_ns: denial.at.map(|at| at.as_nanos()),
+        explained: denial.explained,
         because_of: denial.because_of.iter().map(|&index| channels[index].name.as_str()).collect(),
         fits: Fits {
             deadline_ns: denial.fits.deadline.map(Duration::as_nanos),

@@ -39,6 +39,7 @@ fn refused(code: Code, stage: Stage, because_of: &[usize]) -> Answer {
         code,
         stage,
         at: Some(Instant::from_nanos(12_300_000)),
+        explained: true,
         because_of: because_of.to_vec(),
         fits: Fits { deadline: Some(Duration::from_nanos(44_912_345)), interval: None, max_message: Some(30_720) },
     });
@@ -101,7 +102,7 @@ fn the_json_is_the_contract() {
         r#""refusal":null},{"name":"bulk","role":"send","completion":"transmission","decision":"refused","guarantee":"none","#,
         r#""deadline_ns":40000000,"bound_ns":null,"slack_ns":null,"terms":null,"reserved":null,"#,
         common,
-        r#""refusal":{"code":"link_deadline","stage":"link","at_ns":12300000,"because_of":["camera"],"#,
+        r#""refusal":{"code":"link_deadline","stage":"link","at_ns":12300000,"explained":true,"because_of":["camera"],"#,
         r#""fits":{"deadline_ns":44912345,"interval_ns":null,"max_message_bytes":30720}}}],"upcalls":[],"#,
         r#""utilisation_ppm":{"processor":512345,"link":607000},"decision_time_ns":123000}"#,
     ];

@@ -121,6 +121,13 @@ fn advice(channels: &[Channel], channel: &Channel, denial: &Denial) -> String {
     let names: Vec<String> =
         denial.because_of.iter().map(|&index| escaped(&channels[index].name).into_owned()).collect();
     match names.as_slice() {
+        [] if !denial.explained => {
+            text.push_str(" (Too many are refused to look for more; ask for it in a smaller file.)");
+            if let Some(deadline) = denial.fits.deadline {
+                let _ = write!(text, "\n  A deadline of {} would fit.", brief(Some(deadline)));
+            }
+            return text;
+        }
         [] => text.push_str(" It would be refused on an idle host too."),
         [only] => {
             let _ = write!(text, " Without {only} it would be granted.");

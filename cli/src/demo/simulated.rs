@@ -26,7 +26,7 @@ pub(super) fn run(platform: &Platform, attack: Attack, duration: Duration, seed:
     let mut notes = Vec::new();
     let refused = |name: &str, refusal| {
         let by = "the simulated host".to_owned();
-        Failure::Usage(format!("{name}: {}", laxity::Error::Refused { by, refusal }))
+        Failure::Usage(format!("{name}: {}", laxity::Error::Refused { by, refusal, advice: None }))
     };
     let mut sending = Admission::new(platform.clone()).map_err(laxity::Error::from)?;
     let mut receiving = Admission::new(platform.clone()).map_err(laxity::Error::from)?;

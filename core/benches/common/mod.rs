@@ -3,6 +3,8 @@
 
 #![allow(dead_code, reason = "each benchmark uses what it needs")]
 
+pub(crate) mod admitted;
+
 use std::net::SocketAddr;
 use std::process::Command;
 
@@ -158,6 +160,7 @@ impl Pair {
             let stage = Duration::from_millis(2) + spread(receiver.endpoint.channels(), 1, Duration::from_millis(2));
             let reception = Reception {
                 stage,
+                input_delay: Duration::ZERO,
                 upstream: UPSTREAM,
                 transit: UPSTREAM,
                 work_conserving: true,

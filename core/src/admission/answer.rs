@@ -125,6 +125,9 @@ pub struct Denial {
     pub stage: Stage,
     /// The first instant that fails, or the deadline's shortfall; as in [`super::Refusal`].
     pub at: Option<Instant>,
+    /// False if so many were refused that there was no time to find out more: `because_of` is empty then, and `fits` has the
+    /// deadline at most.
+    pub explained: bool,
     /// Indices of the channels that stand in the way: without them the request would be granted. Empty if it would not be
     /// granted on an idle host either.
     pub because_of: Vec<usize>,

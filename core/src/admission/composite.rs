@@ -148,8 +148,10 @@ impl CompositeTest {
         self.share.saturating_add(self.stolen.share())
     }
 
-    /// Whether the newcomer is in the way of others; where that ends the demand falls, so it does not for a walk.
+    /// Whether the newcomer is in the way of others; where that ends the demand falls, so it is not for a walk. With early
+    /// service it does not end, so it always is.
     pub(super) fn let_newcomer_block(&mut self, blocks: bool) {
+        let blocks = blocks || self.all_block;
         if let Some((channel, _)) = self.channels.last_mut().filter(|_| self.has_newcomer) {
             channel.blocks = blocks;
         }
@@ -267,6 +269,10 @@ pub(super) fn least_deadline(test: &mut CompositeTest, wanted: u64, longest: u64
         }
         Err(other) => return Err(other),
     };
+    if test.all_block {
+        // It blocks whenever it is due: a longer deadline takes nothing from anybody.
+        return Ok((least, wanted.max(least)));
+    }
     test.let_newcomer_block(true);
     test.set_deadline(u64::MAX);
     let first = test.first().unwrap_or(u64::MAX);

@@ -15,6 +15,10 @@
 //! A question costs G steps for each of some ten deadlines that are tried, whatever the number of channels; so does entering a
 //! channel and taking it out. Deadlines are rounded up to the beginning of a cell, 1.5 % at most. What the ledger refuses may
 //! still fit: the exact test stands behind it.
+//!
+//! What the exact test let in may leave no room in some cells, by this account. That must not turn the ledger's every later
+//! answer into no, so a newcomer is not held to cells before its deadline where it changes nothing: its demand is not there,
+//! its block is one that there is in any case, and J is as it was. Everybody holds there before, so everybody holds after.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -34,10 +38,24 @@ const FIRST: u64 = 1024;
 
 /// t_g.
 fn end(cell: usize) -> u64 {
+    ENDS[cell]
+}
+
+static ENDS: [u64; CELLS] = {
+    let mut ends = [0; CELLS];
+    let mut cell = 0;
+    while cell < CELLS {
+        ends[cell] = worked_out(cell);
+        cell += 1;
+    }
+    ends
+};
+
+const fn worked_out(cell: usize) -> u64 {
     // 2^(k/46) in 32-bit fixed point by repeated rounding down would drift; a table of one octave does not.
     let (octave, part) = (cell / PER_OCTAVE, cell % PER_OCTAVE);
     let base = FIRST << octave;
-    base + ((u128::from(base) * u128::from(OCTAVE[part])) >> 32) as u64
+    base + ((base as u128 * OCTAVE[part] as u128) >> 32) as u64
 }
 
 /// `2^(k/46) − 1` in 2⁻³², rounded down: by squaring and multiplying, no floats. Only its being ascending matters.
@@ -253,8 +271,14 @@ impl Ledger {
         (work.share.saturating_add(messages.share.min(inner.share)), self.link_tail.share)
     }
 
-    /// The least deadline on the processor at which the ledger says yes.
-    pub(super) fn least_processor(&self, machine: &Machine, stolen: &Stolen, newcomer: &Job) -> Option<u64> {
+    /// The least deadline on the processor at which the ledger says yes. `as_before`: J is what it is without the newcomer.
+    pub(super) fn least_processor(
+        &self,
+        machine: &Machine,
+        stolen: &Stolen,
+        as_before: bool,
+        newcomer: &Job,
+    ) -> Option<u64> {
         let switch = machine.switch;
         let block = machine.other_block.max(self.blocks.greatest()).max(newcomer.block);
         let taken = stolen.excess().saturating_add(block.into());
@@ -278,7 +302,11 @@ impl Ledger {
             let job = Job { deadline, ..*newcomer };
             tail(&job) && (from..CELLS).all(|cell| fits(Some(&job), cell))
         })
-        .filter(|deadline| (0..cell_of(*deadline)).all(|cell| fits(None, cell)))
+        // B(t) of the exact test is at least `other_block`, whoever is due by t.
+        .filter(|deadline| {
+            let nothing_new = as_before && newcomer.block <= machine.other_block;
+            nothing_new || (0..cell_of(*deadline)).all(|cell| fits(None, cell))
+        })
     }
 
     /// The least deadline on the link at which the ledger says yes.
@@ -296,7 +324,11 @@ impl Ledger {
             tail_fits(self.link_tail.plus(link_tail(&stream)), stolen.share(), taken)
                 && (from..CELLS).all(|cell| fits(Some(&stream), cell))
         })
-        .filter(|deadline| (0..cell_of(*deadline)).all(|cell| fits(None, cell)))
+        .filter(|deadline| {
+            let theirs = if machine.all_block { self.largest.greatest() } else { 0 };
+            let nothing_new = newcomer.largest <= machine.other_largest.max(theirs);
+            nothing_new || (0..cell_of(*deadline)).all(|cell| fits(None, cell))
+        })
     }
 }
 

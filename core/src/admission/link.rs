@@ -208,7 +208,7 @@ impl LinkResponse {
             let due = stream.until(t).min(begun.saturating_mul(stream.whole()));
             sum.saturating_add(due.saturating_mul((*count).into()))
         });
-        (work, self.test.ahead, self.test.largest)
+        (work, self.test.ahead, self.test.block(t))
     }
 }
 

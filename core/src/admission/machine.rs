@@ -34,21 +34,28 @@
 //!
 //! which depends on the platform only: the link scheduler uses it from the start. One tick less is too little.
 //!
-//! **The link's tax** on the processor, beside Intf(s), is the less of what follows from the link (a packet starts when the
-//! one before it is through) and of what follows from those who send (only if best effort is policed, or there is none):
+//! **The link's tax** on the processor, beside Intf(s), is the least of three, each of which holds by itself: what follows from
+//! the link (a packet starts when the one before it is through), what follows from those who send (only if best effort is
+//! policed, or there is none), and what follows from the link for packets no shorter than best effort's, L_be, and from the
+//! senders for shorter ones, of which a message has one at most, its last:
 //!
 //! ```text
-//! C_l min( ⌈(s + A)/max(L_min, C_l)⌉ + 1,  b + ⌈(s + A)/sp⌉ + Σ N_i ⌈(s + D_i)/I_i⌉ )
+//! C_l (⌈(s + A)/max(L_min, C_l)⌉ + 1)
+//! C_l (b + ⌈(s + A)/sp⌉ + Σ N_i ⌈(s + D_i)/I_i⌉)
+//! C_l (⌈(s + A)/L_be⌉ + 2) + Σ ⌈(s + D_i)/I_i⌉ ⌈C_l (L_be − L_min,i)^+ / L_be⌉
 //! ```
 //!
-//! with at most `b + ⌈s/sp⌉` best-effort starts in any s, each counted when it was decided, which is a poll of the link before
-//! its C_l has passed, and so less than A. D_i is how long before its packets are through a message may have
+//! The first and the third: of n hand-overs in s, all but the last found less than A of work before the last, so
+//! `Σ_{i<n} L_i < s + A`. If m of them are shorter by δ_i, `(n − 1) L_be < s + A + Σ m_i δ_i`; one more may be under way.
+//! The second: there are at most `b + ⌈s/sp⌉` best-effort starts in any s, each counted when it was decided, which is a poll of
+//! the link before its C_l has passed, and so less than A. D_i is how long before its packets are through a message may have
 //! been released: its deadline, and, if messages are sent early, as long as its queue can be ahead of its logical arrivals.
 //!
 //! **The papers' machine** differs in this [channels §2.3, §3.1, option 1]. The adapter interrupts at the end of a transmission
 //! (A5' instead of A5): C_l passes on the processor at interrupt level and the link idles meanwhile (inline), or it passes on
 //! the adapter (offload). Inputs interrupt too, for C_d each (A4'). There are no control frames, no wake-ups, no polls: R = W
-//! = A = 0. Its tax is `C_l min(⌈s/(L_min + C_l)⌉, b + ⌈s/sp⌉ + Σ N_i ⌈(s + D_i)/I_i⌉)` inline, nothing offload.
+//! = A = 0. Its tax is inline the least of `C_l ⌈s/(L_min + C_l)⌉`, `C_l (b + ⌈s/sp⌉ + Σ N_i ⌈(s + D_i)/I_i⌉)` and
+//! `C_l (⌈s/(L_be + C_l)⌉ + 1) + Σ ⌈(s + D_i)/I_i⌉ ⌈C_l (L_be − L_min,i)^+/(L_be + C_l)⌉`; nothing offload.
 
 use alloc::vec::Vec;
 
@@ -103,6 +110,8 @@ pub(super) struct Machine {
     pub(super) other_largest: u64,
     /// L_x of the smallest packet that is no channel's.
     other_smallest: Option<u64>,
+    /// Whether a channel may have packets that occupy the link for less than that.
+    may_be_shorter: bool,
     quantum: u64,
     /// R.
     frames: u64,
@@ -122,7 +131,7 @@ impl Machine {
         let receiving = Steps { first: platform.receive_first.as_nanos(), other: platform.receive_packet.as_nanos() };
         let step = sending.first.max(sending.other).max(receiving.first).max(receiving.other);
         let gap = switch.saturating_add(frames).saturating_add(step).saturating_mul(platform.transmit_batch.into());
-        let wake_up = platform.wake_up.as_nanos().saturating_add(frames);
+        let wake_up = if papers { 0 } else { platform.wake_up.as_nanos().saturating_add(frames) };
         let be = platform.best_effort;
         let best_effort_block = match u64::from(be.message_packets) {
             0 => 0,
@@ -133,6 +142,10 @@ impl Machine {
         };
         let occupancy = |bytes| platform.link.occupancy(bytes).as_nanos();
         let best_effort = be.message_packets > 0;
+        let other_smallest = match papers {
+            false => Some(occupancy(be.packet_min)),
+            true => best_effort.then(|| occupancy(be.packet_min)),
+        };
         let look_ahead = if papers { 0 } else { gap.max(wake_up).saturating_add(link_cost).saturating_add(1) };
         Ok(Self {
             early,
@@ -147,10 +160,8 @@ impl Machine {
                 true if best_effort => link_cost.saturating_add(occupancy(be.packet_max)),
                 true => 0,
             },
-            other_smallest: match papers {
-                false => Some(occupancy(be.packet_min)),
-                true => best_effort.then(|| occupancy(be.packet_min)),
-            },
+            other_smallest,
+            may_be_shorter: other_smallest.is_some_and(|least| occupancy(1) < least),
             quantum,
             frames,
             sending,
@@ -212,17 +223,8 @@ impl Machine {
         let least = self.least_occupancy(streams.clone());
         let mut lines: Vec<Line> = self.link_tax(least).into_iter().collect();
         if self.tax_reaches() && !lines.is_empty() {
-            let (cost, papers, be) = (self.link_cost, self.platform.machine.is_papers(), self.platform.best_effort);
-            let mut of_senders = Line::default();
-            if let Some(starts) = be.starts {
-                of_senders.add_constant(cost.saturating_mul(starts.burst.into()));
-                of_senders.add_term(starts.spacing.as_nanos(), cost, if papers { 0 } else { self.look_ahead });
-            }
-            let alike = streams.map(|stream| (stream.interval, stream.reach, stream.packets)).collect();
-            for ((interval, reach, packets), count) in grouped(alike) {
-                of_senders.add_term(interval, cost.saturating_mul(packets).saturating_mul(count), reach);
-            }
-            lines.push(of_senders);
+            lines.extend(self.tax_of_senders(streams.clone()));
+            lines.extend(self.tax_of_both(streams));
         }
         stolen.add_least_of(lines);
         stolen
@@ -233,6 +235,44 @@ impl Machine {
         let mut stolen = self.processor_interference();
         stolen.add_least_of(self.link_tax(least).into_iter().collect());
         stolen
+    }
+
+    /// The tax as it follows from those who send; `None` if best effort sends as often as the link lets it.
+    fn tax_of_senders<'a>(&self, streams: impl Iterator<Item = &'a Stream>) -> Option<Line> {
+        let (cost, papers, be) = (self.link_cost, self.platform.machine.is_papers(), self.platform.best_effort);
+        let mut line = Line::default();
+        match be.starts {
+            Some(starts) => {
+                line.add_constant(cost.saturating_mul(starts.burst.into()));
+                line.add_term(starts.spacing.as_nanos(), cost, if papers { 0 } else { self.look_ahead });
+            }
+            None if papers && be.message_packets == 0 => {}
+            None => return None,
+        }
+        let alike = streams.map(|stream| (stream.interval, stream.reach, stream.packets)).collect();
+        for ((interval, reach, packets), count) in grouped(alike) {
+            line.add_term(interval, cost.saturating_mul(packets).saturating_mul(count), reach);
+        }
+        Some(line)
+    }
+
+    /// The tax as it follows from the link for packets no shorter than best effort's, and from the senders for shorter ones.
+    fn tax_of_both<'a>(&self, streams: impl Iterator<Item = &'a Stream>) -> Option<Line> {
+        let (least, cost) = (self.other_smallest?, self.link_cost);
+        let papers = self.platform.machine.is_papers();
+        let (period, in_progress) = if papers { (least.saturating_add(cost), 1) } else { (least, 2) };
+        let mut line = Line::constant(cost.saturating_mul(in_progress));
+        line.add_term(period, cost, self.look_ahead);
+        let alike =
+            streams.map(|stream| (stream.interval, stream.reach, least.saturating_sub(stream.smallest))).collect();
+        for ((interval, reach, shorter), count) in grouped(alike) {
+            let extra = (u128::from(cost) * u128::from(shorter)).div_ceil(u128::from(period.max(1)));
+            let extra = u64::try_from(extra).unwrap_or(u64::MAX).saturating_mul(count);
+            if extra > 0 {
+                line.add_term(interval, extra, reach);
+            }
+        }
+        Some(line)
     }
 
     /// The tax as it follows from the link: one hand-over for each packet that may start, L_min being `least`.
@@ -255,7 +295,8 @@ impl Machine {
     pub(super) fn tax_reaches(&self) -> bool {
         let be = self.platform.best_effort;
         let without = self.platform.machine == MachineModel::PapersInline && be.message_packets == 0;
-        self.link_cost > 0 && self.platform.machine != MachineModel::PapersOffload && (be.starts.is_some() || without)
+        let from_senders = be.starts.is_some() || without || self.may_be_shorter;
+        self.link_cost > 0 && self.platform.machine != MachineModel::PapersOffload && from_senders
     }
 
     /// What stretches processor time in the composite test, by link interrupts: (numerator, denominator), or `None` if they

@@ -12,8 +12,9 @@
 //! | `walk` | which instants have to be looked at, and when demand and stolen time fit before one |
 //! | `ledger` | yes without looking at each of many channels; the exact test stands behind its no |
 //! | [`bounds`] | the worst case of each channel with those that are admitted now, and what it is made of |
+//! | `explain` | a refusal as advice: what would fit, and who stands in the way |
 //! | [`plan`] | channels asked for one after the other: numbers for a yes; whose fault, and what would fit, for a no |
-//! | [`route`] | deadlines of several hosts |
+//! | [`route`] | deadlines of several hosts; what one host must tell another |
 //! | [`share`] | what is left for best effort |
 //! | [`buffers`] | how many messages and packets a granted channel must be able to hold |
 //! | [`confidence`] | which interference was measured, and how sure that is |
@@ -27,6 +28,7 @@ pub mod bounds;
 pub mod buffers;
 mod composite;
 pub mod confidence;
+mod explain;
 mod ledger;
 mod link;
 mod machine;

@@ -1,8 +1,8 @@
 //! A plan: channels that are asked for one after the other, each answered in view of those that were granted before it.
 //!
-//! Under [`Test::Auto`] a channel is granted if the whole set, with it, passes under one of the two rules. The host then has to
-//! follow that rule from its start: rules are not mixed, nor changed with messages in flight. Each rule is followed up for as
-//! long as it can carry everything that was granted.
+//! A plan is for one host, and a host follows one rule. Under [`Test::Auto`] the plan is gone through under both, and answered
+//! by the one under which more of it is granted, the split rule if neither. Advice is for that rule: each value of `fits` is
+//! granted, and one step beyond is not, by a host that follows it.
 
 use alloc::vec::Vec;
 
@@ -21,18 +21,18 @@ use crate::units::Duration;
 
 /// Most points of a demand curve.
 const MOST_POINTS: u64 = 2_000;
+/// How much is spent on explaining refusals, in squares of the number of channels that are granted by then: the first refusal of
+/// a plan is explained in any case, a hundred of them with a hundred channels, few with thousands.
+const MOST_EXPLAINED: u64 = 100 * 100 * 100;
 /// Most packets of a message that a demand curve has steps for.
 const MOST_PACKETS: u64 = 32;
+/// With this many channels granted, the least deadlines that are told are those that the decision found, which is the ledger's
+/// before it is the exact test's; and a rule that was not asked for is not followed further.
+const MANY: usize = 256;
 /// Most channels of a refusal whose part in it is looked at one by one.
 const MOST_REASONS: usize = 64;
 
-/// The hosts that carry everything that was granted so far, one for each rule that does, with the requests' reservations.
-#[derive(Clone)]
-struct Worlds {
-    split: Option<World>,
-    composite: Option<World>,
-}
-
+/// A host under one rule, with what it granted so far.
 #[derive(Clone)]
 struct World {
     admission: Admission,
@@ -71,16 +71,62 @@ impl World {
     }
 }
 
-impl Worlds {
-    /// Those that decide under `test`.
-    fn deciding(&self, test: Test) -> impl Iterator<Item = &World> {
-        let split = self.split.as_ref().filter(|_| test != Test::Only(Rule::Composite));
-        let composite = self.composite.as_ref().filter(|_| test != Test::Only(Rule::Split));
-        split.into_iter().chain(composite)
-    }
+/// What one rule says to a plan.
+struct Under {
+    world: World,
+    /// By request: the figures, and the answer no.
+    figures: Vec<Figures>,
+    denials: Vec<Option<Denial>>,
+    granted: usize,
+}
 
-    fn grants(&self, test: Test, request: &Request) -> bool {
-        self.deciding(test).any(|world| world.grants(request))
+#[derive(Clone, Copy)]
+enum Figures {
+    Split(SplitFigures),
+    Composite(CompositeFigures),
+}
+
+/// Goes through a plan under one rule. If it is not the one that answers, it is left when there are many channels; and refusals
+/// are explained only if it is known to be.
+fn under(
+    platform: &Platform,
+    requests: &[Request],
+    rule: Rule,
+    answers: bool,
+    explain_it: bool,
+) -> Result<Under, PlatformError> {
+    let mut world = World::new(platform, rule)?;
+    let idle = world.clone();
+    let (mut figures, mut denials) = (Vec::with_capacity(requests.len()), Vec::with_capacity(requests.len()));
+    let (mut granted, mut explained) = (0, 0u64);
+    for request in requests {
+        if granted >= MANY && !answers {
+            break;
+        }
+        let found = match rule {
+            Rule::Split => Figures::Split(split_figures(&world, request)),
+            Rule::Composite => Figures::Composite(composite_figures(&world, request)),
+        };
+        figures.push(found);
+        if found.fits() && world.take(request) {
+            granted += 1;
+            denials.push(None);
+            continue;
+        }
+        denials.push(explain_it.then(|| explain(&world, &idle, request, explained <= MOST_EXPLAINED)));
+        world.held.push(None);
+        let square = (granted as u64).saturating_mul(granted as u64);
+        explained = explained.saturating_add(square.max(256));
+    }
+    Ok(Under { world, figures, denials, granted })
+}
+
+impl Figures {
+    fn fits(&self) -> bool {
+        match self {
+            Self::Split(figures) => figures.fits,
+            Self::Composite(figures) => figures.fits,
+        }
     }
 }
 
@@ -89,57 +135,44 @@ impl Worlds {
 /// # Errors
 /// The first parameter of the platform that is out of range.
 pub fn decide(platform: &Platform, requests: &[Request], test: Test) -> Result<Answers, PlatformError> {
-    let mut worlds = Worlds {
-        split: Some(World::new(platform, Rule::Split)?),
-        composite: Some(World::new(platform, Rule::Composite)?),
-    };
-    let idle = worlds.clone();
-    let mut found = Vec::with_capacity(requests.len());
-    for request in requests {
-        let split = worlds.split.as_ref().map_or(NO_SPLIT, |world| split_figures(world, request));
-        let composite = worlds.composite.as_ref().map_or(NO_COMPOSITE, |world| composite_figures(world, request));
-        let granted = match test {
-            Test::Auto => split.fits || composite.fits,
-            Test::Only(Rule::Split) => split.fits,
-            Test::Only(Rule::Composite) => composite.fits,
-        };
-        let denial = if granted {
-            worlds.split = worlds.split.and_then(|mut world| world.take(request).then_some(world));
-            worlds.composite = worlds.composite.and_then(|mut world| world.take(request).then_some(world));
-            None
-        } else {
-            let denial = explain(&worlds, &idle, test, request);
-            for world in [&mut worlds.split, &mut worlds.composite].into_iter().flatten() {
-                world.held.push(None);
-            }
-            Some(denial)
-        };
-        found.push((split, composite, denial));
-    }
+    let only = |rule| test == Test::Only(rule);
+    let split = under(platform, requests, Rule::Split, !only(Rule::Composite), only(Rule::Split))?;
+    let composite = under(platform, requests, Rule::Composite, only(Rule::Composite), only(Rule::Composite))?;
     let rule = match test {
         Test::Only(rule) => rule,
-        Test::Auto if worlds.split.is_some() => Rule::Split,
-        Test::Auto => Rule::Composite,
+        Test::Auto if composite.granted > split.granted => Rule::Composite,
+        Test::Auto => Rule::Split,
     };
-    let carrying = match rule {
-        Rule::Split => worlds.split.or(worlds.composite),
-        Rule::Composite => worlds.composite.or(worlds.split),
+    let mut chosen = match rule {
+        Rule::Split => &split,
+        Rule::Composite => &composite,
     };
-    // The deciding rules carry what they granted, so there is always one.
-    let carrying = carrying.unwrap_or(World::new(platform, rule)?);
-    let bounds = carrying.admission.bounds();
-    let channels = requests.iter().zip(found).enumerate().map(|(place, (request, (split, composite, denial)))| {
-        let outcome = match denial {
+    let again;
+    if test == Test::Auto && chosen.granted < requests.len() {
+        again = under(platform, requests, rule, true, true)?;
+        chosen = &again;
+    }
+    let bounds = chosen.world.admission.bounds();
+    let of_split = |place| match split.figures.get(place) {
+        Some(Figures::Split(figures)) => *figures,
+        _ => NO_SPLIT,
+    };
+    let of_composite = |place| match composite.figures.get(place) {
+        Some(Figures::Composite(figures)) => *figures,
+        _ => NO_COMPOSITE,
+    };
+    let channels = requests.iter().enumerate().map(|(place, request)| {
+        let outcome = match chosen.denials.get(place).cloned().flatten() {
             Some(denial) => Err(denial),
-            None => Ok(grant(&carrying, place, request, &bounds)),
+            None => Ok(grant(&chosen.world, place, request, &bounds)),
         };
-        Answer { split, composite, outcome }
+        Answer { split: of_split(place), composite: of_composite(place), outcome }
     });
     Ok(Answers {
         rule,
         channels: channels.collect(),
-        utilisation: carrying.admission.utilisation_ppm(),
-        demand: demand(&carrying.admission),
+        utilisation: chosen.world.admission.utilisation_ppm(),
+        demand: demand(&chosen.world.admission),
     })
 }
 
@@ -147,6 +180,12 @@ const NO_SPLIT: SplitFigures = SplitFigures { processor_min: None, link_min: Non
 const NO_COMPOSITE: CompositeFigures = CompositeFigures { least_deadline: None, fits: false };
 
 fn split_figures(world: &World, request: &Request) -> SplitFigures {
+    if world.held.len() >= MANY {
+        let found = world.admission.decide(&request.contract, request.role, request.contract.deadline()).ok();
+        let stages = found.map(|found| found.stages(Rule::Split));
+        let (processor_min, link_min) = (stages.map(|stages| stages.processor), stages.map(|stages| stages.link));
+        return SplitFigures { processor_min, link_min, fits: found.is_some() };
+    }
     let least = world.admission.newcomer(&request.contract, request.role);
     let least = least.and_then(|newcomer| world.admission.least_split(&newcomer));
     let nanos = |found: Result<u64, _>| found.ok().map(Duration::from_nanos);
@@ -197,25 +236,27 @@ fn share(cost: u128, interval: u64) -> u64 {
 }
 
 /// Why not, because of whom, and what would fit.
-fn explain(worlds: &Worlds, idle: &Worlds, test: Test, request: &Request) -> Denial {
-    let refusal = worlds
-        .deciding(test)
-        .find_map(|world| world.admission.decide(&request.contract, request.role, request.contract.deadline()).err());
+fn explain(world: &World, idle: &World, request: &Request, explained: bool) -> Denial {
+    let refusal = world.admission.decide(&request.contract, request.role, request.contract.deadline()).err();
     let refusal = refusal.unwrap_or(Refusal::new(Code::Memory, Stage::Contract));
     Denial {
         code: refusal.code,
         stage: refusal.stage,
         at: refusal.at,
-        because_of: because_of(worlds, idle, test, request),
-        fits: fits(|request| worlds.grants(test, request), request),
+        explained,
+        because_of: if explained { because_of(world, idle, request) } else { Vec::new() },
+        fits: if explained {
+            fits(|request| world.grants(request), request)
+        } else {
+            Fits { deadline: refusal.least_deadline, ..Fits::default() }
+        },
     }
 }
 
 /// Channels without which the request would be granted: the greatest, no more than needed. None if it would not be granted on
 /// an idle host.
-fn because_of(worlds: &Worlds, idle: &Worlds, test: Test, request: &Request) -> Vec<usize> {
-    let Some(world) = worlds.deciding(test).next() else { return Vec::new() };
-    if !idle.grants(test, request) {
+fn because_of(world: &World, idle: &World, request: &Request) -> Vec<usize> {
+    if !idle.grants(request) {
         return Vec::new();
     }
     let weight = |id: ReservationId| {
@@ -229,7 +270,7 @@ fn because_of(worlds: &Worlds, idle: &Worlds, test: Test, request: &Request) -> 
         world.held.iter().enumerate().filter_map(|(place, id)| Some((place, weight((*id)?)))).collect();
     order.sort_by_key(|&(place, weight)| (core::cmp::Reverse(weight), place));
     let order: Vec<usize> = order.into_iter().map(|(place, _)| place).collect();
-    let granted_without = |gone: &[usize]| worlds.deciding(test).any(|world| world.without(gone).grants(request));
+    let granted_without = |gone: &[usize]| world.without(gone).grants(request);
     let (mut low, mut high) = (0, order.len());
     while low < high {
         let middle = usize::midpoint(low, high);

@@ -45,7 +45,7 @@ pub struct Admission {
     pub(super) machine: Machine,
     settings: Settings,
     /// The whole link, of which the machine may have a part.
-    link: LinkModel,
+    pub(super) link: LinkModel,
     slots: Vec<Slot>,
     free: Vec<u32>,
     ledger: Ledger,
@@ -398,8 +398,11 @@ impl Admission {
         let smallest = reservation.stream.map(|stream| stream.smallest);
         let least = self.machine.least_of(self.ledger.smallest().into_iter().chain(smallest).min());
         let stolen = self.machine.stolen_by_link(least);
+        let as_before = least == self.machine.least_of(self.ledger.smallest()) && !self.machine.tax_reaches();
         let processor = match reservation.job {
-            Some(job) => self.ledger.least_processor(&self.machine, &stolen, &Job { deadline: budget, ..job })?,
+            Some(job) => {
+                self.ledger.least_processor(&self.machine, &stolen, as_before, &Job { deadline: budget, ..job })?
+            }
             None => {
                 // More packets, perhaps smaller ones: the processor's channels must still hold.
                 let nobody = Job {
@@ -412,7 +415,7 @@ impl Admission {
                     other: 0,
                     packets: 1,
                 };
-                self.ledger.least_processor(&self.machine, &stolen, &nobody)?;
+                self.ledger.least_processor(&self.machine, &stolen, as_before, &nobody)?;
                 0
             }
         };
@@ -464,7 +467,7 @@ impl Admission {
     }
 
     /// Lengthens the stages so that `handover + processor + link = budget`. The slack is shared in proportion to the
-    /// utilisation of the two stages. A longer deadline never breaks another channel's, so nothing is tested; a stage is
+    /// two stages as they are, so that the tighter one gets more. A longer deadline never breaks another channel's, so nothing is tested; a stage is
     /// never made shorter, as others may have been admitted since. Meant for a channel without messages in flight.
     ///
     /// Under the composite rule, and where the link's tax depends on how long messages are on their way, a longer deadline may
@@ -474,7 +477,6 @@ impl Admission {
     /// [`Code::DeadlineSum`] if the budget is less than the stages are now; [`Code::BadParameters`] if it is more than
     /// [`limits::MAX_DEADLINE`] or if `id` is not that of a sending reservation. Nothing changes then.
     pub fn relax_sending(&mut self, id: ReservationId, budget: Duration) -> Result<SendingStages, Refusal> {
-        let Utilisation { processor: on_processor, link: on_link } = self.utilisation_ppm();
         let handover = self.machine.platform.handover;
         let (rule, tested) = (self.settings.rule, self.machine.tax_reaches());
         let before = self.reservation(id).copied().filter(|held| held.job.is_some() && held.stream.is_some());
@@ -486,9 +488,9 @@ impl Admission {
             let deadline = job.deadline + slack.as_nanos();
             before.with(deadline, deadline)
         } else {
-            let both = on_processor.saturating_add(on_link);
+            let both = job.deadline.saturating_add(stream.deadline);
             let part =
-                if both == 0 { nanos(slack.as_nanos() / 2) } else { slack.mul_ratio(on_processor.min(both), both) };
+                if both == 0 { nanos(slack.as_nanos() / 2) } else { slack.mul_ratio(job.deadline.min(both), both) };
             before.with(job.deadline + part.as_nanos(), stream.deadline + (slack - part).as_nanos())
         };
         let after = after.within_reach(self.machine.reach(&before.contract, (used + slack).as_nanos()));

@@ -3,9 +3,17 @@
 //! Every host regulates anew, to the logical arrival there: `l_n = l_{n−1} + d_{n−1}` and what passes on the way. So a burst
 //! does not grow from host to host, each sees the interval I, and the destination has a message by `l_1 + Σ d`. Clocks of two
 //! hosts differ by an error at most, which counts once for each step from host to host.
+//!
+//! Between two hosts lies one more delay that is neither's stage: a frame that has arrived waits until the executive looks at
+//! its inputs again ([`Admission::input_delay`]). A receiving host asks its sender for that time, too, so the logical arrival
+//! there is when the frames of a message have been found at the latest.
 
 use alloc::vec::Vec;
 
+use super::answer::{Role, Rule};
+use super::reserve::{Admission, ReservationId};
+use super::{Code, Refusal, Stage};
+use crate::contract::{Contract, SendingStages};
 use crate::units::Duration;
 
 /// One host of a route, the next one after it.
@@ -53,6 +61,63 @@ pub fn compose(hops: &[Hop], deadline: Duration, slack: Slack) -> Result<Vec<Dur
     Ok(deadlines)
 }
 
+impl Admission {
+    /// How long a frame may wait from its arrival until the executive finds it. From the platform alone, the same for as long
+    /// as the executive lives.
+    ///
+    /// *Awake.* The frame comes just after a look. The frames of that look cost `R = K C_d`; then at most P steps are made until
+    /// the next one, each the dearest that there is and after a change of handler. Meanwhile packets are handed over to the link,
+    /// C_l each: those that are made, as soon as they are, and those that waited because the link held its look-ahead, one each
+    /// time that a packet is through, which is every `m = max(L_min, C_l)` at most. L_min is that of one byte on the whole link.
+    /// So the wait w is the least with
+    ///
+    /// ```text
+    /// w ≥ R + P (C_step + C_csp + C_l) + C_l (⌈w/m⌉ + 1)
+    /// ```
+    ///
+    /// which is at most `(R + P (C_step + C_csp + C_l) + 2 C_l) m/(m − C_l)`. Where C_l = m nothing is admitted that receives.
+    /// *Asleep.* The frame wakes the executive: W.
+    ///
+    /// It assumes that no more frames arrive between two looks than one look takes (`receive_batch`): those beyond that are found
+    /// at a later one. What the platform takes meanwhile is not in it: a bound has that in its term of interference, for which the
+    /// wait counts as part of the message's time. Strictly that is so for a burst of interference; of a periodic one, as much more
+    /// can fall into the wait as it takes within that.
+    pub fn input_delay(&self) -> Duration {
+        let platform = self.platform();
+        let steps = [platform.first_packet, platform.packet_cost, platform.receive_first, platform.receive_packet];
+        let step = steps.into_iter().max().unwrap_or_default() + platform.change_of_handler() + platform.link_cost;
+        let look = platform.demultiplex * u64::from(platform.receive_batch);
+        let busy = look + step * u64::from(platform.quantum) + platform.link_cost * 2;
+        let between = self.link.occupancy(1).max(platform.link_cost);
+        let free = between - platform.link_cost;
+        let stretched = if free.is_zero() { busy } else { busy.mul_ratio(between.as_nanos(), free.as_nanos()) };
+        // `mul_ratio` rounds down.
+        (stretched + Duration::from_nanos(1)).max(platform.wake_up)
+    }
+
+    /// As [`Admission::reserve`], but the least deadlines under the composite rule, too: what remains of an end-to-end deadline
+    /// is then divided ([`Admission::relax`]).
+    ///
+    /// # Errors
+    /// As [`Admission::reserve`].
+    pub fn reserve_least(
+        &mut self,
+        contract: &Contract,
+        role: Role,
+        budget: Duration,
+    ) -> Result<(ReservationId, SendingStages), Refusal> {
+        if self.settings().rule == Rule::Composite {
+            self.decide(contract, role, budget)?;
+            let newcomer = self.newcomer(contract, role)?;
+            let failed = |at| Refusal { at: Some(at), ..Refusal::new(Code::CompositeDeadline, Stage::Route) };
+            // With the least deadline wanted, nothing longer is.
+            let (least, _) = self.least_composite(&newcomer, Duration::ZERO)?.map_err(failed)?;
+            return self.reserve(contract, role, newcomer.handover() + Duration::from_nanos(least));
+        }
+        self.reserve(contract, role, budget)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -94,5 +159,23 @@ mod tests {
         assert_eq!(compose(&hops, millis(61), Slack::Proportional), Ok([millis(15), millis(45)].to_vec()));
         assert_eq!(compose(&hops, millis(40), Slack::Equal), Err(millis(1)));
         assert_eq!(compose(&[], millis(40), Slack::Equal), Err(millis(40)));
+    }
+
+    #[test]
+    fn a_frame_waits_for_a_look_of_its_own_after_a_quantum_of_steps() {
+        // R = 32 · 2 = 64 µs; 16 (8 + 5 + 10) + 2 · 10 = 388 µs; a byte takes the link (400 + 130) B/12.5 MB/s = 42.4 µs, so all
+        // that is 42.4/32.4 as long: 591.506 µs.
+        let host = Admission::new(crate::platform::Platform::assumed_host()).unwrap();
+        let delay = host.input_delay();
+        assert_eq!(delay.as_nanos(), 591_507);
+        // It solves the inequality, and is no more than a hand-over too long.
+        let right = |wait: u64| 64_000 + 16 * 23_000 + 10_000 * (wait.div_ceil(42_400) + 1);
+        assert!(right(delay.as_nanos()) <= delay.as_nanos() && delay.as_nanos() < right(0) * 2);
+        // A part of the link changes nothing, and who is asleep is awake after W.
+        let part = host.with_rate(crate::units::Rate::bytes_per_second(250_000).unwrap()).unwrap();
+        assert_eq!(part.input_delay(), delay);
+        let wake_up = Duration::from_millis(7);
+        let drowsy = crate::platform::Platform { wake_up, ..crate::platform::Platform::assumed_host() };
+        assert_eq!(Admission::new(drowsy).unwrap().input_delay(), wake_up);
     }
 }

@@ -120,7 +120,10 @@ pub struct Incoming(pub(super) Box<Channel>);
 pub struct Reception {
     /// d_rx: this host's stage.
     pub stage: Duration,
-    /// From the logical arrival at the sender to the one here: the sender's stages and the way.
+    /// How long a frame may wait here until it is found: the peer has to leave that much beside the stage.
+    pub input_delay: Duration,
+    /// From the logical arrival at the sender to the one here: the sender's stages, the way, and the wait until a frame is
+    /// found.
     pub upstream: Duration,
     /// How long a packet may take on its way ([`ReceiveConfig::transit`]).
     pub transit: Duration,
@@ -137,13 +140,15 @@ pub struct Reception {
 impl Incoming {
     /// The channel that answers `request`. Allocates all its memory.
     pub fn new(request: &Request, reception: Reception) -> Self {
-        let Reception { stage, upstream, transit, work_conserving, priority, messages, packets } = reception;
+        let Reception { stage, input_delay, upstream, transit, work_conserving, priority, messages, packets } =
+            reception;
         let config = ReceiveConfig {
             service: request.service,
             packet: request.packet,
             priority,
             work_conserving,
             stage,
+            input_delay,
             upstream,
             transit,
             same_clock: request.same_clock,

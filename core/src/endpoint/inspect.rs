@@ -5,8 +5,9 @@ use super::channel::Half;
 use super::link::LinkState;
 use crate::contract::SendingStages;
 use crate::event::{ChannelId, LinkId};
-use crate::receive::ReceiveCounters;
+use crate::receive::{Delivered, Evidence, ReceiveCounters};
 use crate::send::SendCounters;
+use crate::units::{Duration, Instant};
 
 impl Endpoint {
     /// The channel at a place, if there is one.
@@ -36,6 +37,12 @@ impl Endpoint {
             Half::Sending(sending) => Some(sending.stages()),
             Half::Receiving(_) => None,
         }
+    }
+
+    /// Whose fault it is that a message, delivered just now, was complete `lateness` after it was expected: judged as a miss is.
+    pub fn judge(&self, now: Instant, delivered: &Delivered, lateness: Duration) -> Evidence {
+        let taken_here = self.gaps.excess(delivered.logical_arrival.min(self.caught_up), now);
+        Evidence::judge(lateness, delivered.stolen, taken_here, delivered.transit_excess, self.config.stretch_ppm)
     }
 
     /// True if control frames wait for `link`.

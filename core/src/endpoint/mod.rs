@@ -205,7 +205,10 @@ pub struct EndpointCounters {
 /// carry(ms(0), &mut sender, &mut frames, here, &mut receiver, &mut frames2);
 /// let Some(Event::Requested(request)) = receiver.poll_event() else { panic!() };
 /// let (upstream, stage) = (Duration::from_millis(6), Duration::from_millis(4));
-/// let reception = Reception { stage, upstream, transit: upstream, work_conserving: true, priority: 0, messages: 4, packets: 12 };
+/// let (input_delay, transit) = (Duration::ZERO, upstream);
+/// let reception = Reception {
+///     stage, input_delay, upstream, transit, work_conserving: true, priority: 0, messages: 4, packets: 12,
+/// };
 /// receiver.accept(ms(0), &request, Incoming::new(&request, reception)).unwrap();
 /// carry(ms(0), &mut receiver, &mut frames2, there, &mut sender, &mut frames);
 /// assert!(matches!(sender.poll_event(), Some(Event::Accepted { .. })));

@@ -474,7 +474,7 @@ impl Endpoint {
         let accept = Accept {
             channel: channel.remote.0,
             key: channel.remote.1,
-            receive: receiving.config().stage,
+            receive: receiving.config().stage + receiving.config().input_delay,
             packet: receiving.config().packet as u16,
             lease: channel.association.lease,
             clock: self.config.clock,

@@ -37,6 +37,8 @@ pub struct ReceiveConfig {
     pub work_conserving: bool,
     /// d_rx: from the logical arrival here to delivery.
     pub stage: Duration,
+    /// How long a frame may wait here until it is found ([`crate::admission::Admission::input_delay`]); part of `upstream`.
+    pub input_delay: Duration,
     /// From the logical arrival at the sender to the logical arrival here: the sender's stages and the way.
     pub upstream: Duration,
     /// True if the sender's clock is ours.
@@ -124,6 +126,9 @@ pub struct Delivered {
     pub stolen: Duration,
     /// How much longer than granted its slowest packet was on its way.
     pub transit_excess: Duration,
+    /// How much later it was due at this host than it could have been, because messages before it came late: their intervals
+    /// are kept, so that what is due here stays what was admitted. Zero where the clocks differ: there it moves the deadline.
+    pub deferred: Duration,
 }
 
 impl Delivered {
@@ -134,6 +139,16 @@ impl Delivered {
     /// How long after its deadline it was complete; zero if in time.
     pub fn lateness(&self) -> Duration {
         self.deadline.map_or(Duration::ZERO, |deadline| self.completion.since(deadline))
+    }
+    /// How long after its bound it was complete, if it was in time; zero if it was within the bound, or late. The bound is
+    /// `spare` before the deadline; what messages before it deferred it by is not counted.
+    pub fn beyond_bound(&self, spare: Duration) -> Duration {
+        match self.deadline {
+            Some(deadline) if self.completion <= deadline => {
+                self.completion.since(deadline.before(spare)).saturating_sub(self.deferred)
+            }
+            _ => Duration::ZERO,
+        }
     }
 }
 
@@ -185,6 +200,8 @@ struct Slot {
     stolen_micros: u32,
     /// The longest that a packet took on its way beyond what it may take.
     transit_excess: Duration,
+    /// By how much messages before it moved `release`.
+    deferred: Duration,
     buffer: Option<MessageBuf>,
     /// Why it will not be delivered, if so.
     spoilt: Option<Cause>,
@@ -376,7 +393,7 @@ impl Receiving {
             }
         };
         let mut spoilt = None;
-        let (mut eligible, mut release) = (now, now);
+        let (mut eligible, mut release, mut deferred) = (now, now, Duration::ZERO);
         let mut logical_arrival = if self.config.same_clock { header.logical_arrival } else { now };
         if let (Some(regulator), Some(contract)) = (&mut self.regulator, self.config.service.contract()) {
             // An honest sender's message arrives between its logical arrival and `upstream` later; earlier by its burst if
@@ -405,7 +422,11 @@ impl Receiving {
             // the demand stays what was admitted. They need not wait for it, though: work that may be done before its
             // time, with the deadline that it would have had anyway, adds nothing to the demand. Else one late message
             // would make every later one late if the channel uses its whole rate.
-            eligible = if self.config.same_clock { alleged } else { release };
+            if self.config.same_clock {
+                (eligible, deferred) = (alleged, release.since(alleged));
+            } else {
+                eligible = release;
+            }
         }
         let buffer = if spoilt.is_none() { self.buffers.pop() } else { None };
         if spoilt.is_none() && buffer.is_none() {
@@ -421,6 +442,7 @@ impl Receiving {
             remaining: packets(header.message_bytes, self.config.packet),
             stolen_micros: header.stolen_micros,
             transit_excess: transit_excess(&self.config, now, header),
+            deferred,
             buffer,
             spoilt,
         });
@@ -539,6 +561,7 @@ impl Receiving {
             deadline,
             stolen: Duration::from_micros(u64::from(slot.stolen_micros)),
             transit_excess: slot.transit_excess,
+            deferred: slot.deferred,
         };
         self.complete.push(delivered).unwrap_or_else(|_| unreachable!("as many places as buffers"));
     }

@@ -29,6 +29,7 @@ use laxity_core::endpoint::{Endpoint, Incoming, Outgoing, Released, StepKind};
 use laxity_core::event::{ChannelId, Event, Name, Request};
 use laxity_core::frames::HeapFrames;
 use laxity_core::platform::{LinkModel, Platform};
+use laxity_core::receive::Cause;
 use laxity_core::units::{Duration, Instant};
 use laxity_link::sys::{self, Interest, now};
 use laxity_link::udp::Udp;
@@ -165,9 +166,13 @@ const RETURNED_LATER: Duration = Duration::from_micros(200);
 const GOODBYE: Duration = Duration::from_millis(100);
 const GOODBYE_LOOK: std::time::Duration = std::time::Duration::from_micros(200);
 
-/// What one round of the loop may cost by the platform's figures: what is beyond it was taken by the platform.
-#[derive(Debug, Default)]
-struct Allowance(Duration);
+/// A part of the loop: when it began, and what it may cost by the platform's figures. What is beyond that was taken by the
+/// platform.
+#[derive(Debug)]
+struct Round {
+    start: Instant,
+    allowance: Duration,
+}
 
 impl Executive {
     /// Runs until it is told to stop. `scheduling` is what the thread runs as.
@@ -180,9 +185,8 @@ impl Executive {
         self.endpoint.seal();
         self.off_processor.settle();
         loop {
-            let mut allowance = Allowance::default();
-            let start = now();
-            let mut time = start;
+            let mut time = now();
+            let mut round = Round { start: time, allowance: Duration::ZERO };
             if !self.obey(time) {
                 break;
             }
@@ -190,17 +194,18 @@ impl Executive {
             if steps >= self.platform.quantum {
                 steps = 0;
                 self.wake_applications();
-                self.receive(time, &mut allowance);
+                self.receive(time, &mut round);
                 time = now();
             }
             self.endpoint.handle_timeout(time);
-            let quantum = self.work(&mut time, &mut steps, &mut allowance);
+            let quantum = self.work(&mut time, &mut steps, &mut round);
             self.tell();
             self.settle_link(time);
             let restricted = share.ran(woken, time);
             woken = time;
             self.endpoint.set_restricted(restricted);
-            self.watch(start, time, &allowance);
+            self.watch(time, &mut round);
+            self.off_processor.ran += time.since(round.start);
             if quantum == Quantum::Idle {
                 steps = self.platform.quantum;
                 self.wake_applications();
@@ -220,12 +225,15 @@ impl Executive {
         self.notified.notify();
     }
 
-    /// Steps until a preemption point, feeding the link after each.
-    fn work(&mut self, time: &mut Instant, steps: &mut u32, allowance: &mut Allowance) -> Quantum {
+    /// Steps until a preemption point, or until it is time to look at the socket, feeding the link after each. A look in the
+    /// middle of a quantum changes no handler; without it P − 1 steps of short messages and a quantum could go by.
+    fn work(&mut self, time: &mut Instant, steps: &mut u32, round: &mut Round) -> Quantum {
         let batch = self.platform.transmit_batch as usize;
         let mut outcome = Quantum::Idle;
         loop {
-            self.transmit(*time, allowance);
+            // What was taken is known before anything is stamped or judged.
+            self.watch(*time, round);
+            self.transmit(*time, round);
             let step = self.endpoint.poll_step(*time, &mut self.frames);
             if self.staged >= batch || (step.is_none() && self.staged > 0) || self.link.wants_writable() {
                 self.flush();
@@ -236,7 +244,7 @@ impl Executive {
             };
             outcome = Quantum::Worked;
             *steps += 1;
-            allowance.0 += self.cost(step.kind, step.switched);
+            round.allowance += self.cost(step.kind, step.switched);
             if let Some(message) = step.spent
                 && let Some(Slot::Send(slot)) = self.slots[step.channel.index() as usize].as_deref_mut()
             {
@@ -245,8 +253,9 @@ impl Executive {
                 self.drain(*time, step.channel.index());
             }
             *time = now();
+            self.watch(*time, round);
             self.deliver(*time);
-            if step.quantum_end {
+            if step.quantum_end || *steps >= self.platform.quantum {
                 return outcome;
             }
         }
@@ -264,11 +273,11 @@ impl Executive {
     }
 
     /// Stages what the link may be given.
-    fn transmit(&mut self, time: Instant, allowance: &mut Allowance) {
+    fn transmit(&mut self, time: Instant, round: &mut Round) {
         self.endpoint.handle_link_ready(time, 0, self.link.room());
         while let Some(packet) = self.endpoint.poll_transmit(time, 0, &mut self.frames) {
             self.link.transmit(packet.frame, packet.len, packet.peer);
-            allowance.0 += self.platform.link_cost;
+            round.allowance += self.platform.link_cost;
             self.staged += 1;
             if let Some(message) = packet.message.filter(|message| message.last) {
                 self.publish_sent(message.channel);
@@ -290,14 +299,14 @@ impl Executive {
         }
     }
 
-    fn receive(&mut self, time: Instant, allowance: &mut Allowance) {
+    fn receive(&mut self, time: Instant, round: &mut Round) {
         let endpoint = &mut self.endpoint;
         let limit = self.platform.receive_batch as usize;
         let got = self.link.receive(limit, &mut self.frames, |received, frames| {
             endpoint.handle_frame(time, 0, received.peer, received.frame, received.len, frames);
         });
         self.received = got.unwrap_or(0);
-        allowance.0 += self.platform.demultiplex * self.received as u64;
+        round.allowance += self.platform.demultiplex * self.received as u64;
         // As many as frames: reports may come without end.
         for _ in 0..limit {
             match self.link.poll_event() {
@@ -311,13 +320,19 @@ impl Executive {
     fn deliver(&mut self, time: Instant) {
         while let Some((channel, delivered, evidence)) = self.endpoint.poll_delivery(time) {
             let Some(Slot::Receive(slot)) = self.slots[channel.index() as usize].as_deref_mut() else { continue };
-            slot.port.statistics.delivered(&delivered, evidence.as_ref());
+            let beyond = slot.port.statistics.delivered(&delivered);
+            // Held against the bound as a late message is against its deadline.
+            let over_bound = (!beyond.is_zero()).then(|| self.endpoint.judge(time, &delivered, beyond));
+            let over_bound = over_bound.filter(|judged| judged.cause == Cause::Laxity);
+            if over_bound.is_some() {
+                slot.port.statistics.over_bound();
+            }
             if let Some(counters) = self.endpoint.receive_counters(channel) {
                 slot.port.statistics.receive(&counters);
             }
             let urgent = delivered.deadline.is_some();
             // As many places as buffers: it fits.
-            let _ = slot.outbox.push(Inbound { delivered, evidence });
+            let _ = slot.outbox.push(Inbound { delivered, evidence, over_bound });
             if urgent {
                 slot.port.signal.notify();
             } else {
@@ -444,7 +459,7 @@ impl Executive {
     fn say_goodbye(&mut self, start: Instant) {
         let mut time = start;
         loop {
-            self.transmit(time, &mut Allowance::default());
+            self.transmit(time, &mut Round { start: time, allowance: Duration::ZERO });
             self.flush();
             if !self.endpoint.has_control(0) || time.since(start) >= GOODBYE {
                 return;
@@ -541,15 +556,16 @@ impl Executive {
         self.notified.notify();
     }
 
-    /// Compares a round with what it may cost. What is beyond that, and was not our own processor time, the platform took:
-    /// a slow handler is not an excuse.
-    fn watch(&mut self, start: Instant, end: Instant, allowance: &Allowance) {
-        let round = end.since(start);
-        self.off_processor.ran += round;
-        let beyond = round.saturating_sub(allowance.0);
+    /// Compares a round, as far as it has come, with what it may cost. What is beyond that, and was not our own processor time,
+    /// the platform took: a slow handler is not an excuse. A round that was too long is settled, and begins anew.
+    fn watch(&mut self, end: Instant, round: &mut Round) {
+        let ran = end.since(round.start);
+        let beyond = ran.saturating_sub(round.allowance);
         if beyond >= LEAST_GAP {
+            self.off_processor.ran += ran;
             let taken = self.off_processor.settle().min(beyond);
             self.note_gap(end, taken);
+            *round = Round { start: end, allowance: Duration::ZERO };
         }
     }
 

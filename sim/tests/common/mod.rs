@@ -1,6 +1,9 @@
 //! Hosts and channels that several tests use.
 #![allow(dead_code, unreachable_pub, reason = "each test takes what it needs")]
 
+pub mod attack;
+pub mod promise;
+pub mod small;
 pub mod twin;
 
 use std::net::SocketAddr;

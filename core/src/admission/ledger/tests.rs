@@ -119,6 +119,32 @@ fn a_hundred_refusals_of_the_ledger_that_the_exact_test_admits() {
     assert!(mended * 3 < granted, "{mended} of {granted}");
 }
 
+/// The first channels have the exact test's short deadlines on a link that is hardly used, where by the ledger's account there
+/// is no room left. Whoever comes later needs none there.
+#[test]
+fn what_the_exact_test_let_in_does_not_blind_the_ledger() {
+    let mut platform = platform(MachineModel::Executive);
+    platform.link.rate = crate::units::Rate::bytes_per_second(1_250_000_000);
+    platform.link.floor_bytes = 1400;
+    platform.link_cost = Duration::from_nanos(500);
+    let mut admission = Admission::new(platform).unwrap();
+    for place in 0..200 {
+        let deadline = Duration::from_micros(3_500_000 + 5 * place);
+        let contract = Contract::new(300 + place, 300, Duration::from_secs(10), 1, deadline).unwrap();
+        let ask = Ask { contract, role: Role::Sends, budget: deadline };
+        let alone = by_ledger(&admission, &ask);
+        assert!(alone.is_some(), "{place}");
+        let reservation = if place < 64 {
+            admission.decide_exactly(&admission.newcomer(&contract, ask.role).unwrap(), deadline).unwrap()
+        } else {
+            alone.unwrap()
+        };
+        let id = admission.insert(reservation).unwrap();
+        admission.relax(id, deadline).unwrap();
+    }
+    assert_eq!(admission.test(), Ok(()));
+}
+
 #[test]
 fn cells_ascend_by_less_than_two_percent() {
     for cell in 1..CELLS {

@@ -239,6 +239,37 @@ fn hundreds_of_channels_until_one_is_refused() {
     assert!(refusal.least_deadline.is_none_or(|least| least > MILLIS(90)));
 }
 
+/// Who asks last is in the way of the others from then on, whenever due: also at instants after the deadline that it gets. By
+/// hand, in µs: C^1st = 10 and L = 15, so K = 15 and B = 10 + 15 + 15; 55 for one alone, in its own way included. With the
+/// newcomer left out of B it would be 30, and what was granted would fail the test as a whole.
+#[test]
+fn what_is_granted_with_early_service_holds_beside_the_newcomer() {
+    let micros = Duration::from_micros;
+    let platform = Platform {
+        switch: Duration::ZERO,
+        cache: Duration::ZERO,
+        first_packet: micros(10),
+        link_cost: Duration::ZERO,
+        link: LinkModel { setup: micros(15), rate: Rate::bytes_per_second(u64::MAX), ..LinkModel::UNLIMITED },
+        best_effort: BestEffort { message_packets: 0, packet_min: 1, packet_max: 64, starts: None },
+        machine: MachineModel::PapersOffload,
+        ..Platform::papers_table_2b()
+    };
+    for (send_early, receive_early) in [(true, false), (false, true)] {
+        let settings = Settings { rule: Rule::Composite, send_early, receive_early };
+        let mut admission = Admission::with_settings(platform.clone(), settings).unwrap();
+        for _ in 0..3 {
+            for budget in (1..200).map(micros) {
+                if admission.reserve_sending(&small(1, 1_000), budget).is_ok() {
+                    break;
+                }
+            }
+            assert!(admission.test().is_ok());
+        }
+        assert_eq!(admission.reservations().count(), 3);
+    }
+}
+
 fn any_nanos(most: u64) -> impl Strategy<Value = Duration> {
     prop_oneof![4 => Just(0), 12 => 0..=most.min(20_000), 1 => Just(most), 1 => 0..=most].prop_map(Duration::from_nanos)
 }

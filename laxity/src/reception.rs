@@ -1,0 +1,73 @@
+//! The receiving half of admission: what of a deadline this host keeps for itself, and what it leaves to the sender.
+
+use laxity_core::admission::answer::Role;
+use laxity_core::admission::{Code, Refusal, ReservationId, Stage};
+use laxity_core::contract::{Contract, SendingStages, Service, packets};
+use laxity_core::event::Request;
+use laxity_core::platform::Platform;
+use laxity_core::units::Duration;
+
+use crate::control::{Shared, State};
+
+impl Shared {
+    /// (reservation, upstream, stage) of a channel that this host receives.
+    pub(crate) fn admit_receiving(
+        &self,
+        state: &mut State,
+        request: &Request,
+    ) -> Result<(Option<ReservationId>, Duration, Duration), Refusal> {
+        let Service::RealTime(contract) = request.service else {
+            state.review_share();
+            return Ok((None, Duration::ZERO, Duration::ZERO));
+        };
+        let platform = &self.platform;
+        // Outside both hosts' stages: the way, the clocks, and how long a frame may wait until the socket is looked at.
+        let outside = platform.propagation + platform.clock_error + self.input_delay;
+        let shortfall = |needed: Duration| {
+            let mut refusal = Refusal::new(Code::DeadlineSum, Stage::Route);
+            refusal.least_deadline = Some(needed);
+            refusal
+        };
+        let Some(budget) = contract.deadline().checked_sub(request.upstream + outside) else {
+            return Err(shortfall(request.upstream + outside));
+        };
+        let analysed = in_packets(&contract, request.packet, platform)?;
+        let reserved = state.admission.reserve_least(&analysed, Role::Receives, budget);
+        let (id, SendingStages { processor: least, .. }) = reserved.map_err(|mut refusal| {
+            refusal.least_deadline = refusal.least_deadline.map(|least| least + request.upstream + outside);
+            refusal
+        })?;
+        if let Err(refusal) = state.claim_receiving(request) {
+            state.admission.release(id);
+            return Err(refusal);
+        }
+        // Slack is shared between the two hosts in proportion to what each needs at least.
+        let slack = budget.saturating_sub(least);
+        let whole = (least + request.upstream).as_nanos().max(1);
+        let share = slack.mul_ratio(least.as_nanos(), whole);
+        let stage = match state.admission.relax_receiving(id, least + share) {
+            Ok(stage) => stage,
+            Err(refusal) => {
+                state.admission.release(id);
+                return Err(refusal);
+            }
+        };
+        Ok((Some(id), contract.deadline().saturating_sub(stage), stage))
+    }
+}
+
+/// The contract as the analysis must see it when the peer's packets are smaller than ours and a message needs more of them:
+/// packets are what takes time here, so its messages are as large as that many of our size.
+///
+/// # Errors
+/// No message could be that large.
+pub(crate) fn in_packets(contract: &Contract, packet: u32, platform: &Platform) -> Result<Contract, Refusal> {
+    let found = packets(contract.max_message(), packet.max(1));
+    if found <= packets(contract.max_message(), platform.packet) {
+        return Ok(*contract);
+    }
+    let max_message = u64::from(found) * u64::from(platform.packet);
+    let (min_message, burst) = (contract.min_message().into(), contract.burst().into());
+    let contract = Contract::new(max_message, min_message, contract.interval(), burst, contract.deadline());
+    Ok(contract?)
+}

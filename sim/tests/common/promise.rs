@@ -1,0 +1,101 @@
+//! What admission promises for the channels of a small system.
+
+use laxity_core::admission::answer::{self, Bound};
+use laxity_core::admission::bounds::terms;
+use laxity_core::admission::{Admission, Settings};
+use laxity_core::contract::SendingStages;
+use laxity_core::limits;
+use laxity_core::platform::Platform;
+use laxity_core::units::Duration;
+use laxity_sim::tiny::{Channel, Role, Seen, System};
+
+/// What a channel's response is at most.
+#[derive(Clone, Debug)]
+pub struct Promise {
+    /// The deadlines that the run time goes by.
+    pub stages: SendingStages,
+    /// The response bound.
+    pub bound: Bound,
+    /// The part of it that is the processor's, if that is told apart.
+    pub processor: Option<Duration>,
+}
+
+impl Promise {
+    fn new(stages: SendingStages, bound: Bound) -> Self {
+        let link = [terms::TRANSMISSION, terms::LINK_STAGE];
+        let on_processor = bound.terms.iter().take_while(|term| !link.contains(&term.name));
+        let split = !bound.terms.iter().any(|term| term.name == terms::OWN_MESSAGE);
+        let processor = split.then(|| on_processor.map(|term| term.amount).sum());
+        Self { stages, bound, processor }
+    }
+
+    /// Whether the response is within all of it.
+    pub fn covers(&self, seen: Seen) -> bool {
+        let in_stages = seen.handler <= self.stages.processor && seen.end <= self.stages.total();
+        in_stages && seen.end <= self.bound.worst && self.processor.is_none_or(|processor| seen.handler <= processor)
+    }
+}
+
+pub fn role(role: Role) -> answer::Role {
+    match role {
+        Role::Sends => answer::Role::Sends,
+        Role::Receives => answer::Role::Receives,
+    }
+}
+
+/// How the system's host serves what it admits, with this rule.
+pub fn settings(system: &System, rule: answer::Rule) -> Settings {
+    Settings { rule, send_early: system.send_early, receive_early: system.receive_early }
+}
+
+/// Admits the channel with the least budget that does.
+pub fn admit(
+    admission: &mut Admission,
+    channel: &Channel,
+) -> Option<(laxity_core::admission::ReservationId, SendingStages)> {
+    let mut budget = Duration::from_nanos(1);
+    for _ in 0..100 {
+        match admission.reserve(&channel.contract, role(channel.role), budget) {
+            Ok(granted) => return Some(granted),
+            // What it takes may grow with how long it takes.
+            Err(refusal) => {
+                budget = refusal.least_deadline.filter(|&least| least > budget && least < limits::MAX_DEADLINE)?
+            }
+        }
+    }
+    None
+}
+
+/// Admits the channels one after the other, each with the least stages and what `slack` adds to them; then takes back, one by
+/// one from the last to the first, what a channel has more than it needs beside all others, if `tighten` says so. The channels
+/// get these stages; `None` if one is refused.
+///
+/// Without any slack at first, nobody could be admitted who is in the way of those before.
+pub fn promises(
+    platform: &Platform,
+    channels: &mut [Channel],
+    settings: Settings,
+    mut slack: impl FnMut() -> Duration,
+    mut tighten: impl FnMut() -> bool,
+) -> Option<Vec<Promise>> {
+    let mut admission = Admission::with_settings(platform.clone(), settings).expect("a platform that can be");
+    let mut ids = Vec::new();
+    for channel in channels.iter_mut() {
+        let (id, least) = admit(&mut admission, channel)?;
+        channel.stages = admission.relax(id, least.total() + slack()).expect("no less than it has");
+        ids.push(id);
+    }
+    for (channel, id) in channels.iter_mut().zip(&mut ids).rev() {
+        if tighten() {
+            admission.release(*id);
+            (*id, channel.stages) = admit(&mut admission, channel).expect("it was admitted before");
+        }
+    }
+    let bounds = admission.bounds();
+    let promise = |(channel, id): (&Channel, _)| {
+        let (_, bound) = bounds.iter().find(|(other, _)| other == id)?;
+        assert!(bound.worst <= channel.stages.total(), "{bound:?}, {channel:?}, {platform:?}");
+        Some(Promise::new(channel.stages, bound.clone()))
+    };
+    channels.iter().zip(&ids).map(promise).collect()
+}
