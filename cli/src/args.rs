@@ -1,8 +1,10 @@
 //! What the command line says.
 #![allow(rustdoc::broken_intra_doc_links, reason = "the comments are what the command says of itself")]
 
+use std::fmt;
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -40,7 +42,22 @@ pub(crate) enum Command {
     /// Says which channels or upcalls of a file this host can promise; why not the others, and what would fit
     #[command(after_long_help = ADMIT)]
     Admit(AdmitArguments),
+    /// Repeats an experiment of the papers
+    #[command(after_long_help = BENCH)]
+    Bench(BenchArguments),
 }
+
+const BENCH: &str = "\
+Exit status: 0 every promise was kept; 1 one that must hold was broken; 2 bad input.
+
+JSON: {bench, simulated, seed, duration_ns, completion, rows, notes}. Each of rows: {best_effort_offered_bytes_s, \
+channel0_factor_percent, mode, channels}; what does not apply is null. Each of channels: the figures that all commands report, \
+then throughput_bytes_s, min_laxity_ns and mean_laxity_ns (deadline minus completion, below zero if late), late_packets and \
+dropped_packets. All numbers are integers.
+
+Counted is what happened at the sending host in the steady state. completion is transmission: a message is complete when the \
+transmission of its last packet is over. sent are the messages that the application offered, dropped those that its channel \
+had no room for.";
 
 const ADMIT: &str = "\
 Exit status: 0 all granted, or the test does not decide; 2 bad input; 3 something is refused.
@@ -89,6 +106,50 @@ pub(crate) enum TestArgument {
     DOrder,
     /// Upcalls: the test of the papers; decides where a change of upcall costs nothing
     Rmdp,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct BenchArguments {
+    /// Which experiment
+    #[arg(value_enum)]
+    pub(crate) name: BenchName,
+    /// In virtual time, on the machine of the paper; the only variant yet
+    #[arg(long)]
+    pub(crate) simulated: bool,
+    /// Print one JSON object instead of tables
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Draw it like the paper's figure
+    #[arg(long, value_name = "FILE.svg")]
+    pub(crate) plot: Option<PathBuf>,
+    /// Of the sources' phases; 0 starts them all together
+    #[arg(long, default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// How long each run is observed, after its warm-up
+    #[arg(long, value_name = "SPAN", default_value = "9.6s")]
+    pub(crate) duration: String,
+    /// How many runs at a time, by default as many as there are processors; the figures do not depend on it
+    #[arg(long)]
+    pub(crate) threads: Option<NonZeroUsize>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum BenchName {
+    /// Real-time channels beside more and more best effort (Fig. 7 of the paper on real-time channels)
+    #[value(name = "channels-guarantee")]
+    Guarantee,
+    /// A channel that offers more than its contract (Fig. 8)
+    #[value(name = "channels-violation")]
+    Violation,
+    /// What cooperative preemption is good for: runs without it (Fig. 9)
+    #[value(name = "channels-preemption")]
+    Preemption,
+}
+
+impl fmt::Display for BenchName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.to_possible_value().map_or(Ok(()), |value| f.write_str(value.get_name()))
+    }
 }
 
 #[derive(Debug, Args)]
@@ -311,8 +372,16 @@ pub(crate) fn towards(peer: SocketAddr) -> SocketAddr {
 
 /// Checks that a span is one that a demonstration can run.
 pub(crate) fn demo_duration(text: &str) -> Result<Duration, Failure> {
+    duration_within(text, Duration::from_secs(1), Duration::from_secs(600))
+}
+
+/// Checks that a span is one for which an experiment can be observed: a lease is longer.
+pub(crate) fn bench_duration(text: &str) -> Result<Duration, Failure> {
+    duration_within(text, Duration::from_millis(100), Duration::from_secs(40))
+}
+
+fn duration_within(text: &str, least: Duration, most: Duration) -> Result<Duration, Failure> {
     let duration = option("--duration", text, text::duration)?;
-    let (least, most) = (Duration::from_secs(1), Duration::from_secs(600));
     if !(least..=most).contains(&duration) {
         return Err(Failure::Usage(format!("--duration is {duration}, expected {least} to {most}")));
     }

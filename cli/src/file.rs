@@ -12,6 +12,16 @@ pub(crate) fn write(path: &Path, text: &str) -> Result<(), Failure> {
     replace(path, text).map_err(|source| Failure::File { file: path.display().to_string(), source })
 }
 
+/// Fails if there is no directory for the file: better before a long run than after it.
+pub(crate) fn has_directory(path: &Path) -> Result<(), Failure> {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let found = fs::metadata(parent).and_then(|found| match found.is_dir() {
+        true => Ok(()),
+        false => Err(io::ErrorKind::NotADirectory.into()),
+    });
+    found.map_err(|source| Failure::File { file: path.display().to_string(), source })
+}
+
 fn replace(path: &Path, text: &str) -> io::Result<()> {
     // A link stays a link: what it points to is replaced.
     let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
@@ -63,6 +73,11 @@ mod tests {
         assert_eq!(fs::read_to_string(&file).unwrap(), "three");
         assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
         assert_eq!(fs::read_dir(&directory).unwrap().count(), 2);
+        assert!(has_directory(&file).is_ok() && has_directory(Path::new("plot.svg")).is_ok());
+        assert!(
+            has_directory(&directory.join("absent/plot.svg")).is_err()
+                && has_directory(&file.join("plot.svg")).is_err()
+        );
         for bad in [directory.clone(), directory.join("absent/plot.svg"), file.join("plot.svg")] {
             let failure = write(&bad, "four").unwrap_err();
             assert_eq!(failure.exit_status(), 2);

@@ -5,6 +5,7 @@
 
 mod admit;
 mod args;
+mod bench;
 mod demo;
 mod failure;
 mod file;
@@ -16,6 +17,7 @@ mod report;
 mod scale;
 mod send;
 mod stop;
+mod svg;
 
 use std::process::ExitCode;
 
@@ -31,6 +33,7 @@ fn main() -> ExitCode {
         Command::Recv(arguments) => recv::run(&arguments).map(status),
         Command::Demo(arguments) => demo::run(&arguments).map(status),
         Command::Admit(arguments) => admit::run(&arguments),
+        Command::Bench(arguments) => bench::run(&arguments).map(status),
     };
     match outcome {
         Ok(status) => ExitCode::from(status),

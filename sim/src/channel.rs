@@ -175,6 +175,19 @@ impl Report {
     }
 }
 
+/// A packet of a channel that left its sender.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Departure {
+    /// When its transmission on the wire was over.
+    pub end: Instant,
+    /// Payload, bytes.
+    pub payload: u32,
+    /// True if it is its message's last packet.
+    pub last: bool,
+    /// The message's logical arrival.
+    pub logical_arrival: Instant,
+}
+
 /// How long messages took at most.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Responses {
@@ -223,6 +236,8 @@ pub(crate) struct Ledger {
     beyond_model: Duration,
     over_bound: u64,
     pub(crate) responses: Responses,
+    /// Every packet that left, if somebody wants to know.
+    pub(crate) departures: Option<Vec<Departure>>,
 }
 
 impl Ledger {
@@ -246,6 +261,7 @@ impl Ledger {
             beyond_model: Duration::ZERO,
             over_bound: 0,
             responses: Responses::default(),
+            departures: None,
         }
     }
 
@@ -263,7 +279,11 @@ impl Ledger {
     }
 
     /// A packet's transmission ends at `end` on the wire, and at `modelled` by the link's model.
-    pub(crate) fn departed(&mut self, departed: &Departed, modelled: Instant, end: Instant) {
+    pub(crate) fn departed(&mut self, departed: &Departed, payload: u32, modelled: Instant, end: Instant) {
+        if let Some(departures) = &mut self.departures {
+            let Departed { last, logical_arrival, .. } = *departed;
+            departures.push(Departure { end, payload, last, logical_arrival });
+        }
         self.beyond_model = self.beyond_model.max(end.since(modelled));
         if departed.last {
             self.responses.sent += 1;

@@ -8,7 +8,7 @@ use laxity_core::endpoint::{Config, Endpoint, EndpointCounters, LinkConfig, Step
 use laxity_core::event::ChannelId;
 use laxity_core::frames::{FrameId, Frames, HeapFrames, MessageBuf};
 use laxity_core::platform::{LinkModel, Platform};
-use laxity_core::processor::Policy;
+use laxity_core::processor::{Policy, Preemption};
 use laxity_core::units::{Duration, Instant};
 use laxity_core::wire::{DATA_HEADER_BYTES, MAX_CONTROL_BYTES};
 use laxity_link::emulated::{EmulatedConfig, EmulatedCounters, EmulatedLink};
@@ -61,6 +61,8 @@ pub struct HostConfig {
     pub clock: u64,
     /// How handlers are ordered.
     pub policy: Policy,
+    /// When handlers may be replaced: anything but the default is for the experiments that show why.
+    pub preemption: Preemption,
     /// Whether messages may be sent on before their logical arrival.
     pub send_early: bool,
     /// Whether messages may be reassembled before their logical arrival.
@@ -97,6 +99,7 @@ impl HostConfig {
             address,
             clock: 1,
             policy: Policy::EarliestDeadline,
+            preemption: Preemption::Cooperative,
             send_early: false,
             receive_early: false,
             channels: 16,
@@ -211,7 +214,7 @@ impl Host {
         let frame = platform.packet + (DATA_HEADER_BYTES + CHECK_BYTES) as u32;
         assert!(config.wire.model.occupancy(frame) <= largest, "the wire is slower than the link's model");
         let region = config.frames + config.receive_ring + 1;
-        let endpoint = Endpoint::new(Config {
+        let mut endpoint = Endpoint::new(Config {
             channels: config.channels,
             frames: config.frames,
             packet: platform.packet,
@@ -230,6 +233,7 @@ impl Host {
             clock: config.clock,
             secret: seed,
         });
+        endpoint.set_preemption(config.preemption);
         Self {
             endpoint,
             frames: HeapFrames::new(region, frame_capacity(platform.packet)),

@@ -39,7 +39,7 @@ mod source;
 pub mod tiny;
 mod world;
 
-pub use channel::{AsPlanned, Decide, Laxity, Plan, Report, Responses};
+pub use channel::{AsPlanned, Decide, Departure, Laxity, Plan, Report, Responses};
 pub use host::{Gap, HostConfig, HostCounters, StepCosts, WakeUp, wire_no_slower_than};
 pub use source::Source;
 pub use world::{ChannelHandle, HostId, World};

@@ -8,8 +8,9 @@ use laxity_core::event::{ChannelId, Event};
 use laxity_core::frames::{Frames, MessageBuf};
 use laxity_core::receive::Cause;
 use laxity_core::units::{Duration, Instant};
+use laxity_core::wire::DATA_HEADER_BYTES;
 
-use crate::channel::{AsPlanned, Decide, Ledger, Plan, Report, Responses};
+use crate::channel::{AsPlanned, Decide, Departure, Ledger, Plan, Report, Responses};
 use crate::content::{self, CHECK_BYTES, Random};
 use crate::host::{Arrived, Command, Gap, Host, HostConfig, HostCounters};
 use crate::source::Source;
@@ -183,6 +184,11 @@ impl World {
         core::mem::take(&mut self.channels[channel.0].responses)
     }
 
+    /// Every packet of a channel that left its sender since this was last asked; the first call starts to keep them.
+    pub fn take_departures(&mut self, channel: ChannelHandle) -> Vec<Departure> {
+        self.channels[channel.0].departures.replace(Vec::new()).unwrap_or_default()
+    }
+
     /// Lets everything happen that happens by `until`.
     pub fn run_until(&mut self, until: Instant) {
         while let Some((at, next)) = self.next().filter(|&(at, _)| at <= until) {
@@ -348,7 +354,8 @@ impl World {
             host.starts.push(host.now);
         }
         if let (Some(departed), Some(&channel)) = (packet.message, channel) {
-            self.channels[channel].departed(&departed, completes, end);
+            let payload = (packet.len - DATA_HEADER_BYTES) as u32;
+            self.channels[channel].departed(&departed, payload, completes, end);
         }
     }
 

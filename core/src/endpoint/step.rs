@@ -8,6 +8,7 @@ use super::channel::Half;
 use super::{Endpoint, Step, head_of};
 use crate::event::LinkId;
 use crate::frames::Frames;
+use crate::processor::Preemption;
 use crate::units::Instant;
 
 impl Endpoint {
@@ -36,5 +37,10 @@ impl Endpoint {
     /// step or room can change that. Part of [`Endpoint::poll_timeout`].
     pub fn link_timeout(&self, link: LinkId) -> Option<Instant> {
         self.links.get(usize::from(link))?.next_time()
+    }
+
+    /// Does without cooperative preemption from now on. For the experiments of `[channels Fig. 9]` only: no bound holds then.
+    pub fn set_preemption(&mut self, preemption: Preemption) {
+        self.processor.set_preemption(preemption);
     }
 }

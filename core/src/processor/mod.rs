@@ -10,6 +10,10 @@
 //! deadlines the running handler keeps the processor (premise P4 of the analysis): without a fixed total order two equal
 //! messages would take turns, and pay for a switch each time.
 
+mod preemption;
+
+pub use preemption::Preemption;
+
 use crate::collections::{DeadlineHeap, FifoSet};
 use crate::limits::PRIORITY_LEVELS;
 use crate::units::Instant;
@@ -66,7 +70,6 @@ pub enum After {
 type Rank = (u8, Instant);
 
 const BEST_EFFORT_LEVEL: u8 = PRIORITY_LEVELS as u8 - 1;
-const EARLY_BAND: u8 = u8::MAX;
 
 #[derive(Debug)]
 struct Running {
@@ -93,6 +96,7 @@ pub struct Processor {
     work: alloc::boxed::Box<[Option<Work>]>,
     running: Option<Running>,
     last: Option<u32>,
+    preemption: Preemption,
     /// Only current real-time handlers may run (see [`Processor::set_restricted`]).
     restricted: bool,
 }
@@ -114,6 +118,7 @@ impl Processor {
             work: alloc::vec![None; capacity].into_boxed_slice(),
             running: None,
             last: None,
+            preemption: Preemption::Cooperative,
             restricted: false,
         }
     }
@@ -154,7 +159,9 @@ impl Processor {
         let running_rank = self.running.as_ref().map(|running| self.rank(now, &running.work));
         if let (Some(running), Some(rank)) = (&self.running, running_rank)
             && (!self.restricted || is_current(now, &running.work))
-            && (running.steps > 0 || self.best_rank().is_none_or(|best| rank <= best))
+            && (running.steps > 0
+                || self.preemption.stays(now, &running.work)
+                || self.best_rank().is_none_or(|best| rank <= best))
         {
             return Some(Pick { id: running.id, switched: self.note_switch() });
         }
@@ -176,8 +183,8 @@ impl Processor {
         match after {
             After::Same(work) => {
                 running.work = work;
-                running.steps += 1;
-                if running.steps >= self.quantum {
+                running.steps = running.steps.saturating_add(1);
+                if running.steps >= self.quantum && !self.preemption.takes_whole_messages(&work) {
                     running.steps = 0;
                 }
                 running.steps == 0
@@ -188,7 +195,8 @@ impl Processor {
                 running.steps = 0;
                 // A best-effort message is at its end: the others have been waiting longer. And what is early now must
                 // wait like anybody else.
-                if matches!(work, Work::BestEffort) || !is_current(now, &work) {
+                let is_over = matches!(work, Work::BestEffort) || !is_current(now, &work);
+                if is_over && !self.preemption.stays(now, &work) {
                     self.running = None;
                     self.enqueue(now, id, work, false);
                 }
@@ -274,7 +282,7 @@ impl Processor {
     fn rank(&self, now: Instant, work: &Work) -> Rank {
         match *work {
             Work::BestEffort => (BEST_EFFORT_LEVEL, Instant::ZERO),
-            Work::RealTime { release, .. } if release > now => (EARLY_BAND, release),
+            Work::RealTime { release, .. } if release > now => (self.preemption.early_band(), release),
             Work::RealTime { deadline, priority, .. } => match self.policy {
                 Policy::EarliestDeadline => (0, deadline),
                 Policy::FixedPriority => (priority.min(BEST_EFFORT_LEVEL), Instant::ZERO),
@@ -286,10 +294,11 @@ impl Processor {
         if let Some((deadline, _)) = self.current.peek() {
             return Some((0, deadline));
         }
-        if let Some(level) = self.levels.first_list() {
-            return Some((level, Instant::ZERO));
+        let early = self.early.peek().map(|(release, _)| (self.preemption.early_band(), release));
+        match self.levels.first_list() {
+            Some(level) if early.is_none_or(|(band, _)| level < band) => Some((level, Instant::ZERO)),
+            _ => early,
         }
-        self.early.peek().map(|(release, _)| (EARLY_BAND, release))
     }
 
     fn is_current_band(&self, band: u8) -> bool {
@@ -300,10 +309,12 @@ impl Processor {
         if let Some((_, id)) = self.current.pop() {
             return Some(id);
         }
-        if let Some(level) = self.levels.first_list() {
-            return self.levels.pop_front(level);
+        match self.levels.first_list() {
+            Some(level) if self.early.is_empty() || level < self.preemption.early_band() => {
+                self.levels.pop_front(level)
+            }
+            _ => self.early.pop().map(|(_, id)| id),
         }
-        self.early.pop().map(|(_, id)| id)
     }
 }
 

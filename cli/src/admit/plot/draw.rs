@@ -8,12 +8,11 @@ use maud::{Markup, PreEscaped, html};
 use super::style::STYLE;
 use super::{Panel, Part, Picture, Row};
 use crate::scale::Scale;
+use crate::svg::{CHARACTER, fitting, short};
 
 const WIDTH: f64 = 880.0;
 const MARGIN: f64 = 24.0;
 const INSIDE: f64 = WIDTH - 2.0 * MARGIN;
-/// The average character is no wider, at the size of most texts.
-const CHARACTER: f64 = 6.9;
 
 /// Of a panel: its height, and the frame inside.
 const PANEL: f64 = 268.0;
@@ -281,15 +280,6 @@ fn label(nanos: u64) -> String {
     if nanos == 0 { "0".to_owned() } else { Duration::from_nanos(nanos).to_string() }
 }
 
-/// `text`, cut to what has room.
-fn fitting(text: &str, room: f64) -> String {
-    let most = (room / CHARACTER) as usize;
-    match text.char_indices().nth(most) {
-        None => text.to_owned(),
-        Some(_) => text.chars().take(most.saturating_sub(1)).chain(['…']).collect(),
-    }
-}
-
 /// `name`, cut in its middle: names often differ at their ends.
 fn middle_cut(name: &str, room: f64) -> String {
     let (most, count) = ((room / CHARACTER) as usize, name.chars().count());
@@ -299,10 +289,4 @@ fn middle_cut(name: &str, room: f64) -> String {
     let head = most / 2;
     let tail = count - (most - head - 1);
     name.chars().take(head).chain(['…']).chain(name.chars().skip(tail)).collect()
-}
-
-/// One decimal at most.
-fn short(value: f64) -> String {
-    let text = format!("{value:.1}");
-    text.strip_suffix(".0").map_or(text.clone(), str::to_owned)
 }

@@ -1,0 +1,280 @@
+//! One run in virtual time: Table 3 on the machine of the papers.
+
+use std::net::SocketAddr;
+
+use laxity_bench::workload::{BEST_EFFORT, MESSAGE_BYTES, table_3};
+use laxity_core::admission::answer::Rule;
+use laxity_core::admission::{Admission, Refusal, ReservationId, Settings};
+use laxity_core::contract::{Contract, SendingStages, Service, packets};
+use laxity_core::figures::{Figures, Latencies, Misses};
+use laxity_core::platform::{LinkModel, Platform};
+use laxity_core::send::SendCounters;
+use laxity_core::units::{Duration, Instant};
+use laxity_sim::{ChannelHandle, Departure, HostConfig, HostId, Plan, Source, World};
+
+use super::plan::{Case, Mode};
+use crate::failure::Failure;
+use crate::report::per_second;
+
+/// For the channels to be opened, before anything is sent.
+const SET_UP: Duration = Duration::from_millis(100);
+/// Until the steady state.
+pub(super) const WARM_UP: Duration = Duration::from_millis(2_400);
+/// Messages in a burst of best effort, in its message queue and, in packets, in its packet queue.
+const BEST_EFFORT_MESSAGES: u32 = 10;
+/// Of the receiving host, which the experiments leave out.
+const RECEIVE: Duration = Duration::from_millis(5);
+/// Longer than any run, so that no keep-alive takes part: the papers have none.
+const LEASE: Duration = Duration::from_secs(60);
+
+/// A real-time channel with what admission made of it.
+#[derive(Clone, Debug)]
+pub(super) struct Admitted {
+    pub(super) name: String,
+    /// The deadline is that of the sending host, which alone is looked at.
+    pub(super) contract: Contract,
+    stages: SendingStages,
+    /// The worst case by the analysis, where there is one.
+    pub(super) bound: Option<Duration>,
+}
+
+/// What came of one channel in the steady state, at the sending host.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Outcome {
+    /// `sent` is all that the application offered; the rest was counted when it happened.
+    pub(super) figures: Figures,
+    pub(super) throughput: u64,
+    pub(super) late_packets: u64,
+    pub(super) dropped_packets: u64,
+    /// Deadline minus end of the transmission, ns.
+    pub(super) min_laxity: Option<i64>,
+    pub(super) mean_laxity: Option<i64>,
+}
+
+/// One run, done.
+#[derive(Clone, Debug)]
+pub(super) struct Row {
+    pub(super) case: Case,
+    /// The real-time channels, then best effort.
+    pub(super) channels: Vec<Outcome>,
+}
+
+/// The machine of the papers.
+pub(super) fn platform() -> Platform {
+    Platform::papers_table_2b()
+}
+
+/// Admits Table 3 on that machine, with one deadline on processor and link as the papers have it.
+///
+/// Where handlers yield only at the ends of messages, a quantum is a message. Where they do not even do that, no bound holds.
+pub(super) fn admit(mode: Mode) -> Result<Vec<Admitted>, Failure> {
+    let quantum = match mode {
+        Mode::MessageBoundary => packets(MESSAGE_BYTES, platform().packet),
+        Mode::Cooperative | Mode::BestEffortNotPreempted | Mode::Drain => platform().quantum,
+    };
+    let settings = Settings { rule: Rule::Composite, send_early: mode.sends_early(), receive_early: false };
+    let platform = Platform { quantum, ..platform() };
+    let mut admission = Admission::with_settings(platform, settings).map_err(laxity::Error::from)?;
+    let mut held = Vec::new();
+    for row in table_3() {
+        let refused = |refusal: Refusal| Failure::Usage(format!("{}: {refusal}", row.name));
+        let deadline = row.contract.deadline();
+        let (id, _) = admission.reserve_sending(&row.contract, deadline).map_err(refused)?;
+        let stages = admission.relax_sending(id, deadline).map_err(refused)?;
+        held.push((id, row, stages));
+    }
+    let bounds = admission.bounds();
+    let bound = |id: ReservationId| match mode {
+        Mode::Cooperative | Mode::MessageBoundary => {
+            bounds.iter().find(|(other, _)| *other == id).map(|(_, bound)| bound.worst)
+        }
+        Mode::BestEffortNotPreempted | Mode::Drain => None,
+    };
+    let admitted = held.into_iter().map(|(id, row, stages)| Admitted {
+        name: row.name,
+        contract: row.contract,
+        stages,
+        bound: bound(id),
+    });
+    Ok(admitted.collect())
+}
+
+/// Runs one case: `duration` of steady state.
+pub(super) fn run(case: &Case, admitted: &[Admitted], duration: Duration, seed: u64) -> Row {
+    let mut world = World::new(seed);
+    let (from, to) = hosts(&mut world, case);
+    let begin = Instant::ZERO + SET_UP;
+    let (steady, end) = (begin + WARM_UP, begin + WARM_UP + duration);
+    let mut phases = Phases(seed);
+    let mut channels = Vec::new();
+    for (number, channel) in admitted.iter().enumerate() {
+        let handle = world.open(from, to, plan_of(channel));
+        let percent = if number == 0 { case.channel_0_percent } else { 100 };
+        let (group, interval) = (channel.contract.burst(), channel.contract.interval());
+        let period = (interval * u64::from(group)).mul_ratio(100, percent);
+        let start = begin + phases.within(period);
+        let bytes = channel.contract.max_message();
+        world.add_source(Source { channel: handle, bytes, start, first: group, period, group, until: end });
+        channels.push(handle);
+    }
+    let service = Service::best_effort(MESSAGE_BYTES.into(), BEST_EFFORT_MESSAGES.into()).expect("within the limits");
+    let plan = Plan { lease: LEASE, ..Plan::new(BEST_EFFORT, service, SendingStages::default(), Duration::ZERO) };
+    let handle = world.open(from, to, plan);
+    channels.push(handle);
+    if case.best_effort > 0 {
+        let source = Source::at_rate(handle, MESSAGE_BYTES, case.best_effort, BEST_EFFORT_MESSAGES, begin);
+        world.add_source(Source { start: begin + phases.within(source.period), until: end, ..source });
+    }
+    for &channel in &channels {
+        world.take_departures(channel);
+    }
+    world.run_until(steady);
+    let before = counters(&world, &channels);
+    world.run_until(end);
+    let after = counters(&world, &channels);
+    let departures: Vec<Vec<Departure>> = channels.iter().map(|&channel| world.take_departures(channel)).collect();
+    // Each message ended once, and nothing leaked: anything else panics.
+    world.finish();
+    let outcomes = departures.into_iter().enumerate().map(|(number, departures)| {
+        let counted = Counted {
+            accepted: after[number].accepted - before[number].accepted,
+            refused: after[number].refused - before[number].refused,
+            departures: departures.into_iter().filter(|departure| (steady..end).contains(&departure.end)).collect(),
+            duration,
+        };
+        counted.outcome(admitted.get(number), case.conforms(number))
+    });
+    Row { case: *case, channels: outcomes.collect() }
+}
+
+/// The sending host of the papers, and a receiving one that is never the bottleneck.
+fn hosts(world: &mut World, case: &Case) -> (HostId, HostId) {
+    let address = |host: u8| SocketAddr::from(([10, 0, 0, host], 7000));
+    let sending = HostConfig {
+        preemption: case.mode.preemption(),
+        send_early: case.mode.sends_early(),
+        ..HostConfig::new(platform(), address(1))
+    };
+    let swift = Duration::from_micros(1);
+    let ample = Platform {
+        switch: swift,
+        cache: swift,
+        receive_first: swift,
+        receive_packet: swift,
+        link_cost: swift,
+        receive_batch: 32,
+        link: LinkModel::UNLIMITED,
+        ..Platform::channels_table_2b()
+    };
+    let receiving = HostConfig { frames: 4096, receive_early: true, ..HostConfig::new(ample, address(2)) };
+    (world.add_host(sending), world.add_host(receiving))
+}
+
+/// As the papers have it, a message queue holds a burst.
+fn plan_of(channel: &Admitted) -> Plan {
+    let contract = &channel.contract;
+    let whole = contract.with_deadline(contract.deadline() + RECEIVE).expect("a little more than an admitted deadline");
+    let plan = Plan::new(&channel.name, Service::RealTime(whole), channel.stages, RECEIVE);
+    Plan { send_messages: contract.burst(), receive_messages: 2 * contract.burst() + 8, lease: LEASE, ..plan }
+}
+
+fn counters(world: &World, channels: &[ChannelHandle]) -> Vec<SendCounters> {
+    channels.iter().map(|&channel| world.report(channel).send).collect()
+}
+
+/// When the sources start: all together for seed 0, each anywhere in its period for any other.
+struct Phases(u64);
+
+impl Phases {
+    fn within(&mut self, period: Duration) -> Duration {
+        if self.0 == 0 {
+            return Duration::ZERO;
+        }
+        // Steele, Lea, Flood (2014), as in the simulator.
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15).max(1);
+        let mut word = self.0;
+        word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        Duration::from_nanos((word ^ (word >> 31)) % period.as_nanos().max(1))
+    }
+}
+
+/// What happened to one channel in the steady state.
+struct Counted {
+    accepted: u64,
+    refused: u64,
+    departures: Vec<Departure>,
+    duration: Duration,
+}
+
+impl Counted {
+    fn outcome(&self, admitted: Option<&Admitted>, conforms: bool) -> Outcome {
+        let last = || self.departures.iter().filter(|departure| departure.last);
+        let deadline = admitted.map(|channel| channel.contract.deadline());
+        let bound = admitted.and_then(|channel| channel.bound);
+        let response = |departure: &Departure| departure.end.since(departure.logical_arrival);
+        let late = |departure: &&Departure| deadline.is_some_and(|deadline| response(departure) > deadline);
+        let over = |departure: &&Departure| bound.is_some_and(|bound| response(departure) > bound) && !late(departure);
+        let messages_late = last().filter(late).count() as u64;
+        let laxities: Vec<i64> = deadline.map_or_else(Vec::new, |deadline| {
+            let nanos = |span: Duration| i64::try_from(span.as_nanos()).unwrap_or(i64::MAX);
+            last().map(|departure| nanos(deadline) - nanos(response(departure))).collect()
+        });
+        let sum: i128 = laxities.iter().map(|&laxity| i128::from(laxity)).sum();
+        let mean = |count: usize| i64::try_from(sum.div_euclid(count as i128)).unwrap_or(i64::MIN);
+        let bytes = self.departures.iter().map(|departure| u64::from(departure.payload)).sum();
+        // A drop is the sender's fault if it broke its contract; who kept it was promised room.
+        let (sender, host) = match (admitted, conforms) {
+            (None, _) => (0, 0),
+            (_, true) => (0, self.refused),
+            (_, false) => (self.refused, 0),
+        };
+        let figures = Figures {
+            name: admitted.map_or_else(|| BEST_EFFORT.to_owned(), |channel| channel.name.clone()),
+            best_effort: admitted.is_none(),
+            sent: self.accepted + self.refused,
+            delivered: last().count() as u64,
+            delivered_bytes: bytes,
+            late: messages_late,
+            lost: 0,
+            dropped: self.refused,
+            misses: Misses { sender, laxity: messages_late + host, ..Misses::default() },
+            over_bound: last().filter(over).count() as u64,
+            deadline,
+            bound,
+            latencies: latencies(last().map(|departure| response(departure).as_nanos()).collect()),
+        };
+        Outcome {
+            figures,
+            throughput: per_second(bytes, self.duration),
+            late_packets: self.departures.iter().filter(late).count() as u64,
+            dropped_packets: self.refused * u64::from(packets(MESSAGE_BYTES, platform().packet)),
+            min_laxity: laxities.iter().copied().min(),
+            mean_laxity: (!laxities.is_empty()).then(|| mean(laxities.len())),
+        }
+    }
+}
+
+fn latencies(mut nanos: Vec<u64>) -> Latencies {
+    nanos.sort_unstable();
+    let samples = nanos.len() as u64;
+    let (min, max) = (nanos.first().copied().unwrap_or(0), nanos.last().copied().unwrap_or(0));
+    Latencies::new(samples, min, max, |numerator, denominator| {
+        let rank = (samples * numerator).div_ceil(denominator).max(1);
+        nanos[rank as usize - 1]
+    })
+}
+
+impl Row {
+    /// The promises that were broken, a line each; nothing was promised where handlers do not yield.
+    pub(super) fn broken(&self) -> Vec<String> {
+        let real_time = self.channels.iter().map(|channel| &channel.figures).filter(|figures| !figures.best_effort);
+        let broken = real_time.filter(|figures| figures.misses.laxity > 0 || figures.over_bound > 0);
+        let said = broken.map(|figures| {
+            let Figures { name, late, over_bound, .. } = figures;
+            let dropped = figures.misses.laxity - late;
+            format!("{name}: {late} late, {dropped} dropped, {over_bound} over the bound")
+        });
+        if self.case.is_promised() { said.collect() } else { Vec::new() }
+    }
+}

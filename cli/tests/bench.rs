@@ -1,0 +1,240 @@
+//! `laxity bench` as a user runs it. Everything is in virtual time, so nothing depends on how fast the machine is.
+
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+const KIB: u64 = 1024;
+/// What the real-time channels are promised, KiB/s.
+const PROMISED: [u64; 3] = [1200, 2000, 2000];
+
+fn bench(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_laxity")).arg("bench").args(arguments).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// The object of an experiment that keeps its promises.
+fn object(name: &str, more: &[&str]) -> Value {
+    let output = bench(&[&[name, "--simulated", "--json", "--duration", "1s"], more].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let object: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(
+        (&object["bench"], &object["simulated"], &object["completion"]),
+        (&name.into(), &true.into(), &"transmission".into())
+    );
+    assert!(object["notes"].as_array().unwrap().iter().all(Value::is_string));
+    assert_eq!(floats(&object), 0);
+    object
+}
+
+fn floats(value: &Value) -> usize {
+    match value {
+        Value::Number(number) => usize::from(number.is_f64()),
+        Value::Array(values) => values.iter().map(floats).sum(),
+        Value::Object(values) => values.values().map(floats).sum(),
+        _ => 0,
+    }
+}
+
+fn number(value: &Value) -> u64 {
+    value.as_u64().unwrap_or_else(|| panic!("{value} is no integer"))
+}
+
+fn rows(object: &Value) -> &[Value] {
+    object["rows"].as_array().unwrap()
+}
+
+/// KiB/s that best effort offers.
+fn load(row: &Value) -> u64 {
+    number(&row["best_effort_offered_bytes_s"]) / KIB
+}
+
+/// The real-time channels, then best effort.
+fn channels(row: &Value) -> (&[Value], &Value) {
+    let channels = row["channels"].as_array().unwrap();
+    assert_eq!(channels.len(), 4);
+    for (place, channel) in channels.iter().enumerate() {
+        let mut keys: Vec<&str> = channel.as_object().unwrap().keys().map(String::as_str).collect();
+        keys.sort_unstable();
+        let mut expected = [
+            "name",
+            "kind",
+            "sent",
+            "delivered",
+            "late",
+            "lost",
+            "dropped",
+            "misses",
+            "over_bound",
+            "deadline_ns",
+            "bound_ns",
+            "min_ns",
+            "p50_ns",
+            "p99_ns",
+            "p999_ns",
+            "max_ns",
+            "throughput_bytes_s",
+            "min_laxity_ns",
+            "mean_laxity_ns",
+            "late_packets",
+            "dropped_packets",
+        ];
+        expected.sort_unstable();
+        assert_eq!(keys, expected);
+        assert_eq!(channel["kind"], if place < 3 { "real-time" } else { "best-effort" });
+        assert_eq!(channel["deadline_ns"].is_u64() && channel["min_laxity_ns"].is_i64(), place < 3, "{channel}");
+    }
+    (&channels[..3], &channels[3])
+}
+
+fn total(row: &Value, key: &str) -> u64 {
+    channels(row).0.iter().map(|channel| number(&channel[key])).sum()
+}
+
+/// What was promised holds; `dropped` messages are the channel's own fault.
+fn assert_kept(row: &Value, channel: usize, dropped: u64) {
+    let (real_time, _) = channels(row);
+    let found = &real_time[channel];
+    for key in ["late", "lost", "over_bound", "late_packets"] {
+        assert_eq!(number(&found[key]), 0, "{key}: {found}");
+    }
+    assert_eq!((number(&found["dropped"]), number(&found["dropped_packets"])), (dropped, 15 * dropped), "{found}");
+    let misses = found["misses"].as_object().unwrap();
+    assert!(
+        misses.iter().all(|(cause, count)| number(count) == if cause == "sender" { dropped } else { 0 }),
+        "{found}"
+    );
+    assert!(found["min_laxity_ns"].as_i64().unwrap() >= 0, "{found}");
+    let [max, bound, deadline] = ["max_ns", "bound_ns", "deadline_ns"].map(|key| number(&found[key]));
+    assert!(max <= bound && bound <= deadline, "{found}");
+    // A message more or less at the edges.
+    let throughput = number(&found["throughput_bytes_s"]);
+    assert!(throughput.abs_diff(PROMISED[channel] * KIB) <= 60 * KIB, "{found}");
+}
+
+#[test]
+fn real_time_is_the_same_at_every_load_and_best_effort_levels_off() {
+    let object = object("channels-guarantee", &[]);
+    let (mut least, mut most) = ([i64::MAX; 3], [i64::MIN; 3]);
+    let mut loads = Vec::new();
+    for row in rows(&object) {
+        assert!(row["mode"].is_null() && row["channel0_factor_percent"].is_null());
+        let (real_time, best_effort) = channels(row);
+        for (channel, figures) in real_time.iter().enumerate() {
+            assert_kept(row, channel, 0);
+            let laxity = figures["min_laxity_ns"].as_i64().unwrap();
+            least[channel] = least[channel].min(laxity);
+            most[channel] = most[channel].max(laxity);
+        }
+        let (load, throughput) = (load(row), number(&best_effort["throughput_bytes_s"]) / KIB);
+        loads.push(load);
+        match load {
+            // In one second there may be a burst of ten messages more or less.
+            0..=4500 => assert!(throughput.abs_diff(load) <= 600, "{load}: {throughput}"),
+            _ => assert!(throughput.abs_diff(4677) <= 4677 / 50, "{load}: {throughput}"),
+        }
+        assert_eq!(number(&best_effort["dropped"]) > 0, load > 4677, "{load}: {best_effort}");
+    }
+    for needed in [0, 600, 1900, 3000, 4000, 5000, 6000, 8000, 10_000, 12_000, 14_000] {
+        assert!(loads.contains(&needed), "{needed}");
+    }
+    assert!(loads.is_sorted());
+    for (least, most) in least.into_iter().zip(most) {
+        assert!(most - least <= 3_000_000, "flat: {least} to {most} ns");
+    }
+}
+
+#[test]
+fn only_the_violator_drops() {
+    let object = object("channels-violation", &[]);
+    let mut factors = Vec::new();
+    for row in rows(&object) {
+        assert_eq!(load(row), 1900);
+        let factor = number(&row["channel0_factor_percent"]);
+        let dropped = number(&channels(row).0[0]["dropped"]);
+        // 20 messages a second are within the contract; they come in bursts of twelve.
+        assert!(dropped.abs_diff(20 * (factor - 100) / 100) <= 12, "{factor} %: {dropped}");
+        assert_eq!(dropped > 0, factor > 100);
+        assert_kept(row, 0, dropped);
+        assert_kept(row, 1, 0);
+        assert_kept(row, 2, 0);
+        assert_eq!(number(&channels(row).1["dropped"]), 0);
+        factors.push(factor);
+    }
+    assert_eq!(factors, [100, 125, 150, 200, 250, 300, 400]);
+}
+
+#[test]
+fn without_cooperative_preemption_deadlines_are_missed() {
+    let object = object("channels-preemption", &[]);
+    let of_mode = |mode: &str| -> Vec<&Value> { rows(&object).iter().filter(|row| row["mode"] == mode).collect() };
+    let late = |mode: &str, loads: std::ops::RangeInclusive<u64>| -> u64 {
+        of_mode(mode).into_iter().filter(|row| loads.contains(&load(row))).map(|row| total(row, "late_packets")).sum()
+    };
+    for mode in ["cooperative", "message-boundary"] {
+        let rows = of_mode(mode);
+        assert_eq!(rows.len(), 14);
+        // At message boundaries the bound is that for a quantum of one message.
+        rows.into_iter().for_each(|row| (0..3).for_each(|channel| assert_kept(row, channel, 0)));
+    }
+    // Few bursts fall into one second, so several loads are taken together.
+    let runs_on = "best-effort-not-preempted";
+    let (little, much) = (late(runs_on, 600..=1900), late(runs_on, 3000..=4500));
+    assert!(late(runs_on, 0..=0) == 0 && little > 0 && much > little, "{little}, {much}");
+    assert_eq!(late(runs_on, 8000..=14_000), 0, "best effort blocks after each packet");
+    assert!(of_mode(runs_on).into_iter().any(|row| total(row, "dropped") > 0));
+    let (little, much) = (late("drain", 600..=1900), late("drain", 6000..=8000));
+    assert!(little > 0 && much > little, "{little}, {much}");
+    for row in of_mode("drain").into_iter().chain(of_mode(runs_on)) {
+        assert!(channels(row).0.iter().all(|channel| channel["bound_ns"].is_null()), "no bound holds");
+    }
+}
+
+#[test]
+fn the_same_seed_gives_the_same_bytes_on_any_number_of_threads() {
+    let run = |seed: &str, threads: &str| {
+        let arguments = ["channels-violation", "--simulated", "--json", "--duration", "500ms", "--seed", seed];
+        bench(&[&arguments[..], &["--threads", threads]].concat()).stdout
+    };
+    let first = run("7", "1");
+    assert!(!first.is_empty());
+    for (seed, threads, same) in [("7", "1", true), ("7", "2", true), ("8", "2", false)] {
+        assert_eq!(run(seed, threads) == first, same, "seed {seed}, {threads} threads");
+    }
+}
+
+#[test]
+fn a_table_for_people_and_a_picture() {
+    let file = std::env::temp_dir().join(format!("laxity-bench-{}.svg", std::process::id()));
+    let plot = file.to_str().unwrap();
+    let output = bench(&["channels-violation", "--simulated", "--duration", "200ms", "--seed", "0", "--plot", plot]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let page = text(&output.stdout);
+    for part in ["Fig. 8", "×1.25", "real-time gets", "Counted at the sending host"] {
+        assert!(page.contains(part), "{part}: {page}");
+    }
+    let svg = std::fs::read_to_string(&file).unwrap();
+    std::fs::remove_file(&file).unwrap();
+    assert!(svg.starts_with("<svg ") && svg.contains("channel-2") && !svg.contains("NaN"));
+}
+
+#[test]
+fn what_does_not_exist_is_said_and_nothing_runs() {
+    for (arguments, said) in [
+        (&["channels-guarantee"][..], "--simulated"),
+        (&["channels-guarantee", "--simulated", "--duration", "1ms"][..], "--duration"),
+        (&["channels-guarantee", "--simulated", "--threads", "0"][..], "--threads"),
+        (&["channels-everything", "--simulated"][..], "channels-guarantee"),
+        (
+            &["channels-violation", "--simulated", "--duration", "100ms", "--plot", "/absent/plot.svg"][..],
+            "/absent/plot.svg",
+        ),
+    ] {
+        let output = bench(arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert!(text(&output.stderr).contains(said) && output.stdout.is_empty(), "{}", text(&output.stderr));
+    }
+}
