@@ -56,8 +56,8 @@ then throughput_bytes_s, min_laxity_ns and mean_laxity_ns (deadline minus comple
 dropped_packets. All numbers are integers.
 
 Counted is what happened at the sending host in the steady state. completion is transmission: a message is complete when the \
-transmission of its last packet is over. sent are the messages that the application offered, dropped those that its channel \
-had no room for.";
+transmission of its last packet is over. sent are the messages that ended in that time: delivered, or dropped because \
+their channel had no room for them.";
 
 const ADMIT: &str = "\
 Exit status: 0 all granted, or the test does not decide; 2 bad input; 3 something is refused.

@@ -84,6 +84,8 @@ fn channels(row: &Value) -> (&[Value], &Value) {
         ];
         expected.sort_unstable();
         assert_eq!(keys, expected);
+        let [sent, delivered, dropped] = ["sent", "delivered", "dropped"].map(|key| number(&channel[key]));
+        assert_eq!(sent, delivered + dropped, "{channel}");
         assert_eq!(channel["kind"], if place < 3 { "real-time" } else { "best-effort" });
         assert_eq!(channel["deadline_ns"].is_u64() && channel["min_laxity_ns"].is_i64(), place < 3, "{channel}");
     }

@@ -8,7 +8,6 @@ use laxity_core::admission::{Admission, Refusal, ReservationId, Settings};
 use laxity_core::contract::{Contract, SendingStages, Service, packets};
 use laxity_core::figures::{Figures, Latencies, Misses};
 use laxity_core::platform::{LinkModel, Platform};
-use laxity_core::send::SendCounters;
 use laxity_core::units::{Duration, Instant};
 use laxity_sim::{ChannelHandle, Departure, HostConfig, HostId, Plan, Source, World};
 
@@ -41,7 +40,7 @@ pub(super) struct Admitted {
 /// What came of one channel in the steady state, at the sending host.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Outcome {
-    /// `sent` is all that the application offered; the rest was counted when it happened.
+    /// `sent` are the messages that ended in that time, delivered or dropped.
     pub(super) figures: Figures,
     pub(super) throughput: u64,
     pub(super) late_packets: u64,
@@ -129,16 +128,15 @@ pub(super) fn run(case: &Case, admitted: &[Admitted], duration: Duration, seed: 
         world.take_departures(channel);
     }
     world.run_until(steady);
-    let before = counters(&world, &channels);
+    let before = refused(&world, &channels);
     world.run_until(end);
-    let after = counters(&world, &channels);
+    let after = refused(&world, &channels);
     let departures: Vec<Vec<Departure>> = channels.iter().map(|&channel| world.take_departures(channel)).collect();
     // Each message ended once, and nothing leaked: anything else panics.
     world.finish();
     let outcomes = departures.into_iter().enumerate().map(|(number, departures)| {
         let counted = Counted {
-            accepted: after[number].accepted - before[number].accepted,
-            refused: after[number].refused - before[number].refused,
+            refused: after[number] - before[number],
             departures: departures.into_iter().filter(|departure| (steady..end).contains(&departure.end)).collect(),
             duration,
         };
@@ -178,8 +176,9 @@ fn plan_of(channel: &Admitted) -> Plan {
     Plan { send_messages: contract.burst(), receive_messages: 2 * contract.burst() + 8, lease: LEASE, ..plan }
 }
 
-fn counters(world: &World, channels: &[ChannelHandle]) -> Vec<SendCounters> {
-    channels.iter().map(|&channel| world.report(channel).send).collect()
+/// Messages that found no room so far.
+fn refused(world: &World, channels: &[ChannelHandle]) -> Vec<u64> {
+    channels.iter().map(|&channel| world.report(channel).send.refused).collect()
 }
 
 /// When the sources start: all together for seed 0, each anywhere in its period for any other.
@@ -201,7 +200,6 @@ impl Phases {
 
 /// What happened to one channel in the steady state.
 struct Counted {
-    accepted: u64,
     refused: u64,
     departures: Vec<Departure>,
     duration: Duration,
@@ -215,6 +213,7 @@ impl Counted {
         let response = |departure: &Departure| departure.end.since(departure.logical_arrival);
         let late = |departure: &&Departure| deadline.is_some_and(|deadline| response(departure) > deadline);
         let over = |departure: &&Departure| bound.is_some_and(|bound| response(departure) > bound) && !late(departure);
+        let delivered = last().count() as u64;
         let messages_late = last().filter(late).count() as u64;
         let laxities: Vec<i64> = deadline.map_or_else(Vec::new, |deadline| {
             let nanos = |span: Duration| i64::try_from(span.as_nanos()).unwrap_or(i64::MAX);
@@ -232,8 +231,8 @@ impl Counted {
         let figures = Figures {
             name: admitted.map_or_else(|| BEST_EFFORT.to_owned(), |channel| channel.name.clone()),
             best_effort: admitted.is_none(),
-            sent: self.accepted + self.refused,
-            delivered: last().count() as u64,
+            sent: delivered + self.refused,
+            delivered,
             delivered_bytes: bytes,
             late: messages_late,
             lost: 0,
