@@ -164,12 +164,13 @@ fn a_refusal_says_what_would_fit_to_the_nanosecond_and_the_byte() {
         admit(&scratch.file("robot.toml", &text), &[]).status.code()
     };
     let fits = &refusal["fits"];
-    let deadline = nanos(&fits["deadline_ns"]);
-    // Sent ever so seldom, it would meet the others once.
-    assert_eq!(fits["interval_ns"], Value::Null);
+    let (deadline, interval) = (nanos(&fits["deadline_ns"]), nanos(&fits["interval_ns"]));
     let bytes = nanos(&fits["max_message_bytes"]);
     for (value, expected) in [(deadline, Some(0)), (deadline - 1, Some(3))] {
         assert_eq!(status("\"40ms\"", format!("\"{value}ns\"")), expected, "deadline {value}");
+    }
+    for (value, expected) in [(interval, Some(0)), (interval - 1, Some(3))] {
+        assert_eq!(status("max_rate = \"25/s\"", format!("interval = \"{value}ns\"")), expected, "interval {value}");
     }
     for (value, expected) in [(bytes, Some(0)), (bytes + 1, Some(3))] {
         assert_eq!(status("\"350KB\"", format!("\"{value}B\"")), expected, "{value} bytes");
@@ -194,6 +195,7 @@ fn a_refusal_is_advice_for_people() {
         "camera-rear is refused: the link cannot carry everything in time.",
         "In its way are camera-front and lidar.",
         "What would fit: a deadline of ",
+        ", or one message every ",
         ", or messages up to ",
     ] {
         assert!(said.contains(words), "{said}");

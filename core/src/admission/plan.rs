@@ -1,8 +1,9 @@
 //! A plan: channels that are asked for one after the other, each answered in view of those that were granted before it.
 //!
 //! A plan is for one host, and a host follows one rule. Under [`Test::Auto`] the plan is gone through under both, and answered
-//! by the one under which more of it is granted, the split rule if neither. Advice is for that rule: each value of `fits` is
-//! granted, and one step beyond is not, by a host that follows it.
+//! by the one under which more of it is granted, the split rule if neither. Advice is for the same test: each value of `fits`,
+//! put in alone, is granted, and one step beyond is not, what comes later in the plan being answered as it was. Under `Auto` it
+//! may take the other rule.
 
 use alloc::vec::Vec;
 
@@ -72,12 +73,15 @@ impl World {
 }
 
 /// What one rule says to a plan.
+#[derive(Clone)]
 struct Under {
     world: World,
     /// By request: the figures, and the answer no.
     figures: Vec<Figures>,
     denials: Vec<Option<Denial>>,
     granted: usize,
+    /// By request; shorter than the plan if it was left.
+    taken: Vec<bool>,
 }
 
 #[derive(Clone, Copy)]
@@ -98,7 +102,7 @@ fn under(
     let mut world = World::new(platform, rule)?;
     let idle = world.clone();
     let (mut figures, mut denials) = (Vec::with_capacity(requests.len()), Vec::with_capacity(requests.len()));
-    let (mut granted, mut explained) = (0, 0u64);
+    let (mut granted, mut explained, mut taken) = (0, 0u64, Vec::with_capacity(requests.len()));
     for request in requests {
         if granted >= MANY && !answers {
             break;
@@ -108,17 +112,70 @@ fn under(
             Rule::Composite => Figures::Composite(composite_figures(&world, request)),
         };
         figures.push(found);
-        if found.fits() && world.take(request) {
+        taken.push(found.fits() && world.take(request));
+        if taken.last() == Some(&true) {
             granted += 1;
             denials.push(None);
             continue;
         }
-        denials.push(explain_it.then(|| explain(&world, &idle, request, explained <= MOST_EXPLAINED)));
+        let grants = |request: &Request| world.grants(request);
+        denials.push(explain_it.then(|| explain(&world, &idle, request, &grants, explained <= MOST_EXPLAINED)));
         world.held.push(None);
         let square = (granted as u64).saturating_mul(granted as u64);
         explained = explained.saturating_add(square.max(256));
     }
-    Ok(Under { world, figures, denials, granted })
+    Ok(Under { world, figures, denials, granted, taken })
+}
+
+/// The reasons under [`Test::Auto`]: as in one pass, with both hosts side by side.
+fn explain_either(
+    platform: &Platform,
+    requests: &[Request],
+    rule: Rule,
+    both: [&Under; 2],
+) -> Result<Vec<Option<Denial>>, PlatformError> {
+    let idle = World::new(platform, rule)?;
+    let mut worlds = [World::new(platform, Rule::Split)?, World::new(platform, Rule::Composite)?];
+    let chosen = usize::from(rule == Rule::Composite);
+    let (mut denials, mut explained, mut granted) = (Vec::with_capacity(requests.len()), 0u64, 0u64);
+    // A rule that was left has no say.
+    let has_say = [0, 1].map(|which| both[which].taken.len() == requests.len());
+    for (place, request) in requests.iter().enumerate() {
+        let took = [0, 1].map(|which| both[which].taken.get(place).copied());
+        let is_granted = if has_say[chosen] { took[chosen] == Some(true) } else { worlds[chosen].grants(request) };
+        let grants = |request: &Request| {
+            let now = [0, 1].map(|which| (which == chosen || has_say[which]) && worlds[which].grants(request));
+            let count =
+                |which: usize| both[which].granted + usize::from(now[which]) - usize::from(took[which] == Some(true));
+            match has_say {
+                [true, true] if count(1) > count(0) => now[1],
+                [true, true] => now[0],
+                _ => now[chosen],
+            }
+        };
+        denials.push(
+            (!is_granted).then(|| explain(&worlds[chosen], &idle, request, &grants, explained <= MOST_EXPLAINED)),
+        );
+        if is_granted {
+            granted += 1;
+        } else {
+            explained = explained.saturating_add(granted.saturating_mul(granted).max(256));
+        }
+        for which in [0, 1] {
+            let takes = if which == chosen { is_granted } else { has_say[which] && took[which] == Some(true) };
+            if !(takes && worlds[which].take(request)) {
+                worlds[which].held.push(None);
+            }
+        }
+    }
+    Ok(denials)
+}
+
+impl Under {
+    /// The whole plan under this rule, if it was left.
+    fn and_finish(&self, platform: &Platform, requests: &[Request], rule: Rule) -> Result<Self, PlatformError> {
+        if self.taken.len() == requests.len() { Ok(self.clone()) } else { under(platform, requests, rule, true, false) }
+    }
 }
 
 impl Figures {
@@ -143,15 +200,14 @@ pub fn decide(platform: &Platform, requests: &[Request], test: Test) -> Result<A
         Test::Auto if composite.granted > split.granted => Rule::Composite,
         Test::Auto => Rule::Split,
     };
-    let mut chosen = match rule {
-        Rule::Split => &split,
-        Rule::Composite => &composite,
+    let chosen = match rule {
+        Rule::Split => split.and_finish(platform, requests, rule)?,
+        Rule::Composite => composite.and_finish(platform, requests, rule)?,
     };
-    let again;
-    if test == Test::Auto && chosen.granted < requests.len() {
-        again = under(platform, requests, rule, true, true)?;
-        chosen = &again;
-    }
+    let denials = match test {
+        Test::Only(_) => chosen.denials.clone(),
+        Test::Auto => explain_either(platform, requests, rule, [&split, &composite])?,
+    };
     let bounds = chosen.world.admission.bounds();
     let of_split = |place| match split.figures.get(place) {
         Some(Figures::Split(figures)) => *figures,
@@ -162,7 +218,7 @@ pub fn decide(platform: &Platform, requests: &[Request], test: Test) -> Result<A
         _ => NO_COMPOSITE,
     };
     let channels = requests.iter().enumerate().map(|(place, request)| {
-        let outcome = match chosen.denials.get(place).cloned().flatten() {
+        let outcome = match denials.get(place).cloned().flatten() {
             Some(denial) => Err(denial),
             None => Ok(grant(&chosen.world, place, request, &bounds)),
         };
@@ -236,7 +292,13 @@ fn share(cost: u128, interval: u64) -> u64 {
 }
 
 /// Why not, because of whom, and what would fit.
-fn explain(world: &World, idle: &World, request: &Request, explained: bool) -> Denial {
+fn explain(
+    world: &World,
+    idle: &World,
+    request: &Request,
+    grants: &impl Fn(&Request) -> bool,
+    explained: bool,
+) -> Denial {
     let refusal = world.admission.decide(&request.contract, request.role, request.contract.deadline()).err();
     let refusal = refusal.unwrap_or(Refusal::new(Code::Memory, Stage::Contract));
     Denial {
@@ -246,7 +308,7 @@ fn explain(world: &World, idle: &World, request: &Request, explained: bool) -> D
         explained,
         because_of: if explained { because_of(world, idle, request) } else { Vec::new() },
         fits: if explained {
-            fits(|request| world.grants(request), request)
+            fits(grants, request)
         } else {
             Fits { deadline: refusal.least_deadline, ..Fits::default() }
         },

@@ -48,10 +48,12 @@ proptest! {
             let contract = &request.contract;
             let (max, interval, deadline) =
                 (contract.max_message().into(), contract.interval().as_nanos(), contract.deadline().as_nanos());
-            // Under `auto` the rule was chosen for the plan: advice is for the host that follows it.
-            let rule = Test::Only(answers.rule);
+            // What comes later may change the rule that `auto` chooses: it is asked of the last one only.
+            if test == Test::Auto && place + 1 < requests.len() {
+                continue;
+            }
             let granted = |max, interval, deadline| {
-                is_granted(&platform, &requests, rule, place, changed(request, max, interval, deadline))
+                is_granted(&platform, &requests, test, place, changed(request, max, interval, deadline))
             };
             if let Some(fits) = denial.fits.deadline.map(Duration::as_nanos) {
                 prop_assert!(granted(max, interval, fits) && !granted(max, interval, fits - 1), "deadline {fits}");
