@@ -43,14 +43,14 @@ pub enum Rule {
 /// Which tests may say yes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Hash)]
 pub enum Test {
-    /// Either rule, for the whole plan.
+    /// The rule that grants more of the plan, for all of it.
     #[default]
     Auto,
     /// Only one rule.
     Only(Rule),
 }
 
-/// What the split test finds for one channel, those granted before it being as they are.
+/// What the split test finds for one channel, on a host that holds what that test granted before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SplitFigures {
     /// The least d_cpu; `None` if there is none, zero if the channel needs no processor here.
@@ -61,7 +61,7 @@ pub struct SplitFigures {
     pub fits: bool,
 }
 
-/// What the composite test finds for one channel, those granted before it being as they are.
+/// What the composite test finds for one channel, on a host that holds what that test granted before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CompositeFigures {
     /// The least deadline; `None` if there is none.

@@ -1,7 +1,7 @@
 //! The ledger: yes without looking at each channel, or perhaps no.
 //!
 //! Demand until t never falls as t grows. So it is enough to know it at the ends of a fixed grid's cells, and to compare it
-//! with the time at their beginnings. The grid is geometric, 1,024 cells from 1 µs to 4.3 s. In cell g, from `lo_g = t_{g−1} + 1`
+//! with the time at their beginnings. The grid is geometric, 1,024 cells from 1 µs to 5 s. In cell g, from `lo_g = t_{g−1} + 1`
 //! to `t_g`, everything holds if
 //!
 //! ```text
@@ -31,7 +31,7 @@ use super::walk::{ONE, Stolen, share};
 
 /// G.
 const CELLS: usize = 1024;
-/// Cells to a doubling: t_{32} … t_{1023} are exact powers' parts, from 2^10 to 2^42 ns.
+/// Cells to a doubling: each is longer than the one before by 2^(1/46), some 1.5 %.
 const PER_OCTAVE: usize = 46;
 /// The end of the first cell, ns.
 const FIRST: u64 = 1024;

@@ -1,7 +1,7 @@
 //! A plan: channels that are asked for one after the other, each answered in view of those that were granted before it.
 //!
 //! A plan is for one host, and a host follows one rule. Under [`Test::Auto`] the plan is gone through under both, and answered
-//! by the one under which more of it is granted, the split rule if neither. Advice is for the same test: each value of `fits`,
+//! by the one under which more of it is granted; if that is as much under both, by the split rule. Advice is for the same test: each value of `fits`,
 //! put in alone, is granted, and one step beyond is not, what comes later in the plan being answered as it was. Under `Auto` it
 //! may take the other rule.
 
@@ -30,8 +30,6 @@ const MOST_PACKETS: u64 = 32;
 /// With this many channels granted, the least deadlines that are told are those that the decision found, which is the ledger's
 /// before it is the exact test's; and a rule that was not asked for is not followed further.
 const MANY: usize = 256;
-/// Most channels of a refusal whose part in it is looked at one by one.
-const MOST_REASONS: usize = 64;
 
 /// A host under one rule, with what it granted so far.
 #[derive(Clone)]
@@ -61,14 +59,10 @@ impl World {
         true
     }
 
-    fn without(&self, requests: &[usize]) -> Self {
-        let mut rest = self.clone();
-        for &request in requests {
-            if let Some(id) = rest.held.get_mut(request).and_then(Option::take) {
-                rest.admission.release(id);
-            }
-        }
-        rest
+    /// The requests that stand in the way of another, greatest first.
+    fn in_the_way(&self, request: &Request) -> Vec<usize> {
+        let ids = self.admission.in_the_way(&request.contract, request.role, request.contract.deadline());
+        ids.into_iter().filter_map(|id| self.held.iter().position(|held| *held == Some(id))).collect()
     }
 }
 
@@ -100,7 +94,6 @@ fn under(
     explain_it: bool,
 ) -> Result<Under, PlatformError> {
     let mut world = World::new(platform, rule)?;
-    let idle = world.clone();
     let (mut figures, mut denials) = (Vec::with_capacity(requests.len()), Vec::with_capacity(requests.len()));
     let (mut granted, mut explained, mut taken) = (0, 0u64, Vec::with_capacity(requests.len()));
     for request in requests {
@@ -119,7 +112,7 @@ fn under(
             continue;
         }
         let grants = |request: &Request| world.grants(request);
-        denials.push(explain_it.then(|| explain(&world, &idle, request, &grants, explained <= MOST_EXPLAINED)));
+        denials.push(explain_it.then(|| explain(&world, request, &grants, explained <= MOST_EXPLAINED)));
         world.held.push(None);
         let square = (granted as u64).saturating_mul(granted as u64);
         explained = explained.saturating_add(square.max(256));
@@ -134,7 +127,6 @@ fn explain_either(
     rule: Rule,
     both: [&Under; 2],
 ) -> Result<Vec<Option<Denial>>, PlatformError> {
-    let idle = World::new(platform, rule)?;
     let mut worlds = [World::new(platform, Rule::Split)?, World::new(platform, Rule::Composite)?];
     let chosen = usize::from(rule == Rule::Composite);
     let (mut denials, mut explained, mut granted) = (Vec::with_capacity(requests.len()), 0u64, 0u64);
@@ -153,9 +145,7 @@ fn explain_either(
                 _ => now[chosen],
             }
         };
-        denials.push(
-            (!is_granted).then(|| explain(&worlds[chosen], &idle, request, &grants, explained <= MOST_EXPLAINED)),
-        );
+        denials.push((!is_granted).then(|| explain(&worlds[chosen], request, &grants, explained <= MOST_EXPLAINED)));
         if is_granted {
             granted += 1;
         } else {
@@ -292,13 +282,7 @@ fn share(cost: u128, interval: u64) -> u64 {
 }
 
 /// Why not, because of whom, and what would fit.
-fn explain(
-    world: &World,
-    idle: &World,
-    request: &Request,
-    grants: &impl Fn(&Request) -> bool,
-    explained: bool,
-) -> Denial {
+fn explain(world: &World, request: &Request, grants: &impl Fn(&Request) -> bool, explained: bool) -> Denial {
     let refusal = world.admission.decide(&request.contract, request.role, request.contract.deadline()).err();
     let refusal = refusal.unwrap_or(Refusal::new(Code::Memory, Stage::Contract));
     Denial {
@@ -306,48 +290,13 @@ fn explain(
         stage: refusal.stage,
         at: refusal.at,
         explained,
-        because_of: if explained { because_of(world, idle, request) } else { Vec::new() },
+        because_of: if explained { world.in_the_way(request) } else { Vec::new() },
         fits: if explained {
             fits(grants, request)
         } else {
             Fits { deadline: refusal.least_deadline, ..Fits::default() }
         },
     }
-}
-
-/// Channels without which the request would be granted: the greatest, no more than needed. None if it would not be granted on
-/// an idle host.
-fn because_of(world: &World, idle: &World, request: &Request) -> Vec<usize> {
-    if !idle.grants(request) {
-        return Vec::new();
-    }
-    let weight = |id: ReservationId| {
-        world.admission.reservation(id).map_or(0, |held| {
-            let processor = held.job.map_or(0, |job| walk::share(job.cost.into(), job.interval));
-            let link = held.stream.map_or(0, |stream| walk::share(stream.whole(), stream.interval));
-            processor.max(link)
-        })
-    };
-    let mut order: Vec<(usize, u128)> =
-        world.held.iter().enumerate().filter_map(|(place, id)| Some((place, weight((*id)?)))).collect();
-    order.sort_by_key(|&(place, weight)| (core::cmp::Reverse(weight), place));
-    let order: Vec<usize> = order.into_iter().map(|(place, _)| place).collect();
-    let granted_without = |gone: &[usize]| world.without(gone).grants(request);
-    let (mut low, mut high) = (0, order.len());
-    while low < high {
-        let middle = usize::midpoint(low, high);
-        if granted_without(&order[..middle]) { high = middle } else { low = middle + 1 }
-    }
-    let mut gone = order[..low].to_vec();
-    if gone.len() <= MOST_REASONS {
-        for place in order[..low].iter().rev() {
-            let fewer: Vec<usize> = gone.iter().copied().filter(|other| other != place).collect();
-            if granted_without(&fewer) {
-                gone = fewer;
-            }
-        }
-    }
-    gone
 }
 
 /// Each value alone, the others as requested. What is found was granted, and one step beyond it was not.

@@ -9,8 +9,9 @@ use crate::units::Duration;
 
 impl Admission {
     /// Lengthens the stages so that `handover + processor + link = budget`. The slack is shared in proportion to the
-    /// two stages as they are, so that the tighter one gets more. A longer deadline never breaks another channel's, so nothing is tested; a stage is
-    /// never made shorter, as others may have been admitted since. Meant for a channel without messages in flight.
+    /// two stages as they are: of three ways that were compared, the one by which most channels fit afterwards. A longer deadline
+    /// never breaks another channel's, so nothing is tested; a stage is never made shorter, as others may have been admitted
+    /// since. Meant for a channel without messages in flight.
     ///
     /// Under the composite rule, and where the link's tax depends on how long messages are on their way, a longer deadline may
     /// break another's: there it is tested, and the stages stay as they are if it does.
