@@ -45,6 +45,8 @@ pub(crate) enum Command {
     /// Repeats an experiment of the papers
     #[command(after_long_help = BENCH)]
     Bench(BenchArguments),
+    /// Runs the shipping code in virtual time
+    Sim(crate::sim::SimArguments),
 }
 
 const BENCH: &str = "\

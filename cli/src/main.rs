@@ -16,6 +16,7 @@ mod recv;
 mod report;
 mod scale;
 mod send;
+mod sim;
 mod stop;
 mod svg;
 
@@ -34,6 +35,7 @@ fn main() -> ExitCode {
         Command::Demo(arguments) => demo::run(&arguments).map(status),
         Command::Admit(arguments) => admit::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments).map(status),
+        Command::Sim(arguments) => sim::run(&arguments).map(status),
     };
     match outcome {
         Ok(status) => ExitCode::from(status),

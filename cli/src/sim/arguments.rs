@@ -1,0 +1,20 @@
+//! What the command line of `laxity sim` says.
+#![allow(rustdoc::broken_intra_doc_links, reason = "the comments are what the command says of itself")]
+
+use std::num::NonZeroUsize;
+
+use clap::Args;
+
+/// Arguments of `laxity sim`; those of one mode only say so by `requires`.
+#[derive(Debug, Args)]
+pub(crate) struct SimArguments {
+    /// Of everything that is drawn; the same seed gives the same output
+    #[arg(long, default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// How many worlds at a time, by default as many as there are processors; the output does not depend on it
+    #[arg(long)]
+    pub(crate) threads: Option<NonZeroUsize>,
+    /// Print one JSON object instead of tables
+    #[arg(long)]
+    pub(crate) json: bool,
+}

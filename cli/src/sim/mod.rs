@@ -1,0 +1,16 @@
+//! `laxity sim`: the shipping core in virtual time.
+//!
+//! Each mode is a file of its own. What a mode prints on standard output depends on its arguments alone: not on the clock,
+//! not on the number of threads. How long it took goes to standard error.
+
+mod arguments;
+
+pub(crate) use arguments::SimArguments;
+
+use crate::failure::Failure;
+
+/// Runs what the arguments say; true if every promise was kept.
+pub(crate) fn run(arguments: &SimArguments) -> Result<bool, Failure> {
+    let SimArguments { seed: _, threads: _, json: _ } = arguments;
+    Err(Failure::Usage("sim: say what to simulate".into()))
+}
