@@ -41,6 +41,11 @@ impl Regulator {
     pub fn accept(&mut self, stamp: Stamp, intervals: u32) {
         self.next = stamp.logical_arrival + self.interval * u64::from(intervals);
     }
+
+    /// A message that was accepted turns out to have arrived logically at `logical_arrival`, if that is later than it was thought.
+    pub(crate) fn accept_no_earlier(&mut self, logical_arrival: Instant, intervals: u32) {
+        self.next = self.next.max(logical_arrival + self.interval * u64::from(intervals));
+    }
 }
 
 #[cfg(test)]

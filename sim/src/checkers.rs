@@ -11,7 +11,7 @@
 //! | `Cause` | promised channels | what is late, lost or dropped is blamed on a fault that was injected, never on `laxity` |
 //! | `Bound` | promised channels | without a fault no message takes longer than its bound, in the world's time |
 //! | `Contract` | promised channels | on the wire, messages are no larger than declared and their logical arrivals no closer |
-//! | `Queue` | promised channels | queues never hold more than admission computed |
+//! | `Queue` | promised channels | without a fault, queues never hold more than admission computed |
 //! | `Delivery` | all | messages come exact, in order, and late ones with a cause |
 //! | `Conservation` | all | each accepted message ends once; what ended is never more than what was accepted |
 //! | `Memory` | all | frames are free again, channels over, when all is over |
@@ -23,13 +23,21 @@
 //! | fault | causes | because |
 //! |---|---|---|
 //! | loss, link down, corruption | network | packets are missing |
-//! | reordering, delay | network | packets take longer than the way may take, or are overtaken |
 //! | duplication | none | a copy costs a look and changes nothing |
-//! | crash | network | what was under way is missing |
-//! | clock step, clock drift | sender | to the receiver's clock a sender whose clock runs ahead sends too much |
+//! | reordering, delay | network | packets take longer than the way may take, or are overtaken |
+//! | | receiver | what was held up comes all at once: more messages than the receiver has buffers for |
+//! | | sender, if the clocks differ | the same looks like a breach to who does not know when they were sent |
 //! | interference | platform | the processor was gone |
+//! | | network | frames found no place meanwhile; or a packet was being handed over when the processor went |
+//! | | receiver, and sender if the clocks differ | as above |
+//! | crash | network | what was under way is missing |
+//! | clock step | platform | to an executive, that much time is gone |
+//! | clock step, clock drift | sender | to the receiver's clock a sender whose clock runs ahead sends too much |
 //! | flood back, small ring | network | frames are found late, or find no place |
 //! | slow receiver | receiver | no buffer is free |
+//!
+//! These are the causes in the order in which they are looked for: what broke the contract, whose queue was full, what is missing
+//! or was slow on its way, and only then whose processor was gone.
 //!
 //! A fault touches the channels of its host, and those that are received where its host sends to: what it holds up arrives there
 //! all at once.
@@ -272,7 +280,9 @@ impl World {
             |host| self.channels.iter().any(|other: &Ledger| other.from.0 == host && other.to == ledger.to);
         let touches = |host: usize| host == ledger.from.0 || host == ledger.to.0 || into_the_same(host);
         let injected = self.faults.all.iter().filter(|fault| fault.from <= at && touches(fault.host.0));
-        let causes: Vec<_> = injected.map(|fault| fault.kind.causes()).collect();
+        let clocks = [ledger.from, ledger.to].map(|host| self.hosts[host.0].config.clock);
+        let same_clock = clocks[0] == clocks[1] && clocks[0] != 0;
+        let causes: Vec<_> = injected.map(|fault| fault.kind.causes(same_clock)).collect();
         (!causes.is_empty()).then(|| causes.concat())
     }
 
@@ -337,7 +347,9 @@ impl World {
 
     /// What the queues of a channel's side held at most.
     pub(crate) fn check_queues(&mut self, channel: usize, at: Instant, sends: bool, peaks: [u32; 2]) {
-        let Some(promise) = self.channels[channel].promise else { return };
+        let Some(promise) = self.channels[channel].promise.filter(|_| self.excuses(channel, at).is_none()) else {
+            return;
+        };
         let side = if sends { "sender" } else { "receiver" };
         let most = if sends { &promise.queues[..2] } else { &promise.queues[2..] };
         for (unit, (&most, peak)) in ["messages", "packets"].into_iter().zip(most.iter().zip(peaks)) {

@@ -136,16 +136,19 @@ impl FaultKind {
         }
     }
 
-    /// What a miss may be blamed on where this is the only fault. The table stands in the head of `checkers`.
-    pub fn causes(&self) -> &'static [Cause] {
+    /// What a miss may be blamed on where this is the only fault; `same_clock` if both hosts share one. The table stands in the
+    /// head of `checkers`.
+    pub fn causes(&self, same_clock: bool) -> &'static [Cause] {
         match self {
-            Self::Loss { .. } | Self::Reordering { .. } | Self::Corruption { .. } | Self::Delay { .. } => {
-                &[Cause::Network]
-            }
-            Self::LinkDown | Self::Crash { .. } | Self::FloodBack { .. } | Self::SmallRing { .. } => &[Cause::Network],
+            Self::Loss { .. } | Self::Corruption { .. } | Self::LinkDown => &[Cause::Network],
+            Self::Crash { .. } | Self::FloodBack { .. } | Self::SmallRing { .. } => &[Cause::Network],
             Self::Duplication { .. } => &[],
-            Self::ClockStep { .. } | Self::ClockDrift { .. } => &[Cause::Sender],
-            Self::Interference => &[Cause::Platform],
+            Self::Reordering { .. } | Self::Delay { .. } if same_clock => &[Cause::Network, Cause::Receiver],
+            Self::Reordering { .. } | Self::Delay { .. } => &[Cause::Network, Cause::Receiver, Cause::Sender],
+            Self::Interference if same_clock => &[Cause::Platform, Cause::Network, Cause::Receiver],
+            Self::Interference => &[Cause::Platform, Cause::Network, Cause::Receiver, Cause::Sender],
+            Self::ClockStep { .. } => &[Cause::Platform, Cause::Sender],
+            Self::ClockDrift { .. } => &[Cause::Sender],
             Self::SlowReceiver { .. } => &[Cause::Receiver],
         }
     }
@@ -231,7 +234,7 @@ impl World {
         match fault.kind {
             FaultKind::Crash { reopen } if begins => self.crash(host, fault.until, reopen),
             FaultKind::Crash { .. } => self.restart(host, at),
-            FaultKind::ClockStep { by } if begins => self.hosts[host].clock.step(at, by),
+            FaultKind::ClockStep { by } if begins => self.hosts[host].step_clock(at, by),
             FaultKind::ClockDrift { ppm } => self.hosts[host].clock.drift(at, if begins { ppm } else { 0 }),
             FaultKind::SlowReceiver { channel, each } => {
                 self.channels[channel.0].reads = begins.then_some(each);

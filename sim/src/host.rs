@@ -297,6 +297,12 @@ impl Host {
         (self.asleep, self.may_look, self.unpolled, self.down) = (Some(Duration::ZERO), true, 0, true);
     }
 
+    /// Its clock is stepped. To an executive, which has no other clock, that much processor time is gone.
+    pub(crate) fn step_clock(&mut self, at: Instant, by: Duration) {
+        self.clock.step(at, by);
+        self.endpoint.note_gap(self.clock.reading(at.max(self.now)), by);
+    }
+
     /// It is there again.
     pub(crate) fn restart(&mut self, at: Instant) {
         (self.down, self.now) = (false, self.now.max(at));
@@ -327,7 +333,9 @@ impl Host {
         let arrival = self.inbox.front().map(|arrived| arrived.at);
         let command = self.agenda.first_key_value().map(|(&(at, _), _)| at);
         let timeout = self.endpoint.poll_timeout(self.local()).map(|(at, _)| self.clock.when(at));
-        let room = (self.wire.room(self.now) == 0).then(|| self.wire.busy_until());
+        // Room comes when a packet has left, or, on a wire that holds all that it can, when one arrives.
+        let left = Some(self.wire.busy_until()).filter(|&left| left > self.now);
+        let room = if self.wire.room(self.now) == 0 { left.or(self.wire.next_arrival()) } else { None };
         let due = [arrival, command, timeout, room].into_iter().flatten().min().filter(|_| !self.frozen)?;
         Some(if due > self.now { due + lateness } else { self.now })
     }

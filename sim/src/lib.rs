@@ -40,6 +40,7 @@ mod host;
 mod order;
 mod papers;
 mod source;
+pub mod swarm;
 pub mod tiny;
 mod world;
 

@@ -328,7 +328,11 @@ impl Receiving {
                 let (sequence, index, payload) = (header.sequence, header.index, header.payload);
                 let arrived = Arrived { frame, slot, sequence, index, payload };
                 match self.packets.push(arrived) {
-                    Ok(()) => Ok(()),
+                    // Noted at once: copies must not take the places of packets that are still to come.
+                    Ok(()) => {
+                        self.note_seen(usize::from(slot), index);
+                        Ok(())
+                    }
                     Err(arrived) => {
                         self.spoil(slot, Cause::Receiver);
                         self.counters.frames_receiver_full += 1;
@@ -370,7 +374,10 @@ impl Receiving {
             let spoilt = slot.spoilt;
             return match spoilt {
                 None if self.is_seen(number, header.index) => Err(Drop::Stale),
-                None => Ok(number as u16),
+                None => {
+                    self.arrives_anew(number, now);
+                    Ok(number as u16)
+                }
                 Some(Cause::Receiver) => Err(Drop::ReceiverFull),
                 Some(_) => Err(Drop::OverContract),
             };
@@ -461,6 +468,22 @@ impl Receiving {
         }
     }
 
+    /// Another packet of a message was found. Where the clocks differ, nobody here knows when the message's packets had to be
+    /// found at the latest, which is what admission counts from. It is not before the last one has been: so the message
+    /// arrives with it, and the next one an interval later. That is never after what was admitted, for an honest sender's
+    /// messages are an interval apart there.
+    fn arrives_anew(&mut self, number: usize, now: Instant) {
+        let (Some(slot), false) = (&mut self.slots[number], self.config.same_clock) else { return };
+        if now <= slot.release {
+            return;
+        }
+        (slot.release, slot.eligible, slot.logical_arrival) = (now, now, now);
+        let intervals = self.config.intervals(slot.message_bytes);
+        if let Some(regulator) = &mut self.regulator {
+            regulator.accept_no_earlier(now, intervals);
+        }
+    }
+
     fn spoil(&mut self, slot: u16, cause: Cause) {
         if let Some(slot) = &mut self.slots[slot as usize] {
             slot.spoilt.get_or_insert(cause);
@@ -492,6 +515,10 @@ impl Receiving {
 
     fn is_seen(&self, slot: usize, index: u16) -> bool {
         self.seen[slot * self.words + usize::from(index) / 64] & (1 << (index % 64)) != 0
+    }
+
+    fn note_seen(&mut self, slot: usize, index: u16) {
+        self.seen[slot * self.words + usize::from(index) / 64] |= 1 << (index % 64);
     }
 
     /// What the handler has to do next.
@@ -527,8 +554,7 @@ impl Receiving {
         let part = u32::from(index) / packets(self.config.service.max_message(), self.config.packet);
         let mut step = Step { bytes: 0, completed: false, sequence, part };
         let number = usize::from(number);
-        if is_for(&self.slots[number], sequence) && !self.is_seen(number, index) {
-            self.seen[number * self.words + usize::from(index) / 64] |= 1 << (index % 64);
+        if is_for(&self.slots[number], sequence) {
             let slot = self.slots[number].as_mut().expect("it was just found");
             if let Some(buffer) = &mut slot.buffer {
                 buffer.set_len(slot.message_bytes as usize);
