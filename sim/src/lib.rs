@@ -35,6 +35,8 @@ mod channel;
 mod content;
 mod host;
 mod papers;
+pub mod parallel;
+pub mod search;
 mod source;
 pub mod tiny;
 mod world;
