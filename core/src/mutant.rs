@@ -16,6 +16,8 @@ pub enum Mutant {
     NewcomerWinsTies,
     /// Analysis: the switch to a message is not charged.
     OneSwitchTooFew,
+    /// Analysis: the switch back to a message that was preempted is not charged.
+    NoSwitchBack,
     /// Analysis: of what blocks, the switch is not charged.
     NoSwitchToBlocker,
     /// Analysis: the smallest packet is that of the largest message (premise P2 broken).
@@ -26,20 +28,33 @@ pub enum Mutant {
     NoGap,
     /// Analysis and run time: the executive wakes up at once.
     NoWakeUp,
+    /// Analysis: handing packets to the link takes nothing of the processor.
+    NoLinkTax,
+    /// Analysis: looking at the inputs takes nothing.
+    NoLooks,
+    /// Analysis: a quantum inside a message is never the longer one (premise P1 broken).
+    NoInnerQuantum,
+    /// Analysis: no packet that is due later is in the way on the link.
+    NoLinkBlock,
 }
 
 impl Mutant {
     /// All of them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 14] = [
         Self::NoYieldAtMessageEnd,
         Self::EarlyOvertakes,
         Self::NewcomerWinsTies,
         Self::OneSwitchTooFew,
+        Self::NoSwitchBack,
         Self::NoSwitchToBlocker,
         Self::LeastPacketOfLargest,
         Self::OneInterferenceTermLess,
         Self::NoGap,
         Self::NoWakeUp,
+        Self::NoLinkTax,
+        Self::NoLooks,
+        Self::NoInnerQuantum,
+        Self::NoLinkBlock,
     ];
 }
 

@@ -17,7 +17,7 @@ const MOST: u64 = 200_000;
 /// A mistake in the run time shows where the shipping executive runs, or the papers' machine; one in the analysis where
 /// admission decides.
 fn hunt(mutant: Mutant) -> Hunt {
-    let executive_only = matches!(mutant, Mutant::NoGap | Mutant::NoWakeUp);
+    let executive_only = matches!(mutant, Mutant::NoGap | Mutant::NoWakeUp | Mutant::NoLooks);
     let tests = Test::all().into_iter().filter(|test| matches!(test, Test::Admission(_)));
     let tests = tests.filter(|test| !executive_only || test.machine() == MachineModel::Executive).collect();
     Hunt { seed: 1, tests }

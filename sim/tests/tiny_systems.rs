@@ -13,8 +13,8 @@ use laxity_core::contract::SendingStages;
 use laxity_core::platform::{Interference, MachineModel, Platform};
 use laxity_core::units::Duration;
 use laxity_sim::search::Draw;
+use laxity_sim::search::attack::every_phasing;
 use laxity_sim::search::case::Bounded;
-use laxity_sim::search::every_phasing;
 use laxity_sim::search::promise::Promise;
 use laxity_sim::search::small::{self, ALL_FRAMES, Kind};
 
@@ -85,8 +85,9 @@ fn a_term_that_is_left_out_is_noticed() {
         while totals.violations == 0 && totals.systems < 200 {
             let Some(bounded) = with_a_twins_stages(&mut draw, without) else { continue };
             totals.run(&bounded, every_phasing(&bounded.system));
+            totals.climb(&bounded, &mut draw, 160);
         }
-        totals.report(&format!("{without:?}, every phasing"), started);
+        totals.report(&format!("{without:?}, every phasing and climbing"), started);
         assert!(totals.violations > 0, "{without:?}");
     }
 }

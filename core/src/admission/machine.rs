@@ -85,7 +85,11 @@ impl Steps {
     /// block(N), see A3.
     fn block(self, packets: u64, quantum: u64) -> u64 {
         let first = self.message(packets.min(quantum));
-        if packets > quantum { first.max(quantum.saturating_mul(self.other)) } else { first }
+        if packets > quantum && !mutant::is_on(Mutant::NoInnerQuantum) {
+            first.max(quantum.saturating_mul(self.other))
+        } else {
+            first
+        }
     }
 }
 
@@ -126,7 +130,11 @@ impl Machine {
         let papers = platform.machine.is_papers();
         let switch = platform.change_of_handler().as_nanos();
         let link_cost = platform.link_cost.as_nanos();
-        let frames = if papers { 0 } else { (platform.demultiplex * u64::from(platform.receive_batch)).as_nanos() };
+        let frames = if papers || mutant::is_on(Mutant::NoLooks) {
+            0
+        } else {
+            (platform.demultiplex * u64::from(platform.receive_batch)).as_nanos()
+        };
         let quantum = u64::from(platform.quantum);
         let sending = Steps { first: platform.first_packet.as_nanos(), other: platform.packet_cost.as_nanos() };
         let receiving = Steps { first: platform.receive_first.as_nanos(), other: platform.receive_packet.as_nanos() };
@@ -160,6 +168,7 @@ impl Machine {
             ahead: if papers { 0 } else { link_cost.saturating_add(look_ahead) },
             all_block: !papers,
             other_largest: match papers {
+                _ if mutant::is_on(Mutant::NoLinkBlock) => 0,
                 false => occupancy(be.packet_max.max(MAX_CONTROL_PAYLOAD)),
                 true if best_effort => link_cost.saturating_add(occupancy(be.packet_max)),
                 true => 0,
@@ -285,7 +294,7 @@ impl Machine {
         let (least, cost) = (least?, self.link_cost);
         let mut line = Line::default();
         match self.platform.machine {
-            _ if cost == 0 => return None,
+            _ if cost == 0 || mutant::is_on(Mutant::NoLinkTax) => return None,
             MachineModel::PapersOffload => return None,
             MachineModel::PapersInline => line.add_term(least.saturating_add(cost), cost, 0),
             MachineModel::Executive => {
@@ -388,7 +397,13 @@ impl Machine {
             full: with_cost(full),
             last: with_cost(last),
             spacing,
-            largest: if papers { with_cost(full) } else { full },
+            largest: if mutant::is_on(Mutant::NoLinkBlock) {
+                0
+            } else if papers {
+                with_cost(full)
+            } else {
+                full
+            },
             smallest,
             reach: self.reach(contract, contract.deadline().as_nanos()),
         })

@@ -45,25 +45,37 @@ pub struct Summary {
     pub messages: u64,
     /// Systems in which a promise was broken, by number.
     pub broken: Vec<u64>,
-    /// The largest response of each channel by its bound, in parts per million, ascending.
-    pub largest: Vec<u64>,
+    /// The largest response of each channel by its bound, in parts per million: how many channels have which.
+    pub largest: BTreeMap<u64, u64>,
 }
 
 impl Summary {
-    fn add(&mut self, number: u64, outcome: Outcome) {
+    /// Adds what system `number` showed.
+    pub fn add(&mut self, number: u64, outcome: Outcome) {
         self.systems += 1;
         self.worlds += outcome.worlds;
         self.messages += outcome.messages;
         if outcome.first.is_some() {
             self.broken.push(number);
         }
-        self.largest.extend(outcome.largest);
+        for largest in outcome.largest {
+            *self.largest.entry(largest).or_default() += 1;
+        }
+    }
+
+    /// Channels of all systems.
+    pub fn channels(&self) -> u64 {
+        self.largest.values().sum()
     }
 
     /// The largest response by its bound that so many thousandths of the channels do not exceed, in parts per million.
     pub fn largest_at(&self, permille: u64) -> Option<u64> {
-        let rank = (self.largest.len() as u64 * permille).div_ceil(1000).max(1);
-        self.largest.get(usize::try_from(rank).ok()? - 1).copied()
+        let rank = (self.channels() * permille).div_ceil(1000).max(1);
+        let mut below = 0;
+        self.largest.iter().find_map(|(&largest, &channels)| {
+            below += channels;
+            (below >= rank).then_some(largest)
+        })
     }
 }
 
@@ -112,9 +124,6 @@ impl Hunt {
             if let Some(outcome) = found.outcome {
                 summary.add(found.number, outcome);
             }
-        }
-        for summary in by_place.values_mut() {
-            summary.largest.sort_unstable();
         }
         (systems, by_place.into_iter().map(|(place, summary)| (self.test(place), summary)).collect())
     }

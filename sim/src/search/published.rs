@@ -71,8 +71,8 @@ pub fn d_order(system: &mut System, block: Block, slack: &[Duration]) -> Option<
 /// Two to four upcalls near full use.
 pub fn upcall_case(draw: &mut impl Draw, test: Test) -> Case {
     let packet = 100;
-    let switch = if test == Test::Rmdp { Duration::ZERO } else { us(draw(3)) };
-    let step = us(1 + draw(9));
+    let switch = if test == Test::Rmdp { Duration::ZERO } else { us(draw(20)) };
+    let step = us(10 + draw(50));
     let platform = Platform {
         machine: MachineModel::PapersOffload,
         packet,
@@ -99,6 +99,7 @@ pub fn upcall_case(draw: &mut impl Draw, test: Test) -> Case {
         let steps = 1 + draw(9);
         let period = (step * steps * upcalls).mul_ratio(1000, share) + Duration::from_nanos(draw(step.as_nanos() * 4));
         let bytes = steps * u64::from(packet);
+        let period = period.max(limits::MIN_INTERVAL);
         let contract = Contract::new(bytes, bytes, period, 1, period).expect("a contract that can be");
         Channel { role: Role::Sends, contract, stages: SendingStages::default() }
     });
@@ -110,7 +111,26 @@ pub fn upcall_case(draw: &mut impl Draw, test: Test) -> Case {
         seed: draw(u64::MAX >> 1),
         ..System::new(platform, channels)
     };
-    Case { test, system, slack, tighten }
+    at_the_edge(Case { test, system, slack, tighten })
+}
+
+/// The same with all periods as short as they can be, in thousandths of what they were.
+fn at_the_edge(case: Case) -> Case {
+    let scaled = |permille: u64| {
+        let mut case = case.clone();
+        for channel in &mut case.system.channels {
+            let bytes = channel.contract.max_message().into();
+            let period = channel.contract.interval().mul_ratio(permille, 1000).max(limits::MIN_INTERVAL);
+            channel.contract = Contract::new(bytes, bytes, period, 1, period).unwrap_or(channel.contract);
+        }
+        case
+    };
+    let (mut least, mut most) = (0, 4_000);
+    while least + 1 < most {
+        let middle = (least + most) / 2;
+        if scaled(middle).bounded().is_some() { most = middle } else { least = middle }
+    }
+    scaled(most)
 }
 
 /// The upcalls of a system, which gets their priorities: the shorter period first, equal ones as they are given.

@@ -87,11 +87,12 @@ impl Smallest {
         let pattern = &self.violation.pattern;
         let ragged = pattern.releases.iter().filter(|release| release.at.as_nanos() % 1_000 != 0).count();
         let cost: Duration = costs.iter().copied().sum();
+        let last: Duration = pattern.releases.iter().map(|release| release.at).max().unwrap_or_default();
         (
             (system.channels.len(), sizes, kinds, spread),
             (platform.quantum, platform.best_effort.message_packets, platform.transmit_batch, platform.receive_batch),
             (cost, slack, self.case.tighten.iter().filter(|&&tighten| tighten).count()),
-            (pattern.releases.len(), pattern.gaps.len(), ragged),
+            (pattern.releases.len(), pattern.gaps.len(), ragged, last),
         )
     }
 }
@@ -246,6 +247,12 @@ fn with_less_in_it(case: &Case, pattern: &Pattern) -> Vec<(Case, Pattern)> {
         for release in &mut pattern.releases {
             release.at = step * release.at.div_floor(step);
         }
+    });
+    changed(&|pattern| {
+        let gaps = pattern.gaps.iter().map(|gap| gap.0);
+        let first = pattern.releases.iter().map(|release| release.at).chain(gaps).min().unwrap_or_default();
+        pattern.releases.iter_mut().for_each(|release| release.at = release.at - first);
+        pattern.gaps.iter_mut().for_each(|gap| gap.0 = gap.0 - first);
     });
     found
 }

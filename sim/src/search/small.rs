@@ -83,8 +83,8 @@ pub fn unbounded(draw: &mut impl Draw, machine: MachineModel) -> System {
 /// once: only then what is early can be in the way.
 fn with_brisk(draw: &mut impl Draw, machine: MachineModel) -> System {
     let mut platform = platform(draw, machine);
-    platform.first_packet = platform.first_packet + us(draw(12));
-    platform.packet_cost = platform.packet_cost + us(draw(12));
+    platform.first_packet += us(draw(12));
+    platform.packet_cost += us(draw(12));
     platform.demultiplex = Duration::ZERO;
     let of = |packets: u64, interval, burst| {
         let bytes = packets * u64::from(platform.packet);

@@ -3,6 +3,7 @@
 use std::time::Instant as Clock;
 
 use laxity_core::units::Duration;
+use laxity_sim::search::Draw;
 use laxity_sim::search::attack::{Attack, every_phasing};
 use laxity_sim::search::case::Bounded;
 use laxity_sim::search::pattern::{self, Pattern};
@@ -30,6 +31,11 @@ impl Totals {
     /// Runs each pattern in turn.
     pub fn run(&mut self, bounded: &Bounded, patterns: impl Iterator<Item = Pattern>) {
         self.attack(bounded, |attack| attack.run(patterns));
+    }
+
+    /// Climbs with so many random patterns.
+    pub fn climb(&mut self, bounded: &Bounded, draw: &mut impl Draw, episodes: u64) {
+        self.attack(bounded, |attack| attack.climb(draw, episodes, pattern::random_pattern));
     }
 
     fn attack(&mut self, bounded: &Bounded, run: impl FnOnce(&mut Attack<'_>)) {
@@ -95,7 +101,7 @@ pub fn climb(kind: Kind, seed: u64, systems: u64, episodes: u64) -> Totals {
     let (mut totals, mut draw) = (Totals::default(), super::draw(seed));
     for _ in 0..systems {
         let Some(bounded) = small::system(&mut draw, kind) else { continue };
-        totals.attack(&bounded, |attack| attack.climb(&mut draw, episodes, pattern::random_pattern));
+        totals.climb(&bounded, &mut draw, episodes);
     }
     totals
 }
