@@ -39,6 +39,8 @@ mod fault;
 mod host;
 mod order;
 mod papers;
+pub mod parallel;
+pub mod search;
 mod source;
 pub mod swarm;
 pub mod tiny;
