@@ -32,8 +32,10 @@
 //! | | receiver, and sender if the clocks differ | as above |
 //! | crash | network | what was under way is missing |
 //! | clock step | platform | to an executive, that much time is gone |
+//! | | network | a sender whose regulator is set free by it sends more at once than there is room for: the oldest counts as lost |
 //! | clock step, clock drift | sender | to the receiver's clock a sender whose clock runs ahead sends too much |
 //! | flood back, small ring | network | frames are found late, or find no place |
+//! | flood back | sender, if the clocks differ | what the peer sends again counts as its own |
 //! | slow receiver | receiver | no buffer is free |
 //!
 //! These are the causes in the order in which they are looked for: what broke the contract, whose queue was full, what is missing

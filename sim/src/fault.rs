@@ -141,13 +141,14 @@ impl FaultKind {
     pub fn causes(&self, same_clock: bool) -> &'static [Cause] {
         match self {
             Self::Loss { .. } | Self::Corruption { .. } | Self::LinkDown => &[Cause::Network],
+            Self::FloodBack { .. } if !same_clock => &[Cause::Network, Cause::Sender],
             Self::Crash { .. } | Self::FloodBack { .. } | Self::SmallRing { .. } => &[Cause::Network],
             Self::Duplication { .. } => &[],
             Self::Reordering { .. } | Self::Delay { .. } if same_clock => &[Cause::Network, Cause::Receiver],
             Self::Reordering { .. } | Self::Delay { .. } => &[Cause::Network, Cause::Receiver, Cause::Sender],
             Self::Interference if same_clock => &[Cause::Platform, Cause::Network, Cause::Receiver],
             Self::Interference => &[Cause::Platform, Cause::Network, Cause::Receiver, Cause::Sender],
-            Self::ClockStep { .. } => &[Cause::Platform, Cause::Sender],
+            Self::ClockStep { .. } => &[Cause::Platform, Cause::Sender, Cause::Network],
             Self::ClockDrift { .. } => &[Cause::Sender],
             Self::SlowReceiver { .. } => &[Cause::Receiver],
         }

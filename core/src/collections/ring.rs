@@ -17,10 +17,18 @@ impl<T> Ring<T> {
     }
     /// Appends `value`, or gives it back if the queue is full.
     pub fn push(&mut self, value: T) -> Result<(), T> {
+        self.insert(value, 0)
+    }
+    /// Puts `value` in front of the `behind` newest ones, or gives it back if the queue is full. Takes as long as there are
+    /// values behind it, or before it.
+    ///
+    /// # Panics
+    /// If there are fewer than `behind`.
+    pub fn insert(&mut self, value: T, behind: usize) -> Result<(), T> {
         if self.is_full() {
             return Err(value);
         }
-        self.items.push_back(value);
+        self.items.insert(self.items.len() - behind, value);
         self.peak = self.peak.max(self.items.len());
         Ok(())
     }

@@ -60,7 +60,7 @@ impl Endpoint {
 
     /// Whose fault it is that a message, delivered just now, was complete `lateness` after it was expected: judged as a miss is.
     pub fn judge(&self, now: Instant, delivered: &Delivered, lateness: Duration) -> Evidence {
-        let taken_here = self.gaps.excess(delivered.logical_arrival.min(self.caught_up), now);
+        let taken_here = self.gaps.excess(delivered.since.min(self.caught_up), now);
         Evidence::judge(lateness, delivered.stolen, taken_here, delivered.transit_excess, self.config.stretch_ppm)
     }
 

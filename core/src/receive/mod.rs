@@ -1,6 +1,7 @@
 //! The receiving side of the data path: demux → packet queue → handler (reassemble) → message queue.
 
 mod attribution;
+mod claims;
 mod demux;
 mod receiving;
 

@@ -11,6 +11,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use super::attribution::{Cause, Evidence};
+use super::claims::Claims;
 use crate::collections::Ring;
 use crate::contract::{Service, packets};
 use crate::frames::{FrameId, Frames, MessageBuf};
@@ -19,10 +20,6 @@ use crate::processor::Work;
 use crate::regulator::Regulator;
 use crate::units::{Duration, Instant};
 use crate::wire::{DATA_HEADER_BYTES, DataHeader, DataView};
-
-/// How far back a logical arrival is believed. Messages that the platform or the network held up that long are still within
-/// their contract; a sender that alleges more cannot save up rate that it did not use.
-const CREDIT: Duration = Duration::from_secs(1);
 
 /// How a receiving channel is set up.
 #[derive(Clone, Copy, Debug)]
@@ -60,6 +57,11 @@ impl ReceiveConfig {
     /// How many intervals a message of `bytes` uses up: its packets in proportion to the contract's.
     fn intervals(&self, bytes: u32) -> u32 {
         packets(bytes, self.packet).div_ceil(packets(self.service.max_message(), self.packet)).max(1)
+    }
+
+    /// Which part of an oversize message the packet `index` is of; 0 within the contract's size.
+    fn part(&self, index: u16) -> u32 {
+        u32::from(index) / packets(self.service.max_message(), self.packet)
     }
 }
 
@@ -128,7 +130,10 @@ pub struct Delivered {
     pub transit_excess: Duration,
     /// How much later it was due at this host than it could have been, because messages before it came late: their intervals
     /// are kept, so that what is due here stays what was admitted. Zero where the clocks differ: there it moves the deadline.
+    /// What held those up is evidence for this one, too: `stolen` and `transit_excess` are at least theirs.
     pub deferred: Duration,
+    /// From when on a gap at this host may have delayed it: its logical arrival, or that of the messages that deferred it.
+    pub since: Instant,
 }
 
 impl Delivered {
@@ -202,49 +207,35 @@ struct Slot {
     transit_excess: Duration,
     /// By how much messages before it moved `release`.
     deferred: Duration,
+    /// From when on gaps at this host may have delayed it.
+    since: Instant,
     buffer: Option<MessageBuf>,
     /// Why it will not be delivered, if so.
     spoilt: Option<Cause>,
 }
 
-/// What a sender on the same clock alleged so far: its logical arrivals are at least an interval apart, in the order of
-/// the messages' numbers, whether or not each message arrives, and in time or not. So what it says can be checked without
-/// blaming it for what happened on the way.
-#[derive(Debug, Default)]
-struct Claims {
-    /// Messages below this number are behind the latest one, or are it.
-    next: u64,
-    /// The earliest logical arrival of message `next`.
-    earliest: Instant,
-    /// The logical arrival of message `next − 1`.
-    latest: Instant,
+/// What is known to have held up the message that began last. If it makes the next one late, that is why.
+#[derive(Clone, Copy, Debug, Default)]
+struct HeldUp {
+    sequence: u64,
+    stolen_micros: u32,
+    transit_excess: Duration,
+    since: Instant,
 }
 
-impl Claims {
-    /// Checks what `header` alleges, and notes it if an honest sender can have said it by `now`: the logical arrival is at
-    /// most `ahead` from now. Returns the logical arrival that is believed: an earlier one than the contract allows would
-    /// make a message late by its sender's word alone.
-    fn take(
-        &mut self,
-        now: Instant,
-        header: &DataHeader,
-        interval: Duration,
-        intervals: u32,
-        ahead: Duration,
-    ) -> Option<Instant> {
-        let claim = header.logical_arrival;
-        if header.sequence < self.next {
-            // Overtaken by message next − 1: as many intervals before it as messages.
-            return (claim <= self.latest.before(interval * (self.next - 1 - header.sequence))).then_some(claim);
-        }
-        let earliest = self.earliest + interval * (header.sequence - self.next);
-        let arrival = claim.max(earliest).max(now.before(CREDIT));
-        if arrival > now + ahead {
-            return None;
-        }
-        *self =
-            Self { next: header.sequence + 1, earliest: arrival + interval * u64::from(intervals), latest: arrival };
-        Some(claim.max(earliest))
+impl HeldUp {
+    fn of(slot: &Slot) -> Self {
+        let Slot { sequence, stolen_micros, transit_excess, since, .. } = *slot;
+        Self { sequence, stolen_micros, transit_excess, since }
+    }
+}
+
+impl Slot {
+    /// Messages before it came late and defer it: what held them up explains its lateness as well.
+    fn inherit(&mut self, before: &HeldUp) {
+        self.stolen_micros = self.stolen_micros.max(before.stolen_micros);
+        self.transit_excess = self.transit_excess.max(before.transit_excess);
+        self.since = self.since.min(before.since);
     }
 }
 
@@ -254,6 +245,7 @@ pub struct Receiving {
     config: ReceiveConfig,
     regulator: Option<Regulator>,
     claims: Claims,
+    held_up: HeldUp,
     packets: Ring<Arrived>,
     slots: Box<[Option<Slot>]>,
     /// One bit a fragment, `words` words a slot.
@@ -282,6 +274,7 @@ impl Receiving {
         Self {
             regulator: config.service.contract().map(|contract| Regulator::new(contract.interval())),
             claims: Claims::default(),
+            held_up: HeldUp::default(),
             packets: Ring::with_capacity(packet_queue.max(1) as usize),
             slots: (0..slots).map(|_| None).collect(),
             seen: alloc::vec![0; slots * words].into_boxed_slice(),
@@ -327,7 +320,9 @@ impl Receiving {
                 let header = view.header();
                 let (sequence, index, payload) = (header.sequence, header.index, header.payload);
                 let arrived = Arrived { frame, slot, sequence, index, payload };
-                match self.packets.push(arrived) {
+                // In front of later messages, which may have to wait for their logical arrival.
+                let behind = self.packets.iter().rev().take_while(|other| other.sequence > sequence).count();
+                match self.packets.insert(arrived, behind) {
                     // Noted at once: copies must not take the places of packets that are still to come.
                     Ok(()) => {
                         self.note_seen(usize::from(slot), index);
@@ -368,6 +363,9 @@ impl Receiving {
             let slot = self.slots[number].as_mut().expect("it was just found");
             slot.stolen_micros = slot.stolen_micros.max(header.stolen_micros);
             slot.transit_excess = slot.transit_excess.max(transit_excess(&self.config, now, header));
+            if slot.sequence == self.held_up.sequence {
+                self.held_up = HeldUp::of(slot);
+            }
             if slot.message_bytes != header.message_bytes {
                 return Err(Drop::Invalid);
             }
@@ -375,7 +373,7 @@ impl Receiving {
             return match spoilt {
                 None if self.is_seen(number, header.index) => Err(Drop::Stale),
                 None => {
-                    self.arrives_anew(number, now);
+                    self.arrives_anew(number, now, header.index);
                     Ok(number as u16)
                 }
                 Some(Cause::Receiver) => Err(Drop::ReceiverFull),
@@ -448,7 +446,7 @@ impl Receiving {
             spoilt = Some(Cause::Receiver);
         }
         self.seen[number * self.words..][..self.words].fill(0);
-        self.slots[number] = Some(Slot {
+        let mut slot = Slot {
             sequence: header.sequence,
             logical_arrival,
             eligible,
@@ -458,9 +456,15 @@ impl Receiving {
             stolen_micros: header.stolen_micros,
             transit_excess: transit_excess(&self.config, now, header),
             deferred,
+            since: logical_arrival,
             buffer,
             spoilt,
-        });
+        };
+        if !deferred.is_zero() {
+            slot.inherit(&self.held_up);
+        }
+        self.held_up = HeldUp::of(&slot);
+        self.slots[number] = Some(slot);
         match spoilt {
             None => Ok(number as u16),
             Some(Cause::Receiver) => Err(Drop::ReceiverFull),
@@ -468,19 +472,40 @@ impl Receiving {
         }
     }
 
-    /// Another packet of a message was found. Where the clocks differ, nobody here knows when the message's packets had to be
-    /// found at the latest, which is what admission counts from. It is not before the last one has been: so the message
-    /// arrives with it, and the next one an interval later. That is never after what was admitted, for an honest sender's
-    /// messages are an interval apart there.
-    fn arrives_anew(&mut self, number: usize, now: Instant) {
-        let (Some(slot), false) = (&mut self.slots[number], self.config.same_clock) else { return };
-        if now <= slot.release {
+    /// Another packet of a message was found, later than all of them had to be found, as far as was known. What is left to do
+    /// cannot have been due before it was there: the message arrives with it, and those behind it an interval later each, so
+    /// that what is due here stays what was admitted. When the message itself is late does not change, if the clock is the same.
+    ///
+    /// Where the clocks differ nobody here knows when packets had to be found at the latest; not before the last one has been. For
+    /// an honest sender that is never after what was admitted, because there its messages are an interval apart.
+    fn arrives_anew(&mut self, number: usize, now: Instant, index: u16) {
+        let (Some(late), Some(contract)) = (&self.slots[number], self.config.service.contract()) else { return };
+        // The parts of an oversize message follow each other an interval apart.
+        let now = now.before(contract.interval() * u64::from(self.config.part(index)));
+        if now <= late.release {
             return;
         }
-        (slot.release, slot.eligible, slot.logical_arrival) = (now, now, now);
-        let intervals = self.config.intervals(slot.message_bytes);
-        if let Some(regulator) = &mut self.regulator {
-            regulator.accept_no_earlier(now, intervals);
+        let (sequence, held_up, same_clock) = (late.sequence, HeldUp::of(late), self.config.same_clock);
+        let intervals = u64::from(self.config.intervals(late.message_bytes));
+        for slot in self.slots.iter_mut().flatten().filter(|slot| slot.sequence >= sequence) {
+            let release = match slot.sequence - sequence {
+                0 => now,
+                behind => now + contract.interval() * (behind - 1 + intervals),
+            };
+            if release <= slot.release {
+                continue;
+            }
+            if slot.sequence > sequence && same_clock {
+                slot.deferred += release.since(slot.release);
+                slot.inherit(&held_up);
+            }
+            slot.release = release;
+            if !same_clock {
+                (slot.eligible, slot.logical_arrival) = (release, release);
+            }
+            if let Some(regulator) = &mut self.regulator {
+                regulator.accept_no_earlier(release, self.config.intervals(slot.message_bytes));
+            }
         }
     }
 
@@ -526,7 +551,7 @@ impl Receiving {
         let head = self.packets.front()?;
         let slot = self.slots[head.slot as usize].as_ref().filter(|slot| slot.sequence == head.sequence);
         // An oversize message counts as those of the contract that it takes the place of, an interval apart.
-        let part = u32::from(head.index) / packets(self.config.service.max_message(), self.config.packet);
+        let part = self.config.part(head.index);
         let delay =
             self.config.service.contract().map_or(Duration::ZERO, |contract| contract.interval() * u64::from(part));
         // The rest of a message that was given up must not hold up those behind it: it has the claim of the first of them,
@@ -551,7 +576,7 @@ impl Receiving {
     /// Copies one packet to its place and frees its frame. `None` if there is none.
     pub fn step(&mut self, frames: &mut impl Frames) -> Option<Step> {
         let Arrived { frame, slot: number, sequence, index, payload } = self.packets.pop()?;
-        let part = u32::from(index) / packets(self.config.service.max_message(), self.config.packet);
+        let part = self.config.part(index);
         let mut step = Step { bytes: 0, completed: false, sequence, part };
         let number = usize::from(number);
         if is_for(&self.slots[number], sequence) {
@@ -596,6 +621,7 @@ impl Receiving {
             stolen: Duration::from_micros(u64::from(slot.stolen_micros)),
             transit_excess: slot.transit_excess,
             deferred: slot.deferred,
+            since: slot.since,
         };
         self.complete.push(delivered).unwrap_or_else(|_| unreachable!("as many places as buffers"));
     }
@@ -625,7 +651,7 @@ impl Receiving {
             return Some((delivered, None));
         }
         self.counters.late += 1;
-        let taken_here = gaps(delivered.logical_arrival);
+        let taken_here = gaps(delivered.since);
         let evidence = Evidence::judge(lateness, delivered.stolen, taken_here, delivered.transit_excess, stretch_ppm);
         match evidence.cause {
             Cause::Network => self.counters.late_network += 1,
