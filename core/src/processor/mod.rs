@@ -130,10 +130,14 @@ impl Processor {
         self.restricted = restricted;
     }
 
-    /// Makes `id` runnable with `work`. A handler that runs or is queued already keeps its place.
+    /// Makes `id` runnable with `work`. A handler that runs keeps its place, and one that is queued does as long as its work is
+    /// the same: what it has to do first may have become something else.
     pub fn ready(&mut self, now: Instant, id: u32, work: Work) {
-        if self.is_known(id) {
+        if self.running.as_ref().is_some_and(|running| running.id == id) || self.work[id as usize] == Some(work) {
             return;
+        }
+        if self.work[id as usize].is_some() {
+            self.remove(id);
         }
         self.enqueue(now, id, work, false);
     }
