@@ -42,9 +42,9 @@ impl Regulator {
         self.next = stamp.logical_arrival + self.interval * u64::from(intervals);
     }
 
-    /// A message that was accepted turns out to have arrived logically at `logical_arrival`, if that is later than it was thought.
-    pub(crate) fn accept_no_earlier(&mut self, logical_arrival: Instant, intervals: u32) {
-        self.next = self.next.max(logical_arrival + self.interval * u64::from(intervals));
+    /// The next message arrives logically no earlier than `earliest`.
+    pub(crate) fn not_before(&mut self, earliest: Instant) {
+        self.next = self.next.max(earliest);
     }
 }
 

@@ -4,6 +4,7 @@ mod attribution;
 mod claims;
 mod demux;
 mod receiving;
+mod slot;
 
 pub use attribution::{Cause, Evidence};
 pub use demux::{Foreign, Route, route};

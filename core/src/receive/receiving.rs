@@ -12,6 +12,7 @@ use alloc::vec::Vec;
 
 use super::attribution::{Cause, Evidence};
 use super::claims::Claims;
+use super::slot::{HeldUp, Slot, is_for, is_newer};
 use crate::collections::Ring;
 use crate::contract::{Service, packets};
 use crate::frames::{FrameId, Frames, MessageBuf};
@@ -190,55 +191,6 @@ struct Arrived {
     payload: u16,
 }
 
-/// One message under reassembly.
-#[derive(Debug)]
-struct Slot {
-    sequence: u64,
-    /// At the sender.
-    logical_arrival: Instant,
-    /// From when on it may be processed.
-    eligible: Instant,
-    /// At this host, what its deadline counts from.
-    release: Instant,
-    message_bytes: u32,
-    remaining: u32,
-    stolen_micros: u32,
-    /// The longest that a packet took on its way beyond what it may take.
-    transit_excess: Duration,
-    /// By how much messages before it moved `release`.
-    deferred: Duration,
-    /// From when on gaps at this host may have delayed it.
-    since: Instant,
-    buffer: Option<MessageBuf>,
-    /// Why it will not be delivered, if so.
-    spoilt: Option<Cause>,
-}
-
-/// What is known to have held up the message that began last. If it makes the next one late, that is why.
-#[derive(Clone, Copy, Debug, Default)]
-struct HeldUp {
-    sequence: u64,
-    stolen_micros: u32,
-    transit_excess: Duration,
-    since: Instant,
-}
-
-impl HeldUp {
-    fn of(slot: &Slot) -> Self {
-        let Slot { sequence, stolen_micros, transit_excess, since, .. } = *slot;
-        Self { sequence, stolen_micros, transit_excess, since }
-    }
-}
-
-impl Slot {
-    /// Messages before it came late and defer it: what held them up explains its lateness as well.
-    fn inherit(&mut self, before: &HeldUp) {
-        self.stolen_micros = self.stolen_micros.max(before.stolen_micros);
-        self.transit_excess = self.transit_excess.max(before.transit_excess);
-        self.since = self.since.min(before.since);
-    }
-}
-
 /// One receiving channel.
 #[derive(Debug)]
 pub struct Receiving {
@@ -246,6 +198,8 @@ pub struct Receiving {
     regulator: Option<Regulator>,
     claims: Claims,
     held_up: HeldUp,
+    /// Messages below this number have begun to arrive, or were overtaken.
+    begun: u64,
     packets: Ring<Arrived>,
     slots: Box<[Option<Slot>]>,
     /// One bit a fragment, `words` words a slot.
@@ -275,6 +229,7 @@ impl Receiving {
             regulator: config.service.contract().map(|contract| Regulator::new(contract.interval())),
             claims: Claims::default(),
             held_up: HeldUp::default(),
+            begun: 0,
             packets: Ring::with_capacity(packet_queue.max(1) as usize),
             slots: (0..slots).map(|_| None).collect(),
             seen: alloc::vec![0; slots * words].into_boxed_slice(),
@@ -425,6 +380,7 @@ impl Receiving {
             match believed {
                 Some(arrival) => {
                     regulator.accept(stamp, intervals);
+                    self.begun = self.begun.max(header.sequence + 1);
                     logical_arrival = arrival;
                 }
                 None => spoilt = Some(Cause::Sender),
@@ -460,10 +416,19 @@ impl Receiving {
             buffer,
             spoilt,
         };
-        if !deferred.is_zero() {
-            slot.inherit(&self.held_up);
+        if header.sequence + 1 < self.begun {
+            // It was overtaken, and takes the place behind those that it should have come before. They wait for it, too: who
+            // overtakes gets no second place. All that is the way's doing.
+            slot.transit_excess = slot.transit_excess.max(deferred);
+            for later in self.slots.iter_mut().flatten().filter(|later| later.sequence > header.sequence) {
+                later.transit_excess = later.transit_excess.max(release.since(later.release));
+            }
+        } else {
+            if !deferred.is_zero() {
+                slot.inherit(&self.held_up);
+            }
+            self.held_up = HeldUp::of(&slot);
         }
-        self.held_up = HeldUp::of(&slot);
         self.slots[number] = Some(slot);
         match spoilt {
             None => Ok(number as u16),
@@ -485,27 +450,40 @@ impl Receiving {
         if now <= late.release {
             return;
         }
-        let (sequence, held_up, same_clock) = (late.sequence, HeldUp::of(late), self.config.same_clock);
-        let intervals = u64::from(self.config.intervals(late.message_bytes));
-        for slot in self.slots.iter_mut().flatten().filter(|slot| slot.sequence >= sequence) {
-            let release = match slot.sequence - sequence {
-                0 => now,
-                behind => now + contract.interval() * (behind - 1 + intervals),
-            };
-            if release <= slot.release {
+        let (held_up, same_clock) = (HeldUp::of(late), self.config.same_clock);
+        let intervals = self.config.intervals(late.message_bytes);
+        if let Some(late) = &mut self.slots[number] {
+            late.release = now;
+            if !same_clock {
+                (late.eligible, late.logical_arrival) = (now, now);
+            }
+        }
+        self.keep_apart(now, &held_up, intervals);
+    }
+
+    /// The message `before` arrives logically at `release`, later than those that have begun behind it counted on: they arrive
+    /// logically an interval later each.
+    fn keep_apart(&mut self, release: Instant, before: &HeldUp, intervals: u32) {
+        let (Some(contract), Some(regulator)) = (self.config.service.contract(), &mut self.regulator) else { return };
+        let earliest = |sequence: u64| {
+            let behind = u64::from(intervals) + (sequence - before.sequence - 1);
+            release + contract.interval() * behind
+        };
+        if self.begun > before.sequence {
+            regulator.not_before(earliest(self.begun));
+        }
+        for slot in self.slots.iter_mut().flatten().filter(|slot| slot.sequence > before.sequence) {
+            let earliest = earliest(slot.sequence);
+            if earliest <= slot.release {
                 continue;
             }
-            if slot.sequence > sequence && same_clock {
-                slot.deferred += release.since(slot.release);
-                slot.inherit(&held_up);
+            if self.config.same_clock {
+                slot.deferred += earliest.since(slot.release);
+                slot.inherit(before);
+            } else {
+                (slot.eligible, slot.logical_arrival) = (earliest, earliest);
             }
-            slot.release = release;
-            if !same_clock {
-                (slot.eligible, slot.logical_arrival) = (release, release);
-            }
-            if let Some(regulator) = &mut self.regulator {
-                regulator.accept_no_earlier(release, self.config.intervals(slot.message_bytes));
-            }
+            slot.release = earliest;
         }
     }
 
@@ -691,12 +669,4 @@ fn transit_excess(config: &ReceiveConfig, now: Instant, header: &DataHeader) -> 
     }
     let handed_over = header.logical_arrival + Duration::from_micros(u64::from(header.waited_micros));
     now.since(handed_over).saturating_sub(config.transit)
-}
-
-fn is_for(slot: &Option<Slot>, sequence: u64) -> bool {
-    slot.as_ref().is_some_and(|slot| slot.sequence == sequence)
-}
-
-fn is_newer(slot: &Option<Slot>, sequence: u64) -> bool {
-    slot.as_ref().is_some_and(|slot| slot.sequence > sequence)
 }
