@@ -83,6 +83,8 @@ pub struct Outcome {
     pub gaps: (u64, Duration),
     /// What the run could not have, and what is worth telling; a line each.
     pub notes: Vec<String>,
+    /// What disturbed the run and was not the stack's doing: what the figures of the wire and of the gaps say, in words.
+    pub disturbances: Vec<String>,
 }
 
 /// What came of one channel.
@@ -180,20 +182,21 @@ pub fn run_with(setup: &Setup, workload: &Workload, progress: &mut dyn FnMut(Dur
     let gaps = gaps.fold((0, Duration::ZERO), |(sum, longest), (count, one)| (sum + count, longest.max(one)));
     let wire = wire.stop()?;
     let network_lost = wire.high.dropped + wire.low.dropped + wire.overflow > 0;
+    let mut disturbances = Vec::new();
     if wire.late_releases > 0 {
-        notes.push(format!(
+        disturbances.push(format!(
             "the wire itself released {} packets more than a millisecond late, {} at the most: nobody's stack's fault",
             wire.late_releases, wire.largest_lateness
         ));
     }
     if wire.overflow > 0 {
-        notes.push(format!("{} packets were dropped in front of the wire, which was too slow", wire.overflow));
+        disturbances.push(format!("{} packets were dropped in front of the wire, which was too slow", wire.overflow));
     }
     if setup.realtime && !wire.realtime {
         notes.push("the wire has no real-time priority: its own gaps disturb every stack".to_owned());
     }
     if gaps.0 > 0 {
-        notes.push(format!(
+        disturbances.push(format!(
             "the platform took the processor away {} times beyond its envelope, {} at the longest",
             gaps.0, gaps.1
         ));
@@ -212,6 +215,7 @@ pub fn run_with(setup: &Setup, workload: &Workload, progress: &mut dyn FnMut(Dur
         wire,
         gaps,
         notes,
+        disturbances,
     })
 }
 
