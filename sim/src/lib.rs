@@ -34,6 +34,7 @@ mod applications;
 mod channel;
 mod content;
 mod host;
+mod order;
 mod papers;
 mod source;
 pub mod tiny;
