@@ -11,7 +11,6 @@ use laxity_core::contract::packets;
 use laxity_core::platform::Platform;
 use laxity_core::units::Duration;
 
-use super::notes;
 use super::plan::{Experiment, KIB, Mode};
 use super::row::Row;
 use super::world;
@@ -52,7 +51,9 @@ pub(super) fn notes(ran: &Ran<'_>, common: Vec<String>) -> Vec<String> {
     let Ran { experiment, duration, platform, .. } = ran;
     let rate = platform.link.rate.map_or_else(String::new, |rate| DisplayRate(rate.as_bytes_per_second()).to_string());
     let costs = ran.file.map_or_else(|| "assumed".to_owned(), |file| format!("those of {}", file.display()));
-    let facts: Vec<String> = ran.facts.iter().map(|(name, value)| format!("{name}: {value}")).collect();
+    // The guarantee has a note of its own.
+    let facts = ran.facts.iter().filter(|(name, _)| name != "guarantee");
+    let facts: Vec<String> = facts.map(|(name, value)| format!("{name}: {value}")).collect();
     let mut notes = vec![
         format!(
             "LIVE: two hosts of Laxity in one process, with the threads and sockets of this machine, across an emulated wire of {rate}; \
@@ -74,7 +75,11 @@ pub(super) fn notes(ran: &Ran<'_>, common: Vec<String>) -> Vec<String> {
     notes.extend(common);
     match experiment {
         Experiment::Guarantee => notes.push(guarantee(ran)),
-        Experiment::Violation => notes.push(notes::violation()),
+        Experiment::Violation => notes.push(
+            "What channel 0 offers beyond its contract is refused at the sending host, and counted as dropped: it alone pays for its \
+             violation."
+                .to_owned(),
+        ),
         Experiment::Preemption => notes.extend(preemption(ran)),
     }
     notes
@@ -100,7 +105,10 @@ fn attack(attack: Attack) -> String {
         goes_on.push("best effort offers ten times what is left of the link on top of its load".to_owned());
     }
     if attack.violates() {
-        goes_on.push(format!("channel {VIOLATOR} offers ten times its contract"));
+        goes_on.push(format!(
+            "channel {VIOLATOR} offers ten times its contract (what comes a moment before its contract has room is refused too, so it \
+             may get a little less than that)"
+        ));
     }
     if attack.hogs() {
         goes_on.push("four processes of normal priority do nothing but compute".to_owned());

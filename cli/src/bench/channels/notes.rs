@@ -55,7 +55,7 @@ fn guarantee() -> [String; 2] {
     ]
 }
 
-pub(super) fn violation() -> String {
+fn violation() -> String {
     "What channel 0 offers beyond its contract finds its message queue full and is dropped: it alone pays for its violation."
         .to_owned()
 }
