@@ -36,6 +36,8 @@ mod content;
 mod host;
 mod order;
 mod papers;
+pub mod parallel;
+pub mod search;
 mod source;
 pub mod tiny;
 mod world;

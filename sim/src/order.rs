@@ -71,7 +71,7 @@ mod tests {
     #[test]
     fn wires_come_before_hosts_and_lower_numbers_before_higher_ones() {
         let at = |nanos| Some(Instant::from_nanos(nanos));
-        let mut times = vec![[at(7), at(5)], [at(5), at(5)], [None, at(5)]];
+        let mut times = [[at(7), at(5)], [at(5), at(5)], [None, at(5)]];
         let mut order = Order::default();
         (0..3).for_each(|host| order.touch(host));
         let mut seen = Vec::new();
