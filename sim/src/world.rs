@@ -449,12 +449,6 @@ impl World {
             if judged == Some(Cause::Laxity) {
                 ledger.over_bound();
             }
-            if std::env::var("DBG").is_ok() {
-                eprintln!(
-                    "delivery {channel} seq {} at {at:?} l {:?} due {:?} deferred {} ev {evidence:?}",
-                    delivered.sequence, delivered.logical_arrival, delivered.deadline, delivered.deferred
-                );
-            }
             let (arrival, problem) = ledger.delivered(&delivered, evidence);
             let counters = host.endpoint.receive_counters(key).unwrap_or_default();
             let (sequence, latency) = (delivered.sequence, delivered.latency());

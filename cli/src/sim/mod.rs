@@ -5,6 +5,7 @@
 
 mod arguments;
 mod search;
+mod swarm;
 
 pub(crate) use arguments::SimArguments;
 
@@ -15,5 +16,8 @@ pub(crate) fn run(arguments: &SimArguments) -> Result<bool, Failure> {
     if arguments.search.search {
         return search::run(arguments);
     }
-    Err(Failure::Usage("sim: say what to simulate: --search".into()))
+    if arguments.swarm.swarm {
+        return swarm::run(arguments);
+    }
+    Err(Failure::Usage("sim: say what to simulate: --search or --swarm".into()))
 }

@@ -366,6 +366,24 @@ mod tests {
     }
 
     #[test]
+    fn a_queued_handler_whose_first_work_becomes_another_is_queued_anew() {
+        let mut processor = edf(4);
+        processor.ready(at(0), 0, held(50, 60));
+        processor.ready(at(0), 1, real_time(0, 90));
+        // Something older turned up for handler 0, and something newer is first for handler 1.
+        processor.ready(at(5), 0, held(5, 80));
+        assert_eq!(picked(&mut processor, 5), Some(0));
+        processor.stepped(at(5), After::Message(None));
+        processor.ready(at(5), 2, real_time(0, 95));
+        processor.ready(at(5), 1, real_time(0, 99));
+        assert_eq!(picked(&mut processor, 5), Some(2));
+        // Who runs goes on with what it has.
+        processor.stepped(at(5), After::Same(real_time(0, 95)));
+        processor.ready(at(5), 2, real_time(0, 200));
+        assert_eq!(picked(&mut processor, 5), Some(2));
+    }
+
+    #[test]
     fn classes_run_in_the_order_current_best_effort_early() {
         let mut processor = edf(4);
         processor.ready(at(0), 0, real_time(50, 60));

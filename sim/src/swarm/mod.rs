@@ -11,7 +11,6 @@ mod draw;
 mod faults;
 
 use std::collections::BTreeMap;
-use std::num::NonZeroUsize;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
@@ -22,6 +21,7 @@ use laxity_core::units::{Duration, Instant};
 use crate::checkers::Digest;
 use crate::content::Random;
 use crate::fault::FaultKind;
+use crate::host::HostConfig;
 use crate::source::{Sizes, Source, Varied};
 use crate::world::{ChannelHandle, World};
 use draw::{Granted, SET_UP};
@@ -90,6 +90,8 @@ pub struct Outcome {
     pub counts: Counts,
     /// What the checkers found, as text, in the order of time; a panic, too.
     pub findings: Vec<String>,
+    /// If there are findings: the hosts, the channels and the faults.
+    pub setting: Vec<String>,
     /// All that was seen.
     pub digest: Digest,
 }
@@ -101,8 +103,8 @@ pub struct Totals {
     pub worlds: u64,
     /// What was counted.
     pub counts: Counts,
-    /// Findings, with the seed; at most [`Totals::MOST`] worlds' are kept.
-    pub findings: Vec<(u64, Vec<String>)>,
+    /// The worlds with findings; at most [`Totals::MOST`] are kept.
+    pub failures: Vec<Outcome>,
     /// Worlds with findings.
     pub failed: u64,
     /// Of all digests, in the order of seeds.
@@ -110,7 +112,7 @@ pub struct Totals {
 }
 
 impl Totals {
-    /// Worlds whose findings are kept.
+    /// Worlds that are kept.
     pub const MOST: usize = 100;
 
     fn add(&mut self, outcome: Outcome) {
@@ -119,8 +121,8 @@ impl Totals {
         self.digest.take(outcome.digest.0);
         if !outcome.findings.is_empty() {
             self.failed += 1;
-            if self.findings.len() < Self::MOST {
-                self.findings.push((outcome.seed, outcome.findings));
+            if self.failures.len() < Self::MOST {
+                self.failures.push(outcome);
             }
         }
     }
@@ -132,7 +134,7 @@ pub fn world(seed: u64) -> Outcome {
         let text = panic.downcast_ref::<String>().cloned();
         let text = text.or_else(|| panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
         let findings = vec![format!("panic: {}", text.unwrap_or_default())];
-        Outcome { seed, counts: Counts::default(), findings, digest: Digest::default() }
+        Outcome { seed, counts: Counts::default(), findings, setting: Vec::new(), digest: Digest::default() }
     })
 }
 
@@ -140,12 +142,12 @@ pub fn world(seed: u64) -> Outcome {
 const CHUNK: u64 = 32;
 
 /// Runs `count` worlds from `first_seed` on, on so many threads. `progress` is told now and then how many are done.
-pub fn run(first_seed: u64, count: u64, threads: NonZeroUsize, mut progress: impl FnMut(u64)) -> Totals {
+pub fn run(first_seed: u64, count: u64, threads: usize, mut progress: impl FnMut(u64)) -> Totals {
     let next = AtomicU64::new(0);
     let mut totals = Totals::default();
     std::thread::scope(|scope| {
         let (sender, receiver) = mpsc::channel();
-        for _ in 0..threads.get() {
+        for _ in 0..threads.max(1) {
             let (sender, next) = (sender.clone(), &next);
             scope.spawn(move || {
                 loop {
@@ -232,26 +234,6 @@ fn one(seed: u64) -> Outcome {
         world.add_source(Source { until, ..Source::at_rate(handle, bytes, rate, group, start) });
     }
     faults::add(&mut random, &mut world, (&ids, &channels, &granted), same_clock, (start, end));
-    if std::env::var("ONE").is_ok() {
-        eprintln!("same clock {same_clock} span {span}");
-        for host in &hosts {
-            eprintln!(
-                "{:?} send_early {} receive_early {} {:?} input {} ahead {}",
-                host.config.platform,
-                host.config.send_early,
-                host.config.receive_early,
-                host.admission.settings(),
-                host.admission.input_delay(),
-                host.admission.look_ahead()
-            );
-        }
-        for channel in &granted {
-            eprintln!("{} -> {}: {:?} {:?}", channel.from, channel.to, channel.plan, channel.promise);
-        }
-        for fault in world.faults() {
-            eprintln!("{fault:?}");
-        }
-    }
     for fault in world.faults() {
         counts.faults[fault.kind.number()] += 1;
     }
@@ -284,23 +266,27 @@ fn one(seed: u64) -> Outcome {
     }
     let (found, more) = world.findings();
     let mut findings: Vec<String> = found.iter().map(ToString::to_string).collect();
-    if !findings.is_empty() {
-        let f = format!(
-            "   [clock {same_clock} early {:?}] {:?}",
-            hosts.iter().map(|h| (h.config.send_early, h.config.receive_early)).collect::<Vec<_>>(),
-            world
-                .faults()
-                .iter()
-                .map(|f| (f.host.0, f.from.as_nanos() / 1000, f.until.as_nanos() / 1000, f.kind))
-                .collect::<Vec<_>>()
-        );
-        findings[0].push_str(&f);
-        findings[0].push_str(&format!(" {:?}", granted.iter().map(|g| (g.from, g.to)).collect::<Vec<_>>()));
-    }
     if more > 0 {
         findings.push(format!("and {more} more"));
     }
-    Outcome { seed, counts, findings, digest }
+    let setting = if findings.is_empty() { Vec::new() } else { setting(&hosts, &granted, &world) };
+    Outcome { seed, counts, findings, setting, digest }
+}
+
+/// What was drawn, for who looks into what was found.
+fn setting(hosts: &[draw::Host], granted: &[Granted], world: &World) -> Vec<String> {
+    let host = |(number, host): (usize, &draw::Host)| {
+        let (settings, config) = (host.admission.settings(), &host.config);
+        let HostConfig { clock, wake_up, step_costs, platform, .. } = config;
+        format!("host {number}: clock {clock}, {settings:?}, {wake_up:?}, {step_costs:?}, {platform:?}")
+    };
+    let hosts = hosts.iter().enumerate().map(host);
+    let channel = |(number, channel): (usize, &Granted)| {
+        let Granted { from, to, plan, promise, .. } = channel;
+        format!("channel {number} from {from} to {to}: {plan:?}, {promise:?}")
+    };
+    let channels = granted.iter().enumerate().map(channel);
+    hosts.chain(channels).chain(world.faults().iter().map(|fault| format!("{fault:?}"))).collect()
 }
 
 /// How long the applications run: 20 to 200 ms, less where there are many messages.
