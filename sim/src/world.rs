@@ -200,6 +200,11 @@ impl World {
         self.channels[channel.0].open
     }
 
+    /// The channel that was opened in place of this one when it was lost, if its application did that.
+    pub fn successor(&self, channel: ChannelHandle) -> Option<ChannelHandle> {
+        self.channels[channel.0].successor
+    }
+
     /// What became of a channel so far.
     pub fn report(&self, channel: ChannelHandle) -> Report {
         let ledger = &self.channels[channel.0];
