@@ -119,7 +119,7 @@ pub struct Delivered {
     pub message: MessageBuf,
     /// Its number, from 0.
     pub sequence: u64,
-    /// Its logical arrival: at the sender if the clock is the same, else at this host.
+    /// Its logical arrival: at the sender if the clock is the same, else at this host, with the last of its packets.
     pub logical_arrival: Instant,
     /// When it was complete.
     pub completion: Instant,

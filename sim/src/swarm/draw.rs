@@ -66,8 +66,8 @@ pub(super) fn hosts(random: &mut Random, same_clock: bool) -> Vec<Host> {
     let packet = random.pick(&[200, 480, 1000, 1400]);
     let rule = if random.one_in(4) { Rule::Composite } else { Rule::Split };
     let slow = random.one_in(3);
-    let host = |number: u64| {
-        let platform = platform(random, packet, slow, count);
+    let platforms: Vec<_> = (0..count).map(|_| platform(random, packet, slow)).collect();
+    let host = |(number, platform): (u64, Platform)| {
         let settings = Settings { rule, send_early: random.one_in(4), receive_early: random.one_in(3) };
         let admission = Admission::with_settings(platform.clone(), settings).expect("a platform that can be");
         let address = SocketAddr::from(([10, 0, 0, number as u8 + 1], 7000));
@@ -88,13 +88,13 @@ pub(super) fn hosts(random: &mut Random, same_clock: bool) -> Vec<Host> {
         (config.wire.queue_packets, config.wire.capacity) = (256, 512);
         Host { admission, config }
     };
-    (0..count).map(host).collect()
+    (0..).zip(with_looks_for_all(&platforms)).map(host).collect()
 }
 
-fn platform(random: &mut Random, packet: u32, slow: bool, hosts: u64) -> Platform {
+fn platform(random: &mut Random, packet: u32, slow: bool) -> Platform {
     let scale = if slow { 4 } else { 1 };
     let packet_max = if random.one_in(2) { packet } else { 100 + random.up_to(u64::from(packet) - 100) as u32 };
-    let platform = Platform {
+    Platform {
         packet,
         quantum: 1 + random.up_to(7) as u32,
         switch: random.micros(0, 2) * scale,
@@ -123,8 +123,7 @@ fn platform(random: &mut Random, packet: u32, slow: bool, hosts: u64) -> Platfor
         },
         interference: interference(random),
         ..Platform::channels_table_2b()
-    };
-    with_looks_for_all(platform, hosts - 1)
+    }
 }
 
 fn interference(random: &mut Random) -> Interference {
@@ -138,20 +137,26 @@ fn interference(random: &mut Random) -> Interference {
     found
 }
 
-/// The platform with looks at its inputs that take all that `senders` links as fast as its own could bring between two of
-/// them: what the analysis of the input delay assumes.
-fn with_looks_for_all(mut platform: Platform, senders: u64) -> Platform {
-    // No link that is drawn brings a frame in less time: 60 bytes at 37.5 MB/s.
-    let fastest = us(1).mul_ratio(16, 10);
-    loop {
-        let delay = Admission::new(platform.clone()).expect("a platform that can be").input_delay();
-        let frames = senders * (delay.div_ceil(fastest) + 2);
-        if u64::from(platform.receive_batch) >= frames || platform.receive_batch >= 512 {
-            return platform;
+/// The platforms with looks at their inputs that take all that the links of the others can bring between two of them: what the
+/// analysis of the input delay assumes.
+fn with_looks_for_all(platforms: &[Platform]) -> Vec<Platform> {
+    let with = |(number, platform): (usize, &Platform)| {
+        let mut platform = platform.clone();
+        let others = || platforms.iter().enumerate().filter(|&(other, _)| other != number).map(|(_, other)| other.link);
+        loop {
+            let delay = Admission::new(platform.clone()).expect("a platform that can be").input_delay();
+            let frames: u64 = others().map(|link| delay.div_ceil(link.occupancy(1)) + 2).sum();
+            if u64::from(platform.receive_batch) >= frames || platform.receive_batch >= MOST_FRAMES {
+                return platform;
+            }
+            platform.receive_batch = (frames + frames / 4).min(MOST_FRAMES.into()) as u32;
         }
-        platform.receive_batch = (frames + frames / 4).min(512) as u32;
-    }
+    };
+    platforms.iter().enumerate().map(with).collect()
 }
+
+/// Frames that a look takes at most. A host that would need more gets no channels: its input delay is longer than any deadline.
+const MOST_FRAMES: u32 = 512;
 
 /// When the platform takes the processor away within what was calibrated.
 pub(super) fn gaps(random: &mut Random, interference: &Interference, until: Instant) -> Vec<Gap> {

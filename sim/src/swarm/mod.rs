@@ -228,7 +228,7 @@ fn one(seed: u64) -> Outcome {
         feed(&mut random, &mut world, handle, channel, (critical, end));
     }
     for &(handle, bytes) in &best_effort {
-        let rate = random.pick(&[100_000, 1_000_000, 20_000_000]);
+        let rate = random.pick(&[100_000, 1_000_000, 5_000_000]);
         let group = 1 + random.up_to(2) as u32;
         let until = (critical + Duration::from_millis(10)).min(end);
         world.add_source(Source { until, ..Source::at_rate(handle, bytes, rate, group, start) });
