@@ -50,7 +50,9 @@ impl World {
             self.settle(host);
             // Control frames may have to wait for their turn, but only for a time that is named.
             while !self.hosts[host].endpoint.is_sent_out() {
-                self.now = self.next_timeout().expect("what waits has a time").max(self.now);
+                let now = self.hosts[host].time(self.now);
+                let next = self.hosts[host].endpoint.poll_timeout(now).expect("what waits has a time");
+                self.now = self.hosts[host].world_time(next.0);
                 self.settle(host);
             }
             assert_eq!(self.hosts[host].region.held(), 0, "frames are lost");

@@ -242,7 +242,7 @@ impl World {
             accepted: now.as_nanos(),
             quota: quota as usize,
             sender: sender.unwrap_or(usize::MAX),
-            remote: None,
+            remotes: Vec::new(),
             tainted: sender.is_none(),
             closed: false,
             end: None,

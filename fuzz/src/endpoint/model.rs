@@ -178,8 +178,8 @@ pub struct Received {
     pub quota: usize,
     /// The channel at the sender, by the name that was asked for.
     pub sender: usize,
-    /// Place and key, once ACCEPT has left.
-    pub remote: Option<(u32, u32)>,
+    /// Place and key, once ACCEPT has left; with those of an earlier channel, if its ACCEPT came late.
+    pub remotes: Vec<(u32, u32)>,
     pub tainted: bool,
     pub closed: bool,
     pub end: Option<End>,

@@ -8,6 +8,7 @@ use laxity_core::wire::{Control, DataHeader, DataView, MAX_CONTROL_BYTES};
 
 use super::super::bytes::Bytes;
 use super::super::wire::made;
+use super::model::Received;
 use super::{HOSTS, World, host};
 
 /// Frames under way at most.
@@ -44,14 +45,17 @@ impl World {
                 assert_eq!(*sent.token.get_or_insert(token), token, "a connection has one token");
             }
             Ok((token, Control::Accept(accept))) => {
+                // One that waited for the link until its channel was released may name the place of another one.
                 let received = self.received.iter_mut().find(|received| {
                     received.host == from && received.id.index() == accept.channel && !received.released
                 });
-                let received = received.expect("a channel that was accepted");
-                assert_eq!(*received.remote.get_or_insert((accept.channel, accept.key)), (accept.channel, accept.key));
-                // Somebody else asked under this name.
-                let sender = self.sent.get(received.sender);
-                received.tainted |= sender.is_none_or(|sender| sender.token != Some(token));
+                if let Some(received) = received {
+                    received.remotes.push((accept.channel, accept.key));
+                    received.remotes.dedup();
+                    // Somebody else asked under this name.
+                    let sender = self.sent.get(received.sender);
+                    received.tainted |= sender.is_none_or(|sender| sender.token != Some(token));
+                }
             }
             Ok((token, Control::Close(close))) if !close.reverse => self.partner(token, (close.channel, close.key)),
             Ok(_) => {}
@@ -61,7 +65,8 @@ impl World {
 
     fn partner(&mut self, token: u64, remote: (u32, u32)) {
         if let Some(number) = self.sent.iter().position(|sent| sent.token == Some(token)) {
-            let partner = self.received.iter().position(|received| received.remote == Some(remote) && received.sender == number);
+            let is_partner = |received: &Received| received.remotes.contains(&remote) && received.sender == number;
+            let partner = self.received.iter().position(is_partner);
             let sent = &mut self.sent[number];
             sent.partner = sent.partner.or(partner);
         }
@@ -147,7 +152,7 @@ impl World {
         let frame = match known % 4 {
             0 => bytes.slice(700).to_vec(),
             1 => {
-                let remotes: Vec<_> = self.received.iter().filter_map(|received| received.remote).collect();
+                let remotes: Vec<_> = self.received.iter().flat_map(|received| received.remotes.iter().copied()).collect();
                 let (channel, key) = match remotes.len() {
                     0 => (bytes.u32(), bytes.u32()),
                     count => remotes[bytes.place(count)],
@@ -174,7 +179,7 @@ impl World {
             _ => {
                 let tokens: Vec<u64> = self.sent.iter().filter_map(|sent| sent.token).collect();
                 let token = if tokens.is_empty() || known > 200 { bytes.u64() } else { tokens[bytes.place(tokens.len())] };
-                let remotes: Vec<_> = self.received.iter().filter_map(|received| received.remote).collect();
+                let remotes: Vec<_> = self.received.iter().flat_map(|received| received.remotes.iter().copied()).collect();
                 let kind = bytes.u8();
                 let mut control = made(kind, bytes);
                 if !remotes.is_empty() && bytes.bool() {
@@ -198,10 +203,10 @@ impl World {
     /// Notes whose promises a forged frame takes away: those of the connection whose secrets it has.
     fn forged(&mut self, to: usize, peer: SocketAddr, frame: &[u8]) {
         if let Ok(view) = DataView::parse(frame) {
-            let remote = Some((view.header().channel, view.header().key));
+            let remote = (view.header().channel, view.header().key);
             self.received
                 .iter_mut()
-                .filter(|received| received.host == to && received.remote == remote && received.request.peer == peer)
+                .filter(|r| r.host == to && r.remotes.contains(&remote) && r.request.peer == peer)
                 .for_each(|received| received.tainted = true);
         }
         if let Ok((token, control)) = Control::parse(frame) {

@@ -111,9 +111,9 @@ impl World {
             assert!((before + u64::from(index / own)) * sent.interval() <= span, "more than the contract on the link");
         }
         sent.left = sent.after(sent.left);
-        let remote = Some((view.header().channel, view.header().key));
+        let remote = (view.header().channel, view.header().key);
         if sent.partner.is_none() {
-            let partner = |r: &super::Received| r.remote == remote && r.sender == number;
+            let partner = |r: &super::Received| r.remotes.contains(&remote) && r.sender == number;
             sent.partner = self.received.iter().position(partner);
         }
     }
