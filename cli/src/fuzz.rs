@@ -5,7 +5,7 @@ use crate::framing;
 
 #[path = "../../fuzz/src/replay.rs"]
 mod replay;
-#[path = "../../fuzz/src/framing.rs"]
+#[path = "../../fuzz/src/framing/target.rs"]
 mod target;
 
 #[test]

@@ -21,33 +21,8 @@
 pub mod bytes;
 pub mod collections;
 pub mod endpoint;
+pub mod framing;
+pub mod registry;
 pub mod system_file;
 pub mod text;
 pub mod wire;
-
-pub mod framing {
-    //! The command's framing is part of a program, not of a library: its file is compiled into this crate as well.
-
-    #[path = "../../../cli/src/framing.rs"]
-    #[allow(dead_code, reason = "the command uses all of it")]
-    mod framing;
-    #[path = "../framing.rs"]
-    mod target;
-
-    pub use target::framing;
-}
-
-pub mod registry {
-    //! The registry's format is private to `laxity`: its files are compiled into this crate as well.
-
-    #[path = "../../../laxity/src/registry/book.rs"]
-    #[allow(dead_code, reason = "the library uses all of it")]
-    mod book;
-    #[path = "../../../laxity/src/registry/process.rs"]
-    #[allow(dead_code, reason = "the library uses all of it")]
-    mod process;
-    #[path = "../registry.rs"]
-    mod target;
-
-    pub use target::registry;
-}

@@ -40,7 +40,8 @@ pub fn system_file(data: &[u8]) {
             let lower = format!("# a line more\n{text}");
             let moved = system_file::parse(&lower, "system.toml").expect_err("the same mistake");
             // A file to which nobody is to blame but the whole of it has its error at the top.
-            let expected = if error.key.is_empty() && error.line == 1 { 1..=2 } else { error.line + 1..=error.line + 1 };
+            let expected =
+                if error.key.is_empty() && error.line == 1 { 1..=2 } else { error.line + 1..=error.line + 1 };
             assert!(expected.contains(&moved.line), "line {} became {}", error.line, moved.line);
             assert_eq!((&moved.key, &moved.file), (&error.key, &error.file));
         }

@@ -22,7 +22,6 @@ const SPARE_FRAMES: usize = 4;
 pub struct Host {
     pub endpoint: Endpoint,
     pub region: Region,
-    pub address: SocketAddr,
     /// How far its clock is ahead of the world's.
     offset: u64,
     /// Requests that the driver has not answered.
@@ -77,7 +76,6 @@ impl Host {
         Self {
             endpoint,
             region: Region::new(frames + SPARE_FRAMES, capacity),
-            address: address(number),
             offset,
             requests: Vec::new(),
             lent: Vec::new(),

@@ -170,16 +170,9 @@ impl World {
         let outgoing = Outgoing::new(destination, config, micros(500), lease, messages, quota);
         let now = self.hosts[host].time(self.now);
         match self.hosts[host].call(0, |endpoint, _| endpoint.open(now, outgoing)) {
-            Ok(id) => self.sent.push(Sent::new(
-                host,
-                to,
-                link,
-                id,
-                service,
-                overload,
-                messages as usize,
-                quota as usize,
-            )),
+            Ok(id) => {
+                self.sent.push(Sent::new(host, to, link, id, service, overload, messages as usize, quota as usize))
+            }
             Err((_, refusal)) => {
                 let full = self.live(host) == self.hosts[host].endpoint.config().channels
                     || self.quotas(host) + quota as usize > self.hosts[host].endpoint.config().frames;
@@ -263,8 +256,7 @@ impl World {
     fn begin_channel(&mut self, channel: usize, processor: Duration, link: Duration) {
         let sent = &mut self.sent[channel];
         let now = self.hosts[sent.host].time(self.now);
-        self.hosts[sent.host]
-            .call(0, |endpoint, _| endpoint.begin(now, sent.id, SendingStages { processor, link }));
+        self.hosts[sent.host].call(0, |endpoint, _| endpoint.begin(now, sent.id, SendingStages { processor, link }));
         // What was not accepted yet cannot be begun.
         sent.begun |= sent.packet.is_some() && !sent.closed && sent.end.is_none() && !sent.released;
     }

@@ -152,7 +152,8 @@ impl World {
         let frame = match known % 4 {
             0 => bytes.slice(700).to_vec(),
             1 => {
-                let remotes: Vec<_> = self.received.iter().flat_map(|received| received.remotes.iter().copied()).collect();
+                let remotes: Vec<_> =
+                    self.received.iter().flat_map(|received| received.remotes.iter().copied()).collect();
                 let (channel, key) = match remotes.len() {
                     0 => (bytes.u32(), bytes.u32()),
                     count => remotes[bytes.place(count)],
@@ -178,8 +179,10 @@ impl World {
             }
             _ => {
                 let tokens: Vec<u64> = self.sent.iter().filter_map(|sent| sent.token).collect();
-                let token = if tokens.is_empty() || known > 200 { bytes.u64() } else { tokens[bytes.place(tokens.len())] };
-                let remotes: Vec<_> = self.received.iter().flat_map(|received| received.remotes.iter().copied()).collect();
+                let token =
+                    if tokens.is_empty() || known > 200 { bytes.u64() } else { tokens[bytes.place(tokens.len())] };
+                let remotes: Vec<_> =
+                    self.received.iter().flat_map(|received| received.remotes.iter().copied()).collect();
                 let kind = bytes.u8();
                 let mut control = made(kind, bytes);
                 if !remotes.is_empty() && bytes.bool() {

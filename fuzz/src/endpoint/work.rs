@@ -71,7 +71,9 @@ impl World {
     pub(super) fn transmit(&mut self, number: usize, link: u8) -> bool {
         let host = &mut self.hosts[number];
         let now = host.time(self.now);
-        let Some(out) = host.call(1, |endpoint, region| endpoint.poll_transmit(now, link, region)) else { return false };
+        let Some(out) = host.call(1, |endpoint, region| endpoint.poll_transmit(now, link, region)) else {
+            return false;
+        };
         let bytes = host.region.packet(&out.frame)[..out.len].to_vec();
         host.region.free(out.frame);
         assert!(out.completes >= now);
@@ -96,7 +98,10 @@ impl World {
         assert_eq!(departed.last, index + 1 == sent.count(message));
         assert_eq!(view.header().message_bytes as usize, sent.messages[message].bytes);
         let part = sent.part(sent.left);
-        assert!(view.payload().iter().copied().eq(part.map(|place| content(number, message, place))), "another payload");
+        assert!(
+            view.payload().iter().copied().eq(part.map(|place| content(number, message, place))),
+            "another payload"
+        );
         let logical_arrival = view.header().logical_arrival.as_nanos();
         assert_eq!(logical_arrival, sent.messages[message].logical_arrival);
         if let Some(contract) = sent.service.contract() {
@@ -129,7 +134,9 @@ impl World {
     pub(super) fn step_in_two(&mut self, host: usize, bytes: &mut Bytes<'_>) {
         let now = self.hosts[host].time(self.now);
         let step = self.hosts[host].call(1, |endpoint, region| endpoint.begin_step(now, region));
-        let made = step.map(|step| (step.channel, matches!(step.kind, StepKind::First | StepKind::Next), self.stepped(host, step)));
+        let made = step.map(|step| {
+            (step.channel, matches!(step.kind, StepKind::First | StepKind::Next), self.stepped(host, step))
+        });
         self.pass(bytes.up_to(255) * 100);
         for link in 0..self.hosts[host].links() {
             self.transmit(host, link);
@@ -168,7 +175,8 @@ impl World {
     /// One message to the application; false if there is none.
     pub(super) fn deliver_message(&mut self, host: usize) -> bool {
         let now = self.hosts[host].time(self.now);
-        let Some((id, delivered, evidence)) = self.hosts[host].call(0, |endpoint, _| endpoint.poll_delivery(now)) else {
+        let Some((id, delivered, evidence)) = self.hosts[host].call(0, |endpoint, _| endpoint.poll_delivery(now))
+        else {
             return false;
         };
         let number = self.receiver(host, id).expect("a channel of this host");
@@ -178,7 +186,8 @@ impl World {
         received.next = delivered.sequence + 1;
         assert_eq!(delivered.completion, now);
         assert_eq!(evidence.is_some(), !delivered.lateness().is_zero());
-        let largest = u64::from(received.request.service.max_message()) * u64::from(received.request.oversize.clamp(1, 4));
+        let largest =
+            u64::from(received.request.service.max_message()) * u64::from(received.request.oversize.clamp(1, 4));
         assert!((1..=largest).contains(&(delivered.message.len() as u64)));
         let sender = self.sent.get_mut(received.sender).filter(|sent| !sent.tainted && !received.tainted);
         if let Some(sent) = sender {

@@ -5,7 +5,7 @@ use super::book;
 
 #[path = "../../../fuzz/src/replay.rs"]
 mod replay;
-#[path = "../../../fuzz/src/registry.rs"]
+#[path = "../../../fuzz/src/registry/target.rs"]
 mod target;
 
 #[test]
