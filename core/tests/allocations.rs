@@ -1,4 +1,12 @@
-//! What admission keeps in memory, by an allocator that counts.
+//! What admission keeps in memory, and that a sealed endpoint takes none, by an allocator that counts.
+#![allow(unreachable_pub, dead_code, reason = "the fuzz targets are modules of another crate, too")]
+
+#[path = "../../fuzz/src/bytes.rs"]
+mod bytes;
+#[path = "../../fuzz/src/endpoint/mod.rs"]
+mod endpoint;
+#[path = "../../fuzz/src/wire.rs"]
+mod wire;
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -11,12 +19,15 @@ use laxity_core::units::{Duration, Rate};
 thread_local! {
     /// Bytes of this thread now, and at most so far; the test harness has threads of its own.
     static HELD: Cell<(usize, usize)> = const { Cell::new((0, 0)) };
+    /// How often this thread has asked for memory.
+    static CALLS: Cell<u64> = const { Cell::new(0) };
 }
 
 struct Counting;
 
 impl Counting {
     fn took(bytes: usize) {
+        CALLS.set(CALLS.get() + 1);
         HELD.with(|held| {
             let (now, most) = held.get();
             held.set((now + bytes, most.max(now + bytes)));
@@ -73,4 +84,17 @@ fn a_hundred_thousand_channels_are_less_than_200_megabytes() {
     println!("100,000 channels hold {now} bytes; {most} at most meanwhile");
     assert!(admission.utilisation_ppm().processor < 1_000_000);
     assert!((10_000_000..200_000_000).contains(&most), "{most}");
+}
+
+/// The runs of the fuzz target with an eye on the allocator: whatever is asked of a sealed endpoint, it asks for no memory.
+#[test]
+fn a_sealed_endpoint_allocates_nothing_whatever_comes() {
+    let corpus = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../fuzz/corpus/endpoint")).unwrap();
+    let inputs: Vec<_> = corpus.map(|entry| std::fs::read(entry.unwrap().path()).unwrap()).collect();
+    assert!(inputs.len() >= 20, "{} inputs", inputs.len());
+    for input in inputs {
+        let before = CALLS.get();
+        endpoint::run(&input, || CALLS.get());
+        assert!(CALLS.get() > before, "the driver's own memory is counted");
+    }
 }

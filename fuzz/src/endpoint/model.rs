@@ -192,7 +192,8 @@ pub struct Received {
 
 /// The byte of a message at a place.
 pub fn content(channel: usize, message: usize, place: usize) -> u8 {
-    (channel * 89 + message * 31 + place * 7 + place / 64 * 5) as u8
+    let mixed = [(channel, 89), (message, 31), (place, 7), (place / 64, 5)];
+    mixed.iter().fold(0, |sum: u8, &(number, factor)| sum.wrapping_add((number as u8).wrapping_mul(factor)))
 }
 
 /// Counters only grow, and add up.
