@@ -12,6 +12,7 @@ mod file;
 mod framing;
 #[cfg(test)]
 mod fuzz;
+mod machine;
 mod numbers;
 mod progress;
 mod recv;
