@@ -80,7 +80,17 @@ impl World {
         let len = bytes.len().min(host.region.packet_capacity());
         host.region.packet_mut(&frame)[..len].copy_from_slice(&bytes[..len]);
         let link = link % host.links();
+        let view = DataView::parse(&bytes[..len]).ok();
+        let unknown = view.is_some_and(|view| {
+            let remote = (view.header().channel, view.header().key);
+            let is_for =
+                |r: &Received| r.host == to && !r.released && r.remotes.contains(&remote) && r.request.peer == peer;
+            !self.received.iter().any(is_for)
+        });
+        let before = host.endpoint.counters.unknown_channel;
         host.call(1, |endpoint, region| endpoint.handle_frame(now, link, peer, frame, len, region));
+        let counted = host.endpoint.counters.unknown_channel - before;
+        assert!(counted == 1 || !unknown, "a packet with a wrong key, or from somebody else, is taken");
         true
     }
 

@@ -138,7 +138,7 @@ impl World {
             (step.channel, matches!(step.kind, StepKind::First | StepKind::Next), self.stepped(host, step))
         });
         self.pass(bytes.up_to(255) * 100);
-        for link in 0..self.hosts[host].links() {
+        for link in (0..self.hosts[host].links()).cycle().take(4) {
             self.transmit(host, link);
         }
         if let Some((id, true, ())) = made
