@@ -237,6 +237,7 @@ impl World {
             sender: sender.unwrap_or(usize::MAX),
             remotes: Vec::new(),
             tainted: sender.is_none(),
+            stalled: false,
             closed: false,
             end: None,
             released: false,

@@ -181,6 +181,8 @@ pub struct Received {
     /// Place and key, once ACCEPT has left; with those of an earlier channel, if its ACCEPT came late.
     pub remotes: Vec<(u32, u32)>,
     pub tainted: bool,
+    /// A packet came more than a second after its message's logical arrival: those behind it are taken for younger.
+    pub stalled: bool,
     pub closed: bool,
     pub end: Option<End>,
     pub released: bool,

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use laxity_core::frames::Frames;
-use laxity_core::units::Instant;
+use laxity_core::units::{Duration, Instant};
 use laxity_core::wire::{Control, DataHeader, DataView, MAX_CONTROL_BYTES};
 
 use super::super::bytes::Bytes;
@@ -11,6 +11,8 @@ use super::super::wire::made;
 use super::model::Received;
 use super::{HOSTS, World, host};
 
+/// How far back a receiver believes a logical arrival.
+const CREDIT: Duration = Duration::from_secs(1);
 /// Frames under way at most.
 const MOST: usize = 400;
 
@@ -81,12 +83,17 @@ impl World {
         host.region.packet_mut(&frame)[..len].copy_from_slice(&bytes[..len]);
         let link = link % host.links();
         let view = DataView::parse(&bytes[..len]).ok();
-        let unknown = view.is_some_and(|view| {
+        let mut unknown = view.is_some();
+        if let Some(view) = view {
             let remote = (view.header().channel, view.header().key);
-            let is_for =
-                |r: &Received| r.host == to && !r.released && r.remotes.contains(&remote) && r.request.peer == peer;
-            !self.received.iter().any(is_for)
-        });
+            let is_for = |r: &&mut Received| {
+                r.host == to && !r.released && r.remotes.contains(&remote) && r.request.peer == peer
+            };
+            for received in self.received.iter_mut().filter(is_for) {
+                received.stalled |= now.since(view.header().logical_arrival) > CREDIT;
+                unknown = false;
+            }
+        }
         let before = host.endpoint.counters.unknown_channel;
         host.call(1, |endpoint, region| endpoint.handle_frame(now, link, peer, frame, len, region));
         let counted = host.endpoint.counters.unknown_channel - before;
