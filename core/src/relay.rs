@@ -150,7 +150,7 @@ pub(crate) struct Relaying {
     config: RelayConfig,
     policing: Option<Policing>,
     current: Option<Current>,
-    /// One bit a packet of the current message.
+    /// One bit a packet of the current message: no more than the queue has room for.
     seen: Box<[u64]>,
     packets: Ring<Packet>,
     pub(crate) counters: RelayCounters,
@@ -159,14 +159,14 @@ pub(crate) struct Relaying {
 impl Relaying {
     /// A channel with room for `queue` packets, and for one message at least. Allocates all of it.
     pub(crate) fn new(config: RelayConfig, queue: u32) -> Self {
-        // Where the next host takes smaller packets, a message of the contract needs no more of them.
         let whole = packets(config.service.max_message(), config.packet.max(1));
-        let whole = whole.saturating_mul(config.oversize.clamp(1, limits::DECAY_FACTOR)) as usize;
+        let whole = whole.saturating_mul(config.oversize.clamp(1, limits::DECAY_FACTOR));
+        let packets = Ring::with_capacity(whole.max(queue) as usize);
         Self {
             policing: None,
             current: None,
-            seen: alloc::vec![0; whole.div_ceil(64)].into_boxed_slice(),
-            packets: Ring::with_capacity(whole.max(queue as usize)),
+            seen: alloc::vec![0; packets.capacity().div_ceil(64)].into_boxed_slice(),
+            packets,
             counters: RelayCounters::default(),
             config,
         }
@@ -178,6 +178,11 @@ impl Relaying {
     /// The payload size that the next host accepted; must not exceed the one that it was offered.
     pub(crate) fn set_packet(&mut self, packet: u32) {
         self.config.packet = packet.min(self.config.packet).max(1);
+    }
+    /// Packets that a message may have if the next host takes smaller ones than it was offered.
+    pub(crate) fn most_packets(&self) -> u32 {
+        let queue = u32::try_from(self.packets.capacity()).unwrap_or(u32::MAX);
+        queue / self.config.oversize.clamp(1, limits::DECAY_FACTOR)
     }
     /// Packets may come from `now` on.
     pub(crate) fn begin(&mut self, now: Instant, passage: Passage) {

@@ -335,8 +335,8 @@ impl Endpoint {
         let mut checked = check_packets(&service, &best_effort, accept.packet.into(), most);
         if let Half::Onward(onward) = &mut channel.half {
             onward.receiver_clock = accept.clock;
-            checked = checked
-                .and_then(|()| contract::check_packets(service.max_message(), u32::from(accept.packet).max(1), most));
+            let (most, packet) = (onward.relaying.most_packets(), u32::from(accept.packet).max(1));
+            checked = checked.and_then(|()| contract::check_packets(service.max_message(), packet, most));
         }
         if let Err(error) = checked {
             return self.end(now, key, End::Refused(Refusal::from(error)));
