@@ -31,6 +31,8 @@ pub(super) struct Inward {
     clock: u64,
     /// What became of the messages, once the onward side is over.
     counts: Counts,
+    /// True if those are of all messages.
+    pub(super) is_counted: bool,
 }
 
 /// The side towards the receiver.
@@ -105,7 +107,7 @@ impl Incoming {
     /// The channel that answers `request` and is joined to `onward`, which was opened for it and has been accepted. `passage`
     /// is what this host grants to it.
     pub fn relay(request: &Request, onward: ChannelId, passage: Passage) -> Self {
-        let inward = Inward { onward, passage, packet: 0, clock: 0, counts: NOTHING };
+        let inward = Inward { onward, passage, packet: 0, clock: 0, counts: NOTHING, is_counted: false };
         let association = Association::accepted(Instant::ZERO, 0, request.lease);
         let at = (request.peer, request.link, request.name);
         Self(Box::new(Channel::new(Half::Inward(inward), association, at, request.upstream)))

@@ -372,19 +372,19 @@ impl Endpoint {
                 self.set_timer(key);
                 self.conclude_if_complete(now, key);
             }
-            // Both sides close at once: what has not come will not be taken any more.
-            Some(State::Closing) => match self.channels.get_mut(key).map(|channel| &mut channel.half) {
+            // Both sides close at once, our CLOSED was lost, or we had given the peer up: what has not come will not be taken
+            // any more.
+            Some(State::Closing | State::Ended) => match self.channels.get_mut(key).map(|channel| &mut channel.half) {
                 Some(Half::Receiving(receiving)) => {
                     receiving.finish(close.sent);
                     self.send_closed(key);
                 }
-                // A relay does not know any more what becomes of them: it only repeats that it closes.
+                Some(Half::Inward(inward)) if inward.is_counted => self.send_closed(key),
+                // A relay does not know what becomes of them: it only says that it closes.
                 _ => self.send_close(key),
             },
             // A relay closes hop by hop, which takes time.
             Some(State::Finishing { .. }) if self.is_inward(key) => self.say_status(link, peer, token, key),
-            // CLOSED was lost.
-            Some(State::Ended) => self.send_closed(key),
             _ => {}
         }
     }
@@ -437,7 +437,11 @@ impl Endpoint {
 
     /// Tells a peer that has closed what became of its messages.
     pub(super) fn close_finished(&mut self, now: Instant, key: ChannelId) {
-        let reason = self.channels.get(key).map_or(0, |channel| channel.reason);
+        let Some(channel) = self.channels.get_mut(key) else { return };
+        let reason = channel.reason;
+        if let Half::Inward(inward) = &mut channel.half {
+            inward.is_counted = true;
+        }
         self.send_closed(key);
         let end = if reason == ROUTE_LOST { End::RouteLost } else { End::Closed { report: None } };
         self.end(now, key, end);

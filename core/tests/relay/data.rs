@@ -22,16 +22,25 @@ fn opened(net: &mut Net, service: Service) -> ChannelId {
 fn messages_pass_two_relays_whole_in_order_and_in_time() {
     let mut net = Net::new(4, 20);
     let channel = opened(&mut net, contract(2500, ms(10), 2, 2));
-    let Some(Event::Accepted { receive, same_clock, packet, .. }) = net.hosts[0].events.first().copied() else { panic!() };
+    let Some(Event::Accepted { receive, same_clock, packet, .. }) = net.hosts[0].events.first().copied() else {
+        panic!()
+    };
     assert_eq!((receive + SENDING + WAY, same_clock, packet), (deadline(2), true, 1000));
     net.stream(channel, 2500, ms(10), 50);
     net.run_for(ms(100));
     let delivered = &net.hosts[3].delivered;
-    assert_eq!(delivered.iter().map(|(_, message, _)| message.sequence).collect::<Vec<_>>(), (0..50).collect::<Vec<_>>());
+    assert_eq!(
+        delivered.iter().map(|(_, message, _)| message.sequence).collect::<Vec<_>>(),
+        (0..50).collect::<Vec<_>>()
+    );
     for (_, message, evidence) in delivered {
         // Held until its logical arrival at the second relay, and gone there within the stage.
         let upstream = SENDING + WAY + RELAYING + WAY;
-        assert!(message.latency() > upstream && message.latency() <= upstream + RELAYING + WAY, "{}", message.latency());
+        assert!(
+            message.latency() > upstream && message.latency() <= upstream + RELAYING + WAY,
+            "{}",
+            message.latency()
+        );
         assert_eq!((evidence, message.transit_excess, message.stolen), (&None, Duration::ZERO, Duration::ZERO));
     }
     for relay in [1, 2] {
@@ -170,9 +179,11 @@ fn late(disturb: impl Fn(&mut Net)) -> Vec<Cause> {
 
 fn slow_way(hop: usize) -> impl Fn(&mut Net) {
     move |net| {
-        net.fate = Box::new(move |_, from, _, bytes| {
-            if from == hop && bytes[3] == 1 { Fate::Late(ms(30)) } else { Fate::Arrives }
-        });
+        net.fate = Box::new(
+            move |_, from, _, bytes| {
+                if from == hop && bytes[3] == 1 { Fate::Late(ms(30)) } else { Fate::Arrives }
+            },
+        );
     }
 }
 

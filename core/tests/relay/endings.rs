@@ -72,7 +72,9 @@ fn opening_and_closing_survive_the_loss_of_three_frames_in_ten() {
             Some(End::Closed { report: Some(report) }) => {
                 assert_eq!((report.delivered, report.lost), (u64::from(opened), 0), "seed {seed}");
             }
-            end => assert!(matches!(end, Some(End::PeerLost | End::RouteLost | End::ClosedByPeer)), "seed {seed}: {end:?}"),
+            end => {
+                assert!(matches!(end, Some(End::PeerLost | End::RouteLost | End::ClosedByPeer)), "seed {seed}: {end:?}")
+            }
         }
         for host in 1..4 {
             for &(inward, onward) in &net.hosts[host].accepted {
@@ -181,10 +183,8 @@ fn both_ends_at_once_close_and_everything_is_over() {
 
 #[test]
 fn a_refusal_of_any_host_reaches_the_sender_as_it_is() {
-    let refusal = Refusal {
-        least_deadline: Some(Duration::from_millis(77)),
-        ..Refusal::new(Code::LinkDeadline, Stage::Link)
-    };
+    let refusal =
+        Refusal { least_deadline: Some(Duration::from_millis(77)), ..Refusal::new(Code::LinkDeadline, Stage::Link) };
     for host in 1..4 {
         let mut net = Net::new(4, 20);
         net.listen(3, "a");
@@ -254,7 +254,9 @@ fn what_a_relay_drops_is_dropped_and_not_lost() {
         },
     );
     for _ in 0..4 {
-        (0..6).for_each(|_| drop(net.submit(0, channel, 9_000)));
+        for _ in 0..6 {
+            net.submit(0, channel, 9_000);
+        }
         net.run_for(ms(10));
     }
     net.hosts[0].endpoint.close(net.now, channel);

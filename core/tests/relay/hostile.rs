@@ -22,14 +22,8 @@ impl Forger {
     /// Packet `index` of message `sequence` of `bytes` bytes with this logical arrival.
     fn packet_at(&self, sequence: u64, bytes: u32, index: u16, arrival: Instant) -> Vec<u8> {
         let payload = (bytes - u32::from(index) * PACKET).min(PACKET) as u16;
-        let header = DataHeader {
-            message_bytes: bytes,
-            sequence,
-            logical_arrival: arrival,
-            index,
-            payload,
-            ..self.header
-        };
+        let header =
+            DataHeader { message_bytes: bytes, sequence, logical_arrival: arrival, index, payload, ..self.header };
         let mut frame = vec![0; header.frame_bytes()];
         let body = header.write(&mut frame).unwrap();
         let start = usize::from(index) * PACKET as usize;
@@ -77,7 +71,8 @@ fn scene(packets: u64, interval: Duration) -> Scene {
     let header = seen.borrow().expect("a packet left");
     let begin = header.logical_arrival.max(net.now);
     // Message 0 is gone; the others are an interval apart from now on.
-    let forger = Forger { header: DataHeader { waited_micros: 1000, ..header }, begin: begin.before(interval), interval };
+    let forger =
+        Forger { header: DataHeader { waited_micros: 1000, ..header }, begin: begin.before(interval), interval };
     Scene { net, honest, forger }
 }
 
@@ -122,7 +117,11 @@ fn what_is_over_the_contract_ends_at_the_relay_and_delays_nobody() {
     scene.check_honest(20);
     let (at_end, _) = scene.net.hosts[2].accepted[0];
     let receive = scene.net.hosts[2].endpoint.receive_counters(at_end).unwrap();
-    assert_eq!((receive.delivered, receive.frames_over_contract), (counters.passed, 0), "the next host has nothing to drop");
+    assert_eq!(
+        (receive.delivered, receive.frames_over_contract),
+        (counters.passed, 0),
+        "the next host has nothing to drop"
+    );
 }
 
 #[test]
