@@ -14,7 +14,7 @@ pub type ChannelId = Key;
 pub type LinkId = u8;
 
 /// The name that a receiver listens on: 1 to 64 printable characters without `/`.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Name {
     bytes: [u8; MAX_NAME_BYTES],
     len: u8,

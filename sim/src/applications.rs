@@ -2,7 +2,6 @@
 
 use laxity_core::endpoint::{Destination, Outgoing};
 use laxity_core::event::End;
-use laxity_core::frames::MessageBuf;
 use laxity_core::send::{SendConfig, Violation};
 use laxity_core::units::{Duration, Instant};
 
@@ -84,11 +83,7 @@ impl World {
         let (host, ledger) = (&mut self.hosts[number], &mut self.channels[channel]);
         let key = ledger.sender.key.filter(|_| ledger.open)?;
         let sequence = host.endpoint.send_counters(key)?.accepted;
-        let fits = |message: &MessageBuf| message.capacity() >= bytes as usize;
-        let place = host.buffers.iter().position(fits);
-        let mut message =
-            place.map_or_else(|| MessageBuf::with_capacity(bytes as usize), |place| host.buffers.swap_remove(place));
-        message.set_len(bytes as usize);
+        let mut message = host.take_buffer(bytes as usize);
         content::write(channel, sequence, &mut message);
         match host.endpoint.submit(host.now, key, arrival, message) {
             Ok(submitted) => {
@@ -97,7 +92,7 @@ impl World {
                 None
             }
             Err(rejected) => {
-                host.buffers.push(rejected.message);
+                host.give_buffer(rejected.message);
                 let wait = match rejected.violation {
                     Violation::Burst { wait } => wait.max(TRY_AGAIN),
                     _ => TRY_AGAIN,

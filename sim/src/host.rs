@@ -187,8 +187,8 @@ pub(crate) struct Host {
     pub(crate) inbox: VecDeque<Arrived>,
     pub(crate) agenda: BTreeMap<(Instant, u64), Command>,
     pub(crate) keys: BTreeMap<ChannelId, usize>,
-    /// Buffers that applications use again.
-    pub(crate) buffers: Vec<MessageBuf>,
+    /// Buffers that applications use again, by capacity.
+    buffers: BTreeMap<usize, Vec<MessageBuf>>,
     pub(crate) gaps: VecDeque<Gap>,
     random: Random,
     /// Until when its processor is busy, or was.
@@ -242,7 +242,7 @@ impl Host {
             inbox: VecDeque::with_capacity(config.receive_ring),
             agenda: BTreeMap::new(),
             keys: BTreeMap::new(),
-            buffers: Vec::new(),
+            buffers: BTreeMap::new(),
             gaps: config.gaps.iter().copied().collect(),
             random: Random(!seed),
             now: Instant::ZERO,
@@ -325,6 +325,20 @@ impl Host {
                 cost.mul_ratio(1000 - self.random.up_to(spread), 1000)
             }
         }
+    }
+
+    /// A buffer for a message of `bytes` bytes. Capacities are powers of two, so that sizes that differ share buffers.
+    pub(crate) fn take_buffer(&mut self, bytes: usize) -> MessageBuf {
+        let capacity = bytes.next_power_of_two();
+        let free = self.buffers.get_mut(&capacity).and_then(Vec::pop);
+        let mut buffer = free.unwrap_or_else(|| MessageBuf::with_capacity(capacity));
+        buffer.set_len(bytes);
+        buffer
+    }
+
+    /// The buffer is free again.
+    pub(crate) fn give_buffer(&mut self, buffer: MessageBuf) {
+        self.buffers.entry(buffer.capacity()).or_default().push(buffer);
     }
 
     /// A frame arrives at the host, whatever its executive does.

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use laxity_core::endpoint::{Endpoint, Transmit};
-use laxity_core::event::{ChannelId, Event};
+use laxity_core::event::{ChannelId, Event, Name, Request};
 use laxity_core::frames::{Frames, MessageBuf};
 use laxity_core::receive::Cause;
 use laxity_core::units::{Duration, Instant};
@@ -13,6 +13,7 @@ use laxity_core::wire::DATA_HEADER_BYTES;
 use crate::channel::{AsPlanned, Decide, Departure, Ledger, Plan, Report, Responses};
 use crate::content::{self, CHECK_BYTES, Random};
 use crate::host::{Arrived, Command, Gap, Host, HostConfig, HostCounters};
+use crate::order::{Next, Order};
 use crate::source::Source;
 
 /// A host of a world, by number.
@@ -39,19 +40,17 @@ pub struct World {
     pub(crate) hosts: Vec<Host>,
     pub(crate) channels: Vec<Ledger>,
     pub(crate) sources: Vec<Source>,
+    /// Who has an address.
+    addresses: BTreeMap<SocketAddr, usize>,
+    /// Channels that no receiver has accepted yet, by sender, receiver and name.
+    waiting: BTreeMap<(usize, usize, Name), Vec<usize>>,
     injected: BTreeMap<(Instant, u64), (usize, SocketAddr, Vec<u8>)>,
+    coming: Order,
     decide: Box<dyn Decide>,
     order: u64,
     random: Random,
     scratch: Vec<u8>,
     idle_turns: u32,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Next {
-    Arrival(usize),
-    Injected,
-    Turn(usize),
 }
 
 impl World {
@@ -62,7 +61,10 @@ impl World {
             hosts: Vec::new(),
             channels: Vec::new(),
             sources: Vec::new(),
+            addresses: BTreeMap::new(),
+            waiting: BTreeMap::new(),
             injected: BTreeMap::new(),
+            coming: Order::default(),
             decide: Box::new(AsPlanned),
             order: 0,
             random: Random(seed),
@@ -81,15 +83,18 @@ impl World {
     /// # Panics
     /// If the configuration cannot be, or its wire is slower than its link's model.
     pub fn add_host(&mut self, config: HostConfig) -> HostId {
-        let seed = self.random.next();
+        let (seed, number) = (self.random.next(), self.hosts.len());
+        self.addresses.entry(config.address).or_insert(number);
         self.hosts.push(Host::new(config, seed));
-        HostId(self.hosts.len() - 1)
+        self.touch(number);
+        HostId(number)
     }
 
     /// Opens a channel as planned, now.
     pub fn open(&mut self, from: HostId, to: HostId, plan: Plan) -> ChannelHandle {
         let number = self.channels.len();
         self.hosts[to.0].endpoint.listen(plan.name);
+        self.waiting.entry((from.0, to.0, plan.name)).or_default().push(number);
         self.channels.push(Ledger::new(number, plan, from, to));
         self.schedule(from.0, self.now, Command::Open(number));
         ChannelHandle(number)
@@ -135,14 +140,17 @@ impl World {
     /// The platform takes the processor away from a host: after all gaps that it was given before.
     pub fn take_away(&mut self, host: HostId, gap: Gap) {
         self.hosts[host.0].gaps.push_back(gap);
+        self.touch(host.0);
     }
 
     /// The host does nothing from now on, as if its power had failed.
     pub fn freeze(&mut self, host: HostId) {
         self.hosts[host.0].frozen = true;
+        self.touch(host.0);
     }
     /// A frozen host goes on where it was.
     pub fn thaw(&mut self, host: HostId) {
+        self.touch(host.0);
         let host = &mut self.hosts[host.0];
         host.frozen = false;
         host.now = host.now.max(self.now);
@@ -198,9 +206,13 @@ impl World {
                 Next::Injected => {
                     if let Some(((at, _), (host, peer, bytes))) = self.injected.pop_first() {
                         self.hosts[host].receive(at, peer, &bytes);
+                        self.touch(host);
                     }
                 }
-                Next::Turn(host) => self.turn(host, at),
+                Next::Turn(host) => {
+                    self.turn(host, at);
+                    self.touch(host);
+                }
             }
         }
         self.now = self.now.max(until);
@@ -237,23 +249,30 @@ impl World {
     pub(crate) fn schedule(&mut self, host: usize, at: Instant, command: Command) {
         self.order += 1;
         self.hosts[host].agenda.insert((at.max(self.now), self.order), command);
+        self.touch(host);
     }
 
-    /// What happens next, and when. Linear in the number of hosts.
-    fn next(&self) -> Option<(Instant, Next)> {
-        let wires = self.hosts.iter().enumerate();
-        let wires = wires.filter_map(|(host, state)| Some((state.wire.next_arrival()?, Next::Arrival(host))));
+    /// Something happened at this host: what it does next may have changed.
+    pub(crate) fn touch(&mut self, host: usize) {
+        self.coming.touch(host);
+    }
+
+    /// What happens next, and when.
+    fn next(&mut self) -> Option<(Instant, Next)> {
+        let hosts = &self.hosts;
+        self.coming.refresh(|host| [hosts[host].wire.next_arrival(), hosts[host].next_turn()]);
         let injected = self.injected.first_key_value().map(|(&(at, _), _)| (at, Next::Injected));
-        let hosts = self.hosts.iter().enumerate();
-        let hosts = hosts.filter_map(|(host, state)| Some((state.next_turn()?, Next::Turn(host))));
-        wires.chain(injected).chain(hosts).min()
+        self.coming.first().into_iter().chain(injected).min()
     }
 
     /// The switch: a frame from a wire to the host with its address, if it is undamaged.
     fn arrive(&mut self, wire: usize) {
         let Some(at) = self.hosts[wire].wire.next_arrival() else { return };
         let Some((len, from, to)) = self.hosts[wire].wire.poll_arrival(at, &mut self.scratch) else { return };
-        let Some(host) = self.hosts.iter_mut().find(|host| host.config.address == to) else { return };
+        self.touch(wire);
+        let Some(&number) = self.addresses.get(&to) else { return };
+        self.touch(number);
+        let host = &mut self.hosts[number];
         let (frame, check) = self.scratch[..len].split_at(len - CHECK_BYTES);
         if content::check_sequence(frame) == *check {
             host.receive(at, from, frame);
@@ -316,7 +335,7 @@ impl World {
     pub(crate) fn step_ended(&mut self, number: usize, key: ChannelId, spent: Option<MessageBuf>, end: Instant) {
         let host = &mut self.hosts[number];
         if let Some(spent) = spent {
-            host.buffers.push(spent);
+            host.give_buffer(spent);
             if let Some(&channel) = host.keys.get(&key) {
                 self.channels[channel].made(end);
             }
@@ -374,6 +393,15 @@ impl World {
         worked
     }
 
+    /// The first channel that `request` at host `number` can mean: planned, and not accepted yet.
+    fn asked(&mut self, number: usize, request: &Request) -> Option<usize> {
+        let peer = *self.addresses.get(&request.peer)?;
+        let waiting = self.waiting.get_mut(&(peer, number, request.name))?;
+        let channels = &self.channels;
+        waiting.retain(|&channel| channels[channel].receiver.key.is_none() && channels[channel].sender.end.is_none());
+        waiting.first().copied()
+    }
+
     pub(crate) fn events(&mut self, number: usize) -> bool {
         let mut worked = false;
         while let Some(event) = self.hosts[number].endpoint.poll_event() {
@@ -381,17 +409,9 @@ impl World {
             let host = &mut self.hosts[number];
             match event {
                 Event::Requested(request) => {
-                    let peer = self.hosts.iter().position(|host| host.config.address == request.peer);
-                    let host = &mut self.hosts[number];
-                    let asked = |ledger: &&mut Ledger| {
-                        Some(ledger.from.0) == peer
-                            && ledger.to.0 == number
-                            && ledger.plan.name == request.name
-                            && ledger.receiver.key.is_none()
-                            && ledger.sender.end.is_none()
-                    };
                     // A request that nobody here planned is not answered; it lapses.
-                    let Some(ledger) = self.channels.iter_mut().find(asked) else { continue };
+                    let Some(channel) = self.asked(number, &request) else { continue };
+                    let (host, ledger) = (&mut self.hosts[number], &mut self.channels[channel]);
                     let early = host.config.receive_early;
                     match self.decide.decide(HostId(number), &request, &ledger.plan, early) {
                         Ok(incoming) => {

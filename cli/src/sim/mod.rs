@@ -4,6 +4,7 @@
 //! not on the number of threads. How long it took goes to standard error.
 
 mod arguments;
+mod search;
 
 pub(crate) use arguments::SimArguments;
 
@@ -11,6 +12,8 @@ use crate::failure::Failure;
 
 /// Runs what the arguments say; true if every promise was kept.
 pub(crate) fn run(arguments: &SimArguments) -> Result<bool, Failure> {
-    let SimArguments { seed: _, threads: _, json: _ } = arguments;
-    Err(Failure::Usage("sim: say what to simulate".into()))
+    if arguments.search.search {
+        return search::run(arguments);
+    }
+    Err(Failure::Usage("sim: say what to simulate: --search".into()))
 }

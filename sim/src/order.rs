@@ -1,0 +1,92 @@
+//! What happens next: when each host's turn is and when each wire delivers, in one order.
+//!
+//! It relies on being told which hosts were touched; those alone are looked at again. So a world with a thousand hosts that
+//! sleep costs as much as one with a few.
+
+use std::collections::BTreeSet;
+
+use laxity_core::units::Instant;
+
+/// Something that happens. At one instant, what is less happens first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Next {
+    /// A frame arrives that was sent by this host.
+    Arrival(usize),
+    /// A frame arrives that no host sent.
+    Injected,
+    /// This host does something.
+    Turn(usize),
+}
+
+/// The order of what is to come.
+#[derive(Debug, Default)]
+pub(crate) struct Order {
+    entries: BTreeSet<(Instant, Next)>,
+    /// By host: what stands in `entries`, for its wire and for itself.
+    hosts: Vec<[Option<Instant>; 2]>,
+    touched: Vec<usize>,
+}
+
+impl Order {
+    /// Something happened at this host: what it does next may have changed.
+    pub(crate) fn touch(&mut self, host: usize) {
+        if self.touched.last() != Some(&host) {
+            self.touched.push(host);
+        }
+    }
+
+    /// Looks at every host that was touched: `times` says when its wire delivers next and when its turn is.
+    pub(crate) fn refresh(&mut self, mut times: impl FnMut(usize) -> [Option<Instant>; 2]) {
+        while let Some(host) = self.touched.pop() {
+            if self.hosts.len() <= host {
+                self.hosts.resize(host + 1, [None; 2]);
+            }
+            let after = times(host);
+            let before = core::mem::replace(&mut self.hosts[host], after);
+            let kinds = [Next::Arrival(host), Next::Turn(host)];
+            for (kind, (before, after)) in kinds.into_iter().zip(before.into_iter().zip(after)) {
+                if before == after {
+                    continue;
+                }
+                if let Some(before) = before {
+                    self.entries.remove(&(before, kind));
+                }
+                if let Some(after) = after {
+                    self.entries.insert((after, kind));
+                }
+            }
+        }
+    }
+
+    /// The first of all.
+    pub(crate) fn first(&self) -> Option<(Instant, Next)> {
+        self.entries.first().copied()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wires_come_before_hosts_and_lower_numbers_before_higher_ones() {
+        let at = |nanos| Some(Instant::from_nanos(nanos));
+        let mut times = [[at(7), at(5)], [at(5), at(5)], [None, at(5)]];
+        let mut order = Order::default();
+        (0..3).for_each(|host| order.touch(host));
+        let mut seen = Vec::new();
+        loop {
+            order.refresh(|host| times[host]);
+            let Some((_, next)) = order.first() else { break };
+            seen.push(next);
+            let (host, kind) = match next {
+                Next::Arrival(host) => (host, 0),
+                Next::Turn(host) => (host, 1),
+                Next::Injected => unreachable!("that is not here"),
+            };
+            times[host][kind] = None;
+            order.touch(host);
+        }
+        assert_eq!(seen, [Next::Arrival(1), Next::Turn(0), Next::Turn(1), Next::Turn(2), Next::Arrival(0)]);
+    }
+}
