@@ -42,8 +42,8 @@ impl Regulator {
         self.next = stamp.logical_arrival + self.interval * u64::from(intervals);
     }
 
-    /// The next message arrives logically no earlier than `earliest`.
-    pub(crate) fn not_before(&mut self, earliest: Instant) {
+    /// No later message arrives logically before `earliest`.
+    pub fn not_before(&mut self, earliest: Instant) {
         self.next = self.next.max(earliest);
     }
 }

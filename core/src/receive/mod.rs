@@ -1,11 +1,13 @@
 //! The receiving side of the data path: demux → packet queue → handler (reassemble) → message queue.
 
 mod attribution;
-mod claims;
 mod demux;
+mod policing;
 mod receiving;
 mod slot;
 
+pub(crate) use attribution::stretched;
 pub use attribution::{Cause, Evidence};
 pub use demux::{Foreign, Route, route};
+pub(crate) use policing::{Policed, Policing};
 pub use receiving::{Delivered, Drop, ReceiveConfig, ReceiveCounters, ReceiveWork, Receiving, Step};

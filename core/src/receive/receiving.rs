@@ -11,14 +11,13 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use super::attribution::{Cause, Evidence};
-use super::claims::Claims;
+use super::policing::{Policed, Policing};
 use super::slot::{HeldUp, Slot, is_for, is_newer};
 use crate::collections::Ring;
 use crate::contract::{Service, packets};
 use crate::frames::{FrameId, Frames, MessageBuf};
 use crate::limits;
 use crate::processor::Work;
-use crate::regulator::Regulator;
 use crate::units::{Duration, Instant};
 use crate::wire::{DATA_HEADER_BYTES, DataHeader, DataView};
 
@@ -51,13 +50,12 @@ pub struct ReceiveConfig {
 impl ReceiveConfig {
     /// The largest message that may come, bytes.
     pub fn largest_message(&self) -> u32 {
-        let most = self.service.max_message().saturating_mul(self.oversize.clamp(1, limits::DECAY_FACTOR));
-        most.min(limits::MAX_MESSAGE_BYTES)
+        self.service.largest_message(self.oversize)
     }
 
     /// How many intervals a message of `bytes` uses up: its packets in proportion to the contract's.
     fn intervals(&self, bytes: u32) -> u32 {
-        packets(bytes, self.packet).div_ceil(packets(self.service.max_message(), self.packet)).max(1)
+        self.service.intervals(bytes, self.packet)
     }
 
     /// Which part of an oversize message the packet `index` is of; 0 within the contract's size.
@@ -195,8 +193,7 @@ struct Arrived {
 #[derive(Debug)]
 pub struct Receiving {
     config: ReceiveConfig,
-    regulator: Option<Regulator>,
-    claims: Claims,
+    policing: Option<Policing>,
     held_up: HeldUp,
     /// Messages below this number have begun to arrive, or were overtaken.
     begun: u64,
@@ -226,8 +223,10 @@ impl Receiving {
         let fragments = packets(config.largest_message(), config.packet) as usize;
         let words = fragments.div_ceil(64);
         Self {
-            regulator: config.service.contract().map(|contract| Regulator::new(contract.interval())),
-            claims: Claims::default(),
+            policing: config
+                .service
+                .contract()
+                .map(|contract| Policing::new(*contract, config.upstream, config.same_clock)),
             held_up: HeldUp::default(),
             begun: 0,
             packets: Ring::with_capacity(packet_queue.max(1) as usize),
@@ -246,8 +245,8 @@ impl Receiving {
 
     /// The channel is accepted at `now`: no message of it can have arrived at its sender before.
     pub fn begin_at(&mut self, now: Instant) {
-        if self.config.same_clock {
-            self.claims.earliest = now;
+        if let Some(policing) = &mut self.policing {
+            policing.begin_at(now);
         }
     }
 
@@ -281,6 +280,9 @@ impl Receiving {
                     // Noted at once: copies must not take the places of packets that are still to come.
                     Ok(()) => {
                         self.note_seen(usize::from(slot), index);
+                        if let Some(slot) = &mut self.slots[usize::from(slot)] {
+                            slot.waiting += 1;
+                        }
                         Ok(())
                     }
                     Err(arrived) => {
@@ -354,7 +356,14 @@ impl Receiving {
                 if is_newer(&self.slots[oldest], header.sequence) {
                     return Err(Drop::Stale);
                 }
-                let sequence = self.slots[oldest].as_ref().map_or(0, |slot| slot.sequence);
+                let mut sequence = 0;
+                if let Some(slot) = &mut self.slots[oldest] {
+                    sequence = slot.sequence;
+                    // All of it has come: nobody but this host, which has not got round to it, keeps it from being complete.
+                    if slot.waiting >= slot.remaining {
+                        slot.spoilt.get_or_insert(Cause::Receiver);
+                    }
+                }
                 self.give_up_to(sequence + 1);
                 oldest
             }
@@ -362,39 +371,17 @@ impl Receiving {
         let mut spoilt = None;
         let (mut eligible, mut release, mut deferred) = (now, now, Duration::ZERO);
         let mut logical_arrival = if self.config.same_clock { header.logical_arrival } else { now };
-        if let (Some(regulator), Some(contract)) = (&mut self.regulator, self.config.service.contract()) {
-            // An honest sender's message arrives between its logical arrival and `upstream` later; earlier by its burst if
-            // it works ahead. Nothing that it alleges can move the deadline before `now + d_rx`, or the next one closer
-            // than the interval: the demand that admission counted on.
-            let alleged = match self.config.same_clock {
-                true => (header.logical_arrival + self.config.upstream).max(now).min(now + self.config.upstream),
-                false => now,
-            };
-            let intervals = self.config.intervals(header.message_bytes);
-            let stamp = regulator.stamp(alleged);
-            let ahead = contract.interval() * (u64::from(contract.burst()) - 1) + self.config.upstream;
-            let believed = match self.config.same_clock {
-                true => self.claims.take(now, header, contract.interval(), intervals, ahead),
-                false => (stamp.logical_arrival.since(now) <= ahead).then_some(stamp.logical_arrival),
-            };
-            match believed {
+        if let Some(policing) = &mut self.policing {
+            let policed = policing.take(now, header, self.config.intervals(header.message_bytes));
+            match policed.believed {
                 Some(arrival) => {
-                    regulator.accept(stamp, intervals);
                     self.begun = self.begun.max(header.sequence + 1);
                     logical_arrival = arrival;
                 }
                 None => spoilt = Some(Cause::Sender),
             }
-            release = stamp.logical_arrival;
-            // A message that came late, by the platform's fault or the network's, moves the deadlines of those behind it:
-            // the demand stays what was admitted. They need not wait for it, though: work that may be done before its
-            // time, with the deadline that it would have had anyway, adds nothing to the demand. Else one late message
-            // would make every later one late if the channel uses its whole rate.
-            if self.config.same_clock {
-                (eligible, deferred) = (alleged, release.since(alleged));
-            } else {
-                eligible = release;
-            }
+            Policed { eligible, release, .. } = policed;
+            deferred = release.since(eligible);
         }
         let buffer = if spoilt.is_none() { self.buffers.pop() } else { None };
         self.least_free = self.least_free.min(self.buffers.len());
@@ -409,6 +396,7 @@ impl Receiving {
             release,
             message_bytes: header.message_bytes,
             remaining: packets(header.message_bytes, self.config.packet),
+            waiting: 0,
             stolen_micros: header.stolen_micros,
             transit_excess: transit_excess(&self.config, now, header),
             deferred,
@@ -464,13 +452,13 @@ impl Receiving {
     /// The message `before` arrives logically at `release`, later than those that have begun behind it counted on: they arrive
     /// logically an interval later each.
     fn keep_apart(&mut self, release: Instant, before: &HeldUp, intervals: u32) {
-        let (Some(contract), Some(regulator)) = (self.config.service.contract(), &mut self.regulator) else { return };
+        let (Some(contract), Some(policing)) = (self.config.service.contract(), &mut self.policing) else { return };
         let earliest = |sequence: u64| {
             let behind = u64::from(intervals) + (sequence - before.sequence - 1);
             release + contract.interval() * behind
         };
         if self.begun > before.sequence {
-            regulator.not_before(earliest(self.begun));
+            policing.not_before(earliest(self.begun));
         }
         for slot in self.slots.iter_mut().flatten().filter(|slot| slot.sequence > before.sequence) {
             let earliest = earliest(slot.sequence);
@@ -557,8 +545,8 @@ impl Receiving {
         let part = self.config.part(index);
         let mut step = Step { bytes: 0, completed: false, sequence, part };
         let number = usize::from(number);
-        if is_for(&self.slots[number], sequence) {
-            let slot = self.slots[number].as_mut().expect("it was just found");
+        if let Some(slot) = self.slots[number].as_mut().filter(|slot| slot.sequence == sequence) {
+            slot.waiting -= 1;
             if let Some(buffer) = &mut slot.buffer {
                 buffer.set_len(slot.message_bytes as usize);
                 let start = usize::from(index) * self.config.packet as usize;

@@ -16,6 +16,8 @@ pub(super) struct Slot {
     pub(super) release: Instant,
     pub(super) message_bytes: u32,
     pub(super) remaining: u32,
+    /// Its packets that wait for the handler.
+    pub(super) waiting: u32,
     pub(super) stolen_micros: u32,
     /// The longest that a packet took on its way beyond what it may take.
     pub(super) transit_excess: Duration,

@@ -50,7 +50,7 @@ fn kind(
         6 => FaultKind::Crash { reopen: random.one_in(2) },
         7 if !same_clock => FaultKind::ClockStep { by: micros(random, 30_000) },
         8 if !same_clock => FaultKind::ClockDrift { ppm: random.pick(&[-50_000, -300, 300, 50_000]) },
-        9 => FaultKind::Interference,
+        7..=9 => FaultKind::Interference,
         10 => {
             let peer = (host + 1 + random.up_to(hosts.len() as u64 - 2) as usize) % hosts.len();
             FaultKind::FloodBack { peer: hosts[peer], spacing: micros(random, 40) }
