@@ -190,6 +190,8 @@ pub(crate) struct Host {
     /// Buffers that applications use again, by capacity.
     buffers: BTreeMap<usize, Vec<MessageBuf>>,
     pub(crate) gaps: VecDeque<Gap>,
+    /// Gaps that were, if somebody wants to know.
+    pub(crate) suffered: Option<Vec<Gap>>,
     random: Random,
     /// Until when its processor is busy, or was.
     pub(crate) now: Instant,
@@ -244,6 +246,7 @@ impl Host {
             keys: BTreeMap::new(),
             buffers: BTreeMap::new(),
             gaps: config.gaps.iter().copied().collect(),
+            suffered: None,
             random: Random(!seed),
             now: Instant::ZERO,
             asleep: Some(Duration::ZERO),
@@ -277,12 +280,24 @@ impl Host {
         self.now = self.now.max(at);
         while let Some(&gap) = self.gaps.front().filter(|gap| gap.start <= self.now) {
             self.gaps.pop_front();
+            self.note_suffered(gap);
             let end = gap.start + gap.length;
             if end > self.now {
                 self.now = end;
                 self.endpoint.note_gap(end, gap.excess);
             }
         }
+    }
+
+    pub(crate) fn note_suffered(&mut self, gap: Gap) {
+        if let Some(suffered) = &mut self.suffered {
+            suffered.push(gap);
+        }
+    }
+
+    /// Since when it sleeps, if it does.
+    pub(crate) fn asleep_since(&self) -> Option<Instant> {
+        self.asleep.map(|_| self.now)
     }
 
     pub(crate) fn sleep(&mut self) {
@@ -300,6 +315,7 @@ impl Host {
         let mut end = self.now + cost;
         while let Some(&gap) = self.gaps.front().filter(|gap| gap.start < end) {
             self.gaps.pop_front();
+            self.note_suffered(gap);
             end += gap.length;
             self.endpoint.note_gap(gap.start + gap.length, gap.excess);
         }

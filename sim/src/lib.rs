@@ -34,13 +34,16 @@ mod applications;
 mod channel;
 mod content;
 mod host;
+mod observe;
 mod order;
 mod papers;
 mod source;
 pub mod tiny;
+pub mod trace;
 mod world;
 
 pub use channel::{AsPlanned, Decide, Departure, Laxity, Plan, Report, Responses};
 pub use host::{Gap, HostConfig, HostCounters, StepCosts, WakeUp, wire_no_slower_than};
+pub use observe::{Observer, Place, Seen, Work};
 pub use source::Source;
 pub use world::{ChannelHandle, HostId, World};

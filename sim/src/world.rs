@@ -12,7 +12,8 @@ use laxity_core::wire::DATA_HEADER_BYTES;
 
 use crate::channel::{AsPlanned, Decide, Departure, Ledger, Plan, Report, Responses};
 use crate::content::{self, CHECK_BYTES, Random};
-use crate::host::{Arrived, Command, Gap, Host, HostConfig, HostCounters};
+use crate::host::{Command, Gap, Host, HostConfig, HostCounters};
+use crate::observe::{Observer, Seen, Work};
 use crate::order::{Next, Order};
 use crate::source::Source;
 
@@ -47,6 +48,7 @@ pub struct World {
     injected: BTreeMap<(Instant, u64), (usize, SocketAddr, Vec<u8>)>,
     coming: Order,
     decide: Box<dyn Decide>,
+    pub(crate) observer: Option<Box<dyn Observer>>,
     order: u64,
     random: Random,
     scratch: Vec<u8>,
@@ -66,6 +68,7 @@ impl World {
             injected: BTreeMap::new(),
             coming: Order::default(),
             decide: Box::new(AsPlanned),
+            observer: None,
             order: 0,
             random: Random(seed),
             scratch: vec![0; 1 << 16],
@@ -86,6 +89,7 @@ impl World {
         let (seed, number) = (self.random.next(), self.hosts.len());
         self.addresses.entry(config.address).or_insert(number);
         self.hosts.push(Host::new(config, seed));
+        self.hosts[number].suffered = self.observer.is_some().then(Vec::new);
         self.touch(number);
         HostId(number)
     }
@@ -286,18 +290,24 @@ impl World {
         if self.hosts[number].papers.is_some() {
             return self.papers_turn(number, at);
         }
+        let asleep = self.hosts[number].asleep_since();
         self.hosts[number].wake(at);
+        self.tell_waking(number, asleep, at);
         let mut worked = self.commands(number, at);
         let host = &mut self.hosts[number];
         if host.may_look {
             for _ in 0..host.config.platform.receive_batch {
-                let Some(Arrived { peer, frame, len, .. }) = host.inbox.pop_front() else { break };
+                let host = &mut self.hosts[number];
+                let Some(arrived) = host.inbox.pop_front() else { break };
+                let start = host.now;
                 host.spend(host.config.platform.demultiplex);
-                host.endpoint.handle_frame(host.now, 0, peer, frame, len, &mut host.frames);
-                host.counters.received += 1;
+                let end = host.now;
+                self.tell_work(number, start, Work::Look);
+                self.handle_frame(number, end, arrived);
                 worked = true;
             }
         }
+        let host = &mut self.hosts[number];
         let signals = matches!(host.endpoint.poll_timeout(host.now), Some((due, _)) if due <= host.now);
         host.endpoint.handle_timeout(host.now);
         // After every k-th step, and on waking.
@@ -309,10 +319,11 @@ impl World {
         host.may_look = step.as_ref().is_none_or(|step| step.quantum_end);
         let stepped = step.is_some();
         if let Some(step) = step {
-            let cost = host.step_cost(&step);
+            let (start, cost) = (host.now, host.step_cost(&step));
             host.spend(cost);
             host.unpolled += 1;
             let end = host.now;
+            self.tell_step(number, start, step.channel, step.kind, step.switched);
             self.step_ended(number, step.channel, step.spent, end);
         } else if host.unpolled > 0 {
             worked |= self.transmit(number);
@@ -322,6 +333,7 @@ impl World {
         if !stepped && !worked {
             host.sleep();
         }
+        self.tell_gaps(number);
         self.check_progress(number, worked, signals);
     }
 
@@ -350,7 +362,9 @@ impl World {
             host.endpoint.handle_link_ready(host.now, 0, host.wire.room(host.now));
             let Some(packet) = host.endpoint.poll_transmit(host.now, 0, &mut host.frames) else { return worked };
             worked = true;
+            let start = host.now;
             host.spend(host.config.platform.link_cost);
+            self.tell_hand_over(number, start, &packet);
             let completes = packet.completes;
             self.hand_over(number, packet, completes);
         }
@@ -363,8 +377,11 @@ impl World {
         self.scratch[..packet.len].copy_from_slice(bytes);
         self.scratch[packet.len..][..CHECK_BYTES].copy_from_slice(&content::check_sequence(bytes));
         let frame = &self.scratch[..packet.len + CHECK_BYTES];
+        let busy_until = host.wire.busy_until();
         let end = host.wire.transmit(host.now, frame, host.config.address, packet.peer);
         let end = end.expect("the wire has the room that the endpoint was told of");
+        self.tell_transmission(number, &packet, busy_until, end);
+        let host = &mut self.hosts[number];
         host.frames.free(packet.frame);
         host.counters.transmitted += 1;
         let channel = packet.message.and_then(|departed| host.keys.get(&departed.channel));
@@ -379,16 +396,23 @@ impl World {
     }
 
     pub(crate) fn deliveries(&mut self, number: usize) -> bool {
-        let (host, mut worked) = (&mut self.hosts[number], false);
-        while let Some((key, delivered, evidence)) = host.endpoint.poll_delivery(host.now) {
+        let mut worked = false;
+        loop {
+            let host = &mut self.hosts[number];
+            let Some((key, delivered, evidence)) = host.endpoint.poll_delivery(host.now) else { break };
             worked = true;
             let ledger = &mut self.channels[host.keys[&key]];
             let beyond = delivered.beyond_bound(ledger.plan.spare);
-            if !beyond.is_zero() && host.endpoint.judge(host.now, &delivered, beyond).cause == Cause::Laxity {
+            let over_bound =
+                !beyond.is_zero() && host.endpoint.judge(host.now, &delivered, beyond).cause == Cause::Laxity;
+            if over_bound {
                 ledger.over_bound();
             }
             ledger.delivered(&delivered, evidence);
+            let (channel, completion) = (ChannelHandle(ledger.number), delivered.completion);
+            let (sequence, cause) = (delivered.sequence, evidence.map(|evidence| evidence.cause));
             host.endpoint.recycle(key, delivered.message);
+            self.tell(Seen::Delivered { channel, sequence, completion, cause, over_bound });
         }
         worked
     }
@@ -436,7 +460,9 @@ impl World {
                     side.end = Some(end);
                     ledger.open &= !sender;
                     // Kept for a while, so that a repeated CLOSE is answered.
-                    let (at, release) = (host.now + ledger.plan.lease, Command::Release { key, channel, sender });
+                    let (now, lease) = (host.now, ledger.plan.lease);
+                    let (at, release) = (now + lease, Command::Release { key, channel, sender });
+                    self.tell(Seen::Ended { channel: ChannelHandle(channel), at: now, sender, end });
                     self.schedule(number, at, release);
                 }
                 Event::Overflow { dropped } => panic!("host {number}: {dropped} events dropped"),
