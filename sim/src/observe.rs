@@ -7,7 +7,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 
 use laxity_core::endpoint::{StepKind, Transmit};
-use laxity_core::event::{ChannelId, End};
+use laxity_core::event::{ChannelId, End, Name};
 use laxity_core::frames::{FrameId, Frames};
 use laxity_core::receive::{Cause, Drop};
 use laxity_core::send::Violation;
@@ -66,6 +66,17 @@ pub struct Place {
 /// Something that happened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seen {
+    /// A channel is there, the next one by number; nothing of it has been said before.
+    Opened {
+        /// Which.
+        channel: ChannelHandle,
+        /// Its name.
+        name: Name,
+        /// The sending host.
+        from: HostId,
+        /// The receiving one.
+        to: HostId,
+    },
     /// The processor of a host was busy, with what the platform took in between.
     Worked {
         /// Where.
@@ -168,7 +179,7 @@ pub enum Seen {
 }
 
 impl World {
-    /// Lets `observer` watch from now on, instead of the one before.
+    /// Lets `observer` watch from now on, instead of the one before. Of channels that are there already it is not told the names.
     pub fn set_observer(&mut self, observer: Box<dyn Observer>) {
         self.observer = Some(observer);
         self.hosts.iter_mut().for_each(|host| host.suffered = Some(Vec::new()));

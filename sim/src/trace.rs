@@ -5,7 +5,7 @@
 //! deadline and a span of its own, by cause, for what is late, lost or dropped. Messages and packets that wait, and the
 //! laxity of each message that was delivered, are counters. docs/trace.md shows how to read one.
 //!
-//! It relies on an observer being told everything from the beginning. A message that neither ends nor is known to be lost
+//! It relies on being told everything from the beginning, and on knowing the hosts by then. A message that neither ends nor is known to be lost
 //! by the time that the trace ends has a span that says so.
 
 mod format;
@@ -78,7 +78,7 @@ impl<W: Write> Trace<W> {
         Self { events: Events::new(out, &about), hosts: Vec::new(), channels: Vec::new() }
     }
 
-    /// The next host of the world is called `name`.
+    /// The next host of the world is called `name`; said of all hosts before the first channel is opened.
     pub fn add_host(&mut self, name: &str) {
         // Numbers of threads are not those of processes, nor of each other.
         let pid = (self.hosts.len() as u64 + 1) * 10;
@@ -89,8 +89,7 @@ impl<W: Write> Trace<W> {
         self.hosts.push(HostTracks { processor, link, taken: Vec::new() });
     }
 
-    /// The next channel of the world is called `name`; hosts must have been named before.
-    pub fn add_channel(&mut self, name: &str, from: HostId, to: HostId) {
+    fn opened(&mut self, name: &str, from: HostId, to: HostId) {
         let pid = |host: HostId| self.hosts[host.0].processor.pid;
         let (from, to) = (pid(from), pid(to));
         self.channels.push(ChannelTrack {
@@ -290,6 +289,7 @@ fn cause_name(cause: Cause) -> &'static str {
 impl<W: Write> Observer for Trace<W> {
     fn observe(&mut self, seen: Seen) {
         match seen {
+            Seen::Opened { channel: _, name, from, to } => self.opened(name.as_str(), from, to),
             Seen::Worked { host, work, start, end } => self.worked(host, work, start, end),
             Seen::Taken { host, gap } => self.taken(host, gap),
             Seen::Slept { host, start, end } => self.slept(host, start, end),

@@ -99,6 +99,7 @@ impl World {
         let number = self.channels.len();
         self.hosts[to.0].endpoint.listen(plan.name);
         self.waiting.entry((from.0, to.0, plan.name)).or_default().push(number);
+        self.tell(Seen::Opened { channel: ChannelHandle(number), name: plan.name, from, to });
         self.channels.push(Ledger::new(number, plan, from, to));
         self.schedule(from.0, self.now, Command::Open(number));
         ChannelHandle(number)

@@ -29,15 +29,14 @@ fn scene(seed: u64, from: HostConfig, to: HostConfig) -> Scene {
     world.set_observer(Box::new(Rc::clone(&trace)));
     let asked = contract(9_000, ms(10), 3, ms(30));
     let mut channels = Vec::new();
-    let mut open = |from: HostId, to: HostId, name: &str, plan| {
-        trace.borrow_mut().add_channel(name, from, to);
+    let mut open = |from: HostId, to: HostId, plan| {
         let channel = world.open(from, to, plan);
         channels.push(channel);
         channel
     };
-    let camera = open(hosts[0], hosts[1], "camera", plan("camera", asked, ms(5), ms(1)));
-    let bulk = open(hosts[0], hosts[1], "bulk", best_effort("bulk", 30_000, 4));
-    let back = open(hosts[1], hosts[0], "back", best_effort("back", 3_000, 4));
+    let camera = open(hosts[0], hosts[1], plan("camera", asked, ms(5), ms(1)));
+    let bulk = open(hosts[0], hosts[1], best_effort("bulk", 30_000, 4));
+    let back = open(hosts[1], hosts[0], best_effort("back", 3_000, 4));
     world.add_source(Source::full(camera, &asked, at(100)));
     world.add_source(Source::at_rate(bulk, 30_000, 20_000_000, 2, at(100)));
     world.add_source(Source::at_rate(back, 3_000, 300_000, 2, at(100)));
