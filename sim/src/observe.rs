@@ -263,7 +263,7 @@ impl World {
         let before = place.map(|place| self.drops(number, place));
         let host = &mut self.hosts[number];
         let Arrived { peer, frame, len, .. } = arrived;
-        host.endpoint.handle_frame(now, 0, peer, frame, len, &mut host.frames);
+        host.endpoint.handle_frame(host.clock.reading(now), 0, peer, frame, len, &mut host.frames);
         host.counters.received += 1;
         if let (Some(place), Some(before)) = (place, before) {
             let after = self.drops(number, place);

@@ -7,12 +7,13 @@ use alloc::collections::VecDeque;
 pub struct Ring<T> {
     items: VecDeque<T>,
     capacity: usize,
+    peak: usize,
 }
 
 impl<T> Ring<T> {
     /// An empty queue for `capacity` values. Allocates now and never again.
     pub fn with_capacity(capacity: usize) -> Self {
-        Self { items: VecDeque::with_capacity(capacity), capacity }
+        Self { items: VecDeque::with_capacity(capacity), capacity, peak: 0 }
     }
     /// Appends `value`, or gives it back if the queue is full.
     pub fn push(&mut self, value: T) -> Result<(), T> {
@@ -20,6 +21,7 @@ impl<T> Ring<T> {
             return Err(value);
         }
         self.items.push_back(value);
+        self.peak = self.peak.max(self.items.len());
         Ok(())
     }
     /// Takes the oldest value.
@@ -41,6 +43,10 @@ impl<T> Ring<T> {
     /// True if another one would not fit.
     pub fn is_full(&self) -> bool {
         self.items.len() >= self.capacity
+    }
+    /// Values that were in the queue at most.
+    pub fn peak(&self) -> usize {
+        self.peak
     }
     /// How many values fit.
     pub fn capacity(&self) -> usize {

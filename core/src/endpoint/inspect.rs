@@ -9,6 +9,15 @@ use crate::receive::{Delivered, Evidence, ReceiveCounters};
 use crate::send::SendCounters;
 use crate::units::{Duration, Instant};
 
+/// What the queues of a channel held at most since it was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct QueuePeaks {
+    /// Sending: messages that waited for the handler. Receiving: messages under reassembly, complete, or with the application.
+    pub messages: u32,
+    /// Packets that waited: for the link, or for the handler.
+    pub packets: u32,
+}
+
 impl Endpoint {
     /// The channel at a place, if there is one.
     pub fn key_at(&self, place: u32) -> Option<ChannelId> {
@@ -29,6 +38,16 @@ impl Endpoint {
             Half::Receiving(receiving) => Some(receiving.counters),
             Half::Sending(_) => None,
         }
+    }
+
+    /// What a channel's queues held at most so far: to be held against what admission computed
+    /// ([`crate::admission::buffers`]).
+    pub fn queue_peaks(&self, channel: ChannelId) -> Option<QueuePeaks> {
+        let (messages, packets) = match &self.channels.get(channel)?.half {
+            Half::Sending(sending) => sending.peaks(),
+            Half::Receiving(receiving) => receiving.peaks(),
+        };
+        Some(QueuePeaks { messages, packets })
     }
 
     /// The stage deadlines of a sending channel.

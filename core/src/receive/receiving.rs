@@ -260,6 +260,8 @@ pub struct Receiving {
     seen: Box<[u64]>,
     words: usize,
     buffers: Vec<MessageBuf>,
+    /// How few were free at least.
+    least_free: usize,
     /// Buffers that the application has.
     lent: usize,
     complete: Ring<Delivered>,
@@ -285,6 +287,7 @@ impl Receiving {
             seen: alloc::vec![0; slots * words].into_boxed_slice(),
             words,
             buffers: (0..messages).map(|_| MessageBuf::with_capacity(config.largest_message() as usize)).collect(),
+            least_free: messages,
             lent: 0,
             complete: Ring::with_capacity(messages),
             next: 0,
@@ -307,6 +310,10 @@ impl Receiving {
     /// Frames that its packet queue can hold: its quota.
     pub fn frame_quota(&self) -> usize {
         self.packets.capacity()
+    }
+    /// Messages with a buffer and packets that were here at most. As many buffers as places for complete messages.
+    pub(crate) fn peaks(&self) -> (u32, u32) {
+        ((self.complete.capacity() - self.least_free) as u32, self.packets.peak() as u32)
     }
     /// True if no packet waits for the handler and no message for the application.
     pub fn is_drained(&self) -> bool {
@@ -429,6 +436,7 @@ impl Receiving {
             }
         }
         let buffer = if spoilt.is_none() { self.buffers.pop() } else { None };
+        self.least_free = self.least_free.min(self.buffers.len());
         if spoilt.is_none() && buffer.is_none() {
             spoilt = Some(Cause::Receiver);
         }
