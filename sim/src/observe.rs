@@ -14,6 +14,8 @@ use laxity_core::send::Violation;
 use laxity_core::units::{Duration, Instant};
 use laxity_core::wire::DataView;
 
+use crate::checkers::What;
+use crate::fault::Fault;
 use crate::host::{Arrived, Gap};
 use crate::world::{ChannelHandle, HostId, World};
 
@@ -164,6 +166,26 @@ pub enum Seen {
         cause: Option<Cause>,
         /// Complete after its bound, though in time, and nothing outside explains it.
         over_bound: bool,
+    },
+    /// A fault begins, or is over.
+    Fault {
+        /// Its number, in the order in which faults were added.
+        number: usize,
+        /// What it is.
+        fault: Fault,
+        /// Else it is over.
+        begins: bool,
+        /// When.
+        at: Instant,
+    },
+    /// A checker found something.
+    Finding {
+        /// When.
+        at: Instant,
+        /// Of which channel, if of one.
+        channel: Option<ChannelHandle>,
+        /// What.
+        what: What,
     },
     /// A side of a channel is over.
     Ended {

@@ -18,6 +18,7 @@ use laxity_core::event::End;
 use laxity_core::receive::{Cause, Drop};
 use laxity_core::units::Instant;
 
+use crate::fault::{Fault, FaultKind};
 use crate::host::Gap;
 use crate::observe::{Observer, Place, Seen, Work};
 use crate::world::{ChannelHandle, HostId};
@@ -181,6 +182,33 @@ impl<W: Write> Trace<W> {
         self.events.slice(tracks.processor, "\"INTERFERENCE\"", gap.start, gap.start + gap.length, more);
     }
 
+    /// Several faults may be there at once: each is a span of its own.
+    fn fault(&mut self, number: usize, fault: &Fault, begins: bool, at: Instant) {
+        let place = (self.hosts[fault.host.0].processor.pid, format!("fault.{number}"));
+        let name = quoted(&format!("fault: {}", FaultKind::NAMES[fault.kind.number()]));
+        let phase = if begins { 'b' } else { 'e' };
+        self.events.asynchronous(phase, (place.0, &place.1), &name, at, format_args!(""));
+        if begins && matches!(fault.kind, FaultKind::Crash { .. }) {
+            self.crashed(place.0, at);
+        }
+    }
+
+    /// All that waited at a host is gone.
+    fn crashed(&mut self, pid: u64, at: Instant) {
+        for channel in &mut self.channels {
+            if channel.from == pid {
+                channel.messages_waiting = 0;
+                let packets = channel.packets_at_sender;
+                channel.count_sending(&mut self.events, at, -packets);
+                self.events.counter(pid, &channel.name, at, "\"messages waiting\"", &0);
+            }
+            if channel.to == pid {
+                let packets = channel.packets_at_receiver;
+                channel.count_receiving(&mut self.events, at, -packets);
+            }
+        }
+    }
+
     fn transmitted(&mut self, host: HostId, place: Option<Place>, last: bool, bytes: usize, span: (Instant, Instant)) {
         let (track, (start, end)) = (self.hosts[host.0].link, span);
         let Some(Place { channel, sequence, index }) = place else {
@@ -333,6 +361,12 @@ impl<W: Write> Observer for Trace<W> {
                 give_up(&mut self.events, &mut self.channels[channel.0], None, at);
             }
             Seen::Ended { .. } => {}
+            Seen::Fault { number, fault, begins, at } => self.fault(number, &fault, begins, at),
+            Seen::Finding { at, channel, what } => {
+                let pid = channel.map_or(0, |channel| self.channels[channel.0].to);
+                let name = quoted(&format!("FINDING: {}", what.name()));
+                self.events.instant(Track { pid, tid: pid + 1 }, &name, at, format_args!(",{TERRIBLE}"));
+            }
         }
     }
 }

@@ -205,6 +205,11 @@ impl World {
         self.channels[channel.0].open
     }
 
+    /// The channel that took a channel's place after a crash.
+    pub fn successor(&self, channel: ChannelHandle) -> Option<ChannelHandle> {
+        self.channels[channel.0].successor
+    }
+
     /// What became of a channel so far.
     pub fn report(&self, channel: ChannelHandle) -> Report {
         let ledger = &self.channels[channel.0];

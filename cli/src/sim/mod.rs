@@ -4,6 +4,7 @@
 //! not on the number of threads. How long it took goes to standard error.
 
 mod arguments;
+mod scenario;
 
 pub(crate) use arguments::SimArguments;
 
@@ -11,6 +12,9 @@ use crate::failure::Failure;
 
 /// Runs what the arguments say; true if every promise was kept.
 pub(crate) fn run(arguments: &SimArguments) -> Result<bool, Failure> {
-    let SimArguments { seed: _, threads: _, json: _ } = arguments;
-    Err(Failure::Usage("sim: say what to simulate".into()))
+    let SimArguments { scenario, seed, threads: _, json } = arguments;
+    match &scenario.file {
+        Some(file) => scenario::run(file, scenario.trace.as_deref(), *seed, *json),
+        None => Err(Failure::Usage("sim: say what to simulate".into())),
+    }
 }

@@ -105,16 +105,20 @@ fn real_time<'a>(
     ];
     let too_short = |short: Duration| {
         let least_deadline = Some(deadline + short);
-        refused(channel, &theirs.name, Refusal { least_deadline, ..Refusal::new(Code::DeadlineSum, Stage::Route) }, None)
+        refused(
+            channel,
+            &theirs.name,
+            Refusal { least_deadline, ..Refusal::new(Code::DeadlineSum, Stage::Route) },
+            None,
+        )
     };
     let deadlines = compose(&hops, deadline, Slack::Proportional).map_err(too_short)?;
     let again = |refusal| refused(channel, &ours.name, refusal, None);
     let stages = admitting[from].admission.relax_sending(here, deadlines[0]).map_err(again)?.with_handover(handover);
     let receive = admitting[to].admission.relax_receiving(there, deadlines[1]).map_err(again)?;
     let mut plan = Plan::new(&channel.name, Service::RealTime(*contract), stages, receive);
-    plan.transit = admitting[from].admission.look_ahead()
-        + ours.platform.link.occupancy(ours.platform.packet)
-        + outside;
+    plan.transit =
+        admitting[from].admission.look_ahead() + ours.platform.link.occupancy(ours.platform.packet) + outside;
     plan.receive_messages = buffers::receive_messages(contract, plan.upstream, receive) + contract.burst();
     Ok((plan, there))
 }
@@ -137,7 +141,8 @@ impl<'a> Admitting<'a> {
             Err(mut refusal) => {
                 refusal.least_deadline = refusal.least_deadline.map(|least| least + outside);
                 let advice = (self.held.len() <= MOST).then(|| {
-                    let name = |id| self.held.iter().find(|(other, _)| *other == id).map(|(_, name)| (*name).to_owned());
+                    let name =
+                        |id| self.held.iter().find(|(other, _)| *other == id).map(|(_, name)| (*name).to_owned());
                     let blocking = self.admission.in_the_way(contract, role, budget);
                     let in_the_way = blocking.into_iter().filter_map(name).collect();
                     Box::new(Advice { fits: self.admission.what_fits(contract, role, budget), in_the_way })

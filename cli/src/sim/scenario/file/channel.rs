@@ -62,12 +62,7 @@ impl Ends {
         Ok(true)
     }
 
-    fn finish(
-        self,
-        entry: &Entry<'_, '_>,
-        service: Service,
-        hosts: &[Host],
-    ) -> Result<Channel, FileError> {
+    fn finish(self, entry: &Entry<'_, '_>, service: Service, hosts: &[Host]) -> Result<Channel, FileError> {
         let host = "the name of a [[host]]";
         let name = entry.needed(self.name, "name", "a name in quotes such as \"camera\"")?;
         let from = entry.needed(self.from, "from", host)?;

@@ -215,7 +215,10 @@ pub(super) fn check(entries: &[Entry<'_, '_>], faults: &[Fault]) -> Result<(), F
     for pair in sorted.windows(2) {
         let [before, after] = [pair[0], pair[1]];
         let same = |key: fn(&Fault) -> usize| key(&faults[before]) == key(&faults[after]);
-        if same(|fault| fault.on) && alone(&faults[before]) == alone(&faults[after]) && faults[after].from < faults[before].until {
+        if same(|fault| fault.on)
+            && alone(&faults[before]) == alone(&faults[after])
+            && faults[after].from < faults[before].until
+        {
             let (entry, found) = (&entries[after], faults[after].from.since(Instant::ZERO));
             let at = entry.table.get("at").map_or(entry.at, |at| at.span().start);
             let (other, line) = (faults[before].until.since(Instant::ZERO), entry.source.line(entries[before].at));

@@ -13,7 +13,8 @@ use toml::de::DeValue;
 use super::{Entry, Reader};
 
 const KEYS: &str = "name, platform, test, send_early, receive_early, wake_up, clock, channels, frames or receive_ring";
-const PLATFORM: &str = "\"assumed-host\", \"channels-table-2b\", \"papers-table-2b\", a file such as \"host.toml\", or a table";
+const PLATFORM: &str =
+    "\"assumed-host\", \"channels-table-2b\", \"papers-table-2b\", a file such as \"host.toml\", or a table";
 
 /// A host that is asked for.
 #[derive(Debug)]
@@ -55,7 +56,8 @@ pub(super) fn read(entry: &Entry<'_, '_>, reader: Reader<'_>) -> Result<Host, Fi
             "send_early" => host.settings.send_early = entry.flag(&full, value)?,
             "receive_early" => host.settings.receive_early = entry.flag(&full, value)?,
             "wake_up" => {
-                host.wake_up = [WakeUp::Worst, WakeUp::Uniform][entry.source.word(&full, value, &["worst", "uniform"])?];
+                host.wake_up =
+                    [WakeUp::Worst, WakeUp::Uniform][entry.source.word(&full, value, &["worst", "uniform"])?];
             }
             "clock" => host.own_clock = entry.source.word(&full, value, &["shared", "own"])? == 1,
             "channels" => host.channels = Some(count(MAX_CHANNELS as u32)?),
@@ -69,12 +71,7 @@ pub(super) fn read(entry: &Entry<'_, '_>, reader: Reader<'_>) -> Result<Host, Fi
 }
 
 /// A table, the name of one that is built in, or a file.
-fn platform(
-    entry: &Entry<'_, '_>,
-    at: usize,
-    value: Value<'_, '_>,
-    reader: Reader<'_>,
-) -> Result<Platform, FileError> {
+fn platform(entry: &Entry<'_, '_>, at: usize, value: Value<'_, '_>, reader: Reader<'_>) -> Result<Platform, FileError> {
     let name = match value.get_ref() {
         DeValue::Table(_) => return platform_file::read(entry.source, at, value, Platform::assumed_host()),
         _ => entry.source.text("host.platform", value, PLATFORM)?,

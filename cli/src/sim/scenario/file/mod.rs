@@ -41,7 +41,8 @@ const START: Duration = Duration::from_millis(100);
 /// What a file says.
 #[derive(Debug)]
 pub(super) struct Scenario {
-    /// When sources stop.
+    /// When sources start that do not say so, and when all stop.
+    pub(super) start: Instant,
     pub(super) end: Instant,
     /// In the file's order, as everything.
     pub(super) hosts: Vec<Host>,
@@ -91,9 +92,10 @@ pub(super) fn parse(text: &str, file: &str, reader: Reader<'_>) -> Result<Scenar
         take("source").iter().map(|entry| source::read(entry, &channels, span)).collect::<Result<_, _>>()?;
     let of_faults = take("fault");
     let read = |entry| fault::read(entry, &hosts, &channels, span.1);
-    let faults: Vec<Fault> = of_faults.iter().map(read).collect::<Result<_, _>>()?;
+    let mut faults: Vec<Fault> = of_faults.iter().map(read).collect::<Result<_, _>>()?;
     fault::check(&of_faults, &faults)?;
-    let scenario = Scenario { end: span.1, hosts, channels, sources, faults };
+    faults.sort_by_key(|fault| fault.from);
+    let scenario = Scenario { start: span.0, end: span.1, hosts, channels, sources, faults };
     limits::check(source, &scenario)?;
     Ok(scenario)
 }

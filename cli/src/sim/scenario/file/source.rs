@@ -74,11 +74,7 @@ struct Given {
 }
 
 /// Reads a table; `span` is when sources start and stop that do not say so.
-pub(super) fn read(
-    entry: &Entry<'_, '_>,
-    channels: &[Channel],
-    span: (Instant, Instant),
-) -> Result<Feed, FileError> {
+pub(super) fn read(entry: &Entry<'_, '_>, channels: &[Channel], span: (Instant, Instant)) -> Result<Feed, FileError> {
     let source = entry.source;
     let (mut given, mut extra) = (Given::default(), Vec::new());
     for (key, value) in in_order(entry.table) {

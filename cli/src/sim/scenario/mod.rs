@@ -1,0 +1,98 @@
+//! `laxity sim SCENARIO.toml`: one world from a file, with every channel admitted on its way.
+//!
+//! [`file`] reads it, [`admit`] asks the hosts' admission, [`build`] makes the world, [`report`] says what became of it.
+
+mod admit;
+mod build;
+mod file;
+mod report;
+
+use std::cell::RefCell;
+use std::fs;
+use std::io::{self, Read as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use clap::Args;
+use laxity_core::units::Duration;
+use laxity_sim::World;
+use laxity_sim::trace::Trace;
+
+use crate::failure::Failure;
+use crate::file::{Streamed, has_directory};
+use crate::stop::Stop;
+use file::Scenario;
+use report::Outcome;
+
+/// Arguments of one world from a file.
+#[derive(Debug, Args)]
+pub(crate) struct ScenarioArguments {
+    /// A TOML file: [[host]], [[channel]], [[source]] and [[fault]] tables
+    #[arg(value_name = "SCENARIO", group = "mode")]
+    pub(crate) file: Option<PathBuf>,
+    /// Write what happened to FILE as a trace, to be opened at ui.perfetto.dev
+    #[arg(long, value_name = "FILE", requires = "file")]
+    pub(crate) trace: Option<PathBuf>,
+}
+
+/// After so much virtual time it looks whether it was told to stop.
+const LOOK: Duration = Duration::from_millis(1);
+
+/// Simulates what the file says; true if every promise was kept.
+pub(crate) fn run(path: &Path, trace: Option<&Path>, seed: u64, json: bool) -> Result<bool, Failure> {
+    let name = path.display().to_string();
+    let text = read(path).map_err(|source| Failure::File { file: name.clone(), source })?;
+    let beside = path.parent().unwrap_or(Path::new("."));
+    let reader = |file: &str| read(&beside.join(file)).map_err(|error| error.to_string());
+    let scenario = file::parse(&text, &name, &reader)?;
+    if let Some(trace) = trace {
+        has_directory(trace)?;
+    }
+    let stop = Stop::on_signals().map_err(|source| Failure::File { file: "signals".into(), source })?;
+    let outcome = match trace {
+        None => simulate(&scenario, name, seed, World::new(seed), &stop)?,
+        Some(path) => {
+            let failure = |source| Failure::File { file: path.display().to_string(), source };
+            let trace = Trace::new(Streamed::create(path)?, &[("scenario", name.clone()), ("seed", seed.to_string())]);
+            let trace = Rc::new(RefCell::new(trace));
+            let mut world = World::new(seed);
+            for host in &scenario.hosts {
+                trace.borrow_mut().add_host(&host.name);
+            }
+            world.set_observer(Box::new(Rc::clone(&trace)));
+            let outcome = simulate(&scenario, name, seed, world, &stop)?;
+            // The world is gone, so nobody else has it.
+            if let Some(trace) = Rc::into_inner(trace) {
+                let file = trace.into_inner().finish(outcome.ended).map_err(failure)?;
+                file.finish().map_err(failure)?;
+            }
+            outcome
+        }
+    };
+    let said = if json { report::json(&outcome) } else { report::page(&outcome) };
+    // A reader that has seen enough is no failure.
+    let _ = writeln!(io::stdout(), "{said}");
+    Ok(outcome.promises_kept())
+}
+
+/// Runs the world to its end, or until the command is told to stop.
+fn simulate(scenario: &Scenario, name: String, seed: u64, world: World, stop: &Stop) -> Result<Outcome, Failure> {
+    let mut built = build::build(scenario, world)?;
+    while built.world.now() < scenario.end && !stop.is_set() {
+        let until = (built.world.now() + LOOK).min(scenario.end);
+        built.world.run_until(until);
+    }
+    let sent_until = built.world.now();
+    built.world.finish();
+    Ok(Outcome::new(scenario, &built, name, seed, sent_until))
+}
+
+/// The text of a file, if it is no larger than a scenario may be.
+fn read(path: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    let bytes = fs::File::open(path)?.take(file::MOST_BYTES + 1).read_to_string(&mut text)?;
+    if bytes as u64 > file::MOST_BYTES {
+        return Err(io::Error::other(format!("it has more than {} bytes", file::MOST_BYTES)));
+    }
+    Ok(text)
+}
