@@ -1,8 +1,8 @@
 //! What a world does, as a trace for Perfetto (ui.perfetto.dev), streamed to any [`Write`].
 //!
 //! Each host is a process with a track for its processor and one for its link. Each channel is a row of asynchronous spans
-//! in the process of its sending host, one for each message from its logical arrival to its completion, with a point for its
-//! deadline and a span of its own, by cause, for what is late, lost or dropped. Messages and packets that wait, and the
+//! in the process of its sending host, one for each message: from its logical arrival to its deadline, and in it how long it was
+//! under way, and by cause what made it late, lost or dropped. Messages and packets that wait, and the
 //! laxity of each message that was delivered, are counters. docs/trace.md shows how to read one.
 //!
 //! It relies on being told everything from the beginning, and on knowing the hosts by then. A message that neither ends nor is known to be lost
@@ -258,7 +258,10 @@ fn give_up<W: Write>(events: &mut Events<W>, channel: &mut ChannelTrack, before:
     }
 }
 
-/// The span of a message that ended at `end`, with its deadline, and what went wrong.
+/// A message that ended at `end`: a span from its logical arrival to its end or its deadline, whichever is later, and in it how
+/// long it was under way, its deadline, and what went wrong. What is left of the outer span is the laxity.
+///
+/// Whatever belongs to the message lies within its span: a viewer may give its row to another message afterwards.
 fn write_message<W: Write>(
     events: &mut Events<W>,
     channel: &ChannelTrack,
@@ -271,37 +274,38 @@ fn write_message<W: Write>(
     let (place, name) = ((channel.from, id.as_str()), channel.name.as_str());
     // A message that was sent early may be there before its logical arrival.
     let begin = pending.logical_arrival.min(end);
+    let due = pending.deadline.filter(|&deadline| begin <= deadline);
+    let over = due.unwrap_or(end).max(end);
     let (result, wrong) = match outcome {
         Outcome::Delivered { late: Some(cause), .. } => ("late", Some(format!("LATE: {}", cause_name(cause)))),
         Outcome::Delivered { late: None, over_bound: true } => ("over bound", Some("OVER BOUND".to_owned())),
         Outcome::Delivered { .. } => ("in time", None),
         Outcome::Missing(cause @ Cause::Network) => ("lost", Some(format!("LOST: {}", cause_name(cause)))),
         Outcome::Missing(cause) => ("dropped", Some(format!("DROPPED: {}", cause_name(cause)))),
-        Outcome::Unknown => ("unknown", None),
+        Outcome::Unknown => ("unknown", Some("UNKNOWN".to_owned())),
     };
-    let colour = if wrong.is_some() { format!(",{TERRIBLE}") } else { String::new() };
-    let more = format_args!(
-        "{colour},\"args\":{{\"message\":{sequence},\"bytes\":{},\"outcome\":\"{result}\"}}",
-        pending.bytes
-    );
+    let (plain, bytes) = (format_args!(""), pending.bytes);
+    let more = format_args!(",\"args\":{{\"message\":{sequence},\"bytes\":{bytes},\"outcome\":\"{result}\"}}");
     events.asynchronous('b', place, name, begin, more);
-    let plain = format_args!("");
-    let due = pending.deadline.filter(|&deadline| begin <= deadline);
-    if let Some(due) = due.filter(|&due| due <= end) {
-        events.asynchronous('n', place, "\"deadline\"", due, plain);
+    // Of a message without a deadline that is missed, all is wrong.
+    let turn = if wrong.is_some() { due.unwrap_or(begin).min(end) } else { end };
+    if turn > begin || wrong.is_none() {
+        events.asynchronous('b', place, "\"under way\"", begin, format_args!(",\"cname\":\"good\""));
+        events.asynchronous('e', place, "\"under way\"", turn, plain);
     }
+    let deadline = |events: &mut Events<W>, early: bool| match due {
+        Some(due) if (due <= turn) == early => events.asynchronous('n', place, "\"deadline\"", due, plain),
+        _ => {}
+    };
+    deadline(events, true);
     if let Some(wrong) = wrong {
         let wrong = quoted(&wrong);
-        // What is late is so from its deadline on.
-        let from = due.unwrap_or(end).min(end);
         let more = format_args!(",{TERRIBLE},\"args\":{{\"message\":{sequence}}}");
-        events.asynchronous('b', place, &wrong, from, more);
-        events.asynchronous('e', place, &wrong, end, plain);
+        events.asynchronous('b', place, &wrong, turn, more);
+        events.asynchronous('e', place, &wrong, over, plain);
     }
-    events.asynchronous('e', place, name, end, plain);
-    if let Some(due) = due.filter(|&due| due > end) {
-        events.asynchronous('n', place, "\"deadline\"", due, plain);
-    }
+    deadline(events, false);
+    events.asynchronous('e', place, name, over, plain);
 }
 
 fn cause_name(cause: Cause) -> &'static str {

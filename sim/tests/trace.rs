@@ -121,6 +121,7 @@ fn check(text: &str) -> Vec<Told> {
                     open.push((name.to_owned(), ts));
                     match event["args"]["outcome"].as_str() {
                         Some(outcome) => *told.outcomes.entry(outcome.to_owned()).or_default() += 1,
+                        None if name == "under way" => {}
                         None => *told.marks.entry(name.to_owned()).or_default() += 1,
                     }
                 }

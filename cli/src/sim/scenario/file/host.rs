@@ -36,7 +36,8 @@ pub(super) fn read(entry: &Entry<'_, '_>, reader: Reader<'_>) -> Result<Host, Fi
     let mut host = Host {
         name: String::new(),
         platform: Platform::assumed_host(),
-        settings: Settings::default(),
+        // As live hosts do unless they are told otherwise.
+        settings: Settings { receive_early: true, ..Settings::default() },
         wake_up: WakeUp::Worst,
         own_clock: false,
         channels: None,
