@@ -33,7 +33,13 @@ pub(super) fn build(scenario: &Scenario, mut world: World) -> Result<Built, Fail
         send_early: host.settings.send_early,
         receive_early: host.settings.receive_early,
         channels: host.channels.map_or_else(|| places(number, scenario), |channels| channels as usize),
-        frames: host.frames.map_or_else(|| frames(number, hosts, channels, &plans).max(1), |frames| frames as usize),
+        frames: host.frames.map_or_else(
+            || {
+                // After a crash the old channels are kept for a lease beside the new ones.
+                frames(number, hosts, channels, &plans).saturating_mul(lives(scenario)).max(1)
+            },
+            |frames| frames as usize,
+        ),
         receive_ring: host.receive_ring as usize,
         wake_up: host.wake_up,
         ..HostConfig::new(host.platform.clone(), address(number))
@@ -41,9 +47,10 @@ pub(super) fn build(scenario: &Scenario, mut world: World) -> Result<Built, Fail
     let ids: Vec<HostId> = hosts.iter().enumerate().map(config).map(|config| world.add_host(config)).collect();
     let mut handles = Vec::with_capacity(channels.len());
     for (channel, plan) in channels.iter().zip(&plans) {
+        let plan = Plan { lease: scenario.lease, ..plan.clone() };
         let handle = world.open(ids[channel.from], ids[channel.to], plan.clone());
         if let Some(contract) = channel.contract() {
-            world.promise(handle, promise(contract, plan, channel, &hosts[channel.from], &hosts[channel.to]));
+            world.promise(handle, promise(contract, &plan, channel, &hosts[channel.from], &hosts[channel.to]));
         }
         handles.push(handle);
     }
@@ -64,9 +71,13 @@ pub(super) fn build(scenario: &Scenario, mut world: World) -> Result<Built, Fail
 /// Places for the channels of a host, and for those that take theirs after a crash while the old ones are kept.
 fn places(number: usize, scenario: &Scenario) -> usize {
     let here = |channel: &&Channel| channel.from == number || channel.to == number;
-    let crashes = scenario.faults.iter().filter(|fault| matches!(fault.what, What::Crash { .. })).count();
     let channels = scenario.channels.iter().filter(here).count();
-    (channels.saturating_mul(1 + crashes)).clamp(1, MAX_CHANNELS)
+    channels.saturating_mul(lives(scenario)).clamp(1, MAX_CHANNELS)
+}
+
+/// How often a channel may be opened: after each crash once more.
+fn lives(scenario: &Scenario) -> usize {
+    1 + scenario.faults.iter().filter(|fault| matches!(fault.what, What::Crash { .. })).count()
 }
 
 fn address(number: usize) -> SocketAddr {

@@ -30,8 +30,9 @@ pub(super) fn check(source: Source<'_>, scenario: &Scenario) -> Result<(), FileE
     if memory > MOST_MEMORY {
         return too_much(0, "", memory);
     }
+    let lives = 1 + faults.iter().filter(|fault| matches!(fault.what, What::Crash { .. })).count() as u64;
     for channel in channels {
-        memory = memory.saturating_add(of_channel(channel, &hosts[channel.from]));
+        memory = memory.saturating_add(of_channel(channel, &hosts[channel.from]).saturating_mul(lives));
         if memory > MOST_MEMORY {
             return too_much(channel.at, "", memory);
         }

@@ -19,6 +19,7 @@ use std::collections::BTreeMap;
 
 use laxity::FileError;
 use laxity::source::{Source, Value, in_order};
+use laxity_core::signal::{MAX_LEASE, MIN_LEASE};
 use laxity_core::units::{Duration, Instant};
 use toml::de::DeTable;
 
@@ -35,6 +36,8 @@ const MOST_SOURCES: usize = 10_000;
 const MOST_FAULTS: usize = 1_000;
 /// The longest run.
 const MOST_DURATION: Duration = Duration::from_secs(3_600);
+/// As live commands have it, if the file does not say.
+const LEASE: Duration = Duration::from_secs(2);
 /// By then channels are open, if nothing is in their way.
 const START: Duration = Duration::from_millis(100);
 
@@ -44,6 +47,8 @@ pub(super) struct Scenario {
     /// When sources start that do not say so, and when all stop.
     pub(super) start: Instant,
     pub(super) end: Instant,
+    /// How long a side of a channel may be silent.
+    pub(super) lease: Duration,
     /// In the file's order, as everything.
     pub(super) hosts: Vec<Host>,
     pub(super) channels: Vec<Channel>,
@@ -58,17 +63,23 @@ pub(super) type Reader<'a> = &'a dyn Fn(&str) -> Result<String, String>;
 pub(super) fn parse(text: &str, file: &str, reader: Reader<'_>) -> Result<Scenario, FileError> {
     let source = Source { text, file };
     let root = source.parse()?;
-    let (mut tables, mut duration, mut start) = (BTreeMap::new(), None, START);
+    let (mut tables, mut duration, mut start, mut lease) = (BTreeMap::new(), None, START, LEASE);
     for (key, value) in in_order(root.get_ref()) {
         let (name, at) = (key.get_ref().as_ref(), value.span().start);
         match name {
             "duration" => duration = Some((source.span("duration", value)?, at)),
             "start" => start = source.span("start", value)?,
+            "lease" => {
+                lease = source.span("lease", value)?;
+                if !(MIN_LEASE..=MAX_LEASE).contains(&lease) {
+                    return Err(source.expected(at, "lease", lease, format!("{MIN_LEASE} to {MAX_LEASE}")));
+                }
+            }
             "host" | "channel" | "best_effort" | "source" | "fault" => {
                 tables.insert(name, entries(source, kind_of(name), value)?);
             }
             other => {
-                let expected = "duration, start, host, channel, best_effort, source or fault";
+                let expected = "duration, start, lease, host, channel, best_effort, source or fault";
                 return Err(source.unknown(key.span().start, "", other, expected));
             }
         }
@@ -95,7 +106,7 @@ pub(super) fn parse(text: &str, file: &str, reader: Reader<'_>) -> Result<Scenar
     let mut faults: Vec<Fault> = of_faults.iter().map(read).collect::<Result<_, _>>()?;
     fault::check(&of_faults, &faults)?;
     faults.sort_by_key(|fault| fault.from);
-    let scenario = Scenario { start: span.0, end: span.1, hosts, channels, sources, faults };
+    let scenario = Scenario { start: span.0, end: span.1, lease, hosts, channels, sources, faults };
     limits::check(source, &scenario)?;
     Ok(scenario)
 }
