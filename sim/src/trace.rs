@@ -5,8 +5,8 @@
 //! under way, and by cause what made it late, lost or dropped. Messages and packets that wait, and the
 //! laxity of each message that was delivered, are counters. docs/trace.md shows how to read one.
 //!
-//! It relies on being told everything from the beginning, and on knowing the hosts by then. A message that neither ends nor is known to be lost
-//! by the time that the trace ends has a span that says so.
+//! It relies on being told everything from the beginning, and on knowing the hosts by then. A message of which nobody can say
+//! what became of it, because a host crashed, has a span until its deadline that says so.
 
 mod format;
 
@@ -105,14 +105,15 @@ impl<W: Write> Trace<W> {
         });
     }
 
-    /// Ends the trace; `at` is when the world ended.
+    /// Ends the trace.
     ///
     /// # Errors
     /// The first failure to write.
-    pub fn finish(mut self, at: Instant) -> io::Result<W> {
+    pub fn finish(mut self) -> io::Result<W> {
         for channel in &mut self.channels {
             while let Some((sequence, pending)) = channel.pending.pop_first() {
-                write_message(&mut self.events, channel, sequence, &pending, at, Outcome::Unknown);
+                let end = pending.deadline.unwrap_or(pending.logical_arrival);
+                write_message(&mut self.events, channel, sequence, &pending, end, Outcome::Unknown);
             }
         }
         self.events.finish()
@@ -288,7 +289,11 @@ fn write_message<W: Write>(
     let more = format_args!(",\"args\":{{\"message\":{sequence},\"bytes\":{bytes},\"outcome\":\"{result}\"}}");
     events.asynchronous('b', place, name, begin, more);
     // Of a message without a deadline that is missed, all is wrong.
-    let turn = if wrong.is_some() { due.unwrap_or(begin).min(end) } else { end };
+    let turn = match outcome {
+        Outcome::Unknown => begin,
+        _ if wrong.is_some() => due.unwrap_or(begin).min(end),
+        _ => end,
+    };
     if turn > begin || wrong.is_none() {
         events.asynchronous('b', place, "\"under way\"", begin, format_args!(",\"cname\":\"good\""));
         events.asynchronous('e', place, "\"under way\"", turn, plain);

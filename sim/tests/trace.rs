@@ -49,10 +49,9 @@ fn run(scene: Scene) -> (String, Vec<Report>) {
     world.run_until(at(600));
     world.finish();
     let reports = channels.iter().map(|&channel| world.report(channel)).collect();
-    let end = world.now();
     drop(world);
     let trace = Rc::into_inner(trace).expect("the world is gone").into_inner();
-    (String::from_utf8(trace.finish(end).unwrap()).unwrap(), reports)
+    (String::from_utf8(trace.finish().unwrap()).unwrap(), reports)
 }
 
 fn number(event: &Value, key: &str) -> u64 {
@@ -105,7 +104,7 @@ fn check(text: &str) -> Vec<Told> {
                 tracks.entry(track).or_default().push((start, start + length, line.to_owned()));
             }
             "b" | "e" | "n" => {
-                let (id, name) = (event["id"].as_str().unwrap(), event["name"].as_str().unwrap());
+                let (id, name) = (event["id2"]["local"].as_str().unwrap(), event["name"].as_str().unwrap());
                 let channel: usize = id.split_once('.').unwrap().0.parse().unwrap();
                 while told.len() <= channel {
                     told.push(Told::default());

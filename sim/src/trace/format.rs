@@ -123,7 +123,8 @@ impl<W: Write> Events<W> {
         ));
     }
 
-    /// A begin, end or point (`b`, `e`, `n`) of the asynchronous span `id` of a process; as [`Events::slice`].
+    /// A begin, end or point (`b`, `e`, `n`) of the asynchronous span `id` of a process; as [`Events::slice`]. The id is local to the
+    /// process: a viewer shows spans with others than local ones apart from all processes.
     pub(super) fn asynchronous(
         &mut self,
         phase: char,
@@ -134,7 +135,7 @@ impl<W: Write> Events<W> {
     ) {
         let ts = Micros::from(at);
         self.event(format_args!(
-            "\"ph\":\"{phase}\",\"cat\":\"channel\",\"id\":\"{id}\",\"name\":{name},\"pid\":{pid},\"tid\":{pid},\"ts\":{ts}{more}"
+            "\"ph\":\"{phase}\",\"cat\":\"channel\",\"id2\":{{\"local\":\"{id}\"}},\"name\":{name},\"pid\":{pid},\"tid\":{pid},\"ts\":{ts}{more}"
         ));
     }
 

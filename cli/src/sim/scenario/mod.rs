@@ -63,7 +63,7 @@ pub(crate) fn run(path: &Path, trace: Option<&Path>, seed: u64, json: bool) -> R
             let outcome = simulate(&scenario, name, seed, world, &stop)?;
             // The world is gone, so nobody else has it.
             if let Some(trace) = Rc::into_inner(trace) {
-                let file = trace.into_inner().finish(outcome.ended).map_err(failure)?;
+                let file = trace.into_inner().finish().map_err(failure)?;
                 file.finish().map_err(failure)?;
             }
             outcome

@@ -22,8 +22,6 @@ pub(super) struct Outcome {
     sent_until: Instant,
     /// How long they sent.
     elapsed: Duration,
-    /// When everything was over.
-    pub(super) ended: Instant,
     hosts: Vec<(String, HostCounters)>,
     channels: Vec<OfChannel>,
     faults: Vec<OfFault>,
@@ -34,6 +32,8 @@ pub(super) struct Outcome {
 struct OfChannel {
     from: String,
     to: String,
+    /// Messages of which nobody can say what became of them: a host crashed.
+    unaccounted: u64,
     /// How many had its place before it, until a crash.
     reopened: u32,
     report: Report,
@@ -67,7 +67,10 @@ impl Outcome {
             while let Some(handle) = next {
                 names.push((handle, &channel.name));
                 let (from, to) = (host(channel.from), host(channel.to));
-                of_channels.push(OfChannel { from, to, reopened, report: world.report(handle) });
+                let report = world.report(handle);
+                let Figures { sent, delivered, lost, dropped, .. } = report.figures;
+                let unaccounted = sent.saturating_sub(delivered + lost + dropped);
+                of_channels.push(OfChannel { from, to, unaccounted, reopened, report });
                 (next, reopened) = (world.successor(handle), reopened + 1);
             }
         }
@@ -92,7 +95,6 @@ impl Outcome {
             seed,
             sent_until,
             elapsed: sent_until.since(scenario.start),
-            ended: world.now(),
             hosts: scenario.hosts.iter().zip(hosts).map(counters).collect(),
             channels: of_channels,
             faults: faults.collect(),
@@ -139,6 +141,7 @@ pub(super) fn json(outcome: &Outcome) -> String {
         from: &'a str,
         to: &'a str,
         reopened: u32,
+        unaccounted: u64,
         /// Messages that the sending host refused, because they were beyond the contract or the queue.
         refused: u64,
         throughput_bytes_s: u64,
@@ -159,12 +162,13 @@ pub(super) fn json(outcome: &Outcome) -> String {
         lost_on_wire: u64,
     }
     fn of_channel(channel: &OfChannel, elapsed: Duration) -> WholeChannel<'_> {
-        let OfChannel { from, to, reopened, report } = channel;
+        let OfChannel { from, to, unaccounted, reopened, report } = channel;
         WholeChannel {
             figures: ChannelReport::from(&report.figures),
             from,
             to,
             reopened: *reopened,
+            unaccounted: *unaccounted,
             refused: report.send.refused,
             throughput_bytes_s: per_second(report.figures.delivered_bytes, elapsed),
             sender_end: report.sender_end.map(end_name),
@@ -229,6 +233,14 @@ pub(super) fn page(outcome: &Outcome) -> String {
             "{}: {} beyond its contract or its queue never left the sender.",
             escaped(&figures.name),
             counted(channel.report.send.refused, "message")
+        );
+    }
+    for (channel, figures) in outcome.channels.iter().zip(&figures).filter(|(channel, _)| channel.unaccounted > 0) {
+        let _ = writeln!(
+            page,
+            "{}: what became of {} nobody can say: a host crashed.",
+            escaped(&figures.name),
+            counted(channel.unaccounted, "message")
         );
     }
     if !outcome.faults.is_empty() {
