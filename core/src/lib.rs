@@ -21,6 +21,8 @@ pub mod event;
 pub mod figures;
 pub mod frames;
 pub mod limits;
+#[doc(hidden)]
+pub mod mutant;
 pub mod platform;
 pub mod processor;
 pub mod receive;

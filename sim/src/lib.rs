@@ -40,6 +40,8 @@ mod host;
 mod observe;
 mod order;
 mod papers;
+pub mod parallel;
+pub mod search;
 mod source;
 pub mod tiny;
 pub mod trace;

@@ -24,6 +24,7 @@ use std::net::SocketAddr;
 use laxity_core::contract::{Contract, SendingStages, Service, packets};
 use laxity_core::limits;
 use laxity_core::platform::{BestEffort, Interference, LinkModel, MachineModel, Platform};
+use laxity_core::processor::Policy;
 use laxity_core::units::{Duration, Instant};
 
 use crate::channel::Plan;
@@ -67,6 +68,10 @@ pub struct System {
     /// How long before its logical arrival here a message that is received comes in. A host that looks at its inputs only
     /// now and then finds a frame that comes at the last moment too late for the deadline that counts from then.
     pub ahead: Duration,
+    /// How handlers are ordered.
+    pub policy: Policy,
+    /// Each channel's level under fixed priorities; empty is the highest for all.
+    pub priorities: Vec<u8>,
     /// Draws what the costs leave open.
     pub seed: u64,
 }
@@ -150,6 +155,8 @@ impl System {
             receive_early: false,
             step_costs: StepCosts::Worst,
             ahead: Duration::ZERO,
+            policy: Policy::EarliestDeadline,
+            priorities: Vec::new(),
             seed: 1,
         }
     }
@@ -189,6 +196,7 @@ impl System {
             send_early: self.send_early,
             receive_early: self.receive_early,
             step_costs: self.step_costs,
+            policy: self.policy,
             wake_up: if self.step_costs == StepCosts::Worst { WakeUp::Worst } else { WakeUp::Uniform },
             ..config(platform, here)
         };
@@ -212,6 +220,7 @@ impl System {
             let upstream = if sends { stages.total() } else { self.ahead };
             let plan = Plan {
                 upstream,
+                priority: self.priorities.get(number).copied().unwrap_or_default(),
                 lease,
                 send_messages: BACKLOG,
                 receive_messages: BACKLOG,

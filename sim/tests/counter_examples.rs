@@ -9,7 +9,6 @@
 
 mod common;
 
-use common::promise;
 use common::twin::{self, Without};
 use common::{draw, us};
 use laxity_core::admission::Admission;
@@ -17,6 +16,7 @@ use laxity_core::admission::answer::Rule;
 use laxity_core::contract::{Contract, SendingStages};
 use laxity_core::platform::{BestEffort, LinkModel, MachineModel, Platform};
 use laxity_core::units::{Duration, Rate};
+use laxity_sim::search::promise;
 use laxity_sim::tiny::{Bench, Channel, Release, Role, Seen, System};
 
 /// Bytes of a payload that occupies the link for so many microseconds.

@@ -5,26 +5,29 @@ mod common;
 
 use std::time::Instant as Clock;
 
-use common::attack::{self, Totals};
 use common::draw;
-use common::promise::Promise;
-use common::small::{self, ALL_FRAMES, Bounded, Kind};
+use common::totals::{self, Totals};
 use common::twin::{self, Without};
 use laxity_core::admission::answer::{Bound, Rule};
 use laxity_core::contract::SendingStages;
 use laxity_core::platform::{Interference, MachineModel, Platform};
 use laxity_core::units::Duration;
+use laxity_sim::search::Draw;
+use laxity_sim::search::attack::every_phasing;
+use laxity_sim::search::case::Bounded;
+use laxity_sim::search::promise::Promise;
+use laxity_sim::search::small::{self, ALL_FRAMES, Kind};
 
 const EXECUTIVE: Kind = Kind { machine: MachineModel::Executive, rule: Rule::Split };
 const EXECUTIVE_TOGETHER: Kind = Kind { rule: Rule::Composite, ..EXECUTIVE };
 
 fn check(kind: Kind, seed: u64) {
     let started = Clock::now();
-    let totals = attack::phase(kind, seed, 60);
+    let totals = totals::phase(kind, seed, 60);
     totals.report(&format!("{kind:?}, every phasing"), started);
     totals.check(55);
     let started = Clock::now();
-    let totals = attack::climb(kind, seed + 1, 160, 80);
+    let totals = totals::climb(kind, seed + 1, 160, 80);
     totals.report(&format!("{kind:?}, random patterns"), started);
     totals.check(150);
 }
@@ -54,7 +57,7 @@ fn nothing_breaks_the_papers_bounds_offload() {
 }
 
 /// A system of the papers' machine with what the twin gives it without a term.
-fn with_a_twins_stages(draw: &mut impl small::Draw, without: Without) -> Option<Bounded> {
+fn with_a_twins_stages(draw: &mut impl Draw, without: Without) -> Option<Bounded> {
     (0..100).find_map(|_| {
         let mut system = small::unbounded(draw, MachineModel::PapersInline);
         let best_effort = &mut system.platform.best_effort;
@@ -81,9 +84,10 @@ fn a_term_that_is_left_out_is_noticed() {
         let (mut totals, mut draw) = (Totals::default(), draw(145));
         while totals.violations == 0 && totals.systems < 200 {
             let Some(bounded) = with_a_twins_stages(&mut draw, without) else { continue };
-            totals.run(&bounded, attack::every_phasing(&bounded.system));
+            totals.run(&bounded, every_phasing(&bounded.system));
+            totals.climb(&bounded, &mut draw, 160);
         }
-        totals.report(&format!("{without:?}, every phasing"), started);
+        totals.report(&format!("{without:?}, every phasing and climbing"), started);
         assert!(totals.violations > 0, "{without:?}");
     }
 }
@@ -101,7 +105,7 @@ fn a_frame_that_comes_at_the_last_moment_waits_for_the_next_look() {
         }
         bounded.system.ahead = Duration::ZERO;
         totals.wait = between_looks(&bounded.system.platform);
-        totals.run(&bounded, attack::every_phasing(&bounded.system));
+        totals.run(&bounded, every_phasing(&bounded.system));
     }
     totals.report("at the last moment", started);
     println!("later than the bound: {}", totals.late);

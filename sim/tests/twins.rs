@@ -2,8 +2,6 @@
 
 mod common;
 
-use common::promise::{self, role};
-use common::small::{self, Bounded, Kind};
 use common::twin::{Twin, Without};
 use common::{draw, us};
 use laxity_core::admission::answer::Rule;
@@ -11,6 +9,9 @@ use laxity_core::admission::{Admission, Code};
 use laxity_core::contract::SendingStages;
 use laxity_core::platform::MachineModel;
 use laxity_core::units::Duration;
+use laxity_sim::search::case::Bounded;
+use laxity_sim::search::promise::{self, role};
+use laxity_sim::search::small::{self, Kind};
 
 /// Shares beyond which the first instant that fails may be farther away than the twin looks.
 const MOST_PPM: u64 = 970_000;

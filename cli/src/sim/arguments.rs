@@ -22,4 +22,17 @@ pub(crate) struct SimArguments {
     /// Print one JSON object instead of tables
     #[arg(long)]
     pub(crate) json: bool,
+    /// How long, in seconds
+    #[arg(long, value_name = "N")]
+    pub(crate) seconds: Option<u64>,
+    #[command(flatten)]
+    pub(crate) search: super::search::SearchArguments,
+}
+
+impl SimArguments {
+    /// How many worlds at a time.
+    pub(crate) fn threads(&self) -> usize {
+        let processors = || std::thread::available_parallelism().map_or(1, usize::from);
+        self.threads.map_or_else(processors, usize::from)
+    }
 }

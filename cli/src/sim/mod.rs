@@ -5,6 +5,7 @@
 
 mod arguments;
 mod scenario;
+mod search;
 
 pub(crate) use arguments::SimArguments;
 
@@ -12,9 +13,11 @@ use crate::failure::Failure;
 
 /// Runs what the arguments say; true if every promise was kept.
 pub(crate) fn run(arguments: &SimArguments) -> Result<bool, Failure> {
-    let SimArguments { scenario, seed, threads: _, json } = arguments;
-    match &scenario.file {
-        Some(file) => scenario::run(file, scenario.trace.as_deref(), *seed, *json),
-        None => Err(Failure::Usage("sim: say what to simulate".into())),
+    if arguments.search.search {
+        return search::run(arguments);
+    }
+    match &arguments.scenario.file {
+        Some(file) => scenario::run(file, arguments),
+        None => Err(Failure::Usage("sim: say what to simulate: a file, or --search".into())),
     }
 }

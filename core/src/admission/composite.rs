@@ -40,6 +40,7 @@ use super::link::Stream;
 use super::machine::Machine;
 use super::processor::{Job, grouped};
 use super::walk::{self, Demand, Newcomer, ONE, Response, Stolen, Verdict, walk, walk_between};
+use crate::mutant::{self, Mutant};
 
 /// One channel; nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -91,7 +92,8 @@ impl CompositeTest {
             let stretched = (u128::from(nanos) * u128::from(numerator)).div_ceil(u128::from(denominator.max(1)));
             u64::try_from(stretched).unwrap_or(u64::MAX)
         };
-        let switches = if all().any(|(job, _)| job.is_some_and(|job| job.inner > 0)) { 2 } else { 1 };
+        let preempted = all().any(|(job, _)| job.is_some_and(|job| job.inner > 0));
+        let switches = if preempted && !mutant::is_on(Mutant::NoSwitchBack) { 2 } else { 1 };
         let whole = |(job, stream): Parts| {
             let job_cost = job.map(|job| {
                 // C_csp and the polls are in the cost beside H; the second switch is not.

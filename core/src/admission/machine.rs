@@ -66,6 +66,7 @@ use super::walk::{Line, Stolen};
 use super::{Code, Refusal, Stage};
 use crate::contract::{self, Contract};
 use crate::limits;
+use crate::mutant::{self, Mutant};
 use crate::platform::{MachineModel, Platform, PlatformError};
 use crate::wire::MAX_CONTROL_PAYLOAD;
 
@@ -84,7 +85,11 @@ impl Steps {
     /// block(N), see A3.
     fn block(self, packets: u64, quantum: u64) -> u64 {
         let first = self.message(packets.min(quantum));
-        if packets > quantum { first.max(quantum.saturating_mul(self.other)) } else { first }
+        if packets > quantum && !mutant::is_on(Mutant::NoInnerQuantum) {
+            first.max(quantum.saturating_mul(self.other))
+        } else {
+            first
+        }
     }
 }
 
@@ -125,19 +130,26 @@ impl Machine {
         let papers = platform.machine.is_papers();
         let switch = platform.change_of_handler().as_nanos();
         let link_cost = platform.link_cost.as_nanos();
-        let frames = if papers { 0 } else { (platform.demultiplex * u64::from(platform.receive_batch)).as_nanos() };
+        let frames = if papers || mutant::is_on(Mutant::NoLooks) {
+            0
+        } else {
+            (platform.demultiplex * u64::from(platform.receive_batch)).as_nanos()
+        };
         let quantum = u64::from(platform.quantum);
         let sending = Steps { first: platform.first_packet.as_nanos(), other: platform.packet_cost.as_nanos() };
         let receiving = Steps { first: platform.receive_first.as_nanos(), other: platform.receive_packet.as_nanos() };
         let step = sending.first.max(sending.other).max(receiving.first).max(receiving.other);
         let gap = switch.saturating_add(frames).saturating_add(step).saturating_mul(platform.transmit_batch.into());
-        let wake_up = if papers { 0 } else { platform.wake_up.as_nanos().saturating_add(frames) };
+        let gap = if mutant::is_on(Mutant::NoGap) { 0 } else { gap };
+        let wake_up = if mutant::is_on(Mutant::NoWakeUp) { 0 } else { platform.wake_up.as_nanos() };
+        let wake_up = if papers { 0 } else { wake_up.saturating_add(frames) };
+        let block_switch = if mutant::is_on(Mutant::NoSwitchToBlocker) { 0 } else { switch };
         let be = platform.best_effort;
         let best_effort_block = match u64::from(be.message_packets) {
             0 => 0,
             packets => {
                 let steps = sending.block(packets, quantum).max(receiving.block(packets, quantum));
-                switch.saturating_add(steps).saturating_add(frames)
+                block_switch.saturating_add(steps).saturating_add(frames)
             }
         };
         let occupancy = |bytes| platform.link.occupancy(bytes).as_nanos();
@@ -156,6 +168,7 @@ impl Machine {
             ahead: if papers { 0 } else { link_cost.saturating_add(look_ahead) },
             all_block: !papers,
             other_largest: match papers {
+                _ if mutant::is_on(Mutant::NoLinkBlock) => 0,
                 false => occupancy(be.packet_max.max(MAX_CONTROL_PAYLOAD)),
                 true if best_effort => link_cost.saturating_add(occupancy(be.packet_max)),
                 true => 0,
@@ -186,7 +199,8 @@ impl Machine {
     pub(super) fn interference(&self) -> Stolen {
         let interference = &self.platform.interference;
         let mut base = Line::constant(interference.burst.as_nanos());
-        for &(period, cost) in &interference.periodic {
+        let drop_one = usize::from(mutant::is_on(Mutant::OneInterferenceTermLess));
+        for &(period, cost) in interference.periodic.iter().skip(drop_one) {
             base.add_term(period.as_nanos(), cost.as_nanos(), 0);
         }
         let mut stolen = Stolen::new(base);
@@ -280,7 +294,7 @@ impl Machine {
         let (least, cost) = (least?, self.link_cost);
         let mut line = Line::default();
         match self.platform.machine {
-            _ if cost == 0 => return None,
+            _ if cost == 0 || mutant::is_on(Mutant::NoLinkTax) => return None,
             MachineModel::PapersOffload => return None,
             MachineModel::PapersInline => line.add_term(least.saturating_add(cost), cost, 0),
             MachineModel::Executive => {
@@ -333,11 +347,13 @@ impl Machine {
     fn job(&self, contract: &Contract, steps: Steps, packets: u64) -> Job {
         let inner = (packets - 1) / self.quantum;
         let polls = (inner + 1).saturating_mul(self.frames);
-        let block = steps.block(packets, self.quantum).saturating_add(self.switch).saturating_add(self.frames);
+        let to_blocker = if mutant::is_on(Mutant::NoSwitchToBlocker) { 0 } else { self.switch };
+        let to_message = if mutant::is_on(Mutant::OneSwitchTooFew) { 0 } else { self.switch };
+        let block = steps.block(packets, self.quantum).saturating_add(to_blocker).saturating_add(self.frames);
         Job {
             interval: contract.interval().as_nanos(),
             deadline: contract.deadline().as_nanos(),
-            cost: steps.message(packets).saturating_add(self.switch).saturating_add(polls),
+            cost: steps.message(packets).saturating_add(to_message).saturating_add(polls),
             inner,
             block,
             first: steps.first,
@@ -363,7 +379,9 @@ impl Machine {
         let occupancy = |bytes| link.occupancy(bytes).as_nanos();
         let last = occupancy(last_packet(contract.max_message(), size));
         let full = if packets > 1 { occupancy(size) } else { last };
-        let smallest = occupancy(smallest_packet(contract.min_message(), contract.max_message(), size));
+        let declared =
+            if mutant::is_on(Mutant::LeastPacketOfLargest) { contract.max_message() } else { contract.min_message() };
+        let smallest = occupancy(smallest_packet(declared, contract.max_message(), size));
         // A link that is not paced says nothing about when a packet is through, nor how often it asks for C_l.
         if link.rate.is_none() || smallest.max(self.link_cost) == 0 {
             return Err(Refusal::new(Code::BadParameters, Stage::Link));
@@ -379,7 +397,13 @@ impl Machine {
             full: with_cost(full),
             last: with_cost(last),
             spacing,
-            largest: if papers { with_cost(full) } else { full },
+            largest: if mutant::is_on(Mutant::NoLinkBlock) {
+                0
+            } else if papers {
+                with_cost(full)
+            } else {
+                full
+            },
             smallest,
             reach: self.reach(contract, contract.deadline().as_nanos()),
         })

@@ -24,6 +24,7 @@ use alloc::vec::Vec;
 
 use super::machine::Machine;
 use super::walk::{self, Demand, Newcomer, ONE, Response, Stolen};
+use crate::mutant::{self, Mutant};
 
 /// The messages of one channel, as the processor sees them; nanoseconds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -123,7 +124,8 @@ impl ProcessorTest {
                 }
             }
         }
-        (work, messages.min(inner).saturating_mul(self.switch.into()), block)
+        let back = if mutant::is_on(Mutant::NoSwitchBack) { 0 } else { messages.min(inner) };
+        (work, back.saturating_mul(self.switch.into()), block)
     }
 }
 

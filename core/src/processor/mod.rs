@@ -16,6 +16,7 @@ pub use preemption::Preemption;
 
 use crate::collections::{DeadlineHeap, FifoSet};
 use crate::limits::PRIORITY_LEVELS;
+use crate::mutant::{self, Mutant};
 use crate::units::Instant;
 
 /// How handlers are ordered.
@@ -161,7 +162,7 @@ impl Processor {
             && (!self.restricted || is_current(now, &running.work))
             && (running.steps > 0
                 || self.preemption.stays(now, &running.work)
-                || self.best_rank().is_none_or(|best| rank <= best))
+                || self.best_rank().is_none_or(|best| keeps(rank, best)))
         {
             return Some(Pick { id: running.id, switched: self.note_switch() });
         }
@@ -180,6 +181,15 @@ impl Processor {
     /// Notes what the step of the running handler left behind; true if this is a preemption point.
     pub fn stepped(&mut self, now: Instant, after: After) -> bool {
         let Some(running) = &mut self.running else { return true };
+        let after = match after {
+            After::Message(Some(work))
+                if mutant::is_on(Mutant::NoYieldAtMessageEnd)
+                    && (matches!(work, Work::BestEffort) || is_current(now, &work)) =>
+            {
+                After::Same(work)
+            }
+            after => after,
+        };
         match after {
             After::Same(work) => {
                 running.work = work;
@@ -258,7 +268,9 @@ impl Processor {
             Work::BestEffort if preempted => self.levels.push_front(BEST_EFFORT_LEVEL, id),
             Work::BestEffort => self.levels.push_back(BEST_EFFORT_LEVEL, id),
             Work::RealTime { release, work_conserving, .. } if release > now => {
-                if work_conserving {
+                if work_conserving && mutant::is_on(Mutant::EarlyOvertakes) {
+                    self.current.set(id, release)
+                } else if work_conserving {
                     self.early.set(id, release)
                 } else {
                     self.waiting.set(id, release)
@@ -282,6 +294,7 @@ impl Processor {
     fn rank(&self, now: Instant, work: &Work) -> Rank {
         match *work {
             Work::BestEffort => (BEST_EFFORT_LEVEL, Instant::ZERO),
+            Work::RealTime { release, .. } if release > now && mutant::is_on(Mutant::EarlyOvertakes) => (0, release),
             Work::RealTime { release, .. } if release > now => (self.preemption.early_band(), release),
             Work::RealTime { deadline, priority, .. } => match self.policy {
                 Policy::EarliestDeadline => (0, deadline),
@@ -320,6 +333,12 @@ impl Processor {
 
 fn is_current(now: Instant, work: &Work) -> bool {
     matches!(work, Work::RealTime { release, .. } if *release <= now)
+}
+
+/// Whether the running handler keeps the processor. On equal deadlines it does (premise P4).
+fn keeps(running: Rank, best: Rank) -> bool {
+    let newcomer_wins = mutant::is_on(Mutant::NewcomerWinsTies) && running.0 < BEST_EFFORT_LEVEL;
+    running < best || (running == best && !newcomer_wins)
 }
 
 #[cfg(test)]

@@ -1,9 +1,7 @@
 //! Hosts and channels that several tests use.
 #![allow(dead_code, unreachable_pub, reason = "each test takes what it needs")]
 
-pub mod attack;
-pub mod promise;
-pub mod small;
+pub mod totals;
 pub mod twin;
 
 use std::net::SocketAddr;

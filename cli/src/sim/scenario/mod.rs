@@ -14,10 +14,11 @@ use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use clap::Args;
-use laxity_core::units::Duration;
+use laxity_core::units::{Duration, NANOS_PER_SECOND};
 use laxity_sim::World;
 use laxity_sim::trace::Trace;
 
+use super::SimArguments;
 use crate::failure::Failure;
 use crate::file::{Streamed, has_directory};
 use crate::stop::Stop;
@@ -39,12 +40,15 @@ pub(crate) struct ScenarioArguments {
 const LOOK: Duration = Duration::from_millis(1);
 
 /// Simulates what the file says; true if every promise was kept.
-pub(crate) fn run(path: &Path, trace: Option<&Path>, seed: u64, json: bool) -> Result<bool, Failure> {
+pub(crate) fn run(path: &Path, arguments: &SimArguments) -> Result<bool, Failure> {
+    let SimArguments { seed, json, seconds, scenario: ScenarioArguments { trace, .. }, .. } = arguments;
+    let (trace, seed) = (trace.as_deref(), *seed);
     let name = path.display().to_string();
     let text = read(path).map_err(|source| Failure::File { file: name.clone(), source })?;
     let beside = path.parent().unwrap_or(Path::new("."));
     let reader = |file: &str| read(&beside.join(file)).map_err(|error| error.to_string());
-    let scenario = file::parse(&text, &name, &reader)?;
+    let duration = seconds.map(|seconds| Duration::from_nanos(seconds.saturating_mul(NANOS_PER_SECOND)));
+    let scenario = file::parse(&text, &name, duration, &reader)?;
     if let Some(trace) = trace {
         has_directory(trace)?;
     }
@@ -69,7 +73,7 @@ pub(crate) fn run(path: &Path, trace: Option<&Path>, seed: u64, json: bool) -> R
             outcome
         }
     };
-    let said = if json { report::json(&outcome) } else { report::page(&outcome) };
+    let said = if *json { report::json(&outcome) } else { report::page(&outcome) };
     // A reader that has seen enough is no failure.
     let _ = writeln!(io::stdout(), "{said}");
     Ok(outcome.promises_kept())

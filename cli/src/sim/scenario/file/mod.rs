@@ -59,15 +59,20 @@ pub(super) struct Scenario {
 /// Reads a file that a scenario names, such as a platform: what stands in it, or why it cannot be read.
 pub(super) type Reader<'a> = &'a dyn Fn(&str) -> Result<String, String>;
 
-/// Reads `text`; `reader` reads the files of platforms that it names.
-pub(super) fn parse(text: &str, file: &str, reader: Reader<'_>) -> Result<Scenario, FileError> {
+/// Reads `text`; `reader` reads the files of platforms that it names. A `duration` replaces that of the file.
+pub(super) fn parse(
+    text: &str,
+    file: &str,
+    duration: Option<Duration>,
+    reader: Reader<'_>,
+) -> Result<Scenario, FileError> {
     let source = Source { text, file };
     let root = source.parse()?;
-    let (mut tables, mut duration, mut start, mut lease) = (BTreeMap::new(), None, START, LEASE);
+    let (mut tables, mut asked, mut start, mut lease) = (BTreeMap::new(), None, START, LEASE);
     for (key, value) in in_order(root.get_ref()) {
         let (name, at) = (key.get_ref().as_ref(), value.span().start);
         match name {
-            "duration" => duration = Some((source.span("duration", value)?, at)),
+            "duration" => asked = Some((source.span("duration", value)?, at)),
             "start" => start = source.span("start", value)?,
             "lease" => {
                 lease = source.span("lease", value)?;
@@ -84,7 +89,8 @@ pub(super) fn parse(text: &str, file: &str, reader: Reader<'_>) -> Result<Scenar
             }
         }
     }
-    let Some((duration, at)) = duration else {
+    let asked = duration.map(|duration| (duration, 0)).or(asked);
+    let Some((duration, at)) = asked else {
         return Err(source.missing(0, "duration", "a span of time such as \"2s\""));
     };
     if duration <= start || duration > MOST_DURATION {

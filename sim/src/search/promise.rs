@@ -2,12 +2,13 @@
 
 use laxity_core::admission::answer::{self, Bound};
 use laxity_core::admission::bounds::terms;
-use laxity_core::admission::{Admission, Settings};
+use laxity_core::admission::{Admission, ReservationId, Settings};
 use laxity_core::contract::SendingStages;
 use laxity_core::limits;
 use laxity_core::platform::Platform;
 use laxity_core::units::Duration;
-use laxity_sim::tiny::{Channel, Role, Seen, System};
+
+use crate::tiny::{Channel, Role, Seen, System};
 
 /// What a channel's response is at most.
 #[derive(Clone, Debug)]
@@ -21,6 +22,12 @@ pub struct Promise {
 }
 
 impl Promise {
+    /// That it is through by then, whatever is promised of its parts.
+    pub fn by(deadline: Duration) -> Self {
+        let stages = SendingStages { processor: deadline, link: Duration::ZERO };
+        Self { stages, bound: Bound { worst: deadline, terms: Vec::new() }, processor: None }
+    }
+
     fn new(stages: SendingStages, bound: Bound) -> Self {
         let link = [terms::TRANSMISSION, terms::LINK_STAGE];
         let on_processor = bound.terms.iter().take_while(|term| !link.contains(&term.name));
@@ -36,6 +43,7 @@ impl Promise {
     }
 }
 
+/// The role as admission names it.
 pub fn role(role: Role) -> answer::Role {
     match role {
         Role::Sends => answer::Role::Sends,
@@ -49,10 +57,7 @@ pub fn settings(system: &System, rule: answer::Rule) -> Settings {
 }
 
 /// Admits the channel with the least budget that does.
-pub fn admit(
-    admission: &mut Admission,
-    channel: &Channel,
-) -> Option<(laxity_core::admission::ReservationId, SendingStages)> {
+pub fn admit(admission: &mut Admission, channel: &Channel) -> Option<(ReservationId, SendingStages)> {
     let mut budget = Duration::from_nanos(1);
     for _ in 0..100 {
         match admission.reserve(&channel.contract, role(channel.role), budget) {

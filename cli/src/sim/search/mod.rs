@@ -1,0 +1,126 @@
+//! `laxity sim --search`: tries hard to break what admission promises, and tells how close it came.
+
+mod json;
+mod text;
+
+use std::num::NonZeroU64;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use clap::Args;
+use indicatif::{ProgressBar, ProgressStyle};
+use laxity_sim::search::case::Test;
+use laxity_sim::search::hunt::{Found, Hunt, Summary};
+use laxity_sim::search::shrink::Smallest;
+
+use super::SimArguments;
+use crate::failure::Failure;
+use crate::stop::Stop;
+
+/// Arguments of the search alone.
+#[derive(Debug, Args)]
+pub(crate) struct SearchArguments {
+    /// Attack random systems at the edge of admission, by each of its tests and the papers'
+    #[arg(long, group = "mode")]
+    pub(crate) search: bool,
+    /// Of a search: how many systems, whatever the time; the same number gives the same output
+    #[arg(long, requires = "search", value_name = "N")]
+    pub(crate) systems: Option<NonZeroU64>,
+    /// Of a search: this system alone, again; if it breaks a promise, made as small as it gets
+    #[arg(long, requires = "search", value_name = "NUMBER", conflicts_with = "systems")]
+    pub(crate) system: Option<u64>,
+}
+
+/// How long a search takes that is not told.
+const SECONDS: u64 = 60;
+
+/// What a search found.
+struct Report {
+    seed: u64,
+    /// Systems that were drawn, those included that were not admitted.
+    systems: u64,
+    tests: Vec<OfTest>,
+}
+
+/// What it found of one analysis.
+struct OfTest {
+    test: Test,
+    summary: Summary,
+    /// The smallest counter-example, and the number of its system.
+    counter_example: Option<(u64, Smallest)>,
+}
+
+impl Report {
+    /// Systems that broke a promise which somebody may rely on.
+    fn violations(&self) -> u64 {
+        self.tests.iter().filter(|of| of.test.decides()).map(|of| of.summary.broken.len() as u64).sum()
+    }
+}
+
+/// Searches; true if no test that decides was broken.
+pub(super) fn run(arguments: &SimArguments) -> Result<bool, Failure> {
+    let threads = arguments.threads();
+    let hunt = Hunt { seed: arguments.seed, tests: Test::all() };
+    let report = match arguments.search.system {
+        Some(number) => again(&hunt, number),
+        None => search(&hunt, arguments, threads)?,
+    };
+    if arguments.json {
+        println!("{}", json::object(&report));
+    } else {
+        text::print(&report);
+    }
+    Ok(report.violations() == 0)
+}
+
+fn search(hunt: &Hunt, arguments: &SimArguments, threads: usize) -> Result<Report, Failure> {
+    let (count, seconds) = match (arguments.search.systems, arguments.seconds) {
+        (None, seconds) => (u64::MAX, Some(seconds.unwrap_or(SECONDS))),
+        (Some(count), seconds) => (count.get(), seconds),
+    };
+    let until = seconds.map(|seconds| Instant::now() + Duration::from_secs(seconds));
+    let (style, length) = match until {
+        Some(_) => ("{bar:24} {pos} of {len} s, {msg}", seconds.unwrap_or(0)),
+        None => ("{bar:24} {pos} of {len} systems, {eta} left, {msg}", count),
+    };
+    let bar = ProgressBar::new(length);
+    bar.set_style(ProgressStyle::with_template(style).expect("the template is valid"));
+    let (started, worlds, broken) = (Instant::now(), AtomicU64::new(0), AtomicU64::new(0));
+    let tell = |found: &Found| {
+        let outcome = found.outcome.as_ref();
+        let worlds = worlds.fetch_add(outcome.map_or(0, |outcome| outcome.worlds), Ordering::Relaxed);
+        if found.test.decides() && outcome.is_some_and(|outcome| outcome.first.is_some()) {
+            broken.fetch_add(1, Ordering::Relaxed);
+        }
+        match until {
+            Some(_) => bar.set_position(started.elapsed().as_secs().min(length)),
+            None => bar.inc(1),
+        }
+        bar.set_message(format!("{worlds} worlds, {} violations", broken.load(Ordering::Relaxed)));
+    };
+    // A search that is interrupted tells what it has.
+    let stop = Stop::on_signals().map_err(|source| Failure::File { file: "signals".to_owned(), source })?;
+    let go_on = || !stop.is_set() && until.is_none_or(|until| Instant::now() < until);
+    let (systems, found) = hunt.run(threads, count, go_on, tell);
+    bar.set_message("making counter-examples small");
+    let of_test = |(test, summary): (Test, Summary)| {
+        let counter_example = hunt.smallest_of(threads, &summary.broken);
+        OfTest { test, summary, counter_example }
+    };
+    let tests: Vec<OfTest> = found.into_iter().map(of_test).collect();
+    bar.finish_and_clear();
+    let (worlds, seconds) = (worlds.into_inner(), started.elapsed().as_secs_f64());
+    eprintln!("{worlds} worlds in {seconds:.1} s, {:.0} per second", worlds as f64 / seconds);
+    Ok(Report { seed: hunt.seed, systems, tests })
+}
+
+/// One system again.
+fn again(hunt: &Hunt, number: u64) -> Report {
+    let found = hunt.attack(number);
+    let mut summary = Summary::default();
+    if let Some(outcome) = found.outcome {
+        summary.add(number, outcome);
+    }
+    let counter_example = hunt.smallest_of(1, &summary.broken);
+    Report { seed: hunt.seed, systems: 1, tests: vec![OfTest { test: found.test, summary, counter_example }] }
+}

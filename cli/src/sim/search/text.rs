@@ -1,0 +1,116 @@
+//! What a search found, for people.
+
+use comfy_table::{CellAlignment, Table, presets};
+use laxity_core::contract::packets;
+use laxity_core::platform::MachineModel;
+use laxity_sim::search::case::Test;
+use laxity_sim::search::shrink::Smallest;
+use laxity_sim::tiny::{Role, Who};
+
+use super::{OfTest, Report};
+use crate::numbers::{NONE, count};
+
+/// Whose run time a test speaks of.
+pub(super) fn machine(test: Test) -> &'static str {
+    match test.machine() {
+        MachineModel::Executive => "executive",
+        MachineModel::PapersInline => "papers-inline",
+        MachineModel::PapersOffload => "papers-offload",
+    }
+}
+
+/// The command that shows one system again.
+pub(super) fn replay(seed: u64, system: u64) -> String {
+    format!("laxity sim --search --seed {seed} --system {system}")
+}
+
+pub(super) fn print(report: &Report) {
+    let mut table = Table::new();
+    table.load_preset(presets::ASCII_BORDERS_ONLY_CONDENSED).set_header([
+        "test",
+        "run time",
+        "decides",
+        "systems",
+        "worlds",
+        "messages",
+        "broken",
+        "seen/bound p50",
+        "p90",
+        "max",
+    ]);
+    for of in &report.tests {
+        let OfTest { test, summary, .. } = of;
+        let ratio = |permille| summary.largest_at(permille).map_or(NONE.to_owned(), thousandths);
+        table.add_row([
+            test.name().to_owned(),
+            machine(*test).to_owned(),
+            if test.decides() { "yes" } else { "no" }.to_owned(),
+            count(summary.systems),
+            count(summary.worlds),
+            count(summary.messages),
+            count(summary.broken.len() as u64),
+            ratio(500),
+            ratio(900),
+            ratio(1000),
+        ]);
+    }
+    for column in table.column_iter_mut().skip(3) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    println!("Seed {}, {} systems, simulated. A world is one episode.\n\n{table}", report.seed, count(report.systems));
+    println!("\nseen/bound: the largest response of each channel by what was promised for it.");
+    for of in &report.tests {
+        if let Some((number, smallest)) = &of.counter_example {
+            explain(of.test, report.seed, *number, smallest);
+        }
+    }
+}
+
+/// Parts per million as a number with three places, rounded up.
+fn thousandths(ppm: u64) -> String {
+    let rounded = ppm.div_ceil(1_000);
+    format!("{}.{:03}", rounded / 1_000, rounded % 1_000)
+}
+
+fn explain(test: Test, seed: u64, number: u64, found: &Smallest) {
+    let Smallest { bounded, violation, .. } = found;
+    let (system, platform) = (&bounded.system, &bounded.system.platform);
+    println!("\nThe smallest counter-example to {} ({}):", test.name(), machine(test));
+    println!(
+        "  P {}, change of handler {}, first packet {}, other packets {}, C_l {}, a full packet on the link {}, wake-up {}",
+        platform.quantum,
+        platform.change_of_handler(),
+        platform.first_packet,
+        platform.packet_cost,
+        platform.link_cost,
+        platform.link.occupancy(platform.packet),
+        platform.wake_up,
+    );
+    if platform.best_effort.message_packets > 0 {
+        println!("  best effort: messages of {} packets", platform.best_effort.message_packets);
+    }
+    for (number, (channel, promise)) in system.channels.iter().zip(&bounded.promises).enumerate() {
+        println!(
+            "  channel {number} {} {} packets, every {}, burst {}: promised {}",
+            if channel.role == Role::Sends { "sends" } else { "receives" },
+            packets(channel.contract.max_message(), platform.packet),
+            channel.contract.interval(),
+            channel.contract.burst(),
+            promise.bound.worst,
+        );
+    }
+    for alike in violation.pattern.releases.chunk_by(|one, other| one == other) {
+        let (times, release) = (alike.len(), &alike[0]);
+        let times = if times > 1 { format!("{times} times ") } else { String::new() };
+        let whose = match release.who {
+            Who::Channel(number) => format!("on channel {number}"),
+            Who::BestEffort => "of best effort".to_owned(),
+        };
+        println!("  at {}: {times}{} bytes {whose}", release.at, release.bytes);
+    }
+    for (at, length) in &violation.pattern.gaps {
+        println!("  at {at}: the platform takes {length}");
+    }
+    println!("  seen on channel {}: {}", violation.channel, violation.seen.end);
+    println!("  again: {}", replay(seed, number));
+}

@@ -1,0 +1,42 @@
+//! Trying hard to break a bound: random systems at the edge of admission, attacked in every phasing and by climbing.
+//!
+//! | Module | What it does |
+//! |---|---|
+//! | [`case`] | an analysis, a system, and what the one promises for the other |
+//! | [`small`] | draws systems for admission's tests, executive and papers' machine |
+//! | [`published`] | draws systems for the papers' own tests, and what those promise |
+//! | [`promise`] | what admission promises |
+//! | [`pattern`] | what comes over a system in an episode |
+//! | [`attack`] | runs a system against its promises |
+//! | [`shrink`] | makes a counter-example as small as it gets |
+//! | [`hunt`] | many systems by number, on many threads, with one outcome |
+//!
+//! A *world* here is an episode: a host at rest, some messages, until all are through. Everything follows from a seed and a
+//! system's number; threads and time only decide how many systems are looked at.
+
+pub mod attack;
+pub mod case;
+pub mod hunt;
+pub mod pattern;
+pub mod promise;
+pub mod published;
+pub mod shrink;
+pub mod small;
+
+use laxity_core::units::Duration;
+
+use crate::content::Random;
+
+/// Numbers from 0 to what is asked for.
+pub trait Draw: FnMut(u64) -> u64 {}
+impl<F: FnMut(u64) -> u64> Draw for F {}
+
+/// Numbers by a seed.
+pub fn draws(seed: u64) -> impl Draw {
+    let mut random = Random(seed);
+    move |most| random.up_to(most)
+}
+
+const fn us(micros: u64) -> Duration {
+    Duration::from_micros(micros)
+}

@@ -1,0 +1,183 @@
+//! What comes over a small system in an episode: random, or a little different from what came close to a bound.
+
+use laxity_core::platform::{Interference, Platform};
+use laxity_core::units::Duration;
+
+use super::{Draw, us};
+use crate::tiny::{Release, System, Who};
+
+/// What comes over a system in an episode.
+#[derive(Clone, Debug, Default)]
+pub struct Pattern {
+    /// Messages, each within its contract.
+    pub releases: Vec<Release>,
+    /// What the platform takes: from when on, how long.
+    pub gaps: Vec<(Duration, Duration)>,
+}
+
+/// Best effort that keeps processor and link busy from the beginning of the episode for about `span`.
+pub fn saturating(platform: &Platform, span: Duration, full: bool) -> Vec<Release> {
+    let packets = platform.best_effort.message_packets;
+    if packets == 0 {
+        return Vec::new();
+    }
+    let (least, most) = (platform.best_effort.packet_min, platform.best_effort.packet_max);
+    let bytes = (packets - 1) * most + if full { most } else { least };
+    let cost = platform.first_packet + platform.packet_cost * u64::from(packets - 1);
+    let count = (span.div_ceil(cost.max(platform.link.occupancy(least))) + 1).min(40);
+    vec![Release::best_effort(Duration::ZERO, bytes); count as usize]
+}
+
+/// As much as the platform may take until `end`, mostly as often as it may; a gap beside another one is left out.
+fn gaps(draw: &mut impl Draw, interference: &Interference, end: Duration) -> Vec<(Duration, Duration)> {
+    let mut gaps: Vec<(Duration, Duration)> = Vec::new();
+    let mut add = |at: Duration, length: Duration| {
+        let free = gaps.iter().all(|&(other, taken)| at + length < other || other + taken < at);
+        if free && !length.is_zero() {
+            gaps.push((at, length));
+        }
+    };
+    let anywhere = |draw: &mut dyn FnMut(u64) -> u64, span: Duration| Duration::from_nanos(draw(span.as_nanos()));
+    add(anywhere(draw, end), interference.burst);
+    for &(period, cost) in &interference.periodic {
+        let mut at = anywhere(draw, period);
+        while at < end {
+            add(at, cost);
+            at += period + if draw(3) == 0 { anywhere(draw, period) } else { Duration::ZERO };
+        }
+    }
+    // The least of the envelopes counts; there is one at most.
+    for &(window, budget) in &interference.envelopes {
+        let mut begin = Duration::ZERO;
+        while begin < end {
+            // At the end of one window and at the beginning of the next, or anywhere.
+            let within = match draw(2) {
+                0 => Duration::ZERO,
+                1 => window.saturating_sub(budget),
+                _ => anywhere(draw, window.saturating_sub(budget)),
+            };
+            add(begin + within, budget);
+            begin += window;
+        }
+    }
+    gaps.sort_unstable();
+    gaps
+}
+
+/// Bursts, late and small messages, best effort now and then; or everybody at once and as much as may be.
+pub fn random_pattern(draw: &mut impl Draw, system: &System) -> Pattern {
+    let mut releases = match draw(2) {
+        0 => saturating(&system.platform, us(300), true),
+        1 => saturating(&system.platform, us(300), false),
+        _ => Vec::new(),
+    };
+    let together = draw(2) == 0;
+    let mut phase = Duration::from_nanos(draw(120_000));
+    // All as large as they may be, or each channel as it likes.
+    let full = draw(1) == 0;
+    for (number, channel) in system.channels.iter().enumerate() {
+        let contract = &channel.contract;
+        if !together {
+            phase = Duration::from_nanos(draw(120_000));
+        }
+        let sizes = if full { 0 } else { draw(2) };
+        let (mut at, mut ahead) = (phase + Duration::from_nanos(if together { draw(1) * draw(20_000) } else { 0 }), 0);
+        for _ in 0..1 + draw(3) {
+            let least = u64::from(contract.min_message());
+            let bytes = match sizes {
+                0 => u64::from(contract.max_message()),
+                1 => least,
+                _ => least + draw(u64::from(contract.max_message()) - least),
+            };
+            releases.push(Release::of(number, at, bytes as u32));
+            // Within the burst, or when the next one may come, or later.
+            if ahead + 1 < contract.burst() && draw(1) == 0 {
+                ahead += 1;
+            } else {
+                at += contract.interval() * u64::from(ahead + 1) + Duration::from_nanos(draw(3) / 3 * draw(60_000));
+                ahead = 0;
+            }
+        }
+    }
+    let end = releases.iter().map(|release| release.at).max().unwrap_or(Duration::ZERO) + us(200);
+    let gaps = if draw(3) > 0 { gaps(draw, &system.platform.interference, end) } else { Vec::new() };
+    Pattern { releases, gaps }
+}
+
+/// The same with something moved: a channel, best effort, all gaps; or a channel to where it is due when another one is.
+pub fn moved(draw: &mut impl Draw, system: &System, pattern: &Pattern) -> Pattern {
+    let mut pattern = pattern.clone();
+    let span = [500, 3_000, 30_000][draw(2) as usize];
+    let (earlier, by) = (draw(1) == 0, Duration::from_nanos(draw(span)));
+    let which = draw(system.channels.len() as u64 + 1) as usize;
+    if which > system.channels.len() {
+        let least = pattern.gaps.first().map_or(Duration::ZERO, |gap| gap.0);
+        pattern.gaps.iter_mut().for_each(|(at, _)| *at = shifted(*at, earlier, by, least));
+        return pattern;
+    }
+    if which == system.channels.len() {
+        shift(&mut pattern, Who::BestEffort, earlier, by);
+    } else if draw(2) > 0 {
+        shift(&mut pattern, Who::Channel(which), earlier, by);
+    } else {
+        due_together(draw, system, &mut pattern, which);
+    }
+    pattern
+}
+
+fn shifted(at: Duration, earlier: bool, by: Duration, least: Duration) -> Duration {
+    if earlier { at - by.min(least) } else { at + by }
+}
+
+/// All messages of one, by as much; nothing before the beginning of the episode.
+fn shift(pattern: &mut Pattern, who: Who, earlier: bool, by: Duration) {
+    let of = |release: &&mut Release| release.who == who;
+    let least = pattern.releases.iter().filter(|release| release.who == who).map(|release| release.at).min();
+    for release in pattern.releases.iter_mut().filter(of) {
+        release.at = shifted(release.at, earlier, by, least.unwrap_or_default());
+    }
+}
+
+/// Moves a channel so that a message of it is due at the same instant as one of another channel, or a nanosecond beside: what
+/// is due together competes most.
+fn due_together(draw: &mut impl Draw, system: &System, pattern: &mut Pattern, which: usize) {
+    let due: Vec<(usize, Duration)> = (pattern.releases.iter())
+        .filter_map(|release| match release.who {
+            Who::Channel(number) => Some((number, release.at + system.channels[number].stages.processor)),
+            Who::BestEffort => None,
+        })
+        .collect();
+    let mut any = |own: bool| {
+        let of: Vec<Duration> = due.iter().filter(|due| (due.0 == which) == own).map(|due| due.1).collect();
+        (!of.is_empty()).then(|| of[draw(of.len() as u64 - 1) as usize])
+    };
+    if let (Some(own), Some(other)) = (any(true), any(false)) {
+        let other = other + Duration::from_nanos(draw(4) / 4);
+        let (earlier, by) = if own > other { (true, own - other) } else { (false, other - own) };
+        shift(pattern, Who::Channel(which), earlier, by);
+    }
+}
+
+/// All from some instant on as often as they may, those of the longest periods a nanosecond before, or from anywhere.
+pub fn periodic(draw: &mut impl Draw, system: &System) -> Pattern {
+    let longest = system.channels.iter().map(|channel| channel.contract.interval()).max().unwrap_or_default();
+    let end = longest * (1 + draw(2));
+    let together = draw(1) == 0;
+    let mut releases = Vec::new();
+    for (number, channel) in system.channels.iter().enumerate() {
+        let (interval, bytes) = (channel.contract.interval(), channel.contract.max_message());
+        let mut at = match together {
+            // Just before, or just in time.
+            true => Duration::from_nanos(1 - draw(1)),
+            false => Duration::from_nanos(draw(interval.as_nanos())),
+        };
+        for _ in 0..40 {
+            releases.push(Release::of(number, at, bytes));
+            at += interval + Duration::from_nanos(draw(7) / 7 * draw(interval.as_nanos() / 4));
+            if at > end {
+                break;
+            }
+        }
+    }
+    Pattern { releases, gaps: Vec::new() }
+}

@@ -1,0 +1,310 @@
+//! Makes a counter-example as small as it gets: takes away what it does not need, until nothing more can go.
+//!
+//! A smaller system has other deadlines, so it is asked for its promises again, and attacked again if the episode that broke
+//! the larger one's does not break its own.
+
+use laxity_core::contract::{Contract, packets};
+use laxity_core::platform::{Interference, Platform};
+use laxity_core::units::Duration;
+
+use super::attack::{Attack, Violation};
+use super::case::{Bounded, Case};
+use super::draws;
+use super::pattern::Pattern;
+use crate::host::StepCosts;
+use crate::tiny::{Channel, Release, Role, Who};
+
+/// A counter-example.
+#[derive(Debug)]
+pub struct Smallest {
+    /// The system.
+    pub case: Case,
+    /// What was promised.
+    pub bounded: Bounded,
+    /// What was seen instead.
+    pub violation: Violation,
+}
+
+/// Episodes that a smaller system is attacked with.
+const CLIMB: u64 = 60;
+/// Systems that are tried at most.
+const MOST: u32 = 1_500;
+
+/// Takes away from `case`, which `violation` was seen in.
+///
+/// # Panics
+/// If the violation cannot be seen again.
+pub fn shrink(case: Case, violation: Violation) -> Smallest {
+    let mut smallest = broken(case, &violation.pattern).expect("the same system does the same again");
+    let mut tried = 0;
+    'smaller: loop {
+        for (case, pattern) in candidates(&smallest.case, &smallest.violation.pattern) {
+            tried += 1;
+            if tried > MOST {
+                return smallest;
+            }
+            if let Some(found) = broken(case, &pattern).filter(|found| found.size() < smallest.size()) {
+                smallest = found;
+                continue 'smaller;
+            }
+        }
+        return smallest;
+    }
+}
+
+/// Whether the system breaks a promise, in this episode or another.
+fn broken(case: Case, pattern: &Pattern) -> Option<Smallest> {
+    let bounded = case.bounded()?;
+    let mut attack = Attack::new(&bounded);
+    attack.episode(pattern);
+    let mut violation = attack.finish().first;
+    for episodes in [None, Some(CLIMB)] {
+        if violation.is_none() {
+            violation = case.attack(&bounded, &mut draws(case.system.seed), episodes).first;
+        }
+    }
+    let violation = violation?;
+    Some(Smallest { case, bounded, violation })
+}
+
+impl Smallest {
+    /// How much there is to read: channels, packets, kinds of cost, cost, messages, and how ragged their times are.
+    pub fn size(&self) -> impl Ord + use<> {
+        let (system, platform) = (&self.case.system, &self.case.system.platform);
+        let costs = costs(platform);
+        let kinds = costs.iter().filter(|cost| !cost.is_zero()).count()
+            + usize::from(platform.best_effort.message_packets > 0)
+            + usize::from(platform.best_effort.starts.is_some())
+            + usize::from(system.send_early)
+            + usize::from(system.receive_early)
+            + usize::from(system.step_costs != StepCosts::Worst)
+            + usize::from(platform.interference != Interference::default())
+            + system.channels.iter().filter(|channel| channel.role != Role::Sends).count();
+        let sizes: u32 =
+            system.channels.iter().map(|channel| packets(channel.contract.max_message(), platform.packet)).sum();
+        let spread: u64 = system.channels.iter().map(|channel| u64::from(spread(&channel.contract))).sum();
+        let slack: Duration = self.case.slack.iter().copied().sum();
+        let pattern = &self.violation.pattern;
+        let ragged = pattern.releases.iter().filter(|release| release.at.as_nanos() % 1_000 != 0).count();
+        let cost: Duration = costs.iter().copied().sum();
+        let last: Duration = pattern.releases.iter().map(|release| release.at).max().unwrap_or_default();
+        (
+            (system.channels.len(), sizes, kinds, spread),
+            (platform.quantum, platform.best_effort.message_packets, platform.transmit_batch, platform.receive_batch),
+            (cost, slack, self.case.tighten.iter().filter(|&&tighten| tighten).count()),
+            (pattern.releases.len(), pattern.gaps.len(), ragged, last),
+        )
+    }
+}
+
+/// How far sizes and bursts are from one message of one size.
+fn spread(contract: &Contract) -> u32 {
+    contract.burst() - 1 + u32::from(contract.min_message() < contract.max_message())
+}
+
+fn costs(platform: &Platform) -> [Duration; 10] {
+    [
+        platform.switch,
+        platform.cache,
+        platform.first_packet,
+        platform.packet_cost,
+        platform.receive_first,
+        platform.receive_packet,
+        platform.demultiplex,
+        platform.link_cost,
+        platform.link.setup,
+        platform.wake_up,
+    ]
+}
+
+fn cost(platform: &mut Platform, which: usize) -> &mut Duration {
+    [
+        &mut platform.switch,
+        &mut platform.cache,
+        &mut platform.first_packet,
+        &mut platform.packet_cost,
+        &mut platform.receive_first,
+        &mut platform.receive_packet,
+        &mut platform.demultiplex,
+        &mut platform.link_cost,
+        &mut platform.link.setup,
+        &mut platform.wake_up,
+    ]
+    .into_iter()
+    .nth(which)
+    .expect("as many as there are costs")
+}
+
+/// Systems and episodes with something less.
+fn candidates(case: &Case, pattern: &Pattern) -> Vec<(Case, Pattern)> {
+    let mut found = Vec::new();
+    for number in 0..case.system.channels.len() {
+        if case.system.channels.len() > 1 {
+            found.push(without_channel(case, pattern, number));
+        }
+    }
+    let mut changed = |change: &dyn Fn(&mut Case)| {
+        let mut smaller = case.clone();
+        change(&mut smaller);
+        found.push((smaller, pattern.clone()));
+    };
+    changed(&|case| case.system.platform.interference = Interference::default());
+    changed(&|case| {
+        case.system.platform.interference.burst = Duration::ZERO;
+        case.system.platform.interference.envelopes.clear();
+    });
+    changed(&|case| case.system.platform.interference.periodic.clear());
+    changed(&|case| case.system.platform.best_effort.starts = None);
+    changed(&|case| case.system.platform.best_effort.message_packets = 0);
+    changed(&|case| case.system.platform.best_effort.message_packets /= 2);
+    changed(&|case| (case.system.send_early, case.system.receive_early) = (false, false));
+    changed(&|case| case.system.step_costs = StepCosts::Worst);
+    changed(&|case| case.system.platform.quantum = 1);
+    changed(&|case| case.system.platform.quantum = (case.system.platform.quantum - 1).max(1));
+    changed(&|case| (case.system.platform.transmit_batch, case.system.platform.receive_batch) = (1, 1));
+    changed(&|case| case.slack.iter_mut().for_each(|slack| *slack = Duration::ZERO));
+    changed(&|case| case.tighten.iter_mut().for_each(|tighten| *tighten = false));
+    for number in 0..case.system.channels.len() {
+        for change in [one_packet, one_packet_less, one_size, one_at_a_time, sends] {
+            changed(&|case| {
+                let packet = case.system.platform.packet;
+                change(&mut case.system.channels[number], packet);
+            });
+        }
+    }
+    let step = Duration::from_micros(1);
+    for which in 0..costs(&case.system.platform).len() {
+        changed(&|case| *cost(&mut case.system.platform, which) = Duration::ZERO);
+        changed(&|case| {
+            let cost = cost(&mut case.system.platform, which);
+            *cost = step * cost.div_floor(step * 2);
+        });
+        changed(&|case| {
+            let cost = cost(&mut case.system.platform, which);
+            *cost = cost.saturating_sub(step);
+        });
+    }
+    found.extend(with_less_in_it(case, pattern));
+    // What a channel sends has changed with it.
+    for (case, pattern) in &mut found {
+        for Release { who, bytes, .. } in &mut pattern.releases {
+            match *who {
+                Who::Channel(number) => {
+                    let contract = &case.system.channels[number].contract;
+                    *bytes = (*bytes).clamp(contract.min_message(), contract.max_message());
+                }
+                Who::BestEffort => {
+                    let best_effort = &case.system.platform.best_effort;
+                    *bytes = (*bytes).min(best_effort.message_packets * best_effort.packet_max);
+                }
+            }
+        }
+        pattern.releases.retain(|release| release.bytes > 0);
+        if case.system.platform.interference == Interference::default() {
+            pattern.gaps.clear();
+        }
+    }
+    found.retain(|(case, pattern)| case.system.platform.validate().is_ok() && is_within(case, pattern));
+    found
+}
+
+fn without_channel(case: &Case, pattern: &Pattern, number: usize) -> (Case, Pattern) {
+    let (mut case, mut pattern) = (case.clone(), pattern.clone());
+    case.system.channels.remove(number);
+    case.slack.remove(number);
+    case.tighten.remove(number);
+    pattern.releases.retain(|release| release.who != Who::Channel(number));
+    for release in &mut pattern.releases {
+        if let Who::Channel(other) = &mut release.who
+            && *other > number
+        {
+            *other -= 1;
+        }
+    }
+    (case, pattern)
+}
+
+/// The same system, with fewer messages or at rounder times.
+fn with_less_in_it(case: &Case, pattern: &Pattern) -> Vec<(Case, Pattern)> {
+    let mut found = Vec::new();
+    let mut changed = |change: &dyn Fn(&mut Pattern)| {
+        let mut smaller = pattern.clone();
+        change(&mut smaller);
+        found.push((case.clone(), smaller));
+    };
+    changed(&|pattern| pattern.gaps.clear());
+    changed(&|pattern| {
+        let half = pattern.releases.len() / 2;
+        pattern.releases.truncate(half);
+    });
+    for place in 0..pattern.releases.len() {
+        changed(&|pattern| {
+            pattern.releases.remove(place);
+        });
+    }
+    let step = Duration::from_micros(1);
+    changed(&|pattern| {
+        for release in &mut pattern.releases {
+            release.at = step * release.at.div_floor(step);
+        }
+    });
+    changed(&|pattern| {
+        let gaps = pattern.gaps.iter().map(|gap| gap.0);
+        let first = pattern.releases.iter().map(|release| release.at).chain(gaps).min().unwrap_or_default();
+        pattern.releases.iter_mut().for_each(|release| release.at = release.at - first);
+        pattern.gaps.iter_mut().for_each(|gap| gap.0 = gap.0 - first);
+    });
+    found
+}
+
+/// Whether every channel keeps its contract in the episode, burst by burst.
+fn is_within(case: &Case, pattern: &Pattern) -> bool {
+    case.system.channels.iter().enumerate().all(|(number, channel)| {
+        let contract = &channel.contract;
+        let mut times: Vec<Duration> = pattern
+            .releases
+            .iter()
+            .filter(|release| release.who == Who::Channel(number))
+            .map(|release| release.at)
+            .collect();
+        times.sort_unstable();
+        let burst = contract.burst() as usize;
+        let spans = times.iter().enumerate().flat_map(|(first, from)| {
+            times[first..].iter().enumerate().map(move |(more, until)| (more + 1, *until - *from))
+        });
+        // In any span at most the burst and one for each interval.
+        spans.into_iter().all(|(count, span)| count as u64 <= burst as u64 + span.div_floor(contract.interval()))
+    })
+}
+
+fn with_sizes(channel: &mut Channel, min: u32, max: u32, burst: u32) {
+    let old = channel.contract;
+    if let Ok(contract) = Contract::new(max.into(), min.into(), old.interval(), burst.into(), old.deadline()) {
+        channel.contract = contract;
+    }
+}
+
+fn one_packet(channel: &mut Channel, packet: u32) {
+    let max = channel.contract.max_message().min(packet);
+    with_sizes(channel, channel.contract.min_message().min(max), max, channel.contract.burst());
+}
+
+fn one_packet_less(channel: &mut Channel, packet: u32) {
+    let max = channel.contract.max_message();
+    let max = if max > packet { max - packet } else { max };
+    with_sizes(channel, channel.contract.min_message().min(max), max, channel.contract.burst());
+}
+
+fn one_size(channel: &mut Channel, packet: u32) {
+    // Whole packets are easier to read, if as many.
+    let max = packets(channel.contract.max_message(), packet) * packet;
+    with_sizes(channel, max, max, channel.contract.burst());
+}
+
+fn one_at_a_time(channel: &mut Channel, _: u32) {
+    with_sizes(channel, channel.contract.min_message(), channel.contract.max_message(), 1);
+}
+
+fn sends(channel: &mut Channel, _: u32) {
+    channel.role = Role::Sends;
+}

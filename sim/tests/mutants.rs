@@ -1,0 +1,55 @@
+//! The test of the tests: the search notices each mistake that can be switched on in the core.
+//!
+//! Needs the feature `mutants`, which nothing that ships has: `cargo test --release -p laxity-sim --features mutants --test
+//! mutants`. A mistake is one in the whole process, so that there is one test for all.
+
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Instant as Clock;
+
+use laxity_core::mutant::{Mutant, turn_on};
+use laxity_core::platform::MachineModel;
+use laxity_sim::search::case::Test;
+use laxity_sim::search::hunt::Hunt;
+
+/// Within so many worlds of the search, each mistake is to be found.
+const MOST: u64 = 200_000;
+
+/// A mistake in the run time shows where the shipping executive runs, or the papers' machine; one in the analysis where
+/// admission decides.
+fn hunt(mutant: Mutant) -> Hunt {
+    let executive_only = matches!(mutant, Mutant::NoGap | Mutant::NoWakeUp | Mutant::NoLooks);
+    let tests = Test::all().into_iter().filter(|test| matches!(test, Test::Admission(_)));
+    let tests = tests.filter(|test| !executive_only || test.machine() == MachineModel::Executive).collect();
+    Hunt { seed: 1, tests }
+}
+
+#[test]
+fn the_search_notices_every_mistake() {
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    let mut unnoticed = Vec::new();
+    for mutant in [None].into_iter().chain(Mutant::ALL.map(Some)) {
+        let started = Clock::now();
+        turn_on(mutant);
+        let (worlds, found) = (AtomicU64::new(0), AtomicBool::new(false));
+        let hunt = mutant.map_or_else(|| hunt(Mutant::NoYieldAtMessageEnd), hunt);
+        // Without a mistake a tenth of the worlds is looked at: the other tests look at more.
+        let most = if mutant.is_some() { MOST } else { MOST / 10 };
+        let go_on = || !found.load(Ordering::Relaxed) && worlds.load(Ordering::Relaxed) < most;
+        let (systems, outcome) = hunt.run(threads, u64::MAX, go_on, |system| {
+            let outcome = system.outcome.as_ref();
+            worlds.fetch_add(outcome.map_or(0, |outcome| outcome.worlds), Ordering::Relaxed);
+            found.fetch_or(outcome.is_some_and(|outcome| outcome.first.is_some()), Ordering::Relaxed);
+        });
+        let first = outcome
+            .iter()
+            .filter_map(|(test, summary)| Some((*summary.broken.first()?, test)))
+            .min_by_key(|first| first.0);
+        let worlds: u64 = outcome.iter().map(|(_, summary)| summary.worlds).sum();
+        println!("{mutant:?}: {systems} systems, {worlds} worlds, {:.1} s: {first:?}", started.elapsed().as_secs_f64());
+        if mutant.is_some() != first.is_some() {
+            unnoticed.push(mutant);
+        }
+    }
+    turn_on(None);
+    assert!(unnoticed.is_empty(), "{unnoticed:?}");
+}
