@@ -13,6 +13,14 @@ use crate::failure::Failure;
 
 /// Runs what the arguments say; true if every promise was kept.
 pub(crate) fn run(arguments: &SimArguments) -> Result<bool, Failure> {
+    // The parser lets options of another mode pass, since what they require is in conflict with this one.
+    let misplaced = [
+        ("--trace is of a scenario", arguments.scenario.is_misplaced()),
+        ("--systems and --system are of a search", arguments.search.is_misplaced()),
+    ];
+    if let Some((problem, _)) = misplaced.iter().find(|(_, is_misplaced)| *is_misplaced) {
+        return Err(Failure::Usage(format!("sim: {problem}")));
+    }
     if arguments.search.search {
         return search::run(arguments);
     }

@@ -4,7 +4,8 @@
 //! to that. A stage is never changed for a later channel.
 
 use laxity::{Advice, Error};
-use laxity_core::admission::answer::Role;
+use laxity_core::admission::answer::{Fits, Request, Role};
+use laxity_core::admission::plan::fits;
 use laxity_core::admission::route::{Hop, Slack, compose};
 use laxity_core::admission::{Admission, Code, Refusal, ReservationId, Stage, buffers};
 use laxity_core::contract::{Contract, SendingStages, Service, packets};
@@ -13,11 +14,13 @@ use laxity_sim::Plan;
 
 use super::file::{Channel, Host};
 use crate::failure::Failure;
+use crate::numbers::up;
 
 /// Most channels of a host among which those that stand in the way are looked for, and whose bounds are computed.
 const MOST: usize = 256;
 
 /// What a host has admitted.
+#[derive(Clone)]
 struct Admitting<'a> {
     host: &'a Host,
     admission: Admission,
@@ -75,86 +78,96 @@ pub(super) fn admit(hosts: &[Host], channels: &[Channel]) -> Result<Admitted, Fa
     Ok(Admitted { plans, look_aheads: admitting.iter().map(look_ahead).collect() })
 }
 
-/// A channel's stages at both hosts, and its reservation at the receiving one.
+/// What both hosts of a channel grant.
+struct Granted {
+    here: ReservationId,
+    there: ReservationId,
+    stages: SendingStages,
+    receive: Duration,
+    /// What of the deadline is neither host's: the way, the clocks, and the wait until a frame is found.
+    outside: Duration,
+}
+
+/// Who refused, why, and what of the deadline would have been that host's.
+struct Denied {
+    role: Role,
+    refusal: Refusal,
+    budget: Duration,
+}
+
+/// Reserves at both hosts; if one of them refuses, at none.
+fn reserve(from: &mut Admitting<'_>, to: &mut Admitting<'_>, contract: &Contract) -> Result<Granted, Denied> {
+    let (ours, theirs) = (&from.host.platform, &to.host.platform);
+    let clock_error = if from.host.own_clock || to.host.own_clock { theirs.clock_error } else { Duration::ZERO };
+    // The papers' machine looks at a frame when it arrives.
+    let found = if theirs.machine.is_papers() { Duration::ZERO } else { to.admission.input_delay() };
+    let (outside, deadline) = (ours.propagation + clock_error + found, contract.deadline());
+    let denied = |role, refusal, budget| Denied { role, refusal, budget };
+    // The receiver first: what it needs the sender does not have.
+    let budget = deadline.saturating_sub(outside);
+    let (there, SendingStages { processor: least, .. }) = to
+        .admission
+        .reserve_least(contract, Role::Receives, budget)
+        .map_err(|refusal| denied(Role::Receives, refusal, budget))?;
+    let budget = budget.saturating_sub(least);
+    let sending = from.admission.reserve_least(contract, Role::Sends, budget).and_then(|(here, stages)| {
+        let hops = [
+            Hop { least: ours.handover + stages.total(), propagation: outside, clock_error: Duration::ZERO },
+            Hop { least, propagation: Duration::ZERO, clock_error: Duration::ZERO },
+        ];
+        let deadlines = compose(&hops, deadline, Slack::Proportional);
+        let deadlines = deadlines.map_err(|_| Refusal::new(Code::DeadlineSum, Stage::Route))?;
+        let stages = from.admission.relax_sending(here, deadlines[0])?.with_handover(ours.handover);
+        let receive = to.admission.relax_receiving(there, deadlines[1])?;
+        Ok(Granted { here, there, stages, receive, outside })
+    });
+    sending.map_err(|refusal| {
+        to.admission.release(there);
+        denied(Role::Sends, refusal, budget)
+    })
+}
+
+/// A channel's plan, and its reservation at the receiving host.
 fn real_time<'a>(
     admitting: &mut [Admitting<'a>],
     channel: &'a Channel,
     contract: &Contract,
 ) -> Result<(Plan, ReservationId), Failure> {
-    let (from, to) = (channel.from, channel.to);
-    let (ours, theirs) = (admitting[from].host, admitting[to].host);
-    let clock_error = if ours.own_clock || theirs.own_clock { theirs.platform.clock_error } else { Duration::ZERO };
-    let found = admitting[to].admission.input_delay();
-    // The papers' machine looks at a frame when it arrives.
-    let found = if theirs.platform.machine.is_papers() { Duration::ZERO } else { found };
-    let outside = ours.platform.propagation + clock_error + found;
-    let deadline = contract.deadline();
-    let Some(budget) = deadline.checked_sub(outside) else {
-        let short = Refusal { least_deadline: Some(outside), ..Refusal::new(Code::DeadlineSum, Stage::Route) };
-        return Err(refused(channel, &theirs.name, short, None));
-    };
-    // The receiver first: what it needs the sender does not have.
-    let (there, least) = admitting[to].reserve(channel, contract, Role::Receives, budget, outside)?;
-    let (least, outside_here) = (least.processor, outside + least.processor);
-    let (here, stages) =
-        admitting[from].reserve(channel, contract, Role::Sends, deadline.saturating_sub(outside_here), outside_here)?;
-    let handover = ours.platform.handover;
-    let hops = [
-        Hop { least: handover + stages.total(), propagation: outside, clock_error: Duration::ZERO },
-        Hop { least, propagation: Duration::ZERO, clock_error: Duration::ZERO },
-    ];
-    let too_short = |short: Duration| {
-        let least_deadline = Some(deadline + short);
-        refused(
-            channel,
-            &theirs.name,
-            Refusal { least_deadline, ..Refusal::new(Code::DeadlineSum, Stage::Route) },
-            None,
-        )
-    };
-    let deadlines = compose(&hops, deadline, Slack::Proportional).map_err(too_short)?;
-    let again = |refusal| refused(channel, &ours.name, refusal, None);
-    let stages = admitting[from].admission.relax_sending(here, deadlines[0]).map_err(again)?.with_handover(handover);
-    let receive = admitting[to].admission.relax_receiving(there, deadlines[1]).map_err(again)?;
+    // They are different hosts of the file.
+    let [from, to] = admitting.get_disjoint_mut([channel.from, channel.to]).expect("two hosts");
+    let granted = reserve(from, to, contract).map_err(|denied| refused(from, to, channel, contract, &denied))?;
+    let Granted { here, there, stages, receive, outside } = granted;
+    from.held.push((here, &channel.name));
+    to.held.push((there, &channel.name));
     let mut plan = Plan::new(&channel.name, Service::RealTime(*contract), stages, receive);
-    plan.transit =
-        admitting[from].admission.look_ahead() + ours.platform.link.occupancy(ours.platform.packet) + outside;
+    let platform = &from.host.platform;
+    plan.transit = from.admission.look_ahead() + platform.link.occupancy(platform.packet) + outside;
     plan.receive_messages = buffers::receive_messages(contract, plan.upstream, receive) + contract.burst();
     Ok((plan, there))
 }
 
-impl<'a> Admitting<'a> {
-    /// Reserves the least; `outside` is what of the deadline is not this host's.
-    fn reserve(
-        &mut self,
-        channel: &'a Channel,
-        contract: &Contract,
-        role: Role,
-        budget: Duration,
-        outside: Duration,
-    ) -> Result<(ReservationId, SendingStages), Failure> {
-        match self.admission.reserve_least(contract, role, budget) {
-            Ok((id, stages)) => {
-                self.held.push((id, &channel.name));
-                Ok((id, stages))
-            }
-            Err(mut refusal) => {
-                refusal.least_deadline = refusal.least_deadline.map(|least| least + outside);
-                let advice = (self.held.len() <= MOST).then(|| {
-                    let name =
-                        |id| self.held.iter().find(|(other, _)| *other == id).map(|(_, name)| (*name).to_owned());
-                    let blocking = self.admission.in_the_way(contract, role, budget);
-                    let in_the_way = blocking.into_iter().filter_map(name).collect();
-                    Box::new(Advice { fits: self.admission.what_fits(contract, role, budget), in_the_way })
-                });
-                Err(refused(channel, &self.host.name, refusal, advice))
-            }
-        }
-    }
-}
-
-fn refused(channel: &Channel, host: &str, refusal: Refusal, advice: Option<Box<Advice>>) -> Failure {
-    let error = Error::Refused { by: host.to_owned(), refusal, advice };
+/// The refusal, with what both hosts would grant instead.
+fn refused(
+    from: &Admitting<'_>,
+    to: &Admitting<'_>,
+    channel: &Channel,
+    contract: &Contract,
+    denied: &Denied,
+) -> Failure {
+    let Denied { role, refusal, budget } = *denied;
+    let by = if role == Role::Sends { from } else { to };
+    let advice = (from.held.len().max(to.held.len()) <= MOST).then(|| {
+        let grants = |request: &Request| reserve(&mut from.clone(), &mut to.clone(), &request.contract).is_ok();
+        let name = |id| by.held.iter().find(|(other, _)| *other == id).map(|(_, name)| (*name).to_owned());
+        let in_the_way = by.admission.in_the_way(contract, role, budget).into_iter().filter_map(name).collect();
+        let fits = fits(grants, &Request { contract: *contract, role });
+        // What is shown fits too.
+        let fits = Fits { deadline: fits.deadline.map(up), interval: fits.interval.map(up), ..fits };
+        Box::new(Advice { fits, in_the_way })
+    });
+    // Only the advice knows the whole way.
+    let refusal = Refusal { least_deadline: None, ..refusal };
+    let error = Error::Refused { by: by.host.name.clone(), refusal, advice };
     Failure::Refused { channel: channel.name.clone(), error: Box::new(error) }
 }
 

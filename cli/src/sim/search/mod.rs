@@ -31,6 +31,13 @@ pub(crate) struct SearchArguments {
     pub(crate) system: Option<u64>,
 }
 
+impl SearchArguments {
+    /// True if there are options of a search without one.
+    pub(crate) fn is_misplaced(&self) -> bool {
+        !self.search && (self.systems.is_some() || self.system.is_some())
+    }
+}
+
 /// How long a search takes that is not told.
 const SECONDS: u64 = 60;
 

@@ -61,10 +61,10 @@ struct Given {
     kind: Option<usize>,
     on: Option<(usize, usize)>,
     channel: Option<(usize, usize)>,
-    from: Option<Instant>,
+    from: Option<(Instant, usize)>,
     until: Option<(Instant, usize)>,
     ppm: Option<(i64, usize)>,
-    span: Option<Duration>,
+    span: Option<(Duration, usize)>,
     reopen: Option<bool>,
     peer: Option<(usize, usize)>,
     places: Option<u32>,
@@ -84,14 +84,18 @@ pub(super) fn read(
         let problem = format!("fault.{key} does not go with kind = \"{name}\"");
         return Err(source.error(*at, &entry.key(key), problem));
     }
-    let at = entry.needed(given.from, "at", "a span of time such as \"500ms\"")?;
+    let (at, at_at) = entry.needed(given.from, "at", "a span of time such as \"500ms\"")?;
+    if at >= end {
+        let expected = format!("less than {}, when the scenario is over", end.since(Instant::ZERO));
+        return Err(source.expected(at_at, "fault.at", at.since(Instant::ZERO), expected));
+    }
     let (until, until_at) = given.until.unwrap_or((end, entry.at));
     if until <= at {
         let (found, begin) = (until.since(Instant::ZERO), at.since(Instant::ZERO));
         return Err(source.expected(until_at, "fault.until", found, format!("more than {begin}, when it begins")));
     }
     let on = place(entry, &given, channels, name)?;
-    let span = |key, example| entry.needed(given.span, key, example);
+    let span = |key, example| entry.needed(given.span, key, example).map(|(span, _)| span);
     let share = || ppm(entry, &given, 0, MILLION.into()).map(|ppm| ppm.unsigned_abs());
     let what = match name {
         "loss" => What::Loss { ppm: share()? },
@@ -127,8 +131,8 @@ pub(super) fn read(
         return Err(source.expected(at, "fault.on", found, "a host with clock = \"own\""));
     }
     if matches!(what, What::FloodBack { spacing, .. } if spacing < LEAST_SPACING) {
-        let found = given.span.unwrap_or_default();
-        return Err(source.expected(entry.at, "fault.spacing", found, format!("at least {LEAST_SPACING}")));
+        let (found, at) = given.span.unwrap_or_default();
+        return Err(source.expected(at, "fault.spacing", found, format!("at least {LEAST_SPACING}")));
     }
     Ok(Fault { on, from: at, until, what })
 }
@@ -152,10 +156,10 @@ fn given(
                 let what = "[[channel]] or [[best_effort]]";
                 given.channel = Some((entry.place(&full, value, channels, |channel| &channel.name, what)?, at));
             }
-            "at" => given.from = Some(entry.instant(&full, value)?),
+            "at" => given.from = Some((entry.instant(&full, value)?, at)),
             "until" => given.until = Some((entry.instant(&full, value)?, at)),
             "ppm" => given.ppm = Some((signed(entry, &full, value)?, at)),
-            "most" | "extra" | "by" | "spacing" | "each" => given.span = Some(entry.span(&full, value)?),
+            "most" | "extra" | "by" | "spacing" | "each" => given.span = Some((entry.span(&full, value)?, at)),
             "reopen" => given.reopen = Some(entry.flag(&full, value)?),
             "peer" => given.peer = Some((host()?, at)),
             "places" => given.places = Some(entry.count_within(&full, value, 0, 1 << 16)?),

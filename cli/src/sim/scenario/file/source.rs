@@ -64,7 +64,7 @@ pub(in super::super) enum Kind {
 struct Given {
     channel: Option<usize>,
     kind: Option<(usize, usize)>,
-    start: Option<Instant>,
+    start: Option<(Instant, usize)>,
     until: Option<(Instant, usize)>,
     factor: Option<u32>,
     rate: Option<Rate>,
@@ -86,7 +86,7 @@ pub(super) fn read(entry: &Entry<'_, '_>, channels: &[Channel], span: (Instant, 
                 given.channel = Some(entry.place(&full, value, channels, |channel| &channel.name, what)?);
             }
             "kind" => given.kind = Some((source.word(&full, value, &KINDS.map(|(name, _)| name))?, at)),
-            "start" => given.start = Some(entry.instant(&full, value)?),
+            "start" => given.start = Some((entry.instant(&full, value)?, at)),
             "until" => given.until = Some((entry.instant(&full, value)?, at)),
             "factor" => given.factor = Some(entry.count_within(&full, value, 2, MOST_FACTOR)?),
             "rate" => given.rate = Some(source.rate(&full, value)?),
@@ -110,12 +110,17 @@ pub(super) fn read(entry: &Entry<'_, '_>, channels: &[Channel], span: (Instant, 
         let expected = format!("\"rate\", because {:?} is best effort", channels[channel].name);
         return Err(source.expected(kind_at, "source.kind", format!("\"{name}\""), expected));
     }
-    let start = given.start.unwrap_or(span.0);
+    let (start, start_at) = given.start.unwrap_or((span.0, entry.at));
     let (until, until_at) = given.until.unwrap_or((span.1, entry.at));
+    let until = until.min(span.1);
     if until <= start {
-        let found = until.since(Instant::ZERO);
-        let expected = format!("more than {}, when it starts", start.since(Instant::ZERO));
-        return Err(source.expected(until_at, "source.until", found, expected));
+        let (starts, stops) = (start.since(Instant::ZERO), until.since(Instant::ZERO));
+        return Err(match given.until {
+            Some(_) if start < span.1 => {
+                source.expected(until_at, "source.until", stops, format!("more than {starts}, when it starts"))
+            }
+            _ => source.expected(start_at, "source.start", starts, format!("less than {stops}, when it stops")),
+        });
     }
     let factor = || entry.needed(given.factor, "factor", "a whole number such as 4");
     if let ("too_large", Some(factor)) = (name, given.factor) {
@@ -141,14 +146,14 @@ pub(super) fn read(entry: &Entry<'_, '_>, channels: &[Channel], span: (Instant, 
             group: given.group.unwrap_or(1),
         },
     };
-    Ok(Feed { channel, start, until: until.min(span.1), kind, at: entry.at })
+    Ok(Feed { channel, start, until, kind, at: entry.at })
 }
 
 fn sizes(entry: &Entry<'_, '_>, key: &str, value: Value<'_, '_>) -> Result<Vec<u32>, FileError> {
     const EXPECTED: &str = "sizes such as [\"40KB\", \"5KB\"]";
     let DeValue::Array(values) = value.get_ref() else { return Err(entry.source.wrong_kind(key, value, EXPECTED)) };
     if values.is_empty() || values.len() > MOST_SIZES {
-        let found = format!("{} sizes", values.len());
+        let found = format!("a list of {}", values.len());
         return Err(entry.source.expected(value.span().start, key, found, format!("1 to {MOST_SIZES} sizes")));
     }
     values.iter().map(|value| entry.bytes(key, value)).collect()
