@@ -8,7 +8,7 @@ use laxity_core::admission::answer::{Fits, Request, Role};
 use laxity_core::admission::plan::fits;
 use laxity_core::admission::route::{Hop, Slack, compose};
 use laxity_core::admission::{Admission, Code, Refusal, ReservationId, Stage, buffers};
-use laxity_core::contract::{Contract, SendingStages, Service, packets};
+use laxity_core::contract::{Contract, Overload, SendingStages, Service, packets};
 use laxity_core::units::Duration;
 use laxity_sim::Plan;
 
@@ -96,7 +96,12 @@ struct Denied {
 }
 
 /// Reserves at both hosts; if one of them refuses, at none.
-fn reserve(from: &mut Admitting<'_>, to: &mut Admitting<'_>, contract: &Contract) -> Result<Granted, Denied> {
+fn reserve(
+    from: &mut Admitting<'_>,
+    to: &mut Admitting<'_>,
+    contract: &Contract,
+    overload: Overload,
+) -> Result<Granted, Denied> {
     let (ours, theirs) = (&from.host.platform, &to.host.platform);
     let clock_error = if from.host.own_clock || to.host.own_clock { theirs.clock_error } else { Duration::ZERO };
     // The papers' machine looks at a frame when it arrives.
@@ -110,7 +115,12 @@ fn reserve(from: &mut Admitting<'_>, to: &mut Admitting<'_>, contract: &Contract
         .reserve_least(contract, Role::Receives, budget)
         .map_err(|refusal| denied(Role::Receives, refusal, budget))?;
     let budget = budget.saturating_sub(least);
-    let sending = from.admission.reserve_least(contract, Role::Sends, budget).and_then(|(here, stages)| {
+    let analysed = match overload {
+        Overload::Decay => contract.under_decay(ours.packet).map_err(Refusal::from),
+        _ => Ok(*contract),
+    };
+    let sending = analysed.and_then(|analysed| {
+        let (here, stages) = from.admission.reserve_least(&analysed, Role::Sends, budget)?;
         let hops = [
             Hop { least: ours.handover + stages.total(), propagation: outside, clock_error: Duration::ZERO },
             Hop { least, propagation: Duration::ZERO, clock_error: Duration::ZERO },
@@ -135,7 +145,8 @@ fn real_time<'a>(
 ) -> Result<(Plan, ReservationId), Failure> {
     // They are different hosts of the file.
     let [from, to] = admitting.get_disjoint_mut([channel.from, channel.to]).expect("two hosts");
-    let granted = reserve(from, to, contract).map_err(|denied| refused(from, to, channel, contract, &denied))?;
+    let granted = reserve(from, to, contract, channel.overload)
+        .map_err(|denied| refused(from, to, channel, contract, &denied))?;
     let Granted { here, there, stages, receive, outside } = granted;
     from.held.push((here, &channel.name));
     to.held.push((there, &channel.name));
@@ -157,7 +168,9 @@ fn refused(
     let Denied { role, refusal, budget } = *denied;
     let by = if role == Role::Sends { from } else { to };
     let advice = (from.held.len().max(to.held.len()) <= MOST).then(|| {
-        let grants = |request: &Request| reserve(&mut from.clone(), &mut to.clone(), &request.contract).is_ok();
+        let grants = |request: &Request| {
+            reserve(&mut from.clone(), &mut to.clone(), &request.contract, channel.overload).is_ok()
+        };
         let name = |id| by.held.iter().find(|(other, _)| *other == id).map(|(_, name)| (*name).to_owned());
         let in_the_way = by.admission.in_the_way(contract, role, budget).into_iter().filter_map(name).collect();
         let fits = fits(grants, &Request { contract: *contract, role });
@@ -177,7 +190,7 @@ pub(super) fn frames(number: usize, hosts: &[Host], channels: &[Channel], plans:
         let ends = [(channel.from, plan.send_messages), (channel.to, plan.receive_messages)];
         let messages: u32 = ends.iter().filter(|(host, _)| *host == number).map(|(_, messages)| messages).sum();
         let oversize = match channel.overload {
-            laxity_core::contract::Overload::Decay => laxity_core::limits::DECAY_FACTOR,
+            Overload::Decay => laxity_core::limits::DECAY_FACTOR,
             _ => 1,
         };
         let packet = [channel.from, channel.to].map(|host| match channel.contract() {

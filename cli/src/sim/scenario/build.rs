@@ -9,7 +9,7 @@ use laxity_core::limits::{DECAY_FACTOR, MAX_CHANNELS};
 use laxity_sim::{ChannelHandle, Fault, FaultKind, HostConfig, HostId, Plan, Promise, Sizes, Source, Varied, World};
 
 use super::admit::{Admitted, admit, frames};
-use super::file::{self, Channel, Feed, Host, Kind, Scenario, What};
+use super::file::{self, Channel, Feed, Host, Kind, RECEIVE_RING, Scenario, What};
 use crate::failure::Failure;
 
 /// A world with its hosts and channels, in the file's order.
@@ -40,7 +40,7 @@ pub(super) fn build(scenario: &Scenario, mut world: World) -> Result<Built, Fail
             },
             |frames| frames as usize,
         ),
-        receive_ring: host.receive_ring as usize,
+        receive_ring: RECEIVE_RING as usize,
         wake_up: host.wake_up,
         ..HostConfig::new(host.platform.clone(), address(number))
     };
@@ -98,8 +98,16 @@ fn promise(contract: &Contract, plan: &Plan, channel: &Channel, from: &Host, to:
         buffers::receive_messages(contract, upstream, own) + contract.burst(),
         buffers::receive_packets(contract, &to.platform, upstream, own),
     ];
-    let bound = contract.deadline() - plan.spare;
-    Promise { contract: *contract, bound, queues: queues.map(|places| places.saturating_mul(oversize)) }
+    // An oversize message is due later by the intervals that its further parts take.
+    let parts = contract.interval() * u64::from(oversize - 1);
+    let bound = contract.deadline() - plan.spare + parts;
+    // What was admitted is what may be on the wire.
+    let admitted = if oversize > 1 { contract.under_decay(from.platform.packet) } else { Ok(*contract) };
+    Promise {
+        contract: admitted.unwrap_or(*contract),
+        bound,
+        queues: queues.map(|places| places.saturating_mul(oversize)),
+    }
 }
 
 fn add_source(world: &mut World, feed: &Feed, handle: ChannelHandle, channel: &Channel) {

@@ -12,7 +12,7 @@ use toml::de::DeValue;
 
 use super::{Entry, Reader};
 
-const KEYS: &str = "name, platform, test, send_early, receive_early, wake_up, clock, channels, frames or receive_ring";
+const KEYS: &str = "name, platform, test, send_early, receive_early, wake_up, clock, channels or frames";
 const PLATFORM: &str =
     "\"assumed-host\", \"channels-table-2b\", \"papers-table-2b\", a file such as \"host.toml\", or a table";
 
@@ -28,7 +28,6 @@ pub(in super::super) struct Host {
     /// Arenas, if they are not to be as large as needed.
     pub(in super::super) channels: Option<u32>,
     pub(in super::super) frames: Option<u32>,
-    pub(in super::super) receive_ring: u32,
 }
 
 pub(super) fn read(entry: &Entry<'_, '_>, reader: Reader<'_>) -> Result<Host, FileError> {
@@ -42,7 +41,6 @@ pub(super) fn read(entry: &Entry<'_, '_>, reader: Reader<'_>) -> Result<Host, Fi
         own_clock: false,
         channels: None,
         frames: None,
-        receive_ring: 1024,
     };
     for (key, value) in in_order(entry.table) {
         let full = entry.key(key.get_ref());
@@ -63,7 +61,6 @@ pub(super) fn read(entry: &Entry<'_, '_>, reader: Reader<'_>) -> Result<Host, Fi
             "clock" => host.own_clock = entry.source.word(&full, value, &["shared", "own"])? == 1,
             "channels" => host.channels = Some(count(MAX_CHANNELS as u32)?),
             "frames" => host.frames = Some(count(1 << 20)?),
-            "receive_ring" => host.receive_ring = count(1 << 16)?,
             other => return Err(entry.source.unknown(key.span().start, "host.", other, KEYS)),
         }
     }

@@ -12,6 +12,9 @@ use laxity_core::units::{Duration, Instant};
 
 use super::{Channel, Feed, Host, Kind, Scenario, What};
 
+/// Frames that find a place at a host which arrive and have not been looked at: far more than arrive between two looks, unless a
+/// fault makes them.
+pub(in super::super) const RECEIVE_RING: u32 = 1024;
 /// Memory of all buffers.
 const MOST_MEMORY: u64 = 4 << 30;
 /// Packets that all sources offer together.
@@ -69,7 +72,7 @@ pub(super) fn check(source: Source<'_>, scenario: &Scenario) -> Result<(), FileE
 /// The ring, the wire, and frames if the file says how many.
 fn of_host(host: &Host) -> u64 {
     const WIRE: u64 = 1024;
-    let frames = u64::from(host.receive_ring) + u64::from(host.frames.unwrap_or(0)) + WIRE;
+    let frames = u64::from(RECEIVE_RING) + u64::from(host.frames.unwrap_or(0)) + WIRE;
     // Tables of the endpoint, generously.
     frames * frame(host) + u64::from(host.channels.unwrap_or(0)) * 1024
 }

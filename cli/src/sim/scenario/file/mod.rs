@@ -26,6 +26,7 @@ use toml::de::DeTable;
 pub(super) use channel::Channel;
 pub(super) use fault::{Fault, What};
 pub(super) use host::Host;
+pub(super) use limits::RECEIVE_RING;
 pub(super) use source::{Feed, Kind};
 
 /// The largest file, bytes.

@@ -107,7 +107,7 @@ fn hosts_and_channels_as_they_stand_in_the_file() {
     let [robot, operator] = scenario.hosts.as_slice() else { panic!() };
     assert_eq!((robot.platform.quantum, robot.settings.rule, robot.wake_up), (8, Rule::Composite, WakeUp::Uniform));
     assert!(robot.settings.send_early && !robot.settings.receive_early && robot.own_clock);
-    assert_eq!((robot.frames, robot.channels, robot.receive_ring), (Some(100), None, 1024));
+    assert_eq!((robot.frames, robot.channels), (Some(100), None));
     assert_eq!(operator.platform.link.rate.map(Rate::as_bytes_per_second), Some(125_000_000));
     assert!(operator.settings.receive_early && !operator.own_clock);
     let [up, bulk] = scenario.channels.as_slice() else { panic!() };
@@ -249,7 +249,7 @@ proptest! {
             prop::sample::select(vec!["[[host]]", "[[channel]]", "[[best_effort]]", "[[source]]", "[[fault]]", "[host.platform]"]),
             prop::collection::vec((
                 prop::sample::select(vec![
-                    "name", "platform", "test", "send_early", "wake_up", "clock", "channels", "frames", "receive_ring", "from", "to",
+                    "name", "platform", "test", "send_early", "wake_up", "clock", "channels", "frames", "from", "to",
                     "via", "overload", "max_message", "interval", "burst", "deadline", "queue", "channel", "kind", "start", "until",
                     "factor", "rate", "size", "group", "sizes", "on", "at", "ppm", "most", "extra", "reopen", "by", "peer", "spacing",
                     "each", "places", "packet",
