@@ -268,3 +268,38 @@ fn the_page_for_people_says_the_same() {
         assert!(page.contains(part), "{part} in {page}");
     }
 }
+
+/// Messages of one packet, twice as large as they may be: as many packets, and twice the bytes.
+#[test]
+fn what_a_channel_under_decay_puts_on_the_link_was_admitted() {
+    let scratch = Scratch::new("decay");
+    let scenario = |decaying: usize| {
+        let mut text = "duration = \"400ms\"\n".to_owned();
+        for host in ["a", "b"] {
+            text += &format!("[[host]]\nname = \"{host}\"\nplatform = {{ link_rate = \"5MB/s\" }}\n");
+        }
+        for number in 0..=decaying {
+            let (interval, overload, kind) = match number {
+                0 => ("10ms", "drop", "kind = \"full\""),
+                _ => ("1ms", "decay", "kind = \"too_large\"\nfactor = 2"),
+            };
+            text += &format!(
+                "[[channel]]\nname = \"c{number}\"\nfrom = \"a\"\nto = \"b\"\nmax_message = \"700B\"\ninterval = \"{interval}\"\n\
+                 deadline = \"40ms\"\noverload = \"{overload}\"\n[[source]]\nchannel = \"c{number}\"\n{kind}\n"
+            );
+        }
+        scratch.file(&format!("{decaying}.toml"), &text)
+    };
+    let object = object(&scenario(3), &[]);
+    for number in 0..=3 {
+        let channel = channel(&object, &format!("c{number}"), 0);
+        assert_eq!(number_of_misses(channel), 0, "{channel}");
+        assert!(number == 0 || channel["throughput_bytes_s"].as_u64() > Some(1_300_000), "{channel}");
+    }
+    // By the bytes of the contract it would fit: 4 · 830 + 83 bytes a millisecond.
+    assert_eq!(sim(&scenario(4), &[]).status.code(), Some(3));
+}
+
+fn number_of_misses(channel: &Value) -> u64 {
+    channel["misses"].as_object().unwrap().values().map(|count| count.as_u64().unwrap()).sum()
+}

@@ -8,6 +8,7 @@ mod scenario;
 mod search;
 
 pub(crate) use arguments::SimArguments;
+pub(crate) use scenario::HELP;
 
 use crate::failure::Failure;
 

@@ -25,6 +25,20 @@ use crate::stop::Stop;
 use file::Scenario;
 use report::Outcome;
 
+/// What `laxity sim --help` says of the JSON object.
+pub(crate) const HELP: &str = "\
+Of a scenario: docs/scenarios.md lists what a file says, docs/trace.md how to read a trace.
+
+Exit status: 0 every promise was kept; 1 a miss by Laxity, a delay over its bound, or a finding; 2 bad input; 3 refused by \
+admission.
+
+JSON of a scenario: {command, scenario, seed, sent_until_ns, channels, hosts, faults, findings, more_findings}. Each of channels: \
+the figures that all commands report, then from, to, reopened (how many had its place before it, until a crash), unaccounted \
+(messages of which nobody can say what became of them), refused (messages that the sending host did not take), \
+throughput_bytes_s, sender_end and receiver_end (closed, closed_by_peer, peer_lost, no_answer, refused or version; null if it \
+crashed). Each of hosts: {name, busy_ns, steps, switches, sleeps, transmitted, received, ring_full, damaged, lost_on_wire}. Each of \
+faults: {kind, on, at_ns, until_ns}. Each of findings: {what, channel, at_ns, expected, found}. All numbers are integers.";
+
 /// Arguments of one world from a file.
 #[derive(Debug, Args)]
 pub(crate) struct ScenarioArguments {
