@@ -1,6 +1,6 @@
 //! `laxity sim SCENARIO.toml`: one world from a file, with every channel admitted on its way.
 //!
-//! [`file`] reads it, [`admit`] asks the hosts' admission, [`build`] makes the world, [`report`] says what became of it.
+//! [`mod@file`] reads it, [`admit`] asks the hosts' admission, [`build`] makes the world, [`report`] says what became of it.
 
 mod admit;
 mod build;
@@ -42,7 +42,7 @@ faults: {kind, on, at_ns, until_ns}. Each of findings: {what, channel, at_ns, ex
 /// Arguments of one world from a file.
 #[derive(Debug, Args)]
 pub(crate) struct ScenarioArguments {
-    /// A TOML file: [[host]], [[channel]], [[source]] and [[fault]] tables
+    /// A TOML file that says who is there, what is asked for, who sends what and what goes wrong
     #[arg(value_name = "SCENARIO", group = "mode")]
     pub(crate) file: Option<PathBuf>,
     /// Write what happened to FILE as a trace, to be opened at ui.perfetto.dev
