@@ -205,6 +205,17 @@ impl Service {
             Self::BestEffort { max_message, .. } => *max_message,
         }
     }
+    /// The largest message in bytes if one may have up to `oversize` times as many as was agreed (the `decay` policy): at most
+    /// [`limits::DECAY_FACTOR`] times, and [`limits::MAX_MESSAGE_BYTES`].
+    pub fn largest_message(&self, oversize: u32) -> u32 {
+        let most = self.max_message().saturating_mul(oversize.clamp(1, limits::DECAY_FACTOR));
+        most.min(limits::MAX_MESSAGE_BYTES)
+    }
+    /// How many intervals a message of `bytes` bytes uses up: its packets of `packet` bytes in proportion to those of the
+    /// largest that was agreed; at least one. `packet` must not be zero.
+    pub fn intervals(&self, bytes: u32, packet: u32) -> u32 {
+        packets(bytes, packet).div_ceil(packets(self.max_message(), packet)).max(1)
+    }
     /// The contract of a real-time channel.
     pub fn contract(&self) -> Option<&Contract> {
         match self {

@@ -65,6 +65,8 @@ pub struct Request {
     pub oversize: u32,
     /// True if the sender's clock is ours.
     pub same_clock: bool,
+    /// The clock that the times in its packets are on: that of the host where they begin; 0 if nobody shares it.
+    pub clock: u64,
     /// How long a side may be silent.
     pub lease: Duration,
 }
@@ -85,6 +87,9 @@ pub enum End {
     ClosedByPeer,
     /// The peer was silent for the lease.
     PeerLost,
+    /// A relay told that a host further along the route was lost: the receiver's end if this is the sender, the sender's end
+    /// if this is the receiver.
+    RouteLost,
     /// Nobody answered OPEN.
     NoAnswer,
     /// The peer, or this host, said no.
@@ -101,9 +106,11 @@ pub enum End {
 /// Something that the driver must know.
 #[derive(Clone, Copy, Debug)]
 pub enum Event {
-    /// A peer asks for a channel: answer with `accept` or `refuse`.
+    /// A peer asks for a channel: answer with `accept` or `refuse`. A relay first opens the way onward
+    /// ([`Outgoing::relay`](crate::endpoint::Outgoing::relay)); if the next host refuses, the peer is told without further ado.
     Requested(Request),
-    /// The receiver accepted; call `begin` with the final stages.
+    /// The receiver accepted; call `begin` with the final stages. Of a relay's channel onward: `accept` the request that it
+    /// was opened for ([`Incoming::relay`](crate::endpoint::Incoming::relay)).
     Accepted {
         /// The channel.
         channel: ChannelId,

@@ -27,6 +27,7 @@ pub mod platform;
 pub mod processor;
 pub mod receive;
 pub mod regulator;
+pub mod relay;
 pub mod send;
 pub mod signal;
 pub mod units;

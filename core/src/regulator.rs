@@ -41,6 +41,11 @@ impl Regulator {
     pub fn accept(&mut self, stamp: Stamp, intervals: u32) {
         self.next = stamp.logical_arrival + self.interval * u64::from(intervals);
     }
+
+    /// No later message arrives logically before `earliest`.
+    pub fn not_before(&mut self, earliest: Instant) {
+        self.next = self.next.max(earliest);
+    }
 }
 
 #[cfg(test)]

@@ -1,22 +1,30 @@
-//! What admission keeps in memory, by an allocator that counts.
+//! What admission keeps in memory, and that a relay takes none once a channel is set up, by an allocator that counts.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 use laxity_core::admission::Admission;
-use laxity_core::contract::Contract;
-use laxity_core::platform::{Interference, LinkModel, Platform};
-use laxity_core::units::{Duration, Rate};
+use laxity_core::contract::{Contract, Service};
+use laxity_core::endpoint::{Config, Destination, Endpoint, Incoming, LinkConfig, Outgoing};
+use laxity_core::event::{Event, Name};
+use laxity_core::frames::{Frames, HeapFrames};
+use laxity_core::platform::{BestEffort, Interference, LinkModel, Platform};
+use laxity_core::relay::Passage;
+use laxity_core::units::{Duration, Instant, Rate};
+use laxity_core::wire::{Accept, Control, DATA_HEADER_BYTES, DataHeader, Keepalive, Open};
 
 thread_local! {
     /// Bytes of this thread now, and at most so far; the test harness has threads of its own.
     static HELD: Cell<(usize, usize)> = const { Cell::new((0, 0)) };
+    /// How often it asked for any.
+    static ASKED: Cell<usize> = const { Cell::new(0) };
 }
 
 struct Counting;
 
 impl Counting {
     fn took(bytes: usize) {
+        ASKED.with(|asked| asked.set(asked.get() + 1));
         HELD.with(|held| {
             let (now, most) = held.get();
             held.set((now + bytes, most.max(now + bytes)));
@@ -73,4 +81,120 @@ fn a_hundred_thousand_channels_are_less_than_200_megabytes() {
     println!("100,000 channels hold {now} bytes; {most} at most meanwhile");
     assert!(admission.utilisation_ppm().processor < 1_000_000);
     assert!((10_000_000..200_000_000).contains(&most), "{most}");
+}
+
+/// One relay between two peers that only say what they must.
+struct Relay {
+    endpoint: Endpoint,
+    frames: HeapFrames,
+    now: Instant,
+}
+
+impl Relay {
+    fn frame(&mut self, from: &str, write: impl FnOnce(&mut [u8]) -> usize) {
+        let frame = self.frames.take().unwrap();
+        let len = write(self.frames.packet_mut(&frame));
+        self.endpoint.handle_frame(self.now, 0, from.parse().unwrap(), frame, len, &mut self.frames);
+    }
+    fn control(&mut self, from: &str, token: u64, control: &Control<'_>) {
+        self.frame(from, |area| control.write(token, area).unwrap());
+    }
+    /// What leaves by now: the last control frame's token, channel and key are kept in `last`; packets are counted.
+    fn drain(&mut self, last: &mut Option<(u64, u32, u32)>) -> u64 {
+        self.endpoint.handle_timeout(self.now);
+        self.endpoint.handle_link_ready(self.now, 0, 64);
+        let mut packets = 0;
+        while let Some(out) = self.endpoint.poll_transmit(self.now, 0, &mut self.frames) {
+            match Control::parse(&self.frames.packet(&out.frame)[..out.len]) {
+                Ok((token, Control::Open(_))) => *last = Some((token, 0, 0)),
+                Ok((token, Control::Accept(accept))) => *last = Some((token, accept.channel, accept.key)),
+                _ => packets += u64::from(out.message.is_some()),
+            }
+            self.frames.free(out.frame);
+        }
+        packets
+    }
+}
+
+#[test]
+fn a_relay_takes_no_memory_once_its_channel_is_set_up() {
+    let (before, next) = ("10.0.0.1:7", "10.0.0.3:7");
+    let ms = Duration::from_millis;
+    let best_effort = BestEffort::UNLIMITED;
+    let link = LinkConfig { model: LinkModel::UNLIMITED, look_ahead: ms(0), horizon: ms(0), best_effort };
+    let config = Config {
+        envelope: Interference::default(),
+        stretch_ppm: 1_000_000,
+        channels: 4,
+        frames: 64,
+        packet: 1000,
+        quantum: 4,
+        policy: Default::default(),
+        handover: ms(0),
+        clock: 7,
+        secret: 9,
+        links: vec![link],
+    };
+    let now = Instant::ZERO + ms(1000);
+    let mut relay = Relay { endpoint: Endpoint::new(config), frames: HeapFrames::new(128, 1544), now };
+    let name = Name::new("a").unwrap();
+    assert!(relay.endpoint.listen(name));
+    let service = Service::RealTime(Contract::new(4000, 1, ms(10), 1, ms(20)).unwrap());
+    let open = Open {
+        name: "a",
+        traffic: service.into(),
+        packet: 1000,
+        upstream: ms(4),
+        lease: ms(1000),
+        clock: 7,
+        oversize: 1,
+    };
+    relay.control(before, 77, &Control::Open(open));
+    let Some(Event::Requested(request)) = relay.endpoint.poll_event() else { panic!() };
+    let to = Destination { link: 0, peer: next.parse().unwrap(), name };
+    let onward = relay.endpoint.open(now, Outgoing::relay(to, &request, 1000, ms(8), 32)).unwrap();
+    let mut last = None;
+    relay.drain(&mut last);
+    let (token, ..) = last.expect("OPEN left");
+    let accept = Accept { channel: 5, key: 6, receive: ms(4), packet: 1000, lease: ms(1000), clock: 7 };
+    relay.control(next, token, &Control::Accept(accept));
+    assert!(matches!(relay.endpoint.poll_event(), Some(Event::Accepted { channel, .. }) if channel == onward));
+    let passage = Passage { stage: ms(3), input_delay: ms(0), upstream: ms(5), transit: ms(1), onward: ms(5) };
+    relay.endpoint.accept(now, &request, Incoming::relay(&request, onward, passage)).unwrap();
+    relay.drain(&mut last);
+    let (_, channel, key) = last.expect("ACCEPT left");
+    relay.endpoint.seal();
+
+    let asked = ASKED.with(Cell::get);
+    let mut packets = 0;
+    for sequence in 0..2_000 {
+        let logical_arrival = relay.now;
+        for index in 0..4 {
+            let header = DataHeader {
+                channel,
+                key,
+                message_bytes: 4000,
+                sequence,
+                logical_arrival,
+                index,
+                payload: 1000,
+                stolen_micros: 0,
+                waited_micros: 100,
+            };
+            // Each one twice, and one that is for nobody.
+            for key in [key, key, key + 1] {
+                let frame = DataHeader { key, ..header };
+                relay.frame(before, |area| DATA_HEADER_BYTES + frame.write(area).unwrap().len());
+            }
+        }
+        relay.control(before, 77, &Control::Keepalive(Keepalive { channel, key, sent: sequence }));
+        relay.control(next, token, &Control::Accept(accept));
+        let status = laxity_core::wire::Counts { delivered: sequence, late: 0, lost: 0, dropped: 0, largest: ms(9) };
+        relay.control(next, token, &Control::Status(status));
+        relay.now += ms(10);
+        packets += relay.drain(&mut last);
+    }
+    assert_eq!((ASKED.with(Cell::get) - asked, packets), (0, 8_000));
+    let counters = relay.endpoint.relay_counters(onward).unwrap();
+    assert_eq!((counters.passed, counters.frames_stale), (2_000, 8_000));
 }

@@ -168,7 +168,7 @@ impl Error {
         Some(match end {
             End::Closed { .. } => return None,
             End::ClosedByPeer => Self::ClosedByPeer { peer },
-            End::PeerLost => Self::PeerLost { peer },
+            End::PeerLost | End::RouteLost => Self::PeerLost { peer },
             End::NoAnswer => Self::NoAnswer { peer, unreachable },
             End::Refused(refusal) => Self::Refused { by: peer.to_string(), refusal, advice: None },
             End::Version { lowest, highest } => Self::Version { peer, lowest, highest },

@@ -3,8 +3,11 @@
 use alloc::boxed::Box;
 use core::net::SocketAddr;
 
+use super::relay::{Inward, Onward};
+use crate::contract::{Overload, Service};
 use crate::event::{LinkId, Name, Request};
 use crate::frames::{Frames, MessageBuf};
+use crate::limits;
 use crate::receive::{ReceiveConfig, Receiving};
 use crate::send::{SendConfig, Sending};
 use crate::signal::Association;
@@ -16,6 +19,25 @@ use crate::wire::Counts;
 pub(super) enum Half {
     Sending(Sending),
     Receiving(Receiving),
+    /// A relay's side towards the sender.
+    Inward(Inward),
+    /// A relay's side towards the receiver.
+    Onward(Onward),
+}
+
+/// Nothing has been counted.
+pub(super) const NOTHING: Counts = Counts { delivered: 0, late: 0, lost: 0, dropped: 0, largest: Duration::ZERO };
+
+/// What OPEN asks for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Offer {
+    pub(super) service: Service,
+    /// S, bytes.
+    pub(super) packet: u32,
+    /// How many times `max_message` a message may have.
+    pub(super) oversize: u32,
+    /// The clock of the times in its packets, if that is not ours.
+    pub(super) clock: Option<u64>,
 }
 
 /// A channel and its signalling.
@@ -32,18 +54,68 @@ pub struct Channel {
     pub(super) upstream: Duration,
     /// What the receiver last reported (sender).
     pub(super) report: Option<Counts>,
+    /// Why it is closed, as CLOSE says.
+    pub(super) reason: u8,
 }
 
 impl Channel {
+    /// A channel with nothing behind it, to or from a name at an address on a link.
+    pub(super) fn new(
+        half: Half,
+        association: Association,
+        (peer, link, name): (SocketAddr, LinkId, Name),
+        upstream: Duration,
+    ) -> Self {
+        Self { half, association, peer, link, name, remote: (0, 0), upstream, report: None, reason: 0 }
+    }
+
     pub(super) fn frame_quota(&self) -> usize {
         match &self.half {
             Half::Sending(sending) => sending.frame_quota(),
             Half::Receiving(receiving) => receiving.frame_quota(),
+            Half::Inward(_) => 0,
+            Half::Onward(onward) => onward.relaying.frame_quota(),
         }
     }
 
+    /// True if the peer is the one who opens, sends and closes.
     pub(super) fn is_receiving(&self) -> bool {
-        matches!(self.half, Half::Receiving(_))
+        matches!(self.half, Half::Receiving(_) | Half::Inward(_))
+    }
+
+    /// What a side that opens asks for.
+    pub(super) fn offer(&self) -> Option<Offer> {
+        match &self.half {
+            Half::Sending(sending) => {
+                let config = sending.config();
+                let oversize = if config.overload == Overload::Decay { limits::DECAY_FACTOR } else { 1 };
+                Some(Offer { service: config.service, packet: config.packet, oversize, clock: None })
+            }
+            Half::Onward(onward) => {
+                let config = onward.relaying.config();
+                let (service, packet, oversize) = (config.service, config.packet, config.oversize);
+                Some(Offer { service, packet, oversize, clock: Some(onward.clock) })
+            }
+            Half::Receiving(_) | Half::Inward(_) => None,
+        }
+    }
+
+    /// The payload size that both sides agreed on; must not exceed the one that was offered.
+    pub(super) fn set_packet(&mut self, packet: u32) {
+        match &mut self.half {
+            Half::Sending(sending) => sending.set_packet(packet),
+            Half::Onward(onward) => onward.relaying.set_packet(packet),
+            Half::Receiving(_) | Half::Inward(_) => {}
+        }
+    }
+
+    /// True if everything that was taken has been handed to the link.
+    pub(super) fn is_sent_out(&self) -> bool {
+        match &self.half {
+            Half::Sending(sending) => sending.is_drained(),
+            Half::Onward(onward) => onward.relaying.is_drained(),
+            Half::Receiving(_) | Half::Inward(_) => true,
+        }
     }
 
     /// What the receiver tells the sender.
@@ -59,7 +131,7 @@ impl Channel {
                     largest: c.largest,
                 }
             }
-            Half::Sending(_) => Counts { delivered: 0, late: 0, lost: 0, dropped: 0, largest: Duration::ZERO },
+            Half::Sending(_) | Half::Inward(_) | Half::Onward(_) => NOTHING,
         }
     }
 
@@ -68,6 +140,8 @@ impl Channel {
         match &mut self.half {
             Half::Sending(sending) => sending.clear(frames, spent),
             Half::Receiving(receiving) => receiving.clear(frames),
+            Half::Inward(_) => {}
+            Half::Onward(onward) => onward.relaying.clear(frames),
         }
     }
 }
@@ -98,16 +172,10 @@ impl Outgoing {
         messages: u32,
         packets: u32,
     ) -> Self {
-        Self(Box::new(Channel {
-            half: Half::Sending(Sending::new(config, messages, packets)),
-            association: Association::opening(Instant::ZERO, 0, lease),
-            peer: destination.peer,
-            link: destination.link,
-            name: destination.name,
-            remote: (0, 0),
-            upstream,
-            report: None,
-        }))
+        let half = Half::Sending(Sending::new(config, messages, packets));
+        let association = Association::opening(Instant::ZERO, 0, lease);
+        let Destination { link, peer, name } = destination;
+        Self(Box::new(Channel::new(half, association, (peer, link, name), upstream)))
     }
 }
 
@@ -154,16 +222,10 @@ impl Incoming {
             same_clock: request.same_clock,
             oversize: request.oversize,
         };
-        Self(Box::new(Channel {
-            half: Half::Receiving(Receiving::new(config, messages, packets)),
-            association: Association::accepted(Instant::ZERO, 0, request.lease),
-            peer: request.peer,
-            link: request.link,
-            name: request.name,
-            remote: (0, 0),
-            upstream: request.upstream,
-            report: None,
-        }))
+        let half = Half::Receiving(Receiving::new(config, messages, packets));
+        let association = Association::accepted(Instant::ZERO, 0, request.lease);
+        let at = (request.peer, request.link, request.name);
+        Self(Box::new(Channel::new(half, association, at, request.upstream)))
     }
 }
 

@@ -1,11 +1,12 @@
 //! What an endpoint tells of itself when it is asked; nothing here changes anything.
 
 use super::Endpoint;
-use super::channel::Half;
+use super::channel::{Channel, Half};
 use super::link::LinkState;
 use crate::contract::SendingStages;
 use crate::event::{ChannelId, LinkId};
 use crate::receive::{Delivered, Evidence, ReceiveCounters};
+use crate::relay::RelayCounters;
 use crate::send::SendCounters;
 use crate::units::{Duration, Instant};
 
@@ -28,7 +29,7 @@ impl Endpoint {
     pub fn send_counters(&self, channel: ChannelId) -> Option<SendCounters> {
         match &self.channels.get(channel)?.half {
             Half::Sending(sending) => Some(sending.counters),
-            Half::Receiving(_) => None,
+            _ => None,
         }
     }
 
@@ -36,7 +37,27 @@ impl Endpoint {
     pub fn receive_counters(&self, channel: ChannelId) -> Option<ReceiveCounters> {
         match &self.channels.get(channel)?.half {
             Half::Receiving(receiving) => Some(receiving.counters),
-            Half::Sending(_) => None,
+            _ => None,
+        }
+    }
+
+    /// What a relay did with a channel so far; `channel` is either side of it.
+    pub fn relay_counters(&self, channel: ChannelId) -> Option<RelayCounters> {
+        match &self.channels.get(channel)?.half {
+            Half::Onward(onward) => Some(onward.relaying.counters),
+            Half::Inward(inward) => match self.channels.get(inward.onward)? {
+                Channel { half: Half::Onward(onward), .. } => Some(onward.relaying.counters),
+                _ => None,
+            },
+            _ => None,
+        }
+    }
+
+    /// Packets of a relayed channel that wait for the next link; `channel` is its onward side.
+    pub fn relayed_packets(&self, channel: ChannelId) -> Option<usize> {
+        match &self.channels.get(channel)?.half {
+            Half::Onward(onward) => Some(onward.relaying.packets()),
+            _ => None,
         }
     }
 
@@ -54,7 +75,7 @@ impl Endpoint {
     pub fn stages(&self, channel: ChannelId) -> Option<SendingStages> {
         match &self.channels.get(channel)?.half {
             Half::Sending(sending) => Some(sending.stages()),
-            Half::Receiving(_) => None,
+            _ => None,
         }
     }
 

@@ -3,11 +3,14 @@
 //! See [`Endpoint`].
 
 mod channel;
+mod control;
 mod gaps;
 mod inspect;
 mod link;
+mod relay;
 mod signalling;
 mod step;
+mod transmit;
 
 use alloc::vec::Vec;
 use core::net::SocketAddr;
@@ -19,6 +22,7 @@ pub use inspect::QueuePeaks;
 pub use link::LinkConfig;
 use link::LinkState;
 use signalling::Pending;
+use transmit::head_of;
 
 use crate::collections::{DeadlineHeap, FifoSet, Ring, Slab, TokenMap};
 use crate::event::{ChannelId, Event, LinkId, Name};
@@ -27,11 +31,10 @@ use crate::limits;
 use crate::platform::LinkModel;
 use crate::processor::{After, Policy, Processor};
 use crate::receive::{Delivered, Evidence, Foreign};
-use crate::send::link_scheduler::{Class, Head, Next};
-use crate::send::{Rejected, Sending, Submitted, Violation};
+use crate::send::{Rejected, Submitted, Violation};
 use crate::signal::State;
 use crate::units::{Duration, Instant};
-use crate::wire::{DATA_HEADER_BYTES, DataHeader, DataView, MAX_CONTROL_BYTES, write_evidence};
+use crate::wire::{DataHeader, DataView, MAX_CONTROL_BYTES};
 
 /// How an endpoint is set up.
 #[derive(Clone, Debug)]
@@ -425,9 +428,21 @@ impl Endpoint {
                 && channel.peer == peer
                 && matches!(channel.association.state, State::Open | State::Finishing { .. })
         });
-        let Some(Channel { half: Half::Receiving(receiving), association, .. }) = channel else {
-            self.counters.unknown_channel += 1;
-            return Some(frame);
+        let (receiving, association) = match channel {
+            Some(Channel { half: Half::Receiving(receiving), association, .. }) => (receiving, association),
+            Some(Channel { half: Half::Inward(inward), association, .. }) => {
+                association.heard(now);
+                let (onward, finishing) = (inward.onward, association.state != State::Open);
+                let refused = self.pass_on(now, onward, &view, frame);
+                if let Some(key) = self.channels.key_at(place).filter(|_| finishing) {
+                    self.conclude_if_complete(now, key);
+                }
+                return refused;
+            }
+            _ => {
+                self.counters.unknown_channel += 1;
+                return Some(frame);
+            }
         };
         association.heard(now);
         let refused = receiving.accept(now, &view, frame).err().map(|(frame, _)| frame);
@@ -448,80 +463,6 @@ impl Endpoint {
     }
 
     // ------------------------------------------------------------------------------------------------ drains
-
-    /// The packet to hand to `link` next, or `None` if it holds enough, has no room, or nothing waits.
-    pub fn poll_transmit(&mut self, now: Instant, link: LinkId, frames: &mut impl Frames) -> Option<Transmit> {
-        loop {
-            let state = self.links.get_mut(usize::from(link))?;
-            match state.scheduler.next(now, state.has_control())? {
-                next @ (Next::Control | Next::Answer) => {
-                    let Some(frame) = frames.take() else {
-                        if next == Next::Answer {
-                            state.scheduler.enqueue_answer();
-                        }
-                        return None;
-                    };
-                    let control = if next == Next::Control { state.pop_control() } else { state.pop_answer() }?;
-                    let len = control.len;
-                    frames.packet_mut(&frame)[..len].copy_from_slice(control.bytes());
-                    let payload = len.saturating_sub(DATA_HEADER_BYTES) as u32;
-                    let completes = state.scheduler.issued(now, Class::BestEffort, payload);
-                    return Some(Transmit { frame, len, peer: control.peer, message: None, completes });
-                }
-                Next::Channel(id) => {
-                    if let Some(transmit) = self.transmit_packet(now, link, id, frames) {
-                        return Some(transmit);
-                    }
-                }
-            }
-        }
-    }
-
-    fn transmit_packet(&mut self, now: Instant, link: LinkId, id: u32, frames: &mut impl Frames) -> Option<Transmit> {
-        let key = self.channels.key_at(id)?;
-        let channel = self.channels.get_mut(key)?;
-        let peer = channel.peer;
-        let Half::Sending(sending) = &mut channel.half else { return None };
-        let packet = sending.pop_packet()?;
-        // The header was written before the packet waited for the link; what happened since belongs into it too.
-        let stolen = self.gaps.excess(packet.message_arrival.min(self.caught_up), now);
-        write_evidence(frames.packet_mut(&packet.frame), stolen, now.since(packet.message_arrival));
-        let scheduler = &mut self.links[usize::from(link)].scheduler;
-        let is_real_time = sending.config().service.contract().is_some();
-        let class = if is_real_time { Class::RealTime } else { Class::BestEffort };
-        let completes = scheduler.issued(now, class, packet.payload);
-        if let Some(head) = sending.head()
-            && (self.making != Some(id) || sending.packets() > 1)
-        {
-            scheduler.enqueue(now, id, head_of(sending, head));
-        }
-        sending.counters.sent_bytes += u64::from(packet.payload);
-        if packet.last {
-            sending.counters.sent += 1;
-            sending.counters.late += u64::from(is_real_time && completes > packet.deadline);
-        }
-        let work = sending.work();
-        let drained = sending.is_drained();
-        if let Some(work) = work {
-            self.processor.ready(now, id, work);
-        }
-        if drained && channel.association.state == State::Draining {
-            self.start_closing(now, key);
-        }
-        Some(Transmit {
-            frame: packet.frame,
-            len: packet.len,
-            peer,
-            message: Some(Departed {
-                channel: key,
-                sequence: packet.sequence,
-                last: packet.last,
-                logical_arrival: packet.logical_arrival,
-                deadline: packet.deadline,
-            }),
-            completes,
-        })
-    }
 
     /// As [`Endpoint::poll_step`], but the packet that is made may leave only after [`Endpoint::end_step`], which must come
     /// before the next step is begun.
@@ -574,6 +515,11 @@ impl Endpoint {
                     let kind = if done.completed { StepKind::Deliver } else { StepKind::Reassemble };
                     (after, kind, done.bytes, None)
                 }),
+                // They have no handler, so nobody picks them.
+                Half::Inward(_) | Half::Onward(_) => {
+                    self.processor.remove(pick.id);
+                    continue;
+                }
             };
             let Some((after, kind, bytes, spent)) = worked else {
                 // No frame: the quotas make that impossible while the driver keeps its part; try again with new room.
@@ -636,7 +582,7 @@ impl Endpoint {
         let work = match self.channels.at(id).map(|channel| &channel.half) {
             Some(Half::Sending(sending)) => sending.work(),
             Some(Half::Receiving(receiving)) => receiving.work().map(|work| work.work),
-            None => None,
+            Some(Half::Inward(_) | Half::Onward(_)) | None => None,
         };
         if let Some(work) = work {
             self.processor.ready(now, id, work);
@@ -666,13 +612,6 @@ impl Endpoint {
                 self.timers.remove(key.index());
             }
         }
-    }
-}
-
-fn head_of(sending: &Sending, packet: &crate::send::Packet) -> Head {
-    match sending.config().service.contract() {
-        Some(_) => Head::RealTime { release: packet.logical_arrival, deadline: packet.deadline },
-        None => Head::BestEffort,
     }
 }
 

@@ -4,21 +4,18 @@ use alloc::boxed::Box;
 use core::fmt::Write as _;
 use core::net::SocketAddr;
 
-use super::channel::{Channel, Half, Incoming, Outgoing, Released};
-use super::link::{ControlFrame, For};
+use super::channel::{Channel, Half, Incoming, NOTHING, Offer, Outgoing, Released};
+use super::control::Text;
 use super::{Endpoint, incoming_token};
 use crate::admission::{Code, Refusal, Stage};
-use crate::contract::{self, ContractError, Overload, SendingStages, Service, packets};
+use crate::contract::{self, ContractError, SendingStages, Service, packets};
 use crate::event::{ChannelId, End, Event, LinkId, Name, Request, RequestId};
 use crate::frames::{Frames, MessageBuf};
 use crate::limits;
 use crate::platform::BestEffort;
 use crate::signal::{Association, Due, GRACE, RETRY, State};
 use crate::units::{Duration, Instant};
-use crate::wire::fields::MAX_DETAIL_BYTES;
-use crate::wire::{
-    Accept, Close, Control, Counts, Keepalive, MAJOR, MAX_CONTROL_BYTES, Open, Refuse, Versions, same_clock, token,
-};
+use crate::wire::{Accept, Close, Control, Counts, Open, ROUTE_LOST, Refuse, same_clock, token};
 
 /// A request that waits for the driver.
 #[derive(Debug)]
@@ -61,17 +58,15 @@ impl Endpoint {
         let Some(link) = self.links.get(usize::from(channel.link)) else {
             return Err((Outgoing(channel), Refusal::new(Code::BadParameters, Stage::Link)));
         };
-        let refusal = match &mut channel.half {
-            Half::Sending(sending) if sending.config().packet <= self.config.packet => {
-                let service = sending.config().service;
-                if service.contract().is_none() {
-                    sending.set_packet(link.best_effort.packet_max);
-                }
-                check_packets(&service, &link.best_effort, sending.config().packet, limits::MAX_PACKETS_PER_MESSAGE)
-                    .err()
-                    .map(Refusal::from)
+        let best_effort = link.best_effort;
+        let refusal = match channel.offer().filter(|offer| offer.packet <= self.config.packet) {
+            Some(Offer { service, packet, .. }) => {
+                let packet = if service.contract().is_none() { packet.min(best_effort.packet_max) } else { packet };
+                channel.set_packet(packet);
+                let checked = check_packets(&service, &best_effort, packet, limits::MAX_PACKETS_PER_MESSAGE);
+                checked.err().map(Refusal::from)
             }
-            _ => Some(Refusal::new(Code::BadParameters, Stage::Contract)),
+            None => Some(Refusal::new(Code::BadParameters, Stage::Contract)),
         };
         if let Some(refusal) = refusal {
             return Err((Outgoing(channel), refusal));
@@ -88,18 +83,18 @@ impl Endpoint {
         if state.association.state != State::Accepted {
             return;
         }
-        if let Half::Sending(sending) = &mut state.half {
-            sending.set_stages(stages);
-        }
+        let Half::Sending(sending) = &mut state.half else { return };
+        sending.set_stages(stages);
         state.association.enter(State::Open, now);
         self.set_timer(channel);
     }
 
-    /// Accepts a request that this host has admitted.
+    /// Accepts a request that this host has admitted: to receive, or to relay ([`Incoming::relay`]).
     ///
     /// # Errors
-    /// [`Code::Memory`] if channels or frames are used up, [`Code::Protocol`] if the request has lapsed; the peer is told
-    /// the former. The channel's memory comes back.
+    /// [`Code::Memory`] if channels or frames are used up, [`Code::Protocol`] if the request has lapsed, or if the onward
+    /// channel of a relay was not opened for it or has not been accepted; the peer is told the former. The channel's memory
+    /// comes back. A channel onward that was opened for the request is closed.
     pub fn accept(
         &mut self,
         now: Instant,
@@ -107,7 +102,12 @@ impl Endpoint {
         incoming: Incoming,
     ) -> Result<ChannelId, (Incoming, Refusal)> {
         let Incoming(mut channel) = incoming;
+        let onward = if let Half::Inward(inward) = &channel.half { Some(inward.onward) } else { None };
+        if onward.is_some_and(|onward| !self.can_join(onward, request.id)) {
+            return Err((Incoming(channel), Refusal::new(Code::Protocol, Stage::Route)));
+        }
         let Some(pending) = self.take_pending(request.id) else {
+            onward.inspect(|&onward| self.close_onward(now, onward, 0));
             return Err((Incoming(channel), Refusal::new(Code::Protocol, Stage::ReceivingProcessor)));
         };
         channel.association = Association::accepted(now, pending.token, pending.request.lease);
@@ -120,12 +120,14 @@ impl Endpoint {
                 if let Some(channel) = self.channels.get_mut(key) {
                     channel.remote = (key.index(), nonce);
                 }
+                self.join(now, key);
                 self.send_accept(key);
                 Ok(key)
             }
             Err(channel) => {
                 let refusal = Refusal::new(Code::Memory, Stage::ReceivingProcessor);
                 self.send_refusal(request.link, request.peer, pending.token, &refusal);
+                onward.inspect(|&onward| self.close_onward(now, onward, 0));
                 Err((Incoming(channel), refusal))
             }
         }
@@ -133,26 +135,32 @@ impl Endpoint {
 
     /// Refuses a request; the peer is told why.
     pub fn refuse(&mut self, request: &Request, refusal: &Refusal) {
-        if let Some(pending) = self.take_pending(request.id) {
-            self.send_refusal(request.link, request.peer, pending.token, refusal);
+        self.refuse_pending(request.id, refusal);
+    }
+
+    pub(super) fn refuse_pending(&mut self, id: RequestId, refusal: &Refusal) {
+        if let Some(Pending { request, token, .. }) = self.take_pending(id) {
+            self.send_refusal(request.link, request.peer, token, refusal);
         }
     }
 
-    /// Closes a channel. What a sender has queued is sent first; a receiver closes at once.
+    /// Closes a channel. What a sender has queued is sent first; a receiver closes at once. Of a relay both sides are closed:
+    /// what waits is sent on, and nothing more is taken.
     pub fn close(&mut self, now: Instant, channel: ChannelId) {
         let Some(state) = self.channels.get_mut(channel) else { return };
-        match (state.association.state, &state.half) {
-            (State::Open, Half::Sending(sending)) if !sending.is_drained() => {
+        match state.association.state {
+            State::Open if !state.is_sent_out() => {
                 state.association.state = State::Draining;
             }
-            (State::Open | State::Accepted, _) => self.start_closing(now, channel),
-            (State::Opening, _) => self.end(channel, End::Closed { report: None }),
-            _ => {}
+            State::Open | State::Accepted => self.start_closing(now, channel),
+            State::Opening => self.end(now, channel, End::Closed { report: None }),
+            _ => return,
         }
+        self.close_partner(now, channel);
     }
 
     /// Takes a channel out, ended or not, without a word to the peer: its frames go back to the region, its messages and
-    /// memory to the caller.
+    /// memory to the caller. Of a relay both sides are taken out one by one; if one is left alone before its end, it is closed.
     pub fn release(
         &mut self,
         channel: ChannelId,
@@ -169,6 +177,9 @@ impl Endpoint {
         self.tokens.remove(token_of(&removed));
         self.frames_in_quota -= removed.frame_quota();
         removed.clear(frames, spent);
+        if let Some(partner) = removed.partner().filter(|&partner| self.is_orphan(partner)) {
+            self.timers.set(partner.index(), Instant::ZERO);
+        }
         Some(Released(removed))
     }
 
@@ -176,6 +187,9 @@ impl Endpoint {
     pub fn handle_timeout(&mut self, now: Instant) {
         while let Some((_, id)) = self.timers.pop_due(now) {
             let Some(key) = self.channels.key_at(id) else { continue };
+            if self.is_orphan(key) {
+                self.close_orphan(now, key);
+            }
             let Some(channel) = self.channels.get_mut(key) else { continue };
             let due = channel.association.timeout(now);
             match due {
@@ -184,8 +198,8 @@ impl Endpoint {
                 Due::Keepalive => self.send_keepalive(key),
                 Due::Close => self.send_close(key),
                 Due::Finish => self.conclude(now, key),
-                Due::NoAnswer => self.end(key, End::NoAnswer),
-                Due::PeerLost => self.end(key, End::PeerLost),
+                Due::NoAnswer => self.end(now, key, End::NoAnswer),
+                Due::PeerLost => self.end(now, key, End::PeerLost),
             }
             self.set_timer(key);
         }
@@ -202,16 +216,13 @@ impl Endpoint {
                 if let Some(key) = self.outgoing(peer, token)
                     && self.state(key) == Some(State::Opening)
                 {
-                    self.end(key, End::Refused(refuse.refusal()));
+                    self.end(now, key, End::Refused(refuse.refusal()));
                 }
             }
             Ok((token, Control::Keepalive(keepalive))) => {
                 if let Some(key) = self.incoming(peer, token, (keepalive.channel, keepalive.key)) {
                     self.heard(now, key);
-                    let counts = self.channels.get(key).map(Channel::counts);
-                    if let Some(counts) = counts {
-                        self.reply(link, peer, token, &Control::Status(counts));
-                    }
+                    self.say_status(link, peer, token, key);
                 }
             }
             Ok((token, Control::Status(counts))) => {
@@ -226,20 +237,20 @@ impl Endpoint {
             Ok((token, Control::Closed(counts))) => {
                 if let Some(key) = self.outgoing(peer, token) {
                     if self.state(key) == Some(State::Closing) {
-                        self.end(key, End::Closed { report: Some(counts) });
+                        self.end(now, key, End::Closed { report: Some(counts) });
                     }
                 } else if let Some(key) =
                     self.tokens.get(incoming_token(&peer, token)).and_then(|id| self.channels.key_at(id))
                     && self.state(key) == Some(State::Closing)
                 {
-                    self.end(key, End::Closed { report: None });
+                    self.end(now, key, End::Closed { report: None });
                 }
             }
             Ok((token, Control::Version(versions))) => {
                 if let Some(key) = self.outgoing(peer, token)
                     && self.state(key) == Some(State::Opening)
                 {
-                    self.end(key, End::Version { lowest: versions.lowest, highest: versions.highest });
+                    self.end(now, key, End::Version { lowest: versions.lowest, highest: versions.highest });
                 }
             }
             Err(error) => {
@@ -299,6 +310,7 @@ impl Endpoint {
             upstream: open.upstream,
             oversize: open.oversize.into(),
             same_clock: same_clock(self.config.clock, open.clock),
+            clock: open.clock,
             lease: open.lease,
         };
         self.pending.push(Pending { request, token, expires: now + DECISION });
@@ -312,18 +324,24 @@ impl Endpoint {
         }
         let clock = self.config.clock;
         let Some(channel) = self.channels.get_mut(key) else { return };
-        let Half::Sending(sending) = &mut channel.half else { return };
-        if accept.check(sending.config().packet as u16).is_err() {
-            return self.end(key, End::Refused(Refusal::new(Code::Protocol, Stage::ReceivingProcessor)));
+        let Some(Offer { service, packet, .. }) = channel.offer() else { return };
+        if accept.check(packet as u16).is_err() {
+            return self.end(now, key, End::Refused(Refusal::new(Code::Protocol, Stage::ReceivingProcessor)));
         }
-        // Smaller packets are fine as long as a message needs no more of them than this host has admitted.
-        let service = sending.config().service;
-        let most = packets(service.max_message(), sending.config().packet);
+        // Smaller packets are fine as long as a message needs no more of them than this host has admitted, or a relay has room
+        // for.
+        let most = packets(service.max_message(), packet);
         let best_effort = self.links[usize::from(channel.link)].best_effort;
-        if let Err(error) = check_packets(&service, &best_effort, accept.packet.into(), most) {
-            return self.end(key, End::Refused(Refusal::from(error)));
+        let mut checked = check_packets(&service, &best_effort, accept.packet.into(), most);
+        if let Half::Onward(onward) = &mut channel.half {
+            onward.receiver_clock = accept.clock;
+            let (most, packet) = (onward.relaying.most_packets(), u32::from(accept.packet).max(1));
+            checked = checked.and_then(|()| contract::check_packets(service.max_message(), packet, most));
         }
-        sending.set_packet(u32::from(accept.packet));
+        if let Err(error) = checked {
+            return self.end(now, key, End::Refused(Refusal::from(error)));
+        }
+        channel.set_packet(u32::from(accept.packet));
         channel.remote = (accept.channel, accept.key);
         channel.association.accept(now, accept.lease);
         self.set_timer(key);
@@ -338,11 +356,9 @@ impl Endpoint {
     fn handle_close(&mut self, now: Instant, link: LinkId, peer: SocketAddr, token: u64, close: &Close) {
         if close.reverse {
             let Some(key) = self.outgoing(peer, token) else { return };
-            let nothing = Counts { delivered: 0, late: 0, lost: 0, dropped: 0, largest: Duration::ZERO };
-            self.reply(link, peer, token, &Control::Closed(nothing));
-            if self.state(key) != Some(State::Ended) {
-                self.end(key, End::ClosedByPeer);
-            }
+            self.reply(link, peer, token, &Control::Closed(NOTHING));
+            let end = if close.reason == ROUTE_LOST { End::RouteLost } else { End::ClosedByPeer };
+            self.end(now, key, end);
             return;
         }
         let Some(key) = self.incoming(peer, token, (close.channel, close.key)) else { return };
@@ -351,19 +367,24 @@ impl Endpoint {
             Some(State::Open) => {
                 if let Some(channel) = self.channels.get_mut(key) {
                     channel.association.enter(State::Finishing { sent: close.sent }, now + GRACE);
+                    channel.reason = close.reason;
                 }
                 self.set_timer(key);
                 self.conclude_if_complete(now, key);
             }
-            // Both sides close at once: what has not come will not be taken any more.
-            Some(State::Closing) => {
-                if let Some(Channel { half: Half::Receiving(receiving), .. }) = self.channels.get_mut(key) {
+            // Both sides close at once, our CLOSED was lost, or we had given the peer up: what has not come will not be taken
+            // any more.
+            Some(State::Closing | State::Ended) => match self.channels.get_mut(key).map(|channel| &mut channel.half) {
+                Some(Half::Receiving(receiving)) => {
                     receiving.finish(close.sent);
+                    self.send_closed(key);
                 }
-                self.send_closed(key);
-            }
-            // CLOSED was lost.
-            Some(State::Ended) => self.send_closed(key),
+                Some(Half::Inward(inward)) if inward.is_counted => self.send_closed(key),
+                // A relay does not know what becomes of them: it only says that it closes.
+                _ => self.send_close(key),
+            },
+            // A relay closes hop by hop, which takes time.
+            Some(State::Finishing { .. }) if self.is_inward(key) => self.say_status(link, peer, token, key),
             _ => {}
         }
     }
@@ -382,6 +403,9 @@ impl Endpoint {
     /// A finishing receiver is through when every message that was sent has been delivered or given up.
     pub(super) fn conclude_if_complete(&mut self, now: Instant, key: ChannelId) {
         let Some(channel) = self.channels.get(key) else { return };
+        if channel.association.state != State::Open && self.is_inward(key) {
+            return self.finish_relay(now, key, false);
+        }
         let (State::Finishing { sent }, Half::Receiving(receiving)) = (channel.association.state, &channel.half) else {
             return;
         };
@@ -395,6 +419,10 @@ impl Endpoint {
     /// Ends a finishing receiver. Once the grace is over what has not come is lost, but what has come is still processed.
     fn conclude(&mut self, now: Instant, key: ChannelId) {
         let Some(channel) = self.channels.get_mut(key) else { return };
+        if let (State::Finishing { sent }, Half::Inward(_)) = (channel.association.state, &channel.half) {
+            channel.association.enter(State::Finishing { sent }, now + RETRY);
+            return self.finish_relay(now, key, true);
+        }
         let (State::Finishing { sent }, Half::Receiving(receiving)) = (channel.association.state, &mut channel.half)
         else {
             return;
@@ -404,11 +432,22 @@ impl Endpoint {
             return;
         }
         receiving.finish(sent);
-        self.send_closed(key);
-        self.end(key, End::Closed { report: None });
+        self.close_finished(now, key);
     }
 
-    fn end(&mut self, key: ChannelId, end: End) {
+    /// Tells a peer that has closed what became of its messages.
+    pub(super) fn close_finished(&mut self, now: Instant, key: ChannelId) {
+        let Some(channel) = self.channels.get_mut(key) else { return };
+        let reason = channel.reason;
+        if let Half::Inward(inward) = &mut channel.half {
+            inward.is_counted = true;
+        }
+        self.send_closed(key);
+        let end = if reason == ROUTE_LOST { End::RouteLost } else { End::Closed { report: None } };
+        self.end(now, key, end);
+    }
+
+    fn end(&mut self, now: Instant, key: ChannelId, end: End) {
         let Some(channel) = self.channels.get_mut(key) else { return };
         if channel.association.state == State::Ended {
             return;
@@ -426,6 +465,7 @@ impl Endpoint {
         self.timers.remove(key.index());
         self.starved.remove(key.index());
         self.push_event(Event::Ended { channel: key, end });
+        self.end_partner(now, key, end);
     }
 
     /// Forgets a request that the driver could not look at; the peer's next try is a new one.
@@ -435,10 +475,7 @@ impl Endpoint {
 
     /// True if everything that was taken has been handed to the links, control frames included. Looks at every channel.
     pub fn is_sent_out(&self) -> bool {
-        let sent = |channel: &Channel| match &channel.half {
-            Half::Sending(sending) => sending.is_drained() || channel.association.state == State::Ended,
-            Half::Receiving(_) => true,
-        };
+        let sent = |channel: &Channel| channel.is_sent_out() || channel.association.state == State::Ended;
         self.links.iter().all(|link| !link.has_frames())
             && self.channels.keys().filter_map(|key| self.channels.get(key)).all(sent)
     }
@@ -446,107 +483,6 @@ impl Endpoint {
     /// What the receiver of a sending channel last reported.
     pub fn report(&self, channel: ChannelId) -> Option<Counts> {
         self.channels.get(channel)?.report
-    }
-
-    // ------------------------------------------------------------------------------------------------ frames
-
-    fn send_open(&mut self, key: ChannelId) {
-        let Some(channel) = self.channels.get(key) else { return };
-        let Half::Sending(sending) = &channel.half else { return };
-        let (name, association) = (channel.name, channel.association);
-        let oversize = if sending.config().overload == Overload::Decay { limits::DECAY_FACTOR as u8 } else { 1 };
-        let open = Open {
-            name: name.as_str(),
-            traffic: sending.config().service.into(),
-            packet: sending.config().packet as u16,
-            upstream: channel.upstream,
-            lease: association.lease,
-            clock: self.config.clock,
-            oversize,
-        };
-        let (link, peer) = (channel.link, channel.peer);
-        self.reply(link, peer, association.token, &Control::Open(open));
-    }
-
-    fn send_accept(&mut self, key: ChannelId) {
-        let Some(channel) = self.channels.get(key) else { return };
-        let Half::Receiving(receiving) = &channel.half else { return };
-        let accept = Accept {
-            channel: channel.remote.0,
-            key: channel.remote.1,
-            receive: receiving.config().stage + receiving.config().input_delay,
-            packet: receiving.config().packet as u16,
-            lease: channel.association.lease,
-            clock: self.config.clock,
-        };
-        let (link, peer, token) = (channel.link, channel.peer, channel.association.token);
-        self.set_timer(key);
-        self.reply(link, peer, token, &Control::Accept(accept));
-    }
-
-    fn send_refusal(&mut self, link: LinkId, peer: SocketAddr, token: u64, refusal: &Refusal) {
-        let mut detail = Text::default();
-        if let Some(error) = refusal.contract {
-            let _ = write!(detail, "{error}");
-        }
-        self.answer(link, peer, token, &Control::Refuse(Refuse::new(refusal, detail.as_str())));
-    }
-
-    fn send_keepalive(&mut self, key: ChannelId) {
-        let Some(channel) = self.channels.get(key) else { return };
-        let Half::Sending(sending) = &channel.half else { return };
-        let (slot, nonce) = channel.remote;
-        let keepalive = Keepalive { channel: slot, key: nonce, sent: sending.counters.sent };
-        let (link, peer, token) = (channel.link, channel.peer, channel.association.token);
-        self.reply(link, peer, token, &Control::Keepalive(keepalive));
-    }
-
-    fn send_close(&mut self, key: ChannelId) {
-        let Some(channel) = self.channels.get(key) else { return };
-        let (slot, nonce) = channel.remote;
-        let (sent, reverse) = match &channel.half {
-            Half::Sending(sending) => (sending.counters.sent, false),
-            Half::Receiving(receiving) => (receiving.counters.delivered, true),
-        };
-        let close = Close { channel: slot, key: nonce, sent, reason: 0, reverse };
-        let (link, peer, token) = (channel.link, channel.peer, channel.association.token);
-        self.reply(link, peer, token, &Control::Close(close));
-    }
-
-    fn send_closed(&mut self, key: ChannelId) {
-        let Some(channel) = self.channels.get(key) else { return };
-        let (link, peer, token) = (channel.link, channel.peer, channel.association.token);
-        self.reply(link, peer, token, &Control::Closed(channel.counts()));
-    }
-
-    /// Answers a frame of another major version, unless it is such an answer itself.
-    pub(super) fn answer_version(&mut self, link: LinkId, peer: SocketAddr, frame: &[u8]) {
-        if let Some(token) = token(frame) {
-            self.answer(link, peer, token, &Control::Version(Versions { lowest: MAJOR, highest: MAJOR }));
-        }
-    }
-
-    fn reply(&mut self, link: LinkId, peer: SocketAddr, token: u64, control: &Control<'_>) {
-        self.queue(link, peer, token, control, For::Channel);
-    }
-
-    /// Answers somebody who has no channel here.
-    fn answer(&mut self, link: LinkId, peer: SocketAddr, token: u64, control: &Control<'_>) {
-        self.queue(link, peer, token, control, For::Stranger);
-    }
-
-    fn queue(&mut self, link: LinkId, peer: SocketAddr, token: u64, control: &Control<'_>, whom: For) {
-        let mut frame = ControlFrame { peer, bytes: [0; MAX_CONTROL_BYTES], len: 0 };
-        let Ok(len) = control.write(token, &mut frame.bytes) else {
-            self.counters.control_invalid += 1;
-            return;
-        };
-        frame.len = len;
-        if let Some(state) = self.links.get_mut(usize::from(link))
-            && !state.push(frame, whom)
-        {
-            self.counters.control_overflow += 1;
-        }
     }
 
     // ------------------------------------------------------------------------------------------------ look-ups
@@ -584,6 +520,10 @@ impl Endpoint {
         (channel.peer == peer && channel.is_receiving() && channel.remote == remote).then_some(key)
     }
 
+    fn is_inward(&self, key: ChannelId) -> bool {
+        self.channels.get(key).is_some_and(|channel| matches!(channel.half, Half::Inward(_)))
+    }
+
     fn state(&self, key: ChannelId) -> Option<State> {
         self.channels.get(key).map(|channel| channel.association.state)
     }
@@ -609,36 +549,5 @@ fn token_of(channel: &Channel) -> u64 {
     match channel.is_receiving() {
         true => incoming_token(&channel.peer, channel.association.token),
         false => channel.association.token,
-    }
-}
-
-/// A short text without allocation; what does not fit is cut at a character.
-struct Text {
-    bytes: [u8; MAX_DETAIL_BYTES],
-    len: usize,
-}
-
-impl Default for Text {
-    fn default() -> Self {
-        Self { bytes: [0; MAX_DETAIL_BYTES], len: 0 }
-    }
-}
-
-impl Text {
-    fn as_str(&self) -> &str {
-        core::str::from_utf8(&self.bytes[..self.len]).unwrap_or_default()
-    }
-}
-
-impl core::fmt::Write for Text {
-    fn write_str(&mut self, text: &str) -> core::fmt::Result {
-        let room = self.bytes.len() - self.len;
-        let mut cut = text.len().min(room);
-        while !text.is_char_boundary(cut) {
-            cut -= 1;
-        }
-        self.bytes[self.len..self.len + cut].copy_from_slice(&text.as_bytes()[..cut]);
-        self.len += cut;
-        Ok(())
     }
 }

@@ -49,7 +49,7 @@ impl Evidence {
         transit_excess: Duration,
         stretch_ppm: u64,
     ) -> Self {
-        let stretched = |taken: Duration| taken.mul_ratio(stretch_ppm.max(1_000_000), 1_000_000);
+        let stretched = |taken: Duration| stretched(taken, stretch_ppm);
         // A packet that lies in the socket while this host has no processor looks slow on its way; that is no fault of the
         // network's.
         let network = transit_excess.saturating_sub(stretched(taken_here));
@@ -63,6 +63,11 @@ impl Evidence {
         };
         Self { cause, lateness, taken_at_sender, taken_here, transit_excess }
     }
+}
+
+/// How much a stage is delayed by what was taken from it; see [`Evidence`].
+pub(crate) fn stretched(taken: Duration, stretch_ppm: u64) -> Duration {
+    taken.mul_ratio(stretch_ppm.max(1_000_000), 1_000_000)
 }
 
 #[cfg(test)]

@@ -2,8 +2,11 @@
 
 mod attribution;
 mod demux;
+mod policing;
 mod receiving;
 
+pub(crate) use attribution::stretched;
 pub use attribution::{Cause, Evidence};
 pub use demux::{Foreign, Route, route};
+pub(crate) use policing::{Policed, Policing};
 pub use receiving::{Delivered, Drop, ReceiveConfig, ReceiveCounters, ReceiveWork, Receiving, Step};

@@ -11,18 +11,14 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 
 use super::attribution::{Cause, Evidence};
+use super::policing::{Policed, Policing};
 use crate::collections::Ring;
 use crate::contract::{Service, packets};
 use crate::frames::{FrameId, Frames, MessageBuf};
 use crate::limits;
 use crate::processor::Work;
-use crate::regulator::Regulator;
 use crate::units::{Duration, Instant};
 use crate::wire::{DATA_HEADER_BYTES, DataHeader, DataView};
-
-/// How far back a logical arrival is believed. Messages that the platform or the network held up that long are still within
-/// their contract; a sender that alleges more cannot save up rate that it did not use.
-const CREDIT: Duration = Duration::from_secs(1);
 
 /// How a receiving channel is set up.
 #[derive(Clone, Copy, Debug)]
@@ -53,13 +49,12 @@ pub struct ReceiveConfig {
 impl ReceiveConfig {
     /// The largest message that may come, bytes.
     pub fn largest_message(&self) -> u32 {
-        let most = self.service.max_message().saturating_mul(self.oversize.clamp(1, limits::DECAY_FACTOR));
-        most.min(limits::MAX_MESSAGE_BYTES)
+        self.service.largest_message(self.oversize)
     }
 
     /// How many intervals a message of `bytes` uses up: its packets in proportion to the contract's.
     fn intervals(&self, bytes: u32) -> u32 {
-        packets(bytes, self.packet).div_ceil(packets(self.service.max_message(), self.packet)).max(1)
+        self.service.intervals(bytes, self.packet)
     }
 }
 
@@ -207,53 +202,11 @@ struct Slot {
     spoilt: Option<Cause>,
 }
 
-/// What a sender on the same clock alleged so far: its logical arrivals are at least an interval apart, in the order of
-/// the messages' numbers, whether or not each message arrives, and in time or not. So what it says can be checked without
-/// blaming it for what happened on the way.
-#[derive(Debug, Default)]
-struct Claims {
-    /// Messages below this number are behind the latest one, or are it.
-    next: u64,
-    /// The earliest logical arrival of message `next`.
-    earliest: Instant,
-    /// The logical arrival of message `next − 1`.
-    latest: Instant,
-}
-
-impl Claims {
-    /// Checks what `header` alleges, and notes it if an honest sender can have said it by `now`: the logical arrival is at
-    /// most `ahead` from now. Returns the logical arrival that is believed: an earlier one than the contract allows would
-    /// make a message late by its sender's word alone.
-    fn take(
-        &mut self,
-        now: Instant,
-        header: &DataHeader,
-        interval: Duration,
-        intervals: u32,
-        ahead: Duration,
-    ) -> Option<Instant> {
-        let claim = header.logical_arrival;
-        if header.sequence < self.next {
-            // Overtaken by message next − 1: as many intervals before it as messages.
-            return (claim <= self.latest.before(interval * (self.next - 1 - header.sequence))).then_some(claim);
-        }
-        let earliest = self.earliest + interval * (header.sequence - self.next);
-        let arrival = claim.max(earliest).max(now.before(CREDIT));
-        if arrival > now + ahead {
-            return None;
-        }
-        *self =
-            Self { next: header.sequence + 1, earliest: arrival + interval * u64::from(intervals), latest: arrival };
-        Some(claim.max(earliest))
-    }
-}
-
 /// One receiving channel.
 #[derive(Debug)]
 pub struct Receiving {
     config: ReceiveConfig,
-    regulator: Option<Regulator>,
-    claims: Claims,
+    policing: Option<Policing>,
     packets: Ring<Arrived>,
     slots: Box<[Option<Slot>]>,
     /// One bit a fragment, `words` words a slot.
@@ -280,8 +233,10 @@ impl Receiving {
         let fragments = packets(config.largest_message(), config.packet) as usize;
         let words = fragments.div_ceil(64);
         Self {
-            regulator: config.service.contract().map(|contract| Regulator::new(contract.interval())),
-            claims: Claims::default(),
+            policing: config
+                .service
+                .contract()
+                .map(|contract| Policing::new(*contract, config.upstream, config.same_clock)),
             packets: Ring::with_capacity(packet_queue.max(1) as usize),
             slots: (0..slots).map(|_| None).collect(),
             seen: alloc::vec![0; slots * words].into_boxed_slice(),
@@ -298,8 +253,8 @@ impl Receiving {
 
     /// The channel is accepted at `now`: no message of it can have arrived at its sender before.
     pub fn begin_at(&mut self, now: Instant) {
-        if self.config.same_clock {
-            self.claims.earliest = now;
+        if let Some(policing) = &mut self.policing {
+            policing.begin_at(now);
         }
     }
 
@@ -402,38 +357,14 @@ impl Receiving {
         let mut spoilt = None;
         let (mut eligible, mut release, mut deferred) = (now, now, Duration::ZERO);
         let mut logical_arrival = if self.config.same_clock { header.logical_arrival } else { now };
-        if let (Some(regulator), Some(contract)) = (&mut self.regulator, self.config.service.contract()) {
-            // An honest sender's message arrives between its logical arrival and `upstream` later; earlier by its burst if
-            // it works ahead. Nothing that it alleges can move the deadline before `now + d_rx`, or the next one closer
-            // than the interval: the demand that admission counted on.
-            let alleged = match self.config.same_clock {
-                true => (header.logical_arrival + self.config.upstream).max(now).min(now + self.config.upstream),
-                false => now,
-            };
-            let intervals = self.config.intervals(header.message_bytes);
-            let stamp = regulator.stamp(alleged);
-            let ahead = contract.interval() * (u64::from(contract.burst()) - 1) + self.config.upstream;
-            let believed = match self.config.same_clock {
-                true => self.claims.take(now, header, contract.interval(), intervals, ahead),
-                false => (stamp.logical_arrival.since(now) <= ahead).then_some(stamp.logical_arrival),
-            };
-            match believed {
-                Some(arrival) => {
-                    regulator.accept(stamp, intervals);
-                    logical_arrival = arrival;
-                }
+        if let Some(policing) = &mut self.policing {
+            let policed = policing.take(now, header, self.config.intervals(header.message_bytes));
+            match policed.believed {
+                Some(arrival) => logical_arrival = arrival,
                 None => spoilt = Some(Cause::Sender),
             }
-            release = stamp.logical_arrival;
-            // A message that came late, by the platform's fault or the network's, moves the deadlines of those behind it:
-            // the demand stays what was admitted. They need not wait for it, though: work that may be done before its
-            // time, with the deadline that it would have had anyway, adds nothing to the demand. Else one late message
-            // would make every later one late if the channel uses its whole rate.
-            if self.config.same_clock {
-                (eligible, deferred) = (alleged, release.since(alleged));
-            } else {
-                eligible = release;
-            }
+            Policed { eligible, release, .. } = policed;
+            deferred = release.since(eligible);
         }
         let buffer = if spoilt.is_none() { self.buffers.pop() } else { None };
         self.least_free = self.least_free.min(self.buffers.len());

@@ -71,10 +71,13 @@ pub struct DataHeader {
     /// that anything is decided by.
     pub stolen_micros: u32,
     /// From the message's logical arrival until this packet was handed to the link, in µs, saturating; all. Evidence: what
-    /// the packet took from there on is the network's.
+    /// the packet took from there on is the network's. A relay fills it in anew, less what the way to it took beyond its
+    /// grant: that stays the network's.
     pub waited_micros: u32,
 }
 
+/// Where `channel` stands in a frame: a relay fills it and the key in anew.
+const RECEIVER_AT: usize = 4;
 /// Where `stolen` stands in a frame: the sender fills both in when it hands the packet to the link.
 const EVIDENCE_AT: usize = 36;
 
@@ -204,6 +207,15 @@ pub fn write_evidence(frame: &mut [u8], stolen: Duration, waited: Duration) {
     let (first, second) = (micros_saturating(stolen).to_be_bytes(), micros_saturating(waited).to_be_bytes());
     frame[EVIDENCE_AT..EVIDENCE_AT + 4].copy_from_slice(&first);
     frame[EVIDENCE_AT + 4..EVIDENCE_AT + 8].copy_from_slice(&second);
+}
+
+/// Writes another receiver's slot and nonce into a frame that a relay passes on; the rest stays as it is.
+///
+/// # Panics
+/// If `frame` is shorter than a header.
+pub fn write_receiver(frame: &mut [u8], channel: u32, key: u32) {
+    frame[RECEIVER_AT..RECEIVER_AT + 4].copy_from_slice(&channel.to_be_bytes());
+    frame[RECEIVER_AT + 4..RECEIVER_AT + 8].copy_from_slice(&key.to_be_bytes());
 }
 
 /// A span in whole µs for [`DataHeader::stolen_micros`]: rounded down, so that no more is claimed than was taken, and

@@ -180,6 +180,9 @@ pub struct Counts {
     pub largest: Duration,
 }
 
+/// [`Close::reason`]: a relay closes because a host further along the route, in either direction, was lost.
+pub const ROUTE_LOST: u8 = 1;
+
 /// CLOSE: the channel ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Close {
@@ -189,7 +192,7 @@ pub struct Close {
     pub key: u32,
     /// Messages handed to the network, finally; all. If `reverse`, the last such count that the receiver was told.
     pub sent: u64,
-    /// Why; all, 0 if not said or not in the frame.
+    /// Why; all, 0 if not said or not in the frame, [`ROUTE_LOST`].
     pub reason: u8,
     /// True if the receiver closes; 0 or 1 on the wire, 0 if not in the frame.
     pub reverse: bool,

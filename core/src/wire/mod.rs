@@ -32,9 +32,13 @@ mod messages;
 mod tests;
 
 pub use control::{CONTROL_HEADER_BYTES, Control, ControlType, MAX_CONTROL_BYTES, MAX_CONTROL_PAYLOAD, token};
-pub use data::{DATA_HEADER_BYTES, DataHeader, DataView, fragment_bytes, micros_saturating, write_evidence};
+pub use data::{
+    DATA_HEADER_BYTES, DataHeader, DataView, fragment_bytes, micros_saturating, write_evidence, write_receiver,
+};
 pub use error::WireError;
-pub use messages::{Accept, Close, Counts, Keepalive, Open, Refuse, Traffic, Versions, check_name, same_clock};
+pub use messages::{
+    Accept, Close, Counts, Keepalive, Open, ROUTE_LOST, Refuse, Traffic, Versions, check_name, same_clock,
+};
 
 use zerocopy::network_endian::U16;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};

@@ -369,6 +369,18 @@ fn a_refusal_arrives_as_it_was_meant() {
 }
 
 #[test]
+fn a_relay_changes_the_receiver_and_the_evidence_and_nothing_else() {
+    let mut frame = data_frame();
+    let before = *DataView::parse(&frame).unwrap().header();
+    write_receiver(&mut frame, 0x0102_0304, u32::MAX);
+    write_evidence(&mut frame, Duration::from_micros(9), Duration::MAX);
+    let after = DataView::parse(&frame).unwrap();
+    let expected =
+        DataHeader { channel: 0x0102_0304, key: u32::MAX, stolen_micros: 9, waited_micros: u32::MAX, ..before };
+    assert_eq!((*after.header(), after.payload()), (expected, &data_frame()[DATA_HEADER_BYTES..]));
+}
+
+#[test]
 fn clocks_stolen_time_and_fragments_at_their_edges() {
     assert!(same_clock(5, 5) && !same_clock(0, 0) && !same_clock(5, 6));
     assert_eq!(micros_saturating(Duration::from_nanos(1_999)), 1);

@@ -1,0 +1,126 @@
+//! Policing: does a message that arrives keep the contract, and what does its deadline here count from [channels §2.2]?
+//!
+//! Every host on the way does this anew, the last one and each relay, so that no burst grows and nothing that a peer alleges
+//! moves a deadline nearer than admission counted on. It knows messages; packets and memory are its caller's.
+
+use crate::contract::Contract;
+use crate::regulator::Regulator;
+use crate::units::{Duration, Instant};
+use crate::wire::DataHeader;
+
+/// How far back a logical arrival is believed. Messages that the platform or the network held up that long are still within
+/// their contract; a sender that alleges more cannot save up rate that it did not use.
+const CREDIT: Duration = Duration::from_secs(1);
+
+/// What a sender on the same clock alleged so far: its logical arrivals are at least an interval apart, in the order of
+/// the messages' numbers, whether or not each message arrives, and in time or not. So what it says can be checked without
+/// blaming it for what happened on the way.
+#[derive(Debug, Default)]
+struct Claims {
+    /// Messages below this number are behind the latest one, or are it.
+    next: u64,
+    /// The earliest logical arrival of message `next`.
+    earliest: Instant,
+    /// The logical arrival of message `next − 1`.
+    latest: Instant,
+}
+
+impl Claims {
+    /// Checks what `header` alleges, and notes it if an honest sender can have said it by `now`: the logical arrival is at
+    /// most `ahead` from now. Returns the logical arrival that is believed: an earlier one than the contract allows would
+    /// make a message late by its sender's word alone.
+    fn take(
+        &mut self,
+        now: Instant,
+        header: &DataHeader,
+        interval: Duration,
+        intervals: u32,
+        ahead: Duration,
+    ) -> Option<Instant> {
+        let claim = header.logical_arrival;
+        if header.sequence < self.next {
+            // Overtaken by message next − 1: as many intervals before it as messages.
+            return (claim <= self.latest.before(interval * (self.next - 1 - header.sequence))).then_some(claim);
+        }
+        let earliest = self.earliest + interval * (header.sequence - self.next);
+        let arrival = claim.max(earliest).max(now.before(CREDIT));
+        if arrival > now + ahead {
+            return None;
+        }
+        *self =
+            Self { next: header.sequence + 1, earliest: arrival + interval * u64::from(intervals), latest: arrival };
+        Some(claim.max(earliest))
+    }
+}
+
+/// A message's place in time at this host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Policed {
+    /// Its logical arrival at the sender, as far as that is believed; at this host where the clocks differ. `None` if the
+    /// sender broke its contract: the message is dropped, and those behind it stand where they would without it.
+    pub(crate) believed: Option<Instant>,
+    /// From when on it may be served.
+    pub(crate) eligible: Instant,
+    /// Its logical arrival at this host: what its deadline counts from; not before `eligible`.
+    pub(crate) release: Instant,
+}
+
+/// What polices one channel at one host.
+#[derive(Debug)]
+pub(crate) struct Policing {
+    contract: Contract,
+    /// From the logical arrival at the sender to the one here.
+    upstream: Duration,
+    same_clock: bool,
+    regulator: Regulator,
+    claims: Claims,
+}
+
+impl Policing {
+    /// For a channel with this contract, whose messages arrive here logically `upstream` after they did at the sender;
+    /// `same_clock` if the times that it alleges are on our clock.
+    pub(crate) fn new(contract: Contract, upstream: Duration, same_clock: bool) -> Self {
+        let regulator = Regulator::new(contract.interval());
+        Self { contract, upstream, same_clock, regulator, claims: Claims::default() }
+    }
+
+    /// No message of the channel can have arrived at its sender before `now`.
+    pub(crate) fn begin_at(&mut self, now: Instant) {
+        if self.same_clock {
+            self.claims.earliest = now;
+        }
+    }
+
+    /// Judges the message of which the first packet was found at `now`. It uses up `intervals` intervals.
+    pub(crate) fn take(&mut self, now: Instant, header: &DataHeader, intervals: u32) -> Policed {
+        // An honest sender's message arrives between its logical arrival and `upstream` later; earlier by its burst if
+        // it works ahead. Nothing that it alleges can move the deadline before that of a message which arrives now, or the
+        // next one closer than the interval: the demand that admission counted on.
+        let alleged = match self.same_clock {
+            true => (header.logical_arrival + self.upstream).max(now).min(now + self.upstream),
+            false => now,
+        };
+        let stamp = self.regulator.stamp(alleged);
+        let interval = self.contract.interval();
+        let ahead = interval * (u64::from(self.contract.burst()) - 1) + self.upstream;
+        let believed = match self.same_clock {
+            true => self.claims.take(now, header, interval, intervals, ahead),
+            false => (stamp.logical_arrival.since(now) <= ahead).then_some(stamp.logical_arrival),
+        };
+        if believed.is_some() {
+            self.regulator.accept(stamp, intervals);
+        }
+        // A message that came late, by the platform's fault or the network's, moves the deadlines of those behind it:
+        // the demand stays what was admitted. They need not wait for it, though: work that may be done before its
+        // time, with the deadline that it would have had anyway, adds nothing to the demand. Else one late message
+        // would make every later one late if the channel uses its whole rate.
+        let release = stamp.logical_arrival;
+        Policed { believed, eligible: if self.same_clock { alleged } else { release }, release }
+    }
+
+    /// The rest of a message came so late that it counts as released only now: no later message arrives logically before
+    /// `earliest`.
+    pub(crate) fn not_before(&mut self, earliest: Instant) {
+        self.regulator.not_before(earliest);
+    }
+}

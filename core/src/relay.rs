@@ -1,0 +1,385 @@
+//! One channel on its way through a relay: policing, and the packets that wait for the next link [channels §3, Fig. 1].
+//!
+//! "At intermediate nodes, the link scheduler relays arriving packets to the next node along the route" [channels §3.1]: no
+//! handler, no reassembly, no copy. A packet that was demultiplexed is checked and policed, and its frame goes into the packet
+//! queue with this hop's deadline. What admission assumes of a relayed channel is kept here, whatever comes from the network:
+//!
+//! - *A message has at most its N packets, each once.* Duplicates end here, and packets of a message of which a later one has
+//!   been seen: messages leave in the order of their numbers.
+//! - *All packets of a message are here by its logical arrival*, which counts from the logical arrival at the sender
+//!   ([`crate::receive`] does the same). A packet that comes later is due later: it counts as released when it was found,
+//!   with the rest of its message, and the messages behind it keep their interval from then. So a late packet delays nobody
+//!   else's, and as many packets are due in any time as were admitted.
+//! - *The queue holds what the contract may have here.* A message for which there is no room is dropped as a whole, when its
+//!   first packet comes.
+//!
+//! It relies on the demultiplexer to have found the channel, and leaves out signalling.
+
+use alloc::boxed::Box;
+
+use crate::collections::Ring;
+use crate::contract::{Service, packets};
+use crate::frames::{FrameId, Frames};
+use crate::limits;
+use crate::receive::{Drop, Policed, Policing};
+use crate::send::link_scheduler::Head;
+use crate::units::{Duration, Instant};
+use crate::wire::{DATA_HEADER_BYTES, DataHeader, DataView};
+
+/// What this host grants to a channel that it relays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub struct Passage {
+    /// d_link: from the logical arrival here until the last packet has left.
+    pub stage: Duration,
+    /// How long a frame may wait here until it is found ([`crate::admission::Admission::input_delay`]); part of `upstream`.
+    pub input_delay: Duration,
+    /// From the logical arrival at the sender to the one here: all stages before this one, the way, and the wait until a
+    /// frame is found.
+    pub upstream: Duration,
+    /// How long a packet may take from the hand-over to the link before until it is found here.
+    pub transit: Duration,
+    /// What follows after this host's stage: the way to the next one, its clock error, and what that one's ACCEPT said.
+    pub onward: Duration,
+}
+
+/// What a relay did with one channel.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RelayCounters {
+    /// Messages of which all packets that came were handed to the next link, the last one included.
+    pub passed: u64,
+    /// Payload bytes handed to the next link.
+    pub passed_bytes: u64,
+    /// Of the messages passed, those whose transmission ended after this host's stage.
+    pub late: u64,
+    /// Messages dropped because their sender broke its contract.
+    pub dropped_sender: u64,
+    /// Messages dropped because there was no room.
+    pub dropped_full: u64,
+    /// Frames that contradict the contract or the packet size that was agreed.
+    pub frames_invalid: u64,
+    /// Frames of messages over the contract.
+    pub frames_over_contract: u64,
+    /// Frames of messages for which there was no room.
+    pub frames_full: u64,
+    /// Duplicates, frames that were overtaken, and those that came after the end.
+    pub frames_stale: u64,
+}
+
+impl RelayCounters {
+    /// Messages that ended here: none of their packets was passed on.
+    pub fn dropped(&self) -> u64 {
+        self.dropped_sender + self.dropped_full
+    }
+}
+
+/// A packet that waits for the next link.
+#[derive(Debug)]
+pub(crate) struct Packet {
+    pub(crate) frame: FrameId,
+    pub(crate) payload: u32,
+    pub(crate) sequence: u64,
+    /// True for the last packet of its message.
+    pub(crate) last: bool,
+    /// The logical arrival here of its message (of its part, if that is oversize).
+    pub(crate) release: Instant,
+    /// From when on it may leave; not after `release` unless it came late.
+    eligible: Instant,
+    /// Until when it has to leave: release + d_link.
+    pub(crate) deadline: Instant,
+    /// Since when it was on its way to here or waited here.
+    pub(crate) under_way: Instant,
+    /// When it was found.
+    found: Instant,
+    /// The logical arrival at the sender.
+    origin: Instant,
+    /// What the host before wrote.
+    pub(crate) stolen: Duration,
+    waited: Duration,
+    /// By how much it came later than its logical arrival here because the way took longer than granted.
+    excess: Duration,
+}
+
+impl Packet {
+    /// Header and payload, bytes.
+    pub(crate) fn len(&self) -> usize {
+        DATA_HEADER_BYTES + self.payload as usize
+    }
+
+    /// What the next host is told that the packet waited, if it leaves at `now`: all of its time since the logical arrival
+    /// at the sender but what is the network's fault. Where the clocks differ only the time here is known: the way before
+    /// is taken for what it was granted.
+    pub(crate) fn waited(&self, now: Instant, config: &RelayConfig) -> Duration {
+        match config.same_clock {
+            true => now.since(self.origin).saturating_sub(self.excess),
+            false => self.waited + config.passage.transit + now.since(self.found),
+        }
+    }
+}
+
+/// How a relayed channel is set up.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct RelayConfig {
+    pub(crate) service: Service,
+    /// S: what the next host accepted; until then what it was offered.
+    pub(crate) packet: u32,
+    /// How many times `max_message` a message may have: more than 1 if the sender's overload policy is `decay`.
+    pub(crate) oversize: u32,
+    /// True if the times in its packets are on our clock.
+    pub(crate) same_clock: bool,
+    pub(crate) passage: Passage,
+}
+
+/// The message whose packets are coming: the latest one.
+#[derive(Debug)]
+struct Current {
+    sequence: u64,
+    bytes: u32,
+    /// The latest part that was seen.
+    part: u32,
+    /// Packets that have not come.
+    missing: u32,
+    eligible: Instant,
+    release: Instant,
+    /// Why it is not passed on, if so.
+    spoilt: Option<Drop>,
+}
+
+/// One channel that passes through.
+#[derive(Debug)]
+pub(crate) struct Relaying {
+    config: RelayConfig,
+    policing: Option<Policing>,
+    current: Option<Current>,
+    /// One bit a packet of the current message: no more than the queue has room for.
+    seen: Box<[u64]>,
+    packets: Ring<Packet>,
+    pub(crate) counters: RelayCounters,
+}
+
+impl Relaying {
+    /// A channel with room for `queue` packets, and for one message at least. Allocates all of it.
+    pub(crate) fn new(config: RelayConfig, queue: u32) -> Self {
+        let whole = packets(config.service.max_message(), config.packet.max(1));
+        let whole = whole.saturating_mul(config.oversize.clamp(1, limits::DECAY_FACTOR));
+        let packets = Ring::with_capacity(whole.max(queue) as usize);
+        Self {
+            policing: None,
+            current: None,
+            seen: alloc::vec![0; packets.capacity().div_ceil(64)].into_boxed_slice(),
+            packets,
+            counters: RelayCounters::default(),
+            config,
+        }
+    }
+
+    pub(crate) fn config(&self) -> &RelayConfig {
+        &self.config
+    }
+    /// The payload size that the next host accepted; must not exceed the one that it was offered.
+    pub(crate) fn set_packet(&mut self, packet: u32) {
+        self.config.packet = packet.min(self.config.packet).max(1);
+    }
+    /// Packets that a message may have if the next host takes smaller ones than it was offered.
+    pub(crate) fn most_packets(&self) -> u32 {
+        let queue = u32::try_from(self.packets.capacity()).unwrap_or(u32::MAX);
+        queue / self.config.oversize.clamp(1, limits::DECAY_FACTOR)
+    }
+    /// Packets may come from `now` on.
+    pub(crate) fn begin(&mut self, now: Instant, passage: Passage) {
+        self.config.passage = passage;
+        let same_clock = self.config.same_clock;
+        self.policing =
+            self.config.service.contract().map(|contract| Policing::new(*contract, passage.upstream, same_clock));
+        if let Some(policing) = &mut self.policing {
+            policing.begin_at(now);
+        }
+    }
+    /// Frames that its packet queue can hold: its quota.
+    pub(crate) fn frame_quota(&self) -> usize {
+        self.packets.capacity()
+    }
+    /// True if no packet waits for the link.
+    pub(crate) fn is_drained(&self) -> bool {
+        self.packets.is_empty()
+    }
+    /// Packets that wait for the link.
+    pub(crate) fn packets(&self) -> usize {
+        self.packets.len()
+    }
+    /// The number of the message after the latest one: as many as its sender has sent, as far as is known here.
+    pub(crate) fn next(&self) -> u64 {
+        self.current.as_ref().map_or(0, |current| current.sequence.saturating_add(1))
+    }
+    /// True if nothing more can come once the sender has sent `sent` messages.
+    pub(crate) fn has_seen_all(&self, sent: u64) -> bool {
+        let complete = |current: &Current| current.missing == 0 || current.spoilt.is_some();
+        self.next() >= sent && self.current.as_ref().is_none_or(complete)
+    }
+
+    /// What the head packet is to the link scheduler.
+    pub(crate) fn head(&self) -> Option<Head> {
+        let packet = self.packets.front()?;
+        Some(match self.config.service {
+            Service::RealTime(_) => Head::RealTime { release: packet.eligible, deadline: packet.deadline },
+            Service::BestEffort { .. } => Head::BestEffort,
+        })
+    }
+
+    /// Takes the packet that the link scheduler picked.
+    pub(crate) fn pop(&mut self) -> Option<Packet> {
+        self.packets.pop()
+    }
+
+    /// Checks and polices a packet and queues it; the frame comes back with the reason if it is not taken. `held_up` tells
+    /// how much a frame can have been delayed since a point in time because the platform took the processor of this host.
+    pub(crate) fn accept(
+        &mut self,
+        now: Instant,
+        view: &DataView<'_>,
+        frame: FrameId,
+        held_up: impl FnOnce(Instant) -> Duration,
+    ) -> Result<(), (FrameId, Drop)> {
+        match self.place(now, view) {
+            Ok((eligible, release)) => {
+                let packet = self.packet(now, view.header(), frame, (eligible, release), held_up);
+                self.packets.push(packet).map_err(|packet| (packet.frame, Drop::ReceiverFull))
+            }
+            Err(reason) => {
+                self.refused(reason);
+                Err((frame, reason))
+            }
+        }
+    }
+
+    /// Notes that a frame was not taken.
+    pub(crate) fn refused(&mut self, reason: Drop) {
+        match reason {
+            Drop::Invalid => self.counters.frames_invalid += 1,
+            Drop::OverContract => self.counters.frames_over_contract += 1,
+            Drop::ReceiverFull => self.counters.frames_full += 1,
+            Drop::Stale => self.counters.frames_stale += 1,
+        }
+    }
+
+    /// From when on the packet may leave, and what its deadline counts from.
+    fn place(&mut self, now: Instant, view: &DataView<'_>) -> Result<(Instant, Instant), Drop> {
+        let (header, config) = (view.header(), self.config);
+        let least = config.service.contract().map_or(1, |contract| contract.min_message());
+        let most = config.service.largest_message(config.oversize);
+        // The last number of all has no successor; nobody gets there by counting.
+        let possible = (least..=most).contains(&header.message_bytes) && header.sequence != u64::MAX;
+        if !possible || view.check(config.packet).is_err() {
+            return Err(Drop::Invalid);
+        }
+        match &self.current {
+            Some(current) if header.sequence < current.sequence => return Err(Drop::Stale),
+            Some(current) if header.sequence == current.sequence => {
+                if current.bytes != header.message_bytes {
+                    return Err(Drop::Invalid);
+                }
+            }
+            _ => self.begin_message(now, header),
+        }
+        let (word, bit) = (usize::from(header.index) / 64, 1 << (header.index % 64));
+        let part = u32::from(header.index) / packets(config.service.max_message(), config.packet);
+        let (Some(current), Some(seen)) = (&mut self.current, self.seen.get_mut(word)) else {
+            return Err(Drop::Invalid);
+        };
+        if let Some(reason) = current.spoilt {
+            return Err(reason);
+        }
+        if *seen & bit != 0 || part < current.part {
+            return Err(Drop::Stale);
+        }
+        *seen |= bit;
+        (current.part, current.missing) = (part, current.missing - 1);
+        let (Some(policing), Some(contract)) = (&mut self.policing, config.service.contract()) else {
+            return Ok((now, now));
+        };
+        // An oversize message counts as those of the contract that it takes the place of, an interval apart.
+        let delay = contract.interval() * u64::from(part);
+        if now > current.release + delay {
+            current.release = now.before(delay);
+            let intervals = config.service.intervals(header.message_bytes, config.packet);
+            policing.not_before(current.release + contract.interval() * u64::from(intervals));
+        }
+        Ok((current.eligible + delay, current.release + delay))
+    }
+
+    /// A message's first packet to come: is there room, and does it keep the contract?
+    fn begin_message(&mut self, now: Instant, header: &DataHeader) {
+        let count = packets(header.message_bytes, self.config.packet);
+        self.seen.fill(0);
+        let mut current = Current {
+            sequence: header.sequence,
+            bytes: header.message_bytes,
+            part: 0,
+            missing: count,
+            eligible: now,
+            release: now,
+            spoilt: None,
+        };
+        // First the room: a message that finds none must leave the regulator alone.
+        if self.packets.capacity() - self.packets.len() < count as usize {
+            current.spoilt = Some(Drop::ReceiverFull);
+            self.counters.dropped_full += 1;
+        } else if let Some(policing) = &mut self.policing {
+            let intervals = self.config.service.intervals(header.message_bytes, self.config.packet);
+            let Policed { believed, eligible, release } = policing.take(now, header, intervals);
+            (current.eligible, current.release) = (eligible, release);
+            if believed.is_none() {
+                current.spoilt = Some(Drop::OverContract);
+                self.counters.dropped_sender += 1;
+            }
+        }
+        self.current = Some(current);
+    }
+
+    fn packet(
+        &self,
+        now: Instant,
+        header: &DataHeader,
+        frame: FrameId,
+        (eligible, release): (Instant, Instant),
+        held_up: impl FnOnce(Instant) -> Duration,
+    ) -> Packet {
+        let RelayConfig { passage, same_clock, service, packet, .. } = self.config;
+        let waited = Duration::from_micros(header.waited_micros.into());
+        let under_way = match same_clock {
+            true => (header.logical_arrival + waited).min(now),
+            false => now.before(passage.transit),
+        };
+        // What the way took beyond its grant delays only what came after it was due here.
+        let delay = service.contract().map_or(Duration::ZERO, |contract| {
+            contract.interval() * u64::from(u32::from(header.index) / packets(service.max_message(), packet))
+        });
+        let late = now.since(header.logical_arrival + passage.upstream + delay);
+        let excess = match same_clock {
+            true => now.since(under_way).saturating_sub(passage.transit).min(late),
+            false => Duration::ZERO,
+        };
+        let excess = if excess.is_zero() { excess } else { excess.saturating_sub(held_up(under_way)) };
+        Packet {
+            frame,
+            payload: header.payload.into(),
+            sequence: header.sequence,
+            last: u32::from(header.index) + 1 == packets(header.message_bytes, packet),
+            release,
+            eligible,
+            deadline: release + passage.stage,
+            under_way,
+            found: now,
+            origin: header.logical_arrival,
+            stolen: Duration::from_micros(header.stolen_micros.into()),
+            waited,
+            excess,
+        }
+    }
+
+    /// Empties its queue; frames go back to the region.
+    pub(crate) fn clear(&mut self, frames: &mut impl Frames) {
+        while let Some(packet) = self.packets.pop() {
+            frames.free(packet.frame);
+        }
+    }
+}
