@@ -210,6 +210,7 @@ fn end_name(end: End) -> &'static str {
         End::ClosedByPeer => "closed_by_peer",
         End::PeerLost => "peer_lost",
         End::NoAnswer => "no_answer",
+        End::RouteLost => "route_lost",
         End::Refused(_) => "refused",
         End::Version { .. } => "version",
     }
