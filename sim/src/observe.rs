@@ -154,6 +154,17 @@ pub enum Seen {
         /// Why it was not taken, if so.
         dropped: Option<Drop>,
     },
+    /// A packet found every place taken, and the receiving host gave up the oldest messages that it waited for.
+    GaveUp {
+        /// Their channel.
+        channel: ChannelHandle,
+        /// When.
+        at: Instant,
+        /// How many.
+        messages: u64,
+        /// Of these, by the receiver's fault.
+        receiver: u64,
+    },
     /// A message was delivered. Those before it that were not are over.
     Delivered {
         /// The channel.
@@ -289,9 +300,14 @@ impl World {
         host.counters.received += 1;
         if let (Some(place), Some(before)) = (place, before) {
             let after = self.drops(number, place);
+            let [lost, receiver, sender] = [5, 6, 7].map(|reason| after[reason] - before[reason]);
+            let (channel, messages) = (place.channel, lost + receiver + sender);
+            if messages > 0 {
+                self.tell(Seen::GaveUp { channel, at: now, messages, receiver });
+            }
             let reasons =
                 [None, Some(Drop::Invalid), Some(Drop::OverContract), Some(Drop::ReceiverFull), Some(Drop::Stale)];
-            match before.iter().zip(&after).position(|(before, after)| before != after) {
+            match before.iter().zip(&after).take(reasons.len()).position(|(before, after)| before != after) {
                 // It belongs to nobody here.
                 Some(0) => {}
                 reason => self.tell(Seen::Found { place, at: now, dropped: reason.and_then(|reason| reasons[reason]) }),
@@ -309,8 +325,9 @@ impl World {
         Some(Place { channel, sequence: view.header().sequence, index: view.header().index })
     }
 
-    /// Frames that were not taken: of nobody, and of this channel by reason.
-    fn drops(&self, number: usize, place: Place) -> [u64; 5] {
+    /// Frames that were not taken: of nobody, and of this channel by reason. Then messages that are over: lost, and dropped by whose
+    /// fault.
+    fn drops(&self, number: usize, place: Place) -> [u64; 8] {
         let (endpoint, side) = (&self.hosts[number].endpoint, &self.channels[place.channel.0].receiver);
         let counters = side.key.and_then(|key| endpoint.receive_counters(key)).unwrap_or_default();
         [
@@ -319,6 +336,9 @@ impl World {
             counters.frames_over_contract,
             counters.frames_receiver_full,
             counters.frames_stale,
+            counters.lost,
+            counters.dropped_receiver,
+            counters.dropped_sender,
         ]
     }
 }

@@ -259,6 +259,19 @@ fn give_up<W: Write>(events: &mut Events<W>, channel: &mut ChannelTrack, before:
     }
 }
 
+/// The oldest `messages` are over, `receiver` of them by the receiver's fault: those of which it is known, and the last one if it
+/// was all here.
+fn make_room<W: Write>(events: &mut Events<W>, channel: &mut ChannelTrack, at: Instant, messages: u64, receiver: u64) {
+    let count = usize::try_from(messages).unwrap_or(usize::MAX);
+    let known = |pending: &&mut Pending| pending.spoilt == Some(Cause::Receiver);
+    let known = channel.pending.values_mut().take(count).filter(known).count() as u64;
+    if let Some(last) = channel.pending.values_mut().take(count).last().filter(|_| receiver > known) {
+        last.spoilt = Some(Cause::Receiver);
+    }
+    let before = channel.pending.keys().nth(count).copied();
+    give_up(events, channel, before, at);
+}
+
 /// A message that ended at `end`: a span from its logical arrival to its end or its deadline, whichever is later, and in it how
 /// long it was under way, its deadline, and what went wrong. What is left of the outer span is the laxity.
 ///
@@ -361,6 +374,9 @@ impl<W: Write> Observer for Trace<W> {
                         }
                     }
                 }
+            }
+            Seen::GaveUp { channel, at, messages, receiver } => {
+                make_room(&mut self.events, &mut self.channels[channel.0], at, messages, receiver);
             }
             Seen::Delivered { channel, sequence, completion, cause, over_bound } => {
                 let outcome = Outcome::Delivered { late: cause, over_bound };

@@ -221,3 +221,17 @@ fn the_same_seed_gives_the_same_trace_and_nobody_notices_that_there_is_one() {
     let unseen: Vec<Report> = channels.iter().map(|&channel| world.report(channel)).collect();
     assert_eq!(unseen, reports);
 }
+
+/// So many messages at once that the receiver runs out of places for them while none of them is complete.
+#[test]
+fn messages_that_made_room_for_others_have_their_cause() {
+    let config = |host| {
+        let config = HostConfig::new(modern(), address(host));
+        let wire = EmulatedConfig { loss_ppm: 30_000, jitter: ms(40), reorder: true, ..config.wire };
+        HostConfig { wire, send_early: true, receive_early: true, ..config }
+    };
+    for seed in 0..4 {
+        let (text, reports) = run(scene(seed, config(1), config(2)));
+        compare(&check(&text), &reports);
+    }
+}
