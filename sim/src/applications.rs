@@ -36,6 +36,7 @@ impl World {
                         host.endpoint.close(host.now, key);
                     }
                 }
+                Command::ReleaseRelayed(key) => self.release_relayed(number, key),
                 Command::Release { key, channel, sender } => {
                     let (ledger, host) = (&mut self.channels[channel], &mut self.hosts[number]);
                     if sender {
@@ -54,8 +55,8 @@ impl World {
     }
 
     fn start(&mut self, number: usize, channel: usize) {
-        let (ledger, plan) = (&self.channels[channel], &self.channels[channel].plan);
-        let peer = self.hosts[ledger.to.0].config.address;
+        let plan = &self.channels[channel].plan;
+        let peer = self.hosts[self.next_host(channel, None)].config.address;
         let host = &mut self.hosts[number];
         let packet = host.config.platform.packet;
         let config = SendConfig {

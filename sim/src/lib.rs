@@ -37,6 +37,8 @@ mod host;
 mod order;
 mod papers;
 pub mod parallel;
+mod relay;
+pub mod route;
 pub mod search;
 mod source;
 pub mod tiny;
@@ -44,5 +46,6 @@ mod world;
 
 pub use channel::{AsPlanned, Decide, Departure, Laxity, Plan, Report, Responses};
 pub use host::{Gap, HostConfig, HostCounters, StepCosts, WakeUp, wire_no_slower_than};
+pub use relay::{Hop, HopReport};
 pub use source::Source;
 pub use world::{ChannelHandle, HostId, World};
