@@ -76,7 +76,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 outcome.gaps.0,
                 outcome.gaps.1
             );
-            for note in &outcome.notes {
+            for note in outcome.notes.iter().chain(&outcome.disturbances) {
                 println!("{:20} {note}", "");
             }
         }

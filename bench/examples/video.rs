@@ -119,7 +119,7 @@ fn play(arguments: &Arguments) -> Result<bool, Failure> {
         let video = outcome.channels.iter().find(|channel| channel.figures.name == VIDEO);
         let video = video.ok_or("there is no channel of the film")?;
         println!("{}", line(&outcome, video));
-        for note in &outcome.notes {
+        for note in outcome.notes.iter().chain(&outcome.disturbances) {
             eprintln!("{stack}: {note}");
         }
         if stack == Stack::Laxity {

@@ -8,7 +8,8 @@
 //! |---|---|
 //! | [`wire`] | the emulated link: a relay for any UDP traffic on loopback, one queue or two classes |
 //! | [`attack`] | flood, violator, hogs; each ends by itself |
-//! | [`workload`] | the channels, and when their applications send |
+//! | [`workload`] | the channels, and what their applications send |
+//! | [`experiment`] | the workload of the papers' experiments |
 //! | [`stack`] | what carries the messages: Laxity, plain UDP, UDP as an expert tunes it |
 //! | [`scenario`] | all of it together, and the figures |
 //!
@@ -17,8 +18,10 @@
 
 pub mod attack;
 mod error;
+pub mod experiment;
 mod record;
 pub mod scenario;
+mod source;
 pub mod stack;
 mod timing;
 pub mod wire;
@@ -26,6 +29,7 @@ pub mod workload;
 
 pub use attack::{Attack, FloodPath};
 pub use error::Error;
+pub use experiment::Experiment;
 pub use record::Sample;
 pub use scenario::{ChannelOutcome, Outcome, Setup, run, run_with, standing};
 pub use stack::Stack;

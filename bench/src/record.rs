@@ -108,6 +108,8 @@ impl Arrived {
 #[derive(Debug)]
 pub(crate) struct Recorder {
     start: Instant,
+    /// From when on throughput is counted.
+    from: Instant,
     until: Instant,
     deadline: Option<Duration>,
     pub(crate) latency: Distribution,
@@ -116,16 +118,25 @@ pub(crate) struct Recorder {
     pub(crate) delivered: u64,
     pub(crate) delivered_bytes: u64,
     pub(crate) late: u64,
+    /// Of all latencies, ns, and how many there were.
+    sum: (u128, u64),
     /// What is known of the first messages whose lateness is Laxity's own fault.
     pub(crate) evidence: Vec<String>,
-    /// Bytes of messages that were complete before the sources stopped.
+    /// Bytes of messages that were complete while throughput was counted.
     bytes_in_time: u64,
 }
 
 impl Recorder {
-    pub(crate) fn new(start: Instant, until: Instant, deadline: Option<Duration>, samples: usize) -> Self {
+    /// Throughput is counted from `from` until `until`, everything else from `start` on.
+    pub(crate) fn new(
+        start: Instant,
+        (from, until): (Instant, Instant),
+        deadline: Option<Duration>,
+        samples: usize,
+    ) -> Self {
         Self {
             start,
+            from,
             until,
             deadline,
             latency: Distribution::new(),
@@ -134,6 +145,7 @@ impl Recorder {
             delivered: 0,
             delivered_bytes: 0,
             late: 0,
+            sum: (0, 0),
             evidence: Vec::new(),
             bytes_in_time: 0,
         }
@@ -157,7 +169,7 @@ impl Recorder {
         }
         self.delivered += 1;
         self.delivered_bytes += arrived.bytes;
-        if arrived.completion <= self.until {
+        if (self.from..=self.until).contains(&arrived.completion) {
             self.bytes_in_time += arrived.bytes;
         }
         if let Some(latency) = arrived.in_hand {
@@ -166,13 +178,21 @@ impl Recorder {
         let Some(logical_arrival) = arrived.logical_arrival else { return };
         let latency = arrived.completion.since(logical_arrival);
         self.latency.record(latency);
+        self.sum = (self.sum.0 + u128::from(latency.as_nanos()), self.sum.1 + 1);
         self.samples.push(Sample { at: logical_arrival.since(self.start), latency });
         self.late += u64::from(self.deadline.is_some_and(|deadline| latency > deadline));
     }
 
-    /// Bytes per second while the sources ran.
+    /// The mean of all latencies, rounded up.
+    pub(crate) fn mean(&self) -> Option<Duration> {
+        let (sum, count) = self.sum;
+        let mean = (count > 0).then(|| sum.div_ceil(u128::from(count)))?;
+        Some(Duration::from_nanos(u64::try_from(mean).unwrap_or(u64::MAX)))
+    }
+
+    /// Bytes per second while throughput was counted.
     pub(crate) fn throughput_bytes_s(&self) -> u64 {
-        let nanos = self.until.since(self.start).as_nanos().max(1);
+        let nanos = self.until.since(self.from).as_nanos().max(1);
         u64::try_from(u128::from(self.bytes_in_time) * 1_000_000_000 / u128::from(nanos)).unwrap_or(u64::MAX)
     }
 }
@@ -195,7 +215,7 @@ mod tests {
     #[test]
     fn late_is_after_the_deadline_and_what_nobody_promised_is_neither() {
         let at = Instant::from_nanos;
-        let mut recorder = Recorder::new(at(100), at(1_000), Some(Duration::from_nanos(50)), 10);
+        let mut recorder = Recorder::new(at(100), (at(100), at(1_000)), Some(Duration::from_nanos(50)), 10);
         let mut arrive = |logical: Option<u64>, completion| {
             recorder.record(Arrived::complete(logical.map(at), at(completion), 9));
         };
@@ -207,6 +227,7 @@ mod tests {
         let latencies = recorder.latency.latencies();
         assert_eq!((latencies.min, latencies.max), (Some(Duration::ZERO), Some(Duration::from_nanos(51))));
         assert_eq!(recorder.throughput_bytes_s(), 30_000_000);
+        assert_eq!(recorder.mean(), Some(Duration::from_nanos(34)), "0, 50 and 51");
         assert_eq!(recorder.samples.into_vec().len(), 3);
     }
 }

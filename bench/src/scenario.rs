@@ -14,20 +14,22 @@ use std::time::Duration as StdDuration;
 
 use laxity::{Host, Standing};
 use laxity_core::contract::Contract;
-use laxity_core::figures::{Figures, Latencies};
+use laxity_core::figures::{Figures, Latencies, Misses};
 use laxity_core::platform::Platform;
 use laxity_core::units::{Duration, Instant};
 use laxity_link::sys::now;
 
 use crate::attack::{self, Attack, EXCESS, FloodPath, Hogs};
 use crate::error::Error;
+use crate::experiment::{Around, WARM_UP};
 use crate::record::{Arrived, Recorder, Sample};
+use crate::source::Source;
 use crate::stack::{
     self, APPLICATION_PRIORITY, Assembly, Inlet, NO_MISSES, Outlet, Ready, Received, Sent, Stack, assemble,
 };
 use crate::timing;
 use crate::wire::WireFigures;
-use crate::workload::{self, Checker, MESSAGE_BYTES, Row, Source, Workload, Writer};
+use crate::workload::{self, Checker, MESSAGE_BYTES, Row, Workload, Writer};
 
 /// The longest run.
 pub const MAX_DURATION: StdDuration = StdDuration::from_secs(3600);
@@ -52,7 +54,7 @@ pub struct Setup {
     pub stack: Stack,
     /// Which way a flood takes, if the attack has one; `None` is then taken as `Through`.
     pub flood: FloodPath,
-    /// How long the sources run: more than zero, at most [`MAX_DURATION`].
+    /// How long the sources run: more than zero, at most [`MAX_DURATION`]. In an experiment they warm up before.
     pub duration: StdDuration,
     /// Of the sources' bursts: the same seed gives the same bursts for every stack.
     pub seed: u64,
@@ -71,7 +73,7 @@ pub struct Outcome {
     pub stack: Stack,
     /// Which way the flood took; `None` without one.
     pub flood: FloodPath,
-    /// How long the sources ran.
+    /// How long the sources ran, their warm-up included.
     pub elapsed: Duration,
     /// The real-time channels, then best effort.
     pub channels: Vec<ChannelOutcome>,
@@ -81,6 +83,8 @@ pub struct Outcome {
     pub gaps: (u64, Duration),
     /// What the run could not have, and what is worth telling; a line each.
     pub notes: Vec<String>,
+    /// What disturbed the run and was not the stack's doing: what the figures of the wire and of the gaps say, in words.
+    pub disturbances: Vec<String>,
 }
 
 /// What came of one channel.
@@ -92,8 +96,13 @@ pub struct ChannelOutcome {
     pub misses_known: bool,
     /// Messages that the application wanted to send; more than `figures.sent` where the stack refused some.
     pub offered: u64,
-    /// Bytes of complete messages a second, while the sources ran.
+    /// Messages that the stack refused, by whose fault: of a channel that broke its contract, the sender's. Nobody's where nothing
+    /// was promised. Only Laxity tells.
+    pub refused: Misses,
+    /// Bytes of complete messages a second, while the sources ran; in an experiment after their warm-up.
     pub throughput_bytes_s: u64,
+    /// The mean latency, rounded up.
+    pub mean: Option<Duration>,
     /// From the logical arrival as the sending application itself counts it, until the receiving application's own thread had
     /// the message: what no stack can shade. With plain sockets it is the same as `figures.latencies`; Laxity's own figures
     /// count from when it was handed the message until that is in the receiver's queue. A violator's stamps may be an interval
@@ -131,6 +140,10 @@ pub fn run_with(setup: &Setup, workload: &Workload, progress: &mut dyn FnMut(Dur
         let found = "unlimited".to_owned();
         return Err(Error::Setup { what: "the link's rate", found, expected: "a rate, as the wire has to have one" });
     }
+    if workload.experiment().is_some() && setup.stack != Stack::Laxity {
+        let found = setup.stack.to_string();
+        return Err(Error::Setup { what: "the stack", found, expected: "laxity, which the experiments are about" });
+    }
     let _memory = Unlock;
     // Laxity asks for itself; the others are held against what it would have got.
     let (rows, mut notes) = match setup.stack {
@@ -151,6 +164,7 @@ pub fn run_with(setup: &Setup, workload: &Workload, progress: &mut dyn FnMut(Dur
         .collect();
     let Assembly { channels, hosts, wire, .. } = assembly;
     let start = now() + HEAD_START;
+    let from = start + if workload.experiment().is_some() { WARM_UP } else { Duration::ZERO };
     let plan = Plan {
         workload,
         attack: setup.attack,
@@ -160,27 +174,29 @@ pub fn run_with(setup: &Setup, workload: &Workload, progress: &mut dyn FnMut(Dur
         seed: setup.seed,
         realtime: setup.realtime,
         start,
-        until: start + Duration::from_nanos(setup.duration.as_nanos() as u64),
+        from,
+        until: from + Duration::from_nanos(setup.duration.as_nanos() as u64),
     };
     let finished = perform(channels, wire.foreign(), &plan, progress, &mut notes)?;
-    let gaps = hosts.iter().map(Host::gaps);
+    let gaps = hosts.iter().map(|host| host.gaps());
     let gaps = gaps.fold((0, Duration::ZERO), |(sum, longest), (count, one)| (sum + count, longest.max(one)));
     let wire = wire.stop()?;
     let network_lost = wire.high.dropped + wire.low.dropped + wire.overflow > 0;
+    let mut disturbances = Vec::new();
     if wire.late_releases > 0 {
-        notes.push(format!(
+        disturbances.push(format!(
             "the wire itself released {} packets more than a millisecond late, {} at the most: nobody's stack's fault",
             wire.late_releases, wire.largest_lateness
         ));
     }
     if wire.overflow > 0 {
-        notes.push(format!("{} packets were dropped in front of the wire, which was too slow", wire.overflow));
+        disturbances.push(format!("{} packets were dropped in front of the wire, which was too slow", wire.overflow));
     }
     if setup.realtime && !wire.realtime {
         notes.push("the wire has no real-time priority: its own gaps disturb every stack".to_owned());
     }
     if gaps.0 > 0 {
-        notes.push(format!(
+        disturbances.push(format!(
             "the platform took the processor away {} times beyond its envelope, {} at the longest",
             gaps.0, gaps.1
         ));
@@ -199,6 +215,7 @@ pub fn run_with(setup: &Setup, workload: &Workload, progress: &mut dyn FnMut(Dur
         wire,
         gaps,
         notes,
+        disturbances,
     })
 }
 
@@ -222,11 +239,19 @@ struct Plan<'a> {
     seed: u64,
     realtime: bool,
     start: Instant,
+    /// From when on throughput is counted.
+    from: Instant,
     until: Instant,
 }
 
 impl Plan<'_> {
     fn source(&self, number: usize, contract: Option<Contract>) -> Source {
+        if let Some(experiment) = self.workload.experiment() {
+            let floods = self.flood == FloodPath::Through;
+            let flood = if floods { self.left.saturating_mul(EXCESS) } else { 0 };
+            let around = Around { attack: self.attack, flood, seed: self.seed, start: self.start };
+            return experiment.source(number, contract, &around);
+        }
         match contract {
             Some(contract) if let Some(film) = self.workload.film(number) => Source::film(film, contract, self.start),
             Some(contract) => {
@@ -234,9 +259,9 @@ impl Plan<'_> {
                 Source::real_time(contract, seed, self.start, number == 0 && self.attack.violates())
             }
             None if self.flood == FloodPath::Through => {
-                Source::best_effort(MESSAGE_BYTES, self.left.saturating_mul(EXCESS), self.start)
+                Source::best_effort(MESSAGE_BYTES, 1, self.left.saturating_mul(EXCESS), self.start)
             }
-            None => Source::best_effort(MESSAGE_BYTES, self.left / 2, self.start),
+            None => Source::best_effort(MESSAGE_BYTES, 1, self.left / 2, self.start),
         }
     }
 }
@@ -283,7 +308,7 @@ fn perform(
             let priority = (plan.realtime && real_time_threads).then_some(APPLICATION_PRIORITY);
             let most = if contract.is_some() { REAL_TIME_SAMPLES } else { BEST_EFFORT_SAMPLES };
             let deadline = contract.map(|contract| contract.deadline());
-            let recorder = Recorder::new(plan.start, plan.until, deadline, most);
+            let recorder = Recorder::new(plan.start, (plan.from, plan.until), deadline, most);
             let film = plan.workload.film(number);
             let (writer, checker) = (Writer::new(film), Checker::new(film));
             let sink = thread::Builder::new()
@@ -459,13 +484,21 @@ impl Finished {
                 "{offered} offered, {sent} sent, {delivered} delivered, {lost} lost, {dropped} dropped"
             ));
         }
+        let Misses { platform, laxity, .. } = sent.no_room;
+        let sender = match contract {
+            Some(_) if misses_known => (offered - figures.sent).saturating_sub(platform + laxity),
+            _ => 0,
+        };
+        let refused = Misses { sender, ..sent.no_room };
         notes.extend(sent.note);
         notes.extend(recorder.evidence.iter().map(|evidence| format!("{name}: {evidence}")));
         Ok(ChannelOutcome {
             figures,
             misses_known,
             offered,
+            refused,
             throughput_bytes_s: recorder.throughput_bytes_s(),
+            mean: recorder.mean(),
             in_hand: recorder.in_hand.latencies(),
             altered,
             samples: recorder.samples.into_vec(),

@@ -1,4 +1,4 @@
-//! Table 3 of `[channels §5]` or a film, and when the applications send.
+//! Table 3 of `[channels §5]` or a film: what the applications send.
 //!
 //! Table 3 is three real-time channels with messages of 60 KiB and one of best effort. Every stack gets the same arrivals: bursts whose
 //! sizes come from a seed, each followed by the pause that its contract demands, so that the traffic is a linear bounded
@@ -8,6 +8,8 @@
 //! application that sends a burst does not expect the last message of it to be there first. A violator's messages beyond its
 //! burst have no logical arrival: nobody promised anything, they are neither late nor in time, and have no latency.
 //!
+//! An experiment of the papers sends Table 3 too, in full bursts at a given rate ([`crate::experiment`]).
+//!
 //! A film is one real-time channel, `video`, whose messages are given and come at a given rate, beside a channel that is there to
 //! break its contract and best effort.
 
@@ -16,11 +18,11 @@ use std::sync::Arc;
 use laxity::{ChannelSpec, Host, HostConfig, Receiver, Sender};
 use laxity_core::contract::Contract;
 use laxity_core::platform::Platform;
-use laxity_core::regulator::Regulator;
 use laxity_core::units::{Duration, Instant};
 
-use crate::attack::EXCESS;
+use crate::attack::Attack;
 use crate::error::Error;
+use crate::experiment::Experiment;
 
 /// Bytes of a message (60 KiB).
 pub const MESSAGE_BYTES: u32 = 61_440;
@@ -63,12 +65,14 @@ pub fn table_3() -> Vec<Row> {
 pub enum Workload {
     /// Table 3, whose first channel violates.
     Table3,
+    /// Table 3 at the rates of one run of an experiment; for Laxity alone.
+    Experiment(Experiment),
     /// A film, and the channel `violator`, which is channel 0 of Table 3.
     Film(Film),
 }
 
 impl Workload {
-    /// Its real-time channels; the first one is who violates.
+    /// Its real-time channels.
     pub fn rows(&self) -> Vec<Row> {
         let mut rows = table_3();
         if let Self::Film(film) = self {
@@ -84,6 +88,22 @@ impl Workload {
         match self {
             Self::Film(film) if number == 1 => Some(film),
             _ => None,
+        }
+    }
+
+    /// The run of an experiment, if it is one.
+    pub(crate) fn experiment(&self) -> Option<&Experiment> {
+        match self {
+            Self::Experiment(experiment) => Some(experiment),
+            Self::Table3 | Self::Film(_) => None,
+        }
+    }
+
+    /// Whether real-time channel `number` breaks its contract under `attack`.
+    pub(crate) fn violates(&self, number: usize, attack: Attack) -> bool {
+        match self {
+            Self::Experiment(experiment) => experiment.percent(number, attack) > 100,
+            Self::Table3 | Self::Film(_) => number == 0 && attack.violates(),
         }
     }
 
@@ -114,6 +134,16 @@ impl Film {
         let min = message(frames.iter().map(Vec::len).min());
         let contract = Contract::new(max, min, interval.mul_ratio(9, 10), burst, deadline);
         Ok(Self { frames: frames.into(), interval, contract: contract.map_err(laxity::Error::from)? })
+    }
+
+    /// How far apart its frames are.
+    pub(crate) fn interval(&self) -> Duration {
+        self.interval
+    }
+
+    /// How many frames it has.
+    pub(crate) fn frames(&self) -> u64 {
+        self.frames.len() as u64
     }
 
     /// What its channel declares.
@@ -268,239 +298,17 @@ pub fn left_bytes_per_second(rows: &[Row], platform: &Platform) -> u64 {
         let message = platform.link.occupancy(packet) * u64::from(size / packet) + tail;
         used + message.mul_ratio(second.as_nanos(), row.contract.interval().as_nanos())
     });
-    let left = u128::from((second - used).as_nanos()) * u128::from(platform.packet) / u128::from(full);
+    let left = u128::from(second.saturating_sub(used).as_nanos()) * u128::from(platform.packet) / u128::from(full);
     u64::try_from(left).unwrap_or(u64::MAX).max(1)
-}
-
-/// SplitMix64 (Steele, Lea, Flood 2014): small, and the same everywhere.
-#[derive(Clone, Debug)]
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-}
-
-/// What one wake-up of an application sends.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Burst {
-    /// When it wants to send.
-    pub at: Instant,
-    /// How many messages, all at once.
-    pub messages: u32,
-}
-
-/// One application's wishes: an endless sequence of bursts. It tells when the next one is due; the caller says when it really
-/// happened, because an application that was held up must not break its contract by catching up.
-#[derive(Clone, Debug)]
-pub struct Source(Kind);
-
-#[derive(Clone, Debug)]
-enum Kind {
-    RealTime {
-        contract: Contract,
-        random: Random,
-        regulator: Regulator,
-        /// The earliest logical arrival of the next message.
-        earliest: Instant,
-        excess: u64,
-        /// Messages within the contract of the next burst, and when it is due.
-        next: (u32, Instant),
-    },
-    Film {
-        contract: Contract,
-        regulator: Regulator,
-        interval: Duration,
-        start: Instant,
-        shown: u64,
-        frames: u64,
-    },
-    BestEffort {
-        interval: Duration,
-        next: Instant,
-    },
-}
-
-impl Source {
-    /// How many intervals a best-effort source that was held up makes up for.
-    const ARREARS: u64 = 8;
-
-    /// Sends as `contract` allows at its full rate from `start` on; `violates` makes every burst ten times as long.
-    pub fn real_time(contract: Contract, seed: u64, start: Instant, violates: bool) -> Self {
-        Self(Kind::RealTime {
-            contract,
-            random: Random(seed),
-            regulator: Regulator::new(contract.interval()),
-            earliest: Instant::ZERO,
-            excess: if violates { EXCESS } else { 1 },
-            next: (contract.burst(), start),
-        })
-    }
-
-    /// Shows `film` from `start` on, by a contract with its deadline as it was granted. What was held up is shown at once.
-    pub(crate) fn film(film: &Film, contract: Contract, start: Instant) -> Self {
-        let (interval, frames) = (film.interval, film.frames.len() as u64);
-        Self(Kind::Film { contract, regulator: Regulator::new(contract.interval()), interval, start, shown: 0, frames })
-    }
-
-    /// Sends messages of `message` bytes one by one, `bytes_per_second` of them, at least one in a minute.
-    pub fn best_effort(message: u32, bytes_per_second: u64, start: Instant) -> Self {
-        let interval = Duration::from_secs(1).mul_ratio(message.into(), bytes_per_second.max(1));
-        let interval = interval.min(Duration::from_secs(60)).max(Duration::from_nanos(1));
-        Self(Kind::BestEffort { interval, next: start })
-    }
-
-    /// What is due next.
-    pub fn next(&self) -> Burst {
-        match &self.0 {
-            Kind::RealTime { excess, next, .. } => {
-                Burst { at: next.1, messages: next.0.saturating_mul(u32::try_from(*excess).unwrap_or(u32::MAX)) }
-            }
-            Kind::Film { shown, frames, .. } if shown >= frames => Burst { at: Instant::MAX, messages: 0 },
-            Kind::Film { start, interval, shown, .. } => Burst { at: *start + *interval * *shown, messages: 1 },
-            Kind::BestEffort { next, .. } => Burst { at: *next, messages: 1 },
-        }
-    }
-
-    /// The logical arrival of one message of the burst that happens at `now`; `None` if it is beyond the contract.
-    pub fn stamp(&mut self, now: Instant) -> Option<Instant> {
-        let (contract, regulator) = match &mut self.0 {
-            Kind::RealTime { contract, regulator, .. } | Kind::Film { contract, regulator, .. } => {
-                (contract, regulator)
-            }
-            Kind::BestEffort { .. } => return Some(now),
-        };
-        let stamp = regulator.stamp(now);
-        if stamp.ahead >= u64::from(contract.burst()) {
-            return None;
-        }
-        regulator.accept(stamp, 1);
-        let next = stamp.logical_arrival + contract.interval();
-        if let Kind::RealTime { earliest, .. } = &mut self.0 {
-            *earliest = next;
-        }
-        Some(stamp.logical_arrival)
-    }
-
-    /// The burst has happened, at `now`.
-    pub fn done(&mut self, now: Instant) {
-        match &mut self.0 {
-            Kind::RealTime { contract, random, earliest, excess, next, .. } => {
-                let burst = u64::from(contract.burst());
-                let messages = 1 + random.next() % burst;
-                let regular = next.1 + contract.interval() * u64::from(next.0);
-                // The last of them may be at most B − 1 intervals ahead; a violator does not care.
-                let permitted = match *excess {
-                    1 => (*earliest + contract.interval() * messages).before(contract.interval() * burst),
-                    _ => Instant::ZERO,
-                };
-                *next = (messages as u32, regular.max(permitted));
-            }
-            Kind::Film { shown, .. } => *shown += 1,
-            Kind::BestEffort { interval, next } => {
-                *next = (*next + *interval).max(now.before(*interval * Self::ARREARS));
-            }
-        }
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn sources_keep_their_contract_at_its_full_rate_even_if_they_wake_up_late() {
-        for (row, seed) in table_3().into_iter().zip(1..) {
-            let contract = row.contract;
-            let mut source = Source::real_time(contract, seed, Instant::from_nanos(1_000), false);
-            let mut lateness = Random(seed);
-            let (mut sent, mut last) = (0u64, Instant::ZERO);
-            for _ in 0..1_000 {
-                let burst = source.next();
-                // Now and then by 5 ms, as platforms do.
-                let late = if lateness.next().is_multiple_of(10) { 5_000_000 } else { lateness.next() % 100_000 };
-                let now = burst.at.max(last) + Duration::from_nanos(late);
-                for _ in 0..burst.messages {
-                    assert!(source.stamp(now).is_some(), "{} breaks its contract", row.name);
-                    sent += 1;
-                }
-                source.done(now);
-                last = now;
-            }
-            let full = last.as_nanos() / contract.interval().as_nanos();
-            assert!(sent * 100 >= full * 95 && sent <= full + u64::from(contract.burst()), "{sent} of {full}");
-        }
-    }
-
-    #[test]
-    fn a_violator_sends_ten_times_and_its_contract_is_what_is_stamped() {
-        let contract = table_3()[0].contract;
-        let mut source = Source::real_time(contract, 1, Instant::from_nanos(0), true);
-        let mut stamped = Vec::new();
-        let mut sent = 0u64;
-        while source.next().at < Instant::from_nanos(60_000_000_000) {
-            let burst = source.next();
-            for _ in 0..burst.messages {
-                sent += 1;
-                stamped.extend(source.stamp(burst.at));
-            }
-            source.done(burst.at);
-        }
-        let full = 60_000 / 50;
-        assert!((10 * full..=10 * full + 120).contains(&sent), "{sent}");
-        assert!(stamped.len() as u64 >= full - 12, "{}", stamped.len());
-        assert!(stamped.windows(2).all(|pair| pair[1] >= pair[0] + contract.interval()));
-        assert!(stamped.len() as u64 <= full + u64::from(contract.burst()), "{}", stamped.len());
-    }
-
-    #[test]
-    fn the_same_seed_gives_the_same_bursts() {
-        let contract = table_3()[1].contract;
-        let bursts = |seed| {
-            let mut source = Source::real_time(contract, seed, Instant::ZERO, false);
-            let each = || {
-                let burst = source.next();
-                assert!((0..burst.messages).all(|_| source.stamp(burst.at).is_some()));
-                source.done(burst.at);
-                burst
-            };
-            std::iter::repeat_with(each).take(50).collect::<Vec<_>>()
-        };
-        assert_eq!(bursts(7), bursts(7));
-        assert_ne!(bursts(7), bursts(8));
-    }
-
     fn film() -> Film {
         let frames = vec![vec![1; 5000], vec![2; 900], vec![3; 900], vec![2; 900]];
         Film::new(frames, Duration::from_millis(40), 2, Duration::from_millis(100)).unwrap()
-    }
-
-    #[test]
-    fn a_film_is_shown_once_at_its_rate_and_keeps_its_contract() {
-        let film = film();
-        let start = Instant::from_nanos(1_000);
-        let mut source = Source::film(&film, film.contract(), start);
-        let mut at = Vec::new();
-        while source.next().messages > 0 {
-            // The second and the third come late, together.
-            let now = if at.len() == 1 { start + Duration::from_millis(80) } else { source.next().at };
-            assert!(source.stamp(now).is_some());
-            at.push(source.next().at.since(start).as_nanos() / 1_000_000);
-            source.done(now);
-        }
-        assert_eq!(at, [0, 40, 80, 120]);
-        assert_eq!(source.next().at, Instant::MAX);
-        let contract = film.contract();
-        assert_eq!((contract.max_message(), contract.min_message()), (5008, 908));
-        let rows = Workload::Film(film).rows();
-        let names: Vec<&str> = rows.iter().map(|row| row.name.as_str()).collect();
-        assert_eq!(names, [VIOLATOR, VIDEO]);
-        assert!(Film::new(Vec::new(), Duration::from_millis(40), 2, Duration::from_millis(100)).is_err());
     }
 
     #[test]

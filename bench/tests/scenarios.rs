@@ -51,7 +51,7 @@ fn sound(setup: &Setup) -> Outcome {
             assert_eq!(misses, figures.late + figures.lost + figures.dropped, "{figures:?}");
         }
     }
-    for note in &outcome.notes {
+    for note in outcome.notes.iter().chain(&outcome.disturbances) {
         println!("{note}");
     }
     outcome

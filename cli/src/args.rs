@@ -5,7 +5,7 @@ use std::fmt;
 use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::num::NonZeroUsize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
@@ -50,16 +50,24 @@ pub(crate) enum Command {
 }
 
 const BENCH: &str = "\
-Exit status: 0 every promise was kept; 1 one that must hold was broken; 2 bad input.
+Exit status: 0 every promise was kept; 1 one that must hold was broken; 2 bad input; live also 3 refused by admission; 4 not \
+permitted on this host; 5 network or port.
 
-JSON: {bench, simulated, seed, duration_ns, completion, rows, notes}. Each of rows: {best_effort_offered_bytes_s, \
-channel0_factor_percent, mode, channels}; what does not apply is null. Each of channels: the figures that all commands report, \
-then throughput_bytes_s, min_laxity_ns and mean_laxity_ns (deadline minus completion, below zero if late), late_packets and \
-dropped_packets. All numbers are integers.
+JSON: {bench, simulated, attack, guarantee, seed, duration_ns, completion, rows, notes}. Each of rows: \
+{best_effort_offered_bytes_s, channel0_factor, mode, channels, gaps: {count, longest_ns}, notes}; what is not known, or does not \
+apply, is null. Each of channels: the figures that all commands report, then throughput_bytes_s, min_laxity_ns and mean_laxity_ns \
+(deadline minus completion, below zero if late), late_packets and dropped_packets. All numbers are integers but channel0_factor \
+(1, 1.25, 1.5 and so on).
 
-Counted is what happened at the sending host in the steady state. completion is transmission: a message is complete when the \
-transmission of its last packet is over. sent are the messages that ended in that time: delivered, or dropped because \
-their channel had no room for them.";
+Simulated, counted is what happened at the sending host in the steady state. completion is transmission: a message is complete \
+when the transmission of its last packet is over. sent are the messages that ended in that time: delivered, or dropped because \
+their channel had no room for them.
+
+Live, counted is what became of every message of a run. completion is delivery: a message is complete when it is in the \
+receiving application's queue. sent are the messages that the application wanted to send: delivered, lost, or dropped because \
+their channel had no room for them. Throughput is counted after a warm-up. late_packets is not known. gaps are the times when \
+the platform took the processor away beyond its envelope. guarantee is none: the costs are assumed or configured, not \
+measured. Nothing is promised, and so there is no bound, where mode is not cooperative.";
 
 const ADMIT: &str = "\
 Exit status: 0 all granted, or the test does not decide; 2 bad input; 3 something is refused.
@@ -115,7 +123,7 @@ pub(crate) struct BenchArguments {
     /// Which experiment
     #[arg(value_enum)]
     pub(crate) name: BenchName,
-    /// In virtual time, on the machine of the paper; the only variant yet
+    /// In virtual time, on the machine of the paper; else live on this host, across an emulated wire
     #[arg(long)]
     pub(crate) simulated: bool,
     /// Print one JSON object instead of tables
@@ -127,12 +135,21 @@ pub(crate) struct BenchArguments {
     /// Of the sources' phases; 0 starts them all together
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
-    /// How long each run is observed, after its warm-up
-    #[arg(long, value_name = "SPAN", default_value = "9.6s")]
-    pub(crate) duration: String,
-    /// How many runs at a time, by default as many as there are processors; the figures do not depend on it
-    #[arg(long)]
+    /// How long each run is observed, after its warm-up; by default 9.6s of virtual time, or 3s live
+    #[arg(long, value_name = "SPAN")]
+    pub(crate) duration: Option<String>,
+    /// Simulated: how many runs at a time, by default as many as there are processors; the figures do not depend on it
+    #[arg(long, requires = "simulated")]
     pub(crate) threads: Option<NonZeroUsize>,
+    /// Live: what goes on beside it: idle, flood, violator, hogs or all of them at once; by default idle
+    #[arg(long, value_name = "ATTACK", conflicts_with = "simulated", value_parser = read::<Attack>)]
+    pub(crate) attack: Option<Attack>,
+    /// Live: costs of this host and the link of the wire: a TOML file with a [platform] table
+    #[arg(long, value_name = "FILE", conflicts_with = "simulated")]
+    pub(crate) platform: Option<PathBuf>,
+    /// Live: stay an ordinary process, even where real-time priority and locked memory are permitted
+    #[arg(long, conflicts_with = "simulated")]
+    pub(crate) no_realtime: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -303,6 +320,18 @@ pub(crate) fn option<T>(
     read(text).map_err(|error| Failure::Option { option, error })
 }
 
+/// Reads the costs of this host from a file.
+pub(crate) fn live_platform(file: &Path) -> Result<Platform, Failure> {
+    let name = file.display().to_string();
+    let text = fs::read_to_string(file).map_err(|source| Failure::File { file: name.clone(), source })?;
+    let platform = platform_file::parse(&text, &name, Platform::assumed_host())?;
+    if platform.machine.is_papers() {
+        let problem = "the machine of the papers runs on no host; it is for laxity admit";
+        return Err(Failure::Usage(format!("{name}: {problem}")));
+    }
+    Ok(platform)
+}
+
 /// Looks an address up.
 pub(crate) fn look_up(address: &HostAddress) -> Result<SocketAddr, Failure> {
     let found = address.resolve().map_err(|source| Failure::Lookup { host: address.host.clone(), source })?;
@@ -333,13 +362,7 @@ impl HostArguments {
         let any_port = self.bind.is_none();
         let mut config = HostConfig { bind, registry, command: Some(command), any_port, ..HostConfig::default() };
         if let Some(file) = &self.platform {
-            let name = file.display().to_string();
-            let text = fs::read_to_string(file).map_err(|source| Failure::File { file: name.clone(), source })?;
-            config.platform = platform_file::parse(&text, &name, Platform::assumed_host())?;
-            if config.platform.machine.is_papers() {
-                let problem = "the machine of the papers runs on no host; it is for laxity admit";
-                return Err(Failure::Usage(format!("{name}: {problem}")));
-            }
+            config.platform = live_platform(file)?;
         }
         config.lease = option("--lease", &self.lease, text::duration)?;
         let (least, most) = (laxity_core::signal::MIN_LEASE, laxity_core::signal::MAX_LEASE);

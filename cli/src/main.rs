@@ -10,6 +10,7 @@ mod demo;
 mod failure;
 mod file;
 mod framing;
+mod machine;
 mod numbers;
 mod progress;
 mod recv;

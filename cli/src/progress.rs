@@ -1,4 +1,4 @@
-//! What a command shows while it runs: one line on a terminal, nothing in a pipe.
+//! What a command shows while it runs: one line or a bar on a terminal, nothing in a pipe.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -97,6 +97,49 @@ impl Drop for Progress {
         if let Some(ticker) = self.ticker.take() {
             let _ = ticker.join();
         }
+        self.bar.finish_and_clear();
+    }
+}
+
+/// What a live run takes beside the time that its sources run: to set up, to let the last bursts come due, to drain.
+const AROUND: Duration = Duration::from_millis(900);
+
+/// A bar over several live runs on standard error, until this is dropped.
+#[derive(Debug)]
+pub(crate) struct RunsProgress {
+    bar: ProgressBar,
+    runs: u64,
+    each: Duration,
+}
+
+impl RunsProgress {
+    /// `runs` of them, whose sources run for `duration` each.
+    pub(crate) fn start(runs: usize, duration: Duration) -> Self {
+        let style = ProgressStyle::with_template("{bar:24} {msg}").expect("the template is valid");
+        let (runs, each) = (runs as u64, duration + AROUND);
+        let bar = ProgressBar::new(runs * each.as_nanos()).with_style(style);
+        Self { bar, runs, each }
+    }
+
+    /// Run `number`, from 0, has gone on for `elapsed`.
+    pub(crate) fn show(&self, number: usize, name: &str, elapsed: Duration) {
+        if self.bar.is_hidden() {
+            return;
+        }
+        let done = self.each * number as u64 + elapsed;
+        let left = (self.each * self.runs).as_nanos().saturating_sub(done.as_nanos()).div_ceil(NANOS_PER_SECOND);
+        self.bar.set_position(done.as_nanos());
+        self.bar.set_message(format!("{} of {}: {name}; {left} s left", number + 1, self.runs));
+    }
+
+    /// Prints without tearing the bar.
+    pub(crate) fn print(&self, text: impl FnOnce()) {
+        self.bar.suspend(text);
+    }
+}
+
+impl Drop for RunsProgress {
+    fn drop(&mut self) {
         self.bar.finish_and_clear();
     }
 }

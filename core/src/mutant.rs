@@ -1,7 +1,7 @@
 //! Mistakes that can be switched on, to see whether the search notices them: the test of the tests.
 //!
 //! Each is one that a tired engineer could make, in the analysis or in what it relies on. The switch exists only with the
-//! feature `mutants`, which nothing that ships has: without it, [`is_on`] is a constant that the compiler takes out.
+//! feature `mutants`, which nothing that ships has: without it, `is_on` is a constant that the compiler takes out.
 
 /// A mistake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -174,7 +174,7 @@ pub struct Host {
     shared: Arc<Shared>,
     published: Arc<Published>,
     address: SocketAddr,
-    standing: Standing,
+    pub(crate) standing: Standing,
     executive: Option<JoinHandle<()>>,
     control: Option<JoinHandle<()>>,
 }
@@ -193,6 +193,17 @@ impl Host {
     /// If the platform's figures are out of range or those of the papers' machine, the address cannot be had, the registry cannot be used or has no place
     /// left, or the system is out of resources. Nothing is half started.
     pub fn start(config: HostConfig) -> Result<Self, Error> {
+        let proves_bounds = config.policy == Policy::EarliestDeadline;
+        Self::start_prepared(config, proves_bounds, |_| {})
+    }
+
+    /// As [`Host::start`], after `prepare` has had the endpoint. `proves_bounds` is whether it then serves its channels in the
+    /// order that the bounds are computed for.
+    pub(crate) fn start_prepared(
+        config: HostConfig,
+        proves_bounds: bool,
+        prepare: impl FnOnce(&mut Endpoint),
+    ) -> Result<Self, Error> {
         let platform = config.platform.clone();
         if platform.machine.is_papers() {
             return Err(Error::PapersMachine);
@@ -218,7 +229,7 @@ impl Host {
         let system = |what| move |source| Error::System { what, source };
         let doorbell = Arc::new(Doorbell::new(config.channels).map_err(system("creating the wake-up event"))?);
         let secret = realtime::random().map_err(system("asking for a random number"))?;
-        let endpoint = Endpoint::new(Config {
+        let mut endpoint = Endpoint::new(Config {
             channels: config.channels,
             frames: config.frames,
             packet: platform.packet,
@@ -236,6 +247,7 @@ impl Host {
             clock: sys::clock_identity(),
             secret,
         });
+        prepare(&mut endpoint);
         let mut standing =
             Standing { level: Level::None, scheduling: Scheduling::Ordinary, memory_locked: false, notes: Vec::new() };
         standing.notes.push("not calibrated: bounds rest on assumed costs (guarantee level: none)".to_owned());
@@ -287,7 +299,7 @@ impl Host {
                 send_early: config.send_early,
                 receive_early: config.receive_early,
                 receive_memory: config.receive_memory,
-                proves_bounds: config.policy == Policy::EarliestDeadline,
+                proves_bounds,
             },
             doorbell,
             notified,

@@ -37,6 +37,8 @@ mod control;
 mod doorbell;
 mod error;
 mod executive;
+#[doc(hidden)]
+pub mod experiments;
 mod host;
 pub mod platform_file;
 mod port;

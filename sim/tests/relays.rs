@@ -276,14 +276,14 @@ fn attack(seed: u64, rule: Rule, seen: &mut Seen) {
 fn what_is_admitted_on_every_hop_is_kept_on_every_hop() {
     for rule in [Rule::Split, Rule::Composite] {
         let mut seen = Seen::default();
-        (0..150).for_each(|seed| attack(seed, rule, &mut seen));
+        (0..60).for_each(|seed| attack(seed, rule, &mut seen));
         seen.tightness.sort_unstable();
         let (largest, middle) = (seen.tightness[seen.tightness.len() - 1], seen.tightness[seen.tightness.len() / 2]);
         println!(
             "{rule:?}: {} channels, {} hops, {} messages, 0 late; response by bound at a relay: median .{middle:03}, largest .{largest:03}",
             seen.channels, seen.relayed, seen.messages
         );
-        assert!(seen.relayed > 300 && seen.messages > 10_000, "{seen:?}");
+        assert!(seen.relayed > 300 && seen.messages > 4_000, "{seen:?}");
         assert!(largest > 500, "no attack came near: {largest}");
     }
 }

@@ -6,11 +6,14 @@
 //! until the message is in the receiving application's queue. The applications measure too, from their own stamp, which
 //! travels in the message, until the receiving thread has it.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration as StdDuration;
 
 use laxity::{ChannelSpec, Error as LaxityError, Host, HostConfig, Scheduling};
+use laxity_core::figures::Misses;
 use laxity_core::platform::Platform;
+use laxity_core::send::Violation;
 use laxity_core::units::Instant;
 use laxity_link::sys::now;
 
@@ -18,8 +21,9 @@ use super::{Assembly, Inlet, Outlet, Ready, Received, Sent, wire};
 use crate::error::Error;
 use crate::record::Arrived;
 use crate::scenario::Setup;
+use crate::timing;
 use crate::wire::Discipline;
-use crate::workload::{self, BEST_EFFORT, MESSAGE_BYTES, Overloads, Row, STAMP_BYTES};
+use crate::workload::{self, BEST_EFFORT, MESSAGE_BYTES, Overloads, Row, STAMP_BYTES, Workload};
 
 /// Best-effort messages that may wait at the sender.
 const BEST_EFFORT_QUEUE: u64 = 10;
@@ -38,9 +42,13 @@ pub(crate) fn config(platform: &Platform, realtime: bool) -> HostConfig {
     }
 }
 
-pub(super) fn assemble(setup: &Setup, rows: Vec<Row>) -> Result<Assembly, Error> {
+pub(super) fn assemble(setup: &Setup, workload: &Workload, rows: Vec<Row>) -> Result<Assembly, Error> {
     let config = config(&setup.platform, setup.realtime);
-    let (here, there) = (Host::start(config.clone())?, Host::start(config)?);
+    let here = match workload.experiment() {
+        Some(experiment) => experiment.start(config.clone())?,
+        None => Host::start(config.clone())?,
+    };
+    let (here, there) = (Arc::new(here), Arc::new(Host::start(config)?));
     let mut notes = here.standing().notes.clone();
     if let Scheduling::Fifo(priority) = here.standing().scheduling {
         notes.push(format!("the executives run as SCHED_FIFO {priority}"));
@@ -48,14 +56,18 @@ pub(super) fn assemble(setup: &Setup, rows: Vec<Row>) -> Result<Assembly, Error>
     let wire = wire(setup, Discipline::Fifo, vec![there.address()])?;
     let mut channels = Vec::new();
     for (number, row) in rows.into_iter().enumerate() {
-        let violates = number == 0 && setup.attack.violates();
-        let overloads = if violates { Overloads::Drop } else { Overloads::Wait };
+        let manner = match workload.experiment() {
+            _ if workload.violates(number, setup.attack) => Manner::Violates,
+            Some(_) => Manner::Keeps,
+            None => Manner::Waits,
+        };
+        let overloads = if manner == Manner::Violates { Overloads::Drop } else { Overloads::Wait };
         let (row, sender, receiver) = workload::connect(&here, &there, wire.ingress(0), row, overloads, &mut notes)?;
         channels.push(Ready {
             name: row.name,
             contract: Some(row.contract),
             real_time_threads: true,
-            outlet: Box::new(Sender { sender, waits: !violates, drops: violates, taken: 0, end: None }),
+            outlet: Box::new(Sender::new(sender, manner, &here)),
             inlet: Box::new(Receiver(receiver)),
         });
     }
@@ -67,45 +79,90 @@ pub(super) fn assemble(setup: &Setup, rows: Vec<Row>) -> Result<Assembly, Error>
         name: BEST_EFFORT.to_owned(),
         contract: None,
         real_time_threads: false,
-        outlet: Box::new(Sender { sender, waits: false, drops: false, taken: 0, end: None }),
+        outlet: Box::new(Sender::new(sender, Manner::Tries, &here)),
         inlet: Box::new(Receiver(receiver)),
     });
     Ok(Assembly { channels, hosts: vec![here, there], wire, notes })
 }
 
+/// What an application does with a message for which there is no room now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Manner {
+    /// It waits.
+    Waits,
+    /// It waits until its contract has room; if the channel has none, the message is dropped.
+    Keeps,
+    /// It drops the message. Nobody promised room.
+    Tries,
+    /// It sends beyond its contract; the channel drops that.
+    Violates,
+}
+
 struct Sender {
     sender: laxity::Sender,
-    /// Whether the application waits for room.
-    waits: bool,
-    /// Whether the channel drops what is beyond its contract.
-    drops: bool,
+    manner: Manner,
+    /// The sending host, and how many gaps it had seen when there was room last.
+    host: Arc<Host>,
+    gaps: u64,
+    no_room: Misses,
     /// Messages that went into the mailbox.
     taken: u64,
     /// How the channel ended, if it did.
     end: Option<String>,
 }
 
+impl Sender {
+    fn new(sender: laxity::Sender, manner: Manner, host: &Arc<Host>) -> Self {
+        let host = Arc::clone(host);
+        Self { sender, manner, gaps: host.gaps().0, host, no_room: Misses::default(), taken: 0, end: None }
+    }
+
+    /// Whose fault it is that a channel that keeps its contract has no room: the platform's if it took more than it may since
+    /// there was room last.
+    fn blame(&mut self) {
+        let excused = self.host.gaps().0 > self.gaps;
+        *(if excused { &mut self.no_room.platform } else { &mut self.no_room.laxity }) += 1;
+    }
+}
+
 impl Outlet for Sender {
-    fn send(&mut self, message: &[u8], _: Option<Instant>, _: &AtomicBool) -> Result<bool, Error> {
-        if self.end.is_some() {
-            return Ok(false);
-        }
-        let result = if self.waits { self.sender.send(message) } else { self.sender.try_send(message) };
-        match result {
-            Ok(()) => {
-                self.taken += 1;
-                Ok(true)
+    fn send(&mut self, message: &[u8], _: Option<Instant>, stop: &AtomicBool) -> Result<bool, Error> {
+        loop {
+            if self.end.is_some() {
+                self.no_room.laxity += u64::from(self.manner == Manner::Keeps);
+                return Ok(false);
             }
-            Err(LaxityError::Violation(_) | LaxityError::WouldBlock) => Ok(false),
-            Err(over) => {
-                self.end = Some(over.to_string());
-                Ok(false)
+            let result = match self.manner {
+                Manner::Waits => self.sender.send(message),
+                Manner::Keeps | Manner::Tries | Manner::Violates => self.sender.try_send(message),
+            };
+            match result {
+                Ok(()) => {
+                    self.taken += 1;
+                    self.gaps = self.host.gaps().0;
+                    return Ok(true);
+                }
+                Err(LaxityError::Violation(Violation::Burst { wait }))
+                    if self.manner == Manner::Keeps && !wait.is_zero() =>
+                {
+                    if !timing::sleep_until(now() + wait, stop) {
+                        return Ok(false);
+                    }
+                }
+                Err(LaxityError::Violation(_) | LaxityError::WouldBlock) => {
+                    if self.manner == Manner::Keeps {
+                        self.blame();
+                    }
+                    return Ok(false);
+                }
+                Err(over) => self.end = Some(over.to_string()),
             }
         }
     }
 
     fn finish(self: Box<Self>) -> Result<Sent, Error> {
-        let Self { sender, taken, drops, end, .. } = *self;
+        let Self { sender, taken, manner, no_room, end, .. } = *self;
+        let drops = manner == Manner::Violates;
         let name = sender.grant().name.clone();
         let known = sender.counters();
         let over = match end {
@@ -118,14 +175,14 @@ impl Outlet for Sender {
                         let detail = format!("accepted {} + dropped {dropped} != taken {taken}", counters.accepted);
                         return Err(Error::Conservation { channel: name, detail });
                     }
-                    return Ok(Sent { messages: counters.accepted, ..Sent::default() });
+                    return Ok(Sent { messages: counters.accepted, no_room, ..Sent::default() });
                 }
                 Err(over) => over.to_string(),
             },
         };
         let note = Some(format!("{name} did not end in agreement: {over}; what was under way is counted as lost"));
         let dropped = if drops { known.refused } else { 0 };
-        Ok(Sent { messages: taken.saturating_sub(dropped), note, cut_short: true })
+        Ok(Sent { messages: taken.saturating_sub(dropped), no_room, note, cut_short: true })
     }
 }
 

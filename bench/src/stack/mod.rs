@@ -10,6 +10,7 @@ pub(crate) mod tuned_udp;
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use ::laxity::Host;
@@ -77,6 +78,8 @@ pub(crate) trait Outlet: Send {
 pub(crate) struct Sent {
     /// Messages that the stack accepted.
     pub(crate) messages: u64,
+    /// Messages that found no room although the channel kept its contract, by whose fault.
+    pub(crate) no_room: Misses,
     /// What is worth telling.
     pub(crate) note: Option<String>,
     /// The channel came to its end before both sides agreed on what was sent.
@@ -118,7 +121,7 @@ pub(crate) struct Assembly {
     /// The real-time channels in the order of the workload, then best effort.
     pub(crate) channels: Vec<Ready>,
     /// Laxity's executives.
-    pub(crate) hosts: Vec<Host>,
+    pub(crate) hosts: Vec<Arc<Host>>,
     pub(crate) wire: Wire,
     pub(crate) notes: Vec<String>,
 }
@@ -129,7 +132,7 @@ pub(crate) const NO_MISSES: Misses = Misses { sender: 0, receiver: 0, network: 0
 /// Puts the stack of `setup` together. `rows` are the channels of `workload` as they are admitted.
 pub(crate) fn assemble(setup: &Setup, workload: &Workload, rows: Vec<Row>) -> Result<Assembly, Error> {
     match setup.stack {
-        Stack::Laxity => laxity::assemble(setup, rows),
+        Stack::Laxity => laxity::assemble(setup, workload, rows),
         Stack::PlainUdp => plain_udp::assemble(setup, workload, rows),
         Stack::TunedUdp => tuned_udp::assemble(setup, workload, rows),
     }

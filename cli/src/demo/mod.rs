@@ -9,14 +9,11 @@
 //! | [`plan`] | which scenarios, in which order |
 //! | [`simulated`] | the part in virtual time |
 //! | [`mod@run`] | what came of a scenario, and which promises it broke |
-//! | [`machine`] | what it ran on |
 //! | [`table`], [`json`], [`html`], [`report`] | what is shown of it |
 
 mod html;
 mod json;
-mod machine;
 mod plan;
-mod progress;
 mod report;
 mod run;
 mod simulated;
@@ -32,9 +29,10 @@ use laxity_core::units::Duration;
 
 use crate::args::{DemoArguments, demo_duration};
 use crate::failure::Failure;
+use crate::machine;
+use crate::progress::RunsProgress;
 use crate::report::escaped;
 use plan::{Step, steps};
-use progress::Progress;
 use report::ReportFile;
 use run::Run;
 
@@ -53,7 +51,7 @@ pub(crate) fn run(arguments: &DemoArguments) -> Result<bool, Failure> {
     let mut demo = Demo {
         arguments,
         preface: preface(&platform, !arguments.no_realtime)?,
-        progress: Progress::start(steps.len(), duration),
+        progress: RunsProgress::start(steps.len(), duration),
         platform,
         duration,
         runs: Vec::new(),
@@ -112,7 +110,7 @@ fn preface(platform: &Platform, realtime: bool) -> Result<Preface, Failure> {
 struct Demo<'a> {
     arguments: &'a DemoArguments,
     preface: Preface,
-    progress: Progress,
+    progress: RunsProgress,
     platform: Platform,
     duration: Duration,
     runs: Vec<Run>,

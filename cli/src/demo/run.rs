@@ -83,7 +83,8 @@ impl Run {
 
 impl From<Outcome> for Run {
     fn from(outcome: Outcome) -> Self {
-        let Outcome { attack, stack, flood, elapsed, channels, wire, gaps, notes } = outcome;
+        let Outcome { attack, stack, flood, elapsed, channels, wire, gaps, mut notes, disturbances } = outcome;
+        notes.extend(disturbances);
         let channels = channels.into_iter().enumerate().map(|(number, channel)| {
             let ChannelOutcome { figures, misses_known, offered, throughput_bytes_s, in_hand, samples, .. } = channel;
             Channel {

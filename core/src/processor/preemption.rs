@@ -4,7 +4,8 @@ use super::{BEST_EFFORT_LEVEL, Processor, Work};
 use crate::units::Instant;
 
 /// When the running handler may be replaced. Anything but [`Preemption::Cooperative`] is for the experiments of
-/// `[channels Fig. 9]`: **it breaks the analysis**, so nothing that was admitted holds, and no live host sets it.
+/// `[channels Fig. 9]`: **it breaks the analysis**, so nothing that was admitted holds, and no live host sets it but that of
+/// `laxity bench` (docs/adr, 16).
 ///
 /// Meant for [`EarliestDeadline`](super::Policy::EarliestDeadline).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]

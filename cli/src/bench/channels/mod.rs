@@ -1,54 +1,107 @@
-//! The experiments of `[channels §5]` in virtual time: Table 3 beside best effort on the machine of Table 2b.
+//! The experiments of `[channels §5]`: Table 3 beside best effort, in virtual time on the machine of Table 2b, or live on this host.
 //!
 //! Everything goes through the shipping core: admission decides the stages, the endpoint enforces, schedules and sends. What is
-//! counted is the sending host's, as in the papers: a message is complete when the transmission of its last packet is over.
+//! counted in virtual time is the sending host's, as in the papers: a message is complete when the transmission of its last packet
+//! is over. Live it is what the receiving application gets.
 //!
 //! | Module | What it does |
 //! |---|---|
 //! | [`plan`] | which runs |
-//! | [`world`] | one run, and what is counted in it |
-//! | [`notes`] | what must be said about them, where they differ from the paper included |
+//! | [`world`] | one run in virtual time, and what is counted in it |
+//! | [`live`] | the runs on this host |
+//! | [`mod@row`] | what came of a run |
+//! | [`notes`], [`live_notes`] | what must be said about them, where they differ from the paper included |
 //! | [`table`], [`json`], [`picture`] | what is shown of them |
 
 mod json;
+mod live;
+mod live_notes;
 mod notes;
 mod picture;
 mod plan;
+mod row;
 mod table;
 mod world;
 
 use std::io::{self, Write as _};
+use std::thread;
 
+use laxity_bench::Attack;
 use laxity_core::units::Duration;
 
 pub(super) use plan::Experiment;
 use plan::Mode;
-use world::{Admitted, Row};
+use row::{Row, Unit};
+use world::Admitted;
 
 use super::sweep::sweep;
 use crate::args::BenchArguments;
 use crate::failure::Failure;
 use crate::file;
+use crate::report::escaped;
 
 /// What ran.
 struct Report {
     experiment: Experiment,
     seed: u64,
     duration: Duration,
+    /// `None` in virtual time.
+    live: Option<Conditions>,
     rows: Vec<Row>,
     notes: Vec<String>,
 }
 
+/// Under which a live experiment ran.
+struct Conditions {
+    attack: Attack,
+    /// The level of the grants.
+    guarantee: &'static str,
+}
+
+/// With what a latency ends.
+enum Completion {
+    /// The end of the transmission of a message's last packet.
+    Transmission,
+    /// A message is in the receiving application's queue.
+    Delivery,
+}
+
+impl Report {
+    fn unit(&self) -> Unit {
+        if self.live.is_some() { Unit::Messages } else { Unit::Packets }
+    }
+
+    fn completion(&self) -> Completion {
+        if self.live.is_some() { Completion::Delivery } else { Completion::Transmission }
+    }
+}
+
 /// Runs the experiment and shows it; true if every promise was kept.
-pub(super) fn run(
-    experiment: Experiment,
-    arguments: &BenchArguments,
-    duration: Duration,
-    threads: usize,
-) -> Result<bool, Failure> {
+pub(super) fn run(experiment: Experiment, arguments: &BenchArguments, duration: Duration) -> Result<bool, Failure> {
     if let Some(path) = &arguments.plot {
         file::has_directory(path)?;
     }
+    let report = match arguments.simulated {
+        true => simulated(experiment, arguments, duration)?,
+        false => live::run(experiment, arguments, duration)?,
+    };
+    if let Some(path) = &arguments.plot {
+        file::write(path, &picture::svg(&report))?;
+    }
+    let said = if arguments.json { json::object(&report) } else { page(&report) };
+    // A reader that has seen enough is no failure.
+    let _ = writeln!(io::stdout(), "{said}");
+    let broken: Vec<String> = report.rows.iter().flat_map(|row| row.broken(experiment)).collect();
+    for promise in &broken {
+        eprintln!("broken: {promise}");
+    }
+    Ok(broken.is_empty())
+}
+
+/// In virtual time.
+fn simulated(experiment: Experiment, arguments: &BenchArguments, duration: Duration) -> Result<Report, Failure> {
+    let processors = || thread::available_parallelism().map_or(1, usize::from);
+    let threads = arguments.threads.map_or_else(processors, usize::from);
     let seed = arguments.seed;
     let each = Mode::EACH.map(|mode| world::admit(mode).map(|admitted| (mode, admitted)));
     let each: Vec<(Mode, Vec<Admitted>)> = each.into_iter().collect::<Result<_, _>>()?;
@@ -56,32 +109,45 @@ pub(super) fn run(
     let run = |case: &plan::Case| world::run(case, admitted(case.mode), duration, seed);
     let rows = sweep(&experiment.cases(), threads, run);
     let notes = notes::notes(experiment, duration, &rows, admitted);
-    let report = Report { experiment, seed, duration, rows, notes };
-    if let Some(path) = &arguments.plot {
-        file::write(path, &picture::svg(&report))?;
-    }
-    let said = if arguments.json { json::object(&report) } else { page(&report) };
-    // A reader that has seen enough is no failure.
-    let _ = writeln!(io::stdout(), "{said}");
-    let broken: Vec<String> = report.rows.iter().flat_map(Row::broken).collect();
-    for promise in &broken {
-        eprintln!("broken: {promise}");
-    }
-    Ok(broken.is_empty())
+    Ok(Report { experiment, seed, duration, live: None, rows, notes })
 }
 
 /// For people.
 fn page(report: &Report) -> String {
     let heading = match report.experiment {
         Experiment::Guarantee => "Guarantees beside more and more best effort (Fig. 7)",
-        Experiment::Violation => "Channel 0 offers more than its contract, best effort 1,900 KiB/s (Fig. 8)",
+        Experiment::Violation => match report.live {
+            None => "Channel 0 offers more than its contract, best effort 1,900 KiB/s (Fig. 8)",
+            Some(_) => "Channel 0 offers more than its contract, best effort 40 % of what is left (Fig. 8)",
+        },
         Experiment::Preemption => "What cooperative preemption is good for (Fig. 9)",
     };
-    let mut page = format!("{heading}. Channels 0 / 1 / 2; rates in KiB/s, laxities in ms.\n\n");
+    let ran = if report.live.is_some() { "LIVE on this host, not simulated. " } else { "" };
+    let mut page = format!("{ran}{heading}. Channels 0 / 1 / 2; rates in KiB/s, laxities in ms.\n\n");
     page.push_str(&table::tables(report));
-    for note in &report.notes {
+    for note in report.notes.iter().cloned().chain(of_runs(report)) {
         page.push_str("\n- ");
-        page.push_str(note);
+        page.push_str(&escaped(&note));
     }
     page
+}
+
+/// What is worth telling of some runs, once each, and of which.
+fn of_runs(report: &Report) -> Vec<String> {
+    let mut told: Vec<(&str, Vec<String>)> = Vec::new();
+    for row in &report.rows {
+        let label = row.case.label(report.experiment);
+        for note in &row.notes {
+            match told.iter_mut().find(|(other, _)| other == note) {
+                Some((_, labels)) => labels.push(label.clone()),
+                None => told.push((note, vec![label.clone()])),
+            }
+        }
+    }
+    let line = |(note, labels): (&str, Vec<String>)| match &labels[..] {
+        [only] => format!("{only}: {note}"),
+        [first, ..] => format!("{} runs, the first with {first}: {note}", labels.len()),
+        [] => note.to_owned(),
+    };
+    told.into_iter().map(line).collect()
 }

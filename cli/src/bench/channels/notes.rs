@@ -1,9 +1,10 @@
-//! What a reader of the figures should know, and how they compare with the paper's.
+//! What a reader of the simulated figures should know, and how they compare with the paper's.
 
 use laxity_core::units::{Duration, NANOS_PER_SECOND};
 
 use super::plan::{Case, Experiment, KIB, Mode};
-use super::world::{self, Admitted, Outcome, Row, WARM_UP};
+use super::row::Row;
+use super::world::{self, Admitted, WARM_UP};
 use crate::numbers::{count, list};
 
 /// The notes of a report.
@@ -61,14 +62,14 @@ fn violation() -> String {
 
 fn preemption(rows: &[Row], boundary: &str) -> Vec<String> {
     let mut notes = vec![
-        "Whatever is not cooperative breaks the analysis on purpose. No host of Laxity can be set up like that.".to_owned(),
+        "Whatever is not cooperative breaks the analysis on purpose. Only these experiments do without it.".to_owned(),
         "Fig. 9a: misses and drops appear with little best effort already and grow with it. Once best effort always finds its \
          packet queue full, its handler blocks after each packet and gives the processor away by itself: misses and drops end. \
          How large they are depends on the phases (--seed)."
             .to_owned(),
     ];
     let in_mode = |mode: Mode| rows.iter().filter(move |row| row.case.mode == mode);
-    if in_mode(Mode::MessageBoundary).flat_map(real_time).all(|outcome| outcome.figures.late == 0) {
+    if in_mode(Mode::MessageBoundary).flat_map(Row::real_time).all(|outcome| outcome.figures.late == 0) {
         notes.push(format!(
             "Fig. 9b, other than in the paper: no miss if real-time handlers yield at the end of each message. There can be none \
              on this machine: with a whole message as the quantum, early messages served ahead of their time, the analysis bounds \
@@ -84,7 +85,7 @@ fn preemption(rows: &[Row], boundary: &str) -> Vec<String> {
             count(offers / KIB)
         ));
     }
-    if in_mode(Mode::Drain).flat_map(real_time).any(|outcome| outcome.figures.late > 0) {
+    if in_mode(Mode::Drain).flat_map(Row::real_time).any(|outcome| outcome.figures.late > 0) {
         notes.push(
             "Fig. 9b, worse: handlers that drain their queues keep the others waiting for a whole burst, and misses appear; above \
              all on channel 2, whose queue holds one message. They grow with best effort, whose packets interrupt the handler."
@@ -92,10 +93,6 @@ fn preemption(rows: &[Row], boundary: &str) -> Vec<String> {
         );
     }
     notes
-}
-
-fn real_time(row: &Row) -> impl Iterator<Item = &Outcome> {
-    row.channels.iter().filter(|outcome| !outcome.figures.best_effort)
 }
 
 /// The load at which best effort loses most where early messages come before it: what it gets, and what it would get.

@@ -2,7 +2,7 @@
 
 use super::Report;
 use super::plan::{Experiment, KIB, Mode};
-use super::world::{Outcome, Row};
+use super::row::{Outcome, Row, Unit};
 use crate::bench::chart::{self, Line, Panel, Picture};
 
 const LOAD: &str = "best effort offers, KiB/s";
@@ -17,6 +17,7 @@ pub(super) fn svg(report: &Report) -> String {
         .first()
         .map_or_else(Vec::new, |row| row.channels.iter().map(|outcome| outcome.figures.name.clone()).collect());
     let rows: Vec<&Row> = report.rows.iter().collect();
+    let unit = report.unit();
     let (title, panels, legend) = match report.experiment {
         Experiment::Guarantee => {
             let title = "Guarantees beside more and more best effort";
@@ -24,8 +25,8 @@ pub(super) fn svg(report: &Report) -> String {
         }
         Experiment::Violation => {
             let title = "A channel that offers more than its contract";
-            let drops = packets("Dropped", &rows, report, |outcome| outcome.dropped_packets, 100);
-            let mut late = packets("Late", &rows, report, |outcome| outcome.late_packets, 100);
+            let drops = counts("Dropped", &rows, report, |outcome| outcome.dropped(unit));
+            let mut late = counts("Late", &rows, report, |outcome| outcome.late(unit));
             late.lines.retain(|line| line.class < REAL_TIME);
             (title, vec![throughput(&rows, report), drops, laxity(&rows, report), late], channels)
         }
@@ -37,11 +38,12 @@ pub(super) fn svg(report: &Report) -> String {
     };
     let explained = match report.experiment {
         Experiment::Guarantee | Experiment::Violation => "In the laxity diagram: solid the least, dotted the mean.",
-        Experiment::Preemption => "Packets of the real-time channels.",
+        Experiment::Preemption => "Real-time channels.",
     };
+    let ran = if report.live.is_some() { "LIVE on one host" } else { "Simulated" };
     chart::document(&Picture {
         title: format!("{title} ({})", report.experiment.name()),
-        subtitle: format!("Simulated, seed {}. {explained}", report.seed),
+        subtitle: format!("{ran}, seed {}. {explained}", report.seed),
         legend,
         panels,
         notes: report.notes.clone(),
@@ -50,12 +52,12 @@ pub(super) fn svg(report: &Report) -> String {
 
 /// Fig. 9a, 9b and worse: late and dropped packets, all to the same scale.
 fn preemption(report: &Report) -> Vec<Panel> {
-    let most = |value: fn(&Outcome) -> u64| {
-        let channels = report.rows.iter().flat_map(|row| &row.channels);
-        channels.filter(|outcome| !outcome.figures.best_effort).map(value).max().unwrap_or(0).max(100) as i64
+    let unit = report.unit();
+    let most = |value: &dyn Fn(&Outcome) -> u64| {
+        report.rows.iter().flat_map(Row::real_time).map(value).max().unwrap_or(0) as i64
     };
-    let late = |outcome: &Outcome| outcome.late_packets;
-    let dropped = |outcome: &Outcome| outcome.dropped_packets;
+    let late = |outcome: &Outcome| outcome.late(unit);
+    let dropped = |outcome: &Outcome| outcome.dropped(unit);
     let of_mode = |mode: Mode| {
         let rows: Vec<&Row> = report.rows.iter().filter(|row| row.case.mode == mode).collect();
         let (late_name, dropped_name) = match mode {
@@ -64,11 +66,9 @@ fn preemption(report: &Report) -> Vec<Panel> {
             Mode::MessageBoundary => ("Message boundaries: late", "Message boundaries: dropped"),
             Mode::Drain => ("Queues drained: late", "Queues drained: dropped"),
         };
-        let mut panels = [
-            packets(late_name, &rows, report, late, most(late)),
-            packets(dropped_name, &rows, report, dropped, most(dropped)),
-        ];
-        for panel in &mut panels {
+        let mut panels = [counts(late_name, &rows, report, late), counts(dropped_name, &rows, report, dropped)];
+        for (panel, most) in panels.iter_mut().zip([most(&late), most(&dropped)]) {
+            panel.least_top = panel.least_top.max(most);
             panel.lines.retain(|line| line.class < REAL_TIME);
         }
         panels
@@ -88,8 +88,14 @@ fn laxity(rows: &[&Row], report: &Report) -> Panel {
     least
 }
 
-fn packets(name: &str, rows: &[&Row], report: &Report, value: fn(&Outcome) -> u64, least_top: i64) -> Panel {
-    let panel = panel(name, "packets", 1, rows, report, |outcome| Some(value(outcome) as i64));
+/// Packets, or messages.
+fn counts(name: &str, rows: &[&Row], report: &Report, value: impl Fn(&Outcome) -> u64) -> Panel {
+    let unit = report.unit();
+    let panel = panel(name, unit.name(), 1, rows, report, |outcome| Some(value(outcome) as i64));
+    let least_top = match unit {
+        Unit::Packets => 100,
+        Unit::Messages => 10,
+    };
     Panel { least_top, ..panel }
 }
 

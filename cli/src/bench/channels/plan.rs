@@ -2,6 +2,8 @@
 
 use laxity_core::processor::Preemption;
 
+use crate::numbers::count;
+
 /// An experiment of `[channels §5]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::bench) enum Experiment {
@@ -42,12 +44,37 @@ const BESIDE_VIOLATOR: u64 = 1900;
 /// How much of its rate the violator offers, per cent.
 const FACTORS: [u64; 7] = [100, 125, 150, 200, 250, 300, 400];
 
+/// Live: best effort, per cent of what is left of the link for it. The papers' loads go up to 300.
+const LIVE_LOADS: [u64; 8] = [0, 30, 60, 90, 110, 150, 200, 300];
+/// Four of them for each way to do without cooperative preemption.
+const LIVE_LOADS_PREEMPTION: [u64; 4] = [40, 85, 130, 300];
+/// As 1,900 KiB/s of 4,677.
+const LIVE_BESIDE_VIOLATOR: u64 = 40;
+
 impl Experiment {
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Guarantee => "channels-guarantee",
             Self::Violation => "channels-violation",
             Self::Preemption => "channels-preemption",
+        }
+    }
+
+    /// Its runs live, where `left` bytes a second are left of the link for best effort: fewer of them, at loads that stand to
+    /// this link as the papers' loads stand to theirs.
+    pub(super) fn live_cases(self, left: u64) -> Vec<Case> {
+        // To whole KiB/s.
+        let offer = |percent: u64| (u128::from(left) * u128::from(percent) / 100) as u64 / KIB * KIB;
+        let at = |percent, mode| Case { best_effort: offer(percent), channel_0_percent: 100, mode };
+        match self {
+            Self::Guarantee => LIVE_LOADS.iter().map(|&load| at(load, Mode::Cooperative)).collect(),
+            Self::Violation => {
+                let case = at(LIVE_BESIDE_VIOLATOR, Mode::Cooperative);
+                FACTORS.iter().map(|&channel_0_percent| Case { channel_0_percent, ..case }).collect()
+            }
+            Self::Preemption => {
+                Mode::EACH.iter().flat_map(|&mode| LIVE_LOADS_PREEMPTION.map(|load| at(load, mode))).collect()
+            }
         }
     }
 
@@ -105,6 +132,23 @@ impl Mode {
 }
 
 impl Case {
+    /// What tells it from the other runs of its experiment, for people.
+    pub(super) fn label(&self, experiment: Experiment) -> String {
+        let offered = || count(self.best_effort / KIB);
+        match experiment {
+            Experiment::Guarantee => format!("best effort {} KiB/s", offered()),
+            Experiment::Violation => format!("channel 0 {}", self.factor()),
+            Experiment::Preemption => format!("{}, best effort {} KiB/s", self.mode.name(), offered()),
+        }
+    }
+
+    /// What channel 0 offers, for people: `×1.25`.
+    pub(super) fn factor(&self) -> String {
+        let (whole, rest) = (self.channel_0_percent / 100, self.channel_0_percent % 100);
+        let text = format!("{whole}.{rest:02}");
+        format!("×{}", text.trim_end_matches('0').trim_end_matches('.'))
+    }
+
     /// Whether what was admitted must hold.
     pub(super) const fn is_promised(&self) -> bool {
         matches!(self.mode, Mode::Cooperative)
@@ -127,5 +171,18 @@ mod tests {
         let violation = Experiment::Violation.cases();
         assert!(violation.iter().all(|case| case.best_effort == BESIDE_VIOLATOR * KIB && case.conforms(1)));
         assert_eq!(violation.iter().filter(|case| case.conforms(0)).count(), 1);
+        let factors: Vec<String> = violation.iter().map(Case::factor).collect();
+        assert_eq!(factors, ["×1", "×1.25", "×1.5", "×2", "×2.5", "×3", "×4"]);
+    }
+
+    #[test]
+    fn live_loads_are_parts_of_what_is_left_however_much_that_is() {
+        for left in [1, 6_000_000, u64::MAX / 8] {
+            let loads: Vec<u64> = Experiment::Guarantee.live_cases(left).iter().map(|case| case.best_effort).collect();
+            assert!(loads.is_sorted() && loads[0] == 0 && loads.iter().all(|load| load % KIB == 0), "{loads:?}");
+            assert!(loads[7].abs_diff(3 * left) <= KIB);
+        }
+        assert_eq!(Experiment::Violation.live_cases(6_000_000).len(), FACTORS.len());
+        assert_eq!(Experiment::Preemption.live_cases(6_000_000).len(), 16);
     }
 }

@@ -1,25 +1,24 @@
-//! The runs as tables for people, with the quantities of the papers' figures: KiB/s, ms and packets.
+//! The runs as tables for people, with the quantities of the papers' figures: KiB/s, ms and packets; live messages instead of packets.
 
 use comfy_table::{CellAlignment, Table, presets};
 
 use super::Report;
 use super::plan::{Experiment, KIB, Mode};
-use super::world::{Outcome, Row};
+use super::row::{Outcome, Row, Unit};
 use crate::numbers::count;
 
 /// The tables of a report, each below its heading.
 pub(super) fn tables(report: &Report) -> String {
+    let unit = report.unit();
     match report.experiment {
-        Experiment::Guarantee => table(&report.rows, "best effort offers", |row| count(row.case.best_effort / KIB)),
-        Experiment::Violation => table(&report.rows, "channel 0 offers", |row| {
-            let percent = row.case.channel_0_percent;
-            let text = format!("{}.{:02}", percent / 100, percent % 100);
-            format!("×{}", text.trim_end_matches('0').trim_end_matches('.'))
-        }),
+        Experiment::Guarantee => {
+            table(&report.rows, unit, "best effort offers", |row| count(row.case.best_effort / KIB))
+        }
+        Experiment::Violation => table(&report.rows, unit, "channel 0 offers", |row| row.case.factor()),
         Experiment::Preemption => {
             let of_mode = |mode: &Mode| {
                 let rows: Vec<Row> = report.rows.iter().filter(|row| row.case.mode == *mode).cloned().collect();
-                let table = table(&rows, "best effort offers", |row| count(row.case.best_effort / KIB));
+                let table = table(&rows, unit, "best effort offers", |row| count(row.case.best_effort / KIB));
                 format!("{}\n{table}", mode.heading())
             };
             Mode::EACH.iter().map(of_mode).collect::<Vec<_>>().join("\n\n")
@@ -27,7 +26,7 @@ pub(super) fn tables(report: &Report) -> String {
     }
 }
 
-fn table(rows: &[Row], varied: &str, label: impl Fn(&Row) -> String) -> String {
+fn table(rows: &[Row], unit: Unit, varied: &str, label: impl Fn(&Row) -> String) -> String {
     let mut table = Table::new();
     table.load_preset(presets::ASCII_BORDERS_ONLY_CONDENSED).set_header([
         varied,
@@ -35,22 +34,22 @@ fn table(rows: &[Row], varied: &str, label: impl Fn(&Row) -> String) -> String {
         "best effort gets",
         "least laxity",
         "mean laxity",
-        "late packets",
-        "dropped packets",
+        &format!("late {}", unit.name()),
+        &format!("dropped {}", unit.name()),
         "best effort drops",
     ]);
     for row in rows {
         let (best_effort, real_time) = row.channels.split_last().expect("best effort is the last channel");
-        let each = |value: fn(&Outcome) -> String| real_time.iter().map(value).collect::<Vec<_>>().join(" / ");
+        let each = |value: &dyn Fn(&Outcome) -> String| real_time.iter().map(value).collect::<Vec<_>>().join(" / ");
         table.add_row([
             label(row),
-            each(|channel| count(nearest(channel.throughput, KIB))),
+            each(&|channel| count(nearest(channel.throughput, KIB))),
             count(nearest(best_effort.throughput, KIB)),
-            each(|channel| millis(channel.min_laxity)),
-            each(|channel| millis(channel.mean_laxity)),
-            each(|channel| count(channel.late_packets)),
-            each(|channel| count(channel.dropped_packets)),
-            count(best_effort.dropped_packets),
+            each(&|channel| millis(channel.min_laxity)),
+            each(&|channel| millis(channel.mean_laxity)),
+            each(&|channel| count(channel.late(unit))),
+            each(&|channel| count(channel.dropped(unit))),
+            count(best_effort.dropped(unit)),
         ]);
     }
     for column in table.column_iter_mut() {

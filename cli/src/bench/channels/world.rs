@@ -12,6 +12,7 @@ use laxity_core::units::{Duration, Instant};
 use laxity_sim::{ChannelHandle, Departure, HostConfig, HostId, Plan, Source, World};
 
 use super::plan::{Case, Mode};
+use super::row::{Outcome, Row};
 use crate::failure::Failure;
 use crate::report::per_second;
 
@@ -35,27 +36,6 @@ pub(super) struct Admitted {
     stages: SendingStages,
     /// The worst case by the analysis, where there is one.
     pub(super) bound: Option<Duration>,
-}
-
-/// What came of one channel in the steady state, at the sending host.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Outcome {
-    /// `sent` are the messages that ended in that time, delivered or dropped.
-    pub(super) figures: Figures,
-    pub(super) throughput: u64,
-    pub(super) late_packets: u64,
-    pub(super) dropped_packets: u64,
-    /// Deadline minus end of the transmission, ns.
-    pub(super) min_laxity: Option<i64>,
-    pub(super) mean_laxity: Option<i64>,
-}
-
-/// One run, done.
-#[derive(Clone, Debug)]
-pub(super) struct Row {
-    pub(super) case: Case,
-    /// The real-time channels, then best effort.
-    pub(super) channels: Vec<Outcome>,
 }
 
 /// The machine of the papers.
@@ -142,7 +122,7 @@ pub(super) fn run(case: &Case, admitted: &[Admitted], duration: Duration, seed: 
         };
         counted.outcome(admitted.get(number), case.conforms(number))
     });
-    Row { case: *case, channels: outcomes.collect() }
+    Row { case: *case, channels: outcomes.collect(), gaps: None, notes: Vec::new(), disturbances: Vec::new() }
 }
 
 /// The sending host of the papers, and a receiving one that is never the bottleneck.
@@ -246,7 +226,7 @@ impl Counted {
         Outcome {
             figures,
             throughput: per_second(bytes, self.duration),
-            late_packets: self.departures.iter().filter(late).count() as u64,
+            late_packets: Some(self.departures.iter().filter(late).count() as u64),
             dropped_packets: self.refused * u64::from(packets(MESSAGE_BYTES, platform().packet)),
             min_laxity: laxities.iter().copied().min(),
             mean_laxity: (!laxities.is_empty()).then(|| mean(laxities.len())),
@@ -262,18 +242,4 @@ fn latencies(mut nanos: Vec<u64>) -> Latencies {
         let rank = (samples * numerator).div_ceil(denominator).max(1);
         nanos[rank as usize - 1]
     })
-}
-
-impl Row {
-    /// The promises that were broken, a line each; nothing was promised where handlers do not yield.
-    pub(super) fn broken(&self) -> Vec<String> {
-        let real_time = self.channels.iter().map(|channel| &channel.figures).filter(|figures| !figures.best_effort);
-        let broken = real_time.filter(|figures| figures.misses.laxity > 0 || figures.over_bound > 0);
-        let said = broken.map(|figures| {
-            let Figures { name, late, over_bound, .. } = figures;
-            let dropped = figures.misses.laxity - late;
-            format!("{name}: {late} late, {dropped} dropped, {over_bound} over the bound")
-        });
-        if self.case.is_promised() { said.collect() } else { Vec::new() }
-    }
 }

@@ -1,4 +1,4 @@
-//! What the demonstration ran on, by name.
+//! What a live run ran on, by name.
 
 use std::fs;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -7,7 +7,7 @@ use laxity::{Level, Scheduling, Standing};
 use laxity_core::units::Duration;
 
 /// Kernel, processors, scheduling, memory, throttling, guarantee.
-pub(super) fn facts(standing: &Standing) -> Vec<(String, String)> {
+pub(crate) fn facts(standing: &Standing) -> Vec<(String, String)> {
     let processors = std::thread::available_parallelism().map_or_else(|_| "unknown".to_owned(), |n| n.to_string());
     let scheduling = match standing.scheduling {
         Scheduling::Fifo(priority) => format!("SCHED_FIFO {priority}"),
@@ -43,12 +43,18 @@ fn throttle() -> String {
     }
 }
 
+/// Processes that ran or wanted to, on average over the last minute, 5 and 15 minutes.
+pub(crate) fn load() -> String {
+    let averages = line("/proc/loadavg").map(|text| text.split(' ').take(3).collect::<Vec<_>>().join(" "));
+    averages.unwrap_or_else(|| "unknown".to_owned())
+}
+
 fn line(file: &str) -> Option<String> {
     Some(fs::read_to_string(file).ok()?.trim().to_owned())
 }
 
 /// Now, as `2026-05-09 14:03 UTC`.
-pub(super) fn date() -> String {
+pub(crate) fn date() -> String {
     let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
     written(seconds)
 }

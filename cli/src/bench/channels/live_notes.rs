@@ -1,0 +1,207 @@
+//! What a reader of live figures should know: what they are worth, what was going on, and how they compare with the paper's.
+
+use std::path::Path;
+
+use laxity::text::DisplayRate;
+use laxity_bench::Attack;
+use laxity_bench::experiment::{VIOLATOR, WARM_UP};
+use laxity_bench::wire::WireFigures;
+use laxity_bench::workload::{Row as Promised, table_3};
+use laxity_core::contract::packets;
+use laxity_core::platform::Platform;
+use laxity_core::units::Duration;
+
+use super::plan::{Experiment, KIB, Mode};
+use super::row::Row;
+use super::world;
+use crate::numbers::{count, list};
+
+/// An experiment that ran.
+pub(super) struct Ran<'a> {
+    pub(super) experiment: Experiment,
+    pub(super) attack: Attack,
+    pub(super) duration: Duration,
+    pub(super) platform: &'a Platform,
+    /// Where the platform stands, if not assumed.
+    pub(super) file: Option<&'a Path>,
+    /// What it ran on.
+    pub(super) facts: Vec<(String, String)>,
+    /// The load averages before and after.
+    pub(super) load: (String, String),
+    /// What the real-time channels leave of the link, bytes a second.
+    pub(super) left: u64,
+    pub(super) rows: &'a [Row],
+    /// What the wire did in each run.
+    pub(super) wires: &'a [WireFigures],
+}
+
+/// Takes the notes that all runs have, in their order.
+pub(super) fn take_common(rows: &mut [Row]) -> Vec<String> {
+    let Some((first, others)) = rows.split_first() else { return Vec::new() };
+    let is_common = |note: &&String| others.iter().all(|row| row.notes.contains(note));
+    let common: Vec<String> = first.notes.iter().filter(is_common).cloned().collect();
+    for row in rows {
+        row.notes.retain(|note| !common.contains(note));
+    }
+    common
+}
+
+/// The notes of a report; `common` are those of all its runs.
+pub(super) fn notes(ran: &Ran<'_>, common: Vec<String>) -> Vec<String> {
+    let Ran { experiment, duration, platform, .. } = ran;
+    let rate = platform.link.rate.map_or_else(String::new, |rate| DisplayRate(rate.as_bytes_per_second()).to_string());
+    let costs = ran.file.map_or_else(|| "assumed".to_owned(), |file| format!("those of {}", file.display()));
+    // The guarantee has a note of its own.
+    let facts = ran.facts.iter().filter(|(name, _)| name != "guarantee");
+    let facts: Vec<String> = facts.map(|(name, value)| format!("{name}: {value}")).collect();
+    let mut notes = vec![
+        format!(
+            "LIVE: two hosts of Laxity in one process, with the threads and sockets of this machine, across an emulated wire of {rate}; \
+             {duration} after {WARM_UP} of warm-up. Another run gives other figures."
+        ),
+        format!(
+            "Guarantee level: none. Nothing is calibrated: the costs that admission reasons with are {costs}. A deadline \
+             that is missed because the platform took the processor away is the platform's."
+        ),
+        format!("Ran on: {}. Load averages before: {}, after: {}.", facts.join("; "), ran.load.0, ran.load.1),
+        "Counted is every message from the first one on, throughput after the warm-up. A message is complete when it is in the \
+         receiving application's queue; its deadline is that of both hosts, and the papers' of the sending host alone. Late and dropped \
+         are messages."
+            .to_owned(),
+        granted(ran),
+        attack(ran.attack),
+        disturbances(ran),
+    ];
+    notes.extend(common);
+    match experiment {
+        Experiment::Guarantee => notes.push(guarantee(ran)),
+        Experiment::Violation => notes.push(
+            "What channel 0 offers beyond its contract is refused at the sending host, and counted as dropped: it alone pays for its \
+             violation."
+                .to_owned(),
+        ),
+        Experiment::Preemption => notes.extend(preemption(ran)),
+    }
+    notes
+}
+
+/// The deadlines, and the largest bounds that were in force.
+fn granted(ran: &Ran<'_>) -> String {
+    let promised: Vec<&Row> = ran.rows.iter().filter(|row| row.case.is_promised()).collect();
+    let channels =
+        promised.first().map_or_else(Vec::new, |row| row.real_time().map(|channel| &channel.figures).collect());
+    let each = channels.iter().map(|figures| {
+        let of_channel = promised.iter().flat_map(|row| row.real_time()).filter(|one| one.figures.name == figures.name);
+        let bound = of_channel.filter_map(|one| one.figures.bound).max();
+        let span = |span: Option<Duration>| span.map_or_else(|| "-".to_owned(), |span| span.to_string());
+        format!("{} {} (bound {})", figures.name, span(figures.deadline), span(bound))
+    });
+    format!("Granted: {}.", list(&each.collect::<Vec<_>>()))
+}
+
+fn attack(attack: Attack) -> String {
+    let mut goes_on = Vec::new();
+    if attack.floods() {
+        goes_on.push("best effort offers ten times what is left of the link on top of its load".to_owned());
+    }
+    if attack.violates() {
+        goes_on.push(format!(
+            "channel {VIOLATOR} offers ten times its contract (what comes a moment before its contract has room is refused too, so it \
+             may get a little less than that)"
+        ));
+    }
+    if attack.hogs() {
+        goes_on.push("four processes of normal priority do nothing but compute".to_owned());
+    }
+    if goes_on.is_empty() {
+        goes_on.push("none".to_owned());
+    }
+    format!("Attack: {attack} ({}).", list(&goes_on))
+}
+
+/// What was not Laxity's doing.
+fn disturbances(ran: &Ran<'_>) -> String {
+    let gaps = ran.rows.iter().filter_map(|row| row.gaps).filter(|(count, _)| *count > 0);
+    let (runs, all, longest) = gaps
+        .fold((0, 0, Duration::ZERO), |(runs, all, longest), (count, one)| (runs + 1, all + count, longest.max(one)));
+    let late = ran.wires.iter().map(|wire| wire.late_releases).sum();
+    let lateness = ran.wires.iter().map(|wire| wire.largest_lateness).max().unwrap_or(Duration::ZERO);
+    format!(
+        "Interference: in {runs} of {} runs the platform took the processor away beyond its envelope of {}, {} times, {longest} at \
+         the longest. The wire itself released {} packets more than a millisecond late, {lateness} at the most.",
+        ran.rows.len(),
+        ran.platform.interference.within(Duration::ZERO),
+        count(all),
+        count(late),
+    )
+}
+
+fn guarantee(ran: &Ran<'_>) -> String {
+    format!(
+        "Best effort levels off where the link is full: the real-time channels leave {} KiB/s of it.",
+        count(ran.left / KIB)
+    )
+}
+
+fn preemption(ran: &Ran<'_>) -> Vec<String> {
+    let mut notes = vec![
+        "Whatever is not cooperative breaks the analysis on purpose: nothing is promised there, and no bound is given. Only these \
+         experiments can start such a host."
+            .to_owned(),
+    ];
+    let quiet = |mode: Mode| {
+        let rows = ran.rows.iter().filter(|row| row.case.mode == mode);
+        rows.flat_map(Row::real_time).all(|channel| channel.figures.late + channel.figures.dropped == 0)
+    };
+    let modes = [Mode::BestEffortNotPreempted, Mode::MessageBoundary, Mode::Drain];
+    let quiet: Vec<String> = modes.into_iter().filter(|&mode| quiet(mode)).map(|mode| mode.name().to_owned()).collect();
+    if !quiet.is_empty() {
+        notes.push(format!(
+            "Other than in the paper: no message is late or dropped with {}. Who is not preempted has the processor for a burst of \
+             twelve messages at the most, or until its packet queue is full: {} by the platform's figures, against deadlines of {} and more. In the paper that took {}. \
+             Scarce is the link here, which no handler has to itself.",
+            list(&quiet),
+            longest_burst(ran.platform),
+            table_3().iter().map(|row| row.contract.deadline()).min().unwrap_or(Duration::ZERO),
+            longest_burst(&world::platform()),
+        ));
+    }
+    notes
+}
+
+/// How long the processor is busy with the longest burst of all channels, its packets handed to the link.
+fn longest_burst(platform: &Platform) -> Duration {
+    let of_row = |row: &Promised| {
+        let packets = u64::from(packets(row.contract.max_message(), platform.packet));
+        let message = platform.first_packet + platform.packet_cost * (packets - 1) + platform.link_cost * packets;
+        message * u64::from(row.contract.burst())
+    };
+    table_3().iter().map(of_row).max().unwrap_or(Duration::ZERO)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_burst_is_long_for_the_papers_processor_and_short_for_this_one() {
+        // Twelve messages of 15 packets: 12 (420 + 14 × 170 + 15 × 160) us.
+        assert_eq!(longest_burst(&world::platform()), Duration::from_micros(62_400));
+        assert!(longest_burst(&Platform::assumed_host()) < Duration::from_millis(8));
+    }
+
+    #[test]
+    fn what_all_runs_say_is_said_once() {
+        let row = |notes: &[&str]| Row {
+            case: Experiment::Guarantee.live_cases(1)[0],
+            channels: Vec::new(),
+            gaps: None,
+            notes: notes.iter().map(|&note| note.to_owned()).collect(),
+            disturbances: Vec::new(),
+        };
+        let mut rows = [row(&["a", "b"]), row(&["b", "c"]), row(&["b"])];
+        assert_eq!(take_common(&mut rows), ["b"]);
+        assert_eq!(rows.map(|row| row.notes), [vec!["a"], vec!["c"], vec![]]);
+        assert!(take_common(&mut []).is_empty());
+    }
+}
