@@ -39,6 +39,7 @@ mod papers;
 pub mod parallel;
 mod relay;
 pub mod route;
+pub mod scale;
 pub mod search;
 mod source;
 pub mod tiny;

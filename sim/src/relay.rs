@@ -75,7 +75,8 @@ impl Relays {
 
 impl World {
     /// Opens a channel as planned, now, through these hosts one after the other. The plan's `upstream` is that of the receiver:
-    /// from the logical arrival at the sender, all hops included; its `transit` is that of the last way.
+    /// from the logical arrival at the sender, all hops included; its `transit` is that of the last way. Between two neighbours on
+    /// the way a name means one live channel.
     pub fn open_via(&mut self, from: HostId, hops: &[Hop], to: HostId, plan: Plan) -> ChannelHandle {
         let (number, mut before) = (self.channels.len(), from.0);
         let name = plan.name;

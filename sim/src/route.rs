@@ -125,6 +125,11 @@ impl Granted {
         self.stages[place - 1].total() + self.ways[place - 1]
     }
 
+    /// Messages that the relay at this place of the route has room for.
+    pub(crate) fn relay_messages(&self, place: usize) -> u32 {
+        buffers::receive_messages(&self.contract, self.early(place), self.stages[place].link)
+    }
+
     /// The hosts between sender and receiver, as [`crate::World::open_via`] wants them; `ids` are all hosts' in the world.
     pub fn hops(&self, ids: &[HostId]) -> Vec<Hop> {
         let last = self.route.len() - 1;
@@ -140,7 +145,7 @@ impl Granted {
                     transit: self.transit[place - 1],
                     onward: after(place),
                 },
-                messages: buffers::receive_messages(&self.contract, self.early(place), stage),
+                messages: self.relay_messages(place),
             }
         };
         (1..last).map(hop).collect()

@@ -331,9 +331,11 @@ impl World {
         self.check_progress(number, worked, signals);
     }
 
-    /// A timer that fires without consequence is work, too; but not for ever.
+    /// A timer that fires without consequence is work, too, if it does not fire again at once.
     pub(crate) fn check_progress(&mut self, number: usize, worked: bool, signals: bool) {
-        self.idle_turns = if worked { 0 } else { self.idle_turns + u32::from(signals) };
+        let (host, now) = (&self.hosts[number], self.hosts[number].now);
+        let again = signals && matches!(host.endpoint.poll_timeout(now), Some((due, _)) if due <= now);
+        self.idle_turns = if worked || !again { 0 } else { self.idle_turns + 1 };
         assert!(self.idle_turns < HUNG, "host {number} is woken at {:?} for nothing", self.hosts[number].now);
     }
 

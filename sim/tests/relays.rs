@@ -15,6 +15,7 @@ use laxity_core::platform::{BestEffort, Interference, LinkModel, Platform, Start
 use laxity_core::units::{Duration, Instant, Rate};
 use laxity_link::emulated::EmulatedConfig;
 use laxity_sim::route::{Granted, admit};
+use laxity_sim::scale::{Phase, Scale};
 use laxity_sim::{Gap, HostConfig, HostId, Source, World};
 
 /// Hosts alike in a row, and a channel from the first to the last one.
@@ -286,4 +287,30 @@ fn what_is_admitted_on_every_hop_is_kept_on_every_hop() {
         assert!(seen.relayed > 300 && seen.messages > 4_000, "{seen:?}");
         assert!(largest > 500, "no attack came near: {largest}");
     }
+}
+
+#[test]
+fn many_hosts_keep_every_promise_and_a_seed_tells_everything() {
+    let run = |hosts, seed| {
+        let scale = Scale { hosts, channels: 20, span: ms(600), seed };
+        let mut phases = Vec::new();
+        let outcome = scale.run(&mut |phase, done, of| {
+            assert!(done <= of);
+            phases.push(phase);
+        });
+        phases.dedup();
+        assert_eq!(phases, [Phase::Admitting, Phase::Opening, Phase::Sending, Phase::Closing]);
+        outcome
+    };
+    let outcome = run(12, 5);
+    assert_eq!((outcome.admitted, outcome.refused, outcome.unopened), (240, 0, 0));
+    assert_eq!((outcome.violations(), outcome.delivered), (0, outcome.sent));
+    assert!(outcome.sent > 500 && outcome.relayed_bytes > 1_000_000, "{outcome:?}");
+    // With nothing to spare, messages come near their deadlines, and relays use their stages.
+    assert!((900_000..=1_000_000).contains(&outcome.latency_by_deadline), "{outcome:?}");
+    assert!((500_000..=1_000_000).contains(&outcome.response_by_stage), "{outcome:?}");
+    assert_eq!(run(12, 5), outcome);
+    assert_ne!(run(12, 6).digest, outcome.digest);
+    // The fewest hosts that have three ways which differ.
+    assert_eq!(run(Scale::LEAST_HOSTS, 5).violations(), 0);
 }

@@ -22,6 +22,8 @@ pub(crate) struct SimArguments {
     pub(crate) seconds: Option<u64>,
     #[command(flatten)]
     pub(crate) search: super::search::SearchArguments,
+    #[command(flatten)]
+    pub(crate) scale: super::scale::ScaleArguments,
 }
 
 impl SimArguments {

@@ -4,6 +4,7 @@
 //! not on the number of threads. How long it took goes to standard error.
 
 mod arguments;
+mod scale;
 mod search;
 
 pub(crate) use arguments::SimArguments;
@@ -15,5 +16,8 @@ pub(crate) fn run(arguments: &SimArguments) -> Result<bool, Failure> {
     if arguments.search.search {
         return search::run(arguments);
     }
-    Err(Failure::Usage("sim: say what to simulate: --search".into()))
+    if arguments.scale.scale {
+        return scale::run(arguments);
+    }
+    Err(Failure::Usage("sim: say what to simulate: --search or --scale".into()))
 }
