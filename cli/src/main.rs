@@ -10,6 +10,8 @@ mod demo;
 mod failure;
 mod file;
 mod framing;
+#[cfg(test)]
+mod fuzz;
 mod machine;
 mod numbers;
 mod progress;

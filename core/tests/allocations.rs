@@ -1,4 +1,13 @@
-//! What admission keeps in memory, and that a relay takes none once a channel is set up, by an allocator that counts.
+//! What admission keeps in memory, and that a sealed endpoint takes none, nor a relay once its channel is set up, by an allocator
+//! that counts.
+#![allow(unreachable_pub, dead_code, reason = "the fuzz targets are modules of another crate, too")]
+
+#[path = "../../fuzz/src/bytes.rs"]
+mod bytes;
+#[path = "../../fuzz/src/endpoint/mod.rs"]
+mod endpoint;
+#[path = "../../fuzz/src/wire.rs"]
+mod wire;
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -197,4 +206,17 @@ fn a_relay_takes_no_memory_once_its_channel_is_set_up() {
     assert_eq!((ASKED.with(Cell::get) - asked, packets), (0, 8_000));
     let counters = relay.endpoint.relay_counters(onward).unwrap();
     assert_eq!((counters.passed, counters.frames_stale), (2_000, 8_000));
+}
+
+/// The runs of the fuzz target with an eye on the allocator: whatever is asked of a sealed endpoint, it asks for no memory.
+#[test]
+fn a_sealed_endpoint_allocates_nothing_whatever_comes() {
+    let corpus = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/../fuzz/corpus/endpoint")).unwrap();
+    let inputs: Vec<_> = corpus.map(|entry| std::fs::read(entry.unwrap().path()).unwrap()).collect();
+    assert!(inputs.len() >= 20, "{} inputs", inputs.len());
+    for input in inputs {
+        let before = ASKED.get();
+        endpoint::run(&input, || ASKED.get() as u64);
+        assert!(ASKED.get() > before, "the driver's own memory is counted");
+    }
 }

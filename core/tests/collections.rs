@@ -1,4 +1,5 @@
-//! The containers against obvious models, over random operations.
+//! The containers against obvious models, over random operations. The fuzz target `collections` has all operations and
+//! capacities.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -8,11 +9,30 @@ use proptest::prelude::*;
 
 const IDS: u32 = 12;
 
+/// The token that the table's hash turns into `word`: SplitMix64's finaliser backwards.
+fn unmixed(mut word: u64) -> u64 {
+    let unshift = |word: u64, by: u32| (0..64 / by).fold(word, |found, _| word ^ (found >> by));
+    word = unshift(word, 31).wrapping_mul(0x3196_42b2_d24d_8ec3);
+    word = unshift(word, 27).wrapping_mul(0x96de_1b17_3f11_9089);
+    unshift(word, 30)
+}
+
+/// Else tokens would not be aimed at one bucket below.
+#[test]
+fn the_hash_of_tokens_is_undone() {
+    let mix = |mut word: u64| {
+        word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        word ^ (word >> 31)
+    };
+    assert!((0..1000).all(|number: u64| mix(unmixed(number << 32 | 15)) == number << 32 | 15));
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
     #[test]
-    fn deadline_heap_is_a_sorted_list(operations in prop::collection::vec((0u8..4, 0..IDS, 0u64..20), 0..200)) {
+    fn deadline_heap_is_a_sorted_list(operations in prop::collection::vec((0u8..5, 0..IDS, 0u64..20), 0..200)) {
         let mut heap = DeadlineHeap::with_capacity(IDS as usize);
         let mut model: BTreeMap<u32, u64> = BTreeMap::new();
         for (operation, id, at) in operations {
@@ -20,6 +40,12 @@ proptest! {
             match operation {
                 0 | 1 => { heap.set(id, Instant::from_nanos(at)); model.insert(id, at); }
                 2 => prop_assert_eq!(heap.remove(id), model.remove(&id).is_some()),
+                3 => {
+                    let due = least.filter(|(due, _)| *due <= at);
+                    let popped = heap.pop_due(Instant::from_nanos(at)).map(|(at, id)| (at.as_nanos(), id));
+                    prop_assert_eq!(popped, due);
+                    if let Some((_, id)) = due { model.remove(&id); }
+                }
                 _ => {
                     let popped = heap.pop().map(|(at, id)| (at.as_nanos(), id));
                     prop_assert_eq!(popped, least);
@@ -64,6 +90,40 @@ proptest! {
             }
             for token in 0..24 { prop_assert_eq!(map.get(token), model.get(&token).copied()); }
             prop_assert_eq!(map.len(), model.len());
+        }
+    }
+
+    /// Somebody who knows the secret can put all tokens into one bucket, at the table's end; it is still a map.
+    #[test]
+    fn token_map_survives_tokens_that_were_aimed(operations in prop::collection::vec((any::<bool>(), 0usize..12), 0..200), secret: u64) {
+        let mut map = TokenMap::with_capacity(8, secret);
+        let aimed: Vec<u64> = (0..12).map(|number| unmixed(number << 32 | 15) ^ secret).collect();
+        let mut model: BTreeMap<u64, u32> = BTreeMap::new();
+        for (insert, pick) in operations {
+            let token = aimed[pick];
+            if insert {
+                let fits = model.contains_key(&token) || model.len() < 8;
+                prop_assert_eq!(map.insert(token, pick as u32), fits);
+                if fits { model.insert(token, pick as u32); }
+            } else {
+                prop_assert_eq!(map.remove(token), model.remove(&token).is_some());
+            }
+            for token in &aimed { prop_assert_eq!(map.get(*token), model.get(token).copied()); }
+        }
+    }
+
+    #[test]
+    fn ring_is_a_queue_that_ends_at_its_capacity(capacity in 0usize..6, operations in prop::collection::vec(any::<Option<u8>>(), 0..200)) {
+        let mut ring = Ring::with_capacity(capacity);
+        let mut model = VecDeque::new();
+        for operation in operations {
+            match operation {
+                Some(value) if model.len() < capacity => { prop_assert_eq!(ring.push(value), Ok(())); model.push_back(value); }
+                Some(value) => prop_assert_eq!(ring.push(value), Err(value)),
+                None => prop_assert_eq!(ring.pop(), model.pop_front()),
+            }
+            prop_assert!(ring.iter().eq(&model));
+            prop_assert_eq!((ring.len(), ring.is_full(), ring.front()), (model.len(), model.len() == capacity, model.front()));
         }
     }
 

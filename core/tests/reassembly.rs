@@ -317,3 +317,19 @@ fn what_a_late_message_defers_is_not_over_the_bound() {
     let (_, missed) = deliver(135_000, 3, 130_000, 150_001);
     assert_eq!((missed.lateness(), missed.beyond_bound(spare)), (Duration::from_micros(1), Duration::ZERO));
 }
+
+/// A message that is all here and makes room for a newer one, because nobody has got round to it, was not lost on its way.
+#[test]
+fn what_finds_no_place_is_the_receivers_fault() {
+    let mut frames = HeapFrames::new(FRAMES, DATA_HEADER_BYTES + PACKET as usize);
+    let mut receiving = receiving(service(1_000, 8), 2, 40);
+    let now = at(100_000);
+    let arrival = |sequence: u64| now + Duration::from_millis(10) * sequence;
+    // Of message 1 a packet is missing; two places, and no step in between.
+    for (sequence, bytes) in [(0, 100), (1, 200), (2, 100), (3, 100)] {
+        let frame = packet(&mut frames, sequence, bytes, 0, arrival(sequence));
+        assert_eq!(offer(&mut receiving, &mut frames, now, frame), Ok(()));
+    }
+    let counters = receiving.counters;
+    assert_eq!((counters.dropped_receiver, counters.lost), (1, 1), "message 0 and message 1");
+}

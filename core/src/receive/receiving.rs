@@ -192,6 +192,8 @@ struct Slot {
     release: Instant,
     message_bytes: u32,
     remaining: u32,
+    /// Its packets that wait for the handler.
+    waiting: u32,
     stolen_micros: u32,
     /// The longest that a packet took on its way beyond what it may take.
     transit_excess: Duration,
@@ -276,7 +278,12 @@ impl Receiving {
                 let (sequence, index, payload) = (header.sequence, header.index, header.payload);
                 let arrived = Arrived { frame, slot, sequence, index, payload };
                 match self.packets.push(arrived) {
-                    Ok(()) => Ok(()),
+                    Ok(()) => {
+                        if let Some(slot) = &mut self.slots[usize::from(slot)] {
+                            slot.waiting += 1;
+                        }
+                        Ok(())
+                    }
                     Err(arrived) => {
                         self.spoil(slot, Cause::Receiver);
                         self.counters.frames_receiver_full += 1;
@@ -342,7 +349,14 @@ impl Receiving {
                 if is_newer(&self.slots[oldest], header.sequence) {
                     return Err(Drop::Stale);
                 }
-                let sequence = self.slots[oldest].as_ref().map_or(0, |slot| slot.sequence);
+                let mut sequence = 0;
+                if let Some(slot) = &mut self.slots[oldest] {
+                    sequence = slot.sequence;
+                    // All of it has come: nobody but this host, which has not got round to it, keeps it from being complete.
+                    if slot.waiting >= slot.remaining {
+                        slot.spoilt.get_or_insert(Cause::Receiver);
+                    }
+                }
                 self.give_up_to(sequence + 1);
                 oldest
             }
@@ -371,6 +385,7 @@ impl Receiving {
             release,
             message_bytes: header.message_bytes,
             remaining: packets(header.message_bytes, self.config.packet),
+            waiting: 0,
             stolen_micros: header.stolen_micros,
             transit_excess: transit_excess(&self.config, now, header),
             deferred,
@@ -450,6 +465,9 @@ impl Receiving {
         let part = u32::from(index) / packets(self.config.service.max_message(), self.config.packet);
         let mut step = Step { bytes: 0, completed: false, sequence, part };
         let number = usize::from(number);
+        if let Some(slot) = self.slots[number].as_mut().filter(|slot| slot.sequence == sequence) {
+            slot.waiting -= 1;
+        }
         if is_for(&self.slots[number], sequence) && !self.is_seen(number, index) {
             self.seen[number * self.words + usize::from(index) / 64] |= 1 << (index % 64);
             let slot = self.slots[number].as_mut().expect("it was just found");

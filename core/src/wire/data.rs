@@ -12,7 +12,7 @@
 //! | 34 | 2 | payload | 1 to [`MAX_PACKET_BYTES`], at most message_bytes; S, or what is left for the last fragment |
 //! | 36 | 4 | stolen | all; µs, 2³² − 1 means that or more |
 //! | 40 | 4 | waited | all; µs, 2³² − 1 means that or more |
-//! | 40 | payload | the bytes | the frame ends with them |
+//! | 44 | payload | the bytes | the frame ends with them |
 //!
 //! S is the packet size that the channel's ACCEPT named. It is not in the frame: [`DataView::check`] takes it from the
 //! channel, so a sender cannot choose where in the message its bytes land.
@@ -147,7 +147,7 @@ impl<'a> DataView<'a> {
     /// Reads a frame. Bounded by the header; the payload is not looked at.
     ///
     /// # Errors
-    /// Not a data frame of this major version, a length other than 40 + payload, or a value outside its range.
+    /// Not a data frame of this major version, a length other than 44 + payload, or a value outside its range.
     pub fn parse(frame: &'a [u8]) -> Result<Self, WireError> {
         expect(frame, Kind::Data)?;
         let (raw, payload) = RawHeader::ref_from_prefix(frame)

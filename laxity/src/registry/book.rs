@@ -28,6 +28,7 @@ pub(crate) const SEATS: u64 = 16;
 pub(crate) const MOST_LISTED: usize = 32;
 const MOST_EXECUTIVES: usize = 1024;
 const MOST_TEXT: usize = 200;
+const MOST_QUOTED: usize = 600;
 const MOST_NANOS: u64 = 1 << 46;
 const MOST_RATE: u64 = 1 << 46;
 /// No executive leaves more behind than this takes to leave the link.
@@ -179,8 +180,18 @@ fn text(field: &str, found: &str) -> Result<(), String> {
 
 /// `found` as [`text`] wants it.
 pub(crate) fn presentable(found: &str) -> String {
+    shown(found, MOST_TEXT)
+}
+
+/// What a reader says is wrong: it quotes the file, which somebody else wrote.
+fn quoted(error: &serde_json::Error) -> String {
+    shown(&error.to_string(), MOST_QUOTED)
+}
+
+/// Without what a terminal obeys, and of at most `most` bytes.
+fn shown(found: &str, most: usize) -> String {
     let mut safe: String = found.chars().map(|c| if c.is_control() { '?' } else { c }).collect();
-    while safe.len() > MOST_TEXT {
+    while safe.len() > most {
         safe.pop();
     }
     safe
@@ -206,14 +217,14 @@ impl Book {
 
     /// Reads and checks what somebody wrote; says what is wrong with it.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
-        let head: Head = serde_json::from_str(text).map_err(|error| format!("not a registry: {error}"))?;
+        let head: Head = serde_json::from_str(text).map_err(|error| format!("not a registry: {}", quoted(&error)))?;
         if head.format != FORMAT {
             return Err(format!("not a registry: its format is {:?}", presentable(&head.format)));
         }
         if head.version != VERSION {
             return Err(format!("version {} of the registry, this program reads version {VERSION}", head.version));
         }
-        let book: Self = serde_json::from_str(text).map_err(|error| error.to_string())?;
+        let book: Self = serde_json::from_str(text).map_err(|error| quoted(&error))?;
         book.check()?;
         Ok(book)
     }
@@ -357,7 +368,7 @@ pub(super) mod tests {
         assert_eq!(Book::parse(&text).unwrap(), book);
         let wrong = |from: &str, to: &str, says: &str| {
             let error = Book::parse(&text.replacen(from, to, 1)).unwrap_err();
-            assert!(error.contains(says), "{error}");
+            assert!(error.contains(says) && !error.contains(char::is_control), "{error:?}");
         };
         wrong("laxity-registry", "else", "format");
         wrong("\"version\":1", "\"version\":2", "version 2");
@@ -369,6 +380,7 @@ pub(super) mod tests {
         wrong("send camera", "send\\u001b[2J", "control characters");
         wrong("\"camera\"", "\"a/b\"", "name");
         wrong("\"more\":0", "\"more\":0,\"extra\":1", "extra");
+        wrong("\"more\":0", "\"more\":0,\"\\u001b[2J\":1", "unknown field `?[2J`");
         wrong("\"processor_ppm\":1000", "\"processor_ppm\":-1", "-1");
         for end in 0..text.len() {
             assert!(Book::parse(&text[..end]).is_err(), "cut at {end}");

@@ -349,4 +349,6 @@ pub(crate) fn wait_until(nanos: u64) {
 }
 
 #[cfg(test)]
+mod fuzz;
+#[cfg(test)]
 mod tests;

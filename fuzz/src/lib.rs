@@ -1,0 +1,28 @@
+//! Fuzz targets: functions of bytes that panic if what they check does not hold.
+//!
+//! Each is `fn(&[u8])`, deterministic and pure, so that libFuzzer's binaries (`fuzz_targets/`), the replay of the corpus
+//! (`corpus/`) and the random runs of `cargo test` (`core/tests/fuzz.rs`, `laxity/tests/fuzz.rs`, `laxity/src/registry/`,
+//! `cli/src/framing/`) share it. The files here are included there by path; nothing of the workspace depends on this crate.
+//!
+//! | Target | What it feeds |
+//! |---|---|
+//! | [`wire::data_frame`], [`wire::control_frame`] | the parsers of frames, and what they write |
+//! | [`collections::collections`] | the containers of the core, against those of the standard library |
+//! | [`endpoint::endpoint`] | three `Endpoint`s and a hostile network, against a model |
+//! | [`text::text`] | quantities, addresses and names as people write them |
+//! | [`system_file::system_file`] | TOML files of hosts, channels and upcalls |
+//! | [`registry::registry`] | the host registry as another process may have left it |
+//! | [`framing::framing`] | `--framing`, and the streams that it cuts into messages |
+//!
+//! A scenario file of `laxity sim` gets a target beside [`system_file`] when there is one: a line in `Cargo.toml`, a file in
+//! `fuzz_targets/`, a function here, seeds in `corpus/`, and a line in the test of the crate that reads it.
+#![allow(missing_docs, reason = "each target's module says what it checks")]
+
+pub mod bytes;
+pub mod collections;
+pub mod endpoint;
+pub mod framing;
+pub mod registry;
+pub mod system_file;
+pub mod text;
+pub mod wire;

@@ -1,0 +1,60 @@
+//! Files in TOML: none makes a reader panic, each mistake has a line of the file, and what is read can be.
+
+use std::collections::BTreeSet;
+
+use laxity::system_file::{self, Plan};
+use laxity::{FileError, platform_file};
+use laxity_core::contract::Contract;
+use laxity_core::platform::Platform;
+
+/// The input is a file; one that is not UTF-8 never comes to be read.
+pub fn system_file(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    match system_file::parse(text, "system.toml") {
+        Ok(system) => {
+            assert_eq!(system.platform.validate(), Ok(()));
+            let names: Vec<&str> = match &system.plan {
+                Plan::Channels(channels) => {
+                    for channel in channels {
+                        let it = channel.request.contract;
+                        let (max, min, burst) = (it.max_message(), it.min_message(), it.burst());
+                        let again = Contract::new(max.into(), min.into(), it.interval(), burst.into(), it.deadline());
+                        assert_eq!(again, Ok(it), "a contract beyond its limits");
+                    }
+                    channels.iter().map(|channel| channel.name.as_str()).collect()
+                }
+                Plan::Upcalls(upcalls) => {
+                    for upcall in upcalls {
+                        assert!(!upcall.cost.is_zero() && upcall.cost <= upcall.period);
+                        assert!(upcall.block >= 1 && upcall.block <= upcall.batch);
+                    }
+                    upcalls.iter().map(|upcall| upcall.name.as_str()).collect()
+                }
+            };
+            assert!(!names.is_empty(), "nothing is asked for");
+            assert_eq!(names.iter().collect::<BTreeSet<_>>().len(), names.len(), "two have one name");
+        }
+        Err(error) => {
+            presentable(text, &error);
+            // What stands above a mistake moves it down, and changes nothing else.
+            let lower = format!("# a line more\n{text}");
+            let moved = system_file::parse(&lower, "system.toml").expect_err("the same mistake");
+            // A file to which nobody is to blame but the whole of it has its error at the top.
+            let expected =
+                if error.key.is_empty() && error.line == 1 { 1..=2 } else { error.line + 1..=error.line + 1 };
+            assert!(expected.contains(&moved.line), "line {} became {}", error.line, moved.line);
+            assert_eq!((&moved.key, &moved.file), (&error.key, &error.file));
+        }
+    }
+    match platform_file::parse(text, "host.toml", Platform::assumed_host()) {
+        Ok(platform) => assert_eq!(platform.validate(), Ok(())),
+        Err(error) => presentable(text, &error),
+    }
+}
+
+/// One line for a terminal, about a line of the file.
+fn presentable(text: &str, error: &FileError) {
+    assert!((1..=text.split('\n').count()).contains(&error.line), "line {} of {}", error.line, text.lines().count());
+    assert!(!error.problem.is_empty() && error.problem.len() < 4_000, "{} bytes", error.problem.len());
+    assert!(!error.to_string().contains(char::is_control), "{:?}", error.to_string());
+}

@@ -1,0 +1,176 @@
+//! Frames from the network: nothing that arrives is too much, and what was read is what is written.
+
+use laxity_core::event::Name;
+use laxity_core::limits::{MAX_MESSAGE_BYTES, MAX_PACKET_BYTES, MIN_PACKET_BYTES};
+use laxity_core::receive::{Route, route};
+use laxity_core::units::{Duration, Instant};
+use laxity_core::wire::{
+    Accept, CONTROL_HEADER_BYTES, Close, Control, Counts, DATA_HEADER_BYTES, DataHeader, DataView, Keepalive, Kind,
+    MAX_CONTROL_BYTES, MAX_CONTROL_PAYLOAD, Open, Refuse, Traffic, Versions, classify, fragment_bytes, token,
+};
+
+use super::bytes::Bytes;
+
+/// The input is a frame; then it is what a header is made from.
+pub fn data_frame(data: &[u8]) {
+    any_frame(data);
+    if let Ok(view) = DataView::parse(data) {
+        assert_eq!(classify(data), Ok(Kind::Data));
+        assert_eq!(written_data(view.header(), view.payload()), data, "another frame comes back");
+        for packet in [0, 1, MIN_PACKET_BYTES, 1400, MAX_PACKET_BYTES, u32::MAX] {
+            fragment(view.header(), packet);
+        }
+    }
+    let mut bytes = Bytes::new(data);
+    let header = DataHeader {
+        channel: bytes.u32(),
+        key: bytes.u32(),
+        message_bytes: bytes.number() as u32,
+        sequence: bytes.number(),
+        logical_arrival: Instant::from_nanos(bytes.number()),
+        index: bytes.u16(),
+        payload: bytes.u16(),
+        stolen_micros: bytes.number() as u32,
+        waited_micros: bytes.number() as u32,
+    };
+    let possible = (1..=MAX_MESSAGE_BYTES).contains(&header.message_bytes)
+        && (1..=MAX_PACKET_BYTES.min(header.message_bytes)).contains(&header.payload.into());
+    let mut frame = vec![0xAA; DATA_HEADER_BYTES + 3];
+    frame.resize(frame.len().max(header.frame_bytes()), 0xAA);
+    match header.write(&mut frame) {
+        Ok(payload) => {
+            assert!(possible, "{header:?} is out of range");
+            assert_eq!(payload.len(), usize::from(header.payload));
+            frame.truncate(header.frame_bytes());
+            assert_eq!(DataView::parse(&frame).map(|view| *view.header()), Ok(header));
+        }
+        Err(error) => {
+            assert!(!possible, "{header:?}: {error}");
+            assert!(frame.iter().all(|byte| *byte == 0xAA), "a frame that cannot be written was begun");
+        }
+    }
+}
+
+/// What passes [`DataHeader::check`] lies in its message, and the fragments of a message cover it.
+fn fragment(header: &DataHeader, packet: u32) {
+    if header.check(packet).is_ok() {
+        let start = u64::from(header.index) * u64::from(packet);
+        let end = start + u64::from(header.payload);
+        assert!(end <= header.message_bytes.into());
+        assert!(end == u64::from(header.message_bytes) || header.payload as u32 == packet, "a gap behind the fragment");
+        assert_eq!(fragment_bytes(header.message_bytes, packet, header.index), Some(header.payload));
+    }
+}
+
+/// The input is a frame; then it is what a frame of every kind is made from.
+pub fn control_frame(data: &[u8]) {
+    any_frame(data);
+    if let Ok((its_token, control)) = Control::parse(data) {
+        assert!((CONTROL_HEADER_BYTES..=MAX_CONTROL_BYTES).contains(&data.len()));
+        assert_eq!((classify(data), token(data)), (Ok(Kind::Control), Some(its_token)));
+        let again = written(its_token, &control).expect("what was read can be written");
+        // What is not known here is skipped, so the frame may be shorter.
+        assert!(again.len() <= data.len() || matches!(control, Control::Open(_) | Control::Close(_)));
+        assert_eq!(Control::parse(&again), Ok((its_token, control)));
+        if let Control::Open(open) = control {
+            assert!(Name::new(open.name).is_ok_and(|name| name.as_str() == open.name));
+            if let Ok(service) = open.service() {
+                let same = Open { traffic: service.into(), ..open };
+                assert_eq!(same.service(), Ok(service), "a contract changes on its way");
+            }
+        }
+        if let Control::Refuse(refuse) = control {
+            let refusal = refuse.refusal();
+            let known = Refuse::new(&refusal, refuse.detail);
+            assert_eq!(known.refusal(), refusal);
+        }
+    }
+    let mut bytes = Bytes::new(data);
+    let (kind, its_token) = (bytes.u8(), bytes.number());
+    // Texts last: they take what is left.
+    let control = made(kind, &mut bytes);
+    if let Ok(frame) = written(its_token, &control) {
+        assert_eq!(Control::parse(&frame), Ok((its_token, control)), "what was written can be read");
+        for cut in [CONTROL_HEADER_BYTES - 1, frame.len() - 1] {
+            assert!(Control::parse(&frame[..cut]).is_err(), "a frame without its end");
+        }
+    }
+}
+
+pub(crate) fn made<'a>(kind: u8, bytes: &mut Bytes<'a>) -> Control<'a> {
+    let span = |bytes: &mut Bytes<'a>| Duration::from_nanos(bytes.number());
+    let counts = |bytes: &mut Bytes<'a>| Counts {
+        delivered: bytes.number(),
+        late: bytes.number(),
+        lost: bytes.number(),
+        dropped: bytes.number(),
+        largest: Duration::from_nanos(bytes.number()),
+    };
+    let text = |bytes: &mut Bytes<'a>| std::str::from_utf8(bytes.slice(200)).unwrap_or("from");
+    match kind % 8 {
+        0 => {
+            let (max_message, burst) = (bytes.number() as u32, bytes.number() as u32);
+            let traffic = if bytes.bool() {
+                Traffic::BestEffort { max_message, queue: burst }
+            } else {
+                let (min_message, interval, deadline) = (bytes.number() as u32, span(bytes), span(bytes));
+                Traffic::RealTime { max_message, min_message, interval, burst, deadline }
+            };
+            let (packet, upstream, lease) = (bytes.u16(), span(bytes), span(bytes));
+            let (clock, oversize) = (bytes.number(), bytes.u8());
+            Control::Open(Open { name: text(bytes), traffic, packet, upstream, lease, clock, oversize })
+        }
+        1 => Control::Accept(Accept {
+            channel: bytes.u32(),
+            key: bytes.u32(),
+            receive: span(bytes),
+            packet: bytes.u16(),
+            lease: span(bytes),
+            clock: bytes.number(),
+        }),
+        2 => {
+            let (code, stage, there) = (bytes.u16(), bytes.u8(), bytes.u8());
+            let at = (there & 1 != 0).then(|| Instant::from_nanos(bytes.number()));
+            let least_deadline = (there & 2 != 0).then(|| span(bytes));
+            Control::Refuse(Refuse { code, stage, at, least_deadline, detail: text(bytes) })
+        }
+        3 => Control::Keepalive(Keepalive { channel: bytes.u32(), key: bytes.u32(), sent: bytes.number() }),
+        4 => Control::Status(counts(bytes)),
+        5 => Control::Close(Close {
+            channel: bytes.u32(),
+            key: bytes.u32(),
+            sent: bytes.number(),
+            reason: bytes.u8(),
+            reverse: bytes.bool(),
+        }),
+        6 => Control::Closed(counts(bytes)),
+        _ => Control::Version(Versions { lowest: bytes.u8(), highest: bytes.u8() }),
+    }
+}
+
+/// All readers of a frame agree on what it is.
+fn any_frame(data: &[u8]) {
+    let kind = classify(data);
+    match route(data) {
+        Ok(Route::Data(view)) => {
+            assert_eq!(kind, Ok(Kind::Data));
+            assert_eq!(DataView::parse(data), Ok(view));
+        }
+        Ok(Route::Control) => assert_eq!(kind, Ok(Kind::Control)),
+        Err(_) => assert!(DataView::parse(data).is_err()),
+    }
+    assert!(!(DataView::parse(data).is_ok() && Control::parse(data).is_ok()), "one frame, two kinds");
+}
+
+fn written_data(header: &DataHeader, payload: &[u8]) -> Vec<u8> {
+    let mut frame = vec![0xAA; header.frame_bytes()];
+    header.write(&mut frame).expect("what was read can be written").copy_from_slice(payload);
+    frame
+}
+
+fn written(token: u64, control: &Control<'_>) -> Result<Vec<u8>, laxity_core::wire::WireError> {
+    let mut frame = [0xAA; MAX_CONTROL_BYTES];
+    let bytes = control.write(token, &mut frame)?;
+    assert!(bytes <= DATA_HEADER_BYTES + MAX_CONTROL_PAYLOAD as usize, "longer than the link's model counts on");
+    Ok(frame[..bytes].to_vec())
+}
