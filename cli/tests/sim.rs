@@ -51,8 +51,35 @@ fn a_counter_example_says_how_to_see_it_again() {
 }
 
 #[test]
+fn a_swarm_finds_nothing_and_is_the_same_on_any_number_of_threads() {
+    let swarm = |threads| {
+        let output = sim(&["--swarm", "--worlds", "120", "--seed", "5", "--json", "--threads", threads]);
+        assert_eq!(output.status.code(), Some(0), "{}{}", text(&output.stdout), text(&output.stderr));
+        text(&output.stdout)
+    };
+    let found = swarm("1");
+    assert_eq!(found, swarm("3"));
+    let found: Value = serde_json::from_str(&found).unwrap();
+    assert_eq!(
+        (&found["worlds"], &found["failed"], &found["findings"]),
+        (&120.into(), &0.into(), &Value::Array(vec![]))
+    );
+    let count = |key: &str| found[key].as_u64().unwrap();
+    assert!(count("messages") > 5_000 && count("delivered") <= count("messages"), "{found}");
+    assert_eq!((&found["misses"]["laxity"], count("over_bound")), (&0.into(), 0));
+    let faults = found["faults"].as_object().unwrap();
+    assert_eq!(faults.len(), 13);
+    assert!(faults.values().map(|count| count.as_u64().unwrap()).sum::<u64>() > 60, "{found}");
+    let people = sim(&["--swarm", "--worlds", "3"]);
+    assert!(text(&people.stdout).contains("0 worlds in which something does not hold"));
+    assert!(text(&people.stderr).contains("a second"), "how long it took is no part of the output");
+}
+
+#[test]
 fn without_a_mode_nothing_is_simulated() {
-    for arguments in [&[][..], &["--system", "3"], &["--search", "--system", "3", "--systems", "9"]] {
+    for arguments in
+        [&[][..], &["--system", "3"], &["--search", "--system", "3", "--systems", "9"], &["--swarm", "--search"]]
+    {
         let output = sim(arguments);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", text(&output.stderr));
     }

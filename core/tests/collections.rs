@@ -150,6 +150,14 @@ proptest! {
 }
 
 #[test]
+fn a_ring_takes_values_in_front_of_others_and_knows_its_peak() {
+    let mut ring = Ring::with_capacity(4);
+    assert_eq!((ring.push(1), ring.push(4), ring.insert(2, 1), ring.peak()), (Ok(()), Ok(()), Ok(()), 3));
+    assert_eq!((ring.insert(3, 1), ring.insert(9, 0), ring.peak()), (Ok(()), Err(9), 4));
+    assert_eq!((ring.pop(), ring.pop(), ring.pop(), ring.pop(), ring.peak()), (Some(1), Some(2), Some(3), Some(4), 4));
+}
+
+#[test]
 fn a_full_ring_hands_the_value_back() {
     let mut ring = Ring::with_capacity(2);
     assert_eq!((ring.push(1), ring.push(2), ring.push(3)), (Ok(()), Ok(()), Err(3)));

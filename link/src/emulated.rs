@@ -214,6 +214,18 @@ impl EmulatedLink {
         })
     }
 
+    /// From now on packets fare as `config` says: its propagation, jitter, order, loss, duplication and corruption. What is under
+    /// way arrives as it would have. How long a packet occupies the wire and how much room there is stay as they are.
+    ///
+    /// # Errors
+    /// The first parameter that is out of range; nothing changes then.
+    pub fn set_way(&mut self, config: &EmulatedConfig) -> Result<(), EmulatedConfigError> {
+        config.validate()?;
+        let EmulatedConfig { model, queue_packets, capacity, packet_bytes, .. } = self.config;
+        self.config = EmulatedConfig { model, queue_packets, capacity, packet_bytes, ..*config };
+        Ok(())
+    }
+
     /// Packets that [`transmit`](Self::transmit) would take now.
     pub fn room(&self, now: Instant) -> usize {
         let gone = self.leaving.partition_point(|&end| end <= now);
@@ -474,6 +486,33 @@ mod tests {
         assert_eq!((trace.len(), counters.duplicated, counters.corrupted), (2000, 1000, 1000));
         let (trace, counters) = run(&EmulatedConfig { loss_ppm: PPM, ..always }, 1, 1000, Duration::from_millis(1));
         assert_eq!((trace.len(), counters.lost), (0, 1000));
+    }
+
+    #[test]
+    fn a_way_that_changes_changes_what_is_sent_from_then_on() {
+        let quiet = EmulatedConfig::ideal(slow(), Duration::from_micros(500));
+        let mut wire = EmulatedLink::new(&quiet, 5).unwrap();
+        let ((from, to), mut out) = (ends(), [0; 256]);
+        wire.transmit(at(0), &[1; 100], from, to).unwrap();
+        // 10 + 120 us a packet. The model of the other configuration is not looked at.
+        let far = EmulatedConfig {
+            propagation: Duration::from_micros(900),
+            ..EmulatedConfig::ideal(LinkModel::UNLIMITED, Duration::ZERO)
+        };
+        wire.set_way(&far).unwrap();
+        wire.transmit(at(0), &[2; 100], from, to).unwrap();
+        wire.set_way(&EmulatedConfig { loss_ppm: PPM, ..quiet }).unwrap();
+        wire.transmit(at(0), &[3; 100], from, to).unwrap();
+        assert!(wire.set_way(&EmulatedConfig { loss_ppm: PPM + 1, ..quiet }).is_err());
+        wire.set_way(&quiet).unwrap();
+        wire.transmit(at(0), &[4; 100], from, to).unwrap();
+        let mut arrivals = Vec::new();
+        while let Some(arrival) = wire.next_arrival() {
+            wire.poll_arrival(arrival, &mut out).unwrap();
+            arrivals.push((out[0], arrival.as_nanos() / 1_000));
+        }
+        // The fourth, sent by 520 us, waits for the second, which was slower.
+        assert_eq!(arrivals, [(1, 630), (2, 1_160), (4, 1_160)]);
     }
 
     #[test]

@@ -2,12 +2,12 @@
 
 use laxity_core::endpoint::{Destination, Outgoing};
 use laxity_core::event::End;
-use laxity_core::send::{SendConfig, Violation};
+use laxity_core::send::{SendConfig, Submitted, Violation};
 use laxity_core::units::{Duration, Instant};
 
 use crate::content;
 use crate::host::Command;
-use crate::source::Source;
+use crate::source::Feed;
 use crate::world::World;
 
 /// How long an application waits before it tries again, where its channel cannot tell.
@@ -33,12 +33,13 @@ impl World {
                     let (ledger, host) = (&self.channels[channel], &mut self.hosts[number]);
                     let side = if sender { &ledger.sender } else { &ledger.receiver };
                     if let Some(key) = side.key {
-                        host.endpoint.close(host.now, key);
+                        host.endpoint.close(host.local(), key);
                     }
                 }
                 Command::ReleaseRelayed(key) => self.release_relayed(number, key),
                 Command::Release { key, channel, sender } => {
                     let (ledger, host) = (&mut self.channels[channel], &mut self.hosts[number]);
+                    let peaks = host.endpoint.queue_peaks(key);
                     if sender {
                         ledger.send = host.endpoint.send_counters(key).unwrap_or_default();
                         ledger.sender.released = true;
@@ -48,6 +49,9 @@ impl World {
                     }
                     host.endpoint.release(key, &mut host.frames, drop);
                     host.keys.remove(&key);
+                    if let Some(peaks) = peaks {
+                        self.check_queues(channel, at, sender, [peaks.messages, peaks.packets]);
+                    }
                 }
             }
         }
@@ -70,7 +74,7 @@ impl World {
         let packets = plan.packet_queue(plan.send_messages, packet);
         let upstream = plan.stages.processor + plan.stages.link;
         let outgoing = Outgoing::new(destination, config, upstream, plan.lease, plan.send_messages, packets);
-        match host.endpoint.open(host.now, outgoing) {
+        match host.endpoint.open(host.local(), outgoing) {
             Ok(key) => {
                 host.keys.insert(key, channel);
                 self.channels[channel].sender.key = Some(key);
@@ -86,10 +90,11 @@ impl World {
         let sequence = host.endpoint.send_counters(key)?.accepted;
         let mut message = host.take_buffer(bytes as usize);
         content::write(channel, sequence, &mut message);
-        match host.endpoint.submit(host.now, key, arrival, message) {
+        match host.endpoint.submit(host.local(), key, host.clock.reading(arrival), message) {
             Ok(submitted) => {
                 assert_eq!(submitted.sequence, sequence, "messages are numbered as they are accepted");
-                ledger.accepted(&submitted, bytes as usize);
+                let logical_arrival = host.clock.when(submitted.logical_arrival);
+                ledger.accepted(&Submitted { logical_arrival, ..submitted }, bytes as usize);
                 None
             }
             Err(rejected) => {
@@ -104,15 +109,19 @@ impl World {
     }
 
     fn emit(&mut self, number: usize, at: Instant, due: Instant, source: usize, messages: u32) {
-        let Source { channel, bytes, period, group, until, .. } = self.sources[source];
-        if due >= until || self.channels[channel.0].sender.end.is_some() {
+        let Feed { channel, until, .. } = self.sources[source];
+        let ledger = &self.channels[channel.0];
+        let over = ledger.sender.end.is_some() || ledger.sender.crashed;
+        if due >= until || (over && !ledger.reopens) {
             return;
         }
         for done in 0..messages {
+            let bytes = self.sources[source].size();
             if let Some(wait) = self.submit(number, due, channel.0, bytes) {
                 return self.schedule(number, at + wait, Command::Emit { source, messages: messages - done });
             }
         }
-        self.schedule(number, due + period, Command::Emit { source, messages: group });
+        let (pause, messages) = self.sources[source].next(messages);
+        self.schedule(number, due + pause, Command::Emit { source, messages });
     }
 }

@@ -12,8 +12,9 @@ use laxity_core::receive::{Delivered, Evidence, ReceiveCounters};
 use laxity_core::send::{SendCounters, Submitted};
 use laxity_core::units::{Duration, Instant};
 
+use crate::checkers::{Problem, Promise, Watch, What};
 use crate::content;
-use crate::world::HostId;
+use crate::world::{ChannelHandle, HostId};
 
 /// A channel that is to be opened, with what both hosts' admission decided.
 #[derive(Clone, Debug)]
@@ -211,6 +212,14 @@ pub(crate) struct Side {
     pub(crate) key: Option<ChannelId>,
     pub(crate) end: Option<End>,
     pub(crate) released: bool,
+    /// Its host has crashed, and forgot it.
+    pub(crate) crashed: bool,
+}
+
+impl Side {
+    pub(crate) fn crash(&mut self) {
+        (self.key, self.released, self.crashed) = (None, true, true);
+    }
 }
 
 /// A channel and the ledger that is kept about it.
@@ -225,8 +234,10 @@ pub(crate) struct Ledger {
     pub(crate) open: bool,
     pub(crate) send: SendCounters,
     pub(crate) receive: ReceiveCounters,
-    /// Sizes of the messages that were accepted and not yet delivered or overtaken, by number.
-    sizes: VecDeque<(u64, usize)>,
+    /// The messages that were accepted and not yet delivered or overtaken: number, size, logical arrival.
+    under_way: VecDeque<(u64, usize, Instant)>,
+    /// Messages that were accepted.
+    accepted: u64,
     next: u64,
     /// Logical arrivals of messages whose packets are not all made.
     unmade: VecDeque<Instant>,
@@ -238,6 +249,14 @@ pub(crate) struct Ledger {
     pub(crate) responses: Responses,
     /// Every packet that left, if somebody wants to know.
     pub(crate) departures: Option<Vec<Departure>>,
+    /// How long its application takes for each message, if it is slow, and until when it has one in its hands.
+    pub(crate) reads: Option<Duration>,
+    pub(crate) reading_until: Instant,
+    /// Its application opens it again when it is lost, and this is the channel then.
+    pub(crate) reopens: bool,
+    pub(crate) successor: Option<ChannelHandle>,
+    pub(crate) promise: Option<Promise>,
+    pub(crate) watch: Watch,
 }
 
 impl Ledger {
@@ -252,7 +271,8 @@ impl Ledger {
             open: false,
             send: SendCounters::default(),
             receive: ReceiveCounters::default(),
-            sizes: VecDeque::new(),
+            under_way: VecDeque::new(),
+            accepted: 0,
             next: 0,
             unmade: VecDeque::new(),
             latencies: Vec::new(),
@@ -262,11 +282,18 @@ impl Ledger {
             over_bound: 0,
             responses: Responses::default(),
             departures: None,
+            reads: None,
+            reading_until: Instant::ZERO,
+            reopens: false,
+            successor: None,
+            promise: None,
+            watch: Watch::default(),
         }
     }
 
     pub(crate) fn accepted(&mut self, submitted: &Submitted, bytes: usize) {
-        self.sizes.push_back((submitted.sequence, bytes));
+        self.accepted += 1;
+        self.under_way.push_back((submitted.sequence, bytes, submitted.logical_arrival));
         self.unmade.push_back(submitted.logical_arrival);
     }
 
@@ -294,30 +321,47 @@ impl Ledger {
         }
     }
 
-    /// Delivery is exact and in order, and its cause is consistent; anything else ends the simulation.
-    pub(crate) fn delivered(&mut self, delivered: &Delivered, evidence: Option<Evidence>) {
-        let name = self.plan.name.as_str();
+    /// Ends of messages that there must be by now, and that there can be.
+    pub(crate) fn between(&self) -> (u64, u64) {
+        (self.next, self.accepted)
+    }
+
+    /// Delivery is exact and in order, and its cause is consistent. Returns the message's logical arrival in the world's time.
+    pub(crate) fn delivered(
+        &mut self,
+        delivered: &Delivered,
+        evidence: Option<Evidence>,
+    ) -> (Option<Instant>, Option<Problem>) {
         let sequence = delivered.sequence;
-        assert!(sequence >= self.next, "channel {name}: message {sequence} after message {}", self.next - 1);
-        self.next = sequence + 1;
-        while self.sizes.front().is_some_and(|&(number, _)| number < sequence) {
-            self.sizes.pop_front();
+        let problem = |expected: String, found: String| Some((What::Delivery, expected, found));
+        if sequence < self.next {
+            return (None, problem(format!("message {} or a later one", self.next), format!("message {sequence}")));
         }
-        let expected = self.sizes.pop_front();
-        assert_eq!(
-            expected,
-            Some((sequence, delivered.message.len())),
-            "channel {name}: number and bytes of a message"
-        );
+        self.next = sequence + 1;
+        while self.under_way.front().is_some_and(|&(number, ..)| number < sequence) {
+            self.under_way.pop_front();
+        }
+        let Some((number, bytes, arrival)) = self.under_way.pop_front() else {
+            return (None, problem("a message that was accepted".into(), format!("message {sequence}")));
+        };
         let difference = content::first_difference(self.number, sequence, &delivered.message);
-        assert_eq!(difference, None, "channel {name}: message {sequence} differs at this byte");
-        assert_eq!(evidence.is_some(), !delivered.lateness().is_zero(), "channel {name}: late messages have a cause");
+        let (late, length) = (!delivered.lateness().is_zero(), delivered.message.len());
+        let found = if (number, bytes) != (sequence, length) {
+            problem(format!("message {number} with {bytes} bytes"), format!("message {sequence} with {length}"))
+        } else if let Some(place) = difference {
+            problem(format!("message {sequence} as it was sent"), format!("another byte at {place}"))
+        } else if evidence.is_some() != late {
+            problem(format!("a cause if message {sequence} is late"), format!("{evidence:?}, late: {late}"))
+        } else {
+            None
+        };
         self.latencies.push(delivered.latency().as_nanos());
         self.responses.delivered += 1;
         self.responses.at_receiver = self.responses.at_receiver.max(delivered.latency() - self.plan.upstream);
         if let Some(deadline) = delivered.deadline {
             self.receiver_laxity.note(deadline, delivered.completion);
         }
+        (Some(arrival), found)
     }
 
     /// A message was complete after its bound, though in time, and nothing outside explains it.
@@ -325,20 +369,35 @@ impl Ledger {
         self.over_bound += 1;
     }
 
-    /// Conservation: each message that was accepted ended once.
-    pub(crate) fn check(&self) {
-        let (name, receive) = (self.plan.name.as_str(), &self.receive);
+    /// Conservation: each message that was accepted ended once. What does not hold, if something does not.
+    pub(crate) fn check(&self) -> Option<Problem> {
+        let (accepted, receive) = (self.send.accepted, &self.receive);
         let ended = receive.delivered + receive.lost + receive.dropped_receiver + receive.dropped_sender;
-        assert!(ended <= self.send.accepted, "channel {name}: {ended} ends of {} messages", self.send.accepted);
-        assert_eq!(receive.delivered, self.latencies.len() as u64, "channel {name}: deliveries seen");
         let late = receive.late_network + receive.late_platform + receive.late_laxity;
-        assert_eq!(receive.late, late, "channel {name}: late messages by cause");
-        if let (Some(End::Closed { report }), Some(End::Closed { .. })) = (self.sender.end, self.receiver.end) {
-            assert_eq!(self.send.accepted, self.send.sent, "channel {name}: what was accepted was sent before CLOSE");
-            assert_eq!(self.send.sent, ended, "channel {name}: sent = delivered + lost + dropped: {receive:?}");
-            let report = report.expect("a sender that closes has the receiver's figures");
-            assert_eq!(report.delivered + report.late, receive.delivered, "channel {name}: the receiver's report");
-        }
+        let seen = self.latencies.len() as u64;
+        let closed = match (self.sender.end, self.receiver.end) {
+            (Some(End::Closed { report }), Some(End::Closed { .. })) => Some(report),
+            _ => None,
+        };
+        let found = if ended > accepted {
+            (format!("at most {accepted} ends of messages"), format!("{ended}"))
+        } else if receive.delivered != seen {
+            (format!("{seen} deliveries"), format!("{}", receive.delivered))
+        } else if receive.late != late {
+            (format!("{} late messages by cause", receive.late), format!("{late}"))
+        } else if let Some(report) = closed
+            && (accepted, accepted) != (self.send.sent, ended)
+        {
+            let found = format!("{} sent, {ended} delivered, lost or dropped: {receive:?}; {report:?}", self.send.sent);
+            (format!("{accepted} messages sent, and as many ends"), found)
+        } else if let Some(report) = closed
+            && report.map(|report| report.delivered + report.late) != Some(receive.delivered)
+        {
+            (format!("a report of {} deliveries", receive.delivered), format!("{report:?}"))
+        } else {
+            return None;
+        };
+        Some((What::Conservation, found.0, found.1))
     }
 
     pub(crate) fn report(&self, send: SendCounters, receive: ReceiveCounters) -> Report {

@@ -13,7 +13,9 @@ use laxity_core::units::{Duration, Instant};
 use laxity_core::wire::{DATA_HEADER_BYTES, MAX_CONTROL_BYTES};
 use laxity_link::emulated::{EmulatedConfig, EmulatedCounters, EmulatedLink};
 
+use crate::clock::Clock;
 use crate::content::{CHECK_BYTES, Random};
+use crate::fault::Said;
 use crate::papers::{Papers, link_model};
 
 /// Processor time that the platform takes away: nothing runs from `start` for `length`.
@@ -59,6 +61,8 @@ pub struct HostConfig {
     pub address: SocketAddr,
     /// The identity of its clock; hosts with the same one share it. 0 is unknown.
     pub clock: u64,
+    /// What its clock reads; the same on hosts that share it.
+    pub reading: Clock,
     /// How handlers are ordered.
     pub policy: Policy,
     /// When handlers may be replaced: anything but the default is for the experiments that show why.
@@ -98,6 +102,7 @@ impl HostConfig {
             platform,
             address,
             clock: 1,
+            reading: Clock::default(),
             policy: Policy::EarliestDeadline,
             preemption: Preemption::Cooperative,
             send_early: false,
@@ -152,6 +157,10 @@ pub struct HostCounters {
     pub ring_full: u64,
     /// Frames whose check sequence was wrong.
     pub damaged: u64,
+    /// Frames that came while it was down.
+    pub missed: u64,
+    /// Frames of floods.
+    pub flooded: u64,
     /// How often it went to sleep.
     pub sleeps: u64,
     /// Processor time used.
@@ -192,11 +201,20 @@ pub(crate) struct Host {
     buffers: BTreeMap<usize, Vec<MessageBuf>>,
     pub(crate) gaps: VecDeque<Gap>,
     random: Random,
+    pub(crate) clock: Clock,
     /// Until when its processor is busy, or was.
     pub(crate) now: Instant,
     /// How late it will wake up, if it sleeps.
     asleep: Option<Duration>,
     pub(crate) frozen: bool,
+    /// It has crashed and is not there again yet.
+    down: bool,
+    /// Frames that find a place which arrive and have not been looked at.
+    pub(crate) ring: usize,
+    /// Buffers of messages that applications keep, by when they give them back.
+    pub(crate) lent: BTreeMap<(Instant, u64), (ChannelId, MessageBuf)>,
+    /// What it said last, if a flood is to be made of that.
+    pub(crate) said: Option<Said>,
     /// The last step was a preemption point.
     pub(crate) may_look: bool,
     /// Steps since it last polled the link.
@@ -208,6 +226,31 @@ pub(crate) struct Host {
     pub(crate) starts: Vec<Instant>,
 }
 
+fn endpoint(config: &HostConfig, secret: u64) -> Endpoint {
+    let platform = &config.platform;
+    let mut endpoint = Endpoint::new(Config {
+        channels: config.channels,
+        frames: config.frames,
+        packet: platform.packet,
+        quantum: platform.quantum,
+        policy: config.policy,
+        links: vec![LinkConfig {
+            model: link_model(platform),
+            look_ahead: config.look_ahead,
+            horizon: Duration::ZERO,
+            best_effort: platform.best_effort,
+        }],
+        // Applications do not lie here, and how long the executive leaves a message lying is what is measured.
+        handover: Duration::MAX,
+        envelope: platform.interference.clone(),
+        stretch_ppm: Admission::new(platform.clone()).expect("a platform that can be").stretch_ppm(),
+        clock: config.clock,
+        secret,
+    });
+    endpoint.set_preemption(config.preemption);
+    endpoint
+}
+
 impl Host {
     pub(crate) fn new(config: HostConfig, seed: u64) -> Self {
         let platform = &config.platform;
@@ -215,26 +258,7 @@ impl Host {
         let frame = platform.packet + (DATA_HEADER_BYTES + CHECK_BYTES) as u32;
         assert!(config.wire.model.occupancy(frame) <= largest, "the wire is slower than the link's model");
         let region = config.frames + config.receive_ring + 1;
-        let mut endpoint = Endpoint::new(Config {
-            channels: config.channels,
-            frames: config.frames,
-            packet: platform.packet,
-            quantum: platform.quantum,
-            policy: config.policy,
-            links: vec![LinkConfig {
-                model: link_model(platform),
-                look_ahead: config.look_ahead,
-                horizon: Duration::ZERO,
-                best_effort: platform.best_effort,
-            }],
-            // Applications do not lie here, and how long the executive leaves a message lying is what is measured.
-            handover: Duration::MAX,
-            envelope: config.platform.interference.clone(),
-            stretch_ppm: Admission::new(config.platform.clone()).expect("a platform that can be").stretch_ppm(),
-            clock: config.clock,
-            secret: seed,
-        });
-        endpoint.set_preemption(config.preemption);
+        let endpoint = endpoint(&config, seed);
         Self {
             endpoint,
             frames: HeapFrames::new(region, frame_capacity(platform.packet)),
@@ -246,9 +270,14 @@ impl Host {
             buffers: BTreeMap::new(),
             gaps: config.gaps.iter().copied().collect(),
             random: Random(!seed),
+            clock: config.reading.clone(),
             now: Instant::ZERO,
             asleep: Some(Duration::ZERO),
             frozen: false,
+            down: false,
+            ring: config.receive_ring,
+            lent: BTreeMap::new(),
+            said: None,
             may_look: true,
             unpolled: 0,
             papers: Papers::new(config.platform.machine),
@@ -258,16 +287,56 @@ impl Host {
         }
     }
 
+    /// It loses all its state; its address, its clock and what is on its wire stay.
+    pub(crate) fn crash(&mut self, secret: u64) {
+        self.endpoint = endpoint(&self.config, secret);
+        self.frames = HeapFrames::new(self.region, frame_capacity(self.config.platform.packet));
+        self.papers = Papers::new(self.config.platform.machine);
+        self.inbox.clear();
+        self.keys.clear();
+        self.lent.clear();
+        (self.asleep, self.may_look, self.unpolled, self.down) = (Some(Duration::ZERO), true, 0, true);
+    }
+
+    /// Its clock is stepped. To an executive, which has no other clock, that much processor time is gone.
+    pub(crate) fn step_clock(&mut self, at: Instant, by: Duration) {
+        self.clock.step(at, by);
+        self.endpoint.note_gap(self.clock.reading(at.max(self.now)), by);
+    }
+
+    /// It is there again.
+    pub(crate) fn restart(&mut self, at: Instant) {
+        (self.down, self.now) = (false, self.now.max(at));
+    }
+
+    /// Applications give buffers back.
+    pub(crate) fn take_back(&mut self) {
+        while let Some(entry) = self.lent.first_entry().filter(|entry| entry.key().0 <= self.now) {
+            let (key, message) = entry.remove();
+            self.endpoint.recycle(key, message);
+        }
+    }
+
+    /// What its clock reads.
+    pub(crate) fn local(&self) -> Instant {
+        self.clock.reading(self.now)
+    }
+
     /// When this host does something next by itself.
     pub(crate) fn next_turn(&self) -> Option<Instant> {
+        if self.down {
+            return None;
+        }
         if let Some(papers) = &self.papers {
             return self.next_interrupt_or_step(papers);
         }
         let Some(lateness) = self.asleep else { return (!self.frozen).then_some(self.now) };
         let arrival = self.inbox.front().map(|arrived| arrived.at);
         let command = self.agenda.first_key_value().map(|(&(at, _), _)| at);
-        let timeout = self.endpoint.poll_timeout(self.now).map(|(at, _)| at);
-        let room = (self.wire.room(self.now) == 0).then(|| self.wire.busy_until());
+        let timeout = self.endpoint.poll_timeout(self.local()).map(|(at, _)| self.clock.when(at));
+        // Room comes when a packet has left, or, on a wire that holds all that it can, when one arrives.
+        let left = Some(self.wire.busy_until()).filter(|&left| left > self.now);
+        let room = if self.wire.room(self.now) == 0 { left.or(self.wire.next_arrival()) } else { None };
         let due = [arrival, command, timeout, room].into_iter().flatten().min().filter(|_| !self.frozen)?;
         Some(if due > self.now { due + lateness } else { self.now })
     }
@@ -281,7 +350,7 @@ impl Host {
             let end = gap.start + gap.length;
             if end > self.now {
                 self.now = end;
-                self.endpoint.note_gap(end, gap.excess);
+                self.endpoint.note_gap(self.clock.reading(end), gap.excess);
             }
         }
     }
@@ -302,7 +371,7 @@ impl Host {
         while let Some(&gap) = self.gaps.front().filter(|gap| gap.start < end) {
             self.gaps.pop_front();
             end += gap.length;
-            self.endpoint.note_gap(gap.start + gap.length, gap.excess);
+            self.endpoint.note_gap(self.clock.reading(gap.start + gap.length), gap.excess);
         }
         self.now = end;
     }
@@ -344,7 +413,11 @@ impl Host {
 
     /// A frame arrives at the host, whatever its executive does.
     pub(crate) fn receive(&mut self, at: Instant, peer: SocketAddr, bytes: &[u8]) {
-        let full = self.inbox.len() >= self.config.receive_ring || bytes.len() > self.frames.packet_capacity();
+        if self.down {
+            self.counters.missed += 1;
+            return;
+        }
+        let full = self.inbox.len() >= self.ring || bytes.len() > self.frames.packet_capacity();
         match if full { None } else { self.frames.take() } {
             Some(frame) => {
                 self.frames.packet_mut(&frame)[..bytes.len()].copy_from_slice(bytes);
@@ -354,11 +427,9 @@ impl Host {
         }
     }
 
-    /// Every frame is free or waits to be looked at, once no channel is left.
-    pub(crate) fn check_frames(&self, name: usize) {
-        if self.endpoint.channels() == 0 {
-            let found = self.frames.available() + self.inbox.len();
-            assert_eq!(found, self.region, "host {name}: frames that are free again");
-        }
+    /// How many frames should be free or wait to be looked at, and how many do, if once no channel is left some do not.
+    pub(crate) fn missing_frames(&self) -> Option<(usize, usize)> {
+        let found = self.frames.available() + self.inbox.len();
+        (self.endpoint.channels() == 0 && found != self.region).then_some((self.region, found))
     }
 }

@@ -6,7 +6,7 @@
 //! what ships. A seed gives a total order of events, so the same calls give the same figures, byte for byte.
 //!
 //! It leaves out what the live library adds around the core: shared memory, threads, real clocks. Submissions cost the
-//! executive nothing here, and each host's clock is the world's.
+//! executive nothing here. A host's clock reads the world's time unless its [`Clock`] says otherwise.
 //!
 //! ```
 //! use laxity_core::contract::{Contract, SendingStages, Service};
@@ -32,7 +32,10 @@
 
 mod applications;
 mod channel;
+mod checkers;
+mod clock;
 mod content;
+mod fault;
 mod host;
 mod order;
 mod papers;
@@ -42,11 +45,15 @@ pub mod route;
 pub mod scale;
 pub mod search;
 mod source;
+pub mod swarm;
 pub mod tiny;
 mod world;
 
 pub use channel::{AsPlanned, Decide, Departure, Laxity, Plan, Report, Responses};
+pub use checkers::{Digest, Finding, Promise, What};
+pub use clock::Clock;
+pub use fault::{Fault, FaultKind};
 pub use host::{Gap, HostConfig, HostCounters, StepCosts, WakeUp, wire_no_slower_than};
 pub use relay::{Hop, HopReport};
-pub use source::Source;
+pub use source::{FILM_PERMILLE, Sizes, Source, Varied};
 pub use world::{ChannelHandle, HostId, World};

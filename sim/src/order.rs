@@ -10,6 +10,8 @@ use laxity_core::units::Instant;
 /// Something that happens. At one instant, what is less happens first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Next {
+    /// A fault begins or ends.
+    Change,
     /// A frame arrives that was sent by this host.
     Arrival(usize),
     /// A frame arrives that no host sent.
@@ -82,7 +84,7 @@ mod tests {
             let (host, kind) = match next {
                 Next::Arrival(host) => (host, 0),
                 Next::Turn(host) => (host, 1),
-                Next::Injected => unreachable!("that is not here"),
+                Next::Change | Next::Injected => unreachable!("that is not here"),
             };
             times[host][kind] = None;
             order.touch(host);

@@ -78,10 +78,13 @@ impl Host {
     pub(crate) fn next_interrupt_or_step(&self, papers: &Papers) -> Option<Instant> {
         let processor = match papers.step {
             Some(_) => Some(papers.busy_until),
-            None => self.endpoint.poll_timeout(self.now).map(|(at, _)| at.max(papers.busy_until)),
+            None => {
+                let timeout = self.endpoint.poll_timeout(self.local());
+                timeout.map(|(at, _)| self.clock.when(at).max(papers.busy_until))
+            }
         };
         let link = match papers.link {
-            Link::Idle => self.endpoint.link_timeout(0),
+            Link::Idle => self.endpoint.link_timeout(0).map(|at| self.clock.when(at)),
             Link::Scheduling { until, .. } | Link::Transmitting { until } => Some(until),
         };
         let gap = self.gaps.front().map(|gap| gap.start);
@@ -98,7 +101,8 @@ impl World {
         let Some(mut papers) = self.hosts[number].papers.take() else { return };
         let host = &mut self.hosts[number];
         host.now = host.now.max(at);
-        let now = host.now;
+        let (now, local) = (host.now, host.local());
+        host.take_back();
         let mut worked = false;
         while let Some(gap) = host.gaps.pop_front_if(|gap| gap.start <= now) {
             papers.interrupt(now, gap.length);
@@ -107,7 +111,7 @@ impl World {
             {
                 *until += gap.length;
             }
-            host.endpoint.note_gap(gap.start + gap.length, gap.excess);
+            host.endpoint.note_gap(host.clock.reading(gap.start + gap.length), gap.excess);
             worked = true;
         }
         worked |= self.serve_link(number, &mut papers, now);
@@ -116,27 +120,27 @@ impl World {
         let host = &mut self.hosts[number];
         while let Some(Arrived { peer, frame, len, .. }) = host.inbox.pop_front_if(|arrived| arrived.at <= now) {
             papers.interrupt(now, host.config.platform.demultiplex);
-            host.endpoint.handle_frame(now, 0, peer, frame, len, &mut host.frames);
+            host.endpoint.handle_frame(local, 0, peer, frame, len, &mut host.frames);
             host.counters.received += 1;
             worked = true;
         }
         if papers.busy_until <= now
             && let Some((channel, spent)) = papers.step.take()
         {
-            host.endpoint.end_step(now);
+            host.endpoint.end_step(local);
             self.step_ended(number, channel, spent, now);
             worked = true;
         }
         let host = &mut self.hosts[number];
-        let signals = matches!(host.endpoint.poll_timeout(now), Some((due, _)) if due <= now);
-        host.endpoint.handle_timeout(now);
+        let signals = matches!(host.endpoint.poll_timeout(local), Some((due, _)) if due <= local);
+        host.endpoint.handle_timeout(local);
         worked |= papers.step.is_none() && self.deliveries(number);
         worked |= self.events(number);
 
         let host = &mut self.hosts[number];
         if papers.step.is_none()
             && papers.busy_until <= now
-            && let Some(step) = host.endpoint.begin_step(now, &mut host.frames)
+            && let Some(step) = host.endpoint.begin_step(local, &mut host.frames)
         {
             let cost = host.step_cost(&step);
             host.counters.busy += cost;
@@ -161,12 +165,13 @@ impl World {
                     self.hand_over(number, packet, now + occupancy);
                 }
                 Link::Idle => {
-                    host.endpoint.handle_link_ready(now, 0, 1);
-                    let Some(packet) = host.endpoint.poll_transmit(now, 0, &mut host.frames) else { return worked };
+                    let local = host.clock.reading(now);
+                    host.endpoint.handle_link_ready(local, 0, 1);
+                    let Some(packet) = host.endpoint.poll_transmit(local, 0, &mut host.frames) else { return worked };
                     let cost = host.config.platform.link_cost;
                     let until = if papers.inline { papers.interrupt(now, cost) } else { now + cost };
                     host.counters.busy += if papers.inline { cost } else { Duration::ZERO };
-                    papers.link = Link::Scheduling { until, occupancy: packet.completes.since(now) - cost, packet };
+                    papers.link = Link::Scheduling { until, occupancy: packet.completes.since(local) - cost, packet };
                 }
                 busy => {
                     papers.link = busy;

@@ -140,8 +140,9 @@ impl World {
         let Some(waiting) = self.relays.waiting.get_mut(&(before, number, request.name)) else { return false };
         let (routes, channels) = (&self.relays.routes, &self.channels);
         waiting.retain(|&(channel, hop)| {
-            let opened = routes.get(&channel).and_then(|hops| hops.get(hop)).is_none_or(|hop| hop.onward.key.is_some());
-            !opened && channels[channel].sender.end.is_none()
+            let begun = |relayed: &Relayed| relayed.onward.key.is_some() || relayed.onward.released;
+            !routes.get(&channel).and_then(|hops| hops.get(hop)).is_none_or(begun)
+                && channels[channel].sender.end.is_none()
         });
         let Some(&(channel, place)) = waiting.first() else { return false };
         let Some(&Relayed { hop, .. }) = self.relays.hop((channel, place)).as_deref() else { return false };
@@ -152,7 +153,7 @@ impl World {
         let host = &mut self.hosts[number];
         let upstream = hop.passage.upstream + hop.passage.stage;
         let outgoing = Outgoing::relay(destination, request, host.config.platform.packet, upstream, packets);
-        match host.endpoint.open(host.now, outgoing) {
+        match host.endpoint.open(host.local(), outgoing) {
             Ok(onward) => {
                 self.relays.keys.insert((number, onward), (channel, place));
                 self.relays.asked.insert((number, onward), *request);
@@ -174,7 +175,7 @@ impl World {
         let incoming = Incoming::relay(&request, key, relayed.hop.passage);
         let host = &mut self.hosts[number];
         // If the request has lapsed the way onward is closed, and the sender has heard nothing.
-        if let Ok(inward) = host.endpoint.accept(host.now, &request, incoming) {
+        if let Ok(inward) = host.endpoint.accept(host.local(), &request, incoming) {
             relayed.inward.key = Some(inward);
             self.relays.keys.insert((number, inward), at);
         }
@@ -212,6 +213,41 @@ impl World {
         let Some(&at) = self.relays.keys.get(&(number, departed.channel)) else { return };
         if let Some(relayed) = self.relays.hop(at).filter(|_| departed.last) {
             relayed.response = relayed.response.max(end.since(departed.logical_arrival));
+        }
+    }
+
+    /// The hosts that a channel passes through, as they were planned.
+    pub(crate) fn planned_hops(&self, channel: usize) -> Vec<Hop> {
+        self.relays.routes.get(&channel).into_iter().flatten().map(|relayed| relayed.hop).collect()
+    }
+
+    /// The host loses all its state. If they may, channels that pass through it are opened again when that has been noticed.
+    pub(crate) fn crash_relays(&mut self, number: usize, reopen: bool) {
+        let endpoint = &self.hosts[number].endpoint;
+        let all =
+            self.relays.routes.iter_mut().flat_map(|(channel, hops)| hops.iter_mut().map(move |hop| (channel, hop)));
+        for (&channel, relayed) in all.filter(|(_, relayed)| relayed.hop.host.0 == number) {
+            let ledger = &mut self.channels[channel];
+            ledger.reopens |= reopen && ledger.sender.end.is_none();
+            let counters = relayed.onward.key.and_then(|key| endpoint.relay_counters(key));
+            relayed.counters = counters.unwrap_or(relayed.counters);
+            // A side that nobody has asked for is still to come.
+            for side in [&mut relayed.inward, &mut relayed.onward] {
+                if side.key.is_some() {
+                    side.crash();
+                }
+            }
+        }
+        self.relays.keys.retain(|&(host, _), _| host != number);
+        self.relays.asked.retain(|&(host, _), _| host != number);
+    }
+
+    /// The host is there again.
+    pub(crate) fn restart_relays(&mut self, number: usize) {
+        for (&channel, hops) in &self.relays.routes {
+            if hops.iter().any(|relayed| relayed.hop.host.0 == number) {
+                self.hosts[number].endpoint.listen(self.channels[channel].plan.name);
+            }
         }
     }
 

@@ -8,10 +8,12 @@ use laxity_core::admission::answer::Role;
 use laxity_core::admission::route::{Hop as Share, Slack, compose};
 use laxity_core::admission::{Admission, Code, Refusal, ReservationId, Stage, buffers};
 use laxity_core::contract::{Contract, SendingStages, Service};
+use laxity_core::platform::Platform;
 use laxity_core::relay::Passage;
 use laxity_core::units::Duration;
 
 use crate::channel::Plan;
+use crate::checkers::Promise;
 use crate::relay::Hop;
 use crate::world::HostId;
 
@@ -149,6 +151,19 @@ impl Granted {
             }
         };
         (1..last).map(hop).collect()
+    }
+
+    /// What the channel is to be held to; `platform` is that of its hosts, as far as packets go.
+    pub fn promise(&self, platform: &Platform) -> Promise {
+        let (contract, last) = (&self.contract, self.route.len() - 1);
+        let (early, receive) = (self.early(last), self.stages[last].processor);
+        let queues = [
+            buffers::send_messages(contract),
+            buffers::send_packets(contract, platform, false),
+            buffers::receive_messages(contract, early, receive),
+            buffers::receive_packets(contract, platform, early, receive),
+        ];
+        Promise { contract: *contract, bound: contract.deadline(), queues }
     }
 
     /// The plan of the channel, called `name`.

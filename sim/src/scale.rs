@@ -61,6 +61,8 @@ pub struct Outcome {
     pub response_by_stage: u64,
     /// Steps of handlers, frames that were looked at, packets that were handed over.
     pub events: u64,
+    /// What the checkers found, beside what is counted here.
+    pub findings: u64,
     /// Of every channel's figures.
     pub digest: u64,
 }
@@ -68,7 +70,7 @@ pub struct Outcome {
 impl Outcome {
     /// Promises that were not kept.
     pub fn violations(&self) -> u64 {
-        self.late + self.lost + self.dropped + self.over_bound + self.late_at_relays + self.unopened
+        self.late + self.lost + self.dropped + self.over_bound + self.late_at_relays + self.unopened + self.findings
     }
 }
 
@@ -109,12 +111,15 @@ impl Scale {
         let mut outcome = Outcome::default();
         let granted = self.admit(&mut outcome, tell);
         let mut world = World::new(self.seed);
+        world.collect_findings();
         let hosts = self.add_hosts(&mut world, &granted);
-        let handles = open(&mut world, &hosts, &granted, tell);
+        let handles = open(&mut world, &hosts, &granted, &platform(), tell);
         self.send(&mut world, &granted, &handles, tell);
         tell(Phase::Closing, 0, 1);
         let open: Vec<bool> = handles.iter().map(|&handle| world.is_open(handle)).collect();
         world.finish();
+        let (findings, more) = world.findings();
+        outcome.findings = findings.len() as u64 + more;
         outcome.unopened = open.iter().filter(|&&open| !open).count() as u64;
         for (handle, granted) in handles.into_iter().zip(granted.iter().flatten()) {
             outcome.add(&world, handle, granted, &hosts);
@@ -206,6 +211,7 @@ fn open(
     world: &mut World,
     hosts: &[HostId],
     granted: &[Vec<Granted>],
+    platform: &Platform,
     tell: &mut dyn FnMut(Phase, u64, u64),
 ) -> Vec<ChannelHandle> {
     let mut handles = Vec::new();
@@ -216,7 +222,9 @@ fn open(
             for granted in of_hosts {
                 let plan = crate::Plan { lease: LEASE, ..granted.plan(&name) };
                 let (from, to) = (hosts[granted.route[0]], hosts[granted.route[3]]);
-                handles.push(world.open_via(from, &granted.hops(hosts), to, plan));
+                let handle = world.open_via(from, &granted.hops(hosts), to, plan);
+                world.promise(handle, granted.promise(platform));
+                handles.push(handle);
             }
         }
         world.run_until(world.now() + OPENING);

@@ -3,6 +3,7 @@
 use laxity_core::contract::Contract;
 use laxity_core::units::{Duration, Instant};
 
+use crate::content::Random;
 use crate::world::ChannelHandle;
 
 /// An application that submits `first` messages at once and then `group` messages every `period`. It waits when its
@@ -26,7 +27,8 @@ pub struct Source {
 }
 
 impl Source {
-    /// All that the contract allows: the burst at once, then a largest message every interval [channels §2.2].
+    /// All that the contract allows: the burst at once, then a largest message every interval [channels §2.2]. Channels that do
+    /// so from the same point in time on meet at their critical instant.
     pub fn full(channel: ChannelHandle, contract: &Contract, start: Instant) -> Self {
         Self {
             channel,
@@ -39,10 +41,28 @@ impl Source {
         }
     }
 
-    /// `factor` times as much as the contract allows in the long run.
+    /// The burst at once, and again as soon as the contract allows it.
+    pub fn bursts(channel: ChannelHandle, contract: &Contract, start: Instant) -> Self {
+        let period = contract.interval() * u64::from(contract.burst());
+        Self { period, group: contract.burst(), ..Self::full(channel, contract, start) }
+    }
+
+    /// Violates the rate: `factor` times as much as the contract allows in the long run.
     pub fn violating(channel: ChannelHandle, contract: &Contract, start: Instant, factor: u64) -> Self {
         let period = Duration::from_nanos((contract.interval().as_nanos() / factor.max(1)).max(1));
         Self { period, ..Self::full(channel, contract, start) }
+    }
+
+    /// Violates the size: messages `factor` times as large as they may be, as often as they may be.
+    pub fn too_large(channel: ChannelHandle, contract: &Contract, start: Instant, factor: u32) -> Self {
+        Self { bytes: contract.max_message().saturating_mul(factor), ..Self::full(channel, contract, start) }
+    }
+
+    /// Violates the burst: `factor` bursts at once, and then nothing until the long-run rate is kept.
+    pub fn too_many(channel: ChannelHandle, contract: &Contract, start: Instant, factor: u32) -> Self {
+        let first = contract.burst().saturating_mul(factor);
+        let period = contract.interval() * u64::from(first);
+        Self { first, period, group: first, ..Self::full(channel, contract, start) }
     }
 
     /// Messages of `bytes` at about `rate` bytes per second, not zero, in groups of `group`.
@@ -50,5 +70,124 @@ impl Source {
         let nanos = u128::from(bytes) * u128::from(group) * 1_000_000_000 / u128::from(rate);
         let period = Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX).max(1));
         Self { channel, bytes, start, first: group, period, group, until: Instant::MAX }
+    }
+}
+
+/// Bytes of the frames of a film, in thousandths of the largest one: a large picture every twelve, smaller ones that build on it
+/// in between, the smallest between those. Made up after the usual proportions of such films, not recorded.
+pub const FILM_PERMILLE: [u32; 24] =
+    [1000, 120, 95, 410, 110, 90, 380, 130, 100, 350, 105, 85, 930, 140, 115, 450, 125, 100, 365, 95, 80, 330, 110, 90];
+
+/// The sizes of messages.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Sizes {
+    /// Uniform from `least` to `most`, both included.
+    Between {
+        /// The smallest, bytes.
+        least: u32,
+        /// The largest, bytes.
+        most: u32,
+    },
+    /// One after the other, and then again from the first; not empty.
+    Recorded(Vec<u32>),
+}
+
+impl Sizes {
+    /// The frames of a film, of which the largest has `most` bytes and the smallest at least `least`.
+    pub fn film(least: u32, most: u32) -> Self {
+        let bytes = |permille: &u32| (u64::from(most) * u64::from(*permille) / 1000) as u32;
+        Self::Recorded(FILM_PERMILLE.iter().map(bytes).map(|bytes| bytes.max(least)).collect())
+    }
+}
+
+/// An application whose messages differ: in size, in how many come at once, in what passes in between.
+#[derive(Clone, Debug)]
+pub struct Varied {
+    /// Its channel.
+    pub channel: ChannelHandle,
+    /// Their sizes.
+    pub sizes: Sizes,
+    /// When it starts.
+    pub start: Instant,
+    /// At once come 1 to so many, by the world's seed; not zero.
+    pub most_at_once: u32,
+    /// After each group, for each message of it; not zero.
+    pub pause: Duration,
+    /// Added to each pause: uniform from 0 to that, by the world's seed.
+    pub most_more: Duration,
+    /// It submits nothing from here on.
+    pub until: Instant,
+}
+
+impl Varied {
+    /// Within the contract, but seldom at its edge: all sizes, bursts of any length, pauses of up to two more intervals.
+    pub fn conforming(channel: ChannelHandle, contract: &Contract, start: Instant) -> Self {
+        Self {
+            channel,
+            sizes: Sizes::Between { least: contract.min_message(), most: contract.max_message() },
+            start,
+            most_at_once: contract.burst(),
+            pause: contract.interval(),
+            most_more: contract.interval() * 2,
+            until: Instant::MAX,
+        }
+    }
+
+    /// Messages of these sizes, one every interval.
+    pub fn recorded(channel: ChannelHandle, contract: &Contract, sizes: Sizes, start: Instant) -> Self {
+        let (most_at_once, most_more) = (1, Duration::ZERO);
+        Self { sizes, most_at_once, most_more, ..Self::conforming(channel, contract, start) }
+    }
+}
+
+/// A source in a world.
+#[derive(Debug)]
+pub(crate) struct Feed {
+    pub(crate) channel: ChannelHandle,
+    pub(crate) until: Instant,
+    kind: Kind,
+}
+
+#[derive(Debug)]
+enum Kind {
+    Regular { bytes: u32, period: Duration, group: u32 },
+    Varied { varied: Varied, random: Random, place: usize },
+}
+
+impl Feed {
+    pub(crate) fn regular(source: &Source) -> Self {
+        let Source { channel, bytes, period, group, until, .. } = *source;
+        Self { channel, until, kind: Kind::Regular { bytes, period, group } }
+    }
+
+    pub(crate) fn varied(varied: Varied, seed: u64) -> Self {
+        let (channel, until) = (varied.channel, varied.until);
+        Self { channel, until, kind: Kind::Varied { varied, random: Random(seed), place: 0 } }
+    }
+
+    /// The size of the next message.
+    pub(crate) fn size(&mut self) -> u32 {
+        match &mut self.kind {
+            Kind::Regular { bytes, .. } => *bytes,
+            Kind::Varied { varied, random, place } => match &varied.sizes {
+                Sizes::Between { least, most } => least + random.up_to(u64::from(most.saturating_sub(*least))) as u32,
+                Sizes::Recorded(sizes) => {
+                    *place = (*place + 1) % sizes.len();
+                    sizes[(*place + sizes.len() - 1) % sizes.len()]
+                }
+            },
+        }
+    }
+
+    /// After a group of `messages`: how long until the next one, and how many that has.
+    pub(crate) fn next(&mut self, messages: u32) -> (Duration, u32) {
+        match &mut self.kind {
+            Kind::Regular { period, group, .. } => (*period, *group),
+            Kind::Varied { varied, random, .. } => {
+                let more = Duration::from_nanos(random.up_to(varied.most_more.as_nanos()));
+                let at_once = 1 + random.up_to(u64::from(varied.most_at_once.max(1) - 1)) as u32;
+                (varied.pause * u64::from(messages.max(1)) + more, at_once)
+            }
+        }
     }
 }

@@ -4,18 +4,20 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use laxity_core::endpoint::{Departed, Endpoint, Transmit};
-use laxity_core::event::{ChannelId, Event, Name, Request};
+use laxity_core::event::{ChannelId, End, Event, Name, Request};
 use laxity_core::frames::{Frames, MessageBuf};
 use laxity_core::receive::Cause;
 use laxity_core::units::{Duration, Instant};
 use laxity_core::wire::DATA_HEADER_BYTES;
 
 use crate::channel::{AsPlanned, Decide, Departure, Ledger, Plan, Report, Responses};
+use crate::checkers::{Checks, What};
 use crate::content::{self, CHECK_BYTES, Random};
+use crate::fault::Faults;
 use crate::host::{Arrived, Command, Gap, Host, HostConfig, HostCounters};
 use crate::order::{Next, Order};
 use crate::relay::Relays;
-use crate::source::Source;
+use crate::source::{Feed, Source, Varied};
 
 /// A host of a world, by number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -34,13 +36,16 @@ const HUNG: u32 = 4;
 /// the lower number. A turn is one round of the drive loop of [`Endpoint`]: inputs, link, one step. It sees what arrived by
 /// its beginning; what it does takes effect when its cost is paid.
 ///
-/// Checked all the time, by panics: delivery is exact and in order; nobody is told to wake up for nothing. Checked by
-/// [`World::finish`]: each message ended once; all frames are free again.
+/// Checked all the time: what the head of `checkers` says ([`World::findings`]); and, by a panic, that nobody is told to wake up
+/// for nothing. Checked by [`World::finish`]: each message ended once; all frames are free again.
 pub struct World {
     now: Instant,
     pub(crate) hosts: Vec<Host>,
     pub(crate) channels: Vec<Ledger>,
-    pub(crate) sources: Vec<Source>,
+    pub(crate) sources: Vec<Feed>,
+    pub(crate) faults: Faults,
+    pub(crate) checks: Checks,
+    seed: u64,
     /// Who has an address.
     addresses: BTreeMap<SocketAddr, usize>,
     /// Channels that no receiver has accepted yet, by sender, receiver and name.
@@ -49,7 +54,7 @@ pub struct World {
     pub(crate) relays: Relays,
     coming: Order,
     decide: Box<dyn Decide>,
-    order: u64,
+    pub(crate) order: u64,
     random: Random,
     scratch: Vec<u8>,
     idle_turns: u32,
@@ -63,6 +68,9 @@ impl World {
             hosts: Vec::new(),
             channels: Vec::new(),
             sources: Vec::new(),
+            faults: Faults::default(),
+            checks: Checks::default(),
+            seed,
             addresses: BTreeMap::new(),
             waiting: BTreeMap::new(),
             injected: BTreeMap::new(),
@@ -105,10 +113,22 @@ impl World {
 
     /// Lets a source submit.
     pub fn add_source(&mut self, source: Source) {
-        let host = self.channels[source.channel.0].from.0;
-        self.sources.push(source);
-        let command = Command::Emit { source: self.sources.len() - 1, messages: source.first };
-        self.schedule(host, source.start, command);
+        self.feed(Feed::regular(&source), source.start, source.first);
+    }
+
+    /// Lets a source submit.
+    pub fn add_varied(&mut self, varied: Varied) {
+        let start = varied.start;
+        let mut seed = Random(self.seed ^ (self.sources.len() as u64) << 32);
+        let mut feed = Feed::varied(varied, seed.next());
+        let (_, first) = feed.next(1);
+        self.feed(feed, start, first);
+    }
+
+    fn feed(&mut self, feed: Feed, start: Instant, first: u32) {
+        let host = self.channels[feed.channel.0].from.0;
+        self.sources.push(feed);
+        self.schedule(host, start, Command::Emit { source: self.sources.len() - 1, messages: first });
     }
 
     /// Submits one message of `bytes` bytes at `at`.
@@ -140,9 +160,11 @@ impl World {
         self.injected.insert((at.max(self.now), self.order), (host.0, peer, bytes.to_vec()));
     }
 
-    /// The platform takes the processor away from a host: after all gaps that it was given before.
+    /// The platform takes the processor away from a host. Gaps should not overlap.
     pub fn take_away(&mut self, host: HostId, gap: Gap) {
-        self.hosts[host.0].gaps.push_back(gap);
+        let gaps = &mut self.hosts[host.0].gaps;
+        let place = gaps.partition_point(|other| other.start <= gap.start);
+        gaps.insert(place, gap);
         self.touch(host.0);
     }
 
@@ -181,6 +203,11 @@ impl World {
         self.channels[channel.0].open
     }
 
+    /// The channel that was opened in place of this one when it was lost, if its application did that.
+    pub fn successor(&self, channel: ChannelHandle) -> Option<ChannelHandle> {
+        self.channels[channel.0].successor
+    }
+
     /// What became of a channel so far.
     pub fn report(&self, channel: ChannelHandle) -> Report {
         let ledger = &self.channels[channel.0];
@@ -207,6 +234,7 @@ impl World {
         while let Some((at, next)) = self.next().filter(|&(at, _)| at <= until) {
             self.now = self.now.max(at);
             match next {
+                Next::Change => self.change(),
                 Next::Arrival(wire) => self.arrive(wire),
                 Next::Injected => {
                     if let Some(((at, _), (host, peer, bytes))) = self.injected.pop_first() {
@@ -223,10 +251,11 @@ impl World {
         self.now = self.now.max(until);
     }
 
-    /// Closes every channel from its sender's side. Sources stop.
+    /// Closes every channel from its sender's side. Sources stop, and nobody opens anything again.
     pub fn close_all(&mut self) {
         self.sources.iter_mut().for_each(|source| source.until = self.now);
         for number in 0..self.channels.len() {
+            self.channels[number].reopens = false;
             self.close(ChannelHandle(number));
         }
     }
@@ -234,21 +263,33 @@ impl World {
     /// Closes everything, waits until it is over, and checks that each message ended once and no frame leaked.
     ///
     /// # Panics
-    /// If that is not so, or not over ten leases later.
+    /// If that is not so, or not over ten leases later, and the world does not collect what is found.
     pub fn finish(&mut self) {
         self.close_all();
         let lease = self.channels.iter().map(|ledger| ledger.plan.lease).max().unwrap_or(Duration::ZERO);
         self.run_until(self.now + lease * 10);
-        for ledger in &self.channels {
+        let mut problems = Vec::new();
+        for (number, ledger) in self.channels.iter().enumerate() {
             for (side, host) in [(&ledger.sender, ledger.from), (&ledger.receiver, ledger.to)] {
-                let over = side.key.is_none() || side.released || self.hosts[host.0].frozen;
-                assert!(over, "channel {} is not over: {side:?}", ledger.plan.name.as_str());
+                if side.key.is_some() && !side.released && !self.hosts[host.0].frozen {
+                    problems.push((Some(number), (What::Memory, "a channel that is over".into(), format!("{side:?}"))));
+                }
             }
-            ledger.check();
+            problems.extend(ledger.check().map(|problem| (Some(number), problem)));
         }
         self.check_relays();
         for (number, host) in self.hosts.iter().enumerate() {
-            host.check_frames(number);
+            if let Some((expected, found)) = host.missing_frames() {
+                let found = format!("{found} at host {number}");
+                problems.push((None, (What::Memory, format!("{expected} frames that are free again"), found)));
+            }
+        }
+        for (channel, problem) in problems {
+            self.find(channel, self.now, problem);
+        }
+        for channel in 0..self.channels.len() {
+            let counters = self.channels[channel].receive;
+            self.check_counters(channel, self.now, &counters);
         }
     }
 
@@ -268,7 +309,8 @@ impl World {
         let hosts = &self.hosts;
         self.coming.refresh(|host| [hosts[host].wire.next_arrival(), hosts[host].next_turn()]);
         let injected = self.injected.first_key_value().map(|(&(at, _), _)| (at, Next::Injected));
-        self.coming.first().into_iter().chain(injected).min()
+        let change = self.faults.due.first_key_value().map(|(&(at, _), _)| (at, Next::Change));
+        self.coming.first().into_iter().chain(injected).chain(change).min()
     }
 
     /// The switch: a frame from a wire to the host with its address, if it is undamaged.
@@ -293,25 +335,27 @@ impl World {
             return self.papers_turn(number, at);
         }
         self.hosts[number].wake(at);
+        self.hosts[number].take_back();
         let mut worked = self.commands(number, at);
         let host = &mut self.hosts[number];
         if host.may_look {
             for _ in 0..host.config.platform.receive_batch {
                 let Some(Arrived { peer, frame, len, .. }) = host.inbox.pop_front() else { break };
                 host.spend(host.config.platform.demultiplex);
-                host.endpoint.handle_frame(host.now, 0, peer, frame, len, &mut host.frames);
+                host.endpoint.handle_frame(host.local(), 0, peer, frame, len, &mut host.frames);
                 host.counters.received += 1;
                 worked = true;
             }
         }
-        let signals = matches!(host.endpoint.poll_timeout(host.now), Some((due, _)) if due <= host.now);
-        host.endpoint.handle_timeout(host.now);
+        let now = host.local();
+        let signals = matches!(host.endpoint.poll_timeout(now), Some((due, _)) if due <= now);
+        host.endpoint.handle_timeout(now);
         // After every k-th step, and on waking.
         if host.unpolled == 0 || host.unpolled >= host.config.platform.transmit_batch {
             worked |= self.transmit(number);
         }
         let host = &mut self.hosts[number];
-        let step = host.endpoint.poll_step(host.now, &mut host.frames);
+        let step = host.endpoint.poll_step(host.local(), &mut host.frames);
         host.may_look = step.as_ref().is_none_or(|step| step.quantum_end);
         let stepped = step.is_some();
         if let Some(step) = step {
@@ -333,7 +377,7 @@ impl World {
 
     /// A timer that fires without consequence is work, too, if it does not fire again at once.
     pub(crate) fn check_progress(&mut self, number: usize, worked: bool, signals: bool) {
-        let (host, now) = (&self.hosts[number], self.hosts[number].now);
+        let (host, now) = (&self.hosts[number], self.hosts[number].local());
         let again = signals && matches!(host.endpoint.poll_timeout(now), Some((due, _)) if due <= now);
         self.idle_turns = if worked || !again { 0 } else { self.idle_turns + 1 };
         assert!(self.idle_turns < HUNG, "host {number} is woken at {:?} for nothing", self.hosts[number].now);
@@ -355,11 +399,11 @@ impl World {
         self.hosts[number].unpolled = 0;
         loop {
             let host = &mut self.hosts[number];
-            host.endpoint.handle_link_ready(host.now, 0, host.wire.room(host.now));
-            let Some(packet) = host.endpoint.poll_transmit(host.now, 0, &mut host.frames) else { return worked };
+            host.endpoint.handle_link_ready(host.local(), 0, host.wire.room(host.now));
+            let Some(packet) = host.endpoint.poll_transmit(host.local(), 0, &mut host.frames) else { return worked };
             worked = true;
             host.spend(host.config.platform.link_cost);
-            let completes = packet.completes;
+            let completes = host.clock.when(packet.completes);
             self.hand_over(number, packet, completes);
         }
     }
@@ -382,27 +426,66 @@ impl World {
         if host.config.platform.best_effort.starts.is_some() && !real_time {
             host.starts.push(host.now);
         }
+        if let Some(said) = &mut host.said {
+            let which = if packet.message.is_some() { &mut said.data } else { &mut said.control };
+            which.clear();
+            which.extend_from_slice(&self.scratch[..packet.len]);
+        }
         if let (Some(departed), Some(&channel)) = (packet.message, channel) {
-            let payload = (packet.len - DATA_HEADER_BYTES) as u32;
-            self.channels[channel].departed(&departed, payload, completes, end);
+            let ledger = &mut self.channels[channel];
+            let (now, early, payload) = (host.local(), host.config.send_early, (packet.len - DATA_HEADER_BYTES) as u32);
+            let problem = ledger.promise.and_then(|promise| {
+                ledger.watch.departs((&ledger.plan, &promise.contract, early), &departed, payload, now)
+            });
+            let (logical_arrival, deadline) =
+                (host.clock.when(departed.logical_arrival), host.clock.when(departed.deadline));
+            let departed = Departed { logical_arrival, deadline, ..departed };
+            ledger.departed(&departed, payload, completes, end);
+            let at = host.now;
+            self.saw([channel as u64, departed.sequence, u64::from(payload), end.as_nanos()]);
+            if let Some(problem) = problem {
+                self.find(Some(channel), at, problem);
+            }
         } else if let Some(departed) = packet.message {
+            let departed = Departed { logical_arrival: host.clock.when(departed.logical_arrival), ..departed };
             self.relay_departed(number, &departed, end);
         }
     }
 
     pub(crate) fn deliveries(&mut self, number: usize) -> bool {
-        let (host, mut worked) = (&mut self.hosts[number], false);
-        while let Some((key, delivered, evidence)) = host.endpoint.poll_delivery(host.now) {
+        let mut worked = false;
+        loop {
+            let host = &mut self.hosts[number];
+            let Some((key, delivered, evidence)) = host.endpoint.poll_delivery(host.local()) else { return worked };
             worked = true;
-            let ledger = &mut self.channels[host.keys[&key]];
+            let (channel, at) = (host.keys[&key], host.now);
+            let ledger = &mut self.channels[channel];
             let beyond = delivered.beyond_bound(ledger.plan.spare);
-            if !beyond.is_zero() && host.endpoint.judge(host.now, &delivered, beyond).cause == Cause::Laxity {
+            let judged = (!beyond.is_zero()).then(|| host.endpoint.judge(host.local(), &delivered, beyond).cause);
+            if judged == Some(Cause::Laxity) {
                 ledger.over_bound();
             }
-            ledger.delivered(&delivered, evidence);
-            host.endpoint.recycle(key, delivered.message);
+            let (arrival, problem) = ledger.delivered(&delivered, evidence);
+            let counters = host.endpoint.receive_counters(key).unwrap_or_default();
+            let (sequence, latency) = (delivered.sequence, delivered.latency());
+            match ledger.reads {
+                None => host.endpoint.recycle(key, delivered.message),
+                Some(each) => {
+                    ledger.reading_until = ledger.reading_until.max(at) + each;
+                    self.order += 1;
+                    host.lent.insert((ledger.reading_until, self.order), (key, delivered.message));
+                }
+            }
+            self.saw([channel as u64, sequence, latency.as_nanos(), at.as_nanos()]);
+            if let Some(problem) = problem {
+                self.find(Some(channel), at, problem);
+            }
+            if let Some(arrival) = arrival {
+                let late = evidence.map(|evidence| evidence.cause);
+                self.check_delivery(channel, at, (sequence, at.since(arrival)), late, judged);
+            }
+            self.check_counters(channel, at, &counters);
         }
-        worked
     }
 
     /// The first channel that `request` at host `number` can mean: planned, and not accepted yet.
@@ -410,7 +493,10 @@ impl World {
         let peer = *self.addresses.get(&request.peer)?;
         let waiting = self.waiting.get_mut(&(peer, number, request.name))?;
         let channels = &self.channels;
-        waiting.retain(|&channel| channels[channel].receiver.key.is_none() && channels[channel].sender.end.is_none());
+        waiting.retain(|&channel| {
+            let (sender, receiver) = (&channels[channel].sender, &channels[channel].receiver);
+            receiver.key.is_none() && !receiver.released && sender.end.is_none() && !sender.released
+        });
         waiting.first().copied()
     }
 
@@ -430,7 +516,7 @@ impl World {
                     let early = host.config.receive_early;
                     match self.decide.decide(HostId(number), &request, &ledger.plan, early) {
                         Ok(incoming) => {
-                            if let Ok(key) = host.endpoint.accept(host.now, &request, incoming) {
+                            if let Ok(key) = host.endpoint.accept(host.local(), &request, incoming) {
                                 host.keys.insert(key, ledger.number);
                                 ledger.receiver.key = Some(key);
                             }
@@ -444,7 +530,7 @@ impl World {
                     let host = &mut self.hosts[number];
                     let ledger = &mut self.channels[host.keys[&key]];
                     ledger.open = true;
-                    host.endpoint.begin(host.now, key, ledger.plan.stages);
+                    host.endpoint.begin(host.local(), key, ledger.plan.stages);
                 }
                 Event::Ended { channel: key, end } => {
                     let host = &self.hosts[number];
@@ -454,9 +540,13 @@ impl World {
                     let side = if sender { &mut ledger.sender } else { &mut ledger.receiver };
                     side.end = Some(end);
                     ledger.open &= !sender;
+                    let lost = sender && matches!(end, End::PeerLost | End::RouteLost | End::NoAnswer);
                     // Kept for a while, so that a repeated CLOSE is answered.
                     let (at, release) = (host.now + ledger.plan.lease, Command::Release { key, channel, sender });
                     self.schedule(number, at, release);
+                    if lost {
+                        self.reopen(channel);
+                    }
                 }
                 Event::Overflow { dropped } => panic!("host {number}: {dropped} events dropped"),
             }

@@ -16,7 +16,7 @@ use laxity_core::units::{Duration, Instant, Rate};
 use laxity_link::emulated::EmulatedConfig;
 use laxity_sim::route::{Granted, admit};
 use laxity_sim::scale::{Phase, Scale};
-use laxity_sim::{Gap, HostConfig, HostId, Source, World};
+use laxity_sim::{Fault, FaultKind, Gap, HostConfig, HostId, Plan, Source, World};
 
 /// Hosts alike in a row, and a channel from the first to the last one.
 fn row(
@@ -43,6 +43,7 @@ fn a_channel_passes_three_relays_and_closes_with_its_counts() {
     let (mut world, hosts, granted) = row(5, &traffic, |_, wire| wire);
     assert_eq!(granted.contract.deadline(), ms(40), "what was left is divided");
     let channel = world.open_via(hosts[0], &granted.hops(&hosts), hosts[4], granted.plan("a"));
+    world.promise(channel, granted.promise(&modern()));
     world.run_until(at(500));
     world.add_source(Source::full(channel, &traffic, at(500)));
     world.run_until(at(2_000));
@@ -93,6 +94,28 @@ fn what_is_lost_on_the_way_and_what_relays_drop_adds_up() {
         assert_eq!(figures.dropped, 0, "its room is what admission computed");
         let hops = world.hops(real_time);
         assert!(hops.iter().map(|hop| hop.counters.frames_stale).sum::<u64>() > 0 || lossy == 2);
+    }
+}
+
+#[test]
+fn a_relay_that_crashes_is_passed_again_when_it_is_back() {
+    for relay in [1, 2] {
+        let traffic = contract(6_000, ms(10), 3, ms(40));
+        let (mut world, hosts, granted) = row(4, &traffic, |_, wire| wire);
+        let plan = Plan { lease: ms(400), ..granted.plan("a") };
+        let channel = world.open_via(hosts[0], &granted.hops(&hosts), hosts[3], plan);
+        world.promise(channel, granted.promise(&modern()));
+        world.add_source(Source { until: at(2_500), ..Source::full(channel, &traffic, at(300)) });
+        let kind = FaultKind::Crash { reopen: true };
+        world.add_fault(Fault { host: hosts[relay], from: at(600), until: at(650), kind });
+        world.run_until(at(3_000));
+        let again = world.successor(channel).expect("it was opened again");
+        world.finish();
+        let ended = world.report(channel).sender_end;
+        assert!(matches!(ended, Some(End::PeerLost | End::RouteLost)), "relay {relay}: {ended:?}");
+        let figures = world.report(again).figures;
+        assert_eq!((figures.delivered, figures.misses), (figures.sent, Misses::default()), "relay {relay}");
+        assert!(figures.sent > 100, "relay {relay}: {figures:?}");
     }
 }
 
@@ -215,7 +238,9 @@ fn attack(seed: u64, rule: Rule, seen: &mut Seen) {
         .enumerate()
         .map(|(number, Admitted { granted, .. })| {
             let (from, to) = (ids[granted.route[0]], ids[*granted.route.last().unwrap()]);
-            world.open_via(from, &granted.hops(&ids), to, granted.plan(&format!("c{number}")))
+            let handle = world.open_via(from, &granted.hops(&ids), to, granted.plan(&format!("c{number}")));
+            world.promise(handle, granted.promise(&platforms[0]));
+            handle
         })
         .collect();
     // Best effort from every host to the next one, and over a relay.

@@ -24,6 +24,8 @@ pub(crate) struct SimArguments {
     pub(crate) search: super::search::SearchArguments,
     #[command(flatten)]
     pub(crate) scale: super::scale::ScaleArguments,
+    #[command(flatten)]
+    pub(crate) swarm: super::swarm::SwarmArguments,
 }
 
 impl SimArguments {

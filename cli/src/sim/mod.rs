@@ -6,6 +6,7 @@
 mod arguments;
 mod scale;
 mod search;
+mod swarm;
 
 pub(crate) use arguments::SimArguments;
 
@@ -19,5 +20,8 @@ pub(crate) fn run(arguments: &SimArguments) -> Result<bool, Failure> {
     if arguments.scale.scale {
         return scale::run(arguments);
     }
-    Err(Failure::Usage("sim: say what to simulate: --search or --scale".into()))
+    if arguments.swarm.swarm {
+        return swarm::run(arguments);
+    }
+    Err(Failure::Usage("sim: say what to simulate: --search, --swarm or --scale".into()))
 }

@@ -7,19 +7,29 @@ use alloc::collections::VecDeque;
 pub struct Ring<T> {
     items: VecDeque<T>,
     capacity: usize,
+    peak: usize,
 }
 
 impl<T> Ring<T> {
     /// An empty queue for `capacity` values. Allocates now and never again.
     pub fn with_capacity(capacity: usize) -> Self {
-        Self { items: VecDeque::with_capacity(capacity), capacity }
+        Self { items: VecDeque::with_capacity(capacity), capacity, peak: 0 }
     }
     /// Appends `value`, or gives it back if the queue is full.
     pub fn push(&mut self, value: T) -> Result<(), T> {
+        self.insert(value, 0)
+    }
+    /// Puts `value` in front of the `behind` newest ones, or gives it back if the queue is full. Takes as long as there are
+    /// values behind it, or before it.
+    ///
+    /// # Panics
+    /// If there are fewer than `behind`.
+    pub fn insert(&mut self, value: T, behind: usize) -> Result<(), T> {
         if self.is_full() {
             return Err(value);
         }
-        self.items.push_back(value);
+        self.items.insert(self.items.len() - behind, value);
+        self.peak = self.peak.max(self.items.len());
         Ok(())
     }
     /// Takes the oldest value.
@@ -41,6 +51,10 @@ impl<T> Ring<T> {
     /// True if another one would not fit.
     pub fn is_full(&self) -> bool {
         self.items.len() >= self.capacity
+    }
+    /// Values that were in the queue at most.
+    pub fn peak(&self) -> usize {
+        self.peak
     }
     /// How many values fit.
     pub fn capacity(&self) -> usize {

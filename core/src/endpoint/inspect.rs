@@ -10,6 +10,15 @@ use crate::relay::RelayCounters;
 use crate::send::SendCounters;
 use crate::units::{Duration, Instant};
 
+/// What the queues of a channel held at most since it was opened.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct QueuePeaks {
+    /// Sending: messages that waited for the handler. Receiving: messages under reassembly, complete, or with the application.
+    pub messages: u32,
+    /// Packets that waited: for the link, or for the handler.
+    pub packets: u32,
+}
+
 impl Endpoint {
     /// The channel at a place, if there is one.
     pub fn key_at(&self, place: u32) -> Option<ChannelId> {
@@ -52,6 +61,17 @@ impl Endpoint {
         }
     }
 
+    /// What a channel's queues held at most so far, at its ends: to be held against what admission computed
+    /// ([`crate::admission::buffers`]).
+    pub fn queue_peaks(&self, channel: ChannelId) -> Option<QueuePeaks> {
+        let (messages, packets) = match &self.channels.get(channel)?.half {
+            Half::Sending(sending) => sending.peaks(),
+            Half::Receiving(receiving) => receiving.peaks(),
+            Half::Inward(_) | Half::Onward(_) => return None,
+        };
+        Some(QueuePeaks { messages, packets })
+    }
+
     /// The stage deadlines of a sending channel.
     pub fn stages(&self, channel: ChannelId) -> Option<SendingStages> {
         match &self.channels.get(channel)?.half {
@@ -62,7 +82,7 @@ impl Endpoint {
 
     /// Whose fault it is that a message, delivered just now, was complete `lateness` after it was expected: judged as a miss is.
     pub fn judge(&self, now: Instant, delivered: &Delivered, lateness: Duration) -> Evidence {
-        let taken_here = self.gaps.excess(delivered.logical_arrival.min(self.caught_up), now);
+        let taken_here = self.gaps.excess(delivered.since.min(self.caught_up), now);
         Evidence::judge(lateness, delivered.stolen, taken_here, delivered.transit_excess, self.config.stretch_ppm)
     }
 

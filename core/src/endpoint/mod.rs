@@ -18,6 +18,7 @@ use core::net::SocketAddr;
 use channel::Half;
 pub use channel::{Channel, Destination, Incoming, Outgoing, Reception, Released};
 use gaps::Gaps;
+pub use inspect::QueuePeaks;
 pub use link::LinkConfig;
 use link::LinkState;
 use signalling::Pending;

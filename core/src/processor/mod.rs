@@ -130,10 +130,14 @@ impl Processor {
         self.restricted = restricted;
     }
 
-    /// Makes `id` runnable with `work`. A handler that runs or is queued already keeps its place.
+    /// Makes `id` runnable with `work`. A handler that runs keeps its place, and one that is queued does as long as its work is
+    /// the same: what it has to do first may have become something else.
     pub fn ready(&mut self, now: Instant, id: u32, work: Work) {
-        if self.is_known(id) {
+        if self.running.as_ref().is_some_and(|running| running.id == id) || self.work[id as usize] == Some(work) {
             return;
+        }
+        if self.work[id as usize].is_some() {
+            self.remove(id);
         }
         self.enqueue(now, id, work, false);
     }
@@ -359,6 +363,24 @@ mod tests {
     }
     fn picked(processor: &mut Processor, now: u64) -> Option<u32> {
         processor.pick(at(now)).map(|pick| pick.id)
+    }
+
+    #[test]
+    fn a_queued_handler_whose_first_work_becomes_another_is_queued_anew() {
+        let mut processor = edf(4);
+        processor.ready(at(0), 0, held(50, 60));
+        processor.ready(at(0), 1, real_time(0, 90));
+        // Something older turned up for handler 0, and something newer is first for handler 1.
+        processor.ready(at(5), 0, held(5, 80));
+        assert_eq!(picked(&mut processor, 5), Some(0));
+        processor.stepped(at(5), After::Message(None));
+        processor.ready(at(5), 2, real_time(0, 95));
+        processor.ready(at(5), 1, real_time(0, 99));
+        assert_eq!(picked(&mut processor, 5), Some(2));
+        // Who runs goes on with what it has.
+        processor.stepped(at(5), After::Same(real_time(0, 95)));
+        processor.ready(at(5), 2, real_time(0, 200));
+        assert_eq!(picked(&mut processor, 5), Some(2));
     }
 
     #[test]

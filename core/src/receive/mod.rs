@@ -4,6 +4,7 @@ mod attribution;
 mod demux;
 mod policing;
 mod receiving;
+mod slot;
 
 pub(crate) use attribution::stretched;
 pub use attribution::{Cause, Evidence};

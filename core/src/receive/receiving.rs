@@ -12,6 +12,7 @@ use alloc::vec::Vec;
 
 use super::attribution::{Cause, Evidence};
 use super::policing::{Policed, Policing};
+use super::slot::{HeldUp, Slot, is_for, is_newer};
 use crate::collections::Ring;
 use crate::contract::{Service, packets};
 use crate::frames::{FrameId, Frames, MessageBuf};
@@ -55,6 +56,11 @@ impl ReceiveConfig {
     /// How many intervals a message of `bytes` uses up: its packets in proportion to the contract's.
     fn intervals(&self, bytes: u32) -> u32 {
         self.service.intervals(bytes, self.packet)
+    }
+
+    /// Which part of an oversize message the packet `index` is of; 0 within the contract's size.
+    fn part(&self, index: u16) -> u32 {
+        u32::from(index) / packets(self.service.max_message(), self.packet)
     }
 }
 
@@ -111,7 +117,7 @@ pub struct Delivered {
     pub message: MessageBuf,
     /// Its number, from 0.
     pub sequence: u64,
-    /// Its logical arrival: at the sender if the clock is the same, else at this host.
+    /// Its logical arrival: at the sender if the clock is the same, else at this host, with the last of its packets.
     pub logical_arrival: Instant,
     /// When it was complete.
     pub completion: Instant,
@@ -123,7 +129,10 @@ pub struct Delivered {
     pub transit_excess: Duration,
     /// How much later it was due at this host than it could have been, because messages before it came late: their intervals
     /// are kept, so that what is due here stays what was admitted. Zero where the clocks differ: there it moves the deadline.
+    /// What held those up is evidence for this one, too: `stolen` and `transit_excess` are at least theirs.
     pub deferred: Duration,
+    /// From when on a gap at this host may have delayed it: its logical arrival, or that of the messages that deferred it.
+    pub since: Instant,
 }
 
 impl Delivered {
@@ -180,41 +189,22 @@ struct Arrived {
     payload: u16,
 }
 
-/// One message under reassembly.
-#[derive(Debug)]
-struct Slot {
-    sequence: u64,
-    /// At the sender.
-    logical_arrival: Instant,
-    /// From when on it may be processed.
-    eligible: Instant,
-    /// At this host, what its deadline counts from.
-    release: Instant,
-    message_bytes: u32,
-    remaining: u32,
-    /// Its packets that wait for the handler.
-    waiting: u32,
-    stolen_micros: u32,
-    /// The longest that a packet took on its way beyond what it may take.
-    transit_excess: Duration,
-    /// By how much messages before it moved `release`.
-    deferred: Duration,
-    buffer: Option<MessageBuf>,
-    /// Why it will not be delivered, if so.
-    spoilt: Option<Cause>,
-}
-
 /// One receiving channel.
 #[derive(Debug)]
 pub struct Receiving {
     config: ReceiveConfig,
     policing: Option<Policing>,
+    held_up: HeldUp,
+    /// Messages below this number have begun to arrive, or were overtaken.
+    begun: u64,
     packets: Ring<Arrived>,
     slots: Box<[Option<Slot>]>,
     /// One bit a fragment, `words` words a slot.
     seen: Box<[u64]>,
     words: usize,
     buffers: Vec<MessageBuf>,
+    /// How few were free at least.
+    least_free: usize,
     /// Buffers that the application has.
     lent: usize,
     complete: Ring<Delivered>,
@@ -237,11 +227,14 @@ impl Receiving {
                 .service
                 .contract()
                 .map(|contract| Policing::new(*contract, config.upstream, config.same_clock)),
+            held_up: HeldUp::default(),
+            begun: 0,
             packets: Ring::with_capacity(packet_queue.max(1) as usize),
             slots: (0..slots).map(|_| None).collect(),
             seen: alloc::vec![0; slots * words].into_boxed_slice(),
             words,
             buffers: (0..messages).map(|_| MessageBuf::with_capacity(config.largest_message() as usize)).collect(),
+            least_free: messages,
             lent: 0,
             complete: Ring::with_capacity(messages),
             next: 0,
@@ -265,6 +258,10 @@ impl Receiving {
     pub fn frame_quota(&self) -> usize {
         self.packets.capacity()
     }
+    /// Messages with a buffer and packets that were here at most. As many buffers as places for complete messages.
+    pub(crate) fn peaks(&self) -> (u32, u32) {
+        ((self.complete.capacity() - self.least_free) as u32, self.packets.peak() as u32)
+    }
     /// True if no packet waits for the handler and no message for the application.
     pub fn is_drained(&self) -> bool {
         self.packets.is_empty() && self.complete.is_empty()
@@ -277,8 +274,12 @@ impl Receiving {
                 let header = view.header();
                 let (sequence, index, payload) = (header.sequence, header.index, header.payload);
                 let arrived = Arrived { frame, slot, sequence, index, payload };
-                match self.packets.push(arrived) {
+                // In front of later messages, which may have to wait for their logical arrival.
+                let behind = self.packets.iter().rev().take_while(|other| other.sequence > sequence).count();
+                match self.packets.insert(arrived, behind) {
+                    // Noted at once: copies must not take the places of packets that are still to come.
                     Ok(()) => {
+                        self.note_seen(usize::from(slot), index);
                         if let Some(slot) = &mut self.slots[usize::from(slot)] {
                             slot.waiting += 1;
                         }
@@ -319,13 +320,19 @@ impl Receiving {
             let slot = self.slots[number].as_mut().expect("it was just found");
             slot.stolen_micros = slot.stolen_micros.max(header.stolen_micros);
             slot.transit_excess = slot.transit_excess.max(transit_excess(&self.config, now, header));
+            if slot.sequence == self.held_up.sequence {
+                self.held_up = HeldUp::of(slot);
+            }
             if slot.message_bytes != header.message_bytes {
                 return Err(Drop::Invalid);
             }
             let spoilt = slot.spoilt;
             return match spoilt {
                 None if self.is_seen(number, header.index) => Err(Drop::Stale),
-                None => Ok(number as u16),
+                None => {
+                    self.arrives_anew(number, now, header.index);
+                    Ok(number as u16)
+                }
                 Some(Cause::Receiver) => Err(Drop::ReceiverFull),
                 Some(_) => Err(Drop::OverContract),
             };
@@ -367,18 +374,22 @@ impl Receiving {
         if let Some(policing) = &mut self.policing {
             let policed = policing.take(now, header, self.config.intervals(header.message_bytes));
             match policed.believed {
-                Some(arrival) => logical_arrival = arrival,
+                Some(arrival) => {
+                    self.begun = self.begun.max(header.sequence + 1);
+                    logical_arrival = arrival;
+                }
                 None => spoilt = Some(Cause::Sender),
             }
             Policed { eligible, release, .. } = policed;
             deferred = release.since(eligible);
         }
         let buffer = if spoilt.is_none() { self.buffers.pop() } else { None };
+        self.least_free = self.least_free.min(self.buffers.len());
         if spoilt.is_none() && buffer.is_none() {
             spoilt = Some(Cause::Receiver);
         }
         self.seen[number * self.words..][..self.words].fill(0);
-        self.slots[number] = Some(Slot {
+        let mut slot = Slot {
             sequence: header.sequence,
             logical_arrival,
             eligible,
@@ -389,13 +400,78 @@ impl Receiving {
             stolen_micros: header.stolen_micros,
             transit_excess: transit_excess(&self.config, now, header),
             deferred,
+            since: logical_arrival,
             buffer,
             spoilt,
-        });
+        };
+        if header.sequence + 1 < self.begun {
+            // It was overtaken, and takes the place behind those that it should have come before. They wait for it, too: who
+            // overtakes gets no second place. All that is the way's doing.
+            slot.transit_excess = slot.transit_excess.max(deferred);
+            for later in self.slots.iter_mut().flatten().filter(|later| later.sequence > header.sequence) {
+                later.transit_excess = later.transit_excess.max(release.since(later.release));
+            }
+        } else {
+            if !deferred.is_zero() {
+                slot.inherit(&self.held_up);
+            }
+            self.held_up = HeldUp::of(&slot);
+        }
+        self.slots[number] = Some(slot);
         match spoilt {
             None => Ok(number as u16),
             Some(Cause::Receiver) => Err(Drop::ReceiverFull),
             Some(_) => Err(Drop::OverContract),
+        }
+    }
+
+    /// Another packet of a message was found, later than all of them had to be found, as far as was known. What is left to do
+    /// cannot have been due before it was there: the message arrives with it, and those behind it an interval later each, so
+    /// that what is due here stays what was admitted. When the message itself is late does not change, if the clock is the same.
+    ///
+    /// Where the clocks differ nobody here knows when packets had to be found at the latest; not before the last one has been. For
+    /// an honest sender that is never after what was admitted, because there its messages are an interval apart.
+    fn arrives_anew(&mut self, number: usize, now: Instant, index: u16) {
+        let (Some(late), Some(contract)) = (&self.slots[number], self.config.service.contract()) else { return };
+        // The parts of an oversize message follow each other an interval apart.
+        let now = now.before(contract.interval() * u64::from(self.config.part(index)));
+        if now <= late.release {
+            return;
+        }
+        let (held_up, same_clock) = (HeldUp::of(late), self.config.same_clock);
+        let intervals = self.config.intervals(late.message_bytes);
+        if let Some(late) = &mut self.slots[number] {
+            late.release = now;
+            if !same_clock {
+                (late.eligible, late.logical_arrival) = (now, now);
+            }
+        }
+        self.keep_apart(now, &held_up, intervals);
+    }
+
+    /// The message `before` arrives logically at `release`, later than those that have begun behind it counted on: they arrive
+    /// logically an interval later each.
+    fn keep_apart(&mut self, release: Instant, before: &HeldUp, intervals: u32) {
+        let (Some(contract), Some(policing)) = (self.config.service.contract(), &mut self.policing) else { return };
+        let earliest = |sequence: u64| {
+            let behind = u64::from(intervals) + (sequence - before.sequence - 1);
+            release + contract.interval() * behind
+        };
+        if self.begun > before.sequence {
+            policing.not_before(earliest(self.begun));
+        }
+        for slot in self.slots.iter_mut().flatten().filter(|slot| slot.sequence > before.sequence) {
+            let earliest = earliest(slot.sequence);
+            if earliest <= slot.release {
+                continue;
+            }
+            if self.config.same_clock {
+                slot.deferred += earliest.since(slot.release);
+                slot.inherit(before);
+            } else {
+                (slot.eligible, slot.logical_arrival) = (earliest, earliest);
+            }
+            slot.release = earliest;
         }
     }
 
@@ -432,12 +508,16 @@ impl Receiving {
         self.seen[slot * self.words + usize::from(index) / 64] & (1 << (index % 64)) != 0
     }
 
+    fn note_seen(&mut self, slot: usize, index: u16) {
+        self.seen[slot * self.words + usize::from(index) / 64] |= 1 << (index % 64);
+    }
+
     /// What the handler has to do next.
     pub fn work(&self) -> Option<ReceiveWork> {
         let head = self.packets.front()?;
         let slot = self.slots[head.slot as usize].as_ref().filter(|slot| slot.sequence == head.sequence);
         // An oversize message counts as those of the contract that it takes the place of, an interval apart.
-        let part = u32::from(head.index) / packets(self.config.service.max_message(), self.config.packet);
+        let part = self.config.part(head.index);
         let delay =
             self.config.service.contract().map_or(Duration::ZERO, |contract| contract.interval() * u64::from(part));
         // The rest of a message that was given up must not hold up those behind it: it has the claim of the first of them,
@@ -462,15 +542,11 @@ impl Receiving {
     /// Copies one packet to its place and frees its frame. `None` if there is none.
     pub fn step(&mut self, frames: &mut impl Frames) -> Option<Step> {
         let Arrived { frame, slot: number, sequence, index, payload } = self.packets.pop()?;
-        let part = u32::from(index) / packets(self.config.service.max_message(), self.config.packet);
+        let part = self.config.part(index);
         let mut step = Step { bytes: 0, completed: false, sequence, part };
         let number = usize::from(number);
         if let Some(slot) = self.slots[number].as_mut().filter(|slot| slot.sequence == sequence) {
             slot.waiting -= 1;
-        }
-        if is_for(&self.slots[number], sequence) && !self.is_seen(number, index) {
-            self.seen[number * self.words + usize::from(index) / 64] |= 1 << (index % 64);
-            let slot = self.slots[number].as_mut().expect("it was just found");
             if let Some(buffer) = &mut slot.buffer {
                 buffer.set_len(slot.message_bytes as usize);
                 let start = usize::from(index) * self.config.packet as usize;
@@ -511,6 +587,7 @@ impl Receiving {
             stolen: Duration::from_micros(u64::from(slot.stolen_micros)),
             transit_excess: slot.transit_excess,
             deferred: slot.deferred,
+            since: slot.since,
         };
         self.complete.push(delivered).unwrap_or_else(|_| unreachable!("as many places as buffers"));
     }
@@ -540,7 +617,7 @@ impl Receiving {
             return Some((delivered, None));
         }
         self.counters.late += 1;
-        let taken_here = gaps(delivered.logical_arrival);
+        let taken_here = gaps(delivered.since);
         let evidence = Evidence::judge(lateness, delivered.stolen, taken_here, delivered.transit_excess, stretch_ppm);
         match evidence.cause {
             Cause::Network => self.counters.late_network += 1,
@@ -580,12 +657,4 @@ fn transit_excess(config: &ReceiveConfig, now: Instant, header: &DataHeader) -> 
     }
     let handed_over = header.logical_arrival + Duration::from_micros(u64::from(header.waited_micros));
     now.since(handed_over).saturating_sub(config.transit)
-}
-
-fn is_for(slot: &Option<Slot>, sequence: u64) -> bool {
-    slot.as_ref().is_some_and(|slot| slot.sequence == sequence)
-}
-
-fn is_newer(slot: &Option<Slot>, sequence: u64) -> bool {
-    slot.as_ref().is_some_and(|slot| slot.sequence > sequence)
 }

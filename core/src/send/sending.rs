@@ -165,6 +165,10 @@ impl Sending {
     pub fn is_drained(&self) -> bool {
         self.queue.is_empty() && self.fragmenting.is_none() && self.packets.is_empty()
     }
+    /// Messages and packets that were in its queues at most.
+    pub(crate) fn peaks(&self) -> (u32, u32) {
+        (self.queue.peak() as u32, self.packets.peak() as u32)
+    }
     /// Messages that were taken and are not yet with the link completely.
     pub fn backlog(&self) -> u64 {
         self.counters.accepted - self.counters.sent

@@ -1,0 +1,162 @@
+//! `laxity sim --swarm`: many short worlds, each drawn by its seed, with everything that is checked all the time.
+
+use std::num::NonZeroU64;
+use std::time::Instant;
+
+use clap::Args;
+use indicatif::{ProgressBar, ProgressStyle};
+use laxity_sim::FaultKind;
+use laxity_sim::swarm::{self, Counts, Outcome, Totals};
+use serde::Serialize;
+
+use super::SimArguments;
+use crate::failure::Failure;
+
+/// Arguments of the swarm alone.
+#[derive(Debug, Args)]
+pub(crate) struct SwarmArguments {
+    /// Run many short worlds, one for each seed from `--seed` on, under all kinds of faults
+    #[arg(long, conflicts_with_all = ["search", "seconds"])]
+    pub(crate) swarm: bool,
+    /// Of a swarm: how many worlds
+    #[arg(long, requires = "swarm", value_name = "N", default_value = "10000")]
+    pub(crate) worlds: NonZeroU64,
+}
+
+/// Runs them; true if nothing was found.
+pub(super) fn run(arguments: &SimArguments) -> Result<bool, Failure> {
+    let worlds = arguments.swarm.worlds.get();
+    let bar = ProgressBar::new(worlds);
+    let style = ProgressStyle::with_template("{bar:24} {pos} of {len} worlds, {eta} left");
+    bar.set_style(style.expect("the template is valid"));
+    let started = Instant::now();
+    let totals = swarm::run(arguments.seed, worlds, arguments.threads(), |done| bar.set_position(done));
+    bar.finish_and_clear();
+    let elapsed = started.elapsed();
+    let each_second = u128::from(worlds) * 1_000 / elapsed.as_millis().max(1);
+    eprintln!("{worlds} worlds in {:.1} s, {each_second} a second", elapsed.as_secs_f64());
+    if arguments.json {
+        println!("{}", json(arguments.seed, &totals));
+    } else {
+        print!("{}", text(arguments.seed, &totals));
+    }
+    Ok(totals.failed == 0)
+}
+
+/// The command that runs one world again.
+fn replay(seed: u64) -> String {
+    format!("laxity sim --swarm --worlds 1 --seed {seed}")
+}
+
+#[derive(Serialize)]
+struct Document {
+    simulated: bool,
+    seed: u64,
+    worlds: u64,
+    failed: u64,
+    virtual_ns: u64,
+    hosts: u64,
+    channels: u64,
+    refused_channels: u64,
+    messages: u64,
+    delivered: u64,
+    late: u64,
+    lost: u64,
+    violations: u64,
+    misses: Misses,
+    over_bound: u64,
+    faults: serde_json::Map<String, serde_json::Value>,
+    findings: Vec<Finding>,
+    digest: String,
+}
+
+#[derive(Serialize)]
+struct Misses {
+    sender: u64,
+    receiver: u64,
+    network: u64,
+    platform: u64,
+    laxity: u64,
+}
+
+#[derive(Serialize)]
+struct Finding {
+    seed: u64,
+    found: Vec<String>,
+    setting: Vec<String>,
+    replay: String,
+}
+
+fn json(seed: u64, totals: &Totals) -> String {
+    let Counts { misses, .. } = totals.counts;
+    let counts = &totals.counts;
+    let finding = |failure: &Outcome| Finding {
+        seed: failure.seed,
+        found: failure.findings.clone(),
+        setting: failure.setting.clone(),
+        replay: replay(failure.seed),
+    };
+    let document = Document {
+        simulated: true,
+        seed,
+        worlds: totals.worlds,
+        failed: totals.failed,
+        virtual_ns: counts.span.as_nanos(),
+        hosts: counts.hosts,
+        channels: counts.channels,
+        refused_channels: counts.refused,
+        messages: counts.messages,
+        delivered: counts.delivered,
+        late: counts.late,
+        lost: counts.lost,
+        violations: counts.violations,
+        misses: Misses {
+            sender: misses.sender,
+            receiver: misses.receiver,
+            network: misses.network,
+            platform: misses.platform,
+            laxity: misses.laxity,
+        },
+        over_bound: counts.over_bound,
+        faults: FaultKind::NAMES
+            .iter()
+            .zip(counts.faults)
+            .map(|(name, count)| ((*name).into(), count.into()))
+            .collect(),
+        findings: totals.failures.iter().map(finding).collect(),
+        digest: digest(totals),
+    };
+    serde_json::to_string(&document).expect("structs of strings and integers are always JSON")
+}
+
+fn digest(totals: &Totals) -> String {
+    format!("{:016x}", totals.digest.0)
+}
+
+fn text(seed: u64, totals: &Totals) -> String {
+    let counts = &totals.counts;
+    let Counts { misses, .. } = *counts;
+    let seconds = counts.span.as_nanos() / 1_000_000_000;
+    let mut lines = vec![
+        format!("{} worlds from seed {seed} on, {seconds} s of virtual time", totals.worlds),
+        format!("{} hosts, {} channels admitted and opened, {} refused", counts.hosts, counts.channels, counts.refused),
+        format!(
+            "{} messages: {} delivered, {} of them late, {} lost; {} more broke a contract",
+            counts.messages, counts.delivered, counts.late, counts.lost, counts.violations
+        ),
+        format!(
+            "misses of real-time channels: sender {}, receiver {}, network {}, platform {}, laxity {}; over bound {}",
+            misses.sender, misses.receiver, misses.network, misses.platform, misses.laxity, counts.over_bound
+        ),
+    ];
+    let faults: Vec<_> =
+        FaultKind::NAMES.iter().zip(counts.faults).map(|(name, count)| format!("{name} {count}")).collect();
+    lines.push(format!("faults: {}", faults.join(", ")));
+    lines.push(format!("digest {}", digest(totals)));
+    lines.push(format!("{} worlds in which something does not hold", totals.failed));
+    for failure in &totals.failures {
+        lines.push(format!("\n{}", replay(failure.seed)));
+        lines.extend(failure.findings.iter().chain(&failure.setting).map(|line| format!("  {line}")));
+    }
+    lines.join("\n") + "\n"
+}

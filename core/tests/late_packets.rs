@@ -1,0 +1,197 @@
+//! Packets that come late, twice, or in the wrong order: what their message is due by, whose fault it is, and that nobody else
+//! pays. Each was found by a swarm of short worlds.
+
+use laxity_core::contract::{Contract, Service};
+use laxity_core::frames::{Frames, HeapFrames};
+use laxity_core::processor::Work;
+use laxity_core::receive::{Cause, Delivered, Drop, Evidence, ReceiveConfig, ReceiveWork, Receiving};
+use laxity_core::units::{Duration, Instant};
+use laxity_core::wire::{DATA_HEADER_BYTES, DataHeader, DataView};
+
+const PACKET: u32 = 100;
+
+/// An interval of 10 ms and a deadline of 20, of which 10 are this host's; packets may take 10 ms, and no more.
+struct Channel {
+    receiving: Receiving,
+    frames: HeapFrames,
+}
+
+fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+fn at(millis: u64) -> Instant {
+    Instant::from_nanos(millis * 1_000_000)
+}
+
+fn channel(same_clock: bool, packets: u32) -> Channel {
+    let config = ReceiveConfig {
+        service: Service::RealTime(Contract::new(300, 1, ms(10), 4, ms(20)).unwrap()),
+        packet: PACKET,
+        priority: 0,
+        work_conserving: false,
+        input_delay: Duration::ZERO,
+        stage: ms(10),
+        upstream: ms(10),
+        transit: ms(10),
+        same_clock,
+        oversize: 1,
+    };
+    let frames = HeapFrames::new(32, DATA_HEADER_BYTES + PACKET as usize);
+    Channel { receiving: Receiving::new(config, 6, packets), frames }
+}
+
+impl Channel {
+    /// Packet `index` of message `sequence`, which arrived at its sender at `arrival` ms, is found at `now` ms.
+    fn find(&mut self, now: u64, sequence: u64, index: u16, arrival: u64) -> Result<(), Drop> {
+        let header = DataHeader {
+            channel: 0,
+            key: 0,
+            message_bytes: 300,
+            sequence,
+            logical_arrival: at(arrival),
+            index,
+            payload: 100,
+            stolen_micros: 0,
+            waited_micros: 0,
+        };
+        let frame = self.frames.take().unwrap();
+        header.write(self.frames.packet_mut(&frame)).unwrap();
+        let bytes = self.frames.packet(&frame).to_vec();
+        let taken = self.receiving.accept(at(now), &DataView::parse(&bytes).unwrap(), frame);
+        taken.map_err(|(frame, reason)| {
+            self.frames.free(frame);
+            reason
+        })
+    }
+
+    /// All three packets of a message are found at `now` ms.
+    fn find_all(&mut self, now: u64, sequence: u64, arrival: u64) {
+        (0..3).for_each(|index| self.find(now, sequence, index, arrival).unwrap());
+    }
+
+    /// From when on and by when the handler's next step is due, in ms, and for which message.
+    fn claim(&self) -> (u64, u64, u64) {
+        let Some(ReceiveWork { work: Work::RealTime { release, deadline, .. }, sequence, .. }) = self.receiving.work()
+        else {
+            panic!("nothing to do")
+        };
+        (release.as_nanos() / 1_000_000, deadline.as_nanos() / 1_000_000, sequence)
+    }
+
+    fn step(&mut self) {
+        self.receiving.step(&mut self.frames).unwrap();
+    }
+
+    /// Everything that is there is done by `now` ms; the last message.
+    fn deliver(&mut self, now: u64) -> (Delivered, Option<Evidence>) {
+        while self.receiving.step(&mut self.frames).is_some() {}
+        let (delivered, evidence) =
+            self.receiving.deliver(at(now), |_| Duration::ZERO, 1_000_000).expect("a complete message");
+        (delivered, evidence)
+    }
+}
+
+/// Who does not know the sender's clock must not count from the first packet: the others come as late as the sender's link
+/// sends them.
+#[test]
+fn where_the_clocks_differ_a_message_arrives_with_its_last_packet() {
+    let mut channel = channel(false, 8);
+    channel.find(100, 0, 0, 7).unwrap();
+    assert_eq!(channel.claim(), (100, 110, 0));
+    channel.find(104, 0, 1, 7).unwrap();
+    channel.find(108, 0, 2, 7).unwrap();
+    assert_eq!(channel.claim(), (108, 118, 0));
+    let (delivered, evidence) = channel.deliver(117);
+    assert_eq!((delivered.latency(), delivered.lateness(), evidence), (ms(9), Duration::ZERO, None));
+    // The next one has its place an interval later, as admission counts on, however early it comes.
+    channel.find_all(110, 1, 17);
+    assert_eq!(channel.claim(), (118, 128, 1));
+}
+
+/// A packet that the network held up is not due before it was there, or it would take others' time; and the message behind it
+/// keeps its distance.
+#[test]
+fn what_was_held_up_is_not_due_before_it_came() {
+    let mut channel = channel(true, 16);
+    channel.find(100, 0, 0, 100).unwrap();
+    channel.find(100, 0, 1, 100).unwrap();
+    channel.step();
+    channel.step();
+    channel.find_all(111, 1, 110);
+    assert_eq!(channel.claim(), (120, 130, 1));
+    // Its place was 110 ms; message 1 had 120.
+    channel.find(115, 0, 2, 100).unwrap();
+    assert_eq!(channel.claim(), (110, 125, 0));
+    let (delivered, evidence) = channel.deliver(124);
+    assert_eq!((delivered.sequence, delivered.lateness()), (0, ms(4)));
+    assert_eq!(evidence.unwrap().cause, Cause::Network, "{evidence:?}");
+    // Message 1 waits for it, due at 135 instead of 130; what held up message 0 explains that.
+    let (delivered, evidence) = channel.deliver(134);
+    assert_eq!((delivered.sequence, delivered.lateness(), delivered.deferred), (1, ms(4), ms(5)));
+    assert_eq!(evidence.unwrap().cause, Cause::Network, "{evidence:?}");
+}
+
+/// Messages that came late defer those behind them, one after the other. Whose fault it was goes with it.
+#[test]
+fn what_held_up_a_message_explains_those_that_it_defers() {
+    let mut channel = channel(true, 16);
+    channel.find_all(118, 0, 100);
+    assert_eq!(channel.deliver(125).1.unwrap().cause, Cause::Network);
+    for (sequence, arrival) in [(1, 110), (2, 120), (3, 130)] {
+        channel.find_all(arrival + 1, sequence, arrival);
+        let (delivered, evidence) = channel.deliver(arrival + 25);
+        assert_eq!((delivered.deferred, delivered.since), (ms(8), at(100)));
+        assert_eq!(evidence.unwrap().cause, Cause::Network, "{evidence:?}");
+        // More than that is ours.
+    }
+    channel.find_all(141, 4, 140);
+    assert_eq!(channel.deliver(169).1.unwrap().cause, Cause::Laxity);
+    // After a pause nothing is deferred any more, and nothing excused.
+    channel.find_all(201, 5, 200);
+    let (delivered, evidence) = channel.deliver(221);
+    assert_eq!((delivered.deferred, delivered.since, evidence.unwrap().cause), (ms(0), at(200), Cause::Laxity));
+}
+
+/// A copy is refused at the door: it takes no place from a packet that is still to come.
+#[test]
+fn copies_take_no_place() {
+    let mut channel = channel(true, 3);
+    for copy in 0..5 {
+        let expected = if copy == 0 { Ok(()) } else { Err(Drop::Stale) };
+        assert_eq!(channel.find(101, 0, 0, 100), expected);
+    }
+    channel.find(101, 0, 1, 100).unwrap();
+    channel.find(101, 0, 2, 100).unwrap();
+    assert_eq!(channel.deliver(111).0.sequence, 0);
+    let counters = channel.receiving.counters;
+    assert_eq!((counters.frames_stale, counters.frames_receiver_full, counters.dropped_receiver), (4, 0, 0));
+}
+
+/// A message that has to wait for its logical arrival does not hold up an earlier one whose packets it overtook.
+#[test]
+fn who_overtakes_waits_behind() {
+    let mut channel = channel(true, 16);
+    channel.find(101, 0, 0, 100).unwrap();
+    channel.step();
+    channel.find_all(109, 1, 108);
+    assert_eq!(channel.claim().2, 1);
+    channel.find(109, 0, 1, 100).unwrap();
+    channel.find(109, 0, 2, 100).unwrap();
+    assert_eq!(channel.claim(), (110, 120, 0));
+    assert_eq!(channel.deliver(112).0.sequence, 0);
+    assert_eq!(channel.deliver(125).0.sequence, 1);
+}
+
+/// The first packet of a message comes after that of the next one: it has the later place, and the network is why.
+#[test]
+fn who_was_overtaken_altogether_is_late_by_the_networks_fault() {
+    let mut channel = channel(true, 16);
+    channel.find_all(111, 1, 110);
+    channel.find_all(112, 0, 100);
+    // Message 1 has the place at 120 ms, message 0 the one at 130 ms; it may be served when it would have been.
+    assert_eq!(channel.claim(), (112, 140, 0));
+    let (delivered, evidence) = channel.deliver(137);
+    assert_eq!((delivered.sequence, delivered.lateness(), evidence.unwrap().cause), (0, ms(17), Cause::Network));
+    let (delivered, evidence) = channel.deliver(138);
+    assert_eq!((delivered.sequence, delivered.lateness(), evidence.unwrap().cause), (1, ms(8), Cause::Network));
+}

@@ -1,0 +1,243 @@
+//! Every checker finds a break that is planted: a lie about what was promised, about what was injected, or about what was sent.
+
+use laxity_core::contract::{SendingStages, Service};
+use laxity_core::frames::{Frames, MessageBuf};
+use laxity_core::platform::Platform;
+use laxity_core::receive::Delivered;
+use laxity_core::send::Submitted;
+
+use super::*;
+use crate::fault::{Fault, FaultKind};
+use crate::host::HostConfig;
+use crate::source::Source;
+use crate::world::HostId;
+
+const fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+fn at(millis: u64) -> Instant {
+    Instant::ZERO + ms(millis)
+}
+
+/// What a test makes of the sending host, of the promise, and of the world before it runs.
+struct Break {
+    sender: fn(&mut HostConfig),
+    promise: fn(&mut Promise),
+    world: fn(&mut World),
+}
+
+const NONE: Break = Break { sender: |_| {}, promise: |_| {}, world: |_| {} };
+
+/// One channel that keeps what it is promised, unless something is broken; what is found.
+fn found(broken: &Break) -> Vec<What> {
+    let mut world = World::new(3);
+    world.collect_findings();
+    let host = |number: u8| HostConfig::new(Platform::assumed_host(), ([10, 0, 0, number], 7000).into());
+    let mut sender = host(1);
+    (broken.sender)(&mut sender);
+    let (from, to) = (world.add_host(sender), world.add_host(host(2)));
+    let contract = Contract::new(8_000, 1, ms(10), 3, ms(20)).unwrap();
+    let stages = SendingStages { processor: ms(6), link: ms(6) };
+    let plan = Plan { transit: ms(3), ..Plan::new("a", Service::RealTime(contract), stages, ms(6)) };
+    let channel = world.open(from, to, plan);
+    let mut promise = Promise { contract, bound: ms(20), queues: [4, 24, 4, 24] };
+    (broken.promise)(&mut promise);
+    world.promise(channel, promise);
+    world.add_source(Source::full(channel, &contract, at(50)));
+    (broken.world)(&mut world);
+    world.run_until(at(300));
+    world.finish();
+    let (findings, _) = world.findings();
+    let mut kinds: Vec<_> = findings.iter().map(|finding| finding.what).collect();
+    kinds.sort_unstable();
+    kinds.dedup();
+    kinds
+}
+
+fn duplication(world: &mut World) {
+    let kind = FaultKind::Duplication { ppm: 0 };
+    world.add_fault(Fault { host: HostId(0), from: at(10), until: at(20), kind });
+}
+
+#[test]
+fn what_is_whole_is_found_whole() {
+    assert_eq!(found(&NONE), []);
+    assert_eq!(found(&Break { world: duplication, ..NONE }), []);
+}
+
+#[test]
+fn a_late_message_without_a_fault_is_found() {
+    let slow = |config: &mut HostConfig| config.platform.packet_cost = ms(3);
+    assert_eq!(found(&Break { sender: slow, ..NONE }), [What::Late]);
+    let far = |config: &mut HostConfig| config.wire.propagation = ms(19);
+    assert_eq!(found(&Break { sender: far, ..NONE }), [What::Late]);
+}
+
+#[test]
+fn a_lie_about_the_fault_is_found() {
+    // The way is too long, or packets are lost; what is said to have been injected is a copy now and then.
+    let far = |config: &mut HostConfig| config.wire.propagation = ms(19);
+    assert_eq!(found(&Break { sender: far, world: duplication, ..NONE }), [What::Cause]);
+    let lossy = |config: &mut HostConfig| config.wire.loss_ppm = 50_000;
+    assert_eq!(found(&Break { sender: lossy, world: duplication, ..NONE }), [What::Cause]);
+    assert_eq!(found(&Break { sender: lossy, ..NONE }), [What::Cause], "or nothing at all");
+    // A host that is slow, said to have been interrupted: nobody but Laxity can be blamed, and never is.
+    let slow = |config: &mut HostConfig| config.platform.packet_cost = ms(3);
+    let interrupted = |world: &mut World| {
+        world.add_fault(Fault { host: HostId(0), from: at(10), until: at(11), kind: FaultKind::Interference });
+    };
+    assert_eq!(found(&Break { sender: slow, world: interrupted, ..NONE }), [What::Cause]);
+}
+
+#[test]
+fn a_lie_about_the_bound_is_found() {
+    assert_eq!(found(&Break { promise: |promise| promise.bound = ms(14), ..NONE }), [What::Bound]);
+}
+
+#[test]
+fn a_lie_about_the_contract_is_found() {
+    let rare = |promise: &mut Promise| promise.contract = Contract::new(8_000, 1, ms(11), 3, ms(20)).unwrap();
+    let small = |promise: &mut Promise| promise.contract = Contract::new(7_999, 1, ms(10), 3, ms(20)).unwrap();
+    let large = |promise: &mut Promise| promise.contract = Contract::new(9_000, 8_001, ms(10), 3, ms(20)).unwrap();
+    let lies: [fn(&mut Promise); 3] = [rare, small, large];
+    for promise in lies {
+        assert_eq!(found(&Break { promise, ..NONE }), [What::Contract]);
+    }
+}
+
+#[test]
+fn a_packet_before_its_time_is_found() {
+    let contract = Contract::new(8_000, 1, ms(10), 3, ms(20)).unwrap();
+    let stages = SendingStages::default();
+    let plan = Plan::new("a", Service::RealTime(contract), stages, ms(6));
+    let leaves = |now, early| {
+        let mut world = World::new(1);
+        let host = |number: u8| HostConfig::new(Platform::assumed_host(), ([10, 0, 0, number], 7000).into());
+        let (from, to) = (world.add_host(host(1)), world.add_host(host(2)));
+        let handle = world.open(from, to, plan.clone());
+        world.run_until(at(20));
+        let channel = world.channels[handle.0].sender.key.unwrap();
+        let departed = Departed { channel, sequence: 0, last: true, logical_arrival: at(100), deadline: at(120) };
+        Watch::default().departs((&plan, &contract, early), &departed, 100, now).map(|problem| problem.0)
+    };
+    assert_eq!((leaves(at(100), false), leaves(at(99), false)), (None, Some(What::Contract)));
+    assert_eq!((leaves(at(80), true), leaves(at(79), true)), (None, Some(What::Contract)));
+}
+
+#[test]
+fn a_lie_about_the_queues_is_found() {
+    let lies: [fn(&mut Promise); 4] = [
+        |promise| promise.queues[0] = 0,
+        |promise| promise.queues[1] = 1,
+        |promise| promise.queues[2] = 0,
+        |promise| promise.queues[3] = 0,
+    ];
+    for promise in lies {
+        assert_eq!(found(&Break { promise, ..NONE }), [What::Queue]);
+    }
+}
+
+#[test]
+fn a_frame_that_leaks_is_found() {
+    let leak = |world: &mut World| {
+        let _ = world.hosts[1].frames.take();
+    };
+    assert_eq!(found(&Break { world: leak, ..NONE }), [What::Memory]);
+}
+
+/// A ledger whose sender had two messages accepted.
+fn ledger() -> Ledger {
+    let contract = Contract::new(100, 1, ms(10), 3, ms(20)).unwrap();
+    let plan = Plan::new("a", Service::RealTime(contract), SendingStages::default(), ms(6));
+    let mut ledger = Ledger::new(7, plan, HostId(0), HostId(1));
+    for sequence in 0..2 {
+        ledger.accepted(&Submitted { sequence, logical_arrival: at(10 * sequence) }, 50);
+    }
+    ledger
+}
+
+/// Message `sequence` with `bytes` bytes, of which one may be wrong.
+fn delivered(sequence: u64, bytes: usize, wrong: Option<usize>) -> Delivered {
+    let mut message = MessageBuf::with_capacity(100);
+    message.set_len(bytes);
+    crate::content::write(7, sequence, &mut message);
+    if let Some(place) = wrong {
+        message[place] ^= 1;
+    }
+    Delivered {
+        message,
+        sequence,
+        logical_arrival: at(10 * sequence),
+        completion: at(30),
+        deadline: Some(at(30)),
+        stolen: Duration::ZERO,
+        transit_excess: Duration::ZERO,
+        deferred: Duration::ZERO,
+        since: at(10 * sequence),
+    }
+}
+
+#[test]
+fn a_message_that_is_not_what_was_sent_is_found() {
+    let problem = |messages: &[Delivered]| {
+        let mut ledger = ledger();
+        let last = messages.iter().map(|message| ledger.delivered(message, None).1).last();
+        last.flatten().map(|(what, ..)| what)
+    };
+    assert_eq!(problem(&[delivered(0, 50, None), delivered(1, 50, None)]), None);
+    assert_eq!(problem(&[delivered(1, 50, None)]), None, "the first one may be lost");
+    let wrong = Some(What::Delivery);
+    assert_eq!(problem(&[delivered(0, 50, Some(49))]), wrong, "a byte");
+    assert_eq!(problem(&[delivered(0, 49, None)]), wrong, "a length");
+    assert_eq!(problem(&[delivered(1, 50, None), delivered(0, 50, None)]), wrong, "the order");
+    assert_eq!(problem(&[delivered(0, 50, None), delivered(0, 50, None)]), wrong, "twice");
+    assert_eq!(problem(&[delivered(2, 50, None)]), wrong, "never sent");
+    let late = Delivered { deadline: Some(at(29)), ..delivered(0, 50, None) };
+    assert_eq!(problem(&[late]), wrong, "late without a cause");
+}
+
+#[test]
+fn a_message_that_ends_twice_or_never_is_found() {
+    let found = |counters: ReceiveCounters| {
+        let mut world = World::new(1);
+        world.collect_findings();
+        world.channels.push(ledger());
+        let delivered = delivered(1, 50, None);
+        let (_, problem) = world.channels[0].delivered(&delivered, None);
+        assert_eq!(problem, None);
+        world.check_counters(0, at(30), &counters);
+        world.findings().0.iter().map(|finding| finding.what).collect::<Vec<_>>()
+    };
+    let counters = ReceiveCounters { delivered: 1, lost: 1, ..ReceiveCounters::default() };
+    assert_eq!(found(counters), []);
+    assert_eq!(found(ReceiveCounters { lost: 0, ..counters }), [What::Conservation]);
+    assert_eq!(found(ReceiveCounters { lost: 2, ..counters }), [What::Conservation]);
+    // At the end, the counters are held against what was seen.
+    let mut ledger = ledger();
+    ledger.send.accepted = 2;
+    ledger.receive = counters;
+    assert_eq!(ledger.check().map(|problem| problem.0), Some(What::Conservation), "one delivery that nobody saw");
+    let _ = ledger.delivered(&delivered(1, 50, None), None);
+    assert_eq!(ledger.check(), None);
+}
+
+#[test]
+#[should_panic(expected = "memory")]
+fn a_world_that_does_not_collect_stops() {
+    let mut world = World::new(1);
+    world.find(None, at(1), (What::Memory, "1 frame".into(), "0".into()));
+}
+
+#[test]
+fn a_digest_depends_on_every_number_and_their_order() {
+    let of = |words: &[u64]| {
+        let mut digest = Digest::default();
+        words.iter().for_each(|&word| digest.take(word));
+        digest
+    };
+    let all = [of(&[]), of(&[0]), of(&[0, 0]), of(&[1, 2]), of(&[2, 1]), of(&[1, 2, 0])];
+    for (number, one) in all.iter().enumerate() {
+        assert!(all[..number].iter().all(|other| other != one), "{number}");
+    }
+}

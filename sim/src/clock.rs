@@ -1,0 +1,153 @@
+//! A host's clock: what it reads at a point in the world's time, and when it will read something.
+//!
+//! The world has one time, in which everything takes as long as it takes. An endpoint sees its host's clock alone: every time
+//! that it is told is a reading, and every time that it tells is turned back here. A clock may be stepped forward and may drift;
+//! it never runs backwards, which is what an endpoint relies on.
+
+use laxity_core::units::{Duration, Instant};
+
+const PPM: i128 = 1_000_000;
+
+/// A clock of a host. A new one reads the world's time.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Clock {
+    /// From when on which line holds; ascending, the first one from the origin on.
+    lines: Vec<Line>,
+}
+
+/// From `from` on the clock reads `reads` and what has passed since, stretched.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Line {
+    from: Instant,
+    reads: Instant,
+    drift_ppm: i32,
+}
+
+impl Line {
+    fn reading(&self, at: Instant) -> Instant {
+        if self.drift_ppm == 0 {
+            return self.reads + at.since(self.from);
+        }
+        self.reads + scaled(at.since(self.from), PPM + i128::from(self.drift_ppm), PPM)
+    }
+
+    /// The first point from `from` on at which it reads `reading` or more.
+    fn when(&self, reading: Instant) -> Instant {
+        let ahead = reading.since(self.reads);
+        if self.drift_ppm == 0 {
+            return self.from + ahead;
+        }
+        let rate = PPM + i128::from(self.drift_ppm);
+        let nanos = (i128::from(ahead.as_nanos()) * PPM + rate - 1) / rate;
+        self.from + Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+    }
+}
+
+/// `span · numerator / denominator`, rounded down.
+fn scaled(span: Duration, numerator: i128, denominator: i128) -> Duration {
+    let nanos = i128::from(span.as_nanos()) * numerator / denominator;
+    Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
+}
+
+impl Default for Clock {
+    fn default() -> Self {
+        Self { lines: vec![Line { from: Instant::ZERO, reads: Instant::ZERO, drift_ppm: 0 }] }
+    }
+}
+
+impl Clock {
+    /// The most that a clock may drift, either way: a tenth. A worse one is broken, not adrift.
+    pub const MAX_DRIFT_PPM: i32 = 100_000;
+
+    /// A clock that is `ahead` of the world's time from the beginning.
+    pub fn ahead(ahead: Duration) -> Self {
+        let mut clock = Self::default();
+        clock.lines[0].reads = Instant::ZERO + ahead;
+        clock
+    }
+
+    /// From `at` on it is `by` further ahead. Changes are made in the order of time.
+    pub fn step(&mut self, at: Instant, by: Duration) {
+        let last = self.last();
+        self.lines.push(Line { from: at, reads: last.reading(at) + by, ..last });
+    }
+
+    /// From `at` on it is that much faster than time, or slower, in parts per million.
+    ///
+    /// # Panics
+    /// Beyond [`Clock::MAX_DRIFT_PPM`].
+    pub fn drift(&mut self, at: Instant, drift_ppm: i32) {
+        assert!(
+            drift_ppm.unsigned_abs() <= Self::MAX_DRIFT_PPM.unsigned_abs(),
+            "a clock that drifts by {drift_ppm} ppm"
+        );
+        let last = self.last();
+        self.lines.push(Line { from: at, reads: last.reading(at), drift_ppm });
+    }
+
+    /// What it reads at `at`.
+    pub fn reading(&self, at: Instant) -> Instant {
+        let line = self.lines.iter().rev().find(|line| line.from <= at).unwrap_or(&self.lines[0]);
+        line.reading(at)
+    }
+
+    /// The first point in time at which it reads `reading` or more.
+    pub fn when(&self, reading: Instant) -> Instant {
+        if reading == Instant::MAX {
+            return Instant::MAX;
+        }
+        let mut next = Instant::MAX;
+        for line in self.lines.iter().rev() {
+            if line.reads <= reading || line.from == Instant::ZERO {
+                // A step forward passes over readings: they are read when it is made.
+                return line.when(reading).min(next);
+            }
+            next = line.from;
+        }
+        next
+    }
+
+    fn last(&self) -> Line {
+        *self.lines.last().expect("a clock has a first line")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn at(nanos: u64) -> Instant {
+        Instant::from_nanos(nanos)
+    }
+
+    #[test]
+    fn when_is_the_first_point_with_that_reading() {
+        let mut clock = Clock::ahead(Duration::from_nanos(1_000));
+        clock.drift(at(10_000), 100_000);
+        clock.step(at(20_000), Duration::from_nanos(5_000));
+        clock.drift(at(30_000), -70_000);
+        let mut before = Instant::ZERO;
+        for nanos in (0..60_000).step_by(7) {
+            let reading = clock.reading(at(nanos));
+            assert!(reading >= before, "it never runs backwards");
+            before = reading;
+        }
+        for reading in 900..70_000 {
+            let when = clock.when(at(reading));
+            assert!(clock.reading(when) >= at(reading), "{reading}");
+            assert!(
+                when == Instant::ZERO || clock.reading(when.before(Duration::from_nanos(1))) < at(reading),
+                "{reading}"
+            );
+        }
+        assert_eq!((clock.reading(at(0)), clock.reading(at(20_000))), (at(1_000), at(27_000)));
+        assert_eq!(clock.when(at(25_000)), at(20_000), "passed over by the step");
+        assert_eq!(clock.when(Instant::MAX), Instant::MAX);
+    }
+
+    #[test]
+    fn a_new_clock_reads_the_time() {
+        let clock = Clock::default();
+        assert_eq!((clock.reading(at(7)), clock.when(at(7))), (at(7), at(7)));
+    }
+}

@@ -1,0 +1,376 @@
+//! Faults: what goes wrong in a world, where and when.
+//!
+//! A fault is a window of time at one host. Several may be there at once. What a fault does is done to the host from outside:
+//! to its wire, its clock, its processor, its application, its memory or its power. The endpoint learns of it what a live one
+//! would learn.
+
+use std::collections::BTreeMap;
+
+use laxity_core::receive::Cause;
+use laxity_core::units::{Duration, Instant};
+use laxity_core::wire::{DATA_HEADER_BYTES, DataHeader};
+use laxity_link::emulated::{EmulatedConfig, PPM};
+
+use crate::content::Random;
+use crate::host::{Command, Gap};
+use crate::world::{ChannelHandle, HostId, World};
+
+/// Something that goes wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Fault {
+    /// Where: of a wire its sender, of a channel its receiver.
+    pub host: HostId,
+    /// From when on.
+    pub from: Instant,
+    /// It is over from here on.
+    pub until: Instant,
+    /// What.
+    pub kind: FaultKind,
+}
+
+/// What goes wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FaultKind {
+    /// Of the packets that the host sends, this many in a million are lost.
+    Loss {
+        /// At most a million.
+        ppm: u32,
+    },
+    /// They take up to `most` longer, each by itself, so that they overtake each other.
+    Reordering {
+        /// At most.
+        most: Duration,
+    },
+    /// This many in a million arrive twice.
+    Duplication {
+        /// At most a million.
+        ppm: u32,
+    },
+    /// This many in a million arrive with a byte changed; the check sequence shows it.
+    Corruption {
+        /// At most a million.
+        ppm: u32,
+    },
+    /// They take longer by `extra` than the way may take, all of them.
+    Delay {
+        /// How much longer.
+        extra: Duration,
+    },
+    /// All that the host sends is lost.
+    LinkDown,
+    /// The host loses all its state at the beginning, and is there again, with its address, at the end.
+    Crash {
+        /// Whether applications open their channels again: the crashed host's when it is back, its peers' when they take it for
+        /// lost.
+        reopen: bool,
+    },
+    /// Its clock is stepped forward at the beginning. It must not share it with another host.
+    ClockStep {
+        /// By how much.
+        by: Duration,
+    },
+    /// Its clock drifts. It must not share it with another host.
+    ClockDrift {
+        /// How much faster than time it is, in parts per million; negative if slower.
+        ppm: i32,
+    },
+    /// The platform takes the processor away for the whole window, beyond anything that was calibrated.
+    Interference,
+    /// A peer of the host floods it: control frames that it sent before, the host's own data frames sent back, data frames that
+    /// came before, and junk, in turn.
+    FloodBack {
+        /// As whom the frames come.
+        peer: HostId,
+        /// From one frame to the next; not zero.
+        spacing: Duration,
+    },
+    /// The application that receives a channel takes its time: it keeps the buffer of a message for that long, one after the
+    /// other.
+    SlowReceiver {
+        /// Whose.
+        channel: ChannelHandle,
+        /// For each message.
+        each: Duration,
+    },
+    /// So many frames find a place that arrive and have not been looked at, and no more.
+    SmallRing {
+        /// Places.
+        places: usize,
+    },
+}
+
+impl FaultKind {
+    /// The names of all kinds, in the order in which they are shown.
+    pub const NAMES: [&'static str; 13] = [
+        "loss",
+        "reordering",
+        "duplication",
+        "corruption",
+        "delay",
+        "link_down",
+        "crash",
+        "clock_step",
+        "clock_drift",
+        "interference",
+        "flood_back",
+        "slow_receiver",
+        "small_ring",
+    ];
+
+    /// Its number in [`FaultKind::NAMES`].
+    pub fn number(&self) -> usize {
+        match self {
+            Self::Loss { .. } => 0,
+            Self::Reordering { .. } => 1,
+            Self::Duplication { .. } => 2,
+            Self::Corruption { .. } => 3,
+            Self::Delay { .. } => 4,
+            Self::LinkDown => 5,
+            Self::Crash { .. } => 6,
+            Self::ClockStep { .. } => 7,
+            Self::ClockDrift { .. } => 8,
+            Self::Interference => 9,
+            Self::FloodBack { .. } => 10,
+            Self::SlowReceiver { .. } => 11,
+            Self::SmallRing { .. } => 12,
+        }
+    }
+
+    /// What a miss may be blamed on where this is the only fault; `same_clock` if both hosts share one. The table stands in the
+    /// head of `checkers`.
+    pub fn causes(&self, same_clock: bool) -> &'static [Cause] {
+        match self {
+            Self::Loss { .. } | Self::Corruption { .. } | Self::LinkDown => &[Cause::Network],
+            Self::FloodBack { .. } if !same_clock => &[Cause::Network, Cause::Sender],
+            Self::Crash { .. } | Self::FloodBack { .. } | Self::SmallRing { .. } => &[Cause::Network],
+            Self::Duplication { .. } => &[],
+            Self::Reordering { .. } | Self::Delay { .. } if same_clock => &[Cause::Network, Cause::Receiver],
+            Self::Reordering { .. } | Self::Delay { .. } => &[Cause::Network, Cause::Receiver, Cause::Sender],
+            Self::Interference if same_clock => &[Cause::Platform, Cause::Network, Cause::Receiver],
+            Self::Interference => &[Cause::Platform, Cause::Network, Cause::Receiver, Cause::Sender],
+            Self::ClockStep { .. } => &[Cause::Platform, Cause::Sender, Cause::Network],
+            Self::ClockDrift { .. } => &[Cause::Sender],
+            Self::SlowReceiver { .. } => &[Cause::Receiver],
+        }
+    }
+}
+
+/// What is due in a world, beside what hosts do.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Change {
+    Begin(usize),
+    End(usize),
+    Flood(usize),
+}
+
+/// The faults of a world.
+#[derive(Debug, Default)]
+pub(crate) struct Faults {
+    pub(crate) all: Vec<Fault>,
+    pub(crate) due: BTreeMap<(Instant, u64), Change>,
+    /// By number: whether it is there now.
+    active: Vec<bool>,
+    /// Frames that floods were made of so far.
+    flooded: u64,
+}
+
+/// What a host said last, by what a flood can make of it.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Said {
+    pub(crate) control: Vec<u8>,
+    pub(crate) data: Vec<u8>,
+}
+
+impl World {
+    /// Lets a fault happen.
+    ///
+    /// # Panics
+    /// If it is over before it begins, if its numbers are out of range, or if a clock is to change that another host shares.
+    pub fn add_fault(&mut self, fault: Fault) {
+        assert!(fault.from <= fault.until, "a fault that is over before it begins: {fault:?}");
+        let number = self.faults.all.len();
+        match fault.kind {
+            FaultKind::Interference => {
+                let length = fault.until.since(fault.from);
+                self.take_away(fault.host, Gap { start: fault.from, length, excess: length });
+            }
+            FaultKind::ClockStep { .. } | FaultKind::ClockDrift { .. } => {
+                let clock = self.hosts[fault.host.0].config.clock;
+                let sharing = self.hosts.iter().filter(|host| clock != 0 && host.config.clock == clock).count();
+                assert!(sharing <= 1, "a clock that {sharing} hosts share");
+            }
+            FaultKind::FloodBack { peer, spacing } => {
+                assert!(!spacing.is_zero(), "a flood without spacing");
+                for host in [fault.host, peer] {
+                    self.hosts[host.0].said.get_or_insert_default();
+                }
+            }
+            _ => {}
+        }
+        self.faults.all.push(fault);
+        self.faults.active.push(false);
+        self.change_at(fault.from, Change::Begin(number));
+        self.change_at(fault.until, Change::End(number));
+    }
+
+    /// The faults that were injected, in the order in which they were added.
+    pub fn faults(&self) -> &[Fault] {
+        &self.faults.all
+    }
+
+    fn change_at(&mut self, at: Instant, change: Change) {
+        self.order += 1;
+        self.faults.due.insert((at.max(self.now()), self.order), change);
+    }
+
+    /// The first thing that is due happens.
+    pub(crate) fn change(&mut self) {
+        let Some(((at, _), change)) = self.faults.due.pop_first() else { return };
+        let (Change::Begin(number) | Change::End(number) | Change::Flood(number)) = change;
+        let fault = self.faults.all[number];
+        let (host, begins) = (fault.host.0, matches!(change, Change::Begin(_)));
+        if !matches!(change, Change::Flood(_)) {
+            self.faults.active[number] = begins;
+        }
+        match fault.kind {
+            FaultKind::Crash { reopen } if begins => self.crash(host, fault.until, reopen),
+            FaultKind::Crash { .. } => self.restart(host, at),
+            FaultKind::ClockStep { by } if begins => self.hosts[host].step_clock(at, by),
+            FaultKind::ClockDrift { ppm } => self.hosts[host].clock.drift(at, if begins { ppm } else { 0 }),
+            FaultKind::SlowReceiver { channel, each } => {
+                self.channels[channel.0].reads = begins.then_some(each);
+            }
+            FaultKind::SmallRing { places } => {
+                let ring = self.hosts[host].config.receive_ring;
+                self.hosts[host].ring = if begins { places.min(ring) } else { ring };
+            }
+            FaultKind::FloodBack { peer, spacing } if !matches!(change, Change::End(_)) => {
+                if self.faults.active[number] {
+                    self.flood(host, peer.0, at);
+                    self.change_at(at + spacing, Change::Flood(number));
+                }
+            }
+            FaultKind::ClockStep { .. } | FaultKind::Interference | FaultKind::FloodBack { .. } => {}
+            _ => self.set_way(host),
+        }
+        self.touch(host);
+    }
+
+    /// Makes a host's wire what its faults leave of it.
+    fn set_way(&mut self, host: usize) {
+        let base = self.hosts[host].config.wire;
+        let active = self.faults.all.iter().zip(&self.faults.active);
+        let here = active.filter(|&(fault, &active)| active && fault.host.0 == host);
+        let way = here.fold(base, |way, (fault, _)| match fault.kind {
+            FaultKind::Loss { ppm } => EmulatedConfig { loss_ppm: way.loss_ppm.max(ppm), ..way },
+            FaultKind::Reordering { most } => EmulatedConfig { jitter: way.jitter + most, reorder: true, ..way },
+            FaultKind::Duplication { ppm } => EmulatedConfig { duplication_ppm: way.duplication_ppm.max(ppm), ..way },
+            FaultKind::Corruption { ppm } => EmulatedConfig { corruption_ppm: way.corruption_ppm.max(ppm), ..way },
+            FaultKind::Delay { extra } => EmulatedConfig { propagation: way.propagation + extra, ..way },
+            FaultKind::LinkDown => EmulatedConfig { loss_ppm: PPM, ..way },
+            _ => way,
+        });
+        self.hosts[host].wire.set_way(&way).expect("probabilities that can be");
+    }
+
+    /// The host loses all its state. Its applications start again with it; what they wanted in between is forgotten.
+    fn crash(&mut self, number: usize, until: Instant, reopen: bool) {
+        for ledger in &mut self.channels {
+            let endpoint = &self.hosts[number].endpoint;
+            if let Some(key) = ledger.sender.key.filter(|_| ledger.from.0 == number) {
+                ledger.send = endpoint.send_counters(key).unwrap_or(ledger.send);
+                ledger.sender.crash();
+                ledger.open = false;
+                ledger.reopens |= reopen && ledger.sender.end.is_none();
+            }
+            if let Some(key) = ledger.receiver.key.filter(|_| ledger.to.0 == number) {
+                ledger.receive = endpoint.receive_counters(key).unwrap_or(ledger.receive);
+                ledger.receiver.crash();
+                ledger.reopens |= reopen && ledger.sender.end.is_none();
+            }
+        }
+        self.crash_relays(number, reopen);
+        let secret = Random(self.hosts[number].endpoint.config().secret).next();
+        self.hosts[number].crash(secret);
+        // The applications' wishes wait until the host is back; what was about channels that are gone is gone.
+        let agenda = core::mem::take(&mut self.hosts[number].agenda);
+        for ((at, order), command) in agenda {
+            let at = match command {
+                Command::Emit { .. } => at.max(until),
+                Command::Submit { .. } if at < until => continue,
+                Command::Open(_) | Command::Submit { .. } | Command::Close { .. } => at,
+                Command::Restrict(_) | Command::Release { .. } | Command::ReleaseRelayed(_) => continue,
+            };
+            self.hosts[number].agenda.insert((at, order), command);
+        }
+    }
+
+    /// The host is there again.
+    fn restart(&mut self, number: usize, at: Instant) {
+        self.hosts[number].restart(at);
+        self.restart_relays(number);
+        for channel in 0..self.channels.len() {
+            let ledger = &self.channels[channel];
+            if ledger.to.0 == number {
+                let name = ledger.plan.name;
+                self.hosts[number].endpoint.listen(name);
+            }
+            if ledger.from.0 == number && ledger.sender.crashed {
+                self.reopen(channel);
+            }
+        }
+    }
+
+    /// The application opens a channel again that it has lost, if it is one of those that do. Its sources go on with the new one.
+    pub(crate) fn reopen(&mut self, channel: usize) {
+        let ledger = &mut self.channels[channel];
+        if !ledger.reopens || ledger.successor.is_some() {
+            return;
+        }
+        let (from, to, plan) = (ledger.from, ledger.to, ledger.plan.clone());
+        let reads = ledger.reads;
+        let promise = ledger.promise;
+        let hops = self.planned_hops(channel);
+        let successor = self.open_via(from, &hops, to, plan);
+        self.channels[channel].successor = Some(successor);
+        (self.channels[successor.0].reads, self.channels[successor.0].promise) = (reads, promise);
+        for feed in self.sources.iter_mut().filter(|feed| feed.channel.0 == channel) {
+            feed.channel = successor;
+        }
+    }
+
+    /// One frame of a flood.
+    fn flood(&mut self, host: usize, peer: usize, at: Instant) {
+        self.faults.flooded += 1;
+        let number = self.faults.flooded;
+        let said = |host: usize| self.hosts[host].said.clone().unwrap_or_default();
+        let frame = match number % 4 {
+            0 => said(peer).control,
+            1 => said(host).data,
+            2 => said(peer).data,
+            _ => forged(number),
+        };
+        let address = self.hosts[peer].config.address;
+        self.hosts[host].receive(at, address, &frame);
+        self.hosts[host].counters.flooded += 1;
+    }
+}
+
+/// A frame that looks like one of ours: data for a channel that may exist, under a key that nobody has.
+fn forged(number: u64) -> Vec<u8> {
+    let mut random = Random(number);
+    let mut frame = vec![0; DATA_HEADER_BYTES + 8];
+    let header = DataHeader {
+        channel: (random.next() % 8) as u32,
+        key: random.next() as u32,
+        message_bytes: 8,
+        sequence: random.next() % 1000,
+        logical_arrival: Instant::ZERO,
+        index: 0,
+        payload: 8,
+        stolen_micros: 0,
+        waited_micros: 0,
+    };
+    header.write(&mut frame).expect("room for a header and eight bytes");
+    frame
+}

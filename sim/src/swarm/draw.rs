@@ -1,0 +1,274 @@
+//! Draws small worlds by a seed: hosts, what admission grants them, who submits what, what goes wrong.
+//!
+//! Every channel is admitted at both ends by the real [`Admission`], with no or little slack, so that what a world shows is held
+//! against what an analysis promised.
+
+use std::net::SocketAddr;
+
+use laxity_core::admission::answer::{Role, Rule};
+use laxity_core::admission::{Admission, ReservationId, Settings, buffers};
+use laxity_core::contract::{Contract, Overload, SendingStages, Service};
+use laxity_core::limits;
+use laxity_core::platform::{BestEffort, Interference, LinkModel, Platform, Starts};
+use laxity_core::units::{Duration, Instant, Rate};
+
+use crate::channel::Plan;
+use crate::checkers::Promise;
+use crate::clock::Clock;
+use crate::content::Random;
+use crate::host::{Gap, HostConfig, StepCosts, WakeUp};
+
+const fn us(micros: u64) -> Duration {
+    Duration::from_micros(micros)
+}
+
+impl Random {
+    /// True once in `times` draws.
+    pub(super) fn one_in(&mut self, times: u64) -> bool {
+        self.up_to(times - 1) == 0
+    }
+    /// One of these.
+    pub(super) fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+        from[self.up_to(from.len() as u64 - 1) as usize]
+    }
+    /// Microseconds from `least` to `most`.
+    fn micros(&mut self, least: u64, most: u64) -> Duration {
+        us(least + self.up_to(most - least))
+    }
+}
+
+/// A host of a world that is drawn.
+#[derive(Debug)]
+pub(super) struct Host {
+    pub(super) admission: Admission,
+    pub(super) config: HostConfig,
+}
+
+/// A channel that both ends granted.
+#[derive(Debug)]
+pub(super) struct Granted {
+    pub(super) from: usize,
+    pub(super) to: usize,
+    pub(super) contract: Contract,
+    pub(super) plan: Plan,
+    pub(super) promise: Promise,
+    ids: [ReservationId; 2],
+}
+
+/// How long set-up may take, and from when on faults and messages come.
+pub(super) const SET_UP: Duration = Duration::from_millis(12);
+/// Frames that hosts have for channels.
+const FRAMES: usize = 1024;
+
+/// Two to four hosts. `same_clock`: whether they share one.
+pub(super) fn hosts(random: &mut Random, same_clock: bool) -> Vec<Host> {
+    let count = 2 + random.up_to(2).saturating_sub(random.up_to(1));
+    let packet = random.pick(&[200, 480, 1000, 1400]);
+    let rule = if random.one_in(4) { Rule::Composite } else { Rule::Split };
+    let slow = random.one_in(3);
+    let platforms: Vec<_> = (0..count).map(|_| platform(random, packet, slow)).collect();
+    let host = |(number, platform): (u64, Platform)| {
+        let settings = Settings { rule, send_early: random.one_in(4), receive_early: random.one_in(3) };
+        let admission = Admission::with_settings(platform.clone(), settings).expect("a platform that can be");
+        let address = SocketAddr::from(([10, 0, 0, number as u8 + 1], 7000));
+        let base = HostConfig::new(platform, address);
+        let mut config = HostConfig {
+            clock: if same_clock { 7 } else { 10 + number },
+            reading: if same_clock { Clock::default() } else { Clock::ahead(us(random.up_to(5_000_000))) },
+            send_early: settings.send_early,
+            receive_early: settings.receive_early,
+            look_ahead: admission.look_ahead(),
+            channels: 24,
+            frames: FRAMES,
+            receive_ring: 512,
+            wake_up: if random.one_in(2) { WakeUp::Uniform } else { WakeUp::Worst },
+            step_costs: if random.one_in(3) { StepCosts::From { least_permille: 300 } } else { StepCosts::Worst },
+            ..base
+        };
+        (config.wire.queue_packets, config.wire.capacity) = (256, 512);
+        Host { admission, config }
+    };
+    (0..).zip(with_looks_for_all(&platforms)).map(host).collect()
+}
+
+fn platform(random: &mut Random, packet: u32, slow: bool) -> Platform {
+    let scale = if slow { 4 } else { 1 };
+    let packet_max = if random.one_in(2) { packet } else { 100 + random.up_to(u64::from(packet) - 100) as u32 };
+    Platform {
+        packet,
+        quantum: 1 + random.up_to(7) as u32,
+        switch: random.micros(0, 2) * scale,
+        cache: random.micros(0, 3) * scale,
+        first_packet: random.micros(2, 12) * scale,
+        packet_cost: random.micros(1, 8) * scale,
+        receive_first: random.micros(2, 12) * scale,
+        receive_packet: random.micros(1, 8) * scale,
+        demultiplex: Duration::from_nanos(200 + random.up_to(800)),
+        receive_batch: 1,
+        link_cost: random.micros(1, 6),
+        transmit_batch: if random.one_in(3) { 1 + random.up_to(3) as u32 } else { 1 },
+        link: LinkModel {
+            setup: random.micros(0, 3),
+            rate: Rate::bytes_per_second(if slow { 6_000_000 } else { 12_500_000 } * (1 + random.up_to(2))),
+            overhead_bytes: 60 + random.up_to(80) as u32,
+            floor_bytes: random.pick(&[0, 64, 100, 200]),
+        },
+        wake_up: random.micros(0, 60),
+        propagation: random.micros(0, 120),
+        best_effort: BestEffort {
+            message_packets: 1 + random.up_to(5) as u32,
+            packet_min: 1 + random.up_to(99) as u32,
+            packet_max,
+            starts: random.one_in(4).then(|| Starts { burst: 2 + random.up_to(4) as u32, spacing: us(150) }),
+        },
+        interference: interference(random),
+        ..Platform::channels_table_2b()
+    }
+}
+
+fn interference(random: &mut Random) -> Interference {
+    let mut found = Interference::default();
+    if random.one_in(3) {
+        found.burst = random.micros(1, 80);
+    }
+    if random.one_in(3) {
+        found.periodic.push((random.micros(2_000, 9_000), random.micros(5, 60)));
+    }
+    found
+}
+
+/// The platforms with looks at their inputs that take all that the links of the others can bring between two of them: what the
+/// analysis of the input delay assumes.
+fn with_looks_for_all(platforms: &[Platform]) -> Vec<Platform> {
+    let with = |(number, platform): (usize, &Platform)| {
+        let mut platform = platform.clone();
+        let others = || platforms.iter().enumerate().filter(|&(other, _)| other != number).map(|(_, other)| other.link);
+        loop {
+            let delay = Admission::new(platform.clone()).expect("a platform that can be").input_delay();
+            let frames: u64 = others().map(|link| delay.div_ceil(link.occupancy(1)) + 2).sum();
+            if u64::from(platform.receive_batch) >= frames || platform.receive_batch >= MOST_FRAMES {
+                return platform;
+            }
+            platform.receive_batch = (frames + frames / 4).min(MOST_FRAMES.into()) as u32;
+        }
+    };
+    platforms.iter().enumerate().map(with).collect()
+}
+
+/// Frames that a look takes at most. A host that would need more gets no channels: its input delay is longer than any deadline.
+const MOST_FRAMES: u32 = 512;
+
+/// When the platform takes the processor away within what was calibrated.
+pub(super) fn gaps(random: &mut Random, interference: &Interference, until: Instant) -> Vec<Gap> {
+    let mut gaps = Vec::new();
+    for &(period, cost) in &interference.periodic {
+        let mut start = Instant::ZERO + Duration::from_nanos(random.up_to(period.as_nanos()));
+        while start < until {
+            gaps.push(Gap { start, length: cost, excess: cost });
+            start += period + Duration::from_nanos(random.up_to(period.as_nanos() / 4));
+        }
+    }
+    if !interference.burst.is_zero() {
+        // Once in any window, so once.
+        let start = Instant::ZERO + Duration::from_nanos(random.up_to(until.as_nanos()));
+        gaps.push(Gap { start, length: interference.burst, excess: interference.burst });
+    }
+    gaps.sort_by_key(|gap| gap.start);
+    gaps
+}
+
+/// Asks both ends for a channel, each with the least stages and now and then a little more.
+pub(super) fn channel(random: &mut Random, hosts: &mut [Host], number: usize) -> Option<Granted> {
+    let from = random.up_to(hosts.len() as u64 - 1) as usize;
+    let to = (from + 1 + random.up_to(hosts.len() as u64 - 2) as usize) % hosts.len();
+    let packet = hosts[from].config.platform.packet;
+    let most = u64::from(packet) * (1 + random.up_to(7));
+    let max = if random.one_in(2) { most } else { 1 + random.up_to(most - 1) };
+    let min = random.pick(&[1, max, max.div_ceil(2)]);
+    let interval = random.micros(1_000, 15_000);
+    let burst = 1 + random.up_to(3);
+    // The longest that its deadline can become: what its queues could hold then is what the analysis counts on.
+    let longest = interval * 3 + us(10_000);
+    let asked = Contract::new(max, min, interval, burst, longest).ok()?;
+    let (receiver, receives) = least(&mut hosts[to].admission, &asked, Role::Receives)?;
+    let Some((sender, sends)) = least(&mut hosts[from].admission, &asked, Role::Sends) else {
+        hosts[to].admission.release(receiver);
+        return None;
+    };
+    let more = |random: &mut Random| if random.one_in(3) { us(random.up_to(400)) } else { Duration::ZERO };
+    let handover = hosts[from].config.platform.handover;
+    let sends = hosts[from].admission.relax(sender, handover + sends.total() + more(random)).unwrap_or(sends);
+    let receives = hosts[to].admission.relax(receiver, receives.total() + more(random)).unwrap_or(receives);
+    let outside = hosts[from].config.platform.propagation + hosts[to].admission.input_delay();
+    let upstream = handover + sends.total() + outside;
+    let stage = receives.processor;
+    let contract = asked.with_deadline((upstream + stage).max(limits::MIN_DEADLINE)).ok();
+    let Some(contract) = contract.filter(|contract| contract.deadline() <= longest) else {
+        hosts[from].admission.release(sender);
+        hosts[to].admission.release(receiver);
+        return None;
+    };
+    let upstream = contract.deadline() - stage;
+    let (platform, early) = (&hosts[from].config.platform, hosts[from].config.send_early);
+    let ahead = if early { contract.interval() * (u64::from(contract.burst()) - 1) } else { Duration::ZERO };
+    let queues = [
+        buffers::send_messages(&contract),
+        buffers::send_packets(&contract, platform, early),
+        buffers::receive_messages(&contract, upstream + ahead, stage),
+        buffers::receive_packets(&contract, platform, upstream + ahead, stage),
+    ];
+    let transit = hosts[from].config.look_ahead + platform.link.occupancy(packet) + outside;
+    let plan = Plan {
+        overload: random.pick(&[Overload::Drop, Overload::Drop, Overload::Block]),
+        upstream,
+        transit,
+        lease: us(400_000),
+        // More than was computed, so that it shows if that is not enough.
+        send_messages: queues[0] + 2,
+        receive_messages: queues[2] + 2,
+        ..Plan::new(&format!("c{number}"), Service::RealTime(contract), sends.with_handover(handover), stage)
+    };
+    let promise = Promise { contract, bound: contract.deadline(), queues };
+    Some(Granted { from, to, contract, plan, promise, ids: [sender, receiver] })
+}
+
+/// Everybody is admitted: what each channel's bound is now.
+pub(super) fn settle(hosts: &[Host], granted: &mut [Granted]) {
+    let bounds: Vec<_> = hosts.iter().map(|host| host.admission.bounds()).collect();
+    for channel in granted {
+        let found = bounds[channel.to].iter().find(|(id, _)| *id == channel.ids[1]);
+        let worst = found.map_or(channel.plan.receive, |(_, bound)| bound.worst);
+        channel.plan.spare = channel.plan.receive.saturating_sub(worst);
+        channel.promise.bound = channel.contract.deadline() - channel.plan.spare;
+    }
+}
+
+fn least(admission: &mut Admission, contract: &Contract, role: Role) -> Option<(ReservationId, SendingStages)> {
+    let mut budget = Duration::from_nanos(1);
+    for _ in 0..20 {
+        match admission.reserve_least(contract, role, budget) {
+            Ok(granted) => return Some(granted),
+            // What it takes may grow with how long it takes.
+            Err(refusal) => {
+                let longest = contract.deadline();
+                budget = refusal.least_deadline.filter(|&least| least > budget && least < longest)?;
+            }
+        }
+    }
+    None
+}
+
+/// A best-effort channel, if its sender has any.
+pub(super) fn best_effort(random: &mut Random, hosts: &[Host], number: usize) -> Option<(usize, usize, Plan, u32)> {
+    let from = random.up_to(hosts.len() as u64 - 1) as usize;
+    let to = (from + 1 + random.up_to(hosts.len() as u64 - 2) as usize) % hosts.len();
+    let allowed = |host: &Host| {
+        let be = host.config.platform.best_effort;
+        (be.message_packets, be.packet_max)
+    };
+    let (sender, receiver) = (allowed(&hosts[from]), allowed(&hosts[to]));
+    let bytes = sender.0.min(receiver.0) * sender.1.min(receiver.1);
+    let service = Service::best_effort(bytes.into(), 4).ok()?;
+    let plan = Plan::new(&format!("b{number}"), service, SendingStages::default(), Duration::ZERO);
+    Some((from, to, Plan { lease: us(400_000), ..plan }, bytes))
+}

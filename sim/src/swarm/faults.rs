@@ -1,0 +1,68 @@
+//! What goes wrong in a world of the swarm: up to three faults, each at a host, in a window.
+
+use laxity_core::units::{Duration, Instant};
+
+use super::draw::Granted;
+use crate::content::Random;
+use crate::fault::{Fault, FaultKind};
+use crate::world::{ChannelHandle, HostId, World};
+
+/// Draws and adds them; in two worlds of five there is none.
+pub(super) fn add(
+    random: &mut Random,
+    world: &mut World,
+    (hosts, channels, granted): (&[HostId], &[ChannelHandle], &[Granted]),
+    same_clock: bool,
+    (start, end): (Instant, Instant),
+) {
+    let count = random.pick(&[0, 0, 1, 2, 3]);
+    let mut taken = vec![false; hosts.len()];
+    for _ in 0..count {
+        let number = random.up_to(hosts.len() as u64 - 1) as usize;
+        let from = start + Duration::from_nanos(random.up_to(end.since(start).as_nanos()));
+        let longest = random.pick(&[1_000, 8_000, 25_000]);
+        let length = Duration::from_micros(200 + random.up_to(longest));
+        let Some(kind) = kind(random, (hosts, channels, granted), number, same_clock) else { continue };
+        // A host without a processor twice at a time, or that crashes while it is down: once is enough.
+        let alone = matches!(kind, FaultKind::Interference | FaultKind::Crash { .. });
+        if alone && core::mem::replace(&mut taken[number], true) {
+            continue;
+        }
+        world.add_fault(Fault { host: hosts[number], from, until: from + length, kind });
+    }
+}
+
+fn kind(
+    random: &mut Random,
+    (hosts, channels, granted): (&[HostId], &[ChannelHandle], &[Granted]),
+    host: usize,
+    same_clock: bool,
+) -> Option<FaultKind> {
+    let few_or_many = |random: &mut Random| random.pick(&[20_000, 200_000, 600_000]);
+    let micros = |random: &mut Random, most| Duration::from_micros(1 + random.up_to(most));
+    Some(match random.up_to(12) {
+        0 => FaultKind::Loss { ppm: few_or_many(random) },
+        1 => FaultKind::Reordering { most: micros(random, 3_000) },
+        2 => FaultKind::Duplication { ppm: few_or_many(random) },
+        3 => FaultKind::Corruption { ppm: few_or_many(random) },
+        4 => FaultKind::Delay { extra: micros(random, 12_000) },
+        5 => FaultKind::LinkDown,
+        6 => FaultKind::Crash { reopen: random.one_in(2) },
+        7 if !same_clock => FaultKind::ClockStep { by: micros(random, 30_000) },
+        8 if !same_clock => FaultKind::ClockDrift { ppm: random.pick(&[-50_000, -300, 300, 50_000]) },
+        7..=9 => FaultKind::Interference,
+        10 => {
+            let peer = (host + 1 + random.up_to(hosts.len() as u64 - 2) as usize) % hosts.len();
+            FaultKind::FloodBack { peer: hosts[peer], spacing: micros(random, 40) }
+        }
+        11 => {
+            let received = channels.iter().zip(granted).filter(|(_, channel)| channel.to == host);
+            let received: Vec<_> = received.map(|(&handle, _)| handle).collect();
+            if received.is_empty() {
+                return None;
+            }
+            FaultKind::SlowReceiver { channel: random.pick(&received), each: micros(random, 40_000) }
+        }
+        _ => FaultKind::SmallRing { places: random.up_to(4) as usize },
+    })
+}
