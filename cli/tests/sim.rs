@@ -84,3 +84,43 @@ fn without_a_mode_nothing_is_simulated() {
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", text(&output.stderr));
     }
 }
+
+#[test]
+fn a_scale_run_keeps_every_promise_and_only_what_was_measured_differs() {
+    let scale = || {
+        let output = sim(&["--scale", "--hosts", "12", "--channels", "8", "--json", "--seed", "3"]);
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        let mut found: Value = serde_json::from_slice(&output.stdout).unwrap();
+        for row in found["rows"].as_array_mut().unwrap() {
+            let measured = row.as_object_mut().unwrap().remove("measured").unwrap();
+            assert!(measured["whole_ns"].as_u64() >= measured["admission_ns"].as_u64(), "{measured}");
+            assert!(measured["events_per_s"].as_u64().unwrap() > 0 && measured["peak_bytes"].as_u64() != Some(0));
+        }
+        found
+    };
+    let found = scale();
+    assert_eq!(found, scale());
+    assert_eq!((&found["violations"], &found["simulated"]), (&0.into(), &true.into()));
+    let rows = found["rows"].as_array().unwrap();
+    assert_eq!(rows.iter().map(|row| row["hosts"].as_u64().unwrap()).collect::<Vec<_>>(), [10, 12]);
+    for row in rows {
+        assert_eq!(row["admitted"].as_u64().unwrap(), 8 * row["hosts"].as_u64().unwrap(), "{row}");
+        assert!(row["delivered"].as_u64().unwrap() > 100 && row["delivered"] == row["sent"], "{row}");
+    }
+    let people = text(&sim(&["--scale", "--hosts", "10", "--channels", "2"]).stdout);
+    assert!(people.contains("0 promises were broken"), "{people}");
+}
+
+#[test]
+fn a_scale_that_cannot_be_is_refused() {
+    for (arguments, named) in [
+        (&["--scale", "--hosts", "7"][..], "--hosts"),
+        (&["--scale", "--channels", "10001"], "--channels"),
+        (&["--hosts", "10"], "--scale"),
+        (&["--scale", "--search"], "--search"),
+    ] {
+        let output = sim(arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert!(text(&output.stderr).contains(named), "{}", text(&output.stderr));
+    }
+}

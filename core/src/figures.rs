@@ -104,6 +104,19 @@ impl Figures {
     }
 }
 
+impl Figures {
+    /// Messages that relays dropped, over the contract and without room: the receiver cannot tell them from lost ones.
+    pub fn drop_on_the_way(&mut self, (over_contract, full): (u64, u64)) {
+        let over_contract = over_contract.min(self.lost);
+        let full = full.min(self.lost - over_contract);
+        let both = over_contract + full;
+        (self.lost, self.dropped) = (self.lost - both, self.dropped + both);
+        self.misses.sender += over_contract;
+        self.misses.receiver += full;
+        self.misses.network = self.misses.network.saturating_sub(both);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

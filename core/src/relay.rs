@@ -92,10 +92,10 @@ pub(crate) struct Packet {
     found: Instant,
     /// The logical arrival at the sender.
     origin: Instant,
-    /// What the host before wrote.
+    /// What the hosts before say was taken from them, and how long it waited there.
     pub(crate) stolen: Duration,
     waited: Duration,
-    /// By how much it came later than its logical arrival here because the way took longer than granted.
+    /// By how much it, or what deferred it, came too late because the way took longer than granted.
     excess: Duration,
 }
 
@@ -129,6 +129,29 @@ pub(crate) struct RelayConfig {
     pub(crate) passage: Passage,
 }
 
+/// What is known to have held a message up on its way to here.
+#[derive(Clone, Copy, Debug)]
+struct HeldUp {
+    /// By how much it came later than its logical arrival here because the way took longer than granted.
+    excess: Duration,
+    /// What the hosts before say was taken from them.
+    stolen: Duration,
+    /// Since when a gap at this host may have delayed it.
+    under_way: Instant,
+}
+
+impl HeldUp {
+    const NOTHING: Self = Self { excess: Duration::ZERO, stolen: Duration::ZERO, under_way: Instant::MAX };
+
+    fn and(self, other: Self) -> Self {
+        Self {
+            excess: self.excess.max(other.excess),
+            stolen: self.stolen.max(other.stolen),
+            under_way: self.under_way.min(other.under_way),
+        }
+    }
+}
+
 /// The message whose packets are coming: the latest one.
 #[derive(Debug)]
 struct Current {
@@ -140,6 +163,9 @@ struct Current {
     missing: u32,
     eligible: Instant,
     release: Instant,
+    /// What held it up, as far as its packets have come. If messages before it came late and moved its deadline here, what held
+    /// those up explains its lateness as well.
+    held_up: HeldUp,
     /// Why it is not passed on, if so.
     spoilt: Option<Drop>,
 }
@@ -317,6 +343,7 @@ impl Relaying {
             missing: count,
             eligible: now,
             release: now,
+            held_up: HeldUp::NOTHING,
             spoilt: None,
         };
         // First the room: a message that finds none must leave the regulator alone.
@@ -327,6 +354,10 @@ impl Relaying {
             let intervals = self.config.service.intervals(header.message_bytes, self.config.packet);
             let Policed { believed, eligible, release } = policing.take(now, header, intervals);
             (current.eligible, current.release) = (eligible, release);
+            let deferred = release.since(eligible);
+            if let Some(before) = self.current.as_ref().filter(|_| !deferred.is_zero()) {
+                current.held_up = HeldUp { excess: before.held_up.excess.min(deferred), ..before.held_up };
+            }
             if believed.is_none() {
                 current.spoilt = Some(Drop::OverContract);
                 self.counters.dropped_sender += 1;
@@ -336,7 +367,7 @@ impl Relaying {
     }
 
     fn packet(
-        &self,
+        &mut self,
         now: Instant,
         header: &DataHeader,
         frame: FrameId,
@@ -359,6 +390,12 @@ impl Relaying {
             false => Duration::ZERO,
         };
         let excess = if excess.is_zero() { excess } else { excess.saturating_sub(held_up(under_way)) };
+        let stolen = Duration::from_micros(header.stolen_micros.into());
+        let mut evidence = HeldUp { excess, stolen, under_way };
+        if let Some(current) = &mut self.current {
+            evidence = evidence.and(current.held_up);
+            current.held_up = evidence;
+        }
         Packet {
             frame,
             payload: header.payload.into(),
@@ -367,12 +404,12 @@ impl Relaying {
             release,
             eligible,
             deadline: release + passage.stage,
-            under_way,
+            under_way: evidence.under_way,
             found: now,
             origin: header.logical_arrival,
-            stolen: Duration::from_micros(header.stolen_micros.into()),
+            stolen: evidence.stolen,
             waited,
-            excess,
+            excess: evidence.excess,
         }
     }
 

@@ -37,6 +37,7 @@ impl World {
                         host.endpoint.close(host.local(), key);
                     }
                 }
+                Command::ReleaseRelayed(key) => self.release_relayed(number, key),
                 Command::Release { key, channel, sender } => {
                     let (ledger, host) = (&mut self.channels[channel], &mut self.hosts[number]);
                     let peaks = host.endpoint.queue_peaks(key);
@@ -59,8 +60,8 @@ impl World {
     }
 
     fn start(&mut self, number: usize, channel: usize) {
-        let (ledger, plan) = (&self.channels[channel], &self.channels[channel].plan);
-        let peer = self.hosts[ledger.to.0].config.address;
+        let plan = &self.channels[channel].plan;
+        let peer = self.hosts[self.next_host(channel, None)].config.address;
         let host = &mut self.hosts[number];
         let packet = host.config.platform.packet;
         let config = SendConfig {

@@ -291,6 +291,7 @@ impl World {
                 ledger.reopens |= reopen && ledger.sender.end.is_none();
             }
         }
+        self.crash_relays(number, reopen);
         let secret = Random(self.hosts[number].endpoint.config().secret).next();
         self.hosts[number].crash(secret);
         // The applications' wishes wait until the host is back; what was about channels that are gone is gone.
@@ -300,7 +301,7 @@ impl World {
                 Command::Emit { .. } => at.max(until),
                 Command::Submit { .. } if at < until => continue,
                 Command::Open(_) | Command::Submit { .. } | Command::Close { .. } => at,
-                Command::Restrict(_) | Command::Release { .. } => continue,
+                Command::Restrict(_) | Command::Release { .. } | Command::ReleaseRelayed(_) => continue,
             };
             self.hosts[number].agenda.insert((at, order), command);
         }
@@ -309,6 +310,7 @@ impl World {
     /// The host is there again.
     fn restart(&mut self, number: usize, at: Instant) {
         self.hosts[number].restart(at);
+        self.restart_relays(number);
         for channel in 0..self.channels.len() {
             let ledger = &self.channels[channel];
             if ledger.to.0 == number {
@@ -330,7 +332,8 @@ impl World {
         let (from, to, plan) = (ledger.from, ledger.to, ledger.plan.clone());
         let reads = ledger.reads;
         let promise = ledger.promise;
-        let successor = self.open(from, to, plan);
+        let hops = self.planned_hops(channel);
+        let successor = self.open_via(from, &hops, to, plan);
         self.channels[channel].successor = Some(successor);
         (self.channels[successor.0].reads, self.channels[successor.0].promise) = (reads, promise);
         for feed in self.sources.iter_mut().filter(|feed| feed.channel.0 == channel) {

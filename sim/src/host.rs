@@ -173,6 +173,7 @@ pub(crate) enum Command {
     Open(usize),
     Close { channel: usize, sender: bool },
     Release { key: ChannelId, channel: usize, sender: bool },
+    ReleaseRelayed(ChannelId),
     Submit { channel: usize, bytes: u32 },
     Emit { source: usize, messages: u32 },
     Restrict(bool),

@@ -17,6 +17,7 @@ use crate::fault::Faults;
 use crate::host::{Command, Gap, Host, HostConfig, HostCounters};
 use crate::observe::{Observer, Seen, Work};
 use crate::order::{Next, Order};
+use crate::relay::Relays;
 use crate::source::{Feed, Source, Varied};
 
 /// A host of a world, by number.
@@ -51,6 +52,7 @@ pub struct World {
     /// Channels that no receiver has accepted yet, by sender, receiver and name.
     waiting: BTreeMap<(usize, usize, Name), Vec<usize>>,
     injected: BTreeMap<(Instant, u64), (usize, SocketAddr, Vec<u8>)>,
+    pub(crate) relays: Relays,
     coming: Order,
     decide: Box<dyn Decide>,
     pub(crate) observer: Option<Box<dyn Observer>>,
@@ -74,6 +76,7 @@ impl World {
             addresses: BTreeMap::new(),
             waiting: BTreeMap::new(),
             injected: BTreeMap::new(),
+            relays: Relays::default(),
             coming: Order::default(),
             decide: Box::new(AsPlanned),
             observer: None,
@@ -104,13 +107,12 @@ impl World {
 
     /// Opens a channel as planned, now.
     pub fn open(&mut self, from: HostId, to: HostId, plan: Plan) -> ChannelHandle {
-        let number = self.channels.len();
-        self.hosts[to.0].endpoint.listen(plan.name);
-        self.waiting.entry((from.0, to.0, plan.name)).or_default().push(number);
-        self.tell(Seen::Opened { channel: ChannelHandle(number), name: plan.name, from, to });
-        self.channels.push(Ledger::new(number, plan, from, to));
-        self.schedule(from.0, self.now, Command::Open(number));
-        ChannelHandle(number)
+        self.open_via(from, &[], to, plan)
+    }
+
+    /// A request for channel `number` will come from host `before` to host `to`.
+    pub(crate) fn expect(&mut self, before: usize, to: usize, name: Name, number: usize) {
+        self.waiting.entry((before, to, name)).or_default().push(number);
     }
 
     /// Lets a source submit.
@@ -216,7 +218,9 @@ impl World {
         let (from, to) = (&self.hosts[ledger.from.0].endpoint, &self.hosts[ledger.to.0].endpoint);
         let send = ledger.sender.key.and_then(|key| from.send_counters(key)).unwrap_or(ledger.send);
         let receive = ledger.receiver.key.and_then(|key| to.receive_counters(key)).unwrap_or(ledger.receive);
-        ledger.report(send, receive)
+        let mut report = ledger.report(send, receive);
+        report.figures.drop_on_the_way(self.dropped_on_the_way(channel.0));
+        report
     }
 
     /// The largest responses of a channel since this was last asked.
@@ -277,6 +281,7 @@ impl World {
             }
             problems.extend(ledger.check().map(|problem| (Some(number), problem)));
         }
+        self.check_relays();
         for (number, host) in self.hosts.iter().enumerate() {
             if let Some((expected, found)) = host.missing_frames() {
                 let found = format!("{found} at host {number}");
@@ -432,7 +437,9 @@ impl World {
         host.frames.free(packet.frame);
         host.counters.transmitted += 1;
         let channel = packet.message.and_then(|departed| host.keys.get(&departed.channel));
-        let real_time = channel.is_some_and(|&channel| self.channels[channel].plan.service.contract().is_some());
+        let whose = |departed: Departed| self.relays.channel_of(number, departed.channel);
+        let whose = channel.copied().or(packet.message.and_then(whose));
+        let real_time = whose.is_some_and(|channel| self.channels[channel].plan.service.contract().is_some());
         if host.config.platform.best_effort.starts.is_some() && !real_time {
             host.starts.push(host.now);
         }
@@ -456,6 +463,9 @@ impl World {
             if let Some(problem) = problem {
                 self.find(Some(channel), at, problem);
             }
+        } else if let Some(departed) = packet.message {
+            let departed = Departed { logical_arrival: host.clock.when(departed.logical_arrival), ..departed };
+            self.relay_departed(number, &departed, end);
         }
     }
 
@@ -514,9 +524,12 @@ impl World {
         let mut worked = false;
         while let Some(event) = self.hosts[number].endpoint.poll_event() {
             worked = true;
-            let host = &mut self.hosts[number];
             match event {
                 Event::Requested(request) => {
+                    let before = self.addresses.get(&request.peer).copied();
+                    if self.relay_requested(number, before, &request) {
+                        continue;
+                    }
                     // A request that nobody here planned is not answered; it lapses.
                     let Some(channel) = self.asked(number, &request) else { continue };
                     let (host, ledger) = (&mut self.hosts[number], &mut self.channels[channel]);
@@ -531,19 +544,23 @@ impl World {
                         Err(refusal) => host.endpoint.refuse(&request, &refusal),
                     }
                 }
+                Event::Accepted { channel: key, .. } if self.relay_accepted(number, key) => {}
+                Event::Ended { channel: key, end } if self.relay_ended(number, key, end) => {}
                 Event::Accepted { channel: key, .. } => {
+                    let host = &mut self.hosts[number];
                     let ledger = &mut self.channels[host.keys[&key]];
                     ledger.open = true;
                     host.endpoint.begin(host.local(), key, ledger.plan.stages);
                 }
                 Event::Ended { channel: key, end } => {
+                    let host = &self.hosts[number];
                     let channel = host.keys[&key];
                     let ledger = &mut self.channels[channel];
                     let sender = ledger.sender.key == Some(key) && ledger.from.0 == number;
                     let side = if sender { &mut ledger.sender } else { &mut ledger.receiver };
                     side.end = Some(end);
                     ledger.open &= !sender;
-                    let lost = sender && matches!(end, End::PeerLost | End::NoAnswer);
+                    let lost = sender && matches!(end, End::PeerLost | End::RouteLost | End::NoAnswer);
                     // Kept for a while, so that a repeated CLOSE is answered.
                     let (now, lease) = (host.now, ledger.plan.lease);
                     let (at, release) = (now + lease, Command::Release { key, channel, sender });

@@ -28,6 +28,8 @@ pub(crate) struct SimArguments {
     #[command(flatten)]
     pub(crate) search: super::search::SearchArguments,
     #[command(flatten)]
+    pub(crate) scale: super::scale::ScaleArguments,
+    #[command(flatten)]
     pub(crate) swarm: super::swarm::SwarmArguments,
 }
 

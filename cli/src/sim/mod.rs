@@ -4,6 +4,7 @@
 //! not on the number of threads. How long it took goes to standard error.
 
 mod arguments;
+mod scale;
 mod scenario;
 mod search;
 mod swarm;
@@ -20,6 +21,7 @@ pub(crate) fn run(arguments: &SimArguments) -> Result<bool, Failure> {
         ("--trace is of a scenario", arguments.scenario.is_misplaced()),
         ("--systems and --system are of a search", arguments.search.is_misplaced()),
         ("--worlds is of a swarm", arguments.swarm.is_misplaced()),
+        ("--hosts and --channels are of a scale run", arguments.scale.is_misplaced()),
     ];
     if let Some((problem, _)) = misplaced.iter().find(|(_, is_misplaced)| *is_misplaced) {
         return Err(Failure::Usage(format!("sim: {problem}")));
@@ -27,11 +29,14 @@ pub(crate) fn run(arguments: &SimArguments) -> Result<bool, Failure> {
     if arguments.search.search {
         return search::run(arguments);
     }
+    if arguments.scale.scale {
+        return scale::run(arguments);
+    }
     if arguments.swarm.swarm {
         return swarm::run(arguments);
     }
     match &arguments.scenario.file {
         Some(file) => scenario::run(file, arguments),
-        None => Err(Failure::Usage("sim: say what to simulate: a file, --search or --swarm".into())),
+        None => Err(Failure::Usage("sim: say what to simulate: a file, --search, --swarm or --scale".into())),
     }
 }

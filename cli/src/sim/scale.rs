@@ -1,0 +1,242 @@
+//! `laxity sim --scale`: ten hosts, a hundred, a thousand, each with as many admitted channels across relays; what it costs, and
+//! that every promise is kept.
+
+use std::num::NonZeroUsize;
+use std::time::{Duration as StdDuration, Instant};
+
+use clap::Args;
+use comfy_table::{CellAlignment, Table, presets};
+use indicatif::{ProgressBar, ProgressStyle};
+use laxity_core::units::Duration;
+use laxity_sim::scale::{Outcome, Phase, Scale};
+use serde::Serialize;
+
+use super::SimArguments;
+use crate::failure::Failure;
+use crate::numbers::{NONE, count};
+
+/// Arguments of the scale run alone.
+#[derive(Debug, Args)]
+pub(crate) struct ScaleArguments {
+    /// Simulate many hosts that each send admitted channels through two relays: ten, a hundred, up to --hosts
+    #[arg(long, group = "mode")]
+    pub(crate) scale: bool,
+    /// Of a scale run: the most hosts
+    #[arg(long, requires = "scale", value_name = "N")]
+    pub(crate) hosts: Option<NonZeroUsize>,
+    /// Of a scale run: channels that each host sends; it passes on twice as many and receives as many
+    #[arg(long, requires = "scale", value_name = "N")]
+    pub(crate) channels: Option<NonZeroUsize>,
+}
+
+impl ScaleArguments {
+    /// True if there are options of a scale run, and none is asked for.
+    pub(super) fn is_misplaced(&self) -> bool {
+        !self.scale && (self.hosts.is_some() || self.channels.is_some())
+    }
+}
+
+const HOSTS: usize = 1000;
+const CHANNELS: usize = 100;
+/// Virtual seconds.
+const SECONDS: u64 = 1;
+
+/// One size, and what it took.
+struct Row {
+    scale: Scale,
+    outcome: Outcome,
+    /// Until everything was admitted; and in all.
+    admission: StdDuration,
+    whole: StdDuration,
+    /// The most memory that the process has had so far.
+    peak_bytes: Option<u64>,
+}
+
+/// Runs every size; true if every promise was kept.
+pub(super) fn run(arguments: &SimArguments) -> Result<bool, Failure> {
+    let most = arguments.scale.hosts.map_or(HOSTS, usize::from);
+    let channels = arguments.scale.channels.map_or(CHANNELS, usize::from);
+    let within = |what: &str, found: usize, least: usize, most: usize| match (least..=most).contains(&found) {
+        true => Ok(()),
+        false => Err(Failure::Usage(format!("sim: {what} is {found}, expected {least} to {most}"))),
+    };
+    within("--hosts", most, Scale::LEAST_HOSTS, Scale::MOST_HOSTS)?;
+    within("--channels", channels, 1, Scale::MOST_CHANNELS)?;
+    let span = Duration::from_secs(arguments.seconds.unwrap_or(SECONDS));
+    let sizes = (1..).map(|power| 10usize.pow(power)).take_while(|&size| size < most).chain([most]);
+    let rows: Vec<Row> = sizes.map(|hosts| measure(Scale { hosts, channels, span, seed: arguments.seed })).collect();
+    if arguments.json {
+        println!("{}", object(&rows));
+    } else {
+        print(&rows);
+    }
+    Ok(rows.iter().all(|row| row.outcome.violations() == 0))
+}
+
+fn measure(scale: Scale) -> Row {
+    let bar = ProgressBar::new(1);
+    let style = ProgressStyle::with_template("{prefix} {bar:24} {pos} of {len} {msg}, {elapsed}");
+    bar.set_style(style.expect("the template is valid"));
+    bar.set_prefix(format!("{} hosts", scale.hosts));
+    let started = Instant::now();
+    let mut admission = StdDuration::ZERO;
+    let outcome = scale.run(&mut |phase, done, of| {
+        if phase == Phase::Admitting {
+            admission = started.elapsed();
+        }
+        bar.set_length(of);
+        bar.set_position(done);
+        bar.set_message(match phase {
+            Phase::Admitting => "channels of each host admitted",
+            Phase::Opening => "channels of each host opened",
+            Phase::Sending => "ms sent",
+            Phase::Closing => "closed",
+        });
+    });
+    bar.finish_and_clear();
+    Row { scale, outcome, admission, whole: started.elapsed(), peak_bytes: peak_bytes() }
+}
+
+/// The most memory that this process has had at a time; `None` where the system does not say.
+fn peak_bytes() -> Option<u64> {
+    let status = std::fs::read_to_string("/proc/self/status").ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
+    let kibibytes: u64 = line.trim().strip_suffix("kB")?.trim().parse().ok()?;
+    Some(kibibytes * 1024)
+}
+
+impl Row {
+    fn events_per_second(&self) -> u64 {
+        (self.outcome.events as f64 / self.whole.as_secs_f64().max(1e-9)) as u64
+    }
+}
+
+#[derive(Serialize)]
+struct Document {
+    mode: &'static str,
+    simulated: bool,
+    seed: u64,
+    violations: u64,
+    rows: Vec<RowReport>,
+}
+
+#[derive(Serialize)]
+struct RowReport {
+    hosts: usize,
+    channels_per_host: usize,
+    span_ns: u64,
+    admitted: u64,
+    refused: u64,
+    unopened: u64,
+    sent: u64,
+    delivered: u64,
+    late: u64,
+    lost: u64,
+    dropped: u64,
+    over_bound: u64,
+    late_at_relays: u64,
+    findings: u64,
+    relayed_bytes: u64,
+    latency_by_deadline_ppm: u64,
+    response_by_stage_ppm: u64,
+    events: u64,
+    digest: String,
+    /// What depends on this machine, and on what else it does.
+    measured: Measured,
+}
+
+#[derive(Serialize)]
+struct Measured {
+    admission_ns: u64,
+    whole_ns: u64,
+    events_per_s: u64,
+    peak_bytes: Option<u64>,
+}
+
+fn object(rows: &[Row]) -> String {
+    let nanos = |time: StdDuration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+    let report = |row: &Row| {
+        let Outcome { admitted, refused, unopened, sent, delivered, late, lost, dropped, .. } = row.outcome;
+        let Outcome { over_bound, late_at_relays, relayed_bytes, events, digest, .. } = row.outcome;
+        RowReport {
+            hosts: row.scale.hosts,
+            channels_per_host: row.scale.channels,
+            span_ns: row.scale.span.as_nanos(),
+            admitted,
+            refused,
+            unopened,
+            sent,
+            delivered,
+            late,
+            lost,
+            dropped,
+            over_bound,
+            late_at_relays,
+            findings: row.outcome.findings,
+            relayed_bytes,
+            latency_by_deadline_ppm: row.outcome.latency_by_deadline,
+            response_by_stage_ppm: row.outcome.response_by_stage,
+            events,
+            digest: format!("{digest:016x}"),
+            measured: Measured {
+                admission_ns: nanos(row.admission),
+                whole_ns: nanos(row.whole),
+                events_per_s: row.events_per_second(),
+                peak_bytes: row.peak_bytes,
+            },
+        }
+    };
+    let document = Document {
+        mode: "scale",
+        simulated: true,
+        seed: rows.first().map_or(0, |row| row.scale.seed),
+        violations: rows.iter().map(|row| row.outcome.violations()).sum(),
+        rows: rows.iter().map(report).collect(),
+    };
+    serde_json::to_string(&document).expect("numbers and names are JSON")
+}
+
+fn print(rows: &[Row]) {
+    let mut table = Table::new();
+    table.load_preset(presets::ASCII_BORDERS_ONLY_CONDENSED).set_header([
+        "hosts",
+        "channels",
+        "refused",
+        "messages",
+        "late",
+        "lost",
+        "dropped",
+        "latency/deadline",
+        "at a relay/stage",
+        "events",
+    ]);
+    let percent = |ppm: u64| format!("{}.{} %", ppm / 10_000, ppm / 1_000 % 10);
+    for Row { scale, outcome, .. } in rows {
+        table.add_row([
+            count(scale.hosts as u64),
+            count(outcome.admitted),
+            count(outcome.refused),
+            count(outcome.sent),
+            count(outcome.late),
+            count(outcome.lost),
+            count(outcome.dropped),
+            percent(outcome.latency_by_deadline),
+            percent(outcome.response_by_stage),
+            count(outcome.events),
+        ]);
+    }
+    table.column_iter_mut().for_each(|column| column.set_cell_alignment(CellAlignment::Right));
+    println!("{table}");
+    let violations: u64 = rows.iter().map(|row| row.outcome.violations()).sum();
+    println!("Every channel passes two relays; {violations} promises were broken.");
+    for row in rows {
+        let memory = row.peak_bytes.map_or(NONE.to_owned(), |bytes| format!("{} MiB", bytes >> 20));
+        eprintln!(
+            "{} hosts: {:.1} s, of which admission {:.1} s; {} events per second; {memory} of memory at most so far",
+            row.scale.hosts,
+            row.whole.as_secs_f64(),
+            row.admission.as_secs_f64(),
+            count(row.events_per_second()),
+        );
+    }
+}

@@ -1,0 +1,184 @@
+//! Admission along a route: what the control threads of its hosts agree on, in one place.
+//!
+//! Each host reserves the least that it needs, one after the other; if that fits the deadline, what is left is divided among them
+//! [channels §2.2], as between two hosts. The order of events, and what the frames say of it, is signalling's business and not
+//! looked at here.
+
+use laxity_core::admission::answer::Role;
+use laxity_core::admission::route::{Hop as Share, Slack, compose};
+use laxity_core::admission::{Admission, Code, Refusal, ReservationId, Stage, buffers};
+use laxity_core::contract::{Contract, SendingStages, Service};
+use laxity_core::platform::Platform;
+use laxity_core::relay::Passage;
+use laxity_core::units::Duration;
+
+use crate::channel::Plan;
+use crate::checkers::Promise;
+use crate::relay::Hop;
+use crate::world::HostId;
+
+/// A channel that every host of its route has admitted.
+#[derive(Clone, Debug)]
+pub struct Granted {
+    /// The traffic, with the deadline that is kept.
+    pub contract: Contract,
+    /// The hosts by number: the sender, the relays, the receiver.
+    pub route: Vec<usize>,
+    /// What they hold for it, in the same order.
+    pub reservations: Vec<ReservationId>,
+    /// Their stages: with the handover at the sender, on the link at a relay, on the processor at the receiver.
+    pub stages: Vec<SendingStages>,
+    /// From the logical arrival at the sender to the one at each host; zero at the sender.
+    pub upstream: Vec<Duration>,
+    /// From the end of each host's stage until the next one counts a message as arrived; zero at the receiver.
+    ways: Vec<Duration>,
+    /// How long a packet may take from the hand-over to the link until the next host has found it.
+    transit: Vec<Duration>,
+    input_delay: Vec<Duration>,
+}
+
+/// Admits a channel with this traffic on every host of `route`, which names at least two of `hosts`, each once: within
+/// `deadline`, or with no more than each needs if that is `None`. The deadline of `traffic` is not looked at, but for how long
+/// queues may be.
+///
+/// # Errors
+/// That of the first host that refuses; [`Code::DeadlineSum`] if together they need more than the deadline;
+/// [`Code::BadParameters`] if packets have not the same size everywhere. Nothing is held then.
+pub fn admit(
+    hosts: &mut [Admission],
+    route: &[usize],
+    traffic: &Contract,
+    deadline: Option<Duration>,
+) -> Result<Granted, Refusal> {
+    let mut reservations = Vec::with_capacity(route.len());
+    let granted = try_admit(hosts, route, traffic, deadline, &mut reservations);
+    if granted.is_err() {
+        for (&host, &id) in route.iter().zip(&reservations) {
+            hosts[host].release(id);
+        }
+    }
+    granted
+}
+
+fn try_admit(
+    hosts: &mut [Admission],
+    route: &[usize],
+    traffic: &Contract,
+    deadline: Option<Duration>,
+    reservations: &mut Vec<ReservationId>,
+) -> Result<Granted, Refusal> {
+    let last = route.len() - 1;
+    let role = |place| match place {
+        0 => Role::Sends,
+        _ if place == last => Role::Receives,
+        _ => Role::Relays,
+    };
+    let packet = |place: usize| hosts[route[place]].platform().packet;
+    if (1..=last).any(|place| packet(place) != packet(0)) {
+        return Err(Refusal::new(Code::BadParameters, Stage::Route));
+    }
+    let budget = deadline.unwrap_or(traffic.deadline());
+    let mut stages = Vec::with_capacity(route.len());
+    for (place, &host) in route.iter().enumerate() {
+        let (id, least) = hosts[host].reserve_least(traffic, role(place), budget)?;
+        reservations.push(id);
+        stages.push(least);
+    }
+    let handover = hosts[route[0]].platform().handover;
+    let input_delay: Vec<_> = route.iter().map(|&host| hosts[host].input_delay()).collect();
+    let next = |place: usize| (place < last).then(|| (hosts[route[place]].platform(), input_delay[place + 1]));
+    let way = |place| {
+        next(place).map_or(Duration::ZERO, |(platform, found)| platform.propagation + platform.clock_error + found)
+    };
+    let ways: Vec<_> = (0..=last).map(way).collect();
+    let transit = |place: usize| {
+        next(place).map_or(Duration::ZERO, |(platform, _)| {
+            hosts[route[place]].look_ahead() + platform.link.occupancy(platform.packet) + ways[place]
+        })
+    };
+    let transit: Vec<_> = (0..=last).map(transit).collect();
+    stages[0] = stages[0].with_handover(handover);
+    if let Some(deadline) = deadline {
+        let shares: Vec<_> = stages
+            .iter()
+            .zip(&ways)
+            .map(|(stage, &propagation)| Share { least: stage.total(), propagation, clock_error: Duration::ZERO })
+            .collect();
+        let too_short = |_| Refusal::new(Code::DeadlineSum, Stage::Route);
+        let budgets = compose(&shares, deadline, Slack::Proportional).map_err(too_short)?;
+        for (place, &host) in route.iter().enumerate() {
+            stages[place] = hosts[host].relax(reservations[place], budgets[place])?;
+        }
+        stages[0] = stages[0].with_handover(handover);
+    }
+    let mut upstream = vec![Duration::ZERO];
+    for place in 0..last {
+        upstream.push(upstream[place] + stages[place].total() + ways[place]);
+    }
+    let contract = traffic.with_deadline(upstream[last] + stages[last].total())?;
+    let (route, reservations) = (route.to_vec(), reservations.clone());
+    Ok(Granted { contract, route, reservations, stages, upstream, ways, transit, input_delay })
+}
+
+impl Granted {
+    /// How long before its logical arrival at a host, which is not the first, a message's first packet can come: the host before
+    /// holds it until it has arrived logically there.
+    fn early(&self, place: usize) -> Duration {
+        self.stages[place - 1].total() + self.ways[place - 1]
+    }
+
+    /// Messages that the relay at this place of the route has room for.
+    pub(crate) fn relay_messages(&self, place: usize) -> u32 {
+        buffers::receive_messages(&self.contract, self.early(place), self.stages[place].link)
+    }
+
+    /// The hosts between sender and receiver, as [`crate::World::open_via`] wants them; `ids` are all hosts' in the world.
+    pub fn hops(&self, ids: &[HostId]) -> Vec<Hop> {
+        let last = self.route.len() - 1;
+        let after = |place: usize| self.contract.deadline() - self.upstream[place] - self.stages[place].total();
+        let hop = |place: usize| {
+            let stage = self.stages[place].link;
+            Hop {
+                host: ids[self.route[place]],
+                passage: Passage {
+                    stage,
+                    input_delay: self.input_delay[place],
+                    upstream: self.upstream[place],
+                    transit: self.transit[place - 1],
+                    onward: after(place),
+                },
+                messages: self.relay_messages(place),
+            }
+        };
+        (1..last).map(hop).collect()
+    }
+
+    /// What the channel is to be held to; `platform` is that of its hosts, as far as packets go.
+    pub fn promise(&self, platform: &Platform) -> Promise {
+        let (contract, last) = (&self.contract, self.route.len() - 1);
+        let (early, receive) = (self.early(last), self.stages[last].processor);
+        let queues = [
+            buffers::send_messages(contract),
+            buffers::send_packets(contract, platform, false),
+            buffers::receive_messages(contract, early, receive),
+            buffers::receive_packets(contract, platform, early, receive),
+        ];
+        Promise { contract: *contract, bound: contract.deadline(), queues }
+    }
+
+    /// The plan of the channel, called `name`.
+    ///
+    /// # Panics
+    /// If that is no channel's name.
+    pub fn plan(&self, name: &str) -> Plan {
+        let last = self.route.len() - 1;
+        let receive = self.stages[last].processor;
+        let messages = buffers::receive_messages(&self.contract, self.early(last), receive);
+        Plan {
+            upstream: self.upstream[last],
+            transit: self.transit[last - 1],
+            receive_messages: messages + self.contract.burst(),
+            ..Plan::new(name, Service::RealTime(self.contract), self.stages[0], receive)
+        }
+    }
+}
