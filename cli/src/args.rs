@@ -45,7 +45,8 @@ pub(crate) enum Command {
     /// Repeats an experiment of the papers
     #[command(after_long_help = BENCH)]
     Bench(BenchArguments),
-    /// Runs the shipping code in virtual time
+    /// Runs the shipping code in virtual time: a scenario from a file, or a search for a broken promise
+    #[command(after_long_help = crate::sim::HELP)]
     Sim(crate::sim::SimArguments),
 }
 

@@ -19,6 +19,9 @@ pub(crate) enum Failure {
     /// Values on the command line that do not go together, or are missing.
     #[error("{0}")]
     Usage(String),
+    /// Admission said no to a channel of a scenario.
+    #[error("{channel} is {error}")]
+    Refused { channel: String, error: Box<laxity::Error> },
     /// What stands in a file of the platform or of a system.
     #[error(transparent)]
     Content(#[from] FileError),
@@ -40,6 +43,7 @@ impl Failure {
     pub(crate) fn exit_status(&self) -> u8 {
         match self {
             Self::Laxity(error) => error.exit_status(),
+            Self::Refused { error, .. } => error.exit_status(),
             Self::Scenario { source, .. } => source.exit_status(),
             Self::Lookup { .. } => 5,
             Self::Option { .. } | Self::Usage(_) | Self::Content(_) | Self::Framing(_) | Self::File { .. } => 2,

@@ -1,7 +1,7 @@
 //! Files that appear whole or not at all.
 
-use std::fs::{self, OpenOptions};
-use std::io::{self, Write};
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 
 use crate::failure::Failure;
@@ -55,6 +55,67 @@ fn beside(path: &Path) -> io::Result<PathBuf> {
     Ok(path.with_file_name(hidden))
 }
 
+/// A file that is written bit by bit, and appears as a whole when it is finished. If it is not, it never does. What is no
+/// regular file, such as a pipe, is written as it comes.
+#[derive(Debug)]
+pub(crate) struct Streamed {
+    out: BufWriter<File>,
+    /// Where it is written, and what it becomes; nothing if it is no regular file.
+    becomes: Option<(PathBuf, PathBuf)>,
+    finished: bool,
+}
+
+impl Streamed {
+    /// Begins to write.
+    pub(crate) fn create(path: &Path) -> Result<Self, Failure> {
+        Self::begin(path).map_err(|source| Failure::File { file: path.display().to_string(), source })
+    }
+
+    fn begin(path: &Path) -> io::Result<Self> {
+        let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+        let (file, becomes) = match fs::metadata(&path) {
+            Ok(metadata) if metadata.is_dir() => return Err(io::ErrorKind::IsADirectory.into()),
+            Ok(metadata) if !metadata.is_file() => (OpenOptions::new().write(true).open(&path)?, None),
+            found => {
+                if found.is_ok() {
+                    drop(OpenOptions::new().write(true).open(&path)?);
+                }
+                let beside = beside(&path)?;
+                (OpenOptions::new().write(true).create_new(true).open(&beside)?, Some((beside, path)))
+            }
+        };
+        Ok(Self { out: BufWriter::new(file), becomes, finished: false })
+    }
+
+    /// It is all written.
+    pub(crate) fn finish(mut self) -> io::Result<()> {
+        self.out.flush()?;
+        if let Some((beside, path)) = &self.becomes {
+            self.out.get_ref().sync_all()?;
+            fs::rename(beside, path)?;
+        }
+        self.finished = true;
+        Ok(())
+    }
+}
+
+impl Write for Streamed {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.out.write(bytes)
+    }
+    fn flush(&mut self) -> io::Result<()> {
+        self.out.flush()
+    }
+}
+
+impl Drop for Streamed {
+    fn drop(&mut self) {
+        if let (false, Some((beside, _))) = (self.finished, &self.becomes) {
+            let _ = fs::remove_file(beside);
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -84,6 +145,28 @@ mod tests {
             assert!(failure.to_string().contains(&bad.display().to_string()), "{failure}");
         }
         assert_eq!(fs::read_dir(&directory).unwrap().count(), 2);
+        fs::remove_dir_all(&directory).unwrap();
+    }
+
+    #[test]
+    fn a_stream_appears_when_it_is_finished() {
+        let directory = std::env::temp_dir().join(format!("laxity-stream-{}", std::process::id()));
+        fs::create_dir_all(&directory).unwrap();
+        let file = directory.join("trace.json");
+        let mut left = Streamed::create(&file).unwrap();
+        left.write_all(b"half").unwrap();
+        drop(left);
+        assert_eq!(fs::read_dir(&directory).unwrap().count(), 0);
+        for text in ["one", "two"] {
+            let mut stream = Streamed::create(&file).unwrap();
+            stream.write_all(text.as_bytes()).unwrap();
+            assert_ne!(fs::read_to_string(&file).unwrap_or_default(), text);
+            stream.finish().unwrap();
+            assert_eq!(fs::read_to_string(&file).unwrap(), text);
+        }
+        assert_eq!(fs::read_dir(&directory).unwrap().count(), 1);
+        Streamed::create(Path::new("/dev/null")).unwrap().finish().unwrap();
+        assert_eq!(Streamed::create(&directory).unwrap_err().exit_status(), 2);
         fs::remove_dir_all(&directory).unwrap();
     }
 }

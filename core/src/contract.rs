@@ -140,6 +140,17 @@ impl Contract {
     pub fn with_deadline(&self, deadline: Duration) -> Result<Self, ContractError> {
         Self::new(self.max_message.into(), self.min_message.into(), self.interval, self.burst.into(), deadline)
     }
+    /// The contract as admission must see it where oversize messages are taken ([`Overload::Decay`]) and packets have `packet`
+    /// bytes, not zero: such a message is cut into whole packets, as many for each interval as the contract's largest message
+    /// needs, and its last packet may have any size.
+    ///
+    /// # Errors
+    /// As [`Contract::new`].
+    pub fn under_decay(&self, packet: u32) -> Result<Self, ContractError> {
+        let whole = u64::from(packets(self.max_message, packet)) * u64::from(packet);
+        let max_message = whole.min(limits::MAX_MESSAGE_BYTES.into());
+        Self::new(max_message, 1, self.interval, self.burst.into(), self.deadline)
+    }
     /// Messages that can wait or be in progress at the sender at once: `B − 1 + ⌈D/I⌉` (= B while D ≤ I, as in
     /// [channels §4.2]).
     pub fn queued_messages(&self) -> u64 {

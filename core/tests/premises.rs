@@ -222,3 +222,18 @@ proptest! {
         }
     }
 }
+
+/// What a channel under `decay` may put on the link in an interval is what admission is asked for.
+#[test]
+fn an_oversize_message_has_no_more_on_the_link_in_an_interval_than_whole_packets() {
+    let millis = Duration::from_millis;
+    for (max, packet, whole) in [(700, 1400, 1400), (1400, 1400, 1400), (1401, 1400, 2800), (1, 64, 64)] {
+        let contract = Contract::new(max, max, millis(10), 2, millis(40)).unwrap();
+        let admitted = contract.under_decay(packet).unwrap();
+        assert_eq!((admitted.max_message(), admitted.min_message()), (whole, 1));
+        assert_eq!((admitted.interval(), admitted.burst(), admitted.deadline()), (millis(10), 2, millis(40)));
+    }
+    let largest = u64::from(laxity_core::limits::MAX_MESSAGE_BYTES);
+    let contract = Contract::new(largest, 1, millis(10), 1, millis(40)).unwrap();
+    assert_eq!(contract.under_decay(1400).unwrap().max_message(), laxity_core::limits::MAX_MESSAGE_BYTES);
+}

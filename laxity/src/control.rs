@@ -264,15 +264,8 @@ impl Shared {
         let mut reservation = None;
         let mut upstream = Duration::ZERO;
         if let Some(contract) = contract {
-            // An oversize message (`decay`) may end in a packet of any size: admission must count on the smallest.
             let analysed = match request.overload {
-                Overload::Decay => Contract::new(
-                    contract.max_message().into(),
-                    1,
-                    contract.interval(),
-                    contract.burst().into(),
-                    contract.deadline(),
-                )?,
+                Overload::Decay => contract.under_decay(platform.packet)?,
                 _ => contract,
             };
             let outside = platform.propagation + platform.clock_error + self.allowance;

@@ -49,7 +49,7 @@ mod registry;
 mod sender;
 mod sharing;
 mod signal;
-mod source;
+pub mod source;
 mod statistics;
 pub mod system_file;
 pub mod text;

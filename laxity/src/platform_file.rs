@@ -48,13 +48,11 @@ pub fn parse(text: &str, file: &str, defaults: Platform) -> Result<Platform, Fil
     Ok(platform.unwrap_or(defaults))
 }
 
-/// Reads a `[platform]` table whose head stands at `at`.
-pub(crate) fn read(
-    source: Source<'_>,
-    at: usize,
-    value: Value<'_, '_>,
-    defaults: Platform,
-) -> Result<Platform, FileError> {
+/// Reads a `[platform]` table whose head stands at `at`, in a file that may have other tables too; as [`parse`].
+///
+/// # Errors
+/// The first mistake in the table.
+pub fn read(source: Source<'_>, at: usize, value: Value<'_, '_>, defaults: Platform) -> Result<Platform, FileError> {
     let DeValue::Table(table) = value.get_ref() else {
         return Err(source.wrong_kind("platform", value, "a table: [platform]"));
     };

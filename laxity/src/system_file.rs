@@ -140,6 +140,21 @@ pub fn parse(text: &str, file: &str) -> Result<System, FileError> {
     Ok(System { platform, plan })
 }
 
+/// Reads a `[[channel]]` table that stands at `at` in a file of another kind, as number `number` from 0. The keys `beside`
+/// are left to the caller, who says by them what `role` would: it is no key there.
+///
+/// # Errors
+/// The first mistake in the table.
+pub fn read_channel(
+    source: Source<'_>,
+    at: usize,
+    number: usize,
+    table: &DeTable<'_>,
+    beside: &[&str],
+) -> Result<Channel, FileError> {
+    channel::read(&Tabled { source, at, number, table, beside })
+}
+
 /// The tables of one kind, with names that differ.
 fn all<T>(
     source: Source<'_>,
@@ -155,7 +170,7 @@ fn all<T>(
     let mut seen = std::collections::BTreeMap::new();
     let mut items = Vec::with_capacity(tables.len());
     for (number, (at, table)) in tables.into_iter().enumerate() {
-        let tabled = Tabled { source, at, number, table };
+        let tabled = Tabled { source, at, number, table, beside: &[] };
         let item = read(&tabled)?;
         let name_at = table.get("name").map_or(at, |name| name.span().start);
         if let Some(before) = seen.insert(name(&item).to_owned(), name_at) {
@@ -176,4 +191,6 @@ struct Tabled<'t, 'i> {
     /// Its number, from 0.
     number: usize,
     table: &'t DeTable<'i>,
+    /// Keys of a channel that somebody else reads, instead of `role`.
+    beside: &'t [&'t str],
 }

@@ -7,8 +7,9 @@ use laxity_core::units::{Duration, Instant};
 
 use crate::content;
 use crate::host::Command;
+use crate::observe::{Seen, due};
 use crate::source::Feed;
-use crate::world::World;
+use crate::world::{ChannelHandle, World};
 
 /// How long an application waits before it tries again, where its channel cannot tell.
 const TRY_AGAIN: Duration = Duration::from_micros(100);
@@ -94,6 +95,9 @@ impl World {
                 assert_eq!(submitted.sequence, sequence, "messages are numbered as they are accepted");
                 let logical_arrival = host.clock.when(submitted.logical_arrival);
                 ledger.accepted(&Submitted { logical_arrival, ..submitted }, bytes as usize);
+                let deadline = due(logical_arrival, &ledger.plan.service, bytes, host.config.platform.packet);
+                let channel = ChannelHandle(channel);
+                self.tell(Seen::Submitted { channel, sequence, arrival, logical_arrival, deadline, bytes });
                 None
             }
             Err(rejected) => {
@@ -102,7 +106,12 @@ impl World {
                     Violation::Burst { wait } => wait.max(TRY_AGAIN),
                     _ => TRY_AGAIN,
                 };
-                rejected.would_block.then_some(wait)
+                if rejected.would_block {
+                    return Some(wait);
+                }
+                let (channel, at, violation) = (ChannelHandle(channel), host.now, rejected.violation);
+                self.tell(Seen::Refused { channel, at, violation });
+                None
             }
         }
     }

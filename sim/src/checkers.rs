@@ -52,6 +52,7 @@ use laxity_core::receive::{Cause, ReceiveCounters};
 use laxity_core::units::{Duration, Instant};
 
 use crate::channel::{Ledger, Plan};
+use crate::observe::Seen;
 use crate::world::{ChannelHandle, World};
 
 /// What did not hold; the head of this module says what that means.
@@ -264,6 +265,7 @@ impl World {
     pub(crate) fn find(&mut self, channel: Option<usize>, at: Instant, (what, expected, found): Problem) {
         let finding = Finding { at, channel: channel.map(ChannelHandle), what, expected, found };
         assert!(self.checks.collects || !what.is_fatal(), "{}: {finding}", self.name_of(channel));
+        self.tell(Seen::Finding { at, channel: finding.channel, what });
         if self.checks.findings.len() < MOST {
             self.checks.findings.push(finding);
         } else {

@@ -13,6 +13,7 @@ use laxity_link::emulated::{EmulatedConfig, PPM};
 
 use crate::content::Random;
 use crate::host::{Command, Gap};
+use crate::observe::Seen;
 use crate::world::{ChannelHandle, HostId, World};
 
 /// Something that goes wrong.
@@ -231,6 +232,7 @@ impl World {
         let (host, begins) = (fault.host.0, matches!(change, Change::Begin(_)));
         if !matches!(change, Change::Flood(_)) {
             self.faults.active[number] = begins;
+            self.tell(Seen::Fault { number, fault, begins, at });
         }
         match fault.kind {
             FaultKind::Crash { reopen } if begins => self.crash(host, fault.until, reopen),

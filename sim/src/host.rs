@@ -199,6 +199,8 @@ pub(crate) struct Host {
     /// Buffers that applications use again, by capacity.
     buffers: BTreeMap<usize, Vec<MessageBuf>>,
     pub(crate) gaps: VecDeque<Gap>,
+    /// Gaps that were, if somebody wants to know.
+    pub(crate) suffered: Option<Vec<Gap>>,
     random: Random,
     pub(crate) clock: Clock,
     /// Until when its processor is busy, or was.
@@ -268,6 +270,7 @@ impl Host {
             keys: BTreeMap::new(),
             buffers: BTreeMap::new(),
             gaps: config.gaps.iter().copied().collect(),
+            suffered: None,
             random: Random(!seed),
             clock: config.reading.clone(),
             now: Instant::ZERO,
@@ -346,12 +349,24 @@ impl Host {
         self.now = self.now.max(at);
         while let Some(&gap) = self.gaps.front().filter(|gap| gap.start <= self.now) {
             self.gaps.pop_front();
+            self.note_suffered(gap);
             let end = gap.start + gap.length;
             if end > self.now {
                 self.now = end;
                 self.endpoint.note_gap(self.clock.reading(end), gap.excess);
             }
         }
+    }
+
+    pub(crate) fn note_suffered(&mut self, gap: Gap) {
+        if let Some(suffered) = &mut self.suffered {
+            suffered.push(gap);
+        }
+    }
+
+    /// Since when it sleeps, if it does.
+    pub(crate) fn asleep_since(&self) -> Option<Instant> {
+        self.asleep.map(|_| self.now)
     }
 
     pub(crate) fn sleep(&mut self) {
@@ -369,6 +384,7 @@ impl Host {
         let mut end = self.now + cost;
         while let Some(&gap) = self.gaps.front().filter(|gap| gap.start < end) {
             self.gaps.pop_front();
+            self.note_suffered(gap);
             end += gap.length;
             self.endpoint.note_gap(self.clock.reading(gap.start + gap.length), gap.excess);
         }

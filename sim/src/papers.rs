@@ -11,26 +11,38 @@
 //! worse order is taken: the interrupt of a transmission that is over comes before the end of a step, and the next handler
 //! is chosen before the interrupt for what the step has made. Which packet and which handler that is, the endpoint decides.
 
-use laxity_core::endpoint::Transmit;
+use laxity_core::endpoint::{Step, StepKind, Transmit};
 use laxity_core::event::ChannelId;
 use laxity_core::frames::MessageBuf;
 use laxity_core::platform::{LinkModel, MachineModel, Platform};
 use laxity_core::units::{Duration, Instant};
 
-use crate::host::{Arrived, Host};
+use crate::host::{Gap, Host};
+use crate::observe::Work;
 use crate::world::World;
 
 /// What such a host is doing.
 #[derive(Debug)]
 pub(crate) struct Papers {
     inline: bool,
-    /// The handler's step in progress, with the buffer that it leaves; it ends at `busy_until`.
-    step: Option<(ChannelId, Option<MessageBuf>)>,
+    /// The handler's step in progress; it ends at `busy_until`.
+    step: Option<Running>,
     /// Until when the processor is busy with the step, interrupts included.
     busy_until: Instant,
     /// Until when it is busy at interrupt level.
     interrupted_until: Instant,
     link: Link,
+}
+
+/// A step in progress.
+#[derive(Debug)]
+struct Running {
+    channel: ChannelId,
+    kind: StepKind,
+    switched: bool,
+    /// The buffer that it leaves.
+    spent: Option<MessageBuf>,
+    start: Instant,
 }
 
 #[derive(Debug)]
@@ -105,7 +117,8 @@ impl World {
         host.take_back();
         let mut worked = false;
         while let Some(gap) = host.gaps.pop_front_if(|gap| gap.start <= now) {
-            papers.interrupt(now, gap.length);
+            let end = papers.interrupt(now, gap.length);
+            host.note_suffered(Gap { start: end.before(gap.length), ..gap });
             if let Link::Scheduling { until, .. } = &mut papers.link
                 && papers.inline
             {
@@ -117,17 +130,18 @@ impl World {
         worked |= self.serve_link(number, &mut papers, now);
         worked |= self.commands(number, now);
 
-        let host = &mut self.hosts[number];
-        while let Some(Arrived { peer, frame, len, .. }) = host.inbox.pop_front_if(|arrived| arrived.at <= now) {
-            papers.interrupt(now, host.config.platform.demultiplex);
-            host.endpoint.handle_frame(local, 0, peer, frame, len, &mut host.frames);
-            host.counters.received += 1;
+        while let Some(arrived) = self.hosts[number].inbox.pop_front_if(|arrived| arrived.at <= now) {
+            let cost = self.hosts[number].config.platform.demultiplex;
+            let end = papers.interrupt(now, cost);
+            self.tell_interrupt(number, end.before(cost), end, Work::Look);
+            self.handle_frame(number, now, arrived);
             worked = true;
         }
         if papers.busy_until <= now
-            && let Some((channel, spent)) = papers.step.take()
+            && let Some(Running { channel, kind, switched, spent, start }) = papers.step.take()
         {
-            host.endpoint.end_step(local);
+            self.hosts[number].endpoint.end_step(local);
+            self.tell_step(number, start, channel, kind, switched);
             self.step_ended(number, channel, spent, now);
             worked = true;
         }
@@ -145,11 +159,13 @@ impl World {
             let cost = host.step_cost(&step);
             host.counters.busy += cost;
             papers.busy_until = now + cost;
-            papers.step = Some((step.channel, step.spent));
+            let Step { channel, kind, switched, spent, .. } = step;
+            papers.step = Some(Running { channel, kind, switched, spent, start: now });
             worked = true;
         }
         worked |= self.serve_link(number, &mut papers, now);
         self.hosts[number].papers = Some(papers);
+        self.tell_gaps(number);
         self.check_progress(number, worked, signals);
     }
 
@@ -171,7 +187,12 @@ impl World {
                     let cost = host.config.platform.link_cost;
                     let until = if papers.inline { papers.interrupt(now, cost) } else { now + cost };
                     host.counters.busy += if papers.inline { cost } else { Duration::ZERO };
-                    papers.link = Link::Scheduling { until, occupancy: packet.completes.since(local) - cost, packet };
+                    let occupancy = packet.completes.since(local) - cost;
+                    if papers.inline {
+                        let channel = self.channel_of(number, &packet);
+                        self.tell_interrupt(number, until.before(cost), until, Work::HandOver { channel });
+                    }
+                    papers.link = Link::Scheduling { until, occupancy, packet };
                 }
                 busy => {
                     papers.link = busy;

@@ -14,7 +14,8 @@ use crate::channel::{AsPlanned, Decide, Departure, Ledger, Plan, Report, Respons
 use crate::checkers::{Checks, What};
 use crate::content::{self, CHECK_BYTES, Random};
 use crate::fault::Faults;
-use crate::host::{Arrived, Command, Gap, Host, HostConfig, HostCounters};
+use crate::host::{Command, Gap, Host, HostConfig, HostCounters};
+use crate::observe::{Observer, Seen, Work};
 use crate::order::{Next, Order};
 use crate::source::{Feed, Source, Varied};
 
@@ -52,6 +53,7 @@ pub struct World {
     injected: BTreeMap<(Instant, u64), (usize, SocketAddr, Vec<u8>)>,
     coming: Order,
     decide: Box<dyn Decide>,
+    pub(crate) observer: Option<Box<dyn Observer>>,
     pub(crate) order: u64,
     random: Random,
     scratch: Vec<u8>,
@@ -74,6 +76,7 @@ impl World {
             injected: BTreeMap::new(),
             coming: Order::default(),
             decide: Box::new(AsPlanned),
+            observer: None,
             order: 0,
             random: Random(seed),
             scratch: vec![0; 1 << 16],
@@ -94,6 +97,7 @@ impl World {
         let (seed, number) = (self.random.next(), self.hosts.len());
         self.addresses.entry(config.address).or_insert(number);
         self.hosts.push(Host::new(config, seed));
+        self.hosts[number].suffered = self.observer.is_some().then(Vec::new);
         self.touch(number);
         HostId(number)
     }
@@ -103,6 +107,7 @@ impl World {
         let number = self.channels.len();
         self.hosts[to.0].endpoint.listen(plan.name);
         self.waiting.entry((from.0, to.0, plan.name)).or_default().push(number);
+        self.tell(Seen::Opened { channel: ChannelHandle(number), name: plan.name, from, to });
         self.channels.push(Ledger::new(number, plan, from, to));
         self.schedule(from.0, self.now, Command::Open(number));
         ChannelHandle(number)
@@ -328,19 +333,25 @@ impl World {
         if self.hosts[number].papers.is_some() {
             return self.papers_turn(number, at);
         }
+        let asleep = self.hosts[number].asleep_since();
         self.hosts[number].wake(at);
+        self.tell_waking(number, asleep, at);
         self.hosts[number].take_back();
         let mut worked = self.commands(number, at);
         let host = &mut self.hosts[number];
         if host.may_look {
             for _ in 0..host.config.platform.receive_batch {
-                let Some(Arrived { peer, frame, len, .. }) = host.inbox.pop_front() else { break };
+                let host = &mut self.hosts[number];
+                let Some(arrived) = host.inbox.pop_front() else { break };
+                let start = host.now;
                 host.spend(host.config.platform.demultiplex);
-                host.endpoint.handle_frame(host.local(), 0, peer, frame, len, &mut host.frames);
-                host.counters.received += 1;
+                let end = host.now;
+                self.tell_work(number, start, Work::Look);
+                self.handle_frame(number, end, arrived);
                 worked = true;
             }
         }
+        let host = &mut self.hosts[number];
         let now = host.local();
         let signals = matches!(host.endpoint.poll_timeout(now), Some((due, _)) if due <= now);
         host.endpoint.handle_timeout(now);
@@ -353,10 +364,11 @@ impl World {
         host.may_look = step.as_ref().is_none_or(|step| step.quantum_end);
         let stepped = step.is_some();
         if let Some(step) = step {
-            let cost = host.step_cost(&step);
+            let (start, cost) = (host.now, host.step_cost(&step));
             host.spend(cost);
             host.unpolled += 1;
             let end = host.now;
+            self.tell_step(number, start, step.channel, step.kind, step.switched);
             self.step_ended(number, step.channel, step.spent, end);
         } else if host.unpolled > 0 {
             worked |= self.transmit(number);
@@ -366,6 +378,7 @@ impl World {
         if !stepped && !worked {
             host.sleep();
         }
+        self.tell_gaps(number);
         self.check_progress(number, worked, signals);
     }
 
@@ -396,8 +409,10 @@ impl World {
             host.endpoint.handle_link_ready(host.local(), 0, host.wire.room(host.now));
             let Some(packet) = host.endpoint.poll_transmit(host.local(), 0, &mut host.frames) else { return worked };
             worked = true;
+            let start = host.now;
             host.spend(host.config.platform.link_cost);
             let completes = host.clock.when(packet.completes);
+            self.tell_hand_over(number, start, &packet);
             self.hand_over(number, packet, completes);
         }
     }
@@ -409,8 +424,11 @@ impl World {
         self.scratch[..packet.len].copy_from_slice(bytes);
         self.scratch[packet.len..][..CHECK_BYTES].copy_from_slice(&content::check_sequence(bytes));
         let frame = &self.scratch[..packet.len + CHECK_BYTES];
+        let busy_until = host.wire.busy_until();
         let end = host.wire.transmit(host.now, frame, host.config.address, packet.peer);
         let end = end.expect("the wire has the room that the endpoint was told of");
+        self.tell_transmission(number, &packet, busy_until, end);
+        let host = &mut self.hosts[number];
         host.frames.free(packet.frame);
         host.counters.transmitted += 1;
         let channel = packet.message.and_then(|departed| host.keys.get(&departed.channel));
@@ -451,7 +469,8 @@ impl World {
             let ledger = &mut self.channels[channel];
             let beyond = delivered.beyond_bound(ledger.plan.spare);
             let judged = (!beyond.is_zero()).then(|| host.endpoint.judge(host.local(), &delivered, beyond).cause);
-            if judged == Some(Cause::Laxity) {
+            let over_bound = judged == Some(Cause::Laxity);
+            if over_bound {
                 ledger.over_bound();
             }
             let (arrival, problem) = ledger.delivered(&delivered, evidence);
@@ -465,12 +484,14 @@ impl World {
                     host.lent.insert((ledger.reading_until, self.order), (key, delivered.message));
                 }
             }
+            let late = evidence.map(|evidence| evidence.cause);
+            let (handle, completion) = (ChannelHandle(channel), at);
+            self.tell(Seen::Delivered { channel: handle, sequence, completion, cause: late, over_bound });
             self.saw([channel as u64, sequence, latency.as_nanos(), at.as_nanos()]);
             if let Some(problem) = problem {
                 self.find(Some(channel), at, problem);
             }
             if let Some(arrival) = arrival {
-                let late = evidence.map(|evidence| evidence.cause);
                 self.check_delivery(channel, at, (sequence, at.since(arrival)), late, judged);
             }
             self.check_counters(channel, at, &counters);
@@ -524,7 +545,9 @@ impl World {
                     ledger.open &= !sender;
                     let lost = sender && matches!(end, End::PeerLost | End::NoAnswer);
                     // Kept for a while, so that a repeated CLOSE is answered.
-                    let (at, release) = (host.now + ledger.plan.lease, Command::Release { key, channel, sender });
+                    let (now, lease) = (host.now, ledger.plan.lease);
+                    let (at, release) = (now + lease, Command::Release { key, channel, sender });
+                    self.tell(Seen::Ended { channel: ChannelHandle(channel), at: now, sender, end });
                     self.schedule(number, at, release);
                     if lost {
                         self.reopen(channel);

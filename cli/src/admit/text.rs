@@ -13,7 +13,7 @@ use laxity_core::units::Duration;
 use super::decide::{OfDOrder, OfUpcalls};
 use super::{Answered, Report};
 use crate::args::TestArgument;
-use crate::numbers::{brief, counted, list};
+use crate::numbers::{brief, counted, list, up};
 use crate::report::escaped;
 
 const NONE: &str = "-";
@@ -318,16 +318,6 @@ fn terms(terms: &[Term]) -> String {
 /// A term's name for people.
 pub(super) fn term_name(name: &str) -> String {
     name.replace('_', " ")
-}
-
-/// Rounded up to what is shown of it.
-pub(super) fn up(span: Duration) -> Duration {
-    let step = match span.as_nanos() {
-        0..=999_999 => 1,
-        1_000_000..=999_999_999 => 1_000,
-        _ => 1_000_000,
-    };
-    Duration::from_nanos(span.as_nanos().div_ceil(step).saturating_mul(step))
 }
 
 /// Parts per million as per cent, rounded up to a tenth.

@@ -3,11 +3,16 @@
 
 use std::num::NonZeroUsize;
 
-use clap::Args;
+use clap::{ArgGroup, Args};
 
-/// Arguments of `laxity sim`; those of one mode only say so by `requires`.
+use super::scenario::ScenarioArguments;
+
+/// Arguments of `laxity sim`; those of one mode only say so by `requires`, and what chooses a mode is in the group `mode`.
 #[derive(Debug, Args)]
+#[command(group = ArgGroup::new("mode").required(true).multiple(false))]
 pub(crate) struct SimArguments {
+    #[command(flatten)]
+    pub(crate) scenario: ScenarioArguments,
     /// Of everything that is drawn; the same seed gives the same output
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,

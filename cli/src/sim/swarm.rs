@@ -16,16 +16,26 @@ use crate::failure::Failure;
 #[derive(Debug, Args)]
 pub(crate) struct SwarmArguments {
     /// Run many short worlds, one for each seed from `--seed` on, under all kinds of faults
-    #[arg(long, conflicts_with_all = ["search", "seconds"])]
+    #[arg(long, group = "mode", conflicts_with = "seconds")]
     pub(crate) swarm: bool,
-    /// Of a swarm: how many worlds
-    #[arg(long, requires = "swarm", value_name = "N", default_value = "10000")]
-    pub(crate) worlds: NonZeroU64,
+    /// Of a swarm: how many worlds, 10,000 if not told
+    #[arg(long, requires = "swarm", value_name = "N")]
+    pub(crate) worlds: Option<NonZeroU64>,
+}
+
+/// Worlds of a swarm that is not told how many.
+const WORLDS: u64 = 10_000;
+
+impl SwarmArguments {
+    /// True if there are options of a swarm, and none is asked for.
+    pub(super) fn is_misplaced(&self) -> bool {
+        !self.swarm && self.worlds.is_some()
+    }
 }
 
 /// Runs them; true if nothing was found.
 pub(super) fn run(arguments: &SimArguments) -> Result<bool, Failure> {
-    let worlds = arguments.swarm.worlds.get();
+    let worlds = arguments.swarm.worlds.map_or(WORLDS, NonZeroU64::get);
     let bar = ProgressBar::new(worlds);
     let style = ProgressStyle::with_template("{bar:24} {pos} of {len} worlds, {eta} left");
     bar.set_style(style.expect("the template is valid"));

@@ -299,11 +299,12 @@ fn explain(world: &World, request: &Request, grants: &impl Fn(&Request) -> bool,
     }
 }
 
-/// Each value alone, the others as requested. What is found was granted, and one step beyond it was not.
+/// What `grants` would say yes to instead of `request`: each value alone, the others as requested. What is found was granted, and
+/// one step beyond it was not.
 ///
 /// A larger deadline, a longer interval and a smaller message never turn yes into no, so halving finds the edge; of sizes every
 /// one up to the edge is admissible then, because a larger message needs no less of anything.
-pub(super) fn fits(grants: impl Fn(&Request) -> bool, request: &Request) -> Fits {
+pub fn fits(grants: impl Fn(&Request) -> bool, request: &Request) -> Fits {
     let contract = request.contract;
     let with = |max: u64, interval: u64, deadline: u64| {
         let interval = Duration::from_nanos(interval);

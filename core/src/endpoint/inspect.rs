@@ -67,6 +67,7 @@ impl Endpoint {
         let (messages, packets) = match &self.channels.get(channel)?.half {
             Half::Sending(sending) => sending.peaks(),
             Half::Receiving(receiving) => receiving.peaks(),
+            // A relay keeps no messages, and its packets are another's to bound.
             Half::Inward(_) | Half::Onward(_) => return None,
         };
         Some(QueuePeaks { messages, packets })

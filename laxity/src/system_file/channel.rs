@@ -9,8 +9,8 @@ use super::upcall::checked_name;
 use super::{Channel, Tabled};
 use crate::source::{FileError, Value, in_order};
 
-const KEYS: &str = "name, role, deadline, min_message; max_message, interval or max_rate, burst; r, p, b, M; max_frames or \
-                    max_frame_size";
+const KEYS: &str =
+    "deadline, min_message; max_message, interval or max_rate, burst; r, p, b, M; max_frames or max_frame_size";
 const SPELLINGS: &str = "max_message with interval or max_rate, and burst; or r, p, b and M of a token bucket; or interval, \
                          max_frames and max_frame_size of IEEE 802.1Qcc";
 
@@ -101,7 +101,8 @@ fn given(tabled: &Tabled<'_, '_>) -> Result<(Given, u8), FileError> {
         let count = || source.count(&full, value).map(|count| Some((count, at)));
         match name {
             "name" => given.name = Some(checked_name(tabled, &full, value)?),
-            "role" => {
+            other if tabled.beside.contains(&other) => continue,
+            "role" if tabled.beside.is_empty() => {
                 let roles = [Role::Sends, Role::Receives, Role::Relays];
                 given.role = roles[source.word(&full, value, &["send", "receive", "relay"])?];
             }
@@ -117,7 +118,10 @@ fn given(tabled: &Tabled<'_, '_>) -> Result<(Given, u8), FileError> {
             "M" => given.packet = size()?,
             "max_frames" => given.max_frames = count()?,
             "max_frame_size" => given.max_frame_size = size()?,
-            other => return Err(source.unknown(key.span().start, "channel.", other, KEYS)),
+            other => {
+                let beside = if tabled.beside.is_empty() { "role".to_owned() } else { tabled.beside.join(", ") };
+                return Err(source.unknown(key.span().start, "channel.", other, &format!("name, {beside}, {KEYS}")));
+            }
         }
         if let (Some(_), Some(_)) = (given.interval, given.max_rate) {
             let problem = "channel.interval and channel.max_rate say the same, expected one of them";

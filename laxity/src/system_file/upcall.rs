@@ -8,7 +8,7 @@ use super::{Tabled, Upcall};
 use crate::source::{FileError, in_order};
 
 pub(super) fn read(tabled: &Tabled<'_, '_>) -> Result<Upcall, FileError> {
-    let Tabled { source, at, number, table } = *tabled;
+    let Tabled { source, at, number, table, .. } = *tabled;
     let (mut name, mut period, mut cost, mut batch, mut block) =
         (format!("upcall {}", number + 1), None, None, 1, None);
     for (key, value) in in_order(table) {

@@ -17,9 +17,10 @@ use laxity_core::admission::{Stage, Utilisation};
 use laxity_core::units::Duration;
 
 use super::decide::{OfDOrder, OfUpcalls};
-use super::text::{changes, machine, percent, tally, term_name, up};
+use super::text::{changes, machine, percent, tally, term_name};
 use super::{Answered, Report};
 use crate::numbers::brief;
+use crate::numbers::up;
 use crate::report::escaped;
 
 /// Most rows of bounds.

@@ -21,7 +21,7 @@ use crate::stop::Stop;
 #[derive(Debug, Args)]
 pub(crate) struct SearchArguments {
     /// Attack random systems at the edge of admission, by each of its tests and the papers'
-    #[arg(long)]
+    #[arg(long, group = "mode")]
     pub(crate) search: bool,
     /// Of a search: how many systems, whatever the time; the same number gives the same output
     #[arg(long, requires = "search", value_name = "N")]
@@ -29,6 +29,13 @@ pub(crate) struct SearchArguments {
     /// Of a search: this system alone, again; if it breaks a promise, made as small as it gets
     #[arg(long, requires = "search", value_name = "NUMBER", conflicts_with = "systems")]
     pub(crate) system: Option<u64>,
+}
+
+impl SearchArguments {
+    /// True if there are options of a search without one.
+    pub(crate) fn is_misplaced(&self) -> bool {
+        !self.search && (self.systems.is_some() || self.system.is_some())
+    }
 }
 
 /// How long a search takes that is not told.

@@ -1,0 +1,152 @@
+//! The world that a scenario says.
+
+use std::net::{Ipv4Addr, SocketAddr};
+
+use laxity::DEFAULT_PORT;
+use laxity_core::admission::buffers;
+use laxity_core::contract::{Contract, Overload};
+use laxity_core::limits::{DECAY_FACTOR, MAX_CHANNELS};
+use laxity_sim::{ChannelHandle, Fault, FaultKind, HostConfig, HostId, Plan, Promise, Sizes, Source, Varied, World};
+
+use super::admit::{Admitted, admit, frames};
+use super::file::{self, Channel, Feed, Host, Kind, RECEIVE_RING, Scenario, What};
+use crate::failure::Failure;
+
+/// A world with its hosts and channels, in the file's order.
+pub(super) struct Built {
+    pub(super) world: World,
+    pub(super) hosts: Vec<HostId>,
+    pub(super) channels: Vec<ChannelHandle>,
+}
+
+/// Fills `world`, which is empty, with what was admitted.
+///
+/// # Errors
+/// The first refusal.
+pub(super) fn build(scenario: &Scenario, mut world: World) -> Result<Built, Failure> {
+    let Scenario { hosts, channels, sources, faults, .. } = scenario;
+    let Admitted { plans, look_aheads } = admit(hosts, channels)?;
+    world.collect_findings();
+    let config = |(number, host): (usize, &Host)| HostConfig {
+        look_ahead: look_aheads[number],
+        clock: if host.own_clock { number as u64 + 2 } else { 1 },
+        send_early: host.settings.send_early,
+        receive_early: host.settings.receive_early,
+        channels: host.channels.map_or_else(|| places(number, scenario), |channels| channels as usize),
+        frames: host.frames.map_or_else(
+            || {
+                // After a crash the old channels are kept for a lease beside the new ones.
+                frames(number, hosts, channels, &plans).saturating_mul(lives(scenario)).max(1)
+            },
+            |frames| frames as usize,
+        ),
+        receive_ring: RECEIVE_RING as usize,
+        wake_up: host.wake_up,
+        ..HostConfig::new(host.platform.clone(), address(number))
+    };
+    let ids: Vec<HostId> = hosts.iter().enumerate().map(config).map(|config| world.add_host(config)).collect();
+    let mut handles = Vec::with_capacity(channels.len());
+    for (channel, plan) in channels.iter().zip(&plans) {
+        let plan = Plan { lease: scenario.lease, ..plan.clone() };
+        let handle = world.open(ids[channel.from], ids[channel.to], plan.clone());
+        if let Some(contract) = channel.contract() {
+            world.promise(handle, promise(contract, &plan, channel, &hosts[channel.from], &hosts[channel.to]));
+        }
+        handles.push(handle);
+    }
+    for feed in sources {
+        add_source(&mut world, feed, handles[feed.channel], &channels[feed.channel]);
+    }
+    for fault in faults {
+        world.add_fault(Fault {
+            host: ids[fault.on],
+            from: fault.from,
+            until: fault.until,
+            kind: kind(fault, &ids, &handles),
+        });
+    }
+    Ok(Built { world, hosts: ids, channels: handles })
+}
+
+/// Places for the channels of a host, and for those that take theirs after a crash while the old ones are kept.
+fn places(number: usize, scenario: &Scenario) -> usize {
+    let here = |channel: &&Channel| channel.from == number || channel.to == number;
+    let channels = scenario.channels.iter().filter(here).count();
+    channels.saturating_mul(lives(scenario)).clamp(1, MAX_CHANNELS)
+}
+
+/// How often a channel may be opened: after each crash once more.
+fn lives(scenario: &Scenario) -> usize {
+    1 + scenario.faults.iter().filter(|fault| matches!(fault.what, What::Crash { .. })).count()
+}
+
+fn address(number: usize) -> SocketAddr {
+    // There are fewer hosts than addresses.
+    let number = u32::try_from(number).unwrap_or(u32::MAX);
+    SocketAddr::from((Ipv4Addr::from_bits(Ipv4Addr::new(10, 0, 0, 1).to_bits().saturating_add(number)), DEFAULT_PORT))
+}
+
+/// What the checkers hold a channel to.
+fn promise(contract: &Contract, plan: &Plan, channel: &Channel, from: &Host, to: &Host) -> Promise {
+    let early = from.settings.send_early;
+    let ahead = if early { contract.interval() * u64::from(contract.burst()) } else { Default::default() };
+    let (upstream, own) = (plan.upstream + ahead, plan.receive);
+    let oversize = if channel.overload == Overload::Decay { DECAY_FACTOR } else { 1 };
+    let queues = [
+        buffers::send_messages(contract),
+        buffers::send_packets(contract, &from.platform, early),
+        buffers::receive_messages(contract, upstream, own) + contract.burst(),
+        buffers::receive_packets(contract, &to.platform, upstream, own),
+    ];
+    // An oversize message is due later by the intervals that its further parts take.
+    let parts = contract.interval() * u64::from(oversize - 1);
+    let bound = contract.deadline() - plan.spare + parts;
+    // What was admitted is what may be on the wire.
+    let admitted = if oversize > 1 { contract.under_decay(from.platform.packet) } else { Ok(*contract) };
+    Promise {
+        contract: admitted.unwrap_or(*contract),
+        bound,
+        queues: queues.map(|places| places.saturating_mul(oversize)),
+    }
+}
+
+fn add_source(world: &mut World, feed: &Feed, handle: ChannelHandle, channel: &Channel) {
+    let Feed { start, until, .. } = *feed;
+    let regular = |source: Source| Source { until, ..source };
+    if let Kind::Rate { rate, bytes, group } = feed.kind {
+        return world.add_source(regular(Source::at_rate(handle, bytes, rate.as_bytes_per_second(), group, start)));
+    }
+    // The file was checked: all others are of channels with a contract.
+    let Some(contract) = channel.contract() else { return };
+    let varied = |sizes| Varied { until, ..Varied::recorded(handle, contract, sizes, start) };
+    match &feed.kind {
+        Kind::Full | Kind::Rate { .. } => world.add_source(regular(Source::full(handle, contract, start))),
+        Kind::Bursts => world.add_source(regular(Source::bursts(handle, contract, start))),
+        Kind::TooFast(factor) => {
+            world.add_source(regular(Source::violating(handle, contract, start, u64::from(*factor))));
+        }
+        Kind::TooLarge(factor) => world.add_source(regular(Source::too_large(handle, contract, start, *factor))),
+        Kind::TooMany(factor) => world.add_source(regular(Source::too_many(handle, contract, start, *factor))),
+        Kind::Random => world.add_varied(Varied { until, ..Varied::conforming(handle, contract, start) }),
+        Kind::Film => world.add_varied(varied(Sizes::film(contract.min_message(), contract.max_message()))),
+        Kind::Recorded(sizes) => world.add_varied(varied(Sizes::Recorded(sizes.clone()))),
+    }
+}
+
+fn kind(fault: &file::Fault, hosts: &[HostId], channels: &[ChannelHandle]) -> FaultKind {
+    match fault.what {
+        What::Loss { ppm } => FaultKind::Loss { ppm },
+        What::Reordering { most } => FaultKind::Reordering { most },
+        What::Duplication { ppm } => FaultKind::Duplication { ppm },
+        What::Corruption { ppm } => FaultKind::Corruption { ppm },
+        What::Delay { extra } => FaultKind::Delay { extra },
+        What::LinkDown => FaultKind::LinkDown,
+        What::Crash { reopen } => FaultKind::Crash { reopen },
+        What::ClockStep { by } => FaultKind::ClockStep { by },
+        What::ClockDrift { ppm } => FaultKind::ClockDrift { ppm },
+        What::Interference => FaultKind::Interference,
+        What::FloodBack { peer, spacing } => FaultKind::FloodBack { peer: hosts[peer], spacing },
+        What::SlowReceiver { channel, each } => FaultKind::SlowReceiver { channel: channels[channel], each },
+        What::SmallRing { places } => FaultKind::SmallRing { places: places as usize },
+    }
+}

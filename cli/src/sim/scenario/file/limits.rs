@@ -1,0 +1,128 @@
+//! How much memory and work a scenario may ask for, before anything of it is allocated or run.
+//!
+//! The sums are upper bounds of what the world will need; they saturate.
+
+use laxity::FileError;
+use laxity::source::Source;
+use laxity::text::DisplaySize;
+use laxity_core::admission::buffers;
+use laxity_core::contract::Service;
+use laxity_core::limits::MAX_LISTENERS;
+use laxity_core::units::{Duration, Instant};
+
+use super::{Channel, Feed, Host, Kind, Scenario, What};
+
+/// Frames that find a place at a host which arrive and have not been looked at: far more than arrive between two looks, unless a
+/// fault makes them.
+pub(in super::super) const RECEIVE_RING: u32 = 1024;
+/// Memory of all buffers.
+const MOST_MEMORY: u64 = 4 << 30;
+/// Packets that all sources offer together.
+const MOST_PACKETS: u64 = 200_000_000;
+/// Frames that floods have together.
+const MOST_FLOOD: u64 = 20_000_000;
+
+/// Says which table goes beyond a limit.
+pub(super) fn check(source: Source<'_>, scenario: &Scenario) -> Result<(), FileError> {
+    let Scenario { hosts, channels, sources, faults, .. } = scenario;
+    let mut memory = hosts.iter().map(of_host).fold(0, u64::saturating_add);
+    let too_much = |at, what: &str, found: u64| {
+        let (found, most) = (DisplaySize(found), DisplaySize(MOST_MEMORY));
+        Err(source.error(at, what, format!("the buffers of the scenario would take {found}, expected at most {most}")))
+    };
+    if memory > MOST_MEMORY {
+        return too_much(0, "", memory);
+    }
+    let lives = 1 + faults.iter().filter(|fault| matches!(fault.what, What::Crash { .. })).count() as u64;
+    for channel in channels {
+        memory = memory.saturating_add(of_channel(channel, &hosts[channel.from]).saturating_mul(lives));
+        if memory > MOST_MEMORY {
+            return too_much(channel.at, "", memory);
+        }
+    }
+    let mut received = vec![0; hosts.len()];
+    for channel in channels {
+        received[channel.to] += 1;
+        if received[channel.to] > MAX_LISTENERS {
+            let problem = format!("{:?} receives more than {MAX_LISTENERS} channels", hosts[channel.to].name);
+            return Err(source.error(channel.at, "", problem));
+        }
+    }
+    let mut packets = 0u64;
+    for feed in sources {
+        packets = packets.saturating_add(offered(feed, &channels[feed.channel], hosts));
+        if packets > MOST_PACKETS {
+            let problem = format!("the sources would offer {packets} packets, expected at most {MOST_PACKETS}");
+            return Err(source.error(feed.at, "", problem));
+        }
+    }
+    let frames = |span: Duration, spacing: Duration| span.div_ceil(spacing);
+    let flood = faults.iter().filter_map(|fault| match fault.what {
+        What::FloodBack { spacing, .. } => Some(frames(fault.until.since(fault.from), spacing)),
+        _ => None,
+    });
+    let flood = flood.fold(0, u64::saturating_add);
+    if flood > MOST_FLOOD {
+        let problem = format!("the floods would have {flood} frames, expected at most {MOST_FLOOD}");
+        return Err(source.error(0, "", problem));
+    }
+    Ok(())
+}
+
+/// The ring, the wire, and frames if the file says how many.
+fn of_host(host: &Host) -> u64 {
+    const WIRE: u64 = 1024;
+    let frames = u64::from(RECEIVE_RING) + u64::from(host.frames.unwrap_or(0)) + WIRE;
+    // Tables of the endpoint, generously.
+    frames * frame(host) + u64::from(host.channels.unwrap_or(0)) * 1024
+}
+
+fn frame(host: &Host) -> u64 {
+    u64::from(host.platform.packet) + 256
+}
+
+/// Messages at both ends, and frames for as many.
+fn of_channel(channel: &Channel, host: &Host) -> u64 {
+    let (messages, largest) = (of_messages(channel), u64::from(channel.service.max_message()));
+    let packets = largest.div_ceil(host.platform.packet.into());
+    let oversize = match channel.overload {
+        laxity_core::contract::Overload::Decay => u64::from(laxity_core::limits::DECAY_FACTOR),
+        _ => 1,
+    };
+    let each = largest.saturating_add(packets.saturating_mul(frame(host)));
+    messages.saturating_mul(each).saturating_mul(oversize)
+}
+
+fn of_messages(channel: &Channel) -> u64 {
+    match &channel.service {
+        Service::RealTime(contract) => {
+            let receiving = buffers::receive_messages(contract, contract.deadline(), contract.deadline());
+            contract.queued_messages() + u64::from(receiving) + u64::from(contract.burst())
+        }
+        Service::BestEffort { queue, .. } => 2 * u64::from(*queue),
+    }
+}
+
+/// Packets that a source offers at most.
+fn offered(feed: &Feed, channel: &Channel, hosts: &[Host]) -> u64 {
+    let span = feed.until.since(feed.start.max(Instant::ZERO)).as_nanos();
+    let largest = channel.service.max_message();
+    let per_interval = |factor: u32| {
+        let interval = channel.contract().map_or(1, |contract| contract.interval().as_nanos().max(1));
+        let burst = channel.contract().map_or(1, |contract| contract.burst());
+        let messages = u128::from(span) * u128::from(factor) / u128::from(interval);
+        u64::try_from(messages).unwrap_or(u64::MAX).saturating_add(u64::from(burst) * u64::from(factor))
+    };
+    let (messages, bytes) = match &feed.kind {
+        Kind::Full | Kind::Bursts | Kind::Random | Kind::Film => (per_interval(1), largest),
+        Kind::Recorded(sizes) => (per_interval(1), sizes.iter().copied().max().unwrap_or(1)),
+        Kind::TooFast(factor) | Kind::TooMany(factor) => (per_interval(*factor), largest),
+        Kind::TooLarge(factor) => (per_interval(1), largest.saturating_mul(*factor)),
+        Kind::Rate { rate, bytes, group } => {
+            let bytes_offered = u128::from(rate.as_bytes_per_second()) * u128::from(span) / 1_000_000_000;
+            let messages = u64::try_from(bytes_offered / u128::from(*bytes)).unwrap_or(u64::MAX);
+            (messages.saturating_add(u64::from(*group) * 2), *bytes)
+        }
+    };
+    messages.saturating_mul(channel.packets(hosts, bytes))
+}

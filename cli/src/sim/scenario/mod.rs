@@ -1,0 +1,123 @@
+//! `laxity sim SCENARIO.toml`: one world from a file, with every channel admitted on its way.
+//!
+//! [`mod@file`] reads it, [`admit`] asks the hosts' admission, [`build`] makes the world, [`report`] says what became of it.
+
+mod admit;
+mod build;
+mod file;
+mod report;
+
+use std::cell::RefCell;
+use std::fs;
+use std::io::{self, Read as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use clap::Args;
+use laxity_core::units::{Duration, NANOS_PER_SECOND};
+use laxity_sim::World;
+use laxity_sim::trace::Trace;
+
+use super::SimArguments;
+use crate::failure::Failure;
+use crate::file::{Streamed, has_directory};
+use crate::stop::Stop;
+use file::Scenario;
+use report::Outcome;
+
+/// What `laxity sim --help` says of the JSON object.
+pub(crate) const HELP: &str = "\
+Of a scenario: docs/scenarios.md lists what a file says, docs/trace.md how to read a trace.
+
+Exit status: 0 every promise was kept; 1 a miss by Laxity, a delay over its bound, or a finding; 2 bad input; 3 refused by \
+admission.
+
+JSON of a scenario: {command, scenario, seed, sent_until_ns, channels, hosts, faults, findings, more_findings}. Each of channels: \
+the figures that all commands report, then from, to, reopened (how many had its place before it, until a crash), unaccounted \
+(messages of which nobody can say what became of them), refused (messages that the sending host did not take), \
+throughput_bytes_s, sender_end and receiver_end (closed, closed_by_peer, peer_lost, no_answer, route_lost, refused or version; null if it \
+crashed). Each of hosts: {name, busy_ns, steps, switches, sleeps, transmitted, received, ring_full, damaged, lost_on_wire}. Each of \
+faults: {kind, on, at_ns, until_ns}. Each of findings: {what, channel, at_ns, expected, found}. All numbers are integers.";
+
+/// Arguments of one world from a file.
+#[derive(Debug, Args)]
+pub(crate) struct ScenarioArguments {
+    /// A TOML file that says who is there, what is asked for, who sends what and what goes wrong
+    #[arg(value_name = "SCENARIO", group = "mode")]
+    pub(crate) file: Option<PathBuf>,
+    /// Write what happened to FILE as a trace, to be opened at ui.perfetto.dev
+    #[arg(long, value_name = "FILE", requires = "file")]
+    pub(crate) trace: Option<PathBuf>,
+}
+
+impl ScenarioArguments {
+    /// True if there are options of a scenario without one.
+    pub(crate) fn is_misplaced(&self) -> bool {
+        self.file.is_none() && self.trace.is_some()
+    }
+}
+
+/// After so much virtual time it looks whether it was told to stop.
+const LOOK: Duration = Duration::from_millis(1);
+
+/// Simulates what the file says; true if every promise was kept.
+pub(crate) fn run(path: &Path, arguments: &SimArguments) -> Result<bool, Failure> {
+    let SimArguments { seed, json, seconds, scenario: ScenarioArguments { trace, .. }, .. } = arguments;
+    let (trace, seed) = (trace.as_deref(), *seed);
+    let name = path.display().to_string();
+    let text = read(path).map_err(|source| Failure::File { file: name.clone(), source })?;
+    let beside = path.parent().unwrap_or(Path::new("."));
+    let reader = |file: &str| read(&beside.join(file)).map_err(|error| error.to_string());
+    let duration = seconds.map(|seconds| Duration::from_nanos(seconds.saturating_mul(NANOS_PER_SECOND)));
+    let scenario = file::parse(&text, &name, duration, &reader)?;
+    if let Some(trace) = trace {
+        has_directory(trace)?;
+    }
+    let stop = Stop::on_signals().map_err(|source| Failure::File { file: "signals".into(), source })?;
+    let outcome = match trace {
+        None => simulate(&scenario, name, seed, World::new(seed), &stop)?,
+        Some(path) => {
+            let failure = |source| Failure::File { file: path.display().to_string(), source };
+            let trace = Trace::new(Streamed::create(path)?, &[("scenario", name.clone()), ("seed", seed.to_string())]);
+            let trace = Rc::new(RefCell::new(trace));
+            let mut world = World::new(seed);
+            for host in &scenario.hosts {
+                trace.borrow_mut().add_host(&host.name);
+            }
+            world.set_observer(Box::new(Rc::clone(&trace)));
+            let outcome = simulate(&scenario, name, seed, world, &stop)?;
+            // The world is gone, so nobody else has it.
+            if let Some(trace) = Rc::into_inner(trace) {
+                let file = trace.into_inner().finish().map_err(failure)?;
+                file.finish().map_err(failure)?;
+            }
+            outcome
+        }
+    };
+    let said = if *json { report::json(&outcome) } else { report::page(&outcome) };
+    // A reader that has seen enough is no failure.
+    let _ = writeln!(io::stdout(), "{said}");
+    Ok(outcome.promises_kept())
+}
+
+/// Runs the world to its end, or until the command is told to stop.
+fn simulate(scenario: &Scenario, name: String, seed: u64, world: World, stop: &Stop) -> Result<Outcome, Failure> {
+    let mut built = build::build(scenario, world)?;
+    while built.world.now() < scenario.end && !stop.is_set() {
+        let until = (built.world.now() + LOOK).min(scenario.end);
+        built.world.run_until(until);
+    }
+    let sent_until = built.world.now();
+    built.world.finish();
+    Ok(Outcome::new(scenario, &built, name, seed, sent_until))
+}
+
+/// The text of a file, if it is no larger than a scenario may be.
+fn read(path: &Path) -> io::Result<String> {
+    let mut text = String::new();
+    let bytes = fs::File::open(path)?.take(file::MOST_BYTES + 1).read_to_string(&mut text)?;
+    if bytes as u64 > file::MOST_BYTES {
+        return Err(io::Error::other(format!("it has more than {} bytes", file::MOST_BYTES)));
+    }
+    Ok(text)
+}

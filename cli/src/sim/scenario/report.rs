@@ -1,0 +1,284 @@
+//! What became of a scenario: for people, and as JSON.
+
+use std::fmt::Write as _;
+
+use comfy_table::{Table, presets};
+use laxity_core::event::End;
+use laxity_core::figures::Figures;
+use laxity_core::units::{Duration, Instant};
+use laxity_sim::{ChannelHandle, FaultKind, HostCounters, Report};
+use serde::Serialize;
+
+use super::build::Built;
+use super::file::{Host, Scenario};
+use crate::numbers::{counted, list};
+use crate::report::{self, ChannelReport, escaped, per_second, promises_kept};
+
+/// What became of it.
+pub(super) struct Outcome {
+    scenario: String,
+    seed: u64,
+    /// When sources stopped.
+    sent_until: Instant,
+    /// How long they sent.
+    elapsed: Duration,
+    hosts: Vec<(String, HostCounters)>,
+    channels: Vec<OfChannel>,
+    faults: Vec<OfFault>,
+    findings: Vec<OfFinding>,
+    more_findings: u64,
+}
+
+struct OfChannel {
+    from: String,
+    to: String,
+    /// Messages of which nobody can say what became of them: a host crashed.
+    unaccounted: u64,
+    /// How many had its place before it, until a crash.
+    reopened: u32,
+    report: Report,
+}
+
+#[derive(Serialize)]
+struct OfFault {
+    kind: &'static str,
+    on: String,
+    at_ns: u64,
+    until_ns: u64,
+}
+
+#[derive(Serialize)]
+struct OfFinding {
+    what: &'static str,
+    channel: Option<String>,
+    at_ns: u64,
+    expected: String,
+    found: String,
+}
+
+impl Outcome {
+    pub(super) fn new(scenario: &Scenario, built: &Built, name: String, seed: u64, sent_until: Instant) -> Self {
+        let Built { world, hosts, channels } = built;
+        let host = |place: usize| scenario.hosts[place].name.clone();
+        let mut of_channels = Vec::new();
+        let mut names: Vec<(ChannelHandle, &str)> = Vec::new();
+        for (channel, &handle) in scenario.channels.iter().zip(channels) {
+            let (mut next, mut reopened) = (Some(handle), 0);
+            while let Some(handle) = next {
+                names.push((handle, &channel.name));
+                let (from, to) = (host(channel.from), host(channel.to));
+                let report = world.report(handle);
+                let Figures { sent, delivered, lost, dropped, .. } = report.figures;
+                let unaccounted = sent.saturating_sub(delivered + lost + dropped);
+                of_channels.push(OfChannel { from, to, unaccounted, reopened, report });
+                (next, reopened) = (world.successor(handle), reopened + 1);
+            }
+        }
+        let faults = scenario.faults.iter().zip(world.faults()).map(|(asked, fault)| OfFault {
+            kind: FaultKind::NAMES[fault.kind.number()],
+            on: host(asked.on),
+            at_ns: fault.from.as_nanos(),
+            until_ns: fault.until.as_nanos(),
+        });
+        let (findings, more_findings) = world.findings();
+        let name_of = |handle| names.iter().find(|(other, _)| *other == handle).map(|(_, name)| (*name).to_owned());
+        let findings = findings.into_iter().map(|finding| OfFinding {
+            what: finding.what.name(),
+            channel: finding.channel.and_then(name_of),
+            at_ns: finding.at.as_nanos(),
+            expected: finding.expected,
+            found: finding.found,
+        });
+        let counters = |(host, &id): (&Host, _)| (host.name.clone(), world.host_counters(id));
+        Self {
+            scenario: name,
+            seed,
+            sent_until,
+            elapsed: sent_until.since(scenario.start),
+            hosts: scenario.hosts.iter().zip(hosts).map(counters).collect(),
+            channels: of_channels,
+            faults: faults.collect(),
+            findings: findings.collect(),
+            more_findings,
+        }
+    }
+
+    fn figures(&self) -> Vec<Figures> {
+        let of = |channel: &OfChannel| {
+            let figures = channel.report.figures.clone();
+            match channel.reopened {
+                0 => figures,
+                times => Figures { name: format!("{} (again, {times})", figures.name), ..figures },
+            }
+        };
+        self.channels.iter().map(of).collect()
+    }
+
+    /// True if no miss is Laxity's, nothing was over its bound, and no checker found anything.
+    pub(super) fn promises_kept(&self) -> bool {
+        promises_kept(&self.figures()) && self.findings.is_empty()
+    }
+}
+
+/// The JSON object, in one line.
+pub(super) fn json(outcome: &Outcome) -> String {
+    #[derive(Serialize)]
+    struct Whole<'a> {
+        command: &'static str,
+        scenario: &'a str,
+        seed: u64,
+        sent_until_ns: u64,
+        channels: Vec<WholeChannel<'a>>,
+        hosts: Vec<WholeHost<'a>>,
+        faults: &'a [OfFault],
+        findings: &'a [OfFinding],
+        more_findings: u64,
+    }
+    #[derive(Serialize)]
+    struct WholeChannel<'a> {
+        #[serde(flatten)]
+        figures: ChannelReport,
+        from: &'a str,
+        to: &'a str,
+        reopened: u32,
+        unaccounted: u64,
+        /// Messages that the sending host refused, because they were beyond the contract or the queue.
+        refused: u64,
+        throughput_bytes_s: u64,
+        sender_end: Option<&'static str>,
+        receiver_end: Option<&'static str>,
+    }
+    #[derive(Serialize)]
+    struct WholeHost<'a> {
+        name: &'a str,
+        busy_ns: u64,
+        steps: u64,
+        switches: u64,
+        sleeps: u64,
+        transmitted: u64,
+        received: u64,
+        ring_full: u64,
+        damaged: u64,
+        lost_on_wire: u64,
+    }
+    fn of_channel(channel: &OfChannel, elapsed: Duration) -> WholeChannel<'_> {
+        let OfChannel { from, to, unaccounted, reopened, report } = channel;
+        WholeChannel {
+            figures: ChannelReport::from(&report.figures),
+            from,
+            to,
+            reopened: *reopened,
+            unaccounted: *unaccounted,
+            refused: report.send.refused,
+            throughput_bytes_s: per_second(report.figures.delivered_bytes, elapsed),
+            sender_end: report.sender_end.map(end_name),
+            receiver_end: report.receiver_end.map(end_name),
+        }
+    }
+    let whole = Whole {
+        command: "sim",
+        scenario: &outcome.scenario,
+        seed: outcome.seed,
+        sent_until_ns: outcome.sent_until.as_nanos(),
+        channels: outcome.channels.iter().map(|channel| of_channel(channel, outcome.elapsed)).collect(),
+        hosts: outcome
+            .hosts
+            .iter()
+            .map(|(name, counters)| WholeHost {
+                name,
+                busy_ns: counters.busy.as_nanos(),
+                steps: counters.steps,
+                switches: counters.switches,
+                sleeps: counters.sleeps,
+                transmitted: counters.transmitted,
+                received: counters.received,
+                ring_full: counters.ring_full,
+                damaged: counters.damaged,
+                lost_on_wire: counters.wire.lost,
+            })
+            .collect(),
+        faults: &outcome.faults,
+        findings: &outcome.findings,
+        more_findings: outcome.more_findings,
+    };
+    serde_json::to_string(&whole).expect("structs of strings and integers are always JSON")
+}
+
+fn end_name(end: End) -> &'static str {
+    match end {
+        End::Closed { .. } => "closed",
+        End::ClosedByPeer => "closed_by_peer",
+        End::PeerLost => "peer_lost",
+        End::NoAnswer => "no_answer",
+        End::RouteLost => "route_lost",
+        End::Refused(_) => "refused",
+        End::Version { .. } => "version",
+    }
+}
+
+/// The page for people.
+pub(super) fn page(outcome: &Outcome) -> String {
+    let figures = outcome.figures();
+    let (hosts, faults) = (counted(outcome.hosts.len() as u64, "host"), counted(outcome.faults.len() as u64, "fault"));
+    let mut page = format!(
+        "{}, seed {}: {hosts}, {faults}, {} of virtual time\n{}\n",
+        escaped(&outcome.scenario),
+        outcome.seed,
+        outcome.sent_until.since(Instant::ZERO),
+        report::table(&figures, outcome.elapsed),
+    );
+    let refused = outcome.channels.iter().zip(&figures).filter(|(channel, _)| channel.report.send.refused > 0);
+    for (channel, figures) in refused {
+        let _ = writeln!(
+            page,
+            "{}: {} beyond its contract or its queue never left the sender.",
+            escaped(&figures.name),
+            counted(channel.report.send.refused, "message")
+        );
+    }
+    for (channel, figures) in outcome.channels.iter().zip(&figures).filter(|(channel, _)| channel.unaccounted > 0) {
+        let _ = writeln!(
+            page,
+            "{}: what became of {} nobody can say: a host crashed.",
+            escaped(&figures.name),
+            counted(channel.unaccounted, "message")
+        );
+    }
+    if !outcome.faults.is_empty() {
+        let mut table = Table::new();
+        table.load_preset(presets::ASCII_BORDERS_ONLY_CONDENSED).set_header(["fault", "on", "from", "until"]);
+        for fault in &outcome.faults {
+            let at = |nanos| Duration::from_nanos(nanos).to_string();
+            let on = escaped(&fault.on).into_owned();
+            table.add_row([fault.kind.replace('_', " "), on, at(fault.at_ns), at(fault.until_ns)]);
+        }
+        let _ = writeln!(page, "{table}");
+    }
+    page.push_str(&verdict(outcome, &figures));
+    page
+}
+
+/// Whether the promises were kept; and if not, whose and how.
+fn verdict(outcome: &Outcome, figures: &[Figures]) -> String {
+    let mut verdict = String::new();
+    for finding in &outcome.findings {
+        let OfFinding { what, channel, at_ns, expected, found } = finding;
+        let whose = channel.as_ref().map_or(String::new(), |channel| format!("{}, ", escaped(channel)));
+        let at = Duration::from_nanos(*at_ns);
+        let _ = writeln!(verdict, "FINDING ({what}): {whose}at {at}: found {found}, expected {expected}.");
+    }
+    if outcome.more_findings > 0 {
+        let _ = writeln!(verdict, "{} more.", counted(outcome.more_findings, "finding"));
+    }
+    let broken: Vec<String> = figures
+        .iter()
+        .filter(|figures| figures.misses.laxity > 0 || figures.over_bound > 0)
+        .map(|figures| escaped(&figures.name).into_owned())
+        .collect();
+    verdict.push_str(&match (broken.is_empty(), outcome.findings.is_empty()) {
+        (true, true) => "Every promise was kept; misses have the causes that stand above.".to_owned(),
+        (true, false) => "A checker found something: that is a bug.".to_owned(),
+        (false, _) => format!("A PROMISE WAS BROKEN: {}.", list(&broken)),
+    });
+    verdict
+}

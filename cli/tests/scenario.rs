@@ -1,0 +1,305 @@
+//! `laxity sim SCENARIO.toml` as a user runs it. Everything is in virtual time, so nothing depends on how fast the machine is.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+
+use serde_json::Value;
+
+fn example(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples").join(name)
+}
+
+/// A directory of this test's own, gone at the end.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new(test: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("laxity-sim-{test}-{}", std::process::id()));
+        std::fs::create_dir_all(&path).unwrap();
+        Self(path)
+    }
+
+    fn file(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.0.join(name);
+        std::fs::write(&path, text).unwrap();
+        path
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+fn sim(file: &Path, options: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_laxity")).arg("sim").arg(file).args(options).output().unwrap()
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// The JSON object of a scenario that keeps its promises.
+fn object(file: &Path, options: &[&str]) -> Value {
+    let output = sim(file, &[options, &["--json"]].concat());
+    assert_eq!(output.status.code(), Some(0), "{}{}", text(&output.stdout), text(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+fn number(value: &Value, key: &str) -> u64 {
+    value[key].as_u64().unwrap_or_else(|| panic!("{key} of {value}"))
+}
+
+fn channel<'a>(object: &'a Value, name: &str, reopened: u64) -> &'a Value {
+    let mut channels = object["channels"].as_array().unwrap().iter();
+    let found = channels.find(|channel| channel["name"] == name && channel["reopened"] == reopened);
+    found.unwrap_or_else(|| panic!("{name} in {object}"))
+}
+
+#[test]
+fn the_robot_keeps_its_promises_beside_a_flood_and_a_violator() {
+    let object = object(&example("robot.scenario.toml"), &["--seed", "1"]);
+    assert_eq!(
+        (&object["command"], number(&object, "seed"), number(&object, "sent_until_ns")),
+        (&"sim".into(), 1, 2_000_000_000)
+    );
+    assert!(object["findings"].as_array().unwrap().is_empty() && object["faults"].as_array().unwrap().is_empty());
+    for name in ["control", "lidar", "camera-front", "camera-rear"] {
+        let channel = channel(&object, name, 0);
+        let sent = number(channel, "sent");
+        assert!(sent > 20 && number(channel, "delivered") == sent && number(channel, "late") == 0, "{channel}");
+        assert!(number(channel, "max_ns") <= number(channel, "bound_ns"), "{channel}");
+        assert!(number(channel, "bound_ns") <= number(channel, "deadline_ns"), "{channel}");
+        assert_eq!((number(channel, "unaccounted"), &channel["sender_end"]), (0, &"closed".into()));
+    }
+    // Three of four messages of the violator never leave it: 48 intervals, and a message each.
+    let rear = channel(&object, "camera-rear", 0);
+    assert_eq!(number(rear, "sent"), 48);
+    assert!(number(rear, "refused") >= 140);
+    let upload = channel(&object, "upload", 0);
+    assert!(upload["kind"] == "best-effort" && number(upload, "throughput_bytes_s") > 8_000_000, "{upload}");
+}
+
+#[test]
+fn every_miss_has_the_cause_that_was_injected() {
+    let object = object(&example("fault.scenario.toml"), &["--seed", "1"]);
+    let misses = |name, reopened| {
+        let misses = &channel(&object, name, reopened)["misses"];
+        ["sender", "receiver", "network", "platform", "laxity"].map(|cause| number(misses, cause))
+    };
+    let [sender, receiver, network, platform, laxity] = misses("sensor", 0);
+    assert!(receiver > 0 && network > 0 && platform > 0, "{object}");
+    assert_eq!((sender, laxity), (0, 0));
+    assert_eq!(misses("log", 0), [0; 5], "nothing happened to it but the crash");
+    for name in ["sensor", "command", "log"] {
+        let (before, after) = (channel(&object, name, 0), channel(&object, name, 1));
+        assert!(before["sender_end"] == "peer_lost" || before["receiver_end"] == "peer_lost", "{before}");
+        assert_eq!((misses(name, 1), number(after, "sent")), ([0; 5], number(after, "delivered")));
+        assert!(number(after, "sent") > 10, "opened again");
+    }
+    assert!(number(channel(&object, "sensor", 0), "unaccounted") > 0, "sent to a host that was down");
+    let kinds: Vec<&str> = object["faults"].as_array().unwrap().iter().map(|f| f["kind"].as_str().unwrap()).collect();
+    assert_eq!(kinds, ["link_down", "interference", "slow_receiver", "crash"]);
+}
+
+#[test]
+fn the_same_seed_gives_the_same_output_byte_for_byte() {
+    let scratch = Scratch::new("seed");
+    let traces = ["a.json", "b.json", "c.json"].map(|name| scratch.0.join(name));
+    let run = |seed: &str, trace: &Path| {
+        let trace_option = ["--seconds", "1", "--seed", seed, "--trace", trace.to_str().unwrap(), "--json"];
+        let output = sim(&example("robot.scenario.toml"), &trace_option);
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        (text(&output.stdout), std::fs::read(trace).unwrap())
+    };
+    let [first, again, other] =
+        [("7", &traces[0]), ("7", &traces[1]), ("8", &traces[2])].map(|(seed, trace)| run(seed, trace));
+    assert!(first == again && first != other);
+    let untraced = sim(&example("robot.scenario.toml"), &["--seconds", "1", "--seed", "7", "--json"]);
+    assert_eq!(text(&untraced.stdout), first.0, "a trace changes nothing");
+}
+
+/// What a trace says of the messages of each channel: how many by outcome, and the misses by name.
+fn told(trace: &Value) -> BTreeMap<String, BTreeMap<String, u64>> {
+    let mut told: BTreeMap<String, BTreeMap<String, u64>> = BTreeMap::new();
+    let mut messages: BTreeMap<(u64, &str), &str> = BTreeMap::new();
+    for event in trace["traceEvents"].as_array().unwrap().iter().filter(|event| event["ph"] == "b") {
+        let (name, id) = (event["name"].as_str().unwrap(), event["id2"]["local"].as_str().unwrap());
+        if id.starts_with("fault.") {
+            continue;
+        }
+        let channel = match event["args"]["outcome"].as_str() {
+            Some(outcome) => {
+                messages.insert((number(event, "pid"), id), name);
+                *told.entry(name.to_owned()).or_default().entry(outcome.to_owned()).or_default() += 1;
+                continue;
+            }
+            None => messages[&(number(event, "pid"), id)],
+        };
+        *told.entry(channel.to_owned()).or_default().entry(name.to_owned()).or_default() += 1;
+    }
+    told
+}
+
+#[test]
+fn a_trace_has_every_message_of_the_report() {
+    let scratch = Scratch::new("trace");
+    for name in ["robot.scenario.toml", "fault.scenario.toml"] {
+        let file = scratch.0.join("trace.json");
+        let object = object(&example(name), &["--trace", file.to_str().unwrap()]);
+        let trace: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+        assert_eq!(trace["otherData"]["seed"], "1");
+        let told = told(&trace);
+        let channels = object["channels"].as_array().unwrap();
+        for name in told.keys() {
+            let of = || channels.iter().filter(|channel| channel["name"] == **name);
+            let sum = |key: &str| of().map(|channel| number(channel, key)).sum::<u64>();
+            let misses = |cause: &str| of().map(|channel| number(&channel["misses"], cause)).sum::<u64>();
+            let told = |what: &str| told[name].get(what).copied().unwrap_or(0);
+            assert_eq!(told("in time"), sum("delivered") - sum("late"), "{name}");
+            assert_eq!(
+                (told("late"), told("lost"), told("dropped")),
+                (sum("late"), sum("lost"), sum("dropped")),
+                "{name}"
+            );
+            assert_eq!((told("unknown"), told("UNKNOWN")), (sum("unaccounted"), sum("unaccounted")), "{name}");
+            assert_eq!(told("LOST: network") + told("LATE: network"), misses("network"), "{name}");
+            assert_eq!(
+                (told("LATE: platform"), told("LATE: laxity")),
+                (misses("platform"), misses("laxity")),
+                "{name}"
+            );
+            assert_eq!((told("DROPPED: receiver"), told("DROPPED: sender")), (misses("receiver"), misses("sender")));
+        }
+        let names: Vec<&str> =
+            trace["traceEvents"].as_array().unwrap().iter().filter_map(|e| e["name"].as_str()).collect();
+        for fault in object["faults"].as_array().unwrap() {
+            let span = format!("fault: {}", fault["kind"].as_str().unwrap());
+            assert_eq!(names.iter().filter(|name| **name == span).count(), 2, "{span} begins and ends");
+        }
+        assert_eq!(told.len(), channels.iter().filter(|channel| channel["reopened"] == 0).count());
+    }
+    assert_eq!(std::fs::read_dir(&scratch.0).unwrap().count(), 1, "nothing is left beside it");
+}
+
+const TWO_HOSTS: &str =
+    "duration = \"300ms\"\n[[host]]\nname = \"a\"\n[[host]]\nname = \"b\"\nplatform = \"costs.toml\"\n";
+
+#[test]
+fn a_refusal_says_by_whom_why_and_what_would_fit() {
+    let scratch = Scratch::new("refusal");
+    scratch.file("costs.toml", "[platform]\nwake_up = \"100us\"\n");
+    let channel = |name: &str, deadline: &str| {
+        format!(
+            "[[channel]]\nname = \"{name}\"\nfrom = \"a\"\nto = \"b\"\nmax_message = \"100KB\"\ninterval = \"12ms\"\ndeadline = \"{deadline}\"\n"
+        )
+    };
+    let file =
+        scratch.file("two.toml", &format!("{TWO_HOSTS}{}{}", channel("first", "60ms"), channel("second", "60ms")));
+    let output = sim(&file, &["--trace", scratch.0.join("none.json").to_str().unwrap()]);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{said}");
+    for part in
+        ["second is refused by a: the link is used up in the long run", "channels in the way: first", "would fit"]
+    {
+        assert!(said.contains(part), "{part} in {said}");
+    }
+    assert!(output.stdout.is_empty() && !scratch.0.join("none.json").exists(), "nothing was simulated");
+    let file = scratch.file("short.toml", &format!("{TWO_HOSTS}{}", channel("first", "2ms")));
+    let said = text(&sim(&file, &[]).stderr);
+    let least = said.split("a deadline of ").nth(1).unwrap().split("ms").next().unwrap();
+    let file = scratch.file("fits.toml", &format!("{TWO_HOSTS}{}", channel("first", &format!("{least}ms"))));
+    assert_eq!(sim(&file, &[]).status.code(), Some(0), "what it said would fit, {least} ms, fits");
+}
+
+#[test]
+fn bad_input_is_told_with_its_line_and_starts_nothing() {
+    let scratch = Scratch::new("bad");
+    scratch.file("costs.toml", "[platform]\npacket = 3\n");
+    for (name, content, problem) in [
+        (
+            "bad.toml",
+            "duration = \"1s\"\n[[hots]]\n".to_owned(),
+            "bad.toml:2: the key \"hots\" is not known, expected duration",
+        ),
+        ("platform.toml", TWO_HOSTS.to_owned(), "costs.toml:2: platform.packet is 3, expected a size in quotes"),
+    ] {
+        let output = sim(&scratch.file(name, &content), &["--json"]);
+        let said = text(&output.stderr);
+        assert!(output.status.code() == Some(2) && said.contains(problem) && output.stdout.is_empty(), "{said}");
+    }
+    let robot = example("robot.scenario.toml");
+    for (options, status) in [
+        (["--search", "--seed"].as_slice(), 2),
+        (&["--trace", "/absent/trace.json"], 2),
+        (&["--trace", "/"], 2),
+        (&["--seconds", "0"], 2),
+        (&["--seconds", "18446744073709551615"], 2),
+        (&["--systems", "3"], 2),
+    ] {
+        assert_eq!(sim(&robot, options).status.code(), Some(status), "{options:?}");
+    }
+    assert_eq!(sim(Path::new("/absent.toml"), &[]).status.code(), Some(2));
+    assert_eq!(sim(&scratch.0, &[]).status.code(), Some(2));
+    let search =
+        |options: &[&str]| Command::new(env!("CARGO_BIN_EXE_laxity")).arg("sim").args(options).output().unwrap();
+    let misplaced = search(&["--search", "--systems", "1", "--trace", "/tmp/none.json"]);
+    assert!(misplaced.status.code() == Some(2) && text(&misplaced.stderr).contains("--trace"), "{misplaced:?}");
+    let nothing = Command::new(env!("CARGO_BIN_EXE_laxity")).arg("sim").output().unwrap();
+    assert_eq!(nothing.status.code(), Some(2));
+    let huge = scratch.file("huge.toml", &"#\n".repeat(3 << 20));
+    assert!(text(&sim(&huge, &[]).stderr).contains("more than 4194304 bytes"));
+}
+
+#[test]
+fn the_page_for_people_says_the_same() {
+    let output = sim(&example("fault.scenario.toml"), &[]);
+    let page = text(&output.stdout);
+    for part in [
+        "seed 1: 3 hosts, 4 faults, 3s of virtual time",
+        "sensor (again, 1)",
+        "network",
+        "link down",
+        "nobody can say: a host crashed.",
+        "Every promise was kept; misses have the causes that stand above.",
+    ] {
+        assert!(page.contains(part), "{part} in {page}");
+    }
+}
+
+/// Messages of one packet, twice as large as they may be: as many packets, and twice the bytes.
+#[test]
+fn what_a_channel_under_decay_puts_on_the_link_was_admitted() {
+    let scratch = Scratch::new("decay");
+    let scenario = |decaying: usize| {
+        let mut text = "duration = \"400ms\"\n".to_owned();
+        for host in ["a", "b"] {
+            text += &format!("[[host]]\nname = \"{host}\"\nplatform = {{ link_rate = \"5MB/s\" }}\n");
+        }
+        for number in 0..=decaying {
+            let (interval, overload, kind) = match number {
+                0 => ("10ms", "drop", "kind = \"full\""),
+                _ => ("1ms", "decay", "kind = \"too_large\"\nfactor = 2"),
+            };
+            text += &format!(
+                "[[channel]]\nname = \"c{number}\"\nfrom = \"a\"\nto = \"b\"\nmax_message = \"700B\"\ninterval = \"{interval}\"\n\
+                 deadline = \"40ms\"\noverload = \"{overload}\"\n[[source]]\nchannel = \"c{number}\"\n{kind}\n"
+            );
+        }
+        scratch.file(&format!("{decaying}.toml"), &text)
+    };
+    let object = object(&scenario(3), &[]);
+    for number in 0..=3 {
+        let channel = channel(&object, &format!("c{number}"), 0);
+        assert_eq!(number_of_misses(channel), 0, "{channel}");
+        assert!(number == 0 || channel["throughput_bytes_s"].as_u64() > Some(1_300_000), "{channel}");
+    }
+    // By the bytes of the contract it would fit: 4 · 830 + 83 bytes a millisecond.
+    assert_eq!(sim(&scenario(4), &[]).status.code(), Some(3));
+}
+
+fn number_of_misses(channel: &Value) -> u64 {
+    channel["misses"].as_object().unwrap().values().map(|count| count.as_u64().unwrap()).sum()
+}

@@ -1,0 +1,358 @@
+//! What somebody who watches a world is told, while it happens.
+//!
+//! An observer sees and changes nothing: a world with one and a world without do the same. Without one, a world pays for a
+//! branch. All times are the world's.
+
+use std::cell::RefCell;
+use std::rc::Rc;
+
+use laxity_core::endpoint::{StepKind, Transmit};
+use laxity_core::event::{ChannelId, End, Name};
+use laxity_core::frames::{FrameId, Frames};
+use laxity_core::receive::{Cause, Drop};
+use laxity_core::send::Violation;
+use laxity_core::units::{Duration, Instant};
+use laxity_core::wire::DataView;
+
+use crate::checkers::What;
+use crate::fault::Fault;
+use crate::host::{Arrived, Gap};
+use crate::world::{ChannelHandle, HostId, World};
+
+/// Watches a world: [`World::set_observer`].
+pub trait Observer {
+    /// Something happened. Times do not always ascend from call to call: a host works ahead of the world's time until its
+    /// work is paid for.
+    fn observe(&mut self, seen: Seen);
+}
+
+/// Whoever lends an observer to a world keeps the other end.
+impl<O: Observer> Observer for Rc<RefCell<O>> {
+    fn observe(&mut self, seen: Seen) {
+        self.borrow_mut().observe(seen);
+    }
+}
+
+/// What a processor does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Work {
+    /// A step of a handler, the change of handler included.
+    Step {
+        /// Whose.
+        channel: Option<ChannelHandle>,
+        /// What it did.
+        kind: StepKind,
+        /// Whether another handler ran before.
+        switched: bool,
+    },
+    /// C_l: handing a packet over to the link.
+    HandOver {
+        /// Whose packet; `None` for a control frame.
+        channel: Option<ChannelHandle>,
+    },
+    /// C_d: looking at a frame that arrived.
+    Look,
+}
+
+/// The place of a packet in a channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The channel.
+    pub channel: ChannelHandle,
+    /// The message's number.
+    pub sequence: u64,
+    /// The packet's number in its message.
+    pub index: u16,
+}
+
+/// Something that happened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Seen {
+    /// A channel is there, the next one by number; nothing of it has been said before.
+    Opened {
+        /// Which.
+        channel: ChannelHandle,
+        /// Its name.
+        name: Name,
+        /// The sending host.
+        from: HostId,
+        /// The receiving one.
+        to: HostId,
+    },
+    /// The processor of a host was busy, with what the platform took in between.
+    Worked {
+        /// Where.
+        host: HostId,
+        /// With what.
+        work: Work,
+        /// From when.
+        start: Instant,
+        /// Until when.
+        end: Instant,
+    },
+    /// The platform took the processor away; told when it is over, and before the sleep that it fell into.
+    Taken {
+        /// Where.
+        host: HostId,
+        /// When, how long, and how much of it was beyond the envelope.
+        gap: Gap,
+    },
+    /// The executive slept; told when it wakes up.
+    Slept {
+        /// Where.
+        host: HostId,
+        /// From when.
+        start: Instant,
+        /// Until when.
+        end: Instant,
+    },
+    /// A packet goes over the wire of a host, whether or not it arrives.
+    Transmitted {
+        /// Whose wire.
+        host: HostId,
+        /// Which packet; `None` for a control frame.
+        place: Option<Place>,
+        /// True for the last packet of its message.
+        last: bool,
+        /// Bytes of the frame.
+        bytes: usize,
+        /// When its transmission begins.
+        start: Instant,
+        /// When it is over.
+        end: Instant,
+    },
+    /// A channel took a message.
+    Submitted {
+        /// The channel.
+        channel: ChannelHandle,
+        /// The message's number.
+        sequence: u64,
+        /// When the application had it.
+        arrival: Instant,
+        /// What its deadline counts from.
+        logical_arrival: Instant,
+        /// When it is due; `None` for best effort.
+        deadline: Option<Instant>,
+        /// Bytes.
+        bytes: u32,
+    },
+    /// A channel did not take a message, and nobody waits to offer it again.
+    Refused {
+        /// The channel.
+        channel: ChannelHandle,
+        /// When.
+        at: Instant,
+        /// Why.
+        violation: Violation,
+    },
+    /// The receiving host found a packet of a channel.
+    Found {
+        /// Which.
+        place: Place,
+        /// When.
+        at: Instant,
+        /// Why it was not taken, if so.
+        dropped: Option<Drop>,
+    },
+    /// A packet found every place taken, and the receiving host gave up the oldest messages that it waited for.
+    GaveUp {
+        /// Their channel.
+        channel: ChannelHandle,
+        /// When.
+        at: Instant,
+        /// How many.
+        messages: u64,
+        /// Of these, by the receiver's fault.
+        receiver: u64,
+    },
+    /// A message was delivered. Those before it that were not are over.
+    Delivered {
+        /// The channel.
+        channel: ChannelHandle,
+        /// The message's number.
+        sequence: u64,
+        /// When it was complete.
+        completion: Instant,
+        /// Whose fault it is, if it was late.
+        cause: Option<Cause>,
+        /// Complete after its bound, though in time, and nothing outside explains it.
+        over_bound: bool,
+    },
+    /// A fault begins, or is over.
+    Fault {
+        /// Its number, in the order in which faults were added.
+        number: usize,
+        /// What it is.
+        fault: Fault,
+        /// Else it is over.
+        begins: bool,
+        /// When.
+        at: Instant,
+    },
+    /// A checker found something.
+    Finding {
+        /// When.
+        at: Instant,
+        /// Of which channel, if of one.
+        channel: Option<ChannelHandle>,
+        /// What.
+        what: What,
+    },
+    /// A side of a channel is over.
+    Ended {
+        /// The channel.
+        channel: ChannelHandle,
+        /// When.
+        at: Instant,
+        /// The sending side; else the receiving one.
+        sender: bool,
+        /// How.
+        end: End,
+    },
+}
+
+impl World {
+    /// Lets `observer` watch from now on, instead of the one before. Of channels that are there already it is not told the names.
+    pub fn set_observer(&mut self, observer: Box<dyn Observer>) {
+        self.observer = Some(observer);
+        self.hosts.iter_mut().for_each(|host| host.suffered = Some(Vec::new()));
+    }
+
+    /// Tells the observer, if there is one.
+    pub(crate) fn tell(&mut self, seen: Seen) {
+        if let Some(observer) = &mut self.observer {
+            observer.observe(seen);
+        }
+    }
+
+    /// A host wakes up at `at`; it slept since `asleep`, if it did.
+    pub(crate) fn tell_waking(&mut self, number: usize, asleep: Option<Instant>, at: Instant) {
+        if self.observer.is_some()
+            && let Some(start) = asleep
+        {
+            self.tell_gaps(number);
+            self.tell(Seen::Slept { host: HostId(number), start, end: at });
+        }
+    }
+
+    /// What a host's processor did from `start` to `end`.
+    pub(crate) fn tell_interrupt(&mut self, number: usize, start: Instant, end: Instant, work: Work) {
+        self.tell(Seen::Worked { host: HostId(number), work, start, end });
+    }
+
+    /// What a host's processor did since `start`.
+    pub(crate) fn tell_work(&mut self, number: usize, start: Instant, work: Work) {
+        self.tell_interrupt(number, start, self.hosts[number].now, work);
+    }
+
+    /// What a host's handler did since `start`.
+    pub(crate) fn tell_step(&mut self, number: usize, start: Instant, key: ChannelId, kind: StepKind, switched: bool) {
+        if self.observer.is_some() {
+            let channel = self.hosts[number].keys.get(&key).map(|&channel| ChannelHandle(channel));
+            self.tell_work(number, start, Work::Step { channel, kind, switched });
+        }
+    }
+
+    /// A packet was handed over to the link since `start`.
+    pub(crate) fn tell_hand_over(&mut self, number: usize, start: Instant, packet: &Transmit) {
+        if self.observer.is_some() {
+            let channel = self.channel_of(number, packet);
+            self.tell_work(number, start, Work::HandOver { channel });
+        }
+    }
+
+    /// Whose packet it is.
+    pub(crate) fn channel_of(&self, number: usize, packet: &Transmit) -> Option<ChannelHandle> {
+        let departed = packet.message?;
+        self.hosts[number].keys.get(&departed.channel).map(|&channel| ChannelHandle(channel))
+    }
+
+    /// A packet is on the wire, which was busy until `busy_until` before; its transmission ends at `end`.
+    pub(crate) fn tell_transmission(&mut self, number: usize, packet: &Transmit, busy_until: Instant, end: Instant) {
+        let Some(observer) = &mut self.observer else { return };
+        let host = &self.hosts[number];
+        let place = packet.message.and_then(|departed| {
+            let channel = ChannelHandle(*host.keys.get(&departed.channel)?);
+            let view = DataView::parse(&host.frames.packet(&packet.frame)[..packet.len]).ok()?;
+            Some(Place { channel, sequence: departed.sequence, index: view.header().index })
+        });
+        let last = packet.message.is_some_and(|departed| departed.last);
+        let start = busy_until.max(host.now);
+        let host = HostId(number);
+        observer.observe(Seen::Transmitted { host, place, last, bytes: packet.len, start, end });
+    }
+
+    /// What the platform took from a host since this was last called.
+    pub(crate) fn tell_gaps(&mut self, number: usize) {
+        let Some(observer) = &mut self.observer else { return };
+        for gap in self.hosts[number].suffered.iter_mut().flat_map(|suffered| suffered.drain(..)) {
+            observer.observe(Seen::Taken { host: HostId(number), gap });
+        }
+    }
+
+    /// Gives a frame that was looked at to the endpoint.
+    pub(crate) fn handle_frame(&mut self, number: usize, now: Instant, arrived: Arrived) {
+        let place = self.observer.is_some().then(|| self.place_of(number, &arrived.frame, arrived.len)).flatten();
+        let before = place.map(|place| self.drops(number, place));
+        let host = &mut self.hosts[number];
+        let Arrived { peer, frame, len, .. } = arrived;
+        host.endpoint.handle_frame(host.clock.reading(now), 0, peer, frame, len, &mut host.frames);
+        host.counters.received += 1;
+        if let (Some(place), Some(before)) = (place, before) {
+            let after = self.drops(number, place);
+            let [lost, receiver, sender] = [5, 6, 7].map(|reason| after[reason] - before[reason]);
+            let (channel, messages) = (place.channel, lost + receiver + sender);
+            if messages > 0 {
+                self.tell(Seen::GaveUp { channel, at: now, messages, receiver });
+            }
+            let reasons =
+                [None, Some(Drop::Invalid), Some(Drop::OverContract), Some(Drop::ReceiverFull), Some(Drop::Stale)];
+            match before.iter().zip(&after).take(reasons.len()).position(|(before, after)| before != after) {
+                // It belongs to nobody here.
+                Some(0) => {}
+                reason => self.tell(Seen::Found { place, at: now, dropped: reason.and_then(|reason| reasons[reason]) }),
+            }
+        }
+    }
+
+    /// The packet in a frame, if it is one of a channel that this host receives.
+    fn place_of(&self, number: usize, frame: &FrameId, len: usize) -> Option<Place> {
+        let host = &self.hosts[number];
+        let view = DataView::parse(&host.frames.packet(frame)[..len]).ok()?;
+        let key = host.endpoint.key_at(view.header().channel)?;
+        host.endpoint.receive_counters(key)?;
+        let channel = ChannelHandle(*host.keys.get(&key)?);
+        Some(Place { channel, sequence: view.header().sequence, index: view.header().index })
+    }
+
+    /// Frames that were not taken: of nobody, and of this channel by reason. Then messages that are over: lost, and dropped by whose
+    /// fault.
+    fn drops(&self, number: usize, place: Place) -> [u64; 8] {
+        let (endpoint, side) = (&self.hosts[number].endpoint, &self.channels[place.channel.0].receiver);
+        let counters = side.key.and_then(|key| endpoint.receive_counters(key)).unwrap_or_default();
+        [
+            endpoint.counters.unknown_channel,
+            counters.frames_invalid,
+            counters.frames_over_contract,
+            counters.frames_receiver_full,
+            counters.frames_stale,
+            counters.lost,
+            counters.dropped_receiver,
+            counters.dropped_sender,
+        ]
+    }
+}
+
+/// From when until when a message is due after `bytes` of it were taken: an oversize one later in proportion.
+pub(crate) fn due(
+    logical_arrival: Instant,
+    service: &laxity_core::contract::Service,
+    bytes: u32,
+    packet: u32,
+) -> Option<Instant> {
+    let contract = service.contract()?;
+    let packets = |bytes| laxity_core::contract::packets(bytes, packet);
+    let intervals = packets(bytes).div_ceil(packets(contract.max_message()).max(1)).max(1);
+    let extra: Duration = contract.interval() * u64::from(intervals - 1);
+    Some(logical_arrival + contract.deadline() + extra)
+}

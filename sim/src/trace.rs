@@ -1,0 +1,397 @@
+//! What a world does, as a trace for Perfetto (ui.perfetto.dev), streamed to any [`Write`].
+//!
+//! Each host is a process with a track for its processor and one for its link. Each channel is a row of asynchronous spans
+//! in the process of its sending host, one for each message: from its logical arrival to its deadline, and in it how long it was
+//! under way, and by cause what made it late, lost or dropped. Messages and packets that wait, and the
+//! laxity of each message that was delivered, are counters. docs/trace.md shows how to read one.
+//!
+//! It relies on being told everything from the beginning, and on knowing the hosts by then. A message of which nobody can say
+//! what became of it, because a host crashed, has a span until its deadline that says so.
+
+mod format;
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+use laxity_core::endpoint::StepKind;
+use laxity_core::event::End;
+use laxity_core::receive::{Cause, Drop};
+use laxity_core::units::Instant;
+
+use crate::fault::{Fault, FaultKind};
+use crate::host::Gap;
+use crate::observe::{Observer, Place, Seen, Work};
+use crate::world::{ChannelHandle, HostId};
+use format::{Events, Micros, Track, quoted};
+
+/// Marks a span for viewers that know colours by name.
+const TERRIBLE: &str = "\"cname\":\"terrible\"";
+
+/// Writes a trace of what it observes.
+pub struct Trace<W> {
+    events: Events<W>,
+    hosts: Vec<HostTracks>,
+    channels: Vec<ChannelTrack>,
+}
+
+struct HostTracks {
+    processor: Track,
+    link: Track,
+    /// What the platform took since it worked last.
+    taken: Vec<Gap>,
+}
+
+struct ChannelTrack {
+    /// The process of its sending host, and of its receiving one.
+    from: u64,
+    to: u64,
+    /// Its name, in quotes.
+    name: String,
+    /// Its index in the world.
+    number: usize,
+    pending: BTreeMap<u64, Pending>,
+    messages_waiting: i64,
+    packets_at_sender: i64,
+    packets_at_receiver: i64,
+}
+
+/// A message that has not ended.
+struct Pending {
+    logical_arrival: Instant,
+    deadline: Option<Instant>,
+    bytes: u32,
+    /// Why the receiver did not take a packet of it.
+    spoilt: Option<Cause>,
+}
+
+/// How a message ended.
+#[derive(Clone, Copy)]
+enum Outcome {
+    Delivered { late: Option<Cause>, over_bound: bool },
+    Missing(Cause),
+    Unknown,
+}
+
+impl<W: Write> Trace<W> {
+    /// Begins a trace; `about` says which: keys, and values as text.
+    pub fn new(out: W, about: &[(&str, String)]) -> Self {
+        let about: Vec<(&str, String)> = about.iter().map(|(key, value)| (*key, quoted(value))).collect();
+        Self { events: Events::new(out, &about), hosts: Vec::new(), channels: Vec::new() }
+    }
+
+    /// The next host of the world is called `name`; said of all hosts before the first channel is opened.
+    pub fn add_host(&mut self, name: &str) {
+        // Numbers of threads are not those of processes, nor of each other.
+        let pid = (self.hosts.len() as u64 + 1) * 10;
+        let (processor, link) = (Track { pid, tid: pid + 1 }, Track { pid, tid: pid + 2 });
+        self.events.process(pid, name);
+        self.events.thread(processor, "processor");
+        self.events.thread(link, "link");
+        self.hosts.push(HostTracks { processor, link, taken: Vec::new() });
+    }
+
+    fn opened(&mut self, name: &str, from: HostId, to: HostId) {
+        let pid = |host: HostId| self.hosts[host.0].processor.pid;
+        let (from, to) = (pid(from), pid(to));
+        self.channels.push(ChannelTrack {
+            from,
+            to,
+            name: quoted(name),
+            number: self.channels.len(),
+            pending: BTreeMap::new(),
+            messages_waiting: 0,
+            packets_at_sender: 0,
+            packets_at_receiver: 0,
+        });
+    }
+
+    /// Ends the trace.
+    ///
+    /// # Errors
+    /// The first failure to write.
+    pub fn finish(mut self) -> io::Result<W> {
+        for channel in &mut self.channels {
+            while let Some((sequence, pending)) = channel.pending.pop_first() {
+                let end = pending.deadline.unwrap_or(pending.logical_arrival);
+                write_message(&mut self.events, channel, sequence, &pending, end, Outcome::Unknown);
+            }
+        }
+        self.events.finish()
+    }
+
+    fn name(&self, channel: Option<ChannelHandle>) -> String {
+        channel.map_or_else(|| "\"control\"".to_owned(), |channel| self.channels[channel.0].name.clone())
+    }
+
+    fn worked(&mut self, host: HostId, work: Work, start: Instant, end: Instant) {
+        let track = self.hosts[host.0].processor;
+        self.hosts[host.0].taken.clear();
+        match work {
+            Work::Step { channel, kind, switched } => {
+                let what = match kind {
+                    StepKind::First => "first packet",
+                    StepKind::Next => "packet",
+                    StepKind::Reassemble => "reassemble",
+                    StepKind::Deliver => "deliver",
+                };
+                let more = format_args!(",\"args\":{{\"step\":\"{what}\",\"switched\":{switched}}}");
+                self.events.slice(track, &self.name(channel), start, end, more);
+                if let Some(channel) = channel {
+                    self.stepped(channel, kind, start, end);
+                }
+            }
+            Work::HandOver { channel } => {
+                let args = format_args!(",\"args\":{{\"channel\":{}}}", self.name(channel));
+                self.events.slice(track, "\"to link\"", start, end, args);
+            }
+            Work::Look => self.events.slice(track, "\"look\"", start, end, format_args!("")),
+        }
+    }
+
+    /// A step moves a message out of a queue when it begins, and a packet into one when it ends.
+    fn stepped(&mut self, number: ChannelHandle, kind: StepKind, start: Instant, end: Instant) {
+        let channel = &mut self.channels[number.0];
+        if kind == StepKind::First {
+            channel.messages_waiting -= 1;
+            let (pid, waiting) = (channel.from, channel.messages_waiting);
+            self.events.counter(pid, &channel.name, start, "\"messages waiting\"", &waiting);
+        }
+        match kind {
+            StepKind::First | StepKind::Next => channel.count_sending(&mut self.events, end, 1),
+            StepKind::Reassemble | StepKind::Deliver => channel.count_receiving(&mut self.events, start, -1),
+        }
+    }
+
+    /// Sleep, without what the platform took meanwhile.
+    fn slept(&mut self, host: HostId, mut start: Instant, end: Instant) {
+        let tracks = &mut self.hosts[host.0];
+        for gap in std::mem::take(&mut tracks.taken) {
+            if gap.start > start && gap.start < end {
+                self.events.slice(tracks.processor, "\"asleep\"", start, gap.start, format_args!(""));
+            }
+            start = start.max(gap.start + gap.length);
+        }
+        if start < end {
+            self.events.slice(tracks.processor, "\"asleep\"", start, end, format_args!(""));
+        }
+    }
+
+    fn taken(&mut self, host: HostId, gap: Gap) {
+        let tracks = &mut self.hosts[host.0];
+        let more = format_args!(",\"cname\":\"black\",\"args\":{{\"beyond the envelope\":\"{}\"}}", gap.excess);
+        tracks.taken.push(gap);
+        self.events.slice(tracks.processor, "\"INTERFERENCE\"", gap.start, gap.start + gap.length, more);
+    }
+
+    /// Several faults may be there at once: each is a span of its own.
+    fn fault(&mut self, number: usize, fault: &Fault, begins: bool, at: Instant) {
+        let place = (self.hosts[fault.host.0].processor.pid, format!("fault.{number}"));
+        let name = quoted(&format!("fault: {}", FaultKind::NAMES[fault.kind.number()]));
+        let phase = if begins { 'b' } else { 'e' };
+        self.events.asynchronous(phase, (place.0, &place.1), &name, at, format_args!(""));
+        if begins && matches!(fault.kind, FaultKind::Crash { .. }) {
+            self.crashed(place.0, at);
+        }
+    }
+
+    /// All that waited at a host is gone.
+    fn crashed(&mut self, pid: u64, at: Instant) {
+        for channel in &mut self.channels {
+            if channel.from == pid {
+                channel.messages_waiting = 0;
+                let packets = channel.packets_at_sender;
+                channel.count_sending(&mut self.events, at, -packets);
+                self.events.counter(pid, &channel.name, at, "\"messages waiting\"", &0);
+            }
+            if channel.to == pid {
+                let packets = channel.packets_at_receiver;
+                channel.count_receiving(&mut self.events, at, -packets);
+            }
+        }
+    }
+
+    fn transmitted(&mut self, host: HostId, place: Option<Place>, last: bool, bytes: usize, span: (Instant, Instant)) {
+        let (track, (start, end)) = (self.hosts[host.0].link, span);
+        let Some(Place { channel, sequence, index }) = place else {
+            let more = format_args!(",\"args\":{{\"bytes\":{bytes}}}");
+            return self.events.slice(track, "\"control\"", start, end, more);
+        };
+        let channel = &mut self.channels[channel.0];
+        let more =
+            format_args!(",\"args\":{{\"message\":{sequence},\"packet\":{index},\"last\":{last},\"bytes\":{bytes}}}");
+        self.events.slice(track, &channel.name, start, end, more);
+        channel.count_sending(&mut self.events, start, -1);
+    }
+
+    fn delivered(&mut self, channel: ChannelHandle, sequence: u64, completion: Instant, outcome: Outcome) {
+        let channel = &mut self.channels[channel.0];
+        give_up(&mut self.events, channel, Some(sequence), completion);
+        let Some(pending) = channel.pending.remove(&sequence) else { return };
+        write_message(&mut self.events, channel, sequence, &pending, completion, outcome);
+        if let Some(deadline) = pending.deadline {
+            let laxity = Micros(i128::from(deadline.as_nanos()) - i128::from(completion.as_nanos()));
+            self.events.counter(channel.from, &channel.name, completion, "\"laxity us\"", &laxity);
+        }
+    }
+}
+
+impl ChannelTrack {
+    fn count_sending<W: Write>(&mut self, events: &mut Events<W>, at: Instant, change: i64) {
+        self.packets_at_sender += change;
+        events.counter(self.from, &self.name, at, "\"packets waiting\"", &self.packets_at_sender);
+    }
+
+    fn count_receiving<W: Write>(&mut self, events: &mut Events<W>, at: Instant, change: i64) {
+        self.packets_at_receiver += change;
+        events.counter(self.to, &self.name, at, "\"packets to reassemble\"", &self.packets_at_receiver);
+    }
+}
+
+/// Messages before `before` (or all of them) will not be delivered any more.
+fn give_up<W: Write>(events: &mut Events<W>, channel: &mut ChannelTrack, before: Option<u64>, at: Instant) {
+    while let Some(entry) = channel.pending.first_entry() {
+        if before.is_some_and(|before| *entry.key() >= before) {
+            break;
+        }
+        let (sequence, pending) = entry.remove_entry();
+        let outcome = Outcome::Missing(pending.spoilt.unwrap_or(Cause::Network));
+        write_message(events, channel, sequence, &pending, at, outcome);
+    }
+}
+
+/// The oldest `messages` are over, `receiver` of them by the receiver's fault: those of which it is known, and the last one if it
+/// was all here.
+fn make_room<W: Write>(events: &mut Events<W>, channel: &mut ChannelTrack, at: Instant, messages: u64, receiver: u64) {
+    let count = usize::try_from(messages).unwrap_or(usize::MAX);
+    let known = |pending: &&mut Pending| pending.spoilt == Some(Cause::Receiver);
+    let known = channel.pending.values_mut().take(count).filter(known).count() as u64;
+    if let Some(last) = channel.pending.values_mut().take(count).last().filter(|_| receiver > known) {
+        last.spoilt = Some(Cause::Receiver);
+    }
+    let before = channel.pending.keys().nth(count).copied();
+    give_up(events, channel, before, at);
+}
+
+/// A message that ended at `end`: a span from its logical arrival to its end or its deadline, whichever is later, and in it how
+/// long it was under way, its deadline, and what went wrong. What is left of the outer span is the laxity.
+///
+/// Whatever belongs to the message lies within its span: a viewer may give its row to another message afterwards.
+fn write_message<W: Write>(
+    events: &mut Events<W>,
+    channel: &ChannelTrack,
+    sequence: u64,
+    pending: &Pending,
+    end: Instant,
+    outcome: Outcome,
+) {
+    let id = format!("{}.{sequence}", channel.number);
+    let (place, name) = ((channel.from, id.as_str()), channel.name.as_str());
+    // A message that was sent early may be there before its logical arrival.
+    let begin = pending.logical_arrival.min(end);
+    let due = pending.deadline.filter(|&deadline| begin <= deadline);
+    let over = due.unwrap_or(end).max(end);
+    let (result, wrong) = match outcome {
+        Outcome::Delivered { late: Some(cause), .. } => ("late", Some(format!("LATE: {}", cause_name(cause)))),
+        Outcome::Delivered { late: None, over_bound: true } => ("over bound", Some("OVER BOUND".to_owned())),
+        Outcome::Delivered { .. } => ("in time", None),
+        Outcome::Missing(cause @ Cause::Network) => ("lost", Some(format!("LOST: {}", cause_name(cause)))),
+        Outcome::Missing(cause) => ("dropped", Some(format!("DROPPED: {}", cause_name(cause)))),
+        Outcome::Unknown => ("unknown", Some("UNKNOWN".to_owned())),
+    };
+    let (plain, bytes) = (format_args!(""), pending.bytes);
+    let more = format_args!(",\"args\":{{\"message\":{sequence},\"bytes\":{bytes},\"outcome\":\"{result}\"}}");
+    events.asynchronous('b', place, name, begin, more);
+    // Of a message without a deadline that is missed, all is wrong.
+    let turn = match outcome {
+        Outcome::Unknown => begin,
+        _ if wrong.is_some() => due.unwrap_or(begin).min(end),
+        _ => end,
+    };
+    if turn > begin || wrong.is_none() {
+        events.asynchronous('b', place, "\"under way\"", begin, format_args!(",\"cname\":\"good\""));
+        events.asynchronous('e', place, "\"under way\"", turn, plain);
+    }
+    let deadline = |events: &mut Events<W>, early: bool| match due {
+        Some(due) if (due <= turn) == early => events.asynchronous('n', place, "\"deadline\"", due, plain),
+        _ => {}
+    };
+    deadline(events, true);
+    if let Some(wrong) = wrong {
+        let wrong = quoted(&wrong);
+        let more = format_args!(",{TERRIBLE},\"args\":{{\"message\":{sequence}}}");
+        events.asynchronous('b', place, &wrong, turn, more);
+        events.asynchronous('e', place, &wrong, over, plain);
+    }
+    deadline(events, false);
+    events.asynchronous('e', place, name, over, plain);
+}
+
+fn cause_name(cause: Cause) -> &'static str {
+    match cause {
+        Cause::Sender => "sender",
+        Cause::Receiver => "receiver",
+        Cause::Network => "network",
+        Cause::Platform => "platform",
+        Cause::Laxity => "laxity",
+    }
+}
+
+impl<W: Write> Observer for Trace<W> {
+    fn observe(&mut self, seen: Seen) {
+        match seen {
+            Seen::Opened { channel: _, name, from, to } => self.opened(name.as_str(), from, to),
+            Seen::Worked { host, work, start, end } => self.worked(host, work, start, end),
+            Seen::Taken { host, gap } => self.taken(host, gap),
+            Seen::Slept { host, start, end } => self.slept(host, start, end),
+            Seen::Transmitted { host, place, last, bytes, start, end } => {
+                self.transmitted(host, place, last, bytes, (start, end));
+            }
+            Seen::Submitted { channel, sequence, arrival, logical_arrival, deadline, bytes } => {
+                let channel = &mut self.channels[channel.0];
+                channel.pending.insert(sequence, Pending { logical_arrival, deadline, bytes, spoilt: None });
+                channel.messages_waiting += 1;
+                let (pid, waiting) = (channel.from, channel.messages_waiting);
+                self.events.counter(pid, &channel.name, arrival, "\"messages waiting\"", &waiting);
+            }
+            Seen::Refused { channel, at, violation } => {
+                let ChannelTrack { from, name, .. } = &self.channels[channel.0];
+                let track = Track { pid: *from, tid: from + 1 };
+                let more = format_args!(",\"args\":{{\"channel\":{name},\"why\":{}}}", quoted(&violation.to_string()));
+                self.events.instant(track, "\"REFUSED: sender\"", at, more);
+            }
+            Seen::Found { place: Place { channel, sequence, .. }, at, dropped } => {
+                let channel = &mut self.channels[channel.0];
+                match dropped {
+                    None => channel.count_receiving(&mut self.events, at, 1),
+                    Some(dropped) => {
+                        let cause = match dropped {
+                            Drop::OverContract => Cause::Sender,
+                            Drop::ReceiverFull => Cause::Receiver,
+                            Drop::Invalid | Drop::Stale => return,
+                        };
+                        if let Some(pending) = channel.pending.get_mut(&sequence) {
+                            pending.spoilt.get_or_insert(cause);
+                        }
+                    }
+                }
+            }
+            Seen::GaveUp { channel, at, messages, receiver } => {
+                make_room(&mut self.events, &mut self.channels[channel.0], at, messages, receiver);
+            }
+            Seen::Delivered { channel, sequence, completion, cause, over_bound } => {
+                let outcome = Outcome::Delivered { late: cause, over_bound };
+                self.delivered(channel, sequence, completion, outcome);
+            }
+            Seen::Ended { channel, at, sender: false, end: End::Closed { .. } } => {
+                give_up(&mut self.events, &mut self.channels[channel.0], None, at);
+            }
+            Seen::Ended { .. } => {}
+            Seen::Fault { number, fault, begins, at } => self.fault(number, &fault, begins, at),
+            Seen::Finding { at, channel, what } => {
+                let pid = channel.map_or(0, |channel| self.channels[channel.0].to);
+                let name = quoted(&format!("FINDING: {}", what.name()));
+                self.events.instant(Track { pid, tid: pid + 1 }, &name, at, format_args!(",{TERRIBLE}"));
+            }
+        }
+    }
+}
