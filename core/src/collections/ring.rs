@@ -28,7 +28,10 @@ impl<T> Ring<T> {
         if self.is_full() {
             return Err(value);
         }
-        self.items.insert(self.items.len() - behind, value);
+        match behind {
+            0 => self.items.push_back(value),
+            _ => self.items.insert(self.items.len() - behind, value),
+        }
         self.peak = self.peak.max(self.items.len());
         Ok(())
     }
