@@ -195,3 +195,25 @@ fn who_was_overtaken_altogether_is_late_by_the_networks_fault() {
     let (delivered, evidence) = channel.deliver(138);
     assert_eq!((delivered.sequence, delivered.lateness(), evidence.unwrap().cause), (1, ms(8), Cause::Network));
 }
+
+/// What comes over the contract may push out messages that are all here and wait for their time. What is left of those keeps its
+/// claim: with that of the message behind them it would be in the way of that one, which was not admitted for it.
+#[test]
+fn what_is_left_of_a_message_is_due_when_the_message_was() {
+    let mut channel = channel(false, 32);
+    // All at once: the burst and what may be under way are believed, the sixth message and the rest are too early.
+    (0..5).for_each(|sequence| channel.find_all(0, sequence, 0));
+    assert_eq!(channel.claim(), (0, 10, 0));
+    for sequence in 5..8 {
+        assert_eq!(channel.find(0, sequence, 0, 0), Err(Drop::OverContract));
+    }
+    // The last two took the places of messages 0 and 1.
+    assert_eq!(channel.receiving.counters.dropped_receiver, 2);
+    for (sequence, claim) in [(0, (0, 10, 0)), (1, (10, 20, 1)), (2, (20, 30, 2))] {
+        for _ in 0..3 {
+            assert_eq!(channel.claim(), claim, "message {sequence}");
+            channel.step();
+        }
+    }
+    assert_eq!(channel.receiving.counters.frames_stale, 6);
+}

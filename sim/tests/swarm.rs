@@ -25,16 +25,10 @@ fn a_seed_is_a_world() {
     assert_eq!(digests.len(), 50);
 }
 
-/// Worlds that found something once; what it was stands where it was mended, in `laxity_core::receive`.
+/// A world that found something once: over-contract messages push out others that wait for their time, and what is left of those
+/// is in the way of the next one. (What was found before is in `core/tests/late_packets.rs` alone: the drawing has changed since.)
 #[test]
 fn what_was_found_stays_mended() {
-    // A message whose last packets come later than its first one, the clocks differing.
-    let spread = [200, 224, 266];
-    // Copies that take the places of packets; messages that come late and defer others; messages that overtake others.
-    let (doubled, deferred) = ([55, 89, 114, 121], [17_739, 22_438, 37_871, 48_817]);
-    let overtaken = [27_733, 39_140, 46_581, 50_009, 50_156, 51_162, 200_456, 242_914];
-    for seed in spread.into_iter().chain(doubled).chain(deferred).chain(overtaken) {
-        let outcome = swarm::world(seed);
-        assert!(outcome.findings.is_empty(), "{outcome:#?}");
-    }
+    let outcome = swarm::world(37_443);
+    assert!(outcome.findings.is_empty(), "{outcome:#?}");
 }

@@ -12,7 +12,7 @@ use alloc::vec::Vec;
 
 use super::attribution::{Cause, Evidence};
 use super::policing::{Policed, Policing};
-use super::slot::{HeldUp, Slot, is_for, is_newer};
+use super::slot::{HeldUp, Left, Slot, is_for, is_newer};
 use crate::collections::Ring;
 use crate::contract::{Service, packets};
 use crate::frames::{FrameId, Frames, MessageBuf};
@@ -198,6 +198,8 @@ pub struct Receiving {
     /// Messages below this number have begun to arrive, or were overtaken.
     begun: u64,
     packets: Ring<Arrived>,
+    /// Messages that were given up and of which packets wait.
+    left: Vec<Left>,
     slots: Box<[Option<Slot>]>,
     /// One bit a fragment, `words` words a slot.
     seen: Box<[u64]>,
@@ -230,6 +232,7 @@ impl Receiving {
             held_up: HeldUp::default(),
             begun: 0,
             packets: Ring::with_capacity(packet_queue.max(1) as usize),
+            left: Vec::with_capacity(packet_queue.max(1) as usize),
             slots: (0..slots).map(|_| None).collect(),
             seen: alloc::vec![0; slots * words].into_boxed_slice(),
             words,
@@ -493,6 +496,10 @@ impl Receiving {
             }
             let Some(slot) = self.slots[number].take() else { continue };
             missing = missing.saturating_sub(1);
+            if slot.waiting > 0 {
+                // No more messages than packets, so that there is room.
+                self.left.push(Left::of(&slot));
+            }
             match slot.spoilt {
                 Some(Cause::Receiver) => self.counters.dropped_receiver += 1,
                 Some(Cause::Sender) => self.counters.dropped_sender += 1,
@@ -520,12 +527,15 @@ impl Receiving {
         let part = self.config.part(head.index);
         let delay =
             self.config.service.contract().map_or(Duration::ZERO, |contract| contract.interval() * u64::from(part));
-        // The rest of a message that was given up must not hold up those behind it: it has the claim of the first of them,
-        // and what it costs was counted for its own message.
-        let first = || self.slots.iter().flatten().min_by_key(|slot| slot.release);
+        // The rest of a message that was given up keeps its claim, which its cost was counted for: with a later one it would be
+        // in the way of the message behind it. Nor may it hold that one up, so it has the earlier claim of the two.
+        let left =
+            || self.left.iter().find(|left| left.sequence == head.sequence).map(|left| (left.eligible, left.release));
+        let first =
+            || self.slots.iter().flatten().map(|slot| (slot.eligible, slot.release)).min_by_key(|claim| claim.1);
         let claim = match slot {
             Some(slot) => Some((slot.eligible + delay, slot.release + delay)),
-            None => first().map(|slot| (slot.eligible, slot.release)),
+            None => left().into_iter().chain(first()).min_by_key(|claim| claim.1),
         };
         let work = match (self.config.service, claim) {
             (Service::RealTime(_), Some((eligible, release))) => Work::RealTime {
@@ -558,6 +568,8 @@ impl Receiving {
             }
         } else {
             self.counters.frames_stale += 1;
+            let last = self.packets.front().is_none_or(|next| next.sequence != sequence);
+            self.left.retain(|left| left.sequence != sequence || !last);
         }
         frames.free(frame);
         if step.completed {
@@ -647,6 +659,7 @@ impl Receiving {
         while let Some(arrived) = self.packets.pop() {
             frames.free(arrived.frame);
         }
+        self.left.clear();
     }
 }
 

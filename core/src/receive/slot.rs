@@ -30,6 +30,20 @@ pub(super) struct Slot {
     pub(super) spoilt: Option<Cause>,
 }
 
+/// What is left of a message that was given up while packets of it wait for the handler.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Left {
+    pub(super) sequence: u64,
+    pub(super) eligible: Instant,
+    pub(super) release: Instant,
+}
+
+impl Left {
+    pub(super) fn of(slot: &Slot) -> Self {
+        Self { sequence: slot.sequence, eligible: slot.eligible, release: slot.release }
+    }
+}
+
 /// What is known to have held up the message that began last. If it makes the next one late, that is why.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct HeldUp {
