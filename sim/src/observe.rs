@@ -261,25 +261,33 @@ impl World {
         }
     }
 
+    /// The channel of which this is a side at a host: at an end, or at one that it passes through.
+    fn channel_at(&self, number: usize, key: ChannelId) -> Option<ChannelHandle> {
+        let at_an_end = self.hosts[number].keys.get(&key).copied();
+        at_an_end.or_else(|| self.relays.channel_of(number, key)).map(ChannelHandle)
+    }
+
     /// Whose packet it is.
     pub(crate) fn channel_of(&self, number: usize, packet: &Transmit) -> Option<ChannelHandle> {
         let departed = packet.message?;
-        self.hosts[number].keys.get(&departed.channel).map(|&channel| ChannelHandle(channel))
+        self.channel_at(number, departed.channel)
     }
 
     /// A packet is on the wire, which was busy until `busy_until` before; its transmission ends at `end`.
     pub(crate) fn tell_transmission(&mut self, number: usize, packet: &Transmit, busy_until: Instant, end: Instant) {
-        let Some(observer) = &mut self.observer else { return };
+        if self.observer.is_none() {
+            return;
+        }
         let host = &self.hosts[number];
         let place = packet.message.and_then(|departed| {
-            let channel = ChannelHandle(*host.keys.get(&departed.channel)?);
+            let channel = self.channel_at(number, departed.channel)?;
             let view = DataView::parse(&host.frames.packet(&packet.frame)[..packet.len]).ok()?;
             Some(Place { channel, sequence: departed.sequence, index: view.header().index })
         });
         let last = packet.message.is_some_and(|departed| departed.last);
         let start = busy_until.max(host.now);
         let host = HostId(number);
-        observer.observe(Seen::Transmitted { host, place, last, bytes: packet.len, start, end });
+        self.tell(Seen::Transmitted { host, place, last, bytes: packet.len, start, end });
     }
 
     /// What the platform took from a host since this was last called.

@@ -220,7 +220,10 @@ impl<W: Write> Trace<W> {
         let more =
             format_args!(",\"args\":{{\"message\":{sequence},\"packet\":{index},\"last\":{last},\"bytes\":{bytes}}}");
         self.events.slice(track, &channel.name, start, end, more);
-        channel.count_sending(&mut self.events, start, -1);
+        // What a host passes on does not wait at the sender.
+        if channel.from == track.pid {
+            channel.count_sending(&mut self.events, start, -1);
+        }
     }
 
     fn delivered(&mut self, channel: ChannelHandle, sequence: u64, completion: Instant, outcome: Outcome) {
