@@ -146,9 +146,15 @@ fn told(trace: &Value) -> BTreeMap<String, BTreeMap<String, u64>> {
 #[test]
 fn a_trace_has_every_message_of_the_report() {
     let scratch = Scratch::new("trace");
-    for name in ["robot.scenario.toml", "fault.scenario.toml"] {
+    let beside = Scratch::new("trace-relayed");
+    let faults = "[[fault]]\nkind = \"loss\"\non = \"r1\"\nppm = 50000\nat = \"150ms\"\nuntil = \"250ms\"\n\
+                  [[fault]]\nkind = \"interference\"\non = \"r2\"\nat = \"300ms\"\nuntil = \"360ms\"\n\
+                  [[fault]]\nkind = \"crash\"\non = \"r1\"\nat = \"450ms\"\nuntil = \"460ms\"\n";
+    let channels = row(&["a", "r1", "r2", "b"], "");
+    let relayed = beside.file("relayed.toml", &format!("lease = \"100ms\"\n{channels}{faults}"));
+    for scenario in [example("robot.scenario.toml"), example("fault.scenario.toml"), relayed] {
         let file = scratch.0.join("trace.json");
-        let object = object(&example(name), &["--trace", file.to_str().unwrap()]);
+        let object = object(&scenario, &["--trace", file.to_str().unwrap()]);
         let trace: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
         assert_eq!(trace["otherData"]["seed"], "1");
         let told = told(&trace);
@@ -375,14 +381,16 @@ fn a_channel_keeps_its_deadline_through_relays_under_best_effort_on_each_hop() {
 #[test]
 fn a_host_on_the_way_refuses_what_does_not_fit_there() {
     let scratch = Scratch::new("via-refused");
-    let scenario = |deadline: &str, last: &str| {
+    let scenario = |first: &str, last: &str| {
         let mut text = "duration = \"300ms\"\n".to_owned();
         for (host, rate) in [("a", "40MB/s"), ("b", "40MB/s"), ("relay", "4MB/s")] {
             text += &format!("[[host]]\nname = \"{host}\"\nplatform = {{ link_rate = \"{rate}\" }}\n");
         }
-        for (name, via, interval) in
-            [("first", "via = [\"relay\"]\n", "20ms"), ("past", "", "20ms"), ("second", "via = [\"relay\"]\n", last)]
-        {
+        for (name, via, interval, deadline) in [
+            ("first", "via = [\"relay\"]\n", "20ms", first),
+            ("past", "", "20ms", "400ms"),
+            ("second", "via = [\"relay\"]\n", last, "400ms"),
+        ] {
             text += &format!(
                 "[[channel]]\nname = \"{name}\"\nfrom = \"a\"\nto = \"b\"\n{via}max_message = \"40KB\"\ninterval = \"{interval}\"\n\
                  deadline = \"{deadline}\"\n[[source]]\nchannel = \"{name}\"\nkind = \"full\"\n"
@@ -399,7 +407,7 @@ fn a_host_on_the_way_refuses_what_does_not_fit_there() {
         assert!(said.contains(part), "{part} in {said}");
     }
     assert!(!said.contains("past"), "it does not pass there: {said}");
-    let interval = said.split("an interval of ").nth(1).unwrap().split("ms").next().unwrap();
+    let interval = said.split("one message every ").nth(1).unwrap().split("ms").next().unwrap();
     let found = object(&scenario("200ms", &format!("{interval}ms")), &[]);
     for name in ["first", "past", "second"] {
         let channel = channel(&found, name, 0);
@@ -409,6 +417,13 @@ fn a_host_on_the_way_refuses_what_does_not_fit_there() {
     let output = sim(&scenario("20ms", "100ms"), &[]);
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(3), "{said}");
-    println!("{said}");
-    panic!();
+    assert!(
+        said.contains("first is refused by a: each stage fits, but together they need more than the deadline"),
+        "{said}"
+    );
+    let least: f64 = said.split("a deadline of ").nth(1).unwrap().split("ms").next().unwrap().parse().unwrap();
+    for (deadline, status) in [(least, 0), (least - 0.02, 3)] {
+        let file = scenario(&format!("{deadline:.2}ms"), "100ms");
+        assert_eq!(sim(&file, &[]).status.code(), Some(status), "{deadline} ms, {least} ms fit");
+    }
 }
