@@ -151,7 +151,8 @@ fn a_trace_has_every_message_of_the_report() {
                   [[fault]]\nkind = \"interference\"\non = \"r2\"\nat = \"300ms\"\nuntil = \"360ms\"\n\
                   [[fault]]\nkind = \"crash\"\non = \"r1\"\nat = \"450ms\"\nuntil = \"460ms\"\n";
     let channels = row(&["a", "r1", "r2", "b"], "");
-    let relayed = beside.file("relayed.toml", &format!("lease = \"100ms\"\n{channels}{faults}"));
+    let relayed =
+        beside.file("relayed.toml", &format!("lease = \"400ms\"\n{channels}{faults}").replace("600ms", "1500ms"));
     for scenario in [example("robot.scenario.toml"), example("fault.scenario.toml"), relayed] {
         let file = scratch.0.join("trace.json");
         let object = object(&scenario, &["--trace", file.to_str().unwrap()]);

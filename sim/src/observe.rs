@@ -207,6 +207,8 @@ pub enum Seen {
         at: Instant,
         /// The sending side; else the receiving one.
         sender: bool,
+        /// Messages that are over for the receiving side, however they ended; zero at the sending one.
+        over: u64,
         /// How.
         end: End,
     },

@@ -385,8 +385,12 @@ impl<W: Write> Observer for Trace<W> {
                 let outcome = Outcome::Delivered { late: cause, over_bound };
                 self.delivered(channel, sequence, completion, outcome);
             }
-            Seen::Ended { channel, at, sender: false, end: End::Closed { .. } } => {
+            Seen::Ended { channel, at, sender: false, end: End::Closed { .. }, .. } => {
                 give_up(&mut self.events, &mut self.channels[channel.0], None, at);
+            }
+            // A host on the way says how many it has seen before it lost the sender.
+            Seen::Ended { channel, at, sender: false, over, end: End::RouteLost } => {
+                give_up(&mut self.events, &mut self.channels[channel.0], Some(over), at);
             }
             Seen::Ended { .. } => {}
             Seen::Fault { number, fault, begins, at } => self.fault(number, &fault, begins, at),
