@@ -153,12 +153,17 @@ fn a_trace_has_every_message_of_the_report() {
     let channels = row(&["a", "r1", "r2", "b"], "");
     let relayed =
         beside.file("relayed.toml", &format!("lease = \"400ms\"\n{channels}{faults}").replace("600ms", "1500ms"));
-    for scenario in [example("robot.scenario.toml"), example("fault.scenario.toml"), relayed] {
+    for scenario in [example("robot.scenario.toml"), example("fault.scenario.toml"), relayed.clone()] {
         let file = scratch.0.join("trace.json");
         let object = object(&scenario, &["--trace", file.to_str().unwrap()]);
         let trace: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
         assert_eq!(trace["otherData"]["seed"], "1");
         let told = told(&trace);
+        if scenario == relayed {
+            let misses = &channel(&object, "video", 0)["misses"];
+            assert!(number(misses, "network") > 0 && number(misses, "platform") > 0, "{object}");
+            assert_eq!(number_of_misses(channel(&object, "video", 1)), 0, "opened again past the relay");
+        }
         let channels = object["channels"].as_array().unwrap();
         for name in told.keys() {
             let of = || channels.iter().filter(|channel| channel["name"] == **name);
@@ -339,10 +344,10 @@ fn row(hosts: &[&str], more: &str) -> String {
 #[test]
 fn a_channel_keeps_its_deadline_through_relays_under_best_effort_on_each_hop() {
     let scratch = Scratch::new("via");
-    let late_first = "[[host]]\nname = \"c\"\nsend_early = true\nclock = \"own\"\n[[channel]]\nname = \"early\"\nfrom = \"c\"\nto = \"b\"\n\
+    let early = "[[host]]\nname = \"c\"\nsend_early = true\nclock = \"own\"\n[[channel]]\nname = \"early\"\nfrom = \"c\"\nto = \"b\"\n\
          via = [\"r1\"]\nmax_message = \"5KB\"\ninterval = \"8ms\"\nburst = 3\ndeadline = \"50ms\"\n[[source]]\nchannel = \"early\"\nkind = \"bursts\"\n";
     for (hosts, more) in
-        [(["a", "r1", "b"].as_slice(), ""), (&["a", "r1", "r2", "b"], ""), (&["a", "r1", "r2", "b"], late_first)]
+        [(["a", "r1", "b"].as_slice(), ""), (&["a", "r1", "r2", "b"], ""), (&["a", "r1", "r2", "b"], early)]
     {
         let file = scratch.file("via.toml", &row(hosts, more));
         let trace = scratch.0.join("trace.json");
