@@ -146,12 +146,24 @@ fn told(trace: &Value) -> BTreeMap<String, BTreeMap<String, u64>> {
 #[test]
 fn a_trace_has_every_message_of_the_report() {
     let scratch = Scratch::new("trace");
-    for name in ["robot.scenario.toml", "fault.scenario.toml"] {
+    let beside = Scratch::new("trace-relayed");
+    let faults = "[[fault]]\nkind = \"loss\"\non = \"r1\"\nppm = 50000\nat = \"150ms\"\nuntil = \"250ms\"\n\
+                  [[fault]]\nkind = \"interference\"\non = \"r2\"\nat = \"300ms\"\nuntil = \"360ms\"\n\
+                  [[fault]]\nkind = \"crash\"\non = \"r1\"\nat = \"450ms\"\nuntil = \"460ms\"\n";
+    let channels = row(&["a", "r1", "r2", "b"], "");
+    let relayed =
+        beside.file("relayed.toml", &format!("lease = \"400ms\"\n{channels}{faults}").replace("600ms", "1500ms"));
+    for scenario in [example("robot.scenario.toml"), example("fault.scenario.toml"), relayed.clone()] {
         let file = scratch.0.join("trace.json");
-        let object = object(&example(name), &["--trace", file.to_str().unwrap()]);
+        let object = object(&scenario, &["--trace", file.to_str().unwrap()]);
         let trace: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
         assert_eq!(trace["otherData"]["seed"], "1");
         let told = told(&trace);
+        if scenario == relayed {
+            let misses = &channel(&object, "video", 0)["misses"];
+            assert!(number(misses, "network") > 0 && number(misses, "platform") > 0, "{object}");
+            assert_eq!(number_of_misses(channel(&object, "video", 1)), 0, "opened again past the relay");
+        }
         let channels = object["channels"].as_array().unwrap();
         for name in told.keys() {
             let of = || channels.iter().filter(|channel| channel["name"] == **name);
@@ -302,4 +314,122 @@ fn what_a_channel_under_decay_puts_on_the_link_was_admitted() {
 
 fn number_of_misses(channel: &Value) -> u64 {
     channel["misses"].as_object().unwrap().values().map(|count| count.as_u64().unwrap()).sum()
+}
+
+/// Hosts in a row, best effort on every way between two of them, and a channel and best effort from the first to the last one.
+fn row(hosts: &[&str], more: &str) -> String {
+    let mut text = "duration = \"600ms\"\n".to_owned();
+    for host in hosts {
+        text += &format!("[[host]]\nname = \"{host}\"\n");
+    }
+    let flood = |name: &str, from: &str, to: &str, via: &str| {
+        format!(
+            "[[best_effort]]\nname = \"{name}\"\nfrom = \"{from}\"\nto = \"{to}\"\n{via}max_message = \"10KB\"\n\
+             [[source]]\nchannel = \"{name}\"\nkind = \"rate\"\nrate = \"8MB/s\"\ngroup = 4\n"
+        )
+    };
+    for ways in hosts.windows(2) {
+        text += &flood(&format!("to-{}", ways[1]), ways[0], ways[1], "");
+    }
+    let (first, last) = (hosts[0], hosts[hosts.len() - 1]);
+    let via = format!("via = {:?}\n", &hosts[1..hosts.len() - 1]);
+    text += &flood("through", first, last, &via);
+    text += &format!(
+        "[[channel]]\nname = \"video\"\nfrom = \"{first}\"\nto = \"{last}\"\n{via}max_message = \"20KB\"\ninterval = \"10ms\"\n\
+         burst = 2\ndeadline = \"60ms\"\n[[source]]\nchannel = \"video\"\nkind = \"full\"\n{more}"
+    );
+    text
+}
+
+#[test]
+fn a_channel_keeps_its_deadline_through_relays_under_best_effort_on_each_hop() {
+    let scratch = Scratch::new("via");
+    let early = "[[host]]\nname = \"c\"\nsend_early = true\nclock = \"own\"\n[[channel]]\nname = \"early\"\nfrom = \"c\"\nto = \"b\"\n\
+         via = [\"r1\"]\nmax_message = \"5KB\"\ninterval = \"8ms\"\nburst = 3\ndeadline = \"50ms\"\n[[source]]\nchannel = \"early\"\nkind = \"bursts\"\n";
+    for (hosts, more) in
+        [(["a", "r1", "b"].as_slice(), ""), (&["a", "r1", "r2", "b"], ""), (&["a", "r1", "r2", "b"], early)]
+    {
+        let file = scratch.file("via.toml", &row(hosts, more));
+        let trace = scratch.0.join("trace.json");
+        let object = object(&file, &["--trace", trace.to_str().unwrap()]);
+        assert!(object["findings"].as_array().unwrap().is_empty(), "{object}");
+        let names = if more.is_empty() { vec!["video"] } else { vec!["video", "early"] };
+        for name in names {
+            let channel = channel(&object, name, 0);
+            let sent = number(channel, "sent");
+            assert!(sent >= 50 && number(channel, "delivered") == sent && number(channel, "late") == 0, "{channel}");
+            assert!(number(channel, "max_ns") <= number(channel, "bound_ns"), "{channel}");
+            assert!(number(channel, "bound_ns") <= number(channel, "deadline_ns"), "{channel}");
+            assert_eq!((number_of_misses(channel), &channel["sender_end"]), (0, &"closed".into()), "{channel}");
+        }
+        let via: Vec<_> = hosts[1..hosts.len() - 1].iter().map(|host| Value::from(*host)).collect();
+        let video = channel(&object, "video", 0);
+        assert_eq!((video["via"].as_array().unwrap(), number(video, "deadline_ns")), (&via, 60_000_000));
+        for name in ["to-b", "to-r1", "through"] {
+            let much = channel(&object, name, 0);
+            assert!(number(much, "throughput_bytes_s") > 2_000_000, "there is best effort: {much}");
+        }
+        let trace: Value = serde_json::from_slice(&std::fs::read(&trace).unwrap()).unwrap();
+        assert_eq!(told(&trace)["video"]["in time"], number(video, "delivered"));
+        // On every link but the last host's each message has the same number of packets, and says whose they are.
+        let packets = |host: usize| {
+            let link = (host as u64 + 1) * 10 + 2;
+            let events = trace["traceEvents"].as_array().unwrap().iter();
+            events.filter(|event| event["ph"] == "X" && event["tid"] == link && event["name"] == "video").count() as u64
+        };
+        let of_hosts: Vec<u64> = (0..hosts.len()).map(packets).collect();
+        assert!(of_hosts[0] > number(video, "sent"), "{of_hosts:?}");
+        assert!(of_hosts[..hosts.len() - 1].iter().all(|&packets| packets == of_hosts[0]), "{of_hosts:?}");
+        assert_eq!(of_hosts[hosts.len() - 1], 0);
+    }
+}
+
+#[test]
+fn a_host_on_the_way_refuses_what_does_not_fit_there() {
+    let scratch = Scratch::new("via-refused");
+    let scenario = |first: &str, last: &str| {
+        let mut text = "duration = \"300ms\"\n".to_owned();
+        for (host, rate) in [("a", "40MB/s"), ("b", "40MB/s"), ("relay", "4MB/s")] {
+            text += &format!("[[host]]\nname = \"{host}\"\nplatform = {{ link_rate = \"{rate}\" }}\n");
+        }
+        for (name, via, interval, deadline) in [
+            ("first", "via = [\"relay\"]\n", "20ms", first),
+            ("past", "", "20ms", "400ms"),
+            ("second", "via = [\"relay\"]\n", last, "400ms"),
+        ] {
+            text += &format!(
+                "[[channel]]\nname = \"{name}\"\nfrom = \"a\"\nto = \"b\"\n{via}max_message = \"40KB\"\ninterval = \"{interval}\"\n\
+                 deadline = \"{deadline}\"\n[[source]]\nchannel = \"{name}\"\nkind = \"full\"\n"
+            );
+        }
+        scratch.file("relay.toml", &text)
+    };
+    let output = sim(&scenario("200ms", "20ms"), &["--json"]);
+    let said = text(&output.stderr);
+    assert_eq!((output.status.code(), output.stdout.len()), (Some(3), 0), "{said}");
+    for part in
+        ["second is refused by relay: the link is used up in the long run", "channels in the way: first", "would fit"]
+    {
+        assert!(said.contains(part), "{part} in {said}");
+    }
+    assert!(!said.contains("past"), "it does not pass there: {said}");
+    let interval = said.split("one message every ").nth(1).unwrap().split("ms").next().unwrap();
+    let found = object(&scenario("200ms", &format!("{interval}ms")), &[]);
+    for name in ["first", "past", "second"] {
+        let channel = channel(&found, name, 0);
+        assert!(number(channel, "sent") > 3 && number_of_misses(channel) == 0, "{interval} ms: {channel}");
+    }
+    // Every host would do with its least, but not one after the other.
+    let output = sim(&scenario("20ms", "100ms"), &[]);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(3), "{said}");
+    assert!(
+        said.contains("first is refused by a: each stage fits, but together they need more than the deadline"),
+        "{said}"
+    );
+    let least: f64 = said.split("a deadline of ").nth(1).unwrap().split("ms").next().unwrap().parse().unwrap();
+    for (deadline, status) in [(least, 0), (least - 0.02, 3)] {
+        let file = scenario(&format!("{deadline:.2}ms"), "100ms");
+        assert_eq!(sim(&file, &[]).status.code(), Some(status), "{deadline} ms, {least} ms fit");
+    }
 }

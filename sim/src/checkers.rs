@@ -41,8 +41,8 @@
 //! These are the causes in the order in which they are looked for: what broke the contract, whose queue was full, what is missing
 //! or was slow on its way, and only then whose processor was gone.
 //!
-//! A fault touches the channels of its host, and those that are received where its host sends to: what it holds up arrives there
-//! all at once.
+//! A fault touches the channels of its host, those that pass through it included, and those that come by where its host's channels
+//! go from there: what it holds up arrives there all at once.
 
 use core::fmt;
 
@@ -279,13 +279,16 @@ impl World {
 
     /// What a miss of this channel may be blamed on at `at`; `None` if no fault touches it.
     pub(crate) fn excuses(&self, channel: usize, at: Instant) -> Option<Vec<Cause>> {
-        let ledger = &self.channels[channel];
-        let into_the_same =
-            |host| self.channels.iter().any(|other: &Ledger| other.from.0 == host && other.to == ledger.to);
-        let touches = |host: usize| host == ledger.from.0 || host == ledger.to.0 || into_the_same(host);
+        let whole = || self.whole_route(channel);
+        let comes_by = |place| whole().skip(1).any(|other| other == place);
+        let into_the_same = |host| {
+            let on = |other: &Ledger| self.whole_route(other.number).skip_while(move |&place| place != host).skip(1);
+            self.channels.iter().any(|other| on(other).any(comes_by))
+        };
+        let touches = |host: usize| whole().any(|place| place == host) || into_the_same(host);
         let injected = self.faults.all.iter().filter(|fault| fault.from <= at && touches(fault.host.0));
-        let clocks = [ledger.from, ledger.to].map(|host| self.hosts[host.0].config.clock);
-        let same_clock = clocks[0] == clocks[1] && clocks[0] != 0;
+        let clock = self.hosts[self.channels[channel].from.0].config.clock;
+        let same_clock = clock != 0 && whole().all(|host| self.hosts[host].config.clock == clock);
         let causes: Vec<_> = injected.map(|fault| fault.kind.causes(same_clock)).collect();
         (!causes.is_empty()).then(|| causes.concat())
     }

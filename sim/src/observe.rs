@@ -10,6 +10,7 @@ use laxity_core::endpoint::{StepKind, Transmit};
 use laxity_core::event::{ChannelId, End, Name};
 use laxity_core::frames::{FrameId, Frames};
 use laxity_core::receive::{Cause, Drop};
+use laxity_core::relay::RelayCounters;
 use laxity_core::send::Violation;
 use laxity_core::units::{Duration, Instant};
 use laxity_core::wire::DataView;
@@ -145,7 +146,7 @@ pub enum Seen {
         /// Why.
         violation: Violation,
     },
-    /// The receiving host found a packet of a channel.
+    /// The receiving host found a packet of a channel, or one that the channel passes through did not take it.
     Found {
         /// Which.
         place: Place,
@@ -206,6 +207,8 @@ pub enum Seen {
         at: Instant,
         /// The sending side; else the receiving one.
         sender: bool,
+        /// Messages that are over for the receiving side, however they ended; zero at the sending one.
+        over: u64,
         /// How.
         end: End,
     },
@@ -261,25 +264,33 @@ impl World {
         }
     }
 
+    /// The channel of which this is a side at a host: at an end, or at one that it passes through.
+    fn channel_at(&self, number: usize, key: ChannelId) -> Option<ChannelHandle> {
+        let at_an_end = self.hosts[number].keys.get(&key).copied();
+        at_an_end.or_else(|| self.relays.channel_of(number, key)).map(ChannelHandle)
+    }
+
     /// Whose packet it is.
     pub(crate) fn channel_of(&self, number: usize, packet: &Transmit) -> Option<ChannelHandle> {
         let departed = packet.message?;
-        self.hosts[number].keys.get(&departed.channel).map(|&channel| ChannelHandle(channel))
+        self.channel_at(number, departed.channel)
     }
 
     /// A packet is on the wire, which was busy until `busy_until` before; its transmission ends at `end`.
     pub(crate) fn tell_transmission(&mut self, number: usize, packet: &Transmit, busy_until: Instant, end: Instant) {
-        let Some(observer) = &mut self.observer else { return };
+        if self.observer.is_none() {
+            return;
+        }
         let host = &self.hosts[number];
         let place = packet.message.and_then(|departed| {
-            let channel = ChannelHandle(*host.keys.get(&departed.channel)?);
+            let channel = self.channel_at(number, departed.channel)?;
             let view = DataView::parse(&host.frames.packet(&packet.frame)[..packet.len]).ok()?;
             Some(Place { channel, sequence: departed.sequence, index: view.header().index })
         });
         let last = packet.message.is_some_and(|departed| departed.last);
         let start = busy_until.max(host.now);
         let host = HostId(number);
-        observer.observe(Seen::Transmitted { host, place, last, bytes: packet.len, start, end });
+        self.tell(Seen::Transmitted { host, place, last, bytes: packet.len, start, end });
     }
 
     /// What the platform took from a host since this was last called.
@@ -293,13 +304,13 @@ impl World {
     /// Gives a frame that was looked at to the endpoint.
     pub(crate) fn handle_frame(&mut self, number: usize, now: Instant, arrived: Arrived) {
         let place = self.observer.is_some().then(|| self.place_of(number, &arrived.frame, arrived.len)).flatten();
-        let before = place.map(|place| self.drops(number, place));
+        let before = place.map(|(_, key)| self.drops(number, key));
         let host = &mut self.hosts[number];
         let Arrived { peer, frame, len, .. } = arrived;
         host.endpoint.handle_frame(host.clock.reading(now), 0, peer, frame, len, &mut host.frames);
         host.counters.received += 1;
-        if let (Some(place), Some(before)) = (place, before) {
-            let after = self.drops(number, place);
+        if let (Some((place, key)), Some(before)) = (place, before) {
+            let after = self.drops(number, key);
             let [lost, receiver, sender] = [5, 6, 7].map(|reason| after[reason] - before[reason]);
             let (channel, messages) = (place.channel, lost + receiver + sender);
             if messages > 0 {
@@ -310,28 +321,36 @@ impl World {
             match before.iter().zip(&after).take(reasons.len()).position(|(before, after)| before != after) {
                 // It belongs to nobody here.
                 Some(0) => {}
+                // It was taken, to be passed on.
+                None if self.channels[place.channel.0].to.0 != number => {}
                 reason => self.tell(Seen::Found { place, at: now, dropped: reason.and_then(|reason| reasons[reason]) }),
             }
         }
     }
 
-    /// The packet in a frame, if it is one of a channel that this host receives.
-    fn place_of(&self, number: usize, frame: &FrameId, len: usize) -> Option<Place> {
+    /// The packet in a frame, if it is one of a channel that this host receives or passes on, and the channel's key here.
+    fn place_of(&self, number: usize, frame: &FrameId, len: usize) -> Option<(Place, ChannelId)> {
         let host = &self.hosts[number];
         let view = DataView::parse(&host.frames.packet(frame)[..len]).ok()?;
         let key = host.endpoint.key_at(view.header().channel)?;
-        host.endpoint.receive_counters(key)?;
-        let channel = ChannelHandle(*host.keys.get(&key)?);
-        Some(Place { channel, sequence: view.header().sequence, index: view.header().index })
+        let is_sender = host.endpoint.receive_counters(key).is_none() && host.endpoint.relay_counters(key).is_none();
+        let channel = self.channel_at(number, key).filter(|_| !is_sender)?;
+        Some((Place { channel, sequence: view.header().sequence, index: view.header().index }, key))
     }
 
     /// Frames that were not taken: of nobody, and of this channel by reason. Then messages that are over: lost, and dropped by whose
     /// fault.
-    fn drops(&self, number: usize, place: Place) -> [u64; 8] {
-        let (endpoint, side) = (&self.hosts[number].endpoint, &self.channels[place.channel.0].receiver);
-        let counters = side.key.and_then(|key| endpoint.receive_counters(key)).unwrap_or_default();
+    fn drops(&self, number: usize, key: ChannelId) -> [u64; 8] {
+        let endpoint = &self.hosts[number].endpoint;
+        let unknown = endpoint.counters.unknown_channel;
+        if let Some(counters) = endpoint.relay_counters(key) {
+            // A message that a relay drops is over at the receiver.
+            let RelayCounters { frames_invalid, frames_over_contract, frames_full, frames_stale, .. } = counters;
+            return [unknown, frames_invalid, frames_over_contract, frames_full, frames_stale, 0, 0, 0];
+        }
+        let counters = endpoint.receive_counters(key).unwrap_or_default();
         [
-            endpoint.counters.unknown_channel,
+            unknown,
             counters.frames_invalid,
             counters.frames_over_contract,
             counters.frames_receiver_full,

@@ -218,6 +218,13 @@ impl World {
         }
     }
 
+    /// Sender, relays and receiver of a channel, by number.
+    pub(crate) fn whole_route(&self, channel: usize) -> impl Iterator<Item = usize> {
+        let ledger = &self.channels[channel];
+        let between = self.relays.routes.get(&channel).into_iter().flatten().map(|relayed| relayed.hop.host.0);
+        core::iter::once(ledger.from.0).chain(between).chain([ledger.to.0])
+    }
+
     /// The hosts that a channel passes through, as they were planned.
     pub(crate) fn planned_hops(&self, channel: usize) -> Vec<Hop> {
         self.relays.routes.get(&channel).into_iter().flatten().map(|relayed| relayed.hop).collect()

@@ -4,6 +4,8 @@
 //! [channels §2.2], as between two hosts. The order of events, and what the frames say of it, is signalling's business and not
 //! looked at here.
 
+use core::borrow::BorrowMut;
+
 use laxity_core::admission::answer::Role;
 use laxity_core::admission::route::{Hop as Share, Slack, compose};
 use laxity_core::admission::{Admission, Code, Refusal, ReservationId, Stage, buffers};
@@ -35,6 +37,19 @@ pub struct Granted {
     /// How long a packet may take from the hand-over to the link until the next host has found it.
     transit: Vec<Duration>,
     input_delay: Vec<Duration>,
+    /// How much earlier than otherwise messages come to the second host, because the sender works ahead.
+    ahead: Duration,
+}
+
+/// A host that did not admit a channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Denied {
+    /// Its place in the route: the sender's if every host would do with its least, but together they need too much.
+    pub place: usize,
+    /// Why.
+    pub refusal: Refusal,
+    /// What of the deadline would have been this host's.
+    pub budget: Duration,
 }
 
 /// Admits a channel with this traffic on every host of `route`, which names at least two of `hosts`, each once: within
@@ -42,61 +57,68 @@ pub struct Granted {
 /// queues may be.
 ///
 /// # Errors
-/// That of the first host that refuses; [`Code::DeadlineSum`] if together they need more than the deadline;
+/// The first host that refuses; [`Code::DeadlineSum`] if together they need more than the deadline;
 /// [`Code::BadParameters`] if packets have not the same size everywhere. Nothing is held then.
-pub fn admit(
-    hosts: &mut [Admission],
+pub fn admit<A: BorrowMut<Admission>>(
+    hosts: &mut [A],
     route: &[usize],
     traffic: &Contract,
     deadline: Option<Duration>,
-) -> Result<Granted, Refusal> {
+) -> Result<Granted, Denied> {
     let mut reservations = Vec::with_capacity(route.len());
     let granted = try_admit(hosts, route, traffic, deadline, &mut reservations);
     if granted.is_err() {
         for (&host, &id) in route.iter().zip(&reservations) {
-            hosts[host].release(id);
+            hosts[host].borrow_mut().release(id);
         }
     }
     granted
 }
 
-fn try_admit(
-    hosts: &mut [Admission],
+fn try_admit<A: BorrowMut<Admission>>(
+    hosts: &mut [A],
     route: &[usize],
     traffic: &Contract,
     deadline: Option<Duration>,
     reservations: &mut Vec<ReservationId>,
-) -> Result<Granted, Refusal> {
+) -> Result<Granted, Denied> {
     let last = route.len() - 1;
     let role = |place| match place {
         0 => Role::Sends,
         _ if place == last => Role::Receives,
         _ => Role::Relays,
     };
-    let packet = |place: usize| hosts[route[place]].platform().packet;
-    if (1..=last).any(|place| packet(place) != packet(0)) {
-        return Err(Refusal::new(Code::BadParameters, Stage::Route));
-    }
     let budget = deadline.unwrap_or(traffic.deadline());
+    let denied = |place, refusal, budget| Denied { place, refusal, budget };
+    let packet = |place: usize| hosts[route[place]].borrow().platform().packet;
+    if let Some(place) = (1..=last).find(|&place| packet(place) != packet(0)) {
+        return Err(denied(place, Refusal::new(Code::BadParameters, Stage::Route), budget));
+    }
     let mut stages = Vec::with_capacity(route.len());
     for (place, &host) in route.iter().enumerate() {
-        let (id, least) = hosts[host].reserve_least(traffic, role(place), budget)?;
+        let reserved = hosts[host].borrow_mut().reserve_least(traffic, role(place), budget);
+        let (id, least) = reserved.map_err(|refusal| denied(place, refusal, budget))?;
         reservations.push(id);
         stages.push(least);
     }
-    let handover = hosts[route[0]].platform().handover;
-    let input_delay: Vec<_> = route.iter().map(|&host| hosts[host].input_delay()).collect();
-    let next = |place: usize| (place < last).then(|| (hosts[route[place]].platform(), input_delay[place + 1]));
+    let admission = |place: usize| -> &Admission { hosts[route[place]].borrow() };
+    let handover = admission(0).platform().handover;
+    let input_delay: Vec<_> = (0..=last).map(|place| admission(place).input_delay()).collect();
+    let next = |place: usize| (place < last).then(|| (admission(place).platform(), input_delay[place + 1]));
     let way = |place| {
         next(place).map_or(Duration::ZERO, |(platform, found)| platform.propagation + platform.clock_error + found)
     };
     let ways: Vec<_> = (0..=last).map(way).collect();
     let transit = |place: usize| {
         next(place).map_or(Duration::ZERO, |(platform, _)| {
-            hosts[route[place]].look_ahead() + platform.link.occupancy(platform.packet) + ways[place]
+            admission(place).look_ahead() + platform.link.occupancy(platform.packet) + ways[place]
         })
     };
     let transit: Vec<_> = (0..=last).map(transit).collect();
+    let ahead = match admission(0).settings().send_early {
+        true => traffic.interval() * u64::from(traffic.burst()),
+        false => Duration::ZERO,
+    };
     stages[0] = stages[0].with_handover(handover);
     if let Some(deadline) = deadline {
         let shares: Vec<_> = stages
@@ -104,10 +126,14 @@ fn try_admit(
             .zip(&ways)
             .map(|(stage, &propagation)| Share { least: stage.total(), propagation, clock_error: Duration::ZERO })
             .collect();
-        let too_short = |_| Refusal::new(Code::DeadlineSum, Stage::Route);
+        let too_short = |shortfall| {
+            let refusal = Refusal::new(Code::DeadlineSum, Stage::Route);
+            denied(0, refusal, stages[0].total().saturating_sub(shortfall))
+        };
         let budgets = compose(&shares, deadline, Slack::Proportional).map_err(too_short)?;
         for (place, &host) in route.iter().enumerate() {
-            stages[place] = hosts[host].relax(reservations[place], budgets[place])?;
+            let relaxed = hosts[host].borrow_mut().relax(reservations[place], budgets[place]);
+            stages[place] = relaxed.map_err(|refusal| denied(place, refusal, budgets[place]))?;
         }
         stages[0] = stages[0].with_handover(handover);
     }
@@ -115,20 +141,22 @@ fn try_admit(
     for place in 0..last {
         upstream.push(upstream[place] + stages[place].total() + ways[place]);
     }
-    let contract = traffic.with_deadline(upstream[last] + stages[last].total())?;
+    let contract = traffic.with_deadline(upstream[last] + stages[last].total());
+    let contract = contract.map_err(|error| denied(0, error.into(), budget))?;
     let (route, reservations) = (route.to_vec(), reservations.clone());
-    Ok(Granted { contract, route, reservations, stages, upstream, ways, transit, input_delay })
+    Ok(Granted { contract, route, reservations, stages, upstream, ways, transit, input_delay, ahead })
 }
 
 impl Granted {
     /// How long before its logical arrival at a host, which is not the first, a message's first packet can come: the host before
-    /// holds it until it has arrived logically there.
+    /// holds it until it has arrived logically there, unless that is a sender that works ahead. A relay never does.
     fn early(&self, place: usize) -> Duration {
-        self.stages[place - 1].total() + self.ways[place - 1]
+        let ahead = if place == 1 { self.ahead } else { Duration::ZERO };
+        self.stages[place - 1].total() + self.ways[place - 1] + ahead
     }
 
     /// Messages that the relay at this place of the route has room for.
-    pub(crate) fn relay_messages(&self, place: usize) -> u32 {
+    pub fn relay_messages(&self, place: usize) -> u32 {
         buffers::receive_messages(&self.contract, self.early(place), self.stages[place].link)
     }
 
@@ -159,7 +187,7 @@ impl Granted {
         let (early, receive) = (self.early(last), self.stages[last].processor);
         let queues = [
             buffers::send_messages(contract),
-            buffers::send_packets(contract, platform, false),
+            buffers::send_packets(contract, platform, !self.ahead.is_zero()),
             buffers::receive_messages(contract, early, receive),
             buffers::receive_packets(contract, platform, early, receive),
         ];

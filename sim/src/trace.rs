@@ -220,7 +220,10 @@ impl<W: Write> Trace<W> {
         let more =
             format_args!(",\"args\":{{\"message\":{sequence},\"packet\":{index},\"last\":{last},\"bytes\":{bytes}}}");
         self.events.slice(track, &channel.name, start, end, more);
-        channel.count_sending(&mut self.events, start, -1);
+        // What a host passes on does not wait at the sender.
+        if channel.from == track.pid {
+            channel.count_sending(&mut self.events, start, -1);
+        }
     }
 
     fn delivered(&mut self, channel: ChannelHandle, sequence: u64, completion: Instant, outcome: Outcome) {
@@ -382,8 +385,12 @@ impl<W: Write> Observer for Trace<W> {
                 let outcome = Outcome::Delivered { late: cause, over_bound };
                 self.delivered(channel, sequence, completion, outcome);
             }
-            Seen::Ended { channel, at, sender: false, end: End::Closed { .. } } => {
+            Seen::Ended { channel, at, sender: false, end: End::Closed { .. }, .. } => {
                 give_up(&mut self.events, &mut self.channels[channel.0], None, at);
+            }
+            // A host on the way says how many it has seen before it lost the sender.
+            Seen::Ended { channel, at, sender: false, over, end: End::RouteLost } => {
+                give_up(&mut self.events, &mut self.channels[channel.0], Some(over), at);
             }
             Seen::Ended { .. } => {}
             Seen::Fault { number, fault, begins, at } => self.fault(number, &fault, begins, at),

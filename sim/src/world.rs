@@ -564,7 +564,9 @@ impl World {
                     // Kept for a while, so that a repeated CLOSE is answered.
                     let (now, lease) = (host.now, ledger.plan.lease);
                     let (at, release) = (now + lease, Command::Release { key, channel, sender });
-                    self.tell(Seen::Ended { channel: ChannelHandle(channel), at: now, sender, end });
+                    let counters = host.endpoint.receive_counters(key).unwrap_or_default();
+                    let over = counters.delivered + counters.lost + counters.dropped_receiver + counters.dropped_sender;
+                    self.tell(Seen::Ended { channel: ChannelHandle(channel), at: now, sender, over, end });
                     self.schedule(number, at, release);
                     if lost {
                         self.reopen(channel);

@@ -11,6 +11,7 @@ use laxity_core::admission::{Admission, Code, Refusal, ReservationId, Stage, buf
 use laxity_core::contract::{Contract, Overload, SendingStages, Service, packets};
 use laxity_core::units::Duration;
 use laxity_sim::Plan;
+use laxity_sim::route;
 
 use super::file::{Channel, Host};
 use crate::failure::Failure;
@@ -32,6 +33,8 @@ struct Admitting<'a> {
 pub(super) struct Admitted {
     /// Of each channel.
     pub(super) plans: Vec<Plan>,
+    /// What the hosts grant to each channel that passes through some of them, and has a contract.
+    pub(super) routes: Vec<Option<route::Granted>>,
     /// How much work each host gives its link ahead.
     pub(super) look_aheads: Vec<Duration>,
 }
@@ -46,10 +49,17 @@ pub(super) fn admit(hosts: &[Host], channels: &[Channel]) -> Result<Admitted, Fa
         let admission = Admission::with_settings(host.platform.clone(), host.settings).map_err(Error::from)?;
         admitting.push(Admitting { host, admission, held: Vec::new() });
     }
-    let mut plans = Vec::with_capacity(channels.len());
+    let (mut plans, mut routes) = (Vec::with_capacity(channels.len()), vec![None; channels.len()]);
     let mut received = Vec::new();
     for (number, channel) in channels.iter().enumerate() {
         plans.push(match channel.contract() {
+            Some(contract) if !channel.via.is_empty() => {
+                let granted = along(&mut admitting, channel, contract)?;
+                received.extend(granted.reservations.last().map(|&id| (number, id)));
+                let plan = granted.plan(&channel.name);
+                routes[number] = Some(granted);
+                plan
+            }
             Some(contract) => {
                 let (plan, id) = real_time(&mut admitting, channel, contract)?;
                 received.push((number, id));
@@ -75,7 +85,7 @@ pub(super) fn admit(hosts: &[Host], channels: &[Channel]) -> Result<Admitted, Fa
         true => Duration::ZERO,
         false => host.admission.look_ahead(),
     };
-    Ok(Admitted { plans, look_aheads: admitting.iter().map(look_ahead).collect() })
+    Ok(Admitted { plans, routes, look_aheads: admitting.iter().map(look_ahead).collect() })
 }
 
 /// What both hosts of a channel grant.
@@ -145,8 +155,12 @@ fn real_time<'a>(
 ) -> Result<(Plan, ReservationId), Failure> {
     // They are different hosts of the file.
     let [from, to] = admitting.get_disjoint_mut([channel.from, channel.to]).expect("two hosts");
-    let granted = reserve(from, to, contract, channel.overload)
-        .map_err(|denied| refused(from, to, channel, contract, &denied))?;
+    let granted = reserve(from, to, contract, channel.overload).map_err(|denied| {
+        let grants =
+            |contract: &Contract| reserve(&mut from.clone(), &mut to.clone(), contract, channel.overload).is_ok();
+        let by = if denied.role == Role::Sends { &*from } else { &*to };
+        refused(&[from, to], by, grants, (channel, contract), &denied)
+    })?;
     let Granted { here, there, stages, receive, outside } = granted;
     from.held.push((here, &channel.name));
     to.held.push((there, &channel.name));
@@ -157,20 +171,46 @@ fn real_time<'a>(
     Ok((plan, there))
 }
 
-/// The refusal, with what both hosts would grant instead.
-fn refused(
-    from: &Admitting<'_>,
-    to: &Admitting<'_>,
-    channel: &Channel,
+/// What all hosts of a channel grant that passes through some of them.
+fn along<'a>(
+    admitting: &mut [Admitting<'a>],
+    channel: &'a Channel,
     contract: &Contract,
+) -> Result<route::Granted, Failure> {
+    let places: Vec<usize> = channel.hosts().collect();
+    let mut admissions: Vec<_> = admitting.iter_mut().map(|host| &mut host.admission).collect();
+    let granted = route::admit(&mut admissions, &places, contract, Some(contract.deadline()));
+    let granted = granted.map_err(|route::Denied { place, refusal, budget }| {
+        let role = match place {
+            0 => Role::Sends,
+            _ if place + 1 == places.len() => Role::Receives,
+            _ => Role::Relays,
+        };
+        let hosts: Vec<_> = places.iter().map(|&host| &admitting[host]).collect();
+        let grants = |contract: &Contract| {
+            let mut admissions: Vec<_> = hosts.iter().map(|host| host.admission.clone()).collect();
+            let all: Vec<usize> = (0..hosts.len()).collect();
+            route::admit(&mut admissions, &all, contract, Some(contract.deadline())).is_ok()
+        };
+        refused(&hosts, hosts[place], grants, (channel, contract), &Denied { role, refusal, budget })
+    })?;
+    for (&host, &id) in places.iter().zip(&granted.reservations) {
+        admitting[host].held.push((id, &channel.name));
+    }
+    Ok(granted)
+}
+
+/// The refusal of `by`, with what all of the channel's hosts would grant instead.
+fn refused(
+    hosts: &[&Admitting<'_>],
+    by: &Admitting<'_>,
+    grants: impl Fn(&Contract) -> bool,
+    (channel, contract): (&Channel, &Contract),
     denied: &Denied,
 ) -> Failure {
     let Denied { role, refusal, budget } = *denied;
-    let by = if role == Role::Sends { from } else { to };
-    let advice = (from.held.len().max(to.held.len()) <= MOST).then(|| {
-        let grants = |request: &Request| {
-            reserve(&mut from.clone(), &mut to.clone(), &request.contract, channel.overload).is_ok()
-        };
+    let advice = hosts.iter().all(|host| host.held.len() <= MOST).then(|| {
+        let grants = |request: &Request| grants(&request.contract);
         let name = |id| by.held.iter().find(|(other, _)| *other == id).map(|(_, name)| (*name).to_owned());
         let in_the_way = by.admission.in_the_way(contract, role, budget).into_iter().filter_map(name).collect();
         let fits = fits(grants, &Request { contract: *contract, role });
@@ -184,22 +224,38 @@ fn refused(
     Failure::Refused { channel: channel.name.clone(), error: Box::new(error) }
 }
 
+impl Admitted {
+    /// Messages of a channel that the host at this place of its way, neither the first nor the last, has room for.
+    pub(super) fn relayed_messages(&self, number: usize, place: usize) -> u32 {
+        match &self.routes[number] {
+            Some(granted) => granted.relay_messages(place),
+            // Best effort is granted nothing; as many may wait as at its sender.
+            None => self.plans[number].send_messages,
+        }
+    }
+}
+
 /// Frames that the channels of host `number` may hold together.
-pub(super) fn frames(number: usize, hosts: &[Host], channels: &[Channel], plans: &[Plan]) -> usize {
-    let of = |(channel, plan): (&Channel, &Plan)| {
-        let ends = [(channel.from, plan.send_messages), (channel.to, plan.receive_messages)];
-        let messages: u32 = ends.iter().filter(|(host, _)| *host == number).map(|(_, messages)| messages).sum();
+pub(super) fn frames(number: usize, hosts: &[Host], channels: &[Channel], admitted: &Admitted) -> usize {
+    let of = |(index, channel): (usize, &Channel)| {
+        let plan = &admitted.plans[index];
+        let last = channel.via.len() + 1;
+        let messages = match channel.hosts().position(|host| host == number)? {
+            0 => plan.send_messages,
+            place if place == last => plan.receive_messages,
+            place => admitted.relayed_messages(index, place),
+        };
         let oversize = match channel.overload {
             Overload::Decay => laxity_core::limits::DECAY_FACTOR,
             _ => 1,
         };
-        let packet = [channel.from, channel.to].map(|host| match channel.contract() {
+        let packet = channel.hosts().map(|host| match channel.contract() {
             Some(_) => hosts[host].platform.packet,
             None => hosts[host].platform.best_effort.packet_max,
         });
-        let packet = packet[0].min(packet[1]).max(1);
+        let packet = packet.min().unwrap_or(1).max(1);
         // As many as the core's queues have room for; a packet at least for each queue.
-        (messages * oversize * packets(channel.service.max_message(), packet)).max(1) as usize
+        Some((messages * oversize * packets(channel.service.max_message(), packet)).max(1) as usize)
     };
-    channels.iter().zip(plans).filter(|(channel, _)| channel.from == number || channel.to == number).map(of).sum()
+    channels.iter().enumerate().filter_map(of).sum()
 }

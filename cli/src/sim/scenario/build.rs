@@ -6,9 +6,12 @@ use laxity::DEFAULT_PORT;
 use laxity_core::admission::buffers;
 use laxity_core::contract::{Contract, Overload};
 use laxity_core::limits::{DECAY_FACTOR, MAX_CHANNELS};
-use laxity_sim::{ChannelHandle, Fault, FaultKind, HostConfig, HostId, Plan, Promise, Sizes, Source, Varied, World};
+use laxity_core::relay::Passage;
+use laxity_sim::{
+    ChannelHandle, Fault, FaultKind, Hop, HostConfig, HostId, Plan, Promise, Sizes, Source, Varied, World,
+};
 
-use super::admit::{Admitted, admit, frames};
+use super::admit::{admit, frames};
 use super::file::{self, Channel, Feed, Host, Kind, RECEIVE_RING, Scenario, What};
 use crate::failure::Failure;
 
@@ -25,10 +28,10 @@ pub(super) struct Built {
 /// The first refusal.
 pub(super) fn build(scenario: &Scenario, mut world: World) -> Result<Built, Failure> {
     let Scenario { hosts, channels, sources, faults, .. } = scenario;
-    let Admitted { plans, look_aheads } = admit(hosts, channels)?;
+    let admitted = admit(hosts, channels)?;
     world.collect_findings();
     let config = |(number, host): (usize, &Host)| HostConfig {
-        look_ahead: look_aheads[number],
+        look_ahead: admitted.look_aheads[number],
         clock: if host.own_clock { number as u64 + 2 } else { 1 },
         send_early: host.settings.send_early,
         receive_early: host.settings.receive_early,
@@ -36,7 +39,7 @@ pub(super) fn build(scenario: &Scenario, mut world: World) -> Result<Built, Fail
         frames: host.frames.map_or_else(
             || {
                 // After a crash the old channels are kept for a lease beside the new ones.
-                frames(number, hosts, channels, &plans).saturating_mul(lives(scenario)).max(1)
+                frames(number, hosts, channels, &admitted).saturating_mul(lives(scenario)).max(1)
             },
             |frames| frames as usize,
         ),
@@ -46,11 +49,22 @@ pub(super) fn build(scenario: &Scenario, mut world: World) -> Result<Built, Fail
     };
     let ids: Vec<HostId> = hosts.iter().enumerate().map(config).map(|config| world.add_host(config)).collect();
     let mut handles = Vec::with_capacity(channels.len());
-    for (channel, plan) in channels.iter().zip(&plans) {
+    for (number, (channel, plan)) in channels.iter().zip(&admitted.plans).enumerate() {
         let plan = Plan { lease: scenario.lease, ..plan.clone() };
-        let handle = world.open(ids[channel.from], ids[channel.to], plan.clone());
-        if let Some(contract) = channel.contract() {
-            world.promise(handle, promise(contract, &plan, channel, &hosts[channel.from], &hosts[channel.to]));
+        let (from, to) = (&hosts[channel.from], &hosts[channel.to]);
+        let granted = &admitted.routes[number];
+        let hops = match granted {
+            Some(granted) => granted.hops(&ids),
+            None => best_effort_hops(channel, &plan, &ids),
+        };
+        let handle = world.open_via(ids[channel.from], &hops, ids[channel.to], plan.clone());
+        match (granted, channel.contract()) {
+            (Some(granted), _) => {
+                let promise = granted.promise(&from.platform);
+                world.promise(handle, Promise { bound: promise.bound - plan.spare, ..promise });
+            }
+            (None, Some(contract)) => world.promise(handle, promise(contract, &plan, channel, from, to)),
+            (None, None) => {}
         }
         handles.push(handle);
     }
@@ -70,8 +84,12 @@ pub(super) fn build(scenario: &Scenario, mut world: World) -> Result<Built, Fail
 
 /// Places for the channels of a host, and for those that take theirs after a crash while the old ones are kept.
 fn places(number: usize, scenario: &Scenario) -> usize {
-    let here = |channel: &&Channel| channel.from == number || channel.to == number;
-    let channels = scenario.channels.iter().filter(here).count();
+    // What passes through has a side towards each neighbour.
+    let here = |channel: &Channel| match channel.via.contains(&number) {
+        true => 2,
+        false => usize::from(channel.from == number || channel.to == number),
+    };
+    let channels: usize = scenario.channels.iter().map(here).sum();
     channels.saturating_mul(lives(scenario)).clamp(1, MAX_CHANNELS)
 }
 
@@ -86,7 +104,13 @@ fn address(number: usize) -> SocketAddr {
     SocketAddr::from((Ipv4Addr::from_bits(Ipv4Addr::new(10, 0, 0, 1).to_bits().saturating_add(number)), DEFAULT_PORT))
 }
 
-/// What the checkers hold a channel to.
+/// The hosts that a channel without a contract passes through: nothing is granted to it, and as many messages may wait as at its sender.
+fn best_effort_hops(channel: &Channel, plan: &Plan, ids: &[HostId]) -> Vec<Hop> {
+    let hop = |&host: &usize| Hop { host: ids[host], passage: Passage::default(), messages: plan.send_messages };
+    channel.via.iter().map(hop).collect()
+}
+
+/// What the checkers hold a channel between two hosts to.
 fn promise(contract: &Contract, plan: &Plan, channel: &Channel, from: &Host, to: &Host) -> Promise {
     let early = from.settings.send_early;
     let ahead = if early { contract.interval() * u64::from(contract.burst()) } else { Default::default() };

@@ -33,7 +33,7 @@ Exit status: 0 every promise was kept; 1 a miss by Laxity, a delay over its boun
 admission.
 
 JSON of a scenario: {command, scenario, seed, sent_until_ns, channels, hosts, faults, findings, more_findings}. Each of channels: \
-the figures that all commands report, then from, to, reopened (how many had its place before it, until a crash), unaccounted \
+the figures that all commands report, then from, to, via (the hosts in between), reopened (how many had its place before it, until a crash), unaccounted \
 (messages of which nobody can say what became of them), refused (messages that the sending host did not take), \
 throughput_bytes_s, sender_end and receiver_end (closed, closed_by_peer, peer_lost, no_answer, route_lost, refused or version; null if it \
 crashed). Each of hosts: {name, busy_ns, steps, switches, sleeps, transmitted, received, ring_full, damaged, lost_on_wire}. Each of \

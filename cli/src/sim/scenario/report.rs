@@ -32,6 +32,7 @@ pub(super) struct Outcome {
 struct OfChannel {
     from: String,
     to: String,
+    via: Vec<String>,
     /// Messages of which nobody can say what became of them: a host crashed.
     unaccounted: u64,
     /// How many had its place before it, until a crash.
@@ -67,10 +68,11 @@ impl Outcome {
             while let Some(handle) = next {
                 names.push((handle, &channel.name));
                 let (from, to) = (host(channel.from), host(channel.to));
+                let via = channel.via.iter().map(|&place| host(place)).collect();
                 let report = world.report(handle);
                 let Figures { sent, delivered, lost, dropped, .. } = report.figures;
                 let unaccounted = sent.saturating_sub(delivered + lost + dropped);
-                of_channels.push(OfChannel { from, to, unaccounted, reopened, report });
+                of_channels.push(OfChannel { from, to, via, unaccounted, reopened, report });
                 (next, reopened) = (world.successor(handle), reopened + 1);
             }
         }
@@ -140,6 +142,7 @@ pub(super) fn json(outcome: &Outcome) -> String {
         figures: ChannelReport,
         from: &'a str,
         to: &'a str,
+        via: &'a [String],
         reopened: u32,
         unaccounted: u64,
         /// Messages that the sending host refused, because they were beyond the contract or the queue.
@@ -162,11 +165,12 @@ pub(super) fn json(outcome: &Outcome) -> String {
         lost_on_wire: u64,
     }
     fn of_channel(channel: &OfChannel, elapsed: Duration) -> WholeChannel<'_> {
-        let OfChannel { from, to, unaccounted, reopened, report } = channel;
+        let OfChannel { from, to, via, unaccounted, reopened, report } = channel;
         WholeChannel {
             figures: ChannelReport::from(&report.figures),
             from,
             to,
+            via,
             reopened: *reopened,
             unaccounted: *unaccounted,
             refused: report.send.refused,

@@ -35,17 +35,21 @@ pub(super) fn check(source: Source<'_>, scenario: &Scenario) -> Result<(), FileE
     }
     let lives = 1 + faults.iter().filter(|fault| matches!(fault.what, What::Crash { .. })).count() as u64;
     for channel in channels {
-        memory = memory.saturating_add(of_channel(channel, &hosts[channel.from]).saturating_mul(lives));
+        // No host in between needs more than both ends together.
+        let copies = lives.saturating_mul(1 + channel.via.len() as u64);
+        memory = memory.saturating_add(of_channel(channel, &hosts[channel.from]).saturating_mul(copies));
         if memory > MOST_MEMORY {
             return too_much(channel.at, "", memory);
         }
     }
     let mut received = vec![0; hosts.len()];
     for channel in channels {
-        received[channel.to] += 1;
-        if received[channel.to] > MAX_LISTENERS {
-            let problem = format!("{:?} receives more than {MAX_LISTENERS} channels", hosts[channel.to].name);
-            return Err(source.error(channel.at, "", problem));
+        for host in channel.hosts().skip(1) {
+            received[host] += 1;
+            if received[host] > MAX_LISTENERS {
+                let problem = format!("{:?} receives more than {MAX_LISTENERS} channels", hosts[host].name);
+                return Err(source.error(channel.at, "", problem));
+            }
         }
     }
     let mut packets = 0u64;
