@@ -2,7 +2,7 @@
 //!
 //! Each is `fn(&[u8])`, deterministic and pure, so that libFuzzer's binaries (`fuzz_targets/`), the replay of the corpus
 //! (`corpus/`) and the random runs of `cargo test` (`core/tests/fuzz.rs`, `laxity/tests/fuzz.rs`, `laxity/src/registry/`,
-//! `cli/src/framing/`) share it. The files here are included there by path; nothing of the workspace depends on this crate.
+//! `cli/src/fuzz.rs`, `cli/src/sim/scenario/fuzz.rs`) share it. The files here are included there by path; nothing of the workspace depends on this crate.
 //!
 //! | Target | What it feeds |
 //! |---|---|
@@ -12,10 +12,8 @@
 //! | [`text::text`] | quantities, addresses and names as people write them |
 //! | [`system_file::system_file`] | TOML files of hosts, channels and upcalls |
 //! | [`registry::registry`] | the host registry as another process may have left it |
+//! | [`scenario::scenario`] | scenario files of `laxity sim` |
 //! | [`framing::framing`] | `--framing`, and the streams that it cuts into messages |
-//!
-//! A scenario file of `laxity sim` gets a target beside [`system_file`] when there is one: a line in `Cargo.toml`, a file in
-//! `fuzz_targets/`, a function here, seeds in `corpus/`, and a line in the test of the crate that reads it.
 #![allow(missing_docs, reason = "each target's module says what it checks")]
 
 pub mod bytes;
@@ -23,6 +21,7 @@ pub mod collections;
 pub mod endpoint;
 pub mod framing;
 pub mod registry;
+pub mod scenario;
 pub mod system_file;
 pub mod text;
 pub mod wire;

@@ -5,6 +5,8 @@
 mod admit;
 mod build;
 mod file;
+#[cfg(test)]
+mod fuzz;
 mod report;
 
 use std::cell::RefCell;
