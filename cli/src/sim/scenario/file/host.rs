@@ -80,7 +80,7 @@ fn platform(entry: &Entry<'_, '_>, at: usize, value: Value<'_, '_>, reader: Read
         "papers-table-2b" => Ok(Platform::papers_table_2b()),
         file if file.ends_with(".toml") => {
             let text = reader(file).map_err(|problem| {
-                let problem = format!("host.platform: {file} cannot be read: {problem}");
+                let problem = format!("host.platform: {} cannot be read: {problem}", file.escape_debug());
                 entry.source.error(value.span().start, "host.platform", problem)
             })?;
             platform_file::parse(&text, file, Platform::assumed_host())
