@@ -4,7 +4,7 @@
 use crate::framing;
 
 #[path = "../../fuzz/src/replay.rs"]
-mod replay;
+pub(crate) mod replay;
 #[path = "../../fuzz/src/framing/target.rs"]
 mod target;
 

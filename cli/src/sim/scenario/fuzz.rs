@@ -2,9 +2,8 @@
 #![allow(missing_docs, unreachable_pub, reason = "the target is a module of another crate, too")]
 
 use super::file;
+use crate::fuzz::replay;
 
-#[path = "../../../../fuzz/src/replay.rs"]
-mod replay;
 #[path = "../../../../fuzz/src/scenario/target.rs"]
 mod target;
 
