@@ -1,43 +1,15 @@
 //! `laxity admit` as a user runs it, on the examples and on files made from them.
 
-use std::path::{Path, PathBuf};
+mod common;
+
+use std::path::Path;
 use std::process::{Command, Output};
 
+use common::{Scratch, example, text};
 use serde_json::Value;
-
-fn example(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples").join(name)
-}
-
-/// A directory of this test's own, gone at the end.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new(test: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("laxity-admit-{test}-{}", std::process::id()));
-        std::fs::create_dir_all(&path).unwrap();
-        Self(path)
-    }
-
-    fn file(&self, name: &str, text: &str) -> PathBuf {
-        let path = self.0.join(name);
-        std::fs::write(&path, text).unwrap();
-        path
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
 
 fn admit(file: &Path, options: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_laxity")).arg("admit").arg(file).args(options).output().unwrap()
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
 }
 
 /// The JSON of a file, and the exit status.
@@ -119,7 +91,7 @@ fn the_test_of_the_paper_compares_and_decides_nothing() {
         assert_eq!(channel["analysis"]["d_order"], expected);
     }
     // It would not take this one; that decides nothing either.
-    let scratch = Scratch::new("d-order");
+    let scratch = Scratch::new("admit", "d-order");
     let text = std::fs::read_to_string(example("table3.toml")).unwrap().replace("\"25ms\"", "\"11ms\"");
     let (answer, status) = json(&scratch.file("short.toml", &text), &["--test", "d-order"]);
     let expected = serde_json::json!({
@@ -155,7 +127,7 @@ fn a_refusal_says_what_would_fit_to_the_nanosecond_and_the_byte() {
     assert_eq!(refused[0]["name"], "camera-rear");
     let refusal = &refused[0]["refusal"];
     assert_eq!(refusal["because_of"], serde_json::json!(["camera-front", "lidar"]));
-    let scratch = Scratch::new("fits");
+    let scratch = Scratch::new("admit", "fits");
     let robot = std::fs::read_to_string(example("robot.toml")).unwrap();
     let (before, last) = robot.split_at(robot.rfind("[[channel]]").unwrap());
     let status = |from: &str, to: String| {
@@ -220,7 +192,7 @@ fn upcalls_by_their_response_times() {
     let (answer, status) = json(&example("upcalls-liu-layland.toml"), &["--test", "rmdp"]);
     assert_eq!((status, &of(&answer, "slow")["decision"]), (3, &Value::from("refused")));
     // The printed test knows no cost of a change: where there is one it decides nothing.
-    let scratch = Scratch::new("switch");
+    let scratch = Scratch::new("admit", "switch");
     let text = std::fs::read_to_string(example("upcalls-liu-layland.toml")).unwrap();
     let file = scratch.file("switch.toml", &text.replace("upcall_switch = \"0\"", "upcall_switch = \"5us\""));
     let (answer, status) = json(&file, &["--test", "rmdp"]);
@@ -229,7 +201,7 @@ fn upcalls_by_their_response_times() {
 
 #[test]
 fn roles_have_their_own_completion() {
-    let scratch = Scratch::new("roles");
+    let scratch = Scratch::new("admit", "roles");
     let channel = |role: &str| {
         format!(
             "[[channel]]\nname = \"{role}\"\nrole = \"{role}\"\nmax_message = \"1KB\"\ninterval = \"20ms\"\ndeadline = \"20ms\"\n"
@@ -248,7 +220,7 @@ fn roles_have_their_own_completion() {
 
 #[test]
 fn other_ways_to_say_a_channel() {
-    let scratch = Scratch::new("spellings");
+    let scratch = Scratch::new("admit", "spellings");
     let file = |traffic: &str| scratch.file("system.toml", &format!("[[channel]]\ndeadline = \"30ms\"\n{traffic}\n"));
     let answers = [
         "max_message = \"6KB\"\ninterval = \"5ms\"\nburst = 4",
@@ -268,7 +240,7 @@ fn other_ways_to_say_a_channel() {
 
 #[test]
 fn bad_input_ends_with_two_and_says_where() {
-    let scratch = Scratch::new("bad");
+    let scratch = Scratch::new("admit", "bad");
     let bad = scratch.file("bad.toml", "[[channel]]\nmax_message = \"1KB\"\ndeadlin = \"1ms\"\n");
     let table3 = example("table3.toml");
     let upcalls = example("upcalls-blocking.toml");
@@ -295,7 +267,7 @@ fn bad_input_ends_with_two_and_says_where() {
 
 #[test]
 fn no_host_runs_the_machine_of_the_papers() {
-    let scratch = Scratch::new("papers");
+    let scratch = Scratch::new("admit", "papers");
     let output = Command::new(env!("CARGO_BIN_EXE_laxity"))
         .args(["recv", "camera", "--registry", "off", "--platform"])
         .arg(scratch.file("papers.toml", "[platform]\nmachine = \"papers\"\n"))
@@ -307,7 +279,7 @@ fn no_host_runs_the_machine_of_the_papers() {
 
 #[test]
 fn pictures_appear_whole() {
-    let scratch = Scratch::new("plot");
+    let scratch = Scratch::new("admit", "plot");
     for (name, status) in [("table3.toml", 0), ("robot.toml", 3), ("upcalls-liu-layland.toml", 3)] {
         let picture = scratch.file("plot.svg", "what was there before");
         let output = admit(&example(name), &["--plot", picture.to_str().unwrap()]);

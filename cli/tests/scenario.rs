@@ -1,44 +1,16 @@
 //! `laxity sim SCENARIO.toml` as a user runs it. Everything is in virtual time, so nothing depends on how fast the machine is.
 
+mod common;
+
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Command, Output};
 
+use common::{Scratch, example, text};
 use serde_json::Value;
-
-fn example(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples").join(name)
-}
-
-/// A directory of this test's own, gone at the end.
-struct Scratch(PathBuf);
-
-impl Scratch {
-    fn new(test: &str) -> Self {
-        let path = std::env::temp_dir().join(format!("laxity-sim-{test}-{}", std::process::id()));
-        std::fs::create_dir_all(&path).unwrap();
-        Self(path)
-    }
-
-    fn file(&self, name: &str, text: &str) -> PathBuf {
-        let path = self.0.join(name);
-        std::fs::write(&path, text).unwrap();
-        path
-    }
-}
-
-impl Drop for Scratch {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.0);
-    }
-}
 
 fn sim(file: &Path, options: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_laxity")).arg("sim").arg(file).args(options).output().unwrap()
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
 }
 
 /// The JSON object of a scenario that keeps its promises.
@@ -106,7 +78,7 @@ fn every_miss_has_the_cause_that_was_injected() {
 
 #[test]
 fn the_same_seed_gives_the_same_output_byte_for_byte() {
-    let scratch = Scratch::new("seed");
+    let scratch = Scratch::new("sim", "seed");
     let traces = ["a.json", "b.json", "c.json"].map(|name| scratch.0.join(name));
     let run = |seed: &str, trace: &Path| {
         let trace_option = ["--seconds", "1", "--seed", seed, "--trace", trace.to_str().unwrap(), "--json"];
@@ -145,8 +117,8 @@ fn told(trace: &Value) -> BTreeMap<String, BTreeMap<String, u64>> {
 
 #[test]
 fn a_trace_has_every_message_of_the_report() {
-    let scratch = Scratch::new("trace");
-    let beside = Scratch::new("trace-relayed");
+    let scratch = Scratch::new("sim", "trace");
+    let beside = Scratch::new("sim", "trace-relayed");
     let faults = "[[fault]]\nkind = \"loss\"\non = \"r1\"\nppm = 50000\nat = \"150ms\"\nuntil = \"250ms\"\n\
                   [[fault]]\nkind = \"interference\"\non = \"r2\"\nat = \"300ms\"\nuntil = \"360ms\"\n\
                   [[fault]]\nkind = \"crash\"\non = \"r1\"\nat = \"450ms\"\nuntil = \"460ms\"\n";
@@ -201,7 +173,7 @@ const TWO_HOSTS: &str =
 
 #[test]
 fn a_refusal_says_by_whom_why_and_what_would_fit() {
-    let scratch = Scratch::new("refusal");
+    let scratch = Scratch::new("sim", "refusal");
     scratch.file("costs.toml", "[platform]\nwake_up = \"100us\"\n");
     let channel = |name: &str, deadline: &str| {
         format!(
@@ -228,7 +200,7 @@ fn a_refusal_says_by_whom_why_and_what_would_fit() {
 
 #[test]
 fn bad_input_is_told_with_its_line_and_starts_nothing() {
-    let scratch = Scratch::new("bad");
+    let scratch = Scratch::new("sim", "bad");
     scratch.file("costs.toml", "[platform]\npacket = 3\n");
     for (name, content, problem) in [
         (
@@ -284,7 +256,7 @@ fn the_page_for_people_says_the_same() {
 /// Messages of one packet, twice as large as they may be: as many packets, and twice the bytes.
 #[test]
 fn what_a_channel_under_decay_puts_on_the_link_was_admitted() {
-    let scratch = Scratch::new("decay");
+    let scratch = Scratch::new("sim", "decay");
     let scenario = |decaying: usize| {
         let mut text = "duration = \"400ms\"\n".to_owned();
         for host in ["a", "b"] {
@@ -343,7 +315,7 @@ fn row(hosts: &[&str], more: &str) -> String {
 
 #[test]
 fn a_channel_keeps_its_deadline_through_relays_under_best_effort_on_each_hop() {
-    let scratch = Scratch::new("via");
+    let scratch = Scratch::new("sim", "via");
     let early = "[[host]]\nname = \"c\"\nsend_early = true\nclock = \"own\"\n[[channel]]\nname = \"early\"\nfrom = \"c\"\nto = \"b\"\n\
          via = [\"r1\"]\nmax_message = \"5KB\"\ninterval = \"8ms\"\nburst = 3\ndeadline = \"50ms\"\n[[source]]\nchannel = \"early\"\nkind = \"bursts\"\n";
     for (hosts, more) in
@@ -386,7 +358,7 @@ fn a_channel_keeps_its_deadline_through_relays_under_best_effort_on_each_hop() {
 
 #[test]
 fn a_host_on_the_way_refuses_what_does_not_fit_there() {
-    let scratch = Scratch::new("via-refused");
+    let scratch = Scratch::new("sim", "via-refused");
     let scenario = |first: &str, last: &str| {
         let mut text = "duration = \"300ms\"\n".to_owned();
         for (host, rate) in [("a", "40MB/s"), ("b", "40MB/s"), ("relay", "4MB/s")] {

@@ -1,9 +1,7 @@
-//! Many runs on parallel threads, their outcomes in the order of what was asked for, whoever was first.
-
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread;
+//! Many runs on parallel threads with a bar that shows them, their outcomes in the order of what was asked for.
 
 use indicatif::{ProgressBar, ProgressStyle};
+use laxity_sim::parallel::in_order;
 
 /// Runs `run` on each case, on at most `threads` threads, with a bar on standard error.
 pub(super) fn sweep<C: Sync, R: Send>(cases: &[C], threads: usize, run: impl Fn(&C) -> R + Sync) -> Vec<R> {
@@ -11,24 +9,18 @@ pub(super) fn sweep<C: Sync, R: Send>(cases: &[C], threads: usize, run: impl Fn(
         ProgressStyle::with_template("{bar:24} {pos} of {len} runs, {eta} left").expect("the template is valid");
     let bar = ProgressBar::new(cases.len() as u64).with_style(style);
     bar.tick();
-    let next = AtomicUsize::new(0);
-    let work = || {
-        let mut done = Vec::new();
-        while let Some((place, case)) = cases.iter().enumerate().nth(next.fetch_add(1, Ordering::Relaxed)) {
-            done.push((place, run(case)));
+    let outcomes = in_order(
+        threads,
+        cases.len() as u64,
+        || true,
+        |place| {
+            let outcome = run(&cases[place as usize]);
             bar.inc(1);
-        }
-        done
-    };
-    let mut outcomes = thread::scope(|scope| {
-        let workers: Vec<_> = (0..threads.clamp(1, cases.len().max(1))).map(|_| scope.spawn(work)).collect();
-        let joined = workers.into_iter().map(|worker| worker.join());
-        // A world that finds its own invariants broken ends the command.
-        joined.flat_map(|done| done.unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect::<Vec<_>>()
-    });
+            outcome
+        },
+    );
     bar.finish_and_clear();
-    outcomes.sort_by_key(|outcome| outcome.0);
-    outcomes.into_iter().map(|outcome| outcome.1).collect()
+    outcomes
 }
 
 #[cfg(test)]
