@@ -42,6 +42,12 @@ pub(crate) enum Command {
     /// Says which channels or upcalls of a file this host can promise; why not the others, and what would fit
     #[command(after_long_help = ADMIT)]
     Admit(AdmitArguments),
+    /// Measures what this host costs and what its platform takes away, and writes it for the other commands
+    #[command(after_long_help = crate::calibrate::HELP)]
+    Calibrate(crate::calibrate::CalibrateArguments),
+    /// Says what this host can do, what spoils it, what that costs here, and how to mend it
+    #[command(after_long_help = crate::doctor::HELP)]
+    Doctor(crate::doctor::DoctorArguments),
     /// Repeats an experiment of the papers
     #[command(after_long_help = BENCH)]
     Bench(BenchArguments),

@@ -6,7 +6,9 @@
 mod admit;
 mod args;
 mod bench;
+mod calibrate;
 mod demo;
+mod doctor;
 mod failure;
 mod file;
 mod framing;
@@ -38,6 +40,8 @@ fn main() -> ExitCode {
         Command::Demo(arguments) => demo::run(&arguments).map(status),
         Command::Admit(arguments) => admit::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments).map(status),
+        Command::Calibrate(arguments) => calibrate::run(&arguments).map(status),
+        Command::Doctor(arguments) => doctor::run(&arguments).map(status),
         Command::Sim(arguments) => sim::run(&arguments).map(status),
     };
     match outcome {

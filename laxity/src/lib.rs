@@ -33,6 +33,7 @@
 
 mod advice;
 mod bounds;
+pub mod calibration;
 mod control;
 mod doorbell;
 mod error;
@@ -42,6 +43,7 @@ pub mod experiments;
 mod host;
 pub mod platform_file;
 mod port;
+pub mod probe;
 mod realtime;
 mod receiver;
 mod reception;
