@@ -4,6 +4,9 @@
 //! |---|---|
 //! | [`Calibration`] | what was measured, how, and what follows from it |
 
+mod derive;
+mod measure;
+
 use laxity_core::admission::confidence::Probability;
 use laxity_core::platform::Platform;
 use laxity_core::units::Duration;
