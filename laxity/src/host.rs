@@ -21,10 +21,11 @@ use laxity_core::wire::DATA_HEADER_BYTES;
 use laxity_link::udp::{Udp, UdpConfig};
 use laxity_link::{Counters, Link, LinkError, sys};
 
+use crate::calibration::Premises;
 use crate::control::{Accepted, Behaviour, OpenRequest, Shared};
 use crate::doorbell::Doorbell;
 use crate::error::Error;
-use crate::executive::{Command, Executive, OffProcessor, Published};
+use crate::executive::{Command, Executive, Meter, OffProcessor, Published, Sampling};
 use crate::realtime::{self, Scheduling};
 use crate::receiver::Receiver;
 use crate::registry::{Registry, Store, holder_of_port};
@@ -172,7 +173,7 @@ impl ChannelSpec {
 /// One host's executive. Dropping it closes its channels and stops the threads.
 pub struct Host {
     shared: Arc<Shared>,
-    published: Arc<Published>,
+    pub(crate) published: Arc<Published>,
     address: SocketAddr,
     pub(crate) standing: Standing,
     executive: Option<JoinHandle<()>>,
@@ -203,6 +204,16 @@ impl Host {
         config: HostConfig,
         proves_bounds: bool,
         prepare: impl FnOnce(&mut Endpoint),
+    ) -> Result<Self, Error> {
+        Self::start_metered(config, proves_bounds, prepare, None)
+    }
+
+    /// As [`Host::start_prepared`]; with `sampling` every piece of the executive's work is recorded.
+    pub(crate) fn start_metered(
+        config: HostConfig,
+        proves_bounds: bool,
+        prepare: impl FnOnce(&mut Endpoint),
+        sampling: Option<Box<Sampling>>,
     ) -> Result<Self, Error> {
         let platform = config.platform.clone();
         if platform.machine.is_papers() {
@@ -289,6 +300,8 @@ impl Host {
             waited: 0,
             received: 0,
             off_processor: OffProcessor::default(),
+            meter: Meter::new(sys::now(), &platform, sampling),
+            was_rung: false,
             stops_at: None,
         };
         let shared = Arc::new(Shared::new(
@@ -388,6 +401,12 @@ impl Host {
     pub fn gaps(&self) -> (u64, Duration) {
         let longest = self.published.largest_gap.load(Ordering::Relaxed);
         (self.published.gaps.load(Ordering::Relaxed), Duration::from_nanos(longest))
+    }
+
+    /// What the bounds rest on, as the executive saw it until it last slept: windows in which more was stolen than the
+    /// platform's envelopes allow, and work that took longer than its cost.
+    pub fn premises(&self) -> Premises {
+        self.published.premises.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
     }
 
     /// Long-run shares of processor and link that are admitted, in parts per million.

@@ -23,6 +23,7 @@ use laxity_core::admission::confidence::Probability;
 use laxity_core::platform::Platform;
 use laxity_core::units::Duration;
 
+use crate::executive::Piece;
 use crate::realtime::Scheduling;
 
 pub use costs::Costs;
@@ -160,4 +161,81 @@ pub struct Window {
     pub exceedance: Probability,
     /// The most that was stolen in a window.
     pub largest: Duration,
+}
+
+/// How often something took longer than its claimed cost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Overruns {
+    /// How often.
+    pub count: u64,
+    /// By how much at the most.
+    pub largest: Duration,
+}
+
+/// Windows of one length at run time, held against the budget that the bounds count on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WatchedWindow {
+    /// w: how long each is.
+    pub window: Duration,
+    /// q: what may be stolen in each.
+    pub budget: Duration,
+    /// How many are over.
+    pub windows: u64,
+    /// In how many of them more was stolen.
+    pub exceeded: u64,
+    /// The most that was stolen in one.
+    pub largest: Duration,
+}
+
+impl WatchedWindow {
+    pub(crate) fn new(window: Duration, budget: Duration) -> Self {
+        Self { window, budget, ..Self::default() }
+    }
+
+    /// So many windows are over, and in each so much was stolen.
+    pub(crate) fn close(&mut self, stolen: Duration, count: u64) {
+        self.windows += count;
+        self.exceeded += if stolen > self.budget { count } else { 0 };
+        self.largest = self.largest.max(stolen);
+    }
+}
+
+/// What the bounds rest on, as the running executive saw it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Premises {
+    pub(crate) overruns: [Overruns; Piece::ALL.len()],
+    /// One for each envelope of the platform.
+    pub windows: Vec<WatchedWindow>,
+}
+
+impl Premises {
+    /// How often each kind of work took longer than it is charged for; only the kinds that did. What it took beyond that counts as stolen
+    /// in `windows`.
+    pub fn overruns(&self) -> impl Iterator<Item = (CostKind, Overruns)> + '_ {
+        let all = Piece::ALL.into_iter().map(CostKind::from).zip(self.overruns);
+        all.filter(|(_, overruns)| overruns.count > 0)
+    }
+
+    /// Whether the platform took more than the bounds count on: while it did they did not hold.
+    pub fn are_violated(&self) -> bool {
+        self.windows.iter().any(|window| window.exceeded > 0)
+    }
+}
+
+impl From<Piece> for CostKind {
+    fn from(piece: Piece) -> Self {
+        match piece {
+            Piece::Submit => Self::Submit,
+            Piece::First => Self::First,
+            Piece::Next => Self::Next,
+            Piece::Reassemble => Self::Reassemble,
+            Piece::Deliver => Self::Deliver,
+            Piece::Link => Self::Link,
+            Piece::Demultiplex => Self::Demultiplex,
+            Piece::Round => Self::Round,
+            Piece::Timer => Self::Timer,
+            Piece::Wake => Self::Wake,
+            Piece::Handover => Self::Handover,
+        }
+    }
 }
