@@ -13,6 +13,7 @@ use laxity_link::LinkError;
 
 use crate::advice::{Advice, explained};
 use crate::registry::{Holder, RegistryError, Shared};
+use crate::source::FileError;
 
 /// An error of the library. Each says what was found and what was expected, and [`Error::exit_status`] whose fault it is.
 #[derive(Debug, thiserror::Error)]
@@ -35,6 +36,17 @@ pub enum Error {
     /// The configured costs cannot be.
     #[error(transparent)]
     Platform(#[from] PlatformError),
+    /// The calibration of this host cannot be read.
+    #[error("{file}: {source}; name another (LAXITY_CALIBRATION=FILE), or do without (LAXITY_CALIBRATION=none)")]
+    Calibration {
+        /// Which file.
+        file: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// What stands in a file cannot be.
+    #[error(transparent)]
+    Content(#[from] FileError),
     /// The platform is one for comparison, which no host is.
     #[error("machine: a host runs the executive; the papers' machine is for comparison")]
     PapersMachine,
@@ -133,6 +145,7 @@ impl Error {
     pub fn exit_status(&self) -> u8 {
         match self {
             Self::Contract(_) | Self::Name { .. } | Self::Platform(_) | Self::PapersMachine => 2,
+            Self::Calibration { .. } | Self::Content(_) => 2,
             Self::Violation(_) | Self::WouldBlock => 2,
             Self::Refused { refusal, .. } => match refusal.code {
                 laxity_core::admission::Code::NoSuchName

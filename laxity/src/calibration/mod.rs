@@ -3,6 +3,21 @@
 //! | Module | What it does |
 //! |---|---|
 //! | [`Calibration`] | what was measured, how, and what follows from it |
+//! | `file` | its file: [`Calibration::to_toml`], [`Calibration::parse`], [`Calibration::read`] |
+//! | [`place`] | where that file is |
+//! | `identity` | whether it is of this host as it is: [`Calibration::check`] |
+//! | `costs` | the [`Costs`] that a host reasons with |
+//! | `level` | what guarantee they give: [`Level`], [`Backing`] |
+
+mod costs;
+mod decimal;
+mod file;
+mod identity;
+mod level;
+pub mod place;
+
+#[cfg(test)]
+mod tests;
 
 mod derive;
 mod measure;
@@ -13,6 +28,12 @@ use laxity_core::units::Duration;
 
 use crate::executive::Piece;
 use crate::realtime::Scheduling;
+
+pub use costs::Costs;
+pub use decimal::{decimal, read_decimal};
+pub use identity::{Doubt, ThisHost, now};
+pub use level::{Backing, CALIBRATED, Guarantee, Level};
+pub(crate) use level::Running;
 
 /// What was measured on a host, and the platform that follows from it.
 #[derive(Clone, Debug, PartialEq, Eq)]
