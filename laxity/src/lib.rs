@@ -57,9 +57,9 @@ pub mod system_file;
 pub mod text;
 
 pub use advice::Advice;
-pub use calibration::{Backing, Calibration, Costs, Guarantee, Level};
+pub use calibration::{Backing, Calibration, Costs, Guarantee};
 pub use error::Error;
-pub use host::{ChannelSpec, DEFAULT_PORT, Grant, Host, HostConfig, Listener, Standing};
+pub use host::{ChannelSpec, DEFAULT_PORT, Grant, Host, HostConfig, Level, Listener, Standing};
 pub use realtime::Scheduling;
 pub use receiver::{Message, Receiver};
 pub use registry::{Direction, HeldChannel, Holder, Registry, RegistryError, Shared, Shortage};

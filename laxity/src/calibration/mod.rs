@@ -19,8 +19,9 @@ pub mod place;
 #[cfg(test)]
 mod tests;
 
+pub mod choose;
 mod derive;
-mod measure;
+pub mod measure;
 
 use laxity_core::admission::confidence::Probability;
 use laxity_core::platform::Platform;

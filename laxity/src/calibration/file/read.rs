@@ -55,7 +55,7 @@ pub(super) fn calibration(source: Source<'_>) -> Result<Calibration, FileError> 
     let platform = platform_file::read(source, platform_at, value, Platform::assumed_host())?;
     let read = Calibration { taken, costs, windows, platform };
     check::check(&read).map_err(|wrong| {
-        let found = |key: &str, number: usize| table.tables(key).ok().and_then(|tables| Some(tables.get(number)?.at));
+        let found = |key: &'static str, number: usize| table.tables(key).ok().and_then(|tables| Some(tables.get(number)?.at));
         let at = match wrong.place {
             check::Place::Cost(number) => found("cost", number),
             check::Place::Window(number) => found("window", number),

@@ -1,6 +1,6 @@
 //! From what was counted to what is claimed.
 
-use laxity_core::admission::confidence::{self, Probability};
+use laxity_core::admission::confidence::{Probability, Samples, thinning};
 use laxity_core::units::Duration;
 
 use super::work::Worked;
@@ -21,7 +21,7 @@ pub(super) type Counts = Vec<(Duration, u64)>;
 
 /// The claim about one cost; `None` if it was never measured.
 pub(super) fn cost(kind: CostKind, packet: Option<u32>, counts: Counts) -> Option<Cost> {
-    let samples = confidence::Samples::new(counts);
+    let samples = Samples::new(counts);
     let claim = samples.claim(COST_EXCEEDANCE, ALPHA)?;
     Some(Cost {
         kind,
@@ -105,20 +105,27 @@ pub(super) fn windows(observer: Observer, measured: &[(Duration, Vec<u32>)]) -> 
     let mut claimed = Claimed { claimed: Vec::new(), seen: Vec::new() };
     for (window, values) in measured {
         let counts = counts(values);
-        let samples = confidence::Samples::new(counts.iter().copied());
+        let samples = Samples::new(counts.iter().copied());
         let touched = NOMINAL_SPAN.div_ceil(*window).saturating_add(1).saturating_mul(WINDOWS.len() as u64);
         let target = Probability::ONE.divided_by(touched.saturating_mul(MISS_TARGET));
-        if let (Some(claim), Some(median), Some(largest)) =
-            (confidence::claim_sequence(values, target, alpha), samples.median(), samples.largest())
-        {
+        if let (Some(median), Some(largest)) = (samples.median(), samples.largest()) {
+            // Where nothing can be claimed, all of a window may be stolen, and never more.
+            let all = (0, *window, Probability::ZERO);
+            let (stride, budget, exceedance) = match thinning::claim(values, target, alpha) {
+                Some(thinned) if thinned.claim.value < *window => {
+                    (thinned.stride, thinned.claim.value, thinned.claim.exceedance)
+                }
+                Some(thinned) => (thinned.stride, *window, Probability::ZERO),
+                None => all,
+            };
             claimed.claimed.push(Window {
                 observer,
                 window: *window,
                 windows: samples.len(),
-                stride: claim.stride,
+                stride,
                 median,
-                budget: claim.value.min(*window),
-                exceedance: claim.exceedance,
+                budget,
+                exceedance,
                 largest,
             });
         }

@@ -20,7 +20,6 @@ mod work;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
 
 use laxity_core::admission::confidence::Probability;
 use laxity_core::platform::{BestEffort, Interference, LinkModel, Platform};
@@ -28,7 +27,7 @@ use laxity_core::units::{Duration, Rate};
 use laxity_link::sys::now;
 
 use super::choose::{Choice, choose, police};
-use super::{Calibration, Cost, CostKind, Load, Observer, Taken, Window, derive, identity};
+use super::{Calibration, Cost, CostKind, Load, Observer, Taken, ThisHost, Window, derive, identity};
 use crate::error::Error;
 use crate::executive::Recorder;
 use crate::host::Standing;
@@ -121,35 +120,37 @@ pub fn measure(plan: &Plan, stop: &AtomicBool, tell: &mut dyn FnMut(&Phase, Dura
     let _awake = awake.map_err(|source| Error::System { what: "holding /dev/cpu_dma_latency", source })?;
     let _load = load::Running::start(plan.load)?;
     let mut measuring = Measuring { plan, stop, tell, bind: Ipv4Addr::LOCALHOST.into(), priority, done: Duration::ZERO, standing: None };
-    let costs_time = plan.length / 3;
+    let costs_time = plan.length.mul_ratio(1, 3);
     let mut costs = Vec::new();
     for &packet in &sizes {
-        costs.extend(measuring.costs(packet, costs_time / sizes.len() as u64)?);
+        costs.extend(measuring.costs(packet, costs_time.mul_ratio(1, sizes.len() as u64))?);
     }
     let link = measuring.link(&device, &sizes, &mut costs)?;
     let left = plan.length.saturating_sub(measuring.done);
-    let spun = measuring.spin(left * 2 / 3)?;
+    let spun = measuring.spin(left.mul_ratio(2, 3))?;
     let spun = claims::windows(Observer::Spinning, &spun);
+    let of_size = |packet| platform(&costs, packet, link, &spun.claimed);
     let platforms: Vec<(u32, Platform)> =
-        sizes.iter().map(|&packet| (packet, platform(&costs, packet, link, &spun.claimed))).collect();
+        sizes.iter().map(|&packet| Ok((packet, of_size(packet)?))).collect::<Result<_, Error>>()?;
     (measuring.tell)(&Phase::Choosing, measuring.done);
-    let choice = choose(fitting(&platforms, plan)).map_err(|error| Error::Choice(error.to_string()))?;
+    let choice = choose(fitting(&platforms, plan))?;
     let chosen = choice.chosen();
-    let mut chosen = Platform { quantum: chosen.quantum, ..platform(&costs, chosen.packet, link, &spun.claimed) };
+    let mut chosen = Platform { quantum: chosen.quantum, ..of_size(chosen.packet)? };
     let left = plan.length.saturating_sub(measuring.done);
     let worked = measuring.work(&chosen, left)?;
     let worked = claims::windows(Observer::Working, &worked);
     let windows = claims::merge(spun.claimed, worked.claimed);
     chosen.interference.envelopes = derive::envelopes(&windows);
-    chosen.best_effort.starts = police(&chosen);
+    chosen.best_effort.starts = police(&chosen)?;
     measuring.interrupted()?;
     let standing = measuring.standing.take();
     notes.extend(standing.iter().flat_map(|standing| standing.notes.iter().cloned()));
+    let ThisHost { kernel, processor, processors } = ThisHost::look();
     let taken = Taken {
-        kernel: identity::kernel(),
-        processor: identity::processor(),
-        processors: identity::processors(),
-        date: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
+        kernel,
+        processor,
+        processors,
+        date: identity::now(),
         duration: now().since(begin),
         load: plan.load,
         scheduling: standing.as_ref().map_or(crate::Scheduling::Ordinary, |standing| standing.scheduling),
@@ -185,7 +186,7 @@ fn fitting<'a>(platforms: &'a [(u32, Platform)], plan: &Plan) -> &'a [(u32, Plat
 }
 
 /// The platform that follows from the costs and the windows, for one packet size and any quantum.
-fn platform(costs: &[Cost], packet: u32, link: (Duration, Rate), windows: &[Window]) -> Platform {
+fn platform(costs: &[Cost], packet: u32, link: (Duration, Rate), windows: &[Window]) -> Result<Platform, Error> {
     let assumed = Platform::assumed_host();
     let overhead = assumed.link.overhead_bytes;
     let around = Platform {
@@ -201,7 +202,7 @@ fn platform(costs: &[Cost], packet: u32, link: (Duration, Rate), windows: &[Wind
         ..assumed
     };
     let platform = derive::processor(costs, packet, around);
-    Platform { best_effort: BestEffort { starts: police(&platform), ..platform.best_effort }, ..platform }
+    Ok(Platform { best_effort: BestEffort { starts: police(&platform)?, ..platform.best_effort }, ..platform })
 }
 
 /// The measurement while it goes on.
@@ -241,7 +242,7 @@ impl Measuring<'_> {
             let (bind, priority) = (self.bind, self.priority);
             self.run(&phase, Run { packet, groups, length, charged: None, windows: &[], bind, priority })
         };
-        let (alone, few, many) = (work(work::ALONE, length / 4)?, work(work::FEW, length / 4)?, work(work::MANY, length / 2)?);
+        let (alone, few, many) = (work(work::ALONE, length.mul_ratio(1, 4))?, work(work::FEW, length.mul_ratio(1, 4))?, work(work::MANY, length.mul_ratio(1, 2))?);
         Ok(Pieces { packet, alone: &alone, few: &few, many: &many }.claims())
     }
 
@@ -252,10 +253,10 @@ impl Measuring<'_> {
             return Ok((Duration::ZERO, rate));
         }
         let least = laxity_core::limits::MIN_PACKET_BYTES;
-        let each = self.plan.length / 50;
+        let each = self.plan.length.mul_ratio(1, 50);
         for packet in std::iter::once(least).chain(sizes.iter().copied().filter(|&size| size != least)) {
             (self.tell)(&Phase::Link, self.done);
-            let counts = link::spacing(self.bind, packet, each / 4, self.priority, self.stop)?;
+            let counts = link::spacing(self.bind, packet, each.mul_ratio(1, 4), self.priority, self.stop)?;
             self.interrupted()?;
             costs.extend(claims::cost(CostKind::Occupancy, Some(packet), counts));
         }
