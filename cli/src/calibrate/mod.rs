@@ -45,7 +45,7 @@ pub(crate) struct CalibrateArguments {
     /// Where the calibration goes; by default where the other commands look for it
     #[arg(short, long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
-    /// Measure for 45 s only: enough to see what is what, and to claim little
+    /// Measure for 35 s only: enough to see what is what, and to claim little
     #[arg(long, conflicts_with = "duration")]
     pub(crate) quick: bool,
     /// How long to measure; days are needed to claim a probability of 10⁻⁶
@@ -81,7 +81,7 @@ pub(crate) struct CalibrateArguments {
 }
 
 /// How long `--quick` measures.
-const QUICK: Duration = Duration::from_secs(45);
+const QUICK: Duration = Duration::from_secs(35);
 
 impl CalibrateArguments {
     fn plan(&self) -> Result<Plan, Failure> {

@@ -316,3 +316,6 @@ impl Meter {
 
 /// With so few frames the look itself is most of what they cost.
 const MANY: usize = 7;
+
+#[cfg(test)]
+mod tests;

@@ -22,6 +22,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use laxity_core::admission::confidence::Probability;
+use laxity_core::limits::MIN_PACKET_BYTES;
 use laxity_core::platform::{BestEffort, Interference, LinkModel, Platform};
 use laxity_core::units::{Duration, Rate};
 use laxity_link::sys::now;
@@ -35,7 +36,7 @@ use claims::Pieces;
 use link::Device;
 use work::{Run, Worked};
 
-/// Sizes of packets that are measured, if they fit; and the largest that fits.
+/// Sizes of packets that are measured, if they fit the link.
 const SIZES: [u32; 5] = [256, 512, 1024, 1400, 4096];
 /// The largest that is measured: two pages, and what any jumbo frame carries.
 const LARGEST: u32 = 8192;
@@ -113,8 +114,10 @@ pub fn measure(plan: &Plan, stop: &AtomicBool, tell: &mut dyn FnMut(&Phase, Dura
     let begin = now();
     let root = Path::new("/sys/class/net");
     let device = Device::named(root, &plan.device).ok_or_else(|| Error::Device { name: plan.device.clone() })?;
-    let mut notes = Vec::new();
-    let sizes = sizes(&device, &mut notes);
+    let up = Device::all_up(root);
+    // Over loopback any size goes, but whoever is reached over another device is reached with the same packets.
+    let every = up.iter().filter(|_| plan.fits_all).map(|other| other.packet).fold(device.packet, u32::min);
+    let sizes = sizes(&device, every);
     let priority = plan.realtime.then_some(PRIORITY);
     let awake = plan.keep_awake.then(crate::realtime::keep_awake).transpose();
     let _awake = awake.map_err(|source| Error::System { what: "holding /dev/cpu_dma_latency", source })?;
@@ -133,7 +136,8 @@ pub fn measure(plan: &Plan, stop: &AtomicBool, tell: &mut dyn FnMut(&Phase, Dura
     let platforms: Vec<(u32, Platform)> =
         sizes.iter().map(|&packet| Ok((packet, of_size(packet)?))).collect::<Result<_, Error>>()?;
     (measuring.tell)(&Phase::Choosing, measuring.done);
-    let choice = choose(fitting(&platforms, plan))?;
+    let fitting = platforms.iter().take_while(|(packet, _)| *packet <= every.max(MIN_PACKET_BYTES)).count();
+    let choice = choose(&platforms[..fitting])?;
     let chosen = choice.chosen();
     let mut chosen = Platform { quantum: chosen.quantum, ..of_size(chosen.packet)? };
     let left = plan.length.saturating_sub(measuring.done);
@@ -144,6 +148,7 @@ pub fn measure(plan: &Plan, stop: &AtomicBool, tell: &mut dyn FnMut(&Phase, Dura
     chosen.best_effort.starts = police(&chosen)?;
     measuring.interrupted()?;
     let standing = measuring.standing.take();
+    let mut notes = Vec::new();
     notes.extend(standing.iter().flat_map(|standing| standing.notes.iter().cloned()));
     let ThisHost { kernel, processor, processors } = ThisHost::look();
     let taken = Taken {
@@ -163,26 +168,14 @@ pub fn measure(plan: &Plan, stop: &AtomicBool, tell: &mut dyn FnMut(&Phase, Dura
     Ok(Measured { calibration, choice, seen: spun.seen.into_iter().chain(worked.seen).collect(), notes })
 }
 
-/// Those that fit the device; and the largest.
-fn sizes(device: &Device, notes: &mut Vec<String>) -> Vec<u32> {
-    let largest = device.packet.min(LARGEST);
-    if device.packet < SIZES[0] {
-        notes.push(format!("{} carries packets of {} bytes at most", device.name, device.packet));
-    }
+/// Those that fit the device, the largest of them, and the largest that every device carries.
+fn sizes(device: &Device, every: u32) -> Vec<u32> {
+    let largest = device.packet.clamp(MIN_PACKET_BYTES, LARGEST);
     let mut sizes: Vec<u32> = SIZES.into_iter().filter(|&size| size < largest).collect();
-    sizes.push(largest.max(laxity_core::limits::MIN_PACKET_BYTES));
+    sizes.extend([largest, every.clamp(MIN_PACKET_BYTES, largest)]);
+    sizes.sort_unstable();
+    sizes.dedup();
     sizes
-}
-
-/// Of the platforms those whose packets fit every device that is up, if the link is loopback and was not asked for: whoever
-/// is reached over another device is reached with them too.
-fn fitting<'a>(platforms: &'a [(u32, Platform)], plan: &Plan) -> &'a [(u32, Platform)] {
-    if plan.device != link::LOOPBACK || !plan.fits_all {
-        return platforms;
-    }
-    let least = Device::all_up(Path::new("/sys/class/net")).iter().map(|device| device.packet).min().unwrap_or(u32::MAX);
-    let fitting = platforms.iter().take_while(|(packet, _)| *packet <= least).count();
-    &platforms[..fitting.max(1)]
 }
 
 /// The platform that follows from the costs and the windows, for one packet size and any quantum.
@@ -252,7 +245,7 @@ impl Measuring<'_> {
             let rate = self.plan.rate.or(device.rate).ok_or_else(|| Error::DeviceRate { name: device.name.clone() })?;
             return Ok((Duration::ZERO, rate));
         }
-        let least = laxity_core::limits::MIN_PACKET_BYTES;
+        let least = MIN_PACKET_BYTES;
         let each = self.plan.length.mul_ratio(1, 50);
         for packet in std::iter::once(least).chain(sizes.iter().copied().filter(|&size| size != least)) {
             (self.tell)(&Phase::Link, self.done);
@@ -281,5 +274,19 @@ impl Measuring<'_> {
         let (bind, priority) = (self.bind, self.priority);
         let run = Run { packet: charged.packet, groups: work::MANY, length, charged: Some(charged), windows: &WINDOWS, bind, priority };
         Ok(self.run(&Phase::Working, run)?.windows)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_fit_and_one_of_them_fits_everywhere() {
+        let device = |packet| Device { name: "lo".to_owned(), packet, rate: None };
+        assert_eq!(sizes(&device(65_444), 1308), [256, 512, 1024, 1308, 1400, 4096, 8192]);
+        assert_eq!(sizes(&device(1408), 1408), [256, 512, 1024, 1400, 1408]);
+        assert_eq!(sizes(&device(300), 20), [64, 256, 300]);
+        assert_eq!(sizes(&device(0), 0), [64]);
     }
 }
