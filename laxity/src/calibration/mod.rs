@@ -3,12 +3,15 @@
 //! | Module | What it does |
 //! |---|---|
 //! | [`Calibration`] | what was measured, how, and what follows from it |
+//! | [`choose`] | P and the packet size with which most channels are admitted, and how often best effort may start |
 
 use laxity_core::admission::confidence::Probability;
 use laxity_core::platform::Platform;
 use laxity_core::units::Duration;
 
 use crate::realtime::Scheduling;
+
+pub mod choose;
 
 /// What was measured on a host, and the platform that follows from it.
 #[derive(Clone, Debug, PartialEq, Eq)]
