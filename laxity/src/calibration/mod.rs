@@ -3,25 +3,27 @@
 //! | Module | What it does |
 //! |---|---|
 //! | [`Calibration`] | what was measured, how, and what follows from it |
+//! | [`measure`] | how it is measured |
+//! | [`choose`] | P and the packet size with which most channels are admitted, and how often best effort may start |
+//! | `derive` | the platform that follows from the costs: [`Calibration::platform_for`] |
 //! | `file` | its file: [`Calibration::to_toml`], [`Calibration::parse`], [`Calibration::read`] |
 //! | [`place`] | where that file is |
 //! | `identity` | whether it is of this host as it is: [`Calibration::check`] |
 //! | `costs` | the [`Costs`] that a host reasons with |
 //! | `level` | what guarantee they give: [`Level`], [`Backing`] |
 
+pub mod choose;
 mod costs;
 mod decimal;
+mod derive;
 mod file;
 mod identity;
 mod level;
+pub mod measure;
 pub mod place;
 
 #[cfg(test)]
 mod tests;
-
-pub mod choose;
-mod derive;
-pub mod measure;
 
 use laxity_core::admission::confidence::Probability;
 use laxity_core::platform::Platform;
