@@ -113,7 +113,8 @@ pub(crate) fn run(arguments: &CalibrateArguments) -> Result<bool, Failure> {
     let plan = arguments.plan()?;
     let output = match &arguments.output {
         Some(file) => file.clone(),
-        None => place::own().ok_or_else(|| Failure::Usage("no place for the calibration is known; give one: -o FILE".to_owned()))?,
+        None => place::own()
+            .ok_or_else(|| Failure::Usage("no place for the calibration is known; give one: -o FILE".to_owned()))?,
     };
     let elsewhere = [arguments.plot.as_ref(), arguments.interference.as_ref()];
     for path in elsewhere.into_iter().flatten() {

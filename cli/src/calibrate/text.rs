@@ -63,7 +63,10 @@ pub(super) fn page(measured: &Measured, file: &Path) -> String {
         load.flood,
     );
     let chosen = calibration.platform.packet;
-    let _ = writeln!(page, "Costs, with packets of {chosen} bytes: exceeded once in a thousand times, or as often as is said.");
+    let _ = writeln!(
+        page,
+        "Costs, with packets of {chosen} bytes: exceeded once in a thousand times, or as often as is said."
+    );
     let mut costs = table(&["", "half", "claimed", "exceeded", "longest", "times", ""]);
     let shown = |cost: &&Cost| cost.packet.is_none_or(|packet| packet == chosen);
     for cost in calibration.costs.iter().filter(shown) {
@@ -93,7 +96,10 @@ pub(super) fn page(measured: &Measured, file: &Path) -> String {
     }
     let _ = writeln!(page, "{windows}\n");
     let platform = &calibration.platform;
-    let rate = platform.link.rate.map_or_else(|| "unlimited".to_owned(), |rate| DisplayRate(rate.as_bytes_per_second()).to_string());
+    let rate = platform
+        .link
+        .rate
+        .map_or_else(|| "unlimited".to_owned(), |rate| DisplayRate(rate.as_bytes_per_second()).to_string());
     let _ = writeln!(page, "Link {}: {rate}, {} for each packet.", escaped(link), platform.link.setup);
     let _ = writeln!(page, "{}", choice.why());
     for note in notes {

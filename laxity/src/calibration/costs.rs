@@ -6,7 +6,7 @@ use std::sync::Arc;
 use laxity_core::platform::Platform;
 use laxity_core::units::Duration;
 
-use super::{Calibration, Load, Taken, identity};
+use super::{Calibration, Level, Load, Taken, identity};
 use crate::error::Error;
 
 /// The costs that a host reasons with.
@@ -29,6 +29,17 @@ impl Costs {
             Some(calibration) => calibration.into(),
             None => Platform::assumed_host().into(),
         })
+    }
+
+    /// What bounds of `level` rest on, in a line.
+    pub fn summary(&self, level: Level) -> String {
+        if self.calibration.is_some() {
+            return format!("{self}: guarantee level {level}");
+        }
+        let costs = if self.platform == Platform::assumed_host() { "assumed" } else { "given" };
+        format!(
+            "not calibrated: bounds rest on {costs} costs (guarantee level: {level}); laxity calibrate measures them"
+        )
     }
 
     /// What is to be said of the calibration though it may be used: that it is old, and the like. One a line.
@@ -68,8 +79,7 @@ impl fmt::Display for Costs {
 
 /// `2026-11-22`.
 fn day(date: u64) -> String {
-    let written = humantime::format_rfc3339_seconds(std::time::UNIX_EPOCH + std::time::Duration::from_secs(date));
-    written.to_string().chars().take(10).collect()
+    identity::written(date).chars().take(10).collect()
 }
 
 /// In the units in which people wait.

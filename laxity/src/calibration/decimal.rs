@@ -43,7 +43,9 @@ mod tests {
             assert_eq!(read_decimal(text), Some(probability));
         }
         assert_eq!(read_decimal("0.050000000000"), Some(Probability::from_millionths(50_000)));
-        for bad in ["", ".", "0.", ".5", "1.1", "2", "-0.5", "+0.5", "0.0000000000001", "0,5", "0.5 ", "5%", "0.٣", "00.5"] {
+        for bad in
+            ["", ".", "0.", ".5", "1.1", "2", "-0.5", "+0.5", "0.0000000000001", "0,5", "0.5 ", "5%", "0.٣", "00.5"]
+        {
             assert_eq!(read_decimal(bad), None, "{bad}");
         }
     }

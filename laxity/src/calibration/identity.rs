@@ -2,7 +2,7 @@
 
 use std::fmt;
 use std::fs;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration as StdDuration, SystemTime, UNIX_EPOCH};
 
 use super::Calibration;
 use super::file::MOST_CHARACTERS;
@@ -39,6 +39,12 @@ pub fn now() -> u64 {
     SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
+/// Seconds since 1970 as `2026-05-09T14:03:00Z`. What is beyond the year 9999 is taken as its last second.
+pub(super) fn written(date: u64) -> String {
+    const LAST: u64 = 253_402_300_799;
+    humantime::format_rfc3339_seconds(UNIX_EPOCH + StdDuration::from_secs(date.min(LAST))).to_string()
+}
+
 /// The model from /proc/cpuinfo. Every architecture names it in its own way; ARM gives numbers only.
 fn model(cpuinfo: &str) -> String {
     let value = |key: &str| {
@@ -64,8 +70,8 @@ fn count(list: &str) -> Option<u32> {
 
 /// One line without control characters that a file may hold.
 fn presentable(text: &str) -> String {
-    let safe = text.trim().chars().map(|c| if c.is_control() { ' ' } else { c });
-    let safe: String = safe.take(MOST_CHARACTERS).collect();
+    let safe: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    let safe: String = safe.trim().chars().take(MOST_CHARACTERS).collect();
     if safe.is_empty() { "unknown".to_owned() } else { safe }
 }
 

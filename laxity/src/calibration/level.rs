@@ -151,7 +151,8 @@ impl Backing {
         if self.limit == Level::None || self.used.is_empty() {
             return None;
         }
-        let parts = self.used.iter().map(|&(window, exceedance)| confidence::miss_probability(span, window, exceedance));
+        let parts =
+            self.used.iter().map(|&(window, exceedance)| confidence::miss_probability(span, window, exceedance));
         Some(Probability::from_parts(parts.map(Probability::parts).fold(0, u64::saturating_add)))
     }
 }
@@ -175,11 +176,7 @@ impl Reasons {
 }
 
 /// What is claimed of the envelopes of the platform: of those who saw time being stolen, the one who claims least counts.
-fn of_envelopes(
-    calibration: &Calibration,
-    platform: &Platform,
-    reasons: &mut Reasons,
-) -> Vec<(Duration, Probability)> {
+fn of_envelopes(calibration: &Calibration, platform: &Platform, reasons: &mut Reasons) -> Vec<(Duration, Probability)> {
     let mut used = Vec::new();
     for &(length, budget) in &platform.interference.envelopes {
         let measured = calibration.windows.iter().filter(|window| window.window == length);

@@ -35,8 +35,8 @@ use crate::realtime::Scheduling;
 pub use costs::Costs;
 pub use decimal::{decimal, read_decimal};
 pub use identity::{Doubt, ThisHost, now};
-pub use level::{Backing, CALIBRATED, Guarantee, Level};
 pub(crate) use level::Running;
+pub use level::{Backing, CALIBRATED, Guarantee, Level};
 
 /// What was measured on a host, and the platform that follows from it.
 #[derive(Clone, Debug, PartialEq, Eq)]

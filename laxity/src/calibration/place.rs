@@ -113,14 +113,27 @@ mod tests {
     #[test]
     fn the_variable_rules_then_the_user_then_the_system() {
         for (variable, config_home, home, read, written) in [
-            ("", "/config", "/home/u", "/config/laxity/calibration.toml /etc/laxity/calibration.toml", "/config/laxity/calibration.toml"),
-            ("", "", "/home/u", "/home/u/.config/laxity/calibration.toml /etc/laxity/calibration.toml", "/home/u/.config/laxity/calibration.toml"),
+            (
+                "",
+                "/config",
+                "/home/u",
+                "/config/laxity/calibration.toml /etc/laxity/calibration.toml",
+                "/config/laxity/calibration.toml",
+            ),
+            (
+                "",
+                "",
+                "/home/u",
+                "/home/u/.config/laxity/calibration.toml /etc/laxity/calibration.toml",
+                "/home/u/.config/laxity/calibration.toml",
+            ),
             ("", "relative", "", "/etc/laxity/calibration.toml", ""),
             ("my.toml", "/config", "/home/u", "my.toml", "my.toml"),
             ("none", "/config", "/home/u", "", "/config/laxity/calibration.toml"),
         ] {
             let user = environment(variable, config_home, home, false);
-            let shown = |files: Vec<PathBuf>| files.iter().map(|file| file.display().to_string()).collect::<Vec<_>>().join(" ");
+            let shown =
+                |files: Vec<PathBuf>| files.iter().map(|file| file.display().to_string()).collect::<Vec<_>>().join(" ");
             assert_eq!(shown(user.to_read().0), read);
             assert_eq!(shown(user.to_write().into_iter().collect()), written);
         }

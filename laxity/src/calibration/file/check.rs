@@ -90,7 +90,9 @@ fn of_window(window: &Window, alpha: Probability) -> Option<String> {
         return Some(format!("budget and largest are {budget} and {largest}, expected at most the window"));
     }
     if budget < median || largest < median {
-        return Some(format!("budget and largest are {budget} and {largest}, expected at least the median of {median}"));
+        return Some(format!(
+            "budget and largest are {budget} and {largest}, expected at least the median of {median}"
+        ));
     }
     too_much(windows, window.exceedance, alpha)
 }

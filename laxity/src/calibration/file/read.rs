@@ -32,6 +32,9 @@ pub(super) fn calibration(source: Source<'_>) -> Result<Calibration, FileError> 
     let head = head.map_err(|error| FileError { problem: format!("{NONE}: {}", error.problem), ..error })?;
     let head_at = head.span().start;
     let table = Table::new(source, "calibration", head_at, head)?;
+    if !table.table.contains_key("version") {
+        digest.clone()?;
+    }
     table.version()?;
     digest?;
     for (key, _) in in_order(root) {
@@ -40,8 +43,20 @@ pub(super) fn calibration(source: Source<'_>) -> Result<Calibration, FileError> 
         }
     }
     table.only(&[
-        "version", "kernel", "processor", "processors", "date", "duration", "load", "scheduling", "memory_locked",
-        "kept_awake", "link", "confidence", "cost", "window",
+        "version",
+        "kernel",
+        "processor",
+        "processors",
+        "date",
+        "duration",
+        "load",
+        "scheduling",
+        "memory_locked",
+        "kept_awake",
+        "link",
+        "confidence",
+        "cost",
+        "window",
     ])?;
     let taken = taken(&table)?;
     let costs = table.tables("cost")?;
@@ -55,7 +70,8 @@ pub(super) fn calibration(source: Source<'_>) -> Result<Calibration, FileError> 
     let platform = platform_file::read(source, platform_at, value, Platform::assumed_host())?;
     let read = Calibration { taken, costs, windows, platform };
     check::check(&read).map_err(|wrong| {
-        let found = |key: &'static str, number: usize| table.tables(key).ok().and_then(|tables| Some(tables.get(number)?.at));
+        let found =
+            |key: &'static str, number: usize| table.tables(key).ok().and_then(|tables| Some(tables.get(number)?.at));
         let at = match wrong.place {
             check::Place::Cost(number) => found("cost", number),
             check::Place::Window(number) => found("window", number),

@@ -1,12 +1,11 @@
 //! The text of a calibration, but for its last line.
 
 use std::fmt::Write as _;
-use std::time::{Duration as StdDuration, UNIX_EPOCH};
 
 use laxity_core::admission::confidence::Probability;
 use toml::Value;
 
-use super::super::{Calibration, Cost, CostKind, Observer, Taken, Window, decimal};
+use super::super::{Calibration, Cost, CostKind, Observer, Taken, Window, decimal, identity};
 use super::VERSION;
 use crate::platform_file::{self, quoted};
 use crate::realtime::Scheduling;
@@ -46,16 +45,26 @@ pub(super) fn text(calibration: &Calibration) -> String {
 }
 
 fn write_taken(text: &mut String, taken: &Taken) {
-    let Taken { kernel, processor, processors, date, duration, load, scheduling, memory_locked, kept_awake, link, alpha } =
-        taken;
-    let date = humantime::format_rfc3339_seconds(UNIX_EPOCH + StdDuration::from_secs(*date));
+    let Taken {
+        kernel,
+        processor,
+        processors,
+        date,
+        duration,
+        load,
+        scheduling,
+        memory_locked,
+        kept_awake,
+        link,
+        alpha,
+    } = taken;
     let confidence = Probability::from_parts(Probability::ONE.parts() - alpha.parts());
     for (key, value, meaning) in [
         ("version", VERSION.to_string(), "of this file's format"),
         ("kernel", string(kernel), "release and version"),
         ("processor", string(processor), "model"),
         ("processors", processors.to_string(), "how many"),
-        ("date", string(&date.to_string()), "when it began"),
+        ("date", string(&identity::written(*date)), "when it began"),
         ("duration", quoted(*duration), "how long was measured"),
         ("load.hogs", load.hogs.to_string(), "threads beside it that compute without a pause"),
         ("load.flood", load.flood.to_string(), "packets a second beside it, from a stranger to a stranger"),
@@ -158,7 +167,9 @@ const fn explanation(kind: CostKind) -> &'static str {
         CostKind::Reassemble => "C_r: a received packet that does not complete its message.",
         CostKind::Deliver => "C_r^1st: a received packet that completes its message, and waking the application.",
         CostKind::Link => "C_l: handing one packet to the link, system call included.",
-        CostKind::Demultiplex => "C_d: finding the channel of one received frame, its part of the system call included.",
+        CostKind::Demultiplex => {
+            "C_d: finding the channel of one received frame, its part of the system call included."
+        }
         CostKind::Round => "A look at the inputs that finds nothing, and the bookkeeping of a round.",
         CostKind::Switch => "C_sw: what a change of handler adds to a step.",
         CostKind::Cache => "C_cm: what it adds beyond that when caches are cold.",

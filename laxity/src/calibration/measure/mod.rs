@@ -120,9 +120,17 @@ pub fn measure(plan: &Plan, stop: &AtomicBool, tell: &mut dyn FnMut(&Phase, Dura
     let sizes = sizes(&device, every);
     let priority = plan.realtime.then_some(PRIORITY);
     let awake = plan.keep_awake.then(crate::realtime::keep_awake).transpose();
-    let _awake = awake.map_err(|source| Error::System { what: "holding /dev/cpu_dma_latency", source })?;
+    let _awake = awake.map_err(|source| Error::System { what: "keeping processors awake", source })?;
     let _load = load::Running::start(plan.load)?;
-    let mut measuring = Measuring { plan, stop, tell, bind: Ipv4Addr::LOCALHOST.into(), priority, done: Duration::ZERO, standing: None };
+    let mut measuring = Measuring {
+        plan,
+        stop,
+        tell,
+        bind: Ipv4Addr::LOCALHOST.into(),
+        priority,
+        done: Duration::ZERO,
+        standing: None,
+    };
     let costs_time = plan.length.mul_ratio(1, 3);
     let mut costs = Vec::new();
     for &packet in &sizes {
@@ -235,7 +243,11 @@ impl Measuring<'_> {
             let (bind, priority) = (self.bind, self.priority);
             self.run(&phase, Run { packet, groups, length, charged: None, windows: &[], bind, priority })
         };
-        let (alone, few, many) = (work(work::ALONE, length.mul_ratio(1, 4))?, work(work::FEW, length.mul_ratio(1, 4))?, work(work::MANY, length.mul_ratio(1, 2))?);
+        let (alone, few, many) = (
+            work(work::ALONE, length.mul_ratio(1, 4))?,
+            work(work::FEW, length.mul_ratio(1, 4))?,
+            work(work::MANY, length.mul_ratio(1, 2))?,
+        );
         Ok(Pieces { packet, alone: &alone, few: &few, many: &many }.claims())
     }
 
@@ -272,7 +284,15 @@ impl Measuring<'_> {
 
     fn work(&mut self, charged: &Platform, length: Duration) -> Result<Vec<(Duration, Vec<u32>)>, Error> {
         let (bind, priority) = (self.bind, self.priority);
-        let run = Run { packet: charged.packet, groups: work::MANY, length, charged: Some(charged), windows: &WINDOWS, bind, priority };
+        let run = Run {
+            packet: charged.packet,
+            groups: work::MANY,
+            length,
+            charged: Some(charged),
+            windows: &WINDOWS,
+            bind,
+            priority,
+        };
         Ok(self.run(&Phase::Working, run)?.windows)
     }
 }

@@ -169,7 +169,7 @@ fn start(run: &Run<'_>, histograms: &Arc<Histograms>) -> Result<Host, Error> {
     };
     let config = HostConfig {
         bind: SocketAddr::new(run.bind, 0),
-        platform: nothing_costs_anything(run.packet),
+        costs: Some(nothing_costs_anything(run.packet).into()),
         channels: 64,
         fifo_priority: run.priority,
         registry: None,
