@@ -162,7 +162,7 @@ mod tests {
         // A window of a millisecond may be lost entirely; 7 of 10 ms leave nothing where they are the least.
         let windows = [
             window(1, 1000, spinning),
-            window(10, 6000, working),
+            window(10, 7000, working),
             window(10, 5000, spinning),
             window(100, 12_000, spinning),
         ];

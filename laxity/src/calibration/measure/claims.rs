@@ -110,7 +110,7 @@ pub(super) fn windows(observer: Observer, measured: &[(Duration, Vec<u32>)]) -> 
         let target = Probability::ONE.divided_by(touched.saturating_mul(MISS_TARGET));
         if let (Some(median), Some(largest)) = (samples.median(), samples.largest()) {
             // Where nothing can be claimed, all of a window may be stolen, and never more.
-            let all = (0, *window, Probability::ZERO);
+            let all = (samples.len(), *window, Probability::ZERO);
             let (stride, budget, exceedance) = match thinning::claim(values, target, alpha) {
                 Some(thinned) if thinned.claim.value < *window => {
                     (thinned.stride, thinned.claim.value, thinned.claim.exceedance)
