@@ -40,11 +40,12 @@ use crate::units::Duration;
 /// What is tried, shortest first.
 pub const STRIDES: [usize; 13] = [1, 2, 3, 7, 13, 31, 61, 127, 251, 509, 1021, 2039, 4093];
 
-/// Fewer windows show nothing about each other.
-pub const FEWEST_WINDOWS: usize = 32;
+/// A stride is tried only with so many windows in each of its phases: from 32 on, windows that agree as much at every distance,
+/// as those of a host that changed once, are refused although c grows with the stride.
+const FEWEST_IN_PHASE: usize = 64;
 
-/// A stride is tried only with so many windows in each of its phases.
-const FEWEST_IN_PHASE: usize = 16;
+/// Fewer windows show nothing about each other.
+pub const FEWEST_WINDOWS: usize = FEWEST_IN_PHASE;
 
 /// What is claimed of windows that follow one another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -54,7 +54,7 @@ fn ranks_alone_are_enough_to_be_found_out() {
 #[test]
 fn a_tick_is_no_dependence_but_a_run_is() {
     for period in [4, 10, 40, 100, 250] {
-        let noise = independent(3, 50_000);
+        let noise = independent(3, 70_000);
         let tick = |(place, &noise): (usize, &u32)| if place % period == 1 { 900_000 + noise } else { noise % 100 };
         let stolen: Vec<u32> = noise.iter().enumerate().map(tick).collect();
         assert_eq!(stride(&stolen), Some(1), "{period}");
@@ -93,7 +93,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(100))]
 
     #[test]
-    fn pairs_are_those_that_can_be_counted(stolen in prop::collection::vec(0u32..40, 32..200), lag in 1usize..32) {
+    fn pairs_are_those_that_can_be_counted(stolen in prop::collection::vec(0u32..40, 64..200), lag in 1usize..64) {
         let levels = Levels::new(&stolen);
         let n = stolen.len();
         prop_assert_eq!(levels.pairs(lag).len(), levels.exceeding.len());
