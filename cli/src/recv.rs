@@ -7,6 +7,7 @@ use laxity::{DEFAULT_PORT, Error, Host, Listener, Message, Receiver};
 use laxity_core::units::Duration;
 
 use crate::args::{RecvArguments, everywhere};
+use crate::costs::in_words;
 use crate::failure::Failure;
 use crate::framing::{FramingError, Writer};
 use crate::progress::Progress;
@@ -34,7 +35,10 @@ pub(crate) fn run(arguments: &RecvArguments) -> Result<bool, Failure> {
     drop(listener);
     let peer = receiver.grant().peer;
     match receiver.grant().bound {
-        Some(bound) => eprintln!("{peer} sends with a guarantee of {bound}"),
+        Some(bound) => {
+            let guarantee = in_words(&receiver.grant().guarantee);
+            eprintln!("{peer} sends with a guarantee of {bound} ({guarantee})");
+        }
         None => eprintln!("{peer} sends as best effort"),
     }
     let start = laxity_link::sys::now();

@@ -10,6 +10,7 @@ use laxity_core::send::{SendCounters, Violation};
 use laxity_core::wire::Counts;
 
 use crate::args::{SendArguments, look_up, option, towards};
+use crate::costs::in_words;
 use crate::failure::Failure;
 use crate::framing::{Framing, Reader};
 use crate::progress::Progress;
@@ -37,7 +38,8 @@ pub(crate) fn run(arguments: &SendArguments) -> Result<bool, Failure> {
     }
     let mut sender = host.open(peer, to.name.as_str(), spec)?;
     if let Some(bound) = sender.grant().bound {
-        eprintln!("granted: every message within {bound} of its logical arrival");
+        let guarantee = in_words(&sender.grant().guarantee);
+        eprintln!("granted: every message within {bound} of its logical arrival ({guarantee})");
     }
     let input = BufReader::with_capacity(1 << 16, Input::new(stop.clone(), sender.watch()));
     let mut reader = Reader::new(input, arguments.pipe.framing, limit)?;

@@ -40,7 +40,7 @@ pub fn now() -> u64 {
 }
 
 /// Seconds since 1970 as `2026-05-09T14:03:00Z`. What is beyond the year 9999 is taken as its last second.
-pub(super) fn written(date: u64) -> String {
+pub fn written(date: u64) -> String {
     const LAST: u64 = 253_402_300_799;
     humantime::format_rfc3339_seconds(UNIX_EPOCH + StdDuration::from_secs(date.min(LAST))).to_string()
 }

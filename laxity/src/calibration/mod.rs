@@ -34,7 +34,7 @@ use crate::realtime::Scheduling;
 
 pub use costs::Costs;
 pub use decimal::{decimal, read_decimal};
-pub use identity::{Doubt, ThisHost, now};
+pub use identity::{Doubt, ThisHost, now, written};
 pub(crate) use level::Running;
 pub use level::{Backing, CALIBRATED, Guarantee, Level};
 
