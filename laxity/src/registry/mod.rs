@@ -46,6 +46,25 @@ pub enum Registry {
     At(PathBuf),
 }
 
+impl Registry {
+    /// The directory of the registry's file; the default one is made if it is not there.
+    ///
+    /// # Errors
+    /// If it cannot be made, or somebody else could change what is in it.
+    pub fn directory(&self) -> Result<PathBuf, RegistryError> {
+        let store = Store::open(self)?;
+        Ok(store.path().parent().map_or_else(PathBuf::new, Path::to_owned))
+    }
+
+    /// The executives of this host that share the registry at the moment.
+    ///
+    /// # Errors
+    /// If the registry cannot be used.
+    pub fn holders(&self) -> Result<Vec<Holder>, RegistryError> {
+        Store::open(self)?.update(|book| book.executives.iter().map(holder).collect())
+    }
+}
+
 /// The registry cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
