@@ -14,8 +14,8 @@ use laxity_core::units::{Duration, Instant};
 use laxity_link::sys::{self, now};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-/// The real-time priority of what measures: that of an executive, unless it is told another.
-pub(crate) const PRIORITY: u8 = 50;
+/// The real-time priority of what measures: that of an executive.
+pub(crate) const PRIORITY: u8 = 70;
 
 /// Whether the user wants an end.
 pub(crate) type Told<'a> = &'a (dyn Fn() -> bool + Sync);
