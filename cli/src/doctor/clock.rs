@@ -62,7 +62,9 @@ fn synchronised(clock: io::Result<WallClock>) -> Finding {
                 .says("a delay between two hosts can be told to within the sum of both errors (a term of the bound)")
         }
         Ok(_) => Finding::new(name, State::Poor, "nobody keeps this clock synchronised")
-            .says("delays between hosts cannot be told: each side bounds its own part. Within this host nothing is lost")
+            .says(
+                "delays between hosts cannot be told: each side bounds its own part. Within this host nothing is lost",
+            )
             .mended_by("`sudo apt install chrony` (network time), or ptp4l and phc2sys of linuxptp (microseconds)"),
     }
 }

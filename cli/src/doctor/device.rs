@@ -104,7 +104,10 @@ fn told(root: &Root, name: &str, asked: &Asked) -> Finding {
         Some(found) => {
             let span = Duration::from_micros(u64::from(found.receive_micros));
             let adaptive = if found.adaptive_receive { ", which the device changes by itself" } else { "" };
-            facts.push(format!("interrupts are kept back for {span} after a packet arrived{adaptive}"));
+            facts.push(match found.receive_micros {
+                0 => format!("interrupts are not kept back{adaptive}"),
+                _ => format!("interrupts are kept back for {span} after a packet arrived{adaptive}"),
+            });
             if span > KEPT_BACK || found.adaptive_receive {
                 kept = Some(span);
                 remedies.push(format!("`sudo ethtool -C {name} adaptive-rx off rx-usecs 0` (more interrupts)"));
@@ -125,7 +128,9 @@ fn told(root: &Root, name: &str, asked: &Asked) -> Finding {
     let finding = Finding::new(title, state, found).mended_by(remedies.join("; "));
     match kept {
         // The driver's word; a measurement would take a peer.
-        Some(span) => finding.says(format!("up to {} for each packet received: as configured, not measured", short(span))),
+        Some(span) => {
+            finding.says(format!("up to {} for each packet received: as configured, not measured", short(span)))
+        }
         None => finding,
     }
 }
@@ -133,7 +138,9 @@ fn told(root: &Root, name: &str, asked: &Asked) -> Finding {
 /// What a pair of virtual devices does differently from a wire.
 fn veth(name: &str, asked: &Asked, ills: &mut Vec<String>, remedies: &mut Vec<String>) {
     if asked.has(Offload::TransmitSegmentation) {
-        ills.push("UDP that it sends goes past its peer's queues (NAPI), so that these cannot be given priorities".to_owned());
+        ills.push(
+            "UDP that it sends goes past its peer's queues (NAPI), so that these cannot be given priorities".to_owned(),
+        );
         remedies.push(format!("`sudo ethtool -K {name} tso off gso off`"));
     }
     if asked.has(Offload::TransmitChecksum) {
@@ -194,13 +201,16 @@ mod tests {
 
     fn fake(name: &str, flags: &str) -> Fake {
         let fake = Fake::new(&format!("device-{name}-{flags}"));
-        for (file, text) in [("flags", flags), ("mtu", "1500"), ("speed", "1000"), ("operstate", "up"), ("ifindex", "2")] {
+        for (file, text) in
+            [("flags", flags), ("mtu", "1500"), ("speed", "1000"), ("operstate", "up"), ("ifindex", "2")]
+        {
             fake.file(&format!("sys/class/net/{name}/{file}"), text);
         }
         for queue in ["rx-0", "rx-1", "tx-0"] {
             fake.file(&format!("sys/class/net/{name}/queues/{queue}/x"), "");
         }
-        fake.file(&format!("sys/class/net/{name}/device/msi_irqs/33"), "").file("proc/irq/33/smp_affinity_list", "0-1\n");
+        fake.file(&format!("sys/class/net/{name}/device/msi_irqs/33"), "")
+            .file("proc/irq/33/smp_affinity_list", "0-1\n");
         fake
     }
 
@@ -208,7 +218,9 @@ mod tests {
     fn a_device_is_described_from_sysfs() {
         let fake = fake("eth0", "0x1003");
         let plain = told(&fake.root(), "eth0", &Asked::default());
-        for fact in ["up", "1000Mbit/s", "MTU 1500", "2 receive and 1 transmit queues", "1 interrupts, on processors 0-1"] {
+        for fact in
+            ["up", "1000Mbit/s", "MTU 1500", "2 receive and 1 transmit queues", "1 interrupts, on processors 0-1"]
+        {
             assert!(plain.found.contains(fact), "{fact}: {}", plain.found);
         }
         assert_eq!((plain.state, plain.remedy), (State::Good, None));
@@ -235,7 +247,10 @@ mod tests {
         let facts = LinkFacts { kind: Some("veth".to_owned()), xdp_program: Some(9) };
         let veth = told(&fake.root(), "v0", &Asked { facts, ..other });
         let remedy = veth.remedy.unwrap();
-        assert!(remedy.contains("tso off gso off") && remedy.contains("tx off") && remedy.contains("xdp off"), "{remedy}");
+        assert!(
+            remedy.contains("tso off gso off") && remedy.contains("tx off") && remedy.contains("xdp off"),
+            "{remedy}"
+        );
         assert!(veth.found.contains("XDP program 9"), "{}", veth.found);
     }
 

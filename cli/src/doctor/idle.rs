@@ -61,12 +61,7 @@ fn states(root: &Root) -> Vec<(String, i64)> {
         .collect()
 }
 
-fn told(
-    states: &[(String, i64)],
-    asleep: Option<&Spans>,
-    awake: Option<&Spans>,
-    refused: Option<&str>,
-) -> Finding {
+fn told(states: &[(String, i64)], asleep: Option<&Spans>, awake: Option<&Spans>, refused: Option<&str>) -> Finding {
     let mut found = match states {
         [] => "the kernel tells of no idle states".to_owned(),
         states => {
@@ -91,7 +86,7 @@ fn told(
     };
     found.push_str(&format!("; with processors kept awake (/dev/cpu_dma_latency held at 0) {}", awake.told()));
     let cost = asleep.median().saturating_sub(awake.median());
-    let state = if cost >= WORTH && asleep.median() > awake.median() * 3 / 2 { State::Poor } else { State::Good };
+    let state = if cost >= WORTH && asleep.median() * 2 > awake.median() * 3 { State::Poor } else { State::Good };
     Finding::new(NAME, state, found)
         .costs(cost, "what a round trip takes longer because processors fall asleep, in the middle")
         .mended_by(format!(

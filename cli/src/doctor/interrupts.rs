@@ -121,7 +121,10 @@ mod tests {
         assert_eq!(found, Counts { all: 40, receive: 30, transmit: 7, ticks: 77, hard: 555 });
         let later = Counts { all: 240, receive: 130, ticks: 80, hard: 755, ..found };
         let text = rates(found, later, 2.0);
-        assert!(text.contains("100 soft interrupts a second, 50% of them") && text.contains("and 100 interrupts; 3"), "{text}");
+        assert!(
+            text.contains("100 soft interrupts a second, 50% of them") && text.contains("and 100 interrupts; 3"),
+            "{text}"
+        );
     }
 
     #[test]

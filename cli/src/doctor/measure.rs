@@ -99,11 +99,7 @@ fn prepare(runs: Runs, processor: Option<usize>) -> io::Result<()> {
 }
 
 /// Does `work` in a thread of its own.
-fn apart<T: Send>(
-    runs: Runs,
-    processor: Option<usize>,
-    work: impl FnOnce() -> io::Result<T> + Send,
-) -> io::Result<T> {
+fn apart<T: Send>(runs: Runs, processor: Option<usize>, work: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
     thread::scope(|scope| {
         let thread = thread::Builder::new().spawn_scoped(scope, || {
             prepare(runs, processor)?;
@@ -196,7 +192,7 @@ pub(crate) fn gaps(
             }
             probe::spin(beat.spin, least, |_, gap| gaps.push(gap));
             let ended = now();
-            looked = looked + ended.since(left.unwrap_or(began));
+            looked += ended.since(left.unwrap_or(began));
             if beat.sleep.is_zero() {
                 left = Some(ended);
             } else {
@@ -218,8 +214,9 @@ pub(crate) fn beside_hogs<T>(places: &[Option<usize>], limit: Duration, work: im
     let over = AtomicBool::new(false);
     thread::scope(|scope| {
         let ending = Over(&over);
+        let over = &over;
         for &place in places {
-            thread::Builder::new().spawn_scoped(scope, || {
+            thread::Builder::new().spawn_scoped(scope, move || {
                 // Where it cannot be pinned it gets in the way elsewhere.
                 let _ = prepare(Runs::Ordinary, place);
                 let start = now();

@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, SocketAddr};
 
 use laxity_core::units::Duration;
-use laxity_link::{Udp, UdpConfig};
+use laxity_link::udp::{Udp, UdpConfig};
 use rustix::mm::{MlockAllFlags, mlockall, munlockall};
 use rustix::process::{Resource, getrlimit};
 
@@ -46,10 +46,12 @@ fn locked() -> Finding {
 fn huge_pages(root: &Root) -> Finding {
     let name = "transparent huge pages";
     match root.choice(HUGE_PAGES).as_deref() {
-        Some("always") => Finding::new(name, State::Poor, "always: the kernel joins any program's pages, also later on")
-            .says("not measured: it comes rarely, and stops a thread for up to milliseconds")
-            .mended_by("`echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled`")
-            .fixable(),
+        Some("always") => {
+            Finding::new(name, State::Poor, "always: the kernel joins any program's pages, also later on")
+                .says("not measured: it comes rarely, and stops a thread for up to milliseconds")
+                .mended_by("`echo madvise | sudo tee /sys/kernel/mm/transparent_hugepage/enabled`")
+                .fixable()
+        }
         Some(choice) => Finding::new(name, State::Good, format!("{choice}: only for programs that ask")),
         None => Finding::new(name, State::Good, "this kernel has none"),
     }

@@ -53,7 +53,11 @@ fn port(holders: &Result<Vec<Holder>, RegistryError>) -> Finding {
         Err(error) if error.kind() == ErrorKind::AddrInUse => {
             let ours = holders.as_ref().is_ok_and(|holders| !holders.is_empty());
             if ours {
-                return Finding::new(name, State::Good, "in use, and Laxity runs here: the next receiver takes another port");
+                return Finding::new(
+                    name,
+                    State::Good,
+                    "in use, and Laxity runs here: the next receiver takes another port",
+                );
             }
             Finding::new(name, State::Poor, "in use by a program that is not in this user's registry")
                 .says("`laxity recv` without `--bind` fails")

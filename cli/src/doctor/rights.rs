@@ -32,7 +32,9 @@ fn priority(doctor: &Doctor<'_>) -> Finding {
             );
             let finding = Finding::new(name, State::Good, found);
             match real_time {
-                Some(late) => finding.costs(late.quantile(990), "how late a real-time thread wakes up, 99th percentile"),
+                Some(late) => {
+                    finding.costs(late.quantile(990), "how late a real-time thread wakes up, 99th percentile")
+                }
                 None => finding.says("not measured"),
             }
         }
@@ -44,7 +46,9 @@ fn priority(doctor: &Doctor<'_>) -> Finding {
             );
             let finding = Finding::new(name, State::Bad, found).mended_by(remedy(&doctor.root, &user()));
             match ordinary {
-                Some(late) => finding.costs(late.quantile(990), "how late an ordinary thread wakes up, 99th percentile"),
+                Some(late) => {
+                    finding.costs(late.quantile(990), "how late an ordinary thread wakes up, 99th percentile")
+                }
                 None => finding.says("not measured"),
             }
         }
@@ -98,7 +102,11 @@ fn user() -> String {
 fn time_limit(limit: &Rlimit) -> Finding {
     let name = "real-time limit";
     match limit.current {
-        None => Finding::new(name, State::Good, "no RLIMIT_RTTIME: the kernel ends no real-time thread for running too long"),
+        None => Finding::new(
+            name,
+            State::Good,
+            "no RLIMIT_RTTIME: the kernel ends no real-time thread for running too long",
+        ),
         Some(micros) => {
             let span = Duration::from_micros(micros);
             let found = format!(
@@ -108,7 +116,9 @@ fn time_limit(limit: &Rlimit) -> Finding {
             let state = if span < Duration::from_millis(100) { State::Bad } else { State::Poor };
             Finding::new(name, state, found)
                 .says("an executive sleeps when it has nothing to do; under overload it may not for long")
-                .mended_by("`ulimit -R unlimited` before the program is started, or `LimitRTTIME=infinity` for a service")
+                .mended_by(
+                    "`ulimit -R unlimited` before the program is started, or `LimitRTTIME=infinity` for a service",
+                )
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// The root of the file system that is looked at.
 #[derive(Clone, Debug)]
@@ -15,7 +15,7 @@ impl Root {
     }
     /// Another one.
     #[cfg(test)]
-    pub(crate) fn at(directory: &Path) -> Self {
+    pub(crate) fn at(directory: &std::path::Path) -> Self {
         Self(directory.to_owned())
     }
     /// A file; its name without the leading `/`.
@@ -44,8 +44,7 @@ impl Root {
     /// The names in a directory, in order; none if it cannot be read.
     pub(crate) fn names(&self, directory: &str) -> Vec<String> {
         let Ok(entries) = fs::read_dir(self.path(directory)) else { return Vec::new() };
-        let mut names: Vec<String> =
-            entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect();
+        let mut names: Vec<String> = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect();
         names.sort_by_key(|name| (number_at_end(name), name.clone()));
         names
     }

@@ -38,7 +38,7 @@ pub(super) fn probe(doctor: &Doctor<'_>) -> Vec<Finding> {
     let setting = setting(&doctor.root);
     let seen = match (setting, doctor.no_real_time.is_none(), doctor.processors.as_slice()) {
         (Setting::On { period, .. }, true, [_, .., last]) if period <= Duration::from_secs(1) => {
-            measured(doctor, *last, doctor.length_at_least(Duration::from_millis(2200), period + period / 5))
+            measured(doctor, *last, doctor.length_at_least(Duration::from_millis(2200), period.mul_ratio(6, 5)))
         }
         _ => None,
     };
@@ -83,7 +83,8 @@ fn told(setting: Setting, seen: Option<&Gaps>, has_rights: bool) -> Finding {
                 short(seen.looked),
                 short(seen.gaps.largest())
             ));
-            finding(found).costs(seen.gaps.largest(), "how long a real-time thread that does not sleep is stopped, at most")
+            finding(found)
+                .costs(seen.gaps.largest(), "how long a real-time thread that does not sleep is stopped, at most")
         }
         Some(seen) => {
             found.push_str(&format!(
@@ -131,7 +132,10 @@ mod tests {
             looked: Duration::from_secs(2),
         };
         let stopped = told(on, Some(&seen(&[1, 50, 52])), true);
-        assert_eq!((stopped.state, stopped.cost, stopped.fixable), (State::Poor, Some(Duration::from_millis(52)), true));
+        assert_eq!(
+            (stopped.state, stopped.cost, stopped.fixable),
+            (State::Poor, Some(Duration::from_millis(52)), true)
+        );
         assert!(stopped.found.contains("stopped 2 times in 2s, for up to 52ms"), "{}", stopped.found);
         assert!(told(on, Some(&seen(&[1])), true).found.contains("Not seen"));
         assert!(told(on, None, true).cost_text.unwrap().contains("50ms"));

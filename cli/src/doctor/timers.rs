@@ -5,7 +5,7 @@ use rustix::time::{ClockId, clock_getres};
 
 use super::Doctor;
 use super::finding::{Finding, State};
-use super::measure::{self, Runs, short};
+use super::measure::{self, Runs};
 use super::root::Root;
 
 const PERIOD: Duration = Duration::from_millis(1);
@@ -114,7 +114,8 @@ fn preemption(root: &Root, config: &[String]) -> Finding {
         found.push_str(&format!("; {tick} ticks a second"));
     }
     if has("CONFIG_NO_HZ_FULL") {
-        let which = root.line("sys/devices/system/cpu/nohz_full").filter(|which| !which.is_empty() && which != "(null)");
+        let which =
+            root.line("sys/devices/system/cpu/nohz_full").filter(|which| !which.is_empty() && which != "(null)");
         match which {
             Some(which) => found.push_str(&format!(", none on busy processors {which} (nohz_full)")),
             None => found.push_str(", on busy processors always (no nohz_full is set)"),
@@ -123,9 +124,7 @@ fn preemption(root: &Root, config: &[String]) -> Finding {
     if let Some(isolated) = root.line("sys/devices/system/cpu/isolated").filter(|which| !which.is_empty()) {
         found.push_str(&format!("; processors {isolated} are isolated"));
     }
-    Finding::new(name, state, found)
-        .says(format!("part of what interference tells: there, up to {} is Laxity's own tick", short(Duration::from_micros(10))))
-        .mended_by(remedy)
+    Finding::new(name, state, found).says("not measured on its own: part of what interference tells").mended_by(remedy)
 }
 
 #[cfg(test)]

@@ -9,7 +9,7 @@
 //! Left out: executives of other users, in other containers, and programs that are not Laxity's.
 
 mod book;
-mod process;
+pub mod process;
 mod store;
 
 use std::fmt;

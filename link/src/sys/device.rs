@@ -173,8 +173,7 @@ pub fn coalescing(device: &str) -> io::Result<Coalescing> {
 /// # Errors
 /// EPERM without CAP_NET_RAW, EAFNOSUPPORT where the kernel has none.
 pub fn xdp_socket() -> io::Result<()> {
-    let _socket: OwnedFd =
-        rustix::net::socket_with(AddressFamily::XDP, SocketType::RAW, SocketFlags::CLOEXEC, None)?;
+    let _socket: OwnedFd = rustix::net::socket_with(AddressFamily::XDP, SocketType::RAW, SocketFlags::CLOEXEC, None)?;
     Ok(())
 }
 
@@ -309,7 +308,10 @@ mod tests {
         message[4..6].copy_from_slice(&RTM_NEWLINK.to_ne_bytes());
         message.extend(attribute(3, b"veth0\0"));
         message.extend(attribute(IFLA_LINKINFO | 0x8000, &attribute(IFLA_INFO_KIND, b"veth\0")));
-        message.extend(attribute(IFLA_XDP, &[attribute(2, &[1]), attribute(IFLA_XDP_PROG_ID, &7u32.to_ne_bytes())].concat()));
+        message.extend(attribute(
+            IFLA_XDP,
+            &[attribute(2, &[1]), attribute(IFLA_XDP_PROG_ID, &7u32.to_ne_bytes())].concat(),
+        ));
         let expected = LinkFacts { kind: Some("veth".to_owned()), xdp_program: Some(7) };
         assert_eq!(facts(&message), Some(expected));
         for length in 0..message.len() {
