@@ -5,10 +5,8 @@ use std::path::Path;
 
 use laxity::Scheduling;
 use laxity::calibration::measure::Measured;
-use laxity::calibration::{Cost, Observer, Window, decimal};
+use laxity::calibration::{Backing, Cost, Disagreement, Window, decimal};
 use serde::Serialize;
-
-use super::text::kind;
 
 #[derive(Serialize)]
 struct Report {
@@ -18,7 +16,18 @@ struct Report {
     costs: Vec<CostRow>,
     windows: Vec<WindowRow>,
     choice: Choice,
+    level: &'static str,
+    why: Vec<String>,
+    against: Option<Vec<Differs>>,
     notes: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct Differs {
+    kind: &'static str,
+    packet_bytes: Option<u32>,
+    here_ns: u64,
+    there_ns: Option<u64>,
 }
 
 #[derive(Serialize)]
@@ -80,11 +89,11 @@ struct Counted {
 }
 
 /// One object.
-pub(super) fn object(measured: &Measured, file: &Path) -> String {
+pub(super) fn object(measured: &Measured, file: &Path, against: Option<&[Disagreement]>) -> String {
     let Measured { calibration, choice, notes, .. } = measured;
     let taken = &calibration.taken;
     let cost = |cost: &Cost| CostRow {
-        kind: kind(cost.kind),
+        kind: cost.kind.name(),
         packet_bytes: cost.packet,
         samples: cost.samples,
         median_ns: cost.median.as_nanos(),
@@ -93,7 +102,7 @@ pub(super) fn object(measured: &Measured, file: &Path) -> String {
         largest_ns: cost.largest.as_nanos(),
     };
     let window = |window: &Window| WindowRow {
-        observer: observer(window.observer),
+        observer: window.observer.name(),
         window_ns: window.window.as_nanos(),
         windows: window.windows,
         stride: window.stride,
@@ -108,6 +117,13 @@ pub(super) fn object(measured: &Measured, file: &Path) -> String {
         quantum: cell.quantum,
         channels: names().zip(cell.counts.iter().map(|count| count.channels)).collect(),
     });
+    let differs = |one: &Disagreement| Differs {
+        kind: one.kind.name(),
+        packet_bytes: one.packet,
+        here_ns: one.here.as_nanos(),
+        there_ns: one.there.map(|there| there.as_nanos()),
+    };
+    let backing = Backing::expected(&calibration.clone().into());
     let report = Report {
         file: file.display().to_string(),
         taken: Taken {
@@ -131,16 +147,12 @@ pub(super) fn object(measured: &Measured, file: &Path) -> String {
             why: choice.why(),
             counts: counted.collect(),
         },
+        level: backing.level().name(),
+        why: backing.why().to_vec(),
+        against: against.map(|against| against.iter().map(differs).collect()),
         notes: notes.clone(),
     };
     serde_json::to_string(&report).expect("numbers and texts can be written")
-}
-
-pub(super) fn observer(observer: Observer) -> &'static str {
-    match observer {
-        Observer::Spinning => "spinning",
-        Observer::Working => "working",
-    }
 }
 
 pub(super) fn scheduling(scheduling: Scheduling) -> String {

@@ -15,7 +15,7 @@ use std::time::Duration as StdDuration;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use laxity::calibration::measure::{Measured, Phase, Plan, measure};
-use laxity::calibration::{Load, place};
+use laxity::calibration::{Calibration, Load, place};
 use laxity::text as units;
 use laxity_core::units::{Duration, NANOS_PER_SECOND};
 
@@ -37,7 +37,7 @@ permitted.
 JSON: {file, taken: {kernel, processor, processors, date, duration_ns, load: {hogs, flood_packets_s}, scheduling, memory_locked, \
 kept_awake, link}, confidence_ppm, costs: [{kind, packet_bytes, samples, median_ns, claimed_ns, exceedance, largest_ns}], windows: [{observer, \
 window_ns, windows, stride, median_ns, budget_ns, exceedance, largest_ns}], choice: {packet_bytes, quantum, why, counts: [{packet_bytes, \
-quantum, channels: {kind: count}}]}, level, notes}. Probabilities are decimal texts.";
+quantum, channels: {kind: count}}]}, level, why, against: [{kind, packet_bytes, here_ns, there_ns}] | null, notes}. Probabilities are decimal texts.";
 
 /// What is asked for.
 #[derive(Debug, Args)]
@@ -75,6 +75,9 @@ pub(crate) struct CalibrateArguments {
     /// Draw the interference
     #[arg(long, value_name = "FILE.svg")]
     pub(crate) interference: Option<PathBuf>,
+    /// An earlier calibration: say which costs' medians differ by more than a factor of two
+    #[arg(long, value_name = "FILE")]
+    pub(crate) against: Option<PathBuf>,
     /// Print one JSON object instead of tables
     #[arg(long)]
     pub(crate) json: bool,
@@ -124,11 +127,13 @@ pub(crate) fn run(arguments: &CalibrateArguments) -> Result<bool, Failure> {
         Some(file) => file::has_directory(file)?,
         None => file::make_directory(&output)?,
     }
+    let earlier = arguments.against.as_deref().map(Calibration::read).transpose()?;
     let measured = measured(&plan)?;
     file::write(&output, &measured.calibration.to_toml())?;
+    let disagreements = earlier.map(|earlier| measured.calibration.disagreements(&earlier));
     let said = match arguments.json {
-        true => json::object(&measured, &output),
-        false => text::page(&measured, &output),
+        true => json::object(&measured, &output, disagreements.as_deref()),
+        false => text::page(&measured, &output, disagreements.as_deref()),
     };
     // A reader that has seen enough is no failure.
     let _ = writeln!(io::stdout(), "{said}");

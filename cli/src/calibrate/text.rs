@@ -5,31 +5,12 @@ use std::path::Path;
 
 use comfy_table::{CellAlignment, Table, presets};
 use laxity::calibration::measure::Measured;
-use laxity::calibration::{Cost, CostKind, Taken};
+use laxity::calibration::{Backing, Cost, CostKind, Disagreement, Taken};
 use laxity::text::DisplayRate;
+use laxity_core::units::Duration;
 
-use super::json::{observer, scheduling};
+use super::json::scheduling;
 use crate::report::escaped;
-
-/// The name of a kind, as in the file.
-pub(super) fn kind(kind: CostKind) -> &'static str {
-    match kind {
-        CostKind::Submit => "submit",
-        CostKind::First => "first",
-        CostKind::Next => "next",
-        CostKind::Reassemble => "reassemble",
-        CostKind::Deliver => "deliver",
-        CostKind::Link => "link",
-        CostKind::Demultiplex => "demultiplex",
-        CostKind::Round => "round",
-        CostKind::Switch => "switch",
-        CostKind::Cache => "cache",
-        CostKind::Timer => "timer",
-        CostKind::Wake => "wake",
-        CostKind::Handover => "handover",
-        CostKind::Occupancy => "occupancy",
-    }
-}
 
 fn meaning(kind: CostKind) -> &'static str {
     match kind {
@@ -51,7 +32,7 @@ fn meaning(kind: CostKind) -> &'static str {
 }
 
 /// A page.
-pub(super) fn page(measured: &Measured, file: &Path) -> String {
+pub(super) fn page(measured: &Measured, file: &Path, against: Option<&[Disagreement]>) -> String {
     let Measured { calibration, choice, notes, .. } = measured;
     let Taken { kernel, processor, processors, duration, load, link, .. } = &calibration.taken;
     let mut page = format!(
@@ -71,7 +52,7 @@ pub(super) fn page(measured: &Measured, file: &Path) -> String {
     let shown = |cost: &&Cost| cost.packet.is_none_or(|packet| packet == chosen);
     for cost in calibration.costs.iter().filter(shown) {
         costs.add_row(vec![
-            kind(cost.kind).to_owned(),
+            cost.kind.name().to_owned(),
             cost.median.to_string(),
             cost.claimed.to_string(),
             rounded(cost.exceedance),
@@ -86,7 +67,7 @@ pub(super) fn page(measured: &Measured, file: &Path) -> String {
     for window in &calibration.windows {
         windows.add_row(vec![
             window.window.to_string(),
-            observer(window.observer).to_owned(),
+            window.observer.name().to_owned(),
             window.median.to_string(),
             window.budget.to_string(),
             rounded(window.exceedance),
@@ -102,6 +83,24 @@ pub(super) fn page(measured: &Measured, file: &Path) -> String {
         .map_or_else(|| "unlimited".to_owned(), |rate| DisplayRate(rate.as_bytes_per_second()).to_string());
     let _ = writeln!(page, "Link {}: {rate}, {} for each packet.", escaped(link), platform.link.setup);
     let _ = writeln!(page, "{}", choice.why());
+    let backing = Backing::expected(&calibration.clone().into());
+    let miss = backing.guarantee(Duration::from_millis(100)).miss;
+    let miss = miss
+        .map_or_else(String::new, |miss| format!(" (a span of 100ms meets more than was claimed: {})", rounded(miss)));
+    let _ = writeln!(page, "Guarantee with it: {}{miss}.", backing.level());
+    for why in backing.why() {
+        let _ = writeln!(page, "- {}", escaped(why));
+    }
+    match against {
+        Some([]) => page.push_str("All medians agree with the earlier calibration within a factor of two.\n"),
+        Some(differ) => {
+            page.push_str("Medians that differ from the earlier calibration by more than a factor of two:\n");
+            differ.iter().for_each(|one| {
+                let _ = writeln!(page, "- {one}");
+            });
+        }
+        None => {}
+    }
     for note in notes {
         let _ = writeln!(page, "- {}", escaped(note));
     }

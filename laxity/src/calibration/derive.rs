@@ -109,6 +109,11 @@ impl Calibration {
         best_effort.packet_min = best_effort.packet_min.min(best_effort.packet_max);
         platform
     }
+
+    /// The largest packets whose costs were measured.
+    pub(super) fn largest_packet(&self) -> Option<u32> {
+        self.costs.iter().filter(|cost| cost.kind == CostKind::Next).filter_map(|cost| cost.packet).max()
+    }
 }
 
 #[cfg(test)]
