@@ -7,6 +7,7 @@ mod admit;
 mod args;
 mod bench;
 mod calibrate;
+mod costs;
 mod demo;
 mod doctor;
 mod failure;
