@@ -42,7 +42,7 @@ fn main() -> ExitCode {
         Command::Admit(arguments) => admit::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments).map(status),
         Command::Calibrate(arguments) => calibrate::run(&arguments).map(status),
-        Command::Doctor(arguments) => doctor::run(&arguments).map(status),
+        Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Sim(arguments) => sim::run(&arguments).map(status),
     };
     match outcome {

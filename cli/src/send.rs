@@ -72,14 +72,22 @@ pub(crate) fn run(arguments: &SendArguments) -> Result<bool, Failure> {
     let (counters, report, closing) = close(sender);
     let figures = figures(&grant, &counters, report.as_ref());
     let link = (&host.link_counters()).into();
+    let premises = host.premises();
     let mut channel = ChannelReport::from(&figures);
     if report.is_none_or(|report| report.late > 0) {
         channel = channel.causes_unknown();
     }
-    let run = RunReport { command: "send", peer: Some(peer.to_string()), channels: vec![channel], link };
+    let run = RunReport {
+        command: "send",
+        peer: Some(peer.to_string()),
+        channels: vec![channel],
+        link,
+        premises: (&premises).into(),
+    };
     publish(&run, &arguments.pipe, false)?;
     if !arguments.pipe.json {
         summarise(&figures, &counters);
+        premises.violations().iter().for_each(|violation| eprintln!("premise: {violation}"));
     }
     sending?;
     closing?;

@@ -65,6 +65,6 @@ pub use error::Error;
 pub use host::{ChannelSpec, DEFAULT_PORT, Grant, Host, HostConfig, Listener, Standing};
 pub use realtime::Scheduling;
 pub use receiver::{Message, Receiver};
-pub use registry::{Direction, HeldChannel, Holder, Registry, RegistryError, Shared, Shortage};
+pub use registry::{Direction, HeldChannel, Holder, Registry, RegistryError, Shared, Shortage, process};
 pub use sender::{Loan, Sender, Watch};
 pub use source::FileError;

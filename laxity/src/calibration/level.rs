@@ -197,12 +197,9 @@ fn of_envelopes(calibration: &Calibration, platform: &Platform, reasons: &mut Re
 
 /// Costs that somebody set beside those that were measured.
 fn of_costs(calibration: &Calibration, platform: &Platform, reasons: &mut Reasons) {
-    let (measured, given) = (&calibration.platform, platform);
-    if given.packet != measured.packet {
-        reasons.none(format!(
-            "packets of {} bytes are given, the costs were measured for those of {}",
-            given.packet, measured.packet
-        ));
+    let (measured, given) = (&calibration.platform_for(platform.packet, platform.link), platform);
+    if let Some(most) = calibration.largest_packet().filter(|most| given.packet > *most) {
+        reasons.none(format!("packets of {} bytes are given, and up to {most} were measured", given.packet));
     }
     let costs = |p: &Platform| {
         [

@@ -3,18 +3,26 @@
 //! | Module | What it does |
 //! |---|---|
 //! | [`Calibration`] | what was measured, how, and what follows from it |
+//! | [`measure`] | how it is measured |
+//! | [`choose`] | P and the packet size with which most channels are admitted, and how often best effort may start |
+//! | `derive` | the platform that follows from the costs: [`Calibration::platform_for`] |
 //! | `file` | its file: [`Calibration::to_toml`], [`Calibration::parse`], [`Calibration::read`] |
 //! | [`place`] | where that file is |
 //! | `identity` | whether it is of this host as it is: [`Calibration::check`] |
 //! | `costs` | the [`Costs`] that a host reasons with |
 //! | `level` | what guarantee they give: [`Level`], [`Backing`] |
+//! | `repeated` | whether a second calibration finds what the first one did: [`Calibration::disagreements`] |
 
+pub mod choose;
 mod costs;
 mod decimal;
+mod derive;
 mod file;
 mod identity;
 mod level;
+pub mod measure;
 pub mod place;
+mod repeated;
 
 #[cfg(test)]
 mod tests;
@@ -31,6 +39,7 @@ pub use decimal::{decimal, read_decimal};
 pub use identity::{Doubt, ThisHost, now, written};
 pub(crate) use level::Running;
 pub use level::{Backing, CALIBRATED, Guarantee, Level};
+pub use repeated::Disagreement;
 
 /// What was measured on a host, and the platform that follows from it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -114,6 +123,46 @@ pub enum CostKind {
     Occupancy,
 }
 
+impl CostKind {
+    /// Each of them, in the order of a message's way.
+    pub const ALL: [Self; 14] = [
+        Self::Submit,
+        Self::First,
+        Self::Next,
+        Self::Reassemble,
+        Self::Deliver,
+        Self::Link,
+        Self::Demultiplex,
+        Self::Round,
+        Self::Switch,
+        Self::Cache,
+        Self::Timer,
+        Self::Wake,
+        Self::Handover,
+        Self::Occupancy,
+    ];
+
+    /// As all files and output have it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Submit => "submit",
+            Self::First => "first",
+            Self::Next => "next",
+            Self::Reassemble => "reassemble",
+            Self::Deliver => "deliver",
+            Self::Link => "link",
+            Self::Demultiplex => "demultiplex",
+            Self::Round => "round",
+            Self::Switch => "switch",
+            Self::Cache => "cache",
+            Self::Timer => "timer",
+            Self::Wake => "wake",
+            Self::Handover => "handover",
+            Self::Occupancy => "occupancy",
+        }
+    }
+}
+
 /// A cost, claimed by order statistics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cost {
@@ -140,6 +189,19 @@ pub enum Observer {
     Spinning,
     /// An executive at work: what its steps took beyond their claimed costs.
     Working,
+}
+
+impl Observer {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::Spinning, Self::Working];
+
+    /// As all files and output have it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Spinning => "spinning",
+            Self::Working => "working",
+        }
+    }
 }
 
 /// Stolen time in windows of one length that follow one another.
@@ -219,6 +281,18 @@ impl Premises {
     /// Whether the platform took more than the bounds count on: while it did they did not hold.
     pub fn are_violated(&self) -> bool {
         self.windows.iter().any(|window| window.exceeded > 0)
+    }
+
+    /// What was violated, in words; one a line.
+    pub fn violations(&self) -> Vec<String> {
+        let exceeded = self.windows.iter().filter(|window| window.exceeded > 0);
+        let told = exceeded.map(|&WatchedWindow { window, budget, windows, exceeded, largest }| {
+            format!(
+                "in {exceeded} of {windows} windows of {window} more was taken than the {budget} that the bounds count on, \
+                 {largest} at the most: they did not hold then"
+            )
+        });
+        told.collect()
     }
 }
 

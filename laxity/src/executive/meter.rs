@@ -173,6 +173,8 @@ fn keep(values: &mut Vec<u32>, stolen: Duration, count: u64) {
 pub(crate) struct Sampling {
     pub(crate) histograms: Arc<Histograms>,
     pub(crate) windows: Vec<Recorder>,
+    /// What pieces may cost before the rest counts as stolen, if it is not what admission reasons with.
+    pub(crate) charged: Option<Platform>,
 }
 
 /// One executive's meter.
@@ -197,7 +199,9 @@ impl Meter {
         let watched = envelopes.iter().take(MOST_WINDOWS).map(|&(window, budget)| WatchedWindow::new(window, budget));
         let premises = Premises { windows: watched.collect(), ..Premises::default() };
         let windows = premises.windows.iter().map(|watched| Windows::new(start, watched.window)).collect();
-        Self { mark: start, limits: Limits::of(platform), premises, windows, sampling, staging: Duration::ZERO }
+        let charged = sampling.as_deref().and_then(|sampling| sampling.charged.as_ref());
+        let limits = Limits::of(charged.unwrap_or(platform));
+        Self { mark: start, limits, premises, windows, sampling, staging: Duration::ZERO }
     }
 
     /// What was counted so far.
@@ -312,3 +316,6 @@ impl Meter {
 
 /// With so few frames the look itself is most of what they cost.
 const MANY: usize = 7;
+
+#[cfg(test)]
+mod tests;

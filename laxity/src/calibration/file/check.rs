@@ -3,7 +3,6 @@
 use laxity_core::admission::confidence::{Probability, upper_bound};
 
 use super::super::{Calibration, Cost, CostKind, Window, decimal};
-use super::write::{name, observer_name};
 use crate::text::DisplaySize;
 
 /// Of what something is wrong.
@@ -53,7 +52,7 @@ pub(super) fn check(calibration: &Calibration) -> Result<(), Wrong> {
     }
     for (number, window) in windows.iter().enumerate() {
         let place = Place::Window(number);
-        let shown = format!("the window of {} ({})", window.window, observer_name(window.observer));
+        let shown = format!("the window of {} ({})", window.window, window.observer.name());
         if let Some(problem) = of_window(window, taken.alpha) {
             return wrong(place, format!("{shown}: {problem}"));
         }
@@ -158,7 +157,7 @@ fn of_platform(calibration: &Calibration) -> Option<String> {
 
 fn shown(cost: &Cost) -> String {
     match cost.packet {
-        Some(bytes) => format!("{} of {}", name(cost.kind), DisplaySize(bytes.into())),
-        None => name(cost.kind).to_owned(),
+        Some(bytes) => format!("{} of {}", cost.kind.name(), DisplaySize(bytes.into())),
+        None => cost.kind.name().to_owned(),
     }
 }

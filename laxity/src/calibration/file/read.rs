@@ -8,8 +8,7 @@ use laxity_core::platform::Platform;
 use laxity_core::units::Duration;
 use toml::de::{DeTable, DeValue};
 
-use super::super::{Calibration, Cost, Load, Observer, Taken, Window, decimal, read_decimal};
-use super::write::{KINDS, OBSERVERS, name, observer_name};
+use super::super::{Calibration, Cost, CostKind, Load, Observer, Taken, Window, decimal, read_decimal};
 use super::{DIGEST, MOST_CHARACTERS, VERSION, check, fnv1a64};
 use crate::platform_file;
 use crate::realtime::Scheduling;
@@ -122,7 +121,7 @@ fn taken(table: &Table<'_, '_>) -> Result<Taken, FileError> {
 fn cost(table: &Table<'_, '_>) -> Result<Cost, FileError> {
     table.only(&["kind", "packet", "samples", "median", "claimed", "exceedance", "largest"])?;
     Ok(Cost {
-        kind: KINDS[table.word("kind", &KINDS.map(name))?],
+        kind: CostKind::ALL[table.word("kind", &CostKind::ALL.map(CostKind::name))?],
         packet: table.optional_size("packet")?,
         samples: table.whole("samples")?,
         median: table.span("median")?,
@@ -134,7 +133,7 @@ fn cost(table: &Table<'_, '_>) -> Result<Cost, FileError> {
 
 fn window(table: &Table<'_, '_>) -> Result<Window, FileError> {
     table.only(&["observer", "window", "windows", "stride", "median", "budget", "exceedance", "largest"])?;
-    let observer: Observer = OBSERVERS[table.word("observer", &OBSERVERS.map(observer_name))?];
+    let observer: Observer = Observer::ALL[table.word("observer", &Observer::ALL.map(Observer::name))?];
     Ok(Window {
         observer,
         window: table.span("window")?,

@@ -5,7 +5,6 @@ use proptest::prelude::*;
 
 use super::super::tests::example;
 use super::super::{Cost, CostKind, Load, Observer, Taken, Window};
-use super::write::{KINDS, OBSERVERS};
 use super::*;
 use crate::realtime::Scheduling;
 
@@ -295,7 +294,7 @@ fn what_is_no_regular_file_is_not_read() {
 
 prop_compose! {
     fn cost(alpha: Probability)(
-        kind in prop::sample::select(&KINDS[..]),
+        kind in prop::sample::select(&CostKind::ALL[..]),
         packet in prop::option::of(1u32..=8_900),
         samples in 1u64..=i64::MAX as u64,
         median in any::<u64>(),
@@ -317,7 +316,7 @@ prop_compose! {
 
 prop_compose! {
     fn window(alpha: Probability)(
-        observer in prop::sample::select(&OBSERVERS[..]),
+        observer in prop::sample::select(&Observer::ALL[..]),
         length in 1u64..10_000_000_000,
         windows in 1u64..1 << 40,
         stride in 1u64..1 << 40,

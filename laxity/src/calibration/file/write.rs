@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use laxity_core::admission::confidence::Probability;
 use toml::Value;
 
-use super::super::{Calibration, Cost, CostKind, Observer, Taken, Window, decimal, identity};
+use super::super::{Calibration, Cost, CostKind, Taken, Window, decimal, identity};
 use super::VERSION;
 use crate::platform_file::{self, quoted};
 use crate::realtime::Scheduling;
@@ -84,7 +84,7 @@ fn write_taken(text: &mut String, taken: &Taken) {
 
 fn write_cost(text: &mut String, cost: &Cost) {
     let Cost { kind, packet, samples, median, claimed, exceedance, largest } = cost;
-    let _ = writeln!(text, "\n[[calibration.cost]]\nkind = \"{}\"", name(*kind));
+    let _ = writeln!(text, "\n[[calibration.cost]]\nkind = \"{}\"", kind.name());
     if let Some(bytes) = packet {
         let _ = writeln!(text, "packet = \"{bytes}B\"");
     }
@@ -94,7 +94,7 @@ fn write_cost(text: &mut String, cost: &Cost) {
 
 fn write_window(text: &mut String, one: &Window) {
     let Window { observer, window, windows, stride, median, budget, exceedance, largest } = one;
-    let _ = writeln!(text, "\n[[calibration.window]]\nobserver = \"{}\"", observer_name(*observer));
+    let _ = writeln!(text, "\n[[calibration.window]]\nobserver = \"{}\"", observer.name());
     let _ = writeln!(text, "window = {}\nwindows = {windows}\nstride = {stride}", quoted(*window));
     let _ = writeln!(text, "median = {}\nbudget = {}", quoted(*median), quoted(*budget));
     let _ = writeln!(text, "exceedance = \"{}\"\nlargest = {}", decimal(*exceedance), quoted(*largest));
@@ -110,52 +110,6 @@ pub(super) fn scheduling(scheduling: Scheduling) -> String {
         Scheduling::Fifo(priority) => format!("fifo {priority}"),
         Scheduling::ShortSlice => "short slice".to_owned(),
         Scheduling::Ordinary => "ordinary".to_owned(),
-    }
-}
-
-/// The kinds in the order of their meaning.
-pub(super) const KINDS: [CostKind; 14] = [
-    CostKind::Submit,
-    CostKind::First,
-    CostKind::Next,
-    CostKind::Reassemble,
-    CostKind::Deliver,
-    CostKind::Link,
-    CostKind::Demultiplex,
-    CostKind::Round,
-    CostKind::Switch,
-    CostKind::Cache,
-    CostKind::Timer,
-    CostKind::Wake,
-    CostKind::Handover,
-    CostKind::Occupancy,
-];
-
-pub(super) const OBSERVERS: [Observer; 2] = [Observer::Spinning, Observer::Working];
-
-pub(super) const fn name(kind: CostKind) -> &'static str {
-    match kind {
-        CostKind::Submit => "submit",
-        CostKind::First => "first",
-        CostKind::Next => "next",
-        CostKind::Reassemble => "reassemble",
-        CostKind::Deliver => "deliver",
-        CostKind::Link => "link",
-        CostKind::Demultiplex => "demultiplex",
-        CostKind::Round => "round",
-        CostKind::Switch => "switch",
-        CostKind::Cache => "cache",
-        CostKind::Timer => "timer",
-        CostKind::Wake => "wake",
-        CostKind::Handover => "handover",
-        CostKind::Occupancy => "occupancy",
-    }
-}
-
-pub(super) const fn observer_name(observer: Observer) -> &'static str {
-    match observer {
-        Observer::Spinning => "spinning",
-        Observer::Working => "working",
     }
 }
 
