@@ -228,8 +228,8 @@ fn what_makes_no_sense_is_refused_whoever_signed_it() {
             "the key \"digests\" is not known, expected calibration, platform or digest",
         ),
         (
-            "[platform]",
-            "[platforms]",
+            "[platform]\n",
+            "[platforms]\n",
             "platforms",
             "the key \"platforms\" is not known, expected calibration, platform or digest",
         ),
