@@ -4,6 +4,9 @@ use clap::Args;
 
 use crate::failure::Failure;
 
+#[cfg_attr(not(test), allow(dead_code))]
+mod pictures;
+
 pub(crate) const HELP: &str = "";
 
 /// What is asked for.
