@@ -4,7 +4,7 @@ use clap::Args;
 
 use crate::failure::Failure;
 
-#[cfg_attr(not(test), allow(dead_code))]
+#[cfg_attr(not(test), allow(dead_code, unused_imports))]
 mod pictures;
 
 pub(crate) const HELP: &str = "";

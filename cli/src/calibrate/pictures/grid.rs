@@ -18,13 +18,15 @@ pub(crate) fn grid(choice: &Choice, host: &str) -> String {
     let chosen = choice.chosen();
     let bottom = TOP + HEAD + ROW * choice.sizes.len() as f64 + 12.0;
     let kinds: Vec<&str> = choice.references.iter().map(|reference| reference.name()).collect();
-    let title = format!("Most channels with P = {} and S = {} bytes", chosen.quantum, chosen.packet);
+    let title = format!("The choice: P = {} and S = {} bytes", chosen.quantum, chosen.packet);
     let mut notes = vec![
         format!(
-            "In each cell: the sum of the counts, each as a part of the greatest of its kind, in per cent of the greatest sum; below, channels granted in each direction ({}), by the {}. Thick frame: the choice.",
+            "In each cell: the counts, each as a part of the greatest of its kind, added up, in per cent of the greatest sum. Below: \
+             channels granted in each direction ({}), by the {}.",
             kinds.join(" · "),
             rule(choice.rule),
         ),
+        "In the frame: of the sums that are alike, within a fiftieth, the smallest P, then the largest S.".to_owned(),
         choice.why(),
     ];
     notes.extend(references(choice));
@@ -54,11 +56,13 @@ fn cells(choice: &Choice, bottom: f64) -> Markup {
         }
         rect.chosen x=(short(x(quantum) + 1.0)) y=(short(y(size) + 1.0)) width=(short(width - 2.0))
             height=(short(ROW - 2.0)) rx="4" {}
+        rect.within x=(short(x(quantum) + 3.5)) y=(short(y(size) + 3.5)) width=(short(width - 7.0))
+            height=(short(ROW - 7.0)) rx="3" {}
     }
 }
 
 fn one(cell: &Cell, most: u64, (x, y): (f64, f64), width: f64) -> Markup {
-    // Halves of the range below a half look alike: what matters is near the greatest.
+    // What is far from the greatest may look alike.
     let percent = cell.score_ppm * 100 / most;
     let shade = (percent.saturating_sub(30) * SHADES / 70).min(SHADES - 1);
     let ink = if shade >= SHADES - 3 { "over" } else { "on" };

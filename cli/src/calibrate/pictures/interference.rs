@@ -9,7 +9,7 @@ use laxity_core::units::Duration;
 use maud::{Markup, html};
 
 use super::style::{GAP, INSIDE, MARGIN, Page, TOP};
-use crate::numbers::{brief, counted};
+use crate::numbers::{brief, count};
 use crate::scale::Scale;
 use crate::svg::{CHARACTER, fitting, short};
 
@@ -161,11 +161,11 @@ fn stolen(window: Duration, observed: &[&Observed]) -> Markup {
     let y = |share: u64| bottom - down.position(share) * (bottom - ABOVE);
     let (columns, rows) = (spaced(across, right - LEFT, 58.0), spaced(down, bottom - ABOVE, 22.0));
     let windows: Vec<String> =
-        observed.iter().map(|one| format!("{} {}", counted(one.windows(), "window"), name(one.observer))).collect();
+        observed.iter().map(|one| format!("{} {}", count(one.windows()), name(one.observer))).collect();
     html! {
         rect.card width=(short(PANEL)) height=(HEIGHT) rx="8" {}
         text.heading x="14" y="24" { "Windows of " (window.to_string()) }
-        text.end x=(short(right)) y="24" { (fitting(&windows.join(", "), PANEL - 190.0)) }
+        text.end x=(short(right)) y="24" { (fitting(&windows.join(", "), PANEL - 160.0)) }
         path.grid d=(grid(columns.iter().map(|&at| x(Duration::from_nanos(at))), rows.iter().map(|&share| y(share)), (LEFT, right), (ABOVE, bottom))) {}
         @for one in observed {
             @let class = class(one.observer);
@@ -180,7 +180,7 @@ fn stolen(window: Duration, observed: &[&Observed]) -> Markup {
                 text.middle x=(short(x(Duration::from_nanos(at)))) y=(short(bottom + 18.0)) { (Duration::from_nanos(at).to_string()) }
             }
             @for &share in &rows { text.end x=(short(LEFT - 8.0)) y=(short(y(share) + 4.0)) { (percent(share)) } }
-            text.middle x=(short(f64::midpoint(LEFT, right))) y=(short(bottom + 36.0)) { "share of windows in which more than that was stolen" }
+            text.middle x=(short(f64::midpoint(LEFT, right))) y=(short(bottom + 36.0)) { "stolen in a window; lines: share of windows with more" }
         }
     }
 }

@@ -64,8 +64,9 @@ text.value { font-size: 15px; font-weight: 600; }
 .page { fill: #fbfbfa; }
 .card { fill: #ffffff; stroke: #d9dee3; }
 .grid { fill: none; stroke: #e8ebee; }
-.all { fill: none; stroke: #59636e; stroke-dasharray: 2 4; }
-.chosen { fill: none; stroke: #a33a00; stroke-width: 3; }
+.all { fill: none; stroke: #59636e; stroke-width: 2.4; stroke-linecap: round; stroke-dasharray: 0.1 6; }
+.chosen { fill: none; stroke: #d94f00; stroke-width: 3.5; }
+.within { fill: none; stroke: #ffffff; stroke-width: 2; }
 .h0 { fill: #f4f6f8; } .h1 { fill: #dbe8f5; } .h2 { fill: #c0d8ef; } .h3 { fill: #a0c4e8; }
 .h4 { fill: #7aabdc; } .h5 { fill: #3f84c6; } .h6 { fill: #1d65ad; } .h7 { fill: #0c4785; }
 text.on { fill: #1b1f24; } text.over { fill: #ffffff; }
@@ -82,7 +83,8 @@ text.on { fill: #1b1f24; } text.over { fill: #ffffff; }
   .card { fill: #1a1e24; stroke: #38404a; }
   .grid { stroke: #29303a; }
   .all { stroke: #a2acb8; }
-  .chosen { stroke: #ff9d66; }
+  .chosen { stroke: #ff8a3d; }
+  .within { stroke: #1a1e24; }
   .h0 { fill: #1f242b; } .h1 { fill: #1b2f44; } .h2 { fill: #1d3f60; } .h3 { fill: #22527f; }
   .h4 { fill: #2c69a3; } .h5 { fill: #4f94d4; } .h6 { fill: #86bbee; } .h7 { fill: #bddcfa; }
   text.on { fill: #e8eaed; } text.over { fill: #10151b; }

@@ -5,6 +5,11 @@ use laxity::calibration::choose::{Cell, Choice, Count};
 use laxity::text::DisplaySize;
 use laxity_core::admission::answer::Rule;
 
+use crate::svg::{CHARACTER, lines};
+
+/// How long a line may be.
+const COLUMNS: f64 = 100.0;
+
 /// Counts by S and P, the chosen ones in brackets, and why.
 pub(crate) fn choice(choice: &Choice) -> String {
     let mut table = Table::new();
@@ -25,11 +30,9 @@ pub(crate) fn choice(choice: &Choice) -> String {
     let mut text = format!("Channels granted in each direction ({}), by the {}:\n", kinds.join("/"), rule(choice.rule));
     text.push_str(&table.to_string());
     text.push('\n');
-    text.push_str(&choice.why());
-    for line in references(choice) {
-        text.push('\n');
-        text.push_str(&line);
-    }
+    let told = std::iter::once(choice.why()).chain(references(choice));
+    let broken: Vec<String> = told.flat_map(|sentence| lines(&sentence, COLUMNS * CHARACTER)).collect();
+    text.push_str(&broken.join("\n"));
     text
 }
 
@@ -39,7 +42,7 @@ pub(crate) fn references(choice: &Choice) -> Vec<String> {
         let contract = &reference.contract;
         let size = DisplaySize(contract.max_message().into());
         let upto = if contract.min_message() == contract.max_message() { "" } else { "up to " };
-        format!("{}: {upto}{size} every {}, within {}", reference.name(), contract.interval(), contract.deadline())
+        format!("{}: {upto}{size} every {}, due within {}.", reference.name(), contract.interval(), contract.deadline())
     });
     let other = match choice.rule {
         Rule::Split => Rule::Composite,
@@ -47,7 +50,7 @@ pub(crate) fn references(choice: &Choice) -> Vec<String> {
     };
     let counts: Vec<String> = choice.other_rule.iter().map(u32::to_string).collect();
     let other = format!("The {} would grant {} there.", rule(other), counts.join("/"));
-    vec![format!("{}.", told.collect::<Vec<_>>().join("; ")), other]
+    told.chain([other]).collect()
 }
 
 pub(super) fn rule(rule: Rule) -> &'static str {
