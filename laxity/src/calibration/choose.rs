@@ -166,8 +166,8 @@ impl Choice {
 /// Compares every packet size with each of [`QUANTA`]. Each platform has the costs that were measured with its S; its own
 /// P does not matter, and its best effort is as it would be at run time ([`police`]).
 ///
-/// Deterministic. Six sizes take 0.1 to 3 s in a release build, the more the longer deadlines are beside intervals and where best
-/// effort is policed.
+/// Deterministic. Six sizes take 0.1 to 2 s of a processor in a release build: the more, the longer deadlines are beside intervals,
+/// and where best effort is policed.
 ///
 /// # Errors
 /// There is no size, a platform is out of its ranges, or nothing is granted anywhere.
