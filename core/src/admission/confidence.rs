@@ -32,7 +32,11 @@ use alloc::vec::Vec;
 use crate::units::Duration;
 use up::Up;
 
+mod samples;
+pub mod thinning;
 mod up;
+
+pub use samples::{Claim, Samples};
 
 /// A probability, in units of 10⁻¹²; at most one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -184,24 +188,15 @@ pub fn miss_probability(response: Duration, window: Duration, exceedance: Probab
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Stolen {
     window: Duration,
-    /// (stolen time, windows with it) by stolen time.
-    counts: Vec<(Duration, u64)>,
-    windows: u64,
+    samples: Samples,
 }
 
 impl Stolen {
     /// From (stolen time, how many windows had it), in any order; for a histogram the upper ends of its bins. No window can lose
-    /// more than its length, so values above are taken as that. Counts add up to 2⁶⁴ − 1 at most; what comes after is not taken.
+    /// more than its length, so values above are taken as that. Counts add up to 2⁶⁴ − 1 at most; what is above is not taken.
     pub fn new(window: Duration, counts: impl IntoIterator<Item = (Duration, u64)>) -> Self {
-        let mut counts: Vec<(Duration, u64)> =
-            counts.into_iter().map(|(stolen, windows)| (stolen.min(window), windows)).collect();
-        counts.sort_unstable();
-        let mut windows = 0u64;
-        for count in &mut counts {
-            count.1 = count.1.min(u64::MAX - windows);
-            windows += count.1;
-        }
-        Self { window, counts, windows }
+        let counts = counts.into_iter().map(|(stolen, windows)| (stolen.min(window), windows));
+        Self { window, samples: Samples::new(counts) }
     }
 
     /// From one value for each window, in any order.
@@ -215,27 +210,23 @@ impl Stolen {
     }
     /// n: how many there are.
     pub fn windows(&self) -> u64 {
-        self.windows
+        self.samples.len()
     }
-
-    /// The `rank`-th smallest, from 1; the largest for a rank beyond. `None` without windows.
-    fn ranked(&self, rank: u64) -> Option<Duration> {
-        let mut seen = 0;
-        let found = self.counts.iter().find(|&&(_, windows)| {
-            seen += windows;
-            seen >= rank && windows > 0
-        });
-        found.or_else(|| self.counts.iter().rfind(|count| count.1 > 0)).map(|&(stolen, _)| stolen)
+    /// What was stolen, by how often.
+    pub fn samples(&self) -> &Samples {
+        &self.samples
     }
 
     /// The budget whose exceedance is at most `target`, a claim that is wrong in a share `alpha` of all calibrations at most. `None`
     /// if there are too few windows to claim so much of any budget.
     pub fn envelope(&self, target: Probability, alpha: Probability) -> Option<Envelope> {
-        let allowed = exceedances_allowed(self.windows, target, alpha)?;
-        let budget = self.ranked(self.windows - allowed)?;
-        // Either is a bound; they are rounded in different ways.
-        let exceedance = upper_bound(allowed, self.windows, alpha).min(target);
-        Some(Envelope { window: self.window, budget, windows: self.windows, allowed, exceedance, alpha })
+        self.samples.claim_if_enough(target, alpha).map(|claim| claim.envelope(self.window))
+    }
+
+    /// As [`Stolen::envelope`]; with too few windows for the target, what they carry: see [`Samples::claim`]. `None` without
+    /// windows.
+    pub fn envelope_as_carried(&self, target: Probability, alpha: Probability) -> Option<Envelope> {
+        self.samples.claim(target, alpha).map(|claim| claim.envelope(self.window))
     }
 }
 
@@ -254,6 +245,14 @@ pub struct Envelope {
     pub exceedance: Probability,
     /// which is wrong in this share of all calibrations at most.
     pub alpha: Probability,
+}
+
+impl Claim {
+    /// The claim as a budget of windows of this length, of which none can lose more.
+    pub fn envelope(&self, window: Duration) -> Envelope {
+        let Self { value, samples, allowed, exceedance, alpha } = *self;
+        Envelope { window, budget: value.min(window), windows: samples, allowed, exceedance, alpha }
+    }
 }
 
 impl Envelope {

@@ -77,6 +77,42 @@ fn the_budget_is_the_value_that_so_many_may_exceed() {
 }
 
 #[test]
+fn too_few_windows_claim_no_more_than_they_carry() {
+    let target = Probability::from_millionths(1);
+    let stolen = Stolen::from_samples(micros(1000), (1..=200).map(micros));
+    assert_eq!(stolen.envelope(target, percent(5)), None);
+    let carried = stolen.envelope_as_carried(target, percent(5)).unwrap();
+    assert_eq!((carried.budget, carried.allowed, carried.windows), (micros(200), 0, 200));
+    // 1 − .05^{1/200} = .014867.
+    assert_eq!((carried.exceedance, carried.alpha), (upper_bound(0, 200, percent(5)), percent(5)));
+    assert!((14_866_500_000..14_867_500_000).contains(&carried.exceedance.parts()));
+    assert_eq!(stolen.envelope_as_carried(percent(5), percent(5)), stolen.envelope(percent(5), percent(5)));
+    // No confidence asked for, none claimed.
+    let nothing = stolen.envelope_as_carried(target, Probability::ZERO).unwrap();
+    assert_eq!((nothing.budget, nothing.exceedance), (micros(200), Probability::ONE));
+    assert_eq!(Stolen::new(micros(1), [(micros(1), 0)]).envelope_as_carried(target, percent(5)), None);
+}
+
+#[test]
+fn samples_in_order() {
+    let samples = Samples::new([(micros(9), 2), (micros(1), 3), (micros(3), 0), (micros(5), 1)]);
+    assert_eq!((samples.len(), samples.is_empty()), (6, false));
+    assert_eq!((samples.median(), samples.largest()), (Some(micros(1)), Some(micros(9))));
+    assert_eq!(Samples::from_values([7, 5, 6].map(micros)).median(), Some(micros(6)));
+    let empty = Samples::new([(micros(3), 0)]);
+    assert_eq!((empty.len(), empty.median(), empty.largest()), (0, None, None));
+    assert_eq!(empty.claim(percent(1), percent(5)), None);
+    let claim = samples.claim(percent(50), percent(50)).unwrap();
+    // P(Bin(6, 1/2) ≤ 2) = 22/64.
+    assert_eq!((claim.value, claim.allowed, claim.samples), (micros(5), 2, 6));
+    assert_eq!(samples.claim_if_enough(percent(1), percent(5)), None);
+    assert_eq!(samples.claim(percent(1), percent(5)).map(|claim| (claim.value, claim.allowed)), Some((micros(9), 0)));
+    // The largest count there can be.
+    let many = Samples::new([(micros(1), u64::MAX), (micros(2), 1)]);
+    assert_eq!((many.len(), many.largest()), (u64::MAX, Some(micros(1))));
+}
+
+#[test]
 fn alpha_is_divided_among_the_lengths() {
     let measured = [100, 1000, 10_000, 100_000].map(|length| Stolen::new(micros(length), [(micros(20), 400)]));
     let envelopes = envelopes(&measured, percent(2), percent(4));
@@ -123,10 +159,10 @@ proptest! {
 }
 
 /// SplitMix64, its upper half.
-struct Random(u64);
+pub(super) struct Random(pub(super) u64);
 
 impl Random {
-    fn next(&mut self) -> u64 {
+    pub(super) fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut x = self.0;
         x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
