@@ -15,7 +15,7 @@ use std::time::Duration as StdDuration;
 
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
-use laxity::calibration::measure::{Measured, Phase, Plan, Seen, measure};
+use laxity::calibration::measure::{Measured, Phase, Plan, measure};
 use laxity::calibration::{Calibration, Load, place};
 use laxity::text as units;
 use laxity_core::units::{Duration, NANOS_PER_SECOND};
@@ -25,7 +25,6 @@ use crate::failure::Failure;
 use crate::file;
 use crate::report::escaped;
 use crate::stop::Stop;
-use pictures::Observed;
 
 pub(crate) const HELP: &str = "\
 What is measured: how long each piece of the executive's work takes, with packets of several sizes, by executives at work over \
@@ -138,8 +137,8 @@ pub(crate) fn run(arguments: &CalibrateArguments) -> Result<bool, Failure> {
         file::write(path, &pictures::grid(&measured.choice, &host))?;
     }
     if let Some(path) = &arguments.interference {
-        let observed = observed(&measured);
-        file::write(path, &pictures::interference(&observed, &measured.calibration.platform.interference, &host))?;
+        let (windows, platform) = (&measured.calibration.windows, &measured.calibration.platform);
+        file::write(path, &pictures::interference(&measured.seen, windows, &platform.interference, &host))?;
     }
     let said = match arguments.json {
         true => json::object(&measured, &output, disagreements.as_deref()),
@@ -178,22 +177,6 @@ fn measured(plan: &Plan) -> Result<Measured, Failure> {
     over.store(true, Ordering::Relaxed);
     let _ = watching.join();
     Ok(outcome?)
-}
-
-/// What was seen, with what is claimed of it.
-fn observed(measured: &Measured) -> Vec<Observed> {
-    let budget = |seen: &Seen| {
-        let windows = &measured.calibration.windows;
-        let claim = windows.iter().find(|claim| (claim.observer, claim.window) == (seen.observer, seen.window));
-        claim.map_or(seen.window, |claim| claim.budget)
-    };
-    let one = |seen: &Seen| Observed {
-        observer: seen.observer,
-        window: seen.window,
-        counts: seen.counts.clone(),
-        budget: budget(seen),
-    };
-    measured.seen.iter().map(one).collect()
 }
 
 fn words(phase: &Phase) -> String {

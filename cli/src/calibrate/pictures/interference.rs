@@ -3,7 +3,8 @@
 
 use std::fmt::Write as _;
 
-use laxity::calibration::Observer;
+use laxity::calibration::measure::Seen;
+use laxity::calibration::{Observer, Window};
 use laxity_core::platform::Interference;
 use laxity_core::units::Duration;
 use maud::{Markup, html};
@@ -14,16 +15,13 @@ use crate::scale::Scale;
 use crate::svg::{CHARACTER, fitting, short};
 
 /// What one observer saw in windows of one length.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Observed {
-    /// Who.
-    pub(crate) observer: Observer,
-    /// w.
-    pub(crate) window: Duration,
-    /// (stolen time, windows with it), by stolen time ascending, each stolen time once.
-    pub(crate) counts: Vec<(Duration, u64)>,
-    /// q: what is claimed from these windows, and is exceeded with little probability.
-    pub(crate) budget: Duration,
+struct Observed<'a> {
+    observer: Observer,
+    window: Duration,
+    /// (stolen time, windows with it), ascending.
+    counts: &'a [(Duration, u64)],
+    /// q: what is claimed from these windows; zero if nothing is.
+    budget: Duration,
 }
 
 const PANEL: f64 = (INSIDE - GAP) / 2.0;
@@ -36,7 +34,7 @@ const BELOW: f64 = 44.0;
 /// Shares are drawn in parts of that.
 const ONE: u64 = 1_000_000_000_000;
 
-impl Observed {
+impl Observed<'_> {
     fn windows(&self) -> u64 {
         self.counts.iter().fold(0, |sum, &(_, windows)| sum.saturating_add(windows))
     }
@@ -74,12 +72,21 @@ fn class(observer: Observer) -> &'static str {
     }
 }
 
-/// The picture as an SVG document. `host` says of which host it is.
-pub(crate) fn interference(observed: &[Observed], claimed: &Interference, host: &str) -> String {
+/// The picture as an SVG document: what was `seen`, the budgets that were taken from it, and what is `claimed` in the end. `host` says
+/// of which host it is.
+pub(crate) fn interference(seen: &[Seen], budgets: &[Window], claimed: &Interference, host: &str) -> String {
+    let budget = |one: &Seen| {
+        let of = |window: &&Window| (window.observer, window.window) == (one.observer, one.window);
+        budgets.iter().find(of).map_or(Duration::ZERO, |window| window.budget)
+    };
+    let observed: Vec<Observed<'_>> = seen
+        .iter()
+        .map(|one| Observed { observer: one.observer, window: one.window, counts: &one.counts, budget: budget(one) })
+        .collect();
     let mut windows: Vec<Duration> = observed.iter().map(|one| one.window).collect();
     windows.sort_unstable();
     windows.dedup();
-    let of = |window: Duration| observed.iter().filter(move |one| one.window == window).collect::<Vec<&Observed>>();
+    let of = |window: Duration| observed.iter().filter(|one| one.window == window).collect::<Vec<_>>();
     let top = TOP + 26.0;
     let rows = windows.len().div_ceil(2);
     let spans = top + (HEIGHT + GAP) * rows as f64;
@@ -90,7 +97,7 @@ pub(crate) fn interference(observed: &[Observed], claimed: &Interference, host: 
             @let y = top + (HEIGHT + GAP) * (place / 2) as f64;
             g transform={ "translate(" (short(x)) " " (short(y)) ")" } { (stolen(window, &of(window))) }
         }
-        g transform={ "translate(" (short(MARGIN)) " " (short(spans)) ")" } { (by_span(observed, claimed)) }
+        g transform={ "translate(" (short(MARGIN)) " " (short(spans)) ")" } { (by_span(&observed, claimed)) }
     };
     let notes = vec![
         "Spinning: a thread that only looked at the clock. Working: an executive, what its steps took beyond their claimed costs. \
@@ -106,7 +113,7 @@ pub(crate) fn interference(observed: &[Observed], claimed: &Interference, host: 
 }
 
 /// The picture in words, for those who do not see it.
-fn description<'a>(windows: &[Duration], of: &impl Fn(Duration) -> Vec<&'a Observed>) -> String {
+fn description<'a>(windows: &[Duration], of: &impl Fn(Duration) -> Vec<&'a Observed<'a>>) -> String {
     let mut text = String::new();
     for &window in windows {
         let _ = write!(text, "In windows of {window}: ");
@@ -150,7 +157,7 @@ fn legend() -> Markup {
 }
 
 /// Windows of one length: the share in which more than x was stolen.
-fn stolen(window: Duration, observed: &[&Observed]) -> Markup {
+fn stolen(window: Duration, observed: &[&Observed<'_>]) -> Markup {
     let (right, bottom) = (PANEL - 22.0, HEIGHT - BELOW);
     let seen = || observed.iter().flat_map(|one| one.counts.iter().map(|&(stolen, _)| stolen).chain([one.budget]));
     let least = seen().filter(|stolen| !stolen.is_zero()).min().unwrap_or(Duration::from_nanos(1));
@@ -186,7 +193,7 @@ fn stolen(window: Duration, observed: &[&Observed]) -> Markup {
 }
 
 /// The larger budget as a line across all shares.
-fn budgets(observed: &[&Observed], x: &impl Fn(Duration) -> f64, bottom: f64, right: f64) -> Markup {
+fn budgets(observed: &[&Observed<'_>], x: &impl Fn(Duration) -> f64, bottom: f64, right: f64) -> Markup {
     let Some(budget) = observed.iter().map(|one| one.budget).max() else { return html! {} };
     let (at, label) = (x(budget), format!("claimed {}", brief(Some(budget))));
     let width = CHARACTER * label.chars().count() as f64;
@@ -199,7 +206,7 @@ fn budgets(observed: &[&Observed], x: &impl Fn(Duration) -> f64, bottom: f64, ri
 }
 
 /// A curve of falling steps that ends at the largest.
-fn steps(one: &Observed, x: &impl Fn(Duration) -> f64, y: &impl Fn(u64) -> f64, bottom: f64) -> String {
+fn steps(one: &Observed<'_>, x: &impl Fn(Duration) -> f64, y: &impl Fn(u64) -> f64, bottom: f64) -> String {
     let exceedance = one.exceedance();
     let mut path = format!("M{} {}", short(LEFT), short(y(ONE)));
     let mut column = i64::MIN;
@@ -217,7 +224,7 @@ fn steps(one: &Observed, x: &impl Fn(Duration) -> f64, y: &impl Fn(u64) -> f64, 
 }
 
 /// Intf(t) against t.
-fn by_span(observed: &[Observed], claimed: &Interference) -> Markup {
+fn by_span(observed: &[Observed<'_>], claimed: &Interference) -> Markup {
     let (left, right, bottom) = (LEFT, INSIDE - 22.0, WIDE_HEIGHT - BELOW);
     let lengths = || claimed.envelopes.iter().map(|&(window, _)| window).chain(observed.iter().map(|one| one.window));
     let first = lengths().min().unwrap_or(Duration::from_micros(100)).as_nanos().max(1);

@@ -11,5 +11,5 @@ mod tests;
 mod text;
 
 pub(crate) use grid::grid;
-pub(crate) use interference::{Observed, interference};
+pub(crate) use interference::interference;
 pub(crate) use text::{choice, references};

@@ -1,9 +1,11 @@
-use laxity::calibration::Observer;
 use laxity::calibration::choose::choose;
+use laxity::calibration::measure::Seen;
+use laxity::calibration::{Observer, Window};
+use laxity_core::admission::confidence::Probability;
 use laxity_core::platform::{Interference, Platform};
 use laxity_core::units::Duration;
 
-use super::{Observed, choice, grid, interference};
+use super::{choice, grid, interference};
 
 fn micros(micros: u64) -> Duration {
     Duration::from_micros(micros)
@@ -23,8 +25,8 @@ fn platforms(sizes: &[u32]) -> Vec<(u32, Platform)> {
 }
 
 /// Two observers in windows of four lengths, with a tail of some milliseconds.
-fn observed() -> Vec<Observed> {
-    let mut all = Vec::new();
+fn seen() -> (Vec<Seen>, Vec<Window>) {
+    let (mut seen, mut budgets) = (Vec::new(), Vec::new());
     for (window, windows, tail) in
         [(100, 600_000u64, 100), (1_000, 60_000, 700), (10_000, 6_000, 3_800), (100_000, 600, 9_700)]
     {
@@ -38,11 +40,16 @@ fn observed() -> Vec<Observed> {
             }
             counts.push((micros(tail.max(stolen) / more).min(micros(window)), left));
             counts.sort_unstable();
-            let budget = micros(tail / more * 9 / 10);
-            all.push(Observed { observer, window: micros(window), counts, budget });
+            budgets.push(budget(observer, micros(window), micros(tail / more * 9 / 10)));
+            seen.push(Seen { observer, window: micros(window), counts });
         }
     }
-    all
+    (seen, budgets)
+}
+
+fn budget(observer: Observer, window: Duration, budget: Duration) -> Window {
+    let exceedance = Probability::HALF;
+    Window { observer, window, windows: 1, stride: 1, median: budget, budget, exceedance, largest: budget }
 }
 
 fn claimed() -> Interference {
@@ -83,7 +90,8 @@ fn the_lines_mark_the_choice_and_say_what_was_counted() {
 
 #[test]
 fn the_interference_shows_each_window_and_both_observers() {
-    let text = interference(&observed(), &claimed(), "");
+    let (seen, budgets) = seen();
+    let text = interference(&seen, &budgets, &claimed(), "");
     well_formed(&text);
     for window in ["100us", "1ms", "10ms", "100ms"] {
         assert_eq!(text.matches(&format!(">Windows of {window}<")).count(), 1);
@@ -97,22 +105,21 @@ fn the_interference_shows_each_window_and_both_observers() {
 
 #[test]
 fn whatever_was_observed_gives_a_picture() {
-    let one = |counts: Vec<(Duration, u64)>, budget| Observed {
-        observer: Observer::Working,
-        window: micros(1_000),
-        counts,
-        budget,
-    };
+    let (observer, window) = (Observer::Working, micros(1_000));
+    let one = |counts: &[(Duration, u64)]| vec![Seen { observer, window, counts: counts.to_vec() }];
     let cases = [
         Vec::new(),
-        vec![one(Vec::new(), Duration::ZERO)],
-        vec![one(vec![(Duration::ZERO, 1)], Duration::ZERO)],
-        vec![one(vec![(Duration::MAX, u64::MAX), (Duration::MAX, u64::MAX)], Duration::MAX)],
-        vec![one(vec![(micros(1), 1), (micros(1_000), u64::MAX - 1)], micros(1_000))],
+        one(&[]),
+        one(&[(Duration::ZERO, 1)]),
+        one(&[(Duration::MAX, u64::MAX), (Duration::MAX, u64::MAX)]),
+        one(&[(micros(1), 1), (micros(1_000), u64::MAX - 1)]),
     ];
-    for observed in cases {
+    for seen in cases {
         for claimed in [Interference::default(), claimed()] {
-            well_formed(&interference(&observed, &claimed, "host"));
+            for claim in [Duration::ZERO, micros(7), Duration::MAX] {
+                well_formed(&interference(&seen, &[budget(observer, window, claim)], &claimed, "host"));
+            }
+            well_formed(&interference(&seen, &[], &claimed, "host"));
         }
     }
 }

@@ -23,7 +23,7 @@
 
 use laxity_core::admission::Admission;
 use laxity_core::limits::MAX_PACKETS_PER_MESSAGE;
-use laxity_core::platform::{Platform, Starts};
+use laxity_core::platform::{Platform, PlatformError, Starts};
 use laxity_core::signal::KEEPALIVES_PER_LEASE;
 use laxity_core::units::Duration;
 
@@ -34,17 +34,20 @@ const LEAST_APART: u64 = 3;
 /// The longest spacing: the keep-alives of 256 channels with leases of two seconds, as hosts have them by default.
 const LONGEST: Duration = Duration::from_nanos(2_000_000_000 / (256 * KEEPALIVES_PER_LEASE));
 
-/// How often best effort may start on this platform; `None` if the link keeps it within its share by itself, or if the platform's
-/// figures are out of range, so that no host starts with them. What the platform says of it now does not matter.
-pub fn police(platform: &Platform) -> Option<Starts> {
-    let look_ahead = Admission::new(platform.clone()).ok()?.look_ahead();
+/// How often best effort may start on this platform; `None` if the link keeps it within its share by itself. What the platform
+/// says of it now does not matter.
+///
+/// # Errors
+/// The first of the platform's figures that is out of range.
+pub fn police(platform: &Platform) -> Result<Option<Starts>, PlatformError> {
+    let look_ahead = Admission::new(platform.clone())?.look_ahead();
     let cost = platform.link_cost;
     if platform.link.occupancy(platform.best_effort.packet_min) >= cost * LEAST_APART {
-        return None;
+        return Ok(None);
     }
     let spacing = (cost * SHARE_OF_BEST_EFFORT).min(LONGEST);
     let burst = u32::try_from(look_ahead.div_ceil(spacing)).unwrap_or(u32::MAX);
-    Some(Starts { burst: burst.clamp(1, MAX_PACKETS_PER_MESSAGE), spacing })
+    Ok(Some(Starts { burst: burst.clamp(1, MAX_PACKETS_PER_MESSAGE), spacing }))
 }
 
 #[cfg(test)]
@@ -62,14 +65,14 @@ mod tests {
     #[test]
     fn only_a_link_that_asks_for_more_than_a_third_is_policed() {
         // 530 bytes take 42.4 µs at 12.5 MB/s: more than three times 10 µs, less than three times 15 µs.
-        assert_eq!(police(&Platform::assumed_host()), None);
-        assert_eq!(police(&host(12_500_000, 14_133)), None);
+        assert_eq!(police(&Platform::assumed_host()), Ok(None));
+        assert_eq!(police(&host(12_500_000, 14_133)), Ok(None));
         // A = W' + C_l + 1 ns = 264 + 15 µs + 1 ns, and 279/150 is less than two.
         let spacing = Duration::from_micros(150);
-        assert_eq!(police(&host(12_500_000, 15_000)), Some(Starts { burst: 2, spacing }));
+        assert_eq!(police(&host(12_500_000, 15_000)), Ok(Some(Starts { burst: 2, spacing })));
         // 267 µs and 1 ns are more than eight times 30 µs.
         let spacing = Duration::from_micros(30);
-        assert_eq!(police(&host(125_000_000, 3_000)), Some(Starts { burst: 9, spacing }));
+        assert_eq!(police(&host(125_000_000, 3_000)), Ok(Some(Starts { burst: 9, spacing })));
     }
 
     #[test]
@@ -78,7 +81,7 @@ mod tests {
             [(1, 0), (1_000, 1_000_000_000), (u64::MAX, 1), (u64::MAX, 1_000_000_000), (1_000_000, 300_000)]
         {
             let host = host(rate, cost);
-            let Some(starts) = police(&host) else { continue };
+            let Ok(Some(starts)) = police(&host) else { continue };
             assert!(starts.spacing <= Duration::from_nanos(1_953_125), "{starts:?}");
             let best_effort = laxity_core::platform::BestEffort { starts: Some(starts), ..host.best_effort };
             assert_eq!(Platform { best_effort, ..host }.validate(), Ok(()));

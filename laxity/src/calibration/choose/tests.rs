@@ -95,7 +95,7 @@ fn policing_lets_channels_in_where_handing_over_is_dear() {
     for (link_cost, none_before) in [(3, false), (8, true)] {
         let host = fast(link_cost);
         let policed =
-            Platform { best_effort: BestEffort { starts: police(&host), ..host.best_effort }, ..host.clone() };
+            Platform { best_effort: BestEffort { starts: police(&host).unwrap(), ..host.best_effort }, ..host.clone() };
         let references = reference::references(std::slice::from_ref(&policed), 1).unwrap();
         let of = |host: &Platform| -> Vec<u32> {
             references.iter().map(|one| count(host, Rule::Split, &one.contract).unwrap().channels).collect()

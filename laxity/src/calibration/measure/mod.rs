@@ -141,18 +141,19 @@ pub fn measure(plan: &Plan, stop: &AtomicBool, tell: &mut dyn FnMut(&Phase, Dura
     let spun = measuring.spin(left.mul_ratio(2, 3))?;
     let spun = claims::windows(Observer::Spinning, &spun);
     let of_size = |packet| platform(&costs, packet, link, &spun.claimed);
-    let platforms: Vec<(u32, Platform)> = sizes.iter().map(|&packet| (packet, of_size(packet))).collect();
+    let platforms: Vec<(u32, Platform)> =
+        sizes.iter().map(|&packet| Ok((packet, of_size(packet)?))).collect::<Result<_, Error>>()?;
     (measuring.tell)(&Phase::Choosing, measuring.done);
     let fitting = platforms.iter().take_while(|(packet, _)| *packet <= every.max(MIN_PACKET_BYTES)).count();
     let choice = choose(&platforms[..fitting])?;
     let chosen = choice.chosen();
-    let mut chosen = Platform { quantum: chosen.quantum, ..of_size(chosen.packet) };
+    let mut chosen = Platform { quantum: chosen.quantum, ..of_size(chosen.packet)? };
     let left = plan.length.saturating_sub(measuring.done);
     let worked = measuring.work(&chosen, left)?;
     let worked = claims::windows(Observer::Working, &worked);
     let windows = claims::merge(spun.claimed, worked.claimed);
     chosen.interference.envelopes = derive::envelopes(&windows);
-    chosen.best_effort.starts = police(&chosen);
+    chosen.best_effort.starts = police(&chosen)?;
     measuring.interrupted()?;
     let standing = measuring.standing.take();
     let mut notes = Vec::new();
@@ -186,7 +187,7 @@ fn sizes(device: &Device, every: u32) -> Vec<u32> {
 }
 
 /// The platform that follows from the costs and the windows, for one packet size and any quantum.
-fn platform(costs: &[Cost], packet: u32, link: (Duration, Rate), windows: &[Window]) -> Platform {
+fn platform(costs: &[Cost], packet: u32, link: (Duration, Rate), windows: &[Window]) -> Result<Platform, Error> {
     let assumed = Platform::assumed_host();
     let overhead = assumed.link.overhead_bytes;
     let around = Platform {
@@ -202,7 +203,7 @@ fn platform(costs: &[Cost], packet: u32, link: (Duration, Rate), windows: &[Wind
         ..assumed
     };
     let platform = derive::processor(costs, packet, around);
-    Platform { best_effort: BestEffort { starts: police(&platform), ..platform.best_effort }, ..platform }
+    Ok(Platform { best_effort: BestEffort { starts: police(&platform)?, ..platform.best_effort }, ..platform })
 }
 
 /// The measurement while it goes on.
