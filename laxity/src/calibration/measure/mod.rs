@@ -32,6 +32,7 @@ use super::{Calibration, Cost, CostKind, Load, Observer, Taken, ThisHost, Window
 use crate::error::Error;
 use crate::executive::Recorder;
 use crate::host::Standing;
+use crate::realtime::Scheduling;
 use claims::Pieces;
 use link::Device;
 use work::{Run, Worked};
@@ -157,7 +158,17 @@ pub fn measure(plan: &Plan, stop: &AtomicBool, tell: &mut dyn FnMut(&Phase, Dura
     measuring.interrupted()?;
     let standing = measuring.standing.take();
     let mut notes = Vec::new();
-    notes.extend(standing.iter().flat_map(|standing| standing.notes.iter().cloned()));
+    if plan.realtime && standing.as_ref().is_none_or(|standing| !matches!(standing.scheduling, Scheduling::Fifo(_))) {
+        notes.push(
+            "measured without real-time priority, which is not permitted here: other threads took what they wanted"
+                .to_owned(),
+        );
+    }
+    if standing.as_ref().is_none_or(|standing| !standing.memory_locked) {
+        notes.push(
+            "measured without locked memory, which is not permitted here: page faults are among the costs".to_owned(),
+        );
+    }
     let ThisHost { kernel, processor, processors } = ThisHost::look();
     let taken = Taken {
         kernel,
@@ -166,7 +177,7 @@ pub fn measure(plan: &Plan, stop: &AtomicBool, tell: &mut dyn FnMut(&Phase, Dura
         date: identity::now(),
         duration: now().since(begin),
         load: plan.load,
-        scheduling: standing.as_ref().map_or(crate::Scheduling::Ordinary, |standing| standing.scheduling),
+        scheduling: standing.as_ref().map_or(Scheduling::Ordinary, |standing| standing.scheduling),
         memory_locked: standing.is_some_and(|standing| standing.memory_locked),
         kept_awake: plan.keep_awake,
         link: plan.device.clone(),
