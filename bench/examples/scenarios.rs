@@ -18,7 +18,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
                 duration: Duration::from_secs(seconds),
                 seed: 1,
                 realtime: true,
-                platform: Platform::assumed_host(),
+                keep_awake: false,
+                costs: Platform::assumed_host().into(),
             };
             let outcome = match run(&setup, &mut |_| {}) {
                 Ok(outcome) => outcome,

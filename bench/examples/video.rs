@@ -113,7 +113,8 @@ fn play(arguments: &Arguments) -> Result<bool, Failure> {
             duration: StdDuration::from_nanos(duration.as_nanos()),
             seed: 1,
             realtime: true,
-            platform: Platform::assumed_host(),
+            keep_awake: false,
+            costs: Platform::assumed_host().into(),
         };
         let outcome = run_with(&setup, &workload, &mut |_| {})?;
         let video = outcome.channels.iter().find(|channel| channel.figures.name == VIDEO);

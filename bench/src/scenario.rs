@@ -12,10 +12,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, ScopedJoinHandle};
 use std::time::Duration as StdDuration;
 
-use laxity::{Host, Standing};
+use laxity::{Costs, Host, Standing};
 use laxity_core::contract::Contract;
 use laxity_core::figures::{Figures, Latencies, Misses};
-use laxity_core::platform::Platform;
 use laxity_core::units::{Duration, Instant};
 use laxity_link::sys::now;
 
@@ -60,8 +59,10 @@ pub struct Setup {
     pub seed: u64,
     /// Whether to ask for real-time threads and locked memory.
     pub realtime: bool,
+    /// Whether Laxity keeps processors from idling deeply.
+    pub keep_awake: bool,
     /// What admission reasons with, and the link that the wire is as fast as.
-    pub platform: Platform,
+    pub costs: Costs,
 }
 
 /// What came of it.
@@ -136,7 +137,7 @@ pub fn run_with(setup: &Setup, workload: &Workload, progress: &mut dyn FnMut(Dur
         let found = format!("{:?}", setup.duration);
         return Err(Error::Setup { what: "duration", found, expected: "more than zero, at most an hour" });
     }
-    if setup.platform.link.rate.is_none() {
+    if setup.costs.platform.link.rate.is_none() {
         let found = "unlimited".to_owned();
         return Err(Error::Setup { what: "the link's rate", found, expected: "a rate, as the wire has to have one" });
     }
@@ -148,7 +149,7 @@ pub fn run_with(setup: &Setup, workload: &Workload, progress: &mut dyn FnMut(Dur
     // Laxity asks for itself; the others are held against what it would have got.
     let (rows, mut notes) = match setup.stack {
         Stack::Laxity => (workload.rows(), Vec::new()),
-        Stack::PlainUdp | Stack::TunedUdp => workload::granted(&setup.platform, workload.rows())?,
+        Stack::PlainUdp | Stack::TunedUdp => workload::granted(&setup.costs.platform, workload.rows())?,
     };
     let assembly = assemble(setup, workload, rows)?;
     notes.extend(assembly.notes);
@@ -169,8 +170,8 @@ pub fn run_with(setup: &Setup, workload: &Workload, progress: &mut dyn FnMut(Dur
         workload,
         attack: setup.attack,
         flood,
-        left: workload::left_bytes_per_second(&rows, &setup.platform),
-        packet: setup.platform.packet as usize,
+        left: workload::left_bytes_per_second(&rows, &setup.costs.platform),
+        packet: setup.costs.platform.packet as usize,
         seed: setup.seed,
         realtime: setup.realtime,
         start,
@@ -223,9 +224,9 @@ pub fn run_with(setup: &Setup, workload: &Workload, progress: &mut dyn FnMut(Dur
 ///
 /// # Errors
 /// What the system refuses.
-pub fn standing(platform: &Platform, realtime: bool) -> Result<Standing, Error> {
+pub fn standing(costs: &Costs, realtime: bool, keep_awake: bool) -> Result<Standing, Error> {
     let _memory = Unlock;
-    Ok(Host::start(stack::laxity::config(platform, realtime))?.standing().clone())
+    Ok(Host::start(stack::laxity::config(costs, realtime, keep_awake))?.standing().clone())
 }
 
 /// When and how much.

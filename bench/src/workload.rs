@@ -227,12 +227,11 @@ pub fn admitted(platform: &Platform) -> Result<(Vec<Row>, Vec<String>), Error> {
 /// If a row is refused whatever its deadline.
 pub fn granted(platform: &Platform, rows: Vec<Row>) -> Result<(Vec<Row>, Vec<String>), Error> {
     let config = HostConfig {
-        platform: platform.clone(),
         fifo_priority: None,
         lock_memory: false,
         // Two hosts, emulated in one process: each has a link of its own.
         registry: None,
-        ..HostConfig::default()
+        ..HostConfig::with_costs(platform.clone())
     };
     let (here, there) = (Host::start(config.clone())?, Host::start(config)?);
     let mut notes = Vec::new();

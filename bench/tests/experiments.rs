@@ -16,7 +16,16 @@ fn alone() -> MutexGuard<'static, ()> {
 
 fn setup(stack: Stack, attack: Attack) -> Setup {
     let (flood, duration) = (FloodPath::Through, StdDuration::from_secs(1));
-    Setup { attack, stack, flood, duration, seed: 7, realtime: true, platform: Platform::assumed_host() }
+    Setup {
+        attack,
+        stack,
+        flood,
+        duration,
+        seed: 7,
+        realtime: true,
+        keep_awake: false,
+        costs: Platform::assumed_host().into(),
+    }
 }
 
 /// Runs one, and checks that everything adds up.

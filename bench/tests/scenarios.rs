@@ -22,7 +22,16 @@ fn alone() -> MutexGuard<'static, ()> {
 
 fn setup(stack: Stack, attack: Attack) -> Setup {
     let (flood, duration) = (FloodPath::Through, StdDuration::from_secs(1));
-    Setup { attack, stack, flood, duration, seed: 7, realtime: true, platform: Platform::assumed_host() }
+    Setup {
+        attack,
+        stack,
+        flood,
+        duration,
+        seed: 7,
+        realtime: true,
+        keep_awake: false,
+        costs: Platform::assumed_host().into(),
+    }
 }
 
 /// Runs it and checks what must hold whatever the machine does.
@@ -153,7 +162,7 @@ fn what_cannot_be_is_refused() {
     assert_eq!(refused(&Setup { duration: StdDuration::ZERO, ..good.clone() }), 2);
     assert_eq!(refused(&Setup { duration: StdDuration::from_secs(3601), ..good.clone() }), 2);
     let unpaced = Platform { link: LinkModel::UNLIMITED, ..Platform::assumed_host() };
-    assert_eq!(refused(&Setup { platform: unpaced, ..good }), 2);
+    assert_eq!(refused(&Setup { costs: unpaced.into(), ..good }), 2);
 }
 
 fn exists(process: u32) -> bool {

@@ -2,20 +2,19 @@
 #![allow(rustdoc::broken_intra_doc_links, reason = "the comments are what the command says of itself")]
 
 use std::fmt;
-use std::fs;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::num::NonZeroUsize;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::str::FromStr;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use laxity::text::{self, HostAddress, TextError};
-use laxity::{DEFAULT_PORT, HostConfig, Registry, platform_file};
+use laxity::{DEFAULT_PORT, HostConfig, Registry};
 use laxity_bench::{Attack, Stack};
 use laxity_core::contract::Overload;
-use laxity_core::platform::Platform;
 use laxity_core::units::Duration;
 
+use crate::costs::{self, CostsArguments};
 use crate::failure::Failure;
 use crate::framing::Framing;
 
@@ -38,6 +37,7 @@ pub(crate) enum Command {
     /// Sends standard input, cut into messages, over one channel
     Send(SendArguments),
     /// Shows guaranteed channels under attack beside what people use today: simulated, then live on this host
+    #[command(after_long_help = DEMO)]
     Demo(DemoArguments),
     /// Says which channels or upcalls of a file this host can promise; why not the others, and what would fit
     #[command(after_long_help = ADMIT)]
@@ -60,7 +60,7 @@ const BENCH: &str = "\
 Exit status: 0 every promise was kept; 1 one that must hold was broken; 2 bad input; live also 3 refused by admission; 4 not \
 permitted on this host; 5 network or port.
 
-JSON: {bench, simulated, attack, guarantee, seed, duration_ns, completion, rows, notes}. Each of rows: \
+JSON: {bench, simulated, attack, guarantee, miss_probability, calibration, seed, duration_ns, completion, rows, notes}. Each of rows: \
 {best_effort_offered_bytes_s, channel0_factor, mode, channels, gaps: {count, longest_ns}, notes}; what is not known, or does not \
 apply, is null. Each of channels: the figures that all commands report, then throughput_bytes_s, min_laxity_ns and mean_laxity_ns \
 (deadline minus completion, below zero if late), late_packets and dropped_packets. All numbers are integers but channel0_factor \
@@ -73,17 +73,26 @@ their channel had no room for them.
 Live, counted is what became of every message of a run. completion is delivery: a message is complete when it is in the \
 receiving application's queue. sent are the messages that the application wanted to send: delivered, lost, or dropped because \
 their channel had no room for them. Throughput is counted after a warm-up. late_packets is not known. gaps are the times when \
-the platform took the processor away beyond its envelope. guarantee is none: the costs are assumed or configured, not \
-measured. Nothing is promised, and so there is no bound, where mode is not cooperative.";
+the platform took the processor away beyond its envelope. guarantee is none, statistical or calibrated: the lowest level of \
+the grants. miss_probability is a decimal fraction as text: a message misses because of one host with that probability at most; \
+null if nothing is claimed. calibration is null if nothing is measured, otherwise {date, kernel, processor, processors, \
+duration_ns, hogs, flood_packets_s, link}. Nothing is promised, and so there is no bound, where mode is not cooperative.";
+
+const DEMO: &str = "\
+JSON: {guarantee, miss_probability, calibration, scenarios}. guarantee is none, statistical or calibrated: the lowest level of the \
+grants. miss_probability is a decimal fraction as text: a message misses because of one host with that probability at most; null \
+if nothing is claimed. calibration is null if nothing is measured, otherwise {date, kernel, processor, processors, duration_ns, \
+hogs, flood_packets_s, link}. Each of scenarios: {attack, stack, flood, simulated, elapsed_ns, channels, wire, gaps: {count, \
+longest_ns}, notes}; wire is null in virtual time.";
 
 const ADMIT: &str = "\
 Exit status: 0 all granted, or the test does not decide; 2 bad input; 3 something is refused.
 
-JSON: {test, decides, machine, link_mode, rule, completion, channels, upcalls, utilisation_ppm: {processor, link}, \
+JSON: {test, decides, machine, link_mode, calibration, rule, completion, channels, upcalls, utilisation_ppm: {processor, link}, \
 decision_time_ns}. Every key is always there; what is not known, or does not apply, is null. Times are integers in ns, \
 sizes in bytes, shares in parts per million.
 
-Each of channels: {name, role, completion, decision: granted|refused|null, guarantee, deadline_ns, bound_ns, slack_ns, \
+Each of channels: {name, role, completion, decision: granted|refused|null, guarantee, miss_probability, deadline_ns, bound_ns, slack_ns, \
 terms: {..._ns, which add up to bound_ns}, reserved: {processor_stage_ns, link_stage_ns, messages, packets, processor_ppm, \
 link_ppm}, analysis: {split: {processor_min_ns, link_min_ns, fits}, composite: {least_deadline_ns, fits}, d_order: \
 {service_ns, wait_ns, response_ns, position, fits}}, refusal: {code, stage, at_ns, explained, because_of: [names], fits: \
@@ -94,12 +103,19 @@ Each of upcalls: {name, decision: granted|refused|null, period_ns, cost_ns, anal
 response_ns}}; the three tests are of all upcalls together.
 
 completion says what bound and deadline end with: transmission, where this host sends or relays; delivery, where it \
-receives; of the whole object null if there are both. guarantee is none: the costs are configured, not measured.";
+receives; of the whole object null if there are both. guarantee is none, statistical or calibrated: the level of a grant if \
+the host runs as it was calibrated; none if a cost that was measured is given otherwise. miss_probability is a decimal fraction \
+as text: a message misses because of this host with that probability at most; null if nothing is claimed. calibration is null if \
+nothing is measured, otherwise {date, kernel, processor, processors, duration_ns, hogs, flood_packets_s, link}.";
 
 #[derive(Debug, Args)]
 pub(crate) struct AdmitArguments {
-    /// A TOML file: [[channel]] or [[upcall]] tables, and the costs of the host in a [platform] table
+    /// A TOML file: [[channel]] or [[upcall]] tables, and the costs of the host in a [platform] table; what that leaves out is
+    /// measured or assumed
     pub(crate) file: PathBuf,
+    /// What the host was measured to cost: a file of laxity calibrate, or none; by default that of this host, if there is one
+    #[arg(long, value_name = "FILE|none")]
+    pub(crate) calibration: Option<PathBuf>,
     /// Which test decides
     #[arg(long, value_enum, default_value_t = TestArgument::Auto)]
     pub(crate) test: TestArgument,
@@ -151,9 +167,16 @@ pub(crate) struct BenchArguments {
     /// Live: what goes on beside it: idle, flood, violator, hogs or all of them at once; by default idle
     #[arg(long, value_name = "ATTACK", conflicts_with = "simulated", value_parser = read::<Attack>)]
     pub(crate) attack: Option<Attack>,
-    /// Live: costs of this host and the link of the wire: a TOML file with a [platform] table
+    /// Live: costs of this host and the link of the wire: a TOML file with a [platform] table; what it leaves out is measured or
+    /// assumed
     #[arg(long, value_name = "FILE", conflicts_with = "simulated")]
     pub(crate) platform: Option<PathBuf>,
+    /// Live: what this host was measured to cost: a file of laxity calibrate, or none; by default that of this host
+    #[arg(long, value_name = "FILE|none", conflicts_with = "simulated")]
+    pub(crate) calibration: Option<PathBuf>,
+    /// Live: keep processors from idling deeply meanwhile, where permitted (/dev/cpu_dma_latency)
+    #[arg(long, conflicts_with = "simulated")]
+    pub(crate) keep_awake: bool,
     /// Live: stay an ordinary process, even where real-time priority and locked memory are permitted
     #[arg(long, conflicts_with = "simulated")]
     pub(crate) no_realtime: bool,
@@ -244,9 +267,11 @@ pub(crate) struct HostArguments {
     /// process of this host has it), send any port
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) bind: Option<String>,
-    /// Costs of this host and its link: a TOML file with a [platform] table
+    /// Costs of this host and its link: a TOML file with a [platform] table; what it leaves out is measured or assumed
     #[arg(long, value_name = "FILE")]
     pub(crate) platform: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) costs: CostsArguments,
     /// How long the peer may be silent before it counts as lost
     #[arg(long, value_name = "SPAN", default_value = "2s")]
     pub(crate) lease: String,
@@ -281,6 +306,8 @@ pub(crate) struct DemoArguments {
     /// Of the sources' bursts: the same seed gives the same bursts to every stack
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
+    #[command(flatten)]
+    pub(crate) costs: CostsArguments,
     /// Stay an ordinary process, even where real-time priority and locked memory are permitted
     #[arg(long)]
     pub(crate) no_realtime: bool,
@@ -327,18 +354,6 @@ pub(crate) fn option<T>(
     read(text).map_err(|error| Failure::Option { option, error })
 }
 
-/// Reads the costs of this host from a file.
-pub(crate) fn live_platform(file: &Path) -> Result<Platform, Failure> {
-    let name = file.display().to_string();
-    let text = fs::read_to_string(file).map_err(|source| Failure::File { file: name.clone(), source })?;
-    let platform = platform_file::parse(&text, &name, Platform::assumed_host())?;
-    if platform.machine.is_papers() {
-        let problem = "the machine of the papers runs on no host; it is for laxity admit";
-        return Err(Failure::Usage(format!("{name}: {problem}")));
-    }
-    Ok(platform)
-}
-
 /// Looks an address up.
 pub(crate) fn look_up(address: &HostAddress) -> Result<SocketAddr, Failure> {
     let found = address.resolve().map_err(|source| Failure::Lookup { host: address.host.clone(), source })?;
@@ -367,10 +382,10 @@ impl HostArguments {
             Some(file) => Some(Registry::At(file.clone())),
         };
         let any_port = self.bind.is_none();
-        let mut config = HostConfig { bind, registry, command: Some(command), any_port, ..HostConfig::default() };
-        if let Some(file) = &self.platform {
-            config.platform = live_platform(file)?;
-        }
+        let calibration = costs::calibration(self.costs.calibration.as_deref())?;
+        let costs = Some(costs::of_host(calibration, self.platform.as_deref())?);
+        let (command, keep_awake) = (Some(command), self.costs.keep_awake);
+        let mut config = HostConfig { bind, costs, keep_awake, registry, command, any_port, ..HostConfig::default() };
         config.lease = option("--lease", &self.lease, text::duration)?;
         let (least, most) = (laxity_core::signal::MIN_LEASE, laxity_core::signal::MAX_LEASE);
         if !(least..=most).contains(&config.lease) {

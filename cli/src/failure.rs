@@ -31,6 +31,9 @@ pub(crate) enum Failure {
     /// A host that cannot be looked up.
     #[error("looking up {host}: {source}")]
     Lookup { host: String, source: io::Error },
+    /// Something that this user, or this host, does not allow.
+    #[error("{0}")]
+    NotPermitted(String),
     /// A scenario of the demonstration.
     #[error("{scenario}: {source}")]
     Scenario { scenario: String, source: Box<laxity_bench::Error> },
@@ -46,6 +49,7 @@ impl Failure {
             Self::Refused { error, .. } => error.exit_status(),
             Self::Scenario { source, .. } => source.exit_status(),
             Self::Lookup { .. } => 5,
+            Self::NotPermitted(_) => 4,
             Self::Option { .. } | Self::Usage(_) | Self::Content(_) | Self::Framing(_) | Self::File { .. } => 2,
         }
     }

@@ -22,6 +22,12 @@ pub(crate) fn has_directory(path: &Path) -> Result<(), Failure> {
     found.map_err(|source| Failure::File { file: path.display().to_string(), source })
 }
 
+/// Makes the directory of the file, if it is not there.
+pub(crate) fn make_directory(path: &Path) -> Result<(), Failure> {
+    let parent = path.parent().unwrap_or(Path::new("."));
+    fs::create_dir_all(parent).map_err(|source| Failure::File { file: parent.display().to_string(), source })
+}
+
 fn replace(path: &Path, text: &str) -> io::Result<()> {
     // A link stays a link: what it points to is replaced.
     let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());

@@ -3,10 +3,10 @@
 use std::fs;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use laxity::{Level, Scheduling, Standing};
+use laxity::{Backing, Scheduling, Standing};
 use laxity_core::units::Duration;
 
-/// Kernel, processors, scheduling, memory, throttling, guarantee.
+/// Kernel, processors, scheduling, memory, throttling, costs, guarantee.
 pub(crate) fn facts(standing: &Standing) -> Vec<(String, String)> {
     let processors = std::thread::available_parallelism().map_or_else(|_| "unknown".to_owned(), |n| n.to_string());
     let scheduling = match standing.scheduling {
@@ -14,9 +14,7 @@ pub(crate) fn facts(standing: &Standing) -> Vec<(String, String)> {
         Scheduling::ShortSlice => "ordinary, with a short slice (no real-time priority)".to_owned(),
         Scheduling::Ordinary => "ordinary (no real-time priority)".to_owned(),
     };
-    let level = match standing.level {
-        Level::None => "none: the bounds rest on assumed costs",
-    };
+    let awake = if standing.kept_awake { "yes" } else { "no" };
     let memory = if standing.memory_locked { "yes" } else { "no" };
     [
         ("kernel", line("/proc/sys/kernel/osrelease").unwrap_or_else(|| "unknown".to_owned())),
@@ -24,10 +22,20 @@ pub(crate) fn facts(standing: &Standing) -> Vec<(String, String)> {
         ("executives", scheduling),
         ("memory locked", memory.to_owned()),
         ("real-time throttle", throttle()),
-        ("guarantee", level.to_owned()),
+        ("kept awake", awake.to_owned()),
+        ("costs", standing.costs.to_string()),
+        ("guarantee", guarantee(&standing.backing)),
     ]
     .map(|(name, value)| (name.to_owned(), value))
     .to_vec()
+}
+
+/// The level, and why it is no higher.
+fn guarantee(backing: &Backing) -> String {
+    match backing.why() {
+        [] => backing.level().to_string(),
+        why => format!("{}: {}", backing.level(), why.join("; ")),
+    }
 }
 
 /// How much of a processor real-time threads may have.

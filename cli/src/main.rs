@@ -7,6 +7,7 @@ mod admit;
 mod args;
 mod bench;
 mod calibrate;
+mod costs;
 mod demo;
 mod doctor;
 mod failure;
@@ -41,7 +42,7 @@ fn main() -> ExitCode {
         Command::Admit(arguments) => admit::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments).map(status),
         Command::Calibrate(arguments) => calibrate::run(&arguments).map(status),
-        Command::Doctor(arguments) => doctor::run(&arguments).map(status),
+        Command::Doctor(arguments) => doctor::run(&arguments),
         Command::Sim(arguments) => sim::run(&arguments).map(status),
     };
     match outcome {

@@ -7,6 +7,7 @@ use laxity::{DEFAULT_PORT, Error, Host, Listener, Message, Receiver};
 use laxity_core::units::Duration;
 
 use crate::args::{RecvArguments, everywhere};
+use crate::costs::in_words;
 use crate::failure::Failure;
 use crate::framing::{FramingError, Writer};
 use crate::progress::Progress;
@@ -28,13 +29,18 @@ pub(crate) fn run(arguments: &RecvArguments) -> Result<bool, Failure> {
     eprintln!("receiving {} on {}", arguments.name, host.address());
     let Some(mut receiver) = accept(&listener, &stop)? else {
         let link = (&host.link_counters()).into();
-        publish(&RunReport { command: "recv", peer: None, channels: Vec::new(), link }, &arguments.pipe, true)?;
+        let premises = (&host.premises()).into();
+        let run = RunReport { command: "recv", peer: None, channels: Vec::new(), link, premises };
+        publish(&run, &arguments.pipe, true)?;
         return Ok(true);
     };
     drop(listener);
     let peer = receiver.grant().peer;
     match receiver.grant().bound {
-        Some(bound) => eprintln!("{peer} sends with a guarantee of {bound}"),
+        Some(bound) => {
+            let guarantee = in_words(&receiver.grant().guarantee);
+            eprintln!("{peer} sends with a guarantee of {bound} ({guarantee})");
+        }
         None => eprintln!("{peer} sends as best effort"),
     }
     let start = laxity_link::sys::now();
@@ -46,11 +52,13 @@ pub(crate) fn run(arguments: &RecvArguments) -> Result<bool, Failure> {
     drop(receiver);
     let link = (&host.link_counters()).into();
     let channels = vec![ChannelReport::from(&figures)];
-    let run = RunReport { command: "recv", peer: Some(peer.to_string()), channels, link };
+    let premises = host.premises();
+    let run = RunReport { command: "recv", peer: Some(peer.to_string()), channels, link, premises: (&premises).into() };
     publish(&run, &arguments.pipe, true)?;
     let figures = [figures];
     if !arguments.pipe.json {
         eprintln!("{}", table(&figures, elapsed.max(Duration::from_nanos(1))));
+        premises.violations().iter().for_each(|violation| eprintln!("premise: {violation}"));
     }
     ended?;
     Ok(promises_kept(&figures))

@@ -9,6 +9,7 @@ use std::borrow::Cow;
 use crate::args::PipeArguments;
 use crate::failure::Failure;
 use comfy_table::{CellAlignment, Table, presets};
+use laxity::calibration::Premises;
 use laxity::text::DisplayRate;
 use laxity_core::figures::Figures;
 use laxity_core::units::{Duration, NANOS_PER_SECOND};
@@ -26,6 +27,51 @@ pub(crate) struct RunReport {
     pub(crate) channels: Vec<ChannelReport>,
     /// What the link did.
     pub(crate) link: LinkReport,
+    /// What the bounds rest on, as this host saw it.
+    pub(crate) premises: PremisesReport,
+}
+
+/// What the bounds rest on, as the executive saw it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub(crate) struct PremisesReport {
+    /// Windows held against what may be stolen in each.
+    windows: Vec<WindowReport>,
+    /// Work that took longer than its cost; what it took beyond that counts as stolen.
+    overruns: Vec<OverrunReport>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+struct WindowReport {
+    window_ns: u64,
+    budget_ns: u64,
+    windows: u64,
+    exceeded: u64,
+    largest_ns: u64,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+struct OverrunReport {
+    kind: &'static str,
+    count: u64,
+    largest_ns: u64,
+}
+
+impl From<&Premises> for PremisesReport {
+    fn from(premises: &Premises) -> Self {
+        let windows = premises.windows.iter().map(|window| WindowReport {
+            window_ns: window.window.as_nanos(),
+            budget_ns: window.budget.as_nanos(),
+            windows: window.windows,
+            exceeded: window.exceeded,
+            largest_ns: window.largest.as_nanos(),
+        });
+        let overruns = premises.overruns().map(|(kind, overruns)| OverrunReport {
+            kind: kind.name(),
+            count: overruns.count,
+            largest_ns: overruns.largest.as_nanos(),
+        });
+        Self { windows: windows.collect(), overruns: overruns.collect() }
+    }
 }
 
 /// The figures of one channel.
@@ -287,6 +333,7 @@ mod tests {
             peer: Some("127.0.0.1:9".to_owned()),
             channels: vec![ChannelReport::from(&camera())],
             link: LinkReport::from(&counters),
+            premises: PremisesReport::default(),
         };
         assert_eq!(
             report.to_json(),
@@ -295,7 +342,7 @@ mod tests {
                 r#""delivered":198,"late":1,"lost":2,"dropped":0,"misses":{"sender":0,"receiver":0,"network":2,"platform":1,"#,
                 r#""laxity":0},"over_bound":0,"deadline_ns":40000000,"bound_ns":30000000,"min_ns":2000000,"p50_ns":5000000,"#,
                 r#""p99_ns":null,"p999_ns":null,"max_ns":41500000}],"link":{"sent_frames":1,"received_frames":2,"#,
-                r#""send_dropped":3,"receive_overflow":0,"receive_truncated":0}}"#
+                r#""send_dropped":3,"receive_overflow":0,"receive_truncated":0},"premises":{"windows":[],"overruns":[]}}"#
             )
         );
     }

@@ -10,6 +10,7 @@ use laxity_core::send::{SendCounters, Violation};
 use laxity_core::wire::Counts;
 
 use crate::args::{SendArguments, look_up, option, towards};
+use crate::costs::in_words;
 use crate::failure::Failure;
 use crate::framing::{Framing, Reader};
 use crate::progress::Progress;
@@ -37,7 +38,8 @@ pub(crate) fn run(arguments: &SendArguments) -> Result<bool, Failure> {
     }
     let mut sender = host.open(peer, to.name.as_str(), spec)?;
     if let Some(bound) = sender.grant().bound {
-        eprintln!("granted: every message within {bound} of its logical arrival");
+        let guarantee = in_words(&sender.grant().guarantee);
+        eprintln!("granted: every message within {bound} of its logical arrival ({guarantee})");
     }
     let input = BufReader::with_capacity(1 << 16, Input::new(stop.clone(), sender.watch()));
     let mut reader = Reader::new(input, arguments.pipe.framing, limit)?;
@@ -70,14 +72,22 @@ pub(crate) fn run(arguments: &SendArguments) -> Result<bool, Failure> {
     let (counters, report, closing) = close(sender);
     let figures = figures(&grant, &counters, report.as_ref());
     let link = (&host.link_counters()).into();
+    let premises = host.premises();
     let mut channel = ChannelReport::from(&figures);
     if report.is_none_or(|report| report.late > 0) {
         channel = channel.causes_unknown();
     }
-    let run = RunReport { command: "send", peer: Some(peer.to_string()), channels: vec![channel], link };
+    let run = RunReport {
+        command: "send",
+        peer: Some(peer.to_string()),
+        channels: vec![channel],
+        link,
+        premises: (&premises).into(),
+    };
     publish(&run, &arguments.pipe, false)?;
     if !arguments.pipe.json {
         summarise(&figures, &counters);
+        premises.violations().iter().for_each(|violation| eprintln!("premise: {violation}"));
     }
     sending?;
     closing?;

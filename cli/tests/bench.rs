@@ -9,7 +9,12 @@ const KIB: u64 = 1024;
 const PROMISED: [u64; 3] = [1200, 2000, 2000];
 
 fn bench(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_laxity")).arg("bench").args(arguments).output().unwrap()
+    Command::new(env!("CARGO_BIN_EXE_laxity"))
+        .env("LAXITY_CALIBRATION", "none")
+        .arg("bench")
+        .args(arguments)
+        .output()
+        .unwrap()
 }
 
 fn text(bytes: &[u8]) -> String {
@@ -29,7 +34,19 @@ fn object(name: &str, more: &[&str]) -> Value {
     let keys: Vec<&String> = object.as_object().unwrap().keys().collect();
     assert_eq!(
         keys,
-        ["attack", "bench", "completion", "duration_ns", "guarantee", "notes", "rows", "seed", "simulated"]
+        [
+            "attack",
+            "bench",
+            "calibration",
+            "completion",
+            "duration_ns",
+            "guarantee",
+            "miss_probability",
+            "notes",
+            "rows",
+            "seed",
+            "simulated"
+        ]
     );
     assert!(object["attack"].is_null() && object["guarantee"].is_null(), "of live runs");
     for row in rows(&object) {

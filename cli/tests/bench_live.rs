@@ -18,7 +18,12 @@ fn alone() -> MutexGuard<'static, ()> {
 }
 
 fn bench(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_laxity")).arg("bench").args(arguments).output().unwrap()
+    Command::new(env!("CARGO_BIN_EXE_laxity"))
+        .env("LAXITY_CALIBRATION", "none")
+        .arg("bench")
+        .args(arguments)
+        .output()
+        .unwrap()
 }
 
 fn text(bytes: &[u8]) -> String {

@@ -15,6 +15,7 @@ fn laxity(arguments: &[&str]) -> Command {
     command
         .args(arguments)
         .args(["--registry", "off"])
+        .env("LAXITY_CALIBRATION", "none")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());

@@ -5,7 +5,12 @@ use std::process::{Command, Output};
 use serde_json::Value;
 
 fn demo(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_laxity")).arg("demo").args(arguments).output().unwrap()
+    Command::new(env!("CARGO_BIN_EXE_laxity"))
+        .env("LAXITY_CALIBRATION", "none")
+        .arg("demo")
+        .args(arguments)
+        .output()
+        .unwrap()
 }
 
 fn text(bytes: &[u8]) -> String {

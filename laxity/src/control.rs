@@ -19,6 +19,7 @@ use laxity_core::send::SendConfig;
 use laxity_core::units::Duration;
 
 use crate::advice;
+use crate::calibration::{Backing, Guarantee};
 use crate::doorbell::Doorbell;
 use crate::error::Error;
 use crate::executive::{Command, Notice};
@@ -35,7 +36,7 @@ const LINGER: StdDuration = StdDuration::from_millis(500);
 const BATCH: usize = 64;
 
 /// How a host treats its channels.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Behaviour {
     pub(crate) lease: Duration,
     pub(crate) send_early: bool,
@@ -43,6 +44,8 @@ pub(crate) struct Behaviour {
     pub(crate) receive_memory: u64,
     /// Whether the host serves its channels in the order that the bounds are computed for.
     pub(crate) proves_bounds: bool,
+    /// What guarantee its grants have.
+    pub(crate) backing: Backing,
 }
 
 /// What application threads, the control thread and the executive share of a host.
@@ -525,6 +528,7 @@ impl Shared {
             stages: SendingStages::default(),
             receive: if reservation.is_some() { stage + self.input_delay } else { Duration::ZERO },
             bound: request.service.contract().map(Contract::deadline),
+            guarantee: self.guarantee(&request.service),
             same_clock: request.same_clock,
         };
         let known = Known {
@@ -574,12 +578,20 @@ impl Shared {
             stages,
             receive,
             bound: known.service.contract().map(Contract::deadline),
+            guarantee: self.guarantee(&known.service),
             same_clock,
         };
         let opened = Opened { channel, port: opener.port, grant };
         state.review_bounds();
         state.outcomes.push(Outcome::Command(Command::Begin { channel, stages }));
         state.outcomes.push(Outcome::Opened { opened, reply: opener.reply });
+    }
+
+    /// How far this host stands behind a channel; best effort has no promise to stand behind.
+    fn guarantee(&self, service: &Service) -> Guarantee {
+        // The deadline stands for the span over which the analysis counts on the platform's envelopes.
+        let span = service.contract().map(Contract::deadline);
+        span.map_or_else(Guarantee::default, |span| self.behaviour.backing.guarantee(span))
     }
 
     fn ended(&self, channel: ChannelId, end: End) {

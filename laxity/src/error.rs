@@ -12,7 +12,9 @@ use laxity_core::wire::WireError;
 use laxity_link::LinkError;
 
 use crate::advice::{Advice, explained};
+use crate::calibration::choose::ChooseError;
 use crate::registry::{Holder, RegistryError, Shared};
+use crate::source::FileError;
 
 /// An error of the library. Each says what was found and what was expected, and [`Error::exit_status`] whose fault it is.
 #[derive(Debug, thiserror::Error)]
@@ -35,6 +37,17 @@ pub enum Error {
     /// The configured costs cannot be.
     #[error(transparent)]
     Platform(#[from] PlatformError),
+    /// The calibration of this host cannot be read.
+    #[error("{file}: {source}; name another (LAXITY_CALIBRATION=FILE), or do without (LAXITY_CALIBRATION=none)")]
+    Calibration {
+        /// Which file.
+        file: String,
+        /// Why.
+        source: io::Error,
+    },
+    /// What stands in a file cannot be.
+    #[error(transparent)]
+    Content(#[from] FileError),
     /// The platform is one for comparison, which no host is.
     #[error("machine: a host runs the executive; the papers' machine is for comparison")]
     PapersMachine,
@@ -72,6 +85,24 @@ pub enum Error {
         /// Who has it.
         holder: Box<Holder>,
     },
+    /// There is no such network device.
+    #[error("there is no network device {name:?} on this host")]
+    Device {
+        /// What was asked for.
+        name: String,
+    },
+    /// A link's rate that nobody tells.
+    #[error("the driver of {name} does not tell its rate; give it, for instance --link-rate 1Gbit/s")]
+    DeviceRate {
+        /// Of which device.
+        name: String,
+    },
+    /// What was measured leaves nothing to choose.
+    #[error("choosing packet size and quantum: {0}")]
+    Choice(#[from] ChooseError),
+    /// A measurement was stopped before its end.
+    #[error("interrupted: nothing was kept")]
+    Interrupted,
     /// Nobody answered.
     #[error("no answer from {peer}{}: is a receiver running there?", if *.unreachable { " (its host says that nobody has that port)" } else { "" })]
     NoAnswer {
@@ -133,6 +164,9 @@ impl Error {
     pub fn exit_status(&self) -> u8 {
         match self {
             Self::Contract(_) | Self::Name { .. } | Self::Platform(_) | Self::PapersMachine => 2,
+            Self::Calibration { .. } | Self::Content(_) | Self::Device { .. } | Self::DeviceRate { .. } => 2,
+            // Not this host, as it was measured, and nothing was checked.
+            Self::Choice(_) | Self::Interrupted => 1,
             Self::Violation(_) | Self::WouldBlock => 2,
             Self::Refused { refusal, .. } => match refusal.code {
                 laxity_core::admission::Code::NoSuchName

@@ -1,5 +1,6 @@
 //! A host: one executive with its link, and the channels that it sends and receives.
 
+use std::fs::File;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, mpsc};
@@ -21,10 +22,11 @@ use laxity_core::wire::DATA_HEADER_BYTES;
 use laxity_link::udp::{Udp, UdpConfig};
 use laxity_link::{Counters, Link, LinkError, sys};
 
+use crate::calibration::{Backing, Costs, Guarantee, Premises, Running};
 use crate::control::{Accepted, Behaviour, OpenRequest, Shared};
 use crate::doorbell::Doorbell;
 use crate::error::Error;
-use crate::executive::{Command, Executive, OffProcessor, Published};
+use crate::executive::{Command, Executive, Meter, OffProcessor, Published, Sampling};
 use crate::realtime::{self, Scheduling};
 use crate::receiver::Receiver;
 use crate::registry::{Registry, Store, holder_of_port};
@@ -40,8 +42,10 @@ pub const DEFAULT_PORT: u16 = 5709;
 pub struct HostConfig {
     /// The address of its link; port 0 takes any.
     pub bind: SocketAddr,
-    /// The costs that admission reasons with and the link is paced by.
-    pub platform: Platform,
+    /// The costs that admission reasons with and the link is paced by: a [`Platform`] or a
+    /// [`Calibration`](crate::Calibration), made into [`Costs`]. `None` takes those that this host was calibrated to have, or
+    /// those of [`Platform::assumed_host`] if it was not ([`Costs::of_this_host`]).
+    pub costs: Option<Costs>,
     /// How handlers are ordered. Admission analyses earliest deadline first; under fixed priority its bounds are not proved,
     /// and the host says so.
     pub policy: Policy,
@@ -67,6 +71,9 @@ pub struct HostConfig {
     pub fifo_priority: Option<u8>,
     /// Whether to lock the process's memory, where that is permitted without limit.
     pub lock_memory: bool,
+    /// Whether to keep the processors of this host from idling deeply as long as it lives, so that the executive wakes up
+    /// sooner (`/dev/cpu_dma_latency` held at 0), where that is permitted. It costs power.
+    pub keep_awake: bool,
     /// Where the executives of this host divide its link, processors and ports among themselves. `None` for an executive
     /// that has them to itself, such as one of two hosts that are emulated in one process. Without a link rate nothing is
     /// divided.
@@ -78,11 +85,11 @@ pub struct HostConfig {
 }
 
 impl Default for HostConfig {
-    /// Loopback, any port, assumed costs, real-time where permitted.
+    /// Loopback, any port, the costs of this host, real-time where permitted.
     fn default() -> Self {
         Self {
             bind: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
-            platform: Platform::assumed_host(),
+            costs: None,
             policy: Policy::EarliestDeadline,
             rule: Rule::Split,
             send_early: false,
@@ -94,6 +101,7 @@ impl Default for HostConfig {
             lease: Duration::from_secs(2),
             fifo_priority: Some(70),
             lock_memory: true,
+            keep_awake: false,
             registry: Some(Registry::Default),
             command: None,
             any_port: false,
@@ -101,24 +109,43 @@ impl Default for HostConfig {
     }
 }
 
-/// What stands behind the bounds of a host.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Level {
-    /// No calibration of this host, or no real-time rights: the bound holds as far as the configured costs do.
-    None,
+impl HostConfig {
+    /// The default, but for the costs: those of a platform that nobody measured, or of a calibration.
+    pub fn with_costs(costs: impl Into<Costs>) -> Self {
+        Self { costs: Some(costs.into()), ..Self::default() }
+    }
 }
 
 /// What the host could and could not have.
 #[derive(Clone, Debug)]
 pub struct Standing {
-    /// The level of its grants.
-    pub level: Level,
+    /// Where its costs come from.
+    pub costs: Costs,
+    /// What guarantee they give as it runs: the level of its grants, and why it is no higher.
+    pub backing: Backing,
     /// What the executive's thread runs as.
     pub scheduling: Scheduling,
     /// True if memory is locked.
     pub memory_locked: bool,
+    /// True if it keeps the processors from idling deeply.
+    pub kept_awake: bool,
     /// What could not be had, and why, in plain words; one a line.
     pub notes: Vec<String>,
+}
+
+impl Standing {
+    /// Of a host that runs so. `notes` are about what it could not have; what its bounds rest on is said before them.
+    fn new(costs: Costs, running: &Running, notes: Vec<String>) -> Self {
+        let backing = Backing::of_running(&costs, running);
+        let mut said = vec![costs.summary(backing.level())];
+        if costs.calibration.is_some() {
+            said.extend(backing.why().iter().map(|why| format!("guarantee level {}: {why}", backing.level())));
+            said.extend(costs.doubts());
+        }
+        said.extend(notes);
+        let Running { scheduling, memory_locked, kept_awake, .. } = *running;
+        Self { costs, backing, scheduling, memory_locked, kept_awake, notes: said }
+    }
 }
 
 /// The answer yes.
@@ -137,6 +164,8 @@ pub struct Grant {
     /// The delay that is promised, from logical arrival to delivery: the deadline; `None` for best effort. The worst case
     /// that is computed as channels come and go is in the receiver's figures.
     pub bound: Option<Duration>,
+    /// How far this host stands behind its part of that; of the other host's part only that host can tell.
+    pub guarantee: Guarantee,
     /// Whether both hosts share a clock, so that the delay between them can be measured.
     pub same_clock: bool,
 }
@@ -172,9 +201,11 @@ impl ChannelSpec {
 /// One host's executive. Dropping it closes its channels and stops the threads.
 pub struct Host {
     shared: Arc<Shared>,
-    published: Arc<Published>,
+    pub(crate) published: Arc<Published>,
     address: SocketAddr,
     pub(crate) standing: Standing,
+    /// Open as long as processors are to be kept awake.
+    _awake: Option<File>,
     executive: Option<JoinHandle<()>>,
     control: Option<JoinHandle<()>>,
 }
@@ -204,7 +235,18 @@ impl Host {
         proves_bounds: bool,
         prepare: impl FnOnce(&mut Endpoint),
     ) -> Result<Self, Error> {
-        let platform = config.platform.clone();
+        Self::start_metered(config, proves_bounds, prepare, None)
+    }
+
+    /// As [`Host::start_prepared`]; with `sampling` every piece of the executive's work is recorded.
+    pub(crate) fn start_metered(
+        config: HostConfig,
+        proves_bounds: bool,
+        prepare: impl FnOnce(&mut Endpoint),
+        sampling: Option<Box<Sampling>>,
+    ) -> Result<Self, Error> {
+        let costs = config.costs.clone().map_or_else(Costs::of_this_host, Ok)?;
+        let platform = costs.platform.clone();
         if platform.machine.is_papers() {
             return Err(Error::PapersMachine);
         }
@@ -248,22 +290,17 @@ impl Host {
             secret,
         });
         prepare(&mut endpoint);
-        let mut standing =
-            Standing { level: Level::None, scheduling: Scheduling::Ordinary, memory_locked: false, notes: Vec::new() };
-        standing.notes.push("not calibrated: bounds rest on assumed costs (guarantee level: none)".to_owned());
+        let mut notes = Vec::new();
         if config.policy == Policy::FixedPriority {
-            standing
-                .notes
-                .push("fixed priority: bounds are those of earliest deadline first, and not proved".to_owned());
+            notes.push("fixed priority: bounds are those of earliest deadline first, and not proved".to_owned());
         }
-        standing.notes.extend(room_for_signalling(&config));
-        standing.notes.extend(elsewhere);
-        if config.lock_memory {
-            match realtime::lock_memory() {
-                Ok(()) => standing.memory_locked = true,
-                Err(error) => standing.notes.push(format!("memory is not locked: {error}")),
-            }
-        }
+        notes.extend(room_for_signalling(&config, &platform));
+        notes.extend(elsewhere);
+        let memory = config.lock_memory.then(realtime::lock_memory).transpose();
+        let memory = memory.inspect_err(|error| notes.push(format!("memory is not locked: {error}")));
+        let awake = config.keep_awake.then(realtime::keep_awake).transpose();
+        let awake = awake.inspect_err(|error| notes.push(format!("processors may idle deeply: {error}")));
+        let awake = awake.ok().flatten();
         let (command_writer, commands) = rtrb::RingBuffer::new(1024 + config.channels);
         let (notices, notice_reader) = rtrb::RingBuffer::new(1024 + 4 * config.channels);
         let notified = Arc::new(Signal::default());
@@ -289,23 +326,10 @@ impl Host {
             waited: 0,
             received: 0,
             off_processor: OffProcessor::default(),
+            meter: Meter::new(sys::now(), &platform, sampling),
+            was_rung: false,
             stops_at: None,
         };
-        let shared = Arc::new(Shared::new(
-            platform,
-            (admission, sharing),
-            Behaviour {
-                lease: config.lease,
-                send_early: config.send_early,
-                receive_early: config.receive_early,
-                receive_memory: config.receive_memory,
-                proves_bounds,
-            },
-            doorbell,
-            notified,
-            Arc::clone(&stopped),
-            command_writer,
-        ));
         let (report, reported) = mpsc::sync_channel(1);
         let fifo = config.fifo_priority;
         let executive_thread = std::thread::Builder::new()
@@ -318,10 +342,32 @@ impl Host {
                 executive.run(scheduling);
             })
             .map_err(system("starting the executive's thread"))?;
-        if let Ok((scheduling, note)) = reported.recv() {
-            standing.scheduling = scheduling;
-            standing.notes.extend(note);
-        }
+        let (scheduling, note) = reported.recv().unwrap_or((Scheduling::Ordinary, None));
+        notes.extend(note);
+        let running = Running {
+            scheduling,
+            memory_locked: memory.is_ok_and(|asked| asked.is_some()),
+            kept_awake: awake.is_some(),
+            throttle: realtime::throttle(),
+            proves_bounds,
+        };
+        let standing = Standing::new(costs, &running, notes);
+        let shared = Arc::new(Shared::new(
+            platform,
+            (admission, sharing),
+            Behaviour {
+                lease: config.lease,
+                send_early: config.send_early,
+                receive_early: config.receive_early,
+                receive_memory: config.receive_memory,
+                proves_bounds,
+                backing: standing.backing.clone(),
+            },
+            doorbell,
+            notified,
+            stopped,
+            command_writer,
+        ));
         let serving = Arc::clone(&shared);
         let control = std::thread::Builder::new()
             .name("laxity-control".to_owned())
@@ -330,7 +376,8 @@ impl Host {
                 serving.serve(notice_reader);
             })
             .map_err(system("starting the control thread"));
-        let mut host = Self { shared, published, address, standing, executive: Some(executive_thread), control: None };
+        let executive = Some(executive_thread);
+        let mut host = Self { shared, published, address, standing, _awake: awake, executive, control: None };
         // If this fails, dropping the host stops the executive.
         host.control = Some(control?);
         Ok(host)
@@ -390,6 +437,12 @@ impl Host {
         (self.published.gaps.load(Ordering::Relaxed), Duration::from_nanos(longest))
     }
 
+    /// What the bounds rest on, as the executive saw it until it last slept: windows in which more was stolen than the
+    /// platform's envelopes allow, and work that took longer than its cost.
+    pub fn premises(&self) -> Premises {
+        self.published.premises.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
+    }
+
     /// Long-run shares of processor and link that are admitted, in parts per million.
     pub fn utilisation(&self) -> laxity_core::admission::Utilisation {
         self.shared.utilisation()
@@ -426,8 +479,8 @@ fn bind(config: &HostConfig, batch: usize, store: Option<&Store>) -> Result<(Udp
 }
 
 /// Says so if best effort may start so seldom that the keep-alives of all channels need more than that.
-fn room_for_signalling(config: &HostConfig) -> Option<String> {
-    let Starts { spacing, .. } = config.platform.best_effort.starts?;
+fn room_for_signalling(config: &HostConfig, platform: &Platform) -> Option<String> {
+    let Starts { spacing, .. } = platform.best_effort.starts?;
     let lease = config.lease.clamp(MIN_LEASE, MAX_LEASE);
     let most = lease.as_nanos() / (spacing.as_nanos().max(1) * KEEPALIVES_PER_LEASE);
     (most < config.channels as u64).then(|| {

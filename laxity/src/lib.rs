@@ -6,11 +6,14 @@
 //! ```
 //! use laxity::{ChannelSpec, Host, HostConfig};
 //! use laxity_core::contract::Contract;
+//! use laxity_core::platform::Platform;
 //! use laxity_core::units::Duration;
 //!
 //! # fn main() -> Result<(), laxity::Error> {
 //! // Two hosts, here in one process; an executive each. Two of them: so they do not share one link, nor a registry.
-//! let host = || Host::start(HostConfig { registry: None, ..HostConfig::default() });
+//! // Their costs are assumed; `HostConfig::default()` takes those that `laxity calibrate` measured on this host.
+//! let config = HostConfig::with_costs(Platform::assumed_host());
+//! let host = || Host::start(HostConfig { registry: None, ..config.clone() });
 //! let (robot, operator) = (host()?, host()?);
 //! let listener = operator.listen("camera")?;
 //!
@@ -57,10 +60,11 @@ pub mod system_file;
 pub mod text;
 
 pub use advice::Advice;
+pub use calibration::{Backing, Calibration, Costs, Guarantee, Level};
 pub use error::Error;
-pub use host::{ChannelSpec, DEFAULT_PORT, Grant, Host, HostConfig, Level, Listener, Standing};
+pub use host::{ChannelSpec, DEFAULT_PORT, Grant, Host, HostConfig, Listener, Standing};
 pub use realtime::Scheduling;
 pub use receiver::{Message, Receiver};
-pub use registry::{Direction, HeldChannel, Holder, Registry, RegistryError, Shared, Shortage};
+pub use registry::{Direction, HeldChannel, Holder, Registry, RegistryError, Shared, Shortage, process};
 pub use sender::{Loan, Sender, Watch};
 pub use source::FileError;

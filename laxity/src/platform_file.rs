@@ -17,6 +17,8 @@
 //! # Ok::<(), laxity::FileError>(())
 //! ```
 
+mod write;
+
 use std::fmt;
 
 use laxity_core::limits::MAX_PACKETS_PER_MESSAGE;
@@ -26,6 +28,9 @@ use toml::de::{DeTable, DeValue};
 
 use crate::source::{FileError, Source, Value, in_order};
 use crate::text::{self, DisplaySize};
+
+pub(crate) use write::quoted;
+pub use write::table;
 
 /// Reads the `[platform]` table of `text`; absent keys are those of `defaults`, or of the papers for their machine.
 ///
@@ -42,6 +47,11 @@ pub fn parse(text: &str, file: &str, defaults: Platform) -> Result<Platform, Fil
     for (key, value) in in_order(root.get_ref()) {
         match key.get_ref().as_ref() {
             "platform" => platform = Some(read(source, key.span().start, value, defaults.clone())?),
+            "calibration" => {
+                let problem = "this is a calibration, expected platform: a calibration is not given as costs, but used as one \
+                               (laxity: --calibration FILE)";
+                return Err(source.error(key.span().start, "calibration", problem.to_owned()));
+            }
             other => return Err(source.unknown(key.span().start, "", other, "platform")),
         }
     }

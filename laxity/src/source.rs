@@ -186,13 +186,22 @@ impl<'a> Source<'a> {
     /// # Errors
     /// It is none, or more than 32 bits hold.
     pub fn count(&self, key: &str, value: Value<'_, '_>) -> Result<u32, FileError> {
+        let found = self.whole(key, value, u32::MAX.into())?;
+        self.narrow(value.span().start, key, found, "")
+    }
+
+    /// A whole number from 0 to `most`.
+    ///
+    /// # Errors
+    /// It is none, or more.
+    pub fn whole(&self, key: &str, value: Value<'_, '_>, most: u64) -> Result<u64, FileError> {
         const EXPECTED: &str = "a whole number such as 4";
         let DeValue::Integer(number) = value.get_ref() else { return Err(self.wrong_kind(key, value, EXPECTED)) };
         let at = value.span().start;
         match u64::from_str_radix(number.as_str(), number.radix()) {
-            Ok(number) => self.narrow(at, key, number, ""),
+            Ok(number) if number <= most => Ok(number),
             Err(_) if number.as_str().starts_with('-') => Err(self.expected(at, key, number, EXPECTED)),
-            Err(_) => Err(self.expected(at, key, number, format!("at most {}", u32::MAX))),
+            Ok(_) | Err(_) => Err(self.expected(at, key, number, format!("at most {most}"))),
         }
     }
 

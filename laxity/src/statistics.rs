@@ -55,9 +55,24 @@ impl Histogram {
     }
 
     pub(crate) fn record(&self, nanos: u64) {
-        add(&self.buckets[Self::bucket(nanos)], 1);
+        self.record_many(nanos, 1);
+    }
+
+    /// Records one value so many times.
+    pub(crate) fn record_many(&self, nanos: u64, times: u64) {
+        add(&self.buckets[Self::bucket(nanos)], times);
         self.min.store(self.min.load(Relaxed).min(nanos), Relaxed);
         self.max.store(self.max.load(Relaxed).max(nanos), Relaxed);
+    }
+
+    /// The values by how often they came, each as the largest that it may have been.
+    pub(crate) fn counts(&self) -> Vec<(Duration, u64)> {
+        let max = self.max.load(Relaxed);
+        let counted =
+            self.buckets.iter().map(|bucket| bucket.load(Relaxed)).enumerate().filter(|&(_, count)| count > 0);
+        // The last bucket has no upper end of its own.
+        let value = |bucket| if bucket + 1 == BUCKETS { max } else { Self::top(bucket).min(max) };
+        counted.map(|(bucket, count)| (Duration::from_nanos(value(bucket)), count)).collect()
     }
 
     pub(crate) fn latencies(&self) -> Latencies {

@@ -62,7 +62,7 @@ use crate::source::{FileError, Source, Value, in_order};
 /// What a file says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct System {
-    /// The host; without a `[platform]` table [`Platform::assumed_host`].
+    /// The host.
     pub platform: Platform,
     /// What is asked of it, in the file's order.
     pub plan: Plan,
@@ -103,14 +103,22 @@ pub struct Upcall {
     pub block: u32,
 }
 
-/// Reads `text`.
+/// Reads `text`. What its `[platform]` table leaves out is assumed ([`Platform::assumed_host`]).
 ///
 /// # Errors
 /// The first mistake in the file.
 pub fn parse(text: &str, file: &str) -> Result<System, FileError> {
+    parse_on(text, file, Platform::assumed_host())
+}
+
+/// As [`parse`]; what the `[platform]` table leaves out is that of `host`, or of the papers for their machine.
+///
+/// # Errors
+/// The first mistake in the file.
+pub fn parse_on(text: &str, file: &str, host: Platform) -> Result<System, FileError> {
     let source = Source { text, file };
     let root = source.parse()?;
-    let (mut platform, mut channels, mut upcalls) = (Platform::assumed_host(), Vec::new(), Vec::new());
+    let (mut platform, mut channels, mut upcalls) = (host, Vec::new(), Vec::new());
     let mut upcalls_at = 0;
     for (key, value) in in_order(root.get_ref()) {
         let at = key.span().start;

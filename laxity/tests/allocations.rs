@@ -9,6 +9,7 @@ use std::time::Duration as StdDuration;
 
 use laxity::{ChannelSpec, Host, HostConfig, Receiver, Sender};
 use laxity_core::contract::Contract;
+use laxity_core::platform::Platform;
 use laxity_core::units::Duration;
 
 struct Counting;
@@ -52,7 +53,8 @@ fn exchange(channels: &mut [(Sender, Receiver)], message: &[u8], rounds: usize) 
 
 #[test]
 fn the_data_path_allocates_nothing_after_set_up() {
-    let host = || Host::start(HostConfig { registry: None, ..HostConfig::default() }).unwrap();
+    let host =
+        || Host::start(HostConfig { registry: None, ..HostConfig::with_costs(Platform::assumed_host()) }).unwrap();
     let (a, b) = (host(), host());
     let contract = Contract::new(20_000, 1, Duration::from_millis(4), 1, Duration::from_millis(100)).unwrap();
     let specs = [ChannelSpec::real_time(contract), ChannelSpec::best_effort(20_000, 8).unwrap()];

@@ -9,6 +9,7 @@ use laxity::{ChannelSpec, Error, Host, HostConfig, Receiver, Sender};
 use laxity_core::admission::answer::Rule;
 use laxity_core::contract::Contract;
 use laxity_core::figures::Figures;
+use laxity_core::platform::Platform;
 use laxity_core::processor::Policy;
 use laxity_core::units::Duration;
 
@@ -19,7 +20,7 @@ fn ms(millis: u64) -> Duration {
 }
 
 fn config() -> HostConfig {
-    HostConfig { registry: None, ..HostConfig::default() }
+    HostConfig { registry: None, ..HostConfig::with_costs(Platform::assumed_host()) }
 }
 
 fn host() -> Host {

@@ -20,11 +20,8 @@ fn config() -> HostConfig {
     let assumed = Platform::assumed_host();
     let link = LinkModel { rate: Rate::bytes_per_second(1_000_000_000), ..assumed.link };
     let cost = Duration::from_nanos(100);
-    HostConfig {
-        registry: None,
-        platform: Platform { link, link_cost: cost, demultiplex: cost, ..assumed },
-        ..HostConfig::default()
-    }
+    let platform = Platform { link, link_cost: cost, demultiplex: cost, ..assumed };
+    HostConfig { registry: None, ..HostConfig::with_costs(platform) }
 }
 
 /// Sends much best effort, then at once a real-time message: how many messages of best effort had been sent when that has come;

@@ -8,6 +8,7 @@ use std::time::{Duration as StdDuration, Instant};
 use laxity::{ChannelSpec, Error, Host, HostConfig, Receiver, Registry, Sender, Shortage};
 use laxity_core::admission::Code;
 use laxity_core::contract::Contract;
+use laxity_core::platform::Platform;
 use laxity_core::units::Duration;
 
 const PATIENCE: StdDuration = StdDuration::from_secs(10);
@@ -24,7 +25,12 @@ impl Place {
     }
     fn host(&self, command: &str) -> Host {
         let registry = Some(Registry::At(self.0.join("registry")));
-        Host::start(HostConfig { registry, command: Some(command.to_owned()), ..HostConfig::default() }).unwrap()
+        Host::start(HostConfig {
+            registry,
+            command: Some(command.to_owned()),
+            ..HostConfig::with_costs(Platform::assumed_host())
+        })
+        .unwrap()
     }
 }
 

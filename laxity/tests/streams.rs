@@ -19,7 +19,7 @@ fn ms(millis: u64) -> Duration {
 
 /// A host of its own, though in the same process: it shares nothing with the others.
 fn config() -> HostConfig {
-    HostConfig { registry: None, ..HostConfig::default() }
+    HostConfig { registry: None, ..HostConfig::with_costs(Platform::assumed_host()) }
 }
 
 fn host() -> Host {
@@ -226,7 +226,10 @@ fn a_loan_that_is_not_sent_costs_nothing() {
 
 #[test]
 fn messages_held_from_closed_channels_do_not_silence_an_open_one() {
-    let start = || Host::start(HostConfig { channels: 2, registry: None, ..HostConfig::default() }).unwrap();
+    let start = || {
+        Host::start(HostConfig { channels: 2, registry: None, ..HostConfig::with_costs(Platform::assumed_host()) })
+            .unwrap()
+    };
     let (a, b) = (start(), start());
     let (mut live, mut live_end) = connect(&a, &b, "live", ChannelSpec::best_effort(100, 4).unwrap());
     for round in 0..4 {
@@ -323,7 +326,7 @@ fn a_message_below_the_contract_is_refused_at_once_and_counted() {
 }
 
 fn host_on(platform: Platform) -> Result<Host, Error> {
-    Host::start(HostConfig { platform, ..config() })
+    Host::start(HostConfig { costs: Some(platform.into()), ..config() })
 }
 
 fn with_best_effort(change: impl FnOnce(&mut BestEffort)) -> Platform {

@@ -10,9 +10,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration as StdDuration;
 
-use laxity::{ChannelSpec, Error as LaxityError, Host, HostConfig, Scheduling};
+use laxity::{ChannelSpec, Costs, Error as LaxityError, Host, HostConfig, Scheduling};
 use laxity_core::figures::Misses;
-use laxity_core::platform::Platform;
 use laxity_core::send::Violation;
 use laxity_core::units::Instant;
 use laxity_link::sys::now;
@@ -31,19 +30,19 @@ const BEST_EFFORT_QUEUE: u64 = 10;
 const LOOK: StdDuration = StdDuration::from_millis(50);
 
 /// How both hosts are set up.
-pub(crate) fn config(platform: &Platform, realtime: bool) -> HostConfig {
+pub(crate) fn config(costs: &Costs, realtime: bool, keep_awake: bool) -> HostConfig {
     HostConfig {
-        platform: platform.clone(),
         fifo_priority: HostConfig::default().fifo_priority.filter(|_| realtime),
         lock_memory: realtime,
+        keep_awake,
         // Two hosts, emulated in one process: each has a link of its own.
         registry: None,
-        ..HostConfig::default()
+        ..HostConfig::with_costs(costs.clone())
     }
 }
 
 pub(super) fn assemble(setup: &Setup, workload: &Workload, rows: Vec<Row>) -> Result<Assembly, Error> {
-    let config = config(&setup.platform, setup.realtime);
+    let config = config(&setup.costs, setup.realtime, setup.keep_awake);
     let here = match workload.experiment() {
         Some(experiment) => experiment.start(config.clone())?,
         None => Host::start(config.clone())?,

@@ -142,9 +142,9 @@ pub(crate) fn assemble(setup: &Setup, workload: &Workload, rows: Vec<Row>) -> Re
 /// among the payload. A packet shorter than the model's floor occupies the wire for as long as it takes, so the wire is never
 /// slower than the model.
 fn wire(setup: &Setup, discipline: Discipline, targets: Vec<std::net::SocketAddr>) -> Result<Wire, Error> {
-    let link = setup.platform.link;
+    let link = setup.costs.platform.link;
     let overhead_bytes = link.overhead_bytes.saturating_sub(DATA_HEADER_BYTES as u32);
     let model = LinkModel { overhead_bytes, floor_bytes: 0, ..link };
-    let packet_bytes = (setup.platform.packet as usize + DATA_HEADER_BYTES).max(2048);
+    let packet_bytes = (setup.costs.platform.packet as usize + DATA_HEADER_BYTES).max(2048);
     Wire::start(&WireConfig { discipline, packet_bytes, realtime: setup.realtime, ..WireConfig::new(model, targets) })
 }

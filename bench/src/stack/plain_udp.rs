@@ -35,7 +35,7 @@ pub(super) fn assemble(setup: &Setup, workload: &Workload, rows: Vec<Row>) -> Re
         inbound.set_read_timeout(Some(LOOK)).map_err(Error::system("setting a timeout"))?;
         let outbound = bind()?;
         outbound.connect(wire.ingress(number)).map_err(Error::system("connecting a UDP socket"))?;
-        let payload = setup.platform.packet as usize;
+        let payload = setup.costs.platform.packet as usize;
         let cutter = Cutter { channel: number as u32, message_bytes: workload.longest(), payload };
         let datagram = vec![0x5a; HEADER_BYTES + payload];
         channels.push(Ready {

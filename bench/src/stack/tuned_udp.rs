@@ -32,7 +32,7 @@ const CS1: u8 = 8;
 const LOOK: Duration = Duration::from_millis(50);
 
 pub(super) fn assemble(setup: &Setup, workload: &Workload, rows: Vec<Row>) -> Result<Assembly, Error> {
-    let payload = setup.platform.packet as usize;
+    let payload = setup.costs.platform.packet as usize;
     let most = HEADER_BYTES + payload;
     let contracts = rows.into_iter().map(|row| (row.name, Some(row.contract)));
     let contracts: Vec<_> = contracts.chain([(BEST_EFFORT.to_owned(), None)]).collect();

@@ -2,6 +2,7 @@
 //! every key always there. `laxity admit --help` says what it holds.
 
 use clap::ValueEnum;
+use laxity::Guarantee;
 use laxity::system_file::{Channel, Upcall};
 use laxity_core::admission::answer::{Answer, Answers, Denial, Grant, Role, Rule, Term};
 use laxity_core::platform::{MachineModel, Platform};
@@ -11,6 +12,7 @@ use serde::{Serialize, Serializer};
 
 use super::decide::{OfDOrder, OfUpcalls};
 use super::{Answered, Report};
+use crate::costs::{CalibrationReport, GuaranteeReport};
 
 #[derive(Serialize)]
 struct Document<'a> {
@@ -18,6 +20,7 @@ struct Document<'a> {
     decides: bool,
     machine: &'static str,
     link_mode: Option<&'static str>,
+    calibration: Option<CalibrationReport>,
     rule: Option<&'static str>,
     completion: Option<&'static str>,
     channels: Vec<OfChannel<'a>>,
@@ -32,7 +35,8 @@ struct OfChannel<'a> {
     role: &'static str,
     completion: &'static str,
     decision: Option<&'static str>,
-    guarantee: &'static str,
+    #[serde(flatten)]
+    guarantee: GuaranteeReport,
     deadline_ns: u64,
     bound_ns: Option<u64>,
     slack_ns: Option<u64>,
@@ -143,8 +147,9 @@ fn document(report: &Report) -> Document<'_> {
     let mut document = Document {
         test: report.test.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default(),
         decides: report.decides(),
-        machine: if report.platform.machine.is_papers() { "papers" } else { "executive" },
-        link_mode: link_mode(&report.platform),
+        machine: if report.costs.platform.machine.is_papers() { "papers" } else { "executive" },
+        link_mode: link_mode(&report.costs.platform),
+        calibration: CalibrationReport::of(&report.costs),
         rule: None,
         completion: None,
         channels: Vec::new(),
@@ -157,7 +162,8 @@ fn document(report: &Report) -> Document<'_> {
             document.rule = Some(rule(answers.rule));
             document.completion = common(channels);
             let answered = channels.iter().zip(&answers.channels);
-            document.channels = answered.map(|(channel, answer)| of_channel(channels, channel, answer)).collect();
+            document.channels =
+                answered.map(|(channel, answer)| of_channel(report, channels, channel, answer)).collect();
             document.utilisation_ppm = shares(answers);
         }
         Answered::DOrder(channels, figures) => {
@@ -226,7 +232,7 @@ fn plain(channel: &Channel) -> OfChannel<'_> {
         },
         completion: completion(channel.request.role),
         decision: None,
-        guarantee: "none",
+        guarantee: Guarantee::default().into(),
         deadline_ns: channel.request.contract.deadline().as_nanos(),
         bound_ns: None,
         slack_ns: None,
@@ -237,7 +243,7 @@ fn plain(channel: &Channel) -> OfChannel<'_> {
     }
 }
 
-fn of_channel<'a>(channels: &'a [Channel], channel: &'a Channel, answer: &'a Answer) -> OfChannel<'a> {
+fn of_channel<'a>(report: &Report, channels: &'a [Channel], channel: &'a Channel, answer: &'a Answer) -> OfChannel<'a> {
     let nanos = |span: Option<Duration>| span.map(Duration::as_nanos);
     let Answer { split, composite, outcome } = answer;
     let analysis = Analysis {
@@ -252,6 +258,7 @@ fn of_channel<'a>(channels: &'a [Channel], channel: &'a Channel, answer: &'a Ans
     let asked = OfChannel { decision: Some(decision(outcome.is_ok())), analysis, ..plain(channel) };
     match outcome {
         Ok(grant) => OfChannel {
+            guarantee: report.backing.guarantee(channel.request.contract.deadline()).into(),
             bound_ns: Some(grant.bound.as_nanos()),
             slack_ns: Some(channel.request.contract.deadline().saturating_sub(grant.bound).as_nanos()),
             terms: Some(Terms(&grant.terms)),

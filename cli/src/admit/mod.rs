@@ -14,12 +14,14 @@ use std::fs;
 use std::io::{self, Write as _};
 use std::time::Instant;
 
-use laxity::system_file::{self, Channel, Plan, Upcall};
+use laxity::system_file::{self, Channel, Plan, System, Upcall};
+use laxity::{Backing, Calibration, Costs};
 use laxity_core::admission::answer::{Answers, Rule, Test};
 use laxity_core::platform::Platform;
 use laxity_core::units::Duration;
 
 use crate::args::{AdmitArguments, TestArgument};
+use crate::costs;
 use crate::failure::Failure;
 use crate::file;
 use decide::{OfDOrder, OfUpcalls};
@@ -28,11 +30,12 @@ use decide::{OfDOrder, OfUpcalls};
 pub(crate) fn run(arguments: &AdmitArguments) -> Result<u8, Failure> {
     let name = arguments.file.display().to_string();
     let text = fs::read_to_string(&arguments.file).map_err(|source| Failure::File { file: name.clone(), source })?;
-    let system = system_file::parse(&text, &name)?;
+    let (system, costs) = read(&text, &name, costs::calibration(arguments.calibration.as_deref())?)?;
     let begin = Instant::now();
     let answered = answer(&system.platform, system.plan, arguments.test)?;
     let elapsed = Duration::from_nanos(u64::try_from(begin.elapsed().as_nanos()).unwrap_or(u64::MAX));
-    let report = Report { file: name, test: arguments.test, platform: system.platform, answered, elapsed };
+    let backing = Backing::expected(&costs);
+    let report = Report { file: name, test: arguments.test, costs, backing, answered, elapsed };
     if let Some(path) = &arguments.plot {
         file::write(path, &plot::svg(&report))?;
     }
@@ -42,11 +45,23 @@ pub(crate) fn run(arguments: &AdmitArguments) -> Result<u8, Failure> {
     Ok(if report.refuses() { 3 } else { 0 })
 }
 
+/// A file's system, and what its costs rest on: the calibration, unless the machine is another one.
+fn read(text: &str, file: &str, calibration: Option<Calibration>) -> Result<(System, Costs), Failure> {
+    let costs = calibration.map_or_else(|| Platform::assumed_host().into(), Costs::from);
+    let parse = |host| system_file::parse_on(text, file, host);
+    let system = costs::beside(&costs, parse, |system| system.platform.packet)?;
+    let platform = system.platform.clone();
+    let calibration = costs.calibration.filter(|_| !platform.machine.is_papers());
+    Ok((system, Costs { platform, calibration }))
+}
+
 /// What is asked for, and what is answered.
 struct Report {
     file: String,
     test: TestArgument,
-    platform: Platform,
+    costs: Costs,
+    /// If the host runs as it was calibrated.
+    backing: Backing,
     answered: Answered,
     elapsed: Duration,
 }
@@ -93,7 +108,7 @@ impl Report {
     fn decides(&self) -> bool {
         match (&self.answered, self.test) {
             (Answered::DOrder(..), _) => false,
-            (Answered::Upcalls(..), TestArgument::Rmdp) => self.platform.upcall_switch.is_zero(),
+            (Answered::Upcalls(..), TestArgument::Rmdp) => self.costs.platform.upcall_switch.is_zero(),
             _ => true,
         }
     }

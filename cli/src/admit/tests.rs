@@ -57,7 +57,8 @@ fn report(rows: Vec<(&str, Answer)>, points: u64) -> Report {
     Report {
         file: "robot.toml".to_owned(),
         test: TestArgument::Auto,
-        platform: Platform::papers_table_2b(),
+        costs: Platform::papers_table_2b().into(),
+        backing: Backing::expected(&Platform::papers_table_2b().into()),
         answered: Answered::Channels(channels, answers),
         elapsed: Duration::from_micros(123),
     }
@@ -80,7 +81,7 @@ fn upcalls(test: TestArgument, switch: Duration) -> Report {
     let figures = OfUpcalls { liu_layland: true, sha: false, rmdp: false, responses };
     Report {
         test,
-        platform: Platform { upcall_switch: switch, ..Platform::assumed_host() },
+        costs: Platform { upcall_switch: switch, ..Platform::assumed_host() }.into(),
         answered: Answered::Upcalls(asked, figures),
         ..two()
     }
@@ -93,13 +94,13 @@ fn the_json_is_the_contract() {
         r#""composite":{"least_deadline_ns":null,"fits":false},"d_order":null},"#
     );
     let expected = [
-        r#"{"test":"auto","decides":true,"machine":"papers","link_mode":"inline","rule":"split","completion":"transmission","#,
-        r#""channels":[{"name":"camera","role":"send","completion":"transmission","decision":"granted","guarantee":"none","#,
+        r#"{"test":"auto","decides":true,"machine":"papers","link_mode":"inline","calibration":null,"rule":"split","completion":"transmission","#,
+        r#""channels":[{"name":"camera","role":"send","completion":"transmission","decision":"granted","guarantee":"none","miss_probability":null,"#,
         r#""deadline_ns":40000000,"bound_ns":20000000,"slack_ns":20000000,"terms":{"link_ns":15000000,"own_work_ns":3000000,"#,
         r#""waiting_ns":2000000,"handover_ns":0},"reserved":{"processor_stage_ns":30000000,"link_stage_ns":10000000,"#,
         r#""messages":12,"packets":180,"processor_ppm":61800,"link_ppm":73500},"#,
         common,
-        r#""refusal":null},{"name":"bulk","role":"send","completion":"transmission","decision":"refused","guarantee":"none","#,
+        r#""refusal":null},{"name":"bulk","role":"send","completion":"transmission","decision":"refused","guarantee":"none","miss_probability":null,"#,
         r#""deadline_ns":40000000,"bound_ns":null,"slack_ns":null,"terms":null,"reserved":null,"#,
         common,
         r#""refusal":{"code":"link_deadline","stage":"link","at_ns":12300000,"explained":true,"because_of":["camera"],"#,
@@ -119,7 +120,9 @@ fn the_json_of_upcalls_has_the_same_keys() {
         r#""rmdp":false,"response_ns":11000000}}],"utilisation_ppm":{"processor":290000,"link":null},"#
     );
     assert!(said.contains(upcalls), "{said}");
-    assert!(said.starts_with(r#"{"test":"auto","decides":true,"machine":"executive","link_mode":null,"rule":null,"#));
+    assert!(said.starts_with(
+        r#"{"test":"auto","decides":true,"machine":"executive","link_mode":null,"calibration":null,"rule":null,"#
+    ));
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 
 use comfy_table::{CellAlignment, Table, presets};
+use laxity::Costs;
 use laxity::system_file::{Channel, Upcall};
 use laxity::text::{DisplayRate, DisplaySize};
 use laxity_core::admission::answer::{Answers, Denial, Fits, Rule, Term};
@@ -13,6 +14,7 @@ use laxity_core::units::Duration;
 use super::decide::{OfDOrder, OfUpcalls};
 use super::{Answered, Report};
 use crate::args::TestArgument;
+use crate::costs::{in_words, of_all};
 use crate::numbers::{brief, counted, list, up};
 use crate::report::escaped;
 
@@ -21,11 +23,11 @@ const NONE: &str = "-";
 /// The whole answer.
 pub(super) fn page(report: &Report) -> String {
     let mut page = match &report.answered {
-        Answered::Upcalls(..) => format!("{}:\n", changes(&report.platform)),
-        _ => format!("{}:\n", machine(&report.platform)),
+        Answered::Upcalls(..) => format!("{}:\n", changes(&report.costs.platform)),
+        _ => format!("{}:\n", machine(&report.costs)),
     };
     match &report.answered {
-        Answered::Channels(channels, answers) => of_channels(&mut page, channels, answers),
+        Answered::Channels(channels, answers) => of_channels(&mut page, report, channels, answers),
         Answered::DOrder(channels, figures) => of_d_order(&mut page, channels, figures),
         Answered::Upcalls(upcalls, figures) => of_upcalls(&mut page, report, upcalls, figures),
     }
@@ -42,13 +44,18 @@ pub(super) fn page(report: &Report) -> String {
 }
 
 /// Whose machine it is.
-pub(super) fn machine(platform: &Platform) -> &'static str {
-    match platform.machine {
-        MachineModel::Executive => {
-            "On the executive, with the costs in the file and those assumed for what it leaves out"
+pub(super) fn machine(costs: &Costs) -> String {
+    match (costs.platform.machine, &costs.calibration) {
+        (MachineModel::Executive, None) => {
+            "On the executive, with the costs in the file and those assumed for what it leaves out".to_owned()
         }
-        MachineModel::PapersInline => "On the machine of the papers, link scheduling at interrupt level",
-        MachineModel::PapersOffload => "On the machine of the papers, link scheduling on the adapter",
+        (MachineModel::Executive, Some(_)) => {
+            format!("On the executive, with the costs in the file and those measured for what it leaves out: {costs}")
+        }
+        (MachineModel::PapersInline, _) => {
+            "On the machine of the papers, link scheduling at interrupt level".to_owned()
+        }
+        (MachineModel::PapersOffload, _) => "On the machine of the papers, link scheduling on the adapter".to_owned(),
     }
 }
 
@@ -60,7 +67,7 @@ pub(super) fn changes(platform: &Platform) -> String {
     }
 }
 
-fn of_channels(page: &mut String, channels: &[Channel], answers: &Answers) {
+fn of_channels(page: &mut String, report: &Report, channels: &[Channel], answers: &Answers) {
     let mut table = new_table(&["channel", "answer", "deadline", "bound", "slack", "where the bound goes"]);
     for (channel, answer) in channels.iter().zip(&answers.channels) {
         let deadline = channel.request.contract.deadline();
@@ -93,13 +100,32 @@ fn of_channels(page: &mut String, channels: &[Channel], answers: &Answers) {
     );
     page.push_str(
         "A bound counts from a message's logical arrival here to the end of its transmission, or to its delivery if it is \
-         received here.\nThe costs are configured, not measured: guarantee none.\n",
+         received here.\n",
     );
+    page.push_str(&guarantee(report, channels, answers));
     for (channel, answer) in channels.iter().zip(&answers.channels) {
         if let Err(denial) = &answer.outcome {
             let _ = writeln!(page, "\n{}", advice(channels, channel, denial));
         }
     }
+}
+
+/// How far the bounds can be trusted, and why no further.
+fn guarantee(report: &Report, channels: &[Channel], answers: &Answers) -> String {
+    if report.costs.calibration.is_none() {
+        return "The costs are configured, not measured: guarantee none.\n".to_owned();
+    }
+    let granted = channels.iter().zip(&answers.channels).filter(|(_, answer)| answer.outcome.is_ok());
+    let deadlines = granted.map(|(channel, _)| channel.request.contract.deadline());
+    let all = in_words(&of_all(&report.backing, deadlines));
+    let mut text = format!("If the host runs as it was calibrated: {all}.\n");
+    for why in report.backing.why() {
+        let _ = writeln!(text, "  {}: {}", report.backing.level(), escaped(why));
+    }
+    for doubt in report.costs.doubts() {
+        let _ = writeln!(text, "  {doubt}");
+    }
+    text
 }
 
 /// Why not, because of whom, and what would fit.

@@ -1,20 +1,190 @@
-//! `laxity calibrate`.
+//! `laxity calibrate`: measures what this host costs, and writes it for the other commands.
+//!
+//! The measuring is the library's ([`laxity::calibration::measure`]); here are the questions, the progress and the answers.
+
+mod json;
+mod pictures;
+mod text;
+
+use std::io::{self, Write as _};
+use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
+use std::sync::{Arc, atomic::Ordering};
+use std::thread;
+use std::time::Duration as StdDuration;
 
 use clap::Args;
+use indicatif::{ProgressBar, ProgressStyle};
+use laxity::calibration::measure::{Measured, Phase, Plan, measure};
+use laxity::calibration::{Calibration, Load, place};
+use laxity::text as units;
+use laxity_core::units::{Duration, NANOS_PER_SECOND};
 
+use crate::args::option;
 use crate::failure::Failure;
+use crate::file;
+use crate::report::escaped;
+use crate::stop::Stop;
 
-pub(crate) const HELP: &str = "";
+pub(crate) const HELP: &str = "\
+What is measured: how long each piece of the executive's work takes, with packets of several sizes, by executives at work over \
+loopback; how far apart packets leave; how late it wakes up; and how much processor time the platform takes away in windows of \
+0.1, 1, 10 and 100 ms. All of it beside a declared load of ordinary processes. Costs and budgets are order statistics, claimed with 95 % \
+confidence; a short calibration claims no more than its samples carry.
+
+The file is read by send, recv, demo, bench and admit. Exit status: 0 done; 1 interrupted, nothing is written then; 2 bad input; 4 not \
+permitted.
+
+JSON: {file, taken: {kernel, processor, processors, date, duration_ns, load: {hogs, flood_packets_s}, scheduling, memory_locked, \
+kept_awake, link}, confidence_ppm, costs: [{kind, packet_bytes, samples, median_ns, claimed_ns, exceedance, largest_ns}], windows: [{observer, \
+window_ns, windows, stride, median_ns, budget_ns, exceedance, largest_ns}], choice: {packet_bytes, quantum, why, counts: [{packet_bytes, \
+quantum, channels: {kind: count}}]}, level, why, against: [{kind, packet_bytes, here_ns, there_ns}] | null, notes}. Probabilities are decimal texts.";
 
 /// What is asked for.
 #[derive(Debug, Args)]
 pub(crate) struct CalibrateArguments {
+    /// Where the calibration goes; by default where the other commands look for it
+    #[arg(short, long, value_name = "FILE")]
+    pub(crate) output: Option<PathBuf>,
+    /// Measure for 35 s only: enough to see what is what, and to claim little
+    #[arg(long, conflicts_with = "duration")]
+    pub(crate) quick: bool,
+    /// How long to measure; days are needed to claim a probability of 10⁻⁶
+    #[arg(long, value_name = "SPAN", default_value = "10min")]
+    pub(crate) duration: String,
+    /// Ordinary threads that compute meanwhile; by default one for each processor
+    #[arg(long, value_name = "THREADS")]
+    pub(crate) hogs: Option<u32>,
+    /// Packets a second that a stranger sends to a stranger meanwhile
+    #[arg(long, value_name = "PACKETS", default_value_t = 10_000)]
+    pub(crate) flood: u64,
+    /// The network device of the link; loopback is measured, the drivers of others are asked for their rate
+    #[arg(long, value_name = "DEVICE")]
+    pub(crate) link: Option<String>,
+    /// The link's rate, if its driver does not tell it
+    #[arg(long, value_name = "RATE")]
+    pub(crate) link_rate: Option<String>,
+    /// Keep the processors from idling deeply while measuring; the calibration then holds for hosts that do so, too
+    #[arg(long)]
+    pub(crate) keep_awake: bool,
+    /// Stay an ordinary process, even where real-time priority is permitted
+    #[arg(long)]
+    pub(crate) no_realtime: bool,
+    /// Draw how many channels are admitted with each packet size and quantum
+    #[arg(long, value_name = "FILE.svg")]
+    pub(crate) plot: Option<PathBuf>,
+    /// Draw the interference
+    #[arg(long, value_name = "FILE.svg")]
+    pub(crate) interference: Option<PathBuf>,
+    /// An earlier calibration: say which costs' medians differ by more than a factor of two
+    #[arg(long, value_name = "FILE")]
+    pub(crate) against: Option<PathBuf>,
     /// Print one JSON object instead of tables
     #[arg(long)]
     pub(crate) json: bool,
 }
 
-/// True if nothing failed.
-pub(crate) fn run(_arguments: &CalibrateArguments) -> Result<bool, Failure> {
+/// How long `--quick` measures.
+const QUICK: Duration = Duration::from_secs(35);
+
+impl CalibrateArguments {
+    fn plan(&self) -> Result<Plan, Failure> {
+        let length = if self.quick { QUICK } else { option("--duration", &self.duration, units::duration)? };
+        let (least, most) = (Duration::from_secs(10), Duration::from_secs(7 * 24 * 3600));
+        if !(least..=most).contains(&length) {
+            return Err(Failure::Usage(format!("--duration is {length}, expected {least} to a week")));
+        }
+        let processors = || thread::available_parallelism().map_or(1, |count| count.get() as u32);
+        let hogs = self.hogs.unwrap_or_else(processors);
+        if hogs > 1024 || self.flood > 1_000_000 {
+            return Err(Failure::Usage("--hogs is at most 1024, --flood at most 1000000".to_owned()));
+        }
+        let rate = self.link_rate.as_deref().map(|rate| option("--link-rate", rate, units::rate)).transpose()?;
+        Ok(Plan {
+            length,
+            load: Load { hogs, flood: self.flood },
+            fits_all: self.link.is_none(),
+            device: self.link.clone().unwrap_or_else(|| "lo".to_owned()),
+            rate,
+            realtime: !self.no_realtime,
+            keep_awake: self.keep_awake,
+        })
+    }
+}
+
+/// Measures, writes and tells; true if that is all done.
+pub(crate) fn run(arguments: &CalibrateArguments) -> Result<bool, Failure> {
+    let plan = arguments.plan()?;
+    let output = match &arguments.output {
+        Some(file) => file.clone(),
+        None => place::own()
+            .ok_or_else(|| Failure::Usage("no place for the calibration is known; give one: -o FILE".to_owned()))?,
+    };
+    let elsewhere = [arguments.plot.as_ref(), arguments.interference.as_ref()];
+    for path in elsewhere.into_iter().flatten() {
+        file::has_directory(path)?;
+    }
+    match &arguments.output {
+        Some(file) => file::has_directory(file)?,
+        None => file::make_directory(&output)?,
+    }
+    let earlier = arguments.against.as_deref().map(Calibration::read).transpose()?;
+    let measured = measured(&plan)?;
+    file::write(&output, &measured.calibration.to_toml())?;
+    let disagreements = earlier.map(|earlier| measured.calibration.disagreements(&earlier));
+    let host = format!("{}, kernel {}", measured.calibration.taken.processor, measured.calibration.taken.kernel);
+    if let Some(path) = &arguments.plot {
+        file::write(path, &pictures::grid(&measured.choice, &host))?;
+    }
+    if let Some(path) = &arguments.interference {
+        let (windows, platform) = (&measured.calibration.windows, &measured.calibration.platform);
+        file::write(path, &pictures::interference(&measured.seen, windows, &platform.interference, &host))?;
+    }
+    let said = match arguments.json {
+        true => json::object(&measured, &output, disagreements.as_deref()),
+        false => text::page(&measured, &output, disagreements.as_deref()),
+    };
+    // A reader that has seen enough is no failure.
+    let _ = writeln!(io::stdout(), "{said}");
     Ok(true)
+}
+
+/// Measures, with a bar.
+fn measured(plan: &Plan) -> Result<Measured, Failure> {
+    let signals = Stop::on_signals().map_err(|source| laxity::Error::System { what: "catching signals", source })?;
+    let stop = Arc::new(AtomicBool::new(false));
+    let over = Arc::new(AtomicBool::new(false));
+    // The library looks at a flag of its own.
+    let watching = {
+        let (stop, over) = (Arc::clone(&stop), Arc::clone(&over));
+        thread::spawn(move || {
+            while !over.load(Ordering::Relaxed) {
+                if signals.is_set() {
+                    stop.store(true, Ordering::Relaxed);
+                }
+                thread::sleep(StdDuration::from_millis(50));
+            }
+        })
+    };
+    let style = ProgressStyle::with_template("{bar:24} {msg}").expect("the template is valid");
+    let bar = ProgressBar::new(plan.length.as_nanos()).with_style(style);
+    let outcome = measure(plan, &stop, &mut |phase, done| {
+        let left = plan.length.saturating_sub(done).as_nanos().div_ceil(NANOS_PER_SECOND);
+        bar.set_position(done.as_nanos());
+        bar.set_message(format!("{}; {left} s left", escaped(&words(phase))));
+    });
+    bar.finish_and_clear();
+    over.store(true, Ordering::Relaxed);
+    let _ = watching.join();
+    Ok(outcome?)
+}
+
+fn words(phase: &Phase) -> String {
+    match phase {
+        Phase::Costs(packet) => format!("costs with packets of {packet} bytes"),
+        Phase::Link => "how far apart packets leave".to_owned(),
+        Phase::Spinning => "what the platform takes from a thread that watches the clock".to_owned(),
+        Phase::Choosing => "choosing packet size and quantum".to_owned(),
+        Phase::Working => "what is beyond the costs, at work".to_owned(),
+    }
 }

@@ -3,11 +3,16 @@
 use laxity_bench::wire::{ClassFigures, WireFigures};
 use serde::Serialize;
 
+use super::Preface;
 use super::run::{Channel, Run};
+use crate::costs::{CalibrationReport, GuaranteeReport};
 use crate::report::ChannelReport;
 
 #[derive(Serialize)]
 pub(super) struct Document {
+    #[serde(flatten)]
+    guarantee: GuaranteeReport,
+    calibration: Option<CalibrationReport>,
     scenarios: Vec<Scenario>,
 }
 
@@ -65,8 +70,12 @@ struct Gaps {
 }
 
 impl Document {
-    pub(super) fn new(runs: &[Run]) -> Self {
-        Self { scenarios: runs.iter().map(Scenario::from).collect() }
+    pub(super) fn new(runs: &[Run], preface: &Preface) -> Self {
+        Self {
+            guarantee: preface.guarantee().into(),
+            calibration: CalibrationReport::of(&preface.standing.costs),
+            scenarios: runs.iter().map(Scenario::from).collect(),
+        }
     }
 
     /// One line, without a line end.

@@ -21,13 +21,13 @@ mod table;
 
 use std::collections::HashSet;
 
-use laxity::Standing;
+use laxity::{Costs, Guarantee, Standing};
 use laxity_bench::workload::{Row, admitted, table_3};
 use laxity_bench::{Attack, FloodPath, Setup, Stack, scenario};
-use laxity_core::platform::Platform;
 use laxity_core::units::Duration;
 
 use crate::args::{DemoArguments, demo_duration};
+use crate::costs;
 use crate::failure::Failure;
 use crate::machine;
 use crate::progress::RunsProgress;
@@ -43,16 +43,17 @@ const SIMULATED: Duration = Duration::from_secs(10);
 pub(crate) fn run(arguments: &DemoArguments) -> Result<bool, Failure> {
     let duration = demo_duration(&arguments.duration)?;
     let file = ReportFile::open(arguments)?;
-    let platform = Platform::assumed_host();
+    let calibration = costs::calibration(arguments.costs.calibration.as_deref())?;
+    let costs = costs::of_wire(calibration, None)?;
     let steps = match arguments.simulated_only {
         true => Vec::new(),
         false => steps(&arguments.attacks, &arguments.stacks),
     };
     let mut demo = Demo {
         arguments,
-        preface: preface(&platform, !arguments.no_realtime)?,
+        preface: preface(&costs, !arguments.no_realtime, arguments.costs.keep_awake)?,
         progress: RunsProgress::start(steps.len(), duration),
-        platform,
+        costs,
         duration,
         runs: Vec::new(),
         said: HashSet::new(),
@@ -65,7 +66,7 @@ pub(crate) fn run(arguments: &DemoArguments) -> Result<bool, Failure> {
     let broken: Vec<String> = runs.iter().flat_map(Run::broken_promises).collect();
     let report = report::report(&runs, &preface);
     if arguments.json {
-        println!("{}", json::Document::new(&runs).text());
+        println!("{}", json::Document::new(&runs, &preface).text());
     } else {
         println!("What it shows:");
         html::summary(&report).iter().for_each(|sentence| println!("- {sentence}"));
@@ -95,10 +96,10 @@ struct Preface {
     notes: Vec<String>,
 }
 
-fn preface(platform: &Platform, realtime: bool) -> Result<Preface, Failure> {
+fn preface(costs: &Costs, realtime: bool, keep_awake: bool) -> Result<Preface, Failure> {
     let failed = |source| Failure::Scenario { scenario: "preparing".to_owned(), source: Box::new(source) };
-    let standing = scenario::standing(platform, realtime).map_err(failed)?;
-    let (admitted, refusals) = admitted(platform).map_err(failed)?;
+    let standing = scenario::standing(costs, realtime, keep_awake).map_err(failed)?;
+    let (admitted, refusals) = admitted(&costs.platform).map_err(failed)?;
     let mut notes = standing.notes.clone();
     notes.extend(refusals);
     if !realtime {
@@ -107,11 +108,18 @@ fn preface(platform: &Platform, realtime: bool) -> Result<Preface, Failure> {
     Ok(Preface { standing, admitted, notes })
 }
 
+impl Preface {
+    /// What can be said of the messages of all channels.
+    fn guarantee(&self) -> Guarantee {
+        costs::of_all(&self.standing.backing, self.admitted.iter().map(|row| row.contract.deadline()))
+    }
+}
+
 struct Demo<'a> {
     arguments: &'a DemoArguments,
     preface: Preface,
     progress: RunsProgress,
-    platform: Platform,
+    costs: Costs,
     duration: Duration,
     runs: Vec<Run>,
     /// Notes that were shown; each is shown once.
@@ -162,7 +170,7 @@ impl Demo<'_> {
         if stacks.is_empty() || stacks.contains(&Stack::Laxity) {
             for attack in Attack::EACH.into_iter().filter(|attack| attacks.is_empty() || attacks.contains(attack)) {
                 if simulated::knows(attack) {
-                    self.runs.push(simulated::run(&self.platform, attack, SIMULATED, *seed)?);
+                    self.runs.push(simulated::run(&self.costs.platform, attack, SIMULATED, *seed)?);
                 }
             }
         }
@@ -198,7 +206,8 @@ impl Demo<'_> {
             duration: std::time::Duration::from_nanos(self.duration.as_nanos()),
             seed: self.arguments.seed,
             realtime: !self.arguments.no_realtime,
-            platform: self.platform.clone(),
+            keep_awake: self.arguments.costs.keep_awake,
+            costs: self.costs.clone(),
         };
         let name = step.to_string();
         self.progress.show(number, &name, Duration::ZERO);

@@ -1,10 +1,59 @@
-//! `laxity doctor`.
+//! `laxity doctor`: what this host can do, what spoils it, what that costs here, and what mends it.
+//!
+//! It only reads and measures, unless `--fix` is given. Each probe is a module with one function that returns findings; what
+//! it reads of `/proc` and `/sys` it reads below a [`Root`], so that its judgement can be tested without this host.
+//!
+//! | Module | What it finds out |
+//! |---|---|
+//! | [`rights`], [`throttle`] | real-time priority, and what the kernel limits it to |
+//! | [`stolen`], [`idle`], [`timers`], [`interrupts`] | what delays a thread that should run |
+//! | [`device`], [`memory`], [`clock`] | network devices, memory, clocks |
+//! | [`calibration`], [`neighbours`] | Laxity's own files and processes |
+//! | [`measure`] | the threads that all of them measure with |
+//! | [`fix`] | changes, and that they are undone whatever happens |
+
+mod calibration;
+mod clock;
+mod device;
+mod finding;
+mod fix;
+mod idle;
+mod interrupts;
+mod measure;
+mod memory;
+mod neighbours;
+mod report;
+mod rights;
+mod root;
+mod stolen;
+mod throttle;
+mod timers;
+
+use std::ffi::OsString;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use clap::Args;
+use laxity_core::units::Duration;
 
 use crate::failure::Failure;
+use crate::progress::Progress;
+use crate::stop::Stop;
+use finding::{Finding, State};
+use measure::Told;
+use root::Root;
 
-pub(crate) const HELP: &str = "";
+pub(crate) const HELP: &str = "\
+Exit status: 0 the report is complete, however good or bad the host is; 2 bad input; 4 --fix may change nothing here. With a \
+COMMAND its own, or 128 and the number of the signal that ended it.
+
+JSON: {findings, interrupted}. Each of findings: {name, state: good|poor|bad|unknown, found, cost_ns, cost_text, remedy, \
+fixable}; cost_ns is an integer that was measured here, or null. The names are explained in docs/doctor.md.
+
+With --fix: {changes, command}; each of changes: {name, state: changed|failed, old, new, text}. It is printed when the \
+changes are in force; to standard error if there is a COMMAND, whose standard output it would disturb. What was undone is told on \
+standard error. --fix undoes its changes when it ends, is interrupted, or is killed; if it is killed together with its guardian, \
+the next laxity doctor undoes them. What somebody else changed meanwhile stays.";
 
 /// What is asked for.
 #[derive(Debug, Args)]
@@ -12,9 +61,103 @@ pub(crate) struct DoctorArguments {
     /// Print one JSON object instead of tables
     #[arg(long)]
     pub(crate) json: bool,
+    /// Measure for a third of the time: rarer delays are missed
+    #[arg(long, conflicts_with = "fix")]
+    pub(crate) quick: bool,
+    /// Change what is safe and can be undone, until Ctrl-C: no throttle, processors kept awake, larger socket buffers, full
+    /// processor speed, no huge pages on the kernel's initiative
+    #[arg(long)]
+    pub(crate) fix: bool,
+    /// With --fix: run this, and undo the changes when it ends
+    #[arg(last = true, requires = "fix", value_name = "COMMAND")]
+    pub(crate) command: Vec<OsString>,
+    /// Wait for the end of standard input, then undo what the journal in this directory says
+    #[arg(long, hide = true, value_name = "DIRECTORY", exclusive = true)]
+    pub(crate) guardian: Option<PathBuf>,
 }
 
-/// True if nothing failed.
-pub(crate) fn run(_arguments: &DoctorArguments) -> Result<bool, Failure> {
-    Ok(true)
+/// What the probes need to know.
+pub(crate) struct Doctor<'a> {
+    root: Root,
+    quick: bool,
+    /// Why this user may have no real-time priority; `None` if he may.
+    no_real_time: Option<String>,
+    /// Those that this process may use.
+    processors: Vec<usize>,
+    told: Told<'a>,
+}
+
+impl Doctor<'_> {
+    /// For how long to measure something that usually takes `usual`.
+    fn length(&self, usual: Duration) -> Duration {
+        if self.quick { Duration::from_nanos(usual.as_nanos() / 3) } else { usual }
+    }
+    /// The same, but never less than `least`.
+    fn length_at_least(&self, usual: Duration, least: Duration) -> Duration {
+        self.length(usual).max(least)
+    }
+}
+
+/// A probe, and what it is called while it runs.
+type Probe = (&'static str, fn(&Doctor<'_>) -> Vec<Finding>);
+
+/// In the order in which they run; together less than half a minute.
+const PROBES: &[Probe] = &[
+    ("the network devices", device::probe),
+    ("memory", memory::probe),
+    ("the clocks", clock::probe),
+    ("the calibration", calibration::probe),
+    ("other Laxity processes", neighbours::probe),
+    ("how exactly threads sleep", timers::probe),
+    ("what idle states cost", idle::probe),
+    ("what the platform takes away", stolen::probe),
+    ("what soft interrupts cost", interrupts::probe),
+    ("what a real-time priority is worth", rights::probe),
+    ("the real-time throttle", throttle::probe),
+];
+
+/// The exit status.
+pub(crate) fn run(arguments: &DoctorArguments) -> Result<u8, Failure> {
+    let root = Root::host();
+    if let Some(directory) = &arguments.guardian {
+        return fix::guard(&root, directory);
+    }
+    let stop = Stop::on_signals().map_err(|source| laxity::Error::System { what: "catching signals", source })?;
+    if arguments.fix {
+        return fix::run(&root, arguments, &stop);
+    }
+    let mut findings = fix::left_over(&root);
+    findings.extend(check(root, arguments.quick, &stop));
+    let interrupted = stop.is_set();
+    if arguments.json {
+        println!("{}", report::json(&findings, interrupted));
+    } else {
+        print!("{}", report::text(&findings, interrupted, report::width()));
+    }
+    Ok(0)
+}
+
+/// Runs the probes, until the user wants an end.
+fn check(root: Root, quick: bool, stop: &Stop) -> Vec<Finding> {
+    let line = Arc::new(Mutex::new("looking around".to_owned()));
+    let shown = Arc::clone(&line);
+    let _progress = Progress::start(move || shown.lock().unwrap_or_else(PoisonError::into_inner).clone());
+    let told = || stop.is_set();
+    let doctor = Doctor {
+        root,
+        quick,
+        no_real_time: measure::may_be_real_time().err().map(|error| error.to_string()),
+        processors: measure::processors(),
+        told: &told,
+    };
+    let mut findings = Vec::new();
+    for (number, (what, probe)) in PROBES.iter().enumerate() {
+        if stop.is_set() {
+            findings.push(Finding::new(*what, State::Unknown, "not looked at: interrupted"));
+            continue;
+        }
+        *line.lock().unwrap_or_else(PoisonError::into_inner) = format!("{} of {}: {what}", number + 1, PROBES.len());
+        findings.extend(probe(&doctor));
+    }
+    findings
 }

@@ -3,12 +3,43 @@
 //! | Module | What it does |
 //! |---|---|
 //! | [`Calibration`] | what was measured, how, and what follows from it |
+//! | [`measure`] | how it is measured |
+//! | [`choose`] | P and the packet size with which most channels are admitted, and how often best effort may start |
+//! | `derive` | the platform that follows from the costs: [`Calibration::platform_for`] |
+//! | `file` | its file: [`Calibration::to_toml`], [`Calibration::parse`], [`Calibration::read`] |
+//! | [`place`] | where that file is |
+//! | `identity` | whether it is of this host as it is: [`Calibration::check`] |
+//! | `costs` | the [`Costs`] that a host reasons with |
+//! | `level` | what guarantee they give: [`Level`], [`Backing`] |
+//! | `repeated` | whether a second calibration finds what the first one did: [`Calibration::disagreements`] |
+
+pub mod choose;
+mod costs;
+mod decimal;
+mod derive;
+mod file;
+mod identity;
+mod level;
+pub mod measure;
+pub mod place;
+mod repeated;
+
+#[cfg(test)]
+mod tests;
 
 use laxity_core::admission::confidence::Probability;
 use laxity_core::platform::Platform;
 use laxity_core::units::Duration;
 
+use crate::executive::Piece;
 use crate::realtime::Scheduling;
+
+pub use costs::Costs;
+pub use decimal::{decimal, read_decimal};
+pub use identity::{Doubt, ThisHost, now, written};
+pub(crate) use level::Running;
+pub use level::{Backing, CALIBRATED, Guarantee, Level};
+pub use repeated::Disagreement;
 
 /// What was measured on a host, and the platform that follows from it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -92,6 +123,46 @@ pub enum CostKind {
     Occupancy,
 }
 
+impl CostKind {
+    /// Each of them, in the order of a message's way.
+    pub const ALL: [Self; 14] = [
+        Self::Submit,
+        Self::First,
+        Self::Next,
+        Self::Reassemble,
+        Self::Deliver,
+        Self::Link,
+        Self::Demultiplex,
+        Self::Round,
+        Self::Switch,
+        Self::Cache,
+        Self::Timer,
+        Self::Wake,
+        Self::Handover,
+        Self::Occupancy,
+    ];
+
+    /// As all files and output have it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Submit => "submit",
+            Self::First => "first",
+            Self::Next => "next",
+            Self::Reassemble => "reassemble",
+            Self::Deliver => "deliver",
+            Self::Link => "link",
+            Self::Demultiplex => "demultiplex",
+            Self::Round => "round",
+            Self::Switch => "switch",
+            Self::Cache => "cache",
+            Self::Timer => "timer",
+            Self::Wake => "wake",
+            Self::Handover => "handover",
+            Self::Occupancy => "occupancy",
+        }
+    }
+}
+
 /// A cost, claimed by order statistics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cost {
@@ -120,6 +191,19 @@ pub enum Observer {
     Working,
 }
 
+impl Observer {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::Spinning, Self::Working];
+
+    /// As all files and output have it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Spinning => "spinning",
+            Self::Working => "working",
+        }
+    }
+}
+
 /// Stolen time in windows of one length that follow one another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Window {
@@ -139,4 +223,93 @@ pub struct Window {
     pub exceedance: Probability,
     /// The most that was stolen in a window.
     pub largest: Duration,
+}
+
+/// How often something took longer than its claimed cost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Overruns {
+    /// How often.
+    pub count: u64,
+    /// By how much at the most.
+    pub largest: Duration,
+}
+
+/// Windows of one length at run time, held against the budget that the bounds count on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WatchedWindow {
+    /// w: how long each is.
+    pub window: Duration,
+    /// q: what may be stolen in each.
+    pub budget: Duration,
+    /// How many are over.
+    pub windows: u64,
+    /// In how many of them more was stolen.
+    pub exceeded: u64,
+    /// The most that was stolen in one.
+    pub largest: Duration,
+}
+
+impl WatchedWindow {
+    pub(crate) fn new(window: Duration, budget: Duration) -> Self {
+        Self { window, budget, ..Self::default() }
+    }
+
+    /// So many windows are over, and in each so much was stolen.
+    pub(crate) fn close(&mut self, stolen: Duration, count: u64) {
+        self.windows += count;
+        self.exceeded += if stolen > self.budget { count } else { 0 };
+        self.largest = self.largest.max(stolen);
+    }
+}
+
+/// What the bounds rest on, as the running executive saw it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Premises {
+    pub(crate) overruns: [Overruns; Piece::ALL.len()],
+    /// One for each envelope of the platform.
+    pub windows: Vec<WatchedWindow>,
+}
+
+impl Premises {
+    /// How often each kind of work took longer than it is charged for; only the kinds that did. What it took beyond that counts as stolen
+    /// in `windows`.
+    pub fn overruns(&self) -> impl Iterator<Item = (CostKind, Overruns)> + '_ {
+        let all = Piece::ALL.into_iter().map(CostKind::from).zip(self.overruns);
+        all.filter(|(_, overruns)| overruns.count > 0)
+    }
+
+    /// Whether the platform took more than the bounds count on: while it did they did not hold.
+    pub fn are_violated(&self) -> bool {
+        self.windows.iter().any(|window| window.exceeded > 0)
+    }
+
+    /// What was violated, in words; one a line.
+    pub fn violations(&self) -> Vec<String> {
+        let exceeded = self.windows.iter().filter(|window| window.exceeded > 0);
+        let told = exceeded.map(|&WatchedWindow { window, budget, windows, exceeded, largest }| {
+            format!(
+                "in {exceeded} of {windows} windows of {window} more was taken than the {budget} that the bounds count on, \
+                 {largest} at the most: they did not hold then"
+            )
+        });
+        told.collect()
+    }
+}
+
+impl From<Piece> for CostKind {
+    fn from(piece: Piece) -> Self {
+        match piece {
+            Piece::Submit => Self::Submit,
+            Piece::First => Self::First,
+            Piece::Next => Self::Next,
+            Piece::Reassemble => Self::Reassemble,
+            Piece::Deliver => Self::Deliver,
+            Piece::Link => Self::Link,
+            Piece::Demultiplex => Self::Demultiplex,
+            Piece::Round => Self::Round,
+            Piece::Timer => Self::Timer,
+            Piece::Wake => Self::Wake,
+            Piece::Handover => Self::Handover,
+        }
+    }
 }

@@ -15,12 +15,15 @@
 //! its application together with others, at the same moments as the socket is looked at: a wake-up is a system call, and
 //! costs more than the message.
 
+mod gaps;
+mod meter;
 mod share;
+mod windows;
 
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use laxity_core::admission::Refusal;
 use laxity_core::collections::{DeadlineHeap, FifoSet};
@@ -35,10 +38,14 @@ use laxity_link::sys::{self, Interest, now};
 use laxity_link::udp::Udp;
 use laxity_link::{Link, LinkEvent};
 
+use crate::calibration::Premises;
 use crate::doorbell::Doorbell;
 use crate::port::{Inbound, Outbound, Slot};
 use crate::realtime::{self, Scheduling};
 use crate::signal::Signal;
+pub(crate) use gaps::OffProcessor;
+use gaps::Round;
+pub(crate) use meter::{Histograms, Meter, Piece, Recorder, Sampling};
 use share::{RESTRICTED_POLL, Share};
 
 /// What the control thread asks for.
@@ -107,6 +114,10 @@ pub(crate) struct Published {
     pub(crate) largest_gap: AtomicU64,
     /// Sleeps because the share of the processor was used up.
     pub(crate) restricted: AtomicU64,
+    /// What the bounds rest on, as of the last sleep.
+    pub(crate) premises: Mutex<Premises>,
+    /// What was recorded, once the executive has stopped.
+    pub(crate) sampled: Mutex<Option<Box<Sampling>>>,
 }
 
 /// Everything that the thread owns.
@@ -134,30 +145,11 @@ pub(crate) struct Executive {
     /// Frames that the last look at the socket brought.
     pub(crate) received: usize,
     pub(crate) off_processor: OffProcessor,
+    pub(crate) meter: Meter,
+    /// Whether a mailbox rang the executive out of its sleep, and nothing was taken from one since.
+    pub(crate) was_rung: bool,
     /// When it ends at the latest, once it was told to.
     pub(crate) stops_at: Option<Instant>,
-}
-
-/// Shorter gaps are part of what calibration calls the cost of a step.
-const LEAST_GAP: Duration = Duration::from_micros(100);
-
-/// How long the thread was on its way without its processor: the clock's time against its own.
-#[derive(Debug, Default)]
-pub(crate) struct OffProcessor {
-    /// By the clock, since the last settlement, sleep excluded.
-    ran: Duration,
-    /// The thread's processor time at the last settlement.
-    own: Duration,
-}
-
-impl OffProcessor {
-    /// The difference since the last settlement. A system call, so only when something took too long.
-    fn settle(&mut self) -> Duration {
-        let own = sys::thread_processor_time();
-        let off = self.ran.saturating_sub(own.saturating_sub(self.own));
-        *self = Self { ran: Duration::ZERO, own };
-        off
-    }
 }
 
 /// How long an executive that was told to stop goes on to send what it has taken.
@@ -167,14 +159,6 @@ const RETURNED_LATER: Duration = Duration::from_micros(200);
 /// How long it goes on to send control frames after that.
 const GOODBYE: Duration = Duration::from_millis(100);
 const GOODBYE_LOOK: std::time::Duration = std::time::Duration::from_micros(200);
-
-/// A part of the loop: when it began, and what it may cost by the platform's figures. What is beyond that was taken by the
-/// platform.
-#[derive(Debug)]
-struct Round {
-    start: Instant,
-    allowance: Duration,
-}
 
 impl Executive {
     /// Runs until it is told to stop. `scheduling` is what the thread runs as.
@@ -186,18 +170,23 @@ impl Executive {
         let mut steps = self.platform.quantum;
         self.endpoint.seal();
         self.off_processor.settle();
+        self.meter.skip(now());
         loop {
             let mut time = now();
             let mut round = Round { start: time, allowance: Duration::ZERO };
             if !self.obey(time) {
                 break;
             }
-            self.listen_to_mailboxes(time);
+            let taken = self.listen_to_mailboxes(time);
+            if taken > 0 {
+                self.meter.lap_each(Piece::Submit, taken, now());
+            }
             if steps >= self.platform.quantum {
                 steps = 0;
                 self.wake_applications();
                 self.receive(time, &mut round);
                 time = now();
+                self.meter.looked(self.received, time);
             }
             self.endpoint.handle_timeout(time);
             let quantum = self.work(&mut time, &mut steps, &mut round);
@@ -220,8 +209,10 @@ impl Executive {
                 }
                 self.sleep(restricted.then(|| share.window_ends()).or(self.stops_at.map(|_| time + RESTRICTED_POLL)));
                 woken = now();
+                self.meter.skip(woken);
             }
         }
+        *self.published.sampled.lock().unwrap_or_else(PoisonError::into_inner) = self.meter.finish(now());
         self.wake_applications();
         self.stopped.store(true, Ordering::SeqCst);
         self.notified.notify();
@@ -235,7 +226,9 @@ impl Executive {
         loop {
             // What was taken is known before anything is stamped or judged.
             self.watch(*time, round);
-            self.transmit(*time, round);
+            if self.transmit(*time, round) > 0 {
+                self.meter.staged(now());
+            }
             let step = self.endpoint.poll_step(*time, &mut self.frames);
             self.waited += usize::from(self.staged > 0);
             // After `batch` frames, or as many steps: a frame waits no longer than admission allows for.
@@ -245,6 +238,7 @@ impl Executive {
             }
             let Some(step) = step else {
                 *time = now();
+                self.meter.lap(Piece::Round, false, *time);
                 return outcome;
             };
             outcome = Quantum::Worked;
@@ -259,7 +253,8 @@ impl Executive {
             }
             *time = now();
             self.watch(*time, round);
-            self.deliver(*time);
+            let done = if self.deliver(*time) { now() } else { *time };
+            self.meter.lap(Piece::of(step.kind), step.switched, done);
             if step.quantum_end || *steps >= self.platform.quantum {
                 return outcome;
             }
@@ -277,8 +272,9 @@ impl Executive {
         if switched { step + p.change_of_handler() } else { step }
     }
 
-    /// Stages what the link may be given.
-    fn transmit(&mut self, time: Instant, round: &mut Round) {
+    /// Stages what the link may be given: so many packets.
+    fn transmit(&mut self, time: Instant, round: &mut Round) -> usize {
+        let before = self.staged;
         self.endpoint.handle_link_ready(time, 0, self.link.room());
         while let Some(packet) = self.endpoint.poll_transmit(time, 0, &mut self.frames) {
             self.link.transmit(packet.frame, packet.len, packet.peer);
@@ -288,11 +284,14 @@ impl Executive {
                 self.publish_sent(message.channel);
             }
         }
+        self.staged - before
     }
 
     fn flush(&mut self) {
+        let begin = now();
         // An error of the whole link leaves the frames staged; the next flush tries again, and the leases notice.
         let _ = self.link.flush(&mut self.frames);
+        self.meter.flushed(self.staged, begin, now());
         (self.staged, self.waited) = (0, 0);
     }
 
@@ -311,7 +310,8 @@ impl Executive {
             endpoint.handle_frame(time, 0, received.peer, received.frame, received.len, frames);
         });
         self.received = got.unwrap_or(0);
-        round.allowance += self.platform.demultiplex * self.received as u64;
+        // However few frames: the look itself costs as much as some of them.
+        round.allowance += self.platform.demultiplex * limit as u64;
         // As many as frames: reports may come without end.
         for _ in 0..limit {
             match self.link.poll_event() {
@@ -322,9 +322,12 @@ impl Executive {
         }
     }
 
-    fn deliver(&mut self, time: Instant) {
+    /// Hands complete messages to their applications; whether there was one.
+    fn deliver(&mut self, time: Instant) -> bool {
+        let mut delivered_any = false;
         while let Some((channel, delivered, evidence)) = self.endpoint.poll_delivery(time) {
             let Some(Slot::Receive(slot)) = self.slots[channel.index() as usize].as_deref_mut() else { continue };
+            delivered_any = true;
             let beyond = slot.port.statistics.delivered(&delivered);
             // Held against the bound as a late message is against its deadline.
             let over_bound = (!beyond.is_zero()).then(|| self.endpoint.judge(time, &delivered, beyond));
@@ -344,6 +347,7 @@ impl Executive {
                 self.wakes.push_back(0, channel.index());
             }
         }
+        delivered_any
     }
 
     /// Wakes whoever waits for something that was not urgent.
@@ -355,21 +359,24 @@ impl Executive {
         }
     }
 
-    /// Takes what applications put into their mailboxes.
-    fn listen_to_mailboxes(&mut self, time: Instant) {
+    /// Takes what applications put into their mailboxes: so many messages.
+    fn listen_to_mailboxes(&mut self, time: Instant) -> usize {
+        let mut taken = 0;
         while let Some((_, index)) = self.retries.pop_due(time) {
-            self.drain(time, index);
+            taken += self.drain(time, index);
         }
         for _ in 0..self.platform.receive_batch {
-            let Some(index) = self.doorbell.next() else { return };
-            self.drain(time, index);
+            let Some(index) = self.doorbell.next() else { break };
+            taken += self.drain(time, index);
         }
+        taken
     }
 
-    /// Moves a channel's mailbox into the core, as far as its contract and its queue have room.
-    fn drain(&mut self, time: Instant, index: u32) {
-        let Some(slot) = self.slots.get_mut(index as usize).and_then(Option::as_deref_mut) else { return };
-        let Some(key) = self.endpoint.key_at(index) else { return };
+    /// Moves a channel's mailbox into the core, as far as its contract and its queue have room: so many messages.
+    fn drain(&mut self, time: Instant, index: u32) -> usize {
+        let mut taken = 0;
+        let Some(slot) = self.slots.get_mut(index as usize).and_then(Option::as_deref_mut) else { return 0 };
+        let Some(key) = self.endpoint.key_at(index) else { return 0 };
         match slot {
             Slot::Receive(slot) => {
                 let endpoint = &mut self.endpoint;
@@ -381,8 +388,15 @@ impl Executive {
             }
             Slot::Send(slot) if slot.begun || slot.closing => {
                 while let Some(outbound) = slot.held.take().or_else(|| slot.inbox.pop().ok()) {
+                    let age = time.since(outbound.arrival);
                     match self.endpoint.submit(time, key, outbound.arrival, outbound.message) {
-                        Ok(_) => {}
+                        Ok(_) => {
+                            taken += 1;
+                            self.meter.record(Piece::Handover, false, age, 1, time);
+                            if std::mem::take(&mut self.was_rung) {
+                                self.meter.record(Piece::Wake, false, age, 1, time);
+                            }
+                        }
                         Err(rejected) if rejected.would_block => {
                             slot.held = Some(Outbound { message: rejected.message, arrival: outbound.arrival });
                             if let laxity_core::send::Violation::Burst { wait } = rejected.violation
@@ -390,7 +404,7 @@ impl Executive {
                             {
                                 self.retries.set(index, time + wait);
                             }
-                            return;
+                            return taken;
                         }
                         Err(rejected) => {
                             let _ = slot.free.push(rejected.message);
@@ -408,6 +422,7 @@ impl Executive {
             // Not begun: what the application sends already waits.
             Slot::Send(_) => {}
         }
+        taken
     }
 
     /// Does what the control thread asked for; false to stop.
@@ -561,30 +576,6 @@ impl Executive {
         self.notified.notify();
     }
 
-    /// Compares a round, as far as it has come, with what it may cost. What is beyond that, and was not our own processor time,
-    /// the platform took: a slow handler is not an excuse. A round that was too long is settled, and begins anew.
-    fn watch(&mut self, end: Instant, round: &mut Round) {
-        let ran = end.since(round.start);
-        let beyond = ran.saturating_sub(round.allowance);
-        if beyond >= LEAST_GAP {
-            self.off_processor.ran += ran;
-            let taken = self.off_processor.settle().min(beyond);
-            self.note_gap(end, taken);
-            *round = Round { start: end, allowance: Duration::ZERO };
-        }
-    }
-
-    fn note_gap(&mut self, end: Instant, taken: Duration) {
-        if taken < LEAST_GAP {
-            return;
-        }
-        self.endpoint.note_gap(end, taken);
-        if taken > self.platform.interference.within(taken) {
-            self.published.gaps.fetch_add(1, Ordering::Relaxed);
-        }
-        self.published.largest_gap.fetch_max(taken.as_nanos(), Ordering::Relaxed);
-    }
-
     /// Sleeps until a mailbox rings, a frame arrives or something is due. While restricted it does not wait for frames.
     fn sleep(&mut self, window_ends: Option<Instant>) {
         if let Ok(mut link) = self.published.link.try_lock() {
@@ -596,6 +587,11 @@ impl Executive {
             return;
         }
         let before = now();
+        self.meter.lap(Piece::Round, false, before);
+        self.meter.settle(before);
+        if let Ok(mut premises) = self.published.premises.try_lock() {
+            premises.clone_from(self.meter.premises());
+        }
         let mut due = self.endpoint.poll_timeout(before).map(|(at, _)| at);
         if let Some((retry, _)) = self.retries.peek() {
             due = Some(due.map_or(retry, |due| due.min(retry)));
@@ -610,13 +606,15 @@ impl Executive {
             let descriptors = [(self.doorbell.wake.as_fd(), Interest::Readable), (self.link.as_fd(), interest)];
             let watched = if window_ends.is_some() { &descriptors[..1] } else { &descriptors[..] };
             let rung = sys::wait(watched, timeout).is_ok_and(|ready| ready.ready() > 0 && ready.readable(0));
+            let after = now();
+            self.was_rung = rung;
             if rung {
                 self.doorbell.wake.drain();
             }
-            let after = now();
             if let Some(due) = due
                 && after > due
             {
+                self.meter.record(Piece::Timer, false, after.since(due), 1, after);
                 self.note_gap(after, after.since(due).saturating_sub(self.platform.wake_up));
             }
         }
@@ -631,36 +629,4 @@ enum Quantum {
     Idle,
     /// A handler ran to a preemption point, or until nobody could run.
     Worked,
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// `work`, and what the clock says that it took.
-    fn timed(work: impl FnOnce()) -> Duration {
-        let start = now();
-        work();
-        now().since(start)
-    }
-
-    #[test]
-    fn time_without_a_processor_counts_and_own_work_does_not() {
-        let mut off = OffProcessor::default();
-        off.settle();
-        let nap = Duration::from_millis(20);
-        off.ran = timed(|| std::thread::sleep(std::time::Duration::from_millis(20)));
-        // The sleeper has no processor for as long as it sleeps, whatever else the machine does.
-        assert!(off.settle() >= nap.mul_ratio(9, 10));
-
-        let own = sys::thread_processor_time();
-        let mut wasted = 0u64;
-        off.ran = timed(|| {
-            while sys::thread_processor_time() - own < nap {
-                wasted = wasted.wrapping_mul(31).wrapping_add(1);
-            }
-        });
-        let ran = off.ran;
-        assert!(off.settle() <= ran.saturating_sub(nap), "20 ms of {ran} were our own work ({wasted})");
-    }
 }

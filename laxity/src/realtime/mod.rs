@@ -67,6 +67,20 @@ pub(crate) fn lock_memory() -> io::Result<()> {
     mlockall(MlockAllFlags::CURRENT | MlockAllFlags::FUTURE).map_err(io::Error::from)
 }
 
+/// Keeps all processors of this host from idling so deeply that they are slow to wake, as long as the file is open.
+///
+/// # Errors
+/// What the kernel says: as a rule only root may.
+pub(crate) fn keep_awake() -> io::Result<fs::File> {
+    use std::io::Write as _;
+    const FILE: &str = "/dev/cpu_dma_latency";
+    let named = |error: io::Error| io::Error::new(error.kind(), format!("{FILE}: {error}"));
+    let mut file = fs::OpenOptions::new().write(true).open(FILE).map_err(named)?;
+    // The latency that is asked for, in microseconds.
+    file.write_all(&0i32.to_ne_bytes()).map_err(named)?;
+    Ok(file)
+}
+
 /// How much of each period real-time threads may run on this host (`sched_rt_runtime_us`), or `None` for all of it.
 pub(crate) fn throttle() -> Option<(Duration, Duration)> {
     let read = |name: &str| -> Option<i64> {

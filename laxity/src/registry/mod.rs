@@ -9,7 +9,7 @@
 //! Left out: executives of other users, in other containers, and programs that are not Laxity's.
 
 mod book;
-mod process;
+pub mod process;
 mod store;
 
 use std::fmt;
@@ -44,6 +44,25 @@ pub enum Registry {
     Default,
     /// This file; its directory must exist.
     At(PathBuf),
+}
+
+impl Registry {
+    /// The directory of the registry's file; the default one is made if it is not there.
+    ///
+    /// # Errors
+    /// If it cannot be made, or somebody else could change what is in it.
+    pub fn directory(&self) -> Result<PathBuf, RegistryError> {
+        let store = Store::open(self)?;
+        Ok(store.path().parent().map_or_else(PathBuf::new, Path::to_owned))
+    }
+
+    /// The executives of this host that share the registry at the moment.
+    ///
+    /// # Errors
+    /// If the registry cannot be used.
+    pub fn holders(&self) -> Result<Vec<Holder>, RegistryError> {
+        Store::open(self)?.update(|book| book.executives.iter().map(holder).collect())
+    }
 }
 
 /// The registry cannot be used.

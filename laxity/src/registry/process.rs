@@ -4,13 +4,16 @@ use std::fs;
 use std::io;
 
 /// The identity of this boot: what another one wrote is about processes that are gone.
-pub(super) fn boot() -> io::Result<String> {
+///
+/// # Errors
+/// If `/proc` cannot be read.
+pub fn boot() -> io::Result<String> {
     Ok(fs::read_to_string("/proc/sys/kernel/random/boot_id")?.trim().to_owned())
 }
 
 /// When process `pid` started, in the kernel's ticks since boot; `None` if there is no such process, or it is a corpse that
 /// nobody has buried yet.
-pub(super) fn start_time(pid: u32) -> Option<u64> {
+pub fn start_time(pid: u32) -> Option<u64> {
     parse(&fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)
 }
 

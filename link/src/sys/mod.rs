@@ -7,11 +7,13 @@ mod address;
 pub mod bare;
 mod batch;
 mod clock;
+pub mod device;
 mod errors;
 mod socket;
 mod thread;
 mod wait;
 mod wake;
+mod wall;
 
 use laxity_core::frames::{Frames, HeapFrames};
 
@@ -20,6 +22,7 @@ pub use socket::{mark, path_mtu};
 pub use thread::real_time;
 pub use wait::{Interest, MAX_WAIT, Readiness, wait};
 pub use wake::Wake;
+pub use wall::{WallClock, wall_clock};
 
 pub(crate) use batch::{ReceiveBatch, SendBatch};
 pub(crate) use errors::{NetworkError, next_error};

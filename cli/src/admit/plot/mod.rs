@@ -122,8 +122,8 @@ fn picture(report: &Report) -> Picture {
     let name = Path::new(&report.file).file_name().map_or_else(|| report.file.as_str().into(), OsStr::to_string_lossy);
     picture.title = format!("{}: {}", escaped(&name), picture.title);
     let host = match &report.answered {
-        Answered::Upcalls(..) => changes(&report.platform),
-        _ => machine(&report.platform).to_owned(),
+        Answered::Upcalls(..) => changes(&report.costs.platform),
+        _ => machine(&report.costs),
     };
     picture.subtitle = match picture.subtitle.as_str() {
         "" => format!("{host}."),

@@ -7,15 +7,18 @@ use serde_json::Number;
 use super::plan::{Case, Experiment};
 use super::row::{Outcome, Row};
 use super::{Completion, Report};
+use crate::costs::CalibrationReport;
 use crate::report::ChannelReport;
 
 #[derive(Serialize)]
 pub(super) struct Document<'a> {
     bench: &'static str,
     simulated: bool,
-    /// `null` in virtual time, like the guarantee.
+    /// `null` in virtual time, like the guarantee and what it rests on.
     attack: Option<String>,
     guarantee: Option<&'static str>,
+    miss_probability: Option<&'a str>,
+    calibration: Option<&'a CalibrationReport>,
     seed: u64,
     duration_ns: u64,
     /// With what a latency ends.
@@ -58,7 +61,9 @@ pub(super) fn object(report: &Report) -> String {
         bench: experiment.name(),
         simulated: live.is_none(),
         attack: live.as_ref().map(|live| live.attack.to_string()),
-        guarantee: live.as_ref().map(|live| live.guarantee),
+        guarantee: live.as_ref().map(|live| live.guarantee.guarantee),
+        miss_probability: live.as_ref().and_then(|live| live.guarantee.miss_probability.as_deref()),
+        calibration: live.as_ref().and_then(|live| live.calibration.as_ref()),
         seed: *seed,
         duration_ns: duration.as_nanos(),
         completion: match report.completion() {

@@ -1,6 +1,5 @@
 //! The runs on this host: real threads, real hosts of Laxity, and a wire that is emulated in real time.
 
-use laxity::Level;
 use laxity_bench::attack::EXCESS;
 use laxity_bench::experiment::{Experiment as Load, WARM_UP};
 use laxity_bench::workload::{MESSAGE_BYTES, admitted, left_bytes_per_second, table_3};
@@ -16,14 +15,17 @@ use super::live_notes::{self, Ran};
 use super::plan::{Case, Experiment};
 use super::row::{Outcome, Row};
 use super::{Conditions, Report};
-use crate::args::{BenchArguments, live_platform};
+use crate::args::BenchArguments;
+use crate::costs::{self, CalibrationReport};
 use crate::failure::Failure;
 use crate::machine;
 use crate::progress::RunsProgress;
 
 /// Runs the experiment, one run after the other.
 pub(super) fn run(experiment: Experiment, arguments: &BenchArguments, duration: Duration) -> Result<Report, Failure> {
-    let platform = arguments.platform.as_deref().map_or_else(|| Ok(Platform::assumed_host()), live_platform)?;
+    let calibration = costs::calibration(arguments.calibration.as_deref())?;
+    let costs = costs::of_wire(calibration, arguments.platform.as_deref())?;
+    let platform = &costs.platform;
     let attack = arguments.attack.unwrap_or(Attack::Idle);
     let failed = |scenario: String| |source| Failure::Scenario { scenario, source: Box::new(source) };
     if platform.link.rate.is_none() {
@@ -32,10 +34,12 @@ pub(super) fn run(experiment: Experiment, arguments: &BenchArguments, duration: 
         ));
     }
     let realtime = !arguments.no_realtime;
-    let standing = scenario::standing(&platform, realtime).map_err(failed("preparing".to_owned()))?;
+    let standing =
+        scenario::standing(&costs, realtime, arguments.keep_awake).map_err(failed("preparing".to_owned()))?;
     // Whoever cannot be had at all is known before the first run.
-    admitted(&platform).map_err(failed("Table 3".to_owned()))?;
-    let left = left_bytes_per_second(&table_3(), &platform);
+    let (rows, _) = admitted(platform).map_err(failed("Table 3".to_owned()))?;
+    let guarantee = costs::of_all(&standing.backing, rows.iter().map(|row| row.contract.deadline()));
+    let left = left_bytes_per_second(&table_3(), platform);
     let cases = experiment.live_cases(left);
     let progress = RunsProgress::start(cases.len(), WARM_UP + duration);
     let load_before = machine::load();
@@ -50,7 +54,8 @@ pub(super) fn run(experiment: Experiment, arguments: &BenchArguments, duration: 
             duration: std::time::Duration::from_nanos(duration.as_nanos()),
             seed: arguments.seed,
             realtime,
-            platform: platform.clone(),
+            keep_awake: arguments.keep_awake,
+            costs: costs.clone(),
         };
         let load = Load {
             best_effort: case.best_effort,
@@ -64,20 +69,18 @@ pub(super) fn run(experiment: Experiment, arguments: &BenchArguments, duration: 
             run_with(&setup, &Workload::Experiment(load), &mut tell).map_err(failed(label.clone()))?;
         let flood = if attack.floods() { left.saturating_mul(EXCESS) } else { 0 };
         let case = Case { best_effort: case.best_effort.saturating_add(flood), ..case };
-        let channels = channels.into_iter().map(|channel| outcome(channel, &case, &platform)).collect();
+        let channels = channels.into_iter().map(|channel| outcome(channel, &case, platform)).collect();
         rows.push(Row { case, channels, gaps: Some(gaps), notes, disturbances });
         wires.push(wire);
     }
     drop(progress);
     let common = live_notes::take_common(&mut rows);
-    let guarantee = match standing.level {
-        Level::None => "none",
-    };
     let ran = Ran {
         experiment,
         attack,
         duration,
-        platform: &platform,
+        costs: &costs,
+        guarantee,
         file: arguments.platform.as_deref(),
         facts: machine::facts(&standing),
         load: (load_before, machine::load()),
@@ -86,7 +89,9 @@ pub(super) fn run(experiment: Experiment, arguments: &BenchArguments, duration: 
         wires: &wires,
     };
     let notes = live_notes::notes(&ran, common);
-    Ok(Report { experiment, seed: arguments.seed, duration, live: Some(Conditions { attack, guarantee }), rows, notes })
+    let calibration = CalibrationReport::of(&costs);
+    let live = Some(Conditions { attack, guarantee: guarantee.into(), calibration });
+    Ok(Report { experiment, seed: arguments.seed, duration, live, rows, notes })
 }
 
 /// In the shape of the simulated runs: what the stack refused is sent and dropped, and nothing is bounded where nothing is promised.

@@ -2,7 +2,9 @@
 
 use std::path::Path;
 
+use laxity::calibration::decimal;
 use laxity::text::DisplayRate;
+use laxity::{Costs, Guarantee};
 use laxity_bench::Attack;
 use laxity_bench::experiment::{VIOLATOR, WARM_UP};
 use laxity_bench::wire::WireFigures;
@@ -21,7 +23,8 @@ pub(super) struct Ran<'a> {
     pub(super) experiment: Experiment,
     pub(super) attack: Attack,
     pub(super) duration: Duration,
-    pub(super) platform: &'a Platform,
+    pub(super) costs: &'a Costs,
+    pub(super) guarantee: Guarantee,
     /// Where the platform stands, if not assumed.
     pub(super) file: Option<&'a Path>,
     /// What it ran on.
@@ -48,9 +51,8 @@ pub(super) fn take_common(rows: &mut [Row]) -> Vec<String> {
 
 /// The notes of a report; `common` are those of all its runs.
 pub(super) fn notes(ran: &Ran<'_>, common: Vec<String>) -> Vec<String> {
-    let Ran { experiment, duration, platform, .. } = ran;
+    let Ran { experiment, duration, costs: Costs { platform, .. }, .. } = ran;
     let rate = platform.link.rate.map_or_else(String::new, |rate| DisplayRate(rate.as_bytes_per_second()).to_string());
-    let costs = ran.file.map_or_else(|| "assumed".to_owned(), |file| format!("those of {}", file.display()));
     // The guarantee has a note of its own.
     let facts = ran.facts.iter().filter(|(name, _)| name != "guarantee");
     let facts: Vec<String> = facts.map(|(name, value)| format!("{name}: {value}")).collect();
@@ -60,8 +62,8 @@ pub(super) fn notes(ran: &Ran<'_>, common: Vec<String>) -> Vec<String> {
              {duration} after {WARM_UP} of warm-up. Another run gives other figures."
         ),
         format!(
-            "Guarantee level: none. Nothing is calibrated: the costs that admission reasons with are {costs}. A deadline \
-             that is missed because the platform took the processor away is the platform's."
+            "{} A deadline that is missed because the platform took the processor away is the platform's.",
+            level(ran)
         ),
         format!("Ran on: {}. Load averages before: {}, after: {}.", facts.join("; "), ran.load.0, ran.load.1),
         "Counted is every message from the first one on, throughput after the warm-up. A message is complete when it is in the \
@@ -83,6 +85,24 @@ pub(super) fn notes(ran: &Ran<'_>, common: Vec<String>) -> Vec<String> {
         Experiment::Preemption => notes.extend(preemption(ran)),
     }
     notes
+}
+
+/// How far the bounds can be trusted, and why no further.
+fn level(ran: &Ran<'_>) -> String {
+    let given = ran.file.map(|file| format!("those of {}", file.display()));
+    let Guarantee { level, miss } = ran.guarantee;
+    if ran.costs.calibration.is_none() {
+        let costs = given.unwrap_or_else(|| "assumed".to_owned());
+        return format!(
+            "Guarantee level: {level}. Nothing is calibrated: the costs that admission reasons with are {costs}."
+        );
+    }
+    let beside = given.map_or_else(String::new, |file| format!(", but for {file}"));
+    let claim = miss.map_or_else(String::new, |miss| {
+        format!(" A message misses because of one host with a probability of {} at most.", decimal(miss))
+    });
+    let why = ran.facts.iter().find(|(name, _)| name == "guarantee").map_or("", |(_, why)| why);
+    format!("Guarantee level: {why}.{claim} The costs that admission reasons with are {}{beside}.", ran.costs)
 }
 
 /// The deadlines, and the largest bounds that were in force.
@@ -130,7 +150,7 @@ fn disturbances(ran: &Ran<'_>) -> String {
         "Interference: in {runs} of {} runs the platform took the processor away beyond its envelope of {}, {} times, {longest} at \
          the longest. The wire itself released {} packets more than a millisecond late, {lateness} at the most.",
         ran.rows.len(),
-        ran.platform.interference.within(Duration::ZERO),
+        ran.costs.platform.interference.within(Duration::ZERO),
         count(all),
         count(late),
     )
@@ -161,7 +181,7 @@ fn preemption(ran: &Ran<'_>) -> Vec<String> {
              twelve messages at the most, or until its packet queue is full: {} by the platform's figures, against deadlines of {} and more. In the paper that took {}. \
              Scarce is the link here, which no handler has to itself.",
             list(&quiet),
-            longest_burst(ran.platform),
+            longest_burst(&ran.costs.platform),
             table_3().iter().map(|row| row.contract.deadline()).min().unwrap_or(Duration::ZERO),
             longest_burst(&world::platform()),
         ));

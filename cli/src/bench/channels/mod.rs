@@ -36,6 +36,7 @@ use world::Admitted;
 
 use super::sweep::sweep;
 use crate::args::BenchArguments;
+use crate::costs::{CalibrationReport, GuaranteeReport};
 use crate::failure::Failure;
 use crate::file;
 use crate::report::escaped;
@@ -54,8 +55,9 @@ struct Report {
 /// Under which a live experiment ran.
 struct Conditions {
     attack: Attack,
-    /// The level of the grants.
-    guarantee: &'static str,
+    /// The lowest of the grants'.
+    guarantee: GuaranteeReport,
+    calibration: Option<CalibrationReport>,
 }
 
 /// With what a latency ends.

@@ -1,0 +1,133 @@
+//! The calibration for people: each figure with what it means.
+
+use std::fmt::Write as _;
+use std::path::Path;
+
+use comfy_table::{CellAlignment, Table, presets};
+use laxity::calibration::measure::Measured;
+use laxity::calibration::{Backing, Cost, CostKind, Disagreement, Taken};
+use laxity::text::DisplayRate;
+use laxity_core::units::Duration;
+
+use super::json::scheduling;
+use super::pictures;
+use crate::report::escaped;
+
+fn meaning(kind: CostKind) -> &'static str {
+    match kind {
+        CostKind::Submit => "take a message from the application's mailbox",
+        CostKind::First => "make a message's first packet (C_p^1st)",
+        CostKind::Next => "make every other packet (C_p)",
+        CostKind::Reassemble => "take a received packet (C_r)",
+        CostKind::Deliver => "take a message's last packet and wake the application",
+        CostKind::Link => "hand a packet to the link, system call included (C_l)",
+        CostKind::Demultiplex => "find a received frame's channel (C_d)",
+        CostKind::Round => "look at the inputs and find nothing",
+        CostKind::Switch => "change the handler (C_sw)",
+        CostKind::Cache => "and find the caches cold (C_cm)",
+        CostKind::Timer => "sleep longer than the timer was set for",
+        CostKind::Wake => "wake up when a mailbox rings",
+        CostKind::Handover => "from send() until the executive has the message",
+        CostKind::Occupancy => "send one packet after the other (C_x, B)",
+    }
+}
+
+/// A page.
+pub(super) fn page(measured: &Measured, file: &Path, against: Option<&[Disagreement]>) -> String {
+    let Measured { calibration, choice, notes, .. } = measured;
+    let Taken { kernel, processor, processors, duration, load, link, .. } = &calibration.taken;
+    let mut page = format!(
+        "{processors} × {}, kernel {}\nmeasured for {duration} as {}, beside {} hogs and a flood of {} packets/s\n\n",
+        escaped(processor),
+        escaped(kernel),
+        scheduling(calibration.taken.scheduling),
+        load.hogs,
+        load.flood,
+    );
+    let chosen = calibration.platform.packet;
+    let _ = writeln!(
+        page,
+        "Costs, with packets of {chosen} bytes: exceeded once in a thousand times, or as often as is said."
+    );
+    let mut costs = table(&["", "half", "claimed", "exceeded", "longest", "times", ""]);
+    let shown = |cost: &&Cost| cost.packet.is_none_or(|packet| packet == chosen);
+    for cost in calibration.costs.iter().filter(shown) {
+        costs.add_row(vec![
+            cost.kind.name().to_owned(),
+            cost.median.to_string(),
+            cost.claimed.to_string(),
+            rounded(cost.exceedance),
+            cost.largest.to_string(),
+            cost.samples.to_string(),
+            meaning(cost.kind).to_owned(),
+        ]);
+    }
+    let _ = writeln!(page, "{costs}\n");
+    let _ = writeln!(page, "Processor time that the platform takes away, in windows that follow one another.");
+    let mut windows = table(&["window", "seen by", "half", "budget", "exceeded", "most", "windows"]);
+    for window in &calibration.windows {
+        windows.add_row(vec![
+            window.window.to_string(),
+            window.observer.name().to_owned(),
+            window.median.to_string(),
+            window.budget.to_string(),
+            rounded(window.exceedance),
+            window.largest.to_string(),
+            window.windows.to_string(),
+        ]);
+    }
+    let _ = writeln!(page, "{windows}\n");
+    let platform = &calibration.platform;
+    let rate = platform
+        .link
+        .rate
+        .map_or_else(|| "unlimited".to_owned(), |rate| DisplayRate(rate.as_bytes_per_second()).to_string());
+    let _ = writeln!(page, "Link {}: {rate}, {} for each packet.", escaped(link), platform.link.setup);
+    page.push_str(
+        "\nHow many channels are admitted with packets of S bytes and P of them between preemption points:\n",
+    );
+    pictures::references(choice).iter().for_each(|reference| {
+        let _ = writeln!(page, "  {reference}");
+    });
+    let _ = writeln!(page, "{}\n{}", pictures::choice(choice), choice.why());
+    let backing = Backing::expected(&calibration.clone().into());
+    let miss = backing.guarantee(Duration::from_millis(100)).miss;
+    let miss = miss
+        .map_or_else(String::new, |miss| format!(" (a span of 100ms meets more than was claimed: {})", rounded(miss)));
+    let _ = writeln!(page, "Guarantee with it: {}{miss}.", backing.level());
+    for why in backing.why() {
+        let _ = writeln!(page, "- {}", escaped(why));
+    }
+    match against {
+        Some([]) => page.push_str("All medians agree with the earlier calibration within a factor of two.\n"),
+        Some(differ) => {
+            page.push_str("Medians that differ from the earlier calibration by more than a factor of two:\n");
+            differ.iter().for_each(|one| {
+                let _ = writeln!(page, "- {one}");
+            });
+        }
+        None => {}
+    }
+    for note in notes {
+        let _ = writeln!(page, "- {}", escaped(note));
+    }
+    let _ = write!(page, "Written to {}.", escaped(&file.display().to_string()));
+    page
+}
+
+fn rounded(probability: laxity_core::admission::confidence::Probability) -> String {
+    let parts = probability.parts();
+    match parts {
+        0 => "never".to_owned(),
+        _ => format!("1 in {}", 1_000_000_000_000 / parts),
+    }
+}
+
+fn table(head: &[&str]) -> Table {
+    let mut table = Table::new();
+    table.load_preset(presets::UTF8_HORIZONTAL_ONLY).set_header(head);
+    for column in table.column_iter_mut().skip(1).take(5) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    table
+}

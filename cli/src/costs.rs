@@ -1,0 +1,147 @@
+//! Which costs a command reasons with: measured, given in a file, or assumed; and how it says so.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use laxity::calibration::{decimal, place};
+use laxity::{Backing, Calibration, Costs, FileError, Guarantee, platform_file};
+use laxity_core::platform::Platform;
+use laxity_core::units::Duration;
+use serde::Serialize;
+
+use crate::failure::Failure;
+
+/// What this host costs, for a command that runs on it.
+#[derive(Debug, Args)]
+pub(crate) struct CostsArguments {
+    /// What this host was measured to cost: a file of laxity calibrate, or none; by default that of this host, if there is one
+    /// (LAXITY_CALIBRATION, ~/.config/laxity/calibration.toml, /etc/laxity/calibration.toml)
+    #[arg(long, value_name = "FILE|none")]
+    pub(crate) calibration: Option<PathBuf>,
+    /// Keep processors from idling deeply meanwhile, where permitted (/dev/cpu_dma_latency): it wakes up sooner, and costs power
+    #[arg(long)]
+    pub(crate) keep_awake: bool,
+}
+
+/// The calibration that an option names; without the option, that of this host.
+pub(crate) fn calibration(option: Option<&Path>) -> Result<Option<Calibration>, Failure> {
+    Ok(match option {
+        Some(none) if none.as_os_str() == place::NONE => None,
+        Some(file) => Some(Calibration::read(file)?),
+        None => Calibration::of_this_host()?,
+    })
+}
+
+/// The costs of this host: those of its calibration, with what stands in the `[platform]` table of a file in their place.
+pub(crate) fn of_host(calibration: Option<Calibration>, platform: Option<&Path>) -> Result<Costs, Failure> {
+    let costs = calibration.map_or_else(|| Platform::assumed_host().into(), Costs::from);
+    departing(costs, platform)
+}
+
+/// The costs of a host at one end of an emulated wire: its processor's are those of this host, the link is the wire, which is as
+/// fast as the file says, or 100 Mbit/s.
+pub(crate) fn of_wire(calibration: Option<Calibration>, platform: Option<&Path>) -> Result<Costs, Failure> {
+    let assumed = Platform::assumed_host();
+    let mut costs = calibration.map_or_else(|| assumed.clone().into(), Costs::from);
+    if let Some(calibration) = &costs.calibration {
+        let measured = calibration.costs.iter().filter_map(|cost| cost.packet).max();
+        let packet = assumed.packet.min(measured.unwrap_or(assumed.packet));
+        let platform = calibration.platform_for(packet, assumed.link);
+        costs.platform = Platform { propagation: assumed.propagation, clock_error: assumed.clock_error, ..platform };
+    }
+    departing(costs, platform)
+}
+
+/// `costs`, but for what a file gives.
+fn departing(costs: Costs, file: Option<&Path>) -> Result<Costs, Failure> {
+    let Some(file) = file else { return Ok(costs) };
+    let name = file.display().to_string();
+    let text = fs::read_to_string(file).map_err(|source| Failure::File { file: name.clone(), source })?;
+    let parse = |defaults| platform_file::parse(&text, &name, defaults);
+    let platform = beside(&costs, parse, |platform| platform.packet)?;
+    if platform.machine.is_papers() {
+        let problem = "the machine of the papers runs on no host; it is for laxity admit";
+        return Err(Failure::Usage(format!("{name}: {problem}")));
+    }
+    Ok(Costs { platform, ..costs })
+}
+
+/// What `read` makes of a file that may give some of the costs; what it leaves out are those of the packet size that it has.
+pub(crate) fn beside<T>(
+    costs: &Costs,
+    read: impl Fn(Platform) -> Result<T, FileError>,
+    packet: impl Fn(&T) -> u32,
+) -> Result<T, FileError> {
+    let found = read(costs.platform.clone())?;
+    match &costs.calibration {
+        Some(calibration) if packet(&found) != costs.platform.packet => {
+            read(calibration.platform_for(packet(&found), costs.platform.link))
+        }
+        _ => Ok(found),
+    }
+}
+
+/// What can be said of every message of several channels, whose deadlines these are.
+pub(crate) fn of_all(backing: &Backing, deadlines: impl IntoIterator<Item = Duration>) -> Guarantee {
+    let each = deadlines.into_iter().map(|deadline| backing.guarantee(deadline));
+    each.reduce(|one, other| Guarantee { level: one.level.min(other.level), miss: one.miss.max(other.miss) })
+        .unwrap_or_default()
+}
+
+/// A guarantee in words.
+pub(crate) fn in_words(guarantee: &Guarantee) -> String {
+    match guarantee.miss {
+        Some(miss) => format!(
+            "guarantee {}: a message misses because of this host with a probability of {} at most",
+            guarantee.level,
+            decimal(miss)
+        ),
+        None => format!("guarantee {}", guarantee.level),
+    }
+}
+
+/// What stands behind a bound, in JSON.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct GuaranteeReport {
+    /// `none`, `statistical` or `calibrated`.
+    pub(crate) guarantee: &'static str,
+    /// A decimal fraction; `null` if nothing is claimed.
+    pub(crate) miss_probability: Option<String>,
+}
+
+impl From<Guarantee> for GuaranteeReport {
+    fn from(guarantee: Guarantee) -> Self {
+        Self { guarantee: guarantee.level.name(), miss_probability: guarantee.miss.map(decimal) }
+    }
+}
+
+/// A calibration that is used, in JSON.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct CalibrationReport {
+    date: String,
+    kernel: String,
+    processor: String,
+    processors: u32,
+    duration_ns: u64,
+    hogs: u32,
+    flood_packets_s: u64,
+    link: String,
+}
+
+impl CalibrationReport {
+    /// `None` for costs that were not measured.
+    pub(crate) fn of(costs: &Costs) -> Option<Self> {
+        let taken = &costs.calibration.as_deref()?.taken;
+        Some(Self {
+            date: laxity::calibration::written(taken.date),
+            kernel: taken.kernel.clone(),
+            processor: taken.processor.clone(),
+            processors: taken.processors,
+            duration_ns: taken.duration.as_nanos(),
+            hogs: taken.load.hogs,
+            flood_packets_s: taken.load.flood,
+            link: taken.link.clone(),
+        })
+    }
+}

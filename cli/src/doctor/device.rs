@@ -1,0 +1,266 @@
+//! Each network device: its queues, what it offloads, when it interrupts, and whether packets can be had before the kernel's
+//! protocols see them.
+
+use std::io;
+
+use laxity_core::units::Duration;
+use laxity_link::sys::device::{self, Coalescing, LinkFacts, Offload};
+
+use super::Doctor;
+use super::finding::{Finding, State};
+use super::measure::short;
+use super::root::Root;
+
+/// So many devices are told of; a host of containers may have hundreds.
+const MOST: usize = 16;
+/// Interrupts that are kept back for longer are worth a word.
+const KEPT_BACK: Duration = Duration::from_micros(20);
+
+/// What the kernel says of a device beside what stands in `/sys`.
+#[derive(Clone, Debug, Default)]
+struct Asked {
+    driver: Option<String>,
+    coalescing: Option<Coalescing>,
+    facts: LinkFacts,
+    offloads: Vec<(Offload, bool)>,
+}
+
+impl Asked {
+    fn of(name: &str, index: Option<u32>) -> Self {
+        let each = [
+            Offload::ReceiveChecksum,
+            Offload::TransmitChecksum,
+            Offload::TransmitSegmentation,
+            Offload::GenericSegmentation,
+            Offload::GenericReceive,
+        ];
+        Self {
+            driver: device::driver(name).ok(),
+            coalescing: device::coalescing(name).ok(),
+            facts: index.and_then(|index| device::link_facts(index).ok()).unwrap_or_default(),
+            offloads: each.into_iter().filter_map(|each| Some((each, device::offload(name, each).ok()?))).collect(),
+        }
+    }
+    fn has(&self, offload: Offload) -> bool {
+        self.offloads.contains(&(offload, true))
+    }
+}
+
+pub(super) fn probe(doctor: &Doctor<'_>) -> Vec<Finding> {
+    let root = &doctor.root;
+    let names = root.names("sys/class/net");
+    let up_first = |up: bool| names.iter().filter(move |name| is_up(root, name) == up);
+    let mut findings: Vec<Finding> = up_first(true)
+        .chain(up_first(false))
+        .take(MOST)
+        .map(|name| {
+            let index = root.number(&format!("sys/class/net/{name}/ifindex"));
+            told(root, name, &Asked::of(name, index.and_then(|index| u32::try_from(index).ok())))
+        })
+        .collect();
+    if names.len() > MOST {
+        let found = format!("{} more are not told of", names.len() - MOST);
+        findings.push(Finding::new("other devices", State::Unknown, found));
+    }
+    findings.push(xdp(device::xdp_program(), device::xdp_socket()));
+    findings
+}
+
+/// Its flags say so: loopback has no operational state.
+fn is_up(root: &Root, name: &str) -> bool {
+    let flags = root.line(&format!("sys/class/net/{name}/flags")).unwrap_or_default();
+    let flags = u32::from_str_radix(flags.trim_start_matches("0x"), 16).unwrap_or(0);
+    flags & 1 == 1 && root.line(&format!("sys/class/net/{name}/operstate")).as_deref() != Some("down")
+}
+
+fn told(root: &Root, name: &str, asked: &Asked) -> Finding {
+    let of = |what: &str| format!("sys/class/net/{name}/{what}");
+    let title = format!("device {name}");
+    let mut facts = Vec::new();
+    if let Some(driver) = root.link(&of("device/driver")).or_else(|| asked.driver.clone()) {
+        facts.push(driver);
+    }
+    if !is_up(root, name) {
+        facts.push("down".to_owned());
+        return Finding::new(title, State::Good, facts.join(", "));
+    }
+    facts.push("up".to_owned());
+    if let Some(speed) = root.number(&of("speed")).filter(|&speed| speed > 0) {
+        facts.push(format!("{speed}Mbit/s"));
+    }
+    if let Some(mtu) = root.number(&of("mtu")) {
+        facts.push(format!("MTU {mtu}"));
+    }
+    facts.push(queues(root, name));
+    facts.push(interrupts(root, name).unwrap_or_default());
+    facts.push(offloads(asked));
+    if root.number(&of("threaded")) == Some(1) {
+        facts.push("received packets are processed in threads of their own (napi/*)".to_owned());
+    }
+    let mut ills = Vec::new();
+    let mut remedies = Vec::new();
+    let mut kept = None;
+    match asked.coalescing {
+        Some(found) => {
+            let span = Duration::from_micros(u64::from(found.receive_micros));
+            let adaptive = if found.adaptive_receive { ", which the device changes by itself" } else { "" };
+            facts.push(match found.receive_micros {
+                0 => format!("interrupts are not kept back{adaptive}"),
+                _ => format!("interrupts are kept back for {span} after a packet arrived{adaptive}"),
+            });
+            if span > KEPT_BACK || found.adaptive_receive {
+                kept = Some(span);
+                remedies.push(format!("`sudo ethtool -C {name} adaptive-rx off rx-usecs 0` (more interrupts)"));
+            }
+        }
+        None => facts.push("its interrupts cannot be told to wait".to_owned()),
+    }
+    if let Some(program) = asked.facts.xdp_program {
+        ills.push(format!("XDP program {program} is attached and sees each packet first"));
+        remedies.push(format!("if nobody needs it, `sudo ip link set dev {name} xdp off`"));
+    }
+    if asked.facts.kind.as_deref() == Some("veth") || asked.driver.as_deref() == Some("veth") {
+        veth(name, asked, &mut ills, &mut remedies);
+    }
+    let found = facts.into_iter().filter(|fact| !fact.is_empty()).collect::<Vec<_>>().join(", ");
+    let found = ills.iter().fold(found, |found, ill| format!("{found}. {ill}"));
+    let state = if ills.is_empty() && kept.is_none() { State::Good } else { State::Poor };
+    let finding = Finding::new(title, state, found).mended_by(remedies.join("; "));
+    match kept {
+        // The driver's word; a measurement would take a peer.
+        Some(span) => {
+            finding.says(format!("up to {} for each packet received: as configured, not measured", short(span)))
+        }
+        None => finding,
+    }
+}
+
+/// What a pair of virtual devices does differently from a wire.
+fn veth(name: &str, asked: &Asked, ills: &mut Vec<String>, remedies: &mut Vec<String>) {
+    if asked.has(Offload::TransmitSegmentation) {
+        ills.push(
+            "UDP that it sends goes past its peer's queues (NAPI), so that these cannot be given priorities".to_owned(),
+        );
+        remedies.push(format!("`sudo ethtool -K {name} tso off gso off`"));
+    }
+    if asked.has(Offload::TransmitChecksum) {
+        ills.push("what it sends has no finished checksums, which an XDP program of the peer will notice".to_owned());
+        remedies.push(format!("`sudo ethtool -K {name} tx off`"));
+    }
+}
+
+fn queues(root: &Root, name: &str) -> String {
+    let queues = root.names(&format!("sys/class/net/{name}/queues"));
+    let count = |kind: &str| queues.iter().filter(|queue| queue.starts_with(kind)).count();
+    format!("{} receive and {} transmit queues", count("rx-"), count("tx-"))
+}
+
+/// Where its interrupts go.
+fn interrupts(root: &Root, name: &str) -> Option<String> {
+    let lines = root.names(&format!("sys/class/net/{name}/device/msi_irqs"));
+    let mut places: Vec<String> =
+        lines.iter().filter_map(|line| root.line(&format!("proc/irq/{line}/smp_affinity_list"))).collect();
+    places.sort();
+    places.dedup();
+    (!places.is_empty()).then(|| format!("{} interrupts, on processors {}", lines.len(), places.join(" and ")))
+}
+
+fn offloads(asked: &Asked) -> String {
+    let each: Vec<&str> = asked
+        .offloads
+        .iter()
+        .filter(|(_, on)| *on)
+        .map(|(offload, _)| match offload {
+            Offload::ReceiveChecksum => "receive checksums",
+            Offload::TransmitChecksum => "transmit checksums",
+            Offload::TransmitSegmentation => "TSO",
+            Offload::GenericSegmentation => "GSO",
+            Offload::GenericReceive => "GRO",
+        })
+        .collect();
+    if each.is_empty() { String::new() } else { format!("offloads {}", each.join(" ")) }
+}
+
+/// May packets be had before the kernel's protocols see them?
+fn xdp(program: io::Result<()>, socket: io::Result<()>) -> Finding {
+    let word = |outcome: &io::Result<()>| match outcome {
+        Ok(()) => "yes".to_owned(),
+        Err(error) => format!("no ({error})"),
+    };
+    let found = format!("load an XDP program: {}; open an AF_XDP socket: {}", word(&program), word(&socket));
+    let is_good = program.is_ok() && socket.is_ok();
+    Finding::new("XDP", if is_good { State::Good } else { State::Poor }, found)
+        .says("UDP sockets do without; received packets then go through the kernel's protocols before they are told apart")
+        .mended_by("run as root, or `sudo setcap cap_net_raw,cap_net_admin,cap_bpf=ep PROGRAM`; a kernel with CONFIG_XDP_SOCKETS")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::root::tests::Fake;
+    use super::*;
+
+    fn fake(name: &str, flags: &str) -> Fake {
+        let fake = Fake::new(&format!("device-{name}-{flags}"));
+        for (file, text) in
+            [("flags", flags), ("mtu", "1500"), ("speed", "1000"), ("operstate", "up"), ("ifindex", "2")]
+        {
+            fake.file(&format!("sys/class/net/{name}/{file}"), text);
+        }
+        for queue in ["rx-0", "rx-1", "tx-0"] {
+            fake.file(&format!("sys/class/net/{name}/queues/{queue}/x"), "");
+        }
+        fake.file(&format!("sys/class/net/{name}/device/msi_irqs/33"), "")
+            .file("proc/irq/33/smp_affinity_list", "0-1\n");
+        fake
+    }
+
+    #[test]
+    fn a_device_is_described_from_sysfs() {
+        let fake = fake("eth0", "0x1003");
+        let plain = told(&fake.root(), "eth0", &Asked::default());
+        for fact in
+            ["up", "1000Mbit/s", "MTU 1500", "2 receive and 1 transmit queues", "1 interrupts, on processors 0-1"]
+        {
+            assert!(plain.found.contains(fact), "{fact}: {}", plain.found);
+        }
+        assert_eq!((plain.state, plain.remedy), (State::Good, None));
+        let coalescing =
+            Coalescing { receive_micros: 50, receive_frames: 0, transmit_micros: 0, adaptive_receive: false };
+        let late = told(&fake.root(), "eth0", &Asked { coalescing: Some(coalescing), ..Asked::default() });
+        assert_eq!((late.state, late.cost), (State::Poor, None));
+        assert!(late.cost_text.unwrap().contains("50us") && late.remedy.unwrap().contains("ethtool -C eth0"));
+    }
+
+    #[test]
+    fn a_device_that_is_down_spoils_nothing() {
+        let fake = fake("eth1", "0x1002");
+        let found = told(&fake.root(), "eth1", &Asked::default());
+        assert_eq!((found.state, found.found.as_str()), (State::Good, "down"));
+    }
+
+    #[test]
+    fn the_traps_of_veth_are_told_of_veth_only() {
+        let fake = fake("v0", "0x1003");
+        let offloads = vec![(Offload::TransmitSegmentation, true), (Offload::TransmitChecksum, true)];
+        let other = Asked { offloads, driver: Some("e1000".to_owned()), ..Asked::default() };
+        assert_eq!(told(&fake.root(), "v0", &other).state, State::Good);
+        let facts = LinkFacts { kind: Some("veth".to_owned()), xdp_program: Some(9) };
+        let veth = told(&fake.root(), "v0", &Asked { facts, ..other });
+        let remedy = veth.remedy.unwrap();
+        assert!(
+            remedy.contains("tso off gso off") && remedy.contains("tx off") && remedy.contains("xdp off"),
+            "{remedy}"
+        );
+        assert!(veth.found.contains("XDP program 9"), "{}", veth.found);
+    }
+
+    #[test]
+    fn xdp_takes_both() {
+        let no = || Err(io::Error::from_raw_os_error(libc::EPERM));
+        assert_eq!(xdp(Ok(()), Ok(())).state, State::Good);
+        for finding in [xdp(no(), Ok(())), xdp(Ok(()), no())] {
+            assert_eq!(finding.state, State::Poor);
+            assert!(finding.found.contains("no (") && finding.remedy.unwrap().contains("cap_bpf"));
+        }
+    }
+}

@@ -1,0 +1,83 @@
+//! What the doctor found: one thing about this host, what it costs, and what mends it.
+
+use laxity_core::units::Duration;
+use serde::{Serialize, Serializer};
+
+/// How it stands with a thing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum State {
+    /// It spoils what Laxity could promise.
+    Bad,
+    /// It costs something.
+    Poor,
+    /// It could not be found out.
+    Unknown,
+    /// Nothing to mend.
+    Good,
+}
+
+impl State {
+    pub(crate) const WORST_FIRST: [Self; 4] = [Self::Bad, Self::Poor, Self::Unknown, Self::Good];
+
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Bad => "bad",
+            Self::Poor => "poor",
+            Self::Unknown => "unknown",
+            Self::Good => "good",
+        }
+    }
+}
+
+/// One thing about this host.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub(crate) struct Finding {
+    /// What it is about; a device's findings end with its name. docs/doctor.md explains each.
+    pub(crate) name: String,
+    pub(crate) state: State,
+    /// What was found, in words.
+    pub(crate) found: String,
+    /// What it costs here, measured.
+    #[serde(rename = "cost_ns", serialize_with = "nanos")]
+    pub(crate) cost: Option<Duration>,
+    /// What that number is, or why there is none.
+    pub(crate) cost_text: Option<String>,
+    /// What mends it.
+    pub(crate) remedy: Option<String>,
+    /// `--fix` mends it, for as long as it runs.
+    pub(crate) fixable: bool,
+}
+
+fn nanos<S: Serializer>(span: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
+    span.map(Duration::as_nanos).serialize(serializer)
+}
+
+impl Finding {
+    pub(crate) fn new(name: impl Into<String>, state: State, found: impl Into<String>) -> Self {
+        let (name, found) = (name.into(), found.into());
+        Self { name, state, found, cost: None, cost_text: None, remedy: None, fixable: false }
+    }
+    /// What it costs here, measured.
+    pub(crate) fn costs(mut self, cost: Duration, text: impl Into<String>) -> Self {
+        (self.cost, self.cost_text) = (Some(cost), Some(text.into()));
+        self
+    }
+    /// Something to say of its cost, without a number that was measured.
+    pub(crate) fn says(mut self, text: impl Into<String>) -> Self {
+        self.cost_text = Some(text.into());
+        self
+    }
+    /// What mends it; left out where there is nothing to mend.
+    pub(crate) fn mended_by(mut self, remedy: impl Into<String>) -> Self {
+        if self.state != State::Good {
+            self.remedy = Some(remedy.into());
+        }
+        self
+    }
+    /// `--fix` does.
+    pub(crate) fn fixable(mut self) -> Self {
+        self.fixable = self.state != State::Good;
+        self
+    }
+}

@@ -1,0 +1,351 @@
+//! What the doctor measures with: threads that sleep, spin, answer or get in the way, each for a bounded time.
+//!
+//! A thread at a real-time priority stays below the kernel's throttle (80 ms of each 100 ms) but for the probe of the throttle
+//! itself. Nothing here outlives the call.
+
+use std::io::{self, ErrorKind};
+use std::net::{Ipv4Addr, UdpSocket};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration as StdDuration;
+
+use laxity::probe;
+use laxity_core::units::{Duration, Instant};
+use laxity_link::sys::{self, now};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+/// The real-time priority of what measures: that of an executive.
+pub(crate) const PRIORITY: u8 = 70;
+
+/// Whether the user wants an end.
+pub(crate) type Told<'a> = &'a (dyn Fn() -> bool + Sync);
+
+/// What a measuring thread runs as.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Runs {
+    /// As this process does.
+    Ordinary,
+    /// SCHED_FIFO.
+    RealTime,
+}
+
+/// Spans in order.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Spans(Vec<Duration>);
+
+impl Spans {
+    pub(crate) fn new(mut spans: Vec<Duration>) -> Self {
+        spans.sort_unstable();
+        Self(spans)
+    }
+    pub(crate) fn count(&self) -> usize {
+        self.0.len()
+    }
+    /// A share of them, per mille, is no longer than this; zero if there are none.
+    pub(crate) fn quantile(&self, permille: usize) -> Duration {
+        let place = (self.0.len() * permille).div_ceil(1000).saturating_sub(1);
+        self.0.get(place).copied().unwrap_or(Duration::ZERO)
+    }
+    pub(crate) fn median(&self) -> Duration {
+        self.quantile(500)
+    }
+    pub(crate) fn largest(&self) -> Duration {
+        self.quantile(1000)
+    }
+    /// p50, p99 and the largest, in words.
+    pub(crate) fn told(&self) -> String {
+        let (half, most, all) = (self.median(), self.quantile(990), self.largest());
+        format!("{} in the middle, {} at the 99th percentile, {} at most", short(half), short(most), short(all))
+    }
+}
+
+/// A span for people: three digits are enough.
+pub(crate) fn short(span: Duration) -> String {
+    let nanos = span.as_nanos();
+    let step = match nanos {
+        0..1_000 => 1,
+        1_000..10_000 => 10,
+        10_000..100_000 => 100,
+        100_000..1_000_000 => 1_000,
+        1_000_000..10_000_000 => 10_000,
+        10_000_000..100_000_000 => 100_000,
+        _ => 1_000_000,
+    };
+    Duration::from_nanos((nanos + step / 2) / step * step).to_string()
+}
+
+/// The processors that this process may use.
+pub(crate) fn processors() -> Vec<usize> {
+    let Ok(set) = sched_getaffinity(None) else { return Vec::new() };
+    (0..CpuSet::MAX_CPU).filter(|&processor| set.is_set(processor)).collect()
+}
+
+/// Keeps the calling thread on one processor.
+pub(crate) fn pin(processor: usize) -> io::Result<()> {
+    let mut set = CpuSet::new();
+    set.set(processor);
+    Ok(sched_setaffinity(None, &set)?)
+}
+
+/// Prepares the calling thread.
+fn prepare(runs: Runs, processor: Option<usize>) -> io::Result<()> {
+    if let Some(processor) = processor {
+        pin(processor)?;
+    }
+    match runs {
+        Runs::Ordinary => Ok(()),
+        Runs::RealTime => sys::real_time(PRIORITY),
+    }
+}
+
+/// Does `work` in a thread of its own.
+fn apart<T: Send>(runs: Runs, processor: Option<usize>, work: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
+    thread::scope(|scope| {
+        let thread = thread::Builder::new().spawn_scoped(scope, || {
+            prepare(runs, processor)?;
+            work()
+        })?;
+        thread.join().unwrap_or_else(|_| Err(io::Error::other("the measuring thread has panicked")))
+    })
+}
+
+/// Whether a thread may have a real-time priority.
+pub(crate) fn may_be_real_time() -> io::Result<()> {
+    apart(Runs::RealTime, None, || Ok(()))
+}
+
+/// Sleeps for `period` again and again, for `length` altogether: how late it woke up each time.
+pub(crate) fn lateness(
+    length: Duration,
+    period: Duration,
+    (runs, processor): (Runs, Option<usize>),
+    told: Told<'_>,
+) -> io::Result<Spans> {
+    apart(runs, processor, || {
+        let (start, mut late) = (now(), Vec::new());
+        while now().since(start) < length && !told() {
+            let before = now();
+            let found = sys::wait(&[], Some(period))?;
+            if !found.interrupted() {
+                late.push(now().since(before).saturating_sub(period));
+            }
+        }
+        Ok(Spans::new(late))
+    })
+}
+
+/// Time that was taken from a thread that only looked at the clock.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Gaps {
+    /// Each that was longer than the least.
+    pub(crate) gaps: Spans,
+    /// How long it looked.
+    pub(crate) looked: Duration,
+}
+
+impl Gaps {
+    /// How many are longer than `span`.
+    pub(crate) fn longer(&self, span: Duration) -> usize {
+        self.gaps.0.iter().filter(|&&gap| gap > span).count()
+    }
+    /// How many that is in a second.
+    pub(crate) fn rate(&self, span: Duration) -> f64 {
+        let seconds = self.looked.as_nanos() as f64 / 1e9;
+        if seconds > 0.0 { self.longer(span) as f64 / seconds } else { 0.0 }
+    }
+    /// All of them together.
+    pub(crate) fn sum(&self) -> Duration {
+        self.gaps.0.iter().fold(Duration::ZERO, |sum, &gap| sum + gap)
+    }
+}
+
+/// When a thread that looks at the clock pauses.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Beat {
+    /// It looks for so long,
+    pub(crate) spin: Duration,
+    /// and then sleeps for so long; zero for no pause at all.
+    pub(crate) sleep: Duration,
+}
+
+impl Beat {
+    /// Below the throttle of every usual setting.
+    pub(crate) const GENTLE: Self = Self { spin: Duration::from_millis(80), sleep: Duration::from_millis(20) };
+}
+
+/// Looks at the clock for `length` on one processor: the gaps longer than `least`.
+pub(crate) fn gaps(
+    length: Duration,
+    beat: Beat,
+    least: Duration,
+    (runs, processor): (Runs, usize),
+    told: Told<'_>,
+) -> io::Result<Gaps> {
+    apart(runs, Some(processor), || {
+        let (start, mut looked, mut gaps) = (now(), Duration::ZERO, Vec::new());
+        let mut left: Option<Instant> = None;
+        while now().since(start) < length && !told() {
+            let began = now();
+            // Between two turns without a pause no gap may hide.
+            if let Some(gap) = left.map(|left| began.since(left)).filter(|&gap| gap > least) {
+                gaps.push(gap);
+            }
+            probe::spin(beat.spin, least, |_, gap| gaps.push(gap));
+            let ended = now();
+            looked += ended.since(left.unwrap_or(began));
+            if beat.sleep.is_zero() {
+                left = Some(ended);
+            } else {
+                sys::wait(&[], Some(beat.sleep))?;
+            }
+        }
+        Ok(Gaps { gaps: Spans::new(gaps), looked })
+    })
+}
+
+/// Ordinary threads that compute without a pause. They end when this is dropped, and after `limit` at the latest.
+pub(crate) fn beside_hogs<T>(places: &[Option<usize>], limit: Duration, work: impl FnOnce() -> T) -> io::Result<T> {
+    struct Over<'a>(&'a AtomicBool);
+    impl Drop for Over<'_> {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+    let over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let ending = Over(&over);
+        let over = &over;
+        for &place in places {
+            thread::Builder::new().spawn_scoped(scope, move || {
+                // Where it cannot be pinned it gets in the way elsewhere.
+                let _ = prepare(Runs::Ordinary, place);
+                let start = now();
+                while !over.load(Ordering::Relaxed) && now().since(start) < limit {
+                    std::hint::black_box((0..10_000u64).fold(1, |sum: u64, n| sum.wrapping_mul(31).wrapping_add(n)));
+                }
+            })?;
+        }
+        let result = work();
+        drop(ending);
+        Ok(result)
+    })
+}
+
+/// Sends over loopback to nobody in particular while `work` goes on; how many packets a second that were.
+pub(crate) fn beside_flood<T>(processor: usize, limit: Duration, work: impl FnOnce() -> T) -> io::Result<(T, u64)> {
+    let here = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
+    let there = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
+    here.connect(there.local_addr()?)?;
+    here.set_nonblocking(true)?;
+    let over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let flood = thread::Builder::new().spawn_scoped(scope, || {
+            let _ = pin(processor);
+            let (start, mut sent, bytes) = (now(), 0u64, [0x5a; 1400]);
+            while !over.load(Ordering::Relaxed) && now().since(start) < limit {
+                sent += u64::from(here.send(&bytes).is_ok());
+            }
+            (sent, now().since(start))
+        })?;
+        let result = work();
+        over.store(true, Ordering::Relaxed);
+        let (sent, took) = flood.join().map_err(|_| io::Error::other("the flooding thread has panicked"))?;
+        Ok((result, crate::report::per_second(sent, took)))
+    })
+}
+
+/// Round trips over loopback between two threads that sleep meanwhile, one every `period`, for `length` altogether.
+pub(crate) fn round_trips(
+    length: Duration,
+    period: Duration,
+    runs: Runs,
+    (ours, theirs): (usize, usize),
+    told: Told<'_>,
+) -> io::Result<Spans> {
+    const PATIENCE: StdDuration = StdDuration::from_millis(200);
+    let bound = || -> io::Result<UdpSocket> {
+        let socket = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
+        socket.set_read_timeout(Some(PATIENCE))?;
+        Ok(socket)
+    };
+    let (here, there) = (bound()?, bound()?);
+    here.connect(there.local_addr()?)?;
+    there.connect(here.local_addr()?)?;
+    let over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let echo = thread::Builder::new().spawn_scoped(scope, || -> io::Result<()> {
+            prepare(runs, Some(theirs))?;
+            let mut bytes = [0; 64];
+            while !over.load(Ordering::Relaxed) {
+                match there.recv(&mut bytes) {
+                    Ok(length) => drop(there.send(&bytes[..length])?),
+                    Err(error) if is_nothing_yet(&error) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+            Ok(())
+        })?;
+        let trips = apart(runs, Some(ours), || {
+            let (start, mut trips, mut bytes) = (now(), Vec::new(), [0; 64]);
+            while now().since(start) < length && !told() {
+                sys::wait(&[], Some(period))?;
+                let before = now();
+                here.send(&bytes)?;
+                match here.recv(&mut bytes) {
+                    Ok(_) => trips.push(now().since(before)),
+                    Err(error) if is_nothing_yet(&error) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+            Ok(Spans::new(trips))
+        });
+        over.store(true, Ordering::Relaxed);
+        // Ends its wait.
+        let _ = here.send(&[0]);
+        echo.join().unwrap_or_else(|_| Err(io::Error::other("the answering thread has panicked")))?;
+        trips
+    })
+}
+
+fn is_nothing_yet(error: &io::Error) -> bool {
+    matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const NEVER: Told<'static> = &|| false;
+
+    #[test]
+    fn quantiles_are_order_statistics() {
+        let spans = Spans::new((1..=200).rev().map(Duration::from_nanos).collect());
+        assert_eq!((spans.median().as_nanos(), spans.quantile(990).as_nanos()), (100, 198));
+        assert_eq!((spans.largest().as_nanos(), spans.quantile(0).as_nanos()), (200, 1));
+        assert_eq!(Spans::default().largest(), Duration::ZERO);
+        assert_eq!(short(Duration::from_nanos(51_987_654)), "52ms");
+        assert_eq!(short(Duration::from_nanos(1_234_567)), "1.23ms");
+        assert_eq!(short(Duration::from_nanos(999)), "999ns");
+    }
+
+    #[test]
+    fn measuring_is_bounded_and_hogs_end() {
+        let length = Duration::from_millis(30);
+        let hour = Duration::from_secs(3600);
+        let start = now();
+        let late = beside_hogs(&[None], hour, || {
+            lateness(length, Duration::from_millis(1), (Runs::Ordinary, None), NEVER).unwrap()
+        });
+        assert!(late.unwrap().count() > 0);
+        let first = processors()[0];
+        let beat = Beat { spin: Duration::from_millis(5), sleep: Duration::ZERO };
+        let seen = gaps(length, beat, Duration::ZERO, (Runs::Ordinary, first), NEVER).unwrap();
+        assert!(seen.looked >= length && seen.sum() <= seen.looked && seen.longer(Duration::ZERO) == seen.gaps.count());
+        let (trips, _) = beside_flood(first, hour, || {
+            round_trips(length, Duration::from_millis(1), Runs::Ordinary, (first, first), NEVER).unwrap()
+        })
+        .unwrap();
+        assert!(trips.count() > 0 && trips.median() > Duration::ZERO);
+        assert!(now().since(start) < Duration::from_secs(20));
+    }
+}

@@ -1,0 +1,115 @@
+//! The findings for people, worst first, and for programs.
+
+use comfy_table::{ContentArrangement, Table, presets};
+use serde::Serialize;
+
+use super::finding::{Finding, State};
+use super::measure::short;
+
+/// Where there is no terminal, lines are no longer than this.
+const USUAL_WIDTH: u16 = 120;
+
+/// How wide the terminal is.
+pub(super) fn width() -> u16 {
+    let size = rustix::termios::tcgetwinsize(rustix::stdio::stdout());
+    size.map_or(USUAL_WIDTH, |size| if size.ws_col == 0 { USUAL_WIDTH } else { size.ws_col.clamp(60, 200) })
+}
+
+/// One object on one line.
+pub(super) fn json(findings: &[Finding], interrupted: bool) -> String {
+    #[derive(Serialize)]
+    struct Report<'a> {
+        findings: &'a [Finding],
+        interrupted: bool,
+    }
+    serde_json::to_string(&Report { findings, interrupted }).expect("structs of strings and integers are always JSON")
+}
+
+/// A table for each state, then the remedies one by one, so that commands can be copied.
+pub(super) fn text(findings: &[Finding], interrupted: bool, width: u16) -> String {
+    let mut text = String::new();
+    for state in State::WORST_FIRST {
+        let of: Vec<&Finding> = findings.iter().filter(|finding| finding.state == state).collect();
+        if of.is_empty() {
+            continue;
+        }
+        let mut table = Table::new();
+        table
+            .load_preset(presets::ASCII_BORDERS_ONLY_CONDENSED)
+            .set_content_arrangement(ContentArrangement::Dynamic)
+            .set_width(width)
+            .set_header([state.word(), "found", "costs here"]);
+        for finding in of {
+            table.add_row([finding.name.clone(), finding.found.clone(), cost(finding)]);
+        }
+        text.push_str(&format!("{table}\n\n"));
+    }
+    let remedies: Vec<(&Finding, &String)> =
+        findings.iter().filter_map(|finding| Some((finding, finding.remedy.as_ref()?))).collect();
+    if !remedies.is_empty() {
+        text.push_str("What mends it (* laxity doctor --fix does, for as long as it runs):\n");
+    }
+    for state in State::WORST_FIRST {
+        for (finding, remedy) in remedies.iter().filter(|(finding, _)| finding.state == state) {
+            let mark = if finding.fixable { "*" } else { " " };
+            text.push_str(&format!("{mark} {}: {remedy}\n", finding.name));
+        }
+    }
+    if findings.iter().any(|finding| finding.cost.is_some()) {
+        text.push_str(
+            "\nThe costs are of these few seconds, beside whatever else ran. `laxity calibrate` measures longer.\n",
+        );
+    }
+    if interrupted {
+        text.push_str("Interrupted: not everything was looked at.\n");
+    }
+    text
+}
+
+fn cost(finding: &Finding) -> String {
+    match (finding.cost, finding.cost_text.as_deref()) {
+        (Some(cost), Some(text)) => format!("{}: {text}", short(cost)),
+        (Some(cost), None) => short(cost),
+        (None, Some(text)) => text.to_owned(),
+        (None, None) => "-".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use laxity_core::units::Duration;
+
+    use super::*;
+
+    fn findings() -> Vec<Finding> {
+        vec![
+            Finding::new("swap", State::Good, "none"),
+            Finding::new("throttle", State::Poor, "on")
+                .costs(Duration::from_millis(52), "a stop")
+                .mended_by("`x`")
+                .fixable(),
+            Finding::new("rights", State::Bad, "none").says("not measured").mended_by("`y`"),
+        ]
+    }
+
+    #[test]
+    fn the_json_is_the_contract() {
+        assert_eq!(
+            json(&findings()[..2], false),
+            concat!(
+                r#"{"findings":[{"name":"swap","state":"good","found":"none","cost_ns":null,"cost_text":null,"remedy":null,"#,
+                r#""fixable":false},{"name":"throttle","state":"poor","found":"on","cost_ns":52000000,"cost_text":"a stop","#,
+                r#""remedy":"`x`","fixable":true}],"interrupted":false}"#
+            )
+        );
+    }
+
+    #[test]
+    fn the_worst_comes_first_and_remedies_stand_on_lines_of_their_own() {
+        let text = text(&findings(), true, 100);
+        let place = |what: &str| text.find(what).unwrap_or_else(|| panic!("{what} is missing in {text}"));
+        assert!(place("rights") < place("throttle") && place("throttle") < place("swap"));
+        assert!(text.contains("\n  rights: `y`\n* throttle: `x`\n"), "{text}");
+        assert!(place("52ms: a stop") < place("Interrupted"));
+    }
+}

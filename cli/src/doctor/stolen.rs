@@ -1,0 +1,147 @@
+//! What the platform takes away: gaps that a thread sees which nothing of this host may interrupt, processor by processor.
+
+use laxity_core::units::Duration;
+
+use super::Doctor;
+use super::finding::{Finding, State};
+use super::measure::{self, Beat, Gaps, Runs, short};
+use super::root::Root;
+
+/// So many processors are looked at; more would take too long.
+const MOST: usize = 4;
+const SHORT: Duration = Duration::from_micros(100);
+const LONG: Duration = Duration::from_millis(1);
+
+pub(super) fn probe(doctor: &Doctor<'_>) -> Vec<Finding> {
+    let runs = if doctor.no_real_time.is_none() { Runs::RealTime } else { Runs::Ordinary };
+    let length = doctor.length(Duration::from_millis(2000));
+    let (before, mut seen) = (steal(&doctor.root), Vec::new());
+    for &processor in doctor.processors.iter().take(MOST) {
+        if let Ok(gaps) = measure::gaps(length, Beat::GENTLE, Duration::from_micros(1), (runs, processor), doctor.told)
+            && !gaps.looked.is_zero()
+        {
+            seen.push((processor, gaps));
+        }
+    }
+    let stolen = steal(&doctor.root).zip(before).map(|(after, before)| after.saturating_sub(before));
+    vec![told(&seen, runs, doctor.processors.len(), stolen, is_virtual(&doctor.root))]
+}
+
+/// Ticks that the hypervisor took from all processors together, by its own account.
+fn steal(root: &Root) -> Option<u64> {
+    let stat = root.line("proc/stat")?;
+    let all = stat.lines().find_map(|line| line.strip_prefix("cpu "))?;
+    all.split_whitespace().nth(7)?.parse().ok()
+}
+
+/// Whether the processor says that it is a hypervisor's.
+fn is_virtual(root: &Root) -> bool {
+    let about = root.line("proc/cpuinfo").unwrap_or_default();
+    let flags = about.lines().find(|line| line.starts_with("flags"));
+    flags.is_some_and(|flags| flags.split_whitespace().any(|flag| flag == "hypervisor"))
+        || root.line("sys/hypervisor/type").is_some()
+}
+
+fn told(seen: &[(usize, Gaps)], runs: Runs, processors: usize, stolen: Option<u64>, is_virtual: bool) -> Finding {
+    let name = "interference";
+    let Some(longest) = seen.iter().map(|(_, gaps)| gaps.gaps.largest()).max() else {
+        return Finding::new(name, State::Unknown, "could not be measured");
+    };
+    let each: Vec<String> = seen
+        .iter()
+        .map(|(processor, gaps)| {
+            format!(
+                "processor {processor}: the longest {}, {} altogether, {:.1}/s above 0.1ms, {:.1}/s above 1ms",
+                short(gaps.gaps.largest()),
+                short(gaps.sum()),
+                gaps.rate(SHORT),
+                gaps.rate(LONG)
+            )
+        })
+        .collect();
+    let looked = seen.iter().fold(Duration::ZERO, |sum, (_, gaps)| sum + gaps.looked);
+    let mut found = format!("in {} ", short(looked));
+    found.push_str(match runs {
+        Runs::RealTime => "a real-time thread that nothing of this host may interrupt lost its processor: ",
+        Runs::Ordinary => "an ordinary thread lost its processor (to other programs too: no real-time rights): ",
+    });
+    found.push_str(&each.join("; "));
+    if processors > seen.len() {
+        found.push_str(&format!(" ({} of {processors} processors were looked at)", seen.len()));
+    }
+    if is_virtual {
+        found.push_str(". This is a virtual machine: its hypervisor may take a processor at any time");
+        found.push_str(&match stolen {
+            Some(0) => ", although it accounts for none of it as stolen".to_owned(),
+            Some(ticks) => format!(", and accounts for {ticks} ticks as stolen meanwhile"),
+            None => String::new(),
+        });
+    }
+    let state = match longest {
+        span if span > LONG => State::Bad,
+        // A few seconds without a gap are no evidence against a hypervisor.
+        span if span > SHORT || is_virtual => State::Poor,
+        _ => State::Good,
+    };
+    found.push_str(&format!(
+        ". Deadlines in the order of {} or below cannot be promised here; rarer and longer gaps show only to `laxity calibrate`",
+        short(longest)
+    ));
+    Finding::new(name, state, found)
+        .costs(longest, "the longest time that was taken in one piece")
+        .mended_by(match is_virtual {
+            true => {
+                "ask whoever runs the hypervisor for processors of the machine's own (pinned, not overcommitted), or use real \
+                 hardware; bounds contain what `laxity calibrate` measures"
+            }
+            false => {
+                "keep a processor free of interrupts and other tasks (kernel parameters `isolcpus=N nohz_full=N rcu_nocbs=N \
+                 irqaffinity=OTHERS`), switch power saving off in the firmware, or use a PREEMPT_RT kernel"
+            }
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::measure::Spans;
+    use super::super::root::tests::Fake;
+    use super::*;
+
+    fn gaps(micros: &[u64]) -> Gaps {
+        Gaps {
+            gaps: Spans::new(micros.iter().map(|&micros| Duration::from_micros(micros)).collect()),
+            looked: Duration::from_secs(2),
+        }
+    }
+
+    #[test]
+    fn the_longest_gap_of_all_processors_judges() {
+        let seen = [(0, gaps(&[5, 150])), (1, gaps(&[4_000, 200]))];
+        let finding = told(&seen, Runs::RealTime, 2, Some(0), true);
+        assert_eq!((finding.state, finding.cost), (State::Bad, Some(Duration::from_millis(4))));
+        assert!(
+            finding
+                .found
+                .contains("processor 1: the longest 4ms, 4.2ms altogether, 1.0/s above 0.1ms, 0.5/s above 1ms"),
+            "{finding:?}"
+        );
+        assert!(finding.found.contains("order of 4ms or below cannot be promised"), "{finding:?}");
+        assert!(finding.remedy.unwrap().contains("hypervisor"));
+        assert_eq!(told(&seen[..1], Runs::RealTime, 2, None, false).state, State::Poor);
+        assert_eq!(told(&[(0, gaps(&[5]))], Runs::RealTime, 1, None, false).state, State::Good);
+        assert_eq!(told(&[(0, gaps(&[5]))], Runs::RealTime, 1, None, true).state, State::Poor);
+        assert_eq!(told(&[], Runs::RealTime, 1, None, false).state, State::Unknown);
+    }
+
+    #[test]
+    fn a_hypervisor_shows_in_the_flags_and_steals_in_the_eighth_column() {
+        let fake = Fake::new("stolen");
+        assert!(!is_virtual(&fake.root()) && steal(&fake.root()).is_none());
+        fake.file("proc/cpuinfo", "model name : x\nflags\t\t: fpu hypervisor lm\n");
+        fake.file("proc/stat", "cpu  1 2 3 4 5 6 7 42 9 0\ncpu0 1 2 3 4 5 6 7 8 9 0\n");
+        assert!(is_virtual(&fake.root()));
+        assert_eq!(steal(&fake.root()), Some(42));
+        fake.file("proc/cpuinfo", "model name : hypervisor\nflags : fpu lm\n");
+        assert!(!is_virtual(&fake.root()));
+    }
+}

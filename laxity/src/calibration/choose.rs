@@ -1,0 +1,305 @@
+//! Choosing P and the packet size S: those with which most channels are admitted [channels §3.3].
+//!
+//! "P and S determine the granularity at which the CPU and link, respectively, are multiplexed between channels", and both ends
+//! are bad. With a small P messages are interrupted, and the inputs are looked at, more often: processor time. With a large P
+//! whoever comes waits longer for the handler that runs, and a frame that has arrived waits longer to be found. Small packets
+//! cost the processor more for the same bytes; large ones keep the link from others for longer. The paper takes what maximises
+//! admissibility "while delivering reasonable data transfer throughput". So do we, by asking admission itself, for each S with
+//! the costs that were measured with it; of the reference channels ([`Reference`]) one kind moves bulk, which stands for
+//! throughput.
+//!
+//! **What is counted.** Two hosts alike, each of which sends n channels to the other: an executive has n sending and n
+//! receiving stages. Channels of one kind are asked for one after the other until one is refused, as on live hosts: the least
+//! stages on both sides, then what is left of the deadline in proportion to them. What the n-th gets depends on what those before
+//! it got, so a count cannot be found by bisection; a limit ([`MOST`]) bounds the work.
+//!
+//! **What is maximised.** For each rule the sum, over the kinds, of the count as a share of the greatest count that any S, P and
+//! rule has. Sums within a fiftieth of the greatest are alike, since costs are not known better. Of these the smallest P wins, as
+//! it keeps others waiting least, then the largest S, as it moves most bytes for its costs, then the split rule.
+//!
+//! Left out: what best effort gets; the MTU (only sizes that the path carries may be asked about); other executives on the link.
+
+use laxity_core::admission::answer::{Role, Rule};
+use laxity_core::admission::route::{self, Hop, Slack};
+use laxity_core::admission::{Admission, Refusal, ReservationId, Settings};
+use laxity_core::contract::{Contract, ContractError};
+use laxity_core::limits;
+use laxity_core::platform::{Platform, PlatformError};
+use laxity_core::units::Duration;
+
+mod police;
+mod reference;
+#[cfg(test)]
+mod tests;
+
+pub use police::{SHARE_OF_BEST_EFFORT, police};
+pub use reference::{Kind, Reference};
+
+/// The values of P that are compared.
+pub const QUANTA: [u32; 7] = [1, 2, 4, 8, 16, 32, 64];
+/// Most channels of one kind that are counted, in each direction. From twice as many stages on admission asks its ledger first,
+/// whose rounding would blur the differences.
+pub const MOST: u32 = 32;
+/// Sums that are less than the greatest by one part in so many, at most, are alike.
+const ALIKE: u64 = 50;
+const RULES: [Rule; 2] = [Rule::Split, Rule::Composite];
+
+/// How many channels are admitted for each S and P, and which S and P are best.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Choice {
+    /// S: the packet sizes that were compared, ascending, bytes.
+    pub sizes: Vec<u32>,
+    /// P: the quanta that were compared, ascending.
+    pub quanta: Vec<u32>,
+    /// The kinds of channels that were counted.
+    pub references: Vec<Reference>,
+    /// The rule under which most are admitted.
+    pub rule: Rule,
+    /// One for each S and P, those of the smallest S first; under `rule`.
+    pub cells: Vec<Cell>,
+    /// Where in `cells` the best one is.
+    pub best: usize,
+    /// What the other rule admits there, by kind.
+    pub other_rule: Vec<u32>,
+}
+
+/// What one S and P admit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Cell {
+    /// S, bytes.
+    pub packet: u32,
+    /// P.
+    pub quantum: u32,
+    /// How many channels are granted, by kind.
+    pub counts: Vec<Count>,
+    /// The sum of the counts, each as parts per million of the greatest one of its kind.
+    pub score_ppm: u64,
+}
+
+/// How many channels of one kind are granted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Count {
+    /// In each direction; [`MOST`] for so many or more.
+    pub channels: u32,
+    /// Why there are no more, and for which side; `None` at the limit.
+    pub refused: Option<(Role, Refusal)>,
+}
+
+/// Why there is nothing to choose.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ChooseError {
+    /// Nothing to compare.
+    #[error("no packet size was given to choose from")]
+    NoSizes,
+    /// A platform that cannot be.
+    #[error(transparent)]
+    Platform(#[from] PlatformError),
+    /// A platform on which the reference channels cannot be.
+    #[error(transparent)]
+    Contract(#[from] ContractError),
+    /// No channel of some kind is granted anywhere, whatever its deadline.
+    #[error("not one {kind} channel is granted with any packet size and quantum, whatever its deadline: {refusal}")]
+    NothingFits {
+        /// The name of the kind.
+        kind: &'static str,
+        /// What the first platform says.
+        refusal: Refusal,
+    },
+}
+
+impl Choice {
+    /// The S and P that are best.
+    pub fn chosen(&self) -> &Cell {
+        &self.cells[self.best]
+    }
+
+    /// The cell of the `size`-th S and the `quantum`-th P.
+    pub fn cell(&self, size: usize, quantum: usize) -> Option<&Cell> {
+        if quantum >= self.quanta.len() { None } else { self.cells.get(size * self.quanta.len() + quantum) }
+    }
+
+    /// The place of the best S in `sizes`, and that of the best P in `quanta`.
+    pub fn place(&self) -> (usize, usize) {
+        (self.best / self.quanta.len(), self.best % self.quanta.len())
+    }
+
+    /// Why these, in a few sentences: what is admitted, and what the neighbours admit.
+    pub fn why(&self) -> String {
+        let best = self.chosen();
+        let (size, quantum) = self.place();
+        let mut text = format!("P = {} and S = {} bytes admit {}", best.quantum, best.packet, self.told(best));
+        let mut beside = Vec::new();
+        let mut compare = |size: Option<usize>, quantum: Option<usize>, what: &dyn Fn(&Cell) -> String| {
+            if let (Some(size), Some(quantum)) = (size, quantum)
+                && let Some(cell) = self.cell(size, quantum)
+            {
+                let found = if cell.counts.iter().zip(&best.counts).all(|(one, other)| one.channels == other.channels) {
+                    "as many".to_owned()
+                } else {
+                    self.told(cell)
+                };
+                beside.push(format!("{}: {found}", what(cell)));
+            }
+        };
+        compare(Some(size), quantum.checked_sub(1), &|cell| format!("with P = {}", cell.quantum));
+        compare(Some(size), Some(quantum + 1), &|cell| format!("with P = {}", cell.quantum));
+        compare(size.checked_sub(1), Some(quantum), &|cell| format!("with S = {}", cell.packet));
+        compare(Some(size + 1), Some(quantum), &|cell| format!("with S = {}", cell.packet));
+        if !beside.is_empty() {
+            text.push_str("; ");
+            text.push_str(&beside.join("; "));
+        }
+        text.push('.');
+        text
+    }
+
+    /// `12 control, 4 video, 1 bulk`.
+    fn told(&self, cell: &Cell) -> String {
+        let counted = |(reference, count): (&Reference, &Count)| {
+            let most = if count.refused.is_none() { "at least " } else { "" };
+            format!("{most}{} {}", count.channels, reference.name())
+        };
+        self.references.iter().zip(&cell.counts).map(counted).collect::<Vec<_>>().join(", ")
+    }
+}
+
+/// Compares every packet size with each of [`QUANTA`]. Each platform has the costs that were measured with its S; its own
+/// P does not matter, and its best effort is as it would be at run time ([`police`]).
+///
+/// Deterministic. Six sizes take 0.1 to 2 s of a processor in a release build: the more, the longer deadlines are beside intervals,
+/// and where best effort is policed.
+///
+/// # Errors
+/// There is no size, a platform is out of its ranges, or nothing is granted anywhere.
+pub fn choose(platforms: &[(u32, Platform)]) -> Result<Choice, ChooseError> {
+    choose_among(platforms, &QUANTA)
+}
+
+/// As [`choose`], with these P, not none.
+fn choose_among(platforms: &[(u32, Platform)], quanta: &[u32]) -> Result<Choice, ChooseError> {
+    let mut sorted: Vec<&(u32, Platform)> = platforms.iter().collect();
+    sorted.sort_by_key(|(packet, _)| *packet);
+    sorted.dedup_by_key(|(packet, _)| *packet);
+    let cells: Vec<Platform> = sorted
+        .iter()
+        .flat_map(|(packet, platform)| {
+            quanta.iter().map(|&quantum| Platform { packet: *packet, quantum, ..platform.clone() })
+        })
+        .collect();
+    if cells.is_empty() {
+        return Err(ChooseError::NoSizes);
+    }
+    for platform in &cells {
+        platform.validate()?;
+    }
+    let references = reference::references(&cells, quanta.len())?;
+    let by_rule = RULES.map(|rule| -> Result<Vec<Vec<Count>>, PlatformError> {
+        let counts = |platform| references.iter().map(|one| count(platform, rule, &one.contract)).collect();
+        cells.iter().map(counts).collect()
+    });
+    let [split, composite] = by_rule;
+    Ok(best(&sorted, quanta, references, [split?, composite?]))
+}
+
+/// What follows from the counts: by rule, by cell, by kind.
+fn best(
+    sizes: &[&(u32, Platform)],
+    quanta: &[u32],
+    references: Vec<Reference>,
+    counts: [Vec<Vec<Count>>; 2],
+) -> Choice {
+    let of_kind = |kind: usize| counts.iter().flatten().map(move |cell| u64::from(cell[kind].channels));
+    let greatest: Vec<u64> = (0..references.len()).map(|kind| of_kind(kind).max().unwrap_or(0).max(1)).collect();
+    let score = |cell: &[Count]| -> u64 {
+        cell.iter().zip(&greatest).map(|(count, most)| u64::from(count.channels) * 1_000_000 / most).sum()
+    };
+    let scores = [0, 1].map(|rule| counts[rule].iter().map(|cell| score(cell)).collect::<Vec<u64>>());
+    let highest = scores.iter().flatten().copied().max().unwrap_or(0);
+    let places = scores[0].len();
+    // By P from the smallest, by S from the largest, the split rule before the other.
+    let order = (0..places * 2).map(|index| (index % 2, index / 2)).min_by_key(|&(rule, place)| {
+        let (size, quantum) = (place / quanta.len(), place % quanta.len());
+        (scores[rule][place] < highest - highest / ALIKE, quantum, std::cmp::Reverse(size), rule)
+    });
+    let (rule, best) = order.unwrap_or((0, 0));
+    let other_rule = counts[1 - rule][best].iter().map(|count| count.channels).collect();
+    let [split, composite] = counts;
+    let chosen = if rule == 0 { split } else { composite };
+    let cells = chosen.into_iter().enumerate().map(|(place, counts)| Cell {
+        packet: sizes[place / quanta.len()].0,
+        quantum: quanta[place % quanta.len()],
+        counts,
+        score_ppm: scores[rule][place],
+    });
+    Choice {
+        sizes: sizes.iter().map(|(packet, _)| *packet).collect(),
+        quanta: quanta.to_vec(),
+        references,
+        rule: RULES[rule],
+        cells: cells.collect(),
+        best,
+        other_rule,
+    }
+}
+
+/// How many channels with this contract two such hosts admit in each direction, one after the other.
+fn count(platform: &Platform, rule: Rule, contract: &Contract) -> Result<Count, PlatformError> {
+    let mut host = host(platform, rule)?;
+    for channels in 0..MOST {
+        if let Err(refused) = open(&mut host, contract) {
+            return Ok(Count { channels, refused: Some(refused) });
+        }
+    }
+    Ok(Count { channels: MOST, refused: None })
+}
+
+fn host(platform: &Platform, rule: Rule) -> Result<Admission, PlatformError> {
+    Admission::with_settings(platform.clone(), Settings { rule, send_early: false, receive_early: true })
+}
+
+/// One more channel to a host alike and one from it.
+fn open(host: &mut Admission, contract: &Contract) -> Result<(), (Role, Refusal)> {
+    let (ids, sending, receiving) = least(host, contract, contract.deadline())?;
+    let here = Hop { least: sending, propagation: outside(host), clock_error: Duration::ZERO };
+    let there = Hop { least: receiving, propagation: Duration::ZERO, clock_error: Duration::ZERO };
+    // It fits: each side was asked within what the others left of the deadline.
+    if let Ok(deadlines) = route::compose(&[here, there], contract.deadline(), Slack::Proportional) {
+        for (id, deadline) in ids.into_iter().zip(deadlines) {
+            // A stage that cannot be longer stays as it is.
+            let _ = host.relax(id, deadline);
+        }
+    }
+    Ok(())
+}
+
+/// Reserves the least stages on both sides: the sending one with its handover, and the receiving one.
+fn least(
+    host: &mut Admission,
+    contract: &Contract,
+    deadline: Duration,
+) -> Result<([ReservationId; 2], Duration, Duration), (Role, Refusal)> {
+    let budget = deadline.saturating_sub(outside(host));
+    let at = |role| move |refusal| (role, refusal);
+    let (sends, stages) = host.reserve_least(contract, Role::Sends, budget).map_err(at(Role::Sends))?;
+    let sending = host.platform().handover + stages.total();
+    let left = budget.saturating_sub(sending);
+    let (receives, stages) = host.reserve_least(contract, Role::Receives, left).map_err(at(Role::Receives))?;
+    Ok(([sends, receives], sending, stages.total()))
+}
+
+/// What passes outside both hosts' stages.
+fn outside(host: &Admission) -> Duration {
+    let platform = host.platform();
+    platform.propagation + platform.clock_error + host.input_delay()
+}
+
+/// The least deadline, from end to end, that one channel alone is granted, or why it is refused.
+fn least_alone(
+    platform: &Platform,
+    rule: Rule,
+    contract: &Contract,
+) -> Result<Result<Duration, Refusal>, PlatformError> {
+    let mut host = host(platform, rule)?;
+    let found = least(&mut host, contract, limits::MAX_DEADLINE);
+    Ok(found.map(|(_, sending, receiving)| outside(&host) + sending + receiving).map_err(|(_, refusal)| refusal))
+}

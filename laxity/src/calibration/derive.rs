@@ -1,0 +1,181 @@
+//! From measured costs to the platform that admission reasons with.
+//!
+//! | Platform | Claimed costs |
+//! |---|---|
+//! | `first_packet` | [`CostKind::Submit`] + [`CostKind::First`]: a message is taken from its mailbox once |
+//! | `packet_cost`, `receive_packet`, `receive_first` | [`CostKind::Next`], [`CostKind::Reassemble`], [`CostKind::Deliver`] |
+//! | `link_cost` | [`CostKind::Link`] |
+//! | `demultiplex` | ([`CostKind::Round`] + K [`CostKind::Demultiplex`]) / K: a look at the inputs costs that, and admission charges K frames for each look |
+//! | `switch`, `cache`, `upcall_switch` | [`CostKind::Switch`], [`CostKind::Cache`], and their sum: an upcall is a handler |
+//! | `wake_up` | the larger of [`CostKind::Timer`] and [`CostKind::Wake`] |
+//! | `handover` | [`CostKind::Handover`] |
+//!
+//! A cost that has no figure for a packet size takes that of the next larger size, or of the largest.
+
+use laxity_core::platform::{Interference, LinkModel, Platform};
+use laxity_core::units::{Duration, Rate};
+
+use super::{Calibration, Cost, CostKind, Window};
+
+/// Frames that one look at the inputs takes at most; what the measuring executives had.
+pub(super) const RECEIVE_BATCH: u32 = 32;
+
+/// The claimed cost of a kind for packets of `packet` bytes.
+fn claimed(costs: &[Cost], kind: CostKind, packet: u32) -> Duration {
+    let of_kind = || costs.iter().filter(|cost| cost.kind == kind);
+    let size = |cost: &&Cost| cost.packet.unwrap_or(u32::MAX);
+    let fitting = of_kind().filter(|cost| cost.packet.is_none_or(|size| size >= packet)).min_by_key(size);
+    fitting.or_else(|| of_kind().max_by_key(size)).map_or(Duration::ZERO, |cost| cost.claimed)
+}
+
+/// The costs of the processor for packets of `packet` bytes; everything else as in `around`.
+pub(super) fn processor(costs: &[Cost], packet: u32, around: Platform) -> Platform {
+    let claimed = |kind| claimed(costs, kind, packet);
+    let (switch, cache) = (claimed(CostKind::Switch), claimed(CostKind::Cache));
+    let batch = u64::from(RECEIVE_BATCH);
+    let look = claimed(CostKind::Round) + claimed(CostKind::Demultiplex) * batch;
+    Platform {
+        packet,
+        switch,
+        cache,
+        first_packet: claimed(CostKind::Submit) + claimed(CostKind::First),
+        packet_cost: claimed(CostKind::Next),
+        receive_first: claimed(CostKind::Deliver),
+        receive_packet: claimed(CostKind::Reassemble),
+        demultiplex: Duration::from_nanos(look.as_nanos().div_ceil(batch)),
+        receive_batch: RECEIVE_BATCH,
+        upcall_switch: switch + cache,
+        link_cost: claimed(CostKind::Link),
+        transmit_batch: 1,
+        wake_up: claimed(CostKind::Timer).max(claimed(CostKind::Wake)),
+        handover: claimed(CostKind::Handover),
+        ..around
+    }
+}
+
+/// C_x and B as they follow from how far apart the smallest and the largest packets leave.
+pub(super) fn link(costs: &[Cost]) -> Option<(Duration, Rate)> {
+    let spacings = || costs.iter().filter(|cost| cost.kind == CostKind::Occupancy);
+    let size = |cost: &&Cost| cost.packet.unwrap_or(0);
+    let (small, large) = (spacings().min_by_key(size)?, spacings().max_by_key(size)?);
+    let bytes = u64::from(size(&large) - size(&small));
+    // At least a nanosecond for all of them, and nothing that makes a small packet take longer than it did.
+    let longer = large.claimed.saturating_sub(small.claimed).max(Duration::from_nanos(1));
+    let rate = u128::from(bytes.max(1)) * 1_000_000_000 / u128::from(longer.as_nanos());
+    let rate = Rate::bytes_per_second(u64::try_from(rate).unwrap_or(u64::MAX).clamp(1, MAX_RATE))?;
+    Some((small.claimed, rate))
+}
+
+/// 100 Gbit/s: beyond that a rate says only that copying takes no time.
+const MAX_RATE: u64 = 12_500_000_000;
+
+/// The envelopes that promise anything: of the larger budget of both observers, those that are the least for some span, and leave
+/// some of it. If there is none, that of the longest windows: then nothing can be promised, which it says.
+pub(super) fn envelopes(windows: &[Window]) -> Vec<(Duration, Duration)> {
+    let mut all: Vec<(Duration, Duration)> = Vec::new();
+    for window in windows {
+        match all.iter_mut().find(|(length, _)| *length == window.window) {
+            Some((_, budget)) => *budget = (*budget).max(window.budget),
+            None => all.push((window.window, window.budget)),
+        }
+    }
+    all.sort_unstable();
+    let stolen = |&(length, budget): &(Duration, Duration), span: Duration| {
+        Interference { envelopes: vec![(length, budget)], ..Interference::default() }.within(span)
+    };
+    let spans = || all.iter().flat_map(|&(length, _)| (1..=MOST_WINDOWS).map(move |count| length * count));
+    let counts = |envelope: &&(Duration, Duration)| {
+        spans().any(|span| {
+            let own = stolen(envelope, span);
+            own < span && all.iter().all(|other| stolen(other, span) >= own)
+        })
+    };
+    let useful: Vec<_> = all.iter().filter(counts).copied().collect();
+    if useful.is_empty() { all.last().copied().into_iter().collect() } else { useful }
+}
+
+/// Spans of so many windows of each length are looked at.
+const MOST_WINDOWS: u64 = 1000;
+
+impl Calibration {
+    /// The platform for packets of `packet` bytes across `link`: the costs that were measured for this size, or the next larger
+    /// one. For links and sizes other than the calibration's own.
+    pub fn platform_for(&self, packet: u32, link: LinkModel) -> Platform {
+        let own = self.platform.clone();
+        let mut platform = processor(&self.costs, packet, Platform { link, ..own });
+        platform.link.floor_bytes = platform.link.floor_bytes.min(packet);
+        let best_effort = &mut platform.best_effort;
+        best_effort.packet_max = best_effort.packet_max.min(packet);
+        best_effort.packet_min = best_effort.packet_min.min(best_effort.packet_max);
+        platform
+    }
+
+    /// The largest packets whose costs were measured.
+    pub(super) fn largest_packet(&self) -> Option<u32> {
+        self.costs.iter().filter(|cost| cost.kind == CostKind::Next).filter_map(|cost| cost.packet).max()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use laxity_core::admission::confidence::Probability;
+
+    use super::super::Observer;
+    use super::*;
+
+    fn cost(kind: CostKind, packet: Option<u32>, nanos: u64) -> Cost {
+        let claimed = Duration::from_nanos(nanos);
+        Cost { kind, packet, samples: 9, median: claimed, claimed, exceedance: Probability::HALF, largest: claimed }
+    }
+
+    fn window(millis: u64, budget: u64, observer: Observer) -> Window {
+        let (window, budget) = (Duration::from_millis(millis), Duration::from_micros(budget));
+        let exceedance = Probability::HALF;
+        Window { observer, window, windows: 9, stride: 1, median: budget, budget, exceedance, largest: budget }
+    }
+
+    #[test]
+    fn a_size_that_was_not_measured_costs_what_the_next_larger_one_does() {
+        let costs =
+            [cost(CostKind::Next, Some(500), 10), cost(CostKind::Next, Some(1400), 20), cost(CostKind::Timer, None, 7)];
+        for (packet, next) in [(64, 10), (500, 10), (501, 20), (1400, 20), (8000, 20)] {
+            let platform = processor(&costs, packet, Platform::assumed_host());
+            assert_eq!((platform.packet_cost, platform.wake_up), (Duration::from_nanos(next), Duration::from_nanos(7)));
+        }
+    }
+
+    #[test]
+    fn a_look_at_the_inputs_is_charged_as_many_frames() {
+        let costs = [cost(CostKind::Round, None, 3200), cost(CostKind::Demultiplex, None, 401)];
+        let platform = processor(&costs, 1000, Platform::assumed_host());
+        assert_eq!(platform.demultiplex, Duration::from_nanos(501));
+        assert_eq!(platform.receive_batch, 32);
+    }
+
+    #[test]
+    fn setup_and_rate_follow_from_two_sizes() {
+        let costs = [cost(CostKind::Occupancy, Some(64), 2_000), cost(CostKind::Occupancy, Some(1064), 3_000)];
+        assert_eq!(link(&costs), Rate::bytes_per_second(1_000_000_000).map(|rate| (Duration::from_micros(2), rate)));
+        let noisy = [cost(CostKind::Occupancy, Some(64), 2_000), cost(CostKind::Occupancy, Some(1064), 1_900)];
+        assert_eq!(link(&noisy).unwrap().1.as_bytes_per_second(), MAX_RATE);
+        assert_eq!(link(&[]), None);
+    }
+
+    #[test]
+    fn only_envelopes_that_leave_something_count() {
+        let (spinning, working) = (Observer::Spinning, Observer::Working);
+        // A window of a millisecond may be lost entirely; 7 of 10 ms leave nothing where they are the least.
+        let windows = [
+            window(1, 1000, spinning),
+            window(10, 7000, working),
+            window(10, 5000, spinning),
+            window(100, 12_000, spinning),
+        ];
+        let millis = Duration::from_millis;
+        assert_eq!(envelopes(&windows), [(millis(100), millis(12))]);
+        let windows = [window(10, 2000, working), window(100, 12_000, spinning)];
+        assert_eq!(envelopes(&windows), [(millis(10), millis(2)), (millis(100), millis(12))]);
+        let hopeless = [window(10, 10_000, working), window(100, 100_000, spinning)];
+        assert_eq!(envelopes(&hopeless), [(millis(100), millis(100))]);
+    }
+}

@@ -1,0 +1,165 @@
+//! Whether a calibration makes sense by itself, whoever wrote it.
+
+use laxity_core::admission::confidence::{Probability, upper_bound};
+
+use super::super::{Calibration, Cost, Window, decimal, derive};
+use crate::text::DisplaySize;
+
+/// Of what something is wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    Taken,
+    /// The entry with this number, from 0.
+    Cost(usize),
+    Window(usize),
+    Platform,
+}
+
+impl Place {
+    pub(super) fn key(self) -> &'static str {
+        match self {
+            Self::Taken => "calibration",
+            Self::Cost(_) => "calibration.cost",
+            Self::Window(_) => "calibration.window",
+            Self::Platform => "platform",
+        }
+    }
+}
+
+/// What cannot be.
+#[derive(Debug)]
+pub(super) struct Wrong {
+    pub(super) place: Place,
+    pub(super) problem: String,
+}
+
+pub(super) fn check(calibration: &Calibration) -> Result<(), Wrong> {
+    let Calibration { taken, costs, windows, .. } = calibration;
+    let wrong = |place, problem: String| Err(Wrong { place, problem });
+    if taken.alpha == Probability::ZERO || taken.alpha > Probability::HALF {
+        return wrong(Place::Taken, "calibration.confidence is out of range, expected 0.5 to less than 1".to_owned());
+    }
+    if taken.processors == 0 {
+        return wrong(Place::Taken, "calibration.processors is 0, expected at least 1".to_owned());
+    }
+    for (number, cost) in costs.iter().enumerate() {
+        if let Some(problem) = of_cost(cost, taken.alpha) {
+            return wrong(Place::Cost(number), format!("the cost {}: {problem}", shown(cost)));
+        }
+        if costs[..number].iter().any(|other| (other.kind, other.packet) == (cost.kind, cost.packet)) {
+            return wrong(Place::Cost(number), format!("the cost {} is there twice", shown(cost)));
+        }
+    }
+    for (number, window) in windows.iter().enumerate() {
+        let place = Place::Window(number);
+        let shown = format!("the window of {} ({})", window.window, window.observer.name());
+        if let Some(problem) = of_window(window, taken.alpha) {
+            return wrong(place, format!("{shown}: {problem}"));
+        }
+        let before = &windows[..number];
+        if before.iter().any(|other| (other.observer, other.window) == (window.observer, window.window)) {
+            return wrong(place, format!("{shown} is there twice"));
+        }
+        if before.last().is_some_and(|last| last.window > window.window) {
+            return wrong(place, format!("{shown} stands behind a longer one, expected the shortest first"));
+        }
+    }
+    of_platform(calibration).map_or(Ok(()), |problem| wrong(Place::Platform, problem))
+}
+
+fn of_cost(cost: &Cost, alpha: Probability) -> Option<String> {
+    if cost.samples == 0 {
+        return Some("samples is 0, expected at least 1".to_owned());
+    }
+    if cost.claimed < cost.median {
+        return Some(format!("claimed is {}, expected at least the median of {}", cost.claimed, cost.median));
+    }
+    if cost.largest < cost.median {
+        return Some(format!("largest is {}, expected at least the median of {}", cost.largest, cost.median));
+    }
+    too_much(cost.samples, cost.exceedance, alpha)
+}
+
+fn of_window(window: &Window, alpha: Probability) -> Option<String> {
+    let Window { windows, stride, median, budget, largest, .. } = *window;
+    if window.window.is_zero() || windows == 0 || stride == 0 {
+        return Some("window, windows and stride are expected to be more than 0".to_owned());
+    }
+    if budget > window.window || largest > window.window {
+        return Some(format!("budget and largest are {budget} and {largest}, expected at most the window"));
+    }
+    if budget < median || largest < median {
+        return Some(format!(
+            "budget and largest are {budget} and {largest}, expected at least the median of {median}"
+        ));
+    }
+    too_much(windows, window.exceedance, alpha)
+}
+
+/// A claim that so many samples do not carry, even if none of them was an exceedance.
+fn too_much(samples: u64, exceedance: Probability, alpha: Probability) -> Option<String> {
+    let least = upper_bound(0, samples, alpha);
+    (exceedance < least).then(|| {
+        format!(
+            "exceedance is {}, expected at least {}: {samples} samples carry no more",
+            decimal(exceedance),
+            decimal(least)
+        )
+    })
+}
+
+fn of_platform(calibration: &Calibration) -> Option<String> {
+    let Calibration { costs, windows, platform: p, .. } = calibration;
+    if p.machine.is_papers() {
+        return Some("platform.machine is \"papers\", expected that of this host".to_owned());
+    }
+    let measured: Vec<u32> = costs.iter().filter_map(|cost| cost.packet).collect();
+    if !measured.is_empty() && !measured.contains(&p.packet) {
+        let found = DisplaySize(p.packet.into());
+        return Some(format!("platform.packet is {found}, expected one of the sizes that were measured"));
+    }
+    let derived = derive::processor(costs, p.packet, p.clone());
+    for (key, found, least) in [
+        ("switch", p.switch, derived.switch),
+        ("cache", p.cache, derived.cache),
+        ("first_packet", p.first_packet, derived.first_packet),
+        ("packet_cost", p.packet_cost, derived.packet_cost),
+        ("receive_first", p.receive_first, derived.receive_first),
+        ("receive_packet", p.receive_packet, derived.receive_packet),
+        ("demultiplex", p.demultiplex, derived.demultiplex),
+        ("upcall_switch", p.upcall_switch, derived.upcall_switch),
+        ("link_cost", p.link_cost, derived.link_cost),
+        ("wake_up", p.wake_up, derived.wake_up),
+        ("handover", p.handover, derived.handover),
+    ] {
+        if found < least {
+            return Some(format!("platform.{key} is {found}, expected at least {least}, which follows from the costs"));
+        }
+    }
+    if (p.receive_batch, p.transmit_batch) != (derived.receive_batch, derived.transmit_batch) {
+        return Some(format!(
+            "platform.receive_batch and platform.transmit_batch are {} and {}, expected {} and {}, as they were measured",
+            p.receive_batch, p.transmit_batch, derived.receive_batch, derived.transmit_batch
+        ));
+    }
+    for &(length, budget) in &p.interference.envelopes {
+        let claimed = windows.iter().filter(|window| window.window == length).map(|window| window.budget).max();
+        match claimed {
+            Some(claimed) if budget >= claimed => {}
+            Some(claimed) => {
+                return Some(format!(
+                    "platform.envelope.budget of {length} is {budget}, expected at least the {claimed} claimed"
+                ));
+            }
+            None => return Some(format!("platform.envelope.window is {length}, expected one that was measured")),
+        }
+    }
+    None
+}
+
+fn shown(cost: &Cost) -> String {
+    match cost.packet {
+        Some(bytes) => format!("{} of {}", cost.kind.name(), DisplaySize(bytes.into())),
+        None => cost.kind.name().to_owned(),
+    }
+}

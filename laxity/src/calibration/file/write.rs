@@ -1,0 +1,135 @@
+//! The text of a calibration, but for its last line.
+
+use std::fmt::Write as _;
+
+use laxity_core::admission::confidence::Probability;
+use toml::Value;
+
+use super::super::{Calibration, Cost, CostKind, Taken, Window, decimal, identity};
+use super::VERSION;
+use crate::platform_file::{self, quoted};
+use crate::realtime::Scheduling;
+
+const HEAD: &str = "\
+# What this host costs, measured by laxity calibrate. Whoever changes it invalidates it: the last line is a digest of all the
+# others. Costs of one's own go into the [platform] table of another file.
+#
+# A cost is claimed as an order statistic, never as a mean: a piece of work takes longer than `claimed` with a probability of
+# `exceedance` at most, and what it then takes beyond `claimed` counts as stolen. A window is a span of time, one beside the
+# other; more than `budget` is stolen in it with a probability of `exceedance` at most. Each of these statements may be wrong in
+# 1 - `confidence` of all calibrations; too few samples claim a higher exceedance, not a smaller budget.
+";
+
+pub(super) fn text(calibration: &Calibration) -> String {
+    let Calibration { taken, costs, windows, platform } = calibration;
+    let mut text = HEAD.to_owned();
+    write_taken(&mut text, taken);
+    let mut explained = None;
+    for cost in costs {
+        if explained.replace(cost.kind) != Some(cost.kind) {
+            let _ = write!(text, "\n# {}", explanation(cost.kind));
+        }
+        write_cost(&mut text, cost);
+    }
+    let mut explained = None;
+    for window in windows {
+        if explained.replace(window.window) != Some(window.window) {
+            let _ = write!(text, "\n# What is stolen in {}.", window.window);
+        }
+        write_window(&mut text, window);
+    }
+    text.push_str("\n# What follows from it: the costs that admission reasons with.\n");
+    text.push_str(&platform_file::table(platform));
+    text.push_str("\n[digest]\n");
+    text
+}
+
+fn write_taken(text: &mut String, taken: &Taken) {
+    let Taken {
+        kernel,
+        processor,
+        processors,
+        date,
+        duration,
+        load,
+        scheduling,
+        memory_locked,
+        kept_awake,
+        link,
+        alpha,
+    } = taken;
+    let confidence = Probability::from_parts(Probability::ONE.parts() - alpha.parts());
+    for (key, value, meaning) in [
+        ("version", VERSION.to_string(), "of this file's format"),
+        ("kernel", string(kernel), "release and version"),
+        ("processor", string(processor), "model"),
+        ("processors", processors.to_string(), "how many"),
+        ("date", string(&identity::written(*date)), "when it began"),
+        ("duration", quoted(*duration), "how long was measured"),
+        ("load.hogs", load.hogs.to_string(), "threads beside it that compute without a pause"),
+        ("load.flood", load.flood.to_string(), "packets a second beside it, from a stranger to a stranger"),
+        ("scheduling", string(&self::scheduling(*scheduling)), "of the measuring threads"),
+        ("memory_locked", memory_locked.to_string(), "no page faults"),
+        ("kept_awake", kept_awake.to_string(), "processors did not idle deeply (/dev/cpu_dma_latency)"),
+        ("link", string(link), "whose rate it is"),
+        ("confidence", string(&decimal(confidence)), "1 - alpha"),
+    ] {
+        if key == "version" {
+            text.push_str("\n[calibration]\n");
+        }
+        let setting = format!("{key} = {value}");
+        let _ = writeln!(text, "{setting:<34} # {meaning}");
+    }
+}
+
+fn write_cost(text: &mut String, cost: &Cost) {
+    let Cost { kind, packet, samples, median, claimed, exceedance, largest } = cost;
+    let _ = writeln!(text, "\n[[calibration.cost]]\nkind = \"{}\"", kind.name());
+    if let Some(bytes) = packet {
+        let _ = writeln!(text, "packet = \"{bytes}B\"");
+    }
+    let _ = writeln!(text, "samples = {samples}\nmedian = {}\nclaimed = {}", quoted(*median), quoted(*claimed));
+    let _ = writeln!(text, "exceedance = \"{}\"\nlargest = {}", decimal(*exceedance), quoted(*largest));
+}
+
+fn write_window(text: &mut String, one: &Window) {
+    let Window { observer, window, windows, stride, median, budget, exceedance, largest } = one;
+    let _ = writeln!(text, "\n[[calibration.window]]\nobserver = \"{}\"", observer.name());
+    let _ = writeln!(text, "window = {}\nwindows = {windows}\nstride = {stride}", quoted(*window));
+    let _ = writeln!(text, "median = {}\nbudget = {}", quoted(*median), quoted(*budget));
+    let _ = writeln!(text, "exceedance = \"{}\"\nlargest = {}", decimal(*exceedance), quoted(*largest));
+}
+
+/// A text in quotes.
+fn string(text: &str) -> String {
+    Value::from(text).to_string()
+}
+
+pub(super) fn scheduling(scheduling: Scheduling) -> String {
+    match scheduling {
+        Scheduling::Fifo(priority) => format!("fifo {priority}"),
+        Scheduling::ShortSlice => "short slice".to_owned(),
+        Scheduling::Ordinary => "ordinary".to_owned(),
+    }
+}
+
+const fn explanation(kind: CostKind) -> &'static str {
+    match kind {
+        CostKind::Submit => "Taking a message from the application's mailbox: a part of C_p^1st.",
+        CostKind::First => "C_p^1st: the first packet of a message, without taking it from the mailbox.",
+        CostKind::Next => "C_p: every other packet of a message.",
+        CostKind::Reassemble => "C_r: a received packet that does not complete its message.",
+        CostKind::Deliver => "C_r^1st: a received packet that completes its message, and waking the application.",
+        CostKind::Link => "C_l: handing one packet to the link, system call included.",
+        CostKind::Demultiplex => {
+            "C_d: finding the channel of one received frame, its part of the system call included."
+        }
+        CostKind::Round => "A look at the inputs that finds nothing, and the bookkeeping of a round.",
+        CostKind::Switch => "C_sw: what a change of handler adds to a step.",
+        CostKind::Cache => "C_cm: what it adds beyond that when caches are cold.",
+        CostKind::Timer => "W: how late a sleep ends by the timer.",
+        CostKind::Wake => "From another thread's waking the executive until it runs.",
+        CostKind::Handover => "From send() until the executive has the message.",
+        CostKind::Occupancy => "L_x: how far apart packets of one size leave, one after the other, at the least.",
+    }
+}

@@ -1,0 +1,118 @@
+use std::sync::Arc;
+
+use super::super::tests::example;
+use super::*;
+use crate::calibration::ThisHost;
+
+const RUNNING: Running = Running {
+    scheduling: Scheduling::Fifo(70),
+    memory_locked: true,
+    kept_awake: false,
+    throttle: None,
+    proves_bounds: true,
+};
+
+/// A calibration of this very host, now.
+fn here() -> Calibration {
+    let mut calibration = example();
+    let ThisHost { kernel, processor, processors } = ThisHost::look();
+    let date = identity::now();
+    calibration.taken = crate::calibration::Taken { kernel, processor, processors, date, ..calibration.taken };
+    calibration
+}
+
+fn backing(calibration: Calibration, running: &Running) -> Backing {
+    Backing::of_running(&calibration.into(), running)
+}
+
+/// Windows without end: enough for anything.
+fn long() -> Calibration {
+    let mut calibration = here();
+    for window in &mut calibration.windows {
+        (window.windows, window.exceedance) = (1 << 40, Probability::from_parts(1000));
+    }
+    calibration
+}
+
+#[test]
+fn the_probabilities_of_all_envelopes_add_up_and_the_least_certain_observer_counts() {
+    let mut calibration = here();
+    for (window, millionths) in calibration.windows.iter_mut().zip([10, 20, 40, 30]) {
+        window.exceedance = Probability::from_millionths(millionths);
+    }
+    let backing = backing(calibration, &RUNNING);
+    assert_eq!(backing.level(), Level::Statistical);
+    // 25 ms meets 26 windows of 1 ms and 4 of 10 ms.
+    let expected = Probability::from_millionths(26 * 20 + 4 * 40);
+    let guarantee = Guarantee { level: Level::Statistical, miss: Some(expected) };
+    assert_eq!(backing.guarantee(Duration::from_millis(25)), guarantee);
+    assert!(backing.why()[0].starts_with("too few windows were measured: "), "{:?}", backing.why());
+    assert_eq!(backing.guarantee(Duration::MAX).miss, Some(Probability::ONE));
+}
+
+#[test]
+fn calibrated_is_what_misses_once_in_a_million_at_most() {
+    let backing = backing(long(), &RUNNING);
+    assert_eq!((backing.level(), backing.why()), (Level::Calibrated, &[][..]));
+    // Two envelopes of 10⁻⁹: 1000 windows in all are a millionth.
+    let at = |millis| backing.guarantee(Duration::from_millis(millis));
+    assert_eq!(at(900).level, Level::Calibrated);
+    assert_eq!(at(1000), Guarantee { level: Level::Statistical, miss: Some(Probability::from_parts(1_102_000)) });
+}
+
+#[test]
+fn each_premise_that_is_missing_is_told_and_lowers_the_level() {
+    let without = |change: fn(&mut Running)| {
+        let mut running = RUNNING;
+        change(&mut running);
+        let backing = backing(long(), &running);
+        assert_eq!(backing.why().len(), 1, "{:?}", backing.why());
+        (backing.level(), backing.guarantee(Duration::from_millis(1)).miss.is_some(), backing.why()[0].clone())
+    };
+    let none = |(level, claims, why): (Level, bool, String), word: &str| {
+        assert!(level == Level::None && !claims && why.contains(word), "{level} {why}");
+    };
+    none(without(|running| running.scheduling = Scheduling::ShortSlice), "no real-time priority");
+    none(without(|running| running.memory_locked = false), "memory is not locked");
+    none(without(|running| running.proves_bounds = false), "not served in the order");
+    let (level, claims, why) =
+        without(|running| running.throttle = Some((Duration::from_millis(950), Duration::from_secs(1))));
+    assert!(level == Level::Statistical && claims && why.contains("after 950ms of 1s"), "{why}");
+
+    let with = |change: fn(&mut Costs, &mut Calibration)| {
+        let mut calibration = long();
+        let mut costs = Costs::from(calibration.clone());
+        change(&mut costs, &mut calibration);
+        costs.calibration = Some(Arc::new(calibration));
+        let backing = Backing::of_running(&costs, &RUNNING);
+        assert_eq!(backing.why().len(), 1, "{:?}", backing.why());
+        (backing.level(), backing.guarantee(Duration::ZERO).miss.is_some(), backing.why()[0].clone())
+    };
+    none(with(|_, calibration| calibration.taken.kernel.push('2')), "another kernel");
+    none(with(|_, calibration| calibration.taken.processors += 1), "processors");
+    none(with(|_, calibration| calibration.taken.scheduling = Scheduling::Ordinary), "without real-time priority");
+    none(with(|_, calibration| calibration.taken.kept_awake = true), "kept awake");
+    none(with(|costs, _| costs.platform.link_cost = Duration::from_micros(3)), "link_cost");
+    none(with(|costs, _| costs.platform.packet = 1401), "packets of 1401 bytes");
+    none(with(|costs, _| costs.platform.interference.envelopes.clear()), "no envelope");
+    none(with(|costs, _| costs.platform.interference.envelopes[0].1 = Duration::from_micros(499)), "was not measured");
+    let (level, ..) = with(|_, calibration| calibration.taken.memory_locked = false);
+    assert_eq!(level, Level::Statistical);
+
+    let unmeasured = Backing::of_running(&Platform::assumed_host().into(), &RUNNING);
+    assert_eq!((unmeasured.level(), unmeasured.guarantee(Duration::ZERO)), (Level::None, Guarantee::default()));
+}
+
+#[test]
+fn what_was_not_measured_may_be_given() {
+    let mut costs = Costs::from(long());
+    costs.platform.quantum = 3;
+    // Packets between two sizes cost what the larger ones do.
+    costs.platform.packet = 700;
+    costs.platform.link.rate = None;
+    costs.platform.best_effort.message_packets = 0;
+    assert_eq!(Backing::of_running(&costs, &RUNNING).level(), Level::Calibrated);
+    // A larger budget than was claimed is no less true.
+    costs.platform.interference.envelopes[0].1 += Duration::from_micros(1);
+    assert_eq!(Backing::of_running(&costs, &RUNNING).level(), Level::Calibrated);
+}

@@ -1,0 +1,151 @@
+//! From what was counted to what is claimed.
+
+use laxity_core::admission::confidence::{Probability, Samples, thinning};
+use laxity_core::units::Duration;
+
+use super::work::Worked;
+use super::{ALPHA, Seen, WINDOWS};
+use crate::calibration::{Cost, CostKind, Observer, Window};
+use crate::executive::Piece;
+
+/// A cost is claimed so that it is exceeded once in a thousand times: what is beyond counts as stolen time, which is measured
+/// and claimed by itself.
+const COST_EXCEEDANCE: Probability = Probability::from_millionths(1000);
+/// For how long a message's budget is counted on, when windows are chosen to be claimed; whoever asks later asks with its own.
+const NOMINAL_SPAN: Duration = Duration::from_millis(100);
+/// The largest miss probability that makes a promise `calibrated`.
+const MISS_TARGET: u64 = 1_000_000;
+
+/// Values by how often they came.
+pub(super) type Counts = Vec<(Duration, u64)>;
+
+/// The claim about one cost; `None` if it was never measured.
+pub(super) fn cost(kind: CostKind, packet: Option<u32>, counts: Counts) -> Option<Cost> {
+    let samples = Samples::new(counts);
+    let claim = samples.claim(COST_EXCEEDANCE, ALPHA)?;
+    Some(Cost {
+        kind,
+        packet,
+        samples: samples.len(),
+        median: samples.median()?,
+        claimed: claim.value,
+        exceedance: claim.exceedance,
+        largest: samples.largest()?,
+    })
+}
+
+/// What was counted of one packet size: with one channel, with few, with many.
+pub(super) struct Pieces<'a> {
+    pub(super) packet: u32,
+    pub(super) alone: &'a Worked,
+    pub(super) few: &'a Worked,
+    pub(super) many: &'a Worked,
+}
+
+/// The steps, which may follow a change of handler.
+const STEPS: [Piece; 4] = [Piece::First, Piece::Next, Piece::Reassemble, Piece::Deliver];
+
+impl Pieces<'_> {
+    /// Every piece, however many channels there were.
+    fn all(&self, piece: Piece) -> Counts {
+        [self.alone, self.few, self.many].into_iter().flat_map(|worked| worked.counts(piece, false)).collect()
+    }
+
+    /// The claims about this packet size.
+    pub(super) fn claims(&self) -> Vec<Cost> {
+        let own = |piece: Piece| cost(piece.into(), Some(self.packet), self.all(piece));
+        let mut claims: Vec<Cost> = Piece::ALL.into_iter().filter_map(own).collect();
+        claims.extend(self.changes(&claims));
+        claims
+    }
+
+    /// What a change of handler adds: while the caches are warm, and beyond that. Of all steps that to which it adds most; the sum
+    /// covers every step after a change.
+    fn changes(&self, claims: &[Cost]) -> Vec<Cost> {
+        let mut changes = Vec::new();
+        let mut add = |kind, more: Cost, base: Duration, base_median: Duration| {
+            let claimed = more.claimed.saturating_sub(base);
+            let change = Cost {
+                kind,
+                // Of what differs little either may come out larger.
+                median: more.median.saturating_sub(base_median).min(claimed),
+                claimed,
+                largest: more.largest.saturating_sub(base).max(claimed),
+                ..more
+            };
+            match changes.iter_mut().find(|other: &&mut Cost| other.kind == kind) {
+                Some(other) if other.claimed >= change.claimed => {}
+                Some(other) => *other = change,
+                None => changes.push(change),
+            }
+        };
+        for step in STEPS {
+            let Some(base) = claims.iter().find(|cost| cost.kind == step.into()) else { continue };
+            let switched = |worked: &Worked| cost(step.into(), Some(self.packet), worked.counts(step, true));
+            let warm = switched(self.few);
+            if let Some(warm) = warm {
+                add(CostKind::Switch, warm, base.claimed, base.median);
+            }
+            let (warm, warm_median) = warm.map_or((base.claimed, base.median), |warm| (warm.claimed, warm.median));
+            if let Some(cold) = switched(self.many) {
+                add(CostKind::Cache, cold, warm.max(base.claimed), warm_median.max(base.median));
+            }
+        }
+        changes
+    }
+}
+
+/// What is claimed of windows, and what was seen in them.
+pub(super) struct Claimed {
+    pub(super) claimed: Vec<Window>,
+    pub(super) seen: Vec<Seen>,
+}
+
+/// The claims of one observer, which together with the other's are wrong in a share [`ALPHA`] of calibrations at most.
+pub(super) fn windows(observer: Observer, measured: &[(Duration, Vec<u32>)]) -> Claimed {
+    let alpha = ALPHA.divided_by(2 * WINDOWS.len() as u64);
+    let mut claimed = Claimed { claimed: Vec::new(), seen: Vec::new() };
+    for (window, values) in measured {
+        let counts = counts(values);
+        let samples = Samples::new(counts.iter().copied());
+        let touched = NOMINAL_SPAN.div_ceil(*window).saturating_add(1).saturating_mul(WINDOWS.len() as u64);
+        let target = Probability::ONE.divided_by(touched.saturating_mul(MISS_TARGET));
+        if let (Some(median), Some(largest)) = (samples.median(), samples.largest()) {
+            // Where nothing can be claimed, all of a window may be stolen, and never more.
+            let all = (samples.len(), *window, Probability::ZERO);
+            let (stride, budget, exceedance) = match thinning::claim(values, target, alpha) {
+                Some(thinned) if thinned.claim.value < *window => {
+                    (thinned.stride, thinned.claim.value, thinned.claim.exceedance)
+                }
+                Some(thinned) => (thinned.stride, *window, Probability::ZERO),
+                None => all,
+            };
+            claimed.claimed.push(Window {
+                observer,
+                window: *window,
+                windows: samples.len(),
+                stride,
+                median,
+                budget,
+                exceedance,
+                largest,
+            });
+        }
+        claimed.seen.push(Seen { observer, window: *window, counts });
+    }
+    claimed
+}
+
+/// By length, then by observer.
+pub(super) fn merge(spun: Vec<Window>, worked: Vec<Window>) -> Vec<Window> {
+    let mut windows: Vec<Window> = spun.into_iter().chain(worked).collect();
+    windows.sort_by_key(|window| (window.window, window.observer));
+    windows
+}
+
+fn counts(values: &[u32]) -> Counts {
+    let mut sorted = values.to_vec();
+    sorted.sort_unstable();
+    let alike = sorted.chunk_by(|one, other| one == other);
+    alike.map(|alike| (Duration::from_nanos(alike[0].into()), alike.len() as u64)).collect()
+}

@@ -1,0 +1,312 @@
+//! The measurement: what is run, in which order, and what is claimed of it.
+//!
+//! ```text
+//! for each packet size S: one channel ─► few ─► many             costs, by the meter of real executives
+//!                         packets one after the other            the link, if it is loopback
+//! spin in turns on every processor                               stolen time, seen by a clock
+//! choose S and P
+//! many channels again, charged with what was claimed             stolen time, seen by the executive at work
+//! ```
+//!
+//! All beside the declared load. A third of the time goes to the costs, at most; of what is left two thirds to spinning, for that
+//! sees the most. A measurement that is stopped comes to nothing.
+
+mod claims;
+mod link;
+mod load;
+mod spin;
+mod work;
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use laxity_core::admission::confidence::Probability;
+use laxity_core::limits::MIN_PACKET_BYTES;
+use laxity_core::platform::{BestEffort, Interference, LinkModel, Platform};
+use laxity_core::units::{Duration, Rate};
+use laxity_link::sys::now;
+
+use super::choose::{Choice, choose, police};
+use super::{Calibration, Cost, CostKind, Load, Observer, Taken, ThisHost, Window, derive, identity};
+use crate::error::Error;
+use crate::executive::Recorder;
+use crate::host::Standing;
+use claims::Pieces;
+use link::Device;
+use work::{Run, Worked};
+
+/// Sizes of packets that are measured, if they fit the link.
+const SIZES: [u32; 5] = [256, 512, 1024, 1400, 4096];
+/// The largest that is measured: two pages, and what any jumbo frame carries.
+const LARGEST: u32 = 8192;
+/// w, in ascending order.
+pub const WINDOWS: [Duration; 4] =
+    [Duration::from_micros(100), Duration::from_millis(1), Duration::from_millis(10), Duration::from_millis(100)];
+/// The share of calibrations in which one of the claims about windows may be wrong: 5 %.
+const ALPHA: Probability = Probability::from_millionths(50_000);
+/// The executives' priority, as of any host.
+const PRIORITY: u8 = 70;
+
+/// What to measure, and for how long.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// In all, apart from what setting up takes.
+    pub length: Duration,
+    /// What runs beside it.
+    pub load: Load,
+    /// The network device of the link: `lo` is measured, of others the driver is asked.
+    pub device: String,
+    /// Of loopback: whether packets have to fit every other device that is up, too.
+    pub fits_all: bool,
+    /// The link's rate, if it is known better.
+    pub rate: Option<Rate>,
+    /// Whether to ask for real-time priority.
+    pub realtime: bool,
+    /// Whether to keep the processors from idling deeply meanwhile.
+    pub keep_awake: bool,
+}
+
+/// A part of the measurement.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// Costs with packets of this size, bytes.
+    Costs(u32),
+    /// How far apart packets leave.
+    Link,
+    /// Stolen time, by looking at the clock.
+    Spinning,
+    /// Choosing S and P.
+    Choosing,
+    /// Stolen time, by executives at work.
+    Working,
+}
+
+/// How much was stolen in windows of one length, for who wants to look.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seen {
+    /// Who saw it.
+    pub observer: Observer,
+    /// w.
+    pub window: Duration,
+    /// (stolen time, windows in which so much was stolen), ascending.
+    pub counts: Vec<(Duration, u64)>,
+}
+
+/// What a measurement came to.
+#[derive(Clone, Debug)]
+pub struct Measured {
+    /// To be kept.
+    pub calibration: Calibration,
+    /// How S and P were chosen.
+    pub choice: Choice,
+    /// Every window.
+    pub seen: Vec<Seen>,
+    /// What could not be had, in plain words; one a line.
+    pub notes: Vec<String>,
+}
+
+/// Measures. `tell` hears which part runs, how far the whole is (in the plan's length).
+///
+/// # Errors
+/// What the system refuses; [`Error::Interrupted`] if `stop` was set: then nothing came of it.
+pub fn measure(plan: &Plan, stop: &AtomicBool, tell: &mut dyn FnMut(&Phase, Duration)) -> Result<Measured, Error> {
+    let begin = now();
+    let root = Path::new("/sys/class/net");
+    let device = Device::named(root, &plan.device).ok_or_else(|| Error::Device { name: plan.device.clone() })?;
+    let up = Device::all_up(root);
+    // Over loopback any size goes, but whoever is reached over another device is reached with the same packets.
+    let every = up.iter().filter(|_| plan.fits_all).map(|other| other.packet).fold(device.packet, u32::min);
+    let sizes = sizes(&device, every);
+    let priority = plan.realtime.then_some(PRIORITY);
+    let awake = plan.keep_awake.then(crate::realtime::keep_awake).transpose();
+    let _awake = awake.map_err(|source| Error::System { what: "keeping processors awake", source })?;
+    let _load = load::Running::start(plan.load)?;
+    let mut measuring = Measuring {
+        plan,
+        stop,
+        tell,
+        bind: Ipv4Addr::LOCALHOST.into(),
+        priority,
+        done: Duration::ZERO,
+        standing: None,
+    };
+    let costs_time = plan.length.mul_ratio(1, 3);
+    let mut costs = Vec::new();
+    for &packet in &sizes {
+        costs.extend(measuring.costs(packet, costs_time.mul_ratio(1, sizes.len() as u64))?);
+    }
+    let link = measuring.link(&device, &sizes, &mut costs)?;
+    let left = plan.length.saturating_sub(measuring.done);
+    let spun = measuring.spin(left.mul_ratio(2, 3))?;
+    let spun = claims::windows(Observer::Spinning, &spun);
+    let of_size = |packet| platform(&costs, packet, link, &spun.claimed);
+    let platforms: Vec<(u32, Platform)> =
+        sizes.iter().map(|&packet| Ok((packet, of_size(packet)?))).collect::<Result<_, Error>>()?;
+    (measuring.tell)(&Phase::Choosing, measuring.done);
+    let fitting = platforms.iter().take_while(|(packet, _)| *packet <= every.max(MIN_PACKET_BYTES)).count();
+    let choice = choose(&platforms[..fitting])?;
+    let chosen = choice.chosen();
+    let mut chosen = Platform { quantum: chosen.quantum, ..of_size(chosen.packet)? };
+    let left = plan.length.saturating_sub(measuring.done);
+    let worked = measuring.work(&chosen, left)?;
+    let worked = claims::windows(Observer::Working, &worked);
+    let windows = claims::merge(spun.claimed, worked.claimed);
+    chosen.interference.envelopes = derive::envelopes(&windows);
+    chosen.best_effort.starts = police(&chosen)?;
+    measuring.interrupted()?;
+    let standing = measuring.standing.take();
+    let mut notes = Vec::new();
+    notes.extend(standing.iter().flat_map(|standing| standing.notes.iter().cloned()));
+    let ThisHost { kernel, processor, processors } = ThisHost::look();
+    let taken = Taken {
+        kernel,
+        processor,
+        processors,
+        date: identity::now(),
+        duration: now().since(begin),
+        load: plan.load,
+        scheduling: standing.as_ref().map_or(crate::Scheduling::Ordinary, |standing| standing.scheduling),
+        memory_locked: standing.is_some_and(|standing| standing.memory_locked),
+        kept_awake: plan.keep_awake,
+        link: plan.device.clone(),
+        alpha: ALPHA,
+    };
+    let calibration = Calibration { taken, costs, windows, platform: chosen };
+    Ok(Measured { calibration, choice, seen: spun.seen.into_iter().chain(worked.seen).collect(), notes })
+}
+
+/// Those that fit the device, the largest of them, and the largest that every device carries.
+fn sizes(device: &Device, every: u32) -> Vec<u32> {
+    let largest = device.packet.clamp(MIN_PACKET_BYTES, LARGEST);
+    let mut sizes: Vec<u32> = SIZES.into_iter().filter(|&size| size < largest).collect();
+    sizes.extend([largest, every.clamp(MIN_PACKET_BYTES, largest)]);
+    sizes.sort_unstable();
+    sizes.dedup();
+    sizes
+}
+
+/// The platform that follows from the costs and the windows, for one packet size and any quantum.
+fn platform(costs: &[Cost], packet: u32, link: (Duration, Rate), windows: &[Window]) -> Result<Platform, Error> {
+    let assumed = Platform::assumed_host();
+    let overhead = assumed.link.overhead_bytes;
+    let around = Platform {
+        link: LinkModel {
+            setup: link.0,
+            rate: Some(link.1),
+            overhead_bytes: overhead,
+            floor_bytes: assumed.link.floor_bytes.min(packet),
+        },
+        propagation: Duration::ZERO,
+        best_effort: BestEffort { packet_min: 1, packet_max: packet, starts: None, ..assumed.best_effort },
+        interference: Interference { envelopes: derive::envelopes(windows), ..Interference::default() },
+        ..assumed
+    };
+    let platform = derive::processor(costs, packet, around);
+    Ok(Platform { best_effort: BestEffort { starts: police(&platform)?, ..platform.best_effort }, ..platform })
+}
+
+/// The measurement while it goes on.
+struct Measuring<'a> {
+    plan: &'a Plan,
+    stop: &'a AtomicBool,
+    tell: &'a mut dyn FnMut(&Phase, Duration),
+    bind: IpAddr,
+    priority: Option<u8>,
+    /// Of the plan's length.
+    done: Duration,
+    /// What the executives got: the last of them.
+    standing: Option<Standing>,
+}
+
+impl Measuring<'_> {
+    fn interrupted(&self) -> Result<(), Error> {
+        if self.stop.load(Ordering::Relaxed) { Err(Error::Interrupted) } else { Ok(()) }
+    }
+
+    /// Executives at work, for so long.
+    fn run(&mut self, phase: &Phase, run: Run<'_>) -> Result<Worked, Error> {
+        let done = self.done;
+        let length = run.length;
+        let tell = &mut self.tell;
+        let worked = work::run(&run, self.stop, &mut |elapsed| tell(phase, done + elapsed))?;
+        self.done += length;
+        self.interrupted()?;
+        self.standing = Some(worked.standing.clone());
+        Ok(worked)
+    }
+
+    /// The costs with packets of one size.
+    fn costs(&mut self, packet: u32, length: Duration) -> Result<Vec<Cost>, Error> {
+        let phase = Phase::Costs(packet);
+        let mut work = |groups, length| {
+            let (bind, priority) = (self.bind, self.priority);
+            self.run(&phase, Run { packet, groups, length, charged: None, windows: &[], bind, priority })
+        };
+        let (alone, few, many) = (
+            work(work::ALONE, length.mul_ratio(1, 4))?,
+            work(work::FEW, length.mul_ratio(1, 4))?,
+            work(work::MANY, length.mul_ratio(1, 2))?,
+        );
+        Ok(Pieces { packet, alone: &alone, few: &few, many: &many }.claims())
+    }
+
+    /// C_x and B: measured, or told by the user or the driver.
+    fn link(&mut self, device: &Device, sizes: &[u32], costs: &mut Vec<Cost>) -> Result<(Duration, Rate), Error> {
+        if device.name != link::LOOPBACK {
+            let rate = self.plan.rate.or(device.rate).ok_or_else(|| Error::DeviceRate { name: device.name.clone() })?;
+            return Ok((Duration::ZERO, rate));
+        }
+        let least = MIN_PACKET_BYTES;
+        let each = self.plan.length.mul_ratio(1, 50);
+        for packet in std::iter::once(least).chain(sizes.iter().copied().filter(|&size| size != least)) {
+            (self.tell)(&Phase::Link, self.done);
+            let counts = link::spacing(self.bind, packet, each.mul_ratio(1, 4), self.priority, self.stop)?;
+            self.interrupted()?;
+            costs.extend(claims::cost(CostKind::Occupancy, Some(packet), counts));
+        }
+        self.done += each;
+        let (setup, rate) = derive::link(costs).ok_or(Error::Interrupted)?;
+        Ok((setup, self.plan.rate.map_or(rate, |told| told.min(rate))))
+    }
+
+    fn spin(&mut self, length: Duration) -> Result<Vec<(Duration, Vec<u32>)>, Error> {
+        let most = |window: &Duration| (length.as_nanos() / window.as_nanos()) as usize * 2 + 100;
+        let mut recorders = WINDOWS.map(|window| Recorder::new(now(), window, most(&window)));
+        let (done, tell) = (self.done, &mut self.tell);
+        spin::spin(length, self.priority, &mut recorders, self.stop, &mut |elapsed| {
+            tell(&Phase::Spinning, done + elapsed.min(length));
+        })?;
+        self.done += length;
+        self.interrupted()?;
+        Ok(recorders.into_iter().map(|recorder| (recorder.length(), recorder.into_values())).collect())
+    }
+
+    fn work(&mut self, charged: &Platform, length: Duration) -> Result<Vec<(Duration, Vec<u32>)>, Error> {
+        let (bind, priority) = (self.bind, self.priority);
+        let run = Run {
+            packet: charged.packet,
+            groups: work::MANY,
+            length,
+            charged: Some(charged),
+            windows: &WINDOWS,
+            bind,
+            priority,
+        };
+        Ok(self.run(&Phase::Working, run)?.windows)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_fit_and_one_of_them_fits_everywhere() {
+        let device = |packet| Device { name: "lo".to_owned(), packet, rate: None };
+        assert_eq!(sizes(&device(65_444), 1308), [256, 512, 1024, 1308, 1400, 4096, 8192]);
+        assert_eq!(sizes(&device(1408), 1408), [256, 512, 1024, 1400, 1408]);
+        assert_eq!(sizes(&device(300), 20), [64, 256, 300]);
+        assert_eq!(sizes(&device(0), 0), [64]);
+    }
+}

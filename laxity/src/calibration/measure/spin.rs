@@ -1,0 +1,104 @@
+//! What the platform takes from a thread that only looks at the clock, in turns on every processor.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use laxity_core::units::{Duration, Instant};
+use laxity_link::sys::{self, now};
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+
+use crate::error::Error;
+use crate::executive::Recorder;
+use crate::probe;
+
+/// How long it spins on one processor before it goes to the next: several of the longest windows, and on any host with two
+/// processors or a pause of as much far from the kernel's throttle.
+const TURN: Duration = Duration::from_millis(400);
+/// After a turn on a host with one processor, so that the throttle is not met.
+const PAUSE: std::time::Duration = std::time::Duration::from_millis(100);
+/// Shorter gaps are two looks at the clock.
+const LEAST: Duration = Duration::from_micros(1);
+
+/// Spins for `length` in all and records what was stolen; `tell` hears how far it is. Returns whether it ran at a real-time priority.
+///
+/// # Errors
+/// A thread cannot be started.
+pub(super) fn spin(
+    length: Duration,
+    priority: Option<u8>,
+    recorders: &mut [Recorder],
+    stop: &AtomicBool,
+    tell: &mut dyn FnMut(Duration),
+) -> Result<bool, Error> {
+    let processors = processors();
+    let turns = length.as_nanos().div_ceil(TURN.as_nanos());
+    let mut real_time = true;
+    for turn in 0..turns {
+        if stop.load(Ordering::Relaxed) {
+            break;
+        }
+        let on = processors.get(turn as usize % processors.len().max(1)).copied();
+        let recorders = &mut *recorders;
+        real_time &= std::thread::scope(|scope| {
+            let spinning =
+                std::thread::Builder::new().name("calibrate-spin".to_owned()).spawn_scoped(scope, move || {
+                    let real_time = priority.is_some_and(|priority| sys::real_time(priority).is_ok());
+                    if let Some(processor) = on {
+                        let mut only = CpuSet::new();
+                        only.set(processor);
+                        let _ = sched_setaffinity(None, &only);
+                    }
+                    one_turn(recorders);
+                    real_time
+                });
+            let spinning = spinning.map_err(|source| Error::System { what: "starting a thread", source })?;
+            Ok::<_, Error>(spinning.join().unwrap_or(false))
+        })?;
+        tell(TURN * (turn + 1));
+        if processors.len() < 2 {
+            std::thread::sleep(PAUSE);
+        }
+    }
+    Ok(real_time)
+}
+
+fn one_turn(recorders: &mut [Recorder]) {
+    // What came before, the move to this processor included, is not counted.
+    std::thread::yield_now();
+    let start = now();
+    recorders.iter_mut().for_each(|recorder| recorder.resume(start));
+    let mut end: Instant = start;
+    probe::spin(TURN, LEAST, |after, gap| {
+        end = after;
+        recorders.iter_mut().for_each(|recorder| recorder.note(after, gap));
+    });
+    // A window that the turn did not fill is not counted either.
+    let over = end.max(start + TURN);
+    recorders.iter_mut().for_each(|recorder| recorder.advance(over));
+}
+
+/// The processors that this process may run on.
+fn processors() -> Vec<usize> {
+    let Ok(allowed) = sched_getaffinity(None) else { return Vec::new() };
+    (0..CpuSet::MAX_CPU).filter(|&processor| allowed.is_set(processor)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_window_of_a_turn_is_recorded() {
+        let lengths = [Duration::from_millis(10), Duration::from_millis(100)];
+        let mut recorders = lengths.map(|length| Recorder::new(now(), length, 1000));
+        let mut told = Duration::ZERO;
+        let stop = AtomicBool::new(false);
+        spin(TURN * 2, None, &mut recorders, &stop, &mut |done| told = done).unwrap();
+        assert_eq!(told, TURN * 2);
+        for (recorder, length) in recorders.into_iter().zip(lengths) {
+            let windows = recorder.into_values();
+            // A stall at the end of a turn makes it longer.
+            assert!(windows.len() as u64 >= 2 * (TURN.as_nanos() / length.as_nanos()), "{}", windows.len());
+            assert!(windows.iter().all(|&stolen| u64::from(stolen) <= length.as_nanos()));
+        }
+    }
+}

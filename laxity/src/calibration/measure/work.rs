@@ -1,0 +1,255 @@
+//! Two executives at work over loopback, metered: real hosts, sockets, mailboxes and threads that send and receive.
+//!
+//! Their costs are the ones that ship, for the meter is in the executive that ships. They are admitted on figures that nobody
+//! believes, so that nothing is refused, and promise nothing.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, ScopedJoinHandle};
+use std::time::Duration as StdDuration;
+
+use laxity_core::contract::Contract;
+use laxity_core::limits::MAX_MESSAGE_BYTES;
+use laxity_core::platform::{BestEffort, Interference, LinkModel, Platform};
+use laxity_core::units::{Duration, Rate};
+use laxity_link::sys::{self, now};
+
+use crate::error::Error;
+use crate::executive::{Histograms, Piece, Recorder, Sampling};
+use crate::host::{ChannelSpec, Host, HostConfig};
+use crate::receiver::Receiver;
+use crate::sender::Sender;
+
+/// Channels that are alike.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Group {
+    pub(super) channels: u32,
+    /// Full packets of each message.
+    pub(super) packets: u32,
+    pub(super) interval: Duration,
+}
+
+/// One channel: no handler is ever changed for another.
+pub(super) const ALONE: &[Group] = &[Group { channels: 1, packets: 3, interval: Duration::from_micros(400) }];
+/// Two channels, whose memory stays in the caches.
+pub(super) const FEW: &[Group] = &[Group { channels: 2, packets: 2, interval: Duration::from_micros(400) }];
+/// More than the caches hold, with short messages and long ones. About half of what an executive can do.
+pub(super) const MANY: &[Group] = &[
+    Group { channels: 16, packets: 1, interval: Duration::from_millis(2) },
+    Group { channels: 6, packets: 8, interval: Duration::from_millis(10) },
+    Group { channels: 2, packets: 40, interval: Duration::from_millis(40) },
+];
+
+/// The applications' priority: below the executives'.
+const APPLICATION_PRIORITY: u8 = 60;
+/// On the link; so far apart that sleeping until the next packet is part of the work.
+const PACKETS_PER_SECOND: u64 = 50_000;
+/// How long a receiver waits before it looks whether it is over.
+const LOOK: StdDuration = StdDuration::from_millis(50);
+
+/// How to run it.
+#[derive(Clone, Debug)]
+pub(super) struct Run<'a> {
+    /// S.
+    pub(super) packet: u32,
+    pub(super) groups: &'a [Group],
+    pub(super) length: Duration,
+    /// What pieces may cost before the rest counts as stolen; `None` where that is not known yet.
+    pub(super) charged: Option<&'a Platform>,
+    /// Lengths of windows in which stolen time is recorded.
+    pub(super) windows: &'a [Duration],
+    pub(super) bind: IpAddr,
+    /// What the executives ask for; `None` stays ordinary.
+    pub(super) priority: Option<u8>,
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub(super) struct Worked {
+    /// Of the sender's executive and the receiver's.
+    pub(super) histograms: [Arc<Histograms>; 2],
+    /// Stolen time in windows, by length: first the sender's, then the receiver's.
+    pub(super) windows: Vec<(Duration, Vec<u32>)>,
+    /// What the executives ran as: the worse of the two.
+    pub(super) standing: crate::host::Standing,
+}
+
+impl Worked {
+    /// How long pieces took, by how often.
+    pub(super) fn counts(&self, piece: Piece, switched: bool) -> Vec<(Duration, u64)> {
+        self.histograms.iter().flat_map(|histograms| histograms.of(piece, switched).counts()).collect()
+    }
+}
+
+/// Figures on which everything is admitted.
+pub(super) fn nothing_costs_anything(packet: u32) -> Platform {
+    let least = Duration::from_nanos(100);
+    let overhead = 130;
+    Platform {
+        packet,
+        quantum: 16,
+        switch: least,
+        cache: least,
+        first_packet: least,
+        packet_cost: least,
+        receive_first: least,
+        receive_packet: least,
+        demultiplex: Duration::from_nanos(10),
+        link_cost: least,
+        link: LinkModel {
+            setup: Duration::ZERO,
+            rate: Rate::bytes_per_second(u64::from(packet + overhead) * PACKETS_PER_SECOND),
+            overhead_bytes: overhead,
+            floor_bytes: packet,
+        },
+        wake_up: least,
+        handover: Duration::from_millis(20),
+        propagation: Duration::ZERO,
+        best_effort: BestEffort { message_packets: 1, packet_min: packet, packet_max: packet, starts: None },
+        interference: Interference::default(),
+        ..Platform::assumed_host()
+    }
+}
+
+/// Runs it. `tell` hears how long it has been running.
+///
+/// # Errors
+/// What starting a host says; or a channel that is not to be had, a bug.
+pub(super) fn run(run: &Run<'_>, stop: &AtomicBool, tell: &mut dyn FnMut(Duration)) -> Result<Worked, Error> {
+    let histograms = [Histograms::new(), Histograms::new()];
+    let (sending, receiving) = (start(run, &histograms[0])?, start(run, &histograms[1])?);
+    let listener = receiving.listen("calibrate")?;
+    let mut channels = Vec::new();
+    for group in run.groups {
+        let bytes = u64::from(run.packet * group.packets).min(MAX_MESSAGE_BYTES.into());
+        let contract = Contract::new(bytes, bytes, group.interval, 2, Duration::from_millis(200))?;
+        for _ in 0..group.channels {
+            let sender = sending.open(receiving.address(), "calibrate", ChannelSpec::real_time(contract))?;
+            channels.push((sender, listener.accept(Some(StdDuration::from_secs(2)))?, bytes as usize));
+        }
+    }
+    let over = AtomicBool::new(false);
+    thread::scope(|scope| {
+        let running = apply(scope, channels, run.priority.is_some(), &over);
+        let start = now();
+        while running.is_ok() && !stop.load(Ordering::Relaxed) && now().since(start) < run.length {
+            let left = run.length.saturating_sub(now().since(start));
+            thread::sleep(StdDuration::from_nanos(left.as_nanos()).min(LOOK));
+            tell(now().since(start).min(run.length));
+        }
+        over.store(true, Ordering::Relaxed);
+        running.map(drop)
+    })?;
+    let standing = receiving.standing().clone();
+    let published = [Arc::clone(&sending.published), Arc::clone(&receiving.published)];
+    // They hand over what they recorded when they stop.
+    drop((sending, receiving));
+    let mut windows: Vec<(Duration, Vec<u32>)> = run.windows.iter().map(|&length| (length, Vec::new())).collect();
+    for published in published {
+        let sampled = published.sampled.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
+        for recorder in sampled.into_iter().flat_map(|sampling| sampling.windows) {
+            let length = recorder.length();
+            if let Some((_, values)) = windows.iter_mut().find(|(other, _)| *other == length) {
+                values.extend(recorder.into_values());
+            }
+        }
+    }
+    Ok(Worked { histograms, windows, standing })
+}
+
+fn start(run: &Run<'_>, histograms: &Arc<Histograms>) -> Result<Host, Error> {
+    let start = now();
+    let most = |length: Duration| (run.length.as_nanos() / length.as_nanos()) as usize + 1;
+    let recorder = |&length: &Duration| Recorder::new(start, length, most(length));
+    let sampling = Sampling {
+        histograms: Arc::clone(histograms),
+        windows: run.windows.iter().map(recorder).collect(),
+        charged: run.charged.cloned(),
+    };
+    let config = HostConfig {
+        bind: SocketAddr::new(run.bind, 0),
+        costs: Some(nothing_costs_anything(run.packet).into()),
+        channels: 64,
+        fifo_priority: run.priority,
+        registry: None,
+        ..HostConfig::default()
+    };
+    Host::start_metered(config, false, |_| {}, Some(Box::new(sampling)))
+}
+
+/// A thread that sends and one that receives, for each channel.
+fn apply<'scope>(
+    scope: &'scope thread::Scope<'scope, '_>,
+    channels: Vec<(Sender, Receiver, usize)>,
+    real_time: bool,
+    over: &'scope AtomicBool,
+) -> Result<Vec<ScopedJoinHandle<'scope, ()>>, Error> {
+    let mut running = Vec::new();
+    for (sender, receiver, bytes) in channels {
+        let system = |source| Error::System { what: "starting a thread", source };
+        let prepare = move || {
+            if real_time {
+                let _ = sys::real_time(APPLICATION_PRIORITY);
+            }
+            let _ = sys::precise_timers();
+        };
+        let sink = move || {
+            prepare();
+            take(receiver, over);
+        };
+        let source = move || {
+            prepare();
+            give(sender, bytes, over);
+        };
+        running
+            .push(thread::Builder::new().name("calibrate-recv".to_owned()).spawn_scoped(scope, sink).map_err(system)?);
+        running.push(
+            thread::Builder::new().name("calibrate-send".to_owned()).spawn_scoped(scope, source).map_err(system)?,
+        );
+    }
+    Ok(running)
+}
+
+/// Sends as often as the contract lets it.
+fn give(mut sender: Sender, bytes: usize, over: &AtomicBool) {
+    let message = vec![0x5a; bytes];
+    while !over.load(Ordering::Relaxed) && sender.send(&message).is_ok() {}
+}
+
+fn take(mut receiver: Receiver, over: &AtomicBool) {
+    while !over.load(Ordering::Relaxed) {
+        match receiver.recv_timeout(LOOK) {
+            Ok(_) | Err(Error::WouldBlock) => {}
+            Err(_) => return,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_piece_of_work_is_metered() {
+        let lengths = [Duration::from_millis(1), Duration::from_millis(10)];
+        let charged = Platform::assumed_host();
+        let plan = Run {
+            packet: 500,
+            groups: MANY,
+            length: Duration::from_millis(300),
+            charged: Some(&charged),
+            windows: &lengths,
+            bind: [127, 0, 0, 1].into(),
+            priority: None,
+        };
+        let worked = run(&plan, &AtomicBool::new(false), &mut |_| {}).unwrap();
+        for piece in Piece::ALL.into_iter().filter(|piece| *piece != Piece::Demultiplex) {
+            let samples = |switched| worked.counts(piece, switched).iter().map(|count| count.1).sum::<u64>();
+            assert!(samples(false) + samples(true) > 0, "{piece:?}");
+        }
+        for (length, windows) in &worked.windows {
+            assert!(!windows.is_empty() && windows.iter().all(|&stolen| u64::from(stolen) <= length.as_nanos()));
+        }
+    }
+}

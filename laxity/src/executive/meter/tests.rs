@@ -1,0 +1,118 @@
+use laxity_core::platform::Interference;
+
+use super::*;
+
+fn at(micros: u64) -> Instant {
+    Instant::from_nanos(1_000_000_000 + micros * 1000)
+}
+
+fn micros(micros: u64) -> Duration {
+    Duration::from_micros(micros)
+}
+
+/// C_p^1st is 8 µs, C_p 4, a change of handler 5, C_l 10, K·C_d 64; of 100 µs 20 may be stolen.
+fn platform() -> Platform {
+    let envelopes = vec![(micros(100), micros(20))];
+    Platform { interference: Interference { envelopes, ..Interference::default() }, ..Platform::assumed_host() }
+}
+
+fn meter() -> Meter {
+    Meter::new(at(0), &platform(), None)
+}
+
+/// (windows, exceeded, most stolen in µs) until `end`.
+fn watched(meter: &mut Meter, end: u64) -> (u64, u64, u64) {
+    meter.settle(at(end));
+    let window = meter.premises().windows[0];
+    (window.windows, window.exceeded, window.largest.as_nanos() / 1000)
+}
+
+#[test]
+fn what_a_piece_takes_beyond_its_cost_is_stolen() {
+    let mut meter = meter();
+    meter.lap(Piece::First, false, at(8));
+    meter.lap(Piece::Next, true, at(17));
+    assert_eq!(meter.premises().overruns().count(), 0);
+    meter.lap(Piece::Next, false, at(36));
+    assert_eq!(watched(&mut meter, 100), (1, 0, 15));
+    let overruns: Vec<_> = meter.premises().overruns().collect();
+    assert_eq!(overruns, [(crate::calibration::CostKind::Next, Overruns { count: 1, largest: micros(15) })]);
+    assert!(!meter.premises().are_violated());
+}
+
+#[test]
+fn many_small_excesses_of_a_window_add_up() {
+    let mut meter = meter();
+    for piece in 1..=6 {
+        meter.lap(Piece::Next, false, at(piece * 8));
+    }
+    assert_eq!(watched(&mut meter, 200), (2, 1, 24));
+    assert!(meter.premises().are_violated());
+}
+
+#[test]
+fn a_hand_over_in_the_middle_of_a_piece_is_a_piece_of_its_own() {
+    let mut meter = meter();
+    meter.staged(at(4));
+    // Two packets, 4 µs to stage and 16 to send them: within C_l for each.
+    meter.flushed(2, at(6), at(22));
+    // The step took 2 µs before that, and 2 after.
+    meter.lap(Piece::Next, false, at(24));
+    assert_eq!(meter.premises().overruns().count(), 0);
+    meter.flushed(1, at(24), at(44));
+    meter.lap(Piece::Next, false, at(48));
+    assert_eq!(watched(&mut meter, 100), (1, 0, 10));
+}
+
+#[test]
+fn a_look_costs_the_same_however_many_frames_it_finds() {
+    for frames in [0, 1, MANY, MANY + 1, 32] {
+        let mut meter = meter();
+        meter.looked(frames, at(64));
+        assert_eq!(watched(&mut meter, 100), (1, 0, 0), "{frames}");
+        let mut meter = self::meter();
+        meter.looked(frames, at(90));
+        assert_eq!(watched(&mut meter, 100), (1, 1, 26), "{frames}");
+    }
+}
+
+#[test]
+fn sleep_is_nobodys_piece_and_waking_late_is_stolen() {
+    let mut meter = meter();
+    meter.skip(at(5000));
+    meter.lap(Piece::Next, false, at(5004));
+    // 200 µs are allowed for.
+    meter.record(Piece::Timer, false, micros(230), 1, at(5300));
+    assert_eq!(watched(&mut meter, 5400), (54, 1, 30));
+    // Who waits for a message that is late in its mailbox waits for what is charged elsewhere.
+    meter.record(Piece::Handover, false, micros(900), 1, at(5400));
+    assert_eq!(watched(&mut meter, 5500), (55, 1, 30));
+    assert_eq!(meter.premises().overruns().count(), 2);
+}
+
+#[test]
+fn a_calibration_records_each_piece_and_each_window() {
+    let histograms = Histograms::new();
+    let sampling = Sampling {
+        histograms: Arc::clone(&histograms),
+        windows: vec![Recorder::new(at(0), micros(10), 100)],
+        charged: Some(Platform { packet_cost: micros(3), ..platform() }),
+    };
+    let mut meter = Meter::new(at(0), &platform(), Some(Box::new(sampling)));
+    meter.lap(Piece::Next, false, at(4));
+    meter.lap(Piece::Next, true, at(8));
+    meter.skip(at(20));
+    let sampling = meter.finish(at(40)).unwrap();
+    let samples = |switched| histograms.of(Piece::Next, switched).counts();
+    assert_eq!((samples(false), samples(true)), (vec![(micros(4), 1)], vec![(micros(4), 1)]));
+    let windows = sampling.windows.into_iter().next().unwrap().into_values();
+    assert_eq!(windows, [1000, 0, 0, 0]);
+    assert!(meter.finish(at(50)).is_none());
+}
+
+#[test]
+fn a_recorder_keeps_no_more_than_it_has_room_for() {
+    let mut recorder = Recorder::new(at(0), micros(1), 3);
+    recorder.advance(at(100));
+    assert_eq!(recorder.into_values().len(), 3);
+}

@@ -1,0 +1,335 @@
+//! What a network device can do and is set to: the ethtool calls, one question to rtnetlink, and whether AF_XDP may be had.
+//! Everything here only reads.
+
+use std::ffi::{CStr, c_char};
+use std::io;
+use std::mem::zeroed;
+use std::os::fd::{AsRawFd, OwnedFd};
+
+use rustix::net::netlink::SocketAddrNetlink;
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
+
+/// From the kernel's uapi/linux/ethtool.h.
+const ETHTOOL_GDRVINFO: u32 = 0x03;
+const ETHTOOL_GCOALESCE: u32 = 0x0e;
+const ETHTOOL_GRXCSUM: u32 = 0x14;
+const ETHTOOL_GTXCSUM: u32 = 0x16;
+const ETHTOOL_GTSO: u32 = 0x1e;
+const ETHTOOL_GGSO: u32 = 0x23;
+const ETHTOOL_GGRO: u32 = 0x2b;
+
+/// An offload of a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Offload {
+    /// The device checks checksums.
+    ReceiveChecksum,
+    /// The device computes checksums.
+    TransmitChecksum,
+    /// The device cuts TCP's large packets.
+    TransmitSegmentation,
+    /// The kernel cuts large packets late.
+    GenericSegmentation,
+    /// The kernel joins packets before the protocols see them.
+    GenericReceive,
+}
+
+impl Offload {
+    const fn command(self) -> u32 {
+        match self {
+            Self::ReceiveChecksum => ETHTOOL_GRXCSUM,
+            Self::TransmitChecksum => ETHTOOL_GTXCSUM,
+            Self::TransmitSegmentation => ETHTOOL_GTSO,
+            Self::GenericSegmentation => ETHTOOL_GGSO,
+            Self::GenericReceive => ETHTOOL_GGRO,
+        }
+    }
+}
+
+/// How long a device may keep interrupts back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Coalescing {
+    /// After the first packet received, µs.
+    pub receive_micros: u32,
+    /// Packets received after which it waits no longer; 0 for no such number.
+    pub receive_frames: u32,
+    /// After the first packet sent, µs.
+    pub transmit_micros: u32,
+    /// The device chooses the times by itself.
+    pub adaptive_receive: bool,
+}
+
+/// What rtnetlink says of a device.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LinkFacts {
+    /// Its kind if it is a virtual one: `veth`, `bridge` and so on.
+    pub kind: Option<String>,
+    /// The number of an XDP program that is attached to it.
+    pub xdp_program: Option<u32>,
+}
+
+/// `struct ethtool_value`.
+#[repr(C)]
+struct Value {
+    command: u32,
+    data: u32,
+}
+
+/// `struct ethtool_drvinfo`.
+#[repr(C)]
+struct DriverInfo {
+    command: u32,
+    driver: [c_char; 32],
+    rest: [u8; 160],
+}
+
+/// `struct ethtool_coalesce`.
+#[repr(C)]
+struct Coalesce {
+    command: u32,
+    receive_micros: u32,
+    receive_frames: u32,
+    receive_micros_irq: u32,
+    receive_frames_irq: u32,
+    transmit_micros: u32,
+    transmit_frames: u32,
+    transmit_micros_irq: u32,
+    transmit_frames_irq: u32,
+    statistics_micros: u32,
+    adaptive_receive: u32,
+    rest: [u32; 12],
+}
+
+const _: () = assert!(size_of::<DriverInfo>() == 196 && size_of::<Coalesce>() == 92);
+
+/// Asks a device something; `T` is the kernel's structure for the command with which it begins.
+///
+/// # Safety
+/// `T` must be plain data of the kernel's layout for that command, at least as long as what the kernel writes.
+unsafe fn ask<T>(device: &str, question: &mut T) -> io::Result<()> {
+    let socket = rustix::net::socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
+    // SAFETY: ifreq is plain data for which zero is a value.
+    let mut request: libc::ifreq = unsafe { zeroed() };
+    let name = device.as_bytes();
+    if name.is_empty() || name.len() >= request.ifr_name.len() || name.contains(&0) {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "a device's name has 1 to 15 bytes"));
+    }
+    for (to, &from) in request.ifr_name.iter_mut().zip(name) {
+        *to = from as c_char;
+    }
+    request.ifr_ifru.ifru_data = std::ptr::from_mut(question).cast();
+    // SAFETY: the request names the device with a terminated string and points to `question`, which the caller vouches for;
+    // both outlive the call.
+    match unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCETHTOOL as _, &raw mut request) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// The name of a device's driver.
+///
+/// # Errors
+/// `Unsupported` where the device has none; no such device.
+pub fn driver(device: &str) -> io::Result<String> {
+    let mut info = DriverInfo { command: ETHTOOL_GDRVINFO, driver: [0; 32], rest: [0; 160] };
+    // SAFETY: DriverInfo is ethtool_drvinfo.
+    unsafe { ask(device, &mut info)? };
+    info.driver[31] = 0;
+    // SAFETY: the array is terminated by the line above and outlives the string.
+    let name = unsafe { CStr::from_ptr(info.driver.as_ptr()) };
+    Ok(name.to_string_lossy().into_owned())
+}
+
+/// Whether an offload is switched on.
+///
+/// # Errors
+/// `Unsupported` where the device knows no such thing; no such device.
+pub fn offload(device: &str, offload: Offload) -> io::Result<bool> {
+    let mut value = Value { command: offload.command(), data: 0 };
+    // SAFETY: Value is ethtool_value.
+    unsafe { ask(device, &mut value)? };
+    Ok(value.data != 0)
+}
+
+/// How long a device may keep interrupts back.
+///
+/// # Errors
+/// `Unsupported` where the device knows no such thing; no such device.
+pub fn coalescing(device: &str) -> io::Result<Coalescing> {
+    // SAFETY: Coalesce is plain integers, for which zero is a value.
+    let mut found: Coalesce = unsafe { zeroed() };
+    found.command = ETHTOOL_GCOALESCE;
+    // SAFETY: Coalesce is ethtool_coalesce.
+    unsafe { ask(device, &mut found)? };
+    Ok(Coalescing {
+        receive_micros: found.receive_micros,
+        receive_frames: found.receive_frames,
+        transmit_micros: found.transmit_micros,
+        adaptive_receive: found.adaptive_receive != 0,
+    })
+}
+
+/// Whether this process may open a socket for AF_XDP. It is closed again and was bound to nothing.
+///
+/// # Errors
+/// EPERM without CAP_NET_RAW, EAFNOSUPPORT where the kernel has none.
+pub fn xdp_socket() -> io::Result<()> {
+    let _socket: OwnedFd = rustix::net::socket_with(AddressFamily::XDP, SocketType::RAW, SocketFlags::CLOEXEC, None)?;
+    Ok(())
+}
+
+/// Whether this process may load an XDP program: one of two instructions that lets every packet pass is loaded, attached to
+/// nothing, and given up again.
+///
+/// # Errors
+/// EPERM without CAP_BPF and CAP_NET_ADMIN, ENOSYS where the kernel has no bpf().
+pub fn xdp_program() -> io::Result<()> {
+    const BPF_PROG_LOAD: libc::c_int = 5;
+    const BPF_PROG_TYPE_XDP: u32 = 6;
+    // r0 = XDP_PASS; exit. An instruction is code, registers, offset, immediate.
+    const PASS: [u64; 2] = [instruction(0xb7, 2), instruction(0x95, 0)];
+    /// The first fields of `union bpf_attr` for BPF_PROG_LOAD.
+    #[repr(C)]
+    struct Load {
+        kind: u32,
+        instructions: u32,
+        code: u64,
+        licence: u64,
+        log_level: u32,
+        log_size: u32,
+        log: u64,
+    }
+    let load = Load {
+        kind: BPF_PROG_TYPE_XDP,
+        instructions: 2,
+        code: PASS.as_ptr() as u64,
+        licence: c"GPL".as_ptr() as u64,
+        log_level: 0,
+        log_size: 0,
+        log: 0,
+    };
+    // SAFETY: `load` has the layout of the attribute's beginning and says its size; the program and the licence outlive the call.
+    let loaded = unsafe { libc::syscall(libc::SYS_bpf, BPF_PROG_LOAD, &raw const load, size_of::<Load>()) };
+    if loaded < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the kernel has just made this descriptor, and nobody else knows it.
+    drop(unsafe { <OwnedFd as std::os::fd::FromRawFd>::from_raw_fd(loaded as _) });
+    Ok(())
+}
+
+/// An instruction on register 0, as the kernel reads it from memory.
+const fn instruction(code: u8, immediate: i32) -> u64 {
+    let immediate = immediate.to_ne_bytes();
+    u64::from_ne_bytes([code, 0, 0, 0, immediate[0], immediate[1], immediate[2], immediate[3]])
+}
+
+/// From the kernel's uapi/linux/rtnetlink.h and if_link.h.
+const RTM_NEWLINK: u16 = 16;
+const RTM_GETLINK: u16 = 18;
+const IFLA_LINKINFO: u16 = 18;
+const IFLA_INFO_KIND: u16 = 1;
+const IFLA_XDP: u16 = 43;
+const IFLA_XDP_PROG_ID: u16 = 4;
+/// The headers before the attributes: nlmsghdr and ifinfomsg.
+const HEADERS: usize = 32;
+
+/// What rtnetlink says of the device with this index.
+///
+/// # Errors
+/// What the kernel says; `InvalidData` if its answer cannot be read.
+pub fn link_facts(index: u32) -> io::Result<LinkFacts> {
+    // No protocol is NETLINK_ROUTE, which is 0.
+    let socket = rustix::net::socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, None)?;
+    let mut question = [0u8; HEADERS];
+    question[0..4].copy_from_slice(&(HEADERS as u32).to_ne_bytes());
+    question[4..6].copy_from_slice(&RTM_GETLINK.to_ne_bytes());
+    // NLM_F_REQUEST.
+    question[6..8].copy_from_slice(&1u16.to_ne_bytes());
+    question[20..24].copy_from_slice(&index.to_ne_bytes());
+    rustix::net::sendto(&socket, &question, SendFlags::empty(), &SocketAddrNetlink::new(0, 0))?;
+    let mut answer = vec![0u8; 32 << 10];
+    let (length, _) = rustix::net::recv(&socket, answer.as_mut_slice(), RecvFlags::empty())?;
+    facts(&answer[..length]).ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "no answer about one link"))
+}
+
+/// Reads an RTM_NEWLINK.
+fn facts(message: &[u8]) -> Option<LinkFacts> {
+    if message.len() < HEADERS || u16::from_ne_bytes([message[4], message[5]]) != RTM_NEWLINK {
+        return None;
+    }
+    let mut facts = LinkFacts::default();
+    for (kind, value) in Attributes(&message[HEADERS..]) {
+        match kind {
+            IFLA_LINKINFO => {
+                let name = Attributes(value).find(|(kind, _)| *kind == IFLA_INFO_KIND);
+                facts.kind = name.map(|(_, name)| String::from_utf8_lossy(name.trim_ascii_end()).replace('\0', ""));
+            }
+            IFLA_XDP => {
+                let number = Attributes(value).find(|(kind, _)| *kind == IFLA_XDP_PROG_ID);
+                facts.xdp_program = number.and_then(|(_, number)| Some(u32::from_ne_bytes(number.try_into().ok()?)));
+            }
+            _ => {}
+        }
+    }
+    Some(facts)
+}
+
+/// The attributes of a netlink message, up to the first that cannot be.
+struct Attributes<'a>(&'a [u8]);
+
+impl<'a> Iterator for Attributes<'a> {
+    type Item = (u16, &'a [u8]);
+    fn next(&mut self) -> Option<Self::Item> {
+        let head = self.0.get(..4)?;
+        let length = usize::from(u16::from_ne_bytes([head[0], head[1]]));
+        // The two upper bits say how the value is to be read, not what it is.
+        let kind = u16::from_ne_bytes([head[2], head[3]]) & 0x3fff;
+        let value = self.0.get(4..length)?;
+        self.0 = self.0.get(length.next_multiple_of(4)..).unwrap_or(&[]);
+        Some((kind, value))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
+        let length = (value.len() + 4) as u16;
+        let mut bytes = [length.to_ne_bytes(), kind.to_ne_bytes()].concat();
+        bytes.extend(value);
+        bytes.resize(bytes.len().next_multiple_of(4), 0);
+        bytes
+    }
+
+    #[test]
+    fn a_link_is_read_from_the_kernels_message() {
+        let mut message = vec![0; HEADERS];
+        message[4..6].copy_from_slice(&RTM_NEWLINK.to_ne_bytes());
+        message.extend(attribute(3, b"veth0\0"));
+        message.extend(attribute(IFLA_LINKINFO | 0x8000, &attribute(IFLA_INFO_KIND, b"veth\0")));
+        message.extend(attribute(
+            IFLA_XDP,
+            &[attribute(2, &[1]), attribute(IFLA_XDP_PROG_ID, &7u32.to_ne_bytes())].concat(),
+        ));
+        let expected = LinkFacts { kind: Some("veth".to_owned()), xdp_program: Some(7) };
+        assert_eq!(facts(&message), Some(expected));
+        for length in 0..message.len() {
+            // Cut anywhere, it tells less, and ends.
+            let _ = facts(&message[..length]);
+        }
+        message[4] = 2;
+        assert_eq!(facts(&message), None);
+    }
+
+    #[test]
+    fn loopback_answers_and_no_device_is_an_error() {
+        // Index 1 is loopback in every network namespace.
+        assert_eq!(link_facts(1).unwrap().kind, None);
+        assert!(link_facts(u32::MAX >> 1).is_err());
+        assert!(offload("lo", Offload::GenericSegmentation).is_ok());
+        assert!(offload("", Offload::GenericSegmentation).is_err());
+        assert!(driver("no-such-device0").is_err());
+        assert!(driver("a name that is far too long").is_err());
+    }
+}
