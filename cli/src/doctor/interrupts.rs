@@ -28,6 +28,20 @@ struct Counts {
     hard: u64,
 }
 
+/// Ticks that the kernel's threads for soft interrupts ran, of all processors together: they do what was put off.
+fn put_off(root: &Root) -> u64 {
+    let processes = root.names("proc").into_iter().filter(|name| name.bytes().all(|byte| byte.is_ascii_digit()));
+    processes
+        .filter_map(|process| {
+            let stat = root.line(&format!("proc/{process}/stat"))?;
+            let (_, rest) = stat.split_once("(ksoftirqd/")?;
+            // Fields 14 and 15 (proc(5)), after the name in field 2.
+            let times = rest.split_once(')')?.1.split_whitespace().skip(11).take(2);
+            Some(times.filter_map(|ticks| ticks.parse::<u64>().ok()).sum::<u64>())
+        })
+        .sum()
+}
+
 fn counts(root: &Root) -> Option<Counts> {
     let text = root.line("proc/softirqs")?;
     let mut counts = Counts::default();
@@ -60,10 +74,12 @@ pub(super) fn probe(doctor: &Doctor<'_>) -> Vec<Finding> {
     let (start, before) = (Instant::now(), counts(&doctor.root));
     let quiet = late();
     let (after, took) = (counts(&doctor.root), start.elapsed());
+    let before_flood = put_off(&doctor.root);
     let flooded = measure::beside_flood(processor, length + Duration::from_secs(2), late);
+    let put_off = put_off(&doctor.root).saturating_sub(before_flood);
     let rates = before.zip(after).map(|(before, after)| rates(before, after, took.as_secs_f64()));
     let flooded = flooded.ok().and_then(|(late, rate)| Some((late?, rate)));
-    vec![told(rates, quiet.as_ref(), flooded.as_ref(), runs)]
+    vec![told(rates, quiet.as_ref(), flooded.as_ref(), put_off, runs)]
 }
 
 fn rates(before: Counts, after: Counts, seconds: f64) -> String {
@@ -78,7 +94,13 @@ fn rates(before: Counts, after: Counts, seconds: f64) -> String {
     )
 }
 
-fn told(rates: Option<String>, quiet: Option<&Spans>, flooded: Option<&(Spans, u64)>, runs: Runs) -> Finding {
+fn told(
+    rates: Option<String>,
+    quiet: Option<&Spans>,
+    flooded: Option<&(Spans, u64)>,
+    put_off: u64,
+    runs: Runs,
+) -> Finding {
     let name = "soft interrupts";
     let mut found = rates.unwrap_or_else(|| "/proc/softirqs cannot be read".to_owned());
     let (Some(quiet), Some((flooded, rate))) = (quiet, flooded) else {
@@ -87,7 +109,7 @@ fn told(rates: Option<String>, quiet: Option<&Spans>, flooded: Option<&(Spans, u
     let thread = if runs == Runs::RealTime { "a real-time thread" } else { "an ordinary thread" };
     found.push_str(&format!(
         ". While an ordinary thread floods loopback on the same processor ({rate} packets/s of 1400 bytes), sleeps of {thread} \
-         end late by {}; without, by {}",
+         end late by {}; without, by {}. ksoftirqd ran for {put_off} ticks meanwhile",
         flooded.told(),
         quiet.told()
     ));
@@ -117,6 +139,9 @@ mod tests {
         assert_eq!(counts(&fake.root()), None);
         fake.file("proc/softirqs", "      CPU0  CPU1\n HI:  1  2\n NET_TX: 3 4\n NET_RX: 10 20\n");
         fake.file("proc/stat", "cpu  1 2 3 4 5 6 77 0\ncpu0 9 9\nintr 555 1 2\n");
+        fake.file("proc/12/stat", "12 (ksoftirqd/0) S 2 0 0 0 -1 69238848 0 0 0 0 5 40 0 0 20 0 1 0 9 0 0\n");
+        fake.file("proc/13/stat", "13 (other) S 2 0 0 0 -1 69238848 0 0 0 0 7 7 0 0 20 0 1 0 9 0 0\n");
+        assert_eq!(put_off(&fake.root()), 45);
         let found = counts(&fake.root()).unwrap();
         assert_eq!(found, Counts { all: 40, receive: 30, transmit: 7, ticks: 77, hard: 555 });
         let later = Counts { all: 240, receive: 130, ticks: 80, hard: 755, ..found };
@@ -130,10 +155,10 @@ mod tests {
     #[test]
     fn what_a_flood_adds_is_the_cost() {
         let spans = |micros: u64| Spans::new(vec![Duration::from_micros(micros); 5]);
-        let finding = told(Some(String::new()), Some(&spans(10)), Some(&(spans(900), 7)), Runs::RealTime);
+        let finding = told(Some(String::new()), Some(&spans(10)), Some(&(spans(900), 7)), 3, Runs::RealTime);
         assert_eq!((finding.state, finding.cost), (State::Poor, Some(Duration::from_micros(890))));
-        let none = told(Some(String::new()), Some(&spans(10)), Some(&(spans(9), 7)), Runs::RealTime);
+        let none = told(Some(String::new()), Some(&spans(10)), Some(&(spans(9), 7)), 0, Runs::RealTime);
         assert_eq!((none.state, none.cost, none.remedy), (State::Good, Some(Duration::ZERO), None));
-        assert_eq!(told(None, None, None, Runs::RealTime).state, State::Unknown);
+        assert_eq!(told(None, None, None, 0, Runs::RealTime).state, State::Unknown);
     }
 }

@@ -36,10 +36,11 @@ fn locked() -> Finding {
     let why = tried.err().map_or_else(|| "too small".to_owned(), |error| error.to_string());
     Finding::new(name, State::Bad, format!("memory cannot be locked (RLIMIT_MEMLOCK {told}: {why})"))
         .says("not measured: a page that must be fetched from disk takes milliseconds")
-        .mended_by(
-            "`ulimit -l unlimited`, where the hard limit allows it; else the line `USER - memlock unlimited` in \
+        .mended_by(format!(
+            "`ulimit -l unlimited`, where the hard limit allows it; else the line `{} - memlock unlimited` in \
              /etc/security/limits.d/laxity.conf, or `LimitMEMLOCK=infinity` for a service",
-        )
+            super::rights::user()
+        ))
 }
 
 /// A kernel that joins pages on its own initiative stops their owner meanwhile.

@@ -7,10 +7,12 @@
 //! |---|---|
 //! | [`rights`], [`throttle`] | real-time priority, and what the kernel limits it to |
 //! | [`stolen`], [`idle`], [`timers`], [`interrupts`] | what delays a thread that should run |
-//! | [`device`], [`memory`], [`clock`], [`neighbours`] | network devices, memory, clocks, and Laxity's own files |
+//! | [`device`], [`memory`], [`clock`] | network devices, memory, clocks |
+//! | [`calibration`], [`neighbours`] | Laxity's own files and processes |
 //! | [`measure`] | the threads that all of them measure with |
 //! | [`fix`] | changes, and that they are undone whatever happens |
 
+mod calibration;
 mod clock;
 mod device;
 mod finding;
@@ -100,10 +102,11 @@ impl Doctor<'_> {
 type Probe = (&'static str, fn(&Doctor<'_>) -> Vec<Finding>);
 
 /// In the order in which they run; together less than half a minute.
-const PROBES: [Probe; 10] = [
+const PROBES: &[Probe] = &[
     ("the network devices", device::probe),
     ("memory", memory::probe),
     ("the clocks", clock::probe),
+    ("the calibration", calibration::probe),
     ("other Laxity processes", neighbours::probe),
     ("how exactly threads sleep", timers::probe),
     ("what idle states cost", idle::probe),
@@ -136,7 +139,7 @@ pub(crate) fn run(arguments: &DoctorArguments) -> Result<u8, Failure> {
 
 /// Runs the probes, until the user wants an end.
 fn check(root: Root, quick: bool, stop: &Stop) -> Vec<Finding> {
-    let line = Arc::new(Mutex::new(String::new()));
+    let line = Arc::new(Mutex::new("looking around".to_owned()));
     let shown = Arc::clone(&line);
     let _progress = Progress::start(move || shown.lock().unwrap_or_else(PoisonError::into_inner).clone());
     let told = || stop.is_set();

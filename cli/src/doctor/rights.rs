@@ -87,7 +87,7 @@ fn remedy(root: &Root, user: &str) -> String {
 }
 
 /// The user's name for limits.conf; his number, if there is no name.
-fn user() -> String {
+pub(super) fn user() -> String {
     let number = rustix::process::geteuid().as_raw();
     let known = std::fs::read_to_string("/etc/passwd").unwrap_or_default();
     let name = known.lines().find_map(|line| {

@@ -65,10 +65,9 @@ pub(crate) fn guard(root: &Root, directory: &Path) -> Result<u8, Failure> {
     // From here on a terminal, or a group of processes, that ends does not end it. Already a leader: so be it.
     let _ = rustix::process::setsid();
     ctrlc::set_handler(|| {}).map_err(io::Error::other).map_err(failed("ignoring signals"))?;
-    {
-        let mut out = io::stdout();
-        out.write_all(READY).and_then(|()| out.flush()).map_err(failed("reporting to the doctor"))?;
-    }
+    // A doctor that is killed already hears nothing; but its journal is there.
+    let mut out = io::stdout();
+    let _ = out.write_all(READY).and_then(|()| out.flush());
     // Nobody ever writes: this ends with the last process that holds the other end, the doctor.
     let mut nothing = [0; 64];
     while let Ok(1..) = io::stdin().read(&mut nothing) {}
