@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use laxity::calibration::{decimal, place};
-use laxity::{Backing, Calibration, Costs, Guarantee, platform_file};
-use laxity_core::platform::{LinkModel, Platform};
+use laxity::{Backing, Calibration, Costs, FileError, Guarantee, platform_file};
+use laxity_core::platform::Platform;
 use laxity_core::units::Duration;
 use serde::Serialize;
 
@@ -44,11 +44,11 @@ pub(crate) fn of_host(calibration: Option<Calibration>, platform: Option<&Path>)
 pub(crate) fn of_wire(calibration: Option<Calibration>, platform: Option<&Path>) -> Result<Costs, Failure> {
     let assumed = Platform::assumed_host();
     let mut costs = calibration.map_or_else(|| assumed.clone().into(), Costs::from);
-    if costs.calibration.is_some() {
-        // The packet stays the one that the costs were measured with.
-        let LinkModel { floor_bytes, .. } = assumed.link;
-        let link = LinkModel { floor_bytes: floor_bytes.min(costs.platform.packet), ..assumed.link };
-        costs.platform = Platform { link, propagation: assumed.propagation, ..costs.platform };
+    if let Some(calibration) = &costs.calibration {
+        let measured = calibration.costs.iter().filter_map(|cost| cost.packet).max();
+        let packet = assumed.packet.min(measured.unwrap_or(assumed.packet));
+        let platform = calibration.platform_for(packet, assumed.link);
+        costs.platform = Platform { propagation: assumed.propagation, clock_error: assumed.clock_error, ..platform };
     }
     departing(costs, platform)
 }
@@ -58,12 +58,28 @@ fn departing(costs: Costs, file: Option<&Path>) -> Result<Costs, Failure> {
     let Some(file) = file else { return Ok(costs) };
     let name = file.display().to_string();
     let text = fs::read_to_string(file).map_err(|source| Failure::File { file: name.clone(), source })?;
-    let platform = platform_file::parse(&text, &name, costs.platform)?;
+    let parse = |defaults| platform_file::parse(&text, &name, defaults);
+    let platform = beside(&costs, parse, |platform| platform.packet)?;
     if platform.machine.is_papers() {
         let problem = "the machine of the papers runs on no host; it is for laxity admit";
         return Err(Failure::Usage(format!("{name}: {problem}")));
     }
     Ok(Costs { platform, ..costs })
+}
+
+/// What `read` makes of a file that may give some of the costs; what it leaves out are those of the packet size that it has.
+pub(crate) fn beside<T>(
+    costs: &Costs,
+    read: impl Fn(Platform) -> Result<T, FileError>,
+    packet: impl Fn(&T) -> u32,
+) -> Result<T, FileError> {
+    let found = read(costs.platform.clone())?;
+    match &costs.calibration {
+        Some(calibration) if packet(&found) != costs.platform.packet => {
+            read(calibration.platform_for(packet(&found), costs.platform.link))
+        }
+        _ => Ok(found),
+    }
 }
 
 /// What can be said of every message of several channels, whose deadlines these are.

@@ -12,10 +12,10 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Without a registry: what runs at the same time, here or elsewhere on this machine, is none of these tests' business.
 fn laxity(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_laxity"));
-    command.env("LAXITY_CALIBRATION", "none");
     command
         .args(arguments)
         .args(["--registry", "off"])
+        .env("LAXITY_CALIBRATION", "none")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());

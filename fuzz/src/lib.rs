@@ -10,7 +10,7 @@
 //! | [`collections::collections`] | the containers of the core, against those of the standard library |
 //! | [`endpoint::endpoint`] | three `Endpoint`s and a hostile network, against a model |
 //! | [`text::text`] | quantities, addresses and names as people write them |
-//! | [`system_file::system_file`] | TOML files of hosts, channels and upcalls |
+//! | [`system_file::system_file`] | TOML files of hosts, channels, upcalls and calibrations |
 //! | [`registry::registry`] | the host registry as another process may have left it |
 //! | [`scenario::scenario`] | scenario files of `laxity sim` |
 //! | [`framing::framing`] | `--framing`, and the streams that it cuts into messages |

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use laxity::system_file::{self, Plan};
-use laxity::{FileError, platform_file};
+use laxity::{Calibration, FileError, platform_file};
 use laxity_core::contract::Contract;
 use laxity_core::platform::Platform;
 
@@ -50,6 +50,30 @@ pub fn system_file(data: &[u8]) {
         Ok(platform) => assert_eq!(platform.validate(), Ok(())),
         Err(error) => presentable(text, &error),
     }
+    calibration(text);
+    // With a digest that is right, what is wrong behind it is found too.
+    calibration(&signed(text));
+}
+
+/// A calibration that is read survives being written.
+fn calibration(text: &str) {
+    match Calibration::parse(text, "calibration.toml") {
+        Ok(calibration) => {
+            assert_eq!(calibration.platform.validate(), Ok(()));
+            assert_eq!(Calibration::parse(&calibration.to_toml(), "again.toml"), Ok(calibration));
+        }
+        Err(error) => presentable(text, &error),
+    }
+}
+
+/// The text with the digest of what stands before it, as the last line of a calibration has it.
+fn signed(text: &str) -> String {
+    const DIGEST: &str = "fnv1a64 = ";
+    let body = &text[..text.rfind(DIGEST).unwrap_or(text.len())];
+    let digest = body
+        .bytes()
+        .fold(0xcbf2_9ce4_8422_2325, |hash: u64, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3));
+    format!("{body}{DIGEST}\"{digest:016x}\"\n")
 }
 
 /// One line for a terminal, about a line of the file.

@@ -47,11 +47,11 @@ pub(crate) fn run(arguments: &AdmitArguments) -> Result<u8, Failure> {
 
 /// A file's system, and what its costs rest on: the calibration, unless the machine is another one.
 fn read(text: &str, file: &str, calibration: Option<Calibration>) -> Result<(System, Costs), Failure> {
-    let measured = calibration.map(Costs::from);
-    let host = measured.as_ref().map_or_else(Platform::assumed_host, |costs| costs.platform.clone());
-    let system = system_file::parse_on(text, file, host)?;
+    let costs = calibration.map_or_else(|| Platform::assumed_host().into(), Costs::from);
+    let parse = |host| system_file::parse_on(text, file, host);
+    let system = costs::beside(&costs, parse, |system| system.platform.packet)?;
     let platform = system.platform.clone();
-    let calibration = measured.and_then(|costs| costs.calibration).filter(|_| !platform.machine.is_papers());
+    let calibration = costs.calibration.filter(|_| !platform.machine.is_papers());
     Ok((system, Costs { platform, calibration }))
 }
 

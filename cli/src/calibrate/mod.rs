@@ -3,6 +3,7 @@
 //! The measuring is the library's ([`laxity::calibration::measure`]); here are the questions, the progress and the answers.
 
 mod json;
+mod pictures;
 mod text;
 
 use std::io::{self, Write as _};
@@ -131,6 +132,14 @@ pub(crate) fn run(arguments: &CalibrateArguments) -> Result<bool, Failure> {
     let measured = measured(&plan)?;
     file::write(&output, &measured.calibration.to_toml())?;
     let disagreements = earlier.map(|earlier| measured.calibration.disagreements(&earlier));
+    let host = format!("{}, kernel {}", measured.calibration.taken.processor, measured.calibration.taken.kernel);
+    if let Some(path) = &arguments.plot {
+        file::write(path, &pictures::grid(&measured.choice, &host))?;
+    }
+    if let Some(path) = &arguments.interference {
+        let (windows, platform) = (&measured.calibration.windows, &measured.calibration.platform);
+        file::write(path, &pictures::interference(&measured.seen, windows, &platform.interference, &host))?;
+    }
     let said = match arguments.json {
         true => json::object(&measured, &output, disagreements.as_deref()),
         false => text::page(&measured, &output, disagreements.as_deref()),

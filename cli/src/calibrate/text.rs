@@ -10,6 +10,7 @@ use laxity::text::DisplayRate;
 use laxity_core::units::Duration;
 
 use super::json::scheduling;
+use super::pictures;
 use crate::report::escaped;
 
 fn meaning(kind: CostKind) -> &'static str {
@@ -82,7 +83,13 @@ pub(super) fn page(measured: &Measured, file: &Path, against: Option<&[Disagreem
         .rate
         .map_or_else(|| "unlimited".to_owned(), |rate| DisplayRate(rate.as_bytes_per_second()).to_string());
     let _ = writeln!(page, "Link {}: {rate}, {} for each packet.", escaped(link), platform.link.setup);
-    let _ = writeln!(page, "{}", choice.why());
+    page.push_str(
+        "\nHow many channels are admitted with packets of S bytes and P of them between preemption points:\n",
+    );
+    pictures::references(choice).iter().for_each(|reference| {
+        let _ = writeln!(page, "  {reference}");
+    });
+    let _ = writeln!(page, "{}\n{}", pictures::choice(choice), choice.why());
     let backing = Backing::expected(&calibration.clone().into());
     let miss = backing.guarantee(Duration::from_millis(100)).miss;
     let miss = miss

@@ -179,6 +179,19 @@ impl CompositeTest {
         }
         (work, block, packet, self.constant)
     }
+
+    /// What begins within `s`, whenever due, and all that may be in its way.
+    pub(super) fn begun(&self, s: u64) -> u128 {
+        let (work, ..) = self.parts(u64::MAX, s);
+        work.saturating_add(self.blocks())
+    }
+
+    /// The longest blocks of all, and the rest of B.
+    fn blocks(&self) -> u128 {
+        let block = self.channels.iter().map(|(channel, _)| channel.block).fold(self.other_block, u64::max);
+        let packet = self.channels.iter().map(|(channel, _)| channel.largest).fold(self.other_largest, u64::max);
+        u128::from(block) + u128::from(packet) + u128::from(self.constant)
+    }
 }
 
 /// K, of the first packet's processor time, every other's, and the packets' link times.
@@ -217,10 +230,7 @@ impl Demand for CompositeTest {
         self.share
     }
     fn excess(&self) -> u128 {
-        let block = self.channels.iter().map(|(channel, _)| channel.block).fold(self.other_block, u64::max);
-        let packet = self.channels.iter().map(|(channel, _)| channel.largest).fold(self.other_largest, u64::max);
-        let blocks = u128::from(block) + u128::from(packet) + u128::from(self.constant);
-        self.channels.iter().fold(blocks, |sum, (channel, count)| {
+        self.channels.iter().fold(self.blocks(), |sum, (channel, count)| {
             let early = u128::from(channel.interval.saturating_sub(channel.deadline));
             let early = u128::from(channel.cost).saturating_mul(early).div_ceil(channel.interval.into());
             sum.saturating_add(early.saturating_mul((*count).into()))

@@ -16,8 +16,14 @@
 //! alpha. That fewer than k windows exceed q, because values are equal, is therefore no ground for a smaller claim.
 //! The last line adds up probabilities, so windows inside R may depend on one another. R has to be the longest span
 //! over which the analysis counts on the budget: a busy period in which a message would miss may have begun before the message
-//! came. If several lengths of window are claimed at once, alpha is divided among them ([`envelopes`]); and if the analysis counts
-//! on more than one of them, their miss probabilities add up.
+//! came. And as one stall may make many messages late, also such as come when it is long over, R is how long it can be felt:
+//! longer than any busy period without it. What R is then, and why the line holds, is the head of `span.rs`; which also
+//! takes care of several envelopes ([`super::Admission::miss_probability`]). If several lengths of window are claimed at
+//! once, alpha is divided among them ([`envelopes`]); and if the analysis counts on more than one of them, their miss
+//! probabilities add up.
+//!
+//! With too few windows for the target, no budget carries it. Then the largest value is claimed with the p_up of k = 0, which
+//! is above the target ([`Samples::claim`]): k still follows from n alone. [`needed_for`] tells how long is enough.
 //!
 //! **What it rests on.** The windows are drawn as those of the run time will be: same load, same machine, thinned until they do
 //! not depend on one another. A host that changes afterwards voids the claim; that is found by counting violations, not here.
@@ -69,6 +75,10 @@ impl Probability {
     /// The most that the probability of one of `count` such events can be; saturates at one.
     pub const fn times(self, count: u64) -> Self {
         Self::from_parts(self.0.saturating_mul(count))
+    }
+    /// The most that the probability of one event or the other can be; saturates at one.
+    pub const fn or(self, other: Self) -> Self {
+        Self::from_parts(self.0.saturating_add(other.0))
     }
     /// `1 − self`.
     const fn complement(self) -> Self {
@@ -174,6 +184,32 @@ fn exceed_none(windows: u64, target: Probability, alpha: Probability) -> bool {
     target.complement().up().power(windows) <= alpha
 }
 
+/// How long must be measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Needed {
+    /// n: so many windows that do not depend on one another.
+    pub windows: u64,
+    /// How long they last, one after the other; times the stride if only every so manieth of them counts.
+    pub time: Duration,
+}
+
+/// How many windows of length `window` must be measured, of which none exceeds the budget, so that a message misses with a
+/// probability of `target` at most if a stall is felt for `span`. Where several envelopes are counted on, `target` is this one's part, and `alpha` too.
+///
+/// `None` if no number of windows is enough, or the target is too small to be told.
+pub fn needed_for(target: Probability, alpha: Probability, window: Duration, span: Duration) -> Option<Needed> {
+    if window.is_zero() {
+        return None;
+    }
+    let windows = windows_needed(target.divided_by(touched(span, window)), alpha)?;
+    Some(Needed { windows, time: window * windows })
+}
+
+/// How many windows a span touches at most.
+fn touched(span: Duration, window: Duration) -> u64 {
+    span.div_ceil(window).saturating_add(1)
+}
+
 /// (⌈R/w⌉ + 1) p: the most that the probability of a miss is, if windows of this length are counted on, in spans of `response` at
 /// most (see the module's head).
 /// One for a length of zero.
@@ -181,7 +217,7 @@ pub fn miss_probability(response: Duration, window: Duration, exceedance: Probab
     if window.is_zero() {
         return Probability::ONE;
     }
-    exceedance.times(response.div_ceil(window).saturating_add(1))
+    exceedance.times(touched(response, window))
 }
 
 /// Stolen time in windows of one length.

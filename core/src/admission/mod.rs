@@ -17,6 +17,7 @@
 //! | [`route`] | deadlines of several hosts; what one host must tell another |
 //! | [`share`] | what is left for best effort |
 //! | [`buffers`] | how many messages and packets a granted channel must be able to hold |
+//! | `span` | how long a stall can be felt, and so with what probability a message misses |
 //! | [`confidence`] | which interference was measured, and how sure that is |
 //! | [`published`] | what the papers print: D_order, the tests of upcalls, exact response times; of these only the last decides |
 //!
@@ -40,6 +41,7 @@ mod relax;
 mod reserve;
 pub mod route;
 pub mod share;
+mod span;
 mod split;
 mod walk;
 

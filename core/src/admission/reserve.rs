@@ -103,7 +103,7 @@ impl Reservation {
             _ => SendingStages { processor: of_job, link: of_stream },
         }
     }
-    fn parts(&self) -> Parts {
+    pub(super) fn parts(&self) -> Parts {
         (self.job, self.stream)
     }
 }

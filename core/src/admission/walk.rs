@@ -215,6 +215,14 @@ pub(super) trait Response: Demand {
     fn due(&self, t: u64, s: u64) -> u128;
 }
 
+/// How long work goes on, of which `begun(s)` begins within `s`, blocks included, if `gap` more is stolen than J: the least s with
+/// `s ≥ begun(s) + J(s) + gap`. `None` if the shares leave nothing, or it had to be given up.
+pub(super) fn busy(test: &impl Demand, gap: u64, begun: impl Fn(u64) -> u128) -> Option<u64> {
+    let (stolen, each) = (test.stolen(), test.tasks() as u64);
+    let gap = stolen.stretched(gap.into());
+    stolen.finish(|s| begun(s).saturating_add(gap), u64::MAX >> 2, &mut 0, each)
+}
+
 /// When all that is due by `t` is done at the latest, if that is by `t`.
 pub(super) fn done(test: &impl Demand, t: u64) -> Option<u64> {
     finish_at(test, t, &mut 0)

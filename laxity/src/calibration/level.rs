@@ -197,7 +197,9 @@ fn of_envelopes(calibration: &Calibration, platform: &Platform, reasons: &mut Re
 
 /// Costs that somebody set beside those that were measured.
 fn of_costs(calibration: &Calibration, platform: &Platform, reasons: &mut Reasons) {
-    let (measured, given) = (&calibration.platform_for(platform.packet, platform.link), platform);
+    let own = platform.packet == calibration.platform.packet;
+    let other = (!own).then(|| calibration.platform_for(platform.packet, platform.link));
+    let (measured, given) = (other.as_ref().unwrap_or(&calibration.platform), platform);
     if let Some(most) = calibration.largest_packet().filter(|most| given.packet > *most) {
         reasons.none(format!("packets of {} bytes are given, and up to {most} were measured", given.packet));
     }

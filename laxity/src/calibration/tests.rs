@@ -71,5 +71,6 @@ pub(super) fn example() -> Calibration {
         link: "eth0".to_owned(),
         alpha: ALPHA,
     };
-    Calibration { taken, costs, windows, platform: Platform { interference, ..Platform::assumed_host() } }
+    let platform = derive::processor(&costs, 1400, Platform { interference, ..Platform::assumed_host() });
+    Calibration { taken, costs, windows, platform }
 }

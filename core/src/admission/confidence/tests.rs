@@ -94,6 +94,22 @@ fn too_few_windows_claim_no_more_than_they_carry() {
 }
 
 #[test]
+fn how_long_a_calibration_has_to_be() {
+    let (target, ms) = (Probability::from_millionths(1), Duration::from_millis);
+    // ⌈25/10⌉ + 1 = 4 windows of 10 ms: 2.5·10⁻⁷ each, ln 20 / 2.5·10⁻⁷ = 11,982,929 windows, or 33 hours.
+    let needed = needed_for(target, percent(5), ms(10), ms(25)).unwrap();
+    assert_eq!(needed.windows, windows_needed(Probability::from_parts(250_000), percent(5)).unwrap());
+    assert!((11_982_928..=11_982_930).contains(&needed.windows), "{}", needed.windows);
+    assert_eq!(needed.time, ms(10) * needed.windows);
+    // After so many the claim is small enough, after fewer it is not.
+    let claim = |windows| upper_bound(0, windows, percent(5)).times(4);
+    assert!(claim(needed.windows) <= target && claim(needed.windows - 1_000) > target);
+    assert_eq!(needed_for(target, percent(5), Duration::ZERO, ms(25)), None);
+    assert_eq!(needed_for(target, percent(5), ms(1), Duration::MAX), None);
+    assert_eq!(needed_for(target, Probability::ZERO, ms(1), ms(1)), None);
+}
+
+#[test]
 fn samples_in_order() {
     let samples = Samples::new([(micros(9), 2), (micros(1), 3), (micros(3), 0), (micros(5), 1)]);
     assert_eq!((samples.len(), samples.is_empty()), (6, false));

@@ -34,11 +34,11 @@ const LEAST_APART: u64 = 3;
 /// The longest spacing: the keep-alives of 256 channels with leases of two seconds, as hosts have them by default.
 const LONGEST: Duration = Duration::from_nanos(2_000_000_000 / (256 * KEEPALIVES_PER_LEASE));
 
-/// How often best effort may start on this platform; `None` if the link keeps it within its share by itself. What the
-/// platform says of it now does not matter.
+/// How often best effort may start on this platform; `None` if the link keeps it within its share by itself. What the platform
+/// says of it now does not matter.
 ///
 /// # Errors
-/// The platform's figures are out of range.
+/// The first of the platform's figures that is out of range.
 pub fn police(platform: &Platform) -> Result<Option<Starts>, PlatformError> {
     let look_ahead = Admission::new(platform.clone())?.look_ahead();
     let cost = platform.link_cost;

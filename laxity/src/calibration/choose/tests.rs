@@ -159,8 +159,8 @@ fn the_reason_names_what_the_neighbours_admit() {
     let choice = from_counts(&[&[8, 9, 7], &[5, 10, 10]]);
     assert_eq!(
         choice.why(),
-        "P = 2 and S = 2000 bytes admit at least 10 control; with P = 1 at least 5 control; with P = 4 as many; \
-         with S = 1000 at least 9 control."
+        "P = 2 and S = 2000 bytes admit at least 10 control; with P = 1: at least 5 control; with P = 4: as many; \
+         with S = 1000: at least 9 control."
     );
     assert_eq!(choice.cell(0, 3), None);
     assert_eq!(choice.cell(2, 0), None);

@@ -2,7 +2,7 @@
 
 use laxity_core::admission::confidence::{Probability, upper_bound};
 
-use super::super::{Calibration, Cost, CostKind, Window, decimal};
+use super::super::{Calibration, Cost, Window, decimal, derive};
 use crate::text::DisplaySize;
 
 /// Of what something is wrong.
@@ -118,27 +118,29 @@ fn of_platform(calibration: &Calibration) -> Option<String> {
         let found = DisplaySize(p.packet.into());
         return Some(format!("platform.packet is {found}, expected one of the sizes that were measured"));
     }
-    for cost in costs.iter().filter(|cost| cost.packet.is_none_or(|packet| packet == p.packet)) {
-        let (key, found) = match cost.kind {
-            CostKind::First => ("first_packet", p.first_packet),
-            CostKind::Next => ("packet_cost", p.packet_cost),
-            CostKind::Reassemble => ("receive_packet", p.receive_packet),
-            CostKind::Deliver => ("receive_first", p.receive_first),
-            CostKind::Link => ("link_cost", p.link_cost),
-            CostKind::Demultiplex => ("demultiplex", p.demultiplex),
-            CostKind::Handover => ("handover", p.handover),
-            // These are shared out among several keys.
-            CostKind::Submit
-            | CostKind::Round
-            | CostKind::Switch
-            | CostKind::Cache
-            | CostKind::Timer
-            | CostKind::Wake
-            | CostKind::Occupancy => continue,
-        };
-        if found < cost.claimed {
-            return Some(format!("platform.{key} is {found}, expected at least the {} claimed", cost.claimed));
+    let derived = derive::processor(costs, p.packet, p.clone());
+    for (key, found, least) in [
+        ("switch", p.switch, derived.switch),
+        ("cache", p.cache, derived.cache),
+        ("first_packet", p.first_packet, derived.first_packet),
+        ("packet_cost", p.packet_cost, derived.packet_cost),
+        ("receive_first", p.receive_first, derived.receive_first),
+        ("receive_packet", p.receive_packet, derived.receive_packet),
+        ("demultiplex", p.demultiplex, derived.demultiplex),
+        ("upcall_switch", p.upcall_switch, derived.upcall_switch),
+        ("link_cost", p.link_cost, derived.link_cost),
+        ("wake_up", p.wake_up, derived.wake_up),
+        ("handover", p.handover, derived.handover),
+    ] {
+        if found < least {
+            return Some(format!("platform.{key} is {found}, expected at least {least}, which follows from the costs"));
         }
+    }
+    if (p.receive_batch, p.transmit_batch) != (derived.receive_batch, derived.transmit_batch) {
+        return Some(format!(
+            "platform.receive_batch and platform.transmit_batch are {} and {}, expected {} and {}, as they were measured",
+            p.receive_batch, p.transmit_batch, derived.receive_batch, derived.transmit_batch
+        ));
     }
     for &(length, budget) in &p.interference.envelopes {
         let claimed = windows.iter().filter(|window| window.window == length).map(|window| window.budget).max();

@@ -64,11 +64,13 @@ impl Pieces<'_> {
     fn changes(&self, claims: &[Cost]) -> Vec<Cost> {
         let mut changes = Vec::new();
         let mut add = |kind, more: Cost, base: Duration, base_median: Duration| {
+            let claimed = more.claimed.saturating_sub(base);
             let change = Cost {
                 kind,
-                median: more.median.saturating_sub(base_median),
-                claimed: more.claimed.saturating_sub(base),
-                largest: more.largest.saturating_sub(base),
+                // Of what differs little either may come out larger.
+                median: more.median.saturating_sub(base_median).min(claimed),
+                claimed,
+                largest: more.largest.saturating_sub(base).max(claimed),
                 ..more
             };
             match changes.iter_mut().find(|other: &&mut Cost| other.kind == kind) {

@@ -1,0 +1,75 @@
+//! How many channels each S and P admits, as a grid: the sum that is maximised, and the counts it is made of.
+
+use laxity::calibration::choose::{Cell, Choice};
+use maud::{Markup, html};
+
+use super::style::{INSIDE, MARGIN, Page, SHADES, TOP, WIDTH};
+use super::text::{counted, references, rule};
+use crate::svg::short;
+
+const ROW: f64 = 52.0;
+const LEFT: f64 = MARGIN + 84.0;
+const RIGHT: f64 = WIDTH - MARGIN - 14.0;
+/// Where the first row begins, in the card.
+const HEAD: f64 = 62.0;
+
+/// The picture as an SVG document. `host` says of which host it is.
+pub(crate) fn grid(choice: &Choice, host: &str) -> String {
+    let chosen = choice.chosen();
+    let bottom = TOP + HEAD + ROW * choice.sizes.len() as f64 + 12.0;
+    let kinds: Vec<&str> = choice.references.iter().map(|reference| reference.name()).collect();
+    let title = format!("The choice: P = {} and S = {} bytes", chosen.quantum, chosen.packet);
+    let mut notes = vec![
+        format!(
+            "In each cell: the counts, each as a part of the greatest of its kind, added up, in per cent of the greatest sum. Below: \
+             channels granted in each direction ({}), by the {}.",
+            kinds.join(" · "),
+            rule(choice.rule),
+        ),
+        "In the frame: of the sums that are alike, within a fiftieth, the smallest P, then the largest S.".to_owned(),
+        choice.why(),
+    ];
+    notes.extend(references(choice));
+    let description = format!("{title}. {}", choice.why());
+    Page { title, subtitle: host.to_owned(), description, content: cells(choice, bottom), bottom, notes }.document()
+}
+
+fn cells(choice: &Choice, bottom: f64) -> Markup {
+    let most = choice.cells.iter().map(|cell| cell.score_ppm).max().unwrap_or(0).max(1);
+    let width = (RIGHT - LEFT) / choice.quanta.len().max(1) as f64;
+    let first = TOP + HEAD;
+    let x = |column: usize| LEFT + width * column as f64;
+    let y = |row: usize| first + ROW * row as f64;
+    let (size, quantum) = choice.place();
+    html! {
+        rect.card x=(MARGIN) y=(TOP) width=(INSIDE) height=(short(bottom - TOP)) rx="8" {}
+        text.middle x=(short(f64::midpoint(LEFT, RIGHT))) y=(short(TOP + 24.0)) { "P, packets between preemption points" }
+        text.end x=(short(LEFT - 10.0)) y=(short(TOP + 46.0)) { "S, bytes" }
+        @for (column, quantum) in choice.quanta.iter().enumerate() {
+            text.middle.name x=(short(x(column) + width / 2.0)) y=(short(TOP + 46.0)) { (quantum) }
+        }
+        @for (row, packet) in choice.sizes.iter().enumerate() {
+            text.end.name x=(short(LEFT - 10.0)) y=(short(y(row) + ROW / 2.0 + 4.0)) { (packet) }
+            @for column in 0..choice.quanta.len() {
+                @if let Some(cell) = choice.cell(row, column) { (one(cell, most, (x(column), y(row)), width)) }
+            }
+        }
+        rect.chosen x=(short(x(quantum) + 1.0)) y=(short(y(size) + 1.0)) width=(short(width - 2.0))
+            height=(short(ROW - 2.0)) rx="4" {}
+        rect.within x=(short(x(quantum) + 3.5)) y=(short(y(size) + 3.5)) width=(short(width - 7.0))
+            height=(short(ROW - 7.0)) rx="3" {}
+    }
+}
+
+fn one(cell: &Cell, most: u64, (x, y): (f64, f64), width: f64) -> Markup {
+    // What is far from the greatest may look alike.
+    let percent = cell.score_ppm * 100 / most;
+    let shade = (percent.saturating_sub(30) * SHADES / 70).min(SHADES - 1);
+    let ink = if shade >= SHADES - 3 { "over" } else { "on" };
+    let middle = short(x + width / 2.0);
+    html! {
+        rect class={ "h" (shade) } x=(short(x + 2.0)) y=(short(y + 2.0)) width=(short(width - 4.0)) height=(short(ROW - 4.0)) rx="3" {}
+        text class={ "middle value " (ink) } x=(middle) y=(short(y + 23.0)) { (percent) }
+        text class={ "middle " (ink) } x=(middle) y=(short(y + 40.0)) { (counted(cell, " · ")) }
+    }
+}

@@ -1,0 +1,130 @@
+//! How long what is stolen can be felt, and so with what probability a message misses.
+//!
+//! What is claimed of the platform's envelopes ([`super::confidence`]) is a probability for one window. A message that misses its
+//! deadline at t2 has an interval [t1, t2] in which the host was never done with what it had to do, and into which a window falls
+//! that exceeded its budget. If m windows of length w did so there, each by w − q at most, then
+//!
+//! ```text
+//! t2 − t1 ≤ m R_w,   R_w = least s with s ≥ work begun within s + blocks + J_w(s) + (w − q)
+//! ```
+//!
+//! J_w being the interference with this envelope alone: m R_w fulfils the inequality for m (w − q), because work, blocks and J_w are
+//! in m R_w no more than m times what they are in R_w.
+//!
+//! **How many messages a stall makes late.** One stall may outlast many deadlines, and what it left behind delays what comes long after.
+//! So the windows within one busy period of the undisturbed host are too few to look at. But each window that exceeds its budget
+//! answers for an R_w + w of the time at most: lay a mass of R_w + w on its begin; then every t2 above ends an interval that
+//! carries at least its own length of mass, and such t2 make up no more than the whole mass (F. Riesz's lemma of the rising
+//! sun). As a share of the time, and so for a message whose deadline does not depend on the stalls,
+//!
+//! ```text
+//! P(a message misses) ≤ p_w (R_w/w + 1) + Σ over the other envelopes v of p_v (R⁰_w/v + 1)
+//! ```
+//!
+//! where R⁰_w is R_w without the w − q: if none of the windows of length w exceeded its budget, the interval is no longer than
+//! that. Which envelope is w is free, so the least counts. It is a share of all messages in the long run, no promise that
+//! misses are spread evenly: they come together, after a stall.
+//!
+//! **Split rule.** From a packet that is late on the link its busy time is followed back; if a packet in it had been late on
+//! the processor, that one's busy time is followed on. So R is the sum of both, the link's with packets that may have been as
+//! long on the processor as R there. If the test rests on how long packets are on their way (`reach` in the link's tax), a
+//! stall voids that too, and nothing is claimed. **Composite rule.** The interval is that of its proof, which rests on no
+//! deadline of a stage.
+//!
+//! **What it leaves out.** Messages that come together because of stalls, their sender's or another host's; what such a host
+//! passes on in a bunch. Each host of a route has its own probability; they add up.
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+use super::Admission;
+use super::answer::Rule;
+use super::composite::{CompositeTest, Parts};
+use super::confidence::{self, Probability};
+use super::link::LinkResponse;
+use super::machine::Machine;
+use super::processor::{Job, ProcessorTest};
+use super::reserve::Reservation;
+use super::walk::{Response as _, Verdict, busy, walk};
+use crate::units::Duration;
+
+impl Admission {
+    /// R⁰: how long the host is busy with the channels admitted now at most, from when it had nothing to do until it has nothing
+    /// again, as long as the platform takes no more than its interference. Zero without channels; [`Duration::MAX`] if that cannot
+    /// be told, because what is left of a resource is too little.
+    pub fn span(&self) -> Duration {
+        self.longest(&self.machine, Duration::ZERO).unwrap_or(Duration::MAX)
+    }
+
+    /// The share of messages, of those on the channels admitted now, that may miss their deadline because the platform took
+    /// more than it was claimed to: `exceedances` has, for each of the platform's envelopes, the probability that a window
+    /// exceeds its budget. What is bounded is the platform's part alone.
+    ///
+    /// `None` if there are no envelopes, or not as many as exceedances: then nothing was measured of which this could be said.
+    pub fn miss_probability(&self, exceedances: &[Probability]) -> Option<Probability> {
+        let envelopes = &self.platform().interference.envelopes;
+        if envelopes.is_empty() || envelopes.len() != exceedances.len() {
+            return None;
+        }
+        if self.held().next().is_none() {
+            return Some(Probability::ZERO);
+        }
+        let with = |&(window, budget): &(Duration, Duration)| {
+            let mut alone = self.machine.clone();
+            alone.platform.interference.envelopes = vec![(window, budget)];
+            let undisturbed = self.longest(&alone, Duration::ZERO)?;
+            let disturbed = self.longest(&alone, window.saturating_sub(budget))?;
+            let parts = envelopes.iter().zip(exceedances).map(|(&envelope, &exceedance)| {
+                let span = if envelope == (window, budget) { disturbed } else { undisturbed };
+                confidence::miss_probability(span, envelope.0, exceedance)
+            });
+            Some(parts.fold(Probability::ZERO, Probability::or))
+        };
+        Some(envelopes.iter().filter_map(with).min().unwrap_or(Probability::ONE))
+    }
+
+    /// R, if the platform takes `gap` more than its interference; `None` if it cannot be told.
+    fn longest(&self, machine: &Machine, gap: Duration) -> Option<Duration> {
+        if self.held().next().is_none() {
+            return Some(Duration::ZERO);
+        }
+        let gap = gap.as_nanos();
+        // A message that is seen early may have been sent by so much later than it counts.
+        let handover = machine.platform.handover.as_nanos();
+        if self.settings().rule == Rule::Composite {
+            let parts: Vec<Parts> = self.reservations().map(Reservation::parts).collect();
+            let early = self.settings().send_early || self.settings().receive_early;
+            let test = CompositeTest::new(machine, early, &parts, None)?;
+            return busy(&test, gap, |s| test.begun(s.saturating_add(handover))).map(Duration::from_nanos);
+        }
+        if self.rests_on_reach() {
+            return None;
+        }
+        let streams = self.streams();
+        let stolen = machine.stolen_by_link(machine.least_occupancy(streams.iter()));
+        let jobs: Vec<Job> = self.reservations().filter_map(|held| held.job).collect();
+        let mut on_processor = 0;
+        if !jobs.is_empty() {
+            let test = ProcessorTest::new(machine, jobs, None, stolen);
+            on_processor = busy(&test, gap, |s| test.due(u64::MAX, s.saturating_add(handover)))?;
+        }
+        let mut on_link = 0;
+        if !streams.is_empty() {
+            let jitter = on_processor.saturating_add(handover);
+            let test = LinkResponse::new(machine, streams.into_iter().map(|stream| (stream, jitter)).collect());
+            on_link = busy(&test, gap, |s| test.due(u64::MAX, s))?;
+        }
+        Some(Duration::from_nanos(on_processor) + Duration::from_nanos(on_link))
+    }
+
+    /// Whether the processor's test holds only because packets are not long on their way, so that fewer are handed over.
+    fn rests_on_reach(&self) -> bool {
+        let jobs: Vec<Job> = self.reservations().filter_map(|held| held.job).collect();
+        let stolen = || self.machine.stolen_by_link(self.machine.least_occupancy(self.streams().iter()));
+        self.machine.tax_reaches()
+            && walk(&ProcessorTest::new(&self.machine, jobs, None, stolen()), false) != Verdict::Fits
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,210 @@
+//! Windows that depend on one another, thinned: how often is a claim below the truth?
+
+use laxity_core::admission::confidence::thinning;
+
+use crate::{Random, chance, float, probability};
+
+/// What windows lose is known of each, but not independent.
+struct Process {
+    name: &'static str,
+    /// A calibration of so many windows.
+    windows: fn(&mut Random, usize) -> Vec<f64>,
+    /// P(X > value) of a window that is drawn at random.
+    exceeds: fn(f64) -> f64,
+    /// Whether a stride is nearly always found.
+    thinned: bool,
+}
+
+/// w, nanoseconds.
+const WINDOW: f64 = 1e6;
+
+fn pareto_tail(x: f64, least: f64, shape: f64) -> f64 {
+    if x >= WINDOW { 0.0 } else { (least / x.max(least)).powf(shape) }
+}
+
+fn pareto(random: &mut Random, least: f64, shape: f64) -> f64 {
+    (least * random.unit().powf(-1.0 / shape)).min(WINDOW)
+}
+
+/// The largest of the last `length` values.
+fn moving_maxima(length: usize, count: usize, mut value: impl FnMut() -> f64) -> Vec<f64> {
+    let values: Vec<f64> = (0..count + length - 1).map(|_| value()).collect();
+    values.windows(length).map(|values| values.iter().copied().fold(0.0, f64::max)).collect()
+}
+
+/// Quiet and busy times, of which one begins in a share of the windows; drawn from the middle of their history.
+fn two_ways(random: &mut Random, count: usize, to_busy: f64, to_quiet: f64) -> Vec<f64> {
+    let mut busy = random.unit() < to_busy / (to_busy + to_quiet);
+    let window = |_| {
+        let change = if busy { to_quiet } else { to_busy };
+        busy ^= random.unit() < change;
+        if busy { pareto(random, 5000.0, 1.1) } else { random.exponential(1000.0) }
+    };
+    (0..count).map(window).collect()
+}
+
+fn two_ways_tail(x: f64, busy: f64) -> f64 {
+    busy * pareto_tail(x, 5000.0, 1.1) + (1.0 - busy) * (-x / 1000.0).exp()
+}
+
+/// How often a stall of 300 µs comes, in windows: it drifts through the windows, and is cut by their ends.
+const PERIOD: f64 = 33.37;
+const STALL: f64 = 0.3;
+
+const PROCESSES: [Process; 8] = [
+    Process {
+        name: "independent",
+        windows: |random, count| (0..count).map(|_| pareto(random, 100.0, 0.8)).collect(),
+        exceeds: |x| pareto_tail(x, 100.0, 0.8),
+        thinned: true,
+    },
+    Process {
+        name: "busy for some 50 windows now and then",
+        windows: |random, count| two_ways(random, count, 0.002, 0.02),
+        exceeds: |x| two_ways_tail(x, 1.0 / 11.0),
+        thinned: true,
+    },
+    Process {
+        // EAR(1) [Gaver, Lewis 1980]: a share of the last one, and mostly nothing more. Exponential as a whole.
+        name: "autoregressive",
+        windows: |random, count| {
+            let mut last = random.exponential(1000.0);
+            let window = |_| {
+                let more = if random.unit() < 0.1 { random.exponential(1000.0) } else { 0.0 };
+                last = 0.9 * last + more;
+                last
+            };
+            (0..count).map(window).collect()
+        },
+        exceeds: |x| (-x / 1000.0).exp(),
+        thinned: true,
+    },
+    Process {
+        name: "heavy, and remembered for 20 windows",
+        windows: |random, count| moving_maxima(20, count, || pareto(random, 20.0, 1.1)),
+        exceeds: |x| 1.0 - (1.0 - pareto_tail(x, 20.0, 1.1)).powi(20),
+        thinned: true,
+    },
+    Process {
+        name: "a stall every 100 windows",
+        windows: |random, count| {
+            let phase = random.next() as usize % 100;
+            let window = |place| random.exponential(if place % 100 == phase { 200_000.0 } else { 2000.0 });
+            (0..count).map(window).collect()
+        },
+        exceeds: |x| 0.01 * (-x / 200_000.0).exp() + 0.99 * (-x / 2000.0).exp(),
+        thinned: true,
+    },
+    Process {
+        name: "bursts of eight windows and a half that lose everything",
+        windows: |random, count| {
+            let bursts = moving_maxima(8, count, || f64::from(random.unit() < 0.0005));
+            bursts.iter().map(|burst| if *burst > 0.0 { WINDOW } else { random.exponential(1000.0) }).collect()
+        },
+        exceeds: |x| {
+            let burst = 1.0 - 0.9995f64.powi(8);
+            if x >= WINDOW { 0.0 } else { burst + (1.0 - burst) * (-x / 1000.0).exp() }
+        },
+        thinned: true,
+    },
+    Process {
+        name: "a stall that drifts through the windows",
+        windows: |random, count| {
+            let mut lost = vec![0.0; count + 40];
+            let mut at = random.unit() * PERIOD;
+            while at < count as f64 {
+                let (place, until) = (at as usize, at + STALL);
+                let here = until.min(place as f64 + 1.0) - at;
+                lost[place] += here * WINDOW;
+                lost[place + 1] += (STALL - here) * WINDOW;
+                at += PERIOD;
+            }
+            lost.truncate(count);
+            lost
+        },
+        exceeds: |x| {
+            let part = x / WINDOW;
+            if part >= STALL - 1e-9 { 0.0 } else { (1.0 - STALL + 2.0 * (STALL - part)) / PERIOD }
+        },
+        thinned: false,
+    },
+    Process {
+        name: "throttled for 50 windows of 1000",
+        windows: |random, count| {
+            let phase = random.next() as usize % 1000;
+            (0..count)
+                .map(|place| if (place + phase) % 1000 < 50 { WINDOW } else { random.exponential(500.0) })
+                .collect()
+        },
+        exceeds: |x| if x >= WINDOW { 0.0 } else { 0.05 + 0.95 * (-x / 500.0).exp() },
+        thinned: false,
+    },
+];
+
+const TRIALS: u32 = 150;
+const WINDOWS: usize = 20_000;
+const ALPHA: f64 = 0.05;
+const TARGETS: [f64; 3] = [0.02, 0.001, 1e-6];
+
+/// How often claims for each target are below the truth, and how many calibrations have a claim at all.
+fn wrong(process: &Process) -> ([u32; 3], u32) {
+    let (mut wrong, mut claimed) = ([0; 3], 0);
+    for trial in 0..TRIALS {
+        let mut random = Random::new(u64::from(trial) + 1);
+        // Rounded up, as a meter would: the claim is about no less.
+        let stolen: Vec<u32> =
+            (process.windows)(&mut random, WINDOWS).iter().map(|lost| lost.min(WINDOW).ceil() as u32).collect();
+        for (target, wrong) in TARGETS.iter().zip(&mut wrong) {
+            let Some(thinned) = thinning::claim(&stolen, probability(*target), probability(ALPHA)) else { break };
+            claimed += u32::from(*target == TARGETS[0]);
+            let truth = (process.exceeds)(thinned.claim.value.as_nanos() as f64);
+            *wrong += u32::from(truth > float(thinned.claim.exceedance));
+        }
+    }
+    (wrong, claimed)
+}
+
+#[test]
+fn no_claim_on_dependent_windows_is_below_the_truth_more_often_than_it_may_be() {
+    let (_, most) = chance(TRIALS, ALPHA);
+    for process in &PROCESSES {
+        let (wrong, claimed) = wrong(process);
+        println!("{}: {wrong:?} wrong, {claimed} of {TRIALS} claimed", process.name);
+        assert!(wrong.iter().all(|wrong| f64::from(*wrong) <= most), "{}: {wrong:?}", process.name);
+        assert!(!process.thinned || claimed >= TRIALS * 9 / 10, "{}: {claimed} claimed", process.name);
+    }
+}
+
+/// The test of the test: dependent windows taken as independent are believed too much.
+#[test]
+fn without_thinning_claims_are_wrong_too_often() {
+    use laxity_core::admission::confidence::Samples;
+    use laxity_core::units::Duration;
+    let (_, most) = chance(TRIALS, ALPHA);
+    for process in [&PROCESSES[1], &PROCESSES[3]] {
+        let wrong = (0..TRIALS).filter(|trial| {
+            let mut random = Random::new(u64::from(*trial) + 1);
+            let lost = (process.windows)(&mut random, WINDOWS);
+            let samples = Samples::from_values(lost.iter().map(|lost| Duration::from_nanos(lost.ceil() as u64)));
+            let claim = samples.claim(probability(0.001), probability(ALPHA)).unwrap();
+            (process.exceeds)(claim.value.as_nanos() as f64) > float(claim.exceedance)
+        });
+        let wrong = wrong.count();
+        println!("{}: {wrong}", process.name);
+        assert!(wrong as f64 > most, "{}: {wrong}", process.name);
+    }
+}
+
+/// What no test for independence can show: the host changes its ways less often than a calibration lasts. Nearly all
+/// calibrations fall into one of both, and those in the quiet one know nothing of the other.
+#[test]
+fn a_calibration_knows_nothing_of_what_it_does_not_meet() {
+    const SLOW: Process = Process {
+        name: "busy for some 4 million windows now and then",
+        windows: |random, count| two_ways(random, count, 6.25e-8, 2.5e-7),
+        exceeds: |x| two_ways_tail(x, 0.2),
+        thinned: false,
+    };
+    let (wrong, claimed) = wrong(&SLOW);
+    assert!(claimed > TRIALS * 9 / 10 && wrong[0] > TRIALS / 2, "{wrong:?} of {claimed}");
+}
