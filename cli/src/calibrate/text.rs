@@ -46,7 +46,7 @@ pub(super) fn page(measured: &Measured, file: &Path, against: Option<&[Disagreem
     let chosen = calibration.platform.packet;
     let _ = writeln!(
         page,
-        "Costs, with packets of {chosen} bytes: exceeded once in a thousand times, or as often as is said."
+        "Costs, with packets of {chosen} bytes. What is beyond the claim counts as taken by the platform."
     );
     let mut costs = table(&["", "half", "claimed", "exceeded", "longest", "times", ""]);
     let shown = |cost: &&Cost| cost.packet.is_none_or(|packet| packet == chosen);

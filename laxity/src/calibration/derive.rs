@@ -33,7 +33,13 @@ pub(super) fn processor(costs: &[Cost], packet: u32, around: Platform) -> Platfo
     let claimed = |kind| claimed(costs, kind, packet);
     let (switch, cache) = (claimed(CostKind::Switch), claimed(CostKind::Cache));
     let batch = u64::from(RECEIVE_BATCH);
-    let look = claimed(CostKind::Round) + claimed(CostKind::Demultiplex) * batch;
+    // Where no look found enough frames to tell, each is taken to cost as much as a look that finds none.
+    let frame = if costs.iter().any(|cost| cost.kind == CostKind::Demultiplex) {
+        CostKind::Demultiplex
+    } else {
+        CostKind::Round
+    };
+    let look = claimed(CostKind::Round) + claimed(frame) * batch;
     Platform {
         packet,
         switch,

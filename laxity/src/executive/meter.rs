@@ -315,7 +315,7 @@ impl Meter {
 }
 
 /// With so few frames the look itself is most of what they cost.
-const MANY: usize = 7;
+const MANY: usize = 3;
 
 #[cfg(test)]
 mod tests;

@@ -1,7 +1,7 @@
 //! The measurement: what is run, in which order, and what is claimed of it.
 //!
 //! ```text
-//! for each packet size S: one channel ─► few ─► many             costs, by the meter of real executives
+//! for each packet size S: one channel ─► few ─► many ─► bursts    costs, by the meter of real executives
 //!                         packets one after the other            the link, if it is loopback
 //! spin in turns on every processor                               stolen time, seen by a clock
 //! choose S and P
@@ -261,16 +261,14 @@ impl Measuring<'_> {
     /// The costs with packets of one size.
     fn costs(&mut self, packet: u32, length: Duration) -> Result<Vec<Cost>, Error> {
         let phase = Phase::Costs(packet);
-        let mut work = |groups, length| {
+        let mut work = |groups, batch, length| {
             let (bind, priority) = (self.bind, self.priority);
-            self.run(&phase, Run { packet, groups, length, charged: None, windows: &[], bind, priority })
+            self.run(&phase, Run { packet, groups, length, batch, charged: None, windows: &[], bind, priority })
         };
-        let (alone, few, many) = (
-            work(work::ALONE, length.mul_ratio(1, 4))?,
-            work(work::FEW, length.mul_ratio(1, 4))?,
-            work(work::MANY, length.mul_ratio(1, 2))?,
-        );
-        Ok(Pieces { packet, alone: &alone, few: &few, many: &many }.claims())
+        let part = |parts| length.mul_ratio(parts, 8);
+        let (alone, few) = (work(work::ALONE, 1, part(2))?, work(work::FEW, 1, part(1))?);
+        let (many, bursts) = (work(work::MANY, 1, part(4))?, work(work::BURSTS, work::BURST, part(1))?);
+        Ok(Pieces { packet, alone: &alone, few: &few, many: &many, bursts: &bursts }.claims())
     }
 
     /// C_x and B: measured, or told by the user or the driver.
@@ -310,6 +308,7 @@ impl Measuring<'_> {
             packet: charged.packet,
             groups: work::MANY,
             length,
+            batch: 1,
             charged: Some(charged),
             windows: &WINDOWS,
             bind,
