@@ -15,7 +15,7 @@ struct Report {
     confidence_ppm: u64,
     costs: Vec<CostRow>,
     windows: Vec<WindowRow>,
-    choice: Choice,
+    choice: Option<Choice>,
     level: &'static str,
     why: Vec<String>,
     against: Option<Vec<Differs>>,
@@ -111,12 +111,20 @@ pub(super) fn object(measured: &Measured, file: &Path, against: Option<&[Disagre
         exceedance: decimal(window.exceedance),
         largest_ns: window.largest.as_nanos(),
     };
-    let names = || choice.references.iter().map(|reference| reference.name().to_owned());
-    let counted = choice.cells.iter().map(|cell| Counted {
-        packet_bytes: cell.packet,
-        quantum: cell.quantum,
-        channels: names().zip(cell.counts.iter().map(|count| count.channels)).collect(),
-    });
+    let chosen = |choice: &laxity::calibration::choose::Choice| {
+        let names = || choice.references.iter().map(|reference| reference.name().to_owned());
+        let counted = choice.cells.iter().map(|cell| Counted {
+            packet_bytes: cell.packet,
+            quantum: cell.quantum,
+            channels: names().zip(cell.counts.iter().map(|count| count.channels)).collect(),
+        });
+        Choice {
+            packet_bytes: choice.chosen().packet,
+            quantum: choice.chosen().quantum,
+            why: choice.why(),
+            counts: counted.collect(),
+        }
+    };
     let differs = |one: &Disagreement| Differs {
         kind: one.kind.name(),
         packet_bytes: one.packet,
@@ -141,12 +149,7 @@ pub(super) fn object(measured: &Measured, file: &Path, against: Option<&[Disagre
         confidence_ppm: 1_000_000 - taken.alpha.parts() / 1_000_000,
         costs: calibration.costs.iter().map(cost).collect(),
         windows: calibration.windows.iter().map(window).collect(),
-        choice: Choice {
-            packet_bytes: choice.chosen().packet,
-            quantum: choice.chosen().quantum,
-            why: choice.why(),
-            counts: counted.collect(),
-        },
+        choice: choice.as_ref().map(chosen),
         level: backing.level().name(),
         why: backing.why().to_vec(),
         against: against.map(|against| against.iter().map(differs).collect()),

@@ -134,7 +134,12 @@ pub(crate) fn run(arguments: &CalibrateArguments) -> Result<bool, Failure> {
     let disagreements = earlier.map(|earlier| measured.calibration.disagreements(&earlier));
     let host = format!("{}, kernel {}", measured.calibration.taken.processor, measured.calibration.taken.kernel);
     if let Some(path) = &arguments.plot {
-        file::write(path, &pictures::grid(&measured.choice, &host))?;
+        match &measured.choice {
+            Some(choice) => file::write(path, &pictures::grid(choice, &host))?,
+            None => {
+                eprintln!("nothing is admitted with any packet size: there is nothing to draw in {}", path.display())
+            }
+        }
     }
     if let Some(path) = &arguments.interference {
         let (windows, platform) = (&measured.calibration.windows, &measured.calibration.platform);

@@ -7,7 +7,6 @@ use comfy_table::{CellAlignment, Table, presets};
 use laxity::calibration::measure::Measured;
 use laxity::calibration::{Backing, Cost, CostKind, Disagreement, Taken};
 use laxity::text::DisplayRate;
-use laxity_core::units::Duration;
 
 use super::json::scheduling;
 use super::pictures;
@@ -82,19 +81,19 @@ pub(super) fn page(measured: &Measured, file: &Path, against: Option<&[Disagreem
         .link
         .rate
         .map_or_else(|| "unlimited".to_owned(), |rate| DisplayRate(rate.as_bytes_per_second()).to_string());
-    let _ = writeln!(page, "Link {}: {rate}, {} for each packet.", escaped(link), platform.link.setup);
-    page.push_str(
-        "\nHow many channels are admitted with packets of S bytes and P of them between preemption points:\n",
+    let link_model = platform.link;
+    let apart = link_model.occupancy(1).max(platform.link_cost);
+    let _ = writeln!(
+        page,
+        "Link {}: {rate}, {} for each packet; packets start {apart} apart at least, so that most of the processor is left.",
+        escaped(link),
+        link_model.setup
     );
-    pictures::references(choice).iter().for_each(|reference| {
-        let _ = writeln!(page, "  {reference}");
-    });
-    let _ = writeln!(page, "{}\n{}", pictures::choice(choice), choice.why());
+    if let Some(choice) = choice {
+        let _ = writeln!(page, "\n{}", pictures::choice(choice));
+    }
     let backing = Backing::expected(&calibration.clone().into());
-    let miss = backing.guarantee(Duration::from_millis(100)).miss;
-    let miss = miss
-        .map_or_else(String::new, |miss| format!(" (a span of 100ms meets more than was claimed: {})", rounded(miss)));
-    let _ = writeln!(page, "Guarantee with it: {}{miss}.", backing.level());
+    let _ = writeln!(page, "Guarantee with it: {}.", backing.level());
     for why in backing.why() {
         let _ = writeln!(page, "- {}", escaped(why));
     }

@@ -13,6 +13,8 @@ use super::root::Root;
 
 /// So many devices are told of; a host of containers may have hundreds.
 const MOST: usize = 16;
+/// Asking takes some tens of microseconds.
+const MOST_ASKED: usize = 1000;
 /// Interrupts that are kept back for longer are worth a word.
 const KEPT_BACK: Duration = Duration::from_micros(20);
 
@@ -22,11 +24,13 @@ struct Asked {
     driver: Option<String>,
     coalescing: Option<Coalescing>,
     facts: LinkFacts,
+    /// Why there are no facts.
+    refused: Option<String>,
     offloads: Vec<(Offload, bool)>,
 }
 
 impl Asked {
-    fn of(name: &str, index: Option<u32>) -> Self {
+    fn of(name: &str) -> Self {
         let each = [
             Offload::ReceiveChecksum,
             Offload::TransmitChecksum,
@@ -34,10 +38,13 @@ impl Asked {
             Offload::GenericSegmentation,
             Offload::GenericReceive,
         ];
+        let facts = device::link_facts(name);
+        let refused = facts.as_ref().err().map(ToString::to_string);
         Self {
             driver: device::driver(name).ok(),
             coalescing: device::coalescing(name).ok(),
-            facts: index.and_then(|index| device::link_facts(index).ok()).unwrap_or_default(),
+            facts: facts.unwrap_or_default(),
+            refused,
             offloads: each.into_iter().filter_map(|each| Some((each, device::offload(name, each).ok()?))).collect(),
         }
     }
@@ -48,16 +55,11 @@ impl Asked {
 
 pub(super) fn probe(doctor: &Doctor<'_>) -> Vec<Finding> {
     let root = &doctor.root;
-    let names = root.names("sys/class/net");
-    let up_first = |up: bool| names.iter().filter(move |name| is_up(root, name) == up);
-    let mut findings: Vec<Finding> = up_first(true)
-        .chain(up_first(false))
-        .take(MOST)
-        .map(|name| {
-            let index = root.number(&format!("sys/class/net/{name}/ifindex"));
-            told(root, name, &Asked::of(name, index.and_then(|index| u32::try_from(index).ok())))
-        })
-        .collect();
+    let names = names(root);
+    let mut devices: Vec<(&String, Asked)> =
+        names.iter().take(MOST_ASKED).map(|name| (name, Asked::of(name))).collect();
+    devices.sort_by_key(|(_, asked)| !asked.facts.up);
+    let mut findings: Vec<Finding> = devices.iter().take(MOST).map(|(name, asked)| told(root, name, asked)).collect();
     if names.len() > MOST {
         let found = format!("{} more are not told of", names.len() - MOST);
         findings.push(Finding::new("other devices", State::Unknown, found));
@@ -66,36 +68,38 @@ pub(super) fn probe(doctor: &Doctor<'_>) -> Vec<Finding> {
     findings
 }
 
-/// Its flags say so: loopback has no operational state.
-fn is_up(root: &Root, name: &str) -> bool {
-    let flags = root.line(&format!("sys/class/net/{name}/flags")).unwrap_or_default();
-    let flags = u32::from_str_radix(flags.trim_start_matches("0x"), 16).unwrap_or(0);
-    flags & 1 == 1 && root.line(&format!("sys/class/net/{name}/operstate")).as_deref() != Some("down")
+/// The devices of this network namespace; `/sys` may have been mounted in another.
+fn names(root: &Root) -> Vec<String> {
+    let table = root.line("proc/net/dev").unwrap_or_default();
+    table.lines().skip(2).filter_map(|line| Some(line.split_once(':')?.0.trim().to_owned())).collect()
 }
 
 fn told(root: &Root, name: &str, asked: &Asked) -> Finding {
     let of = |what: &str| format!("sys/class/net/{name}/{what}");
     let title = format!("device {name}");
     let mut facts = Vec::new();
-    if let Some(driver) = root.link(&of("device/driver")).or_else(|| asked.driver.clone()) {
+    // Another namespace's device of the same name has another number, or none is there.
+    let is_shown = root.number(&of("ifindex")) == Some(i64::from(asked.facts.index));
+    let driver = if is_shown { root.link(&of("device/driver")) } else { None };
+    if let Some(driver) = driver.or_else(|| asked.driver.clone()) {
         facts.push(driver);
     }
-    if !is_up(root, name) {
+    if let Some(refused) = &asked.refused {
+        return Finding::new(title, State::Unknown, format!("the kernel does not tell of it: {refused}"));
+    }
+    if !asked.facts.up {
         facts.push("down".to_owned());
         return Finding::new(title, State::Good, facts.join(", "));
     }
     facts.push("up".to_owned());
-    if let Some(speed) = root.number(&of("speed")).filter(|&speed| speed > 0) {
-        facts.push(format!("{speed}Mbit/s"));
-    }
-    if let Some(mtu) = root.number(&of("mtu")) {
+    if let Some(mtu) = asked.facts.mtu {
         facts.push(format!("MTU {mtu}"));
     }
-    facts.push(queues(root, name));
-    facts.push(interrupts(root, name).unwrap_or_default());
     facts.push(offloads(asked));
-    if root.number(&of("threaded")) == Some(1) {
-        facts.push("received packets are processed in threads of their own (napi/*)".to_owned());
+    if is_shown {
+        facts.extend(shown(root, name));
+    } else {
+        facts.push("/sys is of another network namespace and tells no more".to_owned());
     }
     let mut ills = Vec::new();
     let mut remedies = Vec::new();
@@ -135,6 +139,24 @@ fn told(root: &Root, name: &str, asked: &Asked) -> Finding {
     }
 }
 
+/// What `/sys` and `/proc/irq` tell of a device.
+fn shown(root: &Root, name: &str) -> Vec<String> {
+    let of = |what: &str| format!("sys/class/net/{name}/{what}");
+    let mut facts = Vec::new();
+    if let Some(speed) = root.number(&of("speed")).filter(|&speed| speed > 0) {
+        facts.push(format!("{speed}Mbit/s"));
+    }
+    if root.line(&of("operstate")).as_deref() == Some("down") {
+        facts.push("without a carrier".to_owned());
+    }
+    facts.push(queues(root, name));
+    facts.push(interrupts(root, name).unwrap_or_default());
+    if root.number(&of("threaded")) == Some(1) {
+        facts.push("received packets are processed in threads of their own (napi/*)".to_owned());
+    }
+    facts
+}
+
 /// What a pair of virtual devices does differently from a wire.
 fn veth(name: &str, asked: &Asked, ills: &mut Vec<String>, remedies: &mut Vec<String>) {
     if asked.has(Offload::TransmitSegmentation) {
@@ -144,7 +166,7 @@ fn veth(name: &str, asked: &Asked, ills: &mut Vec<String>, remedies: &mut Vec<St
         remedies.push(format!("`sudo ethtool -K {name} tso off gso off`"));
     }
     if asked.has(Offload::TransmitChecksum) {
-        ills.push("what it sends has no finished checksums, which an XDP program of the peer will notice".to_owned());
+        ills.push("What it sends has no finished checksums, which an XDP program of the peer will notice".to_owned());
         remedies.push(format!("`sudo ethtool -K {name} tx off`"));
     }
 }
@@ -199,11 +221,18 @@ mod tests {
     use super::super::root::tests::Fake;
     use super::*;
 
-    fn fake(name: &str, flags: &str) -> Fake {
-        let fake = Fake::new(&format!("device-{name}-{flags}"));
-        for (file, text) in
-            [("flags", flags), ("mtu", "1500"), ("speed", "1000"), ("operstate", "up"), ("ifindex", "2")]
-        {
+    fn up() -> LinkFacts {
+        LinkFacts { index: 2, up: true, mtu: Some(1500), ..LinkFacts::default() }
+    }
+
+    fn plain() -> Asked {
+        Asked { facts: up(), ..Asked::default() }
+    }
+
+    fn fake(name: &str) -> Fake {
+        let fake = Fake::new(&format!("device-{name}"));
+        fake.file("proc/net/dev", &format!("Inter-| Receive\n face |bytes\n    lo: 1 2\n{name}:3 4\n"));
+        for (file, text) in [("speed", "1000"), ("operstate", "up"), ("ifindex", "2")] {
             fake.file(&format!("sys/class/net/{name}/{file}"), text);
         }
         for queue in ["rx-0", "rx-1", "tx-0"] {
@@ -216,8 +245,9 @@ mod tests {
 
     #[test]
     fn a_device_is_described_from_sysfs() {
-        let fake = fake("eth0", "0x1003");
-        let plain = told(&fake.root(), "eth0", &Asked::default());
+        let fake = fake("eth0");
+        assert_eq!(names(&fake.root()), ["lo", "eth0"]);
+        let plain = told(&fake.root(), "eth0", &self::plain());
         for fact in
             ["up", "1000Mbit/s", "MTU 1500", "2 receive and 1 transmit queues", "1 interrupts, on processors 0-1"]
         {
@@ -226,25 +256,33 @@ mod tests {
         assert_eq!((plain.state, plain.remedy), (State::Good, None));
         let coalescing =
             Coalescing { receive_micros: 50, receive_frames: 0, transmit_micros: 0, adaptive_receive: false };
-        let late = told(&fake.root(), "eth0", &Asked { coalescing: Some(coalescing), ..Asked::default() });
+        let late = told(&fake.root(), "eth0", &Asked { coalescing: Some(coalescing), ..self::plain() });
         assert_eq!((late.state, late.cost), (State::Poor, None));
         assert!(late.cost_text.unwrap().contains("50us") && late.remedy.unwrap().contains("ethtool -C eth0"));
     }
 
     #[test]
+    fn another_namespaces_device_of_the_same_name_tells_nothing() {
+        let fake = fake("eth2");
+        let other = Asked { facts: LinkFacts { index: 7, ..up() }, ..Asked::default() };
+        let found = told(&fake.root(), "eth2", &other).found;
+        assert!(found.contains("another network namespace") && !found.contains("1000Mbit"), "{found}");
+    }
+
+    #[test]
     fn a_device_that_is_down_spoils_nothing() {
-        let fake = fake("eth1", "0x1002");
+        let fake = fake("eth1");
         let found = told(&fake.root(), "eth1", &Asked::default());
         assert_eq!((found.state, found.found.as_str()), (State::Good, "down"));
     }
 
     #[test]
     fn the_traps_of_veth_are_told_of_veth_only() {
-        let fake = fake("v0", "0x1003");
+        let fake = fake("v0");
         let offloads = vec![(Offload::TransmitSegmentation, true), (Offload::TransmitChecksum, true)];
-        let other = Asked { offloads, driver: Some("e1000".to_owned()), ..Asked::default() };
+        let other = Asked { offloads, driver: Some("e1000".to_owned()), ..plain() };
         assert_eq!(told(&fake.root(), "v0", &other).state, State::Good);
-        let facts = LinkFacts { kind: Some("veth".to_owned()), xdp_program: Some(9) };
+        let facts = LinkFacts { kind: Some("veth".to_owned()), xdp_program: Some(9), ..up() };
         let veth = told(&fake.root(), "v0", &Asked { facts, ..other });
         let remedy = veth.remedy.unwrap();
         assert!(

@@ -69,6 +69,35 @@ pub(super) fn link(costs: &[Cost]) -> Option<(Duration, Rate)> {
 /// 100 Gbit/s: beyond that a rate says only that copying takes no time.
 const MAX_RATE: u64 = 12_500_000_000;
 
+/// Hand-overs take one part in so many of the processor at most.
+const HAND_OVERS: u64 = 3;
+
+/// The platform with a link on which packets start at least three C_l apart.
+///
+/// Every packet that is handed over takes C_l from whoever is current, and how often that happens follows from how far apart packets
+/// start on the link. Where C_l is about as long as a packet, loopback and fast links, that would be all of the processor, and
+/// nothing could be admitted. We pace the link by its model, so a slower model is as true: shorter packets occupy it as if they
+/// were longer, and if full ones are too short, each occupies it longer. Policing best effort alone would do for admission; but then the
+/// analysis rests on how long packets are on their way, and a stall voids that: no miss probability could be claimed.
+pub(super) fn spread(platform: Platform) -> Platform {
+    let least = platform.link_cost * HAND_OVERS;
+    let mut link = platform.link;
+    link.floor_bytes = link.floor_bytes.min(platform.packet);
+    let full = link.occupancy(platform.packet);
+    if full < least {
+        link.setup += least - full;
+        link.floor_bytes = platform.packet;
+    } else if let Some(rate) = link.rate
+        && link.occupancy(1) < least
+    {
+        let bytes = u128::from((least - link.setup).as_nanos()) * u128::from(rate.as_bytes_per_second());
+        let bytes = u64::try_from(bytes.div_ceil(1_000_000_000)).unwrap_or(u64::MAX);
+        let bytes = bytes.saturating_sub(link.overhead_bytes.into()).min(platform.packet.into());
+        link.floor_bytes = link.floor_bytes.max(u32::try_from(bytes).unwrap_or(platform.packet));
+    }
+    Platform { link, ..platform }
+}
+
 /// The envelopes that promise anything: of the larger budget of both observers, those that are the least for some span, and leave
 /// some of it. If there is none, that of the longest windows: then nothing can be promised, which it says.
 pub(super) fn envelopes(windows: &[Window]) -> Vec<(Duration, Duration)> {
@@ -107,7 +136,7 @@ impl Calibration {
         let best_effort = &mut platform.best_effort;
         best_effort.packet_max = best_effort.packet_max.min(packet);
         best_effort.packet_min = best_effort.packet_min.min(best_effort.packet_max);
-        platform
+        spread(platform)
     }
 
     /// The largest packets whose costs were measured.
@@ -150,6 +179,28 @@ mod tests {
         let platform = processor(&costs, 1000, Platform::assumed_host());
         assert_eq!(platform.demultiplex, Duration::from_nanos(501));
         assert_eq!(platform.receive_batch, 32);
+    }
+
+    #[test]
+    fn packets_start_three_hand_overs_apart() {
+        let assumed = Platform::assumed_host();
+        for (rate, micros, full) in
+            [(12_500_000, 10, 122), (12_500_000, 50, 150), (1_000_000_000, 10, 30), (12_500_000, 1, 122)]
+        {
+            let link = LinkModel { rate: Rate::bytes_per_second(rate), ..assumed.link };
+            let link_cost = Duration::from_micros(micros);
+            let spread = spread(Platform { link, link_cost, ..assumed.clone() });
+            assert!(spread.validate().is_ok());
+            assert!(spread.link.occupancy(1) >= link_cost * 3);
+            assert_eq!(
+                spread.link.occupancy(1400).as_nanos() / 1000,
+                full,
+                "full packets are no slower than they have to be"
+            );
+            assert_eq!(super::super::choose::police(&spread), Ok(None));
+        }
+        let slow = spread(Platform { link_cost: Duration::from_micros(1), ..assumed.clone() });
+        assert_eq!(slow.link, assumed.link);
     }
 
     #[test]

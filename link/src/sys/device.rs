@@ -18,6 +18,8 @@ const ETHTOOL_GTSO: u32 = 0x1e;
 const ETHTOOL_GGSO: u32 = 0x23;
 const ETHTOOL_GGRO: u32 = 0x2b;
 
+const BAD_NAME: &str = "a device's name has 1 to 15 bytes";
+
 /// An offload of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Offload {
@@ -61,6 +63,12 @@ pub struct Coalescing {
 /// What rtnetlink says of a device.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LinkFacts {
+    /// Its number in this network namespace.
+    pub index: u32,
+    /// It was switched on.
+    pub up: bool,
+    /// The largest packet that it carries, bytes.
+    pub mtu: Option<u32>,
     /// Its kind if it is a virtual one: `veth`, `bridge` and so on.
     pub kind: Option<String>,
     /// The number of an XDP program that is attached to it.
@@ -111,7 +119,7 @@ unsafe fn ask<T>(device: &str, question: &mut T) -> io::Result<()> {
     let mut request: libc::ifreq = unsafe { zeroed() };
     let name = device.as_bytes();
     if name.is_empty() || name.len() >= request.ifr_name.len() || name.contains(&0) {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, "a device's name has 1 to 15 bytes"));
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, BAD_NAME));
     }
     for (to, &from) in request.ifr_name.iter_mut().zip(name) {
         *to = from as c_char;
@@ -226,6 +234,8 @@ const fn instruction(code: u8, immediate: i32) -> u64 {
 /// From the kernel's uapi/linux/rtnetlink.h and if_link.h.
 const RTM_NEWLINK: u16 = 16;
 const RTM_GETLINK: u16 = 18;
+const IFLA_IFNAME: u16 = 3;
+const IFLA_MTU: u16 = 4;
 const IFLA_LINKINFO: u16 = 18;
 const IFLA_INFO_KIND: u16 = 1;
 const IFLA_XDP: u16 = 43;
@@ -233,19 +243,26 @@ const IFLA_XDP_PROG_ID: u16 = 4;
 /// The headers before the attributes: nlmsghdr and ifinfomsg.
 const HEADERS: usize = 32;
 
-/// What rtnetlink says of the device with this index.
+/// What rtnetlink says of a device of this network namespace.
 ///
 /// # Errors
-/// What the kernel says; `InvalidData` if its answer cannot be read.
-pub fn link_facts(index: u32) -> io::Result<LinkFacts> {
+/// No such device; `InvalidInput` for a name that none can have; `InvalidData` if the answer cannot be read.
+pub fn link_facts(device: &str) -> io::Result<LinkFacts> {
+    let name = device.as_bytes();
+    if name.is_empty() || name.len() >= libc::IFNAMSIZ || name.contains(&0) {
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, BAD_NAME));
+    }
     // No protocol is NETLINK_ROUTE, which is 0.
     let socket = rustix::net::socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, None)?;
-    let mut question = [0u8; HEADERS];
-    question[0..4].copy_from_slice(&(HEADERS as u32).to_ne_bytes());
+    // The headers, and the name as an attribute, padded.
+    let mut question = [0u8; HEADERS + 4 + libc::IFNAMSIZ];
+    question[0..4].copy_from_slice(&((HEADERS + 4 + libc::IFNAMSIZ) as u32).to_ne_bytes());
     question[4..6].copy_from_slice(&RTM_GETLINK.to_ne_bytes());
     // NLM_F_REQUEST.
     question[6..8].copy_from_slice(&1u16.to_ne_bytes());
-    question[20..24].copy_from_slice(&index.to_ne_bytes());
+    question[HEADERS..HEADERS + 2].copy_from_slice(&(4 + libc::IFNAMSIZ as u16).to_ne_bytes());
+    question[HEADERS + 2..HEADERS + 4].copy_from_slice(&IFLA_IFNAME.to_ne_bytes());
+    question[HEADERS + 4..HEADERS + 4 + name.len()].copy_from_slice(name);
     rustix::net::sendto(&socket, &question, SendFlags::empty(), &SocketAddrNetlink::new(0, 0))?;
     let mut answer = vec![0u8; 32 << 10];
     let (length, _) = rustix::net::recv(&socket, answer.as_mut_slice(), RecvFlags::empty())?;
@@ -257,9 +274,12 @@ fn facts(message: &[u8]) -> Option<LinkFacts> {
     if message.len() < HEADERS || u16::from_ne_bytes([message[4], message[5]]) != RTM_NEWLINK {
         return None;
     }
-    let mut facts = LinkFacts::default();
+    let number = |at: usize| u32::from_ne_bytes([message[at], message[at + 1], message[at + 2], message[at + 3]]);
+    // ifi_index and ifi_flags; IFF_UP is 1.
+    let mut facts = LinkFacts { index: number(20), up: number(24) & 1 == 1, ..LinkFacts::default() };
     for (kind, value) in Attributes(&message[HEADERS..]) {
         match kind {
+            IFLA_MTU => facts.mtu = value.try_into().ok().map(u32::from_ne_bytes),
             IFLA_LINKINFO => {
                 let name = Attributes(value).find(|(kind, _)| *kind == IFLA_INFO_KIND);
                 facts.kind = name.map(|(_, name)| String::from_utf8_lossy(name.trim_ascii_end()).replace('\0', ""));
@@ -306,13 +326,17 @@ mod tests {
     fn a_link_is_read_from_the_kernels_message() {
         let mut message = vec![0; HEADERS];
         message[4..6].copy_from_slice(&RTM_NEWLINK.to_ne_bytes());
+        message[20..24].copy_from_slice(&5u32.to_ne_bytes());
+        message[24..28].copy_from_slice(&0x1003u32.to_ne_bytes());
+        message.extend(attribute(IFLA_MTU, &9000u32.to_ne_bytes()));
         message.extend(attribute(3, b"veth0\0"));
         message.extend(attribute(IFLA_LINKINFO | 0x8000, &attribute(IFLA_INFO_KIND, b"veth\0")));
         message.extend(attribute(
             IFLA_XDP,
             &[attribute(2, &[1]), attribute(IFLA_XDP_PROG_ID, &7u32.to_ne_bytes())].concat(),
         ));
-        let expected = LinkFacts { kind: Some("veth".to_owned()), xdp_program: Some(7) };
+        let expected =
+            LinkFacts { index: 5, up: true, mtu: Some(9000), kind: Some("veth".to_owned()), xdp_program: Some(7) };
         assert_eq!(facts(&message), Some(expected));
         for length in 0..message.len() {
             // Cut anywhere, it tells less, and ends.
@@ -324,9 +348,11 @@ mod tests {
 
     #[test]
     fn loopback_answers_and_no_device_is_an_error() {
-        // Index 1 is loopback in every network namespace.
-        assert_eq!(link_facts(1).unwrap().kind, None);
-        assert!(link_facts(u32::MAX >> 1).is_err());
+        let loopback = link_facts("lo").unwrap();
+        // It is the first device in every network namespace.
+        assert_eq!((loopback.index, loopback.kind), (1, None));
+        assert!(loopback.mtu.is_some());
+        assert!(link_facts("no-such-device0").is_err() && link_facts("").is_err());
         assert!(offload("lo", Offload::GenericSegmentation).is_ok());
         assert!(offload("", Offload::GenericSegmentation).is_err());
         assert!(driver("no-such-device0").is_err());

@@ -12,4 +12,4 @@ mod text;
 
 pub(crate) use grid::grid;
 pub(crate) use interference::interference;
-pub(crate) use text::{choice, references};
+pub(crate) use text::choice;

@@ -1,20 +1,23 @@
 //! Windows that follow one another depend on one another: a stall that outlasts one steals from the next. Which of them count?
 //!
-//! **The stride.** A stride m is enough if, for it and for every longer one, a window and the one m later exceed upper quantiles
-//! of what was measured together no more often than independent windows would. Of n windows let E exceed a quantile (and
-//! p = E/n), and let J(m) be how many of them do so m windows later again, the last followed by the first. Then
+//! **The stride.** A stride m is enough if, for it and for every longer one, windows that are multiples of m apart exceed upper
+//! quantiles of what was measured together no more often than independent windows would. Of n windows let E exceed a
+//! quantile (and p = E/n), and let J be how many pairs do, of N pairs: all that are m apart, the first following on the last;
+//! and all that are in the same block of b = 4, 32, 256, 2048 windows of a phase (windows i, i + m, i + 2m ...). Then
 //!
 //! ```text
-//! μ = E²/n                                         what independence gives
+//! μ = E (E − 1) N / (n (n − 1))                    what independence gives
 //! ρ_j = (J(j) − μ)⁺/(E (1 − p))                    how much windows j apart agree
 //! c = 1 + 2 Σ over strides j < m of (j' − j) ρ_j²  J comes in clusters of so many; j' is the next stride
-//! m is refused if J(m) > μ + 4 √(c μ) (1 − p) + (2c − 1, or 0 if μ < c/1000)
+//! m is refused if J > μ + 4 √(c μ) (1 − p) + (2c − 1, or 0 if μ < c/1000) + (8 b p (1 − p) for blocks)
 //! ```
 //!
 //! The quantiles are 1/8, 1/4, 1/2, 3/4, 7/8 and so on, up to the one that is exceeded twice. The lower ones see whether windows
-//! as a whole depend on one another, by their ranks; the upper ones whether large values come in clusters. `√(c μ) (1 − p)` is
-//! the standard deviation of a count in clusters of c; the addend lets rare events meet once, unless even that is a
-//! coincidence of less than one in a thousand. Now and then windows are thinned without need, which costs confidence and
+//! as a whole depend on one another, by their ranks; the upper ones whether large values come in clusters, and blocks see
+//! it also where they are scattered over many windows. `√(c μ) (1 − p)` is the standard deviation of a count in clusters of c;
+//! the first addend lets rare events meet once, unless even that is a coincidence of less than one in a thousand; the
+//! second is for counts of blocks, whose squares have a longer tail (Laurent and Massart's bound for 4 deviations). About
+//! one in ten calibrations of independent windows is thinned without need, mostly by little: that costs confidence and
 //! never soundness.
 //!
 //! Strides are primes next below powers of two. What comes every so many windows, as a timer's tick does, is then not met again
@@ -26,11 +29,13 @@
 //! wasted, and no stall that was seen is left out by luck of the phase. The price is in n, which is that of one phase.
 //!
 //! **What this cannot show.** That windows are independent: only that nothing speaks against it in the pairs that were
-//! looked at. A host that changes its ways less often than the calibration lasts looks like a steady one, whatever is
-//! computed here. What recurs exactly with a multiple of the stride does so in one phase alone; the largest value of all
-//! phases then contains it, but that is an argument for the value, not for the confidence. And less than about 4 √(c μ) pairs
-//! too many among n are not seen; they add a part of 8 √(c/n) to the variance of a phase's count, for each such lag.
+//! looked at. What a calibration meets once or twice cannot be told from chance, and what it does not meet at all is unknown
+//! to it: a host with times of many stalls, of which a calibration meets fewer than some ten, is believed too much,
+//! whatever is computed here. And what recurs exactly with a multiple of the stride does so in one phase alone; the
+//! largest value of all phases then contains it, but that is an argument for the value, not for the confidence. What recurs
+//! nearly so, as throttling for 50 ms in every second may, has no stride at all.
 
+use alloc::vec;
 use alloc::vec::Vec;
 
 use super::Probability;
@@ -43,6 +48,10 @@ pub const STRIDES: [usize; 13] = [1, 2, 3, 7, 13, 31, 61, 127, 251, 509, 1021, 2
 /// A stride is tried only with so many windows in each of its phases: from 32 on, windows that agree as much at every distance,
 /// as those of a host that changed once, are refused although c grows with the stride.
 const FEWEST_IN_PHASE: usize = 64;
+
+/// Windows of a phase that are looked at together, and how many such blocks there have to be.
+const BLOCKS: [usize; 4] = [4, 32, 256, 2048];
+const FEWEST_BLOCKS: usize = 16;
 
 /// Fewer windows show nothing about each other.
 pub const FEWEST_WINDOWS: usize = FEWEST_IN_PHASE;
@@ -94,11 +103,16 @@ pub fn stride(stolen: &[u32]) -> Option<usize> {
             break;
         }
         let until_next = STRIDES.get(place + 1).map_or(0, |next| next - stride);
+        let blocks = BLOCKS.iter().filter(|block| stolen.len() / stride >= **block * FEWEST_BLOCKS);
         let mut independent = true;
-        for ((&exceeding, pairs), clusters) in levels.exceeding.iter().zip(levels.pairs(stride)).zip(&mut clusters) {
-            let count = Count { windows: stolen.len() as u128, exceeding: exceeding.into(), pairs: pairs.into() };
-            independent &= count.may_be_chance(clusters.length());
-            clusters.add(&count, until_next as u128);
+        for block in blocks {
+            let counts = levels.pairs_in_blocks(stride, *block);
+            independent &=
+                counts.iter().zip(&clusters).all(|(count, clusters)| count.may_be_chance(*block, clusters.length()));
+        }
+        for (count, clusters) in levels.pairs(stride).iter().zip(&mut clusters) {
+            independent &= count.may_be_chance(0, clusters.length());
+            clusters.add(count, until_next as u128);
         }
         enough = if independent { enough.or(Some(stride)) } else { None };
     }
@@ -134,8 +148,8 @@ impl Levels {
         Self { of: stolen.iter().map(level).collect(), exceeding }
     }
 
-    /// J for each quantile: how many windows exceed it, and do so `lag` later again.
-    fn pairs(&self, lag: usize) -> Vec<u64> {
+    /// How many windows exceed each quantile, and do so `lag` later again.
+    fn pairs(&self, lag: usize) -> Vec<Count> {
         let mut both = [0u64; 1 << 8];
         let (early, late) = self.of.split_at(lag);
         for (one, other) in self.of.iter().zip(late.iter().chain(early)) {
@@ -145,14 +159,59 @@ impl Levels {
         for level in (1..pairs.len()).rev() {
             pairs[level - 1] += pairs[level];
         }
-        pairs
+        self.counts(&pairs, self.of.len() as u64)
+    }
+
+    /// How many pairs of windows exceed each quantile, of those in the same block: `block` windows of a phase of the stride, one
+    /// after the other.
+    fn pairs_in_blocks(&self, stride: usize, block: usize) -> Vec<Count> {
+        let mut pairs = vec![0; self.exceeding.len()];
+        let mut looked_at = 0;
+        let mut in_block = [0u64; 1 << 8];
+        for first in 0..stride {
+            let mut phase = self.of[first..].iter().step_by(stride);
+            loop {
+                let windows = phase.by_ref().take(block).fold(0u64, |windows, level| {
+                    in_block[usize::from(*level)] += 1;
+                    windows + 1
+                });
+                if windows == 0 {
+                    break;
+                }
+                looked_at += windows * (windows - 1) / 2;
+                let mut exceeding = 0u64;
+                for (pairs, count) in pairs.iter_mut().zip(&in_block[1..]).rev() {
+                    exceeding += count;
+                    *pairs += exceeding * exceeding.saturating_sub(1) / 2;
+                }
+                in_block[..=pairs.len()].fill(0);
+            }
+        }
+        self.counts(&pairs, looked_at)
+    }
+
+    fn counts(&self, pairs: &[u64], looked_at: u64) -> Vec<Count> {
+        let windows = self.of.len() as u128;
+        let count = |(&exceeding, &pairs): (&u64, &u64)| Count {
+            windows,
+            exceeding: exceeding.into(),
+            looked_at: looked_at.into(),
+            pairs: pairs.into(),
+        };
+        self.exceeding.iter().zip(pairs).map(count).collect()
     }
 }
 
-/// n, E and J.
+/// Pairs of windows both of which exceed a quantile.
+#[derive(Clone, Copy, Debug)]
 struct Count {
+    /// n.
     windows: u128,
+    /// E; at least two.
     exceeding: u128,
+    /// How many pairs were looked at.
+    looked_at: u128,
+    /// J: how many of them do.
     pairs: u128,
 }
 
@@ -162,15 +221,18 @@ const SCALE: u128 = 1 << 16;
 impl Count {
     /// μ, scaled.
     fn expected(&self) -> u128 {
-        self.exceeding * self.exceeding * SCALE / self.windows
+        let (n, exceeding) = (self.windows, self.exceeding);
+        exceeding * (exceeding - 1) * self.looked_at * SCALE / (n * (n - 1))
     }
 
-    /// Whether so many pairs need no dependence, in clusters of `length`, scaled.
-    fn may_be_chance(&self, length: u128) -> bool {
+    /// Whether so many pairs need no dependence, in clusters of `length`, scaled; in blocks, or in none.
+    fn may_be_chance(&self, block: usize, length: u128) -> bool {
         let expected = self.expected();
         let deviation = (length * expected).isqrt() * (self.windows - self.exceeding) / self.windows;
+        let spread = self.exceeding * (self.windows - self.exceeding) * SCALE / self.windows;
+        let together = block as u128 * spread / self.windows;
         let rare = if expected * 1000 < length { 0 } else { 2 * length - SCALE };
-        self.pairs * SCALE <= expected + 4 * deviation + rare
+        self.pairs * SCALE <= expected + 4 * deviation + 8 * together + rare
     }
 }
 

