@@ -30,7 +30,8 @@
 //!
 //! **What this cannot show.** That windows are independent: only that nothing speaks against it in the pairs that were
 //! looked at. What a calibration meets once or twice cannot be told from chance, and what it does not meet at all is unknown
-//! to it: a host with times of many stalls, of which a calibration meets fewer than some ten, is believed too much,
+//! to it: a host with times of many stalls, of which a calibration meets only a few, is believed too much (with ten times of
+//! two scattered stalls each, one claim in ten was wrong at an alpha of one in twenty: `core/tests/confidence`),
 //! whatever is computed here. And what recurs exactly with a multiple of the stride does so in one phase alone; the
 //! largest value of all phases then contains it, but that is an argument for the value, not for the confidence. What recurs
 //! nearly so, as throttling for 50 ms in every second may, has no stride at all.
