@@ -7,9 +7,12 @@ use comfy_table::{CellAlignment, Table, presets};
 use laxity::calibration::measure::Measured;
 use laxity::calibration::{Backing, Cost, CostKind, Disagreement, Taken};
 use laxity::text::DisplayRate;
+use laxity_core::admission::Settings;
+use laxity_core::admission::answer::Role;
 
 use super::json::scheduling;
 use super::pictures;
+use crate::costs::{in_words, of_all};
 use crate::report::escaped;
 
 fn meaning(kind: CostKind) -> &'static str {
@@ -94,6 +97,11 @@ pub(super) fn page(measured: &Measured, file: &Path, against: Option<&[Disagreem
     }
     let backing = Backing::expected(&calibration.clone().into());
     let _ = writeln!(page, "Guarantee with it: {}.", backing.level());
+    for reference in choice.iter().flat_map(|choice| &choice.references) {
+        let one = [(&reference.contract, Role::Sends)];
+        let guarantee = of_all(&backing, platform, Settings::default(), one);
+        let _ = writeln!(page, "- one {} channel alone: {}", reference.name(), in_words(&guarantee));
+    }
     for why in backing.why() {
         let _ = writeln!(page, "- {}", escaped(why));
     }
