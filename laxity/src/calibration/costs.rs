@@ -6,7 +6,7 @@ use std::sync::Arc;
 use laxity_core::platform::Platform;
 use laxity_core::units::Duration;
 
-use super::{Calibration, Level, Load, Taken, identity};
+use super::{Calibration, Doubt, Level, Load, Taken, identity};
 use crate::error::Error;
 
 /// The costs that a host reasons with.
@@ -63,11 +63,13 @@ impl From<Calibration> for Costs {
 }
 
 impl fmt::Display for Costs {
-    /// `calibrated 2026-11-22 (10min, beside 2 hogs)`, or `not calibrated`.
+    /// `calibrated 2026-11-22 on this host (10min, beside 2 hogs)`, or `not calibrated`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some(calibration) = &self.calibration else { return f.write_str("not calibrated") };
         let Taken { duration, load: Load { hogs, flood }, .. } = calibration.taken;
-        write!(f, "calibrated {} ({}, ", day(calibration.taken.date), minutes(duration))?;
+        let elsewhere = calibration.check(identity::now()).iter().any(Doubt::is_of_another_host);
+        let place = if elsewhere { "on another host or kernel" } else { "on this host" };
+        write!(f, "calibrated {} {place} ({}, ", day(calibration.taken.date), minutes(duration))?;
         match (hogs, flood) {
             (0, 0) => f.write_str("idle)"),
             (0, flood) => write!(f, "beside a flood of {flood} packets/s)"),

@@ -120,6 +120,11 @@ const OLD_DAYS: u64 = 30;
 const CLOCK_ERROR: u64 = 300;
 
 impl Doubt {
+    /// Whether it was taken on another host, or with another kernel.
+    pub fn is_of_another_host(&self) -> bool {
+        matches!(self, Self::Kernel { .. } | Self::Processor { .. } | Self::Processors { .. })
+    }
+
     /// Whether no guarantee can rest on the calibration; otherwise it is only to be said.
     pub fn voids(&self) -> bool {
         !matches!(self, Self::Old { .. } | Self::Future { .. })

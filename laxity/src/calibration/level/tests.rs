@@ -34,6 +34,11 @@ fn long() -> Calibration {
     calibration
 }
 
+/// What is claimed where the analysis counts on the envelopes for so long.
+fn claimed(backing: &Backing, span: Duration) -> Guarantee {
+    backing.guarantee(span)
+}
+
 #[test]
 fn the_probabilities_of_all_envelopes_add_up_and_the_least_certain_observer_counts() {
     let mut calibration = here();
@@ -45,9 +50,9 @@ fn the_probabilities_of_all_envelopes_add_up_and_the_least_certain_observer_coun
     // 25 ms meets 26 windows of 1 ms and 4 of 10 ms.
     let expected = Probability::from_millionths(26 * 20 + 4 * 40);
     let guarantee = Guarantee { level: Level::Statistical, miss: Some(expected) };
-    assert_eq!(backing.guarantee(Duration::from_millis(25)), guarantee);
+    assert_eq!(claimed(&backing, Duration::from_millis(25)), guarantee);
     assert!(backing.why()[0].starts_with("too few windows were measured: "), "{:?}", backing.why());
-    assert_eq!(backing.guarantee(Duration::MAX).miss, Some(Probability::ONE));
+    assert_eq!(claimed(&backing, Duration::MAX).miss, Some(Probability::ONE));
 }
 
 #[test]
@@ -55,7 +60,7 @@ fn calibrated_is_what_misses_once_in_a_million_at_most() {
     let backing = backing(long(), &RUNNING);
     assert_eq!((backing.level(), backing.why()), (Level::Calibrated, &[][..]));
     // Two envelopes of 10⁻⁹: 1000 windows in all are a millionth.
-    let at = |millis| backing.guarantee(Duration::from_millis(millis));
+    let at = |millis| claimed(&backing, Duration::from_millis(millis));
     assert_eq!(at(900).level, Level::Calibrated);
     assert_eq!(at(1000), Guarantee { level: Level::Statistical, miss: Some(Probability::from_parts(1_102_000)) });
 }
@@ -67,7 +72,7 @@ fn each_premise_that_is_missing_is_told_and_lowers_the_level() {
         change(&mut running);
         let backing = backing(long(), &running);
         assert_eq!(backing.why().len(), 1, "{:?}", backing.why());
-        (backing.level(), backing.guarantee(Duration::from_millis(1)).miss.is_some(), backing.why()[0].clone())
+        (backing.level(), claimed(&backing, Duration::from_millis(1)).miss.is_some(), backing.why()[0].clone())
     };
     let none = |(level, claims, why): (Level, bool, String), word: &str| {
         assert!(level == Level::None && !claims && why.contains(word), "{level} {why}");
@@ -86,7 +91,7 @@ fn each_premise_that_is_missing_is_told_and_lowers_the_level() {
         costs.calibration = Some(Arc::new(calibration));
         let backing = Backing::of_running(&costs, &RUNNING);
         assert_eq!(backing.why().len(), 1, "{:?}", backing.why());
-        (backing.level(), backing.guarantee(Duration::ZERO).miss.is_some(), backing.why()[0].clone())
+        (backing.level(), claimed(&backing, Duration::ZERO).miss.is_some(), backing.why()[0].clone())
     };
     none(with(|_, calibration| calibration.taken.kernel.push('2')), "another kernel");
     none(with(|_, calibration| calibration.taken.processors += 1), "processors");
@@ -100,7 +105,7 @@ fn each_premise_that_is_missing_is_told_and_lowers_the_level() {
     assert_eq!(level, Level::Statistical);
 
     let unmeasured = Backing::of_running(&Platform::assumed_host().into(), &RUNNING);
-    assert_eq!((unmeasured.level(), unmeasured.guarantee(Duration::ZERO)), (Level::None, Guarantee::default()));
+    assert_eq!((unmeasured.level(), claimed(&unmeasured, Duration::ZERO)), (Level::None, Guarantee::default()));
 }
 
 #[test]
