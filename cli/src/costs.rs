@@ -6,8 +6,11 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use laxity::calibration::{decimal, place};
 use laxity::{Backing, Calibration, Costs, FileError, Guarantee, platform_file};
+use laxity_bench::workload::Row;
+use laxity_core::admission::answer::Role;
+use laxity_core::admission::{Admission, Settings};
+use laxity_core::contract::Contract;
 use laxity_core::platform::Platform;
-use laxity_core::units::Duration;
 use serde::Serialize;
 
 use crate::failure::Failure;
@@ -82,11 +85,25 @@ pub(crate) fn beside<T>(
     }
 }
 
-/// What can be said of every message of several channels, whose deadlines these are.
-pub(crate) fn of_all(backing: &Backing, deadlines: impl IntoIterator<Item = Duration>) -> Guarantee {
-    let each = deadlines.into_iter().map(|deadline| backing.guarantee(deadline));
-    each.reduce(|one, other| Guarantee { level: one.level.min(other.level), miss: one.miss.max(other.miss) })
-        .unwrap_or_default()
+/// A host that has these channels and no others; `None` if it would refuse one.
+pub(crate) fn admitted<'a>(
+    platform: &Platform,
+    settings: Settings,
+    channels: impl IntoIterator<Item = (&'a Contract, Role)>,
+) -> Option<Admission> {
+    let mut admission = Admission::with_settings(platform.clone(), settings).ok()?;
+    for (contract, role) in channels {
+        admission.reserve(contract, role, contract.deadline()).ok()?;
+    }
+    Some(admission)
+}
+
+/// What can be said of every message of these channels, of the sending and the receiving host alike.
+pub(crate) fn of_both_ends(backing: &Backing, platform: &Platform, rows: &[Row]) -> Guarantee {
+    let settings = Settings { receive_early: true, ..Settings::default() };
+    let at = |role| admitted(platform, settings, rows.iter().map(|row| (&row.contract, role)));
+    let both = at(Role::Sends).zip(at(Role::Receives));
+    both.map_or_else(Guarantee::default, |(sending, receiving)| backing.of_both_ends(&sending, &receiving))
 }
 
 /// A guarantee in words.

@@ -528,7 +528,7 @@ impl Shared {
             stages: SendingStages::default(),
             receive: if reservation.is_some() { stage + self.input_delay } else { Duration::ZERO },
             bound: request.service.contract().map(Contract::deadline),
-            guarantee: self.guarantee(&request.service),
+            guarantee: self.guarantee(&state.admission, &request.service),
             same_clock: request.same_clock,
         };
         let known = Known {
@@ -578,7 +578,7 @@ impl Shared {
             stages,
             receive,
             bound: known.service.contract().map(Contract::deadline),
-            guarantee: self.guarantee(&known.service),
+            guarantee: self.guarantee(&state.admission, &known.service),
             same_clock,
         };
         let opened = Opened { channel, port: opener.port, grant };
@@ -588,10 +588,9 @@ impl Shared {
     }
 
     /// How far this host stands behind a channel; best effort has no promise to stand behind.
-    fn guarantee(&self, service: &Service) -> Guarantee {
-        // The deadline stands for the span over which the analysis counts on the platform's envelopes.
-        let span = service.contract().map(Contract::deadline);
-        span.map_or_else(Guarantee::default, |span| self.behaviour.backing.guarantee(span))
+    fn guarantee(&self, admission: &Admission, service: &Service) -> Guarantee {
+        let promises = service.contract().is_some();
+        if promises { self.behaviour.backing.guarantee(admission) } else { Guarantee::default() }
     }
 
     fn ended(&self, channel: ChannelId, end: End) {

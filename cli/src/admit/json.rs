@@ -162,8 +162,9 @@ fn document(report: &Report) -> Document<'_> {
             document.rule = Some(rule(answers.rule));
             document.completion = common(channels);
             let answered = channels.iter().zip(&answers.channels);
+            let guarantee = report.guarantee(channels, answers);
             document.channels =
-                answered.map(|(channel, answer)| of_channel(report, channels, channel, answer)).collect();
+                answered.map(|(channel, answer)| of_channel(guarantee, channels, channel, answer)).collect();
             document.utilisation_ppm = shares(answers);
         }
         Answered::DOrder(channels, figures) => {
@@ -243,7 +244,12 @@ fn plain(channel: &Channel) -> OfChannel<'_> {
     }
 }
 
-fn of_channel<'a>(report: &Report, channels: &'a [Channel], channel: &'a Channel, answer: &'a Answer) -> OfChannel<'a> {
+fn of_channel<'a>(
+    guarantee: Guarantee,
+    channels: &'a [Channel],
+    channel: &'a Channel,
+    answer: &'a Answer,
+) -> OfChannel<'a> {
     let nanos = |span: Option<Duration>| span.map(Duration::as_nanos);
     let Answer { split, composite, outcome } = answer;
     let analysis = Analysis {
@@ -258,7 +264,7 @@ fn of_channel<'a>(report: &Report, channels: &'a [Channel], channel: &'a Channel
     let asked = OfChannel { decision: Some(decision(outcome.is_ok())), analysis, ..plain(channel) };
     match outcome {
         Ok(grant) => OfChannel {
-            guarantee: report.backing.guarantee(channel.request.contract.deadline()).into(),
+            guarantee: guarantee.into(),
             bound_ns: Some(grant.bound.as_nanos()),
             slack_ns: Some(channel.request.contract.deadline().saturating_sub(grant.bound).as_nanos()),
             terms: Some(Terms(&grant.terms)),

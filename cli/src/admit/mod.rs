@@ -15,7 +15,8 @@ use std::io::{self, Write as _};
 use std::time::Instant;
 
 use laxity::system_file::{self, Channel, Plan, System, Upcall};
-use laxity::{Backing, Calibration, Costs};
+use laxity::{Backing, Calibration, Costs, Guarantee};
+use laxity_core::admission::Settings;
 use laxity_core::admission::answer::{Answers, Rule, Test};
 use laxity_core::platform::Platform;
 use laxity_core::units::Duration;
@@ -103,6 +104,15 @@ fn answer(platform: &Platform, plan: Plan, test: TestArgument) -> Result<Answere
 }
 
 impl Report {
+    /// What can be said of the messages of all channels that are granted.
+    fn guarantee(&self, channels: &[Channel], answers: &Answers) -> Guarantee {
+        let granted = channels.iter().zip(&answers.channels).filter(|(_, answer)| answer.outcome.is_ok());
+        let granted = granted.map(|(channel, _)| (&channel.request.contract, channel.request.role));
+        let settings = Settings { rule: answers.rule, ..Settings::default() };
+        let admitted = costs::admitted(&self.costs.platform, settings, granted);
+        admitted.map_or_else(Guarantee::default, |admission| self.backing.guarantee(&admission))
+    }
+
     /// Whether the test says yes or no at all. The test of the papers for channels is not sound; that for upcalls is, where a
     /// change of upcall costs nothing, since it knows no such cost.
     fn decides(&self) -> bool {

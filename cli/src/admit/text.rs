@@ -14,7 +14,7 @@ use laxity_core::units::Duration;
 use super::decide::{OfDOrder, OfUpcalls};
 use super::{Answered, Report};
 use crate::args::TestArgument;
-use crate::costs::{in_words, of_all};
+use crate::costs::in_words;
 use crate::numbers::{brief, counted, list, up};
 use crate::report::escaped;
 
@@ -115,9 +115,7 @@ fn guarantee(report: &Report, channels: &[Channel], answers: &Answers) -> String
     if report.costs.calibration.is_none() {
         return "The costs are configured, not measured: guarantee none.\n".to_owned();
     }
-    let granted = channels.iter().zip(&answers.channels).filter(|(_, answer)| answer.outcome.is_ok());
-    let deadlines = granted.map(|(channel, _)| channel.request.contract.deadline());
-    let all = in_words(&of_all(&report.backing, deadlines));
+    let all = in_words(&report.guarantee(channels, answers));
     let mut text = format!("If the host runs as it was calibrated: {all}.\n");
     for why in report.backing.why() {
         let _ = writeln!(text, "  {}: {}", report.backing.level(), escaped(why));

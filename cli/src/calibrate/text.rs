@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use comfy_table::{CellAlignment, Table, presets};
+use laxity::Guarantee;
 use laxity::calibration::measure::Measured;
 use laxity::calibration::{Backing, Cost, CostKind, Disagreement, Taken};
 use laxity::text::DisplayRate;
@@ -12,7 +13,7 @@ use laxity_core::admission::answer::Role;
 
 use super::json::scheduling;
 use super::pictures;
-use crate::costs::{in_words, of_all};
+use crate::costs::{admitted, in_words};
 use crate::report::escaped;
 
 fn meaning(kind: CostKind) -> &'static str {
@@ -99,7 +100,8 @@ pub(super) fn page(measured: &Measured, file: &Path, against: Option<&[Disagreem
     let _ = writeln!(page, "Guarantee with it: {}.", backing.level());
     for reference in choice.iter().flat_map(|choice| &choice.references) {
         let one = [(&reference.contract, Role::Sends)];
-        let guarantee = of_all(&backing, platform, Settings::default(), one);
+        let admitted = admitted(platform, Settings::default(), one);
+        let guarantee = admitted.map_or_else(Guarantee::default, |admission| backing.guarantee(&admission));
         let _ = writeln!(page, "- one {} channel alone: {}", reference.name(), in_words(&guarantee));
     }
     for why in backing.why() {

@@ -111,7 +111,7 @@ fn preface(costs: &Costs, realtime: bool, keep_awake: bool) -> Result<Preface, F
 impl Preface {
     /// What can be said of the messages of all channels.
     fn guarantee(&self) -> Guarantee {
-        costs::of_all(&self.standing.backing, self.admitted.iter().map(|row| row.contract.deadline()))
+        costs::of_both_ends(&self.standing.backing, &self.standing.costs.platform, &self.admitted)
     }
 }
 

@@ -1,12 +1,13 @@
 //! How far a bound can be trusted: the level of a grant, with its reasons.
 //!
 //! A bound holds as long as its costs do, and as long as the platform takes no more than the envelope. What a piece of work
-//! takes beyond its cost counts as taken, so the envelope is what everything rests on, and its exceedance is what a message may
-//! miss by ([`confidence::miss_probability`]). If more than one envelope is used, their probabilities add up.
+//! takes beyond its cost counts as taken, so the envelopes are what everything rests on, and how often they are exceeded is how often
+//! messages may miss ([`Admission::miss_probability`]).
 
 use std::fmt;
 
-use laxity_core::admission::confidence::{self, Probability};
+use laxity_core::admission::Admission;
+use laxity_core::admission::confidence::Probability;
 use laxity_core::platform::Platform;
 use laxity_core::units::Duration;
 
@@ -111,8 +112,7 @@ impl Backing {
             reasons.none("channels are not served in the order that bounds are proved for".to_owned());
         }
         let mut backing = Self { limit: reasons.limit, why: reasons.why, used };
-        // A message that is due at once is the one that meets fewest windows.
-        if let Some(miss) = backing.miss(Duration::ZERO).filter(|miss| *miss > CALIBRATED)
+        if let Some(miss) = backing.least().filter(|miss| *miss > CALIBRATED)
             && backing.limit > Level::Statistical
         {
             backing.limit = Level::Statistical;
@@ -138,22 +138,34 @@ impl Backing {
         &self.why
     }
 
-    /// What is claimed of a channel over whose messages the analysis counts on the envelope for spans of `span` at most.
-    pub fn guarantee(&self, span: Duration) -> Guarantee {
-        match self.miss(span) {
+    /// What is claimed of the messages of all channels that are admitted now, whichever channel they are of. Nothing, if nothing can
+    /// be: with a probability of one no promise is made.
+    pub fn guarantee(&self, admission: &Admission) -> Guarantee {
+        let exceedances: Vec<Probability> = self.used.iter().map(|&(_, exceedance)| exceedance).collect();
+        let miss = (self.limit > Level::None).then(|| admission.miss_probability(&exceedances)).flatten();
+        self.claim(miss)
+    }
+
+    /// The level of such a probability on this host.
+    fn claim(&self, miss: Option<Probability>) -> Guarantee {
+        match miss {
             Some(miss) if miss <= CALIBRATED => Guarantee { level: self.limit, miss: Some(miss) },
-            Some(miss) => Guarantee { level: self.limit.min(Level::Statistical), miss: Some(miss) },
-            None => Guarantee::default(),
+            Some(miss) if miss < Probability::ONE => {
+                Guarantee { level: self.limit.min(Level::Statistical), miss: Some(miss) }
+            }
+            _ => Guarantee::default(),
         }
     }
 
-    fn miss(&self, span: Duration) -> Option<Probability> {
-        if self.limit == Level::None || self.used.is_empty() {
-            return None;
-        }
-        let parts =
-            self.used.iter().map(|&(window, exceedance)| confidence::miss_probability(span, window, exceedance));
-        Some(Probability::from_parts(parts.map(Probability::parts).fold(0, u64::saturating_add)))
+    /// What is claimed of channels of which this host has one end and another one like it the other: either may fail them.
+    pub fn of_both_ends(&self, here: &Admission, there: &Admission) -> Guarantee {
+        let (here, there) = (self.guarantee(here), self.guarantee(there));
+        self.claim(here.miss.zip(there.miss).map(|(one, other)| one.or(other)))
+    }
+
+    /// What no channel can fall below: each message meets a window, of whichever length is exceeded least.
+    fn least(&self) -> Option<Probability> {
+        self.used.iter().map(|&(_, exceedance)| exceedance).min()
     }
 }
 

@@ -38,7 +38,7 @@ pub(super) fn run(experiment: Experiment, arguments: &BenchArguments, duration: 
         scenario::standing(&costs, realtime, arguments.keep_awake).map_err(failed("preparing".to_owned()))?;
     // Whoever cannot be had at all is known before the first run.
     let (rows, _) = admitted(platform).map_err(failed("Table 3".to_owned()))?;
-    let guarantee = costs::of_all(&standing.backing, rows.iter().map(|row| row.contract.deadline()));
+    let guarantee = costs::of_both_ends(&standing.backing, platform, &rows);
     let left = left_bytes_per_second(&table_3(), platform);
     let cases = experiment.live_cases(left);
     let progress = RunsProgress::start(cases.len(), WARM_UP + duration);

@@ -1,5 +1,7 @@
 use std::sync::Arc;
 
+use laxity_core::contract::Contract;
+
 use super::super::tests::example;
 use super::*;
 use crate::calibration::ThisHost;
@@ -34,35 +36,52 @@ fn long() -> Calibration {
     calibration
 }
 
-/// What is claimed where the analysis counts on the envelopes for so long.
-fn claimed(backing: &Backing, span: Duration) -> Guarantee {
-    backing.guarantee(span)
+/// The host of [`here`] with one channel.
+fn admission() -> Admission {
+    let mut admission = Admission::new(here().platform).unwrap();
+    let millis = Duration::from_millis;
+    let contract = Contract::new(1000, 1, millis(50), 1, millis(200)).unwrap();
+    admission.reserve_sending(&contract, millis(200)).unwrap();
+    admission
+}
+
+/// What is claimed of that channel.
+fn claimed(backing: &Backing) -> Guarantee {
+    backing.guarantee(&admission())
 }
 
 #[test]
-fn the_probabilities_of_all_envelopes_add_up_and_the_least_certain_observer_counts() {
+fn the_least_certain_observer_of_each_length_counts() {
     let mut calibration = here();
     for (window, millionths) in calibration.windows.iter_mut().zip([10, 20, 40, 30]) {
         window.exceedance = Probability::from_millionths(millionths);
     }
     let backing = backing(calibration, &RUNNING);
     assert_eq!(backing.level(), Level::Statistical);
-    // 25 ms meets 26 windows of 1 ms and 4 of 10 ms.
-    let expected = Probability::from_millionths(26 * 20 + 4 * 40);
-    let guarantee = Guarantee { level: Level::Statistical, miss: Some(expected) };
-    assert_eq!(claimed(&backing, Duration::from_millis(25)), guarantee);
+    let expected = admission().miss_probability(&[20, 40].map(Probability::from_millionths)).unwrap();
+    assert!(expected > Probability::from_millionths(20) && expected < Probability::HALF, "{expected:?}");
+    assert_eq!(claimed(&backing), Guarantee { level: Level::Statistical, miss: Some(expected) });
     assert!(backing.why()[0].starts_with("too few windows were measured: "), "{:?}", backing.why());
-    assert_eq!(claimed(&backing, Duration::MAX).miss, Some(Probability::ONE));
+    let both = backing.of_both_ends(&admission(), &admission());
+    assert_eq!(both.miss, Some(expected.times(2)));
 }
 
 #[test]
 fn calibrated_is_what_misses_once_in_a_million_at_most() {
-    let backing = backing(long(), &RUNNING);
-    assert_eq!((backing.level(), backing.why()), (Level::Calibrated, &[][..]));
-    // Two envelopes of 10⁻⁹: 1000 windows in all are a millionth.
-    let at = |millis| claimed(&backing, Duration::from_millis(millis));
-    assert_eq!(at(900).level, Level::Calibrated);
-    assert_eq!(at(1000), Guarantee { level: Level::Statistical, miss: Some(Probability::from_parts(1_102_000)) });
+    let with = |parts| {
+        let mut calibration = long();
+        calibration.windows.iter_mut().for_each(|window| window.exceedance = Probability::from_parts(parts));
+        backing(calibration, &RUNNING)
+    };
+    assert_eq!((with(1).level(), with(1).why()), (Level::Calibrated, &[][..]));
+    // So many windows count for a message here.
+    let windows = admission().miss_probability(&[Probability::from_parts(1); 2]).unwrap().parts();
+    let most = CALIBRATED.parts() / windows;
+    assert_eq!(claimed(&with(most)).level, Level::Calibrated);
+    let more = claimed(&with(most + 1));
+    assert_eq!((more.level, more.miss), (Level::Statistical, Some(Probability::from_parts((most + 1) * windows))));
+    // Certain to miss is nothing to promise.
+    assert_eq!(claimed(&with(Probability::HALF.parts())), Guarantee::default());
 }
 
 #[test]
@@ -72,7 +91,7 @@ fn each_premise_that_is_missing_is_told_and_lowers_the_level() {
         change(&mut running);
         let backing = backing(long(), &running);
         assert_eq!(backing.why().len(), 1, "{:?}", backing.why());
-        (backing.level(), claimed(&backing, Duration::from_millis(1)).miss.is_some(), backing.why()[0].clone())
+        (backing.level(), claimed(&backing).miss.is_some(), backing.why()[0].clone())
     };
     let none = |(level, claims, why): (Level, bool, String), word: &str| {
         assert!(level == Level::None && !claims && why.contains(word), "{level} {why}");
@@ -91,7 +110,7 @@ fn each_premise_that_is_missing_is_told_and_lowers_the_level() {
         costs.calibration = Some(Arc::new(calibration));
         let backing = Backing::of_running(&costs, &RUNNING);
         assert_eq!(backing.why().len(), 1, "{:?}", backing.why());
-        (backing.level(), claimed(&backing, Duration::ZERO).miss.is_some(), backing.why()[0].clone())
+        (backing.level(), claimed(&backing).miss.is_some(), backing.why()[0].clone())
     };
     none(with(|_, calibration| calibration.taken.kernel.push('2')), "another kernel");
     none(with(|_, calibration| calibration.taken.processors += 1), "processors");
@@ -105,7 +124,7 @@ fn each_premise_that_is_missing_is_told_and_lowers_the_level() {
     assert_eq!(level, Level::Statistical);
 
     let unmeasured = Backing::of_running(&Platform::assumed_host().into(), &RUNNING);
-    assert_eq!((unmeasured.level(), claimed(&unmeasured, Duration::ZERO)), (Level::None, Guarantee::default()));
+    assert_eq!((unmeasured.level(), claimed(&unmeasured)), (Level::None, Guarantee::default()));
 }
 
 #[test]
