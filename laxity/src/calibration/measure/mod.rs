@@ -9,8 +9,8 @@
 //! many channels again, charged with what was claimed             stolen time, seen by the executive at work
 //! ```
 //!
-//! All beside the declared load. A third of the time goes to the costs, at most; of what is left two thirds to spinning, for that
-//! sees the most. A measurement that is stopped comes to nothing.
+//! All beside the declared load. A third of the time goes to the costs, at most; what is left is shared by the two
+//! observers. A measurement that is stopped comes to nothing.
 
 mod claims;
 mod link;
@@ -141,7 +141,7 @@ pub fn measure(plan: &Plan, stop: &AtomicBool, tell: &mut dyn FnMut(&Phase, Dura
     }
     let link = measuring.link(&device, &sizes, &mut costs)?;
     let left = plan.length.saturating_sub(measuring.done);
-    let spun = measuring.spin(left.mul_ratio(2, 3))?;
+    let spun = measuring.spin(left.mul_ratio(1, 2))?;
     let spun = claims::windows(Observer::Spinning, &spun);
     let of_size = |packet| platform(&costs, packet, link, &spun.claimed);
     let platforms: Vec<(u32, Platform)> =

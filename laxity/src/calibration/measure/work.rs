@@ -90,7 +90,8 @@ pub(super) struct Run<'a> {
 pub(super) struct Worked {
     /// Of the sender's executive and the receiver's.
     pub(super) histograms: [Arc<Histograms>; 2],
-    /// Stolen time in windows, by length: first the sender's, then the receiver's.
+    /// Stolen time in windows, by length: of each window that of the executive that lost more. They are not alike, so that one after the
+    /// other would look as if windows depended on one another; and what is claimed of the larger holds for both.
     pub(super) windows: Vec<(Duration, Vec<u32>)>,
     /// What the executives ran as: the worse of the two.
     pub(super) standing: crate::host::Standing,
@@ -173,11 +174,21 @@ pub(super) fn run(run: &Run<'_>, stop: &AtomicBool, tell: &mut dyn FnMut(Duratio
         for recorder in sampled.into_iter().flat_map(|sampling| sampling.windows) {
             let length = recorder.length();
             if let Some((_, values)) = windows.iter_mut().find(|(other, _)| *other == length) {
-                values.extend(recorder.into_values());
+                larger(values, recorder.into_values());
             }
         }
     }
     Ok(Worked { histograms, windows, standing })
+}
+
+/// Of each window the larger value, as far as both reach.
+fn larger(values: &mut Vec<u32>, other: Vec<u32>) {
+    if values.is_empty() {
+        *values = other;
+        return;
+    }
+    values.truncate(other.len());
+    values.iter_mut().zip(other).for_each(|(value, other)| *value = (*value).max(other));
 }
 
 fn start(run: &Run<'_>, histograms: &Arc<Histograms>) -> Result<Host, Error> {
