@@ -37,12 +37,13 @@ pub(super) fn cost(kind: CostKind, packet: Option<u32>, counts: Counts) -> Optio
     })
 }
 
-/// What was counted of one packet size: with one channel, with few, with many, and with packets in bursts.
+/// What was counted of one packet size: with one channel, with few, with many, with packets far apart, and in bursts.
 pub(super) struct Pieces<'a> {
     pub(super) packet: u32,
     pub(super) alone: &'a Worked,
     pub(super) few: &'a Worked,
     pub(super) many: &'a Worked,
+    pub(super) sparse: &'a Worked,
     pub(super) bursts: &'a Worked,
 }
 
@@ -50,19 +51,25 @@ pub(super) struct Pieces<'a> {
 const STEPS: [Piece; 4] = [Piece::First, Piece::Next, Piece::Reassemble, Piece::Deliver];
 
 impl Pieces<'_> {
-    /// Every piece, however many channels there were. In bursts packets are handed over together, which no host does; they are
-    /// there for what it costs to find many.
-    fn all(&self, piece: Piece) -> Counts {
-        if piece == Piece::Demultiplex {
-            return self.bursts.counts(piece, false);
-        }
-        [self.alone, self.few, self.many].into_iter().flat_map(|worked| worked.counts(piece, false)).collect()
+    /// The claim about a piece: that of the run in which it was dearest, for a host may have any of these loads. In bursts packets are
+    /// handed over together, which no host does; they are there for what it costs to find many.
+    fn own(&self, piece: Piece) -> Option<Cost> {
+        let runs = match piece {
+            Piece::Demultiplex => vec![self.bursts],
+            _ => vec![self.alone, self.few, self.many, self.sparse],
+        };
+        let counts = |worked: &Worked| worked.counts(piece, false);
+        let claim = |counts| cost(piece.into(), Some(self.packet), counts);
+        let all = claim(runs.iter().flat_map(|run| counts(run)).collect())?;
+        let dearest = runs.iter().filter_map(|run| claim(counts(run))).max_by_key(|cost| cost.claimed)?;
+        // The median may be that of another run.
+        let claimed = dearest.claimed.max(all.median);
+        Some(Cost { claimed, exceedance: dearest.exceedance, ..all })
     }
 
     /// The claims about this packet size.
     pub(super) fn claims(&self) -> Vec<Cost> {
-        let own = |piece: Piece| cost(piece.into(), Some(self.packet), self.all(piece));
-        let mut claims: Vec<Cost> = Piece::ALL.into_iter().filter_map(own).collect();
+        let mut claims: Vec<Cost> = Piece::ALL.into_iter().filter_map(|piece| self.own(piece)).collect();
         claims.extend(self.changes(&claims));
         claims
     }

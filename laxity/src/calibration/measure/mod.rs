@@ -1,7 +1,8 @@
 //! The measurement: what is run, in which order, and what is claimed of it.
 //!
 //! ```text
-//! for each packet size S: one channel ─► few ─► many ─► bursts    costs, by the meter of real executives
+//! for each packet size S: one channel, few, many, packets far     costs, by the meter of real executives
+//!                         apart, packets in bursts
 //!                         packets one after the other            the link, if it is loopback
 //! spin in turns on every processor                               stolen time, seen by a clock
 //! choose S and P
@@ -35,7 +36,7 @@ use crate::host::Standing;
 use crate::realtime::Scheduling;
 use claims::Pieces;
 use link::Device;
-use work::{Run, Worked};
+use work::{Pace, Run, Worked};
 
 /// Sizes of packets that are measured, if they fit the link.
 const SIZES: [u32; 5] = [256, 512, 1024, 1400, 4096];
@@ -275,14 +276,16 @@ impl Measuring<'_> {
     /// The costs with packets of one size.
     fn costs(&mut self, packet: u32, length: Duration) -> Result<Vec<Cost>, Error> {
         let phase = Phase::Costs(packet);
-        let mut work = |groups, batch, length| {
+        let mut work = |groups, pace, parts| {
             let (bind, priority) = (self.bind, self.priority);
-            self.run(&phase, Run { packet, groups, length, batch, charged: None, windows: &[], bind, priority })
+            let length = length.mul_ratio(parts, 8);
+            self.run(&phase, Run { packet, groups, length, pace, charged: None, windows: &[], bind, priority })
         };
-        let part = |parts| length.mul_ratio(parts, 8);
-        let (alone, few) = (work(work::ALONE, 1, part(2))?, work(work::FEW, 1, part(1))?);
-        let (many, bursts) = (work(work::MANY, 1, part(4))?, work(work::BURSTS, work::BURST, part(1))?);
-        Ok(Pieces { packet, alone: &alone, few: &few, many: &many, bursts: &bursts }.claims())
+        let (alone, few) = (work(work::ALONE, Pace::STEADY, 1)?, work(work::FEW, Pace::STEADY, 1)?);
+        let (many, sparse) = (work(work::MANY, Pace::STEADY, 3)?, work(work::SPARSE, Pace::SLOW, 2)?);
+        let bursts = work(work::BURSTS, Pace::AT_ONCE, 1)?;
+        let pieces = Pieces { packet, alone: &alone, few: &few, many: &many, sparse: &sparse, bursts: &bursts };
+        Ok(pieces.claims())
     }
 
     /// C_x and B of loopback, measured.
@@ -318,7 +321,7 @@ impl Measuring<'_> {
             packet: charged.packet,
             groups: work::MANY,
             length,
-            batch: 1,
+            pace: Pace::STEADY,
             charged: Some(charged),
             windows: &WINDOWS,
             bind,
