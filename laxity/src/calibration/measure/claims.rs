@@ -208,6 +208,10 @@ mod tests {
         worked(&pieces)
     }
 
+    fn claims_of([alone, few, many, sparse, bursts]: [&Worked; 5]) -> Vec<Cost> {
+        Pieces { packet: 512, alone, few, many, sparse, bursts }.claims()
+    }
+
     fn nanos(nanos: u64) -> Duration {
         Duration::from_nanos(nanos)
     }
@@ -224,7 +228,7 @@ mod tests {
             |more: [u64; 4]| stepped(&[0, 1, 2, 3].map(|step| [vec![bases[step]], vec![bases[step] + more[step]]]));
         let (few, many) = (adding([3, 5, 2, 1]), adding([10, 6, 20, 1]));
         let bursts = worked(&[(Piece::Demultiplex, [&[7], &[]])]);
-        let claims = Pieces { packet: 512, alone: &alone, few: &few, many: &many, bursts: &bursts }.claims();
+        let claims = claims_of([&alone, &few, &many, &worked(&[]), &bursts]);
         let (switch, cache) = (of(&claims, CostKind::Switch), of(&claims, CostKind::Cache));
         // Of the second step, and of the third: 20 beyond it of which 2 are there with warm caches, too.
         assert_eq!((switch.claimed, cache.claimed), (nanos(5), nanos(18)));
@@ -232,7 +236,7 @@ mod tests {
         for (kind, base) in
             [(CostKind::First, 40), (CostKind::Next, 30), (CostKind::Reassemble, 20), (CostKind::Deliver, 10)]
         {
-            // Steps that followed no change, from all three.
+            // Steps that followed no change, from every run but bursts.
             assert_eq!((of(&claims, kind).claimed, of(&claims, kind).samples), (nanos(base), 3));
         }
         assert_eq!(of(&claims, CostKind::Demultiplex).claimed, nanos(7));
@@ -240,11 +244,24 @@ mod tests {
     }
 
     #[test]
+    fn a_cost_is_that_of_the_dearest_run() {
+        let often: &[u64] = &[10; 2000];
+        let busy = worked(&[(Piece::Next, [often, &[]]), (Piece::Demultiplex, [&[90], &[]])]);
+        let sparse = worked(&[(Piece::Next, [&[60, 55], &[]])]);
+        let bursts = worked(&[(Piece::Next, [&[99], &[]]), (Piece::Demultiplex, [&[20], &[]])]);
+        let claims = claims_of([&busy, &busy, &busy, &sparse, &bursts]);
+        let next = of(&claims, CostKind::Next);
+        assert_eq!((next.claimed, next.median, next.samples), (nanos(60), nanos(10), 6002));
+        assert_eq!(of(&claims, CostKind::Demultiplex).claimed, nanos(20), "bursts alone tell");
+        // Two samples of the dearest carry no more than this.
+        assert_eq!(next.exceedance, upper_bound(0, 2, ALPHA));
+    }
+
+    #[test]
     fn a_change_that_makes_a_step_no_longer_costs_nothing() {
         let slow = [vec![50; 9], vec![20; 9]];
         let executive = stepped(&[slow.clone(), slow.clone(), slow.clone(), slow]);
-        let claims =
-            Pieces { packet: 64, alone: &executive, few: &executive, many: &executive, bursts: &executive }.claims();
+        let claims = claims_of([&executive; 5]);
         for kind in [CostKind::Switch, CostKind::Cache] {
             assert_eq!((of(&claims, kind).claimed, of(&claims, kind).median), (nanos(0), nanos(0)));
         }
@@ -260,14 +277,17 @@ mod tests {
 
     proptest! {
         #[test]
-        fn base_switch_and_cache_cover_every_step(alone in times(), few in times(), many in times()) {
-            let [alone, few, many] = [alone, few, many].map(|times| stepped(&times));
-            let bursts = worked(&[]);
-            let claims = Pieces { packet: 1400, alone: &alone, few: &few, many: &many, bursts: &bursts }.claims();
+        fn base_switch_and_cache_cover_every_step(alone in times(), few in times(), many in times(), sparse in times()) {
+            let [alone, few, many, sparse] = [alone, few, many, sparse].map(|times| stepped(&times));
+            let claims = claims_of([&alone, &few, &many, &sparse, &worked(&[])]);
             let added = |kind| claims.iter().find(|cost| cost.kind == kind).map_or(Duration::ZERO, |cost| cost.claimed);
             let (switch, cache) = (added(CostKind::Switch), added(CostKind::Cache));
             for step in STEPS {
                 let base = of(&claims, step.into()).claimed;
+                for run in [&alone, &few, &many, &sparse] {
+                    let own = cost(step.into(), None, run.counts(step, false));
+                    prop_assert!(own.is_none_or(|own| own.claimed <= base), "{:?}", step);
+                }
                 let after_change = |worked: &Worked| cost(step.into(), None, worked.counts(step, true));
                 if let Some(warm) = after_change(&few) {
                     prop_assert!(base + switch >= warm.claimed, "{:?}", step);
