@@ -6,7 +6,7 @@ use laxity_core::units::Duration;
 use super::work::Worked;
 use super::{ALPHA, Seen, WINDOWS};
 use crate::calibration::{Cost, CostKind, Observer, Window};
-use crate::executive::Piece;
+use crate::executive::{Piece, Recorded};
 
 /// Work is claimed so that it is exceeded once in a hundred times: what is beyond counts as stolen time, which is measured and claimed
 /// by itself. Against once in a thousand, C_l was a half to a third on the machines that we test on, and the budgets hardly more.
@@ -110,33 +110,33 @@ pub(super) struct Claimed {
 }
 
 /// The claims of one observer, which together with the other's are wrong in a share [`ALPHA`] of calibrations at most.
-pub(super) fn windows(observer: Observer, measured: &[(Duration, Vec<u32>)]) -> Claimed {
+pub(super) fn windows(observer: Observer, measured: &[Recorded]) -> Claimed {
     let alpha = ALPHA.divided_by(2 * WINDOWS.len() as u64);
     let mut claimed = Claimed { claimed: Vec::new(), seen: Vec::new() };
-    for (window, values) in measured {
+    for Recorded { length: window, values, stride: recorded, windows, largest } in measured {
         let counts = counts(values);
         let samples = Samples::new(counts.iter().copied());
         let touched = NOMINAL_SPAN.div_ceil(*window).saturating_add(1).saturating_mul(WINDOWS.len() as u64);
         let target = Probability::ONE.divided_by(touched.saturating_mul(MISS_TARGET));
-        if let (Some(median), Some(largest)) = (samples.median(), samples.largest()) {
+        if let Some(median) = samples.median() {
             // Where nothing can be claimed, all of a window may be stolen, and never more.
-            let all = (samples.len(), *window, Probability::ZERO);
+            let all = (*windows, *window, Probability::ZERO);
             let (stride, budget, exceedance) = match thinning::claim(values, target, alpha) {
                 Some(thinned) if thinned.claim.value < *window => {
-                    (thinned.stride, thinned.claim.value, thinned.claim.exceedance)
+                    (thinned.stride * recorded, thinned.claim.value, thinned.claim.exceedance)
                 }
-                Some(thinned) => (thinned.stride, *window, Probability::ZERO),
+                Some(thinned) => (thinned.stride * recorded, *window, Probability::ZERO),
                 None => all,
             };
             claimed.claimed.push(Window {
                 observer,
                 window: *window,
-                windows: samples.len(),
+                windows: *windows,
                 stride,
                 median,
                 budget,
                 exceedance,
-                largest,
+                largest: *largest,
             });
         }
         claimed.seen.push(Seen { observer, window: *window, counts });
