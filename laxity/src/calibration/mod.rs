@@ -283,6 +283,12 @@ impl Clone for Premises {
 }
 
 impl Premises {
+    /// Takes over what `other` has, without allocating once there are as many windows.
+    pub(crate) fn copy_from(&mut self, other: &Self) {
+        self.overruns = other.overruns;
+        self.windows.clone_from(&other.windows);
+    }
+
     /// How often each kind of work took longer than it is charged for; only the kinds that did. What it took beyond that counts as stolen
     /// in `windows`.
     pub fn overruns(&self) -> impl Iterator<Item = (CostKind, Overruns)> + '_ {

@@ -594,7 +594,7 @@ impl Executive {
         }
         self.meter.settle();
         if let Ok(mut premises) = self.published.premises.try_lock() {
-            premises.clone_from(self.meter.premises());
+            premises.copy_from(self.meter.premises());
         }
         let before = now();
         let mut due = self.endpoint.poll_timeout(before).map(|(at, _)| at);

@@ -153,3 +153,16 @@ fn whatever_is_done_between_two_preemption_points_takes_one_look_together() {
     meter.lap_each(Piece::Submit, 10, at(160));
     assert_eq!(watched(&mut meter, 200), (2, 0, 16));
 }
+
+#[test]
+fn premises_are_published_without_allocating() {
+    let mut meter = meter();
+    let mut published = Premises::default();
+    published.copy_from(meter.premises());
+    let before = published.windows.as_ptr();
+    meter.lap(Piece::Next, false, at(500));
+    meter.settle();
+    published.copy_from(meter.premises());
+    assert_eq!(&published, meter.premises());
+    assert_eq!(published.windows.as_ptr(), before);
+}
