@@ -263,23 +263,11 @@ impl WatchedWindow {
 }
 
 /// What the bounds rest on, as the running executive saw it.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Premises {
     pub(crate) overruns: [Overruns; Piece::ALL.len()],
     /// One for each envelope of the platform.
     pub windows: Vec<WatchedWindow>,
-}
-
-impl Clone for Premises {
-    fn clone(&self) -> Self {
-        Self { overruns: self.overruns, windows: self.windows.clone() }
-    }
-
-    /// Without allocation, if there are as many windows: the executive publishes with it.
-    fn clone_from(&mut self, source: &Self) {
-        self.overruns = source.overruns;
-        self.windows.clone_from(&source.windows);
-    }
 }
 
 impl Premises {
