@@ -17,6 +17,7 @@ use std::time::Duration as StdDuration;
 
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
+use laxity::Registry;
 use laxity::calibration::measure::{Measured, Phase, Plan, measure};
 use laxity::calibration::{Calibration, Load, place};
 use laxity::text as units;
@@ -134,7 +135,18 @@ pub(crate) fn run(arguments: &CalibrateArguments) -> Result<bool, Failure> {
         file::can_be_written(path)?;
     }
     let earlier = arguments.against.as_deref().map(Calibration::read).transpose()?;
-    let measured = measured(&plan)?;
+    let neighbours = neighbours();
+    if let Some(neighbours) = &neighbours {
+        eprintln!("laxity: {neighbours}");
+    }
+    let mut measured = measured(&plan)?;
+    measured.notes.extend(neighbours);
+    if arguments.output.is_none()
+        && let Some(hiding) = place::hiding_own()
+    {
+        let (hiding, output) = (hiding.display(), output.display());
+        measured.notes.push(format!("this user's commands read {hiding}, not {output}: remove or rename it"));
+    }
     file::write(&output, &measured.calibration.to_toml())?;
     let disagreements = earlier.map(|earlier| measured.calibration.disagreements(&earlier));
     let host = format!("{}, kernel {}", measured.calibration.taken.processor, measured.calibration.taken.kernel);
@@ -157,6 +169,20 @@ pub(crate) fn run(arguments: &CalibrateArguments) -> Result<bool, Failure> {
     // A reader that has seen enough is no failure.
     let _ = writeln!(io::stdout(), "{said}");
     Ok(true)
+}
+
+/// Other Laxity processes, which a calibration disturbs, and which disturb it; in words.
+fn neighbours() -> Option<String> {
+    let holders = Registry::Default.holders().ok()?;
+    let each: Vec<String> =
+        holders.iter().map(|holder| format!("pid {} ({})", holder.pid, escaped(&holder.command))).collect();
+    (!each.is_empty()).then(|| {
+        format!(
+            "other Laxity processes run beside this calibration: {}. It takes whole processors at their priority for up to 400 ms \
+             at a time, so their messages may be late, and what they take is counted as stolen",
+            each.join(", ")
+        )
+    })
 }
 
 /// Measures, with a bar.

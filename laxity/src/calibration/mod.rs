@@ -263,14 +263,32 @@ impl WatchedWindow {
 }
 
 /// What the bounds rest on, as the running executive saw it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default, PartialEq, Eq)]
 pub struct Premises {
     pub(crate) overruns: [Overruns; Piece::ALL.len()],
     /// One for each envelope of the platform.
     pub windows: Vec<WatchedWindow>,
 }
 
+impl Clone for Premises {
+    fn clone(&self) -> Self {
+        Self { overruns: self.overruns, windows: self.windows.clone() }
+    }
+
+    /// Without allocation, if there are as many windows: the executive publishes with it.
+    fn clone_from(&mut self, source: &Self) {
+        self.overruns = source.overruns;
+        self.windows.clone_from(&source.windows);
+    }
+}
+
 impl Premises {
+    /// Takes over what `other` has, without allocating once there are as many windows.
+    pub(crate) fn copy_from(&mut self, other: &Self) {
+        self.overruns = other.overruns;
+        self.windows.clone_from(&other.windows);
+    }
+
     /// How often each kind of work took longer than it is charged for; only the kinds that did. What it took beyond that counts as stolen
     /// in `windows`.
     pub fn overruns(&self) -> impl Iterator<Item = (CostKind, Overruns)> + '_ {

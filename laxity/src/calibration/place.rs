@@ -61,6 +61,12 @@ impl Environment {
         }
     }
 
+    /// What is found before the file that is written.
+    fn hiding(&self) -> Option<PathBuf> {
+        let written = self.to_write()?;
+        self.find().ok().flatten().filter(|found| *found != written)
+    }
+
     fn find(&self) -> Result<Option<PathBuf>, Error> {
         let (files, must_be_there) = self.to_read();
         for file in files {
@@ -89,6 +95,11 @@ pub fn find() -> Result<Option<PathBuf>, Error> {
 /// The file that a calibration of this host is written to, unless another is named. `None` if this user has no place for one.
 pub fn own() -> Option<PathBuf> {
     Environment::look().to_write()
+}
+
+/// A calibration that this user's commands read in place of the one at [`own`]: root's own, beside the one for all users.
+pub fn hiding_own() -> Option<PathBuf> {
+    Environment::look().hiding()
 }
 
 impl Calibration {
@@ -150,5 +161,18 @@ mod tests {
         // What stands in the way of a directory is no calibration.
         let found = environment("", "/dev/null", "", false).find().unwrap();
         assert!(found.is_none_or(|file| file.as_os_str() == FOR_ALL));
+    }
+
+    #[test]
+    fn what_root_reads_instead_of_what_root_writes_is_told() {
+        let home = std::env::temp_dir().join(format!("laxity-place-{}", std::process::id()));
+        let file = home.join(OF_A_USER);
+        let of = |is_root| environment("", home.to_str().unwrap(), "", is_root);
+        assert!(of(true).hiding().is_none());
+        std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+        std::fs::write(&file, "").unwrap();
+        assert_eq!(of(true).hiding(), Some(file));
+        assert_eq!(of(false).hiding(), None);
+        std::fs::remove_dir_all(home).unwrap();
     }
 }

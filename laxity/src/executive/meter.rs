@@ -14,6 +14,7 @@ use laxity_core::endpoint::StepKind;
 use laxity_core::platform::Platform;
 use laxity_core::units::{Duration, Instant};
 
+use super::recorder::Recorder;
 use super::windows::Windows;
 use crate::calibration::{Overruns, Premises, WatchedWindow};
 use crate::statistics::Histogram;
@@ -75,6 +76,12 @@ impl Piece {
     fn is_work(self) -> bool {
         self != Self::Handover && self != Self::Wake
     }
+
+    /// Whether it is charged as part of a look at the inputs. Messages are taken from their mailboxes whatever their deadlines are,
+    /// so it is not enough that admission charges each for its own; a look it charges at every preemption point.
+    fn is_part_of_look(self) -> bool {
+        matches!(self, Self::Submit | Self::Demultiplex | Self::Round)
+    }
 }
 
 /// What each piece may cost.
@@ -92,12 +99,13 @@ impl Limits {
     pub(crate) fn of(platform: &Platform) -> Self {
         let look = platform.demultiplex * u64::from(platform.receive_batch);
         let cost = |piece| match piece {
-            Piece::Submit | Piece::First => platform.first_packet,
+            Piece::First => platform.first_packet,
             Piece::Next => platform.packet_cost,
             Piece::Reassemble => platform.receive_packet,
             Piece::Deliver => platform.receive_first,
             Piece::Link => platform.link_cost,
-            Piece::Demultiplex | Piece::Round => look,
+            // Together: see `Meter::look`.
+            Piece::Submit | Piece::Demultiplex | Piece::Round => look,
             Piece::Timer | Piece::Wake => platform.wake_up,
             Piece::Handover => platform.handover,
         };
@@ -123,51 +131,6 @@ impl Histograms {
     }
 }
 
-/// Stolen time of each window of one length, in the order of time.
-#[derive(Clone, Debug)]
-pub(crate) struct Recorder {
-    windows: Windows,
-    values: Vec<u32>,
-}
-
-impl Recorder {
-    /// Room for `most` windows of `length`; later ones are not kept. Windows are shorter than four seconds.
-    pub(crate) fn new(start: Instant, length: Duration, most: usize) -> Self {
-        Self { windows: Windows::new(start, length), values: Vec::with_capacity(most) }
-    }
-
-    pub(crate) fn length(&self) -> Duration {
-        self.windows.length()
-    }
-
-    pub(crate) fn note(&mut self, end: Instant, stolen: Duration) {
-        let values = &mut self.values;
-        self.windows.note(end, stolen, |stolen, count| keep(values, stolen, count));
-    }
-
-    /// Closes what is over at `end`.
-    pub(crate) fn advance(&mut self, end: Instant) {
-        let values = &mut self.values;
-        self.windows.advance(end, |stolen, count| keep(values, stolen, count));
-    }
-
-    /// Goes on at `start` with a new window; the open one is forgotten.
-    pub(crate) fn resume(&mut self, start: Instant) {
-        self.windows = Windows::new(start, self.windows.length());
-    }
-
-    pub(crate) fn into_values(self) -> Vec<u32> {
-        self.values
-    }
-}
-
-/// Keeps a value so often, as long as there is room.
-fn keep(values: &mut Vec<u32>, stolen: Duration, count: u64) {
-    let room = values.capacity() - values.len();
-    let count = usize::try_from(count).unwrap_or(usize::MAX).min(room);
-    values.extend(std::iter::repeat_n(u32::try_from(stolen.as_nanos()).unwrap_or(u32::MAX), count));
-}
-
 /// What a calibration records.
 #[derive(Debug)]
 pub(crate) struct Sampling {
@@ -186,8 +149,14 @@ pub(crate) struct Meter {
     premises: Premises,
     windows: Vec<Windows>,
     sampling: Option<Box<Sampling>>,
-    /// Handing staged packets to the link took so long before they were flushed.
+    /// What the looks at the inputs may still take until the next preemption point.
+    look: Duration,
+    /// Handing staged packets to the link took so long before they were flushed,
     staging: Duration,
+    /// of which so much counts as stolen already.
+    staging_stolen: Duration,
+    /// Stolen in the middle of the open piece, which will be noted with it: so that spans of stolen time do not overlap.
+    within: Duration,
 }
 
 /// As many windows as platforms have envelopes, or so; what is beyond is not watched.
@@ -201,7 +170,9 @@ impl Meter {
         let windows = premises.windows.iter().map(|watched| Windows::new(start, watched.window)).collect();
         let charged = sampling.as_deref().and_then(|sampling| sampling.charged.as_ref());
         let limits = Limits::of(charged.unwrap_or(platform));
-        Self { mark: start, limits, premises, windows, sampling, staging: Duration::ZERO }
+        let zero = Duration::ZERO;
+        let (staging, staging_stolen, within) = (zero, zero, zero);
+        Self { mark: start, limits, premises, windows, sampling, look: limits.look, staging, staging_stolen, within }
     }
 
     /// What was counted so far.
@@ -221,24 +192,35 @@ impl Meter {
         self.mark = now;
     }
 
+    /// Handlers may change now: admission charges another look at the inputs (A4 in the
+    /// head of core/src/admission/machine.rs).
+    pub(crate) fn preemption_point(&mut self) {
+        self.look = self.limits.look;
+    }
+
     /// The time since the last piece was this one.
     pub(crate) fn lap(&mut self, piece: Piece, switched: bool, now: Instant) {
-        let took = now.since(self.mark);
-        self.mark = now;
-        self.record(piece, switched, took, 1, now);
+        let took = self.since_mark(now);
+        let beyond = self.beyond(piece, switched, took, 1);
+        self.ended(now, beyond);
     }
 
     /// The time since the last piece was spent on `count` pieces of this kind.
     pub(crate) fn lap_each(&mut self, piece: Piece, count: usize, now: Instant) {
-        let took = now.since(self.mark);
-        self.mark = now;
-        self.record_each(piece, count, took, now);
+        let took = self.since_mark(now);
+        let beyond = self.beyond_each(piece, count, took);
+        self.ended(now, beyond);
     }
 
-    /// Packets were staged since the last piece.
-    pub(crate) fn staged(&mut self, now: Instant) {
-        self.staging += now.since(self.mark);
-        self.mark = now;
+    /// Packets were staged since the last piece; now there are `count`.
+    pub(crate) fn staged(&mut self, count: usize, now: Instant) {
+        let took = self.since_mark(now);
+        self.staging += took;
+        // They may be flushed much later: what was stolen here is counted here.
+        let most = self.limits.costs[Piece::Link as usize] * count as u64;
+        let stolen = self.staging.saturating_sub(most).saturating_sub(self.staging_stolen);
+        self.staging_stolen += stolen;
+        self.stolen(now, stolen);
     }
 
     /// `count` staged packets were handed over since `begin`, in the middle of another piece.
@@ -246,46 +228,75 @@ impl Meter {
         let took = std::mem::take(&mut self.staging) + end.since(begin);
         // The other piece goes on where it was.
         self.mark += end.since(begin);
-        self.record_each(Piece::Link, count, took, end);
+        let beyond = self.beyond_each(Piece::Link, count, took);
+        self.within += beyond.saturating_sub(std::mem::take(&mut self.staging_stolen));
     }
 
     /// A look at the inputs brought `count` frames.
     pub(crate) fn looked(&mut self, count: usize, now: Instant) {
-        let took = now.since(self.mark);
-        self.mark = now;
-        match count {
-            0 => self.record(Piece::Round, false, took, 1, now),
+        let took = self.since_mark(now);
+        let beyond = match count {
+            0 => self.beyond(Piece::Round, false, took, 1),
             // Too few to tell the look from the frames.
-            1..=MANY => self.stolen(now, took.saturating_sub(self.limits.look)),
+            1..=MANY => self.beyond_look(took),
             _ => {
                 let each = took.as_nanos().div_ceil(count as u64);
                 self.count(Piece::Demultiplex, false, Duration::from_nanos(each), count as u64);
-                self.stolen(now, took.saturating_sub(self.limits.look));
+                self.beyond_look(took)
             }
-        }
-    }
-
-    fn record_each(&mut self, piece: Piece, count: usize, took: Duration, end: Instant) {
-        if count > 0 {
-            let each = Duration::from_nanos(took.as_nanos().div_ceil(count as u64));
-            self.record(piece, false, each, count as u64, end);
-        }
+        };
+        self.ended(now, beyond);
     }
 
     /// `count` pieces, one after the other until `end`, took so long each.
     pub(crate) fn record(&mut self, piece: Piece, switched: bool, took: Duration, count: u64, end: Instant) {
+        let beyond = self.beyond(piece, switched, took, count);
+        self.stolen(end, beyond);
+    }
+
+    fn since_mark(&mut self, now: Instant) -> Duration {
+        let took = now.since(self.mark);
+        self.mark = now;
+        took
+    }
+
+    /// A piece is over, of which so much was stolen.
+    fn ended(&mut self, now: Instant, beyond: Duration) {
+        let within = std::mem::take(&mut self.within);
+        self.stolen(now, beyond + within);
+    }
+
+    fn beyond_each(&mut self, piece: Piece, count: usize, took: Duration) -> Duration {
+        if count == 0 {
+            return Duration::ZERO;
+        }
+        let each = Duration::from_nanos(took.as_nanos().div_ceil(count as u64));
+        self.beyond(piece, false, each, count as u64)
+    }
+
+    /// What is beyond what is left of the look that admission charges.
+    fn beyond_look(&mut self, took: Duration) -> Duration {
+        let beyond = took.saturating_sub(self.look);
+        self.look = self.look.saturating_sub(took);
+        beyond
+    }
+
+    /// Counts pieces that took so long each; how much of all of them was stolen.
+    fn beyond(&mut self, piece: Piece, switched: bool, took: Duration, count: u64) -> Duration {
         self.count(piece, switched, took, count);
-        let limit = self.limits.costs[piece as usize];
-        let limit = if switched { limit + self.limits.switch } else { limit };
-        if took > limit {
-            let beyond = took - limit;
+        let beyond = if piece.is_part_of_look() {
+            self.beyond_look(took * count)
+        } else {
+            let limit = self.limits.costs[piece as usize];
+            let limit = if switched { limit + self.limits.switch } else { limit };
+            took.saturating_sub(limit) * count
+        };
+        if !beyond.is_zero() {
             let Overruns { count: pieces, largest } = &mut self.premises.overruns[piece as usize];
             *pieces += count;
-            *largest = (*largest).max(beyond);
-            if piece.is_work() {
-                self.stolen(end, beyond * count);
-            }
+            *largest = (*largest).max(Duration::from_nanos(beyond.as_nanos().div_ceil(count.max(1))));
         }
+        if piece.is_work() { beyond } else { Duration::ZERO }
     }
 
     fn count(&mut self, piece: Piece, switched: bool, took: Duration, count: u64) {
@@ -306,8 +317,10 @@ impl Meter {
         }
     }
 
-    /// Closes the windows that are over, so that what is published is of now.
-    pub(crate) fn settle(&mut self, now: Instant) {
+    /// Closes the windows that are over at the end of the last piece, so that what is published is of now. What may still be
+    /// stolen lies behind.
+    pub(crate) fn settle(&mut self) {
+        let now = self.mark;
         for (windows, watched) in self.windows.iter_mut().zip(&mut self.premises.windows) {
             windows.advance(now, |stolen, count| watched.close(stolen, count));
         }

@@ -17,6 +17,7 @@
 
 mod gaps;
 mod meter;
+mod recorder;
 mod share;
 mod windows;
 
@@ -45,7 +46,8 @@ use crate::realtime::{self, Scheduling};
 use crate::signal::Signal;
 pub(crate) use gaps::OffProcessor;
 use gaps::Round;
-pub(crate) use meter::{Histograms, Meter, Piece, Recorder, Sampling};
+pub(crate) use meter::{Histograms, Meter, Piece, Sampling};
+pub(crate) use recorder::{Recorded, Recorder};
 use share::{RESTRICTED_POLL, Share};
 
 /// What the control thread asks for.
@@ -202,14 +204,15 @@ impl Executive {
                 self.wake_applications();
                 // While frames keep coming, a look at the socket is cheaper than asking the kernel whether to look.
                 if std::mem::take(&mut self.received) > 0 && !restricted {
+                    self.meter.preemption_point();
                     continue;
                 }
                 if restricted {
                     self.published.restricted.fetch_add(1, Ordering::Relaxed);
                 }
                 self.sleep(restricted.then(|| share.window_ends()).or(self.stops_at.map(|_| time + RESTRICTED_POLL)));
+                self.meter.preemption_point();
                 woken = now();
-                self.meter.skip(woken);
             }
         }
         *self.published.sampled.lock().unwrap_or_else(PoisonError::into_inner) = self.meter.finish(now());
@@ -227,7 +230,7 @@ impl Executive {
             // What was taken is known before anything is stamped or judged.
             self.watch(*time, round);
             if self.transmit(*time, round) > 0 {
-                self.meter.staged(now());
+                self.meter.staged(self.staged, now());
             }
             let step = self.endpoint.poll_step(*time, &mut self.frames);
             self.waited += usize::from(self.staged > 0);
@@ -255,6 +258,9 @@ impl Executive {
             self.watch(*time, round);
             let done = if self.deliver(*time) { now() } else { *time };
             self.meter.lap(Piece::of(step.kind), step.switched, done);
+            if step.quantum_end {
+                self.meter.preemption_point();
+            }
             if step.quantum_end || *steps >= self.platform.quantum {
                 return outcome;
             }
@@ -586,12 +592,11 @@ impl Executive {
             self.doorbell.awake();
             return;
         }
-        let before = now();
-        self.meter.lap(Piece::Round, false, before);
-        self.meter.settle(before);
+        self.meter.settle();
         if let Ok(mut premises) = self.published.premises.try_lock() {
-            premises.clone_from(self.meter.premises());
+            premises.copy_from(self.meter.premises());
         }
+        let before = now();
         let mut due = self.endpoint.poll_timeout(before).map(|(at, _)| at);
         if let Some((retry, _)) = self.retries.peek() {
             due = Some(due.map_or(retry, |due| due.min(retry)));
@@ -605,8 +610,11 @@ impl Executive {
             let interest = if self.link.wants_writable() { Interest::Both } else { Interest::Readable };
             let descriptors = [(self.doorbell.wake.as_fd(), Interest::Readable), (self.link.as_fd(), interest)];
             let watched = if window_ends.is_some() { &descriptors[..1] } else { &descriptors[..] };
+            // What comes before the sleep is work, and so is what comes after it; only a sleep that is none is no piece's.
+            self.meter.lap(Piece::Round, false, now());
             let rung = sys::wait(watched, timeout).is_ok_and(|ready| ready.ready() > 0 && ready.readable(0));
             let after = now();
+            self.meter.skip(after);
             self.was_rung = rung;
             if rung {
                 self.doorbell.wake.drain();

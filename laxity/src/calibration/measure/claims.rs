@@ -6,7 +6,7 @@ use laxity_core::units::Duration;
 use super::work::Worked;
 use super::{ALPHA, Seen, WINDOWS};
 use crate::calibration::{Cost, CostKind, Observer, Window};
-use crate::executive::Piece;
+use crate::executive::{Piece, Recorded};
 
 /// Work is claimed so that it is exceeded once in a hundred times: what is beyond counts as stolen time, which is measured and claimed
 /// by itself. Against once in a thousand, C_l was a half to a third on the machines that we test on, and the budgets hardly more.
@@ -117,33 +117,33 @@ pub(super) struct Claimed {
 }
 
 /// The claims of one observer, which together with the other's are wrong in a share [`ALPHA`] of calibrations at most.
-pub(super) fn windows(observer: Observer, measured: &[(Duration, Vec<u32>)]) -> Claimed {
+pub(super) fn windows(observer: Observer, measured: &[Recorded]) -> Claimed {
     let alpha = ALPHA.divided_by(2 * WINDOWS.len() as u64);
     let mut claimed = Claimed { claimed: Vec::new(), seen: Vec::new() };
-    for (window, values) in measured {
+    for Recorded { length: window, values, stride: recorded, windows, largest } in measured {
         let counts = counts(values);
         let samples = Samples::new(counts.iter().copied());
         let touched = NOMINAL_SPAN.div_ceil(*window).saturating_add(1).saturating_mul(WINDOWS.len() as u64);
         let target = Probability::ONE.divided_by(touched.saturating_mul(MISS_TARGET));
-        if let (Some(median), Some(largest)) = (samples.median(), samples.largest()) {
+        if let Some(median) = samples.median() {
             // Where nothing can be claimed, all of a window may be stolen, and never more.
-            let all = (samples.len(), *window, Probability::ZERO);
+            let all = (*windows, *window, Probability::ZERO);
             let (stride, budget, exceedance) = match thinning::claim(values, target, alpha) {
                 Some(thinned) if thinned.claim.value < *window => {
-                    (thinned.stride, thinned.claim.value, thinned.claim.exceedance)
+                    (thinned.stride * recorded, thinned.claim.value, thinned.claim.exceedance)
                 }
-                Some(thinned) => (thinned.stride, *window, Probability::ZERO),
+                Some(thinned) => (thinned.stride * recorded, *window, Probability::ZERO),
                 None => all,
             };
             claimed.claimed.push(Window {
                 observer,
                 window: *window,
-                windows: samples.len(),
+                windows: *windows,
                 stride,
                 median,
                 budget,
                 exceedance,
-                largest,
+                largest: *largest,
             });
         }
         claimed.seen.push(Seen { observer, window: *window, counts });
@@ -332,11 +332,17 @@ mod tests {
         (0..length).map(|_| next() % most).collect()
     }
 
+    /// All of them kept.
+    fn recorded(length: Duration, values: Vec<u32>) -> Recorded {
+        let largest = nanos(values.iter().copied().max().unwrap_or(0).into());
+        Recorded { length, windows: values.len() as u64, values, stride: 1, largest }
+    }
+
     #[test]
     fn windows_claim_no_more_than_they_carry() {
         let window = WINDOWS[2];
         let values = scattered(5000, 1_000_000);
-        let Claimed { claimed, seen } = windows(Observer::Spinning, &[(window, values.clone())]);
+        let Claimed { claimed, seen } = windows(Observer::Spinning, &[recorded(window, values.clone())]);
         let [claim] = claimed[..] else { panic!("{claimed:?}") };
         assert_eq!((claim.observer, claim.window, claim.windows), (Observer::Spinning, window, 5000));
         let largest = nanos(u64::from(*values.iter().max().unwrap()));
@@ -362,21 +368,21 @@ mod tests {
         let changed = [vec![10; 40], vec![1000; 40]].concat();
         for values in [vec![1, 2, 3], changed, one_lost] {
             let largest = nanos(u64::from(*values.iter().max().unwrap()));
-            let Claimed { claimed, .. } = windows(Observer::Working, &[(window, values.clone())]);
+            let Claimed { claimed, .. } = windows(Observer::Working, &[recorded(window, values.clone())]);
             let [claim] = claimed[..] else { panic!("{claimed:?}") };
             assert_eq!((claim.budget, claim.exceedance), (window, Probability::ZERO), "{claim:?}");
             assert_eq!((claim.windows, claim.largest), (values.len() as u64, largest));
             assert!(claim.stride > 0 && claim.median <= claim.budget, "{claim:?}");
         }
         // Nothing was seen of the longest: nothing is claimed of it.
-        let Claimed { claimed, seen } = windows(Observer::Working, &[(WINDOWS[3], Vec::new())]);
+        let Claimed { claimed, seen } = windows(Observer::Working, &[recorded(WINDOWS[3], Vec::new())]);
         assert!(claimed.is_empty() && seen[0].counts.is_empty());
     }
 
     #[test]
     fn windows_stand_by_length_then_by_observer() {
         let of = |observer| {
-            let measured: Vec<_> = WINDOWS.into_iter().map(|window| (window, vec![1; 100])).collect();
+            let measured: Vec<_> = WINDOWS.into_iter().map(|window| recorded(window, vec![1; 100])).collect();
             windows(observer, &measured).claimed
         };
         let (mut spun, worked) = (of(Observer::Spinning), of(Observer::Working));

@@ -13,6 +13,8 @@ use crate::statistics::Histogram;
 
 /// The device over which a host reaches itself.
 pub(super) const LOOPBACK: &str = "lo";
+/// What Linux gives it.
+const LOOPBACK_MTU: u32 = 65_536;
 /// Our header 44, UDP 8, IPv6 40: what a packet of S needs beside it within the MTU.
 const AROUND_PACKET: u32 = 44 + 8 + 40;
 
@@ -29,6 +31,10 @@ pub(super) struct Device {
 impl Device {
     /// As `/sys/class/net` has it; `None` if there is no such device.
     pub(super) fn named(root: &Path, name: &str) -> Option<Self> {
+        if name == LOOPBACK && !root.exists() {
+            // A container may have no /sys, and still reaches itself.
+            return Some(Self { name: name.to_owned(), packet: LOOPBACK_MTU - AROUND_PACKET, rate: None });
+        }
         let read = |file: &str| fs::read_to_string(root.join(name).join(file)).ok();
         let mtu: u32 = read("mtu")?.trim().parse().ok()?;
         let megabits = read("speed").and_then(|text| text.trim().parse::<u64>().ok()).filter(|speed| *speed > 0);
@@ -123,6 +129,8 @@ mod tests {
         let mut up: Vec<_> = Device::all_up(&root).into_iter().map(|device| device.name).collect();
         up.sort();
         assert_eq!(up, ["eth0", "lo"]);
-        fs::remove_dir_all(root).unwrap();
+        fs::remove_dir_all(&root).unwrap();
+        assert_eq!(Device::named(&root, "lo").unwrap().packet, 65_444, "without /sys");
+        assert_eq!(Device::named(&root, "eth0"), None);
     }
 }

@@ -9,8 +9,8 @@
 //! many channels again, charged with what was claimed             stolen time, seen by the executive at work
 //! ```
 //!
-//! All beside the declared load. A third of the time goes to the costs, at most; of what is left two thirds to spinning, for that
-//! sees the most. A measurement that is stopped comes to nothing.
+//! All beside the declared load. A third of the time goes to the costs, at most; what is left is shared by the two
+//! observers. A measurement that is stopped comes to nothing.
 
 mod claims;
 mod link;
@@ -31,7 +31,7 @@ use laxity_link::sys::now;
 use super::choose::{Choice, ChooseError, choose, police};
 use super::{Calibration, Cost, CostKind, Load, Observer, Taken, ThisHost, Window, derive, identity};
 use crate::error::Error;
-use crate::executive::Recorder;
+use crate::executive::{Recorded, Recorder};
 use crate::host::Standing;
 use crate::realtime::Scheduling;
 use claims::Pieces;
@@ -102,7 +102,7 @@ pub struct Measured {
     pub calibration: Calibration,
     /// How S and P were chosen; `None` if nothing is admitted with any of them.
     pub choice: Option<Choice>,
-    /// Every window.
+    /// Every window that was kept: all, or every so manieth of a long measurement.
     pub seen: Vec<Seen>,
     /// What could not be had, in plain words; one a line.
     pub notes: Vec<String>,
@@ -146,8 +146,7 @@ pub fn measure(plan: &Plan, stop: &AtomicBool, tell: &mut dyn FnMut(&Phase, Dura
         None => measuring.link(&sizes, &mut costs)?,
     };
     let left = plan.length.saturating_sub(measuring.done);
-    let spun = measuring.spin(left.mul_ratio(2, 3))?;
-    let spun = claims::windows(Observer::Spinning, &spun);
+    let spun = claims::windows(Observer::Spinning, &measuring.spin(left.mul_ratio(1, 2))?);
     let of_size = |packet| platform(&costs, packet, link, &spun.claimed);
     let platforms: Vec<(u32, Platform)> =
         sizes.iter().map(|&packet| Ok((packet, of_size(packet)?))).collect::<Result<_, Error>>()?;
@@ -168,8 +167,7 @@ pub fn measure(plan: &Plan, stop: &AtomicBool, tell: &mut dyn FnMut(&Phase, Dura
     };
     let mut chosen = Platform { quantum, ..of_size(packet)? };
     let left = plan.length.saturating_sub(measuring.done);
-    let worked = measuring.work(&chosen, left)?;
-    let worked = claims::windows(Observer::Working, &worked);
+    let worked = claims::windows(Observer::Working, &measuring.work(&chosen, left)?);
     let windows = claims::merge(spun.claimed, worked.claimed);
     chosen.interference.envelopes = derive::envelopes(&windows);
     chosen.best_effort.starts = police(&chosen)?;
@@ -303,19 +301,19 @@ impl Measuring<'_> {
         Ok((setup, self.plan.rate.map_or(rate, |told| told.min(rate))))
     }
 
-    fn spin(&mut self, length: Duration) -> Result<Vec<(Duration, Vec<u32>)>, Error> {
-        let most = |window: &Duration| (length.as_nanos() / window.as_nanos()) as usize * 2 + 100;
-        let mut recorders = WINDOWS.map(|window| Recorder::new(now(), window, most(&window)));
+    fn spin(&mut self, length: Duration) -> Result<Vec<Recorded>, Error> {
+        let time = length + spin::TURN;
+        let mut recorders = WINDOWS.map(|window| Recorder::new(now(), window, time));
         let (done, tell) = (self.done, &mut self.tell);
         spin::spin(length, self.priority, &mut recorders, self.stop, &mut |elapsed| {
             tell(&Phase::Spinning, done + elapsed.min(length));
         })?;
         self.done += length;
         self.interrupted()?;
-        Ok(recorders.into_iter().map(|recorder| (recorder.length(), recorder.into_values())).collect())
+        Ok(recorders.into_iter().map(Recorder::finish).collect())
     }
 
-    fn work(&mut self, charged: &Platform, length: Duration) -> Result<Vec<(Duration, Vec<u32>)>, Error> {
+    fn work(&mut self, charged: &Platform, length: Duration) -> Result<Vec<Recorded>, Error> {
         let (bind, priority) = (self.bind, self.priority);
         let run = Run {
             packet: charged.packet,

@@ -12,7 +12,7 @@ use crate::probe;
 
 /// How long it spins on one processor before it goes to the next: several of the longest windows, and on any host with two
 /// processors or a pause of as much far from the kernel's throttle.
-const TURN: Duration = Duration::from_millis(400);
+pub(super) const TURN: Duration = Duration::from_millis(400);
 /// After a turn on a host with one processor, so that the throttle is not met.
 const PAUSE: std::time::Duration = std::time::Duration::from_millis(100);
 /// Shorter gaps are two looks at the clock.
@@ -89,13 +89,13 @@ mod tests {
     #[test]
     fn every_window_of_a_turn_is_recorded() {
         let lengths = [Duration::from_millis(10), Duration::from_millis(100)];
-        let mut recorders = lengths.map(|length| Recorder::new(now(), length, 1000));
+        let mut recorders = lengths.map(|length| Recorder::new(now(), length, TURN * 4));
         let mut told = Duration::ZERO;
         let stop = AtomicBool::new(false);
         spin(TURN * 2, None, &mut recorders, &stop, &mut |done| told = done).unwrap();
         assert_eq!(told, TURN * 2);
         for (recorder, length) in recorders.into_iter().zip(lengths) {
-            let windows = recorder.into_values();
+            let windows = recorder.finish().values;
             // A stall at the end of a turn makes it longer.
             assert!(windows.len() as u64 >= 2 * (TURN.as_nanos() / length.as_nanos()), "{}", windows.len());
             assert!(windows.iter().all(|&stolen| u64::from(stolen) <= length.as_nanos()));

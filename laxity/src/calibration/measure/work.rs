@@ -12,11 +12,11 @@ use std::time::Duration as StdDuration;
 use laxity_core::contract::Contract;
 use laxity_core::limits::MAX_MESSAGE_BYTES;
 use laxity_core::platform::{BestEffort, Interference, LinkModel, Platform};
-use laxity_core::units::{Duration, Rate};
+use laxity_core::units::{Duration, Instant, Rate};
 use laxity_link::sys::{self, now};
 
 use crate::error::Error;
-use crate::executive::{Histograms, Piece, Recorder, Sampling};
+use crate::executive::{Histograms, Piece, Recorded, Recorder, Sampling};
 use crate::host::{ChannelSpec, Host, HostConfig};
 use crate::receiver::Receiver;
 use crate::sender::Sender;
@@ -90,8 +90,9 @@ pub(super) struct Run<'a> {
 pub(super) struct Worked {
     /// Of the sender's executive and the receiver's.
     pub(super) histograms: [Arc<Histograms>; 2],
-    /// Stolen time in windows, by length: first the sender's, then the receiver's.
-    pub(super) windows: Vec<(Duration, Vec<u32>)>,
+    /// Stolen time in windows, by length: of each window the more of what the sender's executive and the receiver's
+    /// lost. They are not alike, so one after the other they would look as if windows depended on one another.
+    pub(super) windows: Vec<Recorded>,
     /// What the executives ran as: the worse of the two.
     pub(super) standing: crate::host::Standing,
 }
@@ -140,7 +141,9 @@ pub(super) fn nothing_costs_anything(packet: u32, pace: Pace) -> Platform {
 /// What starting a host says; or a channel that is not to be had, a bug.
 pub(super) fn run(run: &Run<'_>, stop: &AtomicBool, tell: &mut dyn FnMut(Duration)) -> Result<Worked, Error> {
     let histograms = [Histograms::new(), Histograms::new()];
-    let (sending, receiving) = (start(run, &histograms[0])?, start(run, &histograms[1])?);
+    // The windows of both are the same.
+    let begin = now();
+    let (sending, receiving) = (start(run, begin, &histograms[0])?, start(run, begin, &histograms[1])?);
     let listener = receiving.listen("calibrate")?;
     let mut channels = Vec::new();
     for group in run.groups {
@@ -167,23 +170,23 @@ pub(super) fn run(run: &Run<'_>, stop: &AtomicBool, tell: &mut dyn FnMut(Duratio
     let published = [Arc::clone(&sending.published), Arc::clone(&receiving.published)];
     // They hand over what they recorded when they stop.
     drop((sending, receiving));
-    let mut windows: Vec<(Duration, Vec<u32>)> = run.windows.iter().map(|&length| (length, Vec::new())).collect();
+    let mut windows: Vec<Recorded> = Vec::new();
     for published in published {
         let sampled = published.sampled.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
-        for recorder in sampled.into_iter().flat_map(|sampling| sampling.windows) {
-            let length = recorder.length();
-            if let Some((_, values)) = windows.iter_mut().find(|(other, _)| *other == length) {
-                values.extend(recorder.into_values());
-            }
-        }
+        let recorded = sampled.into_iter().flat_map(|sampling| sampling.windows).map(Recorder::finish);
+        windows = match windows.is_empty() {
+            true => recorded.collect(),
+            false => windows.into_iter().zip(recorded).map(|(one, other)| one.and(&other)).collect(),
+        };
     }
     Ok(Worked { histograms, windows, standing })
 }
 
-fn start(run: &Run<'_>, histograms: &Arc<Histograms>) -> Result<Host, Error> {
-    let start = now();
-    let most = |length: Duration| (run.length.as_nanos() / length.as_nanos()) as usize + 1;
-    let recorder = |&length: &Duration| Recorder::new(start, length, most(length));
+/// Until it runs and once it stops, it takes so long at the most.
+const AROUND: Duration = Duration::from_secs(5);
+
+fn start(run: &Run<'_>, begin: Instant, histograms: &Arc<Histograms>) -> Result<Host, Error> {
+    let recorder = |&length: &Duration| Recorder::new(begin, length, run.length + AROUND);
     let sampling = Sampling {
         histograms: Arc::clone(histograms),
         windows: run.windows.iter().map(recorder).collect(),
@@ -271,8 +274,9 @@ mod tests {
             let samples = |switched| worked.counts(piece, switched).iter().map(|count| count.1).sum::<u64>();
             assert!(samples(false) + samples(true) > 0, "{piece:?}");
         }
-        for (length, windows) in &worked.windows {
-            assert!(!windows.is_empty() && windows.iter().all(|&stolen| u64::from(stolen) <= length.as_nanos()));
+        assert_eq!(worked.windows.len(), lengths.len());
+        for Recorded { length, values, .. } in &worked.windows {
+            assert!(!values.is_empty() && values.iter().all(|&stolen| u64::from(stolen) <= length.as_nanos()));
         }
     }
 }

@@ -22,7 +22,8 @@ fn meter() -> Meter {
 
 /// (windows, exceeded, most stolen in µs) until `end`.
 fn watched(meter: &mut Meter, end: u64) -> (u64, u64, u64) {
-    meter.settle(at(end));
+    meter.skip(at(end));
+    meter.settle();
     let window = meter.premises().windows[0];
     (window.windows, window.exceeded, window.largest.as_nanos() / 1000)
 }
@@ -53,7 +54,7 @@ fn many_small_excesses_of_a_window_add_up() {
 #[test]
 fn a_hand_over_in_the_middle_of_a_piece_is_a_piece_of_its_own() {
     let mut meter = meter();
-    meter.staged(at(4));
+    meter.staged(2, at(4));
     // Two packets, 4 µs to stage and 16 to send them: within C_l for each.
     meter.flushed(2, at(6), at(22));
     // The step took 2 µs before that, and 2 after.
@@ -95,7 +96,7 @@ fn a_calibration_records_each_piece_and_each_window() {
     let histograms = Histograms::new();
     let sampling = Sampling {
         histograms: Arc::clone(&histograms),
-        windows: vec![Recorder::new(at(0), micros(10), 100)],
+        windows: vec![Recorder::new(at(0), micros(10), micros(1000))],
         charged: Some(Platform { packet_cost: micros(3), ..platform() }),
     };
     let mut meter = Meter::new(at(0), &platform(), Some(Box::new(sampling)));
@@ -105,14 +106,63 @@ fn a_calibration_records_each_piece_and_each_window() {
     let sampling = meter.finish(at(40)).unwrap();
     let samples = |switched| histograms.of(Piece::Next, switched).counts();
     assert_eq!((samples(false), samples(true)), (vec![(micros(4), 1)], vec![(micros(4), 1)]));
-    let windows = sampling.windows.into_iter().next().unwrap().into_values();
+    let windows = sampling.windows.into_iter().next().unwrap().finish().values;
     assert_eq!(windows, [1000, 0, 0, 0]);
     assert!(meter.finish(at(50)).is_none());
 }
 
 #[test]
-fn a_recorder_keeps_no_more_than_it_has_room_for() {
-    let mut recorder = Recorder::new(at(0), micros(1), 3);
-    recorder.advance(at(100));
-    assert_eq!(recorder.into_values().len(), 3);
+fn a_stall_before_a_hand_over_that_was_slow_too_is_not_lost() {
+    let mut meter = meter();
+    meter.staged(1, at(5));
+    // The step is stopped for 1000 µs; then C_l is exceeded by 20 µs.
+    meter.flushed(1, at(1007), at(1032));
+    meter.lap(Piece::Next, false, at(1034));
+    // 1002 + 2 µs of the step are 1000 beyond C_p.
+    meter.skip(at(1100));
+    meter.settle();
+    let window = meter.premises().windows[0];
+    assert_eq!((window.windows, window.exceeded), (11, 11), "{window:?}");
+}
+
+#[test]
+fn a_stall_while_packets_are_staged_is_counted_where_it_was() {
+    let mut meter = meter();
+    meter.staged(1, at(1000));
+    meter.lap(Piece::Next, false, at(1004));
+    meter.staged(2, at(1008));
+    meter.lap(Piece::Next, false, at(1030));
+    // Of 1012 µs for two packets 992 are beyond C_l, 990 of which counted at once; the step before took 18 too many.
+    meter.flushed(2, at(1030), at(1038));
+    meter.lap(Piece::Next, false, at(1040));
+    meter.skip(at(1100));
+    meter.settle();
+    let window = meter.premises().windows[0];
+    assert_eq!((window.windows, window.exceeded, window.largest), (11, 10, micros(100)), "{window:?}");
+}
+
+#[test]
+fn whatever_is_done_between_two_preemption_points_takes_one_look_together() {
+    let mut meter = meter();
+    meter.lap_each(Piece::Submit, 10, at(40));
+    meter.looked(0, at(60));
+    // 4 µs are left of 64.
+    meter.lap(Piece::Round, false, at(80));
+    assert_eq!(watched(&mut meter, 100), (1, 0, 16));
+    meter.preemption_point();
+    meter.lap_each(Piece::Submit, 10, at(160));
+    assert_eq!(watched(&mut meter, 200), (2, 0, 16));
+}
+
+#[test]
+fn premises_are_published_without_allocating() {
+    let mut meter = meter();
+    let mut published = Premises::default();
+    published.copy_from(meter.premises());
+    let before = published.windows.as_ptr();
+    meter.lap(Piece::Next, false, at(500));
+    meter.settle();
+    published.copy_from(meter.premises());
+    assert_eq!(&published, meter.premises());
+    assert_eq!(published.windows.as_ptr(), before);
 }
