@@ -4,6 +4,8 @@
 
 mod json;
 mod pictures;
+#[cfg(test)]
+mod tests;
 mod text;
 
 use std::io::{self, Write as _};
