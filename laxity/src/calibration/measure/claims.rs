@@ -157,3 +157,28 @@ fn counts(values: &[u32]) -> Counts {
     let alike = sorted.chunk_by(|one, other| one == other);
     alike.map(|alike| (Duration::from_nanos(alike[0].into()), alike.len() as u64)).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use laxity_core::admission::confidence::upper_bound;
+
+    use super::*;
+
+    #[test]
+    fn windows_that_were_passed_over_carry_no_claim() {
+        // A seventh of 70,000 windows was kept, and the longest stall fell into another one.
+        let mut state = 1u64;
+        let mut draw = || {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 47) as u32
+        };
+        let values: Vec<u32> = std::iter::repeat_with(&mut draw).take(10_000).collect();
+        let largest = Duration::from_micros(900);
+        let length = Duration::from_millis(1);
+        let recorded = Recorded { length, values, stride: 7, windows: 70_000, largest };
+        let claimed = windows(Observer::Spinning, &[recorded]).claimed;
+        let [Window { windows, stride, exceedance, largest: told, .. }] = claimed[..] else { panic!("{claimed:?}") };
+        assert_eq!((windows, told, stride % 7), (70_000, largest, 0));
+        assert!(exceedance >= upper_bound(0, windows / stride, ALPHA.divided_by(8)), "{}", exceedance.parts());
+    }
+}
