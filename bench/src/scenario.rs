@@ -196,6 +196,7 @@ pub fn run_with(setup: &Setup, workload: &Workload, progress: &mut dyn FnMut(Dur
     if setup.realtime && !wire.realtime {
         notes.push("the wire has no real-time priority: its own gaps disturb every stack".to_owned());
     }
+    disturbances.extend(hosts.iter().flat_map(|host| host.premises().violations()));
     if gaps.0 > 0 {
         disturbances.push(format!(
             "the platform took the processor away {} times beyond its envelope, {} at the longest",

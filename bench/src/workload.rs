@@ -279,7 +279,9 @@ pub(crate) fn connect(
         let laxity::Error::Refused { refusal, .. } = &refused else { return Err(refused.into()) };
         let least = refusal.least_deadline.filter(|least| *least > contract.deadline());
         let Some(least) = least else { return Err(refused.into()) };
-        notes.push(format!("{}: {refused}; going on with that", row.name));
+        let deadline = contract.deadline();
+        // Without the address, which is another one in every run.
+        notes.push(format!("{}: a deadline of {deadline} is refused: {refusal}; going on with {least}", row.name));
         contract = contract.with_deadline(least).map_err(laxity::Error::from)?;
     }
     let (sender, receiver) = attempt(contract)?;

@@ -8,6 +8,7 @@ use laxity::calibration::{decimal, place};
 use laxity::{Backing, Calibration, Costs, FileError, Guarantee, platform_file};
 use laxity_bench::workload::Row;
 use laxity_core::admission::answer::Role;
+use laxity_core::admission::confidence::Probability;
 use laxity_core::admission::{Admission, Settings};
 use laxity_core::contract::Contract;
 use laxity_core::platform::Platform;
@@ -112,10 +113,17 @@ pub(crate) fn in_words(guarantee: &Guarantee) -> String {
         Some(miss) => format!(
             "guarantee {}: a message misses because of this host with a probability of {} at most",
             guarantee.level,
-            decimal(miss)
+            decimal(rounded_up(miss))
         ),
         None => format!("guarantee {}", guarantee.level),
     }
+}
+
+/// To two digits.
+fn rounded_up(probability: Probability) -> Probability {
+    let parts = probability.parts();
+    let unit = 10u64.pow(parts.checked_ilog10().unwrap_or(0).saturating_sub(1));
+    Probability::from_parts(parts.div_ceil(unit) * unit)
 }
 
 /// What stands behind a bound, in JSON.
@@ -160,5 +168,20 @@ impl CalibrationReport {
             flood_packets_s: taken.load.flood,
             link: taken.link.clone(),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn people_read_two_digits_and_never_too_few() {
+        for (parts, shown) in
+            [(530_567_084_400, "0.54"), (1, "0.000000000001"), (100, "0.0000000001"), (101, "0.00000000011"), (0, "0")]
+        {
+            assert_eq!(decimal(rounded_up(Probability::from_parts(parts))), shown);
+        }
+        assert_eq!(rounded_up(Probability::from_parts(999_999_999_999)), Probability::ONE);
     }
 }

@@ -22,6 +22,25 @@ pub(crate) fn has_directory(path: &Path) -> Result<(), Failure> {
     found.map_err(|source| Failure::File { file: path.display().to_string(), source })
 }
 
+/// Fails if the file could not be written: better before a long run than after it. Nothing is left of the attempt.
+pub(crate) fn can_be_written(path: &Path) -> Result<(), Failure> {
+    attempt(path).map_err(|source| Failure::File { file: path.display().to_string(), source })
+}
+
+fn attempt(path: &Path) -> io::Result<()> {
+    let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
+    match fs::metadata(&path) {
+        Ok(metadata) if metadata.is_dir() => return Err(io::ErrorKind::IsADirectory.into()),
+        // To open a pipe would be to wait for its reader.
+        Ok(metadata) if !metadata.is_file() => return Ok(()),
+        Ok(_) => drop(OpenOptions::new().write(true).open(&path)?),
+        Err(_) => {}
+    }
+    let beside = beside(&path)?;
+    drop(OpenOptions::new().write(true).create_new(true).open(&beside)?);
+    fs::remove_file(&beside)
+}
+
 /// Makes the directory of the file, if it is not there.
 pub(crate) fn make_directory(path: &Path) -> Result<(), Failure> {
     let parent = path.parent().unwrap_or(Path::new("."));
@@ -145,12 +164,19 @@ mod tests {
             has_directory(&directory.join("absent/plot.svg")).is_err()
                 && has_directory(&file.join("plot.svg")).is_err()
         );
-        for bad in [directory.clone(), directory.join("absent/plot.svg"), file.join("plot.svg")] {
-            let failure = write(&bad, "four").unwrap_err();
-            assert_eq!(failure.exit_status(), 2);
-            assert!(failure.to_string().contains(&bad.display().to_string()), "{failure}");
+        for good in [file.clone(), link, directory.join("new.svg"), "/dev/null".into()] {
+            can_be_written(&good).unwrap();
         }
-        assert_eq!(fs::read_dir(&directory).unwrap().count(), 2);
+        for bad in [directory.clone(), directory.join("absent/plot.svg"), file.join("plot.svg")] {
+            for failure in [write(&bad, "four").unwrap_err(), can_be_written(&bad).unwrap_err()] {
+                assert_eq!(failure.exit_status(), 2);
+                assert!(failure.to_string().contains(&bad.display().to_string()), "{failure}");
+            }
+        }
+        assert_eq!(
+            (fs::read_dir(&directory).unwrap().count(), fs::read_to_string(&file).unwrap()),
+            (2, "three".to_owned())
+        );
         fs::remove_dir_all(&directory).unwrap();
     }
 

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, Mutex, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration as StdDuration;
 
@@ -305,7 +305,9 @@ impl Host {
         let (notices, notice_reader) = rtrb::RingBuffer::new(1024 + 4 * config.channels);
         let notified = Arc::new(Signal::default());
         let stopped = Arc::new(AtomicBool::new(false));
-        let published = Arc::new(Published::default());
+        let meter = Meter::new(sys::now(), &platform, sampling);
+        let published = Published { premises: Mutex::new(meter.premises().clone()), ..Published::default() };
+        let published = Arc::new(published);
         let executive = Executive {
             endpoint,
             link,
@@ -326,7 +328,7 @@ impl Host {
             waited: 0,
             received: 0,
             off_processor: OffProcessor::default(),
-            meter: Meter::new(sys::now(), &platform, sampling),
+            meter,
             was_rung: false,
             stops_at: None,
         };

@@ -3,9 +3,9 @@
 use std::fmt::Write as _;
 
 use comfy_table::{CellAlignment, Table, presets};
-use laxity::Costs;
 use laxity::system_file::{Channel, Upcall};
 use laxity::text::{DisplayRate, DisplaySize};
+use laxity::{Costs, Level};
 use laxity_core::admission::answer::{Answers, Denial, Fits, Rule, Term};
 use laxity_core::admission::{Code, Refusal, Stage};
 use laxity_core::platform::{MachineModel, Platform};
@@ -117,6 +117,9 @@ fn guarantee(report: &Report, channels: &[Channel], answers: &Answers) -> String
     }
     let all = in_words(&report.guarantee(channels, answers));
     let mut text = format!("If the host runs as it was calibrated: {all}.\n");
+    if report.guarantee(channels, answers).miss.is_none() && report.backing.level() > Level::None {
+        text.push_str("  none: too few windows were measured to claim anything of a host that is so busy\n");
+    }
     for why in report.backing.why() {
         let _ = writeln!(text, "  {}: {}", report.backing.level(), escaped(why));
     }

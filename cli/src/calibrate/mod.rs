@@ -121,13 +121,16 @@ pub(crate) fn run(arguments: &CalibrateArguments) -> Result<bool, Failure> {
         None => place::own()
             .ok_or_else(|| Failure::Usage("no place for the calibration is known; give one: -o FILE".to_owned()))?,
     };
-    let elsewhere = [arguments.plot.as_ref(), arguments.interference.as_ref()];
-    for path in elsewhere.into_iter().flatten() {
-        file::has_directory(path)?;
+    let pictures = [arguments.plot.as_ref(), arguments.interference.as_ref()].into_iter().flatten();
+    let files: Vec<&PathBuf> = std::iter::once(&output).chain(pictures).collect();
+    if let Some(twice) = files.iter().enumerate().find_map(|(at, file)| files[..at].contains(file).then_some(file)) {
+        return Err(Failure::Usage(format!("{} cannot hold two of calibration and pictures", twice.display())));
     }
-    match &arguments.output {
-        Some(file) => file::has_directory(file)?,
-        None => file::make_directory(&output)?,
+    if arguments.output.is_none() {
+        file::make_directory(&output)?;
+    }
+    for path in files {
+        file::can_be_written(path)?;
     }
     let earlier = arguments.against.as_deref().map(Calibration::read).transpose()?;
     let neighbours = neighbours();

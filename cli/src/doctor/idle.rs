@@ -90,8 +90,8 @@ fn told(states: &[(String, i64)], asleep: Option<&Spans>, awake: Option<&Spans>,
     Finding::new(NAME, state, found)
         .costs(cost, "what a round trip takes longer because processors fall asleep, in the middle")
         .mended_by(format!(
-            "hold /dev/cpu_dma_latency at 0: `sudo laxity doctor --fix` does so for as long as it runs, at the price of power \
-             (saves {} of {} each time)",
+            "hold /dev/cpu_dma_latency at 0: `--keep-awake` of send, recv, demo and calibrate does, or `sudo laxity doctor \
+             --fix` for as long as it runs, at the price of power (saves {} of {} each time)",
             short(cost),
             short(asleep.median())
         ))

@@ -201,8 +201,13 @@ fn of_envelopes(calibration: &Calibration, platform: &Platform, reasons: &mut Re
             None => reasons.none(format!("the envelope of {budget} in {length} was not measured")),
         }
     }
-    if platform.interference.envelopes.is_empty() {
+    let envelopes = &platform.interference.envelopes;
+    if envelopes.is_empty() {
         reasons.none("the platform has no envelope that was measured".to_owned());
+    } else if envelopes.iter().all(|(length, budget)| budget >= length) {
+        // That it takes no more is certain, and worth nothing.
+        reasons
+            .none("the platform may take all of a processor: too few windows were measured to claim less".to_owned());
     }
     used
 }

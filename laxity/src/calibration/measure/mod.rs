@@ -1,15 +1,16 @@
 //! The measurement: what is run, in which order, and what is claimed of it.
 //!
 //! ```text
-//! for each packet size S: one channel ─► few ─► many ─► bursts    costs, by the meter of real executives
+//! for each packet size S: one channel, few, many, packets far     costs, by the meter of real executives
+//!                         apart, packets in bursts
 //!                         packets one after the other            the link, if it is loopback
 //! spin in turns on every processor                               stolen time, seen by a clock
 //! choose S and P
 //! many channels again, charged with what was claimed             stolen time, seen by the executive at work
 //! ```
 //!
-//! All beside the declared load. A third of the time goes to the costs, at most; of what is left two thirds to spinning, for that
-//! sees the most. A measurement that is stopped comes to nothing.
+//! All beside the declared load. A third of the time goes to the costs, at most; what is left is shared by the two
+//! observers. A measurement that is stopped comes to nothing.
 
 mod claims;
 mod link;
@@ -35,7 +36,7 @@ use crate::host::Standing;
 use crate::realtime::Scheduling;
 use claims::Pieces;
 use link::Device;
-use work::{Run, Worked};
+use work::{Pace, Run, Worked};
 
 /// Sizes of packets that are measured, if they fit the link.
 const SIZES: [u32; 5] = [256, 512, 1024, 1400, 4096];
@@ -115,6 +116,8 @@ pub fn measure(plan: &Plan, stop: &AtomicBool, tell: &mut dyn FnMut(&Phase, Dura
     let begin = now();
     let root = Path::new("/sys/class/net");
     let device = Device::named(root, &plan.device).ok_or_else(|| Error::Device { name: plan.device.clone() })?;
+    // Asked now, not when a third of the time is over.
+    let told = told_link(plan, &device)?;
     let up = Device::all_up(root);
     // Over loopback any size goes, but whoever is reached over another device is reached with the same packets.
     let every = up.iter().filter(|_| plan.fits_all).map(|other| other.packet).fold(device.packet, u32::min);
@@ -138,9 +141,12 @@ pub fn measure(plan: &Plan, stop: &AtomicBool, tell: &mut dyn FnMut(&Phase, Dura
     for &packet in &sizes {
         costs.extend(measuring.costs(packet, costs_time.mul_ratio(1, sizes.len() as u64))?);
     }
-    let link = measuring.link(&device, &sizes, &mut costs)?;
+    let link = match told {
+        Some(link) => link,
+        None => measuring.link(&sizes, &mut costs)?,
+    };
     let left = plan.length.saturating_sub(measuring.done);
-    let spun = claims::windows(Observer::Spinning, &measuring.spin(left.mul_ratio(2, 3))?);
+    let spun = claims::windows(Observer::Spinning, &measuring.spin(left.mul_ratio(1, 2))?);
     let of_size = |packet| platform(&costs, packet, link, &spun.claimed);
     let platforms: Vec<(u32, Platform)> =
         sizes.iter().map(|&packet| Ok((packet, of_size(packet)?))).collect::<Result<_, Error>>()?;
@@ -194,6 +200,15 @@ pub fn measure(plan: &Plan, stop: &AtomicBool, tell: &mut dyn FnMut(&Phase, Dura
     };
     let calibration = Calibration { taken, costs, windows, platform: chosen };
     Ok(Measured { calibration, choice, seen: spun.seen.into_iter().chain(worked.seen).collect(), notes })
+}
+
+/// C_x and B as the user or the driver tells them; `None` for loopback, whose are measured.
+fn told_link(plan: &Plan, device: &Device) -> Result<Option<(Duration, Rate)>, Error> {
+    if device.name == link::LOOPBACK {
+        return Ok(None);
+    }
+    let rate = plan.rate.or(device.rate).ok_or_else(|| Error::DeviceRate { name: device.name.clone() })?;
+    Ok(Some((Duration::ZERO, rate)))
 }
 
 /// Those that fit the device, the largest of them, and the largest that every device carries.
@@ -259,22 +274,20 @@ impl Measuring<'_> {
     /// The costs with packets of one size.
     fn costs(&mut self, packet: u32, length: Duration) -> Result<Vec<Cost>, Error> {
         let phase = Phase::Costs(packet);
-        let mut work = |groups, batch, length| {
+        let mut work = |groups, pace, parts| {
             let (bind, priority) = (self.bind, self.priority);
-            self.run(&phase, Run { packet, groups, length, batch, charged: None, windows: &[], bind, priority })
+            let length = length.mul_ratio(parts, 8);
+            self.run(&phase, Run { packet, groups, length, pace, charged: None, windows: &[], bind, priority })
         };
-        let part = |parts| length.mul_ratio(parts, 8);
-        let (alone, few) = (work(work::ALONE, 1, part(2))?, work(work::FEW, 1, part(1))?);
-        let (many, bursts) = (work(work::MANY, 1, part(4))?, work(work::BURSTS, work::BURST, part(1))?);
-        Ok(Pieces { packet, alone: &alone, few: &few, many: &many, bursts: &bursts }.claims())
+        let (alone, few) = (work(work::ALONE, Pace::STEADY, 1)?, work(work::FEW, Pace::STEADY, 1)?);
+        let (many, sparse) = (work(work::MANY, Pace::STEADY, 3)?, work(work::SPARSE, Pace::SLOW, 2)?);
+        let bursts = work(work::BURSTS, Pace::AT_ONCE, 1)?;
+        let pieces = Pieces { packet, alone: &alone, few: &few, many: &many, sparse: &sparse, bursts: &bursts };
+        Ok(pieces.claims())
     }
 
-    /// C_x and B: measured, or told by the user or the driver.
-    fn link(&mut self, device: &Device, sizes: &[u32], costs: &mut Vec<Cost>) -> Result<(Duration, Rate), Error> {
-        if device.name != link::LOOPBACK {
-            let rate = self.plan.rate.or(device.rate).ok_or_else(|| Error::DeviceRate { name: device.name.clone() })?;
-            return Ok((Duration::ZERO, rate));
-        }
+    /// C_x and B of loopback, measured.
+    fn link(&mut self, sizes: &[u32], costs: &mut Vec<Cost>) -> Result<(Duration, Rate), Error> {
         let least = MIN_PACKET_BYTES;
         let each = self.plan.length.mul_ratio(1, 50);
         for packet in std::iter::once(least).chain(sizes.iter().copied().filter(|&size| size != least)) {
@@ -306,7 +319,7 @@ impl Measuring<'_> {
             packet: charged.packet,
             groups: work::MANY,
             length,
-            batch: 1,
+            pace: Pace::STEADY,
             charged: Some(charged),
             windows: &WINDOWS,
             bind,
@@ -327,5 +340,67 @@ mod tests {
         assert_eq!(sizes(&device(1408), 1408), [256, 512, 1024, 1400, 1408]);
         assert_eq!(sizes(&device(300), 20), [64, 256, 300]);
         assert_eq!(sizes(&device(0), 0), [64]);
+    }
+
+    fn plan(length: Duration) -> Plan {
+        Plan {
+            length,
+            load: Load { hogs: 1, flood: 1000 },
+            device: "lo".to_owned(),
+            fits_all: true,
+            rate: None,
+            realtime: false,
+            keep_awake: false,
+        }
+    }
+
+    #[test]
+    fn it_is_interrupted_in_every_part_and_comes_to_nothing() {
+        let phases = [Phase::Link, Phase::Spinning, Phase::Choosing, Phase::Working];
+        for (last, length) in std::iter::once((Phase::Costs(256), Duration::from_secs(7 * 24 * 3600)))
+            .chain(phases.map(|phase| (phase, Duration::from_secs(1))))
+        {
+            let stop = AtomicBool::new(false);
+            let mut stopped = None;
+            let outcome = measure(&plan(length), &stop, &mut |phase, done| {
+                assert!(done <= length, "{done} of {length}");
+                if *phase == last && stopped.is_none() {
+                    stop.store(true, Ordering::Relaxed);
+                    stopped = Some(now());
+                }
+            });
+            assert!(matches!(outcome, Err(Error::Interrupted)), "in {last:?}: {outcome:?}");
+            // Of a week, or of a host that measures while others build.
+            let took = now().since(stopped.expect("every part tells"));
+            assert!(took < Duration::from_secs(60), "in {last:?}: {took}");
+        }
+    }
+
+    #[test]
+    fn whoever_is_interrupted_beforehand_measures_nothing() {
+        let mut told = Vec::new();
+        let outcome = measure(&plan(Duration::from_secs(3600)), &AtomicBool::new(true), &mut |phase, _| {
+            told.push(phase.clone());
+        });
+        assert!(matches!(outcome, Err(Error::Interrupted)), "{outcome:?}");
+        assert!(told.iter().all(|phase| *phase == Phase::Costs(256)), "{told:?}");
+    }
+
+    #[test]
+    fn a_device_that_cannot_be_calibrated_is_refused_at_once() {
+        let refused = |device: &str| {
+            let plan = Plan { device: device.to_owned(), ..plan(Duration::from_secs(3600)) };
+            measure(&plan, &AtomicBool::new(false), &mut |phase, _| panic!("{phase:?}")).unwrap_err()
+        };
+        assert!(matches!(refused("no-such-device"), Error::Device { name } if name == "no-such-device"));
+        let root = Path::new("/sys/class/net");
+        let silent =
+            Device::all_up(root).into_iter().find(|device| device.name != link::LOOPBACK && device.rate.is_none());
+        match silent {
+            Some(Device { name, .. }) => {
+                assert!(matches!(refused(&name), Error::DeviceRate { name: told } if told == name))
+            }
+            None => println!("skipped: the driver of every device tells its rate"),
+        }
     }
 }

@@ -41,17 +41,30 @@ pub(super) const MANY: &[Group] = &[
     Group { channels: 2, packets: 40, interval: Duration::from_millis(40) },
 ];
 
+/// One channel, whose packets come so far apart that others have used the caches meanwhile, and the executive has slept.
+pub(super) const SPARSE: &[Group] = &[Group { channels: 1, packets: 3, interval: Duration::from_millis(4) }];
 /// Packets that come so close together that one look finds several.
 pub(super) const BURSTS: &[Group] = &[Group { channels: 4, packets: 40, interval: Duration::from_millis(5) }];
-/// That many of them are handed to the link at once then.
-pub(super) const BURST: u32 = 32;
 
 /// The applications' priority: below the executives'.
 const APPLICATION_PRIORITY: u8 = 60;
-/// On the link; so far apart that sleeping until the next packet is part of the work.
-const PACKETS_PER_SECOND: u64 = 50_000;
-/// As many as nobody can send.
-const AT_ONCE: u64 = 5_000_000;
+/// How packets are given to the link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Pace {
+    packets_per_second: u64,
+    /// Packets that are handed to the link together.
+    batch: u32,
+}
+
+impl Pace {
+    /// So far apart that sleeping until the next packet is part of the work.
+    pub(super) const STEADY: Self = Self { packets_per_second: 50_000, batch: 1 };
+    /// So far apart that nothing is in the caches any more.
+    pub(super) const SLOW: Self = Self { packets_per_second: 1000, batch: 1 };
+    /// As fast as they can be sent.
+    pub(super) const AT_ONCE: Self = Self { packets_per_second: 5_000_000, batch: 32 };
+}
+
 /// How long a receiver waits before it looks whether it is over.
 const LOOK: StdDuration = StdDuration::from_millis(50);
 
@@ -62,8 +75,7 @@ pub(super) struct Run<'a> {
     pub(super) packet: u32,
     pub(super) groups: &'a [Group],
     pub(super) length: Duration,
-    /// Packets that are handed to the link together; more than one come as fast as they are sent.
-    pub(super) batch: u32,
+    pub(super) pace: Pace,
     /// What pieces may cost before the rest counts as stolen; `None` where that is not known yet.
     pub(super) charged: Option<&'a Platform>,
     /// Lengths of windows in which stolen time is recorded.
@@ -78,7 +90,8 @@ pub(super) struct Run<'a> {
 pub(super) struct Worked {
     /// Of the sender's executive and the receiver's.
     pub(super) histograms: [Arc<Histograms>; 2],
-    /// Stolen time in windows, by length: the more of what the sender's executive and the receiver's lost in each.
+    /// Stolen time in windows, by length: of each window the more of what the sender's executive and the receiver's
+    /// lost. They are not alike, so one after the other they would look as if windows depended on one another.
     pub(super) windows: Vec<Recorded>,
     /// What the executives ran as: the worse of the two.
     pub(super) standing: crate::host::Standing,
@@ -92,10 +105,9 @@ impl Worked {
 }
 
 /// Figures on which everything is admitted.
-pub(super) fn nothing_costs_anything(packet: u32, batch: u32) -> Platform {
+pub(super) fn nothing_costs_anything(packet: u32, pace: Pace) -> Platform {
     let least = Duration::from_nanos(100);
     let overhead = 130;
-    let packets_per_second = if batch > 1 { AT_ONCE } else { PACKETS_PER_SECOND };
     Platform {
         packet,
         quantum: 16,
@@ -109,11 +121,11 @@ pub(super) fn nothing_costs_anything(packet: u32, batch: u32) -> Platform {
         link_cost: least,
         link: LinkModel {
             setup: Duration::ZERO,
-            rate: Rate::bytes_per_second(u64::from(packet + overhead) * packets_per_second),
+            rate: Rate::bytes_per_second(u64::from(packet + overhead) * pace.packets_per_second),
             overhead_bytes: overhead,
             floor_bytes: packet,
         },
-        transmit_batch: batch,
+        transmit_batch: pace.batch,
         wake_up: least,
         handover: Duration::from_millis(20),
         propagation: Duration::ZERO,
@@ -184,7 +196,7 @@ fn start(run: &Run<'_>, begin: Instant, histograms: &Arc<Histograms>) -> Result<
     };
     let config = HostConfig {
         bind: SocketAddr::new(run.bind, 0),
-        costs: Some(nothing_costs_anything(run.packet, run.batch).into()),
+        costs: Some(nothing_costs_anything(run.packet, run.pace).into()),
         channels: 64,
         fifo_priority: run.priority,
         registry: None,
@@ -253,7 +265,7 @@ mod tests {
             packet: 500,
             groups: MANY,
             length: Duration::from_millis(300),
-            batch: 1,
+            pace: Pace::STEADY,
             charged: Some(&charged),
             windows: &lengths,
             bind: [127, 0, 0, 1].into(),
