@@ -211,7 +211,7 @@ pub struct Window {
     pub observer: Observer,
     /// w: how long each window is.
     pub window: Duration,
-    /// Windows that were counted.
+    /// Windows that there were.
     pub windows: u64,
     /// Only every so manieth window was counted on, because nearer ones depend on one another; 1 for all.
     pub stride: u64,

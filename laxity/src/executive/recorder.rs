@@ -94,6 +94,19 @@ impl Recorder {
 }
 
 impl Recorded {
+    /// Only the windows that lie between `from` and `until`, of those that began one after the other at `begin`. The largest stays that
+    /// of all of them.
+    pub(crate) fn between(mut self, begin: Instant, from: Instant, until: Instant) -> Self {
+        let first = from.since(begin).div_ceil(self.length).min(self.windows);
+        let last = (until.since(begin).as_nanos() / self.length.as_nanos()).clamp(first, self.windows);
+        // The first of all was kept, and every so manieth after it.
+        let place = |window: u64| usize::try_from(window.div_ceil(self.stride)).unwrap_or(usize::MAX);
+        let (first_place, last_place) = (place(first), place(last));
+        self.values.truncate(last_place);
+        self.values.drain(..first_place.min(self.values.len()));
+        Self { windows: last - first, ..self }
+    }
+
     /// Of each window what was stolen from that one of two observers from which more was. They watched the same windows, and what a host
     /// does to both at once is no two pieces of evidence.
     pub(crate) fn and(mut self, other: &Self) -> Self {
@@ -170,6 +183,25 @@ mod tests {
         assert_eq!(stride(ten_minutes, MOST_SHORT), 1);
         let strides = [2, 3, 4, 5, 6, 8, 10, 642].map(|times| stride(times * MOST, MOST));
         assert_eq!(strides, [3, 3, 7, 7, 7, 11, 11, 643]);
+    }
+
+    #[test]
+    fn what_was_recorded_before_and_after_the_work_does_not_count() {
+        let nanos = Duration::from_nanos;
+        let begin = Instant::from_nanos(1000);
+        for (stride, kept) in [(1, vec![3, 4, 5, 6]), (3, vec![3, 6]), (7, vec![])] {
+            let mut recorder = Recorder::new(begin, nanos(100), nanos(2000));
+            recorder.stride = stride;
+            for window in 0..10 {
+                recorder.note(begin + nanos(100 * window + window), nanos(window));
+            }
+            recorder.advance(begin + nanos(1000));
+            let recorded = recorder.finish().between(begin, begin + nanos(201), begin + nanos(799));
+            assert_eq!((recorded.windows, recorded.values, recorded.largest), (4, kept, nanos(9)), "{stride}");
+        }
+        let recorder = Recorder::new(begin, nanos(100), nanos(2000));
+        let recorded = recorder.finish().between(begin, begin + nanos(201), begin);
+        assert_eq!((recorded.windows, recorded.values), (0, vec![]));
     }
 
     #[test]

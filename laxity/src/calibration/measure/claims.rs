@@ -392,4 +392,16 @@ mod tests {
         assert_eq!(merged.iter().map(|window| (window.window, window.observer)).collect::<Vec<_>>(), expected);
         assert!(merge(Vec::new(), Vec::new()).is_empty());
     }
+
+    #[test]
+    fn windows_that_were_passed_over_carry_no_claim() {
+        // A seventh of 70,000 windows was kept, and the longest stall fell into another one.
+        let (values, largest) = (scattered(10_000, 100_000), Duration::from_micros(900));
+        let kept = Recorded { stride: 7, windows: 70_000, largest, ..recorded(WINDOWS[1], values) };
+        let Claimed { claimed, .. } = windows(Observer::Spinning, &[kept]);
+        let [claim] = claimed[..] else { panic!("{claimed:?}") };
+        assert_eq!((claim.windows, claim.largest, claim.stride % 7), (70_000, largest, 0));
+        let alpha = ALPHA.divided_by(2 * WINDOWS.len() as u64);
+        assert!(claim.exceedance >= upper_bound(0, claim.windows / claim.stride, alpha), "{claim:?}");
+    }
 }

@@ -155,7 +155,7 @@ pub(super) fn run(run: &Run<'_>, stop: &AtomicBool, tell: &mut dyn FnMut(Duratio
         }
     }
     let over = AtomicBool::new(false);
-    thread::scope(|scope| {
+    let (from, until) = thread::scope(|scope| {
         let running = apply(scope, channels, run.priority.is_some(), &over);
         let start = now();
         while running.is_ok() && !stop.load(Ordering::Relaxed) && now().since(start) < run.length {
@@ -164,7 +164,7 @@ pub(super) fn run(run: &Run<'_>, stop: &AtomicBool, tell: &mut dyn FnMut(Duratio
             tell(now().since(start).min(run.length));
         }
         over.store(true, Ordering::Relaxed);
-        running.map(drop)
+        running.map(|_| (start, now()))
     })?;
     let standing = receiving.standing().clone();
     let published = [Arc::clone(&sending.published), Arc::clone(&receiving.published)];
@@ -173,7 +173,9 @@ pub(super) fn run(run: &Run<'_>, stop: &AtomicBool, tell: &mut dyn FnMut(Duratio
     let mut windows: Vec<Recorded> = Vec::new();
     for published in published {
         let sampled = published.sampled.lock().unwrap_or_else(std::sync::PoisonError::into_inner).take();
-        let recorded = sampled.into_iter().flat_map(|sampling| sampling.windows).map(Recorder::finish);
+        let recorded = sampled.into_iter().flat_map(|sampling| sampling.windows);
+        // While channels are opened and closed there is no work to steal from.
+        let recorded = recorded.map(|recorder| recorder.finish().between(begin, from, until));
         windows = match windows.is_empty() {
             true => recorded.collect(),
             false => windows.into_iter().zip(recorded).map(|(one, other)| one.and(&other)).collect(),
