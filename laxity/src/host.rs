@@ -329,6 +329,7 @@ impl Host {
             received: 0,
             off_processor: OffProcessor::default(),
             meter,
+            told_at: sys::now(),
             was_rung: false,
             stops_at: None,
         };

@@ -70,6 +70,9 @@ pub(crate) struct CalibrateArguments {
     /// Keep the processors from idling deeply while measuring; the calibration then holds for hosts that do so, too
     #[arg(long)]
     pub(crate) keep_awake: bool,
+    /// Measure beside other Laxity processes, whose messages may be late meanwhile
+    #[arg(long)]
+    pub(crate) beside: bool,
     /// Stay an ordinary process, even where real-time priority is permitted
     #[arg(long)]
     pub(crate) no_realtime: bool,
@@ -136,8 +139,8 @@ pub(crate) fn run(arguments: &CalibrateArguments) -> Result<bool, Failure> {
     }
     let earlier = arguments.against.as_deref().map(Calibration::read).transpose()?;
     let neighbours = neighbours();
-    if let Some(neighbours) = &neighbours {
-        eprintln!("laxity: {neighbours}");
+    if let Some(neighbours) = neighbours.as_ref().filter(|_| !arguments.beside) {
+        return Err(Failure::NotPermitted(format!("{neighbours}. Stop them, or say --beside")));
     }
     let mut measured = measured(&plan)?;
     measured.notes.extend(neighbours);

@@ -148,12 +148,16 @@ pub(crate) struct Executive {
     pub(crate) received: usize,
     pub(crate) off_processor: OffProcessor,
     pub(crate) meter: Meter,
+    /// When what was counted was told.
+    pub(crate) told_at: Instant,
     /// Whether a mailbox rang the executive out of its sleep, and nothing was taken from one since.
     pub(crate) was_rung: bool,
     /// When it ends at the latest, once it was told to.
     pub(crate) stops_at: Option<Instant>,
 }
 
+/// How often an executive that never sleeps tells what it counted.
+const TOLD_EVERY: Duration = Duration::from_millis(100);
 /// How long an executive that was told to stop goes on to send what it has taken.
 const SEND_OUT: Duration = Duration::from_secs(1);
 /// How soon messages are asked for again that could not be taken back because an application was at it.
@@ -197,6 +201,10 @@ impl Executive {
             let restricted = share.ran(woken, time);
             woken = time;
             self.endpoint.set_restricted(restricted);
+            // Who never sleeps is heard, too.
+            if time.since(self.told_at) >= TOLD_EVERY {
+                self.publish_premises(time);
+            }
             self.watch(time, &mut round);
             self.off_processor.ran += time.since(round.start);
             if quantum == Quantum::Idle {
@@ -582,6 +590,15 @@ impl Executive {
         self.notified.notify();
     }
 
+    /// Tells what was counted until now, if nobody is reading it at the moment.
+    fn publish_premises(&mut self, time: Instant) {
+        self.meter.settle();
+        if let Ok(mut premises) = self.published.premises.try_lock() {
+            premises.copy_from(self.meter.premises());
+            self.told_at = time;
+        }
+    }
+
     /// Sleeps until a mailbox rings, a frame arrives or something is due. While restricted it does not wait for frames.
     fn sleep(&mut self, window_ends: Option<Instant>) {
         if let Ok(mut link) = self.published.link.try_lock() {
@@ -592,11 +609,8 @@ impl Executive {
             self.doorbell.awake();
             return;
         }
-        self.meter.settle();
-        if let Ok(mut premises) = self.published.premises.try_lock() {
-            premises.copy_from(self.meter.premises());
-        }
         let before = now();
+        self.publish_premises(before);
         let mut due = self.endpoint.poll_timeout(before).map(|(at, _)| at);
         if let Some((retry, _)) = self.retries.peek() {
             due = Some(due.map_or(retry, |due| due.min(retry)));

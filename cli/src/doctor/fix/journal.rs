@@ -51,7 +51,8 @@ impl Journal {
 
     /// Another kernel has begun with values of its own since.
     pub(super) fn is_of_this_boot(&self) -> bool {
-        process::boot().is_ok_and(|boot| boot == self.boot)
+        // If it cannot be told, what is left over is put back rather than forgotten: a value that is not ours is left alone anyway.
+        process::boot().is_ok_and(|boot| boot == self.boot) || process::boot().is_err()
     }
 
     /// The process that wrote it still runs.

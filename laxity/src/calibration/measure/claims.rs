@@ -116,8 +116,9 @@ pub(super) struct Claimed {
     pub(super) seen: Vec<Seen>,
 }
 
-/// The claims of one observer, which together with the other's are wrong in a share [`ALPHA`] of calibrations at most.
-pub(super) fn windows(observer: Observer, measured: &[Recorded]) -> Claimed {
+/// The claims of one observer, which together with the other's are wrong in a share [`ALPHA`] of calibrations at most. The windows are
+/// divided `among` so many processors in turns: one of them may have all the exceedances.
+pub(super) fn windows(observer: Observer, measured: &[Recorded], among: u64) -> Claimed {
     let alpha = ALPHA.divided_by(2 * WINDOWS.len() as u64);
     let mut claimed = Claimed { claimed: Vec::new(), seen: Vec::new() };
     for Recorded { length: window, values, stride: recorded, windows, largest } in measured {
@@ -129,8 +130,10 @@ pub(super) fn windows(observer: Observer, measured: &[Recorded]) -> Claimed {
             // Where nothing can be claimed, all of a window may be stolen, and never more.
             let all = (*windows, *window, Probability::ZERO);
             let (stride, budget, exceedance) = match thinning::claim(values, target, alpha) {
-                Some(thinned) if thinned.claim.value < *window => {
-                    (thinned.stride * recorded, thinned.claim.value, thinned.claim.exceedance)
+                Some(thinned)
+                    if thinned.claim.value < *window && thinned.claim.exceedance.times(among) < Probability::ONE =>
+                {
+                    (thinned.stride * recorded, thinned.claim.value, thinned.claim.exceedance.times(among))
                 }
                 Some(thinned) => (thinned.stride * recorded, *window, Probability::ZERO),
                 None => all,
@@ -342,7 +345,7 @@ mod tests {
     fn windows_claim_no_more_than_they_carry() {
         let window = WINDOWS[2];
         let values = scattered(5000, 1_000_000);
-        let Claimed { claimed, seen } = windows(Observer::Spinning, &[recorded(window, values.clone())]);
+        let Claimed { claimed, seen } = windows(Observer::Spinning, &[recorded(window, values.clone())], 1);
         let [claim] = claimed[..] else { panic!("{claimed:?}") };
         assert_eq!((claim.observer, claim.window, claim.windows), (Observer::Spinning, window, 5000));
         let largest = nanos(u64::from(*values.iter().max().unwrap()));
@@ -368,14 +371,14 @@ mod tests {
         let changed = [vec![10; 40], vec![1000; 40]].concat();
         for values in [vec![1, 2, 3], changed, one_lost] {
             let largest = nanos(u64::from(*values.iter().max().unwrap()));
-            let Claimed { claimed, .. } = windows(Observer::Working, &[recorded(window, values.clone())]);
+            let Claimed { claimed, .. } = windows(Observer::Working, &[recorded(window, values.clone())], 1);
             let [claim] = claimed[..] else { panic!("{claimed:?}") };
             assert_eq!((claim.budget, claim.exceedance), (window, Probability::ZERO), "{claim:?}");
             assert_eq!((claim.windows, claim.largest), (values.len() as u64, largest));
             assert!(claim.stride > 0 && claim.median <= claim.budget, "{claim:?}");
         }
         // Nothing was seen of the longest: nothing is claimed of it.
-        let Claimed { claimed, seen } = windows(Observer::Working, &[recorded(WINDOWS[3], Vec::new())]);
+        let Claimed { claimed, seen } = windows(Observer::Working, &[recorded(WINDOWS[3], Vec::new())], 1);
         assert!(claimed.is_empty() && seen[0].counts.is_empty());
     }
 
@@ -383,7 +386,7 @@ mod tests {
     fn windows_stand_by_length_then_by_observer() {
         let of = |observer| {
             let measured: Vec<_> = WINDOWS.into_iter().map(|window| recorded(window, vec![1; 100])).collect();
-            windows(observer, &measured).claimed
+            windows(observer, &measured, 1).claimed
         };
         let (mut spun, worked) = (of(Observer::Spinning), of(Observer::Working));
         spun.reverse();
@@ -398,7 +401,7 @@ mod tests {
         // A seventh of 70,000 windows was kept, and the longest stall fell into another one.
         let (values, largest) = (scattered(10_000, 100_000), Duration::from_micros(900));
         let kept = Recorded { stride: 7, windows: 70_000, largest, ..recorded(WINDOWS[1], values) };
-        let Claimed { claimed, .. } = windows(Observer::Spinning, &[kept]);
+        let Claimed { claimed, .. } = windows(Observer::Spinning, &[kept], 1);
         let [claim] = claimed[..] else { panic!("{claimed:?}") };
         assert_eq!((claim.windows, claim.largest, claim.stride % 7), (70_000, largest, 0));
         let alpha = ALPHA.divided_by(2 * WINDOWS.len() as u64);

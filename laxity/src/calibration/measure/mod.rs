@@ -146,7 +146,8 @@ pub fn measure(plan: &Plan, stop: &AtomicBool, tell: &mut dyn FnMut(&Phase, Dura
         None => measuring.link(&sizes, &mut costs)?,
     };
     let left = plan.length.saturating_sub(measuring.done);
-    let spun = claims::windows(Observer::Spinning, &measuring.spin(left.mul_ratio(1, 2))?);
+    let (spun, among) = measuring.spin(left.mul_ratio(1, 2))?;
+    let spun = claims::windows(Observer::Spinning, &spun, among);
     let of_size = |packet| platform(&costs, packet, link, &spun.claimed);
     let platforms: Vec<(u32, Platform)> =
         sizes.iter().map(|&packet| Ok((packet, of_size(packet)?))).collect::<Result<_, Error>>()?;
@@ -167,12 +168,18 @@ pub fn measure(plan: &Plan, stop: &AtomicBool, tell: &mut dyn FnMut(&Phase, Dura
     };
     let mut chosen = Platform { quantum, ..of_size(packet)? };
     let left = plan.length.saturating_sub(measuring.done);
-    let worked = claims::windows(Observer::Working, &measuring.work(&chosen, left)?);
+    let worked = claims::windows(Observer::Working, &measuring.work(&chosen, left)?, 1);
     let windows = claims::merge(spun.claimed, worked.claimed);
     chosen.interference.envelopes = derive::envelopes(&windows);
     chosen.best_effort.starts = police(&chosen)?;
     measuring.interrupted()?;
     let standing = measuring.standing.take();
+    if plan.device != link::LOOPBACK {
+        notes.push(format!(
+            "the rate of {} is told, not measured, and handing over was measured over loopback",
+            plan.device
+        ));
+    }
     if plan.realtime && standing.as_ref().is_none_or(|standing| !matches!(standing.scheduling, Scheduling::Fifo(_))) {
         notes.push(
             "measured without real-time priority, which is not permitted here: other threads took what they wanted"
@@ -301,16 +308,15 @@ impl Measuring<'_> {
         Ok((setup, self.plan.rate.map_or(rate, |told| told.min(rate))))
     }
 
-    fn spin(&mut self, length: Duration) -> Result<Vec<Recorded>, Error> {
+    fn spin(&mut self, length: Duration) -> Result<(Vec<Recorded>, u64), Error> {
         let time = length + spin::TURN;
         let mut recorders = WINDOWS.map(|window| Recorder::new(now(), window, time));
         let (done, tell) = (self.done, &mut self.tell);
-        spin::spin(length, self.priority, &mut recorders, self.stop, &mut |elapsed| {
-            tell(&Phase::Spinning, done + elapsed.min(length));
-        })?;
+        let mut tell = |elapsed: Duration| tell(&Phase::Spinning, done + elapsed.min(length));
+        let processors = spin::spin(length, self.priority, &mut recorders, self.stop, &mut tell)?;
         self.done += length;
         self.interrupted()?;
-        Ok(recorders.into_iter().map(Recorder::finish).collect())
+        Ok((recorders.into_iter().map(Recorder::finish).collect(), processors))
     }
 
     fn work(&mut self, charged: &Platform, length: Duration) -> Result<Vec<Recorded>, Error> {

@@ -6,6 +6,7 @@ use laxity_core::units::{Duration, Instant};
 use laxity_link::sys::{self, now};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
+use crate::calibration::ThisHost;
 use crate::error::Error;
 use crate::executive::Recorder;
 use crate::probe;
@@ -18,7 +19,8 @@ const PAUSE: std::time::Duration = std::time::Duration::from_millis(100);
 /// Shorter gaps are two looks at the clock.
 const LEAST: Duration = Duration::from_micros(1);
 
-/// Spins for `length` in all and records what was stolen; `tell` hears how far it is. Returns whether it ran at a real-time priority.
+/// Spins for `length` in all and records what was stolen; `tell` hears how far it is. Returns among how many
+/// processors the windows are divided; more than there are, if not all of them had a turn.
 ///
 /// # Errors
 /// A thread cannot be started.
@@ -28,37 +30,41 @@ pub(super) fn spin(
     recorders: &mut [Recorder],
     stop: &AtomicBool,
     tell: &mut dyn FnMut(Duration),
-) -> Result<bool, Error> {
+) -> Result<u64, Error> {
     let processors = processors();
     let turns = length.as_nanos().div_ceil(TURN.as_nanos());
-    let mut real_time = true;
     for turn in 0..turns {
         if stop.load(Ordering::Relaxed) {
             break;
         }
         let on = processors.get(turn as usize % processors.len().max(1)).copied();
         let recorders = &mut *recorders;
-        real_time &= std::thread::scope(|scope| {
+        std::thread::scope(|scope| {
             let spinning =
                 std::thread::Builder::new().name("calibrate-spin".to_owned()).spawn_scoped(scope, move || {
-                    let real_time = priority.is_some_and(|priority| sys::real_time(priority).is_ok());
+                    // Without the right to it, other threads are part of what is seen.
+                    if let Some(priority) = priority {
+                        let _ = sys::real_time(priority);
+                    }
                     if let Some(processor) = on {
                         let mut only = CpuSet::new();
                         only.set(processor);
                         let _ = sched_setaffinity(None, &only);
                     }
                     one_turn(recorders);
-                    real_time
                 });
             let spinning = spinning.map_err(|source| Error::System { what: "starting a thread", source })?;
-            Ok::<_, Error>(spinning.join().unwrap_or(false))
+            let _ = spinning.join();
+            Ok::<_, Error>(())
         })?;
         tell(TURN * (turn + 1));
         if processors.len() < 2 {
             std::thread::sleep(PAUSE);
         }
     }
-    Ok(real_time)
+    // Where it may not choose, nobody knows which of them it saw.
+    let among = if processors.is_empty() { ThisHost::look().processors.into() } else { processors.len() as u64 };
+    Ok(if turns < among { u64::MAX } else { among })
 }
 
 fn one_turn(recorders: &mut [Recorder]) {
