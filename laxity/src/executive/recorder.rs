@@ -136,7 +136,7 @@ mod tests {
 
     #[test]
     fn a_week_fits_into_bounded_memory_from_its_beginning_to_its_end() {
-        for (micros, stride) in [(100, 1451), (1000, 149), (10_000, 2)] {
+        for micros in [100, 1000, 10_000] {
             let length = Duration::from_micros(micros);
             let mut recorder = Recorder::new(Instant::ZERO, length, WEEK);
             let room = recorder.values.capacity();
@@ -152,7 +152,8 @@ mod tests {
             let recorded = recorder.finish();
             assert_eq!(recorded.windows, WEEK.div_ceil(length));
             assert_eq!(recorded.values.capacity(), room, "nothing was allocated");
-            assert_eq!(recorded.values.len() as u64, recorded.windows.div_ceil(recorded.stride), "stride {stride}");
+            assert_eq!(recorded.values.len() as u64, recorded.windows.div_ceil(recorded.stride));
+            assert!(recorded.stride > 1, "a week of nothing else is more than there is room for");
             assert!(recorded.values.iter().rev().take(9).all(|&stolen| stolen == 1));
             assert_eq!(recorded.largest, length);
         }

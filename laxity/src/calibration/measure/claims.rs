@@ -58,13 +58,16 @@ impl Pieces<'_> {
             Piece::Demultiplex => vec![self.bursts],
             _ => vec![self.alone, self.few, self.many, self.sparse],
         };
-        let counts = |worked: &Worked| worked.counts(piece, false);
+        // What always follows a change of handler costs what it does then.
+        let never_alone = runs.iter().all(|run| run.counts(piece, false).is_empty());
+        let counts = |worked: &Worked| worked.counts(piece, never_alone);
         let claim = |counts| cost(piece.into(), Some(self.packet), counts);
         let all = claim(runs.iter().flat_map(|run| counts(run)).collect())?;
-        let dearest = runs.iter().filter_map(|run| claim(counts(run))).max_by_key(|cost| cost.claimed)?;
-        // The median may be that of another run.
-        let claimed = dearest.claimed.max(all.median);
-        Some(Cost { claimed, exceedance: dearest.exceedance, ..all })
+        let each: Vec<Cost> = runs.iter().filter_map(|run| claim(counts(run))).collect();
+        // The median may be that of another run, and the least that is known of any of them counts.
+        let claimed = each.iter().map(|cost| cost.claimed).max()?.max(all.median);
+        let exceedance = each.iter().map(|cost| cost.exceedance).max()?;
+        Some(Cost { claimed, exceedance, ..all })
     }
 
     /// The claims about this packet size.

@@ -194,9 +194,14 @@ fn start(run: &Run<'_>, begin: Instant, histograms: &Arc<Histograms>) -> Result<
         windows: run.windows.iter().map(recorder).collect(),
         charged: run.charged.cloned(),
     };
+    let mut platform = nothing_costs_anything(run.packet, run.pace);
+    if let Some(charged) = run.charged {
+        // Between preemption points lies what will lie between them.
+        platform.quantum = charged.quantum;
+    }
     let config = HostConfig {
         bind: SocketAddr::new(run.bind, 0),
-        costs: Some(nothing_costs_anything(run.packet, run.pace).into()),
+        costs: Some(platform.into()),
         channels: 64,
         fifo_priority: run.priority,
         registry: None,
