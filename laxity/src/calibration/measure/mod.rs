@@ -47,6 +47,9 @@ pub const WINDOWS: [Duration; 4] =
     [Duration::from_micros(100), Duration::from_millis(1), Duration::from_millis(10), Duration::from_millis(100)];
 /// The share of calibrations in which one of the claims about windows may be wrong: 5 %.
 const ALPHA: Probability = Probability::from_millionths(50_000);
+/// How long packets are sent one after the other at most, and the pause after that.
+const LINK_TURN: Duration = Duration::from_millis(200);
+const LINK_PAUSE: std::time::Duration = std::time::Duration::from_millis(200);
 /// The executives' priority, as of any host.
 const PRIORITY: u8 = 70;
 
@@ -299,7 +302,10 @@ impl Measuring<'_> {
         let each = self.plan.length.mul_ratio(1, 50);
         for packet in std::iter::once(least).chain(sizes.iter().copied().filter(|&size| size != least)) {
             (self.tell)(&Phase::Link, self.done);
-            let counts = link::spacing(self.bind, packet, each.mul_ratio(1, 4), self.priority, self.stop)?;
+            let counts =
+                link::spacing(self.bind, packet, each.mul_ratio(1, 4).min(LINK_TURN), self.priority, self.stop)?;
+            // It never sleeps by itself: so it keeps out of the reach of the kernel's throttle, which would stop the next thread, too.
+            std::thread::sleep(LINK_PAUSE);
             self.interrupted()?;
             costs.extend(claims::cost(CostKind::Occupancy, Some(packet), counts));
         }
