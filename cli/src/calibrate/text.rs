@@ -128,6 +128,7 @@ fn rounded(probability: laxity_core::admission::confidence::Probability) -> Stri
     let parts = probability.parts();
     match parts {
         0 => "never".to_owned(),
+        1_000_000_000_000 => "not known".to_owned(),
         _ => format!("1 in {}", 1_000_000_000_000 / parts),
     }
 }

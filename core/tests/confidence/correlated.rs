@@ -51,7 +51,7 @@ fn two_ways_tail(x: f64, busy: f64) -> f64 {
 const PERIOD: f64 = 33.37;
 const STALL: f64 = 0.3;
 
-const PROCESSES: [Process; 8] = [
+const PROCESSES: [Process; 10] = [
     Process {
         name: "independent",
         windows: |random, count| (0..count).map(|_| pareto(random, 100.0, 0.8)).collect(),
@@ -137,6 +137,29 @@ const PROCESSES: [Process; 8] = [
                 .collect()
         },
         exceeds: |x| if x >= WINDOW { 0.0 } else { 0.05 + 0.95 * (-x / 500.0).exp() },
+        thinned: false,
+    },
+    Process {
+        name: "in other ways for some 1500 windows of 4500",
+        windows: |random, count| two_ways(random, count, 1.0 / 3000.0, 1.0 / 1500.0),
+        exceeds: |x| two_ways_tail(x, 1.0 / 3.0),
+        thinned: false,
+    },
+    Process {
+        // The pace of a processor that is shared: it loses in proportion.
+        name: "slower by up to a half, for some 2000 windows each time",
+        windows: |random, count| {
+            let mut pace = 1.0 + 0.5 * random.unit();
+            let window = |_| {
+                if random.unit() < 1.0 / 2000.0 {
+                    pace = 1.0 + 0.5 * random.unit();
+                }
+                pace * pareto(random, 100.0, 1.5)
+            };
+            (0..count).map(window).collect()
+        },
+        // The mean over the pace u of (100 u/x)^1.5, where x is more than any 100 u; claims are.
+        exceeds: |x| (100.0 / x).powf(1.5) * (1.5f64.powf(2.5) - 1.0) / 2.5 / 0.5,
         thinned: false,
     },
 ];

@@ -12,6 +12,7 @@
 //!
 //! A cost that has no figure for a packet size takes that of the next larger size, or of the largest.
 
+use laxity_core::admission::confidence::Probability;
 use laxity_core::platform::{Interference, LinkModel, Platform};
 use laxity_core::units::{Duration, Rate};
 
@@ -105,15 +106,31 @@ pub(super) fn spread(platform: Platform) -> Platform {
 }
 
 /// The envelopes that promise anything: of the larger budget of both observers, those that are the least for some span, and leave
-/// some of it. If there is none, that of the longest windows: then nothing can be promised, which it says.
+/// some of it. Lengths of which something is claimed come first: beside one that is not, their claims would be worth nothing. Without any,
+/// what was seen of the others has to do. If none leaves anything, that of the longest windows: then nothing is admitted, which says so.
 pub(super) fn envelopes(windows: &[Window]) -> Vec<(Duration, Duration)> {
-    let mut all: Vec<(Duration, Duration)> = Vec::new();
-    for window in windows {
-        match all.iter_mut().find(|(length, _)| *length == window.window) {
-            Some((_, budget)) => *budget = (*budget).max(window.budget),
-            None => all.push((window.window, window.budget)),
+    let mut all: Vec<(Duration, Duration, Probability)> = Vec::new();
+    for &Window { window, budget, exceedance, .. } in windows {
+        match all.iter_mut().find(|(length, ..)| *length == window) {
+            Some((_, most, chance)) => (*most, *chance) = (budget.max(*most), exceedance.max(*chance)),
+            None => all.push((window, budget, exceedance)),
         }
     }
+    let of = |is_counted: fn(Probability) -> bool| {
+        let counted = all.iter().filter(|(.., exceedance)| is_counted(*exceedance));
+        least(counted.map(|&(length, budget, _)| (length, budget)).collect())
+    };
+    let claimed = of(|exceedance| exceedance < Probability::ONE);
+    let useful = if claimed.is_empty() { of(|_| true) } else { claimed };
+    if useful.is_empty() {
+        all.iter().max().map(|&(length, budget, _)| (length, budget)).into_iter().collect()
+    } else {
+        useful
+    }
+}
+
+/// Those that are the least for some span, and leave some of it.
+fn least(mut all: Vec<(Duration, Duration)>) -> Vec<(Duration, Duration)> {
     all.sort_unstable();
     let stolen = |&(length, budget): &(Duration, Duration), span: Duration| {
         Interference { envelopes: vec![(length, budget)], ..Interference::default() }.within(span)
@@ -125,8 +142,7 @@ pub(super) fn envelopes(windows: &[Window]) -> Vec<(Duration, Duration)> {
             own < span && all.iter().all(|other| stolen(other, span) >= own)
         })
     };
-    let useful: Vec<_> = all.iter().filter(counts).copied().collect();
-    if useful.is_empty() { all.last().copied().into_iter().collect() } else { useful }
+    all.iter().filter(counts).copied().collect()
 }
 
 /// Spans of so many windows of each length are looked at.
@@ -153,8 +169,6 @@ impl Calibration {
 
 #[cfg(test)]
 mod tests {
-    use laxity_core::admission::confidence::Probability;
-
     use super::super::Observer;
     use super::*;
 
@@ -166,7 +180,17 @@ mod tests {
     fn window(millis: u64, budget: u64, observer: Observer) -> Window {
         let (window, budget) = (Duration::from_millis(millis), Duration::from_micros(budget));
         let exceedance = Probability::HALF;
-        Window { observer, window, windows: 9, stride: 1, median: budget, budget, exceedance, largest: budget }
+        Window {
+            observer,
+            window,
+            windows: 9,
+            parts: 1,
+            stride: 1,
+            median: budget,
+            budget,
+            exceedance,
+            largest: budget,
+        }
     }
 
     #[test]
@@ -232,6 +256,13 @@ mod tests {
         assert_eq!(envelopes(&windows), [(millis(100), millis(12))]);
         let windows = [window(10, 2000, working), window(100, 12_000, spinning)];
         assert_eq!(envelopes(&windows), [(millis(10), millis(2)), (millis(100), millis(12))]);
+        // What is not claimed is not used beside what is, and is better than nothing.
+        let unclaimed = |window| Window { exceedance: Probability::ONE, ..window };
+        let windows = [window(10, 2000, working), unclaimed(window(10, 1000, spinning)), window(100, 12_000, spinning)];
+        assert_eq!(envelopes(&windows), [(millis(100), millis(12))]);
+        assert_eq!(envelopes(&windows.map(unclaimed)), [(millis(10), millis(2)), (millis(100), millis(12))]);
+        let windows = [unclaimed(window(10, 2000, working)), window(100, 100_000, spinning)];
+        assert_eq!(envelopes(&windows), [(millis(10), millis(2))]);
         let hopeless = [window(10, 10_000, working), window(100, 100_000, spinning)];
         assert_eq!(envelopes(&hopeless), [(millis(100), millis(100))]);
     }

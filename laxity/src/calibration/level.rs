@@ -192,13 +192,14 @@ fn of_envelopes(calibration: &Calibration, platform: &Platform, reasons: &mut Re
     let mut used = Vec::new();
     for &(length, budget) in &platform.interference.envelopes {
         let measured = calibration.windows.iter().filter(|window| window.window == length);
-        let claim = measured
-            .map(|window| if window.budget <= budget { window.exceedance } else { Probability::ONE })
-            .max()
-            .filter(|exceedance| *exceedance < Probability::ONE);
-        match claim {
-            Some(exceedance) => used.push((length, exceedance)),
-            None => reasons.none(format!("the envelope of {budget} in {length} was not measured")),
+        let is_covered = measured.clone().count() > 0 && measured.clone().all(|window| window.budget <= budget);
+        match measured.map(|window| window.exceedance).max() {
+            Some(exceedance) if is_covered && exceedance < Probability::ONE => used.push((length, exceedance)),
+            Some(_) if is_covered => reasons.none(format!(
+                "how often more than {budget} of {length} is taken cannot be told from what was measured: too little, or windows that depend on \
+                 one another"
+            )),
+            _ => reasons.none(format!("the envelope of {budget} in {length} was not measured")),
         }
     }
     let envelopes = &platform.interference.envelopes;

@@ -215,9 +215,12 @@ pub struct Window {
     pub windows: u64,
     /// Only every so manieth window was counted on, because nearer ones depend on one another; 1 for all.
     pub stride: u64,
+    /// In so many parts of the measurement, one after the other, windows were claimed by themselves; the worst of them counts.
+    pub parts: u64,
     /// In half of the windows no more was stolen.
     pub median: Duration,
-    /// q: more is stolen in a window with a probability of `exceedance` at most.
+    /// q: more is stolen in a window with a probability of `exceedance` at most. One claims nothing: then it is the most that was
+    /// seen, or less.
     pub budget: Duration,
     /// See `budget`; wrong in a share alpha of all calibrations at most.
     pub exceedance: Probability,

@@ -21,6 +21,7 @@ fn window(observer: Observer, micros: u64, budget: u64, windows: u64) -> Window 
         observer,
         window: Duration::from_micros(micros),
         windows,
+        parts: 1,
         stride: 1,
         median: Duration::from_nanos(1),
         budget: Duration::from_micros(budget),

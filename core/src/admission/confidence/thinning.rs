@@ -28,6 +28,11 @@
 //! the largest exceedance of all phases claim no more than the first phase does, so they are wrong no more often. So no window is
 //! wasted, and no stall that was seen is left out by luck of the phase. The price is in n, which is that of one phase.
 //!
+//! **Parts.** Over minutes hosts change their ways: what else runs on them does, and what shares their processor with them. Then no stride is
+//! enough, for windows agree at every distance. So what cannot be thinned as a whole is cut into 2, 4, 8 or 16 parts, one after the
+//! other, until each of them can be: each is claimed by itself, at alpha divided among them, and the largest value and the largest exceedance
+//! are claimed. That is true of the host as it was in the worst of the parts, and so of any mixture of them.
+//!
 //! **What this cannot show.** That windows are independent: only that nothing speaks against it in the pairs that were
 //! looked at. What a calibration meets once or twice cannot be told from chance, and what it does not meet at all is unknown
 //! to it: a host with times of many stalls, of which a calibration meets only a few, is believed too much (with ten times of
@@ -60,18 +65,52 @@ pub const FEWEST_WINDOWS: usize = FEWEST_IN_PHASE;
 /// What is claimed of windows that follow one another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Thinned {
-    /// m: how far apart windows were taken as independent.
+    /// In so many parts, one after the other, the windows are claimed by themselves.
+    pub parts: u64,
+    /// m: how far apart windows were taken as independent; of all parts the farthest.
     pub stride: u64,
-    /// The claim of m phases together; `samples` and `allowed` are those of the shortest phase.
+    /// The claim of m phases of all parts together; `samples` and `allowed` are those of the shortest phase.
     pub claim: Claim,
 }
+
+/// What is tried, fewest first.
+pub const PARTS: [usize; 5] = [1, 2, 4, 8, 16];
 
 /// The claim for what is stolen in a window, from all windows in the order of time, nanoseconds each. With too few windows for
 /// the target it claims no more than they carry, as [`Samples::claim`](super::Samples::claim).
 ///
-/// `None` if there are fewer than [`FEWEST_WINDOWS`], or no stride is enough: then nothing is known of a window but that no more
-/// than all of it can be stolen. Takes time in proportion to n log n, and memory for n values.
+/// `None` if there are fewer than [`FEWEST_WINDOWS`], or no stride is enough for any of [`PARTS`]: then nothing is known of a window but
+/// that no more than all of it can be stolen. Takes time in proportion to n log n, and memory for n values.
 pub fn claim(stolen: &[u32], target: Probability, alpha: Probability) -> Option<Thinned> {
+    PARTS.iter().find_map(|&parts| in_parts(stolen, parts, target, alpha))
+}
+
+/// The claim that holds for each of so many parts; `None` if one of them has none.
+fn in_parts(stolen: &[u32], parts: usize, target: Probability, alpha: Probability) -> Option<Thinned> {
+    let each = stolen.len() / parts;
+    if each < FEWEST_WINDOWS {
+        return None;
+    }
+    let own = alpha.divided_by(parts as u64);
+    let part = |number| {
+        let until = if number + 1 == parts { stolen.len() } else { (number + 1) * each };
+        as_a_whole(&stolen[number * each..until], target, own)
+    };
+    let mut worst = part(0)?;
+    for number in 1..parts {
+        let Thinned { stride, claim, .. } = part(number)?;
+        worst.stride = worst.stride.max(stride);
+        worst.claim.value = worst.claim.value.max(claim.value);
+        worst.claim.exceedance = worst.claim.exceedance.max(claim.exceedance);
+        if claim.samples < worst.claim.samples {
+            (worst.claim.samples, worst.claim.allowed) = (claim.samples, claim.allowed);
+        }
+    }
+    Some(Thinned { parts: parts as u64, claim: Claim { alpha, ..worst.claim }, ..worst })
+}
+
+/// The claim of windows that are all alike; `None` if no stride is enough.
+fn as_a_whole(stolen: &[u32], target: Probability, alpha: Probability) -> Option<Thinned> {
     let stride = stride(stolen)?;
     let fewest = stolen.len() / stride;
     // A phase has this many windows or one more.
@@ -88,7 +127,8 @@ pub fn claim(stolen: &[u32], target: Probability, alpha: Probability) -> Option<
     let longer = !stolen.len().is_multiple_of(stride);
     let exceedance = if longer { allowed[0].exceedance.max(allowed[1].exceedance) } else { allowed[0].exceedance };
     let (value, allowed) = (Duration::from_nanos(value.into()), allowed[0].exceedances);
-    Some(Thinned { stride: stride as u64, claim: Claim { value, samples: fewest as u64, allowed, exceedance, alpha } })
+    let claim = Claim { value, samples: fewest as u64, allowed, exceedance, alpha };
+    Some(Thinned { parts: 1, stride: stride as u64, claim })
 }
 
 /// The least of [`STRIDES`] from which on nothing speaks against independence; `None` if there is none, or too few windows.

@@ -81,9 +81,9 @@ fn of_cost(cost: &Cost, alpha: Probability) -> Option<String> {
 }
 
 fn of_window(window: &Window, alpha: Probability) -> Option<String> {
-    let Window { windows, stride, median, budget, largest, .. } = *window;
-    if window.window.is_zero() || windows == 0 || stride == 0 {
-        return Some("window, windows and stride are expected to be more than 0".to_owned());
+    let Window { windows, parts, stride, median, budget, largest, .. } = *window;
+    if window.window.is_zero() || [windows, parts, stride].contains(&0) {
+        return Some("window, windows, parts and stride are expected to be more than 0".to_owned());
     }
     if budget > window.window || largest > window.window {
         return Some(format!("budget and largest are {budget} and {largest}, expected at most the window"));
@@ -94,10 +94,15 @@ fn of_window(window: &Window, alpha: Probability) -> Option<String> {
         ));
     }
     // No window can lose more than itself: of that budget nothing has to be measured.
-    if budget == window.window { None } else { too_much(windows, window.exceedance, alpha) }
+    if budget == window.window {
+        return None;
+    }
+    // What does not divide evenly is in the last part.
+    let in_part = (windows / parts).saturating_add((parts - 1).saturating_mul(stride));
+    too_much(in_part.div_ceil(stride), window.exceedance, alpha)
 }
 
-/// A claim that so many samples do not carry, even if none of them was an exceedance.
+/// A claim that so many samples, or windows of a part a stride apart, do not carry, even if none of them was an exceedance.
 fn too_much(samples: u64, exceedance: Probability, alpha: Probability) -> Option<String> {
     let least = upper_bound(0, samples, alpha);
     (exceedance < least).then(|| {

@@ -132,12 +132,13 @@ fn cost(table: &Table<'_, '_>) -> Result<Cost, FileError> {
 }
 
 fn window(table: &Table<'_, '_>) -> Result<Window, FileError> {
-    table.only(&["observer", "window", "windows", "stride", "median", "budget", "exceedance", "largest"])?;
+    table.only(&["observer", "window", "windows", "parts", "stride", "median", "budget", "exceedance", "largest"])?;
     let observer: Observer = Observer::ALL[table.word("observer", &Observer::ALL.map(Observer::name))?];
     Ok(Window {
         observer,
         window: table.span("window")?,
         windows: table.whole("windows")?,
+        parts: table.whole("parts")?,
         stride: table.whole("stride")?,
         median: table.span("median")?,
         budget: table.span("budget")?,

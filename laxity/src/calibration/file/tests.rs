@@ -182,7 +182,7 @@ fn what_makes_no_sense_is_refused_whoever_signed_it() {
             "stride = 1",
             "stride = 0",
             "calibration.window",
-            "the window of 1ms (spinning): window, windows and stride are expected to be more than 0",
+            "the window of 1ms (spinning): window, windows, parts and stride are expected to be more than 0",
         ),
         (
             "windows = 600000",
@@ -320,6 +320,7 @@ prop_compose! {
         observer in prop::sample::select(&Observer::ALL[..]),
         length in 1u64..10_000_000_000,
         windows in 1u64..1 << 40,
+        parts in 1u64..20,
         stride in 1u64..1 << 40,
         shares in [0u64..=1000, 0..=1000, 0..=1000],
         more in 0u64..1_000_000_000_000,
@@ -330,10 +331,11 @@ prop_compose! {
             observer,
             window: Duration::from_nanos(length),
             windows,
+            parts,
             stride,
             median: part(median),
             budget: part(shares[0]),
-            exceedance: Probability::from_parts(upper_bound(0, windows, alpha).parts() + more),
+            exceedance: Probability::from_parts(upper_bound(0, (windows / parts + (parts - 1) * stride).div_ceil(stride), alpha).parts() + more),
             largest: part(shares[1]),
         }
     }

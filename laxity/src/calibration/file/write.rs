@@ -16,8 +16,8 @@ const HEAD: &str = "\
 #
 # A cost is claimed as an order statistic, never as a mean: a piece of work takes longer than `claimed` with a probability of
 # `exceedance` at most, and what it then takes beyond `claimed` counts as stolen. A window is a span of time, one beside the
-# other; more than `budget` is stolen in it with a probability of `exceedance` at most. Each of these statements may be wrong in
-# 1 - `confidence` of all calibrations; too few samples claim a higher exceedance, not a smaller budget.
+# other; more than `budget` is stolen in it with a probability of `exceedance` at most, and 1 claims nothing. Each of these
+# statements may be wrong in 1 - `confidence` of all calibrations; too few samples claim a higher exceedance, not a smaller budget.
 ";
 
 pub(super) fn text(calibration: &Calibration) -> String {
@@ -93,9 +93,9 @@ fn write_cost(text: &mut String, cost: &Cost) {
 }
 
 fn write_window(text: &mut String, one: &Window) {
-    let Window { observer, window, windows, stride, median, budget, exceedance, largest } = one;
+    let Window { observer, window, windows, parts, stride, median, budget, exceedance, largest } = one;
     let _ = writeln!(text, "\n[[calibration.window]]\nobserver = \"{}\"", observer.name());
-    let _ = writeln!(text, "window = {}\nwindows = {windows}\nstride = {stride}", quoted(*window));
+    let _ = writeln!(text, "window = {}\nwindows = {windows}\nparts = {parts}\nstride = {stride}", quoted(*window));
     let _ = writeln!(text, "median = {}\nbudget = {}", quoted(*median), quoted(*budget));
     let _ = writeln!(text, "exceedance = \"{}\"\nlargest = {}", decimal(*exceedance), quoted(*largest));
 }

@@ -120,7 +120,8 @@ fn each_premise_that_is_missing_is_told_and_lowers_the_level() {
     none(with(|costs, _| costs.platform.packet = 1401), "packets of 1401 bytes");
     none(with(|costs, _| costs.platform.interference.envelopes.clear()), "no envelope");
     none(with(|costs, _| costs.platform.interference.envelopes[0].1 = Duration::from_micros(499)), "was not measured");
-    // What the shortest calibrations come to: nothing is taken beyond it, and nothing is left.
+    none(with(|_, calibration| calibration.windows[0].exceedance = Probability::ONE), "depend on one another");
+    // Nothing is taken beyond all of it, and nothing is left.
     let everything = |costs: &mut Costs, calibration: &mut Calibration| {
         for window in &mut calibration.windows {
             (window.budget, window.exceedance) = (window.window, Probability::ZERO);

@@ -18,14 +18,17 @@ const NOMINAL_SPAN: Duration = Duration::from_millis(100);
 /// The largest miss probability that makes a promise `calibrated`.
 const MISS_TARGET: u64 = 1_000_000;
 
+fn target(kind: CostKind) -> Probability {
+    if matches!(kind, CostKind::Wake | CostKind::Handover) { OF_WAITING } else { OF_WORK }
+}
+
 /// Values by how often they came.
 pub(super) type Counts = Vec<(Duration, u64)>;
 
 /// The claim about one cost; `None` if it was never measured.
 pub(super) fn cost(kind: CostKind, packet: Option<u32>, counts: Counts) -> Option<Cost> {
     let samples = Samples::new(counts);
-    let waits = matches!(kind, CostKind::Wake | CostKind::Handover);
-    let claim = samples.claim(if waits { OF_WAITING } else { OF_WORK }, ALPHA)?;
+    let claim = samples.claim(target(kind), ALPHA)?;
     Some(Cost {
         kind,
         packet,
@@ -51,8 +54,8 @@ pub(super) struct Pieces<'a> {
 const STEPS: [Piece; 4] = [Piece::First, Piece::Next, Piece::Reassemble, Piece::Deliver];
 
 impl Pieces<'_> {
-    /// The claim about a piece: that of the run in which it was dearest, for a host may have any of these loads. In bursts packets are
-    /// handed over together, which no host does; they are there for what it costs to find many.
+    /// The claim about a piece: that of all runs together, or of the run in which it was dearest, for a host may have any of these
+    /// loads. In bursts packets are handed over together, which no host does; they are there for what it costs to find many.
     fn own(&self, piece: Piece) -> Option<Cost> {
         let runs = match piece {
             Piece::Demultiplex => vec![self.bursts],
@@ -63,11 +66,15 @@ impl Pieces<'_> {
         let counts = |worked: &Worked| worked.counts(piece, never_alone);
         let claim = |counts| cost(piece.into(), Some(self.packet), counts);
         let all = claim(runs.iter().flat_map(|run| counts(run)).collect())?;
-        let each: Vec<Cost> = runs.iter().filter_map(|run| claim(counts(run))).collect();
+        // A run in which it came less often says nothing by itself of what is exceeded so rarely: it counts with the others only.
+        let fewest = Probability::ONE.parts().div_ceil(target(piece.into()).parts());
+        let each = runs.iter().filter_map(|run| claim(counts(run))).filter(|cost| cost.samples >= fewest);
         // The median may be that of another run, and the least that is known of any of them counts.
-        let claimed = each.iter().map(|cost| cost.claimed).max()?.max(all.median);
-        let exceedance = each.iter().map(|cost| cost.exceedance).max()?;
-        Some(Cost { claimed, exceedance, ..all })
+        Some(each.fold(all, |dearest, cost| Cost {
+            claimed: dearest.claimed.max(cost.claimed),
+            exceedance: dearest.exceedance.max(cost.exceedance),
+            ..dearest
+        }))
     }
 
     /// The claims about this packet size.
@@ -130,21 +137,25 @@ pub(super) fn windows(observer: Observer, measured: &[Recorded], among: u64) -> 
         let touched = NOMINAL_SPAN.div_ceil(*window).saturating_add(1).saturating_mul(WINDOWS.len() as u64);
         let target = Probability::ONE.divided_by(touched.saturating_mul(MISS_TARGET));
         if let Some(median) = samples.median() {
-            // Where nothing can be claimed, all of a window may be stolen, and never more.
-            let all = (*windows, *window, Probability::ZERO);
-            let (stride, budget, exceedance) = match thinning::claim(values, target, alpha) {
-                Some(thinned)
-                    if thinned.claim.value < *window && thinned.claim.exceedance.times(among) < Probability::ONE =>
-                {
-                    (thinned.stride * recorded, thinned.claim.value, thinned.claim.exceedance.times(among))
+            // What depends on itself at every distance, or was seen too rarely for so many processors, carries no claim: the largest
+            // is a budget by which bounds can be computed and watched, and nothing is said of how often it is exceeded.
+            let unclaimed = (1, *windows, *largest, Probability::ONE);
+            let (parts, stride, budget, exceedance) = match thinning::claim(values, target, alpha) {
+                Some(thinned) => {
+                    let stride = thinned.stride * recorded;
+                    let exceedance = thinned.claim.exceedance.times(among);
+                    let is_claim = exceedance < Probability::ONE;
+                    if is_claim { (thinned.parts, stride, thinned.claim.value, exceedance) } else { unclaimed }
                 }
-                Some(thinned) => (thinned.stride * recorded, *window, Probability::ZERO),
-                None => all,
+                None => unclaimed,
             };
+            // No window can lose more than itself.
+            let exceedance = if budget == *window { Probability::ZERO } else { exceedance };
             claimed.claimed.push(Window {
                 observer,
                 window: *window,
                 windows: *windows,
+                parts,
                 stride,
                 median,
                 budget,
@@ -253,14 +264,22 @@ mod tests {
     fn a_cost_is_that_of_the_dearest_run() {
         let often: &[u64] = &[10; 2000];
         let busy = worked(&[(Piece::Next, [often, &[]]), (Piece::Demultiplex, [&[90], &[]])]);
-        let sparse = worked(&[(Piece::Next, [&[60, 55], &[]])]);
+        let sparse = worked(&[(Piece::Next, [&[60; 150], &[]])]);
         let bursts = worked(&[(Piece::Next, [&[99], &[]]), (Piece::Demultiplex, [&[20], &[]])]);
         let claims = claims_of([&busy, &busy, &busy, &sparse, &bursts]);
         let next = of(&claims, CostKind::Next);
-        assert_eq!((next.claimed, next.median, next.samples), (nanos(60), nanos(10), 6002));
+        assert_eq!((next.claimed, next.median, next.samples), (nanos(60), nanos(10), 6150));
         assert_eq!(of(&claims, CostKind::Demultiplex).claimed, nanos(20), "bursts alone tell");
-        // Two samples of the dearest carry no more than this.
-        assert_eq!(next.exceedance, upper_bound(0, 2, ALPHA));
+        // 150 samples of the dearest carry no more than this.
+        assert_eq!(next.exceedance, upper_bound(0, 150, ALPHA));
+        // In a run with hardly any the claim would be whatever happened to them.
+        let hardly = worked(&[(Piece::Next, [&[700, 60], &[]])]);
+        let next = of(&claims_of([&busy, &busy, &hardly, &busy, &bursts]), CostKind::Next);
+        assert_eq!((next.claimed, next.largest, next.samples), (nanos(10), nanos(700), 6002));
+        assert!(next.exceedance <= OF_WORK);
+        // If there are only such runs, together they are all that is known.
+        let next = of(&claims_of([&hardly, &hardly, &hardly, &hardly, &bursts]), CostKind::Next);
+        assert_eq!((next.claimed, next.exceedance), (nanos(700), upper_bound(0, 8, ALPHA)));
     }
 
     #[test]
@@ -362,24 +381,24 @@ mod tests {
     }
 
     #[test]
-    fn windows_that_cannot_be_claimed_may_be_stolen_entirely() {
+    fn where_nothing_can_be_claimed_the_largest_is_a_budget_without_a_promise() {
         let window = WINDOWS[0];
         let whole = window.as_nanos() as u32;
-        let one_lost = {
-            let mut values = scattered(5000, whole / 2);
-            values[77] = whole;
-            values
-        };
-        // Too few to know whether they depend on one another; a host that changed once; one that was lost entirely.
+        // Too few to know whether they depend on one another; a host that changed once; too few for so many processors.
         let changed = [vec![10; 40], vec![1000; 40]].concat();
-        for values in [vec![1, 2, 3], changed, one_lost] {
+        for (values, among) in [(vec![1, 2, 3], 1), (changed, 1), (scattered(200, whole / 2), 64)] {
             let largest = nanos(u64::from(*values.iter().max().unwrap()));
-            let Claimed { claimed, .. } = windows(Observer::Working, &[recorded(window, values.clone())], 1);
+            let Claimed { claimed, .. } = windows(Observer::Working, &[recorded(window, values.clone())], among);
             let [claim] = claimed[..] else { panic!("{claimed:?}") };
-            assert_eq!((claim.budget, claim.exceedance), (window, Probability::ZERO), "{claim:?}");
+            assert_eq!((claim.budget, claim.exceedance), (largest, Probability::ONE), "{claim:?}");
             assert_eq!((claim.windows, claim.largest), (values.len() as u64, largest));
             assert!(claim.stride > 0 && claim.median <= claim.budget, "{claim:?}");
         }
+        // One that was lost entirely: it cannot be more.
+        let mut one_lost = scattered(5000, whole / 2);
+        one_lost[77] = whole;
+        let Claimed { claimed, .. } = windows(Observer::Working, &[recorded(window, one_lost)], 1);
+        assert_eq!((claimed[0].budget, claimed[0].exceedance), (window, Probability::ZERO));
         // Nothing was seen of the longest: nothing is claimed of it.
         let Claimed { claimed, seen } = windows(Observer::Working, &[recorded(WINDOWS[3], Vec::new())], 1);
         assert!(claimed.is_empty() && seen[0].counts.is_empty());

@@ -17,7 +17,7 @@ use laxity_link::sys::{self, now};
 
 use crate::error::Error;
 use crate::executive::{Histograms, Piece, Recorded, Recorder, Sampling};
-use crate::host::{ChannelSpec, Host, HostConfig};
+use crate::host::{ChannelSpec, Host, HostConfig, Listener};
 use crate::receiver::Receiver;
 use crate::sender::Sender;
 
@@ -115,7 +115,8 @@ pub(super) fn nothing_costs_anything(packet: u32, pace: Pace) -> Platform {
         cache: least,
         first_packet: least,
         packet_cost: least,
-        receive_first: least,
+        // So that the least deadline is longer than any quantum of others takes.
+        receive_first: Duration::from_micros(10),
         receive_packet: least,
         demultiplex: Duration::from_nanos(10),
         link_cost: least,
@@ -145,15 +146,7 @@ pub(super) fn run(run: &Run<'_>, stop: &AtomicBool, tell: &mut dyn FnMut(Duratio
     let begin = now();
     let (sending, receiving) = (start(run, begin, &histograms[0])?, start(run, begin, &histograms[1])?);
     let listener = receiving.listen("calibrate")?;
-    let mut channels = Vec::new();
-    for group in run.groups {
-        let bytes = u64::from(run.packet * group.packets).min(MAX_MESSAGE_BYTES.into());
-        let contract = Contract::new(bytes, bytes, group.interval, 2, Duration::from_millis(200))?;
-        for _ in 0..group.channels {
-            let sender = sending.open(receiving.address(), "calibrate", ChannelSpec::real_time(contract))?;
-            channels.push((sender, listener.accept(Some(StdDuration::from_secs(2)))?, bytes as usize));
-        }
-    }
+    let channels = open(run.groups, run.packet, (&sending, &receiving), &listener)?;
     let over = AtomicBool::new(false);
     let (from, until) = thread::scope(|scope| {
         let running = apply(scope, channels, run.priority.is_some(), &over);
@@ -182,6 +175,25 @@ pub(super) fn run(run: &Run<'_>, stop: &AtomicBool, tell: &mut dyn FnMut(Duratio
         };
     }
     Ok(Worked { histograms, windows, standing })
+}
+
+/// The channels of the groups, with the bytes of their messages.
+fn open(
+    groups: &[Group],
+    packet: u32,
+    (sending, receiving): (&Host, &Host),
+    listener: &Listener,
+) -> Result<Vec<(Sender, Receiver, usize)>, Error> {
+    let mut channels = Vec::new();
+    for group in groups {
+        let bytes = u64::from(packet * group.packets).min(MAX_MESSAGE_BYTES.into());
+        let contract = Contract::new(bytes, bytes, group.interval, 2, Duration::from_millis(200))?;
+        for _ in 0..group.channels {
+            let sender = sending.open(receiving.address(), "calibrate", ChannelSpec::real_time(contract))?;
+            channels.push((sender, listener.accept(Some(StdDuration::from_secs(2)))?, bytes as usize));
+        }
+    }
+    Ok(channels)
 }
 
 /// Until it runs and once it stops, it takes so long at the most.
@@ -261,6 +273,7 @@ fn take(mut receiver: Receiver, over: &AtomicBool) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::calibration::choose::QUANTA;
 
     #[test]
     fn every_piece_of_work_is_metered() {
@@ -284,6 +297,23 @@ mod tests {
         assert_eq!(worked.windows.len(), lengths.len());
         for Recorded { length, values, .. } in &worked.windows {
             assert!(!values.is_empty() && values.iter().all(|&stolen| u64::from(stolen) <= length.as_nanos()));
+        }
+    }
+
+    #[test]
+    fn the_load_is_admitted_whatever_quantum_was_chosen() {
+        for (packet, quantum) in QUANTA.into_iter().flat_map(|quantum| [(64, quantum), (8192, quantum)]) {
+            let platform = Platform { quantum, ..nothing_costs_anything(packet, Pace::STEADY) };
+            let config = HostConfig {
+                bind: ([127, 0, 0, 1], 0).into(),
+                costs: Some(platform.into()),
+                registry: None,
+                ..HostConfig::default()
+            };
+            let (sending, receiving) = (Host::start(config.clone()).unwrap(), Host::start(config).unwrap());
+            let listener = receiving.listen("calibrate").unwrap();
+            let opened = open(MANY, packet, (&sending, &receiving), &listener).unwrap();
+            assert_eq!(opened.len() as u32, MANY.iter().map(|group| group.channels).sum::<u32>());
         }
     }
 }

@@ -67,14 +67,42 @@ fn a_tick_is_hardly_a_dependence_but_a_run_is() {
 }
 
 #[test]
-fn a_host_that_changed_once_has_no_claim() {
+fn a_host_that_changed_once_is_claimed_as_it_was_when_it_was_worst() {
     let quiet_then_busy = |seed| -> Vec<u32> {
         let values = independent(seed, 70_000);
         values.iter().enumerate().map(|(place, &value)| if place < 35_000 { value / 2 } else { value }).collect()
     };
+    let mut in_two = 0;
     for seed in 0..20 {
-        assert_eq!(stride(&quiet_then_busy(seed)), None);
-        assert_eq!(claim(&quiet_then_busy(seed), TARGET, ALPHA), None);
+        let stolen = quiet_then_busy(seed);
+        assert_eq!(stride(&stolen), None);
+        let Some(thinned) = claim(&stolen, TARGET, ALPHA) else { continue };
+        assert!(thinned.parts > 1);
+        // It is no less than what the busy half alone claims, at what alpha leaves for it.
+        let busy = claim(&stolen[35_000..], TARGET, ALPHA.divided_by(2)).unwrap();
+        in_two += u32::from(thinned.parts == 2 && busy.parts == 1);
+        if thinned.parts == 2 {
+            assert!(thinned.claim.value >= busy.claim.value && thinned.claim.exceedance >= busy.claim.exceedance);
+            assert_eq!(thinned.claim.alpha, ALPHA);
+        }
+    }
+    assert!(in_two >= 15, "{in_two}");
+}
+
+/// It changes all the time, and lastingly: no part is like itself.
+#[test]
+fn a_host_that_drifts_has_no_claim() {
+    for seed in 0..20 {
+        let mut level = 1000i64;
+        let steps = independent(seed, 20_000);
+        let stolen: Vec<u32> = steps
+            .iter()
+            .map(|step| {
+                level = (level + i64::from(step % 21) - 10).max(0);
+                level as u32
+            })
+            .collect();
+        assert_eq!(claim(&stolen, TARGET, ALPHA), None);
     }
 }
 
@@ -116,20 +144,27 @@ proptest! {
     }
 
     #[test]
-    fn the_claim_is_the_largest_of_all_phases(seed in 0u64..1000, windows in 1000usize..3000, length in 1usize..8) {
+    fn the_claim_is_the_largest_of_all_phases_of_all_parts(seed in 0u64..1000, windows in 1000usize..3000, length in 1usize..8) {
         let stolen = moving_maxima(seed, windows, length);
         if let Some(thinned) = claim(&stolen, TARGET, ALPHA) {
-            let stride = thinned.stride as usize;
-            let phases = (0..stride).map(|first| {
-                let values = stolen[first..].iter().step_by(stride);
-                let samples = Samples::from_values(values.map(|&value| Duration::from_nanos(value.into())));
-                samples.claim(TARGET, ALPHA).unwrap()
-            });
-            let phases: Vec<Claim> = phases.collect();
+            let (parts, own) = (thinned.parts as usize, ALPHA.divided_by(thinned.parts));
+            let mut phases: Vec<Claim> = Vec::new();
+            let mut rest = &stolen[..];
+            for left in (1..=parts).rev() {
+                let (part, others) = rest.split_at(if left > 1 { windows / parts } else { rest.len() });
+                let stride = stride(part).unwrap();
+                prop_assert!(stride as u64 <= thinned.stride);
+                phases.extend((0..stride).map(|first| {
+                    let values = part[first..].iter().step_by(stride);
+                    let samples = Samples::from_values(values.map(|&value| Duration::from_nanos(value.into())));
+                    samples.claim(TARGET, own).unwrap()
+                }));
+                rest = others;
+            }
             prop_assert_eq!(phases.iter().map(|claim| claim.value).max(), Some(thinned.claim.value));
             prop_assert_eq!(phases.iter().map(|claim| claim.exceedance).max(), Some(thinned.claim.exceedance));
             prop_assert_eq!(phases.iter().map(|claim| claim.samples).min(), Some(thinned.claim.samples));
-            let allowed = exceedances_allowed(thinned.claim.samples, TARGET, ALPHA).unwrap_or(0);
+            let allowed = exceedances_allowed(thinned.claim.samples, TARGET, own).unwrap_or(0);
             prop_assert_eq!(thinned.claim.allowed, allowed);
         }
     }
