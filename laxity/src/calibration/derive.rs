@@ -106,8 +106,8 @@ pub(super) fn spread(platform: Platform) -> Platform {
 }
 
 /// The envelopes that promise anything: of the larger budget of both observers, those that are the least for some span, and leave
-/// some of it. Lengths of which something is claimed come first: beside one that is not, their claims would be worth nothing. Without any,
-/// what was seen of the others has to do. If none leaves anything, that of the longest windows: then nothing is admitted, which says so.
+/// some of it. Lengths of which something is claimed come first: beside one that is not, their claims would be worth nothing. Where that
+/// is worth nothing either, because a message meets that many windows, or nothing is claimed, the others count, too. If none leaves anything, that of the longest windows: then nothing is admitted, which says so.
 pub(super) fn envelopes(windows: &[Window]) -> Vec<(Duration, Duration)> {
     let mut all: Vec<(Duration, Duration, Probability)> = Vec::new();
     for &Window { window, budget, exceedance, .. } in windows {
@@ -120,8 +120,16 @@ pub(super) fn envelopes(windows: &[Window]) -> Vec<(Duration, Duration)> {
         let counted = all.iter().filter(|(.., exceedance)| is_counted(*exceedance));
         least(counted.map(|&(length, budget, _)| (length, budget)).collect())
     };
-    let claimed = of(|exceedance| exceedance < Probability::ONE);
-    let useful = if claimed.is_empty() { of(|_| true) } else { claimed };
+    let mut useful = of(|exceedance| exceedance < Probability::ONE);
+    let exceeded = |&(length, _): &(Duration, Duration)| {
+        let (.., exceedance) = all.iter().find(|(other, ..)| *other == length)?;
+        Some(exceedance.times(NOMINAL_SPAN.div_ceil(length).saturating_add(1)))
+    };
+    if useful.is_empty()
+        || useful.iter().filter_map(exceeded).fold(Probability::ZERO, Probability::or) == Probability::ONE
+    {
+        useful = of(|_| true);
+    }
     if useful.is_empty() {
         all.iter().max().map(|&(length, budget, _)| (length, budget)).into_iter().collect()
     } else {
@@ -144,6 +152,9 @@ fn least(mut all: Vec<(Duration, Duration)>) -> Vec<(Duration, Duration)> {
     };
     all.iter().filter(counts).copied().collect()
 }
+
+/// For how long a message's budget is counted on, where it matters before there are messages.
+pub(super) const NOMINAL_SPAN: Duration = Duration::from_millis(100);
 
 /// Spans of so many windows of each length are looked at.
 const MOST_WINDOWS: u64 = 1000;
@@ -179,7 +190,7 @@ mod tests {
 
     fn window(millis: u64, budget: u64, observer: Observer) -> Window {
         let (window, budget) = (Duration::from_millis(millis), Duration::from_micros(budget));
-        let exceedance = Probability::HALF;
+        let exceedance = Probability::from_millionths(1000);
         Window {
             observer,
             window,
@@ -263,6 +274,11 @@ mod tests {
         assert_eq!(envelopes(&windows.map(unclaimed)), [(millis(10), millis(2)), (millis(100), millis(12))]);
         let windows = [unclaimed(window(10, 2000, working)), window(100, 100_000, spinning)];
         assert_eq!(envelopes(&windows), [(millis(10), millis(2))]);
+        // Eleven windows of which one in ten is exceeded, and two of which one in a thousand is: a message meets one that is.
+        let often = |window| Window { exceedance: Probability::from_millionths(100_000), ..window };
+        let windows = [often(window(10, 2000, working)), unclaimed(window(100, 3000, spinning))];
+        assert_eq!(envelopes(&windows), [(millis(10), millis(2)), (millis(100), millis(3))]);
+        assert_eq!(envelopes(&windows[..1]), [(millis(10), millis(2))]);
         let hopeless = [window(10, 10_000, working), window(100, 100_000, spinning)];
         assert_eq!(envelopes(&hopeless), [(millis(100), millis(100))]);
     }

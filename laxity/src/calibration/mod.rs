@@ -215,7 +215,8 @@ pub struct Window {
     pub windows: u64,
     /// Only every so manieth window was counted on, because nearer ones depend on one another; 1 for all.
     pub stride: u64,
-    /// In so many parts of the measurement, one after the other, windows were claimed by themselves; the worst of them counts.
+    /// In so many parts of the measurement, one after the other or each of one processor, windows were claimed by themselves; the
+    /// worst of them counts.
     pub parts: u64,
     /// In half of the windows no more was stolen.
     pub median: Duration,

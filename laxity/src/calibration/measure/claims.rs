@@ -5,6 +5,7 @@ use laxity_core::units::Duration;
 
 use super::work::Worked;
 use super::{ALPHA, Seen, WINDOWS};
+use crate::calibration::derive::NOMINAL_SPAN;
 use crate::calibration::{Cost, CostKind, Observer, Window};
 use crate::executive::{Piece, Recorded};
 
@@ -13,8 +14,6 @@ use crate::executive::{Piece, Recorded};
 const OF_WORK: Probability = Probability::from_millionths(10_000);
 /// What is beyond the hand-over and the wake-up counts nowhere else.
 const OF_WAITING: Probability = Probability::from_millionths(1000);
-/// For how long a message's budget is counted on, when windows are chosen to be claimed; whoever asks later asks with its own.
-const NOMINAL_SPAN: Duration = Duration::from_millis(100);
 /// The largest miss probability that makes a promise `calibrated`.
 const MISS_TARGET: u64 = 1_000_000;
 
@@ -126,46 +125,81 @@ pub(super) struct Claimed {
     pub(super) seen: Vec<Seen>,
 }
 
-/// The claims of one observer, which together with the other's are wrong in a share [`ALPHA`] of calibrations at most. The windows are
-/// divided `among` so many processors in turns: one of them may have all the exceedances.
-pub(super) fn windows(observer: Observer, measured: &[Recorded], among: u64) -> Claimed {
-    let alpha = ALPHA.divided_by(2 * WINDOWS.len() as u64);
+/// The claims of one observer, which together with the other's are wrong in a share [`ALPHA`] of calibrations at most. Each set has
+/// windows of all lengths: those of one processor, which are claimed by themselves and of which the worst counts; or what is divided
+/// `among` so many processors in turns that nobody knows, of which one may have all the exceedances.
+pub(super) fn windows(observer: Observer, sets: &[Vec<Recorded>], among: u64) -> Claimed {
+    let alpha = ALPHA.divided_by(2 * WINDOWS.len() as u64).divided_by(sets.len() as u64);
     let mut claimed = Claimed { claimed: Vec::new(), seen: Vec::new() };
-    for Recorded { length: window, values, stride: recorded, windows, largest } in measured {
+    for window in WINDOWS {
+        let recorded: Vec<&Recorded> = sets.iter().flatten().filter(|recorded| recorded.length == window).collect();
+        if recorded.is_empty() {
+            continue;
+        }
+        let values: Vec<u32> = recorded.iter().flat_map(|recorded| recorded.values.iter().copied()).collect();
         let counts = counts(values);
-        let samples = Samples::new(counts.iter().copied());
-        let touched = NOMINAL_SPAN.div_ceil(*window).saturating_add(1).saturating_mul(WINDOWS.len() as u64);
-        let target = Probability::ONE.divided_by(touched.saturating_mul(MISS_TARGET));
-        if let Some(median) = samples.median() {
-            // What depends on itself at every distance, or was seen too rarely for so many processors, carries no claim: the largest
-            // is a budget by which bounds can be computed and watched, and nothing is said of how often it is exceeded.
-            let unclaimed = (1, *windows, *largest, Probability::ONE);
-            let (parts, stride, budget, exceedance) = match thinning::claim(values, target, alpha) {
-                Some(thinned) => {
-                    let stride = thinned.stride * recorded;
-                    let exceedance = thinned.claim.exceedance.times(among);
-                    let is_claim = exceedance < Probability::ONE;
-                    if is_claim { (thinned.parts, stride, thinned.claim.value, exceedance) } else { unclaimed }
-                }
-                None => unclaimed,
-            };
+        let windows = recorded.iter().map(|recorded| recorded.windows).sum();
+        if let Some(median) = Samples::new(counts.iter().copied()).median() {
+            let largest = recorded.iter().map(|recorded| recorded.largest).max().unwrap_or(window);
+            let each: Option<Vec<Claim>> = recorded.iter().map(|recorded| claim(recorded, alpha, among)).collect();
+            // What depends on itself at every distance, or was seen too rarely, carries no claim: the largest is a budget by which bounds
+            // can be computed and watched, and nothing is said of how often it is exceeded.
+            let unclaimed = Claim { parts: 1, stride: windows, budget: largest, exceedance: Probability::ONE };
+            let worst = each.and_then(|each| each.into_iter().reduce(Claim::worse)).unwrap_or(unclaimed);
+            let Claim { parts, stride, budget, exceedance } = worst;
+            let parts = parts * recorded.len() as u64;
             // No window can lose more than itself.
-            let exceedance = if budget == *window { Probability::ZERO } else { exceedance };
+            let exceedance = if budget == window { Probability::ZERO } else { exceedance };
             claimed.claimed.push(Window {
                 observer,
-                window: *window,
-                windows: *windows,
+                window,
+                windows,
                 parts,
                 stride,
                 median,
                 budget,
                 exceedance,
-                largest: *largest,
+                largest,
             });
         }
-        claimed.seen.push(Seen { observer, window: *window, counts });
+        claimed.seen.push(Seen { observer, window, counts });
     }
     claimed
+}
+
+/// What is claimed of windows of one length on one processor.
+#[derive(Clone, Copy, Debug)]
+struct Claim {
+    parts: u64,
+    stride: u64,
+    budget: Duration,
+    exceedance: Probability,
+}
+
+impl Claim {
+    /// What is true of both.
+    fn worse(self, other: Self) -> Self {
+        Self {
+            parts: self.parts.max(other.parts),
+            stride: self.stride.max(other.stride),
+            budget: self.budget.max(other.budget),
+            exceedance: self.exceedance.max(other.exceedance),
+        }
+    }
+}
+
+/// `None` if nothing can be claimed.
+fn claim(recorded: &Recorded, alpha: Probability, among: u64) -> Option<Claim> {
+    let touched = NOMINAL_SPAN.div_ceil(recorded.length).saturating_add(1).saturating_mul(WINDOWS.len() as u64);
+    let target = Probability::ONE.divided_by(touched.saturating_mul(MISS_TARGET));
+    let thinned = thinning::claim(&recorded.values, target, alpha)?;
+    let exceedance = thinned.claim.exceedance.times(among);
+    (exceedance < Probability::ONE).then(|| Claim {
+        parts: thinned.parts,
+        stride: thinned.stride * recorded.stride,
+        budget: thinned.claim.value,
+        exceedance,
+    })
 }
 
 /// By length, then by observer.
@@ -175,8 +209,8 @@ pub(super) fn merge(spun: Vec<Window>, worked: Vec<Window>) -> Vec<Window> {
     windows
 }
 
-fn counts(values: &[u32]) -> Counts {
-    let mut sorted = values.to_vec();
+fn counts(values: Vec<u32>) -> Counts {
+    let mut sorted = values;
     sorted.sort_unstable();
     let alike = sorted.chunk_by(|one, other| one == other);
     alike.map(|alike| (Duration::from_nanos(alike[0].into()), alike.len() as u64)).collect()
@@ -367,7 +401,7 @@ mod tests {
     fn windows_claim_no_more_than_they_carry() {
         let window = WINDOWS[2];
         let values = scattered(5000, 1_000_000);
-        let Claimed { claimed, seen } = windows(Observer::Spinning, &[recorded(window, values.clone())], 1);
+        let Claimed { claimed, seen } = windows(Observer::Spinning, &[vec![recorded(window, values.clone())]], 1);
         let [claim] = claimed[..] else { panic!("{claimed:?}") };
         assert_eq!((claim.observer, claim.window, claim.windows), (Observer::Spinning, window, 5000));
         let largest = nanos(u64::from(*values.iter().max().unwrap()));
@@ -388,7 +422,7 @@ mod tests {
         let changed = [vec![10; 40], vec![1000; 40]].concat();
         for (values, among) in [(vec![1, 2, 3], 1), (changed, 1), (scattered(200, whole / 2), 64)] {
             let largest = nanos(u64::from(*values.iter().max().unwrap()));
-            let Claimed { claimed, .. } = windows(Observer::Working, &[recorded(window, values.clone())], among);
+            let Claimed { claimed, .. } = windows(Observer::Working, &[vec![recorded(window, values.clone())]], among);
             let [claim] = claimed[..] else { panic!("{claimed:?}") };
             assert_eq!((claim.budget, claim.exceedance), (largest, Probability::ONE), "{claim:?}");
             assert_eq!((claim.windows, claim.largest), (values.len() as u64, largest));
@@ -397,18 +431,37 @@ mod tests {
         // One that was lost entirely: it cannot be more.
         let mut one_lost = scattered(5000, whole / 2);
         one_lost[77] = whole;
-        let Claimed { claimed, .. } = windows(Observer::Working, &[recorded(window, one_lost)], 1);
+        let Claimed { claimed, .. } = windows(Observer::Working, &[vec![recorded(window, one_lost)]], 1);
         assert_eq!((claimed[0].budget, claimed[0].exceedance), (window, Probability::ZERO));
         // Nothing was seen of the longest: nothing is claimed of it.
-        let Claimed { claimed, seen } = windows(Observer::Working, &[recorded(WINDOWS[3], Vec::new())], 1);
+        let Claimed { claimed, seen } = windows(Observer::Working, &[vec![recorded(WINDOWS[3], Vec::new())]], 1);
         assert!(claimed.is_empty() && seen[0].counts.is_empty());
+    }
+
+    #[test]
+    fn each_processor_is_claimed_by_itself() {
+        let window = WINDOWS[2];
+        let quiet = scattered(3000, 100_000);
+        // Twice as busy: one after the other they would be no host that is like itself.
+        let busy: Vec<u32> = scattered(3000, 200_000).iter().map(|stolen| stolen + 100_000).collect();
+        let most = nanos(u64::from(*busy.iter().max().unwrap()));
+        let both = [vec![recorded(window, quiet.clone())], vec![recorded(window, busy.clone())]];
+        let Claimed { claimed, seen } = windows(Observer::Spinning, &both, 1);
+        let [claim] = claimed[..] else { panic!("{claimed:?}") };
+        assert_eq!((claim.windows, claim.parts % 2, claim.budget, claim.largest), (6000, 0, most, most));
+        let alpha = ALPHA.divided_by(4 * WINDOWS.len() as u64);
+        assert!(claim.exceedance >= upper_bound(0, 3000 / claim.stride, alpha), "{claim:?}");
+        assert_eq!(seen[0].counts.iter().map(|count| count.1).sum::<u64>(), 6000);
+        // One that was not looked at may be any.
+        let one = [vec![recorded(window, quiet)], vec![recorded(window, Vec::new())]];
+        assert_eq!(windows(Observer::Spinning, &one, 1).claimed[0].exceedance, Probability::ONE);
     }
 
     #[test]
     fn windows_stand_by_length_then_by_observer() {
         let of = |observer| {
             let measured: Vec<_> = WINDOWS.into_iter().map(|window| recorded(window, vec![1; 100])).collect();
-            windows(observer, &measured, 1).claimed
+            windows(observer, &[measured], 1).claimed
         };
         let (mut spun, worked) = (of(Observer::Spinning), of(Observer::Working));
         spun.reverse();
@@ -423,7 +476,7 @@ mod tests {
         // A seventh of 70,000 windows was kept, and the longest stall fell into another one.
         let (values, largest) = (scattered(10_000, 100_000), Duration::from_micros(900));
         let kept = Recorded { stride: 7, windows: 70_000, largest, ..recorded(WINDOWS[1], values) };
-        let Claimed { claimed, .. } = windows(Observer::Spinning, &[kept], 1);
+        let Claimed { claimed, .. } = windows(Observer::Spinning, &[vec![kept]], 1);
         let [claim] = claimed[..] else { panic!("{claimed:?}") };
         assert_eq!((claim.windows, claim.largest, claim.stride % 7), (70_000, largest, 0));
         let alpha = ALPHA.divided_by(2 * WINDOWS.len() as u64);

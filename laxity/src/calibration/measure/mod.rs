@@ -171,7 +171,7 @@ pub fn measure(plan: &Plan, stop: &AtomicBool, tell: &mut dyn FnMut(&Phase, Dura
     };
     let mut chosen = Platform { quantum, ..of_size(packet)? };
     let left = plan.length.saturating_sub(measuring.done);
-    let worked = claims::windows(Observer::Working, &measuring.work(&chosen, left)?, 1);
+    let worked = claims::windows(Observer::Working, &[measuring.work(&chosen, left)?], 1);
     let windows = claims::merge(spun.claimed, worked.claimed);
     chosen.interference.envelopes = derive::envelopes(&windows);
     chosen.best_effort.starts = police(&chosen)?;
@@ -314,15 +314,22 @@ impl Measuring<'_> {
         Ok((setup, self.plan.rate.map_or(rate, |told| told.min(rate))))
     }
 
-    fn spin(&mut self, length: Duration) -> Result<(Vec<Recorded>, u64), Error> {
-        let time = length + spin::TURN;
-        let mut recorders = WINDOWS.map(|window| Recorder::new(now(), window, time));
+    /// What was stolen from each processor, and among how many what was recorded together is divided.
+    fn spin(&mut self, length: Duration) -> Result<(Vec<Vec<Recorded>>, u64), Error> {
+        let processors = spin::processors();
+        let sets = processors.len().max(1) as u64;
+        let time = length.mul_ratio(1, sets) + spin::TURN;
+        let recorders = || Vec::from(WINDOWS.map(|window| Recorder::new(now(), window, time)));
+        let mut recorders: Vec<Vec<Recorder>> = (0..sets).map(|_| recorders()).collect();
         let (done, tell) = (self.done, &mut self.tell);
         let mut tell = |elapsed: Duration| tell(&Phase::Spinning, done + elapsed.min(length));
-        let processors = spin::spin(length, self.priority, &mut recorders, self.stop, &mut tell)?;
+        spin::spin(length, self.priority, &processors, &mut recorders, self.stop, &mut tell)?;
         self.done += length;
         self.interrupted()?;
-        Ok((recorders.into_iter().map(Recorder::finish).collect(), processors))
+        // Where it may not choose, nobody knows which of them it saw.
+        let among = if processors.is_empty() { ThisHost::look().processors.into() } else { 1 };
+        let finish = |own: Vec<Recorder>| own.into_iter().map(Recorder::finish).collect();
+        Ok((recorders.into_iter().map(finish).collect(), among))
     }
 
     fn work(&mut self, charged: &Platform, length: Duration) -> Result<Vec<Recorded>, Error> {

@@ -6,7 +6,6 @@ use laxity_core::units::{Duration, Instant};
 use laxity_link::sys::{self, now};
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
-use crate::calibration::ThisHost;
 use crate::error::Error;
 use crate::executive::Recorder;
 use crate::probe;
@@ -19,26 +18,27 @@ const PAUSE: std::time::Duration = std::time::Duration::from_millis(100);
 /// Shorter gaps are two looks at the clock.
 const LEAST: Duration = Duration::from_micros(1);
 
-/// Spins for `length` in all and records what was stolen; `tell` hears how far it is. Returns among how many
-/// processors the windows are divided; more than there are, if not all of them had a turn.
+/// Spins for `length` in all and records what was stolen from each of the `processors`, in recorders of its own; `tell` hears how far it
+/// is. On a host that does not let it choose there are no processors, and one set of recorders.
 ///
 /// # Errors
 /// A thread cannot be started.
 pub(super) fn spin(
     length: Duration,
     priority: Option<u8>,
-    recorders: &mut [Recorder],
+    processors: &[usize],
+    recorders: &mut [Vec<Recorder>],
     stop: &AtomicBool,
     tell: &mut dyn FnMut(Duration),
-) -> Result<u64, Error> {
-    let processors = processors();
+) -> Result<(), Error> {
     let turns = length.as_nanos().div_ceil(TURN.as_nanos());
     for turn in 0..turns {
         if stop.load(Ordering::Relaxed) {
             break;
         }
-        let on = processors.get(turn as usize % processors.len().max(1)).copied();
-        let recorders = &mut *recorders;
+        let place = turn as usize % recorders.len();
+        let on = processors.get(place).copied();
+        let recorders = &mut recorders[place];
         std::thread::scope(|scope| {
             let spinning =
                 std::thread::Builder::new().name("calibrate-spin".to_owned()).spawn_scoped(scope, move || {
@@ -62,9 +62,7 @@ pub(super) fn spin(
             std::thread::sleep(PAUSE);
         }
     }
-    // Where it may not choose, nobody knows which of them it saw.
-    let among = if processors.is_empty() { ThisHost::look().processors.into() } else { processors.len() as u64 };
-    Ok(if turns < among { u64::MAX } else { among })
+    Ok(())
 }
 
 fn one_turn(recorders: &mut [Recorder]) {
@@ -82,8 +80,8 @@ fn one_turn(recorders: &mut [Recorder]) {
     recorders.iter_mut().for_each(|recorder| recorder.advance(over));
 }
 
-/// The processors that this process may run on.
-fn processors() -> Vec<usize> {
+/// The processors that this process may run on; none if it cannot tell.
+pub(super) fn processors() -> Vec<usize> {
     let Ok(allowed) = sched_getaffinity(None) else { return Vec::new() };
     (0..CpuSet::MAX_CPU).filter(|&processor| allowed.is_set(processor)).collect()
 }
@@ -95,16 +93,22 @@ mod tests {
     #[test]
     fn every_window_of_a_turn_is_recorded() {
         let lengths = [Duration::from_millis(10), Duration::from_millis(100)];
-        let mut recorders = lengths.map(|length| Recorder::new(now(), length, TURN * 4));
-        let mut told = Duration::ZERO;
-        let stop = AtomicBool::new(false);
-        spin(TURN * 2, None, &mut recorders, &stop, &mut |done| told = done).unwrap();
-        assert_eq!(told, TURN * 2);
-        for (recorder, length) in recorders.into_iter().zip(lengths) {
-            let windows = recorder.finish().values;
-            // A stall at the end of a turn makes it longer.
-            assert!(windows.len() as u64 >= 2 * (TURN.as_nanos() / length.as_nanos()), "{}", windows.len());
-            assert!(windows.iter().all(|&stolen| u64::from(stolen) <= length.as_nanos()));
+        let processors = processors();
+        for processors in [&processors[..], &[]] {
+            let turns = processors.len().max(1);
+            let own = |_| Vec::from(lengths.map(|length| Recorder::new(now(), length, TURN * 2)));
+            let mut recorders: Vec<Vec<Recorder>> = (0..turns).map(own).collect();
+            let mut told = Duration::ZERO;
+            let stop = AtomicBool::new(false);
+            let length = TURN * turns as u64;
+            spin(length, None, processors, &mut recorders, &stop, &mut |done| told = done).unwrap();
+            assert_eq!(told, length);
+            for (recorder, length) in recorders.into_iter().flat_map(|own| own.into_iter().zip(lengths)) {
+                let windows = recorder.finish().values;
+                // A stall at the end of a turn makes it longer.
+                assert!(windows.len() as u64 >= TURN.as_nanos() / length.as_nanos(), "{}", windows.len());
+                assert!(windows.iter().all(|&stolen| u64::from(stolen) <= length.as_nanos()));
+            }
         }
     }
 }

@@ -197,7 +197,7 @@ fn open(
 }
 
 /// Until it runs and once it stops, it takes so long at the most.
-const AROUND: Duration = Duration::from_secs(5);
+const AROUND: Duration = Duration::from_secs(30);
 
 fn start(run: &Run<'_>, begin: Instant, histograms: &Arc<Histograms>) -> Result<Host, Error> {
     let recorder = |&length: &Duration| Recorder::new(begin, length, run.length + AROUND);
