@@ -170,7 +170,13 @@ impl Demo<'_> {
         if stacks.is_empty() || stacks.contains(&Stack::Laxity) {
             for attack in Attack::EACH.into_iter().filter(|attack| attacks.is_empty() || attacks.contains(attack)) {
                 if simulated::knows(attack) {
-                    self.runs.push(simulated::run(&self.costs.platform, attack, SIMULATED, *seed)?);
+                    self.runs.push(simulated::run(
+                        &self.costs.platform,
+                        &self.preface.admitted,
+                        attack,
+                        SIMULATED,
+                        *seed,
+                    )?);
                 }
             }
         }

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 
 use laxity_bench::attack::EXCESS;
-use laxity_bench::workload::{BEST_EFFORT, MESSAGE_BYTES, left_bytes_per_second, table_3};
+use laxity_bench::workload::{BEST_EFFORT, MESSAGE_BYTES, Row, left_bytes_per_second};
 use laxity_bench::{Attack, FloodPath, Stack};
 use laxity_core::admission::Admission;
 use laxity_core::contract::{Contract, Service};
@@ -21,8 +21,14 @@ pub(super) fn knows(attack: Attack) -> bool {
     !attack.hogs()
 }
 
-/// Runs for `duration` of virtual time.
-pub(super) fn run(platform: &Platform, attack: Attack, duration: Duration, seed: u64) -> Result<Run, Failure> {
+/// Runs `rows`, as they are admitted live, for `duration` of virtual time.
+pub(super) fn run(
+    platform: &Platform,
+    rows: &[Row],
+    attack: Attack,
+    duration: Duration,
+    seed: u64,
+) -> Result<Run, Failure> {
     let mut notes = Vec::new();
     let refused = |name: &str, refusal| {
         let by = "the simulated host".to_owned();
@@ -43,8 +49,7 @@ pub(super) fn run(platform: &Platform, attack: Attack, duration: Duration, seed:
     let (here, there) = (world.add_host(here), world.add_host(there));
     let end = Instant::ZERO + SET_UP + duration;
     let mut channels = Vec::new();
-    let rows = table_3();
-    let left = left_bytes_per_second(&rows, platform);
+    let left = left_bytes_per_second(rows, platform);
     for row in rows {
         let mut contract = row.contract;
         let outside = platform.propagation;
@@ -72,7 +77,7 @@ pub(super) fn run(platform: &Platform, attack: Attack, duration: Duration, seed:
         let excess = if violator { EXCESS } else { 1 };
         let source = Source::violating(channel, &contract, Instant::ZERO + SET_UP, excess);
         world.add_source(Source { until: end, ..source });
-        channels.push((channel, row.name, Some(contract), violator));
+        channels.push((channel, row.name.clone(), Some(contract), violator));
     }
     let service = Service::best_effort(MESSAGE_BYTES.into(), 10).map_err(laxity::Error::from)?;
     let plan = Plan::new(BEST_EFFORT, service, Default::default(), Duration::ZERO);
