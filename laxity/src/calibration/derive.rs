@@ -105,9 +105,12 @@ pub(super) fn spread(platform: Platform) -> Platform {
     Platform { link, ..platform }
 }
 
-/// The envelopes that promise anything: of the larger budget of both observers, those that are the least for some span, and leave
-/// some of it. Lengths of which something is claimed come first: beside one that is not, their claims would be worth nothing. Where that
-/// is worth nothing either, because a message meets that many windows, or nothing is claimed, the others count, too. If none leaves anything, that of the longest windows: then nothing is admitted, which says so.
+/// The envelopes that promise most: of the larger budget of both observers, those that are the least for some span, and leave some of it.
+///
+/// Shorter windows make shorter bounds, but a message meets more of them, and each that exceeds its budget may make it late. So these are
+/// the windows from the shortest length on with which a message meets such a one in [`GOOD`] of all cases at most; if there is none,
+/// those with which it does so least. If that is more than [`WORTHLESS`], or nothing is claimed, whatever was seen has to do,
+/// and promises nothing. If nothing of it leaves anything, the longest windows: then nothing is admitted, which says so.
 pub(super) fn envelopes(windows: &[Window]) -> Vec<(Duration, Duration)> {
     let mut all: Vec<(Duration, Duration, Probability)> = Vec::new();
     for &Window { window, budget, exceedance, .. } in windows {
@@ -116,26 +119,35 @@ pub(super) fn envelopes(windows: &[Window]) -> Vec<(Duration, Duration)> {
             None => all.push((window, budget, exceedance)),
         }
     }
-    let of = |is_counted: fn(Probability) -> bool| {
-        let counted = all.iter().filter(|(.., exceedance)| is_counted(*exceedance));
-        least(counted.map(|&(length, budget, _)| (length, budget)).collect())
+    all.sort_unstable();
+    let budgets =
+        |of: &[(Duration, Duration, Probability)]| of.iter().map(|&(length, budget, _)| (length, budget)).collect();
+    let claimed: Vec<_> = all.iter().copied().filter(|(.., exceedance)| *exceedance < Probability::ONE).collect();
+    let chance = |useful: &[(Duration, Duration)]| {
+        let of = |length| claimed.iter().find(|(other, ..)| *other == length).map_or(Probability::ONE, |claim| claim.2);
+        let met = useful.iter().map(|&(length, _)| of(length).times(NOMINAL_SPAN.div_ceil(length).saturating_add(1)));
+        met.fold(Probability::ZERO, Probability::or)
     };
-    let mut useful = of(|exceedance| exceedance < Probability::ONE);
-    let exceeded = |&(length, _): &(Duration, Duration)| {
-        let (.., exceedance) = all.iter().find(|(other, ..)| *other == length)?;
-        Some(exceedance.times(NOMINAL_SPAN.div_ceil(length).saturating_add(1)))
-    };
-    if useful.is_empty()
-        || useful.iter().filter_map(exceeded).fold(Probability::ZERO, Probability::or) == Probability::ONE
-    {
-        useful = of(|_| true);
+    let from = (0..claimed.len()).map(|shortest| least(budgets(&claimed[shortest..])));
+    let mut best: Option<(Probability, Vec<(Duration, Duration)>)> = None;
+    for useful in from.filter(|useful| !useful.is_empty()) {
+        let chance = chance(&useful);
+        if best.as_ref().is_none_or(|(least, _)| *least > GOOD && chance < *least) {
+            best = Some((chance, useful));
+        }
     }
+    let promising = best.filter(|(chance, _)| *chance <= WORTHLESS).map(|(_, useful)| useful);
+    let useful = promising.unwrap_or_else(|| least(budgets(&all)));
     if useful.is_empty() {
-        all.iter().max().map(|&(length, budget, _)| (length, budget)).into_iter().collect()
+        all.last().map(|&(length, budget, _)| (length, budget)).into_iter().collect()
     } else {
         useful
     }
 }
+
+/// See [`envelopes`].
+const GOOD: Probability = Probability::from_millionths(100_000);
+const WORTHLESS: Probability = Probability::HALF;
 
 /// Those that are the least for some span, and leave some of it.
 fn least(mut all: Vec<(Duration, Duration)>) -> Vec<(Duration, Duration)> {
@@ -278,7 +290,14 @@ mod tests {
         let often = |window| Window { exceedance: Probability::from_millionths(100_000), ..window };
         let windows = [often(window(10, 2000, working)), unclaimed(window(100, 3000, spinning))];
         assert_eq!(envelopes(&windows), [(millis(10), millis(2)), (millis(100), millis(3))]);
-        assert_eq!(envelopes(&windows[..1]), [(millis(10), millis(2))]);
+        // One in four hundred is less than one message in ten; two of a thousand of 100 ms are less still, and worth it if the others are not.
+        let quite = |window| Window { exceedance: Probability::from_millionths(2500), ..window };
+        let windows = [quite(window(10, 2000, working)), window(100, 12_000, spinning)];
+        assert_eq!(envelopes(&windows), [(millis(10), millis(2)), (millis(100), millis(12))]);
+        let windows = [often(window(10, 2000, working)), window(100, 12_000, spinning)];
+        assert_eq!(envelopes(&windows), [(millis(100), millis(12))]);
+        let rather = |window| Window { exceedance: Probability::from_millionths(40_000), ..window };
+        assert_eq!(envelopes(&[rather(window(10, 2000, working))]), [(millis(10), millis(2))]);
         let hopeless = [window(10, 10_000, working), window(100, 100_000, spinning)];
         assert_eq!(envelopes(&hopeless), [(millis(100), millis(100))]);
     }
