@@ -169,6 +169,18 @@ impl core::iter::Sum for Duration {
     }
 }
 
+impl Duration {
+    /// The least that is no shorter and of which all is shown: longer by less than a thousandth of the unit in which it is.
+    pub const fn rounded_up(self) -> Self {
+        let exact = match self.0 {
+            0..=999_999 => 1,
+            1_000_000..=999_999_999 => 1_000,
+            _ => 1_000_000,
+        };
+        Self(self.0.div_ceil(exact).saturating_mul(exact))
+    }
+}
+
 impl fmt::Display for Duration {
     /// The shortest of `ns`, `us`, `ms`, `s` that is exact to three decimals.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -242,6 +254,23 @@ mod tests {
             (1_500_000_000, "1.5s"),
         ] {
             assert_eq!(alloc::format!("{}", Duration::from_nanos(nanos)), text);
+        }
+    }
+
+    #[test]
+    fn what_is_rounded_up_is_shown_whole() {
+        for (nanos, shown) in [
+            (0, "0ns"),
+            (999_999, "999.999us"),
+            (1_000_000, "1ms"),
+            (266_975_001, "266.976ms"),
+            (266_975_000, "266.975ms"),
+            (999_999_001, "1s"),
+            (1_000_000_001, "1.001s"),
+        ] {
+            let rounded = Duration::from_nanos(nanos).rounded_up();
+            assert!(rounded >= Duration::from_nanos(nanos));
+            assert_eq!(alloc::format!("{rounded}"), shown);
         }
     }
 }

@@ -44,9 +44,10 @@ impl State {
 }
 
 impl Question {
-    /// Advice for a sending channel with `budget` of its deadline here.
-    pub(crate) fn ask(&self, contract: &Contract, budget: Duration) -> Box<Advice> {
-        let fits = self.admission.what_fits(contract, Role::Sends, budget);
+    /// Advice for a sending channel of whose deadline so much is `outside` this host.
+    pub(crate) fn ask(&self, contract: &Contract, outside: Duration) -> Box<Advice> {
+        let fits = self.admission.what_fits(contract, Role::Sends, outside);
+        let budget = contract.deadline().saturating_sub(outside);
         let blocking = self.admission.in_the_way(contract, Role::Sends, budget);
         let name = |id| self.names.iter().find(|(other, _)| *other == id).map(|(_, name)| name.as_str().to_owned());
         Box::new(Advice { fits, in_the_way: blocking.into_iter().filter_map(name).collect() })
@@ -73,8 +74,8 @@ impl fmt::Display for Advice {
         }
         let Fits { deadline, interval, max_message } = self.fits;
         let ways = [
-            deadline.map(|deadline| format!("a deadline of {deadline}")),
-            interval.map(|interval| format!("one message every {interval}")),
+            deadline.map(|deadline| format!("a deadline of {}", deadline.rounded_up())),
+            interval.map(|interval| format!("one message every {}", interval.rounded_up())),
             max_message.map(|bytes| format!("messages up to {}", DisplaySize(bytes.into()))),
         ];
         let ways: Vec<String> = ways.into_iter().flatten().collect();

@@ -272,24 +272,21 @@ impl Shared {
                 _ => contract,
             };
             let outside = platform.propagation + platform.clock_error + self.allowance;
-            let budget = contract
-                .deadline()
-                .checked_sub(outside)
-                .ok_or_else(|| Refusal::new(Code::DeadlineBelowServiceTime, Stage::Route))
-                .map_err(|refusal| Error::refused_here(refusal, None))?;
             let (id, least);
             if state.sharing.is_some() {
                 let Destination { name, peer, .. } = request.destination;
-                let wanted = Wanted { contract: analysed, budget, name, peer, service: request.service };
+                let wanted = Wanted { contract: analysed, outside, name, peer, service: request.service };
                 (state, id, least) = self.admit_sharing(state, &wanted)?;
             } else {
+                // Nothing is granted within no time, and whoever is refused then hears what would fit.
+                let budget = contract.deadline().saturating_sub(outside);
                 match state.admission.reserve_least(&analysed, Role::Sends, budget) {
                     Ok(found) => (id, least) = found,
                     Err(mut refusal) => {
                         refusal.least_deadline = refusal.least_deadline.map(|least| least + outside);
                         let question = state.question(state.admission.clone()).filter(|_| advice::helps(&refusal));
                         drop(state);
-                        let advice = question.map(|question| question.ask(&analysed, budget));
+                        let advice = question.map(|question| question.ask(&analysed, outside));
                         return Err(Error::refused_here(refusal, advice));
                     }
                 }

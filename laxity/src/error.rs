@@ -219,5 +219,7 @@ fn would_fit(refusal: &Refusal, advice: Option<&Advice>) -> String {
     if let Some(advice) = advice {
         return advice.to_string();
     }
-    refusal.least_deadline.map_or_else(String::new, |deadline| format!("; a deadline of {deadline} would fit"))
+    refusal
+        .least_deadline
+        .map_or_else(String::new, |deadline| format!("; a deadline of {} would fit", deadline.rounded_up()))
 }

@@ -1,7 +1,7 @@
 //! The receiving half of admission: what of a deadline this host keeps for itself, and what it leaves to the sender.
 
 use laxity_core::admission::answer::Role;
-use laxity_core::admission::{Code, Refusal, ReservationId, Stage};
+use laxity_core::admission::{Refusal, ReservationId};
 use laxity_core::contract::{Contract, SendingStages, Service, packets};
 use laxity_core::event::Request;
 use laxity_core::platform::Platform;
@@ -23,14 +23,8 @@ impl Shared {
         let platform = &self.platform;
         // Outside both hosts' stages: the way, the clocks, and how long a frame may wait until the socket is looked at.
         let outside = platform.propagation + platform.clock_error + self.input_delay;
-        let shortfall = |needed: Duration| {
-            let mut refusal = Refusal::new(Code::DeadlineSum, Stage::Route);
-            refusal.least_deadline = Some(needed);
-            refusal
-        };
-        let Some(budget) = contract.deadline().checked_sub(request.upstream + outside) else {
-            return Err(shortfall(request.upstream + outside));
-        };
+        // Nothing is granted within no time, and whoever is refused then hears what would fit.
+        let budget = contract.deadline().saturating_sub(request.upstream + outside);
         let analysed = in_packets(&contract, request.packet, platform)?;
         let reserved = state.admission.reserve_least(&analysed, Role::Receives, budget);
         let (id, SendingStages { processor: least, .. }) = reserved.map_err(|mut refusal| {

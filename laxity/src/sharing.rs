@@ -55,10 +55,18 @@ pub(crate) struct Sharing {
 /// A sending real-time channel that is to be admitted.
 pub(crate) struct Wanted {
     pub(crate) contract: Contract,
-    pub(crate) budget: Duration,
+    /// What of the deadline is not this host's part.
+    pub(crate) outside: Duration,
     pub(crate) name: Name,
     pub(crate) peer: SocketAddr,
     pub(crate) service: Service,
+}
+
+impl Wanted {
+    /// What of the deadline is this host's; nothing is granted within no time.
+    fn budget(&self) -> Duration {
+        self.contract.deadline().saturating_sub(self.outside)
+    }
 }
 
 /// A share with which everything fits, and the admission that says so.
@@ -380,7 +388,7 @@ impl Shared {
             .map_or(Duration::ZERO, |(_, stages)| stages.processor + self.input_delay);
         let mut found: Vec<Candidate> = Vec::new();
         for left in [receiving * 2, receiving, Duration::ZERO] {
-            let budget = wanted.budget.saturating_sub(left);
+            let budget = wanted.budget().saturating_sub(left);
             let fits = |parts| {
                 let mut admission = admission.with_rate(grid(sharing.whole, parts)).ok()?;
                 let (id, least) = admission.reserve_least(&wanted.contract, Role::Sends, budget).ok()?;
@@ -525,8 +533,10 @@ impl Shared {
 fn refusal_at(admission: &Admission, rate: Rate, wanted: &Wanted) -> Refusal {
     let at = admission.with_rate(rate);
     let mut admission = at.unwrap_or_else(|_| admission.clone());
-    match admission.reserve_least(&wanted.contract, Role::Sends, wanted.budget) {
-        Err(refusal) => refusal,
+    match admission.reserve_least(&wanted.contract, Role::Sends, wanted.budget()) {
+        Err(refusal) => {
+            Refusal { least_deadline: refusal.least_deadline.map(|least| least + wanted.outside), ..refusal }
+        }
         Ok(_) => Refusal::new(Code::LinkUtilisation, Stage::Link),
     }
 }
@@ -536,7 +546,7 @@ fn advise(state: MutexGuard<'_, State>, rate: Rate, wanted: &Wanted, refusal: &R
     let admission = state.admission.with_rate(rate).ok()?;
     let question = state.question(admission).filter(|_| advice::helps(refusal))?;
     drop(state);
-    Some(question.ask(&wanted.contract, wanted.budget))
+    Some(question.ask(&wanted.contract, wanted.outside))
 }
 
 #[cfg(test)]

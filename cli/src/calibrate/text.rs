@@ -129,6 +129,8 @@ fn rounded(probability: laxity_core::admission::confidence::Probability) -> Stri
     match parts {
         0 => "never".to_owned(),
         1_000_000_000_000 => "not known".to_owned(),
+        // Nothing in between would be seen.
+        500_000_000_001.. => format!("{} in 100", parts.div_ceil(10_000_000_000)),
         _ => format!("1 in {}", 1_000_000_000_000 / parts),
     }
 }

@@ -19,10 +19,9 @@ use crate::units::Duration;
 const MOST_REASONS: usize = 64;
 
 impl Admission {
-    /// What would be granted instead, each value alone, the others as requested. `budget` is this host's part of the deadline:
-    /// what lies outside it stays as it is when the deadline changes.
-    pub fn what_fits(&self, contract: &Contract, role: Role, budget: Duration) -> Fits {
-        let outside = contract.deadline().saturating_sub(budget);
+    /// What would be granted instead, each value alone, the others as requested. `outside` is what of the deadline is not this host's
+    /// part, even if it is more than the deadline: it stays as it is when the deadline changes.
+    pub fn what_fits(&self, contract: &Contract, role: Role, outside: Duration) -> Fits {
         let grants = |request: &Request| {
             let budget = request.contract.deadline().checked_sub(outside);
             budget.is_some_and(|budget| self.decide(&request.contract, role, budget).is_ok())
@@ -102,7 +101,7 @@ mod tests {
             assert_eq!(host.in_the_way(&wanted, Role::Sends, ms(99)), [great], "{rule:?}");
             let impossible = contract(10_000_000, ms(10), ms(100));
             assert!(host.in_the_way(&impossible, Role::Sends, ms(99)).is_empty());
-            let fits = host.what_fits(&impossible, Role::Sends, ms(99));
+            let fits = host.what_fits(&impossible, Role::Sends, ms(1));
             assert_eq!(fits.deadline, None, "the link is used up whatever the deadline");
             assert!(fits.max_message.is_some_and(|bytes| bytes < 60_000));
         }
@@ -132,7 +131,7 @@ mod tests {
             let grants = |wanted: Contract| {
                 wanted.deadline().checked_sub(outside).is_some_and(|budget| host.clone().reserve(&wanted, role, budget).is_ok())
             };
-            let fits = host.what_fits(&wanted, role, budget);
+            let fits = host.what_fits(&wanted, role, outside);
             if let Some(deadline) = fits.deadline {
                 prop_assert!(grants(wanted.with_deadline(deadline).unwrap()));
                 prop_assert!(!grants(wanted.with_deadline(deadline - Duration::from_nanos(1)).unwrap()));

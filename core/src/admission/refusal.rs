@@ -186,7 +186,8 @@ impl core::fmt::Display for Refusal {
             write!(f, " (at {})", Duration::from_nanos(at.as_nanos()))?;
         }
         if let Some(deadline) = self.least_deadline {
-            write!(f, "; a deadline of {deadline} would fit")?;
+            // Whoever asks for what stands here must get it.
+            write!(f, "; a deadline of {} would fit", deadline.rounded_up())?;
         }
         Ok(())
     }

@@ -109,8 +109,8 @@ pub(super) fn spread(platform: Platform) -> Platform {
 ///
 /// Shorter windows make shorter bounds, but a message meets more of them, and each that exceeds its budget may make it late. So these are
 /// the windows from the shortest length on with which a message meets such a one in [`GOOD`] of all cases at most; if there is none,
-/// those with which it does so least. If that is more than [`WORTHLESS`], or nothing is claimed, whatever was seen has to do,
-/// and promises nothing. If nothing of it leaves anything, the longest windows: then nothing is admitted, which says so.
+/// those with which it does so least. If that is more than [`WORTHLESS`] and there are lengths of which nothing is claimed, they are taken,
+/// too, and nothing is promised. If nothing of it leaves anything, the longest windows: then nothing is admitted, which says so.
 pub(super) fn envelopes(windows: &[Window]) -> Vec<(Duration, Duration)> {
     let mut all: Vec<(Duration, Duration, Probability)> = Vec::new();
     for &Window { window, budget, exceedance, .. } in windows {
@@ -136,7 +136,8 @@ pub(super) fn envelopes(windows: &[Window]) -> Vec<(Duration, Duration)> {
             best = Some((chance, useful));
         }
     }
-    let promising = best.filter(|(chance, _)| *chance <= WORTHLESS).map(|(_, useful)| useful);
+    let is_all = claimed.len() == all.len();
+    let promising = best.filter(|(chance, _)| is_all || *chance <= WORTHLESS).map(|(_, useful)| useful);
     let useful = promising.unwrap_or_else(|| least(budgets(&all)));
     if useful.is_empty() {
         all.last().map(|&(length, budget, _)| (length, budget)).into_iter().collect()
@@ -155,7 +156,7 @@ fn least(mut all: Vec<(Duration, Duration)>) -> Vec<(Duration, Duration)> {
     let stolen = |&(length, budget): &(Duration, Duration), span: Duration| {
         Interference { envelopes: vec![(length, budget)], ..Interference::default() }.within(span)
     };
-    let spans = || all.iter().flat_map(|&(length, _)| (1..=MOST_WINDOWS).map(move |count| length * count));
+    let spans = || all.iter().flat_map(|&(length, _)| (1..=LONGEST.div_ceil(length)).map(move |count| length * count));
     let counts = |envelope: &&(Duration, Duration)| {
         spans().any(|span| {
             let own = stolen(envelope, span);
@@ -168,8 +169,8 @@ fn least(mut all: Vec<(Duration, Duration)>) -> Vec<(Duration, Duration)> {
 /// For how long a message's budget is counted on, where it matters before there are messages.
 pub(super) const NOMINAL_SPAN: Duration = Duration::from_millis(100);
 
-/// Spans of so many windows of each length are looked at.
-const MOST_WINDOWS: u64 = 1000;
+/// What leaves nothing within this is of no use to anybody.
+const LONGEST: Duration = Duration::from_secs(1);
 
 impl Calibration {
     /// The platform for packets of `packet` bytes across `link`: the costs that were measured for this size, or the next larger

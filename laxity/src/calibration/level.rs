@@ -193,7 +193,9 @@ fn of_envelopes(calibration: &Calibration, platform: &Platform, reasons: &mut Re
     for &(length, budget) in &platform.interference.envelopes {
         let measured = calibration.windows.iter().filter(|window| window.window == length);
         let is_covered = measured.clone().count() > 0 && measured.clone().all(|window| window.budget <= budget);
-        match measured.map(|window| window.exceedance).max() {
+        let exceedance = measured.map(|window| window.exceedance).max();
+        // No window loses more than itself.
+        match exceedance.map(|exceedance| if budget >= length { Probability::ZERO } else { exceedance }) {
             Some(exceedance) if is_covered && exceedance < Probability::ONE => used.push((length, exceedance)),
             Some(_) if is_covered => reasons.none(format!(
                 "how often more than {budget} of {length} is taken cannot be told from what was measured: too little, or windows that depend on \

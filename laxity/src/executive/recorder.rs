@@ -46,8 +46,14 @@ impl Recorder {
     /// For windows of `length`, shorter than four seconds, of a measurement that takes about `time`: if it takes a quarter longer,
     /// what comes then is not kept.
     pub(crate) fn new(start: Instant, length: Duration, time: Duration) -> Self {
+        Self::one_of(1, start, length, time)
+    }
+
+    /// As [`Recorder::new`], one of so many that share the room.
+    pub(crate) fn one_of(recorders: u64, start: Instant, length: Duration, time: Duration) -> Self {
         let expected = time.div_ceil(length);
-        let stride = stride(expected, if length < LONG { MOST_SHORT } else { MOST });
+        let most = if length < LONG { MOST_SHORT } else { MOST };
+        let stride = stride(expected, (most / recorders.max(1)).max(1));
         let kept = expected / stride;
         let values = Vec::with_capacity((kept + kept / 4 + 64) as usize);
         Self { windows: Windows::new(start, length), values, stride, pass: 0, seen: 0, largest: Duration::ZERO }

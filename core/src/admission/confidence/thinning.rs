@@ -31,7 +31,9 @@
 //! **Parts.** Over minutes hosts change their ways: what else runs on them does, and what shares their processor with them. Then no stride is
 //! enough, for windows agree at every distance. So what cannot be thinned as a whole is cut into 2, 4, 8 or 16 parts, one after the
 //! other, until each of them can be: each is claimed by itself, at alpha divided among them, and the largest value and the largest exceedance
-//! are claimed. That is true of the host as it was in the worst of the parts, and so of any mixture of them.
+//! are claimed. That is true of the host as it was in the worst of the parts, and so of any mixture of them. How many parts there are follows
+//! from the values; where the claim is the largest value of all, as with every target that is rarer than there are windows, that cannot make it
+//! wrong more often, and else no more often than with each of the five numbers of parts together.
 //!
 //! **What this cannot show.** That windows are independent: only that nothing speaks against it in the pairs that were
 //! looked at. What a calibration meets once or twice cannot be told from chance, and what it does not meet at all is unknown

@@ -138,17 +138,28 @@ pub(super) fn windows(observer: Observer, sets: &[Vec<Recorded>], among: u64) ->
             continue;
         }
         let values: Vec<u32> = recorded.iter().flat_map(|recorded| recorded.values.iter().copied()).collect();
-        let counts = counts(values);
+        let counts = counts(values.clone());
         let windows = recorded.iter().map(|recorded| recorded.windows).sum();
         if let Some(median) = Samples::new(counts.iter().copied()).median() {
             let largest = recorded.iter().map(|recorded| recorded.largest).max().unwrap_or(window);
-            let each: Option<Vec<Claim>> = recorded.iter().map(|recorded| claim(recorded, alpha, among)).collect();
+            let least = recorded.iter().map(|recorded| recorded.values.len()).min().unwrap_or(0);
+            let each: Option<Vec<Claim>> = if least > 0 && least < thinning::FEWEST_WINDOWS {
+                // Too few of each processor: of all together, of which one may have all the exceedances.
+                let among = among.saturating_mul(recorded.len() as u64);
+                claim(window, recorded[0].stride, &values, alpha, among).map(|claim| vec![claim])
+            } else {
+                let of = |recorded: &&Recorded| claim(window, recorded.stride, &recorded.values, alpha, among);
+                recorded.iter().map(of).collect()
+            };
             // What depends on itself at every distance, or was seen too rarely, carries no claim: the largest is a budget by which bounds
             // can be computed and watched, and nothing is said of how often it is exceeded.
             let unclaimed = Claim { parts: 1, stride: windows, budget: largest, exceedance: Probability::ONE };
-            let worst = each.and_then(|each| each.into_iter().reduce(Claim::worse)).unwrap_or(unclaimed);
-            let Claim { parts, stride, budget, exceedance } = worst;
-            let parts = parts * recorded.len() as u64;
+            let of_each = |mut each: Vec<Claim>| {
+                let sets = each.len() as u64;
+                each.iter_mut().for_each(|claim| claim.parts *= sets);
+                each.into_iter().reduce(Claim::worse)
+            };
+            let Claim { parts, stride, budget, exceedance } = each.and_then(of_each).unwrap_or(unclaimed);
             // No window can lose more than itself.
             let exceedance = if budget == window { Probability::ZERO } else { exceedance };
             claimed.claimed.push(Window {
@@ -178,26 +189,22 @@ struct Claim {
 }
 
 impl Claim {
-    /// What is true of both.
+    /// What is true of both; thinned as the one of which less is known.
     fn worse(self, other: Self) -> Self {
-        Self {
-            parts: self.parts.max(other.parts),
-            stride: self.stride.max(other.stride),
-            budget: self.budget.max(other.budget),
-            exceedance: self.exceedance.max(other.exceedance),
-        }
+        let rarer = if other.exceedance > self.exceedance { other } else { self };
+        Self { budget: self.budget.max(other.budget), ..rarer }
     }
 }
 
-/// `None` if nothing can be claimed.
-fn claim(recorded: &Recorded, alpha: Probability, among: u64) -> Option<Claim> {
-    let touched = NOMINAL_SPAN.div_ceil(recorded.length).saturating_add(1).saturating_mul(WINDOWS.len() as u64);
+/// The claim of every `recorded`-th window, of which `values` are the stolen time; `None` if nothing can be claimed.
+fn claim(window: Duration, recorded: u64, values: &[u32], alpha: Probability, among: u64) -> Option<Claim> {
+    let touched = NOMINAL_SPAN.div_ceil(window).saturating_add(1).saturating_mul(WINDOWS.len() as u64);
     let target = Probability::ONE.divided_by(touched.saturating_mul(MISS_TARGET));
-    let thinned = thinning::claim(&recorded.values, target, alpha)?;
+    let thinned = thinning::claim(values, target, alpha)?;
     let exceedance = thinned.claim.exceedance.times(among);
     (exceedance < Probability::ONE).then(|| Claim {
         parts: thinned.parts,
-        stride: thinned.stride * recorded.stride,
+        stride: thinned.stride * recorded,
         budget: thinned.claim.value,
         exceedance,
     })
@@ -224,7 +231,7 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
-    use crate::calibration::{Backing, Costs};
+    use crate::calibration::{Backing, Calibration, Costs};
     use crate::executive::Histograms;
     use crate::host::Standing;
     use crate::realtime::Scheduling;
@@ -455,9 +462,43 @@ mod tests {
         let alpha = ALPHA.divided_by(4 * WINDOWS.len() as u64);
         assert!(claim.exceedance >= upper_bound(0, 3000 / claim.stride, alpha), "{claim:?}");
         assert_eq!(seen[0].counts.iter().map(|count| count.1).sum::<u64>(), 6000);
+        // Too few of each: all together, and either may have them all.
+        let few = [vec![recorded(window, quiet[..50].to_vec())], vec![recorded(window, quiet[50..100].to_vec())]];
+        let Claimed { claimed, .. } = windows(Observer::Spinning, &few, 1);
+        let (most, stride) = (quiet[..100].iter().max().unwrap(), claimed[0].stride);
+        assert_eq!((claimed[0].budget, claimed[0].parts), (nanos(u64::from(*most)), 1));
+        assert!(claimed[0].exceedance >= upper_bound(0, 100 / stride, alpha).times(2), "{claimed:?}");
         // One that was not looked at may be any.
         let one = [vec![recorded(window, quiet)], vec![recorded(window, Vec::new())]];
         assert_eq!(windows(Observer::Spinning, &one, 1).claimed[0].exceedance, Probability::ONE);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(60))]
+        /// However differently processors behave, and however uneven their turns were.
+        #[test]
+        fn what_is_claimed_is_what_a_file_may_claim(
+            sets in prop::collection::vec((64usize..3000, 1usize..40, 1usize..5), 1..4), kept in 1u64..8,
+        ) {
+            let window = WINDOWS[2];
+            let recorded: Vec<Vec<Recorded>> = sets
+                .iter()
+                .map(|&(count, lasting, levels)| {
+                    // Each value stays for a while, and the level changes now and then.
+                    let values = scattered(count, 1_000_000);
+                    let value = |place: usize| values[place / lasting] + (place * levels / count) as u32 * 500_000;
+                    let one = recorded(window, (0..count).map(value).collect());
+                    vec![Recorded { stride: kept, windows: one.windows * kept, ..one }]
+                })
+                .collect();
+            let Claimed { claimed, .. } = windows(Observer::Spinning, &recorded, 1);
+            let mut calibration = crate::calibration::tests::example();
+            calibration.taken.alpha = ALPHA;
+            calibration.platform.interference.envelopes.clear();
+            calibration.windows = claimed;
+            let read = Calibration::parse(&calibration.to_toml(), "calibration.toml");
+            prop_assert_eq!(read, Ok(calibration));
+        }
     }
 
     #[test]

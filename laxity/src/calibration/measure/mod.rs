@@ -319,7 +319,7 @@ impl Measuring<'_> {
         let processors = spin::processors();
         let sets = processors.len().max(1) as u64;
         let time = length.mul_ratio(1, sets) + spin::TURN;
-        let recorders = || Vec::from(WINDOWS.map(|window| Recorder::new(now(), window, time)));
+        let recorders = || Vec::from(WINDOWS.map(|window| Recorder::one_of(sets, now(), window, time)));
         let mut recorders: Vec<Vec<Recorder>> = (0..sets).map(|_| recorders()).collect();
         let (done, tell) = (self.done, &mut self.tell);
         let mut tell = |elapsed: Duration| tell(&Phase::Spinning, done + elapsed.min(length));

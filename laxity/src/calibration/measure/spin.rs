@@ -49,7 +49,11 @@ pub(super) fn spin(
                     if let Some(processor) = on {
                         let mut only = CpuSet::new();
                         only.set(processor);
-                        let _ = sched_setaffinity(None, &only);
+                        // Of a processor where it may not be it says nothing; what was not looked at is not claimed.
+                        if sched_setaffinity(None, &only).is_err() {
+                            std::thread::sleep(PAUSE);
+                            return;
+                        }
                     }
                     one_turn(recorders);
                 });
