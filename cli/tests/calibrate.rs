@@ -4,8 +4,7 @@
 mod common;
 
 use std::fs;
-use std::io::{BufRead, BufReader, Read};
-use std::net::UdpSocket;
+use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
@@ -63,35 +62,17 @@ fn whole_picture(file: &Path) {
 
 /// Sends one message over loopback on this calibration: status and standard error of the sender, and what both ends counted.
 fn transfer(scratch: &Scratch, calibration: &Path, contract: &[&str]) -> (Option<i32>, String, Vec<Value>) {
-    let port = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let address = format!("127.0.0.1:{port}");
-    let common = ["--registry", "off", "--framing", "fixed:100", "--json", "--calibration", path(calibration)];
-    let mut receiver = laxity(&[&["recv", "a", "--bind", &address][..], &common].concat())
-        .stdout(Stdio::null())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    // Nobody waits long for a receiver that is not there yet.
-    let mut said = BufReader::new(receiver.stderr.take().unwrap());
-    let mut heard = String::new();
-    while !heard.contains("receiving a on") {
-        assert!(said.read_line(&mut heard).unwrap() > 0, "{heard}");
+    let both = ["--json", "--calibration", path(calibration)];
+    let (sender, receiver) = common::transfer(scratch, laxity, contract, &both);
+    let (status, said, heard) = (sender.status.code(), text(&sender.stderr), text(&receiver.stderr));
+    if status != Some(0) {
+        return (status, said, Vec::new());
     }
-    let input = fs::File::open(scratch.file("input", &"x".repeat(100))).unwrap();
-    let to = format!("{address}/a");
-    let sender = laxity(&[&["send", &to, "--max-message", "100B"][..], contract, &common].concat());
-    let output = { sender }.stdin(input).output().unwrap();
-    if !output.status.success() {
-        receiver.kill().unwrap();
-        receiver.wait().unwrap();
-        return (output.status.code(), text(&output.stderr), Vec::new());
-    }
-    said.read_to_string(&mut heard).unwrap();
-    assert_eq!(receiver.wait().unwrap().code(), Some(0), "{heard}");
+    assert_eq!(receiver.status.code(), Some(0), "{heard}");
     // A receiver's figures are on standard error, since standard output has the messages.
     let received = heard.lines().find(|line| line.starts_with('{')).unwrap_or_else(|| panic!("{heard}"));
-    let figures = [&output.stdout[..], received.as_bytes()].map(|json| serde_json::from_slice(json).unwrap());
-    (Some(0), text(&output.stderr), figures.into())
+    let figures = [&sender.stdout[..], received.as_bytes()].map(|json| serde_json::from_slice(json).unwrap());
+    (status, said, figures.into())
 }
 
 /// Both ends watch what the calibration claims.

@@ -2,8 +2,6 @@
 
 mod common;
 
-use std::io::{BufRead, BufReader, Read};
-use std::net::UdpSocket;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -124,39 +122,15 @@ fn a_calibration_of_another_host_gives_figures_and_no_guarantee() {
 }
 
 /// Sends one message over loopback, and returns what both commands said.
-fn transfer(calibration: &[&str]) -> (Output, Output) {
-    let port = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let address = format!("127.0.0.1:{port}");
-    let common = [&["--registry", "off", "--framing", "fixed:100"], calibration].concat();
-    let mut receiver = laxity(&[&["recv", "a", "--bind", &address], &common[..]].concat())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    // Nobody waits long for a receiver that is not there yet.
-    let mut said = BufReader::new(receiver.stderr.take().unwrap());
-    let mut heard = String::new();
-    while !heard.contains("receiving a on") {
-        assert!(said.read_line(&mut heard).unwrap() > 0, "{heard}");
-    }
-    let scratch = Scratch::new("calibration", &format!("transfer-{port}"));
-    let input = std::fs::File::open(scratch.file("input", &"x".repeat(100))).unwrap();
-    let contract = ["--max-message", "100B", "--interval", "10ms", "--deadline", "200ms"];
-    let to = format!("{address}/a");
-    let sender = laxity(&[&["send", &to], &contract[..], &common].concat()).stdin(input).output().unwrap();
-    if !sender.status.success() {
-        let _ = receiver.kill();
-    }
-    said.read_to_string(&mut heard).unwrap();
-    let output = receiver.wait_with_output().unwrap();
-    (sender, Output { stderr: heard.into_bytes(), ..output })
+fn transfer(scratch: &Scratch, calibration: &[&str]) -> (Output, Output) {
+    common::transfer(scratch, laxity, &["--interval", "10ms", "--deadline", "200ms"], calibration)
 }
 
 #[test]
 fn both_ends_say_which_costs_they_use() {
     let scratch = Scratch::new("calibration", "transfer");
     let measured = scratch.file("measured.toml", &of_this_host().to_toml());
-    let (sender, receiver) = transfer(&["--calibration", path(&measured)]);
+    let (sender, receiver) = transfer(&scratch, &["--calibration", path(&measured)]);
     for output in [&sender, &receiver] {
         let said = text(&output.stderr);
         assert_eq!(output.status.code(), Some(0), "{said}");
@@ -171,7 +145,7 @@ fn both_ends_say_which_costs_they_use() {
         assert!(said.contains(&format!("(guarantee {level}")), "{said}");
     }
     assert_eq!(receiver.stdout, "x".repeat(100).into_bytes());
-    let (sender, receiver) = transfer(&["--calibration", "none"]);
+    let (sender, receiver) = transfer(&scratch, &["--calibration", "none"]);
     for output in [sender, receiver] {
         let said = text(&output.stderr);
         assert_eq!(said.matches("note: not calibrated: bounds rest on assumed costs").count(), 1, "{said}");
@@ -183,7 +157,7 @@ fn both_ends_say_which_costs_they_use() {
 fn without_rights_there_is_no_guarantee() {
     let scratch = Scratch::new("calibration", "rights");
     let measured = scratch.file("measured.toml", &of_this_host().to_toml());
-    let (sender, _) = transfer(&["--calibration", path(&measured), "--no-realtime"]);
+    let (sender, _) = transfer(&scratch, &["--calibration", path(&measured), "--no-realtime"]);
     let said = text(&sender.stderr);
     assert_eq!(sender.status.code(), Some(0), "{said}");
     assert!(said.contains("guarantee level none: the executive has no real-time priority"), "{said}");

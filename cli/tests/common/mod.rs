@@ -1,7 +1,10 @@
 //! What several tests of the command use.
 #![allow(dead_code, unreachable_pub, reason = "each test takes what it needs")]
 
+use std::io::{BufRead, BufReader, Read};
+use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
 
 pub fn example(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../examples").join(name)
@@ -33,4 +36,38 @@ impl Drop for Scratch {
 
 pub fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Sends one message of 100 bytes over loopback by `laxity`, which both ends are with the options of `both`; what the sender and the
+/// receiver said. A receiver whose sender failed is ended.
+pub fn transfer(
+    scratch: &Scratch,
+    laxity: impl Fn(&[&str]) -> Command,
+    contract: &[&str],
+    both: &[&str],
+) -> (Output, Output) {
+    let port = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let address = format!("127.0.0.1:{port}");
+    let both = [&["--registry", "off", "--framing", "fixed:100"], both].concat();
+    let mut receiver = laxity(&[&["recv", "a", "--bind", &address], &both[..]].concat())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // Nobody waits long for a receiver that is not there yet.
+    let mut said = BufReader::new(receiver.stderr.take().unwrap());
+    let mut heard = String::new();
+    while !heard.contains("receiving a on") {
+        assert!(said.read_line(&mut heard).unwrap() > 0, "{heard}");
+    }
+    let input = std::fs::File::open(scratch.file("input", &"x".repeat(100))).unwrap();
+    let to = format!("{address}/a");
+    let sender = laxity(&[&["send", &to, "--max-message", "100B"], contract, &both].concat());
+    let sender = { sender }.stdin(input).output().unwrap();
+    if !sender.status.success() {
+        receiver.kill().unwrap();
+    }
+    said.read_to_string(&mut heard).unwrap();
+    let output = receiver.wait_with_output().unwrap();
+    (sender, Output { stderr: heard.into_bytes(), ..output })
 }

@@ -10,8 +10,8 @@ use crate::calibration::{Cost, CostKind, Observer, Window};
 use crate::executive::{Piece, Recorded};
 
 /// Work is claimed so that it is exceeded once in ten times: what is beyond counts as stolen time, which is measured and claimed
-/// by itself. On the machines that we test on C_l is a third of that at once in a hundred, and the budgets hardly grow: they follow from
-/// rare stalls.
+/// by itself. On the machines that we test on, C_l is a half to a third of what it is at once in a hundred, and the budgets hardly grow: they
+/// follow from rare stalls.
 const OF_WORK: Probability = Probability::from_millionths(100_000);
 /// What is beyond the hand-over and the wake-up counts nowhere else.
 const OF_WAITING: Probability = Probability::from_millionths(1000);
