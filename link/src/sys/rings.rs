@@ -1,0 +1,346 @@
+//! The four rings that an AF_XDP socket shares with the kernel, and the socket itself.
+//!
+//! Each ring has one producer and one consumer; we are one of them and the kernel is the other. A ring is an array of a power of two
+//! of places, and two counters that only grow (and wrap): places from `consumer` to `producer` are full. Whoever writes a counter
+//! releases what lies before it, whoever reads the other's acquires it. The kernel's counter is not believed beyond the ring's size:
+//! nothing here reads or writes outside the mapping, whatever it says.
+
+use std::io;
+use std::marker::PhantomData;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+use rustix::net::xdp::{
+    SocketAddrXdp, SocketAddrXdpFlags, SocketAddrXdpWithSharedUmem, XDP_PGOFF_RX_RING, XDP_PGOFF_TX_RING,
+    XDP_UMEM_PGOFF_COMPLETION_RING, XDP_UMEM_PGOFF_FILL_RING, XdpDesc, XdpRingFlags, XdpRingOffset,
+};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
+
+/// Memory that is mapped until it is dropped.
+#[derive(Debug)]
+pub(crate) struct Mapping {
+    start: NonNull<u8>,
+    bytes: usize,
+}
+
+// SAFETY: the mapping belongs to this value alone, wherever it is.
+unsafe impl Send for Mapping {}
+
+impl Mapping {
+    /// Anonymous, whole pages, zeroed.
+    pub(crate) fn anonymous(bytes: usize) -> io::Result<Self> {
+        let (protection, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
+        // SAFETY: a new mapping at a place of the kernel's choice.
+        let start = unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), bytes, protection, flags) }?;
+        Self::new(start.cast(), bytes)
+    }
+
+    fn of(fd: BorrowedFd<'_>, bytes: usize, offset: u64) -> io::Result<Self> {
+        let (protection, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::SHARED | MapFlags::POPULATE);
+        // SAFETY: a new mapping at a place of the kernel's choice.
+        let start = unsafe { mmap(std::ptr::null_mut(), bytes, protection, flags, fd, offset) }?;
+        Self::new(start.cast(), bytes)
+    }
+
+    fn new(start: *mut u8, bytes: usize) -> io::Result<Self> {
+        let start = NonNull::new(start).ok_or_else(|| io::Error::other("mapped at address 0"))?;
+        Ok(Self { start, bytes })
+    }
+
+    pub(crate) fn start(&self) -> NonNull<u8> {
+        self.start
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// The place of a `T` at `offset`.
+    fn at<T>(&self, offset: u64) -> io::Result<NonNull<T>> {
+        let offset = usize::try_from(offset).unwrap_or(usize::MAX);
+        let fits = offset.checked_add(size_of::<T>()).is_some_and(|end| end <= self.bytes);
+        if !fits || !offset.is_multiple_of(align_of::<T>()) {
+            return Err(io::Error::other("the kernel's offsets lie outside its ring"));
+        }
+        // SAFETY: within the mapping, which is longer than that.
+        Ok(unsafe { self.start.add(offset) }.cast())
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: mapped by us with this length; whoever had pointers into it had them with this value.
+        let _ = unsafe { munmap(self.start.as_ptr().cast(), self.bytes) };
+    }
+}
+
+/// One ring. `T` is the place: an address in the region, or a descriptor.
+#[derive(Debug)]
+struct Ring<T> {
+    _memory: Mapping,
+    producer: NonNull<AtomicU32>,
+    consumer: NonNull<AtomicU32>,
+    flags: Option<NonNull<AtomicU32>>,
+    places: NonNull<T>,
+    size: u32,
+    /// Our own counter, as of the last time that it was told.
+    told: u32,
+    /// Our own counter.
+    own: u32,
+    _places: PhantomData<T>,
+}
+
+// SAFETY: the mapping moves with it; the counters are atomic.
+unsafe impl<T: Send> Send for Ring<T> {}
+
+impl<T: Copy> Ring<T> {
+    /// `size` is a power of two, and what the kernel was told.
+    fn new(fd: BorrowedFd<'_>, offsets: &XdpRingOffset, size: u32, page_offset: u64) -> io::Result<Self> {
+        let bytes = usize::try_from(offsets.desc).unwrap_or(usize::MAX);
+        let bytes = bytes.saturating_add(size as usize * size_of::<T>());
+        let memory = Mapping::of(fd, bytes, page_offset)?;
+        let (producer, consumer) = (memory.at(offsets.producer)?, memory.at(offsets.consumer)?);
+        let flags = offsets.flags.map(|offset| memory.at(offset)).transpose()?;
+        let places = memory.at(offsets.desc)?;
+        Ok(Self { _memory: memory, producer, consumer, flags, places, size, told: 0, own: 0, _places: PhantomData })
+    }
+
+    fn counter(counter: &NonNull<AtomicU32>) -> &AtomicU32 {
+        // SAFETY: it lies in the mapping, aligned, and is shared with the kernel as an atomic.
+        unsafe { counter.as_ref() }
+    }
+
+    /// Places that we may write, as the producer.
+    fn room(&self) -> u32 {
+        let full = self.own.wrapping_sub(Self::counter(&self.consumer).load(Ordering::Acquire));
+        self.size.saturating_sub(full)
+    }
+
+    /// Writes the next place; there has to be [`room`](Self::room). Told with [`produce`](Self::produce).
+    fn write(&mut self, value: T) {
+        debug_assert!(self.room() > 0);
+        // SAFETY: the index is below `size`, and all of the places lie in the mapping. The kernel reads it once it was told.
+        unsafe { self.places.add((self.own & (self.size - 1)) as usize).write(value) };
+        self.own = self.own.wrapping_add(1);
+    }
+
+    /// Tells what was written.
+    fn produce(&mut self) {
+        if self.told != self.own {
+            Self::counter(&self.producer).store(self.own, Ordering::Release);
+            self.told = self.own;
+        }
+    }
+
+    /// Places that we may read, as the consumer; never more than there are.
+    fn filled(&self) -> u32 {
+        Self::counter(&self.producer).load(Ordering::Acquire).wrapping_sub(self.own).min(self.size)
+    }
+
+    /// Reads the next place; there has to be one that is [`filled`](Self::filled). Told with [`consume`](Self::consume).
+    fn read(&mut self) -> T {
+        // SAFETY: the index is below `size`, and all of the places lie in the mapping. The kernel wrote it before it told us.
+        let value = unsafe { self.places.add((self.own & (self.size - 1)) as usize).read() };
+        self.own = self.own.wrapping_add(1);
+        value
+    }
+
+    /// Gives back what was read.
+    fn consume(&mut self) {
+        if self.told != self.own {
+            Self::counter(&self.consumer).store(self.own, Ordering::Release);
+            self.told = self.own;
+        }
+    }
+
+    /// Whether the kernel waits for a system call.
+    fn wants_wakeup(&self) -> bool {
+        let set = |flags| Self::counter(flags).load(Ordering::Relaxed) & XdpRingFlags::XDP_RING_NEED_WAKEUP.bits() != 0;
+        // Without flags, it always does.
+        self.flags.as_ref().is_none_or(set)
+    }
+}
+
+/// Sizes of the rings, in places; powers of two.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sizes {
+    pub(crate) fill: u32,
+    pub(crate) receive: u32,
+    pub(crate) transmit: u32,
+}
+
+/// What a socket is bound to.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Port {
+    pub(crate) interface: u32,
+    pub(crate) queue: u32,
+    /// Copy mode is asked for; else the kernel chooses.
+    pub(crate) copy: bool,
+}
+
+/// The ring from which the kernel takes frames, and the one by which it gives those back that it has sent. One pair for each queue.
+#[derive(Debug)]
+pub(crate) struct Supply {
+    fill: Ring<u64>,
+    completion: Ring<u64>,
+}
+
+impl Supply {
+    fn new(fd: BorrowedFd<'_>, sizes: Sizes) -> io::Result<(u32, u32)> {
+        let completion = sizes.transmit.max(1);
+        sockopt::set_xdp_umem_fill_ring_size(fd, sizes.fill)?;
+        sockopt::set_xdp_umem_completion_ring_size(fd, completion)?;
+        Ok((sizes.fill, completion))
+    }
+
+    /// Frames that the kernel may be given.
+    pub(crate) fn room(&self) -> u32 {
+        self.fill.room()
+    }
+
+    /// Gives the kernel the frame that begins at `address` in the region, to receive into; [`told`](Self::told) tells it.
+    pub(crate) fn give(&mut self, address: u64) {
+        self.fill.write(address);
+    }
+
+    pub(crate) fn told(&mut self) {
+        self.fill.produce();
+    }
+
+    /// A frame that was sent, if there is one.
+    pub(crate) fn sent(&mut self) -> Option<u64> {
+        (self.completion.filled() > 0).then(|| self.completion.read())
+    }
+
+    pub(crate) fn took_sent(&mut self) {
+        self.completion.consume();
+    }
+}
+
+/// One AF_XDP socket.
+#[derive(Debug)]
+pub(crate) struct XdpSocket {
+    receive: Ring<XdpDesc>,
+    transmit: Option<Ring<XdpDesc>>,
+    // Dropped after the mappings: the queue stays busy as long as they are there.
+    fd: OwnedFd,
+}
+
+impl AsFd for XdpSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
+/// A socket that is not bound.
+pub(crate) fn socket() -> io::Result<OwnedFd> {
+    Ok(rustix::net::socket_with(AddressFamily::XDP, SocketType::RAW, SocketFlags::CLOEXEC, None)?)
+}
+
+/// Registers `region` with a first socket: frames of `chunk` bytes, a power of two from 2048 to a page.
+///
+/// # Safety
+/// The region stays mapped until every socket that uses it is closed.
+pub(crate) unsafe fn register(fd: BorrowedFd<'_>, region: &Mapping, chunk: u32) -> io::Result<()> {
+    let registration = rustix::net::xdp::XdpUmemReg {
+        addr: region.start().as_ptr() as u64,
+        len: region.bytes() as u64,
+        chunk_size: chunk,
+        headroom: 0,
+        flags: rustix::net::xdp::XdpUmemRegFlags::empty(),
+        tx_metadata_len: 0,
+    };
+    Ok(sockopt::set_xdp_umem_reg(fd, registration)?)
+}
+
+impl XdpSocket {
+    /// Binds `fd`, which shares the region of `with` if that is another socket; with a supply of its own if it is the first of its
+    /// queue. A queue that was just given up stays busy for a moment: the caller tries again.
+    pub(crate) fn bind(
+        fd: OwnedFd,
+        port: Port,
+        sizes: Sizes,
+        with: Option<BorrowedFd<'_>>,
+        is_first_of_queue: bool,
+    ) -> io::Result<(Self, Option<Supply>)> {
+        let supply = is_first_of_queue.then(|| Supply::new(fd.as_fd(), sizes)).transpose()?;
+        sockopt::set_xdp_rx_ring_size(&fd, sizes.receive)?;
+        if sizes.transmit > 0 {
+            sockopt::set_xdp_tx_ring_size(&fd, sizes.transmit)?;
+        }
+        let offsets = sockopt::xdp_mmap_offsets(&fd)?;
+        let receive = Ring::new(fd.as_fd(), &offsets.rx, sizes.receive, XDP_PGOFF_RX_RING)?;
+        let transmit = (sizes.transmit > 0)
+            .then(|| Ring::new(fd.as_fd(), &offsets.tx, sizes.transmit, XDP_PGOFF_TX_RING))
+            .transpose()?;
+        let supply = match supply {
+            None => None,
+            Some((fill, completion)) => Some(Supply {
+                fill: Ring::new(fd.as_fd(), &offsets.fr, fill, XDP_UMEM_PGOFF_FILL_RING)?,
+                completion: Ring::new(fd.as_fd(), &offsets.cr, completion, XDP_UMEM_PGOFF_COMPLETION_RING)?,
+            }),
+        };
+        match with {
+            None => {
+                let mut flags = SocketAddrXdpFlags::XDP_USE_NEED_WAKEUP;
+                flags.set(SocketAddrXdpFlags::XDP_COPY, port.copy);
+                rustix::net::bind(&fd, &SocketAddrXdp::new(flags, port.interface, port.queue))?;
+            }
+            // Mode and wakeups are those of the first socket; the kernel refuses to be told.
+            Some(shared_umem_fd) => {
+                let addr = SocketAddrXdp::new(SocketAddrXdpFlags::XDP_SHARED_UMEM, port.interface, port.queue);
+                rustix::net::bind(&fd, &SocketAddrXdpWithSharedUmem { addr, shared_umem_fd })?;
+            }
+        }
+        Ok((Self { receive, transmit, fd }, supply))
+    }
+
+    /// Frames that wait to be received.
+    pub(crate) fn received(&self) -> u32 {
+        self.receive.filled()
+    }
+
+    /// The next of them: where it begins in the region, and its bytes.
+    pub(crate) fn next(&mut self) -> Option<(u64, u32)> {
+        (self.receive.filled() > 0).then(|| {
+            let XdpDesc { addr, len, .. } = self.receive.read();
+            (addr, len)
+        })
+    }
+
+    pub(crate) fn took_received(&mut self) {
+        self.receive.consume();
+    }
+
+    /// Frames that can be handed over to be sent.
+    pub(crate) fn room(&self) -> u32 {
+        self.transmit.as_ref().map_or(0, Ring::room)
+    }
+
+    /// Hands over a frame; [`send`](Self::send) tells the kernel.
+    pub(crate) fn push(&mut self, addr: u64, len: u32) {
+        if let Some(transmit) = &mut self.transmit {
+            let options = rustix::net::xdp::XdpDescOptions::empty();
+            transmit.write(XdpDesc { addr, len, options });
+        }
+    }
+
+    /// Tells the kernel what was handed over, with a system call if it waits for one.
+    ///
+    /// # Errors
+    /// What makes the socket useless, as the interface that is gone. Busy and full are no errors: it is tried again.
+    pub(crate) fn send(&mut self) -> io::Result<()> {
+        let Some(transmit) = &mut self.transmit else { return Ok(()) };
+        transmit.produce();
+        if !transmit.wants_wakeup() {
+            return Ok(());
+        }
+        match rustix::net::send(&self.fd, &[], rustix::net::SendFlags::DONTWAIT) {
+            Ok(_) => Ok(()),
+            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::BUSY | rustix::io::Errno::NOBUFS) => Ok(()),
+            Err(other) => Err(other.into()),
+        }
+    }
+}

@@ -1,0 +1,377 @@
+// SPDX-License-Identifier: GPL-2.0-only OR MIT OR Apache-2.0
+//
+// Early demultiplexing [rio §2.1]: whose packet is this? Decided in the driver, or as soon as the kernel has a buffer, before any
+// protocol work.
+//
+//   not for our address and port, or nothing that we can judge here     -> the kernel, untouched
+//   ours, and no frame of ours; no such channel; beyond its contract    -> dropped here, counted by reason
+//   everything else                                                     -> the socket of its class, on the queue where it came in
+//
+// What a frame is, `core::receive::route` says, too: a test gives both the same frames. What is policed here is coarser than
+// what the host polices (it knows packets, no messages, and grants what a host that was stopped sends in a bunch), so that nothing
+// is dropped here that the host would take. It bounds what a channel can cost: packets, and so the time to find them.
+//
+// Needs: a kernel with BPF links and XSKMAP (5.9), compare-and-exchange (5.12).
+
+#include <linux/bpf.h>
+#include <linux/if_ether.h>
+#include <linux/in.h>
+#include <linux/ip.h>
+#include <linux/ipv6.h>
+#include <linux/udp.h>
+
+#define SEC(name) __attribute__((section(name), used))
+#define __uint(name, value) int(*name)[value]
+#define __type(name, value) typeof(value) *name
+#define be16(x) __builtin_bswap16(x)
+#define be32(x) __builtin_bswap32(x)
+
+static void *(*lookup)(void *map, const void *key) = (void *)BPF_FUNC_map_lookup_elem;
+static __u64 (*time_ns)(void) = (void *)BPF_FUNC_ktime_get_ns;
+static long (*redirect_map)(void *map, __u64 key, __u64 flags) = (void *)BPF_FUNC_redirect_map;
+
+// Most channels of an executive, queues of an interface, addresses of a host that are looked at; the loader has them, too.
+#define CHANNELS 1024
+#define QUEUES 64
+#define ADDRESSES 64
+
+// Classes, and the order of a queue's sockets.
+enum { REAL_TIME, CONTROL, BEST_EFFORT, CLASSES };
+
+// What became of a frame; the order of the counters.
+enum {
+    PASSED,       // not ours
+    TAKEN,        // given to its class
+    MALFORMED,    // for our port, and no frame of ours
+    UNKNOWN,      // no such channel, another key, another sender
+    TOO_LARGE,    // a message, or a fragment, that the channel cannot have
+    OVER_RATE,    // more packets than the contract has
+    OVER_CONTROL, // more control frames than are answered
+    REASONS,
+};
+
+struct settings {
+    __u16 port;       // ours, as it stands in the packet
+    __u16 vlan;       // the only one that is ours, 0 for none
+    __u8 mac[6];      // the interface's
+    __u8 unused[6];
+    __u64 control_ns; // a control frame may come every so often,
+    __u64 control_tolerance_ns; // and so much too early
+};
+
+// What may arrive for a channel. The loader writes it whole before `open` is set, and clears `open` first.
+struct channel {
+    __u32 open;
+    __u32 key;
+    __u8 peer[16]; // IPv4 addresses as ::ffff:a.b.c.d
+    __u16 peer_port;
+    __u16 class;
+    __u32 packet;       // S
+    __u32 max_message;  // with what `decay` grants
+    __u64 packet_ns;    // a packet may come every so often: I / N; 0 is not policed
+    __u64 tolerance_ns; // and so much too early
+};
+
+struct drops {
+    __u64 too_large;
+    __u64 over_rate;
+};
+
+struct {
+    __uint(type, BPF_MAP_TYPE_ARRAY);
+    __uint(max_entries, 1);
+    __type(key, __u32);
+    __type(value, struct settings);
+} settings SEC(".maps");
+
+struct {
+    __uint(type, BPF_MAP_TYPE_HASH);
+    __uint(max_entries, ADDRESSES);
+    __type(key, __u8[16]);
+    __type(value, __u8);
+} addresses SEC(".maps");
+
+struct {
+    __uint(type, BPF_MAP_TYPE_ARRAY);
+    __uint(max_entries, CHANNELS);
+    __type(key, __u32);
+    __type(value, struct channel);
+} channels SEC(".maps");
+
+// Until when each channel's packets are paid for; the last is that of control frames.
+struct {
+    __uint(type, BPF_MAP_TYPE_ARRAY);
+    __uint(max_entries, CHANNELS + 1);
+    __type(key, __u32);
+    __type(value, __u64);
+} paid_until SEC(".maps");
+
+struct {
+    __uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+    __uint(max_entries, REASONS);
+    __type(key, __u32);
+    __type(value, __u64);
+} reasons SEC(".maps");
+
+struct {
+    __uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
+    __uint(max_entries, CHANNELS);
+    __type(key, __u32);
+    __type(value, struct drops);
+} dropped SEC(".maps");
+
+struct {
+    __uint(type, BPF_MAP_TYPE_XSKMAP);
+    __uint(max_entries, QUEUES * CLASSES);
+    __type(key, __u32);
+    __type(value, __u32);
+} sockets SEC(".maps");
+
+struct vlan_header {
+    __be16 tag;
+    __be16 protocol;
+};
+
+// A frame of ours, as docs/wire.md has it.
+struct prefix {
+    __be16 magic;
+    __u8 major;
+    __u8 kind;
+} __attribute__((packed));
+
+struct data_header {
+    struct prefix prefix;
+    __be32 channel;
+    __be32 key;
+    __be32 message_bytes;
+    __be64 sequence;
+    __be64 logical_arrival;
+    __be16 index;
+    __be16 payload;
+    __be32 stolen;
+    __be32 waited;
+} __attribute__((packed));
+
+enum {
+    MAGIC = 0x4C58,
+    MAJOR = 1,
+    DATA = 1,
+    CONTROL_FRAME = 2,
+    VERSION = 8,
+    MAX_CONTROL_BYTES = 512,
+    MAX_MESSAGE_BYTES = 16777216,
+    MAX_PACKET_BYTES = 8900,
+};
+
+// Where a packet came from, and what it carries.
+struct datagram {
+    __u8 from[16];
+    __be16 from_port;
+    __u32 bytes;
+};
+
+static __attribute__((always_inline)) void count(__u32 reason)
+{
+    __u64 *counter = lookup(&reasons, &reason);
+    if (counter)
+        *counter += 1;
+}
+
+static __attribute__((always_inline)) int drop(__u32 reason)
+{
+    count(reason);
+    return XDP_DROP;
+}
+
+static __attribute__((always_inline)) int pass(void)
+{
+    count(PASSED);
+    return XDP_PASS;
+}
+
+// Whether one more is within `every` and `tolerance`: a virtual clock that each packet moves on by its share of the rate. Several
+// queues may race for it; who loses three times is let through, which the host's own policing makes up for.
+static __attribute__((always_inline)) int is_within(__u32 place, __u64 every, __u64 tolerance)
+{
+    __u64 *until = lookup(&paid_until, &place);
+    if (!until || !every)
+        return 1;
+    __u64 now = time_ns();
+#pragma unroll
+    for (int attempt = 0; attempt < 3; attempt++) {
+        __u64 before = *(volatile __u64 *)until;
+        __u64 from = before > now ? before : now;
+        if (from - now > tolerance)
+            return 0;
+        if (__sync_val_compare_and_swap(until, before, from + every) == before)
+            return 1;
+    }
+    return 1;
+}
+
+static __attribute__((always_inline)) int give(struct xdp_md *context, __u32 class)
+{
+    count(TAKEN);
+    // Without a socket on this queue it is the kernel's, whose socket of our port takes it.
+    return redirect_map(&sockets, context->rx_queue_index * CLASSES + class, XDP_PASS);
+}
+
+static __attribute__((always_inline)) int control(struct xdp_md *context, const struct settings *own)
+{
+    if (!is_within(CHANNELS, own->control_ns, own->control_tolerance_ns))
+        return drop(OVER_CONTROL);
+    return give(context, CONTROL);
+}
+
+static __attribute__((always_inline)) int is_same(const __u8 *one, const __u8 *other)
+{
+    const __u64 *a = (const void *)one, *b = (const void *)other;
+    return a[0] == b[0] && a[1] == b[1];
+}
+
+static __attribute__((always_inline)) int data(struct xdp_md *context, const struct data_header *header,
+                                               const struct datagram *datagram)
+{
+    __u32 message_bytes = be32(header->message_bytes), payload = be16(header->payload);
+    if (datagram->bytes != sizeof(*header) + payload || !payload || payload > MAX_PACKET_BYTES || !message_bytes ||
+        message_bytes > MAX_MESSAGE_BYTES || payload > message_bytes)
+        return drop(MALFORMED);
+    __u32 place = be32(header->channel);
+    const struct channel *channel = lookup(&channels, &place);
+    if (!channel || !channel->open || channel->key != be32(header->key) || channel->peer_port != datagram->from_port ||
+        !is_same(channel->peer, datagram->from))
+        return drop(UNKNOWN);
+    struct drops *own = lookup(&dropped, &place);
+    // As DataHeader::check: the fragment begins at index · S, and is S bytes or what is left.
+    __u64 begin = (__u64)be16(header->index) * channel->packet;
+    __u64 left = begin < message_bytes ? message_bytes - begin : 0;
+    if (message_bytes > channel->max_message || payload != (left < channel->packet ? left : channel->packet)) {
+        if (own)
+            own->too_large += 1;
+        return drop(TOO_LARGE);
+    }
+    if (!is_within(place, channel->packet_ns, channel->tolerance_ns)) {
+        if (own)
+            own->over_rate += 1;
+        return drop(OVER_RATE);
+    }
+    return give(context, channel->class < CLASSES ? channel->class : BEST_EFFORT);
+}
+
+// What is in a datagram for our port.
+static __attribute__((always_inline)) int frame(struct xdp_md *context, const void *start, const void *end,
+                                                const struct settings *own, const struct datagram *datagram)
+{
+    const struct prefix *prefix = start;
+    if (datagram->bytes < sizeof(*prefix) || (const void *)(prefix + 1) > end || prefix->magic != be16(MAGIC))
+        return drop(MALFORMED);
+    const __u8 *type = (const void *)(prefix + 1);
+    int is_version = prefix->kind == CONTROL_FRAME && datagram->bytes > sizeof(*prefix) && (const void *)(type + 1) <= end &&
+                     *type == VERSION;
+    // The host answers another major version.
+    if (prefix->major != MAJOR && !is_version)
+        return control(context, own);
+    if (prefix->kind == CONTROL_FRAME)
+        return control(context, own);
+    const struct data_header *header = start;
+    if (prefix->kind != DATA || datagram->bytes < sizeof(*header) || (const void *)(header + 1) > end)
+        return drop(MALFORMED);
+    return data(context, header, datagram);
+}
+
+// A datagram of `bytes`, its header included. What is shorter than it says is the kernel's to drop.
+static __attribute__((always_inline)) int udp(struct xdp_md *context, const void *start, const void *end, __u64 bytes,
+                                              const struct settings *own, struct datagram *datagram)
+{
+    const struct udphdr *header = start;
+    if (bytes < sizeof(*header) || (const void *)(header + 1) > end || header->dest != own->port)
+        return pass();
+    __u32 length = be16(header->len);
+    if (length < sizeof(*header) || length > bytes)
+        return pass();
+    datagram->from_port = header->source;
+    datagram->bytes = length - sizeof(*header);
+    return frame(context, header + 1, end, own, datagram);
+}
+
+static __attribute__((always_inline)) int ipv4(struct xdp_md *context, const void *start, const void *end,
+                                               const struct settings *own)
+{
+    const struct iphdr *header = start;
+    if ((const void *)(header + 1) > end || header->version != 4 || header->ihl != 5 || header->protocol != IPPROTO_UDP)
+        return pass();
+    __u32 total = be16(header->tot_len);
+    // Options and fragments are the kernel's: it has the time to put them together.
+    if (header->frag_off & be16(0x3FFF) || total < sizeof(*header) || total > end - start)
+        return pass();
+    __u32 sum = 0;
+    const __u16 *words = start;
+#pragma unroll
+    for (int place = 0; place < 10; place++)
+        sum += words[place];
+    sum = (sum & 0xFFFF) + (sum >> 16);
+    if (((sum & 0xFFFF) + (sum >> 16)) != 0xFFFF)
+        return pass();
+    struct datagram datagram = {.from = {[10] = 0xFF, [11] = 0xFF}};
+    __u8 to[16] = {[10] = 0xFF, [11] = 0xFF};
+    __builtin_memcpy(datagram.from + 12, &header->saddr, 4);
+    __builtin_memcpy(to + 12, &header->daddr, 4);
+    if (!lookup(&addresses, to))
+        return pass();
+    return udp(context, header + 1, end, total - sizeof(*header), own, &datagram);
+}
+
+static __attribute__((always_inline)) int ipv6(struct xdp_md *context, const void *start, const void *end,
+                                               const struct settings *own)
+{
+    const struct ipv6hdr *header = start;
+    // Extension headers are the kernel's.
+    if ((const void *)(header + 1) > end || header->version != 6 || header->nexthdr != IPPROTO_UDP)
+        return pass();
+    __u32 bytes = be16(header->payload_len);
+    if (bytes > end - (const void *)(header + 1))
+        return pass();
+    struct datagram datagram = {};
+    __u8 to[16];
+    __builtin_memcpy(datagram.from, &header->saddr, 16);
+    __builtin_memcpy(to, &header->daddr, 16);
+    if (!lookup(&addresses, to))
+        return pass();
+    return udp(context, header + 1, end, bytes, own, &datagram);
+}
+
+SEC("xdp")
+int demultiplex(struct xdp_md *context)
+{
+    const void *end = (const void *)(long)context->data_end;
+    const struct ethhdr *ethernet = (const void *)(long)context->data;
+    __u32 only = 0;
+    const struct settings *own = lookup(&settings, &only);
+    if (!own || (const void *)(ethernet + 1) > end)
+        return pass();
+    // To nobody else, and not to everybody.
+#pragma unroll
+    for (int place = 0; place < 6; place++)
+        if (ethernet->h_dest[place] != own->mac[place])
+            return pass();
+    const void *start = ethernet + 1;
+    __be16 protocol = ethernet->h_proto;
+    __u16 vlan = 0;
+    if (protocol == be16(ETH_P_8021Q)) {
+        const struct vlan_header *tagged = start;
+        if ((const void *)(tagged + 1) > end)
+            return pass();
+        vlan = be16(tagged->tag) & 0xFFF;
+        protocol = tagged->protocol;
+        start = tagged + 1;
+    }
+    if (vlan != own->vlan)
+        return pass();
+    if (protocol == be16(ETH_P_IP))
+        return ipv4(context, start, end, own);
+    if (protocol == be16(ETH_P_IPV6))
+        return ipv6(context, start, end, own);
+    return pass();
+}
+
+char license[] SEC("license") = "Dual MIT/GPL";

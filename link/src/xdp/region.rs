@@ -1,0 +1,158 @@
+//! The frame region as the kernel's receive and transmit memory (UMEM): what arrives is written once, by the kernel, straight into the
+//! frame that the core then owns; what is sent leaves from the frame that the handler wrote.
+
+use std::io;
+
+use laxity_core::frames::{FrameId, Frames};
+
+use crate::sys::StableFrames;
+use crate::sys::rings::Mapping;
+
+/// What the kernel leaves free before a frame that it receives (XDP_PACKET_HEADROOM).
+const KERNEL_HEADROOM: usize = 256;
+/// Ethernet 14, VLAN 4, IPv6 40, UDP 8: the longest headers before a packet.
+pub(super) const MOST_HEADERS: usize = 66;
+/// Where a packet that we write begins in its frame.
+const BEGIN: usize = KERNEL_HEADROOM + MOST_HEADERS;
+
+/// A region whose frames the kernel writes to and reads from.
+#[derive(Debug)]
+pub struct KernelFrames {
+    memory: Mapping,
+    /// Bytes of a frame: a power of two.
+    chunk: usize,
+    /// Where each frame's packet begins in it: what arrives begins after the headers that it came with.
+    begins: Box<[u16]>,
+    free: Vec<u32>,
+}
+
+impl KernelFrames {
+    /// `frames` frames for packets of up to `packet` bytes.
+    ///
+    /// # Errors
+    /// The packets are longer than a page allows; or there is no memory.
+    pub(super) fn new(frames: u32, packet: usize) -> io::Result<Self> {
+        let chunk = [2048, 4096].into_iter().find(|chunk| packet + BEGIN <= *chunk).ok_or_else(|| {
+            let most = 4096 - BEGIN;
+            io::Error::new(io::ErrorKind::InvalidInput, format!("packets of {packet} bytes, expected {most} at most"))
+        })?;
+        let memory = Mapping::anonymous(frames as usize * chunk)?;
+        let begins = vec![BEGIN as u16; frames as usize].into_boxed_slice();
+        Ok(Self { memory, chunk, begins, free: (0..frames).rev().collect() })
+    }
+
+    pub(super) fn mapping(&self) -> &Mapping {
+        &self.memory
+    }
+
+    pub(super) fn chunk(&self) -> usize {
+        self.chunk
+    }
+
+    /// How many frames are free.
+    pub fn available(&self) -> usize {
+        self.free.len()
+    }
+
+    /// Where the frame begins in the region, for the kernel to receive into.
+    pub(super) fn address(&self, frame: &FrameId) -> u64 {
+        frame.index() as u64 * self.chunk as u64
+    }
+
+    /// Where the packet of a frame begins in the region.
+    pub(super) fn packet_address(&self, frame: &FrameId) -> u64 {
+        self.address(frame) + u64::from(self.begins[frame.index() as usize])
+    }
+
+    /// The frame in which the kernel's `address` lies, and where in it; `None` if it is none of ours.
+    pub(super) fn place(&self, address: u64) -> Option<(FrameId, usize)> {
+        let index = usize::try_from(address).ok()? / self.chunk;
+        (index < self.begins.len()).then(|| (FrameId::from_index(index as u32), address as usize % self.chunk))
+    }
+
+    /// What arrived in a frame, headers first: `len` bytes from `begin` on; `None` if that is not within the frame.
+    pub(super) fn arrived(&self, frame: &FrameId, begin: usize, len: usize) -> Option<&[u8]> {
+        self.bytes(frame).get(begin..begin.checked_add(len)?)
+    }
+
+    /// The packet of what arrived begins there.
+    pub(super) fn set_begin(&mut self, frame: &FrameId, begin: usize) {
+        debug_assert!(begin <= BEGIN);
+        self.begins[frame.index() as usize] = begin.min(BEGIN) as u16;
+    }
+
+    /// The `len` bytes before the packet, to write headers to; at most [`MOST_HEADERS`].
+    pub(super) fn headers_mut(&mut self, frame: &FrameId, len: usize) -> &mut [u8] {
+        let begin = usize::from(self.begins[frame.index() as usize]);
+        &mut self.bytes_mut(frame)[begin - len..begin]
+    }
+
+    fn bytes(&self, frame: &FrameId) -> &[u8] {
+        let first = frame.index() as usize * self.chunk;
+        assert!(first + self.chunk <= self.memory.bytes(), "a frame of another region");
+        // SAFETY: within the mapping. Who has the id owns the frame: the kernel writes only to frames whose ids the rings have.
+        unsafe { std::slice::from_raw_parts(self.memory.start().as_ptr().add(first), self.chunk) }
+    }
+
+    fn bytes_mut(&mut self, frame: &FrameId) -> &mut [u8] {
+        let first = frame.index() as usize * self.chunk;
+        assert!(first + self.chunk <= self.memory.bytes(), "a frame of another region");
+        // SAFETY: as `bytes`; and the region is borrowed mutably.
+        unsafe { std::slice::from_raw_parts_mut(self.memory.start().as_ptr().add(first), self.chunk) }
+    }
+}
+
+impl Frames for KernelFrames {
+    fn take(&mut self) -> Option<FrameId> {
+        let index = self.free.pop()?;
+        self.begins[index as usize] = BEGIN as u16;
+        Some(FrameId::from_index(index))
+    }
+    fn free(&mut self, frame: FrameId) {
+        debug_assert!(self.free.len() < self.begins.len(), "a frame was freed twice");
+        self.free.push(frame.index());
+    }
+    fn packet(&self, frame: &FrameId) -> &[u8] {
+        let begin = usize::from(self.begins[frame.index() as usize]);
+        &self.bytes(frame)[begin..][..self.packet_capacity()]
+    }
+    fn packet_mut(&mut self, frame: &FrameId) -> &mut [u8] {
+        let (begin, capacity) = (usize::from(self.begins[frame.index() as usize]), self.packet_capacity());
+        &mut self.bytes_mut(frame)[begin..][..capacity]
+    }
+    fn packet_capacity(&self) -> usize {
+        self.chunk - BEGIN
+    }
+}
+
+// SAFETY: the memory is one mapping that is made in `new` and neither grows nor is replaced. `packet_mut` only computes a subslice of
+// it, which moves within the frame only by `set_begin` and `take` of that very frame; `take` and `free` touch no packet.
+unsafe impl StableFrames for KernelFrames {}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_arrives_begins_after_its_headers() {
+        let mut frames = KernelFrames::new(4, 1400).unwrap();
+        assert_eq!((frames.chunk(), frames.available()), (2048, 4));
+        let frame = frames.take().unwrap();
+        frames.packet_mut(&frame)[..3].copy_from_slice(b"abc");
+        assert_eq!(frames.packet_address(&frame), frames.address(&frame) + BEGIN as u64);
+        assert_eq!(frames.arrived(&frame, BEGIN, 3), Some(&b"abc"[..]));
+        frames.headers_mut(&frame, 2).copy_from_slice(b"xy");
+        frames.set_begin(&frame, BEGIN - 2);
+        assert_eq!(&frames.packet(&frame)[..5], b"xyabc");
+        assert_eq!(frames.arrived(&frame, 2000, 49), None);
+        let address = frames.address(&frame);
+        frames.free(frame);
+        let frame = frames.take().unwrap();
+        assert_eq!(&frames.packet(&frame)[..3], b"abc", "what is sent begins where it always does");
+        assert_eq!(frames.place(address + 300), Some((FrameId::from_index(frame.index()), 300)));
+        assert_eq!(frames.place(4 * 2048), None);
+        frames.free(frame);
+        assert!(KernelFrames::new(1, 4000).is_err());
+        assert_eq!(KernelFrames::new(1, 3000).unwrap().chunk(), 4096);
+    }
+}
