@@ -9,7 +9,7 @@ use std::io;
 use std::marker::PhantomData;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering, fence};
 
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use rustix::net::xdp::{
@@ -118,12 +118,16 @@ impl<T: Copy> Ring<T> {
         self.size.saturating_sub(full)
     }
 
-    /// Writes the next place; there has to be [`room`](Self::room). Told with [`produce`](Self::produce).
-    fn write(&mut self, value: T) {
-        debug_assert!(self.room() > 0);
+    /// Writes the next place, if there is [`room`](Self::room). Told with [`produce`](Self::produce).
+    #[must_use]
+    fn write(&mut self, value: T) -> bool {
+        if self.room() == 0 {
+            return false;
+        }
         // SAFETY: the index is below `size`, and all of the places lie in the mapping. The kernel reads it once it was told.
         unsafe { self.places.add((self.own & (self.size - 1)) as usize).write(value) };
         self.own = self.own.wrapping_add(1);
+        true
     }
 
     /// Tells what was written.
@@ -131,6 +135,8 @@ impl<T: Copy> Ring<T> {
         if self.told != self.own {
             Self::counter(&self.producer).store(self.own, Ordering::Release);
             self.told = self.own;
+            // The kernel looks at the counter after it has set its flag; we look at the flag after the counter.
+            fence(Ordering::SeqCst);
         }
     }
 
@@ -169,6 +175,8 @@ pub(crate) struct Sizes {
     pub(crate) fill: u32,
     pub(crate) receive: u32,
     pub(crate) transmit: u32,
+    /// Of the queue's only sender, as many as it may have handed over.
+    pub(crate) completion: u32,
 }
 
 /// What a socket is bound to.
@@ -189,10 +197,9 @@ pub(crate) struct Supply {
 
 impl Supply {
     fn new(fd: BorrowedFd<'_>, sizes: Sizes) -> io::Result<(u32, u32)> {
-        let completion = sizes.transmit.max(1);
         sockopt::set_xdp_umem_fill_ring_size(fd, sizes.fill)?;
-        sockopt::set_xdp_umem_completion_ring_size(fd, completion)?;
-        Ok((sizes.fill, completion))
+        sockopt::set_xdp_umem_completion_ring_size(fd, sizes.completion)?;
+        Ok((sizes.fill, sizes.completion))
     }
 
     /// Frames that the kernel may be given.
@@ -200,9 +207,16 @@ impl Supply {
         self.fill.room()
     }
 
-    /// Gives the kernel the frame that begins at `address` in the region, to receive into; [`told`](Self::told) tells it.
-    pub(crate) fn give(&mut self, address: u64) {
-        self.fill.write(address);
+    /// Gives the kernel the frame that begins at `address` in the region, to receive into; [`told`](Self::told) tells it. False
+    /// without room.
+    #[must_use]
+    pub(crate) fn give(&mut self, address: u64) -> bool {
+        self.fill.write(address)
+    }
+
+    /// Whether the kernel waits for a system call on one of the queue's sockets before it receives.
+    pub(crate) fn wants_wakeup(&self) -> bool {
+        self.fill.wants_wakeup()
     }
 
     pub(crate) fn told(&mut self) {
@@ -319,28 +333,49 @@ impl XdpSocket {
         self.transmit.as_ref().map_or(0, Ring::room)
     }
 
-    /// Hands over a frame; [`send`](Self::send) tells the kernel.
-    pub(crate) fn push(&mut self, addr: u64, len: u32) {
-        if let Some(transmit) = &mut self.transmit {
-            let options = rustix::net::xdp::XdpDescOptions::empty();
-            transmit.write(XdpDesc { addr, len, options });
-        }
+    /// Hands over a frame; [`send`](Self::send) tells the kernel. False without room.
+    #[must_use]
+    pub(crate) fn push(&mut self, addr: u64, len: u32) -> bool {
+        let options = rustix::net::xdp::XdpDescOptions::empty();
+        self.transmit.as_mut().is_some_and(|transmit| transmit.write(XdpDesc { addr, len, options }))
     }
 
-    /// Tells the kernel what was handed over, with a system call if it waits for one.
+    /// Has the kernel receive, if it waits for that.
+    pub(crate) fn wake(&self) {
+        let _ = rustix::net::recv(&self.fd, &mut [0u8; 0], rustix::net::RecvFlags::DONTWAIT);
+    }
+
+    /// Tells the kernel what was handed over, with a system call if it waits for one. In copy mode it takes some 32 frames a call.
     ///
     /// # Errors
-    /// What makes the socket useless, as the interface that is gone. Busy and full are no errors: it is tried again.
-    pub(crate) fn send(&mut self) -> io::Result<()> {
-        let Some(transmit) = &mut self.transmit else { return Ok(()) };
+    /// What makes the socket useless: the interface is gone.
+    pub(crate) fn send(&mut self) -> io::Result<Sent> {
+        let Some(transmit) = &mut self.transmit else { return Ok(Sent::All) };
         transmit.produce();
         if !transmit.wants_wakeup() {
-            return Ok(());
+            return Ok(Sent::All);
         }
+        use rustix::io::Errno;
         match rustix::net::send(&self.fd, &[], rustix::net::SendFlags::DONTWAIT) {
-            Ok(_) => Ok(()),
-            Err(rustix::io::Errno::AGAIN | rustix::io::Errno::BUSY | rustix::io::Errno::NOBUFS) => Ok(()),
+            Ok(_) => Ok(Sent::All),
+            // More than it takes in a call, or its completion ring or the socket's buffer is full.
+            Err(Errno::AGAIN | Errno::NOBUFS | Errno::NOMEM | Errno::INTR) => Ok(Sent::Some),
+            // The interface's queue dropped a frame, which counts as sent; the rest waits.
+            Err(Errno::BUSY) => Ok(Sent::Dropped),
+            Err(Errno::NETDOWN) => Ok(Sent::Down),
             Err(other) => Err(other.into()),
         }
     }
+}
+
+/// What the kernel did with what it was told of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Sent {
+    All,
+    /// Some of it: take what was sent, and call again.
+    Some,
+    /// One was dropped.
+    Dropped,
+    /// Nothing, as long as the interface is down.
+    Down,
 }

@@ -26,9 +26,9 @@
 #define be16(x) __builtin_bswap16(x)
 #define be32(x) __builtin_bswap32(x)
 
-static void *(*lookup)(void *map, const void *key) = (void *)BPF_FUNC_map_lookup_elem;
-static __u64 (*time_ns)(void) = (void *)BPF_FUNC_ktime_get_ns;
-static long (*redirect_map)(void *map, __u64 key, __u64 flags) = (void *)BPF_FUNC_redirect_map;
+static void *(*const lookup)(void *map, const void *key) = (void *)BPF_FUNC_map_lookup_elem;
+static __u64 (*const time_ns)(void) = (void *)BPF_FUNC_ktime_get_ns;
+static long (*const redirect_map)(void *map, __u64 key, __u64 flags) = (void *)BPF_FUNC_redirect_map;
 
 // Most channels of an executive, queues of an interface, addresses of a host that are looked at; the loader has them, too.
 #define CHANNELS 1024
@@ -51,12 +51,15 @@ enum {
 };
 
 struct settings {
-    __u16 port;       // ours, as it stands in the packet
-    __u16 vlan;       // the only one that is ours, 0 for none
-    __u8 mac[6];      // the interface's
-    __u8 unused[6];
-    __u64 control_ns; // a control frame may come every so often,
+    __u16 port; // ours, as it stands in the packet
+    __u16 vlan; // the only one that is ours, 0 for none
+    __u8 mac[6]; // the interface's
+    __u16 most; // bytes of the largest frame that a socket takes; longer ones are the kernel's
+    __u32 unused;
+    __u64 control_ns; // a control frame of peers without a channel may come every so often,
     __u64 control_tolerance_ns; // and so much too early
+    __u64 peer_control_ns; // likewise of each peer that has one
+    __u64 peer_control_tolerance_ns;
 };
 
 // What may arrive for a channel. The loader writes it whole before `open` is set, and clears `open` first.
@@ -66,10 +69,17 @@ struct channel {
     __u8 peer[16]; // IPv4 addresses as ::ffff:a.b.c.d
     __u16 peer_port;
     __u16 class;
-    __u32 packet;       // S
-    __u32 max_message;  // with what `decay` grants
+    __u32 packet;      // S
+    __u32 max_message; // with what `decay` grants
+    __u32 unused;
     __u64 packet_ns;    // a packet may come every so often: I / N; 0 is not policed
     __u64 tolerance_ns; // and so much too early
+};
+
+struct sender {
+    __u8 address[16];
+    __u16 port;
+    __u8 unused[6];
 };
 
 struct drops {
@@ -98,13 +108,21 @@ struct {
     __type(value, struct channel);
 } channels SEC(".maps");
 
-// Until when each channel's packets are paid for; the last is that of control frames.
+// Until when each channel's packets are paid for; the last is that of control frames of strangers.
 struct {
     __uint(type, BPF_MAP_TYPE_ARRAY);
     __uint(max_entries, CHANNELS + 1);
     __type(key, __u32);
     __type(value, __u64);
 } paid_until SEC(".maps");
+
+// Until when the control frames of each peer with a channel are paid for: no stranger can make its leases expire.
+struct {
+    __uint(type, BPF_MAP_TYPE_HASH);
+    __uint(max_entries, CHANNELS);
+    __type(key, struct sender);
+    __type(value, __u64);
+} peers SEC(".maps");
 
 struct {
     __uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
@@ -137,7 +155,7 @@ struct prefix {
     __be16 magic;
     __u8 major;
     __u8 kind;
-} __attribute__((packed));
+} __attribute__((packed, aligned(2)));
 
 struct data_header {
     struct prefix prefix;
@@ -150,23 +168,20 @@ struct data_header {
     __be16 payload;
     __be32 stolen;
     __be32 waited;
-} __attribute__((packed));
+} __attribute__((packed, aligned(2)));
 
 enum {
     MAGIC = 0x4C58,
     MAJOR = 1,
     DATA = 1,
     CONTROL_FRAME = 2,
-    VERSION = 8,
-    MAX_CONTROL_BYTES = 512,
     MAX_MESSAGE_BYTES = 16777216,
     MAX_PACKET_BYTES = 8900,
 };
 
 // Where a packet came from, and what it carries.
 struct datagram {
-    __u8 from[16];
-    __be16 from_port;
+    struct sender from __attribute__((aligned(8)));
     __u32 bytes;
 };
 
@@ -191,9 +206,8 @@ static __attribute__((always_inline)) int pass(void)
 
 // Whether one more is within `every` and `tolerance`: a virtual clock that each packet moves on by its share of the rate. Several
 // queues may race for it; who loses three times is let through, which the host's own policing makes up for.
-static __attribute__((always_inline)) int is_within(__u32 place, __u64 every, __u64 tolerance)
+static __attribute__((always_inline)) int is_within(__u64 *until, __u64 every, __u64 tolerance)
 {
-    __u64 *until = lookup(&paid_until, &place);
     if (!until || !every)
         return 1;
     __u64 now = time_ns();
@@ -211,16 +225,20 @@ static __attribute__((always_inline)) int is_within(__u32 place, __u64 every, __
 
 static __attribute__((always_inline)) int give(struct xdp_md *context, __u32 class)
 {
-    count(TAKEN);
     // Without a socket on this queue it is the kernel's, whose socket of our port takes it.
-    return redirect_map(&sockets, context->rx_queue_index * CLASSES + class, XDP_PASS);
+    long verdict = redirect_map(&sockets, context->rx_queue_index * CLASSES + class, XDP_PASS);
+    count(verdict == XDP_REDIRECT ? TAKEN : PASSED);
+    return verdict;
 }
 
-static __attribute__((always_inline)) int control(struct xdp_md *context, const struct settings *own)
+static __attribute__((always_inline)) int control(struct xdp_md *context, const struct settings *own,
+                                                  const struct datagram *datagram)
 {
-    if (!is_within(CHANNELS, own->control_ns, own->control_tolerance_ns))
-        return drop(OVER_CONTROL);
-    return give(context, CONTROL);
+    __u32 strangers = CHANNELS;
+    __u64 *until = lookup(&peers, &datagram->from);
+    int is_paid = until ? is_within(until, own->peer_control_ns, own->peer_control_tolerance_ns)
+                        : is_within(lookup(&paid_until, &strangers), own->control_ns, own->control_tolerance_ns);
+    return is_paid ? give(context, CONTROL) : drop(OVER_CONTROL);
 }
 
 static __attribute__((always_inline)) int is_same(const __u8 *one, const __u8 *other)
@@ -237,9 +255,10 @@ static __attribute__((always_inline)) int data(struct xdp_md *context, const str
         message_bytes > MAX_MESSAGE_BYTES || payload > message_bytes)
         return drop(MALFORMED);
     __u32 place = be32(header->channel);
+    // The loader opens no channel beyond the table's end.
     const struct channel *channel = lookup(&channels, &place);
-    if (!channel || !channel->open || channel->key != be32(header->key) || channel->peer_port != datagram->from_port ||
-        !is_same(channel->peer, datagram->from))
+    if (!channel || !channel->open || channel->key != be32(header->key) || channel->peer_port != datagram->from.port ||
+        !is_same(channel->peer, datagram->from.address))
         return drop(UNKNOWN);
     struct drops *own = lookup(&dropped, &place);
     // As DataHeader::check: the fragment begins at index · S, and is S bytes or what is left.
@@ -250,7 +269,7 @@ static __attribute__((always_inline)) int data(struct xdp_md *context, const str
             own->too_large += 1;
         return drop(TOO_LARGE);
     }
-    if (!is_within(place, channel->packet_ns, channel->tolerance_ns)) {
+    if (!is_within(lookup(&paid_until, &place), channel->packet_ns, channel->tolerance_ns)) {
         if (own)
             own->over_rate += 1;
         return drop(OVER_RATE);
@@ -265,16 +284,11 @@ static __attribute__((always_inline)) int frame(struct xdp_md *context, const vo
     const struct prefix *prefix = start;
     if (datagram->bytes < sizeof(*prefix) || (const void *)(prefix + 1) > end || prefix->magic != be16(MAGIC))
         return drop(MALFORMED);
-    const __u8 *type = (const void *)(prefix + 1);
-    int is_version = prefix->kind == CONTROL_FRAME && datagram->bytes > sizeof(*prefix) && (const void *)(type + 1) <= end &&
-                     *type == VERSION;
-    // The host answers another major version.
-    if (prefix->major != MAJOR && !is_version)
-        return control(context, own);
+    // Whatever version it is of: the host answers.
     if (prefix->kind == CONTROL_FRAME)
-        return control(context, own);
+        return control(context, own, datagram);
     const struct data_header *header = start;
-    if (prefix->kind != DATA || datagram->bytes < sizeof(*header) || (const void *)(header + 1) > end)
+    if (prefix->kind != DATA || prefix->major != MAJOR || datagram->bytes < sizeof(*header) || (const void *)(header + 1) > end)
         return drop(MALFORMED);
     return data(context, header, datagram);
 }
@@ -289,7 +303,7 @@ static __attribute__((always_inline)) int udp(struct xdp_md *context, const void
     __u32 length = be16(header->len);
     if (length < sizeof(*header) || length > bytes)
         return pass();
-    datagram->from_port = header->source;
+    datagram->from.port = header->source;
     datagram->bytes = length - sizeof(*header);
     return frame(context, header + 1, end, own, datagram);
 }
@@ -301,8 +315,11 @@ static __attribute__((always_inline)) int ipv4(struct xdp_md *context, const voi
     if ((const void *)(header + 1) > end || header->version != 4 || header->ihl != 5 || header->protocol != IPPROTO_UDP)
         return pass();
     __u32 total = be16(header->tot_len);
+    // The bound has to stand in the code, where the verifier sees it.
+    asm volatile("" : "+r"(total));
+    total &= 0xFFFF;
     // Options and fragments are the kernel's: it has the time to put them together.
-    if (header->frag_off & be16(0x3FFF) || total < sizeof(*header) || total > end - start)
+    if (header->frag_off & be16(0x3FFF) || total < sizeof(*header) || (const __u8 *)start + total > (const __u8 *)end)
         return pass();
     __u32 sum = 0;
     const __u16 *words = start;
@@ -312,9 +329,9 @@ static __attribute__((always_inline)) int ipv4(struct xdp_md *context, const voi
     sum = (sum & 0xFFFF) + (sum >> 16);
     if (((sum & 0xFFFF) + (sum >> 16)) != 0xFFFF)
         return pass();
-    struct datagram datagram = {.from = {[10] = 0xFF, [11] = 0xFF}};
-    __u8 to[16] = {[10] = 0xFF, [11] = 0xFF};
-    __builtin_memcpy(datagram.from + 12, &header->saddr, 4);
+    struct datagram datagram = {.from.address = {[10] = 0xFF, [11] = 0xFF}};
+    __u8 to[16] __attribute__((aligned(8))) = {[10] = 0xFF, [11] = 0xFF};
+    __builtin_memcpy(datagram.from.address + 12, &header->saddr, 4);
     __builtin_memcpy(to + 12, &header->daddr, 4);
     if (!lookup(&addresses, to))
         return pass();
@@ -329,11 +346,13 @@ static __attribute__((always_inline)) int ipv6(struct xdp_md *context, const voi
     if ((const void *)(header + 1) > end || header->version != 6 || header->nexthdr != IPPROTO_UDP)
         return pass();
     __u32 bytes = be16(header->payload_len);
-    if (bytes > end - (const void *)(header + 1))
+    asm volatile("" : "+r"(bytes));
+    bytes &= 0xFFFF;
+    if ((const __u8 *)(header + 1) + bytes > (const __u8 *)end)
         return pass();
     struct datagram datagram = {};
-    __u8 to[16];
-    __builtin_memcpy(datagram.from, &header->saddr, 16);
+    __u8 to[16] __attribute__((aligned(8)));
+    __builtin_memcpy(datagram.from.address, &header->saddr, 16);
     __builtin_memcpy(to, &header->daddr, 16);
     if (!lookup(&addresses, to))
         return pass();
@@ -348,6 +367,9 @@ int demultiplex(struct xdp_md *context)
     __u32 only = 0;
     const struct settings *own = lookup(&settings, &only);
     if (!own || (const void *)(ethernet + 1) > end)
+        return pass();
+    // What no socket takes is the kernel's.
+    if ((const __u8 *)(const void *)ethernet + own->most < (const __u8 *)end)
         return pass();
     // To nobody else, and not to everybody.
 #pragma unroll
