@@ -49,6 +49,8 @@ mod staging;
 #[allow(unsafe_code)]
 pub mod sys;
 pub mod udp;
+#[allow(unsafe_code)]
+mod xdp;
 
 pub use sys::StableFrames;
 pub use sys::bare;

@@ -396,4 +396,4 @@ int demultiplex(struct xdp_md *context)
     return pass();
 }
 
-char license[] SEC("license") = "Dual MIT/GPL";
+char license_of_program[] SEC("license") = "Dual MIT/GPL";

@@ -131,7 +131,8 @@ pub(super) enum Broken {
 /// # Errors
 /// What is wrong with it.
 pub(super) fn read(frame: &[u8], interface: u32) -> Result<Datagram, Broken> {
-    let word = |at: usize| frame.get(at..at + 2).map(|word| u16::from_be_bytes([word[0], word[1]])).ok_or(Broken::Headers);
+    let word =
+        |at: usize| frame.get(at..at + 2).map(|word| u16::from_be_bytes([word[0], word[1]])).ok_or(Broken::Headers);
     let (mut at, mut kind) = (ETHERNET, word(12)?);
     if kind == TYPE_VLAN {
         (at, kind) = (at + VLAN, word(16)?);
@@ -196,7 +197,11 @@ mod tests {
     use super::*;
 
     fn address(v6: bool, number: u32, port: u16) -> SocketAddr {
-        let ip = if v6 { Ipv6Addr::from(0x2001_0db8 << 96 | u128::from(number)).into() } else { Ipv4Addr::from(number).into() };
+        let ip = if v6 {
+            Ipv6Addr::from(0x2001_0db8 << 96 | u128::from(number)).into()
+        } else {
+            Ipv4Addr::from(number).into()
+        };
         SocketAddr::new(ip, port)
     }
 

@@ -1,0 +1,6 @@
+//! The fast path: AF_XDP with early demultiplexing in the kernel.
+
+#[allow(dead_code)]
+mod headers;
+#[allow(dead_code)]
+mod region;
