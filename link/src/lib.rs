@@ -14,7 +14,7 @@
 //!
 //! ```
 //! use laxity_core::frames::{Frames, HeapFrames};
-//! use laxity_link::{Link, udp::{Udp, UdpConfig}};
+//! use laxity_link::{Link, LinkOver, udp::{Udp, UdpConfig}};
 //!
 //! let mut frames = HeapFrames::new(8, 1400);
 //! let mut link = Udp::bind(&UdpConfig::new("127.0.0.1:0".parse()?))?;
@@ -43,8 +43,10 @@ use std::io;
 use std::net::SocketAddr;
 
 use laxity_core::frames::{FrameId, Frames};
+use laxity_core::receive::Expected;
 
 pub mod emulated;
+pub mod netlink;
 mod staging;
 #[allow(unsafe_code)]
 pub mod sys;
@@ -110,8 +112,8 @@ pub enum LinkEvent {
 
 /// A link that is driven by polling. One thread owns it.
 ///
-/// The order of calls: [`transmit`](Link::transmit) while [`room`](Link::room) is left, then [`flush`](Link::flush);
-/// [`receive`](Link::receive) when readable; [`poll_event`](Link::poll_event) until it is `None`. Time plays no part.
+/// The order of calls: [`transmit`](Link::transmit) while [`room`](Link::room) is left, then [`flush`](LinkOver::flush);
+/// [`receive`](LinkOver::receive) when readable; [`poll_event`](Link::poll_event) until it is `None`. Time plays no part.
 pub trait Link {
     /// The address that peers send to. An IPv4 or IPv6 wildcard stays a wildcard; the port is the real one.
     fn local_address(&self) -> SocketAddr;
@@ -125,6 +127,49 @@ pub trait Link {
     /// If there is no [`room`](Link::room).
     fn transmit(&mut self, frame: FrameId, len: usize, peer: SocketAddr);
 
+    /// True after a flush that left something staged because the network was full: wait until the link is writable.
+    fn wants_writable(&self) -> bool;
+
+    /// The next thing that the network reported; equal reports that wait are one. Bounded: at most
+    /// [`EVENT_CAPACITY`] wait, more are counted in [`Counters::events_lost`].
+    fn poll_event(&mut self) -> Option<LinkEvent>;
+
+    /// What the link has done so far. No system call.
+    fn counters(&self) -> Counters;
+
+    /// `expected` may arrive for the channel at `place` from now on; its peer's control frames are answered before those of
+    /// strangers. A link that demultiplexes early needs to know, others ignore it. A few system calls, no allocation.
+    ///
+    /// # Errors
+    /// The kernel refuses it; nothing will arrive for the channel then.
+    fn expect(&mut self, place: u32, expected: &Expected) -> io::Result<()> {
+        let _ = (place, expected);
+        Ok(())
+    }
+
+    /// The channel at `place` sends to `peer`, whose control frames are answered before those of strangers.
+    ///
+    /// # Errors
+    /// The kernel refuses it.
+    fn expect_control(&mut self, place: u32, peer: SocketAddr) -> io::Result<()> {
+        let _ = (place, peer);
+        Ok(())
+    }
+
+    /// Nothing may arrive for the channel at `place` any more.
+    fn expect_nothing(&mut self, place: u32) {
+        let _ = place;
+    }
+
+    /// A channel of which packets were dropped as beyond its contract before anybody here saw them, and how many since it was
+    /// asked last. Nearly nothing to do if there are none.
+    fn poll_policed(&mut self) -> Option<(u32, u64)> {
+        None
+    }
+}
+
+/// A link whose frames lie in a region of type `F`.
+pub trait LinkOver<F: Frames>: Link {
     /// Hands everything staged to the network, in the order of staging, and frees the frames that are done into `frames`.
     /// Returns how many the network took. What it cannot take yet stays staged in order, see
     /// [`wants_writable`](Link::wants_writable). What it refuses is dropped alone and counted.
@@ -134,29 +179,14 @@ pub trait Link {
     ///
     /// # Panics
     /// If a staged `len` exceeds the region's packet capacity.
-    fn flush<F: Frames>(&mut self, frames: &mut F) -> io::Result<usize>;
-
-    /// True after a flush that left something staged because the network was full: wait until the link is writable.
-    fn wants_writable(&self) -> bool;
+    fn flush(&mut self, frames: &mut F) -> io::Result<usize>;
 
     /// Receives at most `limit` frames, taking them from `frames`, and gives each to `sink` in the order of arrival.
     /// Returns how many it gave. Fewer than `limit` means that no more is there, or that `frames` has no free frame.
     ///
     /// # Errors
     /// Only what makes the link as a whole useless; nothing that was received is lost by it.
-    fn receive<F: StableFrames>(
-        &mut self,
-        limit: usize,
-        frames: &mut F,
-        sink: impl FnMut(Received, &mut F),
-    ) -> io::Result<usize>;
-
-    /// The next thing that the network reported; equal reports that wait are one. Bounded: at most
-    /// [`EVENT_CAPACITY`] wait, more are counted in [`Counters::events_lost`].
-    fn poll_event(&mut self) -> Option<LinkEvent>;
-
-    /// What the link has done so far. No system call.
-    fn counters(&self) -> Counters;
+    fn receive(&mut self, limit: usize, frames: &mut F, sink: impl FnMut(Received, &mut F)) -> io::Result<usize>;
 }
 
 /// How many [`LinkEvent`]s wait at most: enough for every peer of one batch of the usual size.

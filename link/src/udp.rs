@@ -17,11 +17,11 @@ use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use laxity_core::frames::{FrameId, Frames};
+use laxity_core::frames::FrameId;
 
 use crate::staging::{MAX_RETRIES, Outcome, Staged, Staging};
 use crate::sys::{self, NetworkError, ReceiveBatch, SendBatch, StableFrames};
-use crate::{Counters, EVENT_CAPACITY, Link, LinkError, LinkEvent, Received};
+use crate::{Counters, EVENT_CAPACITY, Link, LinkError, LinkEvent, LinkOver, Received};
 
 /// The largest batch; the kernel's own limit for one call (UIO_MAXIOV).
 pub const MAX_BATCH: usize = 1024;
@@ -154,7 +154,25 @@ impl Link for Udp {
         self.staging.push(Staged { frame, len, peer });
     }
 
-    fn flush<F: Frames>(&mut self, frames: &mut F) -> io::Result<usize> {
+    fn wants_writable(&self) -> bool {
+        self.staging.blocked()
+    }
+
+    fn poll_event(&mut self) -> Option<LinkEvent> {
+        if self.reports.events.is_empty() {
+            // An error while reading reports concerns no peer; the data path meets it too and says so.
+            let _ = self.reports.drain(self.fd.as_fd());
+        }
+        self.reports.events.pop_front()
+    }
+
+    fn counters(&self) -> Counters {
+        Counters { events_lost: self.reports.lost, send_too_large: self.reports.sent_too_large, ..self.counters }
+    }
+}
+
+impl<F: StableFrames> LinkOver<F> for Udp {
+    fn flush(&mut self, frames: &mut F) -> io::Result<usize> {
         let Self { fd, address, staging, send, counters, reports, .. } = self;
         let (socket, ipv6) = (fd.as_fd(), address.is_ipv6());
         let result = staging.flush(frames, counters, |ring, frames, attempt| {
@@ -200,16 +218,7 @@ impl Link for Udp {
         result
     }
 
-    fn wants_writable(&self) -> bool {
-        self.staging.blocked()
-    }
-
-    fn receive<F: StableFrames>(
-        &mut self,
-        limit: usize,
-        frames: &mut F,
-        mut sink: impl FnMut(Received, &mut F),
-    ) -> io::Result<usize> {
+    fn receive(&mut self, limit: usize, frames: &mut F, mut sink: impl FnMut(Received, &mut F)) -> io::Result<usize> {
         let (mut given, mut taken, mut retries) = (0, 0, 0);
         let batch = self.armed.capacity();
         // Each turn fills `taken`, counts a retry, or ends.
@@ -268,18 +277,6 @@ impl Link for Udp {
             }
         }
         Ok(given)
-    }
-
-    fn poll_event(&mut self) -> Option<LinkEvent> {
-        if self.reports.events.is_empty() {
-            // An error while reading reports concerns no peer; the data path meets it too and says so.
-            let _ = self.reports.drain(self.fd.as_fd());
-        }
-        self.reports.events.pop_front()
-    }
-
-    fn counters(&self) -> Counters {
-        Counters { events_lost: self.reports.lost, send_too_large: self.reports.sent_too_large, ..self.counters }
     }
 }
 

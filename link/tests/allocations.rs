@@ -8,10 +8,10 @@ use std::os::fd::AsFd;
 use laxity_core::frames::{Frames, HeapFrames};
 use laxity_core::platform::LinkModel;
 use laxity_core::units::{Duration, Instant};
-use laxity_link::Link;
 use laxity_link::emulated::{EmulatedConfig, EmulatedLink, PPM};
 use laxity_link::sys::{Interest, Wake, now, wait};
 use laxity_link::udp::{Udp, UdpConfig};
+use laxity_link::{Link, LinkOver};
 
 thread_local! {
     /// Allocations of this thread; the test harness has threads of its own.

@@ -7,7 +7,7 @@ use laxity_core::frames::{Frames, HeapFrames};
 use laxity_core::units::Duration;
 use laxity_link::sys::{self, Interest, wait};
 use laxity_link::udp::{MAX_BATCH, Udp, UdpConfig};
-use laxity_link::{Link, LinkError, LinkEvent};
+use laxity_link::{Link, LinkError, LinkEvent, LinkOver};
 
 const LIMIT: Duration = Duration::from_secs(10);
 

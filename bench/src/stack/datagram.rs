@@ -8,7 +8,7 @@ use laxity_core::frames::{Frames, HeapFrames};
 use laxity_core::units::{Duration, Instant};
 use laxity_link::sys::{self, Interest};
 use laxity_link::udp::{Udp, UdpConfig};
-use laxity_link::{Link, LinkError};
+use laxity_link::{Link, LinkError, LinkOver};
 
 use crate::error::Error;
 

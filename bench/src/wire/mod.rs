@@ -36,7 +36,7 @@ use laxity_core::platform::LinkModel;
 use laxity_core::units::{Duration, Instant};
 use laxity_link::sys::{self, Interest, MAX_WAIT, Wake, now};
 use laxity_link::udp::{Udp, UdpConfig};
-use laxity_link::{Link, LinkError};
+use laxity_link::{Link, LinkError, LinkOver};
 
 use crate::error::Error;
 use crate::timing;

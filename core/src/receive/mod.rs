@@ -2,6 +2,7 @@
 
 mod attribution;
 mod demux;
+mod early;
 mod policing;
 mod receiving;
 mod slot;
@@ -9,5 +10,6 @@ mod slot;
 pub(crate) use attribution::stretched;
 pub use attribution::{Cause, Evidence};
 pub use demux::{Foreign, Route, route};
+pub use early::{ArrivalClass, Expected};
 pub(crate) use policing::{Policed, Policing};
 pub use receiving::{Delivered, Drop, ReceiveConfig, ReceiveCounters, ReceiveWork, Receiving, Step};

@@ -48,7 +48,7 @@ impl Readiness {
     pub fn writable(&self, index: usize) -> bool {
         self.has(index, PollFlags::OUT | PollFlags::ERR | PollFlags::HUP)
     }
-    /// The descriptor at `index` has an error waiting. A link reads it in [`Link::receive`](crate::Link::receive).
+    /// The descriptor at `index` has an error waiting. A link reads it in [`LinkOver::receive`](crate::LinkOver::receive).
     pub fn error(&self, index: usize) -> bool {
         self.has(index, PollFlags::ERR | PollFlags::HUP | PollFlags::NVAL)
     }
