@@ -52,7 +52,7 @@ mod staging;
 pub mod sys;
 pub mod udp;
 #[allow(unsafe_code)]
-mod xdp;
+pub mod xdp;
 
 pub use sys::StableFrames;
 pub use sys::bare;
@@ -74,6 +74,8 @@ pub struct Counters {
     pub send_too_large: u64,
     /// Datagrams that were longer than a frame; dropped whole.
     pub receive_truncated: u64,
+    /// Frames whose headers or checksum contradict what they hold; dropped.
+    pub receive_damaged: u64,
     /// Datagrams that the kernel dropped at our socket, nearly always because its buffer was full (`SO_RXQ_OVFL`). Known
     /// only with the next datagram that gets through, so it lags behind.
     pub receive_overflow: u64,

@@ -31,12 +31,11 @@ use laxity_core::collections::{DeadlineHeap, FifoSet};
 use laxity_core::contract::SendingStages;
 use laxity_core::endpoint::{Endpoint, Incoming, Outgoing, Released, StepKind};
 use laxity_core::event::{ChannelId, Event, Name, Request};
-use laxity_core::frames::HeapFrames;
+use laxity_core::frames::Frames;
 use laxity_core::platform::{LinkModel, Platform};
 use laxity_core::receive::Cause;
 use laxity_core::units::{Duration, Instant};
 use laxity_link::sys::{self, Interest, now};
-use laxity_link::udp::Udp;
 use laxity_link::{Link, LinkEvent, LinkOver};
 
 use crate::calibration::Premises;
@@ -44,8 +43,7 @@ use crate::doorbell::Doorbell;
 use crate::port::{Inbound, Outbound, Slot};
 use crate::realtime::{self, Scheduling};
 use crate::signal::Signal;
-pub(crate) use gaps::OffProcessor;
-use gaps::Round;
+use gaps::{OffProcessor, Round};
 pub(crate) use meter::{Histograms, Meter, Piece, Sampling};
 pub(crate) use recorder::{Recorded, Recorder};
 use share::{RESTRICTED_POLL, Share};
@@ -123,37 +121,37 @@ pub(crate) struct Published {
 }
 
 /// Everything that the thread owns.
-pub(crate) struct Executive {
-    pub(crate) endpoint: Endpoint,
-    pub(crate) link: Udp,
-    pub(crate) frames: HeapFrames,
-    pub(crate) platform: Platform,
-    pub(crate) slots: Box<[Option<Box<Slot>>]>,
-    pub(crate) retries: DeadlineHeap,
+pub(crate) struct Executive<L, F> {
+    endpoint: Endpoint,
+    link: L,
+    frames: F,
+    platform: Platform,
+    slots: Box<[Option<Box<Slot>>]>,
+    retries: DeadlineHeap,
     /// Channels whose applications are woken at the next look at the socket, or before the executive sleeps.
-    pub(crate) wakes: FifoSet,
-    pub(crate) commands: rtrb::Consumer<Command>,
-    pub(crate) notices: rtrb::Producer<Notice>,
+    wakes: FifoSet,
+    commands: rtrb::Consumer<Command>,
+    notices: rtrb::Producer<Notice>,
     pub(crate) notified: Arc<Signal>,
-    pub(crate) doorbell: Arc<Doorbell>,
-    pub(crate) published: Arc<Published>,
+    doorbell: Arc<Doorbell>,
+    published: Arc<Published>,
     pub(crate) stopped: Arc<AtomicBool>,
     /// A change of the link's model that is not settled yet.
-    pub(crate) setting: Option<u64>,
+    setting: Option<u64>,
     /// Packets staged in the link and not flushed yet.
-    pub(crate) staged: usize,
+    staged: usize,
     /// Steps since the first of them.
-    pub(crate) waited: usize,
+    waited: usize,
     /// Frames that the last look at the socket brought.
-    pub(crate) received: usize,
-    pub(crate) off_processor: OffProcessor,
-    pub(crate) meter: Meter,
+    received: usize,
+    off_processor: OffProcessor,
+    meter: Meter,
     /// When what was counted was told.
-    pub(crate) told_at: Instant,
+    told_at: Instant,
     /// Whether a mailbox rang the executive out of its sleep, and nothing was taken from one since.
-    pub(crate) was_rung: bool,
+    was_rung: bool,
     /// When it ends at the latest, once it was told to.
-    pub(crate) stops_at: Option<Instant>,
+    stops_at: Option<Instant>,
 }
 
 /// How often an executive that never sleeps tells what it counted.
@@ -166,7 +164,52 @@ const RETURNED_LATER: Duration = Duration::from_micros(200);
 const GOODBYE: Duration = Duration::from_millis(100);
 const GOODBYE_LOOK: std::time::Duration = std::time::Duration::from_micros(200);
 
-impl Executive {
+/// What it is made of, beside its link and the frames.
+pub(crate) struct Parts {
+    pub(crate) endpoint: Endpoint,
+    pub(crate) platform: Platform,
+    /// Most channels at once.
+    pub(crate) channels: usize,
+    pub(crate) commands: rtrb::Consumer<Command>,
+    pub(crate) notices: rtrb::Producer<Notice>,
+    pub(crate) notified: Arc<Signal>,
+    pub(crate) doorbell: Arc<Doorbell>,
+    pub(crate) published: Arc<Published>,
+    pub(crate) stopped: Arc<AtomicBool>,
+    pub(crate) meter: Meter,
+}
+
+impl<L: LinkOver<F> + AsFd, F: Frames> Executive<L, F> {
+    /// Allocates all that it needs.
+    pub(crate) fn new(link: L, frames: F, parts: Parts) -> Self {
+        let Parts { endpoint, platform, channels, commands, notices, notified, doorbell, published, stopped, meter } =
+            parts;
+        Self {
+            endpoint,
+            link,
+            frames,
+            platform,
+            slots: (0..channels).map(|_| None).collect(),
+            retries: DeadlineHeap::with_capacity(channels),
+            wakes: FifoSet::with_capacity(channels),
+            commands,
+            notices,
+            notified,
+            doorbell,
+            published,
+            stopped,
+            setting: None,
+            staged: 0,
+            waited: 0,
+            received: 0,
+            off_processor: OffProcessor::default(),
+            meter,
+            told_at: sys::now(),
+            was_rung: false,
+            stops_at: None,
+        }
+    }
+
     /// Runs until it is told to stop. `scheduling` is what the thread runs as.
     pub(crate) fn run(mut self, scheduling: Scheduling) {
         let _ = sys::precise_timers();
@@ -318,8 +361,13 @@ impl Executive {
     }
 
     fn receive(&mut self, time: Instant, round: &mut Round) {
-        let endpoint = &mut self.endpoint;
         let limit = self.platform.receive_batch as usize;
+        // What was dropped before it came here is known first: messages that turn out to be missing may be the sender's fault.
+        for _ in 0..limit {
+            let Some((place, packets)) = self.link.poll_policed() else { break };
+            self.endpoint.handle_policed(time, place, packets);
+        }
+        let endpoint = &mut self.endpoint;
         let got = self.link.receive(limit, &mut self.frames, |received, frames| {
             endpoint.handle_frame(time, 0, received.peer, received.frame, received.len, frames);
         });
@@ -449,10 +497,12 @@ impl Executive {
                 Command::Unlisten(name) => self.endpoint.unlisten(&name),
                 Command::Open { ticket, outgoing, slot } => {
                     let result = self.endpoint.open(time, outgoing);
+                    self.announce(time, result.as_ref().ok().copied());
                     self.install(ticket, slot, result.map_err(|(out, refusal)| (Opener::Outgoing(out), refusal)));
                 }
                 Command::Accept { ticket, request, incoming, slot } => {
                     let result = self.endpoint.accept(time, &request, incoming);
+                    self.announce(time, result.as_ref().ok().copied());
                     self.install(ticket, slot, result.map_err(|(inc, refusal)| (Opener::Incoming(inc), refusal)));
                 }
                 Command::Begin { channel, stages } => {
@@ -529,7 +579,21 @@ impl Executive {
         self.notice(Notice::Installed { ticket, result });
     }
 
+    /// Tells the link what may arrive for a channel that was installed. One for which nothing can arrive is closed.
+    fn announce(&mut self, time: Instant, channel: Option<ChannelId>) {
+        let Some(channel) = channel else { return };
+        let told = match (self.endpoint.expected(channel), self.endpoint.peer_of(channel)) {
+            (Some(expected), _) => self.link.expect(channel.index(), &expected),
+            (None, Some(peer)) => self.link.expect_control(channel.index(), peer),
+            (None, None) => Ok(()),
+        };
+        if told.is_err() {
+            self.endpoint.close(time, channel);
+        }
+    }
+
     fn release(&mut self, channel: ChannelId) {
+        self.link.expect_nothing(channel.index());
         let mut slot = self.slots[channel.index() as usize].take();
         let released = self.endpoint.release(channel, &mut self.frames, |message| {
             if let Some(Slot::Send(slot)) = slot.as_deref_mut() {
