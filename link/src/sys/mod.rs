@@ -9,6 +9,8 @@ mod batch;
 mod clock;
 pub mod device;
 mod errors;
+pub mod features;
+pub mod namespace;
 #[allow(dead_code)]
 pub(crate) mod rings;
 mod socket;
