@@ -5,7 +5,7 @@ use std::net::SocketAddr;
 use laxity_core::units::Duration;
 
 /// Where in the kernel the program runs.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Mode {
     /// In the driver, or where the driver cannot, as soon as the kernel has a buffer.
     #[default]
@@ -120,6 +120,8 @@ pub struct EarlyFigures {
     pub over_control: u64,
     /// Lost because as many frames waited already as may: of real-time channels, control, best effort.
     pub full: [u64; 3],
+    /// The most frames that were dropped early in a tenth of a second or so, as a rate.
+    pub most_dropped_per_second: u64,
     /// Lost because the kernel had no free frame of ours; a mistake of ours if it is not zero.
     pub no_frame: u64,
 }

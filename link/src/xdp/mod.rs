@@ -56,7 +56,7 @@ use watcher::Watcher;
 /// The longest packet of any region: a page less what comes before a packet.
 pub const MAX_PACKET: usize = region::MOST_PACKET;
 /// Channels that can be demultiplexed early; those at higher places are refused.
-pub const MAX_PLACES: usize = program::PLACES;
+pub const MAX_PLACES: usize = program::MOST_CHANNELS as usize;
 
 /// Looks at the rings that may find as much as they take before the socket is looked at all the same.
 const LOOKS_WITHOUT_SOCKET: u32 = 8;
@@ -249,6 +249,11 @@ impl Link for Xdp {
         self.expect_nothing(place);
         self.program.expect(place, expected)?;
         self.peers.add(expected.peer);
+        if let Some(told) = self.policed.get_mut(place as usize) {
+            // What was dropped of whoever had the place before is not its.
+            let (too_large, over_rate) = self.program.policed(place);
+            *told = too_large + over_rate;
+        }
         if let Some(slot) = self.expected.get_mut(place as usize) {
             *slot = Some(expected.peer);
         }
@@ -338,7 +343,7 @@ impl LinkOver<KernelFrames> for Xdp {
                 }
             }
         }
-        if self.in_flight > 0 && !is_blocked {
+        if self.in_flight > 0 && !is_blocked && !self.is_gone {
             is_blocked = !self.kick(frames)?;
         }
         self.blocked = is_blocked;
@@ -362,6 +367,11 @@ impl LinkOver<KernelFrames> for Xdp {
         if self.in_flight > 0 {
             self.reap(frames);
         }
+        // What the kernel has is looked at when the rings are empty, and now and then if they never are.
+        self.looks += 1;
+        let for_socket =
+            if self.looks >= LOOKS_WITHOUT_SOCKET { limit.div_ceil(LOOKS_WITHOUT_SOCKET as usize) } else { 0 };
+        let (in_all, limit) = (limit, limit - for_socket);
         let (mut looked, mut given) = (0, 0);
         for class in 0..CLASSES.len() {
             for queue in &mut self.queues {
@@ -389,8 +399,9 @@ impl LinkOver<KernelFrames> for Xdp {
         }
         if looked > 0 || self.busy_poll {
             let is_starved = looked < limit && frames.available() == 0;
-            self.counters.receive_starved +=
-                u64::from(is_starved && self.queues.iter().any(|queue| (0..CLASSES.len()).any(|class| queue.has(class))));
+            self.counters.receive_starved += u64::from(
+                is_starved && self.queues.iter().any(|queue| (0..CLASSES.len()).any(|class| queue.has(class))),
+            );
             for queue in &mut self.queues {
                 queue.told();
                 if self.busy_poll {
@@ -398,12 +409,9 @@ impl LinkOver<KernelFrames> for Xdp {
                 }
             }
         }
-        // What the kernel has is looked at when the rings are empty, and now and then if they never are.
-        self.looks += 1;
-        if looked == 0 || self.looks >= LOOKS_WITHOUT_SOCKET {
+        if looked == 0 || for_socket > 0 {
             self.looks = 0;
-            let left = (limit - looked).max(limit / LOOKS_WITHOUT_SOCKET as usize).max(1);
-            given += self.udp.receive(left, frames, sink)?;
+            given += self.udp.receive(in_all - looked, frames, sink)?;
         }
         Ok(given)
     }

@@ -6,31 +6,32 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
-use laxity_core::units::Duration;
+use laxity_core::units::{Duration, Instant};
+use laxity_core::wire::{DATA_HEADER_BYTES, DataHeader};
 use rustix::event::epoll;
 use rustix::io::Errno;
 
+use super::Xdp;
 use super::config::{Mode, Opened, XdpConfig};
 use super::error::XdpError;
+use super::headers::Template;
 use super::peers::Peers;
-use super::program::{Budget, PLACES, Program, QUEUES, Settings};
+use super::program::{self, Budget, MOST_CHANNELS, MOST_QUEUES, Program, Settings};
 use super::queue::{CLASSES, Plan, Queue};
 use super::region::{KernelFrames, MOST_HEADERS, MOST_PACKET};
 use super::watcher::{Watched, Watcher};
-use super::Xdp;
 use crate::netlink::{Interface, Netlink};
+use crate::sys::features::channels;
+use crate::sys::now;
 use crate::sys::rings::{self, Port};
-use crate::sys::{channels, now};
 use crate::udp::{MAX_BATCH, Udp, UdpConfig};
 use crate::{Counters, EVENT_CAPACITY, Link};
 
 /// Control frames of each peer with a channel: keep-alives of as many channels as a host has, and what is repeated of a
 /// handshake; far beyond what a host sends, far below what would cost its peer something.
-const PEER_CONTROL: Budget =
-    Budget { spacing: Duration::from_micros(50), tolerance: Duration::from_millis(50) };
+const PEER_CONTROL: Budget = Budget { spacing: Duration::from_micros(50), tolerance: Duration::from_millis(50) };
 /// Control frames of all strangers together: a few handshakes at a time.
-const STRANGERS_CONTROL: Budget =
-    Budget { spacing: Duration::from_millis(1), tolerance: Duration::from_millis(250) };
+const STRANGERS_CONTROL: Budget = Budget { spacing: Duration::from_millis(1), tolerance: Duration::from_millis(250) };
 /// How often a queue that somebody has just given up is asked for.
 const ASK_EVERY: std::time::Duration = std::time::Duration::from_millis(10);
 
@@ -43,7 +44,7 @@ impl Xdp {
         check(config)?;
         let place = Place::find(config)?;
         let name = place.below.name.as_str();
-        let mut program = Program::load()?;
+        let mut program = Program::load().map_err(|error| of_program(name, error))?;
         let udp = Udp::bind(&UdpConfig {
             batch: config.batch,
             receive_buffer_bytes: config.buffer_bytes,
@@ -51,6 +52,7 @@ impl Xdp {
             ..UdpConfig::new(config.bind)
         })?;
         let address = udp.local_address();
+        let told = |source| XdpError::Kernel { interface: name.to_owned(), what: "what the program is told", source };
         let queues = place.queues()?;
         let transmit = (2 * config.batch as u32).next_power_of_two();
         let waiting = config.waiting.map(u32::next_power_of_two);
@@ -62,27 +64,30 @@ impl Xdp {
         let opened = open_queues(config, &place, queues, waiting, transmit, &mut frames)?;
         for (number, queue) in opened.iter().enumerate() {
             for (class, socket) in CLASSES.into_iter().zip(queue.sockets()) {
-                program.set_socket(number as u32, class, socket)?;
+                program.set_socket(number as u32, class, socket).map_err(told)?;
             }
         }
         for ip in place.addresses(address.ip()) {
-            program.add_address(ip)?;
+            program.add_address(ip).map_err(told)?;
         }
-        program.settings(&Settings {
+        let settings = program.settings(&Settings {
             port: address.port(),
             vlan: place.vlan,
             mac: place.own.mac,
             largest_frame: frames.largest_frame() as u16,
             control: STRANGERS_CONTROL,
             peer_control: PEER_CONTROL,
-        })?;
-        let mode = program.attach(name, place.below.index, config.mode)?;
-        let notes = place.notes(mode, opened[0].socket(0).is_zero_copy());
+        });
+        settings.map_err(told)?;
+        let drop_cost = drop_cost(&program, &place, address).map_err(told)?;
+        let attached = program.attach(place.below.index, config.mode).map_err(|error| of_program(name, error))?;
+        let mode = if attached.is_native { Mode::Native } else { Mode::Generic };
+        let notes = place.notes(attached.refused.as_ref(), opened[0].socket(0).is_zero_copy());
         let zero_copy = opened[0].socket(0).is_zero_copy();
-        let found =
-            Opened { interface: name.to_owned(), vlan: place.vlan, mode, zero_copy, queues, notes };
+        let found = Opened { interface: name.to_owned(), vlan: place.vlan, mode, zero_copy, queues, drop_cost, notes };
         let kernel = |what| move |source: io::Error| XdpError::Kernel { interface: name.to_owned(), what, source };
-        let sockets = |queue: &Queue| queue.sockets().map(|fd| fd.try_clone_to_owned()).collect::<io::Result<Vec<OwnedFd>>>();
+        let sockets =
+            |queue: &Queue| queue.sockets().map(|fd| fd.try_clone_to_owned()).collect::<io::Result<Vec<OwnedFd>>>();
         let watched = Watched {
             interface: place.own.index,
             below: place.below.index,
@@ -110,8 +115,8 @@ impl Xdp {
             interface: place.own.index,
             busy_poll: config.busy_poll.is_some(),
             peers: Peers::new(config.peers),
-            expected: vec![None; PLACES].into_boxed_slice(),
-            policed: vec![0; PLACES].into_boxed_slice(),
+            expected: vec![None; MOST_CHANNELS as usize].into_boxed_slice(),
+            policed: vec![0; MOST_CHANNELS as usize].into_boxed_slice(),
             policed_in_all: 0,
             staged: VecDeque::with_capacity(config.batch),
             capacity: config.batch,
@@ -166,7 +171,8 @@ struct Place {
 impl Place {
     fn find(config: &XdpConfig) -> Result<Self, XdpError> {
         let asked = config.interface.clone().unwrap_or_else(|| config.bind.ip().to_string());
-        let failed = |source| XdpError::Kernel { interface: asked.clone(), what: "a question about interfaces", source };
+        let failed =
+            |source| XdpError::Kernel { interface: asked.clone(), what: "a question about interfaces", source };
         let mut netlink = Netlink::open().map_err(failed)?;
         let ip = config.bind.ip();
         let own = match &config.interface {
@@ -189,7 +195,9 @@ impl Place {
         }
         let (below, vlan) = match own.vlan {
             None => (own.clone(), None),
-            Some((0, _)) => return Err(unsuitable("the interface below this VLAN is in another network namespace".to_owned())),
+            Some((0, _)) => {
+                return Err(unsuitable("the interface below this VLAN is in another network namespace".to_owned()));
+            }
             Some((below, vlan)) => {
                 let below = netlink.interface_by_index(below).map_err(failed)?;
                 (below.ok_or_else(|| unsuitable("the interface below this VLAN is gone".to_owned()))?, Some(vlan))
@@ -212,17 +220,21 @@ impl Place {
 
     /// The queues that packets may arrive on.
     fn queues(&self) -> Result<u32, XdpError> {
-        let found = channels(&self.below.name).map_err(|source| XdpError::Kernel {
-            interface: self.below.name.clone(),
-            what: "the number of receive queues",
-            source,
-        })?;
+        let found = match channels(&self.below.name) {
+            Ok(channels) => channels.receive + channels.combined,
+            // A device that cannot say has one.
+            Err(error) if error.kind() == io::ErrorKind::Unsupported => 1,
+            Err(source) => {
+                let interface = self.below.name.clone();
+                return Err(XdpError::Kernel { interface, what: "the number of receive queues", source });
+            }
+        };
         match found {
-            1..=QUEUES => Ok(found),
+            1..=MOST_QUEUES => Ok(found),
             _ => Err(XdpError::Unsuitable {
                 interface: self.below.name.clone(),
                 reason: format!(
-                    "it has {found} receive queues, and packets of ours may arrive on any; expected 1 to {QUEUES}; `ethtool -L {} combined {QUEUES}`",
+                    "it has {found} receive queues, and packets of ours may arrive on any; expected 1 to {MOST_QUEUES}; `ethtool -L {} combined {MOST_QUEUES}`",
                     self.below.name
                 ),
             }),
@@ -235,18 +247,67 @@ impl Place {
         all.filter(move |ip| *ip == bound || bound.is_unspecified() && (ip.is_ipv4() || bound.is_ipv6()))
     }
 
-    fn notes(&self, mode: Mode, zero_copy: bool) -> Vec<String> {
+    fn notes(&self, refused: Option<&io::Error>, zero_copy: bool) -> Vec<String> {
         let name = &self.below.name;
         let mut notes = Vec::new();
-        if mode == Mode::Generic {
+        if let Some(refused) = refused {
             notes.push(format!(
-                "{name}: the driver takes no program; it runs as soon as the kernel has a buffer, which costs what drops an attacker's packets some hundreds of ns more"
+                "{name}: the driver does not take the program ({refused}); it runs once the kernel has a buffer (generic mode), so each dropped frame costs more"
             ));
         }
         if !zero_copy {
             notes.push(format!("{name}: the kernel copies frames to and from the device (copy mode)"));
         }
         notes
+    }
+}
+
+/// What it takes to drop a frame of no channel, in the program: the largest mean of some runs.
+fn drop_cost(program: &Program, place: &Place, address: SocketAddr) -> io::Result<Duration> {
+    const RUNS: usize = 8;
+    const FRAMES: u32 = 1000;
+    let header = DataHeader {
+        // A place that nobody has.
+        channel: u32::MAX,
+        key: 0,
+        message_bytes: 64,
+        sequence: 0,
+        logical_arrival: Instant::ZERO,
+        index: 0,
+        payload: 64,
+        stolen_micros: 0,
+        waited_micros: 0,
+    };
+    let mut packet = [0; DATA_HEADER_BYTES + 64];
+    header.write(&mut packet).map_err(io::Error::other)?;
+    let to = place.addresses(address.ip()).next().ok_or_else(|| io::Error::other("the interface has no address"))?;
+    let (from, address) = (SocketAddr::new(to, 1), SocketAddr::new(to, address.port()));
+    let template = Template::new((place.own.mac, from), (place.own.mac, address), place.vlan, 0);
+    let template = template.ok_or_else(|| io::Error::other("both addresses are one"))?;
+    let mut frame = vec![0; template.len()];
+    template.write(&mut frame, &packet);
+    frame.extend_from_slice(&packet);
+    let mut most = 0;
+    for _ in 0..RUNS {
+        most = most.max(program.test_run(&frame, None, FRAMES)?.duration_ns);
+    }
+    Ok(Duration::from_nanos(u64::from(most)))
+}
+
+fn of_program(interface: &str, error: program::Error) -> XdpError {
+    let interface = interface.to_owned();
+    match error {
+        program::Error::NotPermitted { .. } => XdpError::NotPermitted { interface, what: "load and attach a program" },
+        program::Error::Occupied { program, .. } => {
+            XdpError::ForeignProgram { interface, program: program.unwrap_or(0) }
+        }
+        program::Error::NoInterface { .. } => XdpError::NoInterface { interface },
+        program::Error::Driver { source, .. } => XdpError::NotAttached {
+            interface,
+            advice: "ask for the mode any or generic; an MTU beyond what the driver takes with a program is another reason",
+            source,
+        },
+        other => XdpError::Program(other.to_string()),
     }
 }
 
@@ -290,7 +351,9 @@ fn open_queues(
         let patiently = |bind: &dyn Fn() -> io::Result<()>| loop {
             match bind() {
                 // Whoever had it may be ending: the kernel takes a while to let go of the queue.
-                Err(error) if Errno::from_io_error(&error) == Some(Errno::BUSY) && now().since(start) < config.patience => {
+                Err(error)
+                    if Errno::from_io_error(&error) == Some(Errno::BUSY) && now().since(start) < config.patience =>
+                {
                     std::thread::sleep(ASK_EVERY);
                 }
                 other => return other,
@@ -310,4 +373,3 @@ fn open_queues(
     }
     Ok(opened)
 }
-

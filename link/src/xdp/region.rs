@@ -38,7 +38,10 @@ impl KernelFrames {
     /// The packets are longer than a page allows; or there is no memory.
     pub(super) fn new(frames: u32, packet: usize) -> io::Result<Self> {
         let chunk = [2048, 4096].into_iter().find(|chunk| packet + BEGIN <= *chunk).ok_or_else(|| {
-            io::Error::new(io::ErrorKind::InvalidInput, format!("packets of {packet} bytes, expected {MOST_PACKET} at most"))
+            io::Error::new(
+                io::ErrorKind::InvalidInput,
+                format!("packets of {packet} bytes, expected {MOST_PACKET} at most"),
+            )
         })?;
         let memory = Arc::new(Mapping::anonymous(frames as usize * chunk)?);
         let begins = vec![BEGIN as u16; frames as usize].into_boxed_slice();
@@ -127,7 +130,10 @@ impl Frames for KernelFrames {
         Some(FrameId::from_index(index))
     }
     fn free(&mut self, frame: FrameId) {
-        debug_assert!(self.free.len() < self.begins.len() && !self.lent[frame.index() as usize], "a frame was freed twice");
+        debug_assert!(
+            self.free.len() < self.begins.len() && !self.lent[frame.index() as usize],
+            "a frame was freed twice"
+        );
         self.free.push(frame.index());
     }
     fn packet(&self, frame: &FrameId) -> &[u8] {

@@ -13,7 +13,7 @@ use laxity_core::units::{Duration, Instant};
 use super::config::{EarlyFigures, Opened};
 use super::headers::{Mac, Template};
 use super::peers::{Direct, Directory};
-use super::program::Observer;
+use super::program::{Counters, Observer};
 use super::queue::CLASSES;
 use crate::netlink::{Interface, NeighbourState, Netlink, Watch};
 use crate::sys::rings::XdpSocket;
@@ -90,8 +90,15 @@ impl Watcher {
         let status = Arc::new(Status { opened, early, is_gone: AtomicBool::new(false) });
         let directory = Directory::new(watched.peers);
         let shared = Arc::new(Shared { directory, wake: Wake::new()?, stop: AtomicBool::new(false) });
-        let mut work =
-            Work { netlink, watch, watched, shared: Arc::clone(&shared), status: Arc::clone(&status), failed: false };
+        let mut work = Work {
+            netlink,
+            watch,
+            watched,
+            shared: Arc::clone(&shared),
+            status: Arc::clone(&status),
+            read_at: now(),
+            failed: false,
+        };
         let thread = std::thread::Builder::new().name("laxity-watch".to_owned()).spawn(move || work.run())?;
         Ok(Self { shared, status, thread: Some(thread) })
     }
@@ -126,6 +133,8 @@ struct Work {
     watched: Watched,
     shared: Arc<Shared>,
     status: Arc<Status>,
+    /// When the counters were read last.
+    read_at: Instant,
     /// The last question was not answered.
     failed: bool,
 }
@@ -150,16 +159,34 @@ impl Work {
         }
     }
 
-    fn read_counters(&self) {
-        let Ok(mut figures) = self.watched.observer.figures() else { return };
+    fn read_counters(&mut self) {
+        let Ok(counted) = self.watched.observer.reasons() else { return };
+        let Counters { passed, taken, malformed, unknown, too_large, over_rate, over_control } = counted;
+        let mut figures = EarlyFigures {
+            passed,
+            taken,
+            malformed,
+            unknown,
+            too_large,
+            over_rate,
+            over_control,
+            ..EarlyFigures::default()
+        };
         for queue in &self.watched.sockets {
             for (class, socket) in queue.iter().enumerate().take(CLASSES.len()) {
                 let Ok(counted) = XdpSocket::statistics(socket.as_fd()) else { continue };
-                figures.full[class] += counted.rx_ring_full;
-                figures.no_frame += counted.rx_fill_ring_empty_descs;
+                figures.full[class] += counted.rx_ring_full.unwrap_or(0);
+                figures.no_frame += counted.rx_fill_ring_empty_descs.unwrap_or(0);
             }
         }
-        *self.status.early.lock().unwrap_or_else(PoisonError::into_inner) = figures;
+        let time = now();
+        let mut published = self.status.early.lock().unwrap_or_else(PoisonError::into_inner);
+        // As if spread over the time since they were read last; the first time there is no such time.
+        let since = time.since(std::mem::replace(&mut self.read_at, time)).as_nanos().max(1);
+        let dropped = figures.dropped().saturating_sub(published.dropped());
+        let rate = u64::try_from(u128::from(dropped) * 1_000_000_000 / u128::from(since)).unwrap_or(u64::MAX);
+        figures.most_dropped_per_second = published.most_dropped_per_second.max(rate);
+        *published = figures;
     }
 
     /// Looks up every peer anew.
