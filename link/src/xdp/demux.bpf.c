@@ -62,7 +62,8 @@ struct settings {
     __u64 peer_control_tolerance_ns;
 };
 
-// What may arrive for a channel. The loader writes it whole before `open` is set, and clears `open` first.
+// What may arrive for a channel. The loader shares this memory: it clears `open` first and sets it last. Who reads it while it
+// is written may drop a packet, and nobody sends any then: a peer learns the key later, or has heard that it holds no more.
 struct channel {
     __u32 open;
     __u32 key;
@@ -87,6 +88,10 @@ struct drops {
     __u64 over_rate;
 };
 
+// The loader has the same.
+_Static_assert(sizeof(struct settings) == 48 && sizeof(struct channel) == 56, "as the loader writes them");
+_Static_assert(sizeof(struct sender) == 24 && sizeof(struct drops) == 16, "as the loader reads them");
+
 struct {
     __uint(type, BPF_MAP_TYPE_ARRAY);
     __uint(max_entries, 1);
@@ -103,6 +108,7 @@ struct {
 
 struct {
     __uint(type, BPF_MAP_TYPE_ARRAY);
+    __uint(map_flags, BPF_F_MMAPABLE);
     __uint(max_entries, CHANNELS);
     __type(key, __u32);
     __type(value, struct channel);
@@ -111,6 +117,7 @@ struct {
 // Until when each channel's packets are paid for; the last is that of control frames of strangers.
 struct {
     __uint(type, BPF_MAP_TYPE_ARRAY);
+    __uint(map_flags, BPF_F_MMAPABLE);
     __uint(max_entries, CHANNELS + 1);
     __type(key, __u32);
     __type(value, __u64);
@@ -131,9 +138,11 @@ struct {
     __type(value, __u64);
 } reasons SEC(".maps");
 
+// What each channel lost as beyond its contract; the last is that of all. The loader reads it without a system call.
 struct {
-    __uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-    __uint(max_entries, CHANNELS);
+    __uint(type, BPF_MAP_TYPE_ARRAY);
+    __uint(map_flags, BPF_F_MMAPABLE);
+    __uint(max_entries, CHANNELS + 1);
     __type(key, __u32);
     __type(value, struct drops);
 } dropped SEC(".maps");
@@ -198,6 +207,18 @@ static __attribute__((always_inline)) int drop(__u32 reason)
     return XDP_DROP;
 }
 
+// Drops what is beyond the contract of the channel at `place`.
+static __attribute__((always_inline)) int police(__u32 place, __u32 reason)
+{
+    __u32 everybody = CHANNELS;
+    struct drops *own = lookup(&dropped, &place), *all = lookup(&dropped, &everybody);
+    if (own && all) {
+        __sync_fetch_and_add(reason == TOO_LARGE ? &own->too_large : &own->over_rate, 1);
+        __sync_fetch_and_add(reason == TOO_LARGE ? &all->too_large : &all->over_rate, 1);
+    }
+    return drop(reason);
+}
+
 static __attribute__((always_inline)) int pass(void)
 {
     count(PASSED);
@@ -225,6 +246,8 @@ static __attribute__((always_inline)) int is_within(__u64 *until, __u64 every, _
 
 static __attribute__((always_inline)) int give(struct xdp_md *context, __u32 class)
 {
+    if (context->rx_queue_index >= QUEUES)
+        return pass();
     // Without a socket on this queue it is the kernel's, whose socket of our port takes it.
     long verdict = redirect_map(&sockets, context->rx_queue_index * CLASSES + class, XDP_PASS);
     count(verdict == XDP_REDIRECT ? TAKEN : PASSED);
@@ -260,20 +283,13 @@ static __attribute__((always_inline)) int data(struct xdp_md *context, const str
     if (!channel || !channel->open || channel->key != be32(header->key) || channel->peer_port != datagram->from.port ||
         !is_same(channel->peer, datagram->from.address))
         return drop(UNKNOWN);
-    struct drops *own = lookup(&dropped, &place);
     // As DataHeader::check: the fragment begins at index · S, and is S bytes or what is left.
     __u64 begin = (__u64)be16(header->index) * channel->packet;
     __u64 left = begin < message_bytes ? message_bytes - begin : 0;
-    if (message_bytes > channel->max_message || payload != (left < channel->packet ? left : channel->packet)) {
-        if (own)
-            own->too_large += 1;
-        return drop(TOO_LARGE);
-    }
-    if (!is_within(lookup(&paid_until, &place), channel->packet_ns, channel->tolerance_ns)) {
-        if (own)
-            own->over_rate += 1;
-        return drop(OVER_RATE);
-    }
+    if (message_bytes > channel->max_message || payload != (left < channel->packet ? left : channel->packet))
+        return police(place, TOO_LARGE);
+    if (!is_within(lookup(&paid_until, &place), channel->packet_ns, channel->tolerance_ns))
+        return police(place, OVER_RATE);
     return give(context, channel->class < CLASSES ? channel->class : BEST_EFFORT);
 }
 

@@ -3,4 +3,6 @@
 #[allow(dead_code)]
 mod headers;
 #[allow(dead_code)]
+mod program;
+#[allow(dead_code)]
 mod region;
