@@ -31,8 +31,8 @@ pub(crate) use super::config::Mode;
 
 pub(crate) use error::Error;
 pub(crate) use kernel::TestRun;
-use layout::{Address, CHANNELS, CLASSES, Channel, Drops, QUEUES, Sender};
 pub(crate) use observer::Observer;
+use layout::{Address, CHANNELS, CLASSES, Channel, Drops, QUEUES, Sender};
 use shared::Shared;
 
 /// Channels that the program has a place for; those beyond it get nothing by the fast path.
