@@ -32,6 +32,8 @@ pub enum LinkChoice {
 pub struct XdpOptions {
     /// The interface; `None` takes the one that has the address of `bind`.
     pub interface: Option<String>,
+    /// The VLAN to tag packets with, if the interface is not a VLAN's itself ([`XdpConfig::vlan`]).
+    pub vlan: Option<u16>,
     /// Where in the kernel the demultiplexer runs.
     pub mode: Mode,
     /// Whether the executive's thread drives the interface's queues itself.
@@ -44,7 +46,7 @@ pub struct XdpOptions {
 impl Default for XdpOptions {
     /// The interface of the address, in the driver if it can, 200,000 dropped frames a second.
     fn default() -> Self {
-        Self { interface: None, mode: Mode::Any, busy_poll: None, dropped_per_second: 200_000 }
+        Self { interface: None, vlan: None, mode: Mode::Any, busy_poll: None, dropped_per_second: 200_000 }
     }
 }
 
@@ -139,6 +141,7 @@ fn wire(config: &HostConfig, platform: &Platform, batch: usize, address: SocketA
         }
         let (link, frames) = Xdp::open(&XdpConfig {
             interface: options.interface.clone(),
+            vlan: options.vlan,
             mode: options.mode,
             busy_poll: options.busy_poll,
             batch,

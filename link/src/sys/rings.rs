@@ -33,6 +33,8 @@ pub(crate) struct Mapping {
 
 // SAFETY: the mapping belongs to this value alone, wherever it is.
 unsafe impl Send for Mapping {}
+// SAFETY: a shared borrow tells only where it is; whoever reads or writes there answers for it.
+unsafe impl Sync for Mapping {}
 
 impl Mapping {
     /// Anonymous, whole pages, zeroed.

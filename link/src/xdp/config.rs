@@ -42,6 +42,9 @@ pub struct XdpConfig {
     pub bind: SocketAddr,
     /// The interface; `None` takes the one that has the address.
     pub interface: Option<String>,
+    /// Tag what is sent with this VLAN, 1 to 4094, and take only what is tagged so; `None` takes that of the interface, if it is a
+    /// VLAN's. For a host whose kernel has no interface for the VLAN: neighbours and whatever takes the kernel's way stay untagged.
+    pub vlan: Option<u16>,
     /// Where the program is to run.
     pub mode: Mode,
     /// Frames that can be staged: 1 to [`MAX_BATCH`](crate::udp::MAX_BATCH).
@@ -69,6 +72,7 @@ impl XdpConfig {
         Self {
             bind,
             interface: None,
+            vlan: None,
             mode: Mode::Any,
             batch: 64,
             frames: 1024,

@@ -52,6 +52,7 @@ impl Xdp {
             ..UdpConfig::new(config.bind)
         })?;
         let address = udp.local_address();
+        let kernel = |what| move |source: io::Error| XdpError::Kernel { interface: name.to_owned(), what, source };
         let told = |source| XdpError::Kernel { interface: name.to_owned(), what: "what the program is told", source };
         let queues = place.queues()?;
         let transmit = (2 * config.batch as u32).next_power_of_two();
@@ -80,12 +81,13 @@ impl Xdp {
         });
         settings.map_err(told)?;
         let drop_cost = drop_cost(&program, &place, address).map_err(told)?;
+        // What the measurement counted is not to be seen.
+        let observer = program.observer().map_err(kernel("another descriptor"))?;
         let attached = program.attach(place.below.index, config.mode).map_err(|error| of_program(name, error))?;
         let mode = if attached.is_native { Mode::Native } else { Mode::Generic };
         let notes = place.notes(attached.refused.as_ref(), opened[0].socket(0).is_zero_copy());
         let zero_copy = opened[0].socket(0).is_zero_copy();
         let found = Opened { interface: name.to_owned(), vlan: place.vlan, mode, zero_copy, queues, drop_cost, notes };
-        let kernel = |what| move |source: io::Error| XdpError::Kernel { interface: name.to_owned(), what, source };
         let sockets =
             |queue: &Queue| queue.sockets().map(|fd| fd.try_clone_to_owned()).collect::<io::Result<Vec<OwnedFd>>>();
         let watched = Watched {
@@ -93,7 +95,7 @@ impl Xdp {
             below: place.below.index,
             vlan: place.vlan,
             bind: address,
-            observer: program.observer().map_err(kernel("another descriptor"))?,
+            observer,
             sockets: opened.iter().map(sockets).collect::<io::Result<_>>().map_err(kernel("another descriptor"))?,
             largest_frame: frames.largest_frame().min(config.packet + MOST_HEADERS),
             peers: config.peers,
@@ -152,6 +154,7 @@ fn check(config: &XdpConfig) -> Result<(), XdpError> {
     range("packet", config.packet as u64, 1, MOST_PACKET as u64)?;
     range("frames", config.frames as u64, 1, 1 << 24)?;
     range("peers", config.peers as u64, 1, 1 << 16)?;
+    range("vlan", config.vlan.unwrap_or(1).into(), 1, 4094)?;
     for waiting in config.waiting {
         range("waiting", u64::from(waiting), 1, 1 << 15)?;
     }
@@ -215,7 +218,7 @@ impl Place {
         if let Some(program) = below.program {
             return Err(XdpError::ForeignProgram { interface: below.name, program });
         }
-        Ok(Self { own, below, vlan })
+        Ok(Self { own, below, vlan: config.vlan.or(vlan) })
     }
 
     /// The queues that packets may arrive on.

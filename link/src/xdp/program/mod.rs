@@ -31,8 +31,8 @@ pub(crate) use super::config::Mode;
 
 pub(crate) use error::Error;
 pub(crate) use kernel::TestRun;
-pub(crate) use observer::Observer;
 use layout::{Address, CHANNELS, CLASSES, Channel, Drops, QUEUES, Sender};
+pub(crate) use observer::Observer;
 use shared::Shared;
 
 /// Channels that the program has a place for; those beyond it get nothing by the fast path.
@@ -321,12 +321,12 @@ impl Program {
         self.reasons.reasons()
     }
 
-    /// For a thread that only reads what became of the frames.
+    /// For a thread that only reads what becomes of the frames from here on.
     ///
     /// # Errors
     /// The process has no descriptor left.
-    pub(crate) fn observer(&self) -> io::Result<Observer> {
-        self.reasons.try_clone()
+    pub(crate) fn observer(&mut self) -> io::Result<Observer> {
+        self.reasons.from_now()
     }
 
     /// Packets that were dropped as beyond their contract, of all channels; only grows. No system call.

@@ -12,15 +12,19 @@ pub(crate) struct Observer {
     reasons: OwnedFd,
     /// One value for each processor.
     counts: Box<[u64]>,
+    /// What is not to be counted: runs for measurements.
+    before: [u64; REASONS],
 }
 
 impl Observer {
     pub(super) fn new(reasons: OwnedFd, processors: usize) -> Self {
-        Self { reasons, counts: vec![0; processors].into_boxed_slice() }
+        Self { reasons, counts: vec![0; processors].into_boxed_slice(), before: [0; REASONS] }
     }
 
-    pub(super) fn try_clone(&self) -> io::Result<Self> {
-        Ok(Self { reasons: self.reasons.try_clone()?, counts: self.counts.clone() })
+    /// One that counts from here on.
+    pub(super) fn from_now(&mut self) -> io::Result<Self> {
+        let before = self.sums()?;
+        Ok(Self { reasons: self.reasons.try_clone()?, counts: self.counts.clone(), before })
     }
 
     /// What became of the frames so far. One system call for each field.
@@ -28,12 +32,20 @@ impl Observer {
     /// # Errors
     /// The kernel refuses.
     pub(crate) fn reasons(&mut self) -> io::Result<Counters> {
+        let mut sums = self.sums()?;
+        for (sum, before) in sums.iter_mut().zip(&self.before) {
+            *sum -= before;
+        }
+        let [passed, taken, malformed, unknown, too_large, over_rate, over_control] = sums;
+        Ok(Counters { passed, taken, malformed, unknown, too_large, over_rate, over_control })
+    }
+
+    fn sums(&mut self) -> io::Result<[u64; REASONS]> {
         let mut sums = [0u64; REASONS];
         for (reason, sum) in (0..).zip(&mut sums) {
             kernel::look_up_per_processor(self.reasons.as_fd(), reason, &mut self.counts)?;
             *sum = self.counts.iter().sum();
         }
-        let [passed, taken, malformed, unknown, too_large, over_rate, over_control] = sums;
-        Ok(Counters { passed, taken, malformed, unknown, too_large, over_rate, over_control })
+        Ok(sums)
     }
 }
