@@ -215,8 +215,15 @@ impl Place {
                 carried.saturating_sub(needed - config.packet)
             )));
         }
-        if let Some(program) = below.program {
-            return Err(XdpError::ForeignProgram { interface: below.name, program });
+        let start = now();
+        let mut attached = below.program;
+        while let Some(program) = attached {
+            if now().since(start) >= config.patience {
+                return Err(XdpError::ForeignProgram { interface: below.name, program });
+            }
+            // Whoever attached it may be ending.
+            std::thread::sleep(ASK_EVERY);
+            attached = netlink.interface_by_index(below.index).map_err(failed)?.and_then(|below| below.program);
         }
         Ok(Self { own, below, vlan: config.vlan.or(vlan) })
     }

@@ -77,6 +77,34 @@ impl Lab {
         Ok(lab)
     }
 
+    /// Sets an interface up or down.
+    pub fn set_up(&self, side: Side, up: bool) {
+        self.change(side, |netlink, index| netlink.set_up(index, up));
+    }
+
+    pub fn set_mtu(&self, side: Side, mtu: u32) {
+        self.change(side, |netlink, index| netlink.set_mtu(index, mtu));
+    }
+
+    /// Deletes both ends.
+    pub fn delete(&self, side: Side) {
+        self.change(side, |netlink, index| netlink.delete_interface(index));
+    }
+
+    /// The program that is attached to an interface.
+    pub fn program(&self, side: Side) -> Option<u32> {
+        self.on(side, || Netlink::open()?.interface_by_name(side.interface())).unwrap().unwrap().program
+    }
+
+    fn change(&self, side: Side, change: impl FnOnce(&mut Netlink, u32) -> io::Result<()> + Send) {
+        let changed = self.on(side, || {
+            let mut netlink = Netlink::open()?;
+            let index = netlink.interface_by_name(side.interface())?.map_or(0, |interface| interface.index);
+            change(&mut netlink, index)
+        });
+        changed.unwrap();
+    }
+
     /// Does something on one host.
     pub fn on<T: Send>(&self, side: Side, work: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
         match side {
