@@ -37,7 +37,7 @@ use laxity_core::platform::{LinkModel, Platform};
 use laxity_core::receive::Cause;
 use laxity_core::units::{Duration, Instant};
 use laxity_link::sys::{self, Interest, now};
-use laxity_link::{Link, LinkEvent, LinkOver};
+use laxity_link::{LinkEvent, LinkOver};
 
 use crate::calibration::Premises;
 use crate::doorbell::Doorbell;
