@@ -15,6 +15,7 @@ mod file;
 mod framing;
 #[cfg(test)]
 mod fuzz;
+mod link;
 mod machine;
 mod numbers;
 mod progress;

@@ -208,6 +208,8 @@ pub struct Host {
     pub(crate) published: Arc<Published>,
     /// What the early demultiplexer does, if there is one.
     early: Option<Arc<Status>>,
+    /// Frames a second that it may drop.
+    allowed_drops: Option<u64>,
     address: SocketAddr,
     pub(crate) standing: Standing,
     /// Open as long as processors are to be kept awake.
@@ -264,10 +266,13 @@ impl Host {
             Some(place) if platform.link.rate.is_some() => Some(Store::open(place)?),
             _ => None,
         };
+        let shortened = link::fit(&config, &mut platform);
         let bound = link::bind(&config, &platform, batch, store.as_ref())?;
         let (address, early) = (bound.address(), bound.status());
+        let mut allowed_drops = None;
         if let (Some(early), LinkChoice::Xdp(options) | LinkChoice::XdpOrUdp(options)) = (&early, &config.link) {
             platform.interference.periodic.push(link::dropping(early, options));
+            allowed_drops = Some(options.dropped_per_second);
         }
         let admission = Admission::with_settings(platform.clone(), settings)?;
         let look_ahead = admission.look_ahead();
@@ -305,6 +310,7 @@ impl Host {
             notes.push("fixed priority: bounds are those of earliest deadline first, and not proved".to_owned());
         }
         notes.extend(room_for_signalling(&config, &platform));
+        notes.extend(shortened);
         notes.extend(bound.notes);
         let memory = config.lock_memory.then(realtime::lock_memory).transpose();
         let memory = memory.inspect_err(|error| notes.push(format!("memory is not locked: {error}")));
@@ -372,7 +378,17 @@ impl Host {
             })
             .map_err(system("starting the control thread"));
         let executive = Some(executive_thread);
-        let mut host = Self { shared, published, early, address, standing, _awake: awake, executive, control: None };
+        let mut host = Self {
+            shared,
+            published,
+            early,
+            allowed_drops,
+            address,
+            standing,
+            _awake: awake,
+            executive,
+            control: None,
+        };
         // If this fails, dropping the host stops the executive.
         host.control = Some(control?);
         Ok(host)
@@ -429,6 +445,11 @@ impl Host {
     /// The early demultiplexer of its interface, and what it does with frames before they come here; `None` with a UDP socket.
     pub fn early(&self) -> Option<&Status> {
         self.early.as_deref()
+    }
+
+    /// How many frames a second may be dropped early by the bounds; `None` with a UDP socket.
+    pub fn allowed_drops(&self) -> Option<u64> {
+        self.early.as_ref().and(self.allowed_drops)
     }
 
     /// Rounds of the executive that took longer than the platform's figures allow, and the longest of them.

@@ -89,6 +89,30 @@ pub(crate) fn dropping(status: &Status, options: &XdpOptions) -> (Duration, Dura
     (DROPPING_PERIOD, (share + Duration::from_nanos(1)).min(DROPPING_PERIOD))
 }
 
+/// Makes packets as short as the interface of the fast path needs them. What handling them costs is at most what longer ones cost.
+pub(crate) fn fit(config: &HostConfig, platform: &mut Platform) -> Option<String> {
+    let (LinkChoice::Xdp(options) | LinkChoice::XdpOrUdp(options)) = &config.link else { return None };
+    // What is wrong with the interface is said when it is opened.
+    let most = Xdp::largest_packet(&xdp_config(config.bind, options)).ok()?.checked_sub(DATA_HEADER_BYTES)?;
+    let most = u32::try_from(most).ok().filter(|most| *most < platform.packet)?;
+    let note = format!("packets of {most} bytes instead of {}: longer ones do not fit the interface", platform.packet);
+    platform.packet = most;
+    platform.best_effort.packet_max = platform.best_effort.packet_max.min(most);
+    platform.best_effort.packet_min = platform.best_effort.packet_min.min(most);
+    platform.link.floor_bytes = platform.link.floor_bytes.min(most);
+    Some(note)
+}
+
+fn xdp_config(address: SocketAddr, options: &XdpOptions) -> XdpConfig {
+    XdpConfig {
+        interface: options.interface.clone(),
+        vlan: options.vlan,
+        mode: options.mode,
+        busy_poll: options.busy_poll,
+        ..XdpConfig::new(address)
+    }
+}
+
 /// Binds the link, to another port if that is wanted; says so then.
 pub(crate) fn bind(
     config: &HostConfig,
@@ -139,17 +163,8 @@ fn wire(config: &HostConfig, platform: &Platform, batch: usize, address: SocketA
             let (found, most) = (config.channels as u64, MAX_PLACES as u64);
             return Err(XdpError::Config { field: "channels", found, least: 1, most }.into());
         }
-        let (link, frames) = Xdp::open(&XdpConfig {
-            interface: options.interface.clone(),
-            vlan: options.vlan,
-            mode: options.mode,
-            busy_poll: options.busy_poll,
-            batch,
-            frames,
-            packet,
-            peers: config.channels,
-            ..XdpConfig::new(address)
-        })?;
+        let (link, frames) =
+            Xdp::open(&XdpConfig { batch, frames, packet, peers: config.channels, ..xdp_config(address, options) })?;
         Ok(Wire::Xdp(Box::new(link), frames))
     };
     match &config.link {

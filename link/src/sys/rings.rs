@@ -208,7 +208,8 @@ pub(crate) struct Supply {
 }
 
 impl Supply {
-    fn new(fd: BorrowedFd<'_>, sizes: Sizes) -> io::Result<(u32, u32)> {
+    /// Sets how many places both rings will have.
+    fn size(fd: BorrowedFd<'_>, sizes: Sizes) -> io::Result<(u32, u32)> {
         sockopt::set_xdp_umem_fill_ring_size(fd, sizes.fill)?;
         sockopt::set_xdp_umem_completion_ring_size(fd, sizes.completion)?;
         Ok((sizes.fill, sizes.completion))
@@ -284,7 +285,7 @@ pub(crate) unsafe fn register(fd: BorrowedFd<'_>, region: &Mapping, chunk: u32) 
 impl XdpSocket {
     /// Makes the rings of `fd`; with a supply if it is the first socket of its queue.
     pub(crate) fn prepare(fd: OwnedFd, sizes: Sizes, is_first_of_queue: bool) -> io::Result<(Self, Option<Supply>)> {
-        let supply = is_first_of_queue.then(|| Supply::new(fd.as_fd(), sizes)).transpose()?;
+        let supply = is_first_of_queue.then(|| Supply::size(fd.as_fd(), sizes)).transpose()?;
         sockopt::set_xdp_rx_ring_size(&fd, sizes.receive)?;
         if sizes.transmit > 0 {
             sockopt::set_xdp_tx_ring_size(&fd, sizes.transmit)?;

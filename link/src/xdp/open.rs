@@ -16,7 +16,7 @@ use super::config::{Mode, Opened, XdpConfig};
 use super::error::XdpError;
 use super::headers::Template;
 use super::peers::Peers;
-use super::program::{self, Budget, MOST_CHANNELS, MOST_QUEUES, Program, Settings};
+use super::program::{self, Budget, MOST_CHANNELS, MOST_QUEUES, Program, Settings, TestRun};
 use super::queue::{CLASSES, Plan, Queue};
 use super::region::{KernelFrames, MOST_HEADERS, MOST_PACKET};
 use super::watcher::{Watched, Watcher};
@@ -36,6 +36,15 @@ const STRANGERS_CONTROL: Budget = Budget { spacing: Duration::from_millis(1), to
 const ASK_EVERY: std::time::Duration = std::time::Duration::from_millis(10);
 
 impl Xdp {
+    /// The largest packet that the interface of `config` carries and a frame holds, bytes.
+    ///
+    /// # Errors
+    /// There is no such interface, or it cannot be used for this.
+    pub fn largest_packet(config: &XdpConfig) -> Result<usize, XdpError> {
+        let place = Place::find(&XdpConfig { packet: 1, ..config.clone() })?;
+        Ok((place.own.mtu as usize).saturating_sub(ip_and_udp(config.bind.ip())).min(MOST_PACKET))
+    }
+
     /// Drives an interface: loads and attaches the program, binds the sockets, and makes the region. Allocates now and never again.
     ///
     /// # Errors
@@ -136,6 +145,11 @@ impl Xdp {
     }
 }
 
+/// Bytes of the headers of IP and UDP.
+fn ip_and_udp(ip: IpAddr) -> usize {
+    if ip.is_ipv4() { 28 } else { 48 }
+}
+
 /// What is readable when anything has arrived.
 fn ready(queues: &[Queue], udp: &Udp) -> io::Result<OwnedFd> {
     let ready = epoll::create(epoll::CreateFlags::CLOEXEC)?;
@@ -207,7 +221,7 @@ impl Place {
             }
         };
         let carried = own.mtu as usize;
-        let needed = config.packet + if ip.is_ipv4() { 28 } else { 48 };
+        let needed = config.packet + ip_and_udp(ip);
         if needed > carried {
             return Err(unsuitable(format!(
                 "packets of {} bytes need an MTU of {needed}, it has {carried}; ask for packets of {} bytes at most",
@@ -299,7 +313,14 @@ fn drop_cost(program: &Program, place: &Place, address: SocketAddr) -> io::Resul
     frame.extend_from_slice(&packet);
     let mut most = 0;
     for _ in 0..RUNS {
-        most = most.max(program.test_run(&frame, None, FRAMES)?.duration_ns);
+        let run = program.test_run(&frame, None, FRAMES)?;
+        if run.verdict != TestRun::DROP {
+            return Err(io::Error::other(format!(
+                "the program does not drop a frame of no channel, but says {}",
+                run.verdict
+            )));
+        }
+        most = most.max(run.duration_ns);
     }
     Ok(Duration::from_nanos(u64::from(most)))
 }

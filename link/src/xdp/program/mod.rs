@@ -304,7 +304,7 @@ impl Program {
     /// # Errors
     /// The process has no descriptor left.
     pub(crate) fn observer(&mut self) -> io::Result<Observer> {
-        self.reasons.from_now()
+        self.reasons.afresh()
     }
 
     /// Packets that were dropped as beyond their contract, of all channels; only grows. No system call.

@@ -22,7 +22,7 @@ impl Observer {
     }
 
     /// One that counts from here on.
-    pub(super) fn from_now(&mut self) -> io::Result<Self> {
+    pub(super) fn afresh(&mut self) -> io::Result<Self> {
         let before = self.sums()?;
         Ok(Self { reasons: self.reasons.try_clone()?, counts: self.counts.clone(), before })
     }
