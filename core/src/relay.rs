@@ -16,12 +16,13 @@
 //! It relies on the demultiplexer to have found the channel, and leaves out signalling.
 
 use alloc::boxed::Box;
+use core::net::SocketAddr;
 
 use crate::collections::Ring;
 use crate::contract::{Service, packets};
 use crate::frames::{FrameId, Frames};
 use crate::limits;
-use crate::receive::{Drop, Policed, Policing};
+use crate::receive::{Drop, DroppedEarly, Expected, Policed, Policing, Taken};
 use crate::send::link_scheduler::Head;
 use crate::units::{Duration, Instant};
 use crate::wire::{DATA_HEADER_BYTES, DataHeader, DataView};
@@ -66,7 +67,7 @@ pub struct RelayCounters {
 }
 
 impl RelayCounters {
-    /// Messages that ended here: none of their packets was passed on.
+    /// Messages that ended here: none of their packets was passed on, or some of them were dropped before anybody saw them.
     pub fn dropped(&self) -> u64 {
         self.dropped_sender + self.dropped_full
     }
@@ -179,6 +180,7 @@ pub(crate) struct Relaying {
     /// One bit a packet of the current message: no more than the queue has room for.
     seen: Box<[u64]>,
     packets: Ring<Packet>,
+    dropped_early: DroppedEarly,
     pub(crate) counters: RelayCounters,
 }
 
@@ -193,6 +195,7 @@ impl Relaying {
             current: None,
             seen: alloc::vec![0; packets.capacity().div_ceil(64)].into_boxed_slice(),
             packets,
+            dropped_early: DroppedEarly::default(),
             counters: RelayCounters::default(),
             config,
         }
@@ -215,10 +218,34 @@ impl Relaying {
         self.config.passage = passage;
         let same_clock = self.config.same_clock;
         self.policing =
-            self.config.service.contract().map(|contract| Policing::new(*contract, passage.upstream, same_clock));
+            self.config.service.contract().map(|contract| Policing::new(*contract, passage.upstream, same_clock, 0));
         if let Some(policing) = &mut self.policing {
             policing.begin_at(now);
         }
+    }
+    /// What may arrive for it from `peer` with `key`, once it has begun.
+    pub(crate) fn expected(&self, peer: SocketAddr, key: u32) -> Expected {
+        let RelayConfig { service, packet, oversize, passage, .. } = &self.config;
+        let Passage { upstream, input_delay, .. } = *passage;
+        let taken = Taken { service, packet: *packet, oversize: *oversize, upstream, input_delay, messages: 1 };
+        taken.expected(peer, key)
+    }
+    /// Notes that `packets` packets were dropped as over the contract before anybody here saw them.
+    pub(crate) fn note_policed(&mut self, now: Instant, packets: u64) {
+        self.counters.frames_over_contract = self.counters.frames_over_contract.saturating_add(packets);
+        let most = u64::from(limits::MAX_QUEUED_MESSAGES) * self.packets.capacity() as u64;
+        self.dropped_early.note(now, packets, most);
+    }
+    /// Message `next` begins: what is missing before it is the sender's fault, as far as packets were dropped as over its contract.
+    fn count_missing(&mut self, now: Instant, next: u64) {
+        self.dropped_early.forget_old(now);
+        let missing =
+            self.current.as_ref().filter(|current| current.spoilt.is_none()).map_or(0, |current| current.missing);
+        let least = self.config.service.contract().map_or(1, |contract| contract.min_message());
+        let skipped = next.saturating_sub(self.next());
+        let explained = self.dropped_early.explain(u64::from(missing > 0), missing.into())
+            + self.dropped_early.explain(skipped, packets(least, self.config.packet).into());
+        self.counters.dropped_sender += explained;
     }
     /// Frames that its packet queue can hold: its quota.
     pub(crate) fn frame_quota(&self) -> usize {
@@ -335,6 +362,7 @@ impl Relaying {
     /// A message's first packet to come: is there room, and does it keep the contract?
     fn begin_message(&mut self, now: Instant, header: &DataHeader) {
         let count = packets(header.message_bytes, self.config.packet);
+        self.count_missing(now, header.sequence);
         self.seen.fill(0);
         let mut current = Current {
             sequence: header.sequence,

@@ -1,11 +1,13 @@
 //! What an endpoint tells of itself when it is asked; nothing here changes anything.
 
+use core::net::SocketAddr;
+
 use super::Endpoint;
 use super::channel::{Channel, Half};
 use super::link::LinkState;
 use crate::contract::SendingStages;
 use crate::event::{ChannelId, LinkId};
-use crate::receive::{Delivered, Evidence, ReceiveCounters};
+use crate::receive::{Delivered, Evidence, Expected, ReceiveCounters};
 use crate::relay::RelayCounters;
 use crate::send::SendCounters;
 use crate::units::{Duration, Instant};
@@ -23,6 +25,25 @@ impl Endpoint {
     /// The channel at a place, if there is one.
     pub fn key_at(&self, place: u32) -> Option<ChannelId> {
         self.channels.key_at(place)
+    }
+
+    /// What may arrive for a channel that is received or relayed here ([`crate::receive::EarlyDemux`]); `None` for one that is
+    /// sent, of which only control frames come in, from [`peer_of`](Self::peer_of).
+    pub fn expected(&self, channel: ChannelId) -> Option<Expected> {
+        let Channel { half, peer, remote, .. } = self.channels.get(channel)?;
+        match half {
+            Half::Receiving(receiving) => Some(receiving.expected(*peer, remote.1)),
+            Half::Inward(inward) => match &self.channels.get(inward.onward)?.half {
+                Half::Onward(onward) => Some(onward.relaying.expected(*peer, remote.1)),
+                _ => None,
+            },
+            Half::Sending(_) | Half::Onward(_) => None,
+        }
+    }
+
+    /// Who is at the other end of a channel, or of this side of a relay.
+    pub fn peer_of(&self, channel: ChannelId) -> Option<SocketAddr> {
+        Some(self.channels.get(channel)?.peer)
     }
 
     /// What a sending channel did so far.

@@ -452,6 +452,19 @@ impl Endpoint {
         refused
     }
 
+    /// `packets` packets of the channel at `place` were dropped as over its contract before anybody here saw them
+    /// ([`crate::receive::EarlyDemux`]). Messages that turn out to miss some are its sender's fault, not the network's.
+    pub fn handle_policed(&mut self, now: Instant, place: u32, packets: u64) {
+        let onward = match self.channels.at_mut(place).map(|channel| &mut channel.half) {
+            Some(Half::Receiving(receiving)) => return receiving.note_policed(now, packets),
+            Some(Half::Inward(inward)) => inward.onward,
+            _ => return,
+        };
+        if let Some(Channel { half: Half::Onward(onward), .. }) = self.channels.get_mut(onward) {
+            onward.relaying.note_policed(now, packets);
+        }
+    }
+
     /// The link takes `room` more packets.
     pub fn handle_link_ready(&mut self, now: Instant, link: LinkId, room: usize) {
         if let Some(state) = self.links.get_mut(usize::from(link)) {

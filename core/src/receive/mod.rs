@@ -1,6 +1,7 @@
 //! The receiving side of the data path: demux → packet queue → handler (reassemble) → message queue.
 
 mod attribution;
+mod delivered;
 mod demux;
 mod early;
 mod policing;
@@ -9,7 +10,9 @@ mod slot;
 
 pub(crate) use attribution::stretched;
 pub use attribution::{Cause, Evidence};
+pub use delivered::Delivered;
 pub use demux::{Foreign, Route, route};
-pub use early::{ArrivalClass, Expected};
+pub use early::{ArrivalClass, Budget, EarlyDemux, Expected, Judgement, SURPLUS_PACKETS};
+pub(crate) use early::{DroppedEarly, Taken};
 pub(crate) use policing::{Policed, Policing};
-pub use receiving::{Delivered, Drop, ReceiveConfig, ReceiveCounters, ReceiveWork, Receiving, Step};
+pub use receiving::{Drop, ReceiveConfig, ReceiveCounters, ReceiveWork, Receiving, Step};

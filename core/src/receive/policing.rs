@@ -10,22 +10,33 @@ use crate::wire::DataHeader;
 
 /// How far back a logical arrival is believed. Messages that the platform or the network held up that long are still within
 /// their contract; a sender that alleges more cannot save up rate that it did not use.
-const CREDIT: Duration = Duration::from_secs(1);
+pub(super) const CREDIT: Duration = Duration::from_secs(1);
 
 /// What a sender on the same clock alleged so far: its logical arrivals are at least an interval apart, in the order of
 /// the messages' numbers, whether or not each message arrives, and in time or not. So what it says can be checked without
 /// blaming it for what happened on the way.
 #[derive(Debug, Default)]
 struct Claims {
-    /// Messages below this number are behind the latest one, or are it.
+    /// Messages below this number are behind the latest one that was believed, or are it.
     next: u64,
     /// The earliest logical arrival of message `next`.
     earliest: Instant,
     /// The logical arrival of message `next − 1`.
     latest: Instant,
+    /// Messages from `next` on that were not believed. They take no place in time: a sender that was held up too long, or broke
+    /// its contract for a while, is believed again once it keeps it.
+    refused: u64,
+    /// Time between logical arrivals that messages which were skipped may still take up, if they come after all. Bounded, and
+    /// never more than passed: who skips numbers saves up no rate.
+    skipped: Duration,
 }
 
 impl Claims {
+    /// True if a message that uses up `taken` is in order, or there is time for it where it was overtaken.
+    fn has_place(&self, sequence: u64, taken: Duration) -> bool {
+        sequence >= self.next || taken <= self.skipped
+    }
+
     /// Checks what `header` alleges, and notes it if an honest sender can have said it by `now`: the logical arrival is at
     /// most `ahead` from now. Returns the logical arrival that is believed: an earlier one than the contract allows would
     /// make a message late by its sender's word alone.
@@ -33,24 +44,45 @@ impl Claims {
         &mut self,
         now: Instant,
         header: &DataHeader,
-        interval: Duration,
         intervals: u32,
-        ahead: Duration,
+        Allowed { interval, ahead, overtaken }: Allowed,
     ) -> Option<Instant> {
-        let claim = header.logical_arrival;
-        if header.sequence < self.next {
+        let (claim, taken) = (header.logical_arrival, interval * u64::from(intervals));
+        let Some(beyond) = header.sequence.checked_sub(self.next) else {
             // Overtaken by message next − 1: as many intervals before it as messages.
-            return (claim <= self.latest.before(interval * (self.next - 1 - header.sequence))).then_some(claim);
-        }
-        let earliest = self.earliest + interval * (header.sequence - self.next);
+            let is_before = claim <= self.latest.before(interval * (self.next - 1 - header.sequence));
+            if !is_before || taken > self.skipped {
+                return None;
+            }
+            self.skipped = self.skipped - taken;
+            return Some(claim);
+        };
+        let earliest = self.earliest + interval * beyond.saturating_sub(self.refused);
         let arrival = claim.max(earliest).max(now.before(CREDIT));
         if arrival > now + ahead {
+            self.refused = self.refused.saturating_add(1);
             return None;
         }
-        *self =
-            Self { next: header.sequence + 1, earliest: arrival + interval * u64::from(intervals), latest: arrival };
+        let skipped = if beyond > 0 { arrival.since(self.earliest) } else { Duration::ZERO };
+        *self = Self {
+            next: header.sequence + 1,
+            earliest: arrival + taken,
+            latest: arrival,
+            refused: 0,
+            skipped: (self.skipped + skipped).min(overtaken),
+        };
         Some(claim.max(earliest))
     }
+}
+
+/// What a channel may allege.
+#[derive(Clone, Copy, Debug)]
+struct Allowed {
+    interval: Duration,
+    /// How far ahead of now a logical arrival may be.
+    ahead: Duration,
+    /// How much time messages that were overtaken may take up at once.
+    overtaken: Duration,
 }
 
 /// A message's place in time at this host.
@@ -72,16 +104,20 @@ pub(crate) struct Policing {
     /// From the logical arrival at the sender to the one here.
     upstream: Duration,
     same_clock: bool,
+    /// How much time messages that were overtaken may take up at once.
+    overtaken: Duration,
     regulator: Regulator,
     claims: Claims,
 }
 
 impl Policing {
     /// For a channel with this contract, whose messages arrive here logically `upstream` after they did at the sender;
-    /// `same_clock` if the times that it alleges are on our clock.
-    pub(crate) fn new(contract: Contract, upstream: Duration, same_clock: bool) -> Self {
+    /// `same_clock` if the times that it alleges are on our clock. Messages that were overtaken may use up `overtaken` intervals
+    /// at once.
+    pub(crate) fn new(contract: Contract, upstream: Duration, same_clock: bool, overtaken: u64) -> Self {
         let regulator = Regulator::new(contract.interval());
-        Self { contract, upstream, same_clock, regulator, claims: Claims::default() }
+        let overtaken = contract.interval() * overtaken;
+        Self { contract, upstream, same_clock, overtaken, regulator, claims: Claims::default() }
     }
 
     /// No message of the channel can have arrived at its sender before `now`.
@@ -89,6 +125,11 @@ impl Policing {
         if self.same_clock {
             self.claims.earliest = now;
         }
+    }
+
+    /// False if the message was overtaken by more than is believed: it comes too late to be of use.
+    pub(crate) fn has_place(&self, header: &DataHeader, intervals: u32) -> bool {
+        !self.same_clock || self.claims.has_place(header.sequence, self.contract.interval() * u64::from(intervals))
     }
 
     /// Judges the message of which the first packet was found at `now`. It uses up `intervals` intervals.
@@ -104,7 +145,7 @@ impl Policing {
         let interval = self.contract.interval();
         let ahead = interval * (u64::from(self.contract.burst()) - 1) + self.upstream;
         let believed = match self.same_clock {
-            true => self.claims.take(now, header, interval, intervals, ahead),
+            true => self.claims.take(now, header, intervals, Allowed { interval, ahead, overtaken: self.overtaken }),
             false => (stamp.logical_arrival.since(now) <= ahead).then_some(stamp.logical_arrival),
         };
         if believed.is_some() {

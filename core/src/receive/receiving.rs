@@ -9,8 +9,11 @@
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use core::net::SocketAddr;
 
 use super::attribution::{Cause, Evidence};
+use super::delivered::Delivered;
+use super::early::{DroppedEarly, Expected, Taken};
 use super::policing::{Policed, Policing};
 use super::slot::{HeldUp, Left, Slot, is_for, is_newer};
 use crate::collections::Ring;
@@ -110,52 +113,6 @@ pub struct ReceiveCounters {
     pub largest: Duration,
 }
 
-/// A message on its way to the application.
-#[derive(Debug)]
-pub struct Delivered {
-    /// The message; hand the buffer back when it has been read.
-    pub message: MessageBuf,
-    /// Its number, from 0.
-    pub sequence: u64,
-    /// Its logical arrival: at the sender if the clock is the same, else at this host, with the last of its packets.
-    pub logical_arrival: Instant,
-    /// When it was complete.
-    pub completion: Instant,
-    /// When it was due; `None` for best effort.
-    pub deadline: Option<Instant>,
-    /// Processor time beyond the envelope that the platform took at the sender while it was under way.
-    pub stolen: Duration,
-    /// How much longer than granted its slowest packet was on its way.
-    pub transit_excess: Duration,
-    /// How much later it was due at this host than it could have been, because messages before it came late: their intervals
-    /// are kept, so that what is due here stays what was admitted. Zero where the clocks differ: there it moves the deadline.
-    /// What held those up is evidence for this one, too: `stolen` and `transit_excess` are at least theirs.
-    pub deferred: Duration,
-    /// From when on a gap at this host may have delayed it: its logical arrival, or that of the messages that deferred it.
-    pub since: Instant,
-}
-
-impl Delivered {
-    /// From logical arrival to completion.
-    pub fn latency(&self) -> Duration {
-        self.completion.since(self.logical_arrival)
-    }
-    /// How long after its deadline it was complete; zero if in time.
-    pub fn lateness(&self) -> Duration {
-        self.deadline.map_or(Duration::ZERO, |deadline| self.completion.since(deadline))
-    }
-    /// How long after its bound it was complete, if it was in time; zero if it was within the bound, or late. The bound is
-    /// `spare` before the deadline; what messages before it deferred it by is not counted.
-    pub fn beyond_bound(&self, spare: Duration) -> Duration {
-        match self.deadline {
-            Some(deadline) if self.completion <= deadline => {
-                self.completion.since(deadline.before(spare)).saturating_sub(self.deferred)
-            }
-            _ => Duration::ZERO,
-        }
-    }
-}
-
 /// What the handler has to do, and for which message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ReceiveWork {
@@ -212,6 +169,7 @@ pub struct Receiving {
     complete: Ring<Delivered>,
     /// The least sequence that may still be delivered.
     next: u64,
+    dropped_early: DroppedEarly,
     /// What happened.
     pub counters: ReceiveCounters,
 }
@@ -223,12 +181,13 @@ impl Receiving {
         let messages = messages.clamp(2, limits::MAX_QUEUED_MESSAGES) as usize;
         let slots = messages.min(limits::MAX_REASSEMBLIES as usize);
         let fragments = packets(config.largest_message(), config.packet) as usize;
+        let reordered = slots as u64 * u64::from(config.intervals(config.largest_message()));
         let words = fragments.div_ceil(64);
         Self {
             policing: config
                 .service
                 .contract()
-                .map(|contract| Policing::new(*contract, config.upstream, config.same_clock)),
+                .map(|contract| Policing::new(*contract, config.upstream, config.same_clock, reordered)),
             held_up: HeldUp::default(),
             begun: 0,
             packets: Ring::with_capacity(packet_queue.max(1) as usize),
@@ -241,6 +200,7 @@ impl Receiving {
             lent: 0,
             complete: Ring::with_capacity(messages),
             next: 0,
+            dropped_early: DroppedEarly::default(),
             counters: ReceiveCounters::default(),
             config,
         }
@@ -265,6 +225,23 @@ impl Receiving {
     pub(crate) fn peaks(&self) -> (u32, u32) {
         ((self.complete.capacity() - self.least_free) as u32, self.packets.peak() as u32)
     }
+    /// What may arrive for the channel from `peer` with `key`: nothing that [`accept`](Self::accept) would take is beyond it.
+    pub fn expected(&self, peer: SocketAddr, key: u32) -> Expected {
+        let ReceiveConfig { service, packet, oversize, upstream, input_delay, .. } = &self.config;
+        let (packet, oversize, upstream, input_delay) = (*packet, *oversize, *upstream, *input_delay);
+        Taken { service, packet, oversize, upstream, input_delay, messages: self.slots.len() }.expected(peer, key)
+    }
+    /// Notes that `packets` packets were dropped as over the contract before anybody here saw them. What they leave missing is the
+    /// sender's fault.
+    pub fn note_policed(&mut self, now: Instant, packets: u64) {
+        self.counters.frames_over_contract = self.counters.frames_over_contract.saturating_add(packets);
+        let most = u64::from(limits::MAX_QUEUED_MESSAGES) * u64::from(self.most_packets());
+        self.dropped_early.note(now, packets, most);
+    }
+    /// Packets of the largest message.
+    fn most_packets(&self) -> u32 {
+        packets(self.config.largest_message(), self.config.packet)
+    }
     /// True if no packet waits for the handler and no message for the application.
     pub fn is_drained(&self) -> bool {
         self.packets.is_empty() && self.complete.is_empty()
@@ -272,6 +249,7 @@ impl Receiving {
 
     /// Checks a packet against the contract and queues it; the frame comes back with the reason if it is not taken.
     pub fn accept(&mut self, now: Instant, view: &DataView<'_>, frame: FrameId) -> Result<(), (FrameId, Drop)> {
+        self.dropped_early.forget_old(now);
         match self.find_slot(now, view) {
             Ok(slot) => {
                 let header = view.header();
@@ -345,6 +323,10 @@ impl Receiving {
 
     /// A message's first packet to arrive: its logical arrival here, and a slot for it.
     fn begin(&mut self, now: Instant, header: &DataHeader) -> Result<u16, Drop> {
+        let intervals = self.config.intervals(header.message_bytes);
+        if self.policing.as_ref().is_some_and(|policing| !policing.has_place(header, intervals)) {
+            return Err(Drop::Stale);
+        }
         // First the place: a packet that finds none must leave the regulator alone.
         let number = match self.slots.iter().position(Option::is_none) {
             Some(number) => number,
@@ -375,7 +357,7 @@ impl Receiving {
         let (mut eligible, mut release, mut deferred) = (now, now, Duration::ZERO);
         let mut logical_arrival = if self.config.same_clock { header.logical_arrival } else { now };
         if let Some(policing) = &mut self.policing {
-            let policed = policing.take(now, header, self.config.intervals(header.message_bytes));
+            let policed = policing.take(now, header, intervals);
             match policed.believed {
                 Some(arrival) => {
                     self.begun = self.begun.max(header.sequence + 1);
@@ -503,12 +485,22 @@ impl Receiving {
             match slot.spoilt {
                 Some(Cause::Receiver) => self.counters.dropped_receiver += 1,
                 Some(Cause::Sender) => self.counters.dropped_sender += 1,
-                _ => self.counters.lost += 1,
+                _ => self.count_missing(1, slot.remaining.saturating_sub(slot.waiting)),
             }
             self.buffers.extend(slot.buffer);
         }
-        self.counters.lost += missing;
+        // Of a message that nobody saw no more is known than that it has at least as many packets as the smallest.
+        let least = self.config.service.contract().map_or(1, |contract| contract.min_message());
+        self.count_missing(missing, packets(least, self.config.packet));
         self.next = self.next.max(next);
+    }
+
+    /// Counts messages of which `packets` each are missing: by the sender's fault, as far as packets were dropped as over its
+    /// contract, and else as lost on the way.
+    fn count_missing(&mut self, messages: u64, packets: u32) {
+        let explained = self.dropped_early.explain(messages, u64::from(packets));
+        self.counters.dropped_sender += explained;
+        self.counters.lost += messages - explained;
     }
 
     fn is_seen(&self, slot: usize, index: u16) -> bool {

@@ -5,6 +5,7 @@ use std::rc::Rc;
 
 use laxity_core::contract::{Contract, Service};
 use laxity_core::event::ChannelId;
+use laxity_core::receive::ArrivalClass;
 use laxity_core::relay::RelayCounters;
 use laxity_core::units::{Duration, Instant};
 use laxity_core::wire::{Close, Control, DataHeader, DataView, Keepalive};
@@ -255,4 +256,42 @@ fn a_message_for_which_there_is_no_room_is_dropped_as_a_whole() {
     let counters = net.hosts[1].endpoint.relay_counters(onward).unwrap();
     assert_eq!((counters.passed, counters.dropped_full, counters.frames_full), (3, 6, 120), "{counters:?}");
     net.release_all();
+}
+
+#[test]
+fn what_was_dropped_before_a_relay_saw_it_is_its_senders_fault() {
+    let Scene { mut net, honest, forger } = scene(10, ms(20));
+    let (inward, onward) = net.hosts[1].accepted[0];
+    let relay = &net.hosts[1].endpoint;
+    let expected = relay.expected(inward).expect("a relay receives it");
+    let (address_before, key) = (crate::net::address(0), forger.header.key);
+    assert_eq!((expected.peer, expected.key, expected.packet), (address_before, key, PACKET));
+    assert_eq!((expected.class, expected.max_message), (ArrivalClass::RealTime, 10_000));
+    assert_eq!(relay.expected(onward.unwrap()), None, "only control frames come from there");
+    assert_eq!(relay.peer_of(onward.unwrap()), Some(crate::net::address(2)));
+    let (at_end, _) = net.hosts[2].accepted[0];
+    assert_eq!(net.hosts[2].endpoint.expected(at_end).map(|expected| expected.peer), Some(crate::net::address(1)));
+    // Of message 2 a packet is dropped early, message 3 as a whole, and message 5 gets lost on the way.
+    for sequence in 1..=6 {
+        let mut packets: Vec<u16> = (0..10).collect();
+        match sequence {
+            2 => {
+                packets.remove(4);
+            }
+            3 | 5 => packets.clear(),
+            _ => {}
+        }
+        packets.into_iter().for_each(|index| net.inject(0, 1, &forger.packet(sequence, 10_000, index)));
+        if sequence == 3 {
+            let place = forger.header.channel;
+            net.hosts[1].endpoint.handle_policed(net.now, place, 2);
+            net.hosts[1].endpoint.handle_policed(net.now, place + 1000, 2);
+        }
+        net.run_for(ms(20));
+    }
+    let scene = Scene { net, honest, forger };
+    let counters = scene.counters(0);
+    assert_eq!((counters.dropped_sender, counters.frames_over_contract), (2, 2), "{counters:?}");
+    let receive = scene.net.hosts[2].endpoint.receive_counters(at_end).unwrap();
+    assert_eq!((receive.delivered, receive.lost), (3, 4), "with message 0: {receive:?}");
 }

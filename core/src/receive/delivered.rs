@@ -1,0 +1,50 @@
+//! A complete message, and what is known of its way.
+
+use crate::frames::MessageBuf;
+use crate::units::{Duration, Instant};
+
+/// A message on its way to the application.
+#[derive(Debug)]
+pub struct Delivered {
+    /// The message; hand the buffer back when it has been read.
+    pub message: MessageBuf,
+    /// Its number, from 0.
+    pub sequence: u64,
+    /// Its logical arrival: at the sender if the clock is the same, else at this host, with the last of its packets.
+    pub logical_arrival: Instant,
+    /// When it was complete.
+    pub completion: Instant,
+    /// When it was due; `None` for best effort.
+    pub deadline: Option<Instant>,
+    /// Processor time beyond the envelope that the platform took at the sender while it was under way.
+    pub stolen: Duration,
+    /// How much longer than granted its slowest packet was on its way.
+    pub transit_excess: Duration,
+    /// How much later it was due at this host than it could have been, because messages before it came late: their intervals
+    /// are kept, so that what is due here stays what was admitted. Zero where the clocks differ: there it moves the deadline.
+    /// What held those up is evidence for this one, too: `stolen` and `transit_excess` are at least theirs.
+    pub deferred: Duration,
+    /// From when on a gap at this host may have delayed it: its logical arrival, or that of the messages that deferred it.
+    pub since: Instant,
+}
+
+impl Delivered {
+    /// From logical arrival to completion.
+    pub fn latency(&self) -> Duration {
+        self.completion.since(self.logical_arrival)
+    }
+    /// How long after its deadline it was complete; zero if in time.
+    pub fn lateness(&self) -> Duration {
+        self.deadline.map_or(Duration::ZERO, |deadline| self.completion.since(deadline))
+    }
+    /// How long after its bound it was complete, if it was in time; zero if it was within the bound, or late. The bound is
+    /// `spare` before the deadline; what messages before it deferred it by is not counted.
+    pub fn beyond_bound(&self, spare: Duration) -> Duration {
+        match self.deadline {
+            Some(deadline) if self.completion <= deadline => {
+                self.completion.since(deadline.before(spare)).saturating_sub(self.deferred)
+            }
+            _ => Duration::ZERO,
+        }
+    }
+}

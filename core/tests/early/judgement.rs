@@ -1,0 +1,143 @@
+//! What the program says of a packet.
+
+use laxity_core::receive::{ArrivalClass, Budget, EarlyDemux, Expected, Judgement};
+use laxity_core::wire::Control;
+
+use super::*;
+
+const EVERY: Budget = Budget { spacing: Duration::ZERO, tolerance: Duration::ZERO };
+
+fn expected() -> Expected {
+    Expected {
+        peer: peer(),
+        key: 7,
+        class: ArrivalClass::RealTime,
+        packet: PACKET,
+        max_message: 250,
+        spacing: ms(10),
+        tolerance: ms(20),
+    }
+}
+
+fn keepalive() -> Vec<u8> {
+    let mut bytes = [0; 512];
+    let len = Control::Status(laxity_core::wire::Counts { delivered: 0, late: 0, lost: 0, dropped: 0, largest: ms(0) })
+        .write(1, &mut bytes)
+        .unwrap();
+    bytes[..len].to_vec()
+}
+
+#[test]
+fn what_is_not_ours_is_malformed() {
+    let mut early = EarlyDemux::new(4, EVERY, EVERY);
+    assert!(early.expect(3, expected()));
+    let whole = written(&header(0, 250, 0, at(0)));
+    for len in 0..whole.len() {
+        assert_eq!(early.judge(at(0), peer(), &whole[..len]), Judgement::Malformed, "{len} bytes");
+    }
+    let longer = [&whole[..], &[0]].concat();
+    assert_eq!(early.judge(at(0), peer(), &longer), Judgement::Malformed);
+    let changed = |place: usize, byte: u8| {
+        let mut bytes = whole.clone();
+        bytes[place] = byte;
+        bytes
+    };
+    for bytes in [changed(0, 0), changed(2, 2), changed(3, 3), changed(3, 0)] {
+        assert_eq!(early.judge(at(0), peer(), &bytes), Judgement::Malformed);
+    }
+    // A message of no bytes, of more than there can be, and smaller than its packet.
+    for bytes in [[0; 4], [0xff; 4], [0, 0, 0, 99]] {
+        let mut frame = whole.clone();
+        frame[12..16].copy_from_slice(&bytes);
+        assert_eq!(early.judge(at(0), peer(), &frame), Judgement::Malformed);
+    }
+    assert_eq!(early.judge(at(0), peer(), &whole), Judgement::Take(ArrivalClass::RealTime));
+}
+
+#[test]
+fn a_packet_is_of_its_channel_or_unknown() {
+    let mut early = EarlyDemux::new(4, EVERY, EVERY);
+    let whole = written(&header(0, 250, 0, at(0)));
+    assert_eq!(early.judge(at(0), peer(), &whole), Judgement::Unknown);
+    early.expect(3, expected());
+    let mapped = "[::ffff:10.0.0.1]:5709".parse().unwrap();
+    assert_eq!(early.judge(at(0), mapped, &whole), Judgement::Take(ArrivalClass::RealTime));
+    for other in ["10.0.0.2:5709", "10.0.0.1:5710", "[::1]:5709"] {
+        assert_eq!(early.judge(at(0), other.parse().unwrap(), &whole), Judgement::Unknown);
+    }
+    for (channel, key) in [(2, 7), (4, 7), (u32::MAX, 7), (3, 8)] {
+        let forged = written(&DataHeader { channel, key, ..header(0, 250, 0, at(0)) });
+        assert_eq!(early.judge(at(0), peer(), &forged), Judgement::Unknown);
+    }
+    early.expect_nothing(3);
+    assert_eq!(early.judge(at(0), peer(), &whole), Judgement::Unknown);
+    assert!(!early.expect(4, expected()), "there is no such place");
+    assert!(!early.expect_control(4, peer()));
+    early.expect_nothing(4);
+}
+
+#[test]
+fn a_fragment_has_its_place_and_its_size() {
+    let mut early = EarlyDemux::new(4, EVERY, EVERY);
+    early.expect(3, Expected { spacing: Duration::ZERO, ..expected() });
+    let mut judge = |bytes: u32, index: u16, payload: u16| {
+        early.judge(
+            at(0),
+            peer(),
+            &written(&DataHeader { message_bytes: bytes, index, payload, ..header(0, 250, 0, at(0)) }),
+        )
+    };
+    let (taken, refused) = (Judgement::Take(ArrivalClass::RealTime), Judgement::TooLarge(3));
+    assert_eq!([judge(250, 0, 100), judge(250, 1, 100), judge(250, 2, 50), judge(1, 0, 1)], [taken; 4]);
+    assert_eq!([judge(251, 0, 100), judge(250, 0, 99), judge(250, 2, 51), judge(250, 3, 50)], [refused; 4]);
+    assert_eq!([judge(250, u16::MAX, 50), judge(200, 2, 1)], [refused; 2]);
+}
+
+#[test]
+fn strangers_cost_no_peer_its_control_frames() {
+    let budget = Budget { spacing: ms(10), tolerance: ms(20) };
+    let mut early = EarlyDemux::new(4, budget, budget);
+    let (frame, taken) = (keepalive(), Judgement::Take(ArrivalClass::Control));
+    let mut other_version = frame.clone();
+    other_version[2] = 9;
+    let stranger = |number: u16| SocketAddr::from(([10, 0, 0, 9], number));
+    for number in 0..3 {
+        assert_eq!(early.judge(at(0), stranger(number), &other_version), taken);
+    }
+    assert_eq!(early.judge(at(0), stranger(3), &frame), Judgement::OverControl);
+    assert_eq!(early.judge(at(0), peer(), &frame), Judgement::OverControl, "still a stranger");
+    early.expect_control(1, peer());
+    early.expect(3, expected());
+    for _ in 0..3 {
+        assert_eq!(early.judge(at(0), peer(), &frame), taken);
+    }
+    assert_eq!(early.judge(at(0), peer(), &frame), Judgement::OverControl, "of its own");
+    early.expect_nothing(1);
+    assert_eq!(early.judge(at(0), peer(), &frame), Judgement::OverControl, "it has another channel");
+    assert_eq!(early.judge(at(10), peer(), &frame), taken);
+    early.expect_nothing(3);
+    assert_eq!(early.judge(at(10), stranger(4), &frame), taken);
+    assert_eq!(early.judge(at(10), peer(), &frame), Judgement::OverControl, "a stranger again");
+}
+
+use core::net::SocketAddr;
+
+#[test]
+fn packets_beyond_the_rate_are_dropped_until_there_is_room() {
+    let mut early = EarlyDemux::new(4, EVERY, EVERY);
+    early.expect(3, expected());
+    let whole = written(&header(0, 250, 0, at(0)));
+    let taken = Judgement::Take(ArrivalClass::RealTime);
+    let judged: Vec<_> = [0, 0, 0, 0, 9, 10, 10, 100, 100, 100, 100]
+        .into_iter()
+        .map(|now| early.judge(at(now), peer(), &whole) == taken)
+        .collect();
+    assert_eq!(judged, [true, true, true, false, false, true, false, true, true, true, false]);
+    // A channel that is opened anew begins anew.
+    early.expect(3, expected());
+    assert_eq!(early.judge(at(100), peer(), &whole), taken);
+    // No clock stops at the end of time.
+    assert_eq!(early.judge(Instant::MAX, peer(), &whole), taken);
+    early.expect(3, Expected { tolerance: Duration::MAX, ..expected() });
+    assert_eq!(early.judge(Instant::ZERO, peer(), &whole), taken);
+}

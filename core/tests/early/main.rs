@@ -1,0 +1,101 @@
+//! Early demultiplexing: what the driver drops is nothing that the host would take, what it lets through is bounded, and what it
+//! dropped is its sender's fault.
+
+mod attribution;
+mod bounds;
+mod judgement;
+
+use laxity_core::contract::{Contract, Service};
+use laxity_core::frames::{FrameId, Frames, HeapFrames};
+use laxity_core::receive::{Drop, ReceiveConfig, Receiving};
+use laxity_core::units::{Duration, Instant};
+use laxity_core::wire::{DATA_HEADER_BYTES, DataHeader, DataView, fragment_bytes};
+
+const PACKET: u32 = 100;
+
+fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+fn at(millis: u64) -> Instant {
+    Instant::ZERO + ms(millis)
+}
+
+fn peer() -> core::net::SocketAddr {
+    "10.0.0.1:5709".parse().unwrap()
+}
+
+/// Messages of `max` bytes every 10 ms.
+fn contract(max: u64, burst: u64) -> Service {
+    Service::RealTime(Contract::new(max, 1, ms(10), burst, ms(40)).unwrap())
+}
+
+fn config(service: Service) -> ReceiveConfig {
+    ReceiveConfig {
+        service,
+        packet: PACKET,
+        priority: 0,
+        work_conserving: true,
+        stage: ms(10),
+        input_delay: ms(1),
+        upstream: ms(20),
+        transit: Duration::MAX,
+        same_clock: true,
+        oversize: 1,
+    }
+}
+
+/// Packet `index` of message `sequence`.
+fn header(sequence: u64, bytes: u32, index: u16, logical_arrival: Instant) -> DataHeader {
+    DataHeader {
+        channel: 3,
+        key: 7,
+        message_bytes: bytes,
+        sequence,
+        logical_arrival,
+        index,
+        payload: fragment_bytes(bytes, PACKET, index).expect("there is such a packet"),
+        stolen_micros: 0,
+        waited_micros: 0,
+    }
+}
+
+fn written(header: &DataHeader) -> Vec<u8> {
+    let mut bytes = vec![0; header.frame_bytes()];
+    header.write(&mut bytes).unwrap();
+    bytes
+}
+
+/// A host's end of one channel, whose handler is always quick.
+struct Host {
+    receiving: Receiving,
+    frames: HeapFrames,
+}
+
+impl Host {
+    fn new(config: ReceiveConfig, messages: u32, queue: u32) -> Self {
+        let mut receiving = Receiving::new(config, messages, queue);
+        receiving.begin_at(Instant::ZERO);
+        Self { receiving, frames: HeapFrames::new(queue as usize + 1, DATA_HEADER_BYTES + PACKET as usize) }
+    }
+
+    /// Offers a packet; if it is not taken, says why.
+    fn offer(&mut self, now: Instant, header: &DataHeader) -> Result<(), Drop> {
+        let bytes = written(header);
+        let frame: FrameId = self.frames.take().expect("as many as wait, and one");
+        self.frames.packet_mut(&frame)[..bytes.len()].copy_from_slice(&bytes);
+        let taken = self.receiving.accept(now, &DataView::parse(&bytes).unwrap(), frame);
+        taken.map_err(|(frame, reason)| {
+            self.frames.free(frame);
+            reason
+        })
+    }
+
+    /// Does all work that there is.
+    fn work(&mut self, now: Instant) {
+        while self.receiving.step(&mut self.frames).is_some() {}
+        while let Some((delivered, _)) = self.receiving.deliver(now, |_| Duration::ZERO, 1_000_000) {
+            self.receiving.recycle(delivered.message);
+        }
+    }
+}
