@@ -11,11 +11,13 @@
 // what the host polices (it knows packets, no messages, and grants what a host that was stopped sends in a bunch), so that nothing
 // is dropped here that the host would take. It bounds what a channel can cost: packets, and so the time to find them.
 //
-// Needs: a kernel with BPF links and XSKMAP (5.9), compare-and-exchange (5.12).
+// Needs: a kernel with BPF links and XSKMAP (5.9), compare-and-exchange (5.12). Relies on: the interface leaves a VLAN's tag in the
+// frame (`ethtool -K DEV rxvlan off`); what a device has taken off is not seen here.
 
 #include <linux/bpf.h>
 #include <linux/if_ether.h>
 #include <linux/in.h>
+#include <linux/in6.h>
 #include <linux/ip.h>
 #include <linux/ipv6.h>
 #include <linux/udp.h>
@@ -88,9 +90,25 @@ struct drops {
     __u64 over_rate;
 };
 
-// The loader has the same.
-_Static_assert(sizeof(struct settings) == 48 && sizeof(struct channel) == 56, "as the loader writes them");
-_Static_assert(sizeof(struct sender) == 24 && sizeof(struct drops) == 16, "as the loader reads them");
+// program/layout.rs asserts the same.
+#define IS_AT(type, field, offset) _Static_assert(__builtin_offsetof(struct type, field) == (offset), "as the loader has it")
+_Static_assert(sizeof(struct settings) == 48 && sizeof(struct channel) == 56, "as the loader has them");
+_Static_assert(sizeof(struct sender) == 24 && sizeof(struct drops) == 16, "as the loader has them");
+IS_AT(settings, vlan, 2);
+IS_AT(settings, mac, 4);
+IS_AT(settings, most, 10);
+IS_AT(settings, control_ns, 16);
+IS_AT(settings, peer_control_ns, 32);
+IS_AT(channel, key, 4);
+IS_AT(channel, peer, 8);
+IS_AT(channel, peer_port, 24);
+IS_AT(channel, class, 26);
+IS_AT(channel, packet, 28);
+IS_AT(channel, max_message, 32);
+IS_AT(channel, packet_ns, 40);
+IS_AT(channel, tolerance_ns, 48);
+IS_AT(sender, port, 16);
+IS_AT(drops, over_rate, 8);
 
 struct {
     __uint(type, BPF_MAP_TYPE_ARRAY);
@@ -345,6 +363,10 @@ static __attribute__((always_inline)) int ipv4(struct xdp_md *context, const voi
     sum = (sum & 0xFFFF) + (sum >> 16);
     if (((sum & 0xFFFF) + (sum >> 16)) != 0xFFFF)
         return pass();
+    // Nobody who could be answered: this network, loopback, groups, everybody. The kernel knows what to do.
+    __u8 network = *(const __u8 *)&header->saddr;
+    if (network == 0 || network == 127 || network >= 224)
+        return pass();
     struct datagram datagram = {.from.address = {[10] = 0xFF, [11] = 0xFF}};
     __u8 to[16] __attribute__((aligned(8))) = {[10] = 0xFF, [11] = 0xFF};
     __builtin_memcpy(datagram.from.address + 12, &header->saddr, 4);
@@ -352,6 +374,13 @@ static __attribute__((always_inline)) int ipv4(struct xdp_md *context, const voi
     if (!lookup(&addresses, to))
         return pass();
     return udp(context, header + 1, end, total - sizeof(*header), own, &datagram);
+}
+
+// ::/80, where no host's own address lies.
+static __attribute__((always_inline)) int is_reserved(const struct in6_addr *address)
+{
+    const __u16 *words = (const void *)address;
+    return !(words[0] | words[1] | words[2] | words[3] | words[4]);
 }
 
 static __attribute__((always_inline)) int ipv6(struct xdp_md *context, const void *start, const void *end,
@@ -365,6 +394,9 @@ static __attribute__((always_inline)) int ipv6(struct xdp_md *context, const voi
     asm volatile("" : "+r"(bytes));
     bytes &= 0xFFFF;
     if ((const __u8 *)(header + 1) + bytes > (const __u8 *)end)
+        return pass();
+    // Likewise: unspecified, loopback, groups. And ::ffff:a.b.c.d is a form of ours for IPv4, and no address of IPv6's.
+    if (is_reserved(&header->saddr) || is_reserved(&header->daddr) || header->saddr.s6_addr[0] == 0xFF)
         return pass();
     struct datagram datagram = {};
     __u8 to[16] __attribute__((aligned(8)));

@@ -1,9 +1,11 @@
-//! What `demux.bpf.c` has, too, in the same order: sizes, places and classes. A test compares it with the types in the object.
+//! What `demux.bpf.c` has, too: sizes, places and classes. Both assert the same figures.
 
+use std::mem::offset_of;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64};
 
 use laxity_core::receive::ArrivalClass;
+use laxity_core::units::Duration;
 
 /// As its CHANNELS, QUEUES, CLASSES, REASONS.
 pub(super) const CHANNELS: u32 = 1024;
@@ -62,8 +64,26 @@ pub(super) struct Drops {
     pub(super) over_rate: AtomicU64,
 }
 
-const _: () = assert!(size_of::<Settings>() == 48 && size_of::<Channel>() == 56);
-const _: () = assert!(size_of::<Sender>() == 24 && size_of::<Drops>() == 16);
+// `demux.bpf.c` asserts the same.
+const _: () = {
+    assert!(size_of::<Settings>() == 48 && size_of::<Channel>() == 56);
+    assert!(size_of::<Sender>() == 24 && size_of::<Drops>() == 16);
+    assert!(offset_of!(Settings, vlan) == 2);
+    assert!(offset_of!(Settings, mac) == 4);
+    assert!(offset_of!(Settings, most) == 10);
+    assert!(offset_of!(Settings, control_ns) == 16);
+    assert!(offset_of!(Settings, peer_control_ns) == 32);
+    assert!(offset_of!(Channel, key) == 4);
+    assert!(offset_of!(Channel, peer) == 8);
+    assert!(offset_of!(Channel, peer_port) == 24);
+    assert!(offset_of!(Channel, class) == 26);
+    assert!(offset_of!(Channel, packet) == 28);
+    assert!(offset_of!(Channel, max_message) == 32);
+    assert!(offset_of!(Channel, packet_ns) == 40);
+    assert!(offset_of!(Channel, tolerance_ns) == 48);
+    assert!(offset_of!(Sender, port) == 16);
+    assert!(offset_of!(Drops, over_rate) == 8);
+};
 
 // SAFETY: only integers, and no padding: the sum of their sizes is that of the type.
 unsafe impl aya::Pod for Settings {}
@@ -79,10 +99,10 @@ impl From<&super::Settings> for Settings {
             mac,
             most: largest_frame,
             unused: 0,
-            control_ns: control.spacing.as_nanos(),
-            control_tolerance_ns: control.tolerance.as_nanos(),
-            peer_control_ns: peer_control.spacing.as_nanos(),
-            peer_control_tolerance_ns: peer_control.tolerance.as_nanos(),
+            control_ns: nanos(control.spacing),
+            control_tolerance_ns: nanos(control.tolerance),
+            peer_control_ns: nanos(peer_control.spacing),
+            peer_control_tolerance_ns: nanos(peer_control.tolerance),
         }
     }
 }
@@ -101,6 +121,11 @@ pub(super) fn octets(address: IpAddr) -> Address {
         IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
         IpAddr::V6(address) => address.octets(),
     }
+}
+
+/// A span, at most one (of 146 years) of which two can be added to a point in time.
+pub(super) fn nanos(span: Duration) -> u64 {
+    span.as_nanos().min(u64::MAX / 4)
 }
 
 /// As its REAL_TIME, CONTROL, BEST_EFFORT.

@@ -23,9 +23,8 @@ use std::sync::atomic::{AtomicU64, fence};
 use aya::Ebpf;
 use aya::maps::{Array, HashMap, Map, MapData, PerCpuArray, XskMap};
 use aya::programs::Xdp;
-use laxity_core::limits::{MAX_PACKET_BYTES, MAX_PACKETS_PER_MESSAGE};
-use laxity_core::receive::{ArrivalClass, Expected};
-use laxity_core::units::Duration;
+use laxity_core::limits::MAX_PACKET_BYTES;
+use laxity_core::receive::{ArrivalClass, Budget, Expected};
 
 pub(crate) use super::config::Mode;
 
@@ -39,15 +38,6 @@ use shared::Shared;
 pub(crate) const MOST_CHANNELS: u32 = CHANNELS;
 /// Queues of an interface that it looks at; what comes in on others is the kernel's.
 pub(crate) const MOST_QUEUES: u32 = QUEUES;
-
-/// How often something may arrive.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Budget {
-    /// In the long run; zero is not policed.
-    pub(crate) spacing: Duration,
-    /// And so much too early.
-    pub(crate) tolerance: Duration,
-}
 
 /// Which frames are ours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -92,6 +82,21 @@ pub(crate) struct Counters {
     pub(crate) over_rate: u64,
     /// More control frames than are answered.
     pub(crate) over_control: u64,
+}
+
+impl Counters {
+    /// What came since `earlier`.
+    pub(crate) fn since(&self, earlier: &Self) -> Self {
+        Self {
+            passed: self.passed - earlier.passed,
+            taken: self.taken - earlier.taken,
+            malformed: self.malformed - earlier.malformed,
+            unknown: self.unknown - earlier.unknown,
+            too_large: self.too_large - earlier.too_large,
+            over_rate: self.over_rate - earlier.over_rate,
+            over_control: self.over_control - earlier.over_control,
+        }
+    }
 }
 
 /// The program, loaded, and what it is told. Detached and gone from the kernel when it is dropped.
@@ -210,7 +215,7 @@ impl Program {
     }
 
     /// Packets of the channel at `place` may arrive from now on, and its peer's control frames have a budget of their own. What
-    /// its place was dropped of before stays counted. At most two system calls.
+    /// was dropped at its place before stays counted. At most two system calls.
     ///
     /// # Errors
     /// The place is beyond [`MOST_CHANNELS`], or the packet size beyond what a frame can carry; or the kernel refuses. Nothing
@@ -228,13 +233,11 @@ impl Program {
         channel.peer_port.store(sender.port, Relaxed);
         channel.class.store(layout::class(expected.class) as u16, Relaxed);
         channel.packet.store(expected.packet, Relaxed);
-        // A fragment has a number of 16 bits.
-        let most = expected.packet.saturating_mul(MAX_PACKETS_PER_MESSAGE);
-        channel.max_message.store(expected.max_message.min(most), Relaxed);
+        channel.max_message.store(expected.max_message, Relaxed);
         // A thousandth less, so that a clock that is faster than ours makes nobody a liar.
-        let spacing = expected.spacing.as_nanos();
+        let spacing = layout::nanos(expected.spacing);
         channel.packet_ns.store(spacing - spacing / 1024, Relaxed);
-        channel.tolerance_ns.store(expected.tolerance.as_nanos(), Relaxed);
+        channel.tolerance_ns.store(layout::nanos(expected.tolerance), Relaxed);
         self.paid_until[place as usize].store(0, Relaxed);
         channel.open.store(1, Release);
         Ok(())

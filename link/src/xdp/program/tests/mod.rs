@@ -6,6 +6,7 @@ use std::process::{Command, Stdio};
 use super::*;
 
 mod attach;
+mod differential;
 mod frames;
 mod judging;
 
@@ -21,7 +22,7 @@ fn loaded() -> Option<Program> {
     }
 }
 
-/// Puts this thread, and what it starts, into a network namespace of its own, with two ends of a cable that have four queues each.
+/// Puts this thread, and what it starts, into a network namespace of its own, with two ends of a cable that have 80 queues each.
 /// Their numbers. The namespace is gone with the thread.
 fn cable() -> Option<[u32; 2]> {
     // SAFETY: only changes where this thread's sockets are made.
@@ -29,7 +30,7 @@ fn cable() -> Option<[u32; 2]> {
         println!("skipped: no namespace of its own ({})", io::Error::last_os_error());
         return None;
     }
-    let queues = ["numrxqueues", "4", "numtxqueues", "4"];
+    let queues = ["numrxqueues", "80", "numtxqueues", "80"];
     let ends = [["name", "one", "type", "veth", "peer", "name", "two"].as_slice()].concat();
     let made = ip(&[&["link", "add"], queues.as_slice(), &ends[..4], &ends[4..], queues.as_slice()].concat());
     if !made {
