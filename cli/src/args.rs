@@ -48,6 +48,9 @@ pub(crate) enum Command {
     /// Says what this host can do, what spoils it, what that costs here, and how to mend it
     #[command(after_long_help = crate::doctor::HELP)]
     Doctor(crate::doctor::DoctorArguments),
+    /// Two hosts on this machine, joined by a virtual Ethernet pair: what a flood of strangers does to guaranteed messages
+    #[command(after_long_help = crate::lab::HELP)]
+    Lab(crate::lab::LabArguments),
     /// Repeats an experiment of the papers
     #[command(after_long_help = BENCH)]
     Bench(BenchArguments),
@@ -319,7 +322,7 @@ pub(crate) struct DemoArguments {
 }
 
 /// Reads a value of the scenarios.
-fn read<T: FromStr<Err = laxity_bench::Error>>(text: &str) -> Result<T, laxity_bench::Error> {
+pub(crate) fn read<T: FromStr<Err = laxity_bench::Error>>(text: &str) -> Result<T, laxity_bench::Error> {
     text.parse()
 }
 

@@ -51,18 +51,24 @@ impl Namespace {
     /// # Errors
     /// `InvalidInput` for what is no name; `InvalidData` if something else stands in its place.
     pub fn named(name: &str) -> io::Result<Option<Self>> {
-        match File::open(place(name)?) {
+        match Self::at(&place(name)?) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            file => {
-                let file: OwnedFd = file?.into();
-                // SAFETY: this call takes no argument and writes to no memory, whatever the descriptor is of.
-                if unsafe { libc::ioctl(file.as_raw_fd(), NS_GET_NSTYPE as _) } != libc::CLONE_NEWNET {
-                    let problem = format!("{NAMES}/{name} is no network namespace; remove the file if nobody needs it");
-                    return Err(io::Error::new(io::ErrorKind::InvalidData, problem));
-                }
-                Ok(Some(Self(file)))
-            }
+            found => found.map(Some),
         }
+    }
+
+    /// The one that a file stands for, such as `/proc/PID/ns/net`, or `/proc/PID/fd/N` of a process that holds one.
+    ///
+    /// # Errors
+    /// `NotFound`, `PermissionDenied`; `InvalidData` if it is something else.
+    pub fn at(path: &Path) -> io::Result<Self> {
+        let file: OwnedFd = OpenOptions::new().read(true).custom_flags(libc::O_NONBLOCK).open(path)?.into();
+        // SAFETY: this call takes no argument and writes to no memory, whatever the descriptor is of.
+        if unsafe { libc::ioctl(file.as_raw_fd(), NS_GET_NSTYPE as _) } != libc::CLONE_NEWNET {
+            let problem = format!("{} is no network namespace", path.display());
+            return Err(io::Error::new(io::ErrorKind::InvalidData, problem));
+        }
+        Ok(Self(file))
     }
 
     /// A new one that has a name, so that it stays until [`remove_named`](Self::remove_named), and that `ip netns exec` finds it.
@@ -140,18 +146,23 @@ impl AsFd for Namespace {
     }
 }
 
-/// Shows the calling thread, and what it starts, the network devices of its own namespace in /sys; other processes see what they
-/// saw. What else is mounted in /sys stays as it is. Of the devices, the virtual ones.
+/// Gives the calling thread, and what it starts, mounts of its own: what it mounts is seen by nobody else.
+///
+/// # Errors
+/// `PermissionDenied` without CAP_SYS_ADMIN.
+pub fn private_mounts() -> io::Result<()> {
+    unshare(UnshareFlags::NEWNS)?;
+    Ok(rustix::mount::mount_change("/", MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC)?)
+}
+
+/// Shows the network devices of the calling thread's namespace in /sys, to everybody who shares its mounts: call
+/// [`private_mounts`] first. What else is mounted in /sys stays as it is. Of the devices, the virtual ones.
 ///
 /// # Errors
 /// `PermissionDenied` without CAP_SYS_ADMIN; there is no /sys.
 pub fn show_devices() -> io::Result<()> {
     const CLASS: &str = "/sys/class/net";
     const VIRTUAL: &str = "/sys/devices/virtual/net";
-    unshare(UnshareFlags::NEWNS)?;
-    // Nothing that is mounted from here on is seen outside.
-    let private = MountPropagationFlags::DOWNSTREAM | MountPropagationFlags::REC;
-    rustix::mount::mount_change("/", private)?;
     // What is mounted now shows the devices of the namespace in which it was mounted. A new one goes where nobody looks for it,
     // and the two directories of it that matter take the places of the old ones: links lead from the first into the second.
     let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
@@ -159,6 +170,28 @@ pub fn show_devices() -> io::Result<()> {
     rustix::mount::mount_bind(format!("{CLASS}/devices/virtual/net"), VIRTUAL)?;
     rustix::mount::mount_bind(format!("{CLASS}/class/net"), CLASS)?;
     Ok(())
+}
+
+/// Lets a directory be seen in the place of another, by everybody who shares the calling thread's mounts: call
+/// [`private_mounts`] first.
+///
+/// # Errors
+/// `PermissionDenied` without CAP_SYS_ADMIN; one of them is no directory.
+pub fn put_over(directory: &Path, over: &Path) -> io::Result<()> {
+    Ok(rustix::mount::mount_bind(directory, over)?)
+}
+
+/// An empty directory in memory that has no place anywhere, so that it is gone with its descriptor, however its process ends.
+/// Paths into it begin with `/proc/self/fd/N`.
+///
+/// # Errors
+/// `PermissionDenied` without CAP_SYS_ADMIN; a kernel before 5.2.
+pub fn memory_directory() -> io::Result<OwnedFd> {
+    use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags, fsconfig_create, fsmount, fsopen};
+    let context = fsopen("tmpfs", FsOpenFlags::FSOPEN_CLOEXEC)?;
+    fsconfig_create(context.as_fd())?;
+    let attributes = MountAttrFlags::MOUNT_ATTR_NOSUID | MountAttrFlags::MOUNT_ATTR_NODEV;
+    Ok(fsmount(context.as_fd(), FsMountFlags::FSMOUNT_CLOEXEC, attributes)?)
 }
 
 fn place(name: &str) -> io::Result<PathBuf> {
@@ -238,6 +271,7 @@ mod tests {
         assert_eq!(found.identity().unwrap(), made.identity().unwrap());
         // In /sys only what is in it is seen.
         let seen = found.within(|| {
+            private_mounts()?;
             show_devices()?;
             fs::read_dir("/sys/class/net")?.map(|entry| Ok(entry?.file_name())).collect::<io::Result<Vec<_>>>()
         });
@@ -247,6 +281,31 @@ mod tests {
         Namespace::remove_named(&name).unwrap();
         assert!(Namespace::named(&name).unwrap().is_none());
         assert_eq!(Namespace::remove_named(&name).unwrap_err().kind(), io::ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn a_directory_in_memory_goes_with_its_descriptor() {
+        let directory = match memory_directory() {
+            Err(error) if matches!(error.kind(), io::ErrorKind::PermissionDenied | io::ErrorKind::Unsupported) => {
+                return println!("skipped: {error}");
+            }
+            directory => directory.unwrap(),
+        };
+        let path = PathBuf::from(format!("/proc/self/fd/{}", directory.as_raw_fd()));
+        fs::write(path.join("file"), "text").unwrap();
+        fs::rename(path.join("file"), path.join("other")).unwrap();
+        assert_eq!(fs::read_to_string(path.join("other")).unwrap(), "text");
+        assert_eq!(fs::read_dir(&path).unwrap().count(), 1);
+        drop(directory);
+        assert!(fs::read_to_string(path.join("other")).is_err());
+    }
+
+    #[test]
+    fn what_is_no_namespace_is_refused() {
+        for path in ["/dev/null", "/proc/self/ns/mnt", "/"] {
+            assert_eq!(Namespace::at(Path::new(path)).unwrap_err().kind(), io::ErrorKind::InvalidData, "{path}");
+        }
+        assert_eq!(Namespace::at(Path::new("/proc/self/ns/no")).unwrap_err().kind(), io::ErrorKind::NotFound);
     }
 
     #[test]

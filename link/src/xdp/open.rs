@@ -6,6 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
+use laxity_core::receive::Budget;
 use laxity_core::units::{Duration, Instant};
 use laxity_core::wire::{DATA_HEADER_BYTES, DataHeader};
 use rustix::event::epoll;
@@ -16,7 +17,7 @@ use super::config::{Mode, Opened, XdpConfig};
 use super::error::XdpError;
 use super::headers::Template;
 use super::peers::Peers;
-use super::program::{self, Budget, MOST_CHANNELS, MOST_QUEUES, Program, Settings, TestRun};
+use super::program::{self, MOST_CHANNELS, MOST_QUEUES, Program, Settings, TestRun};
 use super::queue::{CLASSES, Plan, Queue};
 use super::region::{KernelFrames, MOST_HEADERS, MOST_PACKET};
 use super::watcher::{Watched, Watcher};
