@@ -339,7 +339,7 @@ impl Host {
         let fifo = config.fifo_priority;
         let (report, reported) = mpsc::sync_channel(1);
         let executive_thread = match bound.wire {
-            Wire::Udp(link, frames) => launch(Executive::new(link, frames, parts), fifo, report),
+            Wire::Udp(link, frames) => launch(Executive::new(*link, frames, parts), fifo, report),
             Wire::Xdp(link, frames) => launch(Executive::new(*link, frames, parts), fifo, report),
         }
         .map_err(system("starting the executive's thread"))?;

@@ -52,7 +52,7 @@ impl Default for XdpOptions {
 
 /// A link, and the frames that it moves.
 pub(crate) enum Wire {
-    Udp(Udp, HeapFrames),
+    Udp(Box<Udp>, HeapFrames),
     Xdp(Box<Xdp>, KernelFrames),
 }
 
@@ -156,7 +156,7 @@ fn wire(config: &HostConfig, platform: &Platform, batch: usize, address: SocketA
     let packet = platform.packet.max(512) as usize + DATA_HEADER_BYTES;
     let udp = || -> Result<Wire, Error> {
         let link = Udp::bind(&UdpConfig { batch, ..UdpConfig::new(address) })?;
-        Ok(Wire::Udp(link, HeapFrames::new(frames, packet)))
+        Ok(Wire::Udp(Box::new(link), HeapFrames::new(frames, packet)))
     };
     let xdp = |options: &XdpOptions| -> Result<Wire, Error> {
         if config.channels > MAX_PLACES {

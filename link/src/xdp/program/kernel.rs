@@ -74,7 +74,9 @@ pub(crate) struct TestRun {
 
 impl TestRun {
     pub(crate) const DROP: u32 = 1;
+    #[cfg(test)]
     pub(crate) const PASS: u32 = 2;
+    #[cfg(test)]
     pub(crate) const REDIRECT: u32 = 4;
 }
 

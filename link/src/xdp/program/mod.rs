@@ -298,6 +298,7 @@ impl Program {
     ///
     /// # Errors
     /// The kernel refuses.
+    #[cfg(test)]
     pub(crate) fn reasons(&mut self) -> io::Result<Counters> {
         self.reasons.reasons()
     }

@@ -13,12 +13,12 @@ pub(crate) struct Observer {
     /// One value for each processor.
     counts: Box<[u64]>,
     /// What is not to be counted: runs for measurements.
-    before: [u64; REASONS],
+    before: Counters,
 }
 
 impl Observer {
     pub(super) fn new(reasons: OwnedFd, processors: usize) -> Self {
-        Self { reasons, counts: vec![0; processors].into_boxed_slice(), before: [0; REASONS] }
+        Self { reasons, counts: vec![0; processors].into_boxed_slice(), before: Counters::default() }
     }
 
     /// One that counts from here on.
@@ -32,20 +32,16 @@ impl Observer {
     /// # Errors
     /// The kernel refuses.
     pub(crate) fn reasons(&mut self) -> io::Result<Counters> {
-        let mut sums = self.sums()?;
-        for (sum, before) in sums.iter_mut().zip(&self.before) {
-            *sum -= before;
-        }
-        let [passed, taken, malformed, unknown, too_large, over_rate, over_control] = sums;
-        Ok(Counters { passed, taken, malformed, unknown, too_large, over_rate, over_control })
+        Ok(self.sums()?.since(&self.before))
     }
 
-    fn sums(&mut self) -> io::Result<[u64; REASONS]> {
+    fn sums(&mut self) -> io::Result<Counters> {
         let mut sums = [0u64; REASONS];
         for (reason, sum) in (0..).zip(&mut sums) {
             kernel::look_up_per_processor(self.reasons.as_fd(), reason, &mut self.counts)?;
             *sum = self.counts.iter().sum();
         }
-        Ok(sums)
+        let [passed, taken, malformed, unknown, too_large, over_rate, over_control] = sums;
+        Ok(Counters { passed, taken, malformed, unknown, too_large, over_rate, over_control })
     }
 }
