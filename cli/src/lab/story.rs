@@ -28,6 +28,7 @@ use super::{HostName, RunArguments};
 use crate::args::option;
 use crate::costs;
 use crate::failure::Failure;
+use crate::link::{LinkArguments, LinkName};
 use crate::progress::Progress;
 use crate::stop::Stop;
 
@@ -207,6 +208,7 @@ struct Sent {
     streams: Vec<SentStream>,
     elapsed: Duration,
     link: Value,
+    early: Value,
     premises: Value,
 }
 
@@ -247,7 +249,8 @@ impl Story<'_> {
     /// The address of a host that the channels use.
     fn address(&self, host: HostName) -> Result<std::net::IpAddr, Failure> {
         let end = &self.ends[usize::from(host == HostName::B)];
-        let (ip, vlan) = (self.arguments.ip, self.arguments.vlan);
+        let ip = self.arguments.ip;
+        let vlan = self.arguments.vlan && (self.has_vlan() || self.arguments.link == LinkName::Udp);
         let found = end.addresses.iter().find(|found| ip.is_of(found.address) && found.vlan == vlan);
         found
             .map(|found| found.address)
@@ -266,6 +269,7 @@ impl Story<'_> {
             calibration: self.arguments.costs.calibration.clone(),
             keep_awake: self.arguments.costs.keep_awake,
             realtime: !self.arguments.no_realtime,
+            link: self.link(),
         };
         let (said, heard) = channel();
         let shown = Arc::new(Mutex::new(Shown::default()));
@@ -315,10 +319,10 @@ impl Story<'_> {
             }
         };
         drop(progress);
-        let Event::Sent { streams: sent, elapsed_ns, link, premises } = sent else {
+        let Event::Sent { streams: sent, elapsed_ns, link, early, premises } = sent else {
             return Err(Failure::Lab { status: 5, text: "host a said something else than expected".to_owned() });
         };
-        let sent = Sent { streams: sent, elapsed: Duration::from_nanos(elapsed_ns), link, premises };
+        let sent = Sent { streams: sent, elapsed: Duration::from_nanos(elapsed_ns), link, early, premises };
         if let Some(hogs) = &mut hogs
             && hogs.running() < HOGS
         {
@@ -330,7 +334,7 @@ impl Story<'_> {
         if sent.streams.iter().any(|stream| stream.ended.is_some()) {
             receiver.end();
         }
-        let Some(Event::Received { channels, altered, overflow, link, premises, violations, notes: more }) =
+        let Some(Event::Received { channels, altered, overflow, link, early, premises, violations, notes: more }) =
             ears.next(Who::B, false, PATIENCE)?
         else {
             return Err(Failure::Lab { status: 5, text: "host b said something else than expected".to_owned() });
@@ -351,6 +355,7 @@ impl Story<'_> {
             channels: channels.into_iter().map(Figures::from).collect(),
             altered,
             links: [sent.link, link],
+            early: [sent.early, early],
             premises: [sent.premises, premises],
             notes,
             is_whole: true,
@@ -358,6 +363,23 @@ impl Story<'_> {
         };
         outcome.add_up(&streams, &sent.streams, overflow > 0);
         Ok(outcome)
+    }
+
+    /// The link of both hosts. Where the kernel has no VLAN, the link tags packets itself.
+    fn link(&self) -> LinkArguments {
+        let arguments = self.arguments;
+        let vlan = arguments.vlan && !self.has_vlan();
+        LinkArguments {
+            link: arguments.link,
+            interface: None,
+            vlan: vlan.then_some(pair::VLAN),
+            xdp_mode: arguments.xdp_mode,
+            dropped_per_second: arguments.dropped_per_second,
+        }
+    }
+
+    fn has_vlan(&self) -> bool {
+        self.ends.iter().all(|end| end.addresses.iter().any(|found| found.vlan))
     }
 
     fn span(&self) -> Span {
