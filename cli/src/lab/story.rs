@@ -172,7 +172,7 @@ struct Ears {
 
 impl Ears {
     /// The next event of somebody that is no progress; `None` if Ctrl-C comes first and `until_stopped`.
-    fn next(&mut self, from: Who, until_stopped: bool) -> Result<Option<Event>, Failure> {
+    fn next(&mut self, from: Who, until_stopped: bool, patience: StdDuration) -> Result<Option<Event>, Failure> {
         let mut heard_last = StdInstant::now();
         loop {
             if let Some(at) = self.kept.iter().position(|(who, _)| *who == from) {
@@ -184,7 +184,7 @@ impl Ears {
             let lost = |who: Who, what: &str| Failure::Lab { status: 5, text: format!("{} {what}", who.name()) };
             let (who, event) = match self.heard.recv_timeout(LOOK) {
                 Ok(heard) => heard,
-                Err(RecvTimeoutError::Timeout) if heard_last.elapsed() < PATIENCE => continue,
+                Err(RecvTimeoutError::Timeout) if heard_last.elapsed() < patience => continue,
                 Err(_) => return Err(lost(from, "does not answer any more")),
             };
             if who == from {
@@ -291,11 +291,13 @@ impl Story<'_> {
         };
 
         let mut receiver = Process::start(Who::B, &self.homes[1], Role::Receive(side(peer)), &said)?;
-        ears.next(Who::B, false)?;
+        ears.next(Who::B, false, PATIENCE)?;
         let span = self.span();
         let mut sender =
             Process::start(Who::A, &self.homes[0], Role::Send(side(SocketAddr::new(a, DEFAULT_PORT)), span), &said)?;
-        let Some(Event::Opened { guarantee, miss_probability, in_words, mut notes }) = ears.next(Who::A, false)? else {
+        let Some(Event::Opened { guarantee, miss_probability, in_words, mut notes }) =
+            ears.next(Who::A, false, PATIENCE)?
+        else {
             return Err(Failure::Lab { status: 5, text: "host a said something else than expected".to_owned() });
         };
         if !self.arguments.json {
@@ -316,7 +318,7 @@ impl Story<'_> {
                 nanos: limit.as_nanos(),
             };
             strangers = Some(Process::start(Who::Strangers, &self.homes[0], Role::Flood(flood), &said)?);
-            ears.next(Who::Strangers, false)?;
+            ears.next(Who::Strangers, false, PATIENCE)?;
         }
 
         let progress = Progress::start({
@@ -324,11 +326,11 @@ impl Story<'_> {
             move || shown.lock().unwrap_or_else(PoisonError::into_inner).line(wanted)
         });
         sender.go();
-        let sent = match ears.next(Who::A, true)? {
+        let sent = match ears.next(Who::A, true, PATIENCE)? {
             Some(sent) => sent,
             None => {
                 sender.end();
-                ears.next(Who::A, false)?.expect("it waits for an event")
+                ears.next(Who::A, false, PATIENCE)?.expect("it waits for an event")
             }
         };
         drop(progress);
@@ -348,7 +350,7 @@ impl Story<'_> {
             receiver.end();
         }
         let Some(Event::Received { channels, altered, overflow, link, premises, violations, notes: more }) =
-            ears.next(Who::B, false)?
+            ears.next(Who::B, false, PATIENCE)?
         else {
             return Err(Failure::Lab { status: 5, text: "host b said something else than expected".to_owned() });
         };
@@ -388,7 +390,7 @@ impl Story<'_> {
 
     fn end_flood(&self, mut strangers: Process, ears: &mut Ears) -> Result<FloodReport, Failure> {
         strangers.end();
-        match ears.next(Who::Strangers, false)? {
+        match ears.next(Who::Strangers, false, PATIENCE)? {
             Some(Event::Flooded { packets, bytes, elapsed_ns }) => Ok(FloodReport {
                 offered_packets_s: self.arguments.flood_rate,
                 packet_bytes: FLOOD_BYTES,
