@@ -9,6 +9,7 @@ mod batch;
 mod clock;
 pub mod device;
 mod errors;
+mod forge;
 #[allow(dead_code)]
 pub(crate) mod rings;
 mod socket;
@@ -20,6 +21,7 @@ mod wall;
 use laxity_core::frames::{Frames, HeapFrames};
 
 pub use clock::{clock_identity, now, precise_timers, thread_processor_time};
+pub use forge::Forger;
 pub use socket::{mark, path_mtu};
 pub use thread::real_time;
 pub use wait::{Interest, MAX_WAIT, Readiness, wait};
