@@ -7,13 +7,13 @@
 //! | Module | What it is |
 //! |---|---|
 //! | [`wire`] | the emulated link: a relay for any UDP traffic on loopback, one queue or two classes |
-//! | [`attack`] | flood, violator, hogs; each ends by itself |
+//! | [`attack`] | floods, violators, hogs; each ends by itself |
 //! | [`workload`] | the channels, and what their applications send |
 //! | [`experiment`] | the workload of the papers' experiments |
 //! | [`stack`] | what carries the messages: Laxity, plain UDP, UDP as an expert tunes it |
 //! | [`scenario`] | all of it together, and the figures |
 //!
-//! Everything is bounded in time and stays on loopback addresses.
+//! Everything is bounded in time and stays on loopback addresses, or in a lab's network namespaces.
 #![deny(unsafe_code)]
 
 pub mod attack;
