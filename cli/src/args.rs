@@ -48,6 +48,9 @@ pub(crate) enum Command {
     /// Says what this host can do, what spoils it, what that costs here, and how to mend it
     #[command(after_long_help = crate::doctor::HELP)]
     Doctor(crate::doctor::DoctorArguments),
+    /// Two hosts on this machine, joined by a virtual Ethernet pair: what a flood of strangers does to guaranteed messages
+    #[command(after_long_help = crate::lab::HELP)]
+    Lab(crate::lab::LabArguments),
     /// Repeats an experiment of the papers
     #[command(after_long_help = BENCH)]
     Bench(BenchArguments),
@@ -272,6 +275,8 @@ pub(crate) struct HostArguments {
     pub(crate) platform: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) costs: CostsArguments,
+    #[command(flatten)]
+    pub(crate) link: crate::link::LinkArguments,
     /// How long the peer may be silent before it counts as lost
     #[arg(long, value_name = "SPAN", default_value = "2s")]
     pub(crate) lease: String,
@@ -317,7 +322,7 @@ pub(crate) struct DemoArguments {
 }
 
 /// Reads a value of the scenarios.
-fn read<T: FromStr<Err = laxity_bench::Error>>(text: &str) -> Result<T, laxity_bench::Error> {
+pub(crate) fn read<T: FromStr<Err = laxity_bench::Error>>(text: &str) -> Result<T, laxity_bench::Error> {
     text.parse()
 }
 
@@ -386,6 +391,7 @@ impl HostArguments {
         let costs = Some(costs::of_host(calibration, self.platform.as_deref())?);
         let (command, keep_awake) = (Some(command), self.costs.keep_awake);
         let mut config = HostConfig { bind, costs, keep_awake, registry, command, any_port, ..HostConfig::default() };
+        self.link.set(&mut config);
         config.lease = option("--lease", &self.lease, text::duration)?;
         let (least, most) = (laxity_core::signal::MIN_LEASE, laxity_core::signal::MAX_LEASE);
         if !(least..=most).contains(&config.lease) {

@@ -37,6 +37,9 @@ pub(crate) enum Failure {
     /// A scenario of the demonstration.
     #[error("{scenario}: {source}")]
     Scenario { scenario: String, source: Box<laxity_bench::Error> },
+    /// A host of a lab, in its own words and with its own exit status.
+    #[error("{text}")]
+    Lab { status: u8, text: String },
     /// A file.
     #[error("{file}: {source}")]
     File { file: String, source: io::Error },
@@ -50,6 +53,7 @@ impl Failure {
             Self::Scenario { source, .. } => source.exit_status(),
             Self::Lookup { .. } => 5,
             Self::NotPermitted(_) => 4,
+            Self::Lab { status, .. } => *status,
             Self::Option { .. } | Self::Usage(_) | Self::Content(_) | Self::Framing(_) | Self::File { .. } => 2,
         }
     }

@@ -15,6 +15,8 @@ mod file;
 mod framing;
 #[cfg(test)]
 mod fuzz;
+mod lab;
+mod link;
 mod machine;
 mod numbers;
 mod progress;
@@ -43,6 +45,7 @@ fn main() -> ExitCode {
         Command::Bench(arguments) => bench::run(&arguments).map(status),
         Command::Calibrate(arguments) => calibrate::run(&arguments).map(status),
         Command::Doctor(arguments) => doctor::run(&arguments),
+        Command::Lab(arguments) => lab::run(&arguments),
         Command::Sim(arguments) => sim::run(&arguments).map(status),
     };
     match outcome {

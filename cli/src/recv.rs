@@ -10,6 +10,7 @@ use crate::args::{RecvArguments, everywhere};
 use crate::costs::in_words;
 use crate::failure::Failure;
 use crate::framing::{FramingError, Writer};
+use crate::link::EarlyReport;
 use crate::progress::Progress;
 use crate::report::{ChannelReport, RunReport, promises_kept, publish, table};
 use crate::stop::Stop;
@@ -30,7 +31,8 @@ pub(crate) fn run(arguments: &RecvArguments) -> Result<bool, Failure> {
     let Some(mut receiver) = accept(&listener, &stop)? else {
         let link = (&host.link_counters()).into();
         let premises = (&host.premises()).into();
-        let run = RunReport { command: "recv", peer: None, channels: Vec::new(), link, premises };
+        let early = EarlyReport::of(&host);
+        let run = RunReport { command: "recv", peer: None, channels: Vec::new(), link, early, premises };
         publish(&run, &arguments.pipe, true)?;
         return Ok(true);
     };
@@ -53,12 +55,14 @@ pub(crate) fn run(arguments: &RecvArguments) -> Result<bool, Failure> {
     let link = (&host.link_counters()).into();
     let channels = vec![ChannelReport::from(&figures)];
     let premises = host.premises();
-    let run = RunReport { command: "recv", peer: Some(peer.to_string()), channels, link, premises: (&premises).into() };
+    let (peer, early) = (Some(peer.to_string()), EarlyReport::of(&host));
+    let run = RunReport { command: "recv", peer, channels, link, early, premises: (&premises).into() };
     publish(&run, &arguments.pipe, true)?;
     let figures = [figures];
     if !arguments.pipe.json {
         eprintln!("{}", table(&figures, elapsed.max(Duration::from_nanos(1))));
         premises.violations().iter().for_each(|violation| eprintln!("premise: {violation}"));
+        EarlyReport::lines(&host, elapsed).iter().for_each(|line| eprintln!("{line}"));
     }
     ended?;
     Ok(promises_kept(&figures))

@@ -16,6 +16,8 @@ use laxity_core::units::{Duration, NANOS_PER_SECOND};
 use laxity_link::Counters;
 use serde::Serialize;
 
+use crate::link::EarlyReport;
+
 /// What `laxity send` and `laxity recv` report at their end.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct RunReport {
@@ -27,6 +29,8 @@ pub(crate) struct RunReport {
     pub(crate) channels: Vec<ChannelReport>,
     /// What the link did.
     pub(crate) link: LinkReport,
+    /// What became of frames before they came to the host; null with a socket.
+    pub(crate) early: Option<EarlyReport>,
     /// What the bounds rest on, as this host saw it.
     pub(crate) premises: PremisesReport,
 }

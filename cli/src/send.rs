@@ -13,6 +13,7 @@ use crate::args::{SendArguments, look_up, option, towards};
 use crate::costs::in_words;
 use crate::failure::Failure;
 use crate::framing::{Framing, Reader};
+use crate::link::EarlyReport;
 use crate::progress::Progress;
 use crate::report::{ChannelReport, RunReport, escaped, publish};
 use crate::stop::{Input, Stop};
@@ -44,6 +45,7 @@ pub(crate) fn run(arguments: &SendArguments) -> Result<bool, Failure> {
     let input = BufReader::with_capacity(1 << 16, Input::new(stop.clone(), sender.watch()));
     let mut reader = Reader::new(input, arguments.pipe.framing, limit)?;
     let mut message = Vec::with_capacity(limit as usize);
+    let start = laxity_link::sys::now();
     let progress = Progress::of_sender(sender.watch());
     let mut sending = Ok(());
     loop {
@@ -68,6 +70,7 @@ pub(crate) fn run(arguments: &SendArguments) -> Result<bool, Failure> {
         }
     }
     drop(progress);
+    let elapsed = laxity_link::sys::now().since(start);
     let grant = sender.grant().clone();
     let (counters, report, closing) = close(sender);
     let figures = figures(&grant, &counters, report.as_ref());
@@ -82,12 +85,14 @@ pub(crate) fn run(arguments: &SendArguments) -> Result<bool, Failure> {
         peer: Some(peer.to_string()),
         channels: vec![channel],
         link,
+        early: EarlyReport::of(&host),
         premises: (&premises).into(),
     };
     publish(&run, &arguments.pipe, false)?;
     if !arguments.pipe.json {
         summarise(&figures, &counters);
         premises.violations().iter().for_each(|violation| eprintln!("premise: {violation}"));
+        EarlyReport::lines(&host, elapsed).iter().for_each(|line| eprintln!("{line}"));
     }
     sending?;
     closing?;

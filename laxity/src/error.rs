@@ -10,6 +10,7 @@ use laxity_core::platform::PlatformError;
 use laxity_core::send::Violation;
 use laxity_core::wire::WireError;
 use laxity_link::LinkError;
+use laxity_link::xdp::XdpError;
 
 use crate::advice::{Advice, explained};
 use crate::calibration::choose::ChooseError;
@@ -54,6 +55,9 @@ pub enum Error {
     /// The link cannot be had.
     #[error(transparent)]
     Link(#[from] LinkError),
+    /// The fast path cannot be had.
+    #[error(transparent)]
+    Xdp(#[from] XdpError),
     /// Admission, here or at the peer, said no.
     #[error("refused by {by}: {}", explained(refusal, advice.as_deref()))]
     Refused {
@@ -179,7 +183,9 @@ impl Error {
             Self::Registry(RegistryError::Damaged { .. }) => 2,
             Self::Registry(RegistryError::Lost { .. }) => 3,
             Self::Registry(_) | Self::Link(LinkError::NotPermitted { .. }) => 4,
-            Self::Link(LinkError::Config { .. }) => 2,
+            Self::Link(LinkError::Config { .. }) | Self::Xdp(XdpError::Config { .. }) => 2,
+            Self::Xdp(XdpError::Udp(LinkError::AddressInUse { .. } | LinkError::AddressNotAvailable { .. })) => 5,
+            Self::Xdp(_) => 4,
             Self::Link(_)
             | Self::NameInUse(_)
             | Self::PortHeld { .. }

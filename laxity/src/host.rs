@@ -1,7 +1,9 @@
 //! A host: one executive with its link, and the channels that it sends and receives.
 
 use std::fs::File;
+use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread::JoinHandle;
@@ -9,27 +11,26 @@ use std::time::Duration as StdDuration;
 
 use laxity_core::admission::answer::Rule;
 use laxity_core::admission::{Admission, Settings};
-use laxity_core::collections::{DeadlineHeap, FifoSet};
 use laxity_core::contract::{Contract, Overload, SendingStages, Service};
 use laxity_core::endpoint::{Config, Destination, Endpoint, LinkConfig};
 use laxity_core::event::Name;
-use laxity_core::frames::HeapFrames;
+use laxity_core::frames::Frames;
 use laxity_core::platform::{Platform, Starts};
 use laxity_core::processor::Policy;
 use laxity_core::signal::{KEEPALIVES_PER_LEASE, MAX_LEASE, MIN_LEASE};
 use laxity_core::units::{Duration, Rate};
-use laxity_core::wire::DATA_HEADER_BYTES;
-use laxity_link::udp::{Udp, UdpConfig};
-use laxity_link::{Counters, Link, LinkError, sys};
+use laxity_link::xdp::Status;
+use laxity_link::{Counters, LinkOver, sys};
 
 use crate::calibration::{Backing, Costs, Guarantee, Premises, Running};
 use crate::control::{Accepted, Behaviour, OpenRequest, Shared};
 use crate::doorbell::Doorbell;
 use crate::error::Error;
-use crate::executive::{Command, Executive, Meter, OffProcessor, Published, Sampling};
+use crate::executive::{Command, Executive, Meter, Parts, Published, Sampling};
+use crate::link::{self, LinkChoice, Wire};
 use crate::realtime::{self, Scheduling};
 use crate::receiver::Receiver;
-use crate::registry::{Registry, Store, holder_of_port};
+use crate::registry::{Registry, Store};
 use crate::sender::Sender;
 use crate::sharing::Sharing;
 use crate::signal::Signal;
@@ -42,6 +43,8 @@ pub const DEFAULT_PORT: u16 = 5709;
 pub struct HostConfig {
     /// The address of its link; port 0 takes any.
     pub bind: SocketAddr,
+    /// How it reaches the network.
+    pub link: LinkChoice,
     /// The costs that admission reasons with and the link is paced by: a [`Platform`] or a
     /// [`Calibration`](crate::Calibration), made into [`Costs`]. `None` takes those that this host was calibrated to have, or
     /// those of [`Platform::assumed_host`] if it was not ([`Costs::of_this_host`]).
@@ -89,6 +92,7 @@ impl Default for HostConfig {
     fn default() -> Self {
         Self {
             bind: SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
+            link: LinkChoice::Udp,
             costs: None,
             policy: Policy::EarliestDeadline,
             rule: Rule::Split,
@@ -202,6 +206,10 @@ impl ChannelSpec {
 pub struct Host {
     shared: Arc<Shared>,
     pub(crate) published: Arc<Published>,
+    /// What the early demultiplexer does, if there is one.
+    early: Option<Arc<Status>>,
+    /// Frames a second that it may drop.
+    allowed_drops: Option<u64>,
     address: SocketAddr,
     pub(crate) standing: Standing,
     /// Open as long as processors are to be kept awake.
@@ -246,21 +254,28 @@ impl Host {
         sampling: Option<Box<Sampling>>,
     ) -> Result<Self, Error> {
         let costs = config.costs.clone().map_or_else(Costs::of_this_host, Ok)?;
-        let platform = costs.platform.clone();
+        let mut platform = costs.platform.clone();
+        platform.validate()?;
         if platform.machine.is_papers() {
             return Err(Error::PapersMachine);
         }
         let settings =
             Settings { rule: config.rule, send_early: config.send_early, receive_early: config.receive_early };
-        let admission = Admission::with_settings(platform.clone(), settings)?;
-        let look_ahead = admission.look_ahead();
         let batch = (platform.receive_batch.max(platform.transmit_batch) as usize).max(64);
         let store = match &config.registry {
             Some(place) if platform.link.rate.is_some() => Some(Store::open(place)?),
             _ => None,
         };
-        let (link, elsewhere) = bind(&config, batch, store.as_ref())?;
-        let address = link.local_address();
+        let shortened = link::fit(&config, &mut platform);
+        let bound = link::bind(&config, &platform, batch, store.as_ref())?;
+        let (address, early) = (bound.address(), bound.status());
+        let mut allowed_drops = None;
+        if let (Some(early), LinkChoice::Xdp(options) | LinkChoice::XdpOrUdp(options)) = (&early, &config.link) {
+            platform.interference.periodic.push(link::dropping(early, options));
+            allowed_drops = Some(options.dropped_per_second);
+        }
+        let admission = Admission::with_settings(platform.clone(), settings)?;
+        let look_ahead = admission.look_ahead();
         let command = config.command.clone().unwrap_or_else(own_name);
         let shared =
             store.map(|store| Sharing::join(store, &platform, settings, address, &command)).transpose()?.flatten();
@@ -295,7 +310,8 @@ impl Host {
             notes.push("fixed priority: bounds are those of earliest deadline first, and not proved".to_owned());
         }
         notes.extend(room_for_signalling(&config, &platform));
-        notes.extend(elsewhere);
+        notes.extend(shortened);
+        notes.extend(bound.notes);
         let memory = config.lock_memory.then(realtime::lock_memory).transpose();
         let memory = memory.inspect_err(|error| notes.push(format!("memory is not locked: {error}")));
         let awake = config.keep_awake.then(realtime::keep_awake).transpose();
@@ -308,43 +324,25 @@ impl Host {
         let meter = Meter::new(sys::now(), &platform, sampling);
         let published = Published { premises: Mutex::new(meter.premises().clone()), ..Published::default() };
         let published = Arc::new(published);
-        let executive = Executive {
+        let parts = Parts {
             endpoint,
-            link,
-            // Beside the channels' frames: a batch on its way out, one on its way in, and control frames.
-            frames: HeapFrames::new(config.frames + 4 * batch, platform.packet.max(512) as usize + DATA_HEADER_BYTES),
-            slots: (0..config.channels).map(|_| None).collect(),
-            retries: DeadlineHeap::with_capacity(config.channels),
-            wakes: FifoSet::with_capacity(config.channels),
+            platform: platform.clone(),
+            channels: config.channels,
             commands,
             notices,
             notified: Arc::clone(&notified),
             doorbell: Arc::clone(&doorbell),
             published: Arc::clone(&published),
             stopped: Arc::clone(&stopped),
-            platform: platform.clone(),
-            setting: None,
-            staged: 0,
-            waited: 0,
-            received: 0,
-            off_processor: OffProcessor::default(),
             meter,
-            told_at: sys::now(),
-            was_rung: false,
-            stops_at: None,
         };
-        let (report, reported) = mpsc::sync_channel(1);
         let fifo = config.fifo_priority;
-        let executive_thread = std::thread::Builder::new()
-            .name("laxity".to_owned())
-            .spawn(move || {
-                let outcome = schedule(fifo);
-                let scheduling = outcome.0;
-                let _ = report.send(outcome);
-                let _stopping = Stopping(Arc::clone(&executive.stopped), Arc::clone(&executive.notified));
-                executive.run(scheduling);
-            })
-            .map_err(system("starting the executive's thread"))?;
+        let (report, reported) = mpsc::sync_channel(1);
+        let executive_thread = match bound.wire {
+            Wire::Udp(link, frames) => launch(Executive::new(*link, frames, parts), fifo, report),
+            Wire::Xdp(link, frames) => launch(Executive::new(*link, frames, parts), fifo, report),
+        }
+        .map_err(system("starting the executive's thread"))?;
         let (scheduling, note) = reported.recv().unwrap_or((Scheduling::Ordinary, None));
         notes.extend(note);
         let running = Running {
@@ -380,7 +378,17 @@ impl Host {
             })
             .map_err(system("starting the control thread"));
         let executive = Some(executive_thread);
-        let mut host = Self { shared, published, address, standing, _awake: awake, executive, control: None };
+        let mut host = Self {
+            shared,
+            published,
+            early,
+            allowed_drops,
+            address,
+            standing,
+            _awake: awake,
+            executive,
+            control: None,
+        };
         // If this fails, dropping the host stops the executive.
         host.control = Some(control?);
         Ok(host)
@@ -434,6 +442,16 @@ impl Host {
         *self.published.link.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
+    /// The early demultiplexer of its interface, and what it does with frames before they come here; `None` with a UDP socket.
+    pub fn early(&self) -> Option<&Status> {
+        self.early.as_deref()
+    }
+
+    /// How many frames a second may be dropped early by the bounds; `None` with a UDP socket.
+    pub fn allowed_drops(&self) -> Option<u64> {
+        self.early.as_ref().and(self.allowed_drops)
+    }
+
     /// Rounds of the executive that took longer than the platform's figures allow, and the longest of them.
     pub fn gaps(&self) -> (u64, Duration) {
         let longest = self.published.largest_gap.load(Ordering::Relaxed);
@@ -462,23 +480,23 @@ impl Drop for Host {
     }
 }
 
-/// Binds the link, to another port if that is wanted; says so then.
-fn bind(config: &HostConfig, batch: usize, store: Option<&Store>) -> Result<(Udp, Option<String>), Error> {
-    let at = |address| Udp::bind(&UdpConfig { batch, ..UdpConfig::new(address) });
-    let address = match at(config.bind) {
-        Err(LinkError::AddressInUse { address }) => address,
-        other => return Ok((other?, None)),
-    };
-    let port = address.port();
-    let Some(holder) = store.map(|store| holder_of_port(store, port)).transpose()?.flatten() else {
-        return Err(LinkError::AddressInUse { address }.into());
-    };
-    if !config.any_port {
-        return Err(Error::PortHeld { address, holder: Box::new(holder) });
-    }
-    let link = at(SocketAddr::new(address.ip(), 0))?;
-    let taken = link.local_address().port();
-    Ok((link, Some(format!("port {port} is held by pid {} ({}); taking {taken}", holder.pid, holder.command))))
+/// Starts the executive's thread, which says what it runs as.
+fn launch<L, F>(
+    executive: Executive<L, F>,
+    fifo: Option<u8>,
+    report: mpsc::SyncSender<(Scheduling, Option<String>)>,
+) -> io::Result<JoinHandle<()>>
+where
+    L: LinkOver<F> + AsFd + Send + 'static,
+    F: Frames + Send + 'static,
+{
+    std::thread::Builder::new().name("laxity".to_owned()).spawn(move || {
+        let outcome = schedule(fifo);
+        let scheduling = outcome.0;
+        let _ = report.send(outcome);
+        let _stopping = Stopping(Arc::clone(&executive.stopped), Arc::clone(&executive.notified));
+        executive.run(scheduling);
+    })
 }
 
 /// Says so if best effort may start so seldom that the keep-alives of all channels need more than that.

@@ -7,7 +7,7 @@
 //! |---|---|
 //! | [`udp`] | UDP over IPv4 and IPv6, in batches, on a socket of the kernel |
 //! | [`emulated`] | one wire in virtual time, seeded, without I/O: for the simulator and for tests |
-//! | [`bare`] | the plain loop that benchmarks compare Laxity with |
+//! | [`bare`], [`bare_udp`], [`xdp::bare`] | the plain loops that benchmarks compare Laxity with |
 //! | [`sys`] | the doorway to the kernel: batches, waiting, waking, the clock |
 //!
 //! Nothing here allocates after construction. Every call is bounded by the batch size or by its `limit`.
@@ -52,10 +52,10 @@ mod staging;
 pub mod sys;
 pub mod udp;
 #[allow(unsafe_code)]
-mod xdp;
+pub mod xdp;
 
 pub use sys::StableFrames;
-pub use sys::bare;
+pub use sys::{bare, bare_udp};
 
 /// What a link has done since it was made. Each value only grows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -74,6 +74,8 @@ pub struct Counters {
     pub send_too_large: u64,
     /// Datagrams that were longer than a frame; dropped whole.
     pub receive_truncated: u64,
+    /// Frames whose headers or checksum contradict what they hold; dropped.
+    pub receive_damaged: u64,
     /// Datagrams that the kernel dropped at our socket, nearly always because its buffer was full (`SO_RXQ_OVFL`). Known
     /// only with the next datagram that gets through, so it lags behind.
     pub receive_overflow: u64,

@@ -37,7 +37,7 @@ pub(super) struct Round {
     pub(super) allowance: Duration,
 }
 
-impl Executive {
+impl<L, F> Executive<L, F> {
     /// Compares a round, as far as it has come, with what it may cost. What is beyond that, and was not our own processor time,
     /// the platform took: a slow handler is not an excuse. A round that was too long is settled, and begins anew.
     pub(super) fn watch(&mut self, end: Instant, round: &mut Round) {

@@ -15,6 +15,7 @@
 //! its application together with others, at the same moments as the socket is looked at: a wake-up is a system call, and
 //! costs more than the message.
 
+mod commands;
 mod gaps;
 mod meter;
 mod recorder;
@@ -31,21 +32,19 @@ use laxity_core::collections::{DeadlineHeap, FifoSet};
 use laxity_core::contract::SendingStages;
 use laxity_core::endpoint::{Endpoint, Incoming, Outgoing, Released, StepKind};
 use laxity_core::event::{ChannelId, Event, Name, Request};
-use laxity_core::frames::HeapFrames;
+use laxity_core::frames::Frames;
 use laxity_core::platform::{LinkModel, Platform};
 use laxity_core::receive::Cause;
 use laxity_core::units::{Duration, Instant};
 use laxity_link::sys::{self, Interest, now};
-use laxity_link::udp::Udp;
-use laxity_link::{Link, LinkEvent, LinkOver};
+use laxity_link::{LinkEvent, LinkOver};
 
 use crate::calibration::Premises;
 use crate::doorbell::Doorbell;
 use crate::port::{Inbound, Outbound, Slot};
 use crate::realtime::{self, Scheduling};
 use crate::signal::Signal;
-pub(crate) use gaps::OffProcessor;
-use gaps::Round;
+use gaps::{OffProcessor, Round};
 pub(crate) use meter::{Histograms, Meter, Piece, Sampling};
 pub(crate) use recorder::{Recorded, Recorder};
 use share::{RESTRICTED_POLL, Share};
@@ -123,37 +122,37 @@ pub(crate) struct Published {
 }
 
 /// Everything that the thread owns.
-pub(crate) struct Executive {
-    pub(crate) endpoint: Endpoint,
-    pub(crate) link: Udp,
-    pub(crate) frames: HeapFrames,
-    pub(crate) platform: Platform,
-    pub(crate) slots: Box<[Option<Box<Slot>>]>,
-    pub(crate) retries: DeadlineHeap,
+pub(crate) struct Executive<L, F> {
+    endpoint: Endpoint,
+    link: L,
+    frames: F,
+    platform: Platform,
+    slots: Box<[Option<Box<Slot>>]>,
+    retries: DeadlineHeap,
     /// Channels whose applications are woken at the next look at the socket, or before the executive sleeps.
-    pub(crate) wakes: FifoSet,
-    pub(crate) commands: rtrb::Consumer<Command>,
-    pub(crate) notices: rtrb::Producer<Notice>,
+    wakes: FifoSet,
+    commands: rtrb::Consumer<Command>,
+    notices: rtrb::Producer<Notice>,
     pub(crate) notified: Arc<Signal>,
-    pub(crate) doorbell: Arc<Doorbell>,
-    pub(crate) published: Arc<Published>,
+    doorbell: Arc<Doorbell>,
+    published: Arc<Published>,
     pub(crate) stopped: Arc<AtomicBool>,
     /// A change of the link's model that is not settled yet.
-    pub(crate) setting: Option<u64>,
+    setting: Option<u64>,
     /// Packets staged in the link and not flushed yet.
-    pub(crate) staged: usize,
+    staged: usize,
     /// Steps since the first of them.
-    pub(crate) waited: usize,
+    waited: usize,
     /// Frames that the last look at the socket brought.
-    pub(crate) received: usize,
-    pub(crate) off_processor: OffProcessor,
-    pub(crate) meter: Meter,
+    received: usize,
+    off_processor: OffProcessor,
+    meter: Meter,
     /// When what was counted was told.
-    pub(crate) told_at: Instant,
+    told_at: Instant,
     /// Whether a mailbox rang the executive out of its sleep, and nothing was taken from one since.
-    pub(crate) was_rung: bool,
+    was_rung: bool,
     /// When it ends at the latest, once it was told to.
-    pub(crate) stops_at: Option<Instant>,
+    stops_at: Option<Instant>,
 }
 
 /// How often an executive that never sleeps tells what it counted.
@@ -166,7 +165,52 @@ const RETURNED_LATER: Duration = Duration::from_micros(200);
 const GOODBYE: Duration = Duration::from_millis(100);
 const GOODBYE_LOOK: std::time::Duration = std::time::Duration::from_micros(200);
 
-impl Executive {
+/// What it is made of, beside its link and the frames.
+pub(crate) struct Parts {
+    pub(crate) endpoint: Endpoint,
+    pub(crate) platform: Platform,
+    /// Most channels at once.
+    pub(crate) channels: usize,
+    pub(crate) commands: rtrb::Consumer<Command>,
+    pub(crate) notices: rtrb::Producer<Notice>,
+    pub(crate) notified: Arc<Signal>,
+    pub(crate) doorbell: Arc<Doorbell>,
+    pub(crate) published: Arc<Published>,
+    pub(crate) stopped: Arc<AtomicBool>,
+    pub(crate) meter: Meter,
+}
+
+impl<L: LinkOver<F> + AsFd, F: Frames> Executive<L, F> {
+    /// Allocates all that it needs.
+    pub(crate) fn new(link: L, frames: F, parts: Parts) -> Self {
+        let Parts { endpoint, platform, channels, commands, notices, notified, doorbell, published, stopped, meter } =
+            parts;
+        Self {
+            endpoint,
+            link,
+            frames,
+            platform,
+            slots: (0..channels).map(|_| None).collect(),
+            retries: DeadlineHeap::with_capacity(channels),
+            wakes: FifoSet::with_capacity(channels),
+            commands,
+            notices,
+            notified,
+            doorbell,
+            published,
+            stopped,
+            setting: None,
+            staged: 0,
+            waited: 0,
+            received: 0,
+            off_processor: OffProcessor::default(),
+            meter,
+            told_at: sys::now(),
+            was_rung: false,
+            stops_at: None,
+        }
+    }
+
     /// Runs until it is told to stop. `scheduling` is what the thread runs as.
     pub(crate) fn run(mut self, scheduling: Scheduling) {
         let _ = sys::precise_timers();
@@ -318,8 +362,13 @@ impl Executive {
     }
 
     fn receive(&mut self, time: Instant, round: &mut Round) {
-        let endpoint = &mut self.endpoint;
         let limit = self.platform.receive_batch as usize;
+        // What was dropped before it came here is known first: messages that turn out to be missing may be the sender's fault.
+        for _ in 0..limit {
+            let Some((place, packets)) = self.link.poll_policed() else { break };
+            self.endpoint.handle_policed(time, place, packets);
+        }
+        let endpoint = &mut self.endpoint;
         let got = self.link.receive(limit, &mut self.frames, |received, frames| {
             endpoint.handle_frame(time, 0, received.peer, received.frame, received.len, frames);
         });
@@ -437,111 +486,6 @@ impl Executive {
             Slot::Send(_) => {}
         }
         taken
-    }
-
-    /// Does what the control thread asked for; false to stop.
-    fn obey(&mut self, time: Instant) -> bool {
-        while let Ok(command) = self.commands.pop() {
-            match command {
-                Command::Listen(name) => {
-                    self.endpoint.listen(name);
-                }
-                Command::Unlisten(name) => self.endpoint.unlisten(&name),
-                Command::Open { ticket, outgoing, slot } => {
-                    let result = self.endpoint.open(time, outgoing);
-                    self.install(ticket, slot, result.map_err(|(out, refusal)| (Opener::Outgoing(out), refusal)));
-                }
-                Command::Accept { ticket, request, incoming, slot } => {
-                    let result = self.endpoint.accept(time, &request, incoming);
-                    self.install(ticket, slot, result.map_err(|(inc, refusal)| (Opener::Incoming(inc), refusal)));
-                }
-                Command::Begin { channel, stages } => {
-                    self.endpoint.begin(time, channel, stages);
-                    if let Some(Slot::Send(slot)) = self.slots[channel.index() as usize].as_deref_mut() {
-                        slot.begun = true;
-                    }
-                    self.drain(time, channel.index());
-                }
-                Command::Refuse { request, refusal } => self.endpoint.refuse(&request, &refusal),
-                Command::Close(channel) => self.close(time, channel),
-                Command::Release(channel) => self.release(channel),
-                Command::SetLink { ticket, model } => {
-                    self.endpoint.set_link_model(time, 0, model);
-                    self.setting = Some(ticket);
-                }
-                Command::Stop => {
-                    for place in 0..self.slots.len() as u32 {
-                        if let Some(channel) = self.endpoint.key_at(place) {
-                            self.close(time, channel);
-                        }
-                    }
-                    self.stops_at = Some(time + SEND_OUT);
-                }
-            }
-        }
-        match self.stops_at {
-            Some(at) if at <= time || self.endpoint.is_sent_out() => {
-                self.say_goodbye(time);
-                false
-            }
-            _ => true,
-        }
-    }
-
-    /// Sends the control frames that wait, as fast as the link's share allows: a peer that misses our last word waits for its
-    /// lease to end.
-    fn say_goodbye(&mut self, start: Instant) {
-        let mut time = start;
-        loop {
-            self.transmit(time, &mut Round { start: time, allowance: Duration::ZERO });
-            self.flush();
-            if !self.endpoint.has_control(0) || time.since(start) >= GOODBYE {
-                return;
-            }
-            std::thread::sleep(GOODBYE_LOOK);
-            time = now();
-        }
-    }
-
-    /// Closes a channel once its mailbox is empty.
-    fn close(&mut self, time: Instant, channel: ChannelId) {
-        match self.slots[channel.index() as usize].as_deref_mut() {
-            Some(Slot::Send(slot)) if self.endpoint.key_at(channel.index()) == Some(channel) => {
-                slot.closing = true;
-                self.drain(time, channel.index());
-            }
-            _ => self.endpoint.close(time, channel),
-        }
-    }
-
-    fn install(&mut self, ticket: u64, slot: Box<Slot>, result: Result<ChannelId, (Opener, Refusal)>) {
-        let result = match result {
-            Ok(channel) => {
-                slot.port().assign(channel.index());
-                self.slots[channel.index() as usize] = Some(slot);
-                Ok(channel)
-            }
-            Err((opener, refusal)) => {
-                self.notice(Notice::Garbage { _channel: None, _slot: Some(slot), _opener: Some(opener) });
-                Err(refusal)
-            }
-        };
-        self.notice(Notice::Installed { ticket, result });
-    }
-
-    fn release(&mut self, channel: ChannelId) {
-        let mut slot = self.slots[channel.index() as usize].take();
-        let released = self.endpoint.release(channel, &mut self.frames, |message| {
-            if let Some(Slot::Send(slot)) = slot.as_deref_mut() {
-                let _ = slot.free.push(message);
-            }
-        });
-        if let Some(slot) = &slot {
-            slot.port().retire();
-        }
-        self.retries.remove(channel.index());
-        self.wakes.remove(channel.index());
-        self.notice(Notice::Garbage { _channel: released, _slot: slot, _opener: None });
     }
 
     fn settle_link(&mut self, time: Instant) {

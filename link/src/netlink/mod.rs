@@ -1,8 +1,37 @@
 //! Interfaces, addresses, routes and neighbours, as the kernel's tables have them (rtnetlink), and changes of them.
 //!
-//! For set-up and for a thread beside the data path: every call allocates and waits for the kernel.
+//! For set-up and for a thread beside the data path: every call allocates and waits for the kernel. A [`Netlink`] and a
+//! [`Watch`] speak of the network namespace that their thread was in when they were opened, wherever it goes later.
+//!
+//! What the kernel says is checked: a message of somebody else, an answer to another question, one that was cut or cannot be
+//! read. In a list, what cannot be read is left out, since it may concern a device of a kind that nobody here knows; where one
+//! thing was asked for, it is an error.
+//!
+//! Left out: rules, tables other than what a lookup finds, link-local destinations (they need an interface to be looked up with).
 
+use std::io;
 use std::net::IpAddr;
+
+use netlink_packet_core::NLM_F_DUMP;
+use netlink_packet_route::RouteNetlinkMessage as Message;
+use netlink_packet_route::address::{AddressAttribute, AddressMessage};
+use netlink_packet_route::link::{
+    InfoData, InfoKind, InfoVlan, LinkAttribute, LinkExtentMask, LinkFlags, LinkInfo, LinkMessage, LinkXdp,
+};
+use netlink_packet_route::neighbour::{NeighbourAddress, NeighbourAttribute, NeighbourMessage, NeighbourState as Nud};
+use netlink_packet_route::route::{RouteAddress, RouteAttribute, RouteMessage, RouteMetric, RouteType, RouteVia};
+
+mod change;
+mod exchange;
+#[cfg(test)]
+mod tests;
+mod watch;
+
+pub use change::Veth;
+pub use watch::{Changes, Watch};
+
+/// The longest name that an interface can have, bytes.
+pub const NAME_MAX: usize = 15;
 
 /// An interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,7 +48,7 @@ pub struct Interface {
     pub is_up: bool,
     /// Whether it runs: set up, and connected.
     pub runs: bool,
-    /// The interface below a VLAN, by its number, and the VLAN.
+    /// The interface below a VLAN, by its number (0 if that is in another namespace), and the VLAN.
     pub vlan: Option<(u32, u16)>,
     /// The number of the program that is attached to it (XDP).
     pub program: Option<u32>,
@@ -30,10 +59,340 @@ pub struct Interface {
 /// Where packets to an address leave.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Route {
-    /// The interface.
+    /// The interface. For an address of this host it is the loopback interface, whichever interface has the address.
     pub interface: u32,
     /// To whom they are handed there: a gateway, or the address itself.
     pub next_hop: IpAddr,
     /// Who they are from, if nobody says otherwise.
     pub source: Option<IpAddr>,
+    /// The address is one of this host: the packets reach no network.
+    pub is_local: bool,
+    /// Whether they go to one neighbour; false for broadcast and multicast.
+    pub is_unicast: bool,
+    /// The largest IP packet that the path carries, bytes, where the kernel knows of a smaller one than the interface's.
+    pub mtu: Option<u32>,
+}
+
+/// How far a neighbour's address at the link layer can be relied on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NeighbourState {
+    /// Confirmed of late, or set by hand.
+    Confirmed,
+    /// Known, not confirmed of late; nobody asks.
+    Stale,
+    /// Known, and the kernel is about to ask, or asks.
+    Probing,
+    /// Not known; the kernel asks, or is about to.
+    Resolving,
+    /// It did not answer.
+    Failed,
+}
+
+/// Another host on the same link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Neighbour {
+    /// Its address at the link layer, if that is known and of that form.
+    pub mac: Option<[u8; 6]>,
+    /// How far to rely on it.
+    pub state: NeighbourState,
+    /// Set by hand, or not to be asked for: it never becomes stale.
+    pub is_permanent: bool,
+}
+
+impl Neighbour {
+    /// The address to send to, unless the neighbour did not answer when it was asked last.
+    pub fn usable_mac(&self) -> Option<[u8; 6]> {
+        use NeighbourState::{Confirmed, Probing, Stale};
+        self.mac.filter(|_| matches!(self.state, Confirmed | Stale | Probing))
+    }
+}
+
+/// A connection to the kernel's tables of one network namespace. One request at a time.
+#[derive(Debug)]
+pub struct Netlink {
+    exchange: exchange::Exchange,
+}
+
+impl Netlink {
+    /// Connects to the tables of the calling thread's network namespace.
+    ///
+    /// # Errors
+    /// The kernel gives no socket.
+    pub fn open() -> io::Result<Self> {
+        Ok(Self { exchange: exchange::Exchange::open()? })
+    }
+
+    /// All interfaces.
+    ///
+    /// # Errors
+    /// The kernel's; `TimedOut` if it does not answer; `InvalidData` if its tables change faster than they can be read.
+    pub fn interfaces(&mut self) -> io::Result<Vec<Interface>> {
+        let links = self.exchange.ask(Message::GetLink(without_statistics()), NLM_F_DUMP)?;
+        let mut found: Vec<Interface> = links.iter().filter_map(interface).collect();
+        self.add_addresses(&mut found)?;
+        Ok(found)
+    }
+
+    /// The interface of this name.
+    ///
+    /// # Errors
+    /// As [`interfaces`](Self::interfaces); `InvalidInput` for a name that none can have.
+    pub fn interface_by_name(&mut self, name: &str) -> io::Result<Option<Interface>> {
+        check_name(name)?;
+        let mut question = without_statistics();
+        question.attributes.push(LinkAttribute::IfName(name.to_owned()));
+        Ok(self.one_interface(question)?.filter(|found| found.name == name))
+    }
+
+    /// The interface of this number.
+    ///
+    /// # Errors
+    /// As [`interfaces`](Self::interfaces).
+    pub fn interface_by_index(&mut self, index: u32) -> io::Result<Option<Interface>> {
+        if index == 0 || i32::try_from(index).is_err() {
+            return Ok(None);
+        }
+        let mut question = without_statistics();
+        question.header.index = index;
+        Ok(self.one_interface(question)?.filter(|found| found.index == index))
+    }
+
+    /// The interface that has this address.
+    ///
+    /// # Errors
+    /// As [`interfaces`](Self::interfaces).
+    pub fn interface_of_address(&mut self, address: IpAddr) -> io::Result<Option<Interface>> {
+        let all = self.interfaces()?;
+        Ok(all.into_iter().find(|interface| interface.addresses.iter().any(|(found, _)| *found == address)))
+    }
+
+    fn one_interface(&mut self, question: LinkMessage) -> io::Result<Option<Interface>> {
+        let answers = match self.exchange.ask(Message::GetLink(question), 0) {
+            Err(error) if is(&error, libc::ENODEV) => return Ok(None),
+            answers => answers?,
+        };
+        let found =
+            answers.iter().find_map(interface).ok_or_else(|| invalid("no interface in the answer about one"))?;
+        let mut found = [found];
+        self.add_addresses(&mut found)?;
+        let [found] = found;
+        Ok(Some(found))
+    }
+
+    fn add_addresses(&mut self, interfaces: &mut [Interface]) -> io::Result<()> {
+        for message in self.exchange.ask(Message::GetAddress(AddressMessage::default()), NLM_F_DUMP)? {
+            let Message::NewAddress(message) = message else { continue };
+            let Some(interface) = interfaces.iter_mut().find(|interface| interface.index == message.header.index)
+            else {
+                continue;
+            };
+            interface.addresses.extend(address(&message));
+        }
+        Ok(())
+    }
+
+    /// Where packets to `to` leave, of which `from` is the source, or which the kernel chooses one for. A lookup, no probe: that
+    /// the next hop answers is another question.
+    ///
+    /// # Errors
+    /// No route (`NetworkUnreachable`, `HostUnreachable`), or one that forbids it; `InvalidInput` if the addresses are of two
+    /// families; else as [`interfaces`](Self::interfaces).
+    pub fn route(&mut self, to: IpAddr, from: Option<IpAddr>) -> io::Result<Route> {
+        if from.is_some_and(|from| from.is_ipv4() != to.is_ipv4()) {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, "a route needs both addresses of one family"));
+        }
+        let from = from.filter(|from| !from.is_unspecified());
+        let mut question = RouteMessage::default();
+        question.header.address_family = exchange::family(to);
+        question.header.destination_prefix_length = bits(to);
+        question.attributes.push(RouteAttribute::Destination(to.into()));
+        if let Some(from) = from {
+            question.header.source_prefix_length = bits(from);
+            question.attributes.push(RouteAttribute::Source(from.into()));
+        }
+        let answers = self.exchange.ask(Message::GetRoute(question), 0)?;
+        let found = answers.iter().find_map(|answer| route(answer, to));
+        // The kernel does not repeat a source that it was given.
+        let found = found.map(|found| Route { source: found.source.or(from), ..found });
+        found.ok_or_else(|| invalid("no route in the answer about one"))
+    }
+
+    /// What is known of the neighbour that has this address; `None` if the kernel has not heard of it.
+    ///
+    /// # Errors
+    /// No such interface; else as [`interfaces`](Self::interfaces).
+    pub fn neighbour(&mut self, interface: u32, address: IpAddr) -> io::Result<Option<Neighbour>> {
+        let question = change::neighbour(interface, address);
+        let answers = match self.exchange.ask(Message::GetNeighbour(question), 0) {
+            Err(error) if is(&error, libc::ENOENT) => return Ok(None),
+            answers => answers?,
+        };
+        let found = answers.iter().find_map(|answer| neighbour(answer, interface, address));
+        found.map(Some).ok_or_else(|| invalid("no neighbour in the answer about one"))
+    }
+}
+
+/// Those of all devices would make the answers several times as long.
+fn without_statistics() -> LinkMessage {
+    let mut question = LinkMessage::default();
+    question.attributes.push(LinkAttribute::ExtMask(vec![LinkExtentMask::SkipStats]));
+    question
+}
+
+/// Reads an interface, without its addresses.
+fn interface(message: &Message) -> Option<Interface> {
+    let Message::NewLink(message) = message else { return None };
+    let flags = message.header.flags;
+    let mut found = Interface {
+        index: message.header.index,
+        name: String::new(),
+        mac: [0; 6],
+        mtu: 0,
+        is_up: flags.contains(LinkFlags::Up),
+        runs: flags.contains(LinkFlags::Up | LinkFlags::Running),
+        vlan: None,
+        program: None,
+        addresses: Vec::new(),
+    };
+    let (mut below, mut is_elsewhere, mut vlan) = (0, false, None);
+    for attribute in &message.attributes {
+        match attribute {
+            LinkAttribute::IfName(name) => found.name.clone_from(name),
+            LinkAttribute::Address(mac) => found.mac = mac.as_slice().try_into().unwrap_or_default(),
+            LinkAttribute::Mtu(mtu) => found.mtu = *mtu,
+            LinkAttribute::Link(index) => below = *index,
+            LinkAttribute::LinkNetNsId(_) => is_elsewhere = true,
+            LinkAttribute::LinkInfo(info) => vlan = vlan_of(info),
+            LinkAttribute::Xdp(xdp) => found.program = program(xdp),
+            _ => {}
+        }
+    }
+    found.vlan = vlan.map(|vlan| (if is_elsewhere { 0 } else { below }, vlan));
+    (found.index != 0 && check_name(&found.name).is_ok()).then_some(found)
+}
+
+fn vlan_of(info: &[LinkInfo]) -> Option<u16> {
+    let is_vlan = info.iter().any(|info| matches!(info, LinkInfo::Kind(InfoKind::Vlan)));
+    let data = info.iter().find_map(|info| match info {
+        LinkInfo::Data(InfoData::Vlan(data)) => Some(data),
+        _ => None,
+    })?;
+    let id = data.iter().find_map(|data| match data {
+        InfoVlan::Id(id) => Some(*id),
+        _ => None,
+    })?;
+    is_vlan.then_some(id)
+}
+
+/// The program in the driver counts first, then the kernel's generic one, then the device's own.
+fn program(xdp: &[LinkXdp]) -> Option<u32> {
+    let rank = |xdp: &LinkXdp| match *xdp {
+        LinkXdp::ProgId(number) => Some((0, number)),
+        LinkXdp::DrvProgId(number) => Some((1, number)),
+        LinkXdp::SkbProgId(number) => Some((2, number)),
+        LinkXdp::HwProgId(number) => Some((3, number)),
+        _ => None,
+    };
+    xdp.iter().filter_map(rank).min().map(|(_, number)| number).filter(|number| *number != 0)
+}
+
+/// Reads an address: on a link between two, the other end's is beside it.
+fn address(message: &AddressMessage) -> Option<(IpAddr, u8)> {
+    let own = message.attributes.iter().find_map(|attribute| match attribute {
+        AddressAttribute::Local(address) => Some(*address),
+        _ => None,
+    });
+    let any = message.attributes.iter().find_map(|attribute| match attribute {
+        AddressAttribute::Address(address) => Some(*address),
+        _ => None,
+    });
+    let (address, prefix) = (own.or(any)?, message.header.prefix_len);
+    (prefix <= bits(address)).then_some((address, prefix))
+}
+
+fn route(message: &Message, to: IpAddr) -> Option<Route> {
+    let Message::NewRoute(message) = message else { return None };
+    if message.header.address_family != exchange::family(to) {
+        return None;
+    }
+    let kind = message.header.kind;
+    let mut found = Route {
+        interface: 0,
+        next_hop: to,
+        source: None,
+        is_local: kind == RouteType::Local,
+        is_unicast: matches!(kind, RouteType::Unicast | RouteType::Local),
+        mtu: None,
+    };
+    for attribute in &message.attributes {
+        match attribute {
+            RouteAttribute::Oif(index) => found.interface = *index,
+            RouteAttribute::Gateway(gateway) => found.next_hop = ip(gateway)?,
+            RouteAttribute::Via(RouteVia::Inet(gateway)) => found.next_hop = (*gateway).into(),
+            RouteAttribute::Via(RouteVia::Inet6(gateway)) => found.next_hop = (*gateway).into(),
+            RouteAttribute::PrefSource(source) => found.source = ip(source),
+            RouteAttribute::Metrics(metrics) => {
+                found.mtu = metrics.iter().find_map(|metric| match metric {
+                    RouteMetric::Mtu(bytes) => Some(*bytes).filter(|bytes| *bytes != 0),
+                    _ => None,
+                });
+            }
+            _ => {}
+        }
+    }
+    (found.interface != 0).then_some(found)
+}
+
+fn ip(address: &RouteAddress) -> Option<IpAddr> {
+    match address {
+        RouteAddress::Inet(address) => Some((*address).into()),
+        RouteAddress::Inet6(address) => Some((*address).into()),
+        _ => None,
+    }
+}
+
+fn neighbour(message: &Message, interface: u32, address: IpAddr) -> Option<Neighbour> {
+    let Message::NewNeighbour(NeighbourMessage { header, attributes, .. }) = message else { return None };
+    let is_it = attributes.iter().any(|attribute| match attribute {
+        NeighbourAttribute::Destination(NeighbourAddress::Inet(found)) => address == *found,
+        NeighbourAttribute::Destination(NeighbourAddress::Inet6(found)) => address == *found,
+        _ => false,
+    });
+    if header.ifindex != interface || !is_it {
+        return None;
+    }
+    let mac = attributes.iter().find_map(|attribute| match attribute {
+        NeighbourAttribute::LinkLayerAddress(mac) => mac.as_slice().try_into().ok(),
+        _ => None,
+    });
+    let state = match header.state {
+        Nud::Reachable | Nud::Permanent | Nud::Noarp => NeighbourState::Confirmed,
+        Nud::Stale => NeighbourState::Stale,
+        Nud::Delay | Nud::Probe => NeighbourState::Probing,
+        Nud::Failed => NeighbourState::Failed,
+        _ => NeighbourState::Resolving,
+    };
+    Some(Neighbour { mac, state, is_permanent: matches!(header.state, Nud::Permanent | Nud::Noarp) })
+}
+
+const fn bits(address: IpAddr) -> u8 {
+    if address.is_ipv4() { 32 } else { 128 }
+}
+
+/// Whether an interface can have this name.
+fn check_name(name: &str) -> io::Result<()> {
+    let can_be = |byte: u8| byte.is_ascii_graphic() && byte != b'/' && byte != b':' || byte >= 0x80;
+    if name.is_empty() || name.len() > NAME_MAX || name == "." || name == ".." || !name.bytes().all(can_be) {
+        let problem = format!("an interface's name has 1 to {NAME_MAX} bytes, without blanks, / and :");
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, problem));
+    }
+    Ok(())
+}
+
+fn invalid(problem: &'static str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidData, problem)
+}
+
+fn is(error: &io::Error, code: i32) -> bool {
+    error.raw_os_error() == Some(code)
 }

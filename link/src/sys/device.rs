@@ -1,5 +1,5 @@
 //! What a network device can do and is set to: the ethtool calls, one question to rtnetlink, and whether AF_XDP may be had.
-//! Everything here only reads.
+//! Everything here only reads; `features` changes.
 
 use std::ffi::{CStr, c_char};
 use std::io;
@@ -77,9 +77,9 @@ pub struct LinkFacts {
 
 /// `struct ethtool_value`.
 #[repr(C)]
-struct Value {
-    command: u32,
-    data: u32,
+pub(super) struct Value {
+    pub(super) command: u32,
+    pub(super) data: u32,
 }
 
 /// `struct ethtool_drvinfo`.
@@ -113,7 +113,7 @@ const _: () = assert!(size_of::<DriverInfo>() == 196 && size_of::<Coalesce>() ==
 ///
 /// # Safety
 /// `T` must be plain data of the kernel's layout for that command, at least as long as what the kernel writes.
-unsafe fn ask<T>(device: &str, question: &mut T) -> io::Result<()> {
+pub(super) unsafe fn ask<T>(device: &str, question: &mut T) -> io::Result<()> {
     let socket = rustix::net::socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
     // SAFETY: ifreq is plain data for which zero is a value.
     let mut request: libc::ifreq = unsafe { zeroed() };

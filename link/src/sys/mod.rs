@@ -5,11 +5,14 @@
 
 mod address;
 pub mod bare;
+pub mod bare_udp;
 mod batch;
 mod clock;
 pub mod device;
 mod errors;
+pub mod features;
 mod forge;
+pub mod namespace;
 #[allow(dead_code)]
 pub(crate) mod rings;
 mod socket;

@@ -11,12 +11,18 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering, fence};
 
+use laxity_core::units::Duration;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use rustix::net::xdp::{
     SocketAddrXdp, SocketAddrXdpFlags, SocketAddrXdpWithSharedUmem, XDP_PGOFF_RX_RING, XDP_PGOFF_TX_RING,
-    XDP_UMEM_PGOFF_COMPLETION_RING, XDP_UMEM_PGOFF_FILL_RING, XdpDesc, XdpRingFlags, XdpRingOffset,
+    XDP_UMEM_PGOFF_COMPLETION_RING, XDP_UMEM_PGOFF_FILL_RING, XdpDesc, XdpOptionsFlags, XdpRingFlags, XdpRingOffset,
+    XdpStatistics,
 };
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
+
+// What libc has no names for.
+const SO_PREFER_BUSY_POLL: libc::c_int = 69;
+const SO_BUSY_POLL_BUDGET: libc::c_int = 70;
 
 /// Memory that is mapped until it is dropped.
 #[derive(Debug)]
@@ -27,6 +33,8 @@ pub(crate) struct Mapping {
 
 // SAFETY: the mapping belongs to this value alone, wherever it is.
 unsafe impl Send for Mapping {}
+// SAFETY: a shared borrow tells only where it is; whoever reads or writes there answers for it.
+unsafe impl Sync for Mapping {}
 
 impl Mapping {
     /// Anonymous, whole pages, zeroed.
@@ -34,7 +42,11 @@ impl Mapping {
         let (protection, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
         // SAFETY: a new mapping at a place of the kernel's choice.
         let start = unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), bytes, protection, flags) }?;
-        Self::new(start.cast(), bytes)
+        let mapping = Self::new(start.cast(), bytes)?;
+        // A child would copy what it never uses. Where that cannot be had it is no matter.
+        // SAFETY: the mapping is ours alone.
+        let _ = unsafe { rustix::mm::madvise(start, bytes, rustix::mm::Advice::LinuxDontFork) };
+        Ok(mapping)
     }
 
     fn of(fd: BorrowedFd<'_>, bytes: usize, offset: u64) -> io::Result<Self> {
@@ -196,7 +208,8 @@ pub(crate) struct Supply {
 }
 
 impl Supply {
-    fn new(fd: BorrowedFd<'_>, sizes: Sizes) -> io::Result<(u32, u32)> {
+    /// Sets how many places both rings will have.
+    fn size(fd: BorrowedFd<'_>, sizes: Sizes) -> io::Result<(u32, u32)> {
         sockopt::set_xdp_umem_fill_ring_size(fd, sizes.fill)?;
         sockopt::set_xdp_umem_completion_ring_size(fd, sizes.completion)?;
         Ok((sizes.fill, sizes.completion))
@@ -270,16 +283,9 @@ pub(crate) unsafe fn register(fd: BorrowedFd<'_>, region: &Mapping, chunk: u32) 
 }
 
 impl XdpSocket {
-    /// Binds `fd`, which shares the region of `with` if that is another socket; with a supply of its own if it is the first of its
-    /// queue. A queue that was just given up stays busy for a moment: the caller tries again.
-    pub(crate) fn bind(
-        fd: OwnedFd,
-        port: Port,
-        sizes: Sizes,
-        with: Option<BorrowedFd<'_>>,
-        is_first_of_queue: bool,
-    ) -> io::Result<(Self, Option<Supply>)> {
-        let supply = is_first_of_queue.then(|| Supply::new(fd.as_fd(), sizes)).transpose()?;
+    /// Makes the rings of `fd`; with a supply if it is the first socket of its queue.
+    pub(crate) fn prepare(fd: OwnedFd, sizes: Sizes, is_first_of_queue: bool) -> io::Result<(Self, Option<Supply>)> {
+        let supply = is_first_of_queue.then(|| Supply::size(fd.as_fd(), sizes)).transpose()?;
         sockopt::set_xdp_rx_ring_size(&fd, sizes.receive)?;
         if sizes.transmit > 0 {
             sockopt::set_xdp_tx_ring_size(&fd, sizes.transmit)?;
@@ -296,19 +302,45 @@ impl XdpSocket {
                 completion: Ring::new(fd.as_fd(), &offsets.cr, completion, XDP_UMEM_PGOFF_COMPLETION_RING)?,
             }),
         };
+        Ok((Self { receive, transmit, fd }, supply))
+    }
+
+    /// Binds it; it shares the region of `with` if that is another socket. A queue that was just given up stays busy for a moment:
+    /// the caller tries again, with the same socket.
+    pub(crate) fn bind(&self, port: Port, with: Option<BorrowedFd<'_>>) -> io::Result<()> {
         match with {
             None => {
                 let mut flags = SocketAddrXdpFlags::XDP_USE_NEED_WAKEUP;
                 flags.set(SocketAddrXdpFlags::XDP_COPY, port.copy);
-                rustix::net::bind(&fd, &SocketAddrXdp::new(flags, port.interface, port.queue))?;
+                rustix::net::bind(&self.fd, &SocketAddrXdp::new(flags, port.interface, port.queue))?;
             }
             // Mode and wakeups are those of the first socket; the kernel refuses to be told.
             Some(shared_umem_fd) => {
                 let addr = SocketAddrXdp::new(SocketAddrXdpFlags::XDP_SHARED_UMEM, port.interface, port.queue);
-                rustix::net::bind(&fd, &SocketAddrXdpWithSharedUmem { addr, shared_umem_fd })?;
+                rustix::net::bind(&self.fd, &SocketAddrXdpWithSharedUmem { addr, shared_umem_fd })?;
             }
         }
-        Ok((Self { receive, transmit, fd }, supply))
+        Ok(())
+    }
+
+    /// What the kernel counted at this socket.
+    pub(crate) fn statistics(fd: BorrowedFd<'_>) -> io::Result<XdpStatistics> {
+        Ok(sockopt::xdp_statistics(fd)?)
+    }
+
+    /// Whether the device itself reads and writes the region.
+    pub(crate) fn is_zero_copy(&self) -> bool {
+        sockopt::xdp_options(&self.fd).is_ok_and(|options| options.contains(XdpOptionsFlags::XDP_OPTIONS_ZEROCOPY))
+    }
+
+    /// The thread that asks for frames also drives the device's queue, for up to `span` and `frames` at a time, and interrupts are
+    /// put off as long as it does.
+    pub(crate) fn busy_poll(&self, span: Duration, frames: u32) -> io::Result<()> {
+        let micros = libc::c_int::try_from(span.as_nanos() / 1000).unwrap_or(libc::c_int::MAX);
+        super::socket::set(self.as_fd(), libc::SOL_SOCKET, SO_PREFER_BUSY_POLL, 1)?;
+        super::socket::set(self.as_fd(), libc::SOL_SOCKET, libc::SO_BUSY_POLL, micros)?;
+        let frames = libc::c_int::try_from(frames).unwrap_or(libc::c_int::MAX);
+        super::socket::set(self.as_fd(), libc::SOL_SOCKET, SO_BUSY_POLL_BUDGET, frames)
     }
 
     /// Frames that wait to be received.

@@ -26,7 +26,7 @@ pub(crate) struct Endpoint {
 }
 
 /// Sets an option that is an integer.
-fn set(socket: BorrowedFd<'_>, level: libc::c_int, name: libc::c_int, value: libc::c_int) -> io::Result<()> {
+pub(super) fn set(socket: BorrowedFd<'_>, level: libc::c_int, name: libc::c_int, value: libc::c_int) -> io::Result<()> {
     // SAFETY: the pointer and the length describe `value`, which outlives the call.
     let result = unsafe {
         libc::setsockopt(

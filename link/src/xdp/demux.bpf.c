@@ -11,11 +11,13 @@
 // what the host polices (it knows packets, no messages, and grants what a host that was stopped sends in a bunch), so that nothing
 // is dropped here that the host would take. It bounds what a channel can cost: packets, and so the time to find them.
 //
-// Needs: a kernel with BPF links and XSKMAP (5.9), compare-and-exchange (5.12).
+// Needs: a kernel with BPF links and XSKMAP (5.9), compare-and-exchange (5.12). Relies on: the interface leaves a VLAN's tag in the
+// frame (`ethtool -K DEV rxvlan off`); what a device has taken off is not seen here.
 
 #include <linux/bpf.h>
 #include <linux/if_ether.h>
 #include <linux/in.h>
+#include <linux/in6.h>
 #include <linux/ip.h>
 #include <linux/ipv6.h>
 #include <linux/udp.h>
@@ -62,7 +64,8 @@ struct settings {
     __u64 peer_control_tolerance_ns;
 };
 
-// What may arrive for a channel. The loader writes it whole before `open` is set, and clears `open` first.
+// What may arrive for a channel. The loader shares this memory: it clears `open` first and sets it last. Who reads it while it
+// is written may drop a packet, and nobody sends any then: a peer learns the key later, or has heard that it holds no more.
 struct channel {
     __u32 open;
     __u32 key;
@@ -87,6 +90,26 @@ struct drops {
     __u64 over_rate;
 };
 
+// program/layout.rs asserts the same.
+#define IS_AT(type, field, offset) _Static_assert(__builtin_offsetof(struct type, field) == (offset), "as the loader has it")
+_Static_assert(sizeof(struct settings) == 48 && sizeof(struct channel) == 56, "as the loader has them");
+_Static_assert(sizeof(struct sender) == 24 && sizeof(struct drops) == 16, "as the loader has them");
+IS_AT(settings, vlan, 2);
+IS_AT(settings, mac, 4);
+IS_AT(settings, most, 10);
+IS_AT(settings, control_ns, 16);
+IS_AT(settings, peer_control_ns, 32);
+IS_AT(channel, key, 4);
+IS_AT(channel, peer, 8);
+IS_AT(channel, peer_port, 24);
+IS_AT(channel, class, 26);
+IS_AT(channel, packet, 28);
+IS_AT(channel, max_message, 32);
+IS_AT(channel, packet_ns, 40);
+IS_AT(channel, tolerance_ns, 48);
+IS_AT(sender, port, 16);
+IS_AT(drops, over_rate, 8);
+
 struct {
     __uint(type, BPF_MAP_TYPE_ARRAY);
     __uint(max_entries, 1);
@@ -103,6 +126,7 @@ struct {
 
 struct {
     __uint(type, BPF_MAP_TYPE_ARRAY);
+    __uint(map_flags, BPF_F_MMAPABLE);
     __uint(max_entries, CHANNELS);
     __type(key, __u32);
     __type(value, struct channel);
@@ -111,6 +135,7 @@ struct {
 // Until when each channel's packets are paid for; the last is that of control frames of strangers.
 struct {
     __uint(type, BPF_MAP_TYPE_ARRAY);
+    __uint(map_flags, BPF_F_MMAPABLE);
     __uint(max_entries, CHANNELS + 1);
     __type(key, __u32);
     __type(value, __u64);
@@ -131,9 +156,11 @@ struct {
     __type(value, __u64);
 } reasons SEC(".maps");
 
+// What each channel lost as beyond its contract; the last is that of all. The loader reads it without a system call.
 struct {
-    __uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-    __uint(max_entries, CHANNELS);
+    __uint(type, BPF_MAP_TYPE_ARRAY);
+    __uint(map_flags, BPF_F_MMAPABLE);
+    __uint(max_entries, CHANNELS + 1);
     __type(key, __u32);
     __type(value, struct drops);
 } dropped SEC(".maps");
@@ -198,6 +225,18 @@ static __attribute__((always_inline)) int drop(__u32 reason)
     return XDP_DROP;
 }
 
+// Drops what is beyond the contract of the channel at `place`.
+static __attribute__((always_inline)) int police(__u32 place, __u32 reason)
+{
+    __u32 everybody = CHANNELS;
+    struct drops *own = lookup(&dropped, &place), *all = lookup(&dropped, &everybody);
+    if (own && all) {
+        __sync_fetch_and_add(reason == TOO_LARGE ? &own->too_large : &own->over_rate, 1);
+        __sync_fetch_and_add(reason == TOO_LARGE ? &all->too_large : &all->over_rate, 1);
+    }
+    return drop(reason);
+}
+
 static __attribute__((always_inline)) int pass(void)
 {
     count(PASSED);
@@ -225,6 +264,8 @@ static __attribute__((always_inline)) int is_within(__u64 *until, __u64 every, _
 
 static __attribute__((always_inline)) int give(struct xdp_md *context, __u32 class)
 {
+    if (context->rx_queue_index >= QUEUES)
+        return pass();
     // Without a socket on this queue it is the kernel's, whose socket of our port takes it.
     long verdict = redirect_map(&sockets, context->rx_queue_index * CLASSES + class, XDP_PASS);
     count(verdict == XDP_REDIRECT ? TAKEN : PASSED);
@@ -260,20 +301,13 @@ static __attribute__((always_inline)) int data(struct xdp_md *context, const str
     if (!channel || !channel->open || channel->key != be32(header->key) || channel->peer_port != datagram->from.port ||
         !is_same(channel->peer, datagram->from.address))
         return drop(UNKNOWN);
-    struct drops *own = lookup(&dropped, &place);
     // As DataHeader::check: the fragment begins at index · S, and is S bytes or what is left.
     __u64 begin = (__u64)be16(header->index) * channel->packet;
     __u64 left = begin < message_bytes ? message_bytes - begin : 0;
-    if (message_bytes > channel->max_message || payload != (left < channel->packet ? left : channel->packet)) {
-        if (own)
-            own->too_large += 1;
-        return drop(TOO_LARGE);
-    }
-    if (!is_within(lookup(&paid_until, &place), channel->packet_ns, channel->tolerance_ns)) {
-        if (own)
-            own->over_rate += 1;
-        return drop(OVER_RATE);
-    }
+    if (message_bytes > channel->max_message || payload != (left < channel->packet ? left : channel->packet))
+        return police(place, TOO_LARGE);
+    if (!is_within(lookup(&paid_until, &place), channel->packet_ns, channel->tolerance_ns))
+        return police(place, OVER_RATE);
     return give(context, channel->class < CLASSES ? channel->class : BEST_EFFORT);
 }
 
@@ -329,6 +363,10 @@ static __attribute__((always_inline)) int ipv4(struct xdp_md *context, const voi
     sum = (sum & 0xFFFF) + (sum >> 16);
     if (((sum & 0xFFFF) + (sum >> 16)) != 0xFFFF)
         return pass();
+    // Nobody who could be answered: this network, loopback, groups, everybody. The kernel knows what to do.
+    __u8 network = *(const __u8 *)&header->saddr;
+    if (network == 0 || network == 127 || network >= 224)
+        return pass();
     struct datagram datagram = {.from.address = {[10] = 0xFF, [11] = 0xFF}};
     __u8 to[16] __attribute__((aligned(8))) = {[10] = 0xFF, [11] = 0xFF};
     __builtin_memcpy(datagram.from.address + 12, &header->saddr, 4);
@@ -336,6 +374,13 @@ static __attribute__((always_inline)) int ipv4(struct xdp_md *context, const voi
     if (!lookup(&addresses, to))
         return pass();
     return udp(context, header + 1, end, total - sizeof(*header), own, &datagram);
+}
+
+// ::/80, where no host's own address lies.
+static __attribute__((always_inline)) int is_reserved(const struct in6_addr *address)
+{
+    const __u16 *words = (const void *)address;
+    return !(words[0] | words[1] | words[2] | words[3] | words[4]);
 }
 
 static __attribute__((always_inline)) int ipv6(struct xdp_md *context, const void *start, const void *end,
@@ -349,6 +394,9 @@ static __attribute__((always_inline)) int ipv6(struct xdp_md *context, const voi
     asm volatile("" : "+r"(bytes));
     bytes &= 0xFFFF;
     if ((const __u8 *)(header + 1) + bytes > (const __u8 *)end)
+        return pass();
+    // Likewise: unspecified, loopback, groups. And ::ffff:a.b.c.d is a form of ours for IPv4, and no address of IPv6's.
+    if (is_reserved(&header->saddr) || is_reserved(&header->daddr) || header->saddr.s6_addr[0] == 0xFF)
         return pass();
     struct datagram datagram = {};
     __u8 to[16] __attribute__((aligned(8)));

@@ -1,6 +1,419 @@
-//! The fast path: AF_XDP with early demultiplexing in the kernel.
+//! The fast path: AF_XDP with early demultiplexing in the kernel [rio §2.1].
+//!
+//! ```text
+//!                       ┌─ not ours ───────────────────► the kernel ──► its socket of our port ─┐
+//! receive queue ──► demux.bpf.c ── real-time ──► ring ─┐                                        │
+//!                       ├──────── control ────► ring ──┼─► one look, in this order ─────────────┴─► executive
+//!                       ├──────── best effort ► ring ──┘
+//!                       └─ unknown, malformed, over its contract: counted and dropped
+//! ```
+//!
+//! The executive's frame region is the memory that the kernel writes to and reads from (UMEM): a packet is written once when it
+//! arrives and once by the handler that sends it. Each class has a socket of its own on every receive queue, so that no class can
+//! crowd out another ([`queue`]). Peers that routes and neighbours do not place on this interface, and every packet that the
+//! program leaves to the kernel (fragments, IP options), go through an ordinary UDP socket of the same port.
+//!
+//! Relies on: Linux 5.12 or later, CAP_NET_ADMIN, CAP_NET_RAW and CAP_BPF. The program is attached by a link that ends with the
+//! process. What the kernel filters or counts (netfilter) is not asked for packets that take this path.
+//!
+//! When the interface goes down, packets are lost until it is up again. When it disappears, or somebody detaches the program, the
+//! UDP socket is what remains.
 
-#[allow(dead_code)]
+pub mod bare;
+mod config;
+mod error;
 mod headers;
-#[allow(dead_code)]
+mod open;
+mod peers;
+mod program;
+mod queue;
 mod region;
+mod watcher;
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use laxity_core::frames::{FrameId, Frames};
+use laxity_core::receive::Expected;
+
+pub use config::{BusyPoll, EarlyFigures, Mode, Opened, XdpConfig};
+pub use error::XdpError;
+pub use region::KernelFrames;
+pub use watcher::Status;
+
+use crate::staging::Staged;
+use crate::sys::rings::Sent;
+use crate::udp::Udp;
+use crate::{Counters, EVENT_CAPACITY, Link, LinkEvent, LinkOver, Received};
+use peers::Peers;
+use program::Program;
+use queue::{CLASSES, Queue};
+use watcher::Watcher;
+
+/// The longest packet of any region: a page less what comes before a packet.
+pub const MAX_PACKET: usize = region::MOST_PACKET;
+/// Channels that can be demultiplexed early; those at higher places are refused.
+pub const MAX_PLACES: usize = program::MOST_CHANNELS as usize;
+
+/// Looks at the rings that may find as much as they take before the socket is looked at all the same.
+const LOOKS_WITHOUT_SOCKET: u32 = 8;
+/// Calls for one flush: in copy mode the kernel sends some 32 frames a call.
+const MAX_CALLS: usize = 64;
+
+/// An interface driven with AF_XDP as a link. See the module for what becomes of which packet.
+pub struct Xdp {
+    // First what brings frames here, last the memory that they lie in.
+    program: Program,
+    watcher: Watcher,
+    ready: OwnedFd,
+    queues: Vec<Queue>,
+    udp: Udp,
+    address: SocketAddr,
+    interface: u32,
+    busy_poll: bool,
+    peers: Peers,
+    /// Who is expected at each place.
+    expected: Box<[Option<SocketAddr>]>,
+    /// Packets of each place that were dropped as beyond its contract, as far as that was told.
+    policed: Box<[u64]>,
+    policed_in_all: u64,
+    staged: VecDeque<Staged>,
+    capacity: usize,
+    /// Frames that the kernel has for sending, and how many it may have.
+    in_flight: usize,
+    most_in_flight: usize,
+    blocked: bool,
+    /// For what `ready` is set.
+    waits_to_send: bool,
+    /// The interface is gone: what remains is the socket.
+    is_gone: bool,
+    looks: u32,
+    counters: Counters,
+    events: VecDeque<LinkEvent>,
+    events_lost: u64,
+}
+
+impl fmt::Debug for Xdp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Xdp").field("address", &self.address).field("opened", self.watcher.status().opened()).finish()
+    }
+}
+
+/// Readable when something has arrived, whichever way; or there is room to send again, if that was waited for.
+impl AsFd for Xdp {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.ready.as_fd()
+    }
+}
+
+impl Xdp {
+    /// What was got, and what happens to frames before they come here; for whoever watches, in any thread.
+    pub fn status(&self) -> Arc<Status> {
+        Arc::clone(self.watcher.status())
+    }
+
+    fn push_event(&mut self, event: LinkEvent) {
+        if self.events.contains(&event) {
+            return;
+        }
+        if self.events.len() < EVENT_CAPACITY {
+            self.events.push_back(event);
+        } else {
+            self.events_lost += 1;
+        }
+    }
+
+    /// Takes the frames back that were sent.
+    fn reap(&mut self, frames: &mut KernelFrames) -> usize {
+        let Some(queue) = self.queues.first_mut() else { return 0 };
+        let (_, supply) = queue.sender();
+        let mut reaped = 0;
+        while let Some(address) = supply.sent() {
+            if let Some((frame, _)) = frames.take_back(address) {
+                frames.free(frame);
+            }
+            reaped += 1;
+        }
+        supply.took_sent();
+        self.in_flight = self.in_flight.saturating_sub(reaped);
+        reaped
+    }
+
+    /// Has the kernel send what the ring holds; false if it takes no more now.
+    fn kick(&mut self, frames: &mut KernelFrames) -> io::Result<bool> {
+        for _ in 0..MAX_CALLS {
+            let Some(queue) = self.queues.first_mut() else { return Ok(true) };
+            let sent = queue.sender().0.send()?;
+            let reaped = self.reap(frames);
+            match sent {
+                Sent::All => return Ok(true),
+                Sent::Dropped => {
+                    self.counters.sent_frames -= 1;
+                    self.counters.send_dropped += 1;
+                }
+                Sent::Some if reaped > 0 => {}
+                Sent::Some => return Ok(false),
+                // What is in the ring leaves when the interface is up again; there is no waiting for that.
+                Sent::Down => return Ok(true),
+            }
+        }
+        Ok(false)
+    }
+
+    /// Puts one packet into the ring, with its headers; the frame comes back if there is no room.
+    fn push(&mut self, staged: Staged, frames: &mut KernelFrames) -> Result<(), Staged> {
+        let Some(direct) = self.peers.direct(staged.peer) else { return Err(staged) };
+        let (template, queue) = (&direct.template, &mut self.queues[0]);
+        let (headers, len) = (template.len(), staged.len);
+        if self.in_flight >= self.most_in_flight || queue.sender().0.room() == 0 {
+            return Err(staged);
+        }
+        let (before, packet) = frames.packet_with_headers(&staged.frame, headers, len);
+        template.write(before, packet);
+        let address = frames.lend_packet(staged.frame, headers);
+        let is_pushed = queue.sender().0.push(address, (headers + len) as u32);
+        debug_assert!(is_pushed, "there was room");
+        self.in_flight += 1;
+        self.counters.sent_frames += 1;
+        self.counters.sent_bytes += len as u64;
+        Ok(())
+    }
+
+    /// What remains without the interface.
+    fn give_up_interface(&mut self) {
+        self.is_gone = true;
+        for fd in self.queues.iter().flat_map(Queue::sockets) {
+            let _ = rustix::event::epoll::delete(&self.ready, fd);
+        }
+    }
+
+    /// Sets for what [`as_fd`](AsFd::as_fd) is ready: room to send, only while that is waited for.
+    fn wait_to_send(&mut self, wait: bool) {
+        use rustix::event::epoll::{EventData, EventFlags, modify};
+        if self.waits_to_send == wait {
+            return;
+        }
+        self.waits_to_send = wait;
+        let mut flags = EventFlags::IN;
+        flags.set(EventFlags::OUT, wait);
+        let _ = modify(&self.ready, &self.udp, EventData::new_u64(0), flags);
+        if let Some(queue) = self.queues.first().filter(|_| !self.is_gone) {
+            let _ = modify(&self.ready, queue.socket(0), EventData::new_u64(0), flags);
+        }
+    }
+}
+
+impl Link for Xdp {
+    fn local_address(&self) -> SocketAddr {
+        self.address
+    }
+
+    fn room(&self) -> usize {
+        (self.capacity - self.staged.len()).min(self.udp.room())
+    }
+
+    fn transmit(&mut self, frame: FrameId, len: usize, peer: SocketAddr) {
+        assert!(self.staged.len() < self.capacity, "transmit without room: {} frames are staged", self.capacity);
+        self.staged.push_back(Staged { frame, len, peer });
+    }
+
+    fn wants_writable(&self) -> bool {
+        self.blocked || self.udp.wants_writable()
+    }
+
+    fn poll_event(&mut self) -> Option<LinkEvent> {
+        self.events.pop_front().or_else(|| self.udp.poll_event())
+    }
+
+    fn counters(&self) -> Counters {
+        let (own, udp, early) = (&self.counters, self.udp.counters(), self.watcher.status().early());
+        Counters {
+            sent_frames: own.sent_frames + udp.sent_frames,
+            sent_bytes: own.sent_bytes + udp.sent_bytes,
+            received_frames: own.received_frames + udp.received_frames,
+            received_bytes: own.received_bytes + udp.received_bytes,
+            send_dropped: own.send_dropped + udp.send_dropped,
+            send_too_large: own.send_too_large + udp.send_too_large,
+            receive_truncated: own.receive_truncated + udp.receive_truncated,
+            receive_damaged: own.receive_damaged + udp.receive_damaged,
+            receive_overflow: udp.receive_overflow + early.full.iter().sum::<u64>() + early.no_frame,
+            receive_starved: own.receive_starved + udp.receive_starved,
+            events_lost: self.events_lost + udp.events_lost,
+        }
+    }
+
+    fn expect(&mut self, place: u32, expected: &Expected) -> io::Result<()> {
+        self.expect_nothing(place);
+        self.program.expect(place, expected)?;
+        self.peers.add(expected.peer);
+        if let Some(told) = self.policed.get_mut(place as usize) {
+            // What was dropped of whoever had the place before is not its.
+            let (too_large, over_rate) = self.program.policed(place);
+            *told = too_large + over_rate;
+        }
+        if let Some(slot) = self.expected.get_mut(place as usize) {
+            *slot = Some(expected.peer);
+        }
+        if self.peers.exchange(self.watcher.directory()) {
+            self.watcher.look();
+        }
+        Ok(())
+    }
+
+    fn expect_control(&mut self, place: u32, peer: SocketAddr) -> io::Result<()> {
+        self.expect_nothing(place);
+        self.program.expect_control(place, peer)?;
+        self.peers.add(peer);
+        if let Some(slot) = self.expected.get_mut(place as usize) {
+            *slot = Some(peer);
+        }
+        if self.peers.exchange(self.watcher.directory()) {
+            self.watcher.look();
+        }
+        Ok(())
+    }
+
+    fn expect_nothing(&mut self, place: u32) {
+        let Some(peer) = self.expected.get_mut(place as usize).and_then(Option::take) else { return };
+        self.program.expect_nothing(place);
+        self.peers.remove(peer);
+    }
+
+    fn poll_policed(&mut self) -> Option<(u32, u64)> {
+        let in_all = self.program.policed_total();
+        if in_all == self.policed_in_all {
+            return None;
+        }
+        for (place, told) in self.policed.iter_mut().enumerate() {
+            let place = place as u32;
+            let (too_large, over_rate) = self.program.policed(place);
+            let packets = too_large + over_rate;
+            if packets != *told {
+                return Some((place, packets - std::mem::replace(told, packets)));
+            }
+        }
+        self.policed_in_all = in_all;
+        None
+    }
+}
+
+impl LinkOver<KernelFrames> for Xdp {
+    fn flush(&mut self, frames: &mut KernelFrames) -> io::Result<usize> {
+        if self.peers.exchange(self.watcher.directory()) {
+            self.watcher.look();
+        }
+        let before = self.counters.sent_frames + self.counters.send_dropped;
+        let (mut by_socket, mut is_blocked) = (false, false);
+        if self.in_flight > 0 {
+            self.reap(frames);
+        }
+        while let Some(staged) = self.staged.pop_front() {
+            let most = match self.peers.direct(staged.peer) {
+                Some(direct) if !self.is_gone => direct.most,
+                _ => {
+                    self.udp.transmit(staged.frame, staged.len, staged.peer);
+                    by_socket = true;
+                    continue;
+                }
+            };
+            if staged.len > most {
+                self.counters.send_dropped += 1;
+                self.counters.send_too_large += 1;
+                let mtu_bytes = (most + if staged.peer.is_ipv6() { 48 } else { 28 }) as u32;
+                self.push_event(LinkEvent::TooLarge { peer: staged.peer, mtu_bytes });
+                frames.free(staged.frame);
+                continue;
+            }
+            if let Err(staged) = self.push(staged, frames) {
+                self.staged.push_front(staged);
+                // The ring is full: the kernel takes some, or nothing can be sent now.
+                if !self.kick(frames)? {
+                    is_blocked = true;
+                    break;
+                }
+                if self.in_flight >= self.most_in_flight
+                    && let Some(staged) = self.staged.pop_front()
+                {
+                    // The interface is down, and what it has is old already.
+                    self.counters.send_dropped += 1;
+                    frames.free(staged.frame);
+                }
+            }
+        }
+        if self.in_flight > 0 && !is_blocked && !self.is_gone {
+            is_blocked = !self.kick(frames)?;
+        }
+        self.blocked = is_blocked;
+        let mut sent = (self.counters.sent_frames + self.counters.send_dropped - before) as usize;
+        if by_socket || self.udp.wants_writable() {
+            sent += self.udp.flush(frames)?;
+        }
+        self.wait_to_send(self.wants_writable());
+        Ok(sent)
+    }
+
+    fn receive(
+        &mut self,
+        limit: usize,
+        frames: &mut KernelFrames,
+        mut sink: impl FnMut(Received, &mut KernelFrames),
+    ) -> io::Result<usize> {
+        if !self.is_gone && self.watcher.status().is_gone() {
+            self.give_up_interface();
+        }
+        if self.in_flight > 0 {
+            self.reap(frames);
+        }
+        // What the kernel has is looked at when the rings are empty, and now and then if they never are.
+        self.looks += 1;
+        let for_socket =
+            if self.looks >= LOOKS_WITHOUT_SOCKET { limit.div_ceil(LOOKS_WITHOUT_SOCKET as usize) } else { 0 };
+        let (in_all, limit) = (limit, limit - for_socket);
+        let (mut looked, mut given) = (0, 0);
+        for class in 0..CLASSES.len() {
+            for queue in &mut self.queues {
+                while looked < limit
+                    && let Some((frame, begin, bytes)) = queue.next(class, frames)
+                {
+                    looked += 1;
+                    let arrived = frames.arrived(&frame, begin, bytes).ok_or(headers::Broken::Headers);
+                    match arrived.and_then(|arrived| headers::read(arrived, self.interface)) {
+                        Ok(datagram) => {
+                            frames.set_begin(&frame, begin + datagram.begin);
+                            self.counters.received_frames += 1;
+                            self.counters.received_bytes += datagram.len as u64;
+                            given += 1;
+                            let (peer, tos, len) = (datagram.peer, datagram.tos, datagram.len);
+                            sink(Received { frame, len, peer, tos }, frames);
+                        }
+                        Err(_) => {
+                            self.counters.receive_damaged += 1;
+                            frames.free(frame);
+                        }
+                    }
+                }
+            }
+        }
+        if looked > 0 || self.busy_poll {
+            let is_starved = looked < limit && frames.available() == 0;
+            self.counters.receive_starved += u64::from(
+                is_starved && self.queues.iter().any(|queue| (0..CLASSES.len()).any(|class| queue.has(class))),
+            );
+            for queue in &mut self.queues {
+                queue.told();
+                if self.busy_poll {
+                    queue.drive();
+                }
+            }
+        }
+        if looked == 0 || for_socket > 0 {
+            self.looks = 0;
+            given += self.udp.receive(in_all - looked, frames, sink)?;
+        }
+        Ok(given)
+    }
+}

@@ -2,6 +2,7 @@
 //! frame that the core then owns; what is sent leaves from the frame that the handler wrote.
 
 use std::io;
+use std::sync::Arc;
 
 use laxity_core::frames::{FrameId, Frames};
 
@@ -14,15 +15,19 @@ const KERNEL_HEADROOM: usize = 256;
 pub(super) const MOST_HEADERS: usize = 66;
 /// Where a packet that we write begins in its frame.
 const BEGIN: usize = KERNEL_HEADROOM + MOST_HEADERS;
+/// The longest packet: chunks are a page at most.
+pub(super) const MOST_PACKET: usize = 4096 - BEGIN;
 
 /// A region whose frames the kernel writes to and reads from.
 #[derive(Debug)]
 pub struct KernelFrames {
-    memory: Mapping,
+    memory: Arc<Mapping>,
     /// Bytes of a frame: a power of two.
     chunk: usize,
     /// Where each frame's packet begins in it: what arrives begins after the headers that it came with.
     begins: Box<[u16]>,
+    /// Which frames the kernel has: it gives each back once.
+    lent: Box<[bool]>,
     free: Vec<u32>,
 }
 
@@ -33,16 +38,24 @@ impl KernelFrames {
     /// The packets are longer than a page allows; or there is no memory.
     pub(super) fn new(frames: u32, packet: usize) -> io::Result<Self> {
         let chunk = [2048, 4096].into_iter().find(|chunk| packet + BEGIN <= *chunk).ok_or_else(|| {
-            let most = 4096 - BEGIN;
-            io::Error::new(io::ErrorKind::InvalidInput, format!("packets of {packet} bytes, expected {most} at most"))
+            io::Error::new(
+                io::ErrorKind::InvalidInput,
+                format!("packets of {packet} bytes, expected {MOST_PACKET} at most"),
+            )
         })?;
-        let memory = Mapping::anonymous(frames as usize * chunk)?;
+        let memory = Arc::new(Mapping::anonymous(frames as usize * chunk)?);
         let begins = vec![BEGIN as u16; frames as usize].into_boxed_slice();
-        Ok(Self { memory, chunk, begins, free: (0..frames).rev().collect() })
+        let lent = vec![false; frames as usize].into_boxed_slice();
+        Ok(Self { memory, chunk, begins, lent, free: (0..frames).rev().collect() })
     }
 
-    pub(super) fn mapping(&self) -> &Mapping {
+    pub(super) fn mapping(&self) -> &Arc<Mapping> {
         &self.memory
+    }
+
+    /// Bytes of the longest frame that the kernel receives into one of ours.
+    pub(super) fn largest_frame(&self) -> usize {
+        self.chunk - KERNEL_HEADROOM
     }
 
     pub(super) fn chunk(&self) -> usize {
@@ -54,20 +67,27 @@ impl KernelFrames {
         self.free.len()
     }
 
-    /// Where the frame begins in the region, for the kernel to receive into.
-    pub(super) fn address(&self, frame: &FrameId) -> u64 {
-        frame.index() as u64 * self.chunk as u64
+    /// Gives a frame to the kernel, to receive into; where it begins in the region.
+    pub(super) fn lend(&mut self, frame: FrameId) -> u64 {
+        let index = frame.index() as usize;
+        debug_assert!(!self.lent[index], "the kernel has it already");
+        self.lent[index] = true;
+        index as u64 * self.chunk as u64
     }
 
-    /// Where the packet of a frame begins in the region.
-    pub(super) fn packet_address(&self, frame: &FrameId) -> u64 {
-        self.address(frame) + u64::from(self.begins[frame.index() as usize])
+    /// Gives a frame to the kernel to be sent, from `headers` bytes before its packet on; where that is in the region.
+    pub(super) fn lend_packet(&mut self, frame: FrameId, headers: usize) -> u64 {
+        let begin = u64::from(self.begins[frame.index() as usize]) - headers as u64;
+        self.lend(frame) + begin
     }
 
-    /// The frame in which the kernel's `address` lies, and where in it; `None` if it is none of ours.
-    pub(super) fn place(&self, address: u64) -> Option<(FrameId, usize)> {
-        let index = usize::try_from(address).ok()? / self.chunk;
-        (index < self.begins.len()).then(|| (FrameId::from_index(index as u32), address as usize % self.chunk))
+    /// Takes the frame back in which the kernel's `address` lies, and where in it; `None` if the kernel has no such frame of ours.
+    pub(super) fn take_back(&mut self, address: u64) -> Option<(FrameId, usize)> {
+        let address = usize::try_from(address).ok()?;
+        let index = address / self.chunk;
+        let lent = self.lent.get_mut(index).filter(|lent| **lent)?;
+        *lent = false;
+        Some((FrameId::from_index(index as u32), address % self.chunk))
     }
 
     /// What arrived in a frame, headers first: `len` bytes from `begin` on; `None` if that is not within the frame.
@@ -81,10 +101,11 @@ impl KernelFrames {
         self.begins[frame.index() as usize] = begin.min(BEGIN) as u16;
     }
 
-    /// The `len` bytes before the packet, to write headers to; at most [`MOST_HEADERS`].
-    pub(super) fn headers_mut(&mut self, frame: &FrameId, len: usize) -> &mut [u8] {
+    /// The `headers` bytes before the packet, at most [`MOST_HEADERS`], to be written, and the packet of `len` bytes.
+    pub(super) fn packet_with_headers(&mut self, frame: &FrameId, headers: usize, len: usize) -> (&mut [u8], &[u8]) {
         let begin = usize::from(self.begins[frame.index() as usize]);
-        &mut self.bytes_mut(frame)[begin - len..begin]
+        let (before, packet) = self.bytes_mut(frame).split_at_mut(begin);
+        (&mut before[begin - headers..], &packet[..len])
     }
 
     fn bytes(&self, frame: &FrameId) -> &[u8] {
@@ -109,7 +130,10 @@ impl Frames for KernelFrames {
         Some(FrameId::from_index(index))
     }
     fn free(&mut self, frame: FrameId) {
-        debug_assert!(self.free.len() < self.begins.len(), "a frame was freed twice");
+        debug_assert!(
+            self.free.len() < self.begins.len() && !self.lent[frame.index() as usize],
+            "a frame was freed twice"
+        );
         self.free.push(frame.index());
     }
     fn packet(&self, frame: &FrameId) -> &[u8] {
@@ -125,7 +149,7 @@ impl Frames for KernelFrames {
     }
 }
 
-// SAFETY: the memory is one mapping that is made in `new` and neither grows nor is replaced. `packet_mut` only computes a subslice of
+// SAFETY: the memory is one mapping that is made in `new` and lives as long as anybody has it. `packet_mut` only computes a subslice of
 // it, which moves within the frame only by `set_begin` and `take` of that very frame; `take` and `free` touch no packet.
 unsafe impl StableFrames for KernelFrames {}
 
@@ -139,19 +163,23 @@ mod tests {
         assert_eq!((frames.chunk(), frames.available()), (2048, 4));
         let frame = frames.take().unwrap();
         frames.packet_mut(&frame)[..3].copy_from_slice(b"abc");
-        assert_eq!(frames.packet_address(&frame), frames.address(&frame) + BEGIN as u64);
         assert_eq!(frames.arrived(&frame, BEGIN, 3), Some(&b"abc"[..]));
-        frames.headers_mut(&frame, 2).copy_from_slice(b"xy");
+        let (headers, packet) = frames.packet_with_headers(&frame, 2, 3);
+        assert_eq!(packet, b"abc");
+        headers.copy_from_slice(b"xy");
         frames.set_begin(&frame, BEGIN - 2);
         assert_eq!(&frames.packet(&frame)[..5], b"xyabc");
         assert_eq!(frames.arrived(&frame, 2000, 49), None);
-        let address = frames.address(&frame);
         frames.free(frame);
         let frame = frames.take().unwrap();
         assert_eq!(&frames.packet(&frame)[..3], b"abc", "what is sent begins where it always does");
-        assert_eq!(frames.place(address + 300), Some((FrameId::from_index(frame.index()), 300)));
-        assert_eq!(frames.place(4 * 2048), None);
-        frames.free(frame);
+        let index = frame.index();
+        let address = frames.lend_packet(frame, 2);
+        assert_eq!(address, u64::from(index) * 2048 + BEGIN as u64 - 2);
+        assert_eq!(frames.take_back(address), Some((FrameId::from_index(index), BEGIN - 2)));
+        assert_eq!(frames.take_back(address), None, "the kernel has it no more");
+        assert_eq!(frames.take_back(4 * 2048), None);
+        frames.free(FrameId::from_index(index));
         assert!(KernelFrames::new(1, 4000).is_err());
         assert_eq!(KernelFrames::new(1, 3000).unwrap().chunk(), 4096);
     }

@@ -1,0 +1,267 @@
+//! A lab with a name, that stays: made, removed, and commands run in its hosts.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use laxity_link::sys::namespace::{self, Namespace};
+use serde::Serialize;
+
+use super::pair::{self, End, VLAN, failed};
+use super::{DEFAULT_NAME, DownArguments, HostName, UpArguments};
+use crate::failure::Failure;
+
+/// Where hosts of labs have the directories that stand in for root's own: the registry of the machine is not theirs.
+const DIRECTORIES: &str = "/run/laxity-lab";
+/// What they stand in for.
+const ROOTS: &str = "/run/laxity";
+/// So that the names of the namespaces are within what the system takes.
+const NAME_MAX: usize = 32;
+
+fn namespace_name(lab: &str, host: HostName) -> String {
+    format!("{lab}-{}", host.letter())
+}
+
+fn directory(lab: &str, host: HostName) -> PathBuf {
+    Path::new(DIRECTORIES).join(namespace_name(lab, host))
+}
+
+fn check_name(name: &str) -> Result<(), Failure> {
+    let can_be = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+    if name.is_empty() || name.len() > NAME_MAX || name.starts_with('-') || !name.bytes().all(can_be) {
+        let problem = format!("--name: expected 1 to {NAME_MAX} letters, digits, - and _, and no - first");
+        return Err(Failure::Usage(problem));
+    }
+    Ok(())
+}
+
+/// How to name the lab to another command.
+fn named(name: &str) -> String {
+    if name == DEFAULT_NAME { String::new() } else { format!(" --name {name}") }
+}
+
+#[derive(Debug, Serialize)]
+struct Made<'a> {
+    name: &'a str,
+    vlan: Option<u16>,
+    hosts: [End; 2],
+}
+
+/// Takes back what was made, unless it is all there.
+struct Half<'a> {
+    lab: &'a str,
+    made: Vec<HostName>,
+}
+
+impl Drop for Half<'_> {
+    fn drop(&mut self) {
+        for &host in &self.made {
+            let name = namespace_name(self.lab, host);
+            if let Ok(Some(namespace)) = Namespace::named(&name) {
+                let _ = pair::remove(&namespace);
+            }
+            let _ = Namespace::remove_named(&name);
+            let _ = remove_directory(&directory(self.lab, host));
+        }
+    }
+}
+
+pub(super) fn up(arguments: &UpArguments) -> Result<(), Failure> {
+    let lab = arguments.name.as_str();
+    check_name(lab)?;
+    let mut half = Half { lab, made: Vec::new() };
+    let mut create = |host| {
+        let name = namespace_name(lab, host);
+        let namespace = Namespace::create_named(&name).map_err(|error| match error.kind() {
+            io::ErrorKind::AlreadyExists => Failure::Usage(format!(
+                "there is a network namespace {name} already; `laxity lab down{}` removes the lab {lab}, another --name makes \
+                 another one",
+                named(lab)
+            )),
+            _ => failed(&format!("making the network namespace {name}"), &error),
+        })?;
+        half.made.push(host);
+        make_directory(&directory(lab, host)).map_err(|error| failed("making its directory", &error))?;
+        Ok::<_, Failure>(namespace)
+    };
+    let (a, b) = (create(HostName::A)?, create(HostName::B)?);
+    let mut hosts = pair::join([&a, &b], arguments.pair).map_err(|error| failed("joining two hosts", &error))?;
+    half.made.clear();
+    for (end, host) in hosts.iter_mut().zip(HostName::BOTH) {
+        end.namespace = Some(namespace_name(lab, host));
+    }
+    let vlan = hosts[0].vlan_interface.map(|_| VLAN);
+    let made = Made { name: lab, vlan, hosts };
+    if arguments.json {
+        println!("{}", serde_json::to_string(&made).expect("structs of strings and integers are always JSON"));
+    } else {
+        println!("{}", told(&made));
+    }
+    Ok(())
+}
+
+fn told(made: &Made<'_>) -> String {
+    let mut lines = vec![format!("The lab {} stands: two hosts, joined by a virtual Ethernet pair.", made.name)];
+    for end in &made.hosts {
+        let namespace = end.namespace.as_deref().unwrap_or_default();
+        lines.push(format!(
+            "  {}: namespace {namespace}, interface {}, {} queues, packets of up to {} bytes",
+            end.host, end.interface, end.queues, end.mtu
+        ));
+        let on = |vlan| {
+            let addresses = end.addresses.iter().filter(|address| address.vlan == vlan);
+            addresses.map(|address| address.address.to_string()).collect::<Vec<_>>().join(", ")
+        };
+        lines.push(format!("     {}", on(false)));
+        if let Some(interface) = end.vlan_interface {
+            lines.push(format!("     {} on {interface} (VLAN {VLAN})", on(true)));
+        }
+    }
+    if made.vlan.is_none() {
+        lines.push("This kernel has no VLANs (8021q), so the lab has none.".to_owned());
+    }
+    let (name, to) = (named(made.name), made.hosts[1].addresses[0].address);
+    lines.push("Run commands in it, and remove it:".to_owned());
+    lines.push(format!("  laxity lab run b{name} -- laxity recv camera"));
+    lines.push(format!("  laxity lab run a{name} -- laxity send {to}/camera --best-effort --max-message 60KiB"));
+    lines.push(format!("  laxity lab down{name}"));
+    lines.join("\n")
+}
+
+#[derive(Debug, Serialize)]
+struct Removed<'a> {
+    name: &'a str,
+    removed: Vec<String>,
+    processes: Vec<u32>,
+}
+
+pub(super) fn down(arguments: &DownArguments) -> Result<(), Failure> {
+    let lab = arguments.name.as_str();
+    check_name(lab)?;
+    let mut found = Vec::new();
+    for host in HostName::BOTH {
+        let name = namespace_name(lab, host);
+        match Namespace::named(&name) {
+            Ok(Some(namespace)) => {
+                let is_ours =
+                    pair::is_a_host(&namespace).map_err(|error| failed(&format!("looking into {name}"), &error))?;
+                if !is_ours {
+                    let problem = format!(
+                        "the network namespace {name} is no host of a lab: it has no {}; `ip netns del {name}` removes it",
+                        pair::INTERFACE
+                    );
+                    return Err(Failure::Usage(problem));
+                }
+                found.push((host, name, Some(namespace)));
+            }
+            Ok(None) => {}
+            // What was left when it was made, and nothing was mounted on it.
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => found.push((host, name, None)),
+            Err(error) => return Err(failed(&format!("looking for the network namespace {name}"), &error)),
+        }
+    }
+    if found.is_empty() {
+        let (a, b) = (namespace_name(lab, HostName::A), namespace_name(lab, HostName::B));
+        return Err(Failure::Usage(format!("there is no lab {lab}: neither a network namespace {a} nor {b}")));
+    }
+    let inside = inhabitants(found.iter().filter_map(|(_, _, namespace)| namespace.as_ref()));
+    let mut removed = Vec::new();
+    for (host, name, namespace) in found {
+        let remove = || {
+            // Whoever is still in it keeps the namespace, but not the interface.
+            if let Some(namespace) = &namespace {
+                pair::remove(namespace)?;
+            }
+            Namespace::remove_named(&name)?;
+            remove_directory(&directory(lab, host))
+        };
+        remove().map_err(|error| failed(&format!("removing {name}"), &error))?;
+        removed.push(name);
+    }
+    let removed = Removed { name: lab, removed, processes: inside };
+    if arguments.json {
+        println!("{}", serde_json::to_string(&removed).expect("structs of strings and integers are always JSON"));
+        return Ok(());
+    }
+    println!("The lab {lab} is gone ({}).", removed.removed.join(", "));
+    if !removed.processes.is_empty() {
+        let numbers: Vec<String> = removed.processes.iter().map(u32::to_string).collect();
+        println!("Processes that are still in it, without an interface: {}", numbers.join(", "));
+    }
+    Ok(())
+}
+
+/// The processes that are in one of these namespaces.
+fn inhabitants<'a>(namespaces: impl Iterator<Item = &'a Namespace>) -> Vec<u32> {
+    let identities: Vec<(u64, u64)> = namespaces.filter_map(|found| found.identity().ok()).collect();
+    let Ok(processes) = fs::read_dir("/proc") else { return Vec::new() };
+    let is_inside = |number: &u32| {
+        let namespace = Namespace::at(Path::new(&format!("/proc/{number}/ns/net")));
+        namespace.and_then(|found| found.identity()).is_ok_and(|identity| identities.contains(&identity))
+    };
+    let mut found: Vec<u32> =
+        processes.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).filter(is_inside).collect();
+    found.sort_unstable();
+    found
+}
+
+/// Becomes a command in a host of a lab that stands.
+pub(super) fn enter(lab: &str, host: HostName, command: &[OsString]) -> Result<u8, Failure> {
+    check_name(lab)?;
+    let name = namespace_name(lab, host);
+    let Some(namespace) = Namespace::named(&name).map_err(|error| failed(&format!("entering {name}"), &error))? else {
+        let problem =
+            format!("there is no lab {lab}: no network namespace {name}; `laxity lab up{}` makes it", named(lab));
+        return Err(Failure::Usage(problem));
+    };
+    let trouble = |error: io::Error| failed(&format!("entering {name}"), &error);
+    namespace.enter().map_err(trouble)?;
+    settle(&directory(lab, host)).map_err(trouble)?;
+    let (program, arguments) = command.split_first().expect("the command line demands one");
+    // Only if this fails we are still here.
+    let source = Command::new(program).args(arguments).exec();
+    Err(Failure::File { file: program.to_string_lossy().into_owned(), source })
+}
+
+/// Shows this process what the host has instead of what the machine has: its interfaces, its registry.
+fn settle(directory: &Path) -> io::Result<()> {
+    namespace::private_mounts()?;
+    namespace::show_devices()?;
+    make_directory(directory)?;
+    make_directory(Path::new(ROOTS))?;
+    namespace::put_over(directory, Path::new(ROOTS))
+}
+
+/// With the mode that the registry expects.
+fn make_directory(path: &Path) -> io::Result<()> {
+    fs::DirBuilder::new().recursive(true).mode(0o755).create(path)
+}
+
+fn remove_directory(path: &Path) -> io::Result<()> {
+    match fs::remove_dir_all(path) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        _ => {}
+    }
+    // Of the last lab, the directory above, too.
+    let _ = fs::remove_dir(DIRECTORIES);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_those_that_the_system_takes_and_nothing_else() {
+        for name in ["lab", "a", "my-lab_2", &"x".repeat(32)] {
+            assert!(check_name(name).is_ok(), "{name}");
+        }
+        for name in ["", "-x", "a/b", "..", "a b", "ä", "a.b", &"x".repeat(33)] {
+            assert!(check_name(name).is_err(), "{name}");
+        }
+    }
+}

@@ -1,0 +1,415 @@
+//! `laxity lab run`: a lab without a name, and what happens in it.
+//!
+//! The namespaces have no names: they live as long as this process and those that it starts in them, and those are killed with
+//! this one. So nothing stays, even if it is killed.
+
+use std::io::{BufRead, BufReader, Write};
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration as StdDuration, Instant as StdInstant};
+
+use laxity::{Costs, DEFAULT_PORT, text};
+use laxity_bench::attack::{EXCESS, HOGS, Hogs};
+use laxity_core::figures::Figures;
+use laxity_core::units::{Duration, NANOS_PER_SECOND};
+use laxity_link::sys::namespace::Namespace;
+use serde_json::Value;
+
+use super::host::SINK_PORT;
+use super::pair::{self, End, failed};
+use super::report::{self, FloodReport, Outcome};
+use super::talk::{Ends, Event, Flood, Role, SentStream, Span, Stream, Task, json};
+use super::{HostName, RunArguments};
+use crate::args::option;
+use crate::costs;
+use crate::failure::Failure;
+use crate::progress::Progress;
+use crate::stop::Stop;
+
+/// Before packets of this size there are headers of Laxity (44), UDP (8) and IPv6 (40).
+const HEADERS: u32 = 92;
+/// Payload of a stranger's packet.
+const FLOOD_BYTES: u32 = 64;
+/// How long a wait does not look at Ctrl-C.
+const LOOK: StdDuration = StdDuration::from_millis(50);
+/// A host that says nothing for so long while it has something to say is lost: longer than a lease and the end of a channel.
+const PATIENCE: StdDuration = StdDuration::from_secs(30);
+
+/// The channels: what steers a robot, what it sees, and what has time.
+fn streams(interval: Duration, violates: bool) -> Vec<Stream> {
+    let stream = |name: &str, message_bytes, interval: Duration, deadline: Option<u64>, at_once| Stream {
+        name: name.to_owned(),
+        message_bytes,
+        interval_ns: interval.as_nanos(),
+        deadline_ns: deadline.map(|millis| Duration::from_millis(millis).as_nanos()),
+        at_once,
+    };
+    let mut streams = vec![
+        stream("control", 200, interval, Some(50), 1),
+        stream("camera", 60 << 10, Duration::from_millis(50), Some(100), 1),
+        stream("bulk", 32 << 10, Duration::from_millis(20), None, 1),
+    ];
+    if violates {
+        streams.push(stream("violator", 8 << 10, Duration::from_millis(20), Some(60), EXCESS));
+    }
+    streams
+}
+
+/// Which process it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Who {
+    A,
+    B,
+    Strangers,
+}
+
+impl Who {
+    fn name(self) -> &'static str {
+        match self {
+            Self::A => "host a",
+            Self::B => "host b",
+            Self::Strangers => "the flood",
+        }
+    }
+}
+
+/// A process of the lab. Dropping it ends it.
+struct Process {
+    child: Child,
+    input: Option<ChildStdin>,
+}
+
+impl Process {
+    /// Starts one in a host. What it says comes with its name; `None` is its end.
+    fn start(who: Who, home: &Namespace, role: Role, said: &Sender<(Who, Option<Event>)>) -> Result<Self, Failure> {
+        let trouble = |source| Failure::Lab { status: 5, text: format!("starting {}: {source}", who.name()) };
+        let mut child = Command::new("/proc/self/exe")
+            .arg0("laxity")
+            .args(["lab", "host"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            // Ctrl-C is for the parent, which ends them in order.
+            .process_group(0)
+            .spawn()
+            .map_err(trouble)?;
+        let (input, output) = (child.stdin.take(), child.stdout.take());
+        let mut process = Self { child, input };
+        let task = Task { parent: std::process::id(), namespace: home.as_fd().as_raw_fd(), role };
+        if let Some(input) = &mut process.input {
+            writeln!(input, "{}", json(&task)).map_err(trouble)?;
+        }
+        let said = said.clone();
+        thread::spawn(move || {
+            for line in output.into_iter().flat_map(|output| BufReader::new(output).lines().map_while(Result::ok)) {
+                if let Ok(event) = serde_json::from_str(&line)
+                    && said.send((who, Some(event))).is_err()
+                {
+                    return;
+                }
+            }
+            let _ = said.send((who, None));
+        });
+        Ok(process)
+    }
+
+    fn go(&mut self) {
+        if let Some(input) = &mut self.input {
+            let _ = writeln!(input, "go");
+        }
+    }
+
+    /// Lets it end its work.
+    fn end(&mut self) {
+        self.input = None;
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.input = None;
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// What is shown while it runs.
+#[derive(Debug, Default)]
+struct Shown {
+    sent: u64,
+    delivered: u64,
+    missed: u64,
+    largest: Option<u64>,
+    strangers: u64,
+}
+
+impl Shown {
+    fn line(&self, wanted: Option<u64>) -> String {
+        let of = wanted.map_or_else(String::new, |wanted| format!(" of {wanted}"));
+        let largest =
+            self.largest.map_or_else(String::new, |nanos| format!(", largest delay {}", Duration::from_nanos(nanos)));
+        let flood =
+            if self.strangers == 0 { String::new() } else { format!("; {} packets of strangers", self.strangers) };
+        format!("control: {} sent{of}, {} delivered{largest}, {} missed{flood}", self.sent, self.delivered, self.missed)
+    }
+}
+
+/// The events of all processes, one after the other.
+struct Ears {
+    heard: Receiver<(Who, Option<Event>)>,
+    shown: Arc<Mutex<Shown>>,
+    stop: Stop,
+}
+
+impl Ears {
+    /// The next event that is no progress; `None` if Ctrl-C came first and `until_stopped`.
+    fn next(&self, from: Who, until_stopped: bool, patience: StdDuration) -> Result<Option<Event>, Failure> {
+        let mut heard_last = StdInstant::now();
+        loop {
+            if until_stopped && self.stop.is_set() {
+                return Ok(None);
+            }
+            let lost = |what: &str| Failure::Lab { status: 5, text: format!("{} {what}", from.name()) };
+            let (who, event) = match self.heard.recv_timeout(LOOK) {
+                Ok(heard) => heard,
+                Err(RecvTimeoutError::Timeout) if heard_last.elapsed() < patience => continue,
+                Err(RecvTimeoutError::Timeout) => return Err(lost("does not answer any more")),
+                Err(RecvTimeoutError::Disconnected) => return Err(lost("is gone")),
+            };
+            match event {
+                Some(Event::Progress { messages, missed, largest_ns }) => {
+                    heard_last = StdInstant::now();
+                    let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+                    match who {
+                        Who::A => shown.sent = messages,
+                        Who::B => (shown.delivered, shown.missed, shown.largest) = (messages, missed, largest_ns),
+                        Who::Strangers => shown.strangers = messages,
+                    }
+                }
+                Some(Event::Failed { status, text }) => {
+                    return Err(Failure::Lab { status, text: format!("{}: {text}", who.name()) });
+                }
+                Some(event) if who == from => return Ok(Some(event)),
+                Some(_) => {}
+                None if who == from => return Err(lost("ended without a word")),
+                None => {}
+            }
+        }
+    }
+}
+
+/// What the sending host told.
+struct Sent {
+    streams: Vec<SentStream>,
+    elapsed: Duration,
+    link: Value,
+    premises: Value,
+}
+
+pub(super) fn run(arguments: &RunArguments) -> Result<u8, Failure> {
+    let interval = option("--interval", &arguments.interval, text::duration)?;
+    let (least, most) = (Duration::from_micros(100), Duration::from_secs(1));
+    if !(least..=most).contains(&interval) {
+        return Err(Failure::Usage(format!("--interval is {interval}, expected {least} to {most}")));
+    }
+    let costs = costs::of_host(costs::calibration(arguments.costs.calibration.as_deref())?, None)?;
+    let packet = costs.platform.packet;
+    if arguments.pair.mtu < packet + HEADERS {
+        let (mtu, least) = (arguments.pair.mtu, packet + HEADERS);
+        return Err(Failure::Usage(format!(
+            "--mtu is {mtu}, expected {least} at least: packets of this host's costs have {packet} bytes"
+        )));
+    }
+    let stop = Stop::on_signals().map_err(|source| Failure::File { file: "signals".to_owned(), source })?;
+    let make = || Namespace::new().map_err(|error| failed("making a network namespace", &error));
+    let homes = [make()?, make()?];
+    let ends =
+        pair::join([&homes[0], &homes[1]], arguments.pair).map_err(|error| failed("joining two hosts", &error))?;
+    let outcome = Story { arguments, interval, costs: &costs, homes: &homes, ends: &ends, stop: &stop }.tell()?;
+    report::publish(&outcome, arguments.json);
+    Ok(outcome.exit_status())
+}
+
+struct Story<'a> {
+    arguments: &'a RunArguments,
+    interval: Duration,
+    costs: &'a Costs,
+    homes: &'a [Namespace; 2],
+    ends: &'a [End; 2],
+    stop: &'a Stop,
+}
+
+impl Story<'_> {
+    /// The address of a host that the channels use.
+    fn address(&self, host: HostName) -> Result<std::net::IpAddr, Failure> {
+        let end = &self.ends[usize::from(host == HostName::B)];
+        let (ip, vlan) = (self.arguments.ip, self.arguments.vlan);
+        let found = end.addresses.iter().find(|found| ip.is_of(found.address) && found.vlan == vlan);
+        found
+            .map(|found| found.address)
+            .ok_or_else(|| Failure::NotPermitted("--vlan: this kernel has no VLANs (8021q); do without it".to_owned()))
+    }
+
+    fn tell(&self) -> Result<Outcome, Failure> {
+        let (a, b) = (self.address(HostName::A)?, self.address(HostName::B)?);
+        let peer = SocketAddr::new(b, DEFAULT_PORT);
+        let attack = self.arguments.attack;
+        let streams = streams(self.interval, attack.violates());
+        let side = |bind| Ends {
+            bind,
+            peer,
+            streams: streams.clone(),
+            calibration: self.arguments.costs.calibration.clone(),
+            keep_awake: self.arguments.costs.keep_awake,
+            realtime: !self.arguments.no_realtime,
+        };
+        let (said, heard) = channel();
+        let shown = Arc::new(Mutex::new(Shown::default()));
+        let ears = Ears { heard, shown: Arc::clone(&shown), stop: self.stop.clone() };
+
+        let mut receiver = Process::start(Who::B, &self.homes[1], Role::Receive(side(peer)), &said)?;
+        ears.next(Who::B, false, PATIENCE)?;
+        let span = self.span();
+        let mut sender =
+            Process::start(Who::A, &self.homes[0], Role::Send(side(SocketAddr::new(a, DEFAULT_PORT)), span), &said)?;
+        let Some(Event::Opened { guarantee, miss_probability, in_words, mut notes }) =
+            ears.next(Who::A, false, PATIENCE)?
+        else {
+            return Err(Failure::Lab { status: 5, text: "host a said something else than expected".to_owned() });
+        };
+        if !self.arguments.json {
+            eprintln!("{}", report::begin(self.arguments, &notes, &in_words));
+            notes.clear();
+        }
+
+        // Longer than the story, so that it ends even if nobody is there to end it.
+        let limit = Duration::from_nanos(span.nanos) + Duration::from_secs(60);
+        let mut hogs = attack.hogs().then(|| Hogs::start(HOGS, limit)).transpose().map_err(scenario)?;
+        let mut strangers = None;
+        if attack.floods() {
+            let flood = Flood {
+                from: SocketAddr::new(a, 0),
+                to: vec![peer, SocketAddr::new(b, SINK_PORT)],
+                packets_s: self.arguments.flood_rate,
+                packet_bytes: FLOOD_BYTES,
+                nanos: limit.as_nanos(),
+            };
+            strangers = Some(Process::start(Who::Strangers, &self.homes[0], Role::Flood(flood), &said)?);
+            ears.next(Who::Strangers, false, PATIENCE)?;
+        }
+
+        let progress = Progress::start({
+            let (shown, wanted) = (Arc::clone(&shown), self.arguments.messages);
+            move || shown.lock().unwrap_or_else(PoisonError::into_inner).line(wanted)
+        });
+        sender.go();
+        let sent = match ears.next(Who::A, true, PATIENCE)? {
+            Some(sent) => sent,
+            None => {
+                sender.end();
+                ears.next(Who::A, false, PATIENCE)?.expect("it waits for an event")
+            }
+        };
+        drop(progress);
+        let Event::Sent { streams: sent, elapsed_ns, link, premises } = sent else {
+            return Err(Failure::Lab { status: 5, text: "host a said something else than expected".to_owned() });
+        };
+        let sent = Sent { streams: sent, elapsed: Duration::from_nanos(elapsed_ns), link, premises };
+        if let Some(hogs) = &mut hogs
+            && hogs.running() < HOGS
+        {
+            notes.push("processor-bound processes ended before the story did".to_owned());
+        }
+        drop(hogs);
+        let flood = strangers.map(|strangers| self.end_flood(strangers, &ears)).transpose()?;
+        // Channels that were lost have nobody left who would end them.
+        if sent.streams.iter().any(|stream| stream.ended.is_some()) {
+            receiver.end();
+        }
+        let Some(Event::Received { channels, altered, overflow, link, premises, violations, notes: more }) =
+            ears.next(Who::B, false, PATIENCE)?
+        else {
+            return Err(Failure::Lab { status: 5, text: "host b said something else than expected".to_owned() });
+        };
+        notes.extend(violations.into_iter().map(|violation| format!("premise: {violation}")));
+        notes.extend(more);
+        let mut outcome = Outcome {
+            link: self.arguments.link.name(),
+            attack: attack.to_string(),
+            ip: self.arguments.ip.number(),
+            vlan: self.arguments.vlan,
+            interval: self.interval,
+            elapsed: sent.elapsed,
+            guarantee,
+            miss_probability,
+            calibration: costs::CalibrationReport::of(self.costs),
+            flood,
+            channels: channels.into_iter().map(Figures::from).collect(),
+            altered,
+            links: [sent.link, link],
+            premises: [sent.premises, premises],
+            notes,
+            is_whole: true,
+            is_lost: false,
+        };
+        outcome.add_up(&streams, &sent.streams, overflow > 0);
+        Ok(outcome)
+    }
+
+    fn span(&self) -> Span {
+        // With a number of messages, as long as they take, and as much again, and a minute.
+        let nanos = match self.arguments.messages {
+            Some(messages) => (self.interval * messages * 2 + Duration::from_secs(60)).as_nanos(),
+            None => self.arguments.seconds * NANOS_PER_SECOND,
+        };
+        Span { messages: self.arguments.messages, nanos }
+    }
+
+    fn end_flood(&self, mut strangers: Process, ears: &Ears) -> Result<FloodReport, Failure> {
+        strangers.end();
+        match ears.next(Who::Strangers, false, PATIENCE)? {
+            Some(Event::Flooded { packets, bytes, elapsed_ns }) => Ok(FloodReport {
+                offered_packets_s: self.arguments.flood_rate,
+                packet_bytes: FLOOD_BYTES,
+                packets,
+                bytes,
+                elapsed_ns,
+                packets_s: report::per_second(packets, Duration::from_nanos(elapsed_ns)),
+            }),
+            _ => Err(Failure::Lab { status: 5, text: "the flood said something else than expected".to_owned() }),
+        }
+    }
+}
+
+fn scenario(source: laxity_bench::Error) -> Failure {
+    Failure::Scenario { scenario: "lab".to_owned(), source: Box::new(source) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_channel_is_the_one_that_is_counted() {
+        let interval = Duration::from_millis(1);
+        let plain = streams(interval, false);
+        assert_eq!((plain[0].name.as_str(), plain[0].interval_ns, plain.len()), ("control", 1_000_000, 3));
+        assert!(plain.iter().all(|stream| stream.at_once == 1));
+        let violated = streams(interval, true);
+        assert_eq!(violated[..3], plain[..]);
+        assert_eq!((violated[3].name.as_str(), violated[3].at_once), ("violator", 10));
+    }
+
+    #[test]
+    fn the_line_says_how_far_it_is() {
+        let mut shown = Shown { sent: 5, delivered: 4, ..Shown::default() };
+        assert_eq!(shown.line(Some(9)), "control: 5 sent of 9, 4 delivered, 0 missed");
+        shown = Shown { largest: Some(1_500_000), strangers: 7, missed: 1, ..shown };
+        let expected = "control: 5 sent, 4 delivered, largest delay 1.5ms, 1 missed; 7 packets of strangers";
+        assert_eq!(shown.line(None), expected);
+    }
+}

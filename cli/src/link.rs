@@ -1,0 +1,182 @@
+//! Which link a command's host has, and what is reported of the fast path.
+
+use clap::{Args, ValueEnum};
+use laxity::{Host, HostConfig, LinkChoice, XdpOptions};
+use laxity_core::units::Duration;
+use laxity_link::xdp::{EarlyFigures, Mode, Status};
+use serde::Serialize;
+
+/// How the host reaches the network.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct LinkArguments {
+    /// A socket (udp), AF_XDP with early demultiplexing (xdp: needs root), or that where it can be had (auto)
+    #[arg(long, value_enum, default_value_t = LinkName::Udp)]
+    pub(crate) link: LinkName,
+    /// xdp: the interface to drive; by default the one that has the address
+    #[arg(long, value_name = "NAME")]
+    pub(crate) interface: Option<String>,
+    /// xdp: tag packets with this VLAN, though the interface is not one of it
+    #[arg(long, value_name = "ID", value_parser = clap::value_parser!(u16).range(1..=4094))]
+    pub(crate) vlan: Option<u16>,
+    /// xdp: where in the kernel frames are demultiplexed: in the driver, as soon as the kernel has a buffer, or as it can be had
+    #[arg(long, value_enum, default_value_t = ModeName::Any)]
+    pub(crate) xdp_mode: ModeName,
+    /// xdp: how many frames a second may be dropped early; what that costs is a term of every bound
+    #[arg(long, value_name = "FRAMES", default_value_t = XdpOptions::default().dropped_per_second)]
+    pub(crate) dropped_per_second: u64,
+}
+
+/// The links by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum LinkName {
+    Udp,
+    Xdp,
+    Auto,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum ModeName {
+    Any,
+    Native,
+    Generic,
+}
+
+impl LinkArguments {
+    pub(crate) fn choice(&self) -> LinkChoice {
+        let options = XdpOptions {
+            interface: self.interface.clone(),
+            vlan: self.vlan,
+            mode: match self.xdp_mode {
+                ModeName::Any => Mode::Any,
+                ModeName::Native => Mode::Native,
+                ModeName::Generic => Mode::Generic,
+            },
+            dropped_per_second: self.dropped_per_second,
+            ..XdpOptions::default()
+        };
+        match self.link {
+            LinkName::Udp => LinkChoice::Udp,
+            LinkName::Xdp => LinkChoice::Xdp(options),
+            LinkName::Auto => LinkChoice::XdpOrUdp(options),
+        }
+    }
+
+    /// As the command line says.
+    pub(crate) fn set(&self, config: &mut HostConfig) {
+        config.link = self.choice();
+    }
+}
+
+/// What became of frames before they came to the host.
+#[derive(Clone, Debug, Serialize)]
+pub(crate) struct EarlyReport {
+    interface: String,
+    /// "native" or "generic".
+    mode: String,
+    zero_copy: bool,
+    queues: u32,
+    passed: u64,
+    taken: u64,
+    dropped: DroppedReport,
+    /// Lost because as many waited as may.
+    full: FullReport,
+    /// Lost because the kernel had no free frame.
+    no_frame: u64,
+    /// What it took to drop one frame, measured at the start.
+    drop_cost_ns: u64,
+    /// What dropping took, by that cost.
+    dropping_ns: u64,
+    most_dropped_per_second: u64,
+    allowed_dropped_per_second: Option<u64>,
+}
+
+#[derive(Clone, Debug, Serialize)]
+struct DroppedReport {
+    malformed: u64,
+    unknown: u64,
+    too_large: u64,
+    over_rate: u64,
+    over_control: u64,
+}
+
+#[derive(Clone, Debug, Serialize)]
+struct FullReport {
+    real_time: u64,
+    control: u64,
+    best_effort: u64,
+}
+
+impl EarlyReport {
+    /// Of a host; `None` with a socket.
+    pub(crate) fn of(host: &Host) -> Option<Self> {
+        let status = host.early()?;
+        let (opened, early) = (status.opened(), status.early());
+        let EarlyFigures { malformed, unknown, too_large, over_rate, over_control, full, .. } = early;
+        let [real_time, control, best_effort] = full;
+        Some(Self {
+            interface: opened.interface.clone(),
+            mode: opened.mode.to_string(),
+            zero_copy: opened.zero_copy,
+            queues: opened.queues,
+            passed: early.passed,
+            taken: early.taken,
+            dropped: DroppedReport { malformed, unknown, too_large, over_rate, over_control },
+            full: FullReport { real_time, control, best_effort },
+            no_frame: early.no_frame,
+            drop_cost_ns: opened.drop_cost.as_nanos(),
+            dropping_ns: dropping(status, &early).as_nanos(),
+            most_dropped_per_second: early.most_dropped_per_second,
+            allowed_dropped_per_second: host.allowed_drops(),
+        })
+    }
+
+    /// In words, with what is not as it should be.
+    pub(crate) fn lines(host: &Host, elapsed: Duration) -> Vec<String> {
+        let Some(status) = host.early() else { return Vec::new() };
+        let (opened, early) = (status.opened(), status.early());
+        let dropping = dropping(status, &early);
+        let share = dropping.as_nanos() * 1000 / elapsed.as_nanos().max(1);
+        let mut lines = vec![format!(
+            "early demultiplexing ({}, {}): {} frames taken, {} left to the kernel, {} dropped (malformed {}, unknown {}, too large {}, over \
+             rate {}, over control {}), which took {dropping} at {} each, {}.{} % of a processor",
+            opened.interface,
+            opened.mode,
+            early.taken,
+            early.passed,
+            early.dropped(),
+            early.malformed,
+            early.unknown,
+            early.too_large,
+            early.over_rate,
+            early.over_control,
+            opened.drop_cost,
+            share / 10,
+            share % 10,
+        )];
+        if early.full != [0; 3] || early.no_frame > 0 {
+            let [real_time, control, best_effort] = early.full;
+            lines.push(format!(
+                "lost because as many waited as may: {real_time} of real-time channels, {control} control, {best_effort} best effort; for want \
+                 of a frame: {}",
+                early.no_frame
+            ));
+        }
+        if let Some(allowed) = host.allowed_drops().filter(|allowed| early.most_dropped_per_second > *allowed) {
+            lines.push(format!(
+                "premise: {} frames a second were dropped early at most, bounds allow for {allowed} (--dropped-per-second)",
+                early.most_dropped_per_second
+            ));
+        }
+        if status.is_gone() {
+            lines.push(format!(
+                "{} is gone, or its program was taken away: the link ended as a socket",
+                opened.interface
+            ));
+        }
+        lines
+    }
+}
+
+fn dropping(status: &Status, early: &EarlyFigures) -> Duration {
+    status.opened().drop_cost * early.dropped()
+}

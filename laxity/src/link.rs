@@ -1,0 +1,188 @@
+//! Which link a host has, and how it gets it.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use laxity_core::frames::HeapFrames;
+use laxity_core::platform::Platform;
+use laxity_core::units::Duration;
+use laxity_core::wire::DATA_HEADER_BYTES;
+use laxity_link::udp::{Udp, UdpConfig};
+use laxity_link::xdp::{BusyPoll, KernelFrames, MAX_PLACES, Mode, Status, Xdp, XdpConfig, XdpError};
+use laxity_link::{Link, LinkError};
+
+use crate::error::Error;
+use crate::host::HostConfig;
+use crate::registry::{Store, holder_of_port};
+
+/// How a host reaches the network.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum LinkChoice {
+    /// A UDP socket of the kernel. No rights needed.
+    #[default]
+    Udp,
+    /// AF_XDP with early demultiplexing, or an error that says why not.
+    Xdp(XdpOptions),
+    /// AF_XDP where that can be had; else a UDP socket, and a note in [`Standing`](crate::Standing) that says why.
+    XdpOrUdp(XdpOptions),
+}
+
+/// How to drive an interface with AF_XDP.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct XdpOptions {
+    /// The interface; `None` takes the one that has the address of `bind`.
+    pub interface: Option<String>,
+    /// The VLAN to tag packets with, if the interface is not a VLAN's itself ([`XdpConfig::vlan`]).
+    pub vlan: Option<u16>,
+    /// Where in the kernel the demultiplexer runs.
+    pub mode: Mode,
+    /// Whether the executive's thread drives the interface's queues itself.
+    pub busy_poll: Option<BusyPoll>,
+    /// How many frames a second may be dropped early, of strangers and contract breakers. What dropping them costs is taken from the
+    /// processor in every bound; whether there are more is watched.
+    pub dropped_per_second: u64,
+}
+
+impl Default for XdpOptions {
+    /// The interface of the address, in the driver if it can, 200,000 dropped frames a second.
+    fn default() -> Self {
+        Self { interface: None, vlan: None, mode: Mode::Any, busy_poll: None, dropped_per_second: 200_000 }
+    }
+}
+
+/// A link, and the frames that it moves.
+pub(crate) enum Wire {
+    Udp(Box<Udp>, HeapFrames),
+    Xdp(Box<Xdp>, KernelFrames),
+}
+
+/// A link that was bound, and what is to be said of it.
+pub(crate) struct Bound {
+    pub(crate) wire: Wire,
+    pub(crate) notes: Vec<String>,
+}
+
+impl Bound {
+    pub(crate) fn address(&self) -> SocketAddr {
+        match &self.wire {
+            Wire::Udp(link, _) => link.local_address(),
+            Wire::Xdp(link, _) => link.local_address(),
+        }
+    }
+
+    /// What the early demultiplexer does, for whoever watches.
+    pub(crate) fn status(&self) -> Option<Arc<Status>> {
+        match &self.wire {
+            Wire::Udp(..) => None,
+            Wire::Xdp(link, _) => Some(link.status()),
+        }
+    }
+}
+
+/// Over how long the time is counted that dropping frames early takes.
+const DROPPING_PERIOD: Duration = Duration::from_millis(1);
+
+/// What `options` allow strangers to take from the processor, as interference: so much in every period.
+pub(crate) fn dropping(status: &Status, options: &XdpOptions) -> (Duration, Duration) {
+    let a_second = status.opened().drop_cost * options.dropped_per_second;
+    let share = a_second.mul_ratio(DROPPING_PERIOD.as_nanos(), Duration::from_secs(1).as_nanos());
+    (DROPPING_PERIOD, (share + Duration::from_nanos(1)).min(DROPPING_PERIOD))
+}
+
+/// Makes packets as short as the interface of the fast path needs them. What handling them costs is at most what longer ones cost.
+pub(crate) fn fit(config: &HostConfig, platform: &mut Platform) -> Option<String> {
+    let (LinkChoice::Xdp(options) | LinkChoice::XdpOrUdp(options)) = &config.link else { return None };
+    // What is wrong with the interface is said when it is opened.
+    let most = Xdp::largest_packet(&xdp_config(config.bind, options)).ok()?.checked_sub(DATA_HEADER_BYTES)?;
+    let most = u32::try_from(most).ok().filter(|most| *most < platform.packet)?;
+    let note = format!("packets of {most} bytes instead of {}: longer ones do not fit the interface", platform.packet);
+    platform.packet = most;
+    platform.best_effort.packet_max = platform.best_effort.packet_max.min(most);
+    platform.best_effort.packet_min = platform.best_effort.packet_min.min(most);
+    platform.link.floor_bytes = platform.link.floor_bytes.min(most);
+    Some(note)
+}
+
+fn xdp_config(address: SocketAddr, options: &XdpOptions) -> XdpConfig {
+    XdpConfig {
+        interface: options.interface.clone(),
+        vlan: options.vlan,
+        mode: options.mode,
+        busy_poll: options.busy_poll,
+        ..XdpConfig::new(address)
+    }
+}
+
+/// Binds the link, to another port if that is wanted; says so then.
+pub(crate) fn bind(
+    config: &HostConfig,
+    platform: &Platform,
+    batch: usize,
+    store: Option<&Store>,
+) -> Result<Bound, Error> {
+    let wire = |address| wire(config, platform, batch, address);
+    let address = match wire(config.bind) {
+        Err(error) => match in_use(&error) {
+            Some(address) => address,
+            None => return Err(error),
+        },
+        bound => return bound,
+    };
+    let port = address.port();
+    let Some(holder) = store.map(|store| holder_of_port(store, port)).transpose()?.flatten() else {
+        return Err(LinkError::AddressInUse { address }.into());
+    };
+    if !config.any_port {
+        return Err(Error::PortHeld { address, holder: Box::new(holder) });
+    }
+    let mut bound = wire(SocketAddr::new(address.ip(), 0))?;
+    let taken = bound.address().port();
+    bound.notes.push(format!("port {port} is held by pid {} ({}); taking {taken}", holder.pid, holder.command));
+    Ok(bound)
+}
+
+/// The address that somebody else has, if that is what is wrong.
+fn in_use(error: &Error) -> Option<SocketAddr> {
+    match error {
+        Error::Link(LinkError::AddressInUse { address })
+        | Error::Xdp(XdpError::Udp(LinkError::AddressInUse { address })) => Some(*address),
+        _ => None,
+    }
+}
+
+fn wire(config: &HostConfig, platform: &Platform, batch: usize, address: SocketAddr) -> Result<Bound, Error> {
+    // Beside the channels' frames: a batch on its way out, one on its way in, and control frames.
+    let frames = config.frames + 4 * batch;
+    let packet = platform.packet.max(512) as usize + DATA_HEADER_BYTES;
+    let udp = || -> Result<Wire, Error> {
+        let link = Udp::bind(&UdpConfig { batch, ..UdpConfig::new(address) })?;
+        Ok(Wire::Udp(Box::new(link), HeapFrames::new(frames, packet)))
+    };
+    let xdp = |options: &XdpOptions| -> Result<Wire, Error> {
+        if config.channels > MAX_PLACES {
+            let (found, most) = (config.channels as u64, MAX_PLACES as u64);
+            return Err(XdpError::Config { field: "channels", found, least: 1, most }.into());
+        }
+        let (link, frames) =
+            Xdp::open(&XdpConfig { batch, frames, packet, peers: config.channels, ..xdp_config(address, options) })?;
+        Ok(Wire::Xdp(Box::new(link), frames))
+    };
+    match &config.link {
+        LinkChoice::Udp => Ok(Bound { wire: udp()?, notes: Vec::new() }),
+        LinkChoice::Xdp(options) => Ok(with_notes(xdp(options)?)),
+        LinkChoice::XdpOrUdp(options) => match xdp(options) {
+            Ok(wire) => Ok(with_notes(wire)),
+            // The port is what is wrong: that would be so with a socket, too.
+            Err(error) if in_use(&error).is_some() => Err(error),
+            Err(error) => Ok(Bound { wire: udp()?, notes: vec![format!("the link is udp: {error}")] }),
+        },
+    }
+}
+
+fn with_notes(wire: Wire) -> Bound {
+    let mut notes = Vec::new();
+    if let Wire::Xdp(link, _) = &wire {
+        notes.extend(link.status().opened().notes.iter().cloned());
+    }
+    Bound { wire, notes }
+}

@@ -1,0 +1,99 @@
+//! What a network device can be set to by ethtool calls: offloads off and on, and how many queues it has.
+
+use std::io;
+
+use super::device::{Offload, Value, ask};
+
+/// From the kernel's uapi/linux/ethtool.h.
+const ETHTOOL_SRXCSUM: u32 = 0x15;
+const ETHTOOL_STXCSUM: u32 = 0x17;
+const ETHTOOL_STSO: u32 = 0x1f;
+const ETHTOOL_SGSO: u32 = 0x24;
+const ETHTOOL_GFLAGS: u32 = 0x25;
+const ETHTOOL_SFLAGS: u32 = 0x26;
+const ETHTOOL_SGRO: u32 = 0x2c;
+const ETHTOOL_GCHANNELS: u32 = 0x3c;
+const ETH_FLAG_TXVLAN: u32 = 1 << 7;
+const ETH_FLAG_RXVLAN: u32 = 1 << 8;
+
+const fn setter(offload: Offload) -> u32 {
+    match offload {
+        Offload::ReceiveChecksum => ETHTOOL_SRXCSUM,
+        Offload::TransmitChecksum => ETHTOOL_STXCSUM,
+        Offload::TransmitSegmentation => ETHTOOL_STSO,
+        Offload::GenericSegmentation => ETHTOOL_SGSO,
+        Offload::GenericReceive => ETHTOOL_SGRO,
+    }
+}
+
+/// Switches an offload on or off.
+///
+/// # Errors
+/// `PermissionDenied` without CAP_NET_ADMIN, `Unsupported` where the device cannot, no such device.
+pub fn set_offload(device: &str, offload: Offload, on: bool) -> io::Result<()> {
+    let mut value = Value { command: setter(offload), data: on.into() };
+    // SAFETY: Value is ethtool_value.
+    unsafe { ask(device, &mut value) }
+}
+
+/// Switches off that the device keeps a VLAN's tag beside the packet instead of in it, in both directions.
+///
+/// # Errors
+/// As [`set_offload`].
+pub fn keep_vlan_tags(device: &str) -> io::Result<()> {
+    let mut value = Value { command: ETHTOOL_GFLAGS, data: 0 };
+    // SAFETY: Value is ethtool_value.
+    unsafe { ask(device, &mut value)? };
+    let mut value = Value { command: ETHTOOL_SFLAGS, data: value.data & !(ETH_FLAG_TXVLAN | ETH_FLAG_RXVLAN) };
+    // SAFETY: as above.
+    unsafe { ask(device, &mut value) }
+}
+
+/// How many queues a device uses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Channels {
+    /// That only receive.
+    pub receive: u32,
+    /// That only send.
+    pub transmit: u32,
+    /// That do both.
+    pub combined: u32,
+}
+
+/// `struct ethtool_channels`.
+#[repr(C)]
+struct ChannelsReply {
+    command: u32,
+    most: [u32; 4],
+    receive: u32,
+    transmit: u32,
+    other: u32,
+    combined: u32,
+}
+
+const _: () = assert!(size_of::<ChannelsReply>() == 36);
+
+/// How many queues a device uses.
+///
+/// # Errors
+/// `Unsupported` where the device cannot say; no such device.
+pub fn channels(device: &str) -> io::Result<Channels> {
+    let mut reply =
+        ChannelsReply { command: ETHTOOL_GCHANNELS, most: [0; 4], receive: 0, transmit: 0, other: 0, combined: 0 };
+    // SAFETY: ChannelsReply is ethtool_channels.
+    unsafe { ask(device, &mut reply)? };
+    Ok(Channels { receive: reply.receive, transmit: reply.transmit, combined: reply.combined })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_there_is_an_error() {
+        assert!(set_offload("no-such-device0", Offload::GenericReceive, false).is_err());
+        assert!(keep_vlan_tags("no-such-device0").is_err());
+        assert!(channels("no-such-device0").is_err());
+        assert!(set_offload("", Offload::GenericReceive, false).is_err());
+    }
+}

@@ -1,0 +1,138 @@
+//! How to make the fast path, and what was got.
+
+use std::net::SocketAddr;
+
+use laxity_core::units::Duration;
+
+/// Where in the kernel the program runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Mode {
+    /// In the driver, or where the driver cannot, as soon as the kernel has a buffer.
+    #[default]
+    Any,
+    /// In the driver.
+    Native,
+    /// As soon as the kernel has a buffer: any interface can.
+    Generic,
+}
+
+impl std::fmt::Display for Mode {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.pad(match self {
+            Self::Any => "any",
+            Self::Native => "native",
+            Self::Generic => "generic",
+        })
+    }
+}
+
+/// The executive's own thread drives the interface's queue when it looks, instead of interrupts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BusyPoll {
+    /// For how long one look drives it at most.
+    pub span: Duration,
+    /// How many frames one look takes at most, 1 to 64.
+    pub frames: u32,
+}
+
+/// How to make an [`Xdp`](super::Xdp) link.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct XdpConfig {
+    /// The local address; port 0 takes any. A wildcard needs the interface's name.
+    pub bind: SocketAddr,
+    /// The interface; `None` takes the one that has the address.
+    pub interface: Option<String>,
+    /// Tag what is sent with this VLAN, 1 to 4094, and take only what is tagged so; `None` takes that of the interface, if it is a
+    /// VLAN's. For a host whose kernel has no interface for the VLAN: neighbours and whatever takes the kernel's way stay untagged.
+    pub vlan: Option<u16>,
+    /// Where the program is to run.
+    pub mode: Mode,
+    /// Frames that can be staged: 1 to [`MAX_BATCH`](crate::udp::MAX_BATCH).
+    pub batch: usize,
+    /// Frames of the region for whoever drives the link, beside those that the kernel has.
+    pub frames: usize,
+    /// Bytes of the largest packet: at most 3,774, and what the interface carries.
+    pub packet: usize,
+    /// Frames that may wait on each receive queue, rounded up to powers of two: of real-time channels, control frames, and best
+    /// effort.
+    pub waiting: [u32; 3],
+    /// Peers with a channel, at most.
+    pub peers: usize,
+    /// How long a receive queue is waited for that somebody else has just given up.
+    pub patience: Duration,
+    /// Whether to drive the queue from the executive's thread.
+    pub busy_poll: Option<BusyPoll>,
+    /// Bytes to ask for the socket's buffers, see [`UdpConfig`](crate::udp::UdpConfig).
+    pub buffer_bytes: Option<usize>,
+}
+
+impl XdpConfig {
+    /// 512 frames of real-time channels, 64 of control and 256 of best effort on each queue; 1 KiB packets fit, as do 1,726 bytes.
+    pub fn new(bind: SocketAddr) -> Self {
+        Self {
+            bind,
+            interface: None,
+            vlan: None,
+            mode: Mode::Any,
+            batch: 64,
+            frames: 1024,
+            packet: 1472,
+            waiting: [512, 64, 256],
+            peers: 256,
+            patience: Duration::from_secs(3),
+            busy_poll: None,
+            buffer_bytes: Some(crate::udp::UdpConfig::DEFAULT_BUFFER_BYTES),
+        }
+    }
+}
+
+/// What was got.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Opened {
+    /// The interface that is driven: the one below, if the address is a VLAN's.
+    pub interface: String,
+    /// The VLAN that packets are tagged with.
+    pub vlan: Option<u16>,
+    /// Native or generic.
+    pub mode: Mode,
+    /// Whether the device itself reads and writes the frames; else the kernel copies them.
+    pub zero_copy: bool,
+    /// Receive queues.
+    pub queues: u32,
+    /// What it took here to find that a frame is of no channel, and to drop it; measured, in the kernel.
+    pub drop_cost: Duration,
+    /// What is not as it should be, and what to do about it; one a line.
+    pub notes: Vec<String>,
+}
+
+/// What happened to frames before they came here. Each value only grows; those of the last tenth of a second may be missing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EarlyFigures {
+    /// Not ours, or not to be judged there: the kernel has them.
+    pub passed: u64,
+    /// Given to their class.
+    pub taken: u64,
+    /// For our port, and no frame of ours.
+    pub malformed: u64,
+    /// Of no channel here.
+    pub unknown: u64,
+    /// Of a message or a fragment that the channel cannot have.
+    pub too_large: u64,
+    /// More than the contract has.
+    pub over_rate: u64,
+    /// More control frames than are answered.
+    pub over_control: u64,
+    /// Lost because as many frames waited already as may: of real-time channels, control, best effort.
+    pub full: [u64; 3],
+    /// The most frames that were dropped early in a tenth of a second or so, as a rate.
+    pub most_dropped_per_second: u64,
+    /// Lost because the kernel had no free frame of ours; a mistake of ours if it is not zero.
+    pub no_frame: u64,
+}
+
+impl EarlyFigures {
+    /// Frames that ended there.
+    pub fn dropped(&self) -> u64 {
+        self.malformed + self.unknown + self.too_large + self.over_rate + self.over_control
+    }
+}

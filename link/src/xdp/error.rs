@@ -1,0 +1,113 @@
+//! Why there is no fast path, and what to do about it.
+
+use std::io;
+use std::net::IpAddr;
+
+use crate::LinkError;
+
+/// Why an interface cannot be driven with AF_XDP. Nothing is left changed.
+#[derive(Debug, thiserror::Error)]
+pub enum XdpError {
+    /// The kernel refuses for want of rights.
+    #[error("xdp {interface}: not permitted to {what}; run as root, or with CAP_NET_ADMIN, CAP_NET_RAW and CAP_BPF")]
+    NotPermitted {
+        /// The interface.
+        interface: String,
+        /// What was refused.
+        what: &'static str,
+    },
+    /// Nothing in this network namespace has this name.
+    #[error("xdp: there is no interface {interface} in this network namespace; `ip link` lists what is there")]
+    NoInterface {
+        /// What was asked for.
+        interface: String,
+    },
+    /// No interface has the address, or none can be told from it.
+    #[error(
+        "xdp {address}: no interface of this host has this address; bind to an address of the interface, or name the interface"
+    )]
+    NoInterfaceOf {
+        /// What was asked for.
+        address: IpAddr,
+    },
+    /// It cannot be used for this.
+    #[error("xdp {interface}: {reason}")]
+    Unsuitable {
+        /// The interface.
+        interface: String,
+        /// Why, and what would do.
+        reason: String,
+    },
+    /// Somebody else's program is there.
+    #[error(
+        "xdp {interface}: program {program} is attached already, and is not ours; end who attached it (`bpftool net` and `ip link show dev {interface}` name it), or use another interface"
+    )]
+    ForeignProgram {
+        /// The interface.
+        interface: String,
+        /// The program's number.
+        program: u32,
+    },
+    /// Neither the driver nor the kernel takes the program.
+    #[error("xdp {interface}: the program cannot be attached ({source}); {advice}")]
+    NotAttached {
+        /// The interface.
+        interface: String,
+        /// What may help.
+        advice: &'static str,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+    /// Another socket has a receive queue.
+    #[error(
+        "xdp {interface}: receive queue {queue} is in use by another AF_XDP socket, still after {waited_ms} ms; end the program that uses it, or use another interface"
+    )]
+    QueueBusy {
+        /// The interface.
+        interface: String,
+        /// The queue.
+        queue: u32,
+        /// How long it was waited for.
+        waited_ms: u64,
+    },
+    /// The region cannot be locked in memory.
+    #[error(
+        "xdp {interface}: {bytes} bytes of frames cannot be locked in memory ({source}); raise the limit (`ulimit -l`, LimitMEMLOCK), run with CAP_IPC_LOCK, or ask for fewer frames"
+    )]
+    Memory {
+        /// The interface.
+        interface: String,
+        /// The region.
+        bytes: u64,
+        /// The kernel's answer.
+        source: io::Error,
+    },
+    /// The program that demultiplexes cannot be loaded.
+    #[error("xdp: {0}")]
+    Program(String),
+    /// A parameter is out of range; the caller's fault.
+    #[error("xdp: {field} is {found}, expected {least} to {most}")]
+    Config {
+        /// Its name.
+        field: &'static str,
+        /// What was given.
+        found: u64,
+        /// The least that is possible.
+        least: u64,
+        /// The most that is possible.
+        most: u64,
+    },
+    /// The socket of the same port that takes what the fast path leaves.
+    #[error(transparent)]
+    Udp(#[from] LinkError),
+    /// The kernel refused something that every supported Linux has.
+    #[error("xdp {interface}: the kernel refused {what}: {source}")]
+    Kernel {
+        /// The interface.
+        interface: String,
+        /// The call or the option.
+        what: &'static str,
+        /// Its answer.
+        source: io::Error,
+    },
+}

@@ -1,0 +1,407 @@
+//! Making the fast path: from an interface's name to sockets on each of its queues. Whatever fails leaves nothing behind.
+
+use std::collections::VecDeque;
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+
+use laxity_core::receive::Budget;
+use laxity_core::units::{Duration, Instant};
+use laxity_core::wire::{DATA_HEADER_BYTES, DataHeader};
+use rustix::event::epoll;
+use rustix::io::Errno;
+
+use super::Xdp;
+use super::config::{Mode, Opened, XdpConfig};
+use super::error::XdpError;
+use super::headers::Template;
+use super::peers::Peers;
+use super::program::{self, MOST_CHANNELS, MOST_QUEUES, Program, Settings, TestRun};
+use super::queue::{CLASSES, Plan, Queue};
+use super::region::{KernelFrames, MOST_HEADERS, MOST_PACKET};
+use super::watcher::{Watched, Watcher};
+use crate::netlink::{Interface, Netlink};
+use crate::sys::features::channels;
+use crate::sys::now;
+use crate::sys::rings::{self, Port};
+use crate::udp::{MAX_BATCH, Udp, UdpConfig};
+use crate::{Counters, EVENT_CAPACITY, Link};
+
+/// Control frames of each peer with a channel: keep-alives of as many channels as a host has, and what is repeated of a
+/// handshake; far beyond what a host sends, far below what would cost its peer something.
+const PEER_CONTROL: Budget = Budget { spacing: Duration::from_micros(50), tolerance: Duration::from_millis(50) };
+/// Control frames of all strangers together: a few handshakes at a time.
+const STRANGERS_CONTROL: Budget = Budget { spacing: Duration::from_millis(1), tolerance: Duration::from_millis(250) };
+/// How often a queue that somebody has just given up is asked for.
+const ASK_EVERY: std::time::Duration = std::time::Duration::from_millis(10);
+
+impl Xdp {
+    /// The largest packet that the interface of `config` carries and a frame holds, bytes.
+    ///
+    /// # Errors
+    /// There is no such interface, or it cannot be used for this.
+    pub fn largest_packet(config: &XdpConfig) -> Result<usize, XdpError> {
+        let place = Place::find(&XdpConfig { packet: 1, ..config.clone() })?;
+        Ok((place.own.mtu as usize).saturating_sub(ip_and_udp(config.bind.ip())).min(MOST_PACKET))
+    }
+
+    /// Drives an interface: loads and attaches the program, binds the sockets, and makes the region. Allocates now and never again.
+    ///
+    /// # Errors
+    /// See [`XdpError`]; the interface is as it was then.
+    pub fn open(config: &XdpConfig) -> Result<(Self, KernelFrames), XdpError> {
+        check(config)?;
+        let place = Place::find(config)?;
+        let name = place.below.name.as_str();
+        let mut program = Program::load().map_err(|error| of_program(name, error))?;
+        let udp = Udp::bind(&UdpConfig {
+            batch: config.batch,
+            receive_buffer_bytes: config.buffer_bytes,
+            send_buffer_bytes: config.buffer_bytes,
+            ..UdpConfig::new(config.bind)
+        })?;
+        let address = udp.local_address();
+        let kernel = |what| move |source: io::Error| XdpError::Kernel { interface: name.to_owned(), what, source };
+        let told = |source| XdpError::Kernel { interface: name.to_owned(), what: "what the program is told", source };
+        let queues = place.queues()?;
+        let transmit = (2 * config.batch as u32).next_power_of_two();
+        let waiting = config.waiting.map(u32::next_power_of_two);
+        let for_kernel = queues * waiting.iter().sum::<u32>() + transmit;
+        let wanted = config.frames as u64 + u64::from(for_kernel);
+        let memory = |source| XdpError::Memory { interface: name.to_owned(), bytes: wanted * 4096, source };
+        let count = u32::try_from(wanted).map_err(|_| memory(io::ErrorKind::OutOfMemory.into()))?;
+        let mut frames = KernelFrames::new(count, config.packet).map_err(memory)?;
+        let opened = open_queues(config, &place, queues, waiting, transmit, &mut frames)?;
+        for (number, queue) in opened.iter().enumerate() {
+            for (class, socket) in CLASSES.into_iter().zip(queue.sockets()) {
+                program.set_socket(number as u32, class, socket).map_err(told)?;
+            }
+        }
+        for ip in place.addresses(address.ip()) {
+            program.add_address(ip).map_err(told)?;
+        }
+        let settings = program.settings(&Settings {
+            port: address.port(),
+            vlan: place.vlan,
+            mac: place.own.mac,
+            largest_frame: frames.largest_frame() as u16,
+            control: STRANGERS_CONTROL,
+            peer_control: PEER_CONTROL,
+        });
+        settings.map_err(told)?;
+        let drop_cost = drop_cost(&program, &place, address).map_err(told)?;
+        // What the measurement counted is not to be seen.
+        let observer = program.observer().map_err(kernel("another descriptor"))?;
+        let attached = program.attach(place.below.index, config.mode).map_err(|error| of_program(name, error))?;
+        let mode = if attached.is_native { Mode::Native } else { Mode::Generic };
+        let notes = place.notes(attached.refused.as_ref(), opened[0].socket(0).is_zero_copy());
+        let zero_copy = opened[0].socket(0).is_zero_copy();
+        let found = Opened { interface: name.to_owned(), vlan: place.vlan, mode, zero_copy, queues, drop_cost, notes };
+        let sockets =
+            |queue: &Queue| queue.sockets().map(|fd| fd.try_clone_to_owned()).collect::<io::Result<Vec<OwnedFd>>>();
+        let watched = Watched {
+            interface: place.own.index,
+            below: place.below.index,
+            vlan: place.vlan,
+            bind: address,
+            observer,
+            sockets: opened.iter().map(sockets).collect::<io::Result<_>>().map_err(kernel("another descriptor"))?,
+            largest_frame: frames.largest_frame().min(config.packet + MOST_HEADERS),
+            peers: config.peers,
+        };
+        let ready = ready(&opened, &udp).map_err(kernel("epoll"))?;
+        let watcher = Watcher::start(watched, found).map_err(kernel("a thread and its netlink sockets"))?;
+        if let Some(busy_poll) = config.busy_poll {
+            for queue in &opened {
+                queue.socket(0).busy_poll(busy_poll.span, busy_poll.frames).map_err(kernel("SO_BUSY_POLL"))?;
+            }
+        }
+        let link = Self {
+            program,
+            watcher,
+            ready,
+            queues: opened,
+            udp,
+            address,
+            interface: place.own.index,
+            busy_poll: config.busy_poll.is_some(),
+            peers: Peers::new(config.peers),
+            expected: vec![None; MOST_CHANNELS as usize].into_boxed_slice(),
+            policed: vec![0; MOST_CHANNELS as usize].into_boxed_slice(),
+            policed_in_all: 0,
+            staged: VecDeque::with_capacity(config.batch),
+            capacity: config.batch,
+            in_flight: 0,
+            most_in_flight: transmit as usize,
+            blocked: false,
+            waits_to_send: false,
+            is_gone: false,
+            looks: 0,
+            counters: Counters::default(),
+            events: VecDeque::with_capacity(EVENT_CAPACITY),
+            events_lost: 0,
+        };
+        Ok((link, frames))
+    }
+}
+
+/// Bytes of the headers of IP and UDP.
+fn ip_and_udp(ip: IpAddr) -> usize {
+    if ip.is_ipv4() { 28 } else { 48 }
+}
+
+/// What is readable when anything has arrived.
+fn ready(queues: &[Queue], udp: &Udp) -> io::Result<OwnedFd> {
+    let ready = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+    epoll::add(&ready, udp, epoll::EventData::new_u64(0), epoll::EventFlags::IN)?;
+    for socket in queues.iter().flat_map(Queue::sockets) {
+        epoll::add(&ready, socket, epoll::EventData::new_u64(0), epoll::EventFlags::IN)?;
+    }
+    Ok(ready)
+}
+
+fn check(config: &XdpConfig) -> Result<(), XdpError> {
+    let range = |field, found: u64, least: u64, most: u64| {
+        if (least..=most).contains(&found) { Ok(()) } else { Err(XdpError::Config { field, found, least, most }) }
+    };
+    range("batch", config.batch as u64, 1, MAX_BATCH as u64)?;
+    range("packet", config.packet as u64, 1, MOST_PACKET as u64)?;
+    range("frames", config.frames as u64, 1, 1 << 24)?;
+    range("peers", config.peers as u64, 1, 1 << 16)?;
+    range("vlan", config.vlan.unwrap_or(1).into(), 1, 4094)?;
+    for waiting in config.waiting {
+        range("waiting", u64::from(waiting), 1, 1 << 15)?;
+    }
+    match config.busy_poll {
+        Some(busy) => range("busy_poll.frames", u64::from(busy.frames), 1, 64),
+        None => Ok(()),
+    }
+}
+
+/// The interface, and the one below it if it is a VLAN.
+struct Place {
+    own: Interface,
+    below: Interface,
+    vlan: Option<u16>,
+}
+
+impl Place {
+    fn find(config: &XdpConfig) -> Result<Self, XdpError> {
+        let asked = config.interface.clone().unwrap_or_else(|| config.bind.ip().to_string());
+        let failed =
+            |source| XdpError::Kernel { interface: asked.clone(), what: "a question about interfaces", source };
+        let mut netlink = Netlink::open().map_err(failed)?;
+        let ip = config.bind.ip();
+        let own = match &config.interface {
+            Some(name) => {
+                let found = netlink.interface_by_name(name).map_err(failed)?;
+                found.ok_or_else(|| XdpError::NoInterface { interface: name.clone() })?
+            }
+            None if ip.is_unspecified() => return Err(XdpError::NoInterfaceOf { address: ip }),
+            None => netlink.interface_of_address(ip).map_err(failed)?.ok_or(XdpError::NoInterfaceOf { address: ip })?,
+        };
+        let unsuitable = |reason: String| XdpError::Unsuitable { interface: own.name.clone(), reason };
+        if !ip.is_unspecified() && !own.addresses.iter().any(|(found, _)| *found == ip) {
+            return Err(unsuitable(format!("it does not have the address {ip}; bind to one of its own")));
+        }
+        if ip.is_loopback() || own.mac == [0; 6] {
+            return Err(unsuitable("it has no address at the link layer; on loopback, use the link udp".to_owned()));
+        }
+        if !own.is_up {
+            return Err(unsuitable(format!("it is down; `ip link set {} up`", own.name)));
+        }
+        let (below, vlan) = match own.vlan {
+            None => (own.clone(), None),
+            Some((0, _)) => {
+                return Err(unsuitable("the interface below this VLAN is in another network namespace".to_owned()));
+            }
+            Some((below, vlan)) => {
+                let below = netlink.interface_by_index(below).map_err(failed)?;
+                (below.ok_or_else(|| unsuitable("the interface below this VLAN is gone".to_owned()))?, Some(vlan))
+            }
+        };
+        let carried = own.mtu as usize;
+        let needed = config.packet + ip_and_udp(ip);
+        if needed > carried {
+            return Err(unsuitable(format!(
+                "packets of {} bytes need an MTU of {needed}, it has {carried}; ask for packets of {} bytes at most",
+                config.packet,
+                carried.saturating_sub(needed - config.packet)
+            )));
+        }
+        let start = now();
+        let mut attached = below.program;
+        while let Some(program) = attached {
+            if now().since(start) >= config.patience {
+                return Err(XdpError::ForeignProgram { interface: below.name, program });
+            }
+            // Whoever attached it may be ending.
+            std::thread::sleep(ASK_EVERY);
+            attached = netlink.interface_by_index(below.index).map_err(failed)?.and_then(|below| below.program);
+        }
+        Ok(Self { own, below, vlan: config.vlan.or(vlan) })
+    }
+
+    /// The queues that packets may arrive on.
+    fn queues(&self) -> Result<u32, XdpError> {
+        let found = match channels(&self.below.name) {
+            Ok(channels) => channels.receive + channels.combined,
+            // A device that cannot say has one.
+            Err(error) if error.kind() == io::ErrorKind::Unsupported => 1,
+            Err(source) => {
+                let interface = self.below.name.clone();
+                return Err(XdpError::Kernel { interface, what: "the number of receive queues", source });
+            }
+        };
+        match found {
+            1..=MOST_QUEUES => Ok(found),
+            _ => Err(XdpError::Unsuitable {
+                interface: self.below.name.clone(),
+                reason: format!(
+                    "it has {found} receive queues, and packets of ours may arrive on any; expected 1 to {MOST_QUEUES}; `ethtool -L {} combined {MOST_QUEUES}`",
+                    self.below.name
+                ),
+            }),
+        }
+    }
+
+    /// The addresses that packets of ours are sent to.
+    fn addresses(&self, bound: IpAddr) -> impl Iterator<Item = IpAddr> + '_ {
+        let all = self.own.addresses.iter().map(|(ip, _)| *ip);
+        all.filter(move |ip| *ip == bound || bound.is_unspecified() && (ip.is_ipv4() || bound.is_ipv6()))
+    }
+
+    fn notes(&self, refused: Option<&io::Error>, zero_copy: bool) -> Vec<String> {
+        let name = &self.below.name;
+        let mut notes = Vec::new();
+        if let Some(refused) = refused {
+            notes.push(format!(
+                "{name}: the driver does not take the program ({refused}); it runs once the kernel has a buffer (generic mode), so each dropped frame costs more"
+            ));
+        }
+        if !zero_copy {
+            notes.push(format!("{name}: the kernel copies frames to and from the device (copy mode)"));
+        }
+        notes
+    }
+}
+
+/// What it takes to drop a frame of no channel, in the program: the largest mean of some runs.
+fn drop_cost(program: &Program, place: &Place, address: SocketAddr) -> io::Result<Duration> {
+    const RUNS: usize = 8;
+    const FRAMES: u32 = 1000;
+    let header = DataHeader {
+        // A place that nobody has.
+        channel: u32::MAX,
+        key: 0,
+        message_bytes: 64,
+        sequence: 0,
+        logical_arrival: Instant::ZERO,
+        index: 0,
+        payload: 64,
+        stolen_micros: 0,
+        waited_micros: 0,
+    };
+    let mut packet = [0; DATA_HEADER_BYTES + 64];
+    header.write(&mut packet).map_err(io::Error::other)?;
+    let to = place.addresses(address.ip()).next().ok_or_else(|| io::Error::other("the interface has no address"))?;
+    let (from, address) = (SocketAddr::new(to, 1), SocketAddr::new(to, address.port()));
+    let template = Template::new((place.own.mac, from), (place.own.mac, address), place.vlan, 0);
+    let template = template.ok_or_else(|| io::Error::other("both addresses are one"))?;
+    let mut frame = vec![0; template.len()];
+    template.write(&mut frame, &packet);
+    frame.extend_from_slice(&packet);
+    let mut most = 0;
+    for _ in 0..RUNS {
+        let run = program.test_run(&frame, None, FRAMES)?;
+        if run.verdict != TestRun::DROP {
+            return Err(io::Error::other(format!(
+                "the program does not drop a frame of no channel, but says {}",
+                run.verdict
+            )));
+        }
+        most = most.max(run.duration_ns);
+    }
+    Ok(Duration::from_nanos(u64::from(most)))
+}
+
+fn of_program(interface: &str, error: program::Error) -> XdpError {
+    let interface = interface.to_owned();
+    match error {
+        program::Error::NotPermitted { .. } => XdpError::NotPermitted { interface, what: "load and attach a program" },
+        program::Error::Occupied { program, .. } => {
+            XdpError::ForeignProgram { interface, program: program.unwrap_or(0) }
+        }
+        program::Error::NoInterface { .. } => XdpError::NoInterface { interface },
+        program::Error::Driver { source, .. } => XdpError::NotAttached {
+            interface,
+            advice: "ask for the mode any or generic; an MTU beyond what the driver takes with a program is another reason",
+            source,
+        },
+        other => XdpError::Program(other.to_string()),
+    }
+}
+
+fn open_queues(
+    config: &XdpConfig,
+    place: &Place,
+    queues: u32,
+    waiting: [u32; CLASSES.len()],
+    transmit: u32,
+    frames: &mut KernelFrames,
+) -> Result<Vec<Queue>, XdpError> {
+    let name = &place.below.name;
+    let kernel = |what| move |source: io::Error| XdpError::Kernel { interface: name.clone(), what, source };
+    let permitted = |what: &'static str, source: io::Error| match source.kind() {
+        io::ErrorKind::PermissionDenied => XdpError::NotPermitted { interface: name.clone(), what },
+        _ => XdpError::Kernel { interface: name.clone(), what, source },
+    };
+    let region = Arc::clone(frames.mapping());
+    let mut opened: Vec<Queue> = Vec::new();
+    for number in 0..queues {
+        let first = rings::socket().map_err(|source| permitted("open an AF_XDP socket", source))?;
+        if opened.is_empty() {
+            // SAFETY: each queue keeps the region as long as its sockets.
+            unsafe { rings::register(first.as_fd(), &region, frames.chunk() as u32) }.map_err(|source| {
+                match Errno::from_io_error(&source) {
+                    Some(Errno::NOBUFS | Errno::NOMEM | Errno::PERM) => {
+                        XdpError::Memory { interface: name.clone(), bytes: region.bytes() as u64, source }
+                    }
+                    _ => kernel("to register the frames (XDP_UMEM_REG)")(source),
+                }
+            })?;
+        }
+        let plan = Plan {
+            port: Port { interface: place.below.index, queue: number, copy: config.mode == Mode::Generic },
+            receive: waiting,
+            transmit: if number == 0 { transmit } else { 0 },
+            completion: transmit,
+        };
+        let with = opened.first().map(|queue| queue.socket(0).as_fd());
+        let start = now();
+        let patiently = |bind: &dyn Fn() -> io::Result<()>| loop {
+            match bind() {
+                // Whoever had it may be ending: the kernel takes a while to let go of the queue.
+                Err(error)
+                    if Errno::from_io_error(&error) == Some(Errno::BUSY) && now().since(start) < config.patience =>
+                {
+                    std::thread::sleep(ASK_EVERY);
+                }
+                other => return other,
+            }
+        };
+        let queue = Queue::open(plan, first, with, frames, patiently).map_err(|source| {
+            match Errno::from_io_error(&source) {
+                Some(Errno::BUSY) => XdpError::QueueBusy {
+                    interface: name.clone(),
+                    queue: number,
+                    waited_ms: config.patience.as_nanos() / 1_000_000,
+                },
+                _ => permitted("bind an AF_XDP socket to a receive queue", source),
+            }
+        })?;
+        opened.push(queue);
+    }
+    Ok(opened)
+}

@@ -1,0 +1,164 @@
+//! Why the program does not run, and whose fault that is.
+
+use std::io;
+
+use aya::EbpfError;
+use aya::maps::MapError;
+use aya::programs::ProgramError;
+use aya::util::KernelVersion;
+
+use super::{Mode, kernel};
+
+/// The first kernel that has all that the program needs: compare-and-exchange.
+const OLDEST: (u8, u8) = (5, 12);
+
+/// Why the program cannot be loaded or attached.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum Error {
+    /// The user's rights.
+    #[error(
+        "early demultiplexing: not permitted ({source}); loading and attaching a program needs root, or CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON"
+    )]
+    NotPermitted {
+        /// What the kernel said.
+        source: io::Error,
+    },
+    /// The kernel's age.
+    #[error("early demultiplexing: the kernel is {found} and refuses ({source}); expected 5.12 at least")]
+    TooOld {
+        /// Its version.
+        found: String,
+        /// What it said.
+        source: io::Error,
+    },
+    /// The verifier's decision: a mistake of ours, or of a kernel that we do not know.
+    #[error("early demultiplexing: the kernel's verifier refuses the program ({source}):\n{log}")]
+    Rejected {
+        /// What the kernel said.
+        source: io::Error,
+        /// What the verifier said.
+        log: String,
+    },
+    /// Somebody else's program is there.
+    #[error(
+        "early demultiplexing: interface {interface} has another program attached{}; `bpftool net` shows it, `ip link set DEV xdp off` takes one off that is not held by its process",
+        program.map_or(String::new(), |number| format!(" (number {number})"))
+    )]
+    Occupied {
+        /// The interface's number.
+        interface: u32,
+        /// The program's, if the kernel tells.
+        program: Option<u32>,
+    },
+    /// The driver cannot, or not as the interface is set up.
+    #[error(
+        "early demultiplexing: the driver of interface {interface} does not take a program as the interface is set up ({source}); generic mode works everywhere"
+    )]
+    Driver {
+        /// The interface's number.
+        interface: u32,
+        /// EOPNOTSUPP if it never does; ERANGE or EINVAL often mean that the MTU is too large.
+        source: io::Error,
+    },
+    /// There is no such interface.
+    #[error("early demultiplexing: there is no interface {interface}")]
+    NoInterface {
+        /// What was asked for.
+        interface: u32,
+    },
+    /// The object that this was built with is not that of this source.
+    #[error("early demultiplexing: the program that was built in is another; .ci/bpf renews it")]
+    Object,
+    /// The kernel refused something that it should have.
+    #[error("early demultiplexing: the kernel refused {what}: {source}")]
+    Kernel {
+        /// The call, or the map.
+        what: &'static str,
+        /// What it said.
+        source: io::Error,
+    },
+}
+
+impl Error {
+    pub(super) fn kernel(what: &'static str) -> impl FnOnce(io::Error) -> Self {
+        move |source| Self::Kernel { what, source }
+    }
+
+    pub(super) fn from_load(error: EbpfError) -> Self {
+        match error {
+            EbpfError::MapError(error) => Self::map(error),
+            EbpfError::ProgramError(error) => Self::program(error),
+            EbpfError::FileError { error, .. } => Self::of("a file", error),
+            // It was read from memory, and loaded by us before.
+            _ => Self::Object,
+        }
+    }
+
+    pub(super) fn map(error: MapError) -> Self {
+        match error {
+            MapError::CreateError { io_error, .. } => Self::of("a map", io_error),
+            MapError::InvalidKeySize { .. } | MapError::InvalidValueSize { .. } | MapError::InvalidMapType { .. } => {
+                Self::Object
+            }
+            other => Self::of("a map", of_map(other)),
+        }
+    }
+
+    pub(super) fn program(error: ProgramError) -> Self {
+        match error {
+            // Without rights nothing is verified, and the log is empty.
+            ProgramError::LoadError { io_error: source, verifier_log } => match verifier_log.to_string() {
+                log if log.is_empty() => Self::of("the program", source),
+                // Without CAP_PERFMON it refuses arithmetic with pointers.
+                log if log.contains("prohibited for !root") => Self::NotPermitted { source },
+                log => match Self::of("the program", source) {
+                    Self::NotPermitted { source } | Self::Kernel { source, .. } => Self::Rejected { source, log },
+                    other => other,
+                },
+            },
+            ProgramError::SyscallError(error) => Self::of(error.call, error.io_error),
+            ProgramError::MapError(error) => Self::map(error),
+            _ => Self::Object,
+        }
+    }
+
+    fn of(what: &'static str, source: io::Error) -> Self {
+        let version = KernelVersion::current();
+        match version {
+            Ok(version) if version < KernelVersion::new(OLDEST.0, OLDEST.1, 0) => {
+                Self::TooOld { found: format!("{version:?}"), source }
+            }
+            _ if matches!(source.raw_os_error(), Some(libc::EPERM | libc::EACCES)) => Self::NotPermitted { source },
+            _ => Self::Kernel { what, source },
+        }
+    }
+
+    pub(super) fn from_attach(interface: u32, mode: Mode, source: io::Error) -> Self {
+        // Of an interface that is not there the kernel says EINVAL.
+        let there = kernel::program_of(interface);
+        if there.as_ref().is_err_and(|error| error.raw_os_error() == Some(libc::ENODEV)) {
+            return Self::NoInterface { interface };
+        }
+        match source.raw_os_error() {
+            Some(libc::EBUSY | libc::EEXIST) => Self::Occupied { interface, program: there.unwrap_or(None) },
+            Some(libc::EPERM | libc::EACCES) => Self::NotPermitted { source },
+            _ if mode == Mode::Native => Self::Driver { interface, source },
+            _ => Self::of("to attach the program", source),
+        }
+    }
+}
+
+/// Whether the driver refused, and nobody else: generic mode may work.
+pub(super) fn is_of_the_driver(error: &io::Error) -> bool {
+    !matches!(error.raw_os_error(), Some(libc::EBUSY | libc::EEXIST | libc::EPERM | libc::EACCES))
+}
+
+/// What the kernel said. No allocation where it said something.
+pub(super) fn of_map(error: MapError) -> io::Error {
+    match error {
+        MapError::SyscallError(error) => error.io_error,
+        MapError::IoError(error) => error,
+        MapError::KeyNotFound | MapError::ElementNotFound => io::Error::from_raw_os_error(libc::ENOENT),
+        other => io::Error::other(other),
+    }
+}

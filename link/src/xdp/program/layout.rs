@@ -1,0 +1,138 @@
+//! What `demux.bpf.c` has, too: sizes, places and classes. Both assert the same figures.
+
+use std::mem::offset_of;
+use std::net::{IpAddr, SocketAddr};
+use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64};
+
+use laxity_core::receive::ArrivalClass;
+use laxity_core::units::Duration;
+
+/// As its CHANNELS, QUEUES, CLASSES, REASONS.
+pub(super) const CHANNELS: u32 = 1024;
+pub(super) const QUEUES: u32 = 64;
+pub(super) const CLASSES: u32 = 3;
+pub(super) const REASONS: usize = 7;
+
+/// IPv4 addresses as ::ffff:a.b.c.d.
+pub(super) type Address = [u8; 16];
+
+/// `struct settings`.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub(super) struct Settings {
+    pub(super) port: u16,
+    pub(super) vlan: u16,
+    pub(super) mac: [u8; 6],
+    pub(super) most: u16,
+    pub(super) unused: u32,
+    pub(super) control_ns: u64,
+    pub(super) control_tolerance_ns: u64,
+    pub(super) peer_control_ns: u64,
+    pub(super) peer_control_tolerance_ns: u64,
+}
+
+/// `struct channel`, in memory that the program reads meanwhile.
+#[derive(Debug)]
+#[repr(C)]
+pub(super) struct Channel {
+    pub(super) open: AtomicU32,
+    pub(super) key: AtomicU32,
+    pub(super) peer: [AtomicU64; 2],
+    pub(super) peer_port: AtomicU16,
+    pub(super) class: AtomicU16,
+    pub(super) packet: AtomicU32,
+    pub(super) max_message: AtomicU32,
+    pub(super) unused: AtomicU32,
+    pub(super) packet_ns: AtomicU64,
+    pub(super) tolerance_ns: AtomicU64,
+}
+
+/// `struct sender`; the address as it lies in memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(C)]
+pub(super) struct Sender {
+    pub(super) address: [u64; 2],
+    pub(super) port: u16,
+    pub(super) unused: [u16; 3],
+}
+
+/// `struct drops`, in memory that the program writes meanwhile.
+#[derive(Debug)]
+#[repr(C)]
+pub(super) struct Drops {
+    pub(super) too_large: AtomicU64,
+    pub(super) over_rate: AtomicU64,
+}
+
+// `demux.bpf.c` asserts the same.
+const _: () = {
+    assert!(size_of::<Settings>() == 48 && size_of::<Channel>() == 56);
+    assert!(size_of::<Sender>() == 24 && size_of::<Drops>() == 16);
+    assert!(offset_of!(Settings, vlan) == 2);
+    assert!(offset_of!(Settings, mac) == 4);
+    assert!(offset_of!(Settings, most) == 10);
+    assert!(offset_of!(Settings, control_ns) == 16);
+    assert!(offset_of!(Settings, peer_control_ns) == 32);
+    assert!(offset_of!(Channel, key) == 4);
+    assert!(offset_of!(Channel, peer) == 8);
+    assert!(offset_of!(Channel, peer_port) == 24);
+    assert!(offset_of!(Channel, class) == 26);
+    assert!(offset_of!(Channel, packet) == 28);
+    assert!(offset_of!(Channel, max_message) == 32);
+    assert!(offset_of!(Channel, packet_ns) == 40);
+    assert!(offset_of!(Channel, tolerance_ns) == 48);
+    assert!(offset_of!(Sender, port) == 16);
+    assert!(offset_of!(Drops, over_rate) == 8);
+};
+
+// SAFETY: only integers, and no padding: the sum of their sizes is that of the type.
+unsafe impl aya::Pod for Settings {}
+// SAFETY: likewise.
+unsafe impl aya::Pod for Sender {}
+
+impl From<&super::Settings> for Settings {
+    fn from(settings: &super::Settings) -> Self {
+        let super::Settings { port, vlan, mac, largest_frame, control, peer_control } = *settings;
+        Self {
+            port: port.to_be(),
+            vlan: vlan.unwrap_or(0),
+            mac,
+            most: largest_frame,
+            unused: 0,
+            control_ns: nanos(control.spacing),
+            control_tolerance_ns: nanos(control.tolerance),
+            peer_control_ns: nanos(peer_control.spacing),
+            peer_control_tolerance_ns: nanos(peer_control.tolerance),
+        }
+    }
+}
+
+impl From<SocketAddr> for Sender {
+    fn from(peer: SocketAddr) -> Self {
+        let octets = octets(peer.ip());
+        let (words, _) = octets.as_chunks();
+        let address = [u64::from_ne_bytes(words[0]), u64::from_ne_bytes(words[1])];
+        Self { address, port: peer.port().to_be(), unused: [0; 3] }
+    }
+}
+
+pub(super) fn octets(address: IpAddr) -> Address {
+    match address {
+        IpAddr::V4(address) => address.to_ipv6_mapped().octets(),
+        IpAddr::V6(address) => address.octets(),
+    }
+}
+
+/// A span, at most one (of 146 years) of which two can be added to a point in time.
+pub(super) fn nanos(span: Duration) -> u64 {
+    span.as_nanos().min(u64::MAX / 4)
+}
+
+/// As its REAL_TIME, CONTROL, BEST_EFFORT.
+pub(super) fn class(class: ArrivalClass) -> u32 {
+    match class {
+        ArrivalClass::RealTime => 0,
+        ArrivalClass::Control => 1,
+        ArrivalClass::BestEffort => 2,
+    }
+}

@@ -1,0 +1,347 @@
+//! The early demultiplexer in the kernel [rio §2.1]: loads it, tells it what may arrive, and attaches it to an interface.
+//!
+//! `demux.bpf.c` says what it decides. Its object lies beside it, so that nobody needs clang to build this; `.ci/bpf` compares the
+//! two. What may arrive for a channel is written into memory that is shared with the program, and what it dropped is read from there:
+//! neither takes a system call. Nothing here allocates after [`Program::load`], except for what says it is for set-up only.
+//!
+//! Everything in the kernel hangs on descriptors of this process: a process that is killed leaves nothing behind.
+
+mod error;
+mod kernel;
+mod layout;
+mod observer;
+mod shared;
+#[cfg(test)]
+mod tests;
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::Ordering::{Relaxed, Release};
+use std::sync::atomic::{AtomicU64, fence};
+
+use aya::Ebpf;
+use aya::maps::{Array, HashMap, Map, MapData, PerCpuArray, XskMap};
+use aya::programs::Xdp;
+use laxity_core::limits::MAX_PACKET_BYTES;
+use laxity_core::receive::{ArrivalClass, Budget, Expected};
+
+pub(crate) use super::config::Mode;
+
+pub(crate) use error::Error;
+pub(crate) use kernel::TestRun;
+use layout::{Address, CHANNELS, CLASSES, Channel, Drops, QUEUES, Sender};
+pub(crate) use observer::Observer;
+use shared::Shared;
+
+/// Channels that the program has a place for; those beyond it get nothing by the fast path.
+pub(crate) const MOST_CHANNELS: u32 = CHANNELS;
+/// Queues of an interface that it looks at; what comes in on others is the kernel's.
+pub(crate) const MOST_QUEUES: u32 = QUEUES;
+
+/// Which frames are ours.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Settings {
+    /// Our UDP port.
+    pub(crate) port: u16,
+    /// 1 to 4094: only frames of that VLAN; `None`: only those of no VLAN.
+    pub(crate) vlan: Option<u16>,
+    /// The interface's address at the link layer.
+    pub(crate) mac: [u8; 6],
+    /// Bytes of the largest frame, Ethernet header included, that a socket takes; longer ones are the kernel's.
+    pub(crate) largest_frame: u16,
+    /// Control frames of everybody without a channel, together.
+    pub(crate) control: Budget,
+    /// Control frames of each peer that has a channel.
+    pub(crate) peer_control: Budget,
+}
+
+/// What [`Program::attach`] got.
+#[derive(Debug)]
+pub(crate) struct Attached {
+    /// In the driver; else generic.
+    pub(crate) is_native: bool,
+    /// Why the driver did not take it, where [`Mode::Any`] tried.
+    pub(crate) refused: Option<io::Error>,
+}
+
+/// What became of the frames that came in while the program was attached. Each value only grows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Counters {
+    /// Not ours, or no socket on its queue.
+    pub(crate) passed: u64,
+    /// Given to the socket of its class.
+    pub(crate) taken: u64,
+    /// For our port, and no frame of ours.
+    pub(crate) malformed: u64,
+    /// No such channel, another key, another sender.
+    pub(crate) unknown: u64,
+    /// A message, or a fragment, that the channel cannot have.
+    pub(crate) too_large: u64,
+    /// More packets than the contract has.
+    pub(crate) over_rate: u64,
+    /// More control frames than are answered.
+    pub(crate) over_control: u64,
+}
+
+impl Counters {
+    /// What came since `earlier`.
+    pub(crate) fn since(&self, earlier: &Self) -> Self {
+        Self {
+            passed: self.passed - earlier.passed,
+            taken: self.taken - earlier.taken,
+            malformed: self.malformed - earlier.malformed,
+            unknown: self.unknown - earlier.unknown,
+            too_large: self.too_large - earlier.too_large,
+            over_rate: self.over_rate - earlier.over_rate,
+            over_control: self.over_control - earlier.over_control,
+        }
+    }
+}
+
+/// The program, loaded, and what it is told. Detached and gone from the kernel when it is dropped.
+pub(crate) struct Program {
+    fd: OwnedFd,
+    link: Option<OwnedFd>,
+    settings: Array<MapData, layout::Settings>,
+    addresses: HashMap<MapData, Address, u8>,
+    peers: HashMap<MapData, Sender, u64>,
+    sockets: XskMap<MapData>,
+    reasons: Observer,
+    channels: Shared<Channel>,
+    paid_until: Shared<AtomicU64>,
+    dropped: Shared<Drops>,
+    /// Whom each place has in `peers`.
+    senders: Box<[Option<Sender>]>,
+}
+
+impl std::fmt::Debug for Program {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Program").field("fd", &self.fd).field("link", &self.link).finish_non_exhaustive()
+    }
+}
+
+impl Program {
+    /// Loads the program and makes its maps; for set-up. It is attached to nothing yet and takes nothing.
+    ///
+    /// # Errors
+    /// The user may not; the kernel is too old, has no memory, or its verifier refuses the program.
+    pub(crate) fn load() -> Result<Self, Error> {
+        let mut object = Ebpf::load(aya::include_bytes_aligned!("../demux.bpf.o")).map_err(Error::from_load)?;
+        let xdp: &mut Xdp =
+            object.program_mut("demultiplex").ok_or(Error::Object)?.try_into().map_err(Error::program)?;
+        xdp.load().map_err(Error::program)?;
+        let fd = xdp.fd().map_err(Error::program)?.as_fd().try_clone_to_owned().map_err(Error::kernel("dup"))?;
+        let mut take = |name| object.take_map(name).ok_or(Error::Object);
+        let settings = Array::try_from(take("settings")?).map_err(Error::map)?;
+        let addresses = HashMap::try_from(take("addresses")?).map_err(Error::map)?;
+        let peers = HashMap::try_from(take("peers")?).map_err(Error::map)?;
+        let sockets = XskMap::try_from(take("sockets")?).map_err(Error::map)?;
+        let reasons = take("reasons")?;
+        // That its values are those we think.
+        PerCpuArray::<_, u64>::try_from(&reasons).map_err(Error::map)?;
+        let Map::PerCpuArray(reasons) = reasons else { return Err(Error::Object) };
+        let reasons = reasons.fd().as_fd().try_clone_to_owned().map_err(Error::kernel("dup"))?;
+        let processors = aya::util::nr_cpus().map_err(|(path, source)| Error::Kernel { what: path, source })?;
+        Ok(Self {
+            channels: Shared::writable(take("channels")?, CHANNELS)?,
+            paid_until: Shared::writable(take("paid_until")?, CHANNELS + 1)?,
+            dropped: Shared::read_only(take("dropped")?, CHANNELS + 1)?,
+            senders: vec![None; CHANNELS as usize].into_boxed_slice(),
+            link: None,
+            fd,
+            settings,
+            addresses,
+            peers,
+            sockets,
+            reasons: Observer::new(reasons, processors),
+        })
+    }
+
+    /// Says which frames are ours, of those to one of our addresses. Before this, none is.
+    ///
+    /// # Errors
+    /// There is no such VLAN, or the kernel refuses.
+    pub(crate) fn settings(&mut self, settings: &Settings) -> io::Result<()> {
+        if settings.vlan.is_some_and(|vlan| !(1..4095).contains(&vlan)) {
+            return Err(invalid("a VLAN is 1 to 4094"));
+        }
+        self.settings.set(0, layout::Settings::from(settings), 0).map_err(error::of_map)
+    }
+
+    /// Frames to this address are ours. At most 64 addresses.
+    ///
+    /// # Errors
+    /// There are too many, or the kernel refuses.
+    pub(crate) fn add_address(&mut self, address: IpAddr) -> io::Result<()> {
+        self.addresses.insert(layout::octets(address), 1, 0).map_err(error::of_map)
+    }
+
+    /// Has the program see every frame that comes in on the interface, until [`detach`](Self::detach); for set-up. Where it was
+    /// attached before, it no longer is.
+    ///
+    /// # Errors
+    /// Another program is there, which is left alone; the driver cannot do it; there is no such interface; the user may not.
+    pub(crate) fn attach(&mut self, interface: u32, mode: Mode) -> Result<Attached, Error> {
+        self.detach();
+        let program = self.fd.as_fd();
+        let mut attach = |is_native| {
+            kernel::link(program, interface, is_native).map(|link| {
+                self.link = Some(link);
+                is_native
+            })
+        };
+        let mut refused = None;
+        let got = match mode {
+            Mode::Native => attach(true),
+            Mode::Generic => attach(false),
+            Mode::Any => attach(true).or_else(|why| {
+                if !error::is_of_the_driver(&why) {
+                    return Err(why);
+                }
+                refused = Some(why);
+                attach(false)
+            }),
+        };
+        match got {
+            Ok(is_native) => Ok(Attached { is_native, refused }),
+            Err(source) => Err(Error::from_attach(interface, mode, source)),
+        }
+    }
+
+    /// Takes the program off its interface; frames go the kernel's way again.
+    pub(crate) fn detach(&mut self) {
+        self.link = None;
+    }
+
+    /// Packets of the channel at `place` may arrive from now on, and its peer's control frames have a budget of their own. What
+    /// was dropped at its place before stays counted. At most two system calls.
+    ///
+    /// # Errors
+    /// The place is beyond [`MOST_CHANNELS`], or the packet size beyond what a frame can carry; or the kernel refuses. Nothing
+    /// may arrive for the channel then.
+    pub(crate) fn expect(&mut self, place: u32, expected: &Expected) -> io::Result<()> {
+        self.expect_control(place, expected.peer)?;
+        if !(1..=MAX_PACKET_BYTES).contains(&expected.packet) {
+            return Err(invalid("a packet has 1 to 8900 bytes"));
+        }
+        let channel = &self.channels[place as usize];
+        let sender = Sender::from(expected.peer);
+        channel.key.store(expected.key, Relaxed);
+        channel.peer[0].store(sender.address[0], Relaxed);
+        channel.peer[1].store(sender.address[1], Relaxed);
+        channel.peer_port.store(sender.port, Relaxed);
+        channel.class.store(layout::class(expected.class) as u16, Relaxed);
+        channel.packet.store(expected.packet, Relaxed);
+        channel.max_message.store(expected.max_message, Relaxed);
+        // A thousandth less, so that a clock that is faster than ours makes nobody a liar.
+        let spacing = layout::nanos(expected.spacing);
+        channel.packet_ns.store(spacing - spacing / 1024, Relaxed);
+        channel.tolerance_ns.store(layout::nanos(expected.tolerance), Relaxed);
+        self.paid_until[place as usize].store(0, Relaxed);
+        channel.open.store(1, Release);
+        Ok(())
+    }
+
+    /// The channel at `place` sends to `peer`, whose control frames have a budget of their own: nothing but those may arrive. At
+    /// most two system calls.
+    ///
+    /// # Errors
+    /// The place is beyond [`MOST_CHANNELS`], or the kernel refuses.
+    pub(crate) fn expect_control(&mut self, place: u32, peer: SocketAddr) -> io::Result<()> {
+        if place >= CHANNELS {
+            return Err(invalid("early demultiplexing has places for 1024 channels"));
+        }
+        self.close(place);
+        let sender = Sender::from(peer);
+        if self.senders[place as usize] == Some(sender) {
+            return Ok(());
+        }
+        self.forget_sender(place)?;
+        if !self.senders.contains(&Some(sender)) {
+            self.peers.insert(sender, 0, 0).map_err(error::of_map)?;
+        }
+        self.senders[place as usize] = Some(sender);
+        Ok(())
+    }
+
+    /// Nothing may arrive for the channel at `place` any more. One system call if its peer has no other channel.
+    pub(crate) fn expect_nothing(&mut self, place: u32) {
+        if place < CHANNELS {
+            self.close(place);
+            // What stays in the kernel is a budget that nobody uses.
+            let _ = self.forget_sender(place);
+        }
+    }
+
+    fn close(&mut self, place: u32) {
+        self.channels[place as usize].open.store(0, Relaxed);
+        // What is written next is of a channel that is closed.
+        fence(Release);
+    }
+
+    /// The peer of `place` has a budget of its own only if another place has the same peer.
+    fn forget_sender(&mut self, place: u32) -> io::Result<()> {
+        let Some(sender) = self.senders[place as usize].take() else { return Ok(()) };
+        if self.senders.contains(&Some(sender)) { Ok(()) } else { self.peers.remove(&sender).map_err(error::of_map) }
+    }
+
+    /// Frames of `class` that come in on `queue` go to `socket`, which is bound there.
+    ///
+    /// # Errors
+    /// The queue is beyond [`MOST_QUEUES`]; it is no AF_XDP socket.
+    pub(crate) fn set_socket(&mut self, queue: u32, class: ArrivalClass, socket: BorrowedFd<'_>) -> io::Result<()> {
+        self.sockets.set(socket_place(queue, class)?, socket.as_raw_fd(), 0).map_err(error::of_map)
+    }
+
+    /// What became of the frames so far. One system call for each field.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    #[cfg(test)]
+    pub(crate) fn reasons(&mut self) -> io::Result<Counters> {
+        self.reasons.reasons()
+    }
+
+    /// For a thread that only reads what becomes of the frames from here on.
+    ///
+    /// # Errors
+    /// The process has no descriptor left.
+    pub(crate) fn observer(&mut self) -> io::Result<Observer> {
+        self.reasons.afresh()
+    }
+
+    /// Packets that were dropped as beyond their contract, of all channels; only grows. No system call.
+    pub(crate) fn policed_total(&self) -> u64 {
+        let (too_large, over_rate) = self.policed(CHANNELS);
+        too_large + over_rate
+    }
+
+    /// Packets that were dropped as beyond the contract of the channel at `place`, and of those that had the place before it:
+    /// messages or fragments that it cannot have, and packets beyond its rate. Only grows. No system call.
+    pub(crate) fn policed(&self, place: u32) -> (u64, u64) {
+        let drops = self.dropped.get(place as usize);
+        drops.map_or((0, 0), |drops| (drops.too_large.load(Relaxed), drops.over_rate.load(Relaxed)))
+    }
+
+    /// Runs the program over `frame`, `repeat` times, as if it had come in on `queue` of an interface (by number), or on the first
+    /// of the loopback's. The frame goes nowhere. For tests, and to measure what a frame costs.
+    ///
+    /// # Errors
+    /// The frame is shorter than an Ethernet header or longer than a page has room for; there is no such interface or queue; the
+    /// kernel refuses.
+    pub(crate) fn test_run(&self, frame: &[u8], queue: Option<(u32, u32)>, repeat: u32) -> io::Result<TestRun> {
+        kernel::test_run(self.fd.as_fd(), frame, queue, repeat)
+    }
+}
+
+fn socket_place(queue: u32, class: ArrivalClass) -> io::Result<u32> {
+    if queue >= QUEUES {
+        return Err(invalid("early demultiplexing looks at 64 queues"));
+    }
+    Ok(queue * CLASSES + layout::class(class))
+}
+
+fn invalid(what: &'static str) -> io::Error {
+    io::Error::new(io::ErrorKind::InvalidInput, what)
+}

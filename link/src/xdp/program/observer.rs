@@ -1,0 +1,47 @@
+//! The program's counters, for a thread that only watches.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+use super::layout::REASONS;
+use super::{Counters, kernel};
+
+/// Reads what became of the frames.
+#[derive(Debug)]
+pub(crate) struct Observer {
+    reasons: OwnedFd,
+    /// One value for each processor.
+    counts: Box<[u64]>,
+    /// What is not to be counted: runs for measurements.
+    before: Counters,
+}
+
+impl Observer {
+    pub(super) fn new(reasons: OwnedFd, processors: usize) -> Self {
+        Self { reasons, counts: vec![0; processors].into_boxed_slice(), before: Counters::default() }
+    }
+
+    /// One that counts from here on.
+    pub(super) fn afresh(&mut self) -> io::Result<Self> {
+        let before = self.sums()?;
+        Ok(Self { reasons: self.reasons.try_clone()?, counts: self.counts.clone(), before })
+    }
+
+    /// What became of the frames so far. One system call for each field.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub(crate) fn reasons(&mut self) -> io::Result<Counters> {
+        Ok(self.sums()?.since(&self.before))
+    }
+
+    fn sums(&mut self) -> io::Result<Counters> {
+        let mut sums = [0u64; REASONS];
+        for (reason, sum) in (0..).zip(&mut sums) {
+            kernel::look_up_per_processor(self.reasons.as_fd(), reason, &mut self.counts)?;
+            *sum = self.counts.iter().sum();
+        }
+        let [passed, taken, malformed, unknown, too_large, over_rate, over_control] = sums;
+        Ok(Counters { passed, taken, malformed, unknown, too_large, over_rate, over_control })
+    }
+}

@@ -1,0 +1,82 @@
+//! An array that the program in the kernel and this process share.
+
+use std::ops::Deref;
+use std::os::fd::AsFd;
+use std::ptr::NonNull;
+use std::sync::atomic::AtomicU64;
+
+use aya::maps::Map;
+use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
+
+use super::error::Error;
+use super::layout::{Channel, Drops};
+
+/// What may lie in shared memory.
+///
+/// # Safety
+/// It is made of atomic integers only, without padding, and aligned to 8 bytes at most; its size is a multiple of 8, as the kernel
+/// rounds up to that.
+pub(super) unsafe trait Atomics {}
+
+// SAFETY: see their definitions; sizes are asserted there.
+unsafe impl Atomics for Channel {}
+// SAFETY: likewise.
+unsafe impl Atomics for Drops {}
+// SAFETY: one atomic integer of 8 bytes.
+unsafe impl Atomics for AtomicU64 {}
+
+/// An array map, mapped; unmapped when it is dropped. Read-only ones may be loaded from, relaxed, and not stored to.
+pub(super) struct Shared<T> {
+    start: NonNull<T>,
+    len: usize,
+    bytes: usize,
+}
+
+// SAFETY: the mapping belongs to this value alone, wherever it is, and is accessed by atomics.
+unsafe impl<T: Atomics + Sync> Send for Shared<T> {}
+
+impl<T: Atomics> Shared<T> {
+    /// To be read and written; the map has `len` elements.
+    pub(super) fn writable(map: Map, len: u32) -> Result<Self, Error> {
+        Self::new(map, len, ProtFlags::READ | ProtFlags::WRITE)
+    }
+
+    /// To be read only.
+    pub(super) fn read_only(map: Map, len: u32) -> Result<Self, Error> {
+        Self::new(map, len, ProtFlags::READ)
+    }
+
+    fn new(map: Map, len: u32, protection: ProtFlags) -> Result<Self, Error> {
+        const { assert!(size_of::<T>().is_multiple_of(8) && align_of::<T>() <= 8) };
+        let Map::Array(data) = &map else { return Err(Error::Object) };
+        let info = data.info().map_err(Error::map)?;
+        if info.max_entries() != len || info.value_size() as usize != size_of::<T>() {
+            return Err(Error::Object);
+        }
+        let len = len as usize;
+        let bytes = (len * size_of::<T>()).next_multiple_of(rustix::param::page_size());
+        let flags = MapFlags::SHARED | MapFlags::POPULATE;
+        // SAFETY: a new mapping at a place of the kernel's choice.
+        let start = unsafe { mmap(std::ptr::null_mut(), bytes, protection, flags, data.fd().as_fd(), 0) }
+            .map_err(|errno| Error::Kernel { what: "mmap", source: errno.into() })?;
+        let start = NonNull::new(start.cast()).ok_or(Error::Object)?;
+        Ok(Self { start, len, bytes })
+    }
+}
+
+impl<T: Atomics> Deref for Shared<T> {
+    type Target = [T];
+
+    fn deref(&self) -> &[T] {
+        // SAFETY: `len` elements lie in the mapping, which begins at a page and lives as long as `self`. Whoever else writes to
+        // them, the kernel, writes whole integers, and any value is one.
+        unsafe { std::slice::from_raw_parts(self.start.as_ptr(), self.len) }
+    }
+}
+
+impl<T> Drop for Shared<T> {
+    fn drop(&mut self) {
+        // SAFETY: mapped by us with this length; whoever had references into it had borrowed them from this value.
+        let _ = unsafe { munmap(self.start.as_ptr().cast(), self.bytes) };
+    }
+}

@@ -1,0 +1,89 @@
+//! Attaching: which mode, who is there already, and that nothing stays.
+
+use super::*;
+
+const CHILD: &str = "LAXITY_TEST_ATTACH";
+
+fn program_of(interface: u32) -> Option<u32> {
+    kernel::program_of(interface).unwrap()
+}
+
+#[test]
+fn the_first_is_not_replaced_and_the_last_leaves_nothing() {
+    let (Some(mut first), Some(mut second)) = (loaded(), loaded()) else { return };
+    let Some([one, _]) = cable() else { return };
+    assert_eq!(program_of(one), None);
+    for mode in [Mode::Native, Mode::Generic, Mode::Any] {
+        let attached = first.attach(one, mode).unwrap();
+        assert_eq!(attached.is_native, mode != Mode::Generic);
+        assert!(attached.refused.is_none());
+        let number = program_of(one);
+        assert!(number.is_some());
+        for mode in [Mode::Native, Mode::Generic, Mode::Any] {
+            let error = second.attach(one, mode).unwrap_err();
+            assert!(matches!(error, Error::Occupied { interface, program } if (interface, program) == (one, number)));
+            assert!(error.to_string().contains(&format!("number {}", number.unwrap())), "{error}");
+        }
+        assert_eq!(program_of(one), number);
+    }
+    drop(first);
+    assert_eq!(program_of(one), None);
+    second.attach(one, Mode::Native).unwrap();
+    second.detach();
+    assert_eq!(program_of(one), None);
+    assert!(matches!(second.attach(99_999, Mode::Any), Err(Error::NoInterface { interface: 99_999 })));
+}
+
+#[test]
+fn what_a_driver_refuses_is_done_without_it() {
+    let Some(mut program) = loaded() else { return };
+    let Some([one, two]) = cable() else { return };
+    // The driver has no room for a program beside frames of that length.
+    assert!(ip(&["link", "set", "two", "mtu", "9000"]));
+    let error = program.attach(one, Mode::Native).unwrap_err();
+    assert!(matches!(error, Error::Driver { interface, .. } if interface == one), "{error}");
+    let attached = program.attach(one, Mode::Any).unwrap();
+    assert!(!attached.is_native && attached.refused.is_some());
+    // A loopback interface has no driver that could.
+    drop(program);
+    let mut program = loaded().unwrap();
+    let error = program.attach(1, Mode::Native).unwrap_err();
+    assert!(
+        matches!(&error, Error::Driver { source, .. } if source.raw_os_error() == Some(libc::EOPNOTSUPP)),
+        "{error}"
+    );
+    assert!(!program.attach(1, Mode::Any).unwrap().is_native);
+    assert!(program.attach(two, Mode::Any).is_ok());
+}
+
+#[test]
+fn a_process_that_is_killed_leaves_nothing() {
+    if loaded().is_none() {
+        return;
+    }
+    let Some([one, _]) = cable() else { return };
+    let mut child = Command::new(std::env::current_exe().unwrap())
+        .args(["--exact", "--nocapture", "xdp::program::tests::attach::attach_and_wait"])
+        .env(CHILD, one.to_string())
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let output = io::BufReader::new(child.stdout.take().unwrap());
+    assert!(output.lines().map_while(Result::ok).any(|line| line.contains("attached")));
+    assert!(program_of(one).is_some());
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(program_of(one), None);
+    let mut program = loaded().unwrap();
+    assert!(program.attach(one, Mode::Native).is_ok());
+}
+
+/// What the test above starts and kills.
+#[test]
+fn attach_and_wait() {
+    let Some(interface) = std::env::var(CHILD).ok().and_then(|number| number.parse().ok()) else { return };
+    let mut program = Program::load().unwrap();
+    program.attach(interface, Mode::Any).unwrap();
+    println!("\nattached");
+    std::thread::sleep(std::time::Duration::from_secs(60));
+}

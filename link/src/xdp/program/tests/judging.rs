@@ -1,0 +1,235 @@
+//! What becomes of a frame, and what is counted.
+
+use super::differential::target::{CLASSES, MAC, PORT};
+use super::frames::{control, frame, packet};
+use super::*;
+use laxity_core::units::Duration;
+
+const PEER: &str = "192.0.2.1:40000";
+const PEER6: &str = "[2001:db8::1]:40000";
+const HERE: &str = "192.0.2.9:5709";
+const HERE6: &str = "[2001:db8::9]:5709";
+/// Some eleven days.
+const NEVER: Duration = Duration::from_secs(1_000_000);
+
+fn at(address: &str) -> SocketAddr {
+    address.parse().unwrap()
+}
+
+fn settings() -> Settings {
+    let (control, peer_control) = (Budget::default(), Budget::default());
+    Settings { port: PORT, vlan: None, mac: MAC, largest_frame: 2000, control, peer_control }
+}
+
+fn expected(peer: &str, key: u32) -> Expected {
+    let (class, spacing, tolerance) = (ArrivalClass::RealTime, Duration::ZERO, Duration::ZERO);
+    Expected { peer: at(peer), key, class, packet: 1000, max_message: 2500, spacing, tolerance }
+}
+
+/// A program that knows itself, with sockets on the first queue; and the sockets.
+fn ready(settings: &Settings) -> Option<(Program, Vec<OwnedFd>)> {
+    let mut program = loaded()?;
+    program.settings(settings).unwrap();
+    program.add_address(at(HERE).ip()).unwrap();
+    program.add_address(at(HERE6).ip()).unwrap();
+    let mut sockets = Vec::new();
+    for class in CLASSES {
+        let Ok(socket) = crate::sys::rings::socket() else {
+            println!("skipped: no right to make AF_XDP sockets");
+            return None;
+        };
+        program.set_socket(0, class, socket.as_fd()).unwrap();
+        sockets.push(socket);
+    }
+    Some((program, sockets))
+}
+
+/// What the counters say of one frame.
+fn counted(program: &mut Program, frame: &[u8]) -> Counters {
+    let before = program.reasons().unwrap();
+    program.test_run(frame, None, 1).unwrap();
+    program.reasons().unwrap().since(&before)
+}
+
+/// How many of `count` frames are taken.
+fn taken(program: &mut Program, frame: &[u8], count: u32) -> u64 {
+    let before = program.reasons().unwrap();
+    program.test_run(frame, None, count).unwrap();
+    program.reasons().unwrap().since(&before).taken
+}
+
+fn data(peer: &str, place: u32, key: u32, bytes: u32, index: u16) -> Vec<u8> {
+    let here = if at(peer).is_ipv4() { HERE } else { HERE6 };
+    frame(at(peer), at(here), None, &packet((place, key), bytes, 1000, index))
+}
+
+fn asks(peer: &str) -> Vec<u8> {
+    let here = if at(peer).is_ipv4() { HERE } else { HERE6 };
+    frame(at(peer), at(here), None, &control(5, 1))
+}
+
+#[test]
+fn a_channel_gets_what_it_expects() {
+    let Some((mut program, _sockets)) = ready(&settings()) else { return };
+    let taken = Counters { taken: 1, ..Counters::default() };
+    let unknown = Counters { unknown: 1, ..Counters::default() };
+    let too_large = Counters { too_large: 1, ..Counters::default() };
+    for peer in [PEER, PEER6] {
+        assert_eq!(counted(&mut program, &data(peer, 5, 1, 2500, 0)), unknown);
+        program.expect(5, &expected(peer, 1)).unwrap();
+        for index in 0..3 {
+            assert_eq!(counted(&mut program, &data(peer, 5, 1, 2500, index)), taken);
+        }
+        assert_eq!(counted(&mut program, &data(peer, 5, 2, 2500, 0)), unknown);
+        assert_eq!(counted(&mut program, &data(peer, 5, 1, 2501, 0)), too_large);
+        program.expect_nothing(5);
+        assert_eq!(counted(&mut program, &data(peer, 5, 1, 2500, 0)), unknown);
+    }
+    assert_eq!((program.policed(5), program.policed(6), program.policed_total()), ((2, 0), (0, 0), 2));
+    // Somebody who sends only control frames opens nothing.
+    program.expect(5, &expected(PEER, 1)).unwrap();
+    program.expect_control(5, at(PEER)).unwrap();
+    assert_eq!(counted(&mut program, &data(PEER, 5, 1, 2500, 0)), unknown);
+    program.remove_address(at(HERE).ip()).unwrap();
+    program.remove_address(at(HERE).ip()).unwrap();
+    assert_eq!(counted(&mut program, &asks(PEER)), Counters { passed: 1, ..Counters::default() });
+}
+
+#[test]
+fn packets_beyond_the_rate_are_dropped_and_counted() {
+    let Some((mut program, _sockets)) = ready(&settings()) else { return };
+    let frame = data(PEER, 5, 1, 2500, 1);
+    // What is paid for in advance, and the one that pays for it; for ever, as far as a test lasts.
+    for (number, before) in [(1, 0), (4, 99), (8, 195)] {
+        let tolerance = Duration::from_nanos(NEVER.as_nanos() * (number - 1));
+        program.expect(5, &Expected { spacing: NEVER, tolerance, ..expected(PEER, 1) }).unwrap();
+        assert_eq!(taken(&mut program, &frame, 100), number);
+        assert_eq!(program.policed(5), (0, before + 100 - number));
+        assert_eq!(program.policed_total(), before + 100 - number);
+    }
+    // Whoever has the place next owes nothing.
+    program.expect(5, &expected(PEER, 1)).unwrap();
+    assert_eq!(taken(&mut program, &frame, 100), 100);
+    // A span that cannot be added to a point in time is a very long one.
+    program.expect(5, &Expected { spacing: Duration::MAX, tolerance: Duration::MAX, ..expected(PEER, 1) }).unwrap();
+    assert_eq!(taken(&mut program, &frame, 100), 2);
+    // And one that is over while it is looked at lets everything in.
+    program.expect(5, &Expected { spacing: Duration::from_nanos(1), ..expected(PEER, 1) }).unwrap();
+    assert_eq!(taken(&mut program, &frame, 1), 1);
+    std::thread::sleep(std::time::Duration::from_millis(1));
+    assert_eq!(taken(&mut program, &frame, 1), 1);
+    assert_eq!((program.policed(4), program.policed(6)), ((0, 0), (0, 0)));
+}
+
+#[test]
+fn strangers_take_nothing_from_peers() {
+    let once = Budget { spacing: NEVER, tolerance: Duration::ZERO };
+    let twice = Budget { spacing: NEVER, tolerance: NEVER };
+    let settings = Settings { control: once, peer_control: twice, ..settings() };
+    let Some((mut program, _sockets)) = ready(&settings) else { return };
+    program.expect(3, &expected(PEER, 1)).unwrap();
+    program.expect_control(4, at(PEER6)).unwrap();
+    assert_eq!(taken(&mut program, &asks("203.0.113.1:1"), 10), 1);
+    assert_eq!(taken(&mut program, &asks("[2001:db8::3]:1"), 10), 0, "strangers share");
+    let other_port = PEER.replace("40000", "40001");
+    assert_eq!(taken(&mut program, &asks(&other_port), 10), 0);
+    assert_eq!(taken(&mut program, &asks(PEER), 10), 2);
+    assert_eq!(taken(&mut program, &asks(PEER6), 10), 2, "each has its own");
+    let mut over = program.reasons().unwrap();
+    over.taken = 0;
+    assert_eq!(over, Counters { over_control: 9 + 10 + 10 + 8 + 8, ..Counters::default() });
+    assert_eq!(program.policed_total(), 0);
+    // A peer is known as long as one of its channels is there.
+    program.settings(&Settings { peer_control: Budget::default(), ..settings }).unwrap();
+    program.expect_control(6, at(PEER)).unwrap();
+    program.expect_nothing(3);
+    assert_eq!(taken(&mut program, &asks(PEER), 10), 10);
+    program.expect(6, &expected(PEER6, 1)).unwrap();
+    assert_eq!(taken(&mut program, &asks(PEER), 10), 0);
+    program.expect_nothing(4);
+    assert_eq!(taken(&mut program, &asks(PEER6), 10), 10);
+    program.expect_nothing(6);
+    program.expect_nothing(6);
+    assert_eq!(taken(&mut program, &asks(PEER6), 10), 0);
+}
+
+#[test]
+fn there_is_room_for_a_peer_of_each_place() {
+    let Some((mut program, _sockets)) = ready(&settings()) else { return };
+    let peer = |place: u32, port: u16| SocketAddr::from(([10, 1, (place >> 8) as u8, place as u8], port));
+    for round in 0..3 {
+        for place in 0..MOST_CHANNELS {
+            program.expect_control(place, peer(place, round)).unwrap();
+        }
+    }
+    for place in [0, 1, 1000, 1023] {
+        program.expect(place, &expected(PEER, 1)).unwrap();
+        assert_eq!(taken(&mut program, &data(PEER, place, 1, 10, 0), 1), 1);
+    }
+    let beyond = MOST_CHANNELS;
+    assert_eq!(program.expect(beyond, &expected(PEER, 1)).unwrap_err().kind(), io::ErrorKind::InvalidInput);
+    assert_eq!(program.expect_control(beyond, at(PEER)).unwrap_err().kind(), io::ErrorKind::InvalidInput);
+    program.expect_nothing(beyond);
+    let before = program.policed_total();
+    assert_eq!(counted(&mut program, &data(PEER, beyond, 1, 10, 0)), Counters { unknown: 1, ..Counters::default() });
+    assert_eq!((program.policed(beyond + 1), program.policed_total()), ((0, 0), before));
+    for packet in [0, MAX_PACKET_BYTES + 1] {
+        let error = program.expect(7, &Expected { packet, ..expected(PEER, 1) }).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
+    }
+    for vlan in [0, 4095, 65535] {
+        assert!(program.settings(&Settings { vlan: Some(vlan), ..settings() }).is_err());
+    }
+    for number in 0..62 {
+        program.add_address(IpAddr::from([10, 2, 0, number])).unwrap();
+    }
+    assert!(program.add_address(IpAddr::from([10, 2, 0, 62])).is_err());
+}
+
+#[test]
+fn a_queue_without_a_socket_is_the_kernels() {
+    let Some((mut program, sockets)) = ready(&settings()) else { return };
+    let Some([_, two]) = cable() else { return };
+    program.expect(5, &expected(PEER, 1)).unwrap();
+    program.set_socket(2, ArrivalClass::RealTime, sockets[0].as_fd()).unwrap();
+    let (data, asks) = (data(PEER, 5, 1, 2500, 1), asks(PEER));
+    let verdict =
+        |program: &Program, frame: &[u8], queue| program.test_run(frame, Some((two, queue)), 1).unwrap().verdict;
+    for (queue, of_data, of_control) in [
+        (0, TestRun::REDIRECT, TestRun::REDIRECT),
+        (1, TestRun::PASS, TestRun::PASS),
+        (2, TestRun::REDIRECT, TestRun::PASS),
+        // More queues than the program has places for.
+        (MOST_QUEUES, TestRun::PASS, TestRun::PASS),
+        (MOST_QUEUES + 5, TestRun::PASS, TestRun::PASS),
+    ] {
+        assert_eq!(verdict(&program, &data, queue), of_data, "queue {queue}");
+        assert_eq!(verdict(&program, &asks, queue), of_control, "queue {queue}");
+    }
+    program.clear_socket(2, ArrivalClass::RealTime).unwrap();
+    program.clear_socket(2, ArrivalClass::RealTime).unwrap();
+    assert_eq!(verdict(&program, &data, 2), TestRun::PASS);
+    assert!(program.set_socket(MOST_QUEUES, ArrivalClass::RealTime, sockets[0].as_fd()).is_err());
+    assert!(program.set_socket(0, ArrivalClass::RealTime, io::stdin().as_fd()).is_err());
+}
+
+/// What a frame costs, in the kernel, without the way to it: printed, not judged.
+#[test]
+fn what_a_frame_costs() {
+    let settings = Settings { control: Budget { spacing: NEVER, tolerance: Duration::ZERO }, ..settings() };
+    let Some((mut program, _sockets)) = ready(&settings) else { return };
+    program.expect(5, &expected(PEER, 1)).unwrap();
+    program.expect(6, &Expected { spacing: NEVER, ..expected(PEER, 1) }).unwrap();
+    let elsewhere = frame(at(PEER), at("192.0.2.9:1"), None, &control(5, 1));
+    for (name, frame) in [
+        ("the kernel's", elsewhere),
+        ("taken", data(PEER, 5, 1, 2500, 1)),
+        ("unknown", data(PEER, 5, 2, 2500, 1)),
+        ("too large", data(PEER, 5, 1, 2501, 0)),
+        ("over rate", data(PEER, 6, 1, 2500, 1)),
+        ("over control", asks("203.0.113.1:1")),
+    ] {
+        let run = program.test_run(&frame, None, 100_000).unwrap();
+        println!("{name}: {} ns", run.duration_ns);
+    }
+}

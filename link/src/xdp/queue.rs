@@ -1,0 +1,143 @@
+//! One receive queue of the interface: a socket for each class, and the frames that the kernel has to fill.
+//!
+//! The sockets of a queue share one fill ring, so a class that took all of it would take the others' frames. It cannot: the kernel
+//! has as many frames of ours, in the fill ring or received, as all receive rings have places. A class whose ring is full loses its
+//! own packets, and the frames that they would have taken stay for the others.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::Arc;
+
+use laxity_core::frames::{FrameId, Frames};
+use laxity_core::receive::ArrivalClass;
+
+use super::region::KernelFrames;
+use crate::sys::rings::{Mapping, Port, Sizes, Supply, XdpSocket};
+
+/// The classes in the order in which their frames are looked at, which is that of the program's sockets.
+pub(super) const CLASSES: [ArrivalClass; 3] = [ArrivalClass::RealTime, ArrivalClass::Control, ArrivalClass::BestEffort];
+
+/// A queue, and what the kernel holds for it. The region outlives the sockets.
+#[derive(Debug)]
+pub(super) struct Queue {
+    sockets: Vec<XdpSocket>,
+    supply: Supply,
+    _region: Arc<Mapping>,
+}
+
+/// What a queue is made with.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Plan {
+    pub(super) port: Port,
+    /// Places of each class's receive ring; powers of two.
+    pub(super) receive: [u32; CLASSES.len()],
+    /// Places of the ring for sending; 0 if nothing is sent on this queue.
+    pub(super) transmit: u32,
+    pub(super) completion: u32,
+}
+
+impl Plan {
+    /// Frames that the kernel is given to fill: one for each place where one may wait.
+    pub(super) fn frames(&self) -> u32 {
+        self.receive.iter().sum()
+    }
+}
+
+impl Queue {
+    /// Binds the sockets and gives the kernel its frames. `first` has registered the region and is the first queue's own socket, or
+    /// `with` is a socket of another queue that has.
+    pub(super) fn open(
+        plan: Plan,
+        first: OwnedFd,
+        with: Option<BorrowedFd<'_>>,
+        frames: &mut KernelFrames,
+        bind: impl Fn(&dyn Fn() -> io::Result<()>) -> io::Result<()>,
+    ) -> io::Result<Self> {
+        let sizes = |receive, transmit| Sizes {
+            fill: plan.frames().next_power_of_two(),
+            receive,
+            transmit,
+            completion: plan.completion,
+        };
+        let (first, supply) = XdpSocket::prepare(first, sizes(plan.receive[0], plan.transmit), true)?;
+        bind(&|| first.bind(plan.port, with))?;
+        let mut sockets = vec![first];
+        for receive in &plan.receive[1..] {
+            let (socket, _) = XdpSocket::prepare(crate::sys::rings::socket()?, sizes(*receive, 0), false)?;
+            let with = sockets[0].as_fd();
+            bind(&|| socket.bind(plan.port, Some(with)))?;
+            sockets.push(socket);
+        }
+        let supply = supply.ok_or_else(|| io::Error::other("the first socket of a queue has a fill ring"))?;
+        let mut queue = Self { sockets, supply, _region: Arc::clone(frames.mapping()) };
+        for _ in 0..plan.frames() {
+            if !queue.replace(frames) {
+                return Err(io::Error::other("the region has too few frames for the fill ring"));
+            }
+        }
+        queue.told();
+        Ok(queue)
+    }
+
+    /// The socket of a class, by its place in [`CLASSES`].
+    pub(super) fn socket(&self, class: usize) -> &XdpSocket {
+        &self.sockets[class]
+    }
+
+    /// The sockets, in the order of [`CLASSES`].
+    pub(super) fn sockets(&self) -> impl Iterator<Item = BorrowedFd<'_>> {
+        self.sockets.iter().map(AsFd::as_fd)
+    }
+
+    /// The next frame of a class, where it begins and its bytes; the kernel gets another for it. `None` if there is none, or the
+    /// region has no other.
+    pub(super) fn next(&mut self, class: usize, frames: &mut KernelFrames) -> Option<(FrameId, usize, usize)> {
+        // One that is none of ours would be a mistake of the kernel's; the next one may be.
+        while self.sockets[class].received() > 0 {
+            if frames.available() == 0 {
+                return None;
+            }
+            let (address, bytes) = self.sockets[class].next()?;
+            let Some((frame, begin)) = frames.take_back(address) else { continue };
+            self.replace(frames);
+            return Some((frame, begin, bytes as usize));
+        }
+        None
+    }
+
+    /// Whether frames of a class wait.
+    pub(super) fn has(&self, class: usize) -> bool {
+        self.sockets[class].received() > 0
+    }
+
+    /// Tells the kernel which frames were taken and which are free; has it look if it waits for that.
+    pub(super) fn told(&mut self) {
+        for socket in &mut self.sockets {
+            socket.took_received();
+        }
+        self.supply.told();
+        if self.supply.wants_wakeup() {
+            self.sockets[0].wake();
+        }
+    }
+
+    /// As [`told`](Self::told), and has the kernel drive the device's queue from this thread (busy polling).
+    pub(super) fn drive(&mut self) {
+        self.sockets[0].wake();
+    }
+
+    /// For sending: the socket that does, and the ring by which frames come back.
+    pub(super) fn sender(&mut self) -> (&mut XdpSocket, &mut Supply) {
+        (&mut self.sockets[0], &mut self.supply)
+    }
+
+    /// Gives the kernel one more frame.
+    fn replace(&mut self, frames: &mut KernelFrames) -> bool {
+        if self.supply.room() == 0 {
+            return false;
+        }
+        let Some(frame) = frames.take() else { return false };
+        let address = frames.lend(frame);
+        self.supply.give(address)
+    }
+}

@@ -1,0 +1,238 @@
+//! The thread beside the data path: it asks the kernel how to reach the peers, listens to what changes, and reads the kernel's
+//! counters. The link never waits for it.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+use laxity_core::units::{Duration, Instant};
+
+use super::config::{EarlyFigures, Opened};
+use super::headers::{Mac, Template};
+use super::peers::{Direct, Directory};
+use super::program::{Counters, Observer};
+use super::queue::CLASSES;
+use crate::netlink::{Interface, NeighbourState, Netlink, Watch};
+use crate::sys::rings::XdpSocket;
+use crate::sys::{Interest, Wake, now, wait};
+
+/// How often counters are read.
+const READ_EVERY: Duration = Duration::from_millis(100);
+/// How often the tables are looked at though nothing changed: a neighbour that nobody confirmed is asked again.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// What others may know of the link, in any thread.
+#[derive(Debug)]
+pub struct Status {
+    opened: Opened,
+    early: Mutex<EarlyFigures>,
+    is_gone: AtomicBool,
+}
+
+impl Status {
+    /// What was got when it was made.
+    pub fn opened(&self) -> &Opened {
+        &self.opened
+    }
+
+    /// What happened to frames before they came here.
+    pub fn early(&self) -> EarlyFigures {
+        *self.early.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// True once the interface has disappeared, or the program was taken from it: what remains is the socket.
+    pub fn is_gone(&self) -> bool {
+        self.is_gone.load(Ordering::Relaxed)
+    }
+}
+
+/// The thread's handle; dropping it ends the thread.
+#[derive(Debug)]
+pub(super) struct Watcher {
+    shared: Arc<Shared>,
+    status: Arc<Status>,
+    thread: Option<JoinHandle<()>>,
+}
+
+#[derive(Debug)]
+struct Shared {
+    directory: Directory,
+    wake: Wake,
+    stop: AtomicBool,
+}
+
+/// What it watches.
+#[derive(Debug)]
+pub(super) struct Watched {
+    /// The interface that has the addresses.
+    pub(super) interface: u32,
+    /// The one that is driven: the same, or that below a VLAN.
+    pub(super) below: u32,
+    pub(super) vlan: Option<u16>,
+    pub(super) bind: SocketAddr,
+    /// The program, as far as it is read.
+    pub(super) observer: Observer,
+    /// Of each queue, the sockets in the order of the classes.
+    pub(super) sockets: Vec<Vec<OwnedFd>>,
+    /// Bytes of the longest frame of the region, without the headroom.
+    pub(super) largest_frame: usize,
+    pub(super) peers: usize,
+}
+
+impl Watcher {
+    /// Starts the thread. Its view of the kernel is that of the calling thread's network namespace.
+    pub(super) fn start(watched: Watched, opened: Opened) -> io::Result<Self> {
+        let (netlink, watch) = (Netlink::open()?, Watch::open()?);
+        let early = Mutex::new(EarlyFigures::default());
+        let status = Arc::new(Status { opened, early, is_gone: AtomicBool::new(false) });
+        let directory = Directory::new(watched.peers);
+        let shared = Arc::new(Shared { directory, wake: Wake::new()?, stop: AtomicBool::new(false) });
+        let mut work = Work {
+            netlink,
+            watch,
+            watched,
+            shared: Arc::clone(&shared),
+            status: Arc::clone(&status),
+            read_at: now(),
+            failed: false,
+        };
+        let thread = std::thread::Builder::new().name("laxity-watch".to_owned()).spawn(move || work.run())?;
+        Ok(Self { shared, status, thread: Some(thread) })
+    }
+
+    pub(super) fn status(&self) -> &Arc<Status> {
+        &self.status
+    }
+
+    pub(super) fn directory(&self) -> &Directory {
+        &self.shared.directory
+    }
+
+    /// Has it look for peers that are new.
+    pub(super) fn look(&self) {
+        self.shared.wake.wake();
+    }
+}
+
+impl Drop for Watcher {
+    fn drop(&mut self) {
+        self.shared.stop.store(true, Ordering::Relaxed);
+        self.shared.wake.wake();
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+struct Work {
+    netlink: Netlink,
+    watch: Watch,
+    watched: Watched,
+    shared: Arc<Shared>,
+    status: Arc<Status>,
+    /// When the counters were read last.
+    read_at: Instant,
+    /// The last question was not answered.
+    failed: bool,
+}
+
+impl Work {
+    fn run(&mut self) {
+        let mut look_at = Instant::ZERO;
+        while !self.shared.stop.load(Ordering::Relaxed) {
+            let fds = [(self.shared.wake.as_fd(), Interest::Readable), (self.watch.as_fd(), Interest::Readable)];
+            let woken = wait(&fds, Some(READ_EVERY)).is_ok_and(|ready| ready.readable(0));
+            if woken {
+                self.shared.wake.drain();
+            }
+            // An error of the watch: everything may have changed.
+            let changed = self.watch.drain().map_or(true, |changes| changes.any());
+            self.read_counters();
+            if woken || changed || self.failed || look_at <= now() {
+                look_at = now() + LOOK_EVERY;
+                // What cannot be asked now is asked again.
+                self.failed = self.look().is_err();
+            }
+        }
+    }
+
+    fn read_counters(&mut self) {
+        let Ok(counted) = self.watched.observer.reasons() else { return };
+        let Counters { passed, taken, malformed, unknown, too_large, over_rate, over_control } = counted;
+        let mut figures = EarlyFigures {
+            passed,
+            taken,
+            malformed,
+            unknown,
+            too_large,
+            over_rate,
+            over_control,
+            ..EarlyFigures::default()
+        };
+        for queue in &self.watched.sockets {
+            for (class, socket) in queue.iter().enumerate().take(CLASSES.len()) {
+                let Ok(counted) = XdpSocket::statistics(socket.as_fd()) else { continue };
+                figures.full[class] += counted.rx_ring_full.unwrap_or(0);
+                figures.no_frame += counted.rx_fill_ring_empty_descs.unwrap_or(0);
+            }
+        }
+        let time = now();
+        let mut published = self.status.early.lock().unwrap_or_else(PoisonError::into_inner);
+        // As if spread over the time since they were read last; the first time there is no such time.
+        let since = time.since(std::mem::replace(&mut self.read_at, time)).as_nanos().max(1);
+        let dropped = figures.dropped().saturating_sub(published.dropped());
+        let rate = u64::try_from(u128::from(dropped) * 1_000_000_000 / u128::from(since)).unwrap_or(u64::MAX);
+        figures.most_dropped_per_second = published.most_dropped_per_second.max(rate);
+        *published = figures;
+    }
+
+    /// Looks up every peer anew.
+    fn look(&mut self) -> io::Result<()> {
+        let below = self.netlink.interface_by_index(self.watched.below)?;
+        if below.is_none_or(|below| below.program.is_none()) {
+            self.status.is_gone.store(true, Ordering::Relaxed);
+        }
+        let own = self.netlink.interface_by_index(self.watched.interface)?.filter(|own| own.runs);
+        let mut found = Vec::new();
+        for peer in self.shared.directory.peers() {
+            let direct = own.as_ref().map(|own| self.direct(own, peer)).transpose()?.flatten();
+            found.push((peer, direct));
+        }
+        self.shared.directory.publish(&found);
+        Ok(())
+    }
+
+    /// How to send to `peer` directly; `None` if its way leads elsewhere, or nobody knows its neighbour yet: the kernel looks for
+    /// the neighbour once a packet is sent through it.
+    fn direct(&mut self, own: &Interface, peer: SocketAddr) -> io::Result<Option<Direct>> {
+        let from = Some(self.watched.bind.ip()).filter(|ip| !ip.is_unspecified());
+        if from.is_some_and(|from| from.is_ipv4() != peer.is_ipv4()) {
+            return Ok(None);
+        }
+        // No route is an answer, too.
+        let Ok(route) = self.netlink.route(peer.ip(), from) else { return Ok(None) };
+        if route.interface != own.index || route.is_local || !route.is_unicast {
+            return Ok(None);
+        }
+        let Some(source) = from.or(route.source) else { return Ok(None) };
+        let Some(neighbour) = self.netlink.neighbour(own.index, route.next_hop)? else { return Ok(None) };
+        if neighbour.state == NeighbourState::Stale && !neighbour.is_permanent {
+            // Packets that the kernel does not see confirm nothing.
+            self.netlink.refresh_neighbour(own.index, route.next_hop)?;
+        }
+        let Some(mac) = neighbour.usable_mac() else { return Ok(None) };
+        let mtu = route.mtu.map_or(own.mtu, |mtu| mtu.min(own.mtu)) as usize;
+        Ok(self.to(own.mac, source, (mac, peer), mtu))
+    }
+
+    fn to(&self, own: Mac, source: IpAddr, to: (Mac, SocketAddr), mtu: usize) -> Option<Direct> {
+        let source = SocketAddr::new(source, self.watched.bind.port());
+        let template = Template::new((own, source), to, self.watched.vlan, 0)?;
+        let ip_and_udp = if source.is_ipv4() { 28 } else { 48 };
+        let most = mtu.checked_sub(ip_and_udp)?.min(self.watched.largest_frame.checked_sub(template.len())?);
+        Some(Direct { template, most })
+    }
+}
