@@ -7,7 +7,7 @@
 //! |---|---|
 //! | [`udp`] | UDP over IPv4 and IPv6, in batches, on a socket of the kernel |
 //! | [`emulated`] | one wire in virtual time, seeded, without I/O: for the simulator and for tests |
-//! | [`bare`] | the plain loop that benchmarks compare Laxity with |
+//! | [`bare`], [`bare_udp`], [`xdp::bare`] | the plain loops that benchmarks compare Laxity with |
 //! | [`sys`] | the doorway to the kernel: batches, waiting, waking, the clock |
 //!
 //! Nothing here allocates after construction. Every call is bounded by the batch size or by its `limit`.
@@ -55,7 +55,7 @@ pub mod udp;
 pub mod xdp;
 
 pub use sys::StableFrames;
-pub use sys::bare;
+pub use sys::{bare, bare_udp};
 
 /// What a link has done since it was made. Each value only grows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -69,7 +69,7 @@ pub fn bind(address: SocketAddr, buffer_bytes: Option<usize>) -> io::Result<UdpS
 }
 
 /// Headers that all describe a slice of their own in `memory`.
-fn arrays(memory: &mut [u8], packet: usize) -> (Box<[libc::mmsghdr]>, Box<[libc::iovec]>) {
+pub(super) fn arrays(memory: &mut [u8], packet: usize) -> (Box<[libc::mmsghdr]>, Box<[libc::iovec]>) {
     let mut slices: Box<[libc::iovec]> = memory
         .chunks_exact_mut(packet)
         .map(|area| libc::iovec { iov_base: area.as_mut_ptr().cast(), iov_len: area.len() })

@@ -5,6 +5,7 @@
 
 mod address;
 pub mod bare;
+pub mod bare_udp;
 mod batch;
 mod clock;
 pub mod device;
