@@ -23,6 +23,9 @@ pub enum Error {
     /// The wire stays on this host.
     #[error("{0} is not a loopback address: the wire stays on this host")]
     NotLoopback(SocketAddr),
+    /// Load stays where it can disturb nobody.
+    #[error("{0} is neither a loopback address nor in a lab that this thread is in: load stays there")]
+    NotInLab(SocketAddr),
     /// Laxity said no.
     #[error(transparent)]
     Laxity(#[from] laxity::Error),
@@ -58,7 +61,7 @@ impl Error {
     /// else as [`laxity::Error::exit_status`].
     pub fn exit_status(&self) -> u8 {
         match self {
-            Self::Setup { .. } | Self::NotLoopback(_) | Self::Link(LinkError::Config { .. }) => 2,
+            Self::Setup { .. } | Self::NotLoopback(_) | Self::NotInLab(_) | Self::Link(LinkError::Config { .. }) => 2,
             Self::Laxity(error) => error.exit_status(),
             Self::Link(LinkError::NotPermitted { .. }) => 4,
             Self::Xdp(XdpError::NotPermitted { .. } | XdpError::Udp(LinkError::NotPermitted { .. })) => 4,

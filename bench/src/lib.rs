@@ -7,14 +7,14 @@
 //! | Module | What it is |
 //! |---|---|
 //! | [`wire`] | the emulated link: a relay for any UDP traffic on loopback, one queue or two classes |
-//! | [`attack`] | flood, violator, hogs; each ends by itself |
+//! | [`attack`] | floods, violators, hogs; each ends by itself |
 //! | [`workload`] | the channels, and what their applications send |
 //! | [`experiment`] | the workload of the papers' experiments |
 //! | [`stack`] | what carries the messages: Laxity, plain UDP, UDP as an expert tunes it |
 //! | [`paths`] | the fast path beside what an expert writes by hand, over AF_XDP and UDP |
 //! | [`scenario`] | all of it together, and the figures |
 //!
-//! Everything is bounded in time and stays on loopback addresses, or in network namespaces of its own.
+//! Everything is bounded in time and stays on loopback addresses, or in network namespaces of its own or a lab's.
 #![deny(unsafe_code)]
 
 pub mod attack;

@@ -23,6 +23,7 @@ use crate::calibration::{Backing, Guarantee};
 use crate::doorbell::Doorbell;
 use crate::error::Error;
 use crate::executive::{Command, Notice};
+use crate::experiments::Marks;
 use crate::host::Grant;
 use crate::port::{self, Port, ReceivePort, SendPort, Slot};
 use crate::reception::in_packets;
@@ -156,6 +157,7 @@ pub(crate) struct Opened {
     pub(crate) channel: ChannelId,
     pub(crate) port: SendPort,
     pub(crate) grant: Grant,
+    pub(crate) marks: Marks,
 }
 
 /// What `open` asks for.
@@ -429,8 +431,8 @@ impl Shared {
         match notice {
             Notice::Installed { ticket, result } => self.installed(ticket, result),
             Notice::Event(Event::Requested(request)) => self.requested(&request),
-            Notice::Event(Event::Accepted { channel, receive, same_clock, packet: _ }) => {
-                self.accepted(channel, receive, same_clock);
+            Notice::Event(Event::Accepted { channel, receive, same_clock, packet, receiver: (place, key) }) => {
+                self.accepted(channel, receive, same_clock, Marks { place, key, packet });
             }
             Notice::Event(Event::Ended { channel, end }) => self.ended(channel, end),
             Notice::Event(Event::Overflow { .. }) => {}
@@ -547,7 +549,7 @@ impl Shared {
     }
 
     /// The peer accepted: the sending stages get what is left of the deadline.
-    fn accepted(&self, channel: ChannelId, receive: Duration, same_clock: bool) {
+    fn accepted(&self, channel: ChannelId, receive: Duration, same_clock: bool, marks: Marks) {
         let mut guard = self.state();
         let state = &mut *guard;
         let Some(known) = state.channels.get_mut(&channel) else { return };
@@ -578,7 +580,7 @@ impl Shared {
             guarantee: self.guarantee(&state.admission, &known.service),
             same_clock,
         };
-        let opened = Opened { channel, port: opener.port, grant };
+        let opened = Opened { channel, port: opener.port, grant, marks };
         state.review_bounds();
         state.outcomes.push(Outcome::Command(Command::Begin { channel, stages }));
         state.outcomes.push(Outcome::Opened { opened, reply: opener.reply });

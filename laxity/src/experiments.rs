@@ -1,12 +1,30 @@
-//! Hosts that do without cooperative preemption, to show what it is good for `[channels Fig. 9]`.
+//! What experiments need and applications must not have: hosts that do without cooperative preemption, to show what it is good
+//! for `[channels Fig. 9]`, and what an attacker would have to know to send in another's name.
 //!
-//! For `laxity bench` alone, and no part of the library's interface: what such a host grants does not hold (docs/adr, 16). A
-//! module apart from [`HostConfig`], so that no configuration of a host can ask for it; `.ci/design` names the files that may.
+//! No part of the library's interface. What a host without cooperative preemption grants does not hold (docs/adr, 16). A module
+//! apart from [`HostConfig`], so that no configuration of a host can ask for it; `.ci/design` names the files that may.
 
 use laxity_core::processor::Preemption;
 
 use crate::error::Error;
 use crate::host::{Host, HostConfig};
+use crate::sender::Sender;
+
+/// What each packet of a channel carries, by which its receiver knows it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Marks {
+    /// The receiver's place for the channel.
+    pub place: u32,
+    /// The receiver's key for it. It tells a stale sender from a current one; it is no cryptography.
+    pub key: u32,
+    /// S: the payload of a packet that was agreed on, bytes.
+    pub packet: u32,
+}
+
+/// What the packets of this channel carry, for those who attack it.
+pub fn marks(sender: &Sender) -> Marks {
+    sender.marks()
+}
 
 /// Starts a host whose handlers are replaced as `preemption` says. It admits as any other and keeps nothing of that, so it
 /// publishes no bounds, and says so.

@@ -16,6 +16,7 @@ use laxity_link::sys;
 use crate::control::{Opened, Shared};
 use crate::error::Error;
 use crate::executive::Command;
+use crate::experiments::Marks;
 use crate::host::Grant;
 use crate::port::{Outbound, Port, SendPort};
 
@@ -29,6 +30,7 @@ pub struct Sender {
     channel: ChannelId,
     port: SendPort,
     grant: Grant,
+    marks: Marks,
     overload: Overload,
     /// Mirrors the executive's regulator, so that the caller learns at once what the executive would say.
     regulator: Option<Regulator>,
@@ -76,16 +78,20 @@ pub struct Loan<'s> {
 
 impl Sender {
     pub(crate) fn new(opened: Opened, shared: Arc<Shared>, overload: Overload) -> Self {
-        let Opened { channel, port, grant } = opened;
+        let Opened { channel, port, grant, marks } = opened;
         // Under `decay` every message is taken, whenever it comes: nothing to mirror.
         let regulated = grant.service.contract().filter(|_| overload != Overload::Decay);
         let regulator = regulated.map(|contract| Regulator::new(contract.interval()));
-        Self { channel, port, grant, overload, regulator, shared, spare: None, closing: false }
+        Self { channel, port, grant, marks, overload, regulator, shared, spare: None, closing: false }
     }
 
     /// What was granted.
     pub fn grant(&self) -> &Grant {
         &self.grant
+    }
+
+    pub(crate) fn marks(&self) -> Marks {
+        self.marks
     }
 
     /// What the channel did so far, at this host.

@@ -350,6 +350,7 @@ impl Endpoint {
             receive: accept.receive,
             same_clock: same_clock(clock, accept.clock),
             packet: u32::from(accept.packet),
+            receiver: (accept.channel, accept.key),
         });
     }
 

@@ -11,6 +11,7 @@ mod clock;
 pub mod device;
 mod errors;
 pub mod features;
+mod forge;
 pub mod namespace;
 #[allow(dead_code)]
 pub(crate) mod rings;
@@ -23,6 +24,7 @@ mod wall;
 use laxity_core::frames::{Frames, HeapFrames};
 
 pub use clock::{clock_identity, now, precise_timers, thread_processor_time};
+pub use forge::Forger;
 pub use socket::{mark, path_mtu};
 pub use thread::real_time;
 pub use wait::{Interest, MAX_WAIT, Readiness, wait};
