@@ -169,13 +169,7 @@ fn pour(manner: Manner, span: Duration, first: u64, a: &mut impl End) -> io::Res
     }
 }
 
-fn absorb(
-    manner: Manner,
-    first: u64,
-    b: &mut impl End,
-    stop: &AtomicBool,
-    sent: &AtomicU64,
-) -> io::Result<(u64, u64)> {
+fn absorb(manner: Manner, first: u64, b: &mut impl End, stop: &AtomicBool, sent: &AtomicU64) -> io::Result<(u64, u64)> {
     let (mut received, mut told, mut next) = (0, 0, first);
     let (mut begin, mut last): (Option<(Instant, u64)>, _) = (None, (Instant::ZERO, 0));
     let mut looks_left = 3;

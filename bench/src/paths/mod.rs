@@ -304,7 +304,10 @@ mod tests {
     #[test]
     fn quantiles_are_samples() {
         let path = Path { round_trips: (1..=1000).collect(), packets_s: vec![5, 1, 9, 7], ..Path::default() };
-        assert_eq!([0, 500_000, 990_000, 999_000, 1_000_000].map(|ppm| path.quantile(ppm).unwrap()), [1, 500, 990, 999, 1000]);
+        assert_eq!(
+            [0, 500_000, 990_000, 999_000, 1_000_000].map(|ppm| path.quantile(ppm).unwrap()),
+            [1, 500, 990, 999, 1000]
+        );
         assert_eq!(path.median_packets_s(), Some(5));
         assert_eq!((Path::default().quantile(1), Path::default().median_packets_s()), (None, None));
     }
