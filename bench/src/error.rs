@@ -4,6 +4,7 @@ use std::io;
 use std::net::SocketAddr;
 
 use laxity_link::LinkError;
+use laxity_link::xdp::XdpError;
 
 /// An error of a scenario. A message that is late or lost is none: it is a figure.
 #[derive(Debug, thiserror::Error)]
@@ -31,6 +32,9 @@ pub enum Error {
     /// A socket cannot be had.
     #[error(transparent)]
     Link(#[from] LinkError),
+    /// The fast path cannot be had.
+    #[error(transparent)]
+    Xdp(#[from] XdpError),
     /// The system refused something.
     #[error("{what}: {source}")]
     System {
@@ -60,8 +64,9 @@ impl Error {
             Self::Setup { .. } | Self::NotLoopback(_) | Self::NotInLab(_) | Self::Link(LinkError::Config { .. }) => 2,
             Self::Laxity(error) => error.exit_status(),
             Self::Link(LinkError::NotPermitted { .. }) => 4,
+            Self::Xdp(XdpError::NotPermitted { .. } | XdpError::Udp(LinkError::NotPermitted { .. })) => 4,
             Self::System { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => 4,
-            Self::Link(_) | Self::System { .. } => 5,
+            Self::Link(_) | Self::Xdp(_) | Self::System { .. } => 5,
             Self::Conservation { .. } | Self::Panicked(_) => 1,
         }
     }

@@ -11,14 +11,16 @@
 //! | [`workload`] | the channels, and what their applications send |
 //! | [`experiment`] | the workload of the papers' experiments |
 //! | [`stack`] | what carries the messages: Laxity, plain UDP, UDP as an expert tunes it |
+//! | [`paths`] | the fast path beside what an expert writes by hand, over AF_XDP and UDP |
 //! | [`scenario`] | all of it together, and the figures |
 //!
-//! Everything is bounded in time and stays on loopback addresses, or in a lab's network namespaces.
+//! Everything is bounded in time and stays on loopback addresses, or in network namespaces of its own or a lab's.
 #![deny(unsafe_code)]
 
 pub mod attack;
 mod error;
 pub mod experiment;
+pub mod paths;
 mod record;
 pub mod scenario;
 mod source;

@@ -51,7 +51,7 @@ pub(crate) enum Command {
     /// Two hosts on this machine, joined by a virtual Ethernet pair: what a flood of strangers does to guaranteed messages
     #[command(after_long_help = crate::lab::HELP)]
     Lab(crate::lab::LabArguments),
-    /// Repeats an experiment of the papers
+    /// Repeats an experiment of the papers, or holds the fast path against what an expert writes by hand
     #[command(after_long_help = BENCH)]
     Bench(BenchArguments),
     /// Runs the shipping code in virtual time: a scenario from a file, or a search for a broken promise
@@ -79,7 +79,15 @@ their channel had no room for them. Throughput is counted after a warm-up. late_
 the platform took the processor away beyond its envelope. guarantee is none, statistical or calibrated: the lowest level of \
 the grants. miss_probability is a decimal fraction as text: a message misses because of one host with that probability at most; \
 null if nothing is claimed. calibration is null if nothing is measured, otherwise {date, kernel, processor, processors, \
-duration_ns, hogs, flood_packets_s, link}. Nothing is promised, and so there is no bound, where mode is not cooperative.";
+duration_ns, hogs, flood_packets_s, link}. Nothing is promised, and so there is no bound, where mode is not cooperative.
+
+xdp-path measures the link, not the core: what bare AF_XDP and UDP loops need for the same packets, beside laxity's links driven as \
+the executive drives them (doorbell and link waited for, receive, transmit, flush, real frames through the demultiplexer, which polices \
+a real-time channel), without contracts, queues and messages. It makes two network namespaces and removes them. Exit status: 1 if a \
+ratio is not as expected, 4 without the rights. Its JSON: {bench, processors, waiting: poll|spin, packet_bytes, rounds, duration_ns, \
+real_time, kept_awake, rows, ratios, notes}. Each of rows: {path: bare-xdp|laxity-xdp|bare-udp|laxity-udp, round_trip: {samples, lost, \
+min_ns, p50_ns, p99_ns, p999_ns, max_ns}, packets_s, packets: {sent, received}}; packets_s are those received in one direction, the \
+median of the rounds. Each of ratios: {name, ppm, least_ppm, most_ppm, met}.";
 
 const DEMO: &str = "\
 JSON: {guarantee, miss_probability, calibration, scenarios}. guarantee is none, statistical or calibrated: the lowest level of the \
@@ -161,7 +169,7 @@ pub(crate) struct BenchArguments {
     /// Of the sources' phases; 0 starts them all together
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
-    /// How long each run is observed, after its warm-up; by default 9.6s of virtual time, or 3s live
+    /// How long each run is observed, after its warm-up; by default 9.6s of virtual time, or 3s live; xdp-path: the whole run, 20s
     #[arg(long, value_name = "SPAN")]
     pub(crate) duration: Option<String>,
     /// Simulated: how many runs at a time, by default as many as there are processors; the figures do not depend on it
@@ -183,6 +191,33 @@ pub(crate) struct BenchArguments {
     /// Live: stay an ordinary process, even where real-time priority and locked memory are permitted
     #[arg(long, conflicts_with = "simulated")]
     pub(crate) no_realtime: bool,
+    /// xdp-path: both ends on one processor; else each has its own
+    #[arg(long, conflicts_with = "simulated")]
+    pub(crate) one_processor: bool,
+    /// xdp-path: both ends look for packets without ever waiting
+    #[arg(long, conflicts_with_all = ["simulated", "one_processor"])]
+    pub(crate) spin: bool,
+}
+
+impl BenchArguments {
+    /// An option that was given and is for the experiments on channels.
+    pub(crate) fn of_channels(&self) -> Option<&'static str> {
+        let given = [
+            ("--simulated", self.simulated),
+            ("--attack", self.attack.is_some()),
+            ("--platform", self.platform.is_some()),
+            ("--calibration", self.calibration.is_some()),
+            ("--keep-awake", self.keep_awake),
+            ("--no-realtime", self.no_realtime),
+        ];
+        given.into_iter().find_map(|(option, is_given)| is_given.then_some(option))
+    }
+
+    /// An option that was given and is for the comparison of paths.
+    pub(crate) fn of_paths(&self) -> Option<&'static str> {
+        let given = [("--one-processor", self.one_processor), ("--spin", self.spin)];
+        given.into_iter().find_map(|(option, is_given)| is_given.then_some(option))
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -196,6 +231,8 @@ pub(crate) enum BenchName {
     /// What cooperative preemption is good for: runs without it (Fig. 9)
     #[value(name = "channels-preemption")]
     Preemption,
+    /// The links over AF_XDP and UDP beside bare loops over both: round trips, and packets in one direction
+    XdpPath,
 }
 
 impl fmt::Display for BenchName {
@@ -431,6 +468,11 @@ pub(crate) fn demo_duration(text: &str) -> Result<Duration, Failure> {
 /// Checks that a span is one for which an experiment can be observed: a lease is longer.
 pub(crate) fn bench_duration(text: &str) -> Result<Duration, Failure> {
     duration_within(text, Duration::from_millis(100), Duration::from_secs(40))
+}
+
+/// Checks that a span is one for which paths can be compared: a few rounds at least.
+pub(crate) fn path_duration(text: &str) -> Result<Duration, Failure> {
+    duration_within(text, Duration::from_millis(100), Duration::from_secs(600))
 }
 
 fn duration_within(text: &str, least: Duration, most: Duration) -> Result<Duration, Failure> {

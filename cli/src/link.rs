@@ -4,10 +4,10 @@ use clap::{Args, ValueEnum};
 use laxity::{Host, HostConfig, LinkChoice, XdpOptions};
 use laxity_core::units::Duration;
 use laxity_link::xdp::{EarlyFigures, Mode, Status};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// How the host reaches the network.
-#[derive(Clone, Debug, Args)]
+#[derive(Clone, Debug, Args, Serialize, Deserialize)]
 pub(crate) struct LinkArguments {
     /// A socket (udp), AF_XDP with early demultiplexing (xdp: needs root), or that where it can be had (auto)
     #[arg(long, value_enum, default_value_t = LinkName::Udp)]
@@ -27,18 +27,28 @@ pub(crate) struct LinkArguments {
 }
 
 /// The links by name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 pub(crate) enum LinkName {
     Udp,
     Xdp,
     Auto,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 pub(crate) enum ModeName {
     Any,
     Native,
     Generic,
+}
+
+impl LinkName {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Udp => "udp",
+            Self::Xdp => "xdp",
+            Self::Auto => "auto",
+        }
+    }
 }
 
 impl LinkArguments {

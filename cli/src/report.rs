@@ -337,6 +337,7 @@ mod tests {
             peer: Some("127.0.0.1:9".to_owned()),
             channels: vec![ChannelReport::from(&camera())],
             link: LinkReport::from(&counters),
+            early: None,
             premises: PremisesReport::default(),
         };
         assert_eq!(
@@ -346,7 +347,7 @@ mod tests {
                 r#""delivered":198,"late":1,"lost":2,"dropped":0,"misses":{"sender":0,"receiver":0,"network":2,"platform":1,"#,
                 r#""laxity":0},"over_bound":0,"deadline_ns":40000000,"bound_ns":30000000,"min_ns":2000000,"p50_ns":5000000,"#,
                 r#""p99_ns":null,"p999_ns":null,"max_ns":41500000}],"link":{"sent_frames":1,"received_frames":2,"#,
-                r#""send_dropped":3,"receive_overflow":0,"receive_truncated":0},"premises":{"windows":[],"overruns":[]}}"#
+                r#""send_dropped":3,"receive_overflow":0,"receive_truncated":0},"early":null,"premises":{"windows":[],"overruns":[]}}"#
             )
         );
     }

@@ -1,13 +1,15 @@
-//! `laxity bench`: the experiments of the papers, again.
+//! `laxity bench`: the experiments of the papers, again; and the fast path beside what it is to be held against.
 //!
 //! | Module | What it does |
 //! |---|---|
 //! | [`channels`] | the experiments of `[channels §5]`: guarantee, violation, preemption |
+//! | [`paths`] | the links beside bare loops |
 //! | [`sweep`] | many worlds on parallel threads, with the outcome in order |
 //! | [`chart`] | lines over a range of loads, as SVG |
 
 mod channels;
 mod chart;
+mod paths;
 mod sweep;
 
 use laxity_core::units::Duration;
@@ -23,12 +25,22 @@ const LIVE: Duration = Duration::from_secs(3);
 
 /// Runs one experiment; true if every promise was kept.
 pub(crate) fn run(arguments: &BenchArguments) -> Result<bool, Failure> {
-    let default = if arguments.simulated { SIMULATED } else { LIVE };
-    let duration = arguments.duration.as_deref().map_or(Ok(default), bench_duration)?;
     let experiment = match arguments.name {
         BenchName::Guarantee => Experiment::Guarantee,
         BenchName::Violation => Experiment::Violation,
         BenchName::Preemption => Experiment::Preemption,
+        BenchName::XdpPath => {
+            refuse(arguments.of_channels(), "the experiments on channels")?;
+            return paths::run(arguments);
+        }
     };
+    refuse(arguments.of_paths(), "xdp-path")?;
+    let default = if arguments.simulated { SIMULATED } else { LIVE };
+    let duration = arguments.duration.as_deref().map_or(Ok(default), bench_duration)?;
     channels::run(experiment, arguments, duration)
+}
+
+/// An option that belongs to something else.
+fn refuse(found: Option<&'static str>, owner: &str) -> Result<(), Failure> {
+    found.map_or(Ok(()), |option| Err(Failure::Usage(format!("{option} is for {owner}"))))
 }

@@ -22,6 +22,7 @@ use super::flood;
 use super::talk::{Ends, Event, Role, SentStream, Sheet, Span, Stream, Task, json, tell};
 use crate::costs::{self, GuaranteeReport};
 use crate::failure::Failure;
+use crate::link::EarlyReport;
 use crate::report::{LinkReport, PremisesReport};
 
 /// Where strangers send what nobody reads.
@@ -109,7 +110,7 @@ fn start(ends: &Ends, command: &str) -> Result<Started, Failure> {
     let registry =
         directory.as_ref().map(|made| Registry::At(format!("/proc/self/fd/{}/registry", made.as_raw_fd()).into()));
     let defaults = HostConfig::default();
-    let host = Host::start(HostConfig {
+    let mut config = HostConfig {
         bind: ends.bind,
         costs: Some(costs.clone()),
         keep_awake: ends.keep_awake,
@@ -119,7 +120,9 @@ fn start(ends: &Ends, command: &str) -> Result<Started, Failure> {
         fifo_priority: defaults.fifo_priority.filter(|_| ends.realtime),
         lock_memory: ends.realtime,
         ..defaults
-    })?;
+    };
+    ends.link.set(&mut config);
+    let host = Host::start(config)?;
     Ok(Started { host, costs, _registry: directory })
 }
 
@@ -150,6 +153,7 @@ fn receive(ends: &Ends, over: &AtomicBool) -> Result<(), Failure> {
     // Strangers' packets end in a full queue: if nobody had the port, the host would answer each of them.
     let _sink = UdpSocket::bind((ends.bind.ip(), SINK_PORT));
     tell(&Event::Ready);
+    let start = now();
     let first: Mutex<Option<Watch>> = Mutex::new(None);
     let running = AtomicU64::new(ends.streams.len() as u64);
     let arrived: Vec<Option<Arrived>> = thread::scope(|scope| {
@@ -188,14 +192,17 @@ fn receive(ends: &Ends, over: &AtomicBool) -> Result<(), Failure> {
     });
     let arrived: Vec<Arrived> = arrived.into_iter().flatten().collect();
     let (counters, premises) = (host.link_counters(), host.premises());
+    let mut notes: Vec<String> = arrived.iter().filter_map(|channel| channel.note.clone()).collect();
+    notes.extend(EarlyReport::lines(&host, now().since(start)).into_iter().map(|line| format!("b: {line}")));
     tell(&Event::Received {
         channels: arrived.iter().map(|channel| Sheet::from(&channel.figures)).collect(),
         altered: arrived.iter().map(|channel| channel.altered).sum(),
         overflow: counters.receive_overflow,
         link: value(&LinkReport::from(&counters)),
+        early: value(&EarlyReport::of(&host)),
         premises: value(&PremisesReport::from(&premises)),
         violations: premises.violations().iter().map(ToString::to_string).collect(),
-        notes: arrived.iter().filter_map(|channel| channel.note.clone()).collect(),
+        notes,
     });
     Ok(())
 }
@@ -293,7 +300,8 @@ fn send(ends: &Ends, span: Span, over: &Arc<AtomicBool>) -> Result<(), Failure> 
     });
     let elapsed_ns = now().since(start).as_nanos();
     let (link, premises) = (LinkReport::from(&host.link_counters()), PremisesReport::from(&host.premises()));
-    tell(&Event::Sent { streams: sent, elapsed_ns, link: value(&link), premises: value(&premises) });
+    let early = value(&EarlyReport::of(&host));
+    tell(&Event::Sent { streams: sent, elapsed_ns, link: value(&link), early, premises: value(&premises) });
     Ok(())
 }
 

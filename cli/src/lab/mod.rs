@@ -27,6 +27,7 @@ use laxity_bench::Attack;
 
 use crate::costs::CostsArguments;
 use crate::failure::Failure;
+use crate::link::{LinkName, ModeName};
 
 pub(crate) const HELP: &str = "\
 A lab needs root: CAP_SYS_ADMIN and CAP_NET_ADMIN. Nothing of it touches the network of the machine. See docs/lab.md.
@@ -39,7 +40,7 @@ JSON of up: {name, vlan, hosts}; each of hosts: {host: a|b, namespace, interface
 [{address, network_bits, vlan}]}. Of down: {name, removed: [namespaces], processes: [numbers of those that are still in them]}.
 
 JSON of run: {link, attack, ip, vlan, interval_ns, elapsed_ns, guarantee, miss_probability, calibration, flood, channels, altered, \
-links: {a, b}, premises: {a, b}, notes}. flood is null, or {offered_packets_s, packet_bytes, packets, bytes, elapsed_ns, \
+links: {a, b}, early: {a, b}, premises: {a, b}, notes}. flood is null, or {offered_packets_s, packet_bytes, packets, bytes, elapsed_ns, \
 packets_s}. Each of channels: the figures that all commands report. altered counts messages that were not what was sent. What is \
 not known, or does not apply, is null.";
 
@@ -108,8 +109,14 @@ struct RunArguments {
     #[arg(long, default_value = DEFAULT_NAME, requires = "host")]
     name: String,
     /// What carries the channels
-    #[arg(long, value_enum, default_value_t = LinkArgument::Udp, conflicts_with = "host")]
-    link: LinkArgument,
+    #[arg(long, value_enum, default_value_t = LinkName::Udp, conflicts_with = "host")]
+    link: LinkName,
+    /// xdp: where in the kernel frames are demultiplexed
+    #[arg(long, value_enum, default_value_t = ModeName::Any, conflicts_with = "host")]
+    xdp_mode: ModeName,
+    /// xdp: how many frames a second may be dropped early; what that costs is a term of every bound
+    #[arg(long, value_name = "FRAMES", default_value_t = 200_000, conflicts_with = "host")]
+    dropped_per_second: u64,
     /// What goes on beside it: idle, flood, violator, hogs or all of them at once
     #[arg(long, value_name = "ATTACK", default_value = "flood", value_parser = crate::args::read::<Attack>, conflicts_with = "host")]
     attack: Attack,
@@ -125,7 +132,7 @@ struct RunArguments {
     /// IPv4 or IPv6
     #[arg(long, value_enum, value_name = "4|6", default_value_t = Family::Four, conflicts_with = "host")]
     ip: Family,
-    /// Across the VLAN of the pair
+    /// Across the VLAN of the pair; xdp tags packets itself where the kernel has no VLANs
     #[arg(long, conflicts_with = "host")]
     vlan: bool,
     /// How many packets a second the flood offers
@@ -159,21 +166,6 @@ impl HostName {
         match self {
             Self::A => 'a',
             Self::B => 'b',
-        }
-    }
-}
-
-/// What carries the channels.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum LinkArgument {
-    /// UDP on a socket of the kernel
-    Udp,
-}
-
-impl LinkArgument {
-    fn name(self) -> &'static str {
-        match self {
-            Self::Udp => "udp",
         }
     }
 }

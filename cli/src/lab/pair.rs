@@ -7,6 +7,7 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::os::fd::AsFd;
 use std::thread;
+use std::time::{Duration, Instant};
 
 use laxity_link::netlink::{Netlink, Veth};
 use laxity_link::sys::device::Offload;
@@ -22,6 +23,7 @@ pub(super) const INTERFACE: &str = "lab0";
 /// The VLAN on it.
 pub(super) const VLAN: u16 = 42;
 const VLAN_INTERFACE: &str = "lab0.42";
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// An address of a host, with the bits of its network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -122,6 +124,17 @@ fn set(host: HostName, queues: u32) -> io::Result<End> {
         let Some(on) = (if address.vlan { above } else { Some(index) }) else { continue };
         netlink.add_address(on, address.address, address.network_bits)?;
         given.push(address);
+    }
+    let asked = Instant::now();
+    for address in &given {
+        // The kernel takes note of an IPv6 address a moment later.
+        while !netlink.route(address.address, None)?.is_local {
+            if asked.elapsed() > PATIENCE {
+                let problem = format!("the kernel does not receive for {}", address.address);
+                return Err(io::Error::new(io::ErrorKind::TimedOut, problem));
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
     }
     let interface = netlink.interface_by_name(INTERFACE)?.ok_or_else(gone)?;
     Ok(End {

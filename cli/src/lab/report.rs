@@ -39,6 +39,7 @@ pub(super) struct Outcome {
     pub(super) altered: u64,
     /// Of a and of b.
     pub(super) links: [Value; 2],
+    pub(super) early: [Value; 2],
     pub(super) premises: [Value; 2],
     pub(super) notes: Vec<String>,
     /// Every message that was sent was delivered, lost or dropped, and is what was sent.
@@ -115,11 +116,12 @@ impl Outcome {
             channels: Vec<ChannelReport>,
             altered: u64,
             links: Both<'a>,
+            early: Both<'a>,
             premises: Both<'a>,
             notes: &'a [String],
         }
         let both = |[a, b]: &'_ [Value; 2]| (a.clone(), b.clone());
-        let (links, premises) = (both(&self.links), both(&self.premises));
+        let (links, early, premises) = (both(&self.links), both(&self.early), both(&self.premises));
         json(&Report {
             link: self.link,
             attack: &self.attack,
@@ -134,6 +136,7 @@ impl Outcome {
             channels: self.channels.iter().map(ChannelReport::from).collect(),
             altered: self.altered,
             links: Both { a: &links.0, b: &links.1 },
+            early: Both { a: &early.0, b: &early.1 },
             premises: Both { a: &premises.0, b: &premises.1 },
             notes: &self.notes,
         })
@@ -202,6 +205,7 @@ mod tests {
             channels: vec![channel],
             altered: 0,
             links: [Value::Null, Value::Null],
+            early: [Value::Null, Value::Null],
             premises: [Value::Null, Value::Null],
             notes: Vec::new(),
             is_whole: true,

@@ -3,6 +3,7 @@
 //! The namespaces have no names: they live as long as this process and those that it starts in them, and those are killed with
 //! this one. So nothing stays, even if it is killed.
 
+use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Write};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd};
@@ -28,6 +29,7 @@ use super::{HostName, RunArguments};
 use crate::args::option;
 use crate::costs;
 use crate::failure::Failure;
+use crate::link::{LinkArguments, LinkName};
 use crate::progress::Progress;
 use crate::stop::Stop;
 
@@ -161,28 +163,36 @@ impl Shown {
 /// The events of all processes, one after the other.
 struct Ears {
     heard: Receiver<(Who, Option<Event>)>,
+    /// What somebody said before he was asked.
+    kept: VecDeque<(Who, Event)>,
+    /// Who has said his last word.
+    finished: Vec<Who>,
     shown: Arc<Mutex<Shown>>,
     stop: Stop,
 }
 
 impl Ears {
-    /// The next event that is no progress; `None` if Ctrl-C came first and `until_stopped`.
-    fn next(&self, from: Who, until_stopped: bool, patience: StdDuration) -> Result<Option<Event>, Failure> {
+    /// The next event of somebody that is no progress; `None` if Ctrl-C comes first and `until_stopped`.
+    fn next(&mut self, from: Who, until_stopped: bool, patience: StdDuration) -> Result<Option<Event>, Failure> {
         let mut heard_last = StdInstant::now();
         loop {
+            if let Some(at) = self.kept.iter().position(|(who, _)| *who == from) {
+                return Ok(self.kept.remove(at).map(|(_, event)| event));
+            }
             if until_stopped && self.stop.is_set() {
                 return Ok(None);
             }
-            let lost = |what: &str| Failure::Lab { status: 5, text: format!("{} {what}", from.name()) };
+            let lost = |who: Who, what: &str| Failure::Lab { status: 5, text: format!("{} {what}", who.name()) };
             let (who, event) = match self.heard.recv_timeout(LOOK) {
                 Ok(heard) => heard,
                 Err(RecvTimeoutError::Timeout) if heard_last.elapsed() < patience => continue,
-                Err(RecvTimeoutError::Timeout) => return Err(lost("does not answer any more")),
-                Err(RecvTimeoutError::Disconnected) => return Err(lost("is gone")),
+                Err(_) => return Err(lost(from, "does not answer any more")),
             };
+            if who == from {
+                heard_last = StdInstant::now();
+            }
             match event {
                 Some(Event::Progress { messages, missed, largest_ns }) => {
-                    heard_last = StdInstant::now();
                     let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
                     match who {
                         Who::A => shown.sent = messages,
@@ -193,9 +203,13 @@ impl Ears {
                 Some(Event::Failed { status, text }) => {
                     return Err(Failure::Lab { status, text: format!("{}: {text}", who.name()) });
                 }
-                Some(event) if who == from => return Ok(Some(event)),
-                Some(_) => {}
-                None if who == from => return Err(lost("ended without a word")),
+                Some(event) => {
+                    if matches!(event, Event::Sent { .. } | Event::Received { .. } | Event::Flooded { .. }) {
+                        self.finished.push(who);
+                    }
+                    self.kept.push_back((who, event));
+                }
+                None if !self.finished.contains(&who) => return Err(lost(who, "ended without a word")),
                 None => {}
             }
         }
@@ -207,6 +221,7 @@ struct Sent {
     streams: Vec<SentStream>,
     elapsed: Duration,
     link: Value,
+    early: Value,
     premises: Value,
 }
 
@@ -247,7 +262,8 @@ impl Story<'_> {
     /// The address of a host that the channels use.
     fn address(&self, host: HostName) -> Result<std::net::IpAddr, Failure> {
         let end = &self.ends[usize::from(host == HostName::B)];
-        let (ip, vlan) = (self.arguments.ip, self.arguments.vlan);
+        let ip = self.arguments.ip;
+        let vlan = self.arguments.vlan && (self.has_vlan() || self.arguments.link == LinkName::Udp);
         let found = end.addresses.iter().find(|found| ip.is_of(found.address) && found.vlan == vlan);
         found
             .map(|found| found.address)
@@ -266,10 +282,17 @@ impl Story<'_> {
             calibration: self.arguments.costs.calibration.clone(),
             keep_awake: self.arguments.costs.keep_awake,
             realtime: !self.arguments.no_realtime,
+            link: self.link(),
         };
         let (said, heard) = channel();
         let shown = Arc::new(Mutex::new(Shown::default()));
-        let ears = Ears { heard, shown: Arc::clone(&shown), stop: self.stop.clone() };
+        let mut ears = Ears {
+            heard,
+            kept: VecDeque::new(),
+            finished: Vec::new(),
+            shown: Arc::clone(&shown),
+            stop: self.stop.clone(),
+        };
 
         let mut receiver = Process::start(Who::B, &self.homes[1], Role::Receive(side(peer)), &said)?;
         ears.next(Who::B, false, PATIENCE)?;
@@ -315,22 +338,22 @@ impl Story<'_> {
             }
         };
         drop(progress);
-        let Event::Sent { streams: sent, elapsed_ns, link, premises } = sent else {
+        let Event::Sent { streams: sent, elapsed_ns, link, early, premises } = sent else {
             return Err(Failure::Lab { status: 5, text: "host a said something else than expected".to_owned() });
         };
-        let sent = Sent { streams: sent, elapsed: Duration::from_nanos(elapsed_ns), link, premises };
+        let sent = Sent { streams: sent, elapsed: Duration::from_nanos(elapsed_ns), link, early, premises };
         if let Some(hogs) = &mut hogs
             && hogs.running() < HOGS
         {
             notes.push("processor-bound processes ended before the story did".to_owned());
         }
         drop(hogs);
-        let flood = strangers.map(|strangers| self.end_flood(strangers, &ears)).transpose()?;
+        let flood = strangers.map(|strangers| self.end_flood(strangers, &mut ears)).transpose()?;
         // Channels that were lost have nobody left who would end them.
         if sent.streams.iter().any(|stream| stream.ended.is_some()) {
             receiver.end();
         }
-        let Some(Event::Received { channels, altered, overflow, link, premises, violations, notes: more }) =
+        let Some(Event::Received { channels, altered, overflow, link, early, premises, violations, notes: more }) =
             ears.next(Who::B, false, PATIENCE)?
         else {
             return Err(Failure::Lab { status: 5, text: "host b said something else than expected".to_owned() });
@@ -351,6 +374,7 @@ impl Story<'_> {
             channels: channels.into_iter().map(Figures::from).collect(),
             altered,
             links: [sent.link, link],
+            early: [sent.early, early],
             premises: [sent.premises, premises],
             notes,
             is_whole: true,
@@ -358,6 +382,23 @@ impl Story<'_> {
         };
         outcome.add_up(&streams, &sent.streams, overflow > 0);
         Ok(outcome)
+    }
+
+    /// The link of both hosts. Where the kernel has no VLAN, the link tags packets itself.
+    fn link(&self) -> LinkArguments {
+        let arguments = self.arguments;
+        let vlan = arguments.vlan && !self.has_vlan();
+        LinkArguments {
+            link: arguments.link,
+            interface: None,
+            vlan: vlan.then_some(pair::VLAN),
+            xdp_mode: arguments.xdp_mode,
+            dropped_per_second: arguments.dropped_per_second,
+        }
+    }
+
+    fn has_vlan(&self) -> bool {
+        self.ends.iter().all(|end| end.addresses.iter().any(|found| found.vlan))
     }
 
     fn span(&self) -> Span {
@@ -369,7 +410,7 @@ impl Story<'_> {
         Span { messages: self.arguments.messages, nanos }
     }
 
-    fn end_flood(&self, mut strangers: Process, ears: &Ears) -> Result<FloodReport, Failure> {
+    fn end_flood(&self, mut strangers: Process, ears: &mut Ears) -> Result<FloodReport, Failure> {
         strangers.end();
         match ears.next(Who::Strangers, false, PATIENCE)? {
             Some(Event::Flooded { packets, bytes, elapsed_ns }) => Ok(FloodReport {

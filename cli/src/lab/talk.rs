@@ -10,6 +10,8 @@ use laxity_core::units::Duration;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::link::LinkArguments;
+
 /// What a process is to do.
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Task {
@@ -37,6 +39,7 @@ pub(super) struct Ends {
     pub(super) calibration: Option<PathBuf>,
     pub(super) keep_awake: bool,
     pub(super) realtime: bool,
+    pub(super) link: LinkArguments,
 }
 
 /// A channel and what its application does.
@@ -81,13 +84,14 @@ pub(super) enum Event {
     /// How far it is: messages of the first channel, and of those the ones that missed and the largest delay.
     Progress { messages: u64, missed: u64, largest_ns: Option<u64> },
     /// The sender's end.
-    Sent { streams: Vec<SentStream>, elapsed_ns: u64, link: Value, premises: Value },
+    Sent { streams: Vec<SentStream>, elapsed_ns: u64, link: Value, early: Value, premises: Value },
     /// The receiver's end. `overflow` are packets that the kernel had no room for.
     Received {
         channels: Vec<Sheet>,
         altered: u64,
         overflow: u64,
         link: Value,
+        early: Value,
         premises: Value,
         violations: Vec<String>,
         notes: Vec<String>,

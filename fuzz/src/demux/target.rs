@@ -71,6 +71,7 @@ impl Host {
     }
 
     /// Whether there is a program to compare with.
+    #[allow(dead_code, reason = "the link's test asks")]
     pub fn is_in_kernel(&self) -> bool {
         self.kernel.is_some()
     }

@@ -113,8 +113,8 @@ impl Netlink {
         self.change(Message::SetLink(message), 0)
     }
 
-    /// Gives an interface an address, in a network of so many bits. It can be used at once: an IPv6 address is not looked for on
-    /// the link first.
+    /// Gives an interface an address, in a network of so many bits. An IPv6 address is not looked for on the link first; on an
+    /// interface that is up the kernel receives for it a moment later, when its [`route`](Self::route) is local.
     ///
     /// # Errors
     /// `PermissionDenied`, `AlreadyExists`, no such interface, `InvalidInput` for more bits than the address has.

@@ -122,6 +122,8 @@ fn a_pair_has_what_it_was_given() {
             assert_eq!(route, expected);
             assert_eq!(netlink.route(other, Some(own))?, expected);
             for local in [own, own6] {
+                // The kernel takes note of an IPv6 address a moment later.
+                until("an own address is local", || netlink.route(local, None).unwrap().is_local);
                 let route = netlink.route(local, None)?;
                 assert!(route.is_local && route.interface == 1, "{route:?}");
             }
@@ -262,5 +264,85 @@ fn packets_cross_a_pair_in_both_families() {
         sender.send_to(b"hello", receiver.local_addr().unwrap()).unwrap();
         let mut buffer = [0; 8];
         assert_eq!(receiver.recv_from(&mut buffer).unwrap(), (5, sender.local_addr().unwrap()));
+    }
+}
+
+/// What the kernel says of everything that it has, datagram by datagram.
+fn said() -> Vec<Vec<u8>> {
+    use netlink_packet_core::{NLM_F_REQUEST, NetlinkHeader, NetlinkMessage, NetlinkPayload};
+    use netlink_sys::{Socket, SocketAddr, protocols::NETLINK_ROUTE};
+    let questions = [
+        Message::GetLink(LinkMessage::default()),
+        Message::GetAddress(AddressMessage::default()),
+        Message::GetRoute(RouteMessage::default()),
+        Message::GetNeighbour(NeighbourMessage::default()),
+    ];
+    let mut said = Vec::new();
+    for question in questions {
+        let mut socket = Socket::new(NETLINK_ROUTE).unwrap();
+        socket.bind_auto().unwrap();
+        let mut header = NetlinkHeader::default();
+        header.flags = NLM_F_REQUEST | NLM_F_DUMP;
+        let mut message = NetlinkMessage::new(header, NetlinkPayload::InnerMessage(question));
+        message.finalize();
+        let mut bytes = vec![0; message.buffer_len()];
+        message.serialize(&mut bytes);
+        socket.send_to(&bytes, &SocketAddr::new(0, 0), 0).unwrap();
+        loop {
+            let (datagram, _) = socket.recv_from_full().unwrap();
+            // NLMSG_ERROR, NLMSG_DONE.
+            let is_last = exchange::all_messages(&datagram).any(|(kind, _, _)| matches!(kind.number, 2 | 3));
+            said.push(datagram);
+            if is_last {
+                break;
+            }
+        }
+    }
+    said
+}
+
+/// Reads all that is in a datagram in every way. How much that was.
+fn read(datagram: &[u8]) -> usize {
+    let mut found = 0;
+    for (_, _, bytes) in exchange::all_messages(datagram) {
+        let Ok(message) = netlink_packet_core::NetlinkMessage::<Message>::deserialize(bytes) else { continue };
+        let netlink_packet_core::NetlinkPayload::InnerMessage(message) = message.payload else { continue };
+        found += usize::from(interface(&message).is_some());
+        for to in [A, A6] {
+            found += usize::from(route(&message, to).is_some());
+            found += usize::from(neighbour(&message, 1, to).is_some());
+        }
+        if let Message::NewAddress(message) = &message {
+            found += usize::from(address(message).is_some());
+        }
+    }
+    found
+}
+
+#[test]
+fn nothing_that_comes_makes_it_panic() {
+    let datagrams = match pair() {
+        Some((a, _b)) => a.within(|| Ok(said())).unwrap(),
+        None => said(),
+    };
+    assert!(datagrams.iter().map(|datagram| read(datagram)).sum::<usize>() > 0);
+    // SplitMix64, so that what fails once fails again.
+    let mut state = 1u64;
+    let mut random = |below: usize| {
+        state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = (state ^ (state >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        ((z ^ (z >> 31)) % below as u64) as usize
+    };
+    for datagram in &datagrams {
+        for _ in 0..500 {
+            let mut changed = datagram.clone();
+            for _ in 0..=random(4) {
+                let at = random(changed.len());
+                changed[at] = [0, 1, 4, 0xff, random(256) as u8][random(5)];
+            }
+            changed.truncate(1 + random(2 * changed.len()));
+            read(&changed);
+        }
     }
 }

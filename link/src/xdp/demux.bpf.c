@@ -7,7 +7,7 @@
 //   ours, and no frame of ours; no such channel; beyond its contract    -> dropped here, counted by reason
 //   everything else                                                     -> the socket of its class, on the queue where it came in
 //
-// What a frame is, `core::receive::route` says, too: a test gives both the same frames. What is policed here is coarser than
+// What becomes of a packet, `core::receive::EarlyDemux` says, too: a test gives both the same. What is policed here is coarser than
 // what the host polices (it knows packets, no messages, and grants what a host that was stopped sends in a bunch), so that nothing
 // is dropped here that the host would take. It bounds what a channel can cost: packets, and so the time to find them.
 //

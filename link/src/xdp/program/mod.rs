@@ -177,6 +177,18 @@ impl Program {
         self.addresses.insert(layout::octets(address), 1, 0).map_err(error::of_map)
     }
 
+    /// Frames to this address are no longer ours, if they were.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    #[cfg(test)]
+    pub(crate) fn remove_address(&mut self, address: IpAddr) -> io::Result<()> {
+        match self.addresses.remove(&layout::octets(address)).map_err(error::of_map) {
+            Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(()),
+            done => done,
+        }
+    }
+
     /// Has the program see every frame that comes in on the interface, until [`detach`](Self::detach); for set-up. Where it was
     /// attached before, it no longer is.
     ///
@@ -292,6 +304,18 @@ impl Program {
     /// The queue is beyond [`MOST_QUEUES`]; it is no AF_XDP socket.
     pub(crate) fn set_socket(&mut self, queue: u32, class: ArrivalClass, socket: BorrowedFd<'_>) -> io::Result<()> {
         self.sockets.set(socket_place(queue, class)?, socket.as_raw_fd(), 0).map_err(error::of_map)
+    }
+
+    /// Frames of `class` that come in on `queue` are the kernel's again.
+    ///
+    /// # Errors
+    /// The queue is beyond [`MOST_QUEUES`], or the kernel refuses.
+    #[cfg(test)]
+    pub(crate) fn clear_socket(&mut self, queue: u32, class: ArrivalClass) -> io::Result<()> {
+        match self.sockets.unset(socket_place(queue, class)?).map_err(error::of_map) {
+            Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(()),
+            done => done,
+        }
     }
 
     /// What became of the frames so far. One system call for each field.

@@ -78,7 +78,30 @@ fn a_process_that_is_killed_leaves_nothing() {
     assert!(program.attach(one, Mode::Native).is_ok());
 }
 
-/// What the test above starts and kills.
+#[test]
+fn without_rights_it_says_which() {
+    use rustix::thread::{CapabilitySet, CapabilitySets, set_capabilities};
+
+    fn is_send<T: Send>() {}
+    is_send::<Program>();
+
+    if loaded().is_none() {
+        return;
+    }
+    // Of this thread only. The last of them may load a program, and not what does arithmetic with pointers.
+    for left in [CapabilitySet::empty(), CapabilitySet::NET_ADMIN, CapabilitySet::BPF | CapabilitySet::NET_ADMIN] {
+        let before = rustix::thread::capabilities(None).unwrap();
+        let fewer = CapabilitySets { effective: left & before.permitted, ..before };
+        set_capabilities(None, fewer).unwrap();
+        let error = Program::load().map(drop).unwrap_err();
+        set_capabilities(None, before).unwrap();
+        assert!(matches!(error, Error::NotPermitted { .. }), "with {left:?}: {error}");
+        assert!(error.to_string().contains("CAP_PERFMON"), "{error}");
+    }
+    assert!(Program::load().is_ok());
+}
+
+/// What the test of a process that is killed starts.
 #[test]
 fn attach_and_wait() {
     let Some(interface) = std::env::var(CHILD).ok().and_then(|number| number.parse().ok()) else { return };

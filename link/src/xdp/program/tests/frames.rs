@@ -171,7 +171,9 @@ impl Mutants {
             0 | 1 => {
                 let at = choices.below(frame.len().clamp(1, 120));
                 let bit = 1 << choices.below(8);
-                frame.get_mut(at).map(|byte| *byte ^= bit);
+                if let Some(byte) = frame.get_mut(at) {
+                    *byte ^= bit;
+                }
             }
             2 => frame.truncate(choices.below(frame.len() + 1)),
             3 => frame.truncate(frame.len().saturating_sub(choices.below(4))),

@@ -213,6 +213,41 @@ fn a_queue_without_a_socket_is_the_kernels() {
     assert!(program.set_socket(0, ArrivalClass::RealTime, io::stdin().as_fd()).is_err());
 }
 
+#[test]
+fn frames_of_a_network_come_by() {
+    for mode in [Mode::Native, Mode::Generic] {
+        let Some((mut program, _sockets)) = ready(&settings()) else { return };
+        let Some([_, two]) = cable() else { return };
+        // Without a socket on any queue: whichever a frame comes in on, what is ours is the kernel's.
+        for class in CLASSES {
+            program.clear_socket(0, class).unwrap();
+        }
+        assert!(ip(&["link", "set", "two", "address", "02:00:00:00:00:01", "up"]));
+        assert!(ip(&["link", "set", "one", "up"]) && ip(&["address", "add", "192.0.2.1/24", "dev", "one"]));
+        assert!(ip(&["neighbour", "add", "192.0.2.9", "lladdr", "02:00:00:00:00:01", "dev", "one"]));
+        program.attach(two, mode).unwrap();
+        program.expect(5, &expected(PEER, 1)).unwrap();
+        let socket = std::net::UdpSocket::bind(PEER).unwrap();
+        let (malformed, unknown) = (b"hello".to_vec(), packet((5, 2), 2500, 1000, 0));
+        let (too_large, taken) = (packet((5, 1), 2501, 1000, 0), packet((5, 1), 2500, 1000, 0));
+        for (count, packet) in [(1, malformed), (2, unknown), (3, too_large), (4, taken)] {
+            for _ in 0..count {
+                socket.send_to(&packet, HERE).unwrap();
+            }
+        }
+        let end = std::time::Instant::now() + std::time::Duration::from_secs(5);
+        let mut seen = program.reasons().unwrap();
+        while seen.passed < 4 && std::time::Instant::now() < end {
+            std::thread::sleep(std::time::Duration::from_millis(5));
+            seen = program.reasons().unwrap();
+        }
+        assert!(seen.passed >= 4, "{mode:?}: {seen:?}");
+        seen.passed = 0;
+        let dropped = Counters { malformed: 1, unknown: 2, too_large: 3, ..Counters::default() };
+        assert_eq!((seen, program.policed(5)), (dropped, (3, 0)), "{mode:?}");
+    }
+}
+
 /// What a frame costs, in the kernel, without the way to it: printed, not judged.
 #[test]
 fn what_a_frame_costs() {

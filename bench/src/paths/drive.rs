@@ -1,0 +1,226 @@
+//! What the two ends of a path do: round trips, and one direction with a window.
+
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread;
+
+use laxity_core::units::{Duration, Instant};
+use laxity_link::sys::{self, now};
+
+use super::end::{BATCH, End};
+use crate::timing;
+
+/// Packets that may be on their way in one direction: fewer than any ring or buffer holds, so that none is lost for want of room.
+const WINDOW: u64 = 256;
+/// So many received packets are told of together.
+const TOLD_EVERY: u64 = 64;
+/// Of a round trip that is none: a packet was lost.
+const LOST_AFTER: Duration = Duration::from_secs(1);
+/// A window that does not move for so long was lost.
+const STALLED_AFTER: Duration = Duration::from_millis(50);
+/// Round trips, or packets, that are not counted at the beginning of a slice.
+const WARM_UP_TRIPS: u64 = 16;
+const WARM_UP_PACKETS: u64 = 512;
+
+/// How the threads of both ends run.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Manner {
+    /// Of each end; `None` leaves it to the kernel.
+    pub(super) processors: [Option<usize>; 2],
+    pub(super) priority: Option<u8>,
+    /// Nobody ever waits.
+    pub(super) spins: bool,
+}
+
+/// What came of one direction.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct OneWay {
+    pub(super) sent: u64,
+    pub(super) received: u64,
+    /// In the steady state.
+    pub(super) packets_s: u64,
+}
+
+impl Manner {
+    fn take(self, end: usize) {
+        if let Some(processor) = self.processors[end] {
+            let mut set = rustix::thread::CpuSet::new();
+            set.set(processor);
+            let _ = rustix::thread::sched_setaffinity(None, &set);
+        }
+        timing::prepare(self.priority);
+    }
+
+    fn pause(self, end: &mut impl End, found: usize) -> io::Result<()> {
+        if self.spins {
+            std::hint::spin_loop();
+            Ok(())
+        } else if end.looks_again(found) {
+            Ok(())
+        } else {
+            end.wait()
+        }
+    }
+}
+
+/// Round trips for `span`, ns each, appended to `samples`; how many were lost.
+pub(super) fn round_trips(
+    manner: Manner,
+    span: Duration,
+    [a, b]: [&mut impl End; 2],
+    samples: &mut Vec<u64>,
+) -> io::Result<u64> {
+    // What belongs to an earlier slice has a smaller number.
+    let (stop, first) = (AtomicBool::new(false), now().as_nanos());
+    thread::scope(|scope| {
+        let echo = scope.spawn(|| {
+            manner.take(1);
+            echo(manner, b, &stop)
+        });
+        let asked = scope.spawn(|| {
+            manner.take(0);
+            let asked = ask(manner, span, first, a, samples);
+            stop.store(true, Ordering::Relaxed);
+            asked
+        });
+        let asked = joined(asked.join())?;
+        joined(echo.join())?;
+        Ok(asked)
+    })
+}
+
+fn ask(manner: Manner, span: Duration, first: u64, a: &mut impl End, samples: &mut Vec<u64>) -> io::Result<u64> {
+    let (begin, mut lost, mut found) = (now(), 0, 0);
+    for number in first.. {
+        let start = now();
+        if start.since(begin) >= span {
+            break;
+        }
+        a.send(number, 1)?;
+        let (mut answered, mut looked_at) = (false, start);
+        while !answered && looked_at.since(start) < LOST_AFTER {
+            manner.pause(a, found)?;
+            found = a.receive(|seen| answered |= seen == number)?;
+            looked_at = now();
+        }
+        if !answered {
+            lost += 1;
+        } else if number - first >= WARM_UP_TRIPS {
+            samples.push(looked_at.since(start).as_nanos());
+        }
+    }
+    Ok(lost)
+}
+
+fn echo(manner: Manner, b: &mut impl End, stop: &AtomicBool) -> io::Result<()> {
+    let mut due = Vec::with_capacity(BATCH);
+    while !stop.load(Ordering::Relaxed) {
+        let found = b.receive(|number| due.push(number))?;
+        for number in due.drain(..) {
+            b.send(number, 1)?;
+        }
+        manner.pause(b, found)?;
+    }
+    Ok(())
+}
+
+/// One direction for `span`, as fast as the window lets it.
+pub(super) fn one_way(manner: Manner, span: Duration, [a, b]: [&mut impl End; 2]) -> io::Result<OneWay> {
+    let (stop, sent_in_all, first) = (AtomicBool::new(false), AtomicU64::new(0), now().as_nanos());
+    thread::scope(|scope| {
+        let sink = scope.spawn(|| {
+            manner.take(1);
+            absorb(manner, first, b, &stop, &sent_in_all)
+        });
+        let source = scope.spawn(|| {
+            manner.take(0);
+            let sent = pour(manner, span, first, a);
+            sent_in_all.store(*sent.as_ref().unwrap_or(&0), Ordering::Relaxed);
+            stop.store(true, Ordering::Release);
+            sent
+        });
+        let sent = joined(source.join())?;
+        let (received, packets_s) = joined(sink.join())?;
+        Ok(OneWay { sent, received, packets_s })
+    })
+}
+
+fn pour(manner: Manner, span: Duration, first: u64, a: &mut impl End) -> io::Result<u64> {
+    let begin = now();
+    let (mut next, mut told, mut moved_at) = (first, first, begin);
+    loop {
+        let time = now();
+        if time.since(begin) >= span {
+            return Ok(next - first);
+        }
+        let room = WINDOW.saturating_sub(next - told);
+        let sent = if room >= TOLD_EVERY { a.send(next, (room as usize).min(BATCH))? } else { 0 };
+        next += sent as u64;
+        let before = told;
+        let found = a.receive(|seen| told = told.max(seen.min(next)))?;
+        if told != before {
+            moved_at = time;
+        } else if time.since(moved_at) >= STALLED_AFTER {
+            (told, moved_at) = (next, time);
+        }
+        if sent == 0 && told == before {
+            manner.pause(a, found)?;
+        }
+    }
+}
+
+fn absorb(
+    manner: Manner,
+    first: u64,
+    b: &mut impl End,
+    stop: &AtomicBool,
+    sent: &AtomicU64,
+) -> io::Result<(u64, u64)> {
+    let (mut received, mut told, mut next) = (0, 0, first);
+    let (mut begin, mut last): (Option<(Instant, u64)>, _) = (None, (Instant::ZERO, 0));
+    let mut looks_left = 3;
+    loop {
+        let found = b.receive(|number| {
+            if number >= first {
+                (received, next) = (received + 1, number + 1);
+            }
+        })?;
+        if found > 0 {
+            last = (now(), received);
+            if received >= WARM_UP_PACKETS && begin.is_none() {
+                begin = Some(last);
+            }
+            if received - told >= TOLD_EVERY {
+                told = received;
+                b.send(next, 1)?;
+            }
+        } else if stop.load(Ordering::Acquire) {
+            // What is on its way still counts.
+            if received >= sent.load(Ordering::Relaxed) || looks_left == 0 {
+                break;
+            }
+            looks_left -= 1;
+        }
+        manner.pause(b, found)?;
+    }
+    let packets_s = begin.map_or(0, |(begin, before)| {
+        let span = u128::from(last.0.since(begin).as_nanos().max(1));
+        u64::try_from(u128::from(last.1 - before) * 1_000_000_000 / span).unwrap_or(u64::MAX)
+    });
+    Ok((received, packets_s))
+}
+
+fn joined<T>(result: thread::Result<io::Result<T>>) -> io::Result<T> {
+    result.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
+/// The processors that this process may use.
+pub(super) fn processors() -> Vec<usize> {
+    let set = rustix::thread::sched_getaffinity(None);
+    set.map_or_else(|_| Vec::new(), |set| (0..rustix::thread::CpuSet::MAX_CPU).filter(|at| set.is_set(*at)).collect())
+}
+
+/// Lets whatever else wants the processors run, so that the kernel has no reason to stop real-time threads.
+pub(super) fn rest(span: Duration) {
+    let _ = sys::wait(&[], Some(span));
+}

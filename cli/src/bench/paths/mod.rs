@@ -1,0 +1,311 @@
+//! `laxity bench xdp-path`: the fast path beside what an expert writes by hand.
+//!
+//! What runs, and in which order, is [`laxity_bench::paths`]'; here stands what is expected of it and how it is shown.
+
+mod picture;
+
+use std::io::{self, Write as _};
+
+use comfy_table::{CellAlignment, Table, presets};
+use indicatif::{ProgressBar, ProgressStyle};
+use laxity_bench::paths::{self, PACKET_BYTES, PATHS, Path, Report, Setup};
+use laxity_core::units::Duration;
+use serde::Serialize;
+
+use crate::args::BenchArguments;
+use crate::failure::Failure;
+use crate::file;
+use crate::numbers::{NONE, count};
+use crate::report::escaped;
+
+/// If nobody says otherwise.
+const DURATION: Duration = Duration::from_secs(20);
+const PPM: u128 = 1_000_000;
+
+/// What two paths have to do with each other, and what that may be, in parts per million.
+struct Ratio {
+    name: &'static str,
+    /// What is divided by what, by their places in [`PATHS`].
+    of: usize,
+    to: usize,
+    value: fn(&Path) -> Option<u64>,
+    least: Option<u64>,
+    most: Option<u64>,
+}
+
+fn trip(path: &Path) -> Option<u64> {
+    path.quantile(500_000)
+}
+
+const RATIOS: [Ratio; 5] = [
+    Ratio {
+        name: "round_trip_p50_laxity_xdp_to_bare_xdp",
+        of: 1,
+        to: 0,
+        value: trip,
+        least: None,
+        most: Some(1_200_000),
+    },
+    Ratio {
+        name: "packets_laxity_xdp_to_bare_xdp",
+        of: 1,
+        to: 0,
+        value: Path::median_packets_s,
+        least: Some(850_000),
+        most: None,
+    },
+    Ratio {
+        name: "round_trip_p50_laxity_xdp_to_laxity_udp",
+        of: 1,
+        to: 3,
+        value: trip,
+        least: None,
+        most: Some(999_999),
+    },
+    Ratio {
+        name: "packets_laxity_xdp_to_laxity_udp",
+        of: 1,
+        to: 3,
+        value: Path::median_packets_s,
+        least: Some(1_000_001),
+        most: None,
+    },
+    // What AF_XDP brings at all here: no promise of ours.
+    Ratio { name: "round_trip_p50_bare_xdp_to_bare_udp", of: 0, to: 2, value: trip, least: None, most: None },
+];
+
+/// A ratio that was measured.
+#[derive(Serialize)]
+struct Found {
+    name: &'static str,
+    /// `null` if one of the paths has no figure.
+    ppm: Option<u64>,
+    least_ppm: Option<u64>,
+    most_ppm: Option<u64>,
+    /// `null` where nothing is expected.
+    met: Option<bool>,
+}
+
+impl Ratio {
+    fn found(&self, paths: &[Path; 4]) -> Found {
+        let ppm = (self.value)(&paths[self.of]).zip((self.value)(&paths[self.to]).filter(|to| *to > 0));
+        let ppm = ppm.map(|(of, to)| u64::try_from(u128::from(of) * PPM / u128::from(to)).unwrap_or(u64::MAX));
+        let expects = self.least.is_some() || self.most.is_some();
+        // What was not measured is not met.
+        let is_met = ppm.is_some_and(|ppm| {
+            self.least.is_none_or(|least| ppm >= least) && self.most.is_none_or(|most| ppm <= most)
+        });
+        Found { name: self.name, ppm, least_ppm: self.least, most_ppm: self.most, met: expects.then_some(is_met) }
+    }
+}
+
+impl Found {
+    fn told(&self) -> String {
+        let times = |ppm: u64| format!("{}.{:03}", ppm / 1_000_000, ppm % 1_000_000 / 1000);
+        let found = self.ppm.map_or_else(|| NONE.to_owned(), times);
+        let expected = match (self.least_ppm, self.most_ppm) {
+            (Some(1_000_001), _) => ", more than 1 is expected".to_owned(),
+            (_, Some(999_999)) => ", less than 1 is expected".to_owned(),
+            (Some(least), _) => format!(", at least {} is expected", times(least)),
+            (_, Some(most)) => format!(", at most {} is expected", times(most)),
+            _ => String::new(),
+        };
+        format!("{} {found}{expected}", self.name.replace('_', " "))
+    }
+}
+
+/// Runs it and shows it; true if the fast path is as fast as is expected of it.
+pub(super) fn run(arguments: &BenchArguments) -> Result<bool, Failure> {
+    let duration = arguments.duration.as_deref().map_or(Ok(DURATION), crate::args::path_duration)?;
+    if let Some(path) = &arguments.plot {
+        file::has_directory(path)?;
+    }
+    let setup = Setup { duration, one_processor: arguments.one_processor, spins: arguments.spin };
+    let style = ProgressStyle::with_template("{bar:24} {pos} of {len} rounds").expect("the template is valid");
+    let bar = ProgressBar::new(0).with_style(style);
+    let report = paths::run(&setup, |done, rounds| {
+        bar.set_length(rounds);
+        bar.set_position(done);
+        true
+    });
+    bar.finish_and_clear();
+    let report = report.map_err(of_bench)?;
+    let found: Vec<Found> = RATIOS.iter().map(|ratio| ratio.found(&report.paths)).collect();
+    if let Some(path) = &arguments.plot {
+        file::write(path, &picture::svg(&report, &setup))?;
+    }
+    let said = if arguments.json { json(&report, &setup, &found) } else { page(&report, &setup, &found) };
+    // A reader that has seen enough is no failure.
+    let _ = writeln!(io::stdout(), "{said}");
+    let missed: Vec<&Found> = found.iter().filter(|found| found.met == Some(false)).collect();
+    for found in &missed {
+        eprintln!("missed: {}", found.told());
+    }
+    Ok(missed.is_empty())
+}
+
+fn of_bench(error: laxity_bench::Error) -> Failure {
+    match error.exit_status() {
+        4 => Failure::NotPermitted(format!(
+            "{error}; bench xdp-path makes network namespaces and drives their interfaces: run it as root, or with \
+             CAP_SYS_ADMIN, CAP_NET_ADMIN, CAP_NET_RAW and CAP_BPF"
+        )),
+        _ => Failure::Scenario { scenario: "xdp-path".to_owned(), source: Box::new(error) },
+    }
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    bench: &'static str,
+    processors: u8,
+    waiting: &'static str,
+    packet_bytes: u64,
+    rounds: u64,
+    duration_ns: u64,
+    real_time: bool,
+    kept_awake: bool,
+    rows: Vec<Row>,
+    ratios: &'a [Found],
+    notes: &'a [String],
+}
+
+#[derive(Serialize)]
+struct Row {
+    path: &'static str,
+    round_trip: RoundTrip,
+    packets_s: Option<u64>,
+    packets: Packets,
+}
+
+#[derive(Serialize)]
+struct RoundTrip {
+    samples: u64,
+    lost: u64,
+    min_ns: Option<u64>,
+    p50_ns: Option<u64>,
+    p99_ns: Option<u64>,
+    p999_ns: Option<u64>,
+    max_ns: Option<u64>,
+}
+
+#[derive(Serialize)]
+struct Packets {
+    sent: u64,
+    received: u64,
+}
+
+fn row(name: &'static str, path: &Path) -> Row {
+    let [min_ns, p50_ns, p99_ns, p999_ns, max_ns] =
+        [0, 500_000, 990_000, 999_000, 1_000_000].map(|ppm| path.quantile(ppm));
+    let samples = path.round_trips.len() as u64;
+    let (sent, received) = path.one_way;
+    Row {
+        path: name,
+        round_trip: RoundTrip { samples, lost: path.lost, min_ns, p50_ns, p99_ns, p999_ns, max_ns },
+        packets_s: path.median_packets_s(),
+        packets: Packets { sent, received },
+    }
+}
+
+/// One line, without a line end.
+fn json(report: &Report, setup: &Setup, ratios: &[Found]) -> String {
+    let document = Document {
+        bench: "xdp-path",
+        processors: if setup.one_processor { 1 } else { 2 },
+        waiting: waiting(setup),
+        packet_bytes: PACKET_BYTES as u64,
+        rounds: report.rounds,
+        duration_ns: report.elapsed.as_nanos(),
+        real_time: report.is_real_time,
+        kept_awake: report.is_kept_awake,
+        rows: PATHS.iter().zip(&report.paths).map(|(name, path)| row(name, path)).collect(),
+        ratios,
+        notes: &report.notes,
+    };
+    serde_json::to_string(&document).expect("integers, booleans and text")
+}
+
+fn waiting(setup: &Setup) -> &'static str {
+    if setup.spins { "spin" } else { "poll" }
+}
+
+/// Under which it ran, in a line.
+fn conditions(report: &Report, setup: &Setup) -> String {
+    format!(
+        "Both ends on {}, {}, {}; packets of {PACKET_BYTES} bytes; {} rounds in {}",
+        if setup.one_processor { "one processor" } else { "two processors" },
+        if setup.spins { "spinning" } else { "waiting by poll" },
+        if report.is_real_time { "SCHED_FIFO" } else { "ordinary threads" },
+        count(report.rounds),
+        report.elapsed
+    )
+}
+
+/// For people.
+fn page(report: &Report, setup: &Setup, ratios: &[Found]) -> String {
+    let mut table = Table::new();
+    table.load_preset(presets::ASCII_BORDERS_ONLY_CONDENSED).set_header([
+        "path", "round trips", "least", "p50", "p99", "p99.9", "longest", "lost", "packets/s one way", "lost",
+    ]);
+    for (name, path) in PATHS.iter().zip(&report.paths) {
+        let Row { round_trip: trip, packets_s, packets, .. } = row(name, path);
+        let micros = |nanos: Option<u64>| {
+            nanos.map_or_else(|| NONE.to_owned(), |nanos| format!("{}.{:02}\u{a0}µs", nanos / 1000, nanos % 1000 / 10))
+        };
+        table.add_row([
+            (*name).to_owned(),
+            count(trip.samples),
+            micros(trip.min_ns),
+            micros(trip.p50_ns),
+            micros(trip.p99_ns),
+            micros(trip.p999_ns),
+            micros(trip.max_ns),
+            count(trip.lost),
+            packets_s.map_or_else(|| NONE.to_owned(), count),
+            count(packets.sent.saturating_sub(packets.received)),
+        ]);
+    }
+    for column in table.column_iter_mut().skip(1) {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    let mut page = format!("LIVE on this host. {}.\n\n{table}\n", conditions(report, setup));
+    for found in ratios {
+        page.push_str("\n- ");
+        page.push_str(&found.told());
+    }
+    for note in &report.notes {
+        page.push_str("\n- ");
+        page.push_str(&escaped(note));
+    }
+    page
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(trips: u64, packets: u64) -> Path {
+        Path { round_trips: vec![trips], packets_s: vec![packets], ..Path::default() }
+    }
+
+    #[test]
+    fn a_ratio_says_whether_it_is_as_expected() {
+        let paths = [with(10_000, 1000), with(12_000, 850), with(15_000, 800), with(12_000, 850)];
+        let found: Vec<(Option<u64>, Option<bool>)> =
+            RATIOS.iter().map(|ratio| ratio.found(&paths)).map(|found| (found.ppm, found.met)).collect();
+        let expected = [
+            (Some(1_200_000), Some(true)),
+            (Some(850_000), Some(true)),
+            (Some(1_000_000), Some(false)),
+            (Some(1_000_000), Some(false)),
+            (Some(666_666), None),
+        ];
+        assert_eq!(found, expected);
+        let none = RATIOS[0].found(&std::array::from_fn(|_| Path::default()));
+        assert_eq!((none.ppm, none.met), (None, Some(false)));
+        assert_eq!(
+            RATIOS[1].found(&paths).told(),
+            "packets laxity xdp to bare xdp 0.850, at least 0.850 is expected"
+        );
+    }
+}

@@ -1,0 +1,34 @@
+//! Round by round: what a disturbance does to all paths, and what lies between them, can be seen.
+
+use laxity_bench::paths::{PATHS, Path, Report, Setup};
+
+use super::conditions;
+use crate::bench::chart::{self, Line, Panel, Picture};
+
+/// The document.
+pub(super) fn svg(report: &Report, setup: &Setup) -> String {
+    let panel = |heading: &str, y_title, y_unit, values: fn(&Path) -> &[u64]| Panel {
+        heading: heading.to_owned(),
+        x_title: "round",
+        y_title,
+        x_unit: 1,
+        y_unit,
+        least_top: 0,
+        lines: report.paths.iter().enumerate().map(|(class, path)| line(class, values(path))).collect(),
+    };
+    chart::document(&Picture {
+        title: "The fast path beside what an expert writes by hand (xdp-path)".to_owned(),
+        subtitle: format!("LIVE on one host. {}.", conditions(report, setup)),
+        legend: PATHS.iter().map(|name| (*name).to_owned()).collect(),
+        panels: vec![
+            panel("Round trip, median of each round", "µs", 1000, |path| &path.medians),
+            panel("One way, received", "thousands of packets/s", 1000, |path| &path.packets_s),
+        ],
+        notes: report.notes.clone(),
+    })
+}
+
+fn line(class: usize, values: &[u64]) -> Line {
+    let points = (1..).zip(values).map(|(round, &value)| (round, i64::try_from(value).unwrap_or(i64::MAX))).collect();
+    Line { class, dotted: false, points }
+}

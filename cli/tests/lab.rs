@@ -1,0 +1,378 @@
+//! `laxity lab` on the host that it runs on, where that is permitted. Every lab has a name of its own, and goes whatever happens.
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::path::Path;
+use std::process::{Child, Command, Output, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use common::text;
+use laxity_link::netlink::Netlink;
+use laxity_link::sys::namespace::Namespace;
+use serde_json::Value;
+
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// One at a time: they load the host.
+static HOST: Mutex<()> = Mutex::new(());
+
+fn alone() -> MutexGuard<'static, ()> {
+    HOST.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn laxity(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_laxity"));
+    // Not what this host happens to be calibrated for.
+    command.args(arguments).env("LAXITY_CALIBRATION", "none").stdin(Stdio::null());
+    command
+}
+
+fn lab(arguments: &[&str]) -> Output {
+    laxity(&[&["lab"], arguments].concat()).output().unwrap()
+}
+
+/// What it says in JSON; `None`, and a word about it, if this host does not permit a lab.
+fn permitted(output: &Output, status: i32) -> Option<Value> {
+    if output.status.code() == Some(4) {
+        println!("skipped: {}", text(&output.stderr));
+        return None;
+    }
+    assert_eq!(output.status.code(), Some(status), "{}{}", text(&output.stdout), text(&output.stderr));
+    Some(serde_json::from_slice(&output.stdout).unwrap())
+}
+
+/// A lab that stands until it is dropped.
+struct Standing {
+    name: String,
+    made: Value,
+}
+
+impl Standing {
+    fn up(test: &str, options: &[&str]) -> Option<Self> {
+        let name = format!("test-{test}-{}", std::process::id());
+        let made = permitted(&lab(&[&["up", "--json", "--name", &name], options].concat()), 0)?;
+        Some(Self { name, made })
+    }
+
+    /// A command in one of its hosts.
+    fn within(&self, host: &str, command: &[&str]) -> Command {
+        laxity(&[&["lab", "run", host, "--name", &self.name, "--"], command].concat())
+    }
+
+    fn address(&self, host: usize, is_wanted: impl Fn(&str, bool) -> bool) -> Option<String> {
+        let addresses = self.made["hosts"][host]["addresses"].as_array().unwrap();
+        let found = addresses
+            .iter()
+            .find(|found| is_wanted(found["address"].as_str().unwrap(), found["vlan"].as_bool().unwrap()))?;
+        Some(found["address"].as_str().unwrap().to_owned())
+    }
+
+    fn is_there(&self) -> bool {
+        ["a", "b"].iter().any(|host| Path::new(&format!("/run/netns/{}-{host}", self.name)).exists())
+    }
+}
+
+impl Drop for Standing {
+    fn drop(&mut self) {
+        lab(&["down", "--name", &self.name]);
+    }
+}
+
+/// Waits until it is so.
+fn until(what: &str, is_so: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !is_so() {
+        assert!(start.elapsed() < PATIENCE, "{what}");
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+#[test]
+fn a_lab_stands_once_until_it_is_taken_down() {
+    let Some(standing) = Standing::up("stands", &["--queues", "2", "--mtu", "1600"]) else { return };
+    let Value::Array(hosts) = &standing.made["hosts"] else { panic!("{}", standing.made) };
+    assert_eq!(hosts.len(), 2);
+    for (host, letter) in hosts.iter().zip(["a", "b"]) {
+        assert_eq!(host["host"], letter);
+        assert_eq!(host["namespace"], format!("{}-{letter}", standing.name));
+        assert_eq!((host["interface"].as_str(), host["mtu"].as_u64()), (Some("lab0"), Some(1600)));
+        assert_eq!(host["vlan_interface"].is_null(), standing.made["vlan"].is_null());
+        assert!(host["addresses"].as_array().unwrap().len() >= 2, "{host}");
+    }
+    let again = lab(&["up", "--name", &standing.name]);
+    assert_eq!(again.status.code(), Some(2));
+    assert!(text(&again.stderr).contains("already"), "{}", text(&again.stderr));
+    // What was refused has changed nothing.
+    let seen = standing.within("b", &["ls", "/sys/class/net"]).output().unwrap();
+    let seen: BTreeSet<String> = text(&seen.stdout).lines().map(str::to_owned).collect();
+    assert!(seen.contains("lab0") && seen.contains("lo"), "{seen:?}");
+    let queues = standing.within("a", &["ls", "/sys/class/net/lab0/queues"]).output().unwrap();
+    assert_eq!(text(&queues.stdout).lines().filter(|line| line.starts_with("rx-")).count(), 2);
+    assert_eq!(standing.within("a", &["sh", "-c", "exit 7"]).status().unwrap().code(), Some(7));
+    assert_eq!(standing.within("a", &["/no/such/program"]).output().unwrap().status.code(), Some(2));
+
+    let down = permitted(&lab(&["down", "--json", "--name", &standing.name]), 0).unwrap();
+    assert_eq!(down["removed"].as_array().unwrap().len(), 2);
+    assert_eq!(down["processes"].as_array().unwrap().len(), 0);
+    assert!(!standing.is_there());
+    let again = lab(&["down", "--name", &standing.name]);
+    assert_eq!(again.status.code(), Some(2));
+    assert!(text(&again.stderr).contains("there is no lab"), "{}", text(&again.stderr));
+    assert_eq!(standing.within("a", &["true"]).output().unwrap().status.code(), Some(2));
+    assert!(!Path::new("/run/laxity-lab").join(format!("{}-a", standing.name)).exists());
+}
+
+#[test]
+fn what_is_only_half_there_or_no_lab_is_known() {
+    let Some(standing) = Standing::up("half", &[]) else { return };
+    // Half of it is gone: what is left can still be removed, and is in the way until then.
+    Namespace::remove_named(&format!("{}-a", standing.name)).unwrap();
+    assert_eq!(lab(&["up", "--name", &standing.name]).status.code(), Some(2));
+    assert!(standing.is_there() && !Path::new(&format!("/run/netns/{}-a", standing.name)).exists());
+    let down = permitted(&lab(&["down", "--json", "--name", &standing.name]), 0).unwrap();
+    assert_eq!(down["removed"].as_array().unwrap().len(), 1);
+    // Somebody else's stays.
+    let name = format!("{}-b", standing.name);
+    let others = Namespace::create_named(&name).unwrap();
+    others.within(|| Netlink::open()?.set_up(1, true)).unwrap();
+    let refused = lab(&["down", "--name", &standing.name]);
+    let is_there = Path::new("/run/netns").join(&name).exists();
+    Namespace::remove_named(&name).unwrap();
+    assert!(is_there && refused.status.code() == Some(2), "{}", text(&refused.stderr));
+    assert!(text(&refused.stderr).contains("no host of a lab"), "{}", text(&refused.stderr));
+}
+
+#[test]
+fn whoever_is_still_in_it_is_told_and_loses_the_interface() {
+    let Some(standing) = Standing::up("inside", &[]) else { return };
+    let mut inside = standing.within("a", &["sh", "-c", "echo in; read x; ls /sys/class/net"]);
+    let mut inside = inside.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut said = BufReader::new(inside.stdout.take().unwrap());
+    let mut line = String::new();
+    said.read_line(&mut line).unwrap();
+    assert_eq!(line, "in\n");
+    let down = permitted(&lab(&["down", "--json", "--name", &standing.name]), 0).unwrap();
+    assert!(down["processes"].as_array().unwrap().contains(&Value::from(inside.id())), "{down}");
+    inside.stdin.take().unwrap().write_all(b"\n").unwrap();
+    let mut seen = String::new();
+    said.read_to_string(&mut seen).unwrap();
+    inside.wait().unwrap();
+    assert!(!seen.contains("lab0"), "{seen}");
+}
+
+#[test]
+fn messages_cross_a_standing_lab_in_every_way() {
+    let Some(standing) = Standing::up("crosses", &[]) else { return };
+    for (number, (six, vlan)) in [(false, false), (true, false), (false, true), (true, true)].into_iter().enumerate() {
+        let Some(to) = standing.address(1, |address, is_vlan| address.contains(':') == six && is_vlan == vlan) else {
+            println!("skipped: no VLANs in this kernel");
+            continue;
+        };
+        let to = if six { format!("[{to}]") } else { to };
+        let laxity = env!("CARGO_BIN_EXE_laxity");
+        let framing = ["--framing", "fixed:100", "--no-realtime"];
+        let name = format!("stream-{number}");
+        let mut receiver = standing.within("b", &[&[laxity, "recv", &name], &framing[..]].concat());
+        let mut receiver = receiver.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        // Nobody waits long for a receiver that is not there yet.
+        let mut said = BufReader::new(receiver.stderr.take().unwrap());
+        let mut heard = String::new();
+        while !heard.contains("receiving stream") {
+            assert!(said.read_line(&mut heard).unwrap() > 0, "{heard}");
+        }
+        let address = format!("{to}/{name}");
+        let contract = ["--max-message", "100B", "--interval", "10ms", "--deadline", "500ms"];
+        let mut sender = standing.within("a", &[&[laxity, "send", &address], &framing[..], &contract[..]].concat());
+        let mut sender = sender.stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        sender.stdin.take().unwrap().write_all(&[b'x'; 1000]).unwrap();
+        let sent = sender.wait_with_output().unwrap();
+        if !sent.status.success() {
+            receiver.kill().unwrap();
+        }
+        said.read_to_string(&mut heard).unwrap();
+        let received = receiver.wait_with_output().unwrap();
+        assert_eq!(sent.status.code(), Some(0), "{to}: {}{heard}", text(&sent.stderr));
+        assert_eq!((received.status.code(), received.stdout), (Some(0), vec![b'x'; 1000]), "{to}: {heard}");
+    }
+}
+
+/// Whether the figures have the shape that all commands report, and add up.
+fn checked(report: &Value, channels: &[&str]) {
+    let found = report["channels"].as_array().unwrap();
+    let names: Vec<&str> = found.iter().map(|channel| channel["name"].as_str().unwrap()).collect();
+    assert_eq!(names, channels);
+    for channel in found {
+        assert_eq!(channel.as_object().unwrap().len(), 16, "{channel}");
+        let number = |key: &str| channel[key].as_u64().unwrap();
+        assert!(number("sent") > 0 && number("delivered") > 0, "{channel}");
+        assert_eq!(number("sent"), number("delivered") + number("lost") + number("dropped"), "{channel}");
+        assert_eq!((number("over_bound"), channel["misses"]["laxity"].as_u64()), (0, Some(0)), "{channel}");
+        assert_eq!(channel["deadline_ns"].is_null(), channel["kind"] == "best-effort", "{channel}");
+    }
+    assert_eq!(report["altered"], 0);
+    for host in ["a", "b"] {
+        assert!(report["links"][host]["sent_frames"].as_u64().unwrap() > 0);
+        assert!(report["premises"][host]["overruns"].is_array());
+    }
+}
+
+#[test]
+fn promises_are_kept_in_a_flood() {
+    let _alone = alone();
+    let Some(report) = permitted(&lab(&["run", "--json", "--seconds", "2"]), 0) else { return };
+    checked(&report, &["control", "camera", "bulk"]);
+    assert_eq!((report["link"].as_str(), report["attack"].as_str()), (Some("udp"), Some("flood")));
+    assert!(report["flood"]["packets"].as_u64().unwrap() > 0, "{}", report["flood"]);
+    // Strangers did reach the host: it received more than its peer sent.
+    let frames = |host: &str, key: &str| report["links"][host][key].as_u64().unwrap();
+    assert!(frames("b", "received_frames") > frames("a", "sent_frames"), "{}", report["links"]);
+}
+
+#[test]
+fn a_number_of_messages_is_that_number_whatever_goes_on() {
+    let _alone = alone();
+    let arguments = ["run", "--json", "--messages", "300", "--interval", "2ms", "--attack", "all", "--ip", "6"];
+    let Some(report) = permitted(&lab(&arguments), 0) else { return };
+    checked(&report, &["control", "camera", "bulk", "violator"]);
+    assert_eq!(report["channels"][0]["sent"], 300);
+    assert_eq!((report["ip"].as_u64(), report["interval_ns"].as_u64()), (Some(6), Some(2_000_000)));
+    let notes = report["notes"].to_string();
+    assert!(notes.contains("beyond the contract were dropped"), "{notes}");
+}
+
+#[test]
+fn a_vlan_carries_it_or_there_is_none() {
+    let _alone = alone();
+    let output = lab(&["run", "--json", "--seconds", "1", "--vlan", "--attack", "idle"]);
+    let Some(report) = permitted(&output, 0) else { return };
+    checked(&report, &["control", "camera", "bulk"]);
+    assert_eq!(report["vlan"], true);
+    assert!(report["flood"].is_null());
+}
+
+#[test]
+fn people_get_a_table() {
+    let _alone = alone();
+    let output = lab(&["run", "--seconds", "1", "--attack", "idle", "--no-realtime"]);
+    if output.status.code() == Some(4) {
+        return println!("skipped: {}", text(&output.stderr));
+    }
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let said = text(&output.stdout);
+    assert!(said.contains("deadline") && said.contains("control") && said.contains("no flood"), "{said}");
+}
+
+/// A `lab run` that goes on until somebody ends it.
+struct Running(Child);
+
+impl Running {
+    /// `None` if it is not permitted.
+    fn start() -> Option<Self> {
+        let arguments = ["lab", "run", "--json", "--seconds", "60", "--attack", "all"];
+        let child = laxity(&arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let mut running = Self(child);
+        let start = Instant::now();
+        // Both hosts, the strangers and the hogs.
+        while children(running.0.id()).len() < 7 {
+            if let Some(status) = running.0.try_wait().unwrap() {
+                let mut said = String::new();
+                running.0.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+                assert_eq!(status.code(), Some(4), "{said}");
+                println!("skipped: {said}");
+                return None;
+            }
+            assert!(start.elapsed() < PATIENCE, "{:?}", children(running.0.id()));
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        Some(running)
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// What a process has in /proc/PID/stat behind its name: its state, and its parent.
+fn standing(process: u32) -> Option<(char, u32)> {
+    let stat = fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    let mut words = stat.rsplit_once(')')?.1.split_whitespace();
+    Some((words.next()?.chars().next()?, words.next()?.parse().ok()?))
+}
+
+fn processes() -> impl Iterator<Item = u32> {
+    fs::read_dir("/proc").unwrap().filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+}
+
+fn children(of: u32) -> Vec<u32> {
+    processes().filter(|process| standing(*process).is_some_and(|(_, parent)| parent == of)).collect()
+}
+
+fn network(process: u32) -> Option<String> {
+    Some(fs::read_link(format!("/proc/{process}/ns/net")).ok()?.to_string_lossy().into_owned())
+}
+
+#[test]
+fn nothing_stays_of_a_run_that_is_killed() {
+    let _alone = alone();
+    let Some(mut running) = Running::start() else { return };
+    let here = network(std::process::id()).unwrap();
+    let started = children(running.0.id());
+    let networks: BTreeSet<String> =
+        started.iter().filter_map(|child| network(*child)).filter(|found| *found != here).collect();
+    assert_eq!(networks.len(), 2, "{networks:?}");
+    std::thread::sleep(Duration::from_millis(300));
+    running.0.kill().unwrap();
+    running.0.wait().unwrap();
+    // A process that ended and that nobody has asked about yet is a zombie.
+    let lives = |process: &u32| standing(*process).is_some_and(|(state, _)| state != 'Z' && state != 'X');
+    until("its processes are gone", || !started.iter().any(lives));
+    let inhabited = || processes().filter_map(network).any(|found| networks.contains(&found));
+    until("its namespaces are empty", || !inhabited());
+    let interfaces = Netlink::open().unwrap().interfaces().unwrap();
+    assert!(interfaces.iter().all(|interface| interface.name != "lab0"), "{interfaces:?}");
+}
+
+#[test]
+fn ctrl_c_ends_it_as_if_its_time_were_over() {
+    let _alone = alone();
+    let Some(mut running) = Running::start() else { return };
+    std::thread::sleep(Duration::from_millis(500));
+    let process = rustix::process::Pid::from_child(&running.0);
+    rustix::process::kill_process(process, rustix::process::Signal::INT).unwrap();
+    let mut said = String::new();
+    running.0.stdout.take().unwrap().read_to_string(&mut said).unwrap();
+    assert_eq!(running.0.wait().unwrap().code(), Some(0), "{said}");
+    checked(&serde_json::from_str(&said).unwrap(), &["control", "camera", "bulk", "violator"]);
+}
+
+#[test]
+fn what_cannot_be_is_refused_before_anything_is_made() {
+    for (arguments, says) in [
+        (&["run", "--interval", "2s"][..], "--interval"),
+        (&["run", "--interval", "fast"], "--interval"),
+        (&["run", "--mtu", "1300"], "--mtu"),
+        (&["run", "--seconds", "0"], "--seconds"),
+        (&["run", "--seconds", "1", "--messages", "1"], "--messages"),
+        (&["run", "--attack", "fire"], "attack"),
+        (&["run", "--link", "pigeon"], "--link"),
+        (&["run", "--queues", "0"], "--queues"),
+        (&["run", "a"], "COMMAND"),
+        (&["run", "--", "true"], "HOST"),
+        (&["run", "c", "--", "true"], "HOST"),
+        (&["run", "a", "--json", "--", "true"], "--json"),
+        (&["up", "--name", "../x"], "--name"),
+        (&["down", "--name", "no-such-lab-here"], "there is no lab"),
+        (&["host"], ""),
+    ] {
+        let output = lab(arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}: {}", text(&output.stderr));
+        assert!(text(&output.stderr).contains(says), "{arguments:?}: {}", text(&output.stderr));
+    }
+}

@@ -1,0 +1,12 @@
+//! The fast path is private to `laxity-link`: its files are compiled into this crate as well.
+
+#[path = "../../../link/src/xdp/headers.rs"]
+#[allow(dead_code, reason = "the link uses all of it")]
+mod headers;
+#[path = "../../../link/src/xdp/program/mod.rs"]
+#[allow(dead_code, reason = "the link uses all of it")]
+mod program;
+mod reference;
+mod target;
+
+pub use target::demux;
