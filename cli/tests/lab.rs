@@ -131,12 +131,16 @@ fn what_is_only_half_there_or_no_lab_is_known() {
     let Some(standing) = Standing::up("half", &[]) else { return };
     // Half of it is gone: what is left can still be removed, and is in the way until then.
     Namespace::remove_named(&format!("{}-a", standing.name)).unwrap();
+    let name = format!("{}-b", standing.name);
+    let left = Namespace::named(&name).unwrap().unwrap();
+    let interfaces = || left.within(|| Netlink::open()?.interfaces()).unwrap();
+    until("the interface goes with the other end", || interfaces().iter().all(|found| found.name != "lab0"));
+    drop(left);
     assert_eq!(lab(&["up", "--name", &standing.name]).status.code(), Some(2));
     assert!(standing.is_there() && !Path::new(&format!("/run/netns/{}-a", standing.name)).exists());
     let down = permitted(&lab(&["down", "--json", "--name", &standing.name]), 0).unwrap();
     assert_eq!(down["removed"].as_array().unwrap().len(), 1);
     // Somebody else's stays.
-    let name = format!("{}-b", standing.name);
     let others = Namespace::create_named(&name).unwrap();
     others.within(|| Netlink::open()?.set_up(1, true)).unwrap();
     let refused = lab(&["down", "--name", &standing.name]);
@@ -337,6 +341,23 @@ fn nothing_stays_of_a_run_that_is_killed() {
     until("its namespaces are empty", || !inhabited());
     let interfaces = Netlink::open().unwrap().interfaces().unwrap();
     assert!(interfaces.iter().all(|interface| interface.name != "lab0"), "{interfaces:?}");
+}
+
+#[test]
+fn a_host_that_dies_ends_the_run_and_is_named() {
+    let _alone = alone();
+    let Some(mut running) = Running::start() else { return };
+    let here = network(std::process::id()).unwrap();
+    let started = children(running.0.id());
+    let host = started.iter().find(|child| network(**child).is_some_and(|found| found != here)).unwrap();
+    let host = rustix::process::Pid::from_raw(i32::try_from(*host).unwrap()).unwrap();
+    rustix::process::kill_process(host, rustix::process::Signal::KILL).unwrap();
+    let mut said = String::new();
+    running.0.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    assert_eq!(running.0.wait().unwrap().code(), Some(5), "{said}");
+    assert!(said.contains("ended without a word"), "{said}");
+    let lives = |process: &u32| standing(*process).is_some_and(|(state, _)| state != 'Z' && state != 'X');
+    until("the others are gone", || !started.iter().any(lives));
 }
 
 #[test]

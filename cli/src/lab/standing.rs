@@ -147,8 +147,9 @@ pub(super) fn down(arguments: &DownArguments) -> Result<(), Failure> {
         let name = namespace_name(lab, host);
         match Namespace::named(&name) {
             Ok(Some(namespace)) => {
-                let is_ours =
-                    pair::is_a_host(&namespace).map_err(|error| failed(&format!("looking into {name}"), &error))?;
+                // If the other end is gone, so is the interface of this one.
+                let is_ours = directory(lab, host).is_dir()
+                    || pair::is_a_host(&namespace).map_err(|error| failed(&format!("looking into {name}"), &error))?;
                 if !is_ours {
                     let problem = format!(
                         "the network namespace {name} is no host of a lab: it has no {}; `ip netns del {name}` removes it",

@@ -253,6 +253,9 @@ mod tests {
         assert_eq!(new.within(|| Namespace::current()?.identity()).unwrap(), there);
         assert_eq!(Namespace::current().unwrap().identity().unwrap(), here);
         assert!(new.within::<()>(|| Err(io::ErrorKind::Other.into())).is_err());
+        // Another network is no other clock.
+        let clock = super::super::clock_identity();
+        assert_eq!(new.within(|| Ok(super::super::clock_identity())).unwrap(), clock);
     }
 
     #[test]
