@@ -184,7 +184,8 @@ pub trait LinkOver<F: Frames>: Link {
     fn flush(&mut self, frames: &mut F) -> io::Result<usize>;
 
     /// Receives at most `limit` frames, taking them from `frames`, and gives each to `sink` in the order of arrival.
-    /// Returns how many it gave. Fewer than `limit` means that no more is there, or that `frames` has no free frame.
+    /// Returns how many it gave. Fewer than `limit` means that no more is there, that `frames` has no free frame, or that what is
+    /// left is for the next call: whoever waits for the link to be readable is told at once then.
     ///
     /// # Errors
     /// Only what makes the link as a whole useless; nothing that was received is lost by it.

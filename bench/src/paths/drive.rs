@@ -42,7 +42,10 @@ pub(super) struct OneWay {
 }
 
 impl Manner {
-    fn take(self, end: usize) {
+    fn take<E>(self, end: usize) {
+        let n = std::any::type_name::<E>();
+        let n = if n.contains("Laxity") { if n.contains("Xdp") {"lx"} else {"lu"} } else if n.contains("xdp") {"bx"} else {"bu"};
+        let _ = rustix::thread::set_name(&std::ffi::CString::new(n).unwrap());
         if let Some(processor) = self.processors[end] {
             let mut set = rustix::thread::CpuSet::new();
             set.set(processor);
@@ -64,21 +67,21 @@ impl Manner {
 }
 
 /// Round trips for `span`, ns each, appended to `samples`; how many were lost.
-pub(super) fn round_trips(
+pub(super) fn round_trips<E: End>(
     manner: Manner,
     span: Duration,
-    [a, b]: [&mut impl End; 2],
+    [a, b]: [&mut E; 2],
     samples: &mut Vec<u64>,
 ) -> io::Result<u64> {
     // What belongs to an earlier slice has a smaller number.
     let (stop, first) = (AtomicBool::new(false), now().as_nanos());
     thread::scope(|scope| {
         let echo = scope.spawn(|| {
-            manner.take(1);
+            manner.take::<E>(1);
             echo(manner, b, &stop)
         });
         let asked = scope.spawn(|| {
-            manner.take(0);
+            manner.take::<E>(0);
             let asked = ask(manner, span, first, a, samples);
             stop.store(true, Ordering::Relaxed);
             asked
@@ -125,15 +128,15 @@ fn echo(manner: Manner, b: &mut impl End, stop: &AtomicBool) -> io::Result<()> {
 }
 
 /// One direction for `span`, as fast as the window lets it.
-pub(super) fn one_way(manner: Manner, span: Duration, [a, b]: [&mut impl End; 2]) -> io::Result<OneWay> {
+pub(super) fn one_way<E: End>(manner: Manner, span: Duration, [a, b]: [&mut E; 2]) -> io::Result<OneWay> {
     let (stop, sent_in_all, first) = (AtomicBool::new(false), AtomicU64::new(0), now().as_nanos());
     thread::scope(|scope| {
         let sink = scope.spawn(|| {
-            manner.take(1);
+            manner.take::<E>(1);
             absorb(manner, first, b, &stop, &sent_in_all)
         });
         let source = scope.spawn(|| {
-            manner.take(0);
+            manner.take::<E>(0);
             let sent = pour(manner, span, first, a);
             sent_in_all.store(*sent.as_ref().unwrap_or(&0), Ordering::Relaxed);
             stop.store(true, Ordering::Release);

@@ -61,6 +61,8 @@ pub const MAX_PLACES: usize = program::MOST_CHANNELS as usize;
 
 /// Looks at the rings that may find as much as they take before the socket is looked at all the same.
 const LOOKS_WITHOUT_SOCKET: u32 = 8;
+/// Frames that the socket is asked for at first; twice as many each time that it has them. A look at it costs for each.
+const FROM_SOCKET: usize = 4;
 /// Calls for one flush: in copy mode the kernel sends some 32 frames a call.
 const MAX_CALLS: usize = 64;
 
@@ -92,6 +94,9 @@ pub struct Xdp {
     /// The interface is gone: what remains is the socket.
     is_gone: bool,
     looks: u32,
+    /// The last look found something in the rings.
+    was_busy: bool,
+    from_socket: usize,
     counters: Counters,
     events: VecDeque<LinkEvent>,
     events_lost: u64,
@@ -368,7 +373,9 @@ impl LinkOver<KernelFrames> for Xdp {
         if self.in_flight > 0 {
             self.reap(frames);
         }
-        // What the kernel has is looked at when the rings are empty, and now and then if they never are.
+        // What the kernel has is looked at when the rings are empty, and now and then if they never are. Right after packets have
+        // come by the rings it is left to the next look, since whoever waits instead is woken at once if it has some: so nobody
+        // pays for a look at the socket with each packet.
         self.looks += 1;
         let for_socket =
             if self.looks >= LOOKS_WITHOUT_SOCKET { limit.div_ceil(LOOKS_WITHOUT_SOCKET as usize) } else { 0 };
@@ -410,9 +417,13 @@ impl LinkOver<KernelFrames> for Xdp {
                 }
             }
         }
-        if looked == 0 || for_socket > 0 {
+        let was_busy = std::mem::replace(&mut self.was_busy, looked > 0);
+        if looked == 0 && !was_busy || for_socket > 0 {
             self.looks = 0;
-            given += self.udp.receive(in_all - looked, frames, sink)?;
+            let asked = self.from_socket.min(in_all - looked);
+            let found = self.udp.receive(asked, frames, sink)?;
+            self.from_socket = if found < asked { FROM_SOCKET } else { (2 * asked).clamp(FROM_SOCKET, self.capacity.max(FROM_SOCKET)) };
+            given += found;
         }
         Ok(given)
     }

@@ -138,6 +138,8 @@ impl Xdp {
             waits_to_send: false,
             is_gone: false,
             looks: 0,
+            was_busy: false,
+            from_socket: super::FROM_SOCKET,
             counters: Counters::default(),
             events: VecDeque::with_capacity(EVENT_CAPACITY),
             events_lost: 0,
