@@ -44,7 +44,13 @@ pub(super) struct OneWay {
 impl Manner {
     fn take<E>(self, end: usize) {
         let n = std::any::type_name::<E>();
-        let n = if n.contains("Laxity") { if n.contains("Xdp") {"lx"} else {"lu"} } else if n.contains("xdp") {"bx"} else {"bu"};
+        let n = if n.contains("Laxity") {
+            if n.contains("Xdp") { "lx" } else { "lu" }
+        } else if n.contains("xdp") {
+            "bx"
+        } else {
+            "bu"
+        };
         let _ = rustix::thread::set_name(&std::ffi::CString::new(n).unwrap());
         if let Some(processor) = self.processors[end] {
             let mut set = rustix::thread::CpuSet::new();
