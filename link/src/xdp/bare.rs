@@ -77,7 +77,8 @@ impl Bare {
         supply.told();
         let free: Vec<u64> = (RECEIVE..frames).map(|number| u64::from(number) * CHUNK as u64).collect();
         for &address in &free {
-            let (headers, packet) = bytes_mut(&mut region, address, template.len() + packet)?.split_at_mut(template.len());
+            let (headers, packet) =
+                bytes_mut(&mut region, address, template.len() + packet)?.split_at_mut(template.len());
             template.write(headers, packet);
             headers[template.len() - CHECKSUM..].fill(0);
         }
@@ -151,8 +152,7 @@ fn attach(interface: u32, socket: &XdpSocket) -> io::Result<Ebpf> {
     let map = object.map_mut("sockets").ok_or_else(missing)?;
     let mut sockets = XskMap::try_from(map).map_err(io::Error::other)?;
     sockets.set(0, socket.as_fd().as_raw_fd(), 0).map_err(io::Error::other)?;
-    let program: &mut Xdp =
-        object.program_mut("redirect").ok_or_else(missing)?.try_into().map_err(io::Error::other)?;
+    let program: &mut Xdp = object.program_mut("redirect").ok_or_else(missing)?.try_into().map_err(io::Error::other)?;
     program.load().map_err(io::Error::other)?;
     program.attach_to_if_index(interface, XdpMode::Driver).map_err(io::Error::other)?;
     Ok(object)

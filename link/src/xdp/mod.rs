@@ -422,7 +422,11 @@ impl LinkOver<KernelFrames> for Xdp {
             self.looks = 0;
             let asked = self.from_socket.min(in_all - looked);
             let found = self.udp.receive(asked, frames, sink)?;
-            self.from_socket = if found < asked { FROM_SOCKET } else { (2 * asked).clamp(FROM_SOCKET, self.capacity.max(FROM_SOCKET)) };
+            self.from_socket = if found < asked {
+                FROM_SOCKET
+            } else {
+                (2 * asked).clamp(FROM_SOCKET, self.capacity.max(FROM_SOCKET))
+            };
             given += found;
         }
         Ok(given)

@@ -92,9 +92,8 @@ impl Ratio {
         let ppm = ppm.map(|(of, to)| u64::try_from(u128::from(of) * PPM / u128::from(to)).unwrap_or(u64::MAX));
         let expects = self.least.is_some() || self.most.is_some();
         // What was not measured is not met.
-        let is_met = ppm.is_some_and(|ppm| {
-            self.least.is_none_or(|least| ppm >= least) && self.most.is_none_or(|most| ppm <= most)
-        });
+        let is_met = ppm
+            .is_some_and(|ppm| self.least.is_none_or(|least| ppm >= least) && self.most.is_none_or(|most| ppm <= most));
         Found { name: self.name, ppm, least_ppm: self.least, most_ppm: self.most, met: expects.then_some(is_met) }
     }
 }
@@ -129,7 +128,7 @@ pub(super) fn run(arguments: &BenchArguments) -> Result<bool, Failure> {
         true
     });
     bar.finish_and_clear();
-    let report = report.map_err(of_bench)?;
+    let report = report.map_err(|error| of_bench("xdp-path", error))?;
     let found: Vec<Found> = RATIOS.iter().map(|ratio| ratio.found(&report.paths)).collect();
     if let Some(path) = &arguments.plot {
         file::write(path, &picture::svg(&report, &setup))?;
@@ -144,13 +143,14 @@ pub(super) fn run(arguments: &BenchArguments) -> Result<bool, Failure> {
     Ok(missed.is_empty())
 }
 
-fn of_bench(error: laxity_bench::Error) -> Failure {
+/// What ends an experiment that makes hosts of its own.
+pub(super) fn of_bench(name: &str, error: laxity_bench::Error) -> Failure {
     match error.exit_status() {
         4 => Failure::NotPermitted(format!(
-            "{error}; bench xdp-path makes network namespaces and drives their interfaces: run it as root, or with \
-             CAP_SYS_ADMIN, CAP_NET_ADMIN, CAP_NET_RAW and CAP_BPF"
+            "{error}; bench {name} makes network namespaces and drives their interfaces: run it as root, or with \
+             CAP_SYS_ADMIN, CAP_NET_ADMIN, CAP_NET_RAW, CAP_BPF and CAP_PERFMON"
         )),
-        _ => Failure::Scenario { scenario: "xdp-path".to_owned(), source: Box::new(error) },
+        _ => Failure::Scenario { scenario: name.to_owned(), source: Box::new(error) },
     }
 }
 
@@ -245,7 +245,16 @@ fn conditions(report: &Report, setup: &Setup) -> String {
 fn page(report: &Report, setup: &Setup, ratios: &[Found]) -> String {
     let mut table = Table::new();
     table.load_preset(presets::ASCII_BORDERS_ONLY_CONDENSED).set_header([
-        "path", "round trips", "least", "p50", "p99", "p99.9", "longest", "lost", "packets/s one way", "lost",
+        "path",
+        "round trips",
+        "least",
+        "p50",
+        "p99",
+        "p99.9",
+        "longest",
+        "lost",
+        "packets/s one way",
+        "lost",
     ]);
     for (name, path) in PATHS.iter().zip(&report.paths) {
         let Row { round_trip: trip, packets_s, packets, .. } = row(name, path);
@@ -303,9 +312,6 @@ mod tests {
         assert_eq!(found, expected);
         let none = RATIOS[0].found(&std::array::from_fn(|_| Path::default()));
         assert_eq!((none.ppm, none.met), (None, Some(false)));
-        assert_eq!(
-            RATIOS[1].found(&paths).told(),
-            "packets laxity xdp to bare xdp 0.850, at least 0.850 is expected"
-        );
+        assert_eq!(RATIOS[1].found(&paths).told(), "packets laxity xdp to bare xdp 0.850, at least 0.850 is expected");
     }
 }
