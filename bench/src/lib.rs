@@ -12,6 +12,7 @@
 //! | [`experiment`] | the workload of the papers' experiments |
 //! | [`stack`] | what carries the messages: Laxity, plain UDP, UDP as an expert tunes it |
 //! | [`paths`] | the fast path beside what an expert writes by hand, over AF_XDP and UDP |
+//! | [`livelock`] | what is left of a host's channels under a flood of strangers, over UDP and over AF_XDP |
 //! | [`scenario`] | all of it together, and the figures |
 //!
 //! Everything is bounded in time and stays on loopback addresses, or in network namespaces of its own or a lab's.
@@ -20,6 +21,8 @@
 pub mod attack;
 mod error;
 pub mod experiment;
+mod hosts;
+pub mod livelock;
 pub mod paths;
 mod record;
 pub mod scenario;

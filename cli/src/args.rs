@@ -87,7 +87,14 @@ a real-time channel), without contracts, queues and messages. It makes two netwo
 ratio is not as expected, 4 without the rights. Its JSON: {bench, processors, waiting: poll|spin, packet_bytes, rounds, duration_ns, \
 real_time, kept_awake, rows, ratios, notes}. Each of rows: {path: bare-xdp|laxity-xdp|bare-udp|laxity-udp, round_trip: {samples, lost, \
 min_ns, p50_ns, p99_ns, p999_ns, max_ns}, packets_s, packets: {sent, received}}; packets_s are those received in one direction, the \
-median of the rounds. Each of ratios: {name, ppm, least_ppm, most_ppm, met}.";
+median of the rounds. Each of ratios: {name, ppm, least_ppm, most_ppm, met}.
+
+livelock makes two network namespaces, too. Exit status: 1 if a message of the guaranteed channel was missed by Laxity's own fault, 4 \
+without the rights. Its JSON: {bench, duration_ns, flood_packet_bytes, own_processor, rows, notes}. Each of rows: {link: udp|xdp, \
+offered_packets_s (null for as many as can be sent), flood: {packets, elapsed_ns, packets_s}, real_time, real_time_goodput_bytes_s, \
+best_effort, best_effort_goodput_bytes_s, dropped_early, dropping_ns, socket_overflow, soft_interrupts_ns, notes}; real_time and \
+best_effort are the figures that all commands report, from before the flood until after it, goodput is under the flood, and in time. \
+dropped_early and dropping_ns are null over udp.";
 
 const DEMO: &str = "\
 JSON: {guarantee, miss_probability, calibration, scenarios}. guarantee is none, statistical or calibrated: the lowest level of the \
@@ -169,7 +176,8 @@ pub(crate) struct BenchArguments {
     /// Of the sources' phases; 0 starts them all together
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
-    /// How long each run is observed, after its warm-up; by default 9.6s of virtual time, or 3s live; xdp-path: the whole run, 20s
+    /// How long each run is observed, after its warm-up; by default 9.6s of virtual time, or 3s live. xdp-path: the
+    /// whole run, 20s. livelock: each step with each link, 4s
     #[arg(long, value_name = "SPAN")]
     pub(crate) duration: Option<String>,
     /// Simulated: how many runs at a time, by default as many as there are processors; the figures do not depend on it
@@ -233,6 +241,8 @@ pub(crate) enum BenchName {
     Preemption,
     /// The links over AF_XDP and UDP beside bare loops over both: round trips, and packets in one direction
     XdpPath,
+    /// Channels of a host under a flood of strangers, more and more of them, over UDP and over AF_XDP
+    Livelock,
 }
 
 impl fmt::Display for BenchName {

@@ -42,16 +42,7 @@ pub(super) struct OneWay {
 }
 
 impl Manner {
-    fn take<E>(self, end: usize) {
-        let n = std::any::type_name::<E>();
-        let n = if n.contains("Laxity") {
-            if n.contains("Xdp") { "lx" } else { "lu" }
-        } else if n.contains("xdp") {
-            "bx"
-        } else {
-            "bu"
-        };
-        let _ = rustix::thread::set_name(&std::ffi::CString::new(n).unwrap());
+    fn take(self, end: usize) {
         if let Some(processor) = self.processors[end] {
             let mut set = rustix::thread::CpuSet::new();
             set.set(processor);
@@ -83,11 +74,11 @@ pub(super) fn round_trips<E: End>(
     let (stop, first) = (AtomicBool::new(false), now().as_nanos());
     thread::scope(|scope| {
         let echo = scope.spawn(|| {
-            manner.take::<E>(1);
+            manner.take(1);
             echo(manner, b, &stop)
         });
         let asked = scope.spawn(|| {
-            manner.take::<E>(0);
+            manner.take(0);
             let asked = ask(manner, span, first, a, samples);
             stop.store(true, Ordering::Relaxed);
             asked
@@ -138,11 +129,11 @@ pub(super) fn one_way<E: End>(manner: Manner, span: Duration, [a, b]: [&mut E; 2
     let (stop, sent_in_all, first) = (AtomicBool::new(false), AtomicU64::new(0), now().as_nanos());
     thread::scope(|scope| {
         let sink = scope.spawn(|| {
-            manner.take::<E>(1);
+            manner.take(1);
             absorb(manner, first, b, &stop, &sent_in_all)
         });
         let source = scope.spawn(|| {
-            manner.take::<E>(0);
+            manner.take(0);
             let sent = pour(manner, span, first, a);
             sent_in_all.store(*sent.as_ref().unwrap_or(&0), Ordering::Relaxed);
             stop.store(true, Ordering::Release);
@@ -218,7 +209,7 @@ fn joined<T>(result: thread::Result<io::Result<T>>) -> io::Result<T> {
 }
 
 /// The processors that this process may use.
-pub(super) fn processors() -> Vec<usize> {
+pub(crate) fn processors() -> Vec<usize> {
     let set = rustix::thread::sched_getaffinity(None);
     set.map_or_else(|_| Vec::new(), |set| (0..rustix::thread::CpuSet::MAX_CPU).filter(|at| set.is_set(*at)).collect())
 }

@@ -12,9 +12,8 @@
 //! send the same bytes, wait in the same way, and in one direction all are held to the same window, so that loss is not what is
 //! measured. What is not in these figures is the core: contracts, queues and messages.
 
-mod drive;
+pub(crate) mod drive;
 mod end;
-mod lab;
 
 use std::fs::File;
 use std::io::{self, Write as _};
@@ -29,9 +28,9 @@ use laxity_link::xdp::bare::Bare as BareXdp;
 use laxity_link::xdp::{KernelFrames, Xdp, XdpConfig};
 
 use crate::error::Error;
+use crate::hosts::{Lab, Place};
 use drive::{Manner, OneWay};
 use end::{BATCH, End, Laxity, PACKET};
-use lab::{Lab, Place};
 
 /// The ways, in the order of the report.
 pub const PATHS: [&str; 4] = ["bare-xdp", "laxity-xdp", "bare-udp", "laxity-udp"];
@@ -177,7 +176,7 @@ fn manner(setup: &Setup, notes: &mut Vec<String>) -> Manner {
 }
 
 /// Keeps all processors from idling deeply as long as the file is open.
-fn keep_awake() -> io::Result<File> {
+pub(crate) fn keep_awake() -> io::Result<File> {
     let mut file = File::options().write(true).open("/dev/cpu_dma_latency")?;
     file.write_all(&0i32.to_ne_bytes())?;
     Ok(file)

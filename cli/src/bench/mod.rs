@@ -3,12 +3,14 @@
 //! | Module | What it does |
 //! |---|---|
 //! | [`channels`] | the experiments of `[channels §5]`: guarantee, violation, preemption |
+//! | [`livelock`] | a flood of strangers on either link |
 //! | [`paths`] | the links beside bare loops |
 //! | [`sweep`] | many worlds on parallel threads, with the outcome in order |
 //! | [`chart`] | lines over a range of loads, as SVG |
 
 mod channels;
 mod chart;
+mod livelock;
 mod paths;
 mod sweep;
 
@@ -29,9 +31,13 @@ pub(crate) fn run(arguments: &BenchArguments) -> Result<bool, Failure> {
         BenchName::Guarantee => Experiment::Guarantee,
         BenchName::Violation => Experiment::Violation,
         BenchName::Preemption => Experiment::Preemption,
-        BenchName::XdpPath => {
+        BenchName::XdpPath | BenchName::Livelock => {
             refuse(arguments.of_channels(), "the experiments on channels")?;
-            return paths::run(arguments);
+            if arguments.name == BenchName::XdpPath {
+                return paths::run(arguments);
+            }
+            refuse(arguments.of_paths(), "xdp-path")?;
+            return livelock::run(arguments);
         }
     };
     refuse(arguments.of_paths(), "xdp-path")?;

@@ -33,6 +33,8 @@ pub(super) struct Template {
     ip: usize,
     /// The sum of the UDP pseudo-header and header without lengths.
     sum: u32,
+    /// That of the IPv4 header without its length.
+    ip_sum: u32,
 }
 
 impl Template {
@@ -78,7 +80,8 @@ impl Template {
         bytes[udp + 2..udp + 4].copy_from_slice(&destination.port().to_be_bytes());
         let addresses = if source.is_ipv4() { &bytes[ip + 12..ip + 20] } else { &bytes[ip + 8..ip + 40] };
         let sum = sum(addresses) + u32::from(PROTOCOL_UDP) + sum(&bytes[udp..udp + 4]);
-        Some(Self { bytes, len: udp + UDP, ip, sum })
+        let ip_sum = self::sum(&bytes[ip..udp]);
+        Some(Self { bytes, len: udp + UDP, ip, sum, ip_sum })
     }
 
     /// Bytes of the headers.
@@ -93,14 +96,15 @@ impl Template {
         let datagram = (packet.len() + UDP) as u16;
         let ip = &mut headers[self.ip..udp];
         if ip.len() == IPV4 {
-            ip[2..4].copy_from_slice(&(datagram + IPV4 as u16).to_be_bytes());
-            let checksum = !folded(sum(ip));
+            let total = datagram + IPV4 as u16;
+            ip[2..4].copy_from_slice(&total.to_be_bytes());
+            let checksum = !folded(self.ip_sum + u32::from(total));
             ip[10..12].copy_from_slice(&checksum.to_be_bytes());
         } else {
             ip[4..6].copy_from_slice(&datagram.to_be_bytes());
         }
         headers[udp + 4..udp + 6].copy_from_slice(&datagram.to_be_bytes());
-        let checksum = !folded(self.sum + 2 * u32::from(datagram) + folded_sum(packet));
+        let checksum = !folded(self.sum + 2 * u32::from(datagram) + sum(packet));
         // Zero says that there is none.
         let checksum = if checksum == 0 { 0xFFFF } else { checksum };
         headers[udp + 6..udp + 8].copy_from_slice(&checksum.to_be_bytes());
@@ -162,7 +166,7 @@ pub(super) fn read(frame: &[u8], interface: u32) -> Result<Datagram, Broken> {
         if header == IPV6 {
             return Err(Broken::Checksum);
         }
-    } else if folded(sum(addresses) + u32::from(PROTOCOL_UDP) + len as u32 + folded_sum(datagram)) != 0xFFFF {
+    } else if folded(sum(addresses) + u32::from(PROTOCOL_UDP) + len as u32 + sum(datagram)) != 0xFFFF {
         return Err(Broken::Checksum);
     }
     let mut peer = SocketAddr::new(source, u16::from_be_bytes([datagram[0], datagram[1]]));
@@ -174,15 +178,19 @@ pub(super) fn read(frame: &[u8], interface: u32) -> Result<Datagram, Broken> {
     Ok(Datagram { peer, tos, begin: at + header + UDP, len: len - UDP })
 }
 
-/// The sum of 16-bit words, of up to 64 KiB.
+/// The sum of 16-bit words, folded: 16 bits. Four bytes at a time and in this machine's byte order, which only turns the sum
+/// around: sending and receiving, this is the most that we do with each byte.
 fn sum(bytes: &[u8]) -> u32 {
-    let mut words = bytes.chunks_exact(2);
-    let sum: u32 = words.by_ref().map(|word| u32::from(u16::from_be_bytes([word[0], word[1]]))).sum();
-    sum + words.remainder().first().map_or(0, |last| u32::from(*last) << 8)
-}
-
-fn folded_sum(bytes: &[u8]) -> u32 {
-    u32::from(folded(sum(bytes)))
+    let mut words = bytes.chunks_exact(4);
+    let mut sum: u64 =
+        words.by_ref().map(|word| u64::from(u32::from_ne_bytes([word[0], word[1], word[2], word[3]]))).sum();
+    let rest = words.remainder();
+    let mut last = [0; 4];
+    last[..rest.len()].copy_from_slice(rest);
+    sum += u64::from(u32::from_ne_bytes(last));
+    let sum = (sum & 0xFFFF_FFFF) + (sum >> 32);
+    let sum = (sum & 0xFFFF) + (sum >> 16 & 0xFFFF) + (sum >> 32);
+    u32::from(folded(sum as u32).to_be())
 }
 
 fn folded(sum: u32) -> u16 {
@@ -243,6 +251,24 @@ mod tests {
                 frame[12..14].copy_from_slice(&[TYPE_IPV4, TYPE_IPV6, TYPE_VLAN][kind].to_be_bytes());
             }
             let _ = read(&frame, 0);
+        }
+    }
+
+    #[test]
+    fn the_sum_is_that_of_its_definition() {
+        let defined = |bytes: &[u8]| {
+            let words =
+                bytes.chunks(2).map(|word| u64::from(word[0]) << 8 | word.get(1).map_or(0, |low| u64::from(*low)));
+            let mut sum: u64 = words.sum();
+            while sum > 0xFFFF {
+                sum = (sum & 0xFFFF) + (sum >> 16);
+            }
+            sum as u32
+        };
+        let bytes: Vec<u8> = (0..70_000u32).map(|at| (at.wrapping_mul(at) >> 3) as u8).collect();
+        for len in (0..40).chain([1399, 1400, 65_535]) {
+            assert_eq!(sum(&bytes[..len]), defined(&bytes[..len]), "{len} bytes");
+            assert_eq!(sum(&vec![0xFF; len]), defined(&vec![0xFF; len]), "{len} bytes");
         }
     }
 

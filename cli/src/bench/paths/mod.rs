@@ -128,7 +128,7 @@ pub(super) fn run(arguments: &BenchArguments) -> Result<bool, Failure> {
         true
     });
     bar.finish_and_clear();
-    let report = report.map_err(of_bench)?;
+    let report = report.map_err(|error| of_bench("xdp-path", error))?;
     let found: Vec<Found> = RATIOS.iter().map(|ratio| ratio.found(&report.paths)).collect();
     if let Some(path) = &arguments.plot {
         file::write(path, &picture::svg(&report, &setup))?;
@@ -143,13 +143,14 @@ pub(super) fn run(arguments: &BenchArguments) -> Result<bool, Failure> {
     Ok(missed.is_empty())
 }
 
-fn of_bench(error: laxity_bench::Error) -> Failure {
+/// What ends an experiment that makes hosts of its own.
+pub(super) fn of_bench(name: &str, error: laxity_bench::Error) -> Failure {
     match error.exit_status() {
         4 => Failure::NotPermitted(format!(
-            "{error}; bench xdp-path makes network namespaces and drives their interfaces: run it as root, or with \
-             CAP_SYS_ADMIN, CAP_NET_ADMIN, CAP_NET_RAW and CAP_BPF"
+            "{error}; bench {name} makes network namespaces and drives their interfaces: run it as root, or with \
+             CAP_SYS_ADMIN, CAP_NET_ADMIN, CAP_NET_RAW, CAP_BPF and CAP_PERFMON"
         )),
-        _ => Failure::Scenario { scenario: "xdp-path".to_owned(), source: Box::new(error) },
+        _ => Failure::Scenario { scenario: name.to_owned(), source: Box::new(error) },
     }
 }
 

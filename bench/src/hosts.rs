@@ -1,4 +1,4 @@
-//! Two hosts in network namespaces of their own, joined by a pair of interfaces for each path. They vanish with their last user.
+//! Two hosts in network namespaces of their own, joined by pairs of interfaces. They vanish with their last user.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -13,20 +13,20 @@ const PORT: u16 = 5709;
 const NETWORK_BITS: u8 = 24;
 
 /// The two hosts.
-pub(super) struct Lab {
+pub(crate) struct Lab {
     hosts: [Namespace; 2],
 }
 
 /// One end of a pair of interfaces.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Place {
-    pub(super) interface: u32,
-    pub(super) mac: [u8; 6],
-    pub(super) address: SocketAddr,
+pub(crate) struct Place {
+    pub(crate) interface: u32,
+    pub(crate) mac: [u8; 6],
+    pub(crate) address: SocketAddr,
 }
 
 impl Lab {
-    pub(super) fn new() -> io::Result<Self> {
+    pub(crate) fn new() -> io::Result<Self> {
         let lab = Self { hosts: [Namespace::new()?, Namespace::new()?] };
         for host in 0..2 {
             lab.on(host, || Netlink::open()?.set_up(1, true))?;
@@ -35,13 +35,13 @@ impl Lab {
     }
 
     /// Does something on one host.
-    pub(super) fn on<T: Send>(&self, host: usize, work: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
+    pub(crate) fn on<T: Send>(&self, host: usize, work: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
         self.hosts[host].within(work)
     }
 
     /// Joins the hosts once more, by interfaces of one queue each: network `number`. Each end knows the other's address at the link
     /// layer for good. What a socket leaves to the device is done in the packet if programs are to see it.
-    pub(super) fn join(&self, number: u8, is_for_programs: bool) -> io::Result<[Place; 2]> {
+    pub(crate) fn join(&self, number: u8, is_for_programs: bool) -> io::Result<[Place; 2]> {
         let names = ["a", "b"].map(|host| format!("v{host}{number}"));
         self.on(0, || {
             let veth = Veth {

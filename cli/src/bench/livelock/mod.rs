@@ -1,0 +1,186 @@
+//! `laxity bench livelock`: what is left of a host's channels while strangers flood it, over UDP and over AF_XDP.
+//!
+//! What runs is [`laxity_bench::livelock`]'s; here it is shown.
+
+mod picture;
+
+use std::io::{self, Write as _};
+
+use comfy_table::{CellAlignment, Table, presets};
+use indicatif::{ProgressBar, ProgressStyle};
+use laxity_bench::livelock::{self, Report, Row};
+use laxity_core::units::Duration;
+use serde::Serialize;
+
+use super::paths::of_bench;
+use crate::args::{BenchArguments, bench_duration};
+use crate::failure::Failure;
+use crate::file;
+use crate::numbers::{NONE, count};
+use crate::report::{ChannelReport, escaped};
+
+/// Of each step with each link, if nobody says otherwise: all of them take about a minute.
+const DURATION: Duration = Duration::from_secs(4);
+
+/// Runs it and shows it; true if Laxity missed nothing by its own fault.
+pub(super) fn run(arguments: &BenchArguments) -> Result<bool, Failure> {
+    let span = arguments.duration.as_deref().map_or(Ok(DURATION), bench_duration)?;
+    if let Some(path) = &arguments.plot {
+        file::has_directory(path)?;
+    }
+    let style = ProgressStyle::with_template("{bar:24} {pos} of {len} steps").expect("the template is valid");
+    let bar = ProgressBar::new(0).with_style(style);
+    let report = livelock::run(span, |done, all| {
+        bar.set_length(all);
+        bar.set_position(done);
+    });
+    bar.finish_and_clear();
+    let report = report.map_err(|error| of_bench("livelock", error))?;
+    if let Some(path) = &arguments.plot {
+        file::write(path, &picture::svg(&report, span))?;
+    }
+    let said = if arguments.json { json(&report, span) } else { page(&report, span) };
+    // A reader that has seen enough is no failure.
+    let _ = writeln!(io::stdout(), "{said}");
+    let faults: u64 = report.rows.iter().map(|row| row.real_time.misses.laxity).sum();
+    if faults > 0 {
+        eprintln!("missed: {faults} messages of the guaranteed channel, by Laxity's own fault");
+    }
+    Ok(faults == 0)
+}
+
+#[derive(Serialize)]
+struct Document<'a> {
+    bench: &'static str,
+    duration_ns: u64,
+    flood_packet_bytes: u64,
+    /// Whether host b had a processor to itself.
+    own_processor: bool,
+    rows: Vec<RowReport<'a>>,
+    notes: &'a [String],
+}
+
+#[derive(Serialize)]
+struct RowReport<'a> {
+    link: &'static str,
+    /// `null` is as many as one thread can send.
+    offered_packets_s: Option<u64>,
+    flood: Flood,
+    real_time: ChannelReport,
+    real_time_goodput_bytes_s: u64,
+    best_effort: ChannelReport,
+    best_effort_goodput_bytes_s: u64,
+    dropped_early: Option<u64>,
+    dropping_ns: Option<u64>,
+    socket_overflow: u64,
+    soft_interrupts_ns: Option<u64>,
+    notes: &'a [String],
+}
+
+#[derive(Serialize)]
+struct Flood {
+    packets: u64,
+    elapsed_ns: u64,
+    packets_s: u64,
+}
+
+/// What strangers sent in a second.
+fn flooded(row: &Row) -> u64 {
+    let span = u128::from(row.elapsed.as_nanos().max(1));
+    u64::try_from(u128::from(row.flooded_packets) * 1_000_000_000 / span).unwrap_or(u64::MAX)
+}
+
+/// One line, without a line end.
+fn json(report: &Report, span: Duration) -> String {
+    fn of(row: &Row) -> RowReport<'_> {
+        let Row { link, offered_packets_s, real_time_bytes_s, best_effort_bytes_s, dropped_early, overflow, .. } = *row;
+        RowReport {
+            link,
+            offered_packets_s,
+            flood: Flood { packets: row.flooded_packets, elapsed_ns: row.elapsed.as_nanos(), packets_s: flooded(row) },
+            real_time: ChannelReport::from(&row.real_time),
+            real_time_goodput_bytes_s: real_time_bytes_s,
+            best_effort: ChannelReport::from(&row.best_effort),
+            best_effort_goodput_bytes_s: best_effort_bytes_s,
+            dropped_early,
+            dropping_ns: row.dropping.map(Duration::as_nanos),
+            socket_overflow: overflow,
+            soft_interrupts_ns: row.soft_interrupts.map(Duration::as_nanos),
+            notes: &row.notes,
+        }
+    }
+    let document = Document {
+        bench: "livelock",
+        duration_ns: span.as_nanos(),
+        flood_packet_bytes: livelock::FLOOD_BYTES as u64,
+        own_processor: report.has_own_processor,
+        rows: report.rows.iter().map(of).collect(),
+        notes: &report.notes,
+    };
+    serde_json::to_string(&document).expect("integers, booleans and text")
+}
+
+/// Under which it ran, in a line.
+fn conditions(report: &Report, span: Duration) -> String {
+    format!(
+        "A guaranteed channel (1,000 bytes every {}) and best effort (every {}) to host b, {span} each; strangers send datagrams of \
+         {} bytes to its port; host b has {}",
+        livelock::INTERVAL,
+        livelock::BEST_EFFORT_INTERVAL,
+        livelock::FLOOD_BYTES,
+        if report.has_own_processor {
+            "one processor, everybody else another"
+        } else {
+            "the processor of everybody else"
+        }
+    )
+}
+
+/// For people.
+fn page(report: &Report, span: Duration) -> String {
+    let mut table = Table::new();
+    table.load_preset(presets::ASCII_BORDERS_ONLY_CONDENSED).set_header([
+        "offered/s",
+        "sent/s",
+        "link",
+        "guaranteed KB/s",
+        "late",
+        "lost",
+        "of the platform",
+        "of the network",
+        "of Laxity",
+        "best effort KB/s",
+        "dropped early",
+        "overflow",
+        "soft interrupts",
+    ]);
+    for row in &report.rows {
+        let (figures, misses) = (&row.real_time, row.real_time.misses);
+        let offered = row.offered_packets_s.map_or_else(|| "all it can".to_owned(), count);
+        table.add_row([
+            offered,
+            count(flooded(row)),
+            row.link.to_owned(),
+            count(row.real_time_bytes_s / 1000),
+            count(figures.late),
+            count(figures.lost + figures.dropped),
+            count(misses.platform),
+            count(misses.network),
+            count(misses.laxity),
+            count(row.best_effort_bytes_s / 1000),
+            row.dropped_early.map_or_else(|| NONE.to_owned(), count),
+            count(row.overflow),
+            row.soft_interrupts.map_or_else(|| NONE.to_owned(), |span| span.to_string()),
+        ]);
+    }
+    for column in table.column_iter_mut() {
+        column.set_cell_alignment(CellAlignment::Right);
+    }
+    let mut page = format!("LIVE on this host. {}.\n\n{table}", conditions(report, span));
+    let rows = report.rows.iter().flat_map(|row| row.notes.iter().map(move |note| format!("{}: {note}", row.link)));
+    for note in report.notes.iter().cloned().chain(rows) {
+        page.push_str("\n- ");
+        page.push_str(&escaped(&note));
+    }
+    page
+}
