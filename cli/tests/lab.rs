@@ -143,7 +143,12 @@ fn what_is_only_half_there_or_no_lab_is_known() {
     // Somebody else's stays.
     let others = Namespace::create_named(&name).unwrap();
     others.within(|| Netlink::open()?.set_up(1, true)).unwrap();
+    // Not even if what a lab left in its place is still there.
+    let directory = Path::new("/run/laxity-lab").join(&name);
+    fs::create_dir_all(&directory).unwrap();
+    fs::write(directory.join("namespace"), "4:1\n").unwrap();
     let refused = lab(&["down", "--name", &standing.name]);
+    fs::remove_dir_all(&directory).unwrap();
     let is_there = Path::new("/run/netns").join(&name).exists();
     Namespace::remove_named(&name).unwrap();
     assert!(is_there && refused.status.code() == Some(2), "{}", text(&refused.stderr));

@@ -266,9 +266,14 @@ impl Host {
             Some(place) if platform.link.rate.is_some() => Some(Store::open(place)?),
             _ => None,
         };
-        let shortened = link::fit(&config, &mut platform);
+        let longest = platform.clone();
+        let mut shortened = link::fit(&config, &mut platform);
         let bound = link::bind(&config, &platform, batch, store.as_ref())?;
         let (address, early) = (bound.address(), bound.status());
+        if early.is_none() && shortened.take().is_some() {
+            // It is a socket after all.
+            platform = longest;
+        }
         let mut allowed_drops = None;
         if let (Some(early), LinkChoice::Xdp(options) | LinkChoice::XdpOrUdp(options)) = (&early, &config.link) {
             platform.interference.periodic.push(link::dropping(early, options));

@@ -79,8 +79,8 @@ impl Bound {
     }
 }
 
-/// Over how long the time is counted that dropping frames early takes.
-const DROPPING_PERIOD: Duration = Duration::from_millis(1);
+/// Over how long the time is counted that dropping frames early takes: as often as somebody looks whether there were more.
+const DROPPING_PERIOD: Duration = Duration::from_millis(100);
 
 /// What `options` allow strangers to take from the processor, as interference: so much in every period.
 pub(crate) fn dropping(status: &Status, options: &XdpOptions) -> (Duration, Duration) {

@@ -44,6 +44,7 @@ use std::net::SocketAddr;
 
 use laxity_core::frames::{FrameId, Frames};
 use laxity_core::receive::Expected;
+use laxity_core::units::Duration;
 
 pub mod emulated;
 pub mod netlink;
@@ -131,6 +132,12 @@ pub trait Link {
 
     /// True after a flush that left something staged because the network was full: wait until the link is writable.
     fn wants_writable(&self) -> bool;
+
+    /// How soon to flush again though nothing will say that there is room; `None` if
+    /// [`wants_writable`](Self::wants_writable) says all.
+    fn retry_after(&self) -> Option<Duration> {
+        None
+    }
 
     /// The next thing that the network reported; equal reports that wait are one. Bounded: at most
     /// [`EVENT_CAPACITY`] wait, more are counted in [`Counters::events_lost`].

@@ -262,7 +262,7 @@ mod tests {
         {
             assert!(keys.contains(&key), "{key} is missing");
         }
-        assert_eq!(keys.len(), 15);
+        assert_eq!(keys.len(), 16);
         assert!(value["flood"].is_null() && value["links"]["a"].is_null());
     }
 }

@@ -17,6 +17,8 @@ use crate::failure::Failure;
 
 /// Where hosts of labs have the directories that stand in for root's own: the registry of the machine is not theirs.
 const DIRECTORIES: &str = "/run/laxity-lab";
+/// In each of them.
+const MARK: &str = "namespace";
 /// What they stand in for.
 const ROOTS: &str = "/run/laxity";
 /// So that the names of the namespaces are within what the system takes.
@@ -85,7 +87,7 @@ pub(super) fn up(arguments: &UpArguments) -> Result<(), Failure> {
             _ => failed(&format!("making the network namespace {name}"), &error),
         })?;
         half.made.push(host);
-        make_directory(&directory(lab, host)).map_err(|error| failed("making its directory", &error))?;
+        mark(&directory(lab, host), &namespace).map_err(|error| failed("making its directory", &error))?;
         Ok::<_, Failure>(namespace)
     };
     let (a, b) = (create(HostName::A)?, create(HostName::B)?);
@@ -148,7 +150,7 @@ pub(super) fn down(arguments: &DownArguments) -> Result<(), Failure> {
         match Namespace::named(&name) {
             Ok(Some(namespace)) => {
                 // If the other end is gone, so is the interface of this one.
-                let is_ours = directory(lab, host).is_dir()
+                let is_ours = is_marked(&directory(lab, host), &namespace)
                     || pair::is_a_host(&namespace).map_err(|error| failed(&format!("looking into {name}"), &error))?;
                 if !is_ours {
                     let problem = format!(
@@ -240,6 +242,21 @@ fn settle(directory: &Path) -> io::Result<()> {
 /// With the mode that the registry expects.
 fn make_directory(path: &Path) -> io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(0o755).create(path)
+}
+
+/// Makes the directory of a host, and notes there which namespace it is of: whoever has the name later is no host of a lab.
+fn mark(directory: &Path, namespace: &Namespace) -> io::Result<()> {
+    make_directory(directory)?;
+    fs::write(directory.join(MARK), identity(namespace)?)
+}
+
+fn is_marked(directory: &Path, namespace: &Namespace) -> bool {
+    let found = fs::read_to_string(directory.join(MARK));
+    found.is_ok_and(|found| identity(namespace).is_ok_and(|identity| identity == found))
+}
+
+fn identity(namespace: &Namespace) -> io::Result<String> {
+    namespace.identity().map(|(device, number)| format!("{device}:{number}\n"))
 }
 
 fn remove_directory(path: &Path) -> io::Result<()> {

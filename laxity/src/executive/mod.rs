@@ -363,16 +363,16 @@ impl<L: LinkOver<F> + AsFd, F: Frames> Executive<L, F> {
 
     fn receive(&mut self, time: Instant, round: &mut Round) {
         let limit = self.platform.receive_batch as usize;
-        // What was dropped before it came here is known first: messages that turn out to be missing may be the sender's fault.
-        for _ in 0..limit {
-            let Some((place, packets)) = self.link.poll_policed() else { break };
-            self.endpoint.handle_policed(time, place, packets);
-        }
         let endpoint = &mut self.endpoint;
         let got = self.link.receive(limit, &mut self.frames, |received, frames| {
             endpoint.handle_frame(time, 0, received.peer, received.frame, received.len, frames);
         });
         self.received = got.unwrap_or(0);
+        // Known before anybody finds out what is missing: whatever was dropped early came before what was just received.
+        for _ in 0..limit {
+            let Some((place, packets)) = self.link.poll_policed() else { break };
+            self.endpoint.handle_policed(time, place, packets);
+        }
         // However few frames: the look itself costs as much as some of them.
         round.allowance += self.platform.demultiplex * limit as u64;
         // As many as frames: reports may come without end.
@@ -558,6 +558,9 @@ impl<L: LinkOver<F> + AsFd, F: Frames> Executive<L, F> {
         let mut due = self.endpoint.poll_timeout(before).map(|(at, _)| at);
         if let Some((retry, _)) = self.retries.peek() {
             due = Some(due.map_or(retry, |due| due.min(retry)));
+        }
+        if let Some(after) = self.link.retry_after() {
+            due = Some(due.map_or(before + after, |due| due.min(before + after)));
         }
         if let Some(ends) = window_ends {
             let poll = ends.min(before + RESTRICTED_POLL);

@@ -50,6 +50,8 @@ pub struct Interface {
     pub runs: bool,
     /// The interface below a VLAN, by its number (0 if that is in another namespace), and the VLAN.
     pub vlan: Option<(u32, u16)>,
+    /// Whether it joins several interfaces below it into one: packets come in on those.
+    pub is_bundle: bool,
     /// The number of the program that is attached to it (XDP).
     pub program: Option<u32>,
     /// Its addresses, with the bits of their networks.
@@ -251,6 +253,7 @@ fn interface(message: &Message) -> Option<Interface> {
         is_up: flags.contains(LinkFlags::Up),
         runs: flags.contains(LinkFlags::Up | LinkFlags::Running),
         vlan: None,
+        is_bundle: false,
         program: None,
         addresses: Vec::new(),
     };
@@ -262,13 +265,24 @@ fn interface(message: &Message) -> Option<Interface> {
             LinkAttribute::Mtu(mtu) => found.mtu = *mtu,
             LinkAttribute::Link(index) => below = *index,
             LinkAttribute::LinkNetNsId(_) => is_elsewhere = true,
-            LinkAttribute::LinkInfo(info) => vlan = vlan_of(info),
+            LinkAttribute::LinkInfo(info) => {
+                vlan = vlan_of(info);
+                found.is_bundle = is_bundle(info);
+            }
             LinkAttribute::Xdp(xdp) => found.program = program(xdp),
             _ => {}
         }
     }
     found.vlan = vlan.map(|vlan| (if is_elsewhere { 0 } else { below }, vlan));
     (found.index != 0 && check_name(&found.name).is_ok()).then_some(found)
+}
+
+fn is_bundle(info: &[LinkInfo]) -> bool {
+    info.iter().any(|info| match info {
+        LinkInfo::Kind(InfoKind::Bond) => true,
+        LinkInfo::Kind(InfoKind::Other(kind)) => kind == "team",
+        _ => false,
+    })
 }
 
 fn vlan_of(info: &[LinkInfo]) -> Option<u16> {

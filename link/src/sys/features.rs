@@ -49,6 +49,17 @@ pub fn keep_vlan_tags(device: &str) -> io::Result<()> {
     unsafe { ask(device, &mut value) }
 }
 
+/// Whether the device takes a VLAN's tag off what it receives, and keeps it beside the packet.
+///
+/// # Errors
+/// `Unsupported` where the device cannot say; no such device.
+pub fn takes_vlan_tags(device: &str) -> io::Result<bool> {
+    let mut value = Value { command: ETHTOOL_GFLAGS, data: 0 };
+    // SAFETY: Value is ethtool_value.
+    unsafe { ask(device, &mut value)? };
+    Ok(value.data & ETH_FLAG_RXVLAN != 0)
+}
+
 /// How many queues a device uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Channels {

@@ -181,7 +181,7 @@ impl<T: Copy> Ring<T> {
     }
 }
 
-/// Sizes of the rings, in places; powers of two.
+/// Sizes of the rings, in places; powers of two, or 0 for none.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Sizes {
     pub(crate) fill: u32,
@@ -249,7 +249,7 @@ impl Supply {
 /// One AF_XDP socket.
 #[derive(Debug)]
 pub(crate) struct XdpSocket {
-    receive: Ring<XdpDesc>,
+    receive: Option<Ring<XdpDesc>>,
     transmit: Option<Ring<XdpDesc>>,
     // Dropped after the mappings: the queue stays busy as long as they are there.
     fd: OwnedFd,
@@ -286,12 +286,16 @@ impl XdpSocket {
     /// Makes the rings of `fd`; with a supply if it is the first socket of its queue.
     pub(crate) fn prepare(fd: OwnedFd, sizes: Sizes, is_first_of_queue: bool) -> io::Result<(Self, Option<Supply>)> {
         let supply = is_first_of_queue.then(|| Supply::size(fd.as_fd(), sizes)).transpose()?;
-        sockopt::set_xdp_rx_ring_size(&fd, sizes.receive)?;
+        if sizes.receive > 0 {
+            sockopt::set_xdp_rx_ring_size(&fd, sizes.receive)?;
+        }
         if sizes.transmit > 0 {
             sockopt::set_xdp_tx_ring_size(&fd, sizes.transmit)?;
         }
         let offsets = sockopt::xdp_mmap_offsets(&fd)?;
-        let receive = Ring::new(fd.as_fd(), &offsets.rx, sizes.receive, XDP_PGOFF_RX_RING)?;
+        let receive = (sizes.receive > 0)
+            .then(|| Ring::new(fd.as_fd(), &offsets.rx, sizes.receive, XDP_PGOFF_RX_RING))
+            .transpose()?;
         let transmit = (sizes.transmit > 0)
             .then(|| Ring::new(fd.as_fd(), &offsets.tx, sizes.transmit, XDP_PGOFF_TX_RING))
             .transpose()?;
@@ -345,19 +349,20 @@ impl XdpSocket {
 
     /// Frames that wait to be received.
     pub(crate) fn received(&self) -> u32 {
-        self.receive.filled()
+        self.receive.as_ref().map_or(0, Ring::filled)
     }
 
     /// The next of them: where it begins in the region, and its bytes.
     pub(crate) fn next(&mut self) -> Option<(u64, u32)> {
-        (self.receive.filled() > 0).then(|| {
-            let XdpDesc { addr, len, .. } = self.receive.read();
-            (addr, len)
-        })
+        let receive = self.receive.as_mut().filter(|receive| receive.filled() > 0)?;
+        let XdpDesc { addr, len, .. } = receive.read();
+        Some((addr, len))
     }
 
     pub(crate) fn took_received(&mut self) {
-        self.receive.consume();
+        if let Some(receive) = &mut self.receive {
+            receive.consume();
+        }
     }
 
     /// Frames that can be handed over to be sent.

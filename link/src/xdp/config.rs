@@ -67,7 +67,7 @@ pub struct XdpConfig {
 }
 
 impl XdpConfig {
-    /// 512 frames of real-time channels, 64 of control and 256 of best effort on each queue; 1 KiB packets fit, as do 1,726 bytes.
+    /// 512 frames of real-time channels, 512 of control and 256 of best effort on each queue; 1 KiB packets fit, as do 1,726 bytes.
     pub fn new(bind: SocketAddr) -> Self {
         Self {
             bind,
@@ -77,7 +77,7 @@ impl XdpConfig {
             batch: 64,
             frames: 1024,
             packet: 1472,
-            waiting: [512, 64, 256],
+            waiting: [512, 512, 256],
             peers: 256,
             patience: Duration::from_secs(3),
             busy_poll: None,

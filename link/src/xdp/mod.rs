@@ -39,6 +39,7 @@ use std::sync::Arc;
 
 use laxity_core::frames::{FrameId, Frames};
 use laxity_core::receive::Expected;
+use laxity_core::units::Duration;
 
 pub use config::{BusyPoll, EarlyFigures, Mode, Opened, XdpConfig};
 pub use error::XdpError;
@@ -63,6 +64,8 @@ pub const MAX_PLACES: usize = program::MOST_CHANNELS as usize;
 const LOOKS_WITHOUT_SOCKET: u32 = 8;
 /// Frames that the socket is asked for at first; twice as many each time that it has them. A look at it costs for each.
 const FROM_SOCKET: usize = 4;
+/// How soon what the device took no more of is offered again.
+const RETRY_AFTER: Duration = Duration::from_micros(100);
 /// Calls for one flush: in copy mode the kernel sends some 32 frames a call.
 const MAX_CALLS: usize = 64;
 
@@ -148,43 +151,85 @@ impl Xdp {
         reaped
     }
 
-    /// Has the kernel send what the ring holds; false if it takes no more now.
-    fn kick(&mut self, frames: &mut KernelFrames) -> io::Result<bool> {
+    /// Has the kernel send what the ring holds.
+    fn kick(&mut self, frames: &mut KernelFrames) -> io::Result<Kicked> {
         for _ in 0..MAX_CALLS {
-            let Some(queue) = self.queues.first_mut() else { return Ok(true) };
-            let sent = queue.sender().0.send()?;
+            let Some(sender) = self.queues.first_mut().and_then(|queue| queue.sender().0) else {
+                return Ok(Kicked::Down);
+            };
+            let sent = sender.send()?;
             let reaped = self.reap(frames);
             match sent {
-                Sent::All => return Ok(true),
-                Sent::Dropped => {
-                    self.counters.sent_frames -= 1;
-                    self.counters.send_dropped += 1;
-                }
+                Sent::All => return Ok(Kicked::Taken),
+                Sent::Dropped => self.counters.send_dropped += 1,
                 Sent::Some if reaped > 0 => {}
-                Sent::Some => return Ok(false),
+                Sent::Some => return Ok(Kicked::Later),
                 // What is in the ring leaves when the interface is up again; there is no waiting for that.
-                Sent::Down => return Ok(true),
+                Sent::Down => return Ok(Kicked::Down),
             }
         }
-        Ok(false)
+        Ok(Kicked::Later)
     }
 
     /// Puts one packet into the ring, with its headers; the frame comes back if there is no room.
     fn push(&mut self, staged: Staged, frames: &mut KernelFrames) -> Result<(), Staged> {
         let Some(direct) = self.peers.direct(staged.peer) else { return Err(staged) };
-        let (template, queue) = (&direct.template, &mut self.queues[0]);
-        let (headers, len) = (template.len(), staged.len);
-        if self.in_flight >= self.most_in_flight || queue.sender().0.room() == 0 {
+        let Some(sender) = self.queues.first_mut().and_then(|queue| queue.sender().0) else { return Err(staged) };
+        let (headers, len) = (direct.template.len(), staged.len);
+        if self.in_flight >= self.most_in_flight || sender.room() == 0 {
             return Err(staged);
         }
         let (before, packet) = frames.packet_with_headers(&staged.frame, headers, len);
-        template.write(before, packet);
+        direct.template.write(before, packet);
         let address = frames.lend_packet(staged.frame, headers);
-        let is_pushed = queue.sender().0.push(address, (headers + len) as u32);
+        let is_pushed = sender.push(address, (headers + len) as u32);
         debug_assert!(is_pushed, "there was room");
         self.in_flight += 1;
         self.counters.sent_frames += 1;
         self.counters.sent_bytes += len as u64;
+        Ok(())
+    }
+
+    /// Hands what is staged to the ring, or to the socket.
+    fn send(&mut self, frames: &mut KernelFrames) -> io::Result<()> {
+        self.blocked = false;
+        while let Some(staged) = self.staged.pop_front() {
+            let most = match self.peers.direct(staged.peer) {
+                Some(direct) if !self.is_gone => direct.most,
+                _ => {
+                    self.udp.transmit(staged.frame, staged.len, staged.peer);
+                    continue;
+                }
+            };
+            if staged.len > most {
+                self.counters.send_dropped += 1;
+                self.counters.send_too_large += 1;
+                let mtu_bytes = (most + if staged.peer.is_ipv6() { 48 } else { 28 }) as u32;
+                self.push_event(LinkEvent::TooLarge { peer: staged.peer, mtu_bytes });
+                frames.free(staged.frame);
+                continue;
+            }
+            let Err(staged) = self.push(staged, frames) else { continue };
+            self.staged.push_front(staged);
+            // The ring is full: the kernel takes some, or nothing can be sent now.
+            let kicked = self.kick(frames)?;
+            if self.in_flight < self.most_in_flight {
+                continue;
+            }
+            if kicked != Kicked::Down {
+                // What was sent comes back when the device has done with it.
+                self.blocked = true;
+                return Ok(());
+            }
+            if let Some(staged) = self.staged.pop_front() {
+                // What the interface has is old already.
+                self.counters.send_dropped += 1;
+                frames.free(staged.frame);
+            }
+        }
+        if self.in_flight > 0 && !self.is_gone {
+            self.blocked = self.kick(frames)? == Kicked::Later;
+        }
         Ok(())
     }
 
@@ -196,20 +241,28 @@ impl Xdp {
         }
     }
 
-    /// Sets for what [`as_fd`](AsFd::as_fd) is ready: room to send, only while that is waited for.
+    /// Sets for what [`as_fd`](AsFd::as_fd) is ready: room in the socket, only while that is waited for. Room in the ring is
+    /// nothing to wait for: a device may take no more though there is some ([`Link::retry_after`]).
     fn wait_to_send(&mut self, wait: bool) {
         use rustix::event::epoll::{EventData, EventFlags, modify};
-        if self.waits_to_send == wait {
-            return;
-        }
-        self.waits_to_send = wait;
-        let mut flags = EventFlags::IN;
-        flags.set(EventFlags::OUT, wait);
-        let _ = modify(&self.ready, &self.udp, EventData::new_u64(0), flags);
-        if let Some(queue) = self.queues.first().filter(|_| !self.is_gone) {
-            let _ = modify(&self.ready, queue.socket(0), EventData::new_u64(0), flags);
+        if self.waits_to_send != wait {
+            self.waits_to_send = wait;
+            let mut flags = EventFlags::IN;
+            flags.set(EventFlags::OUT, wait);
+            let _ = modify(&self.ready, &self.udp, EventData::new_u64(0), flags);
         }
     }
+}
+
+/// What came of telling the kernel to send.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Kicked {
+    /// It takes all that the ring holds.
+    Taken,
+    /// It takes no more now.
+    Later,
+    /// The interface is down.
+    Down,
 }
 
 impl Link for Xdp {
@@ -230,12 +283,16 @@ impl Link for Xdp {
         self.blocked || self.udp.wants_writable()
     }
 
+    fn retry_after(&self) -> Option<Duration> {
+        self.blocked.then_some(RETRY_AFTER)
+    }
+
     fn poll_event(&mut self) -> Option<LinkEvent> {
         self.events.pop_front().or_else(|| self.udp.poll_event())
     }
 
     fn counters(&self) -> Counters {
-        let (own, udp, early) = (&self.counters, self.udp.counters(), self.watcher.status().early());
+        let (own, udp) = (&self.counters, self.udp.counters());
         Counters {
             sent_frames: own.sent_frames + udp.sent_frames,
             sent_bytes: own.sent_bytes + udp.sent_bytes,
@@ -245,7 +302,7 @@ impl Link for Xdp {
             send_too_large: own.send_too_large + udp.send_too_large,
             receive_truncated: own.receive_truncated + udp.receive_truncated,
             receive_damaged: own.receive_damaged + udp.receive_damaged,
-            receive_overflow: udp.receive_overflow + early.full.iter().sum::<u64>() + early.no_frame,
+            receive_overflow: udp.receive_overflow + self.watcher.status().overflow(),
             receive_starved: own.receive_starved + udp.receive_starved,
             events_lost: self.events_lost + udp.events_lost,
         }
@@ -311,54 +368,22 @@ impl LinkOver<KernelFrames> for Xdp {
         if self.peers.exchange(self.watcher.directory()) {
             self.watcher.look();
         }
-        let before = self.counters.sent_frames + self.counters.send_dropped;
-        let (mut by_socket, mut is_blocked) = (false, false);
+        let before = self.counters.sent_frames;
         if self.in_flight > 0 {
             self.reap(frames);
         }
-        while let Some(staged) = self.staged.pop_front() {
-            let most = match self.peers.direct(staged.peer) {
-                Some(direct) if !self.is_gone => direct.most,
-                _ => {
-                    self.udp.transmit(staged.frame, staged.len, staged.peer);
-                    by_socket = true;
-                    continue;
-                }
-            };
-            if staged.len > most {
-                self.counters.send_dropped += 1;
-                self.counters.send_too_large += 1;
-                let mtu_bytes = (most + if staged.peer.is_ipv6() { 48 } else { 28 }) as u32;
-                self.push_event(LinkEvent::TooLarge { peer: staged.peer, mtu_bytes });
-                frames.free(staged.frame);
-                continue;
-            }
-            if let Err(staged) = self.push(staged, frames) {
-                self.staged.push_front(staged);
-                // The ring is full: the kernel takes some, or nothing can be sent now.
-                if !self.kick(frames)? {
-                    is_blocked = true;
-                    break;
-                }
-                if self.in_flight >= self.most_in_flight
-                    && let Some(staged) = self.staged.pop_front()
-                {
-                    // The interface is down, and what it has is old already.
-                    self.counters.send_dropped += 1;
-                    frames.free(staged.frame);
-                }
-            }
+        // Whatever becomes of the ring, the socket sends.
+        let sent = self.send(frames);
+        if sent.is_err() {
+            // A device that is being reset, perhaps; one that is gone is known soon.
+            self.blocked = true;
         }
-        if self.in_flight > 0 && !is_blocked && !self.is_gone {
-            is_blocked = !self.kick(frames)?;
+        let by_socket = self.udp.flush(frames);
+        self.wait_to_send(self.udp.wants_writable());
+        if self.is_gone {
+            sent?;
         }
-        self.blocked = is_blocked;
-        let mut sent = (self.counters.sent_frames + self.counters.send_dropped - before) as usize;
-        if by_socket || self.udp.wants_writable() {
-            sent += self.udp.flush(frames)?;
-        }
-        self.wait_to_send(self.wants_writable());
-        Ok(sent)
+        Ok((self.counters.sent_frames - before) as usize + by_socket?)
     }
 
     fn receive(
@@ -405,16 +430,14 @@ impl LinkOver<KernelFrames> for Xdp {
                 }
             }
         }
-        if looked > 0 || self.busy_poll {
-            let is_starved = looked < limit && frames.available() == 0;
-            self.counters.receive_starved += u64::from(
-                is_starved && self.queues.iter().any(|queue| (0..CLASSES.len()).any(|class| queue.has(class))),
-            );
-            for queue in &mut self.queues {
-                queue.told();
-                if self.busy_poll {
-                    queue.drive();
-                }
+        let is_starved = looked < limit && frames.available() == 0;
+        if is_starved && self.queues.iter().any(|queue| (0..CLASSES.len()).any(|class| queue.has(class))) {
+            self.counters.receive_starved += 1;
+        }
+        for queue in &mut self.queues {
+            queue.told(frames);
+            if self.busy_poll {
+                queue.drive();
             }
         }
         let was_busy = std::mem::replace(&mut self.was_busy, looked > 0);

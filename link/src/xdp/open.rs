@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
-use laxity_core::receive::Budget;
+use laxity_core::receive::{ArrivalClass, Budget, Expected};
 use laxity_core::units::{Duration, Instant};
 use laxity_core::wire::{DATA_HEADER_BYTES, DataHeader};
 use rustix::event::epoll;
@@ -22,17 +22,17 @@ use super::queue::{CLASSES, Plan, Queue};
 use super::region::{KernelFrames, MOST_HEADERS, MOST_PACKET};
 use super::watcher::{Watched, Watcher};
 use crate::netlink::{Interface, Netlink};
-use crate::sys::features::channels;
+use crate::sys::features::{channels, takes_vlan_tags};
 use crate::sys::now;
 use crate::sys::rings::{self, Port};
 use crate::udp::{MAX_BATCH, Udp, UdpConfig};
 use crate::{Counters, EVENT_CAPACITY, Link};
 
-/// Control frames of each peer with a channel: keep-alives of as many channels as a host has, and what is repeated of a
-/// handshake; far beyond what a host sends, far below what would cost its peer something.
-const PEER_CONTROL: Budget = Budget { spacing: Duration::from_micros(50), tolerance: Duration::from_millis(50) };
+/// Control frames of each peer with a channel: keep-alives of as many channels as a host has, all at once and every tenth of a
+/// second; no more at once than half of what may wait.
+const PEER_CONTROL: Budget = Budget { spacing: Duration::from_micros(250), tolerance: Duration::from_millis(64) };
 /// Control frames of all strangers together: a few handshakes at a time.
-const STRANGERS_CONTROL: Budget = Budget { spacing: Duration::from_millis(1), tolerance: Duration::from_millis(250) };
+const STRANGERS_CONTROL: Budget = Budget { spacing: Duration::from_millis(1), tolerance: Duration::from_millis(64) };
 /// How often a queue that somebody has just given up is asked for.
 const ASK_EVERY: std::time::Duration = std::time::Duration::from_millis(10);
 
@@ -42,7 +42,7 @@ impl Xdp {
     /// # Errors
     /// There is no such interface, or it cannot be used for this.
     pub fn largest_packet(config: &XdpConfig) -> Result<usize, XdpError> {
-        let place = Place::find(&XdpConfig { packet: 1, ..config.clone() })?;
+        let place = Place::find(&XdpConfig { packet: 1, patience: Duration::ZERO, ..config.clone() })?;
         Ok((place.own.mtu as usize).saturating_sub(ip_and_udp(config.bind.ip())).min(MOST_PACKET))
     }
 
@@ -90,7 +90,7 @@ impl Xdp {
             peer_control: PEER_CONTROL,
         });
         settings.map_err(told)?;
-        let drop_cost = drop_cost(&program, &place, address).map_err(told)?;
+        let drop_cost = drop_cost(&mut program, &place, address).map_err(told)?;
         // What the measurement counted is not to be seen.
         let observer = program.observer().map_err(kernel("another descriptor"))?;
         let attached = program.attach(place.below.index, config.mode).map_err(|error| of_program(name, error))?;
@@ -117,6 +117,8 @@ impl Xdp {
                 queue.socket(0).busy_poll(busy_poll.span, busy_poll.frames).map_err(kernel("SO_BUSY_POLL"))?;
             }
         }
+        // What the measurement counted is nobody's.
+        let policed = program.policed_total();
         let link = Self {
             program,
             watcher,
@@ -128,8 +130,8 @@ impl Xdp {
             busy_poll: config.busy_poll.is_some(),
             peers: Peers::new(config.peers),
             expected: vec![None; MOST_CHANNELS as usize].into_boxed_slice(),
-            policed: vec![0; MOST_CHANNELS as usize].into_boxed_slice(),
-            policed_in_all: 0,
+            policed: vec![0; config.peers.min(MOST_CHANNELS as usize)].into_boxed_slice(),
+            policed_in_all: policed,
             staged: VecDeque::with_capacity(config.batch),
             capacity: config.batch,
             in_flight: 0,
@@ -232,6 +234,19 @@ impl Place {
                 carried.saturating_sub(needed - config.packet)
             )));
         }
+        let vlan = config.vlan.or(vlan);
+        if below.is_bundle {
+            return Err(unsuitable(format!(
+                "packets come in on the interfaces that {} joins, where no program of ours is; use one of those",
+                below.name
+            )));
+        }
+        if vlan.is_some() && takes_vlan_tags(&below.name).unwrap_or(false) {
+            return Err(unsuitable(format!(
+                "{0} takes the VLAN's tag off before the program can see it; `ethtool -K {0} rxvlan off`",
+                below.name
+            )));
+        }
         let start = now();
         let mut attached = below.program;
         while let Some(program) = attached {
@@ -242,7 +257,7 @@ impl Place {
             std::thread::sleep(ASK_EVERY);
             attached = netlink.interface_by_index(below.index).map_err(failed)?.and_then(|below| below.program);
         }
-        Ok(Self { own, below, vlan: config.vlan.or(vlan) })
+        Ok(Self { own, below, vlan })
     }
 
     /// The queues that packets may arrive on.
@@ -282,6 +297,12 @@ impl Place {
                 "{name}: the driver does not take the program ({refused}); it runs once the kernel has a buffer (generic mode), so each dropped frame costs more"
             ));
         }
+        if self.vlan.is_none() && takes_vlan_tags(name).unwrap_or(false) {
+            notes.push(format!(
+                "{name} takes VLANs' tags off before the program can see them: packets of any VLAN count as untagged; where that matters, \
+                 `ethtool -K {name} rxvlan off`"
+            ));
+        }
         if !zero_copy {
             notes.push(format!("{name}: the kernel copies frames to and from the device (copy mode)"));
         }
@@ -289,11 +310,11 @@ impl Place {
     }
 }
 
-/// What it takes to drop a frame of no channel, in the program: the largest mean of some runs.
-fn drop_cost(program: &Program, place: &Place, address: SocketAddr) -> io::Result<Duration> {
+/// What it takes the program to drop a frame: the largest mean of some runs.
+fn drop_cost(program: &mut Program, place: &Place, address: SocketAddr) -> io::Result<Duration> {
     const RUNS: usize = 8;
     const FRAMES: u32 = 1000;
-    let header = DataHeader {
+    let mut header = DataHeader {
         // A place that nobody has.
         channel: u32::MAX,
         key: 0,
@@ -306,25 +327,44 @@ fn drop_cost(program: &Program, place: &Place, address: SocketAddr) -> io::Resul
         waited_micros: 0,
     };
     let mut packet = [0; DATA_HEADER_BYTES + 64];
-    header.write(&mut packet).map_err(io::Error::other)?;
     let to = place.addresses(address.ip()).next().ok_or_else(|| io::Error::other("the interface has no address"))?;
     let (from, address) = (SocketAddr::new(to, 1), SocketAddr::new(to, address.port()));
     let template = Template::new((place.own.mac, from), (place.own.mac, address), place.vlan, 0);
     let template = template.ok_or_else(|| io::Error::other("both addresses are one"))?;
-    let mut frame = vec![0; template.len()];
-    template.write(&mut frame, &packet);
-    frame.extend_from_slice(&packet);
+    // Of a channel that nobody has, and of one that is beyond its rate: one packet, and then none for as long as anybody lives.
     let mut most = 0;
-    for _ in 0..RUNS {
-        let run = program.test_run(&frame, None, FRAMES)?;
-        if run.verdict != TestRun::DROP {
-            return Err(io::Error::other(format!(
-                "the program does not drop a frame of no channel, but says {}",
-                run.verdict
-            )));
+    for place in [header.channel, 0] {
+        header.channel = place;
+        header.write(&mut packet).map_err(io::Error::other)?;
+        if place == 0 {
+            program.expect(
+                place,
+                &Expected {
+                    peer: from,
+                    key: header.key,
+                    class: ArrivalClass::RealTime,
+                    packet: 64,
+                    max_message: 64,
+                    spacing: Duration::from_secs(1 << 20),
+                    tolerance: Duration::ZERO,
+                },
+            )?;
         }
-        most = most.max(run.duration_ns);
+        let mut frame = vec![0; template.len()];
+        template.write(&mut frame, &packet);
+        frame.extend_from_slice(&packet);
+        // The one packet; or one more that is none.
+        program.test_run(&frame, None, 1)?;
+        for _ in 0..RUNS {
+            let run = program.test_run(&frame, None, FRAMES)?;
+            if run.verdict != TestRun::DROP {
+                let verdict = run.verdict;
+                return Err(io::Error::other(format!("the program does not drop what it should, but says {verdict}")));
+            }
+            most = most.max(run.duration_ns);
+        }
     }
+    program.expect_nothing(0);
     Ok(Duration::from_nanos(u64::from(most)))
 }
 
@@ -375,7 +415,7 @@ fn open_queues(
             })?;
         }
         let plan = Plan {
-            port: Port { interface: place.below.index, queue: number, copy: config.mode == Mode::Generic },
+            port: Port { interface: place.below.index, queue: number, copy: true },
             receive: waiting,
             transmit: if number == 0 { transmit } else { 0 },
             completion: transmit,

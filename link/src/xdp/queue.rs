@@ -21,7 +21,11 @@ pub(super) const CLASSES: [ArrivalClass; 3] = [ArrivalClass::RealTime, ArrivalCl
 #[derive(Debug)]
 pub(super) struct Queue {
     sockets: Vec<XdpSocket>,
+    /// Sends, and does nothing else: whoever reads a socket's statistics holds a lock that sending with it would wait for.
+    sender: Option<XdpSocket>,
     supply: Supply,
+    /// Frames that the kernel is to be given as soon as its ring has room: it takes one off a moment after it used it.
+    owed: u32,
     _region: Arc<Mapping>,
 }
 
@@ -59,7 +63,7 @@ impl Queue {
             transmit,
             completion: plan.completion,
         };
-        let (first, supply) = XdpSocket::prepare(first, sizes(plan.receive[0], plan.transmit), true)?;
+        let (first, supply) = XdpSocket::prepare(first, sizes(plan.receive[0], 0), true)?;
         bind(&|| first.bind(plan.port, with))?;
         let mut sockets = vec![first];
         for receive in &plan.receive[1..] {
@@ -68,14 +72,21 @@ impl Queue {
             bind(&|| socket.bind(plan.port, Some(with)))?;
             sockets.push(socket);
         }
+        let mut sender = None;
+        if plan.transmit > 0 {
+            let (socket, _) = XdpSocket::prepare(crate::sys::rings::socket()?, sizes(0, plan.transmit), false)?;
+            let with = sockets[0].as_fd();
+            bind(&|| socket.bind(plan.port, Some(with)))?;
+            sender = Some(socket);
+        }
         let supply = supply.ok_or_else(|| io::Error::other("the first socket of a queue has a fill ring"))?;
-        let mut queue = Self { sockets, supply, _region: Arc::clone(frames.mapping()) };
+        let mut queue = Self { sockets, sender, supply, owed: 0, _region: Arc::clone(frames.mapping()) };
         for _ in 0..plan.frames() {
             if !queue.replace(frames) {
                 return Err(io::Error::other("the region has too few frames for the fill ring"));
             }
         }
-        queue.told();
+        queue.told(frames);
         Ok(queue)
     }
 
@@ -98,8 +109,10 @@ impl Queue {
                 return None;
             }
             let (address, bytes) = self.sockets[class].next()?;
+            if !self.replace(frames) {
+                self.owed += 1;
+            }
             let Some((frame, begin)) = frames.take_back(address) else { continue };
-            self.replace(frames);
             return Some((frame, begin, bytes as usize));
         }
         None
@@ -111,7 +124,10 @@ impl Queue {
     }
 
     /// Tells the kernel which frames were taken and which are free; has it look if it waits for that.
-    pub(super) fn told(&mut self) {
+    pub(super) fn told(&mut self, frames: &mut KernelFrames) {
+        while self.owed > 0 && self.replace(frames) {
+            self.owed -= 1;
+        }
         for socket in &mut self.sockets {
             socket.took_received();
         }
@@ -127,8 +143,8 @@ impl Queue {
     }
 
     /// For sending: the socket that does, and the ring by which frames come back.
-    pub(super) fn sender(&mut self) -> (&mut XdpSocket, &mut Supply) {
-        (&mut self.sockets[0], &mut self.supply)
+    pub(super) fn sender(&mut self) -> (Option<&mut XdpSocket>, &mut Supply) {
+        (self.sender.as_mut(), &mut self.supply)
     }
 
     /// Gives the kernel one more frame.

@@ -4,7 +4,7 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
@@ -29,6 +29,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(1);
 pub struct Status {
     opened: Opened,
     early: Mutex<EarlyFigures>,
+    overflow: AtomicU64,
     is_gone: AtomicBool,
 }
 
@@ -41,6 +42,11 @@ impl Status {
     /// What happened to frames before they came here.
     pub fn early(&self) -> EarlyFigures {
         *self.early.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Frames that were lost for want of room, whatever their class. Waits for nobody.
+    pub(super) fn overflow(&self) -> u64 {
+        self.overflow.load(Ordering::Relaxed)
     }
 
     /// True once the interface has disappeared, or the program was taken from it: what remains is the socket.
@@ -87,7 +93,7 @@ impl Watcher {
     pub(super) fn start(watched: Watched, opened: Opened) -> io::Result<Self> {
         let (netlink, watch) = (Netlink::open()?, Watch::open()?);
         let early = Mutex::new(EarlyFigures::default());
-        let status = Arc::new(Status { opened, early, is_gone: AtomicBool::new(false) });
+        let status = Arc::new(Status { opened, early, overflow: AtomicU64::new(0), is_gone: AtomicBool::new(false) });
         let directory = Directory::new(watched.peers);
         let shared = Arc::new(Shared { directory, wake: Wake::new()?, stop: AtomicBool::new(false) });
         let mut work = Work {
@@ -96,7 +102,8 @@ impl Watcher {
             watched,
             shared: Arc::clone(&shared),
             status: Arc::clone(&status),
-            read_at: now(),
+            rate_from: now(),
+            dropped_then: 0,
             failed: false,
         };
         let thread = std::thread::Builder::new().name("laxity-watch".to_owned()).spawn(move || work.run())?;
@@ -133,8 +140,9 @@ struct Work {
     watched: Watched,
     shared: Arc<Shared>,
     status: Arc<Status>,
-    /// When the counters were read last.
-    read_at: Instant,
+    /// Since when frames that are dropped count for the rate, and how many had been then.
+    rate_from: Instant,
+    dropped_then: u64,
     /// The last question was not answered.
     failed: bool,
 }
@@ -174,18 +182,27 @@ impl Work {
         };
         for queue in &self.watched.sockets {
             for (class, socket) in queue.iter().enumerate().take(CLASSES.len()) {
-                let Ok(counted) = XdpSocket::statistics(socket.as_fd()) else { continue };
+                let Ok(counted) = XdpSocket::statistics(socket.as_fd()) else { return };
                 figures.full[class] += counted.rx_ring_full.unwrap_or(0);
-                figures.no_frame += counted.rx_fill_ring_empty_descs.unwrap_or(0);
+                // All sockets of a queue tell that of the ring that they share.
+                if class == 0 {
+                    figures.no_frame += counted.rx_fill_ring_empty_descs.unwrap_or(0);
+                }
             }
         }
+        self.status.overflow.store(figures.full.iter().sum::<u64>() + figures.no_frame, Ordering::Relaxed);
         let time = now();
         let mut published = self.status.early.lock().unwrap_or_else(PoisonError::into_inner);
-        // As if spread over the time since they were read last; the first time there is no such time.
-        let since = time.since(std::mem::replace(&mut self.read_at, time)).as_nanos().max(1);
-        let dropped = figures.dropped().saturating_sub(published.dropped());
-        let rate = u64::try_from(u128::from(dropped) * 1_000_000_000 / u128::from(since)).unwrap_or(u64::MAX);
-        figures.most_dropped_per_second = published.most_dropped_per_second.max(rate);
+        figures.most_dropped_per_second = published.most_dropped_per_second;
+        let since = time.since(self.rate_from);
+        // A netlink message may have woken us a moment after the last look: that is no span to compute a rate from.
+        if since >= READ_EVERY {
+            let dropped = figures.dropped() - std::mem::replace(&mut self.dropped_then, figures.dropped());
+            self.rate_from = time;
+            let rate = u128::from(dropped) * 1_000_000_000 / u128::from(since.as_nanos());
+            let rate = u64::try_from(rate).unwrap_or(u64::MAX);
+            figures.most_dropped_per_second = figures.most_dropped_per_second.max(rate);
+        }
         *published = figures;
     }
 
@@ -209,6 +226,9 @@ impl Work {
     /// the neighbour once a packet is sent through it.
     fn direct(&mut self, own: &Interface, peer: SocketAddr) -> io::Result<Option<Direct>> {
         let from = Some(self.watched.bind.ip()).filter(|ip| !ip.is_unspecified());
+        if from.is_some_and(|from| !own.addresses.iter().any(|(ip, _)| *ip == from)) {
+            return Ok(None);
+        }
         if from.is_some_and(|from| from.is_ipv4() != peer.is_ipv4()) {
             return Ok(None);
         }

@@ -42,7 +42,7 @@ pub(crate) fn every_packet_arrives_once_as_it_was_sent<P: Pair>(setup: Setup) {
         }
         assert_eq!(drain(&mut pair, 1 - from), []);
         let bytes: usize = packets.iter().map(|packet| packet.bytes).sum();
-        let (sent, received) = (pair.ends()[from].link.counters(), pair.ends()[1 - from].link.counters());
+        let (sent, received) = (pair.counters(from), pair.counters(1 - from));
         assert_eq!((sent.sent_frames, sent.sent_bytes, sent.send_dropped), (200, bytes as u64, 0));
         assert_eq!((received.received_frames, received.received_bytes), (200, bytes as u64));
         assert_eq!((received.receive_truncated, received.receive_overflow), (0, 0));
@@ -155,11 +155,19 @@ pub(crate) fn overload_loses_packets_but_no_frames<P: Pair>(setup: Setup) {
     assert!(seen.windows(2).all(|two| two[0].0.number < two[1].0.number), "each once, in order");
     assert_eq!(seen.last().map(|(packet, _)| packet.number), Some(number), "it recovers");
     check_frames(&mut pair, &setup);
-    let (sent, received) = (pair.ends()[0].link.counters(), pair.ends()[1].link.counters());
-    assert_eq!(sent.sent_frames + sent.send_dropped, number + 1);
-    assert_eq!(received.received_frames, seen.len() as u64);
-    let unaccounted = sent.sent_frames - received.received_frames - received.receive_overflow;
-    assert_eq!((unaccounted, received.receive_truncated), (0, 0), "{sent:?} {received:?}");
+    // What is counted in the kernel may be told later.
+    for _ in 0..1_000 {
+        let (sent, received) = (pair.counters(0), pair.counters(1));
+        assert_eq!((sent.sent_frames + sent.send_dropped, received.receive_truncated), (number + 1, 0));
+        assert_eq!(received.received_frames, seen.len() as u64);
+        let accounted = received.received_frames + received.receive_overflow;
+        assert!(accounted <= sent.sent_frames, "{sent:?} {received:?}");
+        if accounted == sent.sent_frames || !P::COUNTS_ALL {
+            return;
+        }
+        pair.pass_time();
+    }
+    panic!("packets are not accounted for: {:?} {:?}", pair.counters(0), pair.counters(1));
 }
 
 pub(crate) fn what_is_too_long_is_dropped_alone_counted_and_reported<P: Pair>(setup: Setup) {
@@ -177,7 +185,7 @@ pub(crate) fn what_is_too_long_is_dropped_alone_counted_and_reported<P: Pair>(se
     flush_all(&mut pair, 0);
     let numbers: Vec<_> = collect(&mut pair, 1, 6).iter().map(|(packet, _)| packet.number).collect();
     assert_eq!(numbers, [0, 1, 2, 3, 4, 5]);
-    let counters = pair.ends()[0].link.counters();
+    let counters = pair.counters(0);
     assert_eq!((counters.send_dropped, counters.send_too_large, counters.sent_frames), (3, 3, 6));
     let mut reports = 0;
     while let Some(event) = pair.ends()[0].link.poll_event() {
@@ -240,7 +248,7 @@ pub(crate) fn without_frames_nothing_breaks<P: Pair>(setup: Setup) {
         assert_eq!(early.last().map(|(packet, _)| *packet), Some(last), "it recovers");
         assert!(early.len() == 21 || !P::KEEPS_WITHOUT_FRAMES, "{} of 21", early.len());
     }
-    assert!(pair.ends()[1].link.counters().receive_starved > 0 || !P::KEEPS_WITHOUT_FRAMES);
+    assert!(pair.counters(1).receive_starved > 0 || !P::KEEPS_WITHOUT_FRAMES);
     check_frames(&mut pair, &setup);
 }
 

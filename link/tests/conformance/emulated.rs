@@ -175,8 +175,8 @@ impl Pair for OverEmulated {
         &mut self.ends
     }
 
-    fn idle(end: &End<Emulated, HeapFrames>) -> usize {
-        end.frames.available()
+    fn idle(&mut self, end: usize) -> usize {
+        self.ends[end].frames.available()
     }
 
     fn longest(&self) -> usize {

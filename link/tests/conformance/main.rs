@@ -8,8 +8,11 @@ use std::cell::Cell;
 
 mod cases;
 mod emulated;
+#[path = "../lab/mod.rs"]
+mod lab;
 mod pair;
 mod udp;
+mod xdp;
 
 thread_local! {
     /// Allocations of this thread; the test harness has threads of its own.
@@ -80,3 +83,5 @@ macro_rules! conforms {
 
 conforms!(over_udp, crate::udp::OverUdp);
 conforms!(over_an_emulated_wire, crate::emulated::OverEmulated);
+conforms!(over_xdp_in_the_driver, crate::xdp::OverXdp<true>);
+conforms!(over_xdp_behind_the_driver, crate::xdp::OverXdp<false>);

@@ -45,8 +45,8 @@ impl Pair for OverUdp {
         &mut self.ends
     }
 
-    fn idle(end: &End<Udp, HeapFrames>) -> usize {
-        end.frames.available()
+    fn idle(&mut self, end: usize) -> usize {
+        self.ends[end].frames.available()
     }
 
     fn longest(&self) -> usize {
