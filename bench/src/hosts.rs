@@ -1,5 +1,6 @@
 //! Two hosts in network namespaces of their own, joined by pairs of interfaces. They vanish with their last user.
 
+use std::fs;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::AsFd;
@@ -7,7 +8,7 @@ use std::os::fd::AsFd;
 use laxity_link::netlink::{Netlink, Veth};
 use laxity_link::sys::device::Offload;
 use laxity_link::sys::features::set_offload;
-use laxity_link::sys::namespace::Namespace;
+use laxity_link::sys::namespace::{self, Namespace};
 
 const PORT: u16 = 5709;
 const NETWORK_BITS: u8 = 24;
@@ -42,7 +43,7 @@ impl Lab {
     /// Joins the hosts once more, by interfaces of one queue each: network `number`. Each end knows the other's address at the link
     /// layer for good. What a socket leaves to the device is done in the packet if programs are to see it.
     pub(crate) fn join(&self, number: u8, is_for_programs: bool) -> io::Result<[Place; 2]> {
-        let names = ["a", "b"].map(|host| format!("v{host}{number}"));
+        let names = [name(0, number), name(1, number)];
         self.on(0, || {
             let veth = Veth {
                 name: &names[0],
@@ -79,4 +80,21 @@ impl Lab {
         }
         Ok(places)
     }
+
+    /// Has the kernel process what comes in on network `number` of a host on one processor, whoever sent it from where: as if that
+    /// were the one which a device interrupts (receive packet steering).
+    pub(crate) fn receive_on(&self, host: usize, number: u8, processor: usize) -> io::Result<()> {
+        let name = name(host, number);
+        self.on(host, || {
+            let mask = 1u32.checked_shl(processor as u32).ok_or(io::ErrorKind::Unsupported)?;
+            namespace::private_mounts()?;
+            namespace::show_devices()?;
+            fs::write(format!("/sys/class/net/{name}/queues/rx-0/rps_cpus"), format!("{mask:x}"))
+        })
+    }
+}
+
+/// That of the interface of a host on a network.
+fn name(host: usize, number: u8) -> String {
+    format!("v{}{number}", ["a", "b"][host])
 }

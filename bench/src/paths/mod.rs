@@ -269,7 +269,19 @@ impl Ends {
         ));
         // What the watcher has not seen yet is of the last tenth of a second.
         std::thread::sleep(std::time::Duration::from_millis(250));
-        let taken = status.early().taken;
+        let early = status.early();
+        let taken = early.taken;
+        let sent = self.laxity_xdp[0].link.counters();
+        let lost = [
+            ("dropped by the demultiplexer", early.dropped()),
+            ("without room in a ring", early.full.iter().sum()),
+            ("without a frame", early.no_frame),
+            ("damaged", counters.receive_damaged),
+            ("not sent", sent.send_dropped),
+        ];
+        for (why, count) in lost.into_iter().filter(|(_, count)| *count > 0) {
+            notes.push(format!("laxity-xdp: {count} packets {why}"));
+        }
         if taken < counters.received_frames / 100 * 99 {
             notes.push(format!(
                 "laxity-xdp: of {} packets {taken} came by the fast path, the others by the socket",

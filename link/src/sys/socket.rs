@@ -119,7 +119,7 @@ pub fn mark(socket: BorrowedFd<'_>, dscp: u8) -> io::Result<()> {
 ///
 /// The kernel doubles a request, to have room for its own bookkeeping, and reports the doubled value; we report half of it,
 /// so that it compares with what was asked for.
-pub(super) fn buffers(
+pub(crate) fn buffers(
     socket: BorrowedFd<'_>,
     receive: Option<usize>,
     send: Option<usize>,

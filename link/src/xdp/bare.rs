@@ -12,11 +12,13 @@ use aya::maps::XskMap;
 use aya::programs::{Xdp, XdpMode};
 
 use super::headers::{Mac, Template};
+use crate::sys::buffers;
 use crate::sys::rings::{self, Mapping, Port, Sent, Sizes, Supply, XdpSocket};
 
 const CHUNK: usize = 2048;
 const RECEIVE: u32 = 1024;
 const TRANSMIT: u32 = 1024;
+const SEND_BUFFER: usize = 32 << 20;
 /// For one batch: in copy mode the kernel sends some 32 frames a call.
 const CALLS: usize = 64;
 /// Of the UDP header, the last bytes of the headers.
@@ -25,7 +27,7 @@ const CHECKSUM: usize = 2;
 /// One end of the loop. Its program is attached as long as it lives.
 pub struct Bare {
     // First what brings frames here, last the memory that they lie in.
-    _program: Ebpf,
+    program: Option<Ebpf>,
     socket: XdpSocket,
     supply: Supply,
     region: Mapping,
@@ -56,18 +58,41 @@ impl Bare {
     /// # Errors
     /// The user may not, another program is attached, or the kernel refuses.
     pub fn open(interface: u32, own: (Mac, SocketAddr), peer: (Mac, SocketAddr), packet: usize) -> io::Result<Self> {
+        let mut bare = Self::new(interface, own, peer, packet, TRANSMIT)?;
+        bare.program = Some(attach(interface, &bare.socket)?);
+        Ok(bare)
+    }
+
+    /// As [`open`](Self::open), but without a program: it receives nothing, and the interface works on as before. It may be further
+    /// ahead of its receiver than any queue of the kernel is long.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open).
+    pub fn sender(interface: u32, own: (Mac, SocketAddr), peer: (Mac, SocketAddr), packet: usize) -> io::Result<Self> {
+        Self::new(interface, own, peer, packet, 8 * TRANSMIT)
+    }
+
+    fn new(
+        interface: u32,
+        own: (Mac, SocketAddr),
+        peer: (Mac, SocketAddr),
+        packet: usize,
+        transmit: u32,
+    ) -> io::Result<Self> {
         let invalid = |what| io::Error::new(io::ErrorKind::InvalidInput, what);
         let template = Template::new(own, peer, None, 0).filter(|_| own.1.is_ipv4() && peer.1.is_ipv4());
         let template = template.ok_or_else(|| invalid("two addresses of IPv4"))?;
         if template.len() + packet > CHUNK {
             return Err(invalid("a packet that fits a chunk"));
         }
-        let frames = RECEIVE + TRANSMIT;
+        let frames = RECEIVE + transmit;
         let mut region = Mapping::anonymous(frames as usize * CHUNK)?;
         let fd = rings::socket()?;
+        // What another processor has still to receive counts as being sent.
+        buffers(fd.as_fd(), None, Some(SEND_BUFFER))?;
         // SAFETY: the region is dropped after the socket.
         unsafe { rings::register(fd.as_fd(), &region, CHUNK as u32) }?;
-        let sizes = Sizes { fill: RECEIVE, receive: RECEIVE, transmit: TRANSMIT, completion: TRANSMIT };
+        let sizes = Sizes { fill: RECEIVE, receive: RECEIVE, transmit, completion: transmit };
         let (socket, supply) = XdpSocket::prepare(fd, sizes, true)?;
         let mut supply = supply.ok_or_else(|| io::Error::other("the first socket of a queue has a fill ring"))?;
         socket.bind(Port { interface, queue: 0, copy: false }, None)?;
@@ -82,9 +107,8 @@ impl Bare {
             template.write(headers, packet);
             headers[template.len() - CHECKSUM..].fill(0);
         }
-        let program = attach(interface, &socket)?;
         let (headers, port) = (template.len(), own.1.port().to_be_bytes());
-        Ok(Self { _program: program, socket, supply, region, free, headers, packet, port })
+        Ok(Self { program: None, socket, supply, region, free, headers, packet, port })
     }
 
     /// Sends up to `count` packets, each of which `fill` writes; how many there was room for.

@@ -1,0 +1,136 @@
+//! `laxity bench xdp-path` and `livelock`, as a user runs them. What the machine does is a figure: no time and no rate is judged here,
+//! only that everything is there and adds up.
+
+use std::process::{Command, Output};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use serde_json::Value;
+
+const PATHS: [&str; 4] = ["bare-xdp", "laxity-xdp", "bare-udp", "laxity-udp"];
+const RATIOS: usize = 5;
+const STEPS: usize = 7;
+
+/// One at a time: they would be each other's noise.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn bench(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_laxity")).arg("bench").args(arguments).output().unwrap()
+}
+
+/// The object; `None`, and why, where the experiment is not permitted, or the kernel has no such interfaces.
+fn object(arguments: &[&str]) -> Option<Value> {
+    let output = bench(arguments);
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    match output.status.code() {
+        // A target that is missed on a busy machine is no failure of the test.
+        Some(0 | 1) => Some(serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {said}"))),
+        Some(4) => {
+            assert!(said.contains("run it as root"), "{said}");
+            println!("skipped: {said}");
+            None
+        }
+        Some(5) if said.contains("not supported") => {
+            println!("skipped: {said}");
+            None
+        }
+        other => panic!("{other:?}: {said}"),
+    }
+}
+
+fn number(value: &Value) -> u64 {
+    value.as_u64().unwrap_or_else(|| panic!("{value} is no integer"))
+}
+
+fn keys(value: &Value) -> Vec<&str> {
+    value.as_object().unwrap().keys().map(String::as_str).collect()
+}
+
+fn check_paths(object: &Value) {
+    assert_eq!(object["bench"], "xdp-path");
+    let rows = object["rows"].as_array().unwrap();
+    assert_eq!(rows.iter().map(|row| row["path"].as_str().unwrap()).collect::<Vec<_>>(), PATHS);
+    for row in rows {
+        assert_eq!(keys(row), ["packets", "packets_s", "path", "round_trip"]);
+        let trip = &row["round_trip"];
+        assert!(number(&trip["samples"]) > 0, "{row}");
+        let quantiles = ["min_ns", "p50_ns", "p99_ns", "p999_ns", "max_ns"].map(|key| number(&trip[key]));
+        assert!(quantiles.is_sorted() && quantiles[0] > 0, "{row}");
+        let packets = &row["packets"];
+        assert!(number(&packets["received"]) <= number(&packets["sent"]) && number(&packets["received"]) > 0, "{row}");
+        assert!(number(&row["packets_s"]) > 0, "{row}");
+    }
+    let ratios = object["ratios"].as_array().unwrap();
+    assert_eq!(ratios.len(), RATIOS);
+    for ratio in ratios {
+        let ppm = number(&ratio["ppm"]);
+        let within = ratio["least_ppm"].as_u64().is_none_or(|least| ppm >= least)
+            && ratio["most_ppm"].as_u64().is_none_or(|most| ppm <= most);
+        let expected = !ratio["least_ppm"].is_null() || !ratio["most_ppm"].is_null();
+        assert_eq!(ratio["met"].as_bool(), expected.then_some(within), "{ratio}");
+    }
+    // What the table says of each ratio is what the rows have.
+    let of = |at: usize| number(&rows[at]["round_trip"]["p50_ns"]);
+    assert_eq!(number(&ratios[0]["ppm"]), of(1) * 1_000_000 / of(0));
+}
+
+#[test]
+fn all_paths_carry_packets() {
+    let _alone = alone();
+    let plot = std::env::temp_dir().join(format!("laxity-paths-{}.svg", std::process::id()));
+    let svg = plot.to_str().unwrap();
+    let Some(found) = object(&["xdp-path", "--json", "--duration", "400ms", "--plot", svg]) else { return };
+    check_paths(&found);
+    assert_eq!((&found["processors"], &found["waiting"]), (&2.into(), &"poll".into()));
+    let drawn = std::fs::read_to_string(&plot).unwrap();
+    std::fs::remove_file(&plot).unwrap();
+    assert!(drawn.starts_with("<svg ") && PATHS.iter().all(|path| drawn.contains(path)));
+    let Some(found) = object(&["xdp-path", "--json", "--duration", "100ms", "--one-processor"]) else { return };
+    check_paths(&found);
+    assert_eq!((number(&found["processors"]), number(&found["rounds"])), (1, 1));
+}
+
+#[test]
+fn a_flood_is_counted_on_both_links() {
+    let _alone = alone();
+    let Some(found) = object(&["livelock", "--json", "--duration", "200ms"]) else { return };
+    assert_eq!(found["bench"], "livelock");
+    let rows = found["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 2 * STEPS);
+    for (place, row) in rows.iter().enumerate() {
+        let over_xdp = place % 2 == 1;
+        assert_eq!(row["link"], if over_xdp { "xdp" } else { "udp" });
+        assert_eq!(row["dropped_early"].is_u64(), over_xdp, "{row}");
+        assert_eq!(row["dropping_ns"].is_u64(), over_xdp, "{row}");
+        assert_eq!(number(&row["flood"]["packets"]) == 0, row["offered_packets_s"] == 0, "{row}");
+        for channel in ["real_time", "best_effort"] {
+            let figures = &row[channel];
+            let [sent, delivered, late, lost, dropped] =
+                ["sent", "delivered", "late", "lost", "dropped"].map(|key| number(&figures[key]));
+            assert!(delivered > 0 && late <= delivered, "{row}");
+            assert_eq!(sent, delivered + lost + dropped, "{row}");
+        }
+        assert_eq!(number(&row["real_time"]["misses"]["laxity"]), 0, "{row}");
+        // As many as were sent, and the few that come between the last look at the counters and the first packet.
+        if over_xdp {
+            let (dropped, flooded) = (number(&row["dropped_early"]), number(&row["flood"]["packets"]));
+            assert!(dropped <= flooded, "{row}");
+        }
+    }
+}
+
+#[test]
+fn options_of_the_others_are_refused() {
+    for (arguments, said) in [
+        (&["xdp-path", "--simulated"][..], "--simulated is for the experiments on channels"),
+        (&["livelock", "--keep-awake"], "--keep-awake is for the experiments on channels"),
+        (&["livelock", "--spin"], "--spin is for xdp-path"),
+        (&["channels-guarantee", "--one-processor"], "--one-processor is for xdp-path"),
+    ] {
+        let output = bench(arguments);
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.code() == Some(2) && stderr.contains(said), "{arguments:?}: {stderr}");
+    }
+}
