@@ -3,7 +3,6 @@
 use std::fs::File;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr};
-use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread::JoinHandle;
@@ -492,7 +491,7 @@ fn launch<L, F>(
     report: mpsc::SyncSender<(Scheduling, Option<String>)>,
 ) -> io::Result<JoinHandle<()>>
 where
-    L: LinkOver<F> + AsFd + Send + 'static,
+    L: LinkOver<F> + Send + 'static,
     F: Frames + Send + 'static,
 {
     std::thread::Builder::new().name("laxity".to_owned()).spawn(move || {

@@ -41,6 +41,7 @@
 
 use std::io;
 use std::net::SocketAddr;
+use std::os::fd::BorrowedFd;
 
 use laxity_core::frames::{FrameId, Frames};
 use laxity_core::receive::Expected;
@@ -132,6 +133,16 @@ pub trait Link {
 
     /// True after a flush that left something staged because the network was full: wait until the link is writable.
     fn wants_writable(&self) -> bool;
+
+    /// Waits until something has arrived, there is room again ([`wants_writable`](Self::wants_writable)), `doorbell` is readable, or
+    /// `timeout` is over; whether it is the doorbell. The same doorbell each time.
+    ///
+    /// # Errors
+    /// `Unsupported` where there is nothing to wait for, as in virtual time; else what the kernel says.
+    fn wait(&mut self, doorbell: BorrowedFd<'_>, timeout: Option<Duration>) -> io::Result<bool> {
+        let _ = (doorbell, timeout);
+        Err(io::ErrorKind::Unsupported.into())
+    }
 
     /// How soon to flush again though nothing will say that there is room; `None` if
     /// [`wants_writable`](Self::wants_writable) says all.

@@ -18,9 +18,10 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use laxity_core::frames::FrameId;
+use laxity_core::units::Duration;
 
 use crate::staging::{MAX_RETRIES, Outcome, Staged, Staging};
-use crate::sys::{self, NetworkError, ReceiveBatch, SendBatch, StableFrames};
+use crate::sys::{self, Interest, NetworkError, ReceiveBatch, SendBatch, StableFrames, wait};
 use crate::{Counters, EVENT_CAPACITY, Link, LinkError, LinkEvent, LinkOver, Received};
 
 /// The largest batch; the kernel's own limit for one call (UIO_MAXIOV).
@@ -156,6 +157,12 @@ impl Link for Udp {
 
     fn wants_writable(&self) -> bool {
         self.staging.blocked()
+    }
+
+    fn wait(&mut self, doorbell: BorrowedFd<'_>, timeout: Option<Duration>) -> io::Result<bool> {
+        let interest = if self.staging.blocked() { Interest::Both } else { Interest::Readable };
+        let ready = wait(&[(doorbell, Interest::Readable), (self.fd.as_fd(), interest)], timeout)?;
+        Ok(ready.readable(0))
     }
 
     fn poll_event(&mut self) -> Option<LinkEvent> {

@@ -6,7 +6,7 @@
 
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::AsFd;
 
 use laxity_core::frames::Frames;
 use laxity_core::receive::{ArrivalClass, Expected};
@@ -116,7 +116,7 @@ impl<L: LinkOver<F>, F: Frames> Laxity<L, F> {
     }
 }
 
-impl<L: LinkOver<F> + AsFd + Send, F: Frames + Send> End for Laxity<L, F> {
+impl<L: LinkOver<F> + Send, F: Frames + Send> End for Laxity<L, F> {
     fn send(&mut self, first: u64, count: usize) -> io::Result<usize> {
         let mut sent = 0;
         while sent < count.min(BATCH)
@@ -161,10 +161,7 @@ impl<L: LinkOver<F> + AsFd + Send, F: Frames + Send> End for Laxity<L, F> {
     }
 
     fn wait(&mut self) -> io::Result<()> {
-        let interest = if self.link.wants_writable() { Interest::Both } else { Interest::Readable };
-        let link: BorrowedFd<'_> = self.link.as_fd();
-        let ready = wait(&[(self.doorbell.as_fd(), Interest::Readable), (link, interest)], Some(LOOK))?;
-        if ready.readable(0) {
+        if self.link.wait(self.doorbell.as_fd(), Some(LOOK))? {
             self.doorbell.drain();
         }
         // As the executive: what could not be sent before is tried again.

@@ -1,7 +1,5 @@
 //! What the control thread asks for: channels come and go, and the executive ends.
 
-use std::os::fd::AsFd;
-
 use laxity_core::admission::Refusal;
 use laxity_core::event::ChannelId;
 use laxity_core::frames::Frames;
@@ -13,7 +11,7 @@ use super::gaps::Round;
 use super::{Command, Executive, GOODBYE, GOODBYE_LOOK, Notice, Opener, SEND_OUT};
 use crate::port::Slot;
 
-impl<L: LinkOver<F> + AsFd, F: Frames> Executive<L, F> {
+impl<L: LinkOver<F>, F: Frames> Executive<L, F> {
     /// Does what the control thread asked for; false to stop.
     pub(super) fn obey(&mut self, time: Instant) -> bool {
         while let Ok(command) = self.commands.pop() {

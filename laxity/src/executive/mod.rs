@@ -180,7 +180,7 @@ pub(crate) struct Parts {
     pub(crate) meter: Meter,
 }
 
-impl<L: LinkOver<F> + AsFd, F: Frames> Executive<L, F> {
+impl<L: LinkOver<F>, F: Frames> Executive<L, F> {
     /// Allocates all that it needs.
     pub(crate) fn new(link: L, frames: F, parts: Parts) -> Self {
         let Parts { endpoint, platform, channels, commands, notices, notified, doorbell, published, stopped, meter } =
@@ -568,12 +568,14 @@ impl<L: LinkOver<F> + AsFd, F: Frames> Executive<L, F> {
         }
         let timeout = due.map(|due| due.since(before));
         if timeout.is_none_or(|timeout| !timeout.is_zero()) {
-            let interest = if self.link.wants_writable() { Interest::Both } else { Interest::Readable };
-            let descriptors = [(self.doorbell.wake.as_fd(), Interest::Readable), (self.link.as_fd(), interest)];
-            let watched = if window_ends.is_some() { &descriptors[..1] } else { &descriptors[..] };
             // What comes before the sleep is work, and so is what comes after it; only a sleep that is none is no piece's.
             self.meter.lap(Piece::Round, false, now());
-            let rung = sys::wait(watched, timeout).is_ok_and(|ready| ready.ready() > 0 && ready.readable(0));
+            let doorbell = self.doorbell.wake.as_fd();
+            let rung = if window_ends.is_some() {
+                sys::wait(&[(doorbell, Interest::Readable)], timeout).is_ok_and(|ready| ready.readable(0))
+            } else {
+                self.link.wait(doorbell, timeout).unwrap_or(false)
+            };
             let after = now();
             self.meter.skip(after);
             self.was_rung = rung;

@@ -34,7 +34,7 @@ use std::collections::VecDeque;
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::sync::Arc;
 
 use laxity_core::frames::{FrameId, Frames};
@@ -48,6 +48,7 @@ pub use watcher::Status;
 
 use crate::staging::Staged;
 use crate::sys::rings::Sent;
+use crate::sys::wait_set;
 use crate::udp::Udp;
 use crate::{Counters, EVENT_CAPACITY, Link, LinkEvent, LinkOver, Received};
 use peers::Peers;
@@ -64,6 +65,8 @@ pub const MAX_PLACES: usize = program::MOST_CHANNELS as usize;
 const LOOKS_WITHOUT_SOCKET: u32 = 8;
 /// Frames that the socket is asked for at first; twice as many each time that it has them. A look at it costs for each.
 const FROM_SOCKET: usize = 4;
+/// What `ready` says of the doorbell; of everything else it says 0.
+const DOORBELL: u64 = 1;
 /// How soon what the device took no more of is offered again.
 const RETRY_AFTER: Duration = Duration::from_micros(100);
 /// Calls for one flush: in copy mode the kernel sends some 32 frames a call.
@@ -92,6 +95,8 @@ pub struct Xdp {
     in_flight: usize,
     most_in_flight: usize,
     blocked: bool,
+    /// The doorbell that `ready` stands for, too.
+    doorbell: Option<RawFd>,
     /// For what `ready` is set.
     waits_to_send: bool,
     /// The interface is gone: what remains is the socket.
@@ -281,6 +286,17 @@ impl Link for Xdp {
 
     fn wants_writable(&self) -> bool {
         self.blocked || self.udp.wants_writable()
+    }
+
+    fn wait(&mut self, doorbell: BorrowedFd<'_>, timeout: Option<Duration>) -> io::Result<bool> {
+        use rustix::event::epoll::{EventData, EventFlags, add};
+        if self.doorbell != Some(doorbell.as_raw_fd()) {
+            add(&self.ready, doorbell, EventData::new_u64(DOORBELL), EventFlags::IN)?;
+            self.doorbell = Some(doorbell.as_raw_fd());
+        }
+        let mut found = [0; 8];
+        let ready = wait_set(self.ready.as_fd(), timeout, &mut found)?;
+        Ok(found[..ready].contains(&DOORBELL))
     }
 
     fn retry_after(&self) -> Option<Duration> {

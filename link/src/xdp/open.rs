@@ -137,6 +137,7 @@ impl Xdp {
             in_flight: 0,
             most_in_flight: transmit as usize,
             blocked: false,
+            doorbell: None,
             waits_to_send: false,
             is_gone: false,
             looks: 0,
