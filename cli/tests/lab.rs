@@ -242,6 +242,24 @@ fn promises_are_kept_in_a_flood() {
 }
 
 #[test]
+fn strangers_end_in_the_driver_over_the_fast_path() {
+    let _alone = alone();
+    for arguments in [&["--ip", "4"][..], &["--ip", "6", "--vlan"], &["--xdp-mode", "generic"]] {
+        let mut all = vec!["run", "--json", "--seconds", "2", "--link", "xdp", "--attack", "all"];
+        all.extend(arguments);
+        let Some(report) = permitted(&lab(&all), 0) else { return };
+        checked(&report, &["control", "camera", "bulk", "violator"]);
+        assert_eq!(report["link"], "xdp");
+        let early = &report["early"]["b"];
+        assert!(early["taken"].as_u64().unwrap() > 100, "{early}");
+        // Across the VLAN strangers are not in it: what they send is the kernel's.
+        let ended = if arguments.contains(&"--vlan") { &early["passed"] } else { &early["dropped"]["malformed"] };
+        assert!(ended.as_u64().unwrap() > 100, "{early}");
+        assert_eq!((early["no_frame"].as_u64(), early["full"]["real_time"].as_u64()), (Some(0), Some(0)), "{early}");
+    }
+}
+
+#[test]
 fn a_number_of_messages_is_that_number_whatever_goes_on() {
     let _alone = alone();
     let arguments = ["run", "--json", "--messages", "300", "--interval", "2ms", "--attack", "all", "--ip", "6"];
@@ -280,8 +298,8 @@ struct Running(Child);
 
 impl Running {
     /// `None` if it is not permitted.
-    fn start() -> Option<Self> {
-        let arguments = ["lab", "run", "--json", "--seconds", "60", "--attack", "all"];
+    fn start(link: &str) -> Option<Self> {
+        let arguments = ["lab", "run", "--json", "--seconds", "60", "--attack", "all", "--link", link];
         let child = laxity(&arguments).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut running = Self(child);
         let start = Instant::now();
@@ -327,10 +345,9 @@ fn network(process: u32) -> Option<String> {
     Some(fs::read_link(format!("/proc/{process}/ns/net")).ok()?.to_string_lossy().into_owned())
 }
 
-#[test]
-fn nothing_stays_of_a_run_that_is_killed() {
-    let _alone = alone();
-    let Some(mut running) = Running::start() else { return };
+/// Kills a run in the middle, and looks what is left of it.
+fn killed(link: &str) {
+    let Some(mut running) = Running::start(link) else { return };
     let here = network(std::process::id()).unwrap();
     let started = children(running.0.id());
     let networks: BTreeSet<String> =
@@ -349,9 +366,20 @@ fn nothing_stays_of_a_run_that_is_killed() {
 }
 
 #[test]
+fn nothing_stays_of_a_run_that_is_killed() {
+    let _alone = alone();
+    for link in ["udp", "xdp"] {
+        killed(link);
+    }
+    // What the fast path had in the kernel is in nobody's way.
+    let Some(report) = permitted(&lab(&["run", "--json", "--seconds", "1", "--link", "xdp"]), 0) else { return };
+    checked(&report, &["control", "camera", "bulk"]);
+}
+
+#[test]
 fn a_host_that_dies_ends_the_run_and_is_named() {
     let _alone = alone();
-    let Some(mut running) = Running::start() else { return };
+    let Some(mut running) = Running::start("udp") else { return };
     let here = network(std::process::id()).unwrap();
     let started = children(running.0.id());
     let host = started.iter().find(|child| network(**child).is_some_and(|found| found != here)).unwrap();
@@ -368,7 +396,7 @@ fn a_host_that_dies_ends_the_run_and_is_named() {
 #[test]
 fn ctrl_c_ends_it_as_if_its_time_were_over() {
     let _alone = alone();
-    let Some(mut running) = Running::start() else { return };
+    let Some(mut running) = Running::start("udp") else { return };
     std::thread::sleep(Duration::from_millis(500));
     let process = rustix::process::Pid::from_child(&running.0);
     rustix::process::kill_process(process, rustix::process::Signal::INT).unwrap();
