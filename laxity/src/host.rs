@@ -273,9 +273,15 @@ impl Host {
             // It is a socket after all.
             platform = longest;
         }
-        let mut allowed_drops = None;
+        let (mut allowed_drops, mut early_notes) = (None, Vec::new());
         if let (Some(early), LinkChoice::Xdp(options) | LinkChoice::XdpOrUdp(options)) = (&early, &config.link) {
-            platform.interference.periodic.push(link::dropping(early, options));
+            let (period, cost) = link::dropping(early, options);
+            platform.interference.periodic.push((period, cost));
+            early_notes.push(format!(
+                "{} frames a second may be dropped early at {} each: every bound contains {cost} in {period} for them",
+                options.dropped_per_second,
+                early.opened().drop_cost
+            ));
             allowed_drops = Some(options.dropped_per_second);
         }
         let admission = Admission::with_settings(platform.clone(), settings)?;
@@ -315,6 +321,7 @@ impl Host {
         }
         notes.extend(room_for_signalling(&config, &platform));
         notes.extend(shortened);
+        notes.extend(early_notes);
         notes.extend(bound.notes);
         let memory = config.lock_memory.then(realtime::lock_memory).transpose();
         let memory = memory.inspect_err(|error| notes.push(format!("memory is not locked: {error}")));

@@ -6,11 +6,13 @@
 //! | Module | What it is |
 //! |---|---|
 //! | [`udp`] | UDP over IPv4 and IPv6, in batches, on a socket of the kernel |
+//! | [`xdp`] | AF_XDP with early demultiplexing in the driver, and an ordinary UDP socket beside it |
+//! | [`netlink`] | the kernel's interfaces, routes and neighbours, read, watched and changed |
 //! | [`emulated`] | one wire in virtual time, seeded, without I/O: for the simulator and for tests |
 //! | [`bare`], [`bare_udp`], [`xdp::bare`] | the plain loops that benchmarks compare Laxity with |
 //! | [`sys`] | the doorway to the kernel: batches, waiting, waking, the clock |
 //!
-//! Nothing here allocates after construction. Every call is bounded by the batch size or by its `limit`.
+//! No link allocates after construction, and every call of one is bounded by the batch size or by its `limit`.
 //!
 //! ```
 //! use laxity_core::frames::{Frames, HeapFrames};

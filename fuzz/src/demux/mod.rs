@@ -3,6 +3,9 @@
 #[path = "../../../link/src/xdp/headers.rs"]
 #[allow(dead_code, reason = "the link uses all of it")]
 mod headers;
+#[path = "../../../link/src/xdp/mode.rs"]
+#[allow(dead_code, reason = "the link uses all of it")]
+mod mode;
 #[path = "../../../link/src/xdp/program/mod.rs"]
 #[allow(dead_code, reason = "the link uses all of it")]
 mod program;

@@ -23,6 +23,7 @@ pub mod bare;
 mod config;
 mod error;
 mod headers;
+mod mode;
 mod open;
 mod peers;
 mod program;

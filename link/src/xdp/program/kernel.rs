@@ -74,9 +74,10 @@ pub(crate) struct TestRun {
 
 impl TestRun {
     pub(crate) const DROP: u32 = 1;
-    #[cfg(test)]
+    // For tests and the fuzz target.
+    #[allow(dead_code)]
     pub(crate) const PASS: u32 = 2;
-    #[cfg(test)]
+    #[allow(dead_code)]
     pub(crate) const REDIRECT: u32 = 4;
 }
 

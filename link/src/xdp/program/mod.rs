@@ -26,7 +26,7 @@ use aya::programs::Xdp;
 use laxity_core::limits::MAX_PACKET_BYTES;
 use laxity_core::receive::{ArrivalClass, Budget, Expected};
 
-pub(crate) use super::config::Mode;
+pub(crate) use super::mode::Mode;
 
 pub(crate) use error::Error;
 pub(crate) use kernel::TestRun;
@@ -181,7 +181,8 @@ impl Program {
     ///
     /// # Errors
     /// The kernel refuses.
-    #[cfg(test)]
+    // For tests and the fuzz target.
+    #[allow(dead_code)]
     pub(crate) fn remove_address(&mut self, address: IpAddr) -> io::Result<()> {
         match self.addresses.remove(&layout::octets(address)).map_err(error::of_map) {
             Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(()),
@@ -310,7 +311,8 @@ impl Program {
     ///
     /// # Errors
     /// The queue is beyond [`MOST_QUEUES`], or the kernel refuses.
-    #[cfg(test)]
+    // For tests and the fuzz target.
+    #[allow(dead_code)]
     pub(crate) fn clear_socket(&mut self, queue: u32, class: ArrivalClass) -> io::Result<()> {
         match self.sockets.unset(socket_place(queue, class)?).map_err(error::of_map) {
             Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(()),
@@ -322,7 +324,8 @@ impl Program {
     ///
     /// # Errors
     /// The kernel refuses.
-    #[cfg(test)]
+    // For tests and the fuzz target.
+    #[allow(dead_code)]
     pub(crate) fn reasons(&mut self) -> io::Result<Counters> {
         self.reasons.reasons()
     }
