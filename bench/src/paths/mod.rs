@@ -3,9 +3,9 @@
 //! | Path | What moves the packets |
 //! |---|---|
 //! | `bare-xdp` | one AF_XDP socket on each side, a program that redirects every frame, headers written once, no UDP checksum |
-//! | `laxity-xdp` | [`Xdp`](laxity_link::xdp::Xdp) as the executive drives it: doorbell and link waited for, frames of the region, real headers and checksums, and the demultiplexer, which polices a real-time channel |
+//! | `laxity-xdp` | [`Xdp`] as the executive drives it: doorbell and link waited for, frames of the region, real headers and checksums, and the demultiplexer, which polices a real-time channel |
 //! | `bare-udp` | connected, non-blocking sockets with `sendmmsg` and `recvmmsg` |
-//! | `laxity-udp` | [`Udp`](laxity_link::udp::Udp), driven likewise |
+//! | `laxity-udp` | [`Udp`], driven likewise |
 //!
 //! Each path has a pair of virtual interfaces of its own, so all four stand at the same time and take turns: short slices of round
 //! trips and of one direction, in an order that rotates from round to round, so that what disturbs the machine hits all alike. All

@@ -42,28 +42,24 @@ fn allocations() -> u64 {
     COUNT.with(Cell::get)
 }
 
-/// A module of tests for one kind of link.
+/// A module of tests for one kind of link, in it one for each family of addresses.
 macro_rules! conforms {
-    ($name:ident, $pair:ty, $($case:ident),* $(,)?) => {
+    ($name:ident, $pair:ty, $family:ident, $ipv6:literal, $($case:ident),* $(,)?) => {
         mod $name {
-            mod v4 {
+            mod $family {
                 $(#[test]
                 fn $case() {
-                    crate::cases::$case::<$pair>(crate::pair::Setup::new(false));
-                })*
-            }
-            mod v6 {
-                $(#[test]
-                fn $case() {
-                    crate::cases::$case::<$pair>(crate::pair::Setup::new(true));
+                    crate::cases::$case::<$pair>(crate::pair::Setup::new($ipv6));
                 })*
             }
         }
     };
-    ($name:ident, $pair:ty) => {
+    ($name:ident, $pair:ty, $family:ident, $ipv6:literal) => {
         conforms!(
             $name,
             $pair,
+            $family,
+            $ipv6,
             every_packet_arrives_once_as_it_was_sent,
             each_class_is_in_order,
             a_whole_batch_leaves_at_once_and_there_is_room_again,
@@ -81,7 +77,10 @@ macro_rules! conforms {
     };
 }
 
-conforms!(over_udp, crate::udp::OverUdp);
-conforms!(over_an_emulated_wire, crate::emulated::OverEmulated);
-conforms!(over_xdp_in_the_driver, crate::xdp::OverXdp<true>);
-conforms!(over_xdp_behind_the_driver, crate::xdp::OverXdp<false>);
+conforms!(over_udp, crate::udp::OverUdp, v4, false);
+conforms!(over_udp_too, crate::udp::OverUdp, v6, true);
+conforms!(over_an_emulated_wire, crate::emulated::OverEmulated, v4, false);
+conforms!(over_an_emulated_wire_too, crate::emulated::OverEmulated, v6, true);
+// Each mode with one family: what differs is where the program runs, and what stands before a packet.
+conforms!(over_xdp_in_the_driver, crate::xdp::OverXdp<true>, v4, false);
+conforms!(over_xdp_behind_the_driver, crate::xdp::OverXdp<false>, v6, true);
