@@ -62,6 +62,7 @@ struct settings {
     __u64 control_tolerance_ns; // and so much too early
     __u64 peer_control_ns; // likewise of each peer that has one
     __u64 peer_control_tolerance_ns;
+    __u8 address[16]; // one of ours: most hosts have no other, and need no table
 };
 
 // What may arrive for a channel. The loader shares this memory: it clears `open` first and sets it last. Who reads it while it
@@ -92,13 +93,14 @@ struct drops {
 
 // program/layout.rs asserts the same.
 #define IS_AT(type, field, offset) _Static_assert(__builtin_offsetof(struct type, field) == (offset), "as the loader has it")
-_Static_assert(sizeof(struct settings) == 48 && sizeof(struct channel) == 56, "as the loader has them");
+_Static_assert(sizeof(struct settings) == 64 && sizeof(struct channel) == 56, "as the loader has them");
 _Static_assert(sizeof(struct sender) == 24 && sizeof(struct drops) == 16, "as the loader has them");
 IS_AT(settings, vlan, 2);
 IS_AT(settings, mac, 4);
 IS_AT(settings, most, 10);
 IS_AT(settings, control_ns, 16);
 IS_AT(settings, peer_control_ns, 32);
+IS_AT(settings, address, 48);
 IS_AT(channel, key, 4);
 IS_AT(channel, peer, 8);
 IS_AT(channel, peer_port, 24);
@@ -288,6 +290,11 @@ static __attribute__((always_inline)) int is_same(const __u8 *one, const __u8 *o
     return a[0] == b[0] && a[1] == b[1];
 }
 
+static __attribute__((always_inline)) int is_ours(const struct settings *own, const __u8 *address)
+{
+    return is_same(own->address, address) || lookup(&addresses, address);
+}
+
 static __attribute__((always_inline)) int data(struct xdp_md *context, const struct data_header *header,
                                                const struct datagram *datagram)
 {
@@ -371,7 +378,7 @@ static __attribute__((always_inline)) int ipv4(struct xdp_md *context, const voi
     __u8 to[16] __attribute__((aligned(8))) = {[10] = 0xFF, [11] = 0xFF};
     __builtin_memcpy(datagram.from.address + 12, &header->saddr, 4);
     __builtin_memcpy(to + 12, &header->daddr, 4);
-    if (!lookup(&addresses, to))
+    if (!is_ours(own, to))
         return pass();
     return udp(context, header + 1, end, total - sizeof(*header), own, &datagram);
 }
@@ -402,7 +409,7 @@ static __attribute__((always_inline)) int ipv6(struct xdp_md *context, const voi
     __u8 to[16] __attribute__((aligned(8)));
     __builtin_memcpy(datagram.from.address, &header->saddr, 16);
     __builtin_memcpy(to, &header->daddr, 16);
-    if (!lookup(&addresses, to))
+    if (!is_ours(own, to))
         return pass();
     return udp(context, header + 1, end, bytes, own, &datagram);
 }

@@ -48,10 +48,11 @@ pub use region::KernelFrames;
 pub use watcher::Status;
 
 use crate::staging::Staged;
-use crate::sys::rings::Sent;
+use crate::sys::rings::{Sent, XdpSocket};
 use crate::sys::wait_set;
 use crate::udp::Udp;
 use crate::{Counters, EVENT_CAPACITY, Link, LinkEvent, LinkOver, Received};
+use headers::Template;
 use peers::Peers;
 use program::Program;
 use queue::{CLASSES, Queue};
@@ -102,6 +103,7 @@ pub struct Xdp {
     waits_to_send: bool,
     /// The interface is gone: what remains is the socket.
     is_gone: bool,
+    /// Looks since that at the UDP socket.
     looks: u32,
     /// The last look found something in the rings.
     was_busy: bool,
@@ -177,45 +179,32 @@ impl Xdp {
         Ok(Kicked::Later)
     }
 
-    /// Puts one packet into the ring, with its headers; the frame comes back if there is no room.
-    fn push(&mut self, staged: Staged, frames: &mut KernelFrames) -> Result<(), Staged> {
-        let Some(direct) = self.peers.direct(staged.peer) else { return Err(staged) };
-        let Some(sender) = self.queues.first_mut().and_then(|queue| queue.sender().0) else { return Err(staged) };
-        let (headers, len) = (direct.template.len(), staged.len);
-        if self.in_flight >= self.most_in_flight || sender.room() == 0 {
-            return Err(staged);
-        }
-        let (before, packet) = frames.packet_with_headers(&staged.frame, headers, len);
-        direct.template.write(before, packet);
-        let address = frames.lend_packet(staged.frame, headers);
-        let is_pushed = sender.push(address, (headers + len) as u32);
-        debug_assert!(is_pushed, "there was room");
-        self.in_flight += 1;
-        self.counters.sent_frames += 1;
-        self.counters.sent_bytes += len as u64;
-        Ok(())
-    }
-
     /// Hands what is staged to the ring, or to the socket.
     fn send(&mut self, frames: &mut KernelFrames) -> io::Result<()> {
         self.blocked = false;
         while let Some(staged) = self.staged.pop_front() {
-            let most = match self.peers.direct(staged.peer) {
-                Some(direct) if !self.is_gone => direct.most,
-                _ => {
-                    self.udp.transmit(staged.frame, staged.len, staged.peer);
-                    continue;
-                }
+            let Some(direct) = self.peers.direct(staged.peer).filter(|_| !self.is_gone) else {
+                self.udp.transmit(staged.frame, staged.len, staged.peer);
+                continue;
             };
-            if staged.len > most {
+            if staged.len > direct.most {
+                let mtu_bytes = (direct.most + if staged.peer.is_ipv6() { 48 } else { 28 }) as u32;
                 self.counters.send_dropped += 1;
                 self.counters.send_too_large += 1;
-                let mtu_bytes = (most + if staged.peer.is_ipv6() { 48 } else { 28 }) as u32;
                 self.push_event(LinkEvent::TooLarge { peer: staged.peer, mtu_bytes });
                 frames.free(staged.frame);
                 continue;
             }
-            let Err(staged) = self.push(staged, frames) else { continue };
+            if self.in_flight < self.most_in_flight
+                && let Some(sender) = self.queues.first_mut().and_then(|queue| queue.sender().0)
+                && sender.room() > 0
+            {
+                self.counters.sent_frames += 1;
+                self.counters.sent_bytes += staged.len as u64;
+                self.in_flight += 1;
+                put(staged, &direct.template, sender, frames);
+                continue;
+            }
             self.staged.push_front(staged);
             // The ring is full: the kernel takes some, or nothing can be sent now.
             let kicked = self.kick(frames)?;
@@ -258,6 +247,16 @@ impl Xdp {
             let _ = modify(&self.ready, &self.udp, EventData::new_u64(0), flags);
         }
     }
+}
+
+/// Puts one packet into a ring that has room, with its headers.
+fn put(staged: Staged, template: &Template, ring: &mut XdpSocket, frames: &mut KernelFrames) {
+    let (headers, len) = (template.len(), staged.len);
+    let (before, packet) = frames.packet_with_headers(&staged.frame, headers, len);
+    template.write(before, packet);
+    let address = frames.lend_packet(staged.frame, headers);
+    let is_pushed = ring.push(address, (headers + len) as u32);
+    debug_assert!(is_pushed, "there was room");
 }
 
 /// What came of telling the kernel to send.

@@ -15,6 +15,8 @@ pub(super) const REASONS: usize = 7;
 
 /// IPv4 addresses as ::ffff:a.b.c.d.
 pub(super) type Address = [u8; 16];
+/// No packet is sent to this one.
+pub(super) const NO_ADDRESS: Address = [0; 16];
 
 /// `struct settings`.
 #[derive(Clone, Copy, Debug)]
@@ -29,6 +31,7 @@ pub(super) struct Settings {
     pub(super) control_tolerance_ns: u64,
     pub(super) peer_control_ns: u64,
     pub(super) peer_control_tolerance_ns: u64,
+    pub(super) address: Address,
 }
 
 /// `struct channel`, in memory that the program reads meanwhile.
@@ -66,13 +69,14 @@ pub(super) struct Drops {
 
 // `demux.bpf.c` asserts the same.
 const _: () = {
-    assert!(size_of::<Settings>() == 48 && size_of::<Channel>() == 56);
+    assert!(size_of::<Settings>() == 64 && size_of::<Channel>() == 56);
     assert!(size_of::<Sender>() == 24 && size_of::<Drops>() == 16);
     assert!(offset_of!(Settings, vlan) == 2);
     assert!(offset_of!(Settings, mac) == 4);
     assert!(offset_of!(Settings, most) == 10);
     assert!(offset_of!(Settings, control_ns) == 16);
     assert!(offset_of!(Settings, peer_control_ns) == 32);
+    assert!(offset_of!(Settings, address) == 48);
     assert!(offset_of!(Channel, key) == 4);
     assert!(offset_of!(Channel, peer) == 8);
     assert!(offset_of!(Channel, peer_port) == 24);
@@ -103,6 +107,7 @@ impl From<&super::Settings> for Settings {
             control_tolerance_ns: nanos(control.tolerance),
             peer_control_ns: nanos(peer_control.spacing),
             peer_control_tolerance_ns: nanos(peer_control.tolerance),
+            address: NO_ADDRESS,
         }
     }
 }

@@ -104,6 +104,10 @@ pub(crate) struct Program {
     fd: OwnedFd,
     link: Option<OwnedFd>,
     settings: Array<MapData, layout::Settings>,
+    /// As they stand there, if they do.
+    told: Option<layout::Settings>,
+    /// The address that stands in the settings, too.
+    first: Option<Address>,
     addresses: HashMap<MapData, Address, u8>,
     peers: HashMap<MapData, Sender, u64>,
     sockets: XskMap<MapData>,
@@ -151,6 +155,8 @@ impl Program {
             link: None,
             fd,
             settings,
+            told: None,
+            first: None,
             addresses,
             peers,
             sockets,
@@ -166,7 +172,15 @@ impl Program {
         if settings.vlan.is_some_and(|vlan| !(1..4095).contains(&vlan)) {
             return Err(invalid("a VLAN is 1 to 4094"));
         }
-        self.settings.set(0, layout::Settings::from(settings), 0).map_err(error::of_map)
+        self.told = Some(settings.into());
+        self.tell()
+    }
+
+    /// Writes the settings, if there are any.
+    fn tell(&mut self) -> io::Result<()> {
+        let Some(told) = self.told else { return Ok(()) };
+        let address = self.first.unwrap_or(layout::NO_ADDRESS);
+        self.settings.set(0, layout::Settings { address, ..told }, 0).map_err(error::of_map)
     }
 
     /// Frames to this address are ours. At most 64 addresses.
@@ -174,7 +188,13 @@ impl Program {
     /// # Errors
     /// There are too many, or the kernel refuses.
     pub(crate) fn add_address(&mut self, address: IpAddr) -> io::Result<()> {
-        self.addresses.insert(layout::octets(address), 1, 0).map_err(error::of_map)
+        let address = layout::octets(address);
+        self.addresses.insert(address, 1, 0).map_err(error::of_map)?;
+        if self.first.is_some() {
+            return Ok(());
+        }
+        self.first = Some(address);
+        self.tell()
     }
 
     /// Frames to this address are no longer ours, if they were.
@@ -184,7 +204,12 @@ impl Program {
     // For tests and the fuzz target.
     #[allow(dead_code)]
     pub(crate) fn remove_address(&mut self, address: IpAddr) -> io::Result<()> {
-        match self.addresses.remove(&layout::octets(address)).map_err(error::of_map) {
+        let address = layout::octets(address);
+        if self.first == Some(address) {
+            self.first = None;
+            self.tell()?;
+        }
+        match self.addresses.remove(&address).map_err(error::of_map) {
             Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(()),
             done => done,
         }
