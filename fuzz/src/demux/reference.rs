@@ -28,7 +28,7 @@ impl Reference {
     /// If the host's own reader would not find the same packet in a frame that is ours.
     pub fn judge(&mut self, frame: &[u8]) -> Option<Judgement> {
         let found = read(frame, 0);
-        let (peer, packet) = self.packet_in(frame)?;
+        let Ours::Packet(peer, packet) = self.ours_in(frame)? else { return Some(Judgement::Malformed) };
         match found {
             Ok(found) => {
                 assert_eq!(found.peer, peer, "the host reads another sender");
@@ -39,10 +39,11 @@ impl Reference {
         Some(self.early.judge(Instant::ZERO, peer, packet))
     }
 
-    /// The packet in a frame that is ours, and who sent it.
-    fn packet_in<'a>(&self, frame: &'a [u8]) -> Option<(SocketAddr, &'a [u8])> {
+    /// What is in a frame that is ours.
+    fn ours_in<'a>(&self, frame: &'a [u8]) -> Option<Ours<'a>> {
         let (to, rest) = frame.split_first_chunk::<6>()?;
-        if frame.len() > self.settings.largest_frame.into() || *to != self.settings.mac {
+        let is_group = to[0] % 2 == 1;
+        if *to != self.settings.mac && !is_group {
             return None;
         }
         let (_, rest) = rest.split_first_chunk::<6>()?;
@@ -56,20 +57,43 @@ impl Reference {
         if vlan & 0xFFF != self.settings.vlan.unwrap_or(0) {
             return None;
         }
-        let (source, destination, datagram) = match kind {
+        let (source, destination, carried) = match kind {
             0x0800 => ipv4(rest)?,
             0x86DD => ipv6(rest)?,
             _ => return None,
         };
-        let (ports, rest) = datagram.split_first_chunk::<4>()?;
-        let (len, _) = word(rest)?;
-        let port = u16::from_be_bytes([ports[2], ports[3]]);
+        let (Carried::Plain(datagram) | Carried::Odd(datagram)) = carried;
+        let (header, _) = datagram.split_first_chunk::<8>()?;
+        let (words, _) = header.as_chunks();
+        let [from, port, len, _] = [0, 1, 2, 3].map(|at| u16::from_be_bytes(words[at]));
         if !self.addresses.contains(&destination) || port != self.settings.port {
             return None;
         }
+        if matches!(carried, Carried::Odd(_)) {
+            return Some(Ours::Foreign);
+        }
         let packet = datagram.get(..len.into())?.get(8..)?;
-        Some((SocketAddr::new(source, u16::from_be_bytes([ports[0], ports[1]])), packet))
+        if is_group || frame.len() > self.settings.largest_frame.into() {
+            return Some(Ours::Foreign);
+        }
+        Some(Ours::Packet(SocketAddr::new(source, from), packet))
     }
+}
+
+/// A frame for our port.
+enum Ours<'a> {
+    /// From whom, and what.
+    Packet(SocketAddr, &'a [u8]),
+    /// Nobody of ours sends such.
+    Foreign,
+}
+
+/// What an IP packet carries, from the UDP header on.
+enum Carried<'a> {
+    /// All of the datagram, right behind the header.
+    Plain(&'a [u8]),
+    /// The rest of the frame: it is behind more headers, or only the first part of the datagram.
+    Odd(&'a [u8]),
 }
 
 fn word(bytes: &[u8]) -> Option<(u16, &[u8])> {
@@ -77,7 +101,7 @@ fn word(bytes: &[u8]) -> Option<(u16, &[u8])> {
     Some((u16::from_be_bytes(*word), rest))
 }
 
-fn ipv4(bytes: &[u8]) -> Option<(IpAddr, IpAddr, &[u8])> {
+fn ipv4(bytes: &[u8]) -> Option<(IpAddr, IpAddr, Carried<'_>)> {
     let (header, _) = bytes.split_first_chunk::<20>()?;
     let (words, _) = header.as_chunks();
     let words: Vec<u16> = words.iter().copied().map(u16::from_be_bytes).collect();
@@ -85,29 +109,51 @@ fn ipv4(bytes: &[u8]) -> Option<(IpAddr, IpAddr, &[u8])> {
     while sum > 0xFFFF {
         sum = (sum & 0xFFFF) + (sum >> 16);
     }
-    let is_fragment = words[3] & 0x3FFF != 0;
-    if header[0] != 0x45 || is_fragment || header[9] != 17 || sum != 0xFFFF {
+    let header_bytes = usize::from(header[0] & 15) * 4;
+    if header[0] >> 4 != 4 || header_bytes < 20 || header[9] != 17 {
         return None;
     }
-    let datagram = bytes.get(..words[1].into())?.get(20..)?;
     let address = |at: usize| Ipv4Addr::new(header[at], header[at + 1], header[at + 2], header[at + 3]);
     let (source, destination) = (address(12), address(16));
     let is_somebody = source.octets()[0] != 0 && !source.is_loopback() && source.octets()[0] < 224;
-    is_somebody.then_some((source.into(), destination.into(), datagram))
+    let (is_fragment, is_later_fragment) = (words[3] & 0x3FFF != 0, words[3] & 0x1FFF != 0);
+    let carried = match header_bytes == 20 && !is_fragment {
+        true if sum == 0xFFFF => Carried::Plain(bytes.get(..words[1].into())?.get(20..)?),
+        false if !is_later_fragment => Carried::Odd(bytes.get(header_bytes..)?),
+        _ => return None,
+    };
+    is_somebody.then_some((source.into(), destination.into(), carried))
 }
 
-fn ipv6(bytes: &[u8]) -> Option<(IpAddr, IpAddr, &[u8])> {
+fn ipv6(bytes: &[u8]) -> Option<(IpAddr, IpAddr, Carried<'_>)> {
     let (header, rest) = bytes.split_first_chunk::<40>()?;
-    if header[0] >> 4 != 6 || header[6] != 17 {
+    if header[0] >> 4 != 6 {
         return None;
     }
-    let datagram = rest.get(..u16::from_be_bytes([header[4], header[5]]).into())?;
-    let (source, rest) = header[8..].split_first_chunk::<16>()?;
-    let (destination, _) = rest.split_first_chunk::<16>()?;
+    let carried = match header[6] {
+        17 => Carried::Plain(rest.get(..u16::from_be_bytes([header[4], header[5]]).into())?),
+        kind => Carried::Odd(behind_extensions(kind, rest)?),
+    };
+    let (source, more) = header[8..].split_first_chunk::<16>()?;
+    let (destination, _) = more.split_first_chunk::<16>()?;
     let (source, destination) = (Ipv6Addr::from(*source), Ipv6Addr::from(*destination));
     let is_reserved = |address: Ipv6Addr| u128::from(address) >> 48 == 0;
     if is_reserved(source) || is_reserved(destination) || source.is_multicast() {
         return None;
     }
-    Some((source.into(), destination.into(), datagram))
+    Some((source.into(), destination.into(), carried))
+}
+
+/// What follows at most four extension headers: hop by hop, routing, fragment (the first), destination.
+fn behind_extensions(mut kind: u8, mut rest: &[u8]) -> Option<&[u8]> {
+    for _ in 0..4 {
+        let len = match (kind, rest.split_first_chunk::<8>()) {
+            (17, _) => break,
+            (44, Some((fragment, _))) if u16::from_be_bytes([fragment[2], fragment[3]]) >> 3 == 0 => 8,
+            (0 | 43 | 60, Some((extension, _))) => 8 + 8 * usize::from(extension[1]),
+            _ => return None,
+        };
+        (kind, rest) = (rest[0], rest.get(len..)?);
+    }
+    (kind == 17).then_some(rest)
 }

@@ -71,7 +71,8 @@ pub struct Route {
     pub is_local: bool,
     /// Whether they go to one neighbour; false for broadcast and multicast.
     pub is_unicast: bool,
-    /// The largest IP packet that the path carries, bytes, where the kernel knows of a smaller one than the interface's.
+    /// The largest IP packet that the route was set up for, bytes, if that was said. What the kernel has learned of the path for a
+    /// while is not in it: anybody can send the message that teaches it.
     pub mtu: Option<u32>,
 }
 
@@ -338,8 +339,10 @@ fn route(message: &Message, to: IpAddr) -> Option<Route> {
         is_unicast: matches!(kind, RouteType::Unicast | RouteType::Local),
         mtu: None,
     };
+    let mut expires = false;
     for attribute in &message.attributes {
         match attribute {
+            RouteAttribute::CacheInfo(info) => expires = info.expires != 0,
             RouteAttribute::Oif(index) => found.interface = *index,
             RouteAttribute::Gateway(gateway) => found.next_hop = ip(gateway)?,
             RouteAttribute::Via(RouteVia::Inet(gateway)) => found.next_hop = (*gateway).into(),
@@ -354,6 +357,7 @@ fn route(message: &Message, to: IpAddr) -> Option<Route> {
             _ => {}
         }
     }
+    found.mtu = found.mtu.filter(|_| !expires);
     (found.interface != 0).then_some(found)
 }
 

@@ -346,3 +346,58 @@ fn nothing_that_comes_makes_it_panic() {
         }
     }
 }
+
+/// What a host says that cannot pass on a packet of ours from `from` to `to`, because the next link carries `mtu` bytes.
+fn too_big(from: (IpAddr, u16), to: (IpAddr, u16), mtu: u16) -> Vec<u8> {
+    let ports = [from.1.to_be_bytes(), to.1.to_be_bytes(), [0, 108], [0, 0]].concat();
+    match (from.0, to.0) {
+        (IpAddr::V4(source), IpAddr::V4(destination)) => {
+            let header = [0x45, 0, 0, 128, 0, 0, 0x40, 0, 64, 17, 0, 0];
+            let body = [header.as_slice(), &source.octets(), &destination.octets(), &ports].concat();
+            let mut message = [[3, 4, 0, 0, 0, 0].as_slice(), &mtu.to_be_bytes(), &body].concat();
+            let words = message.chunks(2).map(|word| u32::from(u16::from_be_bytes([word[0], word[1]])));
+            let sum: u32 = words.sum();
+            let checksum = !((sum & 0xFFFF) + (sum >> 16)) as u16;
+            message[2..4].copy_from_slice(&checksum.to_be_bytes());
+            message
+        }
+        (IpAddr::V6(source), IpAddr::V6(destination)) => {
+            let header = [0x60, 0, 0, 0, 0, 108, 17, 64];
+            let body = [header.as_slice(), &source.octets(), &destination.octets(), &ports].concat();
+            [[2, 0, 0, 0, 0, 0].as_slice(), &mtu.to_be_bytes(), &body].concat()
+        }
+        _ => unreachable!("both are of one family"),
+    }
+}
+
+#[test]
+fn what_anybody_may_say_of_a_path_is_no_limit() {
+    use rustix::net::{AddressFamily, SendFlags, SocketType, ipproto, sendto, socket, sockopt};
+    use std::net::SocketAddr;
+
+    let Some((a, b)) = pair() else { return };
+    for (own, other, family, protocol, mtu) in
+        [(A, B, AddressFamily::INET, ipproto::ICMP, 552), (A6, B6, AddressFamily::INET6, ipproto::ICMPV6, 1280)]
+    {
+        // An address of IPv6 is of use a moment after it was given.
+        let bound = a.within(|| {
+            let mut bound = None;
+            until("the address is there", || {
+                bound = UdpSocket::bind((own, 0)).ok().filter(|socket| socket.connect((other, 9)).is_ok());
+                bound.is_some()
+            });
+            Ok(bound.unwrap())
+        });
+        let ours = bound.unwrap();
+        let known = || if own.is_ipv4() { sockopt::ip_mtu(&ours) } else { sockopt::ipv6_mtu(&ours) };
+        let port = ours.local_addr().unwrap().port();
+        let forged = b.within(|| Ok(socket(family, SocketType::RAW, Some(protocol))?)).unwrap();
+        let message = too_big((own, port), (other, 9), mtu);
+        until("the kernel believes it", || {
+            let _ = sendto(&forged, &message, SendFlags::DONTWAIT, &SocketAddr::new(own, 0));
+            known().unwrap() == u32::from(mtu)
+        });
+        let route = a.within(|| Netlink::open()?.route(other, Some(own))).unwrap();
+        assert_eq!(route.mtu, None, "{route:?}");
+    }
+}

@@ -27,7 +27,7 @@ pub use clock::{clock_identity, now, precise_timers, thread_processor_time};
 pub use forge::Forger;
 pub use socket::{mark, path_mtu};
 pub use thread::real_time;
-pub(crate) use wait::wait_set;
+pub(crate) use wait::{Found, wait_set};
 pub use wait::{Interest, MAX_WAIT, Readiness, wait};
 pub use wake::Wake;
 pub use wall::{WallClock, wall_clock};

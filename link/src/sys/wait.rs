@@ -106,9 +106,18 @@ pub fn wait(fds: &[(BorrowedFd<'_>, Interest)], timeout: Option<Duration>) -> io
     Ok(result)
 }
 
-/// Waits on an epoll descriptor as [`wait`] does, and returns the data of what is ready, at most eight of them, in `found`: how
-/// many. Needs Linux 5.11; in exchange it costs one descriptor's wait however many it stands for.
-pub(crate) fn wait_set(set: BorrowedFd<'_>, timeout: Option<Duration>, found: &mut [u64; 8]) -> io::Result<usize> {
+/// One of what [`wait_set`] found ready.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Found {
+    /// As it was added to the set.
+    pub(crate) data: u64,
+    /// It has an error to report, whatever it was asked for.
+    pub(crate) failed: bool,
+}
+
+/// Waits on an epoll descriptor as [`wait`] does, and says what is ready, at most eight of them, in `found`: how many. Needs
+/// Linux 5.11; in exchange it costs one descriptor's wait however many it stands for.
+pub(crate) fn wait_set(set: BorrowedFd<'_>, timeout: Option<Duration>, found: &mut [Found; 8]) -> io::Result<usize> {
     let span = timeout.map(|span| libc::timespec {
         tv_sec: libc::time_t::try_from(span.as_nanos() / NANOS_PER_SECOND).unwrap_or(libc::time_t::MAX),
         tv_nsec: (span.as_nanos() % NANOS_PER_SECOND) as _,
@@ -135,7 +144,7 @@ pub(crate) fn wait_set(set: BorrowedFd<'_>, timeout: Option<Duration>, found: &m
         },
     };
     for (found, event) in found.iter_mut().zip(&events[..ready]) {
-        *found = event.u64;
+        *found = Found { data: event.u64, failed: event.events & libc::EPOLLERR as u32 != 0 };
     }
     Ok(ready)
 }

@@ -3,7 +3,7 @@
 // Early demultiplexing [rio §2.1]: whose packet is this? Decided in the driver, or as soon as the kernel has a buffer, before any
 // protocol work.
 //
-//   not for our address and port, or nothing that we can judge here     -> the kernel, untouched
+//   not for our address and port                                        -> the kernel, untouched
 //   ours, and no frame of ours; no such channel; beyond its contract    -> dropped here, counted by reason
 //   everything else                                                     -> the socket of its class, on the queue where it came in
 //
@@ -206,6 +206,7 @@ enum {
     CONTROL_FRAME = 2,
     MAX_MESSAGE_BYTES = 16777216,
     MAX_PACKET_BYTES = 8900,
+    EXTENSIONS = 4, // extension headers of IPv6 that are followed
 };
 
 // Where a packet came from, and what it carries.
@@ -334,6 +335,22 @@ static __attribute__((always_inline)) int frame(struct xdp_md *context, const vo
     return data(context, header, datagram);
 }
 
+// What no peer ever sends: longer than a frame of ours, or to a group of hosts.
+static __attribute__((always_inline)) int is_foreign(struct xdp_md *context, const struct settings *own)
+{
+    const __u8 *end = (const void *)(long)context->data_end;
+    const struct ethhdr *ethernet = (const void *)(long)context->data;
+    return (const void *)(ethernet + 1) > (const void *)end || ethernet->h_dest[0] & 1 || (const __u8 *)ethernet + own->most < end;
+}
+
+// A datagram whose header is not where those of our peers are: in fragments, or behind options or extension headers. For our port it
+// is nobody's whom we know; what has no ports is the kernel's, which can make nothing of it without what was dropped.
+static __attribute__((always_inline)) int odd(const void *start, const void *end, const struct settings *own)
+{
+    const struct udphdr *header = start;
+    return (const void *)(header + 1) > end || header->dest != own->port ? pass() : drop(MALFORMED);
+}
+
 // A datagram of `bytes`, its header included. What is shorter than it says is the kernel's to drop.
 static __attribute__((always_inline)) int udp(struct xdp_md *context, const void *start, const void *end, __u64 bytes,
                                               const struct settings *own, struct datagram *datagram)
@@ -344,6 +361,8 @@ static __attribute__((always_inline)) int udp(struct xdp_md *context, const void
     __u32 length = be16(header->len);
     if (length < sizeof(*header) || length > bytes)
         return pass();
+    if (is_foreign(context, own))
+        return drop(MALFORMED);
     datagram->from.port = header->source;
     datagram->bytes = length - sizeof(*header);
     return frame(context, header + 1, end, own, datagram);
@@ -353,22 +372,7 @@ static __attribute__((always_inline)) int ipv4(struct xdp_md *context, const voi
                                                const struct settings *own)
 {
     const struct iphdr *header = start;
-    if ((const void *)(header + 1) > end || header->version != 4 || header->ihl != 5 || header->protocol != IPPROTO_UDP)
-        return pass();
-    __u32 total = be16(header->tot_len);
-    // The bound has to stand in the code, where the verifier sees it.
-    asm volatile("" : "+r"(total));
-    total &= 0xFFFF;
-    // Options and fragments are the kernel's: it has the time to put them together.
-    if (header->frag_off & be16(0x3FFF) || total < sizeof(*header) || (const __u8 *)start + total > (const __u8 *)end)
-        return pass();
-    __u32 sum = 0;
-    const __u16 *words = start;
-#pragma unroll
-    for (int place = 0; place < 10; place++)
-        sum += words[place];
-    sum = (sum & 0xFFFF) + (sum >> 16);
-    if (((sum & 0xFFFF) + (sum >> 16)) != 0xFFFF)
+    if ((const void *)(header + 1) > end || header->version != 4 || header->ihl < 5 || header->protocol != IPPROTO_UDP)
         return pass();
     // Nobody who could be answered: this network, loopback, groups, everybody. The kernel knows what to do.
     __u8 network = *(const __u8 *)&header->saddr;
@@ -380,6 +384,22 @@ static __attribute__((always_inline)) int ipv4(struct xdp_md *context, const voi
     __builtin_memcpy(to + 12, &header->daddr, 4);
     if (!is_ours(own, to))
         return pass();
+    if (header->ihl != 5 || header->frag_off & be16(0x3FFF))
+        return header->frag_off & be16(0x1FFF) ? pass() : odd((const __u8 *)start + header->ihl * 4, end, own);
+    __u32 total = be16(header->tot_len);
+    // The bound has to stand in the code, where the verifier sees it.
+    asm volatile("" : "+r"(total));
+    total &= 0xFFFF;
+    if (total < sizeof(*header) || (const __u8 *)start + total > (const __u8 *)end)
+        return pass();
+    __u32 sum = 0;
+    const __u16 *words = start;
+#pragma unroll
+    for (int place = 0; place < 10; place++)
+        sum += words[place];
+    sum = (sum & 0xFFFF) + (sum >> 16);
+    if (((sum & 0xFFFF) + (sum >> 16)) != 0xFFFF)
+        return pass();
     return udp(context, header + 1, end, total - sizeof(*header), own, &datagram);
 }
 
@@ -390,17 +410,37 @@ static __attribute__((always_inline)) int is_reserved(const struct in6_addr *add
     return !(words[0] | words[1] | words[2] | words[3] | words[4]);
 }
 
+// Behind extension headers, as far as they are followed here.
+static __attribute__((always_inline)) int extended(__u8 kind, const void *start, const void *end, const struct settings *own)
+{
+    const __u8 *header = start;
+#pragma unroll
+    for (int count = 0; count < EXTENSIONS; count++) {
+        if (kind == IPPROTO_UDP)
+            return odd(header, end, own);
+        if (header + 8 > (const __u8 *)end)
+            return pass();
+        if (kind == IPPROTO_FRAGMENT) {
+            // Later ones have no ports.
+            if (header[2] || header[3] & 0xF8)
+                return pass();
+            kind = header[0];
+            header += 8;
+        } else if (kind == IPPROTO_HOPOPTS || kind == IPPROTO_ROUTING || kind == IPPROTO_DSTOPTS) {
+            kind = header[0];
+            header += 8 + 8 * header[1];
+        } else {
+            return pass();
+        }
+    }
+    return kind == IPPROTO_UDP ? odd(header, end, own) : pass();
+}
+
 static __attribute__((always_inline)) int ipv6(struct xdp_md *context, const void *start, const void *end,
                                                const struct settings *own)
 {
     const struct ipv6hdr *header = start;
-    // Extension headers are the kernel's.
-    if ((const void *)(header + 1) > end || header->version != 6 || header->nexthdr != IPPROTO_UDP)
-        return pass();
-    __u32 bytes = be16(header->payload_len);
-    asm volatile("" : "+r"(bytes));
-    bytes &= 0xFFFF;
-    if ((const __u8 *)(header + 1) + bytes > (const __u8 *)end)
+    if ((const void *)(header + 1) > end || header->version != 6)
         return pass();
     // Likewise: unspecified, loopback, groups. And ::ffff:a.b.c.d is a form of ours for IPv4, and no address of IPv6's.
     if (is_reserved(&header->saddr) || is_reserved(&header->daddr) || header->saddr.s6_addr[0] == 0xFF)
@@ -410,6 +450,13 @@ static __attribute__((always_inline)) int ipv6(struct xdp_md *context, const voi
     __builtin_memcpy(datagram.from.address, &header->saddr, 16);
     __builtin_memcpy(to, &header->daddr, 16);
     if (!is_ours(own, to))
+        return pass();
+    if (header->nexthdr != IPPROTO_UDP)
+        return extended(header->nexthdr, header + 1, end, own);
+    __u32 bytes = be16(header->payload_len);
+    asm volatile("" : "+r"(bytes));
+    bytes &= 0xFFFF;
+    if ((const __u8 *)(header + 1) + bytes > (const __u8 *)end)
         return pass();
     return udp(context, header + 1, end, bytes, own, &datagram);
 }
@@ -423,13 +470,11 @@ int demultiplex(struct xdp_md *context)
     const struct settings *own = lookup(&settings, &only);
     if (!own || (const void *)(ethernet + 1) > end)
         return pass();
-    // What no socket takes is the kernel's.
-    if ((const __u8 *)(const void *)ethernet + own->most < (const __u8 *)end)
-        return pass();
-    // To nobody else, and not to everybody.
+    // To nobody else; what is to a group may be for our port all the same.
+    int is_group = ethernet->h_dest[0] & 1;
 #pragma unroll
     for (int place = 0; place < 6; place++)
-        if (ethernet->h_dest[place] != own->mac[place])
+        if (ethernet->h_dest[place] != own->mac[place] && !is_group)
             return pass();
     const void *start = ethernet + 1;
     __be16 protocol = ethernet->h_proto;

@@ -49,7 +49,7 @@ pub use watcher::Status;
 
 use crate::staging::Staged;
 use crate::sys::rings::{Sent, XdpSocket};
-use crate::sys::wait_set;
+use crate::sys::{Found, wait_set};
 use crate::udp::Udp;
 use crate::{Counters, EVENT_CAPACITY, Link, LinkEvent, LinkOver, Received};
 use headers::Template;
@@ -67,8 +67,10 @@ pub const MAX_PLACES: usize = program::MOST_CHANNELS as usize;
 const LOOKS_WITHOUT_SOCKET: u32 = 8;
 /// Frames that the socket is asked for at first; twice as many each time that it has them. A look at it costs for each.
 const FROM_SOCKET: usize = 4;
-/// What `ready` says of the doorbell; of everything else it says 0.
+/// What `ready` calls them: a socket of the rings, the doorbell, the UDP socket.
+const RINGS: u64 = 0;
 const DOORBELL: u64 = 1;
+const SOCKET: u64 = 2;
 /// How soon what the device took no more of is offered again.
 const RETRY_AFTER: Duration = Duration::from_micros(100);
 /// Calls for one flush: in copy mode the kernel sends some 32 frames a call.
@@ -88,8 +90,9 @@ pub struct Xdp {
     peers: Peers,
     /// Who is expected at each place.
     expected: Box<[Option<SocketAddr>]>,
-    /// Packets of each place that were dropped as beyond its contract, as far as that was told.
+    /// Packets of each place that were dropped as beyond its contract, as far as that was told; and which place is next.
     policed: Box<[u64]>,
+    policed_next: usize,
     policed_in_all: u64,
     staged: VecDeque<Staged>,
     capacity: usize,
@@ -228,6 +231,12 @@ impl Xdp {
         Ok(())
     }
 
+    /// The kernel reads and writes the region that the sockets were made with, and only whoever drives it may say what is in it.
+    fn check_region(&self, frames: &KernelFrames) {
+        let is_ours = self.queues.first().is_none_or(|queue| queue.has_region(frames));
+        assert!(is_ours, "the frames are those of another link");
+    }
+
     /// What remains without the interface.
     fn give_up_interface(&mut self) {
         self.is_gone = true;
@@ -244,7 +253,7 @@ impl Xdp {
             self.waits_to_send = wait;
             let mut flags = EventFlags::IN;
             flags.set(EventFlags::OUT, wait);
-            let _ = modify(&self.ready, &self.udp, EventData::new_u64(0), flags);
+            let _ = modify(&self.ready, &self.udp, EventData::new_u64(SOCKET), flags);
         }
     }
 }
@@ -294,9 +303,13 @@ impl Link for Xdp {
             add(&self.ready, doorbell, EventData::new_u64(DOORBELL), EventFlags::IN)?;
             self.doorbell = Some(doorbell.as_raw_fd());
         }
-        let mut found = [0; 8];
+        let mut found = [Found::default(); 8];
         let ready = wait_set(self.ready.as_fd(), timeout, &mut found)?;
-        Ok(found[..ready].contains(&DOORBELL))
+        // The interface is gone. Until that is done away with, nobody sleeps: the watcher may not get the processor to say so.
+        if found[..ready].iter().any(|found| found.failed && found.data == RINGS) {
+            self.give_up_interface();
+        }
+        Ok(found[..ready].iter().any(|found| found.data == DOORBELL))
     }
 
     fn retry_after(&self) -> Option<Duration> {
@@ -366,12 +379,15 @@ impl Link for Xdp {
         if in_all == self.policed_in_all {
             return None;
         }
-        for (place, told) in self.policed.iter_mut().enumerate() {
-            let place = place as u32;
-            let (too_large, over_rate) = self.program.policed(place);
+        // From where the last one was found: whoever is dropped all the time does not keep the others from being told.
+        for _ in 0..self.policed.len() {
+            let place = self.policed_next;
+            self.policed_next = (place + 1) % self.policed.len();
+            let (too_large, over_rate) = self.program.policed(place as u32);
             let packets = too_large + over_rate;
-            if packets != *told {
-                return Some((place, packets - std::mem::replace(told, packets)));
+            let told = std::mem::replace(&mut self.policed[place], packets);
+            if packets != told {
+                return Some((place as u32, packets - told));
             }
         }
         self.policed_in_all = in_all;
@@ -381,6 +397,7 @@ impl Link for Xdp {
 
 impl LinkOver<KernelFrames> for Xdp {
     fn flush(&mut self, frames: &mut KernelFrames) -> io::Result<usize> {
+        self.check_region(frames);
         if self.peers.exchange(self.watcher.directory()) {
             self.watcher.look();
         }
@@ -408,6 +425,7 @@ impl LinkOver<KernelFrames> for Xdp {
         frames: &mut KernelFrames,
         mut sink: impl FnMut(Received, &mut KernelFrames),
     ) -> io::Result<usize> {
+        self.check_region(frames);
         if !self.is_gone && self.watcher.status().is_gone() {
             self.give_up_interface();
         }

@@ -23,8 +23,8 @@ use super::region::{KernelFrames, MOST_HEADERS, MOST_PACKET};
 use super::watcher::{Watched, Watcher};
 use crate::netlink::{Interface, Netlink};
 use crate::sys::features::{channels, takes_vlan_tags};
-use crate::sys::now;
 use crate::sys::rings::{self, Port};
+use crate::sys::{now, wait_set};
 use crate::udp::{MAX_BATCH, Udp, UdpConfig};
 use crate::{Counters, EVENT_CAPACITY, Link};
 
@@ -110,7 +110,7 @@ impl Xdp {
             largest_frame: frames.largest_frame().min(config.packet + MOST_HEADERS),
             peers: config.peers,
         };
-        let ready = ready(&opened, &udp).map_err(kernel("epoll"))?;
+        let ready = ready(&opened, &udp).map_err(kernel("epoll_pwait2"))?;
         let watcher = Watcher::start(watched, found).map_err(kernel("a thread and its netlink sockets"))?;
         if let Some(busy_poll) = config.busy_poll {
             for queue in &opened {
@@ -131,6 +131,7 @@ impl Xdp {
             peers: Peers::new(config.peers),
             expected: vec![None; MOST_CHANNELS as usize].into_boxed_slice(),
             policed: vec![0; config.peers.min(MOST_CHANNELS as usize)].into_boxed_slice(),
+            policed_next: 0,
             policed_in_all: policed,
             staged: VecDeque::with_capacity(config.batch),
             capacity: config.batch,
@@ -159,10 +160,12 @@ fn ip_and_udp(ip: IpAddr) -> usize {
 /// What is readable when anything has arrived.
 fn ready(queues: &[Queue], udp: &Udp) -> io::Result<OwnedFd> {
     let ready = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-    epoll::add(&ready, udp, epoll::EventData::new_u64(0), epoll::EventFlags::IN)?;
+    epoll::add(&ready, udp, epoll::EventData::new_u64(super::SOCKET), epoll::EventFlags::IN)?;
     for socket in queues.iter().flat_map(Queue::sockets) {
-        epoll::add(&ready, socket, epoll::EventData::new_u64(0), epoll::EventFlags::IN)?;
+        epoll::add(&ready, socket, epoll::EventData::new_u64(super::RINGS), epoll::EventFlags::IN)?;
     }
+    // Whether it can be waited for at all is not to be found out on the data path.
+    wait_set(ready.as_fd(), Some(Duration::ZERO), &mut Default::default())?;
     Ok(ready)
 }
 

@@ -26,7 +26,7 @@ pub(super) struct Queue {
     supply: Supply,
     /// Frames that the kernel is to be given as soon as its ring has room: it takes one off a moment after it used it.
     owed: u32,
-    _region: Arc<Mapping>,
+    region: Arc<Mapping>,
 }
 
 /// What a queue is made with.
@@ -58,7 +58,8 @@ impl Queue {
         bind: impl Fn(&dyn Fn() -> io::Result<()>) -> io::Result<()>,
     ) -> io::Result<Self> {
         let sizes = |receive, transmit| Sizes {
-            fill: plan.frames().next_power_of_two(),
+            // More than are ever in it: the kernel takes one off a moment after it used it.
+            fill: (plan.frames() + plan.frames() / 2).next_power_of_two(),
             receive,
             transmit,
             completion: plan.completion,
@@ -80,7 +81,7 @@ impl Queue {
             sender = Some(socket);
         }
         let supply = supply.ok_or_else(|| io::Error::other("the first socket of a queue has a fill ring"))?;
-        let mut queue = Self { sockets, sender, supply, owed: 0, _region: Arc::clone(frames.mapping()) };
+        let mut queue = Self { sockets, sender, supply, owed: 0, region: Arc::clone(frames.mapping()) };
         for _ in 0..plan.frames() {
             if !queue.replace(frames) {
                 return Err(io::Error::other("the region has too few frames for the fill ring"));
@@ -88,6 +89,11 @@ impl Queue {
         }
         queue.told(frames);
         Ok(queue)
+    }
+
+    /// Whether `frames` are those of the region that the sockets were made with.
+    pub(super) fn has_region(&self, frames: &KernelFrames) -> bool {
+        Arc::ptr_eq(&self.region, frames.mapping())
     }
 
     /// The socket of a class, by its place in [`CLASSES`].
@@ -128,10 +134,11 @@ impl Queue {
         while self.owed > 0 && self.replace(frames) {
             self.owed -= 1;
         }
+        // First the frames, then the places where they may wait: there are never more places than frames.
+        self.supply.told();
         for socket in &mut self.sockets {
             socket.took_received();
         }
-        self.supply.told();
         if self.supply.wants_wakeup() {
             self.sockets[0].wake();
         }

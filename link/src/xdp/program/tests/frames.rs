@@ -167,7 +167,7 @@ impl Mutants {
     fn mutate(&mut self, frame: &mut Vec<u8>) {
         let places = Places::of(frame);
         let choices = &mut self.0;
-        match choices.below(14) {
+        match choices.below(15) {
             0 | 1 => {
                 let at = choices.below(frame.len().clamp(1, 120));
                 let bit = 1 << choices.below(8);
@@ -260,6 +260,25 @@ impl Mutants {
                     key.swap_bytes(),
                 ];
                 put(frame, at, &choices.of(&some).to_be_bytes());
+            }
+            // What may stand between the headers of IP and UDP: options, or extension headers.
+            13 if frame.len() >= places.udp => {
+                if places.is_v4 {
+                    let words = 1 + choices.below(10);
+                    frame[places.ip] = 0x45 + words as u8;
+                    frame.splice(places.udp..places.udp, std::iter::repeat_n(1, 4 * words));
+                } else {
+                    for _ in 0..choices.of(&[1, 1, 2, 4, 5]) {
+                        let (kind, more) =
+                            choices.of(&[(0, 0), (60, 1), (43, 2), (44, 0), (44, 0), (51, 0), (60, 255)]);
+                        let offset = if kind == 44 { choices.of(&[0, 1, 8, 256]) } else { 0u16 };
+                        let mut header = vec![0; 8 + 8 * if kind == 44 { 0 } else { more }];
+                        header[0] = std::mem::replace(&mut frame[places.ip + 6], kind);
+                        header[1] = more as u8;
+                        header[2..4].copy_from_slice(&offset.to_be_bytes());
+                        frame.splice(places.udp..places.udp, header);
+                    }
+                }
             }
             // IP's own: version and length, protocol, fragments, its checksum.
             _ => {
