@@ -11,6 +11,7 @@
 //! generic mode. In a driver it would cost less.
 
 mod flood;
+mod left_over;
 mod streams;
 
 use std::fs;
@@ -73,6 +74,11 @@ pub struct Row {
     pub dropped_early: Option<u64>,
     /// What that took, by the cost that was measured when the link was made.
     pub dropping: Option<Duration>,
+    /// What was left of host b's processor under the flood; `None` without one of its own.
+    pub left_over: Option<Duration>,
+    /// What a stranger's packet took from host b's processor, whoever's work it was, as far as what is left over without a flood
+    /// differs; `None` without a flood, and if nothing was left over.
+    pub packet_cost: Option<Duration>,
     /// Datagrams that the kernel dropped for want of room at host b's sockets.
     pub overflow: u64,
     /// Processor time of soft interrupts of the whole machine, as far as the kernel tells.
@@ -116,7 +122,7 @@ pub fn run(span: Duration, mut progress: impl FnMut(u64, u64)) -> Result<Report,
         notes.extend(world.hosts[1].standing().notes.iter().map(|note| format!("{link}: host b: {note}")));
         worlds.push(world);
     }
-    let (all, mut rows) = ((STEPS.len() * LINKS.len()) as u64, Vec::new());
+    let (all, mut rows): (u64, Vec<Row>) = ((STEPS.len() * LINKS.len()) as u64, Vec::new());
     for (number, offered) in STEPS.into_iter().enumerate() {
         let mut step: Vec<Option<Row>> = vec![None; LINKS.len()];
         for turn in 0..LINKS.len() {
@@ -124,7 +130,11 @@ pub fn run(span: Duration, mut progress: impl FnMut(u64, u64)) -> Result<Report,
             step[at] = Some(worlds[at].step(&lab, offered, span)?);
             progress((number * LINKS.len() + turn + 1) as u64, all);
         }
-        rows.extend(step.into_iter().flatten());
+        for mut row in step.into_iter().flatten() {
+            let undisturbed = rows.iter().find(|first| first.link == row.link);
+            row.packet_cost = undisturbed.and_then(|first| packet_cost(first, &row));
+            rows.push(row);
+        }
     }
     Ok(Report { rows, has_own_processor: own.is_some(), notes })
 }
@@ -193,7 +203,7 @@ impl World {
         let (other, other_receiver) = self.open(NAMES[1], ChannelSpec::best_effort(MESSAGE_BYTES, 64)?)?;
         let watches = [its_receiver.watch(), other_receiver.watch()];
         let figures = || [watches[0].figures(), watches[1].figures()];
-        let (over, [others, own]) = (AtomicBool::new(false), self.processors);
+        let (over, flood_over, [others, own]) = (AtomicBool::new(false), AtomicBool::new(false), self.processors);
         let b = &self.hosts[1];
         thread::scope(|scope| {
             let senders = [(guaranteed, INTERVAL, true), (other, BEST_EFFORT_INTERVAL, false)];
@@ -206,6 +216,8 @@ impl World {
                 receivers.map(|(receiver, is_urgent)| scope.spawn(move || streams::receive(receiver, is_urgent, own)));
             thread::sleep(WARM_UP);
             let (before, links, early) = (figures(), b.link_counters(), self.dropped_early());
+            let flood_is_over = &flood_over;
+            let left_over = own.map(|own| scope.spawn(move || left_over::until(flood_is_over, own)));
             let (interrupts, begin) = (soft_interrupts(), now());
             let flooded = lab.on(0, || {
                 streams::stay_on(others);
@@ -213,6 +225,7 @@ impl World {
             });
             let elapsed = now().since(begin);
             let (after, interrupts_after) = (figures(), soft_interrupts());
+            flood_over.store(true, Ordering::Relaxed);
             over.store(true, Ordering::Relaxed);
             // What is still on its way has come then, and the demultiplexer's counters have been read.
             thread::sleep(StdDuration::from_millis(250));
@@ -239,6 +252,8 @@ impl World {
                 best_effort: best_effort.0,
                 dropped_early,
                 dropping: drop_cost.zip(dropped_early).map(|(cost, dropped)| cost * dropped),
+                left_over: left_over.map(|counting| joined(counting.join())),
+                packet_cost: None,
                 overflow: links_after.receive_overflow.saturating_sub(links.receive_overflow),
                 soft_interrupts: interrupts_after
                     .zip(interrupts)
@@ -251,6 +266,18 @@ impl World {
     fn dropped_early(&self) -> Option<u64> {
         self.hosts[1].early().map(|status| status.early().dropped())
     }
+}
+
+/// What each packet of the flood took, against the same link without one.
+fn packet_cost(undisturbed: &Row, row: &Row) -> Option<Duration> {
+    /// Of a processor that has less left over than this, in millionths, nobody can tell what more would have taken.
+    const LEAST: u64 = 50_000;
+    let share =
+        |row: &Row| Some(u128::from(row.left_over?.as_nanos()) * 1_000_000 / u128::from(row.elapsed.as_nanos()));
+    let (before, under) = (share(undisturbed)?, share(row)?);
+    let taken = before.checked_sub(under)? * u128::from(row.elapsed.as_nanos()) / 1_000_000;
+    let each = taken.checked_div(row.flooded_packets.into())?;
+    (under >= LEAST.into()).then_some(Duration::from_nanos(u64::try_from(each).ok()?))
 }
 
 fn contract(deadline: Duration) -> Result<Contract, Error> {

@@ -74,6 +74,10 @@ struct RowReport<'a> {
     dropping_ns: Option<u64>,
     socket_overflow: u64,
     soft_interrupts_ns: Option<u64>,
+    /// What was left of host b's processor.
+    left_over_ns: Option<u64>,
+    /// What each packet of the flood took from it.
+    packet_cost_ns: Option<u64>,
     notes: &'a [String],
 }
 
@@ -106,6 +110,8 @@ fn json(report: &Report, span: Duration) -> String {
             dropping_ns: row.dropping.map(Duration::as_nanos),
             socket_overflow: overflow,
             soft_interrupts_ns: row.soft_interrupts.map(Duration::as_nanos),
+            left_over_ns: row.left_over.map(Duration::as_nanos),
+            packet_cost_ns: row.packet_cost.map(Duration::as_nanos),
             notes: &row.notes,
         }
     }
@@ -136,6 +142,11 @@ fn conditions(report: &Report, span: Duration) -> String {
     )
 }
 
+/// Of a processor.
+fn share(span: Duration, of: Duration) -> String {
+    format!("{} %", u128::from(span.as_nanos()) * 100 / u128::from(of.as_nanos().max(1)))
+}
+
 /// For people.
 fn page(report: &Report, span: Duration) -> String {
     let mut table = Table::new();
@@ -152,7 +163,8 @@ fn page(report: &Report, span: Duration) -> String {
         "best effort KB/s",
         "dropped early",
         "overflow",
-        "soft interrupts",
+        "left over",
+        "a packet took",
     ]);
     for row in &report.rows {
         let (figures, misses) = (&row.real_time, row.real_time.misses);
@@ -170,7 +182,8 @@ fn page(report: &Report, span: Duration) -> String {
             count(row.best_effort_bytes_s / 1000),
             row.dropped_early.map_or_else(|| NONE.to_owned(), count),
             count(row.overflow),
-            row.soft_interrupts.map_or_else(|| NONE.to_owned(), |span| span.to_string()),
+            row.left_over.map_or_else(|| NONE.to_owned(), |span| share(span, row.elapsed)),
+            row.packet_cost.map_or_else(|| NONE.to_owned(), |span| span.to_string()),
         ]);
     }
     for column in table.column_iter_mut() {
