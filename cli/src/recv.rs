@@ -62,6 +62,7 @@ pub(crate) fn run(arguments: &RecvArguments) -> Result<bool, Failure> {
     if !arguments.pipe.json {
         eprintln!("{}", table(&figures, elapsed.max(Duration::from_nanos(1))));
         premises.violations().iter().for_each(|violation| eprintln!("premise: {violation}"));
+        run.link.lines().iter().for_each(|line| eprintln!("{line}"));
         EarlyReport::lines(&host, elapsed).iter().for_each(|line| eprintln!("{line}"));
     }
     ended?;

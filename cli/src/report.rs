@@ -116,8 +116,12 @@ pub(crate) struct LinkReport {
     sent_frames: u64,
     received_frames: u64,
     send_dropped: u64,
+    /// Of those, packets that were longer than the interface carried by then.
+    send_too_large: u64,
     receive_overflow: u64,
     receive_truncated: u64,
+    /// Not what was sent, by its checksum.
+    receive_damaged: u64,
 }
 
 impl From<&Figures> for ChannelReport {
@@ -165,9 +169,28 @@ impl From<&Counters> for LinkReport {
             sent_frames: counters.sent_frames,
             received_frames: counters.received_frames,
             send_dropped: counters.send_dropped,
+            send_too_large: counters.send_too_large,
             receive_overflow: counters.receive_overflow,
             receive_truncated: counters.receive_truncated,
+            receive_damaged: counters.receive_damaged,
         }
+    }
+}
+
+impl LinkReport {
+    /// What is not as it should be, in words.
+    pub(crate) fn lines(&self) -> Vec<String> {
+        let mut lines = Vec::new();
+        if self.send_too_large > 0 {
+            lines.push(format!(
+                "not sent: {} packets, longer than the interface carries now; they were agreed on when it carried more",
+                self.send_too_large
+            ));
+        }
+        if self.receive_damaged > 0 {
+            lines.push(format!("dropped: {} packets that were damaged on their way", self.receive_damaged));
+        }
+        lines
     }
 }
 
@@ -347,7 +370,7 @@ mod tests {
                 r#""delivered":198,"late":1,"lost":2,"dropped":0,"misses":{"sender":0,"receiver":0,"network":2,"platform":1,"#,
                 r#""laxity":0},"over_bound":0,"deadline_ns":40000000,"bound_ns":30000000,"min_ns":2000000,"p50_ns":5000000,"#,
                 r#""p99_ns":null,"p999_ns":null,"max_ns":41500000}],"link":{"sent_frames":1,"received_frames":2,"#,
-                r#""send_dropped":3,"receive_overflow":0,"receive_truncated":0},"early":null,"premises":{"windows":[],"overruns":[]}}"#
+                r#""send_dropped":3,"send_too_large":0,"receive_overflow":0,"receive_truncated":0,"receive_damaged":0},"early":null,"premises":{"windows":[],"overruns":[]}}"#
             )
         );
     }

@@ -92,6 +92,7 @@ pub(crate) fn run(arguments: &SendArguments) -> Result<bool, Failure> {
     if !arguments.pipe.json {
         summarise(&figures, &counters);
         premises.violations().iter().for_each(|violation| eprintln!("premise: {violation}"));
+        run.link.lines().iter().for_each(|line| eprintln!("{line}"));
         EarlyReport::lines(&host, elapsed).iter().for_each(|line| eprintln!("{line}"));
     }
     sending?;
