@@ -11,6 +11,7 @@ use laxity_core::units::{Duration, Instant};
 use laxity_core::wire::{DATA_HEADER_BYTES, DataHeader};
 use rustix::event::epoll;
 use rustix::io::Errno;
+use rustix::process::{Resource, getrlimit};
 
 use super::Xdp;
 use super::config::{Mode, Opened, XdpConfig};
@@ -407,10 +408,10 @@ fn open_queues(
         if opened.is_empty() {
             // SAFETY: each queue keeps the region as long as its sockets.
             unsafe { rings::register(first.as_fd(), &region, frames.chunk() as u32) }.map_err(|source| {
-                match Errno::from_io_error(&source) {
-                    Some(Errno::NOBUFS | Errno::NOMEM | Errno::PERM) => {
-                        XdpError::Memory { interface: name.clone(), bytes: region.bytes() as u64, source }
-                    }
+                let (interface, bytes) = (name.clone(), region.bytes() as u64);
+                match (Errno::from_io_error(&source), getrlimit(Resource::Memlock).current) {
+                    (Some(Errno::NOBUFS), Some(limit)) => XdpError::MemoryLimit { interface, bytes, limit },
+                    (Some(Errno::NOBUFS | Errno::NOMEM), _) => XdpError::Memory { interface, bytes, source },
                     _ => kernel("to register the frames (XDP_UMEM_REG)")(source),
                 }
             })?;
