@@ -9,6 +9,7 @@ use std::io::{self, BufRead, BufReader};
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::OwnedFd;
 use std::process::{Child, Command, Stdio};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use host::{Host, config, hosts, settle, until};
 use lab::{Lab, Side};
@@ -19,8 +20,16 @@ use laxity_link::xdp::{Xdp, XdpConfig, XdpError};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::CapabilitySet;
 
+/// One test at a time: between its birth and its own program, a child that one of them starts holds what all others have open, so
+/// a port or a queue that was just given up would not be free.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 #[test]
 fn what_cannot_be_driven_says_why() {
+    let _alone = alone();
     let Some(lab) = Lab::new(1) else { return };
     let Some([a, b]) = hosts(&lab, [Side::A.v4(), Side::B.v4()], |config| config) else { return };
     let fails = |config: XdpConfig| match Host::open(&lab, Side::A, config) {
@@ -55,6 +64,7 @@ fn what_cannot_be_driven_says_why() {
 
 #[test]
 fn who_is_just_ending_is_waited_for() {
+    let _alone = alone();
     let Some(lab) = Lab::new(2) else { return };
     let Some([a, _b]) = hosts(&lab, [Side::A.v4(), Side::B.v4()], |config| config) else { return };
     let ending = std::thread::spawn(move || {
@@ -97,6 +107,7 @@ fn a_child_that_is_killed() {
 
 #[test]
 fn a_process_that_is_killed_leaves_nothing_in_the_way() {
+    let _alone = alone();
     let Some(lab) = Lab::new(2) else { return };
     let Some([a, mut b]) = hosts(&lab, [Side::A.v4(), Side::B.v4()], |config| config) else { return };
     drop(a);
@@ -199,6 +210,7 @@ fn a_child_that_finds_a_queue_busy() {
 
 #[test]
 fn a_queue_that_stays_busy_is_no_ones_loss() {
+    let _alone = alone();
     let Some(lab) = Lab::new(2) else { return };
     let Some([a, mut b]) = hosts(&lab, [Side::A.v4(), Side::B.v4()], |config| config) else { return };
     drop(a);
@@ -242,6 +254,7 @@ fn give_up(capabilities: CapabilitySet) -> io::Result<()> {
 
 #[test]
 fn each_right_that_is_missing_is_told() {
+    let _alone = alone();
     let Some(lab) = Lab::new(1) else { return };
     let Some(both) = hosts(&lab, [Side::A.v4(), Side::B.v4()], |config| config) else { return };
     drop(both);
@@ -277,8 +290,8 @@ fn a_child_that_may_lock_little() {
         return;
     }
     let limit = |bytes| {
-        let limit = Rlimit { current: Some(bytes), ..getrlimit(Resource::Memlock) };
-        setrlimit(Resource::Memlock, limit).unwrap();
+        let maximum = getrlimit(Resource::Memlock).maximum.map(|maximum| maximum.max(bytes));
+        setrlimit(Resource::Memlock, Rlimit { current: Some(bytes), maximum }).unwrap();
     };
     limit(64 << 10);
     // With the right the limit does not matter.
@@ -291,15 +304,16 @@ fn a_child_that_may_lock_little() {
     let XdpError::MemoryLimit { bytes, limit: 65_536, .. } = error else { panic!("{error}") };
     let kibibytes = bytes.div_ceil(1024);
     assert!(error.to_string().contains(&format!("`ulimit -l {kibibytes}`")), "{error}");
-    // What it says is enough, twice in a row: what was locked before is not any more.
+    // What it says is enough, time and again: what the kernel has still to let go of is waited for.
     limit(kibibytes << 10);
-    for _ in 0..2 {
+    for _ in 0..5 {
         drop(Xdp::open(&config(Side::A.v4())).unwrap());
     }
 }
 
 #[test]
 fn who_may_lock_too_little_memory_is_told_how_much() {
+    let _alone = alone();
     let Some(lab) = Lab::new(1) else { return };
     let Some(both) = hosts(&lab, [Side::A.v4(), Side::B.v4()], |config| config) else { return };
     drop(both);

@@ -406,10 +406,25 @@ fn open_queues(
     for number in 0..queues {
         let first = rings::socket().map_err(|source| permitted("open an AF_XDP socket", source))?;
         if opened.is_empty() {
-            // SAFETY: each queue keeps the region as long as its sockets.
-            unsafe { rings::register(first.as_fd(), &region, frames.chunk() as u32) }.map_err(|source| {
-                let (interface, bytes) = (name.clone(), region.bytes() as u64);
-                match (Errno::from_io_error(&source), getrlimit(Resource::Memlock).current) {
+            let (bytes, start) = (region.bytes() as u64, now());
+            let limit = getrlimit(Resource::Memlock).current;
+            let registered = loop {
+                // SAFETY: each queue keeps the region as long as its sockets.
+                match unsafe { rings::register(first.as_fd(), &region, frames.chunk() as u32) } {
+                    // The limit would do: whoever has so much locked may be ending.
+                    Err(error)
+                        if Errno::from_io_error(&error) == Some(Errno::NOBUFS)
+                            && limit.is_some_and(|limit| limit >= bytes)
+                            && now().since(start) < config.patience =>
+                    {
+                        std::thread::sleep(ASK_EVERY);
+                    }
+                    other => break other,
+                }
+            };
+            registered.map_err(|source| {
+                let interface = name.clone();
+                match (Errno::from_io_error(&source), limit) {
                     (Some(Errno::NOBUFS), Some(limit)) => XdpError::MemoryLimit { interface, bytes, limit },
                     (Some(Errno::NOBUFS | Errno::NOMEM), _) => XdpError::Memory { interface, bytes, source },
                     _ => kernel("to register the frames (XDP_UMEM_REG)")(source),
