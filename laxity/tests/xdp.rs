@@ -3,6 +3,7 @@
 #[path = "../../link/tests/lab/mod.rs"]
 mod lab;
 
+use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration as StdDuration;
 
@@ -11,7 +12,9 @@ use laxity::{ChannelSpec, Error, Host, HostConfig, LinkChoice, XdpOptions};
 use laxity_core::contract::Contract;
 use laxity_core::platform::Platform;
 use laxity_core::units::Duration;
-use laxity_link::xdp::XdpError;
+use laxity_link::netlink::Netlink;
+use laxity_link::xdp::bare::Bare;
+use laxity_link::xdp::{BusyPoll, XdpError};
 
 fn config(ip: IpAddr, link: LinkChoice) -> HostConfig {
     let bind = SocketAddr::new(ip, 5709);
@@ -23,8 +26,8 @@ fn host(lab: &Lab, side: Side, config: HostConfig) -> Result<Host, Error> {
 }
 
 /// Both hosts over AF_XDP, or `None` where that is not permitted.
-fn hosts(lab: &Lab, ips: [IpAddr; 2]) -> Option<[Host; 2]> {
-    let link = || LinkChoice::Xdp(XdpOptions::default());
+fn hosts(lab: &Lab, ips: [IpAddr; 2], options: &XdpOptions) -> Option<[Host; 2]> {
+    let link = || LinkChoice::Xdp(options.clone());
     match host(lab, Side::A, config(ips[0], link())) {
         Err(Error::Xdp(XdpError::NotPermitted { interface, what })) => {
             println!("skipped: not permitted to {what} on {interface}");
@@ -34,30 +37,54 @@ fn hosts(lab: &Lab, ips: [IpAddr; 2]) -> Option<[Host; 2]> {
     }
 }
 
+const MESSAGES: u64 = 200;
+
+/// Messages of several packets from `a` to `b`, one after the other.
+fn exchange(a: &Host, b: &Host) {
+    let listener = b.listen("control").unwrap();
+    let contract = Contract::new(5000, 1, Duration::from_millis(10), 1, Duration::from_millis(500)).unwrap();
+    let mut sender = a.open(b.address(), "control", ChannelSpec::real_time(contract)).unwrap();
+    let mut receiver = listener.accept(Some(StdDuration::from_secs(5))).unwrap();
+    for number in 0..MESSAGES {
+        sender.send(&vec![number as u8; 5000 - number as usize]).unwrap();
+        let message = receiver.recv_timeout(StdDuration::from_secs(5)).unwrap();
+        assert_eq!(&message[..], vec![number as u8; 5000 - number as usize]);
+    }
+    println!("{:?}", receiver.figures());
+}
+
+fn took_the_fast_path(b: &Host) {
+    let early = b.early().unwrap();
+    let start = std::time::Instant::now();
+    while early.early().taken <= MESSAGES {
+        assert!(start.elapsed() < StdDuration::from_secs(10), "few packets took the fast path: {:?}", early.early());
+        std::thread::sleep(StdDuration::from_millis(20));
+    }
+    std::thread::sleep(StdDuration::from_millis(250));
+    let early = early.early();
+    println!("{early:?}\n{:?}", b.link_counters());
+    assert_eq!((early.dropped(), early.full, early.no_frame), (0, [0; 3], 0));
+}
+
 #[test]
 fn messages_cross_by_the_fast_path() {
     let Some(lab) = Lab::new(2) else { return };
     for ips in [[Side::A.v4(), Side::B.v4()], [Side::A.v6(), Side::B.v6()]] {
-        let Some([a, b]) = hosts(&lab, ips) else { return };
+        let Some([a, b]) = hosts(&lab, ips, &XdpOptions::default()) else { return };
         println!("{:?}\n{:?}", b.standing().notes, b.early().unwrap().opened());
-        let listener = b.listen("control").unwrap();
-        let contract = Contract::new(5000, 1, Duration::from_millis(10), 1, Duration::from_millis(500)).unwrap();
-        let mut sender = a.open(b.address(), "control", ChannelSpec::real_time(contract)).unwrap();
-        let mut receiver = listener.accept(Some(StdDuration::from_secs(5))).unwrap();
-        const MESSAGES: u64 = 200;
-        for number in 0..MESSAGES {
-            sender.send(&vec![number as u8; 5000 - number as usize]).unwrap();
-            let message = receiver.recv_timeout(StdDuration::from_secs(5)).unwrap();
-            assert_eq!(&message[..], vec![number as u8; 5000 - number as usize]);
-        }
-        std::thread::sleep(StdDuration::from_millis(250));
-        let figures = receiver.figures();
-        let early = b.early().unwrap().early();
-        println!("{figures:?}\n{early:?}\n{:?}", b.link_counters());
-        assert_eq!((early.dropped(), early.full, early.no_frame), (0, [0; 3], 0));
-        assert!(early.taken > MESSAGES, "most packets took the fast path");
-        drop((sender, receiver, listener));
+        exchange(&a, &b);
+        took_the_fast_path(&b);
     }
+}
+
+#[test]
+fn messages_cross_where_the_executive_drives_the_queues() {
+    let Some(lab) = Lab::new(2) else { return };
+    let busy_poll = Some(BusyPoll { span: Duration::from_micros(20), frames: 16 });
+    let driven = XdpOptions { busy_poll, ..XdpOptions::default() };
+    let Some([a, b]) = hosts(&lab, [Side::A.v4(), Side::B.v4()], &driven) else { return };
+    exchange(&a, &b);
+    took_the_fast_path(&b);
 }
 
 #[test]
@@ -70,4 +97,45 @@ fn where_it_cannot_be_had_the_choice_decides() {
     let notes = &fallen.standing().notes;
     assert!(notes.iter().any(|note| note.starts_with("the link is udp: xdp lo: ")), "{notes:?}");
     assert!(fallen.early().is_none());
+}
+
+#[test]
+fn where_a_queue_stays_busy_the_choice_decides() {
+    let Some(lab) = Lab::new(1) else { return };
+    let ips = [Side::A.v4(), Side::B.v4()];
+    let Some([a, b]) = hosts(&lab, ips, &XdpOptions::default()) else { return };
+    drop(a);
+    let _held = until_held(&lab);
+    let why =
+        "xdp va: receive queue 0 is in use by another AF_XDP socket, still after 3000 ms; end the program that uses it";
+    let error = host(&lab, Side::A, config(ips[0], LinkChoice::Xdp(XdpOptions::default()))).unwrap_err();
+    assert_eq!(error.exit_status(), 4, "{error}");
+    assert!(error.to_string().starts_with(why), "{error}");
+    assert_eq!(lab.program(Side::A), None);
+    let fallen = host(&lab, Side::A, config(ips[0], LinkChoice::XdpOrUdp(XdpOptions::default()))).unwrap();
+    let notes = &fallen.standing().notes;
+    assert!(notes.iter().any(|note| note.starts_with(&format!("the link is udp: {why}"))), "{notes:?}");
+    assert!(fallen.early().is_none());
+    assert_eq!(lab.program(Side::A), None);
+    // And it works.
+    exchange(&fallen, &b);
+}
+
+/// Somebody who has the queue of the first host, once the kernel has let go of it.
+fn until_held(lab: &Lab) -> Bare {
+    let start = std::time::Instant::now();
+    loop {
+        let held = lab.on(Side::A, || {
+            let index = Netlink::open()?.interface_by_name(Side::A.interface())?.unwrap().index;
+            let end = |side: Side| ([2, 0, 0, 0, 0, 1], SocketAddr::new(side.v4(), 9));
+            Bare::sender(index, end(Side::A), end(Side::B), 100)
+        });
+        match held {
+            Err(error) if error.kind() == io::ErrorKind::ResourceBusy => {
+                assert!(start.elapsed() < StdDuration::from_secs(10), "still busy");
+                std::thread::sleep(StdDuration::from_millis(20));
+            }
+            held => return held.unwrap(),
+        }
+    }
 }

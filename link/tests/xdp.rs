@@ -1,117 +1,22 @@
 //! AF_XDP between two hosts in network namespaces. Whatever depends on the kernel's pace is waited for, with a limit that only a
-//! failure reaches.
+//! failure reaches. What cannot be opened is in `xdp_refusals.rs`.
 
+#[path = "lab/host.rs"]
+mod host;
 mod lab;
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
 
+use host::{Host, KEY, LIMIT, config, data, hosts, settle, until};
 use lab::{Lab, Side};
 use laxity_core::frames::Frames;
 use laxity_core::receive::{ArrivalClass, Expected};
-use laxity_core::units::{Duration, Instant};
-use laxity_core::wire::{DATA_HEADER_BYTES, DataHeader};
+use laxity_core::units::Duration;
+use laxity_core::wire::DATA_HEADER_BYTES;
 use laxity_link::sys::{Interest, now, wait};
-use laxity_link::xdp::{KernelFrames, Mode, Xdp, XdpConfig, XdpError};
+use laxity_link::xdp::{BusyPoll, EarlyFigures, Mode, XdpConfig};
 use laxity_link::{Link, LinkOver};
-
-const LIMIT: Duration = Duration::from_secs(10);
-const KEY: u32 = 77;
-
-/// A host's link and its frames.
-#[derive(Debug)]
-struct Host {
-    link: Xdp,
-    frames: KernelFrames,
-}
-
-impl Host {
-    fn open(lab: &Lab, side: Side, config: XdpConfig) -> Result<Self, XdpError> {
-        let opened = lab.on(side, move || Ok(Xdp::open(&config))).unwrap();
-        opened.map(|(link, frames)| Self { link, frames })
-    }
-
-    fn address(&self) -> SocketAddr {
-        self.link.local_address()
-    }
-
-    /// The class at `place` may send us packets of `packet` bytes.
-    fn expect(&mut self, place: u32, peer: SocketAddr, class: ArrivalClass) {
-        let expected = Expected {
-            peer,
-            key: KEY,
-            class,
-            packet: 1000,
-            max_message: 1 << 20,
-            spacing: Duration::ZERO,
-            tolerance: Duration::ZERO,
-        };
-        self.link.expect(place, &expected).unwrap();
-    }
-
-    fn send(&mut self, place: u32, sequence: u64, fill: u8, to: SocketAddr) {
-        let packet = data(place, sequence, fill);
-        let frame = self.frames.take().expect("there is a free frame");
-        self.frames.packet_mut(&frame)[..packet.len()].copy_from_slice(&packet);
-        self.link.transmit(frame, packet.len(), to);
-    }
-
-    fn flush(&mut self) {
-        self.link.flush(&mut self.frames).unwrap();
-    }
-
-    /// Waits for `count` packets.
-    fn collect(&mut self, count: usize) -> Vec<(Vec<u8>, SocketAddr)> {
-        self.collect_within(LIMIT, count)
-    }
-
-    fn collect_within(&mut self, limit: Duration, count: usize) -> Vec<(Vec<u8>, SocketAddr)> {
-        let (mut seen, start) = (Vec::new(), now());
-        while seen.len() < count && now().since(start) < limit {
-            wait(&[(self.link.as_fd(), Interest::Readable)], Some(Duration::from_millis(100))).unwrap();
-            let mut sink = |received: laxity_link::Received, frames: &mut KernelFrames| {
-                seen.push((frames.packet(&received.frame)[..received.len].to_vec(), received.peer));
-                frames.free(received.frame);
-            };
-            self.link.receive(16, &mut self.frames, &mut sink).unwrap();
-        }
-        seen
-    }
-}
-
-fn data(place: u32, sequence: u64, fill: u8) -> Vec<u8> {
-    let payload = 1000;
-    let header = DataHeader {
-        channel: place,
-        key: KEY,
-        message_bytes: u32::from(payload),
-        sequence,
-        logical_arrival: Instant::ZERO,
-        index: 0,
-        payload,
-        stolen_micros: 0,
-        waited_micros: 0,
-    };
-    let mut packet = vec![fill; DATA_HEADER_BYTES + usize::from(payload)];
-    header.write(&mut packet).unwrap();
-    packet
-}
-
-fn config(ip: IpAddr) -> XdpConfig {
-    XdpConfig { packet: 1400, ..XdpConfig::new(SocketAddr::new(ip, 5709)) }
-}
-
-/// Both hosts, or `None` where that is not permitted.
-fn hosts(lab: &Lab, ips: [IpAddr; 2], change: impl Fn(XdpConfig) -> XdpConfig) -> Option<[Host; 2]> {
-    let [a, b] = [(Side::A, ips[0]), (Side::B, ips[1])].map(|(side, ip)| Host::open(lab, side, change(config(ip))));
-    match (a, b) {
-        (Err(XdpError::NotPermitted { interface, what }), _) => {
-            println!("skipped: not permitted to {what} on {interface}");
-            None
-        }
-        (a, b) => Some([a.unwrap(), b.unwrap()]),
-    }
-}
 
 fn round_trip(ips: [IpAddr; 2], vlan: Option<u16>, mode: Mode) {
     let Some(lab) = Lab::new(2) else { return };
@@ -162,31 +67,6 @@ fn packets_cross_over_ipv6_in_generic_mode() {
 fn packets_cross_in_a_vlan() {
     round_trip([Side::A.v4(), Side::B.v4()], Some(42), Mode::Native);
     round_trip([Side::A.v6(), Side::B.v6()], Some(42), Mode::Generic);
-}
-
-/// Looks until it is so.
-fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let start = now();
-    while !is_so() {
-        assert!(now().since(start) < LIMIT, "not so after ten seconds: {what}");
-        std::thread::sleep(std::time::Duration::from_millis(5));
-    }
-}
-
-/// Sends from `a` to `b` until packets leave by the ring.
-fn settle(a: &mut Host, b: &mut Host) {
-    let (here, there) = (a.address(), b.address());
-    a.link.expect_control(0, there).unwrap();
-    b.expect(0, here, ArrivalClass::RealTime);
-    let status = b.link.status();
-    let taken = status.early().taken;
-    until("packets take the fast path", || {
-        a.send(0, 0, 0, there);
-        a.flush();
-        // It may be lost where the interface was set otherwise just now.
-        b.collect_within(Duration::from_millis(200), 1);
-        status.early().taken > taken
-    });
 }
 
 #[test]
@@ -264,93 +144,6 @@ fn what_breaks_the_contract_ends_in_the_kernel_and_is_told() {
 }
 
 #[test]
-fn what_cannot_be_driven_says_why() {
-    let Some(lab) = Lab::new(1) else { return };
-    let Some([a, b]) = hosts(&lab, [Side::A.v4(), Side::B.v4()], |config| config) else { return };
-    let fails = |config: XdpConfig| match Host::open(&lab, Side::A, config) {
-        Ok(_) => panic!("it was opened"),
-        Err(error) => error.to_string(),
-    };
-    let quick = |ip| XdpConfig { patience: Duration::from_millis(50), ..config(ip) };
-    let taken = quick(Side::A.v6());
-    let error = fails(taken.clone());
-    assert!(error.contains("xdp va: program") && error.contains("is attached already"), "{error}");
-    drop(a);
-    let error = fails(XdpConfig { interface: Some("nowhere".to_owned()), ..taken.clone() });
-    assert!(error.contains("there is no interface nowhere"), "{error}");
-    let error = fails(config(IpAddr::from([203, 0, 113, 9])));
-    assert!(error.contains("no interface of this host has this address"), "{error}");
-    let error = fails(config(IpAddr::from([127, 0, 0, 1])));
-    assert!(error.contains("use the link udp"), "{error}");
-    let error = fails(config(IpAddr::from([0, 0, 0, 0])));
-    assert!(error.contains("name the interface"), "{error}");
-    let error = fails(XdpConfig { packet: 1480, ..taken.clone() });
-    assert!(error.contains("it has 1500; ask for packets of 1452 bytes at most"), "{error}");
-    let error = fails(XdpConfig { packet: 4000, ..taken.clone() });
-    assert_eq!(error, "xdp: packet is 4000, expected 1 to 3774");
-    drop(b);
-    lab.set_up(Side::A, false);
-    let error = fails(quick(Side::A.v4()));
-    assert!(error.contains("it is down; `ip link set va up`"), "{error}");
-    lab.set_up(Side::A, true);
-    // Nothing of all that is in the way.
-    assert!(Host::open(&lab, Side::A, config(Side::A.v4())).is_ok());
-}
-
-#[test]
-fn who_is_just_ending_is_waited_for() {
-    let Some(lab) = Lab::new(2) else { return };
-    let Some([a, _b]) = hosts(&lab, [Side::A.v4(), Side::B.v4()], |config| config) else { return };
-    let ending = std::thread::spawn(move || {
-        std::thread::sleep(std::time::Duration::from_millis(300));
-        drop(a);
-    });
-    // On another port: that of a socket is nobody's to wait for.
-    let other = XdpConfig { bind: SocketAddr::new(Side::A.v4(), 0), ..config(Side::A.v4()) };
-    Host::open(&lab, Side::A, other).unwrap();
-    ending.join().unwrap();
-}
-
-const CHILD: &str = "LAXITY_TEST_XDP_CHILD";
-
-/// Only as a child of the next test: opens the link and waits to be killed.
-#[test]
-fn a_child_that_is_killed() {
-    if std::env::var_os(CHILD).is_none() {
-        return;
-    }
-    let _link = Xdp::open(&config(Side::A.v4())).unwrap();
-    println!("open");
-    std::thread::sleep(std::time::Duration::from_secs(30));
-}
-
-#[test]
-fn a_process_that_is_killed_leaves_nothing_in_the_way() {
-    use std::io::{BufRead, BufReader};
-    use std::process::{Command, Stdio};
-    let Some(lab) = Lab::new(2) else { return };
-    let Some([a, mut b]) = hosts(&lab, [Side::A.v4(), Side::B.v4()], |config| config) else { return };
-    drop(a);
-    for _ in 0..3 {
-        let mut child = lab
-            .on(Side::A, || {
-                let mut command = Command::new(std::env::current_exe()?);
-                command.args(["--exact", "a_child_that_is_killed", "--nocapture"]).env(CHILD, "1");
-                command.stdout(Stdio::piped()).spawn()
-            })
-            .unwrap();
-        let lines = BufReader::new(child.stdout.take().unwrap()).lines();
-        assert!(lines.map_while(Result::ok).any(|line| line.contains("open")), "the child has opened it");
-        child.kill().unwrap();
-        // Not waited for: a new start works at once, and packets arrive.
-        let mut a = Host::open(&lab, Side::A, config(Side::A.v4())).unwrap();
-        settle(&mut a, &mut b);
-        child.wait().unwrap();
-    }
-    assert_eq!(lab.program(Side::A), None);
-}
-
-#[test]
 fn an_interface_that_goes_down_and_up_is_survived() {
     let Some(lab) = Lab::new(1) else { return };
     let Some([mut a, mut b]) = hosts(&lab, [Side::A.v4(), Side::B.v4()], |config| config) else { return };
@@ -416,4 +209,197 @@ fn without_its_interface_the_link_ends_in_its_socket() {
     a.send(0, 0, 0, there);
     a.flush();
     assert_eq!(a.link.counters().send_dropped, 1, "there is no way any more");
+}
+
+const SENDERS: u64 = 64;
+
+/// A data packet from each of many senders, which the kernel spreads over the queues. All arrive.
+fn from_many_senders(lab: &Lab, b: &mut Host) {
+    let there = b.address();
+    let senders: Vec<_> =
+        (0..SENDERS).map(|_| lab.on(Side::A, || UdpSocket::bind((Side::A.v4(), 0))).unwrap()).collect();
+    for (place, sender) in (1..).zip(&senders) {
+        b.expect(place, sender.local_addr().unwrap(), ArrivalClass::RealTime);
+        sender.send_to(&data(place, 0, place as u8), there).unwrap();
+    }
+    let mut seen = Vec::new();
+    until("every sender's has arrived", || {
+        let packets = b.collect_within(Duration::from_millis(50), senders.len());
+        // Where the program is not, what is no packet comes here, too.
+        let packets = packets.into_iter().filter(|(packet, _)| packet.len() > DATA_HEADER_BYTES);
+        seen.extend(packets.map(|(packet, peer)| (packet[DATA_HEADER_BYTES], peer)));
+        seen.len() >= senders.len()
+    });
+    seen.sort_unstable();
+    let sent: Vec<_> = (1..).zip(&senders).map(|(fill, sender)| (fill, sender.local_addr().unwrap())).collect();
+    assert_eq!(seen, sent);
+    for place in 1..=SENDERS {
+        b.link.expect_nothing(place as u32);
+    }
+}
+
+/// What is counted at `b` once everything is that has arrived so far. Takes packets that are none, which are counted, too.
+fn counted(lab: &Lab, b: &Host, to: SocketAddr) -> EarlyFigures {
+    let status = b.link.status();
+    // The first may be counted by a look that began before.
+    for _ in 0..2 {
+        let before = status.early().malformed;
+        until("what is no packet is counted", || {
+            // It may be lost where the interface was set otherwise just now, or come in on a queue without the program: another each time.
+            let stranger = lab.on(Side::A, || UdpSocket::bind((Side::A.v4(), 0))).unwrap();
+            stranger.send_to(b"no packet", to).unwrap();
+            status.early().malformed > before
+        });
+    }
+    status.early()
+}
+
+#[test]
+fn queues_that_come_later_take_the_sockets_way() {
+    let Some(lab) = Lab::new(4) else { return };
+    for side in [Side::A, Side::B] {
+        lab.set_channels(side, 4, 2).unwrap();
+    }
+    for side in [Side::A, Side::B] {
+        lab.set_channels(side, 2, 2).unwrap();
+    }
+    let Some([mut a, mut b]) = hosts(&lab, [Side::A.v4(), Side::B.v4()], |config| config) else { return };
+    let status = b.link.status();
+    assert_eq!(status.opened().queues, 2);
+    settle(&mut a, &mut b);
+    let counted = |b: &Host| counted(&lab, b, b.address());
+    let before = counted(&b);
+    from_many_senders(&lab, &mut b);
+    let both = counted(&b);
+    assert_eq!(both.taken - before.taken, SENDERS);
+    // More queues to receive with there, and to send with here.
+    lab.set_channels(Side::B, 4, 2).unwrap();
+    lab.set_channels(Side::A, 2, 4).unwrap();
+    settle(&mut a, &mut b);
+    let before = counted(&b);
+    from_many_senders(&lab, &mut b);
+    let four = counted(&b);
+    let taken = four.taken - before.taken;
+    println!("{taken} of {SENDERS} by the rings");
+    assert!(taken > 0 && taken < SENDERS);
+    // And back: those that we have stay.
+    lab.set_channels(Side::A, 2, 2).unwrap();
+    lab.set_channels(Side::B, 2, 2).unwrap();
+    let before = counted(&b);
+    from_many_senders(&lab, &mut b);
+    let both = counted(&b);
+    assert_eq!(both.taken - before.taken, SENDERS);
+    assert_eq!((both.dropped(), both.full, both.no_frame), (both.malformed, [0; 3], 0));
+}
+
+#[test]
+fn queues_that_are_driven_cannot_be_taken_away() {
+    let Some(lab) = Lab::new(2) else { return };
+    let Some([mut a, mut b]) = hosts(&lab, [Side::A.v4(), Side::B.v4()], |config| config) else { return };
+    settle(&mut a, &mut b);
+    for (receive, transmit) in [(1, 2), (2, 1), (1, 1)] {
+        for side in [Side::A, Side::B] {
+            let error = lab.set_channels(side, receive, transmit).unwrap_err();
+            assert_eq!(error.kind(), std::io::ErrorKind::InvalidInput, "{error}");
+        }
+    }
+    from_many_senders(&lab, &mut b);
+    settle(&mut a, &mut b);
+    // Once they are given up they may go, and what is opened then has one.
+    drop(a);
+    until("the kernel has let go of them", || lab.set_channels(Side::A, 2, 1).is_ok());
+    drop(b);
+    until("the kernel has let go of them", || lab.set_channels(Side::B, 1, 2).is_ok());
+    let b = Host::open(&lab, Side::B, config(Side::B.v4())).unwrap();
+    assert_eq!(b.link.status().opened().queues, 1);
+}
+
+#[test]
+fn a_new_address_takes_the_sockets_way() {
+    let Some(lab) = Lab::new(1) else { return };
+    // Bound to every address of the interface.
+    let any = |config: XdpConfig| {
+        let side = if config.bind.ip() == Side::A.v4() { Side::A } else { Side::B };
+        let interface = Some(side.interface().to_owned());
+        XdpConfig { interface, bind: SocketAddr::new([0; 4].into(), config.bind.port()), ..config }
+    };
+    let Some([mut a, mut b]) = hosts(&lab, [Side::A.v4(), Side::B.v4()], any) else { return };
+    let port = b.address().port();
+    let [here, old, new] = [Side::A.v4(), Side::B.v4(), [192, 0, 2, 9].into()].map(|ip| SocketAddr::new(ip, port));
+    lab.add_address(Side::B, new.ip());
+    b.expect(0, here, ArrivalClass::RealTime);
+    for (place, peer) in [(0, old), (1, new)] {
+        a.link.expect_control(place, peer).unwrap();
+    }
+    for (fill, to) in [(1, old), (2, new)] {
+        let before = counted(&lab, &b, old);
+        const PACKETS: u64 = 50;
+        for sequence in 0..PACKETS {
+            a.send(0, sequence, fill, to);
+            a.flush();
+            let seen = b.collect(1);
+            assert_eq!((seen[0].0[DATA_HEADER_BYTES], seen[0].1), (fill, here));
+        }
+        let after = counted(&lab, &b, old);
+        let (taken, passed) = (after.taken - before.taken, after.passed - before.passed);
+        println!("{taken} by the ring, {passed} by the socket");
+        assert_eq!(taken, if to == old { PACKETS } else { 0 });
+        assert!(to == old || passed >= PACKETS);
+    }
+}
+
+#[test]
+fn an_address_that_is_lost_and_comes_back_is_survived() {
+    let Some(lab) = Lab::new(1) else { return };
+    let Some([mut a, mut b]) = hosts(&lab, [Side::A.v4(), Side::B.v4()], |config| config) else { return };
+    settle(&mut a, &mut b);
+    lab.remove_address(Side::A, Side::A.v4());
+    let there = b.address();
+    // There is no way from an address that nobody has: what the socket is given is lost, and counted.
+    until("nothing leaves by the ring", || {
+        a.send(0, 0, 0, there);
+        a.flush();
+        a.link.counters().send_dropped > 0
+    });
+    lab.add_address(Side::A, Side::A.v4());
+    settle(&mut a, &mut b);
+    settle(&mut b, &mut a);
+    assert!(!a.link.status().is_gone());
+}
+
+#[test]
+fn a_queue_that_is_driven_from_here_loses_nothing() {
+    // So long a span would be seen if a look kept to it instead of ending when there is nothing.
+    let busy_poll = Some(BusyPoll { span: Duration::from_secs(1), frames: 64 });
+    let Some(lab) = Lab::new(2) else { return };
+    let driven = |config| XdpConfig { busy_poll, ..config };
+    let Some([mut a, mut b]) = hosts(&lab, [Side::A.v4(), Side::B.v4()], driven) else { return };
+    settle(&mut a, &mut b);
+    settle(&mut b, &mut a);
+    b.expect(1, a.address(), ArrivalClass::RealTime);
+    a.expect(1, b.address(), ArrivalClass::RealTime);
+    let before = counted(&lab, &b, b.address());
+    let few = |from: &mut Host, to: &mut Host, round: u8| {
+        for _ in 0..8 {
+            from.send(1, round.into(), round, to.address());
+        }
+        from.flush();
+        let seen = to.collect(8);
+        assert_eq!(seen.len(), 8, "round {round}: {:?}", to.link.status().early());
+        assert!(seen.iter().all(|(packet, _)| packet[DATA_HEADER_BYTES] == round));
+    };
+    for round in 0..200u8 {
+        few(&mut a, &mut b, round);
+        few(&mut b, &mut a, round);
+    }
+    let after = counted(&lab, &b, b.address());
+    assert_eq!(after.taken - before.taken, 1600);
+    assert_eq!((after.dropped(), after.full, after.no_frame), (after.malformed, [0; 3], 0));
+    let start = now();
+    for _ in 0..100 {
+        assert!(b.collect_within(Duration::ZERO, 1).is_empty());
+        b.link.receive(16, &mut b.frames, |received, frames| frames.free(received.frame)).unwrap();
+    }
+    let looks = now().since(start);
+    assert!(looks < LIMIT, "100 looks at nothing took {looks}");
 }

@@ -138,6 +138,34 @@ impl World {
         }
     }
 
+    /// The host is told of packets that ended before it, as over a contract: one that was on its way, or any number of anybody's.
+    pub(super) fn police(&mut self, host: usize, bytes: &mut Bytes<'_>) {
+        let (to, place, packets) = if bytes.bool() {
+            if self.wire.is_empty() {
+                return;
+            }
+            let place = bytes.u8() as usize % self.wire.len();
+            let Ok(view) = DataView::parse(&self.wire[place].bytes) else { return };
+            let (to, channel) = (self.wire[place].to, view.header().channel);
+            self.disturbed[self.wire[place].from][to] = true;
+            self.wire.remove(place);
+            (to, channel, 1)
+        } else {
+            let own: Vec<_> = self.received.iter().filter(|r| r.host == host && !r.released).collect();
+            let place =
+                if own.is_empty() || bytes.u8() == 0 { bytes.u32() } else { own[bytes.place(own.len())].id.index() };
+            (host, place, bytes.number())
+        };
+        let now = self.hosts[to].time(self.now);
+        self.hosts[to].call(0, |endpoint, _| endpoint.handle_policed(now, place, packets));
+        for received in self.received.iter().filter(|r| r.host == to && !r.released) {
+            let told = if received.id.index() == place { packets } else { 0 };
+            let expected = received.counters.frames_over_contract.saturating_add(told);
+            let counters = self.hosts[to].endpoint.receive_counters(received.id).expect("a receiver");
+            assert_eq!(counters.frames_over_contract, expected, "packets that ended early are another channel's");
+        }
+    }
+
     /// A frame arrives with other bytes.
     pub(super) fn damage(&mut self, bytes: &mut Bytes<'_>) {
         if self.wire.is_empty() {

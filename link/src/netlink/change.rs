@@ -122,17 +122,20 @@ impl Netlink {
         if network_bits > bits(address) {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, "a network has no more bits than its addresses"));
         }
-        numbered(index)?;
-        let mut message = AddressMessage::default();
-        message.header.family = exchange::family(address);
-        message.header.prefix_len = network_bits;
-        message.header.index = index;
-        message.attributes = vec![AddressAttribute::Local(address), AddressAttribute::Address(address)];
+        let mut message = address_of(index, address, network_bits)?;
         if address.is_ipv6() {
             message.header.flags = AddressHeaderFlags::Nodad;
             message.attributes.push(AddressAttribute::Flags(AddressFlags::Nodad));
         }
         self.change(Message::NewAddress(message), NEW)
+    }
+
+    /// Takes an address from an interface, which has it in a network of so many bits.
+    ///
+    /// # Errors
+    /// `PermissionDenied`, no such interface, `AddrNotAvailable` if it has no such address.
+    pub fn remove_address(&mut self, index: u32, address: IpAddr, network_bits: u8) -> io::Result<()> {
+        self.change(Message::DelAddress(address_of(index, address, network_bits)?), 0)
     }
 
     /// Says for good which address at the link layer a neighbour has.
@@ -173,6 +176,17 @@ fn numbered(index: u32) -> io::Result<LinkMessage> {
     }
     let mut message = LinkMessage::default();
     message.header.index = index;
+    Ok(message)
+}
+
+/// A message about an interface's address.
+fn address_of(index: u32, address: IpAddr, network_bits: u8) -> io::Result<AddressMessage> {
+    numbered(index)?;
+    let mut message = AddressMessage::default();
+    message.header.family = exchange::family(address);
+    message.header.prefix_len = network_bits;
+    message.header.index = index;
+    message.attributes = vec![AddressAttribute::Local(address), AddressAttribute::Address(address)];
     Ok(message)
 }
 

@@ -237,6 +237,11 @@ fn a_watch_hears_of_its_own_namespace_only() {
     netlink.add_address(1, A, 32).unwrap();
     let heard = watch.drain().unwrap();
     assert!(heard.addresses && !heard.links, "{heard:?}");
+    netlink.remove_address(1, A, 32).unwrap();
+    let heard = watch.drain().unwrap();
+    assert!(heard.addresses && !heard.links, "{heard:?}");
+    assert_eq!(netlink.remove_address(1, A, 32).unwrap_err().kind(), io::ErrorKind::AddrNotAvailable);
+    assert!(!netlink.interface_by_index(1).unwrap().unwrap().addresses.iter().any(|(found, _)| *found == A));
 }
 
 #[test]

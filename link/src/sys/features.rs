@@ -13,6 +13,7 @@ const ETHTOOL_GFLAGS: u32 = 0x25;
 const ETHTOOL_SFLAGS: u32 = 0x26;
 const ETHTOOL_SGRO: u32 = 0x2c;
 const ETHTOOL_GCHANNELS: u32 = 0x3c;
+const ETHTOOL_SCHANNELS: u32 = 0x3d;
 const ETH_FLAG_TXVLAN: u32 = 1 << 7;
 const ETH_FLAG_RXVLAN: u32 = 1 << 8;
 
@@ -73,7 +74,7 @@ pub struct Channels {
 
 /// `struct ethtool_channels`.
 #[repr(C)]
-struct ChannelsReply {
+struct ChannelsValue {
     command: u32,
     most: [u32; 4],
     receive: u32,
@@ -82,18 +83,35 @@ struct ChannelsReply {
     combined: u32,
 }
 
-const _: () = assert!(size_of::<ChannelsReply>() == 36);
+const _: () = assert!(size_of::<ChannelsValue>() == 36);
+
+fn ask_channels(device: &str) -> io::Result<ChannelsValue> {
+    let mut value =
+        ChannelsValue { command: ETHTOOL_GCHANNELS, most: [0; 4], receive: 0, transmit: 0, other: 0, combined: 0 };
+    // SAFETY: ChannelsValue is ethtool_channels.
+    unsafe { ask(device, &mut value)? };
+    Ok(value)
+}
 
 /// How many queues a device uses.
 ///
 /// # Errors
 /// `Unsupported` where the device cannot say; no such device.
 pub fn channels(device: &str) -> io::Result<Channels> {
-    let mut reply =
-        ChannelsReply { command: ETHTOOL_GCHANNELS, most: [0; 4], receive: 0, transmit: 0, other: 0, combined: 0 };
-    // SAFETY: ChannelsReply is ethtool_channels.
-    unsafe { ask(device, &mut reply)? };
-    Ok(Channels { receive: reply.receive, transmit: reply.transmit, combined: reply.combined })
+    let found = ask_channels(device)?;
+    Ok(Channels { receive: found.receive, transmit: found.transmit, combined: found.combined })
+}
+
+/// Sets how many queues a device uses.
+///
+/// # Errors
+/// `PermissionDenied` without CAP_NET_ADMIN, `Unsupported` where the device cannot; `InvalidInput` for more than it has, for none,
+/// and for fewer while a queue that would go has an AF_XDP socket; no such device.
+pub fn set_channels(device: &str, channels: Channels) -> io::Result<()> {
+    let Channels { receive, transmit, combined } = channels;
+    let mut value = ChannelsValue { command: ETHTOOL_SCHANNELS, receive, transmit, combined, ..ask_channels(device)? };
+    // SAFETY: as above.
+    unsafe { ask(device, &mut value) }
 }
 
 #[cfg(test)]
@@ -105,6 +123,7 @@ mod tests {
         assert!(set_offload("no-such-device0", Offload::GenericReceive, false).is_err());
         assert!(keep_vlan_tags("no-such-device0").is_err());
         assert!(channels("no-such-device0").is_err());
+        assert!(set_channels("no-such-device0", Channels { receive: 1, transmit: 1, combined: 0 }).is_err());
         assert!(set_offload("", Offload::GenericReceive, false).is_err());
     }
 }

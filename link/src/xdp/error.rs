@@ -9,7 +9,9 @@ use crate::LinkError;
 #[derive(Debug, thiserror::Error)]
 pub enum XdpError {
     /// The kernel refuses for want of rights.
-    #[error("xdp {interface}: not permitted to {what}; run as root, or with CAP_NET_ADMIN, CAP_NET_RAW and CAP_BPF")]
+    #[error(
+        "xdp {interface}: not permitted to {what}; run as root, or with CAP_NET_ADMIN, CAP_NET_RAW, CAP_BPF and CAP_PERFMON"
+    )]
     NotPermitted {
         /// The interface.
         interface: String,
@@ -60,7 +62,7 @@ pub enum XdpError {
     },
     /// Another socket has a receive queue.
     #[error(
-        "xdp {interface}: receive queue {queue} is in use by another AF_XDP socket, still after {waited_ms} ms; end the program that uses it, or use another interface"
+        "xdp {interface}: receive queue {queue} is in use by another AF_XDP socket, still after {waited_ms} ms; end the program that uses it (`ss --xdp -p` names it), or use another interface"
     )]
     QueueBusy {
         /// The interface.
@@ -70,10 +72,21 @@ pub enum XdpError {
         /// How long it was waited for.
         waited_ms: u64,
     },
-    /// The region cannot be locked in memory.
+    /// The user may not lock as much memory as the region has.
     #[error(
-        "xdp {interface}: {bytes} bytes of frames cannot be locked in memory ({source}); raise the limit (`ulimit -l`, LimitMEMLOCK), run with CAP_IPC_LOCK, or ask for fewer frames"
+        "xdp {interface}: {bytes} bytes of frames cannot be locked in memory, {limit} are the limit for all that this user's programs lock; raise it (`ulimit -l {}`, LimitMEMLOCK={bytes}), run with CAP_IPC_LOCK, or ask for fewer frames",
+        bytes.div_ceil(1024)
     )]
+    MemoryLimit {
+        /// The interface.
+        interface: String,
+        /// The region.
+        bytes: u64,
+        /// RLIMIT_MEMLOCK.
+        limit: u64,
+    },
+    /// There is no memory for the region.
+    #[error("xdp {interface}: there is no memory for {bytes} bytes of frames ({source}); ask for fewer frames")]
     Memory {
         /// The interface.
         interface: String,

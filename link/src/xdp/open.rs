@@ -11,6 +11,7 @@ use laxity_core::units::{Duration, Instant};
 use laxity_core::wire::{DATA_HEADER_BYTES, DataHeader};
 use rustix::event::epoll;
 use rustix::io::Errno;
+use rustix::process::{Resource, getrlimit};
 
 use super::Xdp;
 use super::config::{Mode, Opened, XdpConfig};
@@ -408,12 +409,27 @@ fn open_queues(
     for number in 0..queues {
         let first = rings::socket().map_err(|source| permitted("open an AF_XDP socket", source))?;
         if opened.is_empty() {
-            // SAFETY: each queue keeps the region as long as its sockets.
-            unsafe { rings::register(first.as_fd(), &region, frames.chunk() as u32) }.map_err(|source| {
-                match Errno::from_io_error(&source) {
-                    Some(Errno::NOBUFS | Errno::NOMEM | Errno::PERM) => {
-                        XdpError::Memory { interface: name.clone(), bytes: region.bytes() as u64, source }
+            let (bytes, start) = (region.bytes() as u64, now());
+            let limit = getrlimit(Resource::Memlock).current;
+            let registered = loop {
+                // SAFETY: each queue keeps the region as long as its sockets.
+                match unsafe { rings::register(first.as_fd(), &region, frames.chunk() as u32) } {
+                    // The limit would do: whoever has so much locked may be ending.
+                    Err(error)
+                        if Errno::from_io_error(&error) == Some(Errno::NOBUFS)
+                            && limit.is_some_and(|limit| limit >= bytes)
+                            && now().since(start) < config.patience =>
+                    {
+                        std::thread::sleep(ASK_EVERY);
                     }
+                    other => break other,
+                }
+            };
+            registered.map_err(|source| {
+                let interface = name.clone();
+                match (Errno::from_io_error(&source), limit) {
+                    (Some(Errno::NOBUFS), Some(limit)) => XdpError::MemoryLimit { interface, bytes, limit },
+                    (Some(Errno::NOBUFS | Errno::NOMEM), _) => XdpError::Memory { interface, bytes, source },
                     _ => kernel("to register the frames (XDP_UMEM_REG)")(source),
                 }
             })?;

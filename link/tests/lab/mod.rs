@@ -7,7 +7,7 @@ use std::os::fd::AsFd;
 
 use laxity_link::netlink::{Netlink, Veth};
 use laxity_link::sys::device::Offload;
-use laxity_link::sys::features::{keep_vlan_tags, set_offload};
+use laxity_link::sys::features::{Channels, keep_vlan_tags, set_channels, set_offload};
 use laxity_link::sys::namespace::Namespace;
 
 /// One of the two hosts.
@@ -91,6 +91,19 @@ impl Lab {
         self.change(side, |netlink, index| netlink.delete_interface(index));
     }
 
+    /// Sets how many queues an interface receives and sends with; at most as many as it was made with.
+    pub fn set_channels(&self, side: Side, receive: u32, transmit: u32) -> io::Result<()> {
+        self.on(side, || set_channels(side.interface(), Channels { receive, transmit, combined: 0 }))
+    }
+
+    pub fn add_address(&self, side: Side, address: IpAddr) {
+        self.change(side, |netlink, index| netlink.add_address(index, address, network_bits(address)));
+    }
+
+    pub fn remove_address(&self, side: Side, address: IpAddr) {
+        self.change(side, |netlink, index| netlink.remove_address(index, address, network_bits(address)));
+    }
+
     /// The program that is attached to an interface.
     pub fn program(&self, side: Side) -> Option<u32> {
         self.on(side, || Netlink::open()?.interface_by_name(side.interface())).unwrap().unwrap().program
@@ -114,6 +127,10 @@ impl Lab {
     }
 }
 
+fn network_bits(address: IpAddr) -> u8 {
+    if address.is_ipv4() { 24 } else { 64 }
+}
+
 fn set_up(side: Side) -> io::Result<()> {
     let name = side.interface();
     for offload in [
@@ -129,7 +146,8 @@ fn set_up(side: Side) -> io::Result<()> {
     let gone = || io::Error::from(io::ErrorKind::NotFound);
     let index = netlink.interface_by_name(name)?.ok_or_else(gone)?.index;
     netlink.set_up(1, true)?;
-    netlink.add_address(index, side.v4(), 24)?;
-    netlink.add_address(index, side.v6(), 64)?;
+    for address in [side.v4(), side.v6()] {
+        netlink.add_address(index, address, network_bits(address))?;
+    }
     netlink.set_up(index, true)
 }
