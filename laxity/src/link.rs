@@ -50,6 +50,19 @@ impl Default for XdpOptions {
     }
 }
 
+impl XdpOptions {
+    /// Bytes of memory that the frames of a host with `config` take at most on an interface of so many receive queues. They must be
+    /// lockable: RLIMIT_MEMLOCK, or CAP_IPC_LOCK.
+    pub fn most_locked(&self, config: &HostConfig, queues: u32) -> u64 {
+        /// A frame is a page at most.
+        const FRAME: u64 = 4096;
+        let with = xdp_config(config.bind, self);
+        let waiting: u64 = with.waiting.iter().map(|waiting| u64::from(waiting.next_power_of_two())).sum();
+        let leaving = (2 * with.batch).next_power_of_two();
+        ((frames(config, with.batch) + leaving) as u64 + u64::from(queues) * waiting) * FRAME
+    }
+}
+
 /// A link, and the frames that it moves.
 pub(crate) enum Wire {
     Udp(Box<Udp>, HeapFrames),
@@ -150,9 +163,13 @@ fn in_use(error: &Error) -> Option<SocketAddr> {
     }
 }
 
+/// Beside the channels' frames: a batch on its way out, one on its way in, and control frames.
+fn frames(config: &HostConfig, batch: usize) -> usize {
+    config.frames + 4 * batch
+}
+
 fn wire(config: &HostConfig, platform: &Platform, batch: usize, address: SocketAddr) -> Result<Bound, Error> {
-    // Beside the channels' frames: a batch on its way out, one on its way in, and control frames.
-    let frames = config.frames + 4 * batch;
+    let frames = frames(config, batch);
     let packet = platform.packet.max(512) as usize + DATA_HEADER_BYTES;
     let udp = || -> Result<Wire, Error> {
         let link = Udp::bind(&UdpConfig { batch, ..UdpConfig::new(address) })?;
