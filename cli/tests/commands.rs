@@ -249,6 +249,11 @@ fn bad_input_says_what_was_found_and_what_was_expected() {
     expect(&run(&["recv", "a/b", "--bind", "127.0.0.1:0"], b""), 2, &["a/b"]);
     expect(&run(&["recv", "a", "--lease", "1ms", "--bind", "127.0.0.1:0"], b""), 2, &["--lease", "1ms"]);
     expect(&run(&["recv", "a", "--platform", "/does/not/exist"], b""), 2, &["/does/not/exist"]);
+    // Whatever the link is.
+    for waiting in ["512", "0,1,1", "1,1,32769"] {
+        let said = [waiting, "--waiting", "1 to 32768", "512,512,256"];
+        expect(&run(&["recv", "a", "--waiting", waiting, "--bind", "127.0.0.1:0"], b""), 2, &said);
+    }
 }
 
 #[test]

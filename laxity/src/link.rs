@@ -1,6 +1,6 @@
 //! Which link a host has, and how it gets it.
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 use laxity_core::frames::HeapFrames;
@@ -41,12 +41,23 @@ pub struct XdpOptions {
     /// How many frames a second may be dropped early, of strangers and contract breakers. What dropping them costs is taken from the
     /// processor in every bound; whether there are more is watched.
     pub dropped_per_second: u64,
+    /// How many frames may wait on each receive queue, of real-time channels, control frames, and best effort; more are lost
+    /// ([`XdpConfig::waiting`]).
+    pub waiting: [u32; 3],
 }
 
 impl Default for XdpOptions {
-    /// The interface of the address, in the driver if it can, 200,000 dropped frames a second.
+    /// The interface of the address, in the driver if it can, 200,000 dropped frames a second, and as many that wait as the link
+    /// itself proposes.
     fn default() -> Self {
-        Self { interface: None, vlan: None, mode: Mode::Any, busy_poll: None, dropped_per_second: 200_000 }
+        Self {
+            interface: None,
+            vlan: None,
+            mode: Mode::Any,
+            busy_poll: None,
+            dropped_per_second: 200_000,
+            waiting: XdpConfig::new(SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0))).waiting,
+        }
     }
 }
 
@@ -122,6 +133,7 @@ fn xdp_config(address: SocketAddr, options: &XdpOptions) -> XdpConfig {
         vlan: options.vlan,
         mode: options.mode,
         busy_poll: options.busy_poll,
+        waiting: options.waiting,
         ..XdpConfig::new(address)
     }
 }
@@ -202,4 +214,21 @@ fn with_notes(wire: Wire) -> Bound {
         notes.extend(link.status().opened().notes.iter().cloned());
     }
     Bound { wire, notes }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_may_wait_is_what_was_asked_for_and_takes_memory() {
+        let config = HostConfig { frames: 1000, ..HostConfig::default() };
+        let usual = XdpOptions::default();
+        assert_eq!(usual.waiting, [512, 512, 256]);
+        // 1,000 of channels, 256 of batches, 128 on their way out, and what may wait on each queue.
+        assert_eq!(usual.most_locked(&config, 1), (1000 + 256 + 128 + 1280) * 4096);
+        let asked = XdpOptions { waiting: [1000, 1, 3], ..usual };
+        assert_eq!(xdp_config(config.bind, &asked).waiting, [1000, 1, 3]);
+        assert_eq!(asked.most_locked(&config, 2), (1000 + 256 + 128 + 2 * (1024 + 1 + 4)) * 4096);
+    }
 }

@@ -245,7 +245,10 @@ fn told(seen: &Seen) -> Finding {
         Some(Ok(bytes)) => facts.push(format!("packets of up to {bytes} bytes")),
         Some(Err(XdpError::ForeignProgram { program, .. })) => ills.add(
             format!("program {program} is attached to {driven}, another executive's or somebody else's"),
-            "end who attached it (`bpftool net` names it)",
+            format!(
+                "end who attached it (`bpftool net` and `bpftool link` name it); if nobody is left, `sudo ip link set dev {driven} \
+                 xdp off`"
+            ),
         ),
         // Why, and what would do.
         Some(Err(XdpError::Unsuitable { reason, .. })) => match reason.rsplit_once("; ") {
@@ -272,8 +275,10 @@ fn told(seen: &Seen) -> Finding {
         None => facts.push("the number of its queues cannot be told".to_owned()),
     }
     facts.push(match &seen.native {
-        Ok(true) => "its driver takes programs (native mode)".to_owned(),
-        Ok(false) => "its driver takes no programs (generic mode: each dropped frame costs more)".to_owned(),
+        Ok(true) => "its driver says that it takes programs (native mode)".to_owned(),
+        Ok(false) => {
+            "its driver says that it takes no programs (generic mode: each dropped frame costs more)".to_owned()
+        }
         Err(error) => format!("native or generic mode: {error}"),
     });
     if seen.is_veth && seen.transmit_checksum {
@@ -416,7 +421,7 @@ mod tests {
         assert_eq!((good.name.as_str(), good.state, &good.remedy), ("fast path eth0", State::Good, &None));
         assert_eq!(
             good.found,
-            "packets of up to 1472 bytes, 4 receive queues, its driver takes programs (native mode)"
+            "packets of up to 1472 bytes, 4 receive queues, its driver says that it takes programs (native mode)"
         );
         let of = |largest| Seen { largest, ..suitable() };
         let foreign = XdpError::ForeignProgram { interface: "eth0".to_owned(), program: 9 };
@@ -451,7 +456,7 @@ mod tests {
         is_said(&format!("ethtool -L eth0 combined {MAX_QUEUES}"), &remedy);
         let generic = told(&Seen { native: Ok(false), queues: Some(1), ..suitable() });
         assert_eq!(generic.state, State::Good);
-        is_said("1 receive queue, its driver takes no programs (generic mode", &generic.found);
+        is_said("1 receive queue, its driver says that it takes no programs (generic mode", &generic.found);
     }
 
     #[test]
