@@ -2,10 +2,14 @@
 //!
 //! What they check does not depend on how fast the machine is. Waits have a generous end, so that a hang is a failure.
 
+mod common;
+
 use std::io::{Read, Write};
 use std::net::UdpSocket;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
+
+use common::text;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -69,10 +73,6 @@ fn finish(mut child: Child) -> Output {
 /// Waits for a process in the background.
 fn finishing(child: Child) -> std::thread::JoinHandle<Output> {
     std::thread::spawn(move || finish(child))
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
 }
 
 /// Asserts the exit status, and that the message names what it must.
