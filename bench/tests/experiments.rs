@@ -1,32 +1,11 @@
 //! Runs of the papers' experiments, each about two seconds. How late messages are is the machine's; that all add up, and that the
 //! right one drops, is not.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration as StdDuration;
+mod common;
 
-use laxity_bench::{Attack, Error, Experiment, FloodPath, Outcome, Setup, Stack, Workload, run_with};
-use laxity_core::platform::Platform;
+use common::{alone, setup};
+use laxity_bench::{Attack, Error, Experiment, Outcome, Stack, Workload, run_with};
 use laxity_core::processor::Preemption;
-
-/// One at a time: they would be each other's attack.
-fn alone() -> MutexGuard<'static, ()> {
-    static ALONE: Mutex<()> = Mutex::new(());
-    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn setup(stack: Stack, attack: Attack) -> Setup {
-    let (flood, duration) = (FloodPath::Through, StdDuration::from_secs(1));
-    Setup {
-        attack,
-        stack,
-        flood,
-        duration,
-        seed: 7,
-        realtime: true,
-        keep_awake: false,
-        costs: Platform::assumed_host().into(),
-    }
-}
 
 /// Runs one, and checks that everything adds up.
 fn experiment(attack: Attack, experiment: Experiment) -> Outcome {

@@ -1,38 +1,20 @@
 //! Whole scenarios, each about a second. How late messages are is the machine's; that they all add up is not.
 
+mod common;
+
 use std::io::{BufRead, BufReader};
 use std::net::UdpSocket;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::atomic::AtomicBool;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration as StdDuration, Instant as StdInstant};
 
+use common::{alone, setup};
 use laxity_bench::attack::{HOGS, Hogs, foreign_flood};
 use laxity_bench::{Attack, Error, Film, FloodPath, Outcome, Setup, Stack, Workload, run, run_with};
 use laxity_core::platform::{LinkModel, Platform};
 use laxity_core::units::Duration;
 use laxity_link::sys::now;
-
-/// One at a time: they would be each other's attack.
-fn alone() -> MutexGuard<'static, ()> {
-    static ALONE: Mutex<()> = Mutex::new(());
-    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn setup(stack: Stack, attack: Attack) -> Setup {
-    let (flood, duration) = (FloodPath::Through, StdDuration::from_secs(1));
-    Setup {
-        attack,
-        stack,
-        flood,
-        duration,
-        seed: 7,
-        realtime: true,
-        keep_awake: false,
-        costs: Platform::assumed_host().into(),
-    }
-}
 
 /// Runs it and checks what must hold whatever the machine does.
 fn sound(setup: &Setup) -> Outcome {

@@ -1,5 +1,8 @@
 //! Which link a command's host has, and what is reported of the fast path.
 
+use std::fmt;
+use std::str::FromStr;
+
 use clap::{Args, ValueEnum};
 use laxity::{Host, HostConfig, LinkChoice, XdpOptions};
 use laxity_core::units::Duration;
@@ -24,6 +27,48 @@ pub(crate) struct LinkArguments {
     /// xdp: how many frames a second may be dropped early; what that costs is a term of every bound
     #[arg(long, value_name = "FRAMES", default_value_t = XdpOptions::default().dropped_per_second)]
     pub(crate) dropped_per_second: u64,
+    /// xdp: how many frames may wait on each receive queue: of real-time channels, control frames, and best effort; rounded up to
+    /// powers of two
+    #[arg(long, value_name = "FRAMES,FRAMES,FRAMES", default_value_t)]
+    pub(crate) waiting: Waiting,
+}
+
+/// How many frames may wait: of real-time channels, control frames, and best effort.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Waiting([u32; 3]);
+
+impl Waiting {
+    /// What the link takes.
+    const MOST: u32 = 1 << 15;
+}
+
+impl Default for Waiting {
+    fn default() -> Self {
+        Self(XdpOptions::default().waiting)
+    }
+}
+
+impl fmt::Display for Waiting {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [real_time, control, best_effort] = self.0;
+        write!(f, "{real_time},{control},{best_effort}")
+    }
+}
+
+impl FromStr for Waiting {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let number = |text: &str| text.parse().ok().filter(|number| (1..=Self::MOST).contains(number));
+        let numbers: Option<Vec<u32>> = text.split(',').map(number).collect();
+        numbers.and_then(|numbers| numbers.try_into().ok()).map(Self).ok_or_else(|| {
+            format!(
+                "expected three numbers from 1 to {}, of real-time channels, control frames, and best effort: {}",
+                Self::MOST,
+                Self::default()
+            )
+        })
+    }
 }
 
 /// The links by name.
@@ -62,6 +107,7 @@ impl LinkArguments {
                 ModeName::Generic => Mode::Generic,
             },
             dropped_per_second: self.dropped_per_second,
+            waiting: self.waiting.0,
             ..XdpOptions::default()
         };
         match self.link {
@@ -166,7 +212,7 @@ impl EarlyReport {
         if early.full != [0; 3] || early.no_frame > 0 {
             let [real_time, control, best_effort] = early.full;
             lines.push(format!(
-                "lost because as many waited as may: {real_time} of real-time channels, {control} control, {best_effort} best effort; for want \
+                "lost because as many waited as may (--waiting): {real_time} of real-time channels, {control} control, {best_effort} best effort; for want \
                  of a frame: {}",
                 early.no_frame
             ));
@@ -189,4 +235,27 @@ impl EarlyReport {
 
 fn dropping(status: &Status, early: &EarlyFigures) -> Duration {
     status.opened().drop_cost * early.dropped()
+}
+
+#[cfg(test)]
+mod tests {
+    use laxity_link::xdp::{Xdp, XdpConfig, XdpError};
+
+    use super::*;
+
+    #[test]
+    fn what_may_wait_is_three_numbers_that_the_link_takes() {
+        assert_eq!(Waiting::default().to_string().parse(), Ok(Waiting::default()));
+        assert_eq!("1,32768,3".parse(), Ok(Waiting([1, 32_768, 3])));
+        for text in ["", "512", "1,2", "1,2,3,4", "0,1,1", "1,1,32769", "1,-1,1", "1,1,1k", "1, 2,3"] {
+            let refused = text.parse::<Waiting>().unwrap_err();
+            assert!(refused.contains("1 to 32768") && refused.contains("512,512,256"), "{text}: {refused}");
+        }
+        // The link says so before it asks for any right.
+        let bind = std::net::SocketAddr::from(([127, 0, 0, 1], 0));
+        let config = XdpConfig { waiting: [1, 1, Waiting::MOST + 1], ..XdpConfig::new(bind) };
+        let refused = Xdp::open(&config).map(drop).unwrap_err();
+        let XdpError::Config { field: "waiting", least: 1, most, .. } = refused else { panic!("{refused}") };
+        assert_eq!(most, u64::from(Waiting::MOST));
+    }
 }

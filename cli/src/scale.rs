@@ -69,6 +69,18 @@ impl Scale {
             }
         }
     }
+
+    /// The values whose labels have room beside each other on an axis of this `length`, ascending.
+    pub(crate) fn spaced(self, length: f64, room: f64) -> Vec<u64> {
+        let mut values: Vec<u64> = Vec::new();
+        for value in self.ticks((length / room) as u64) {
+            let far = |other: &u64| (self.position(value) - self.position(*other)) * length >= room;
+            if values.last().is_none_or(far) {
+                values.push(value);
+            }
+        }
+        values
+    }
 }
 
 /// The largest of 1, 2, 5, 10, 20 … that is at most `value`; `value` is above zero.
@@ -122,6 +134,9 @@ mod tests {
                 proptest::prop_assert!((0.0..=1.0).contains(&low) && low <= high && high <= 1.0);
                 let ticks = scale.ticks(4);
                 proptest::prop_assert!(ticks.len() <= 9 && ticks.is_sorted(), "{ticks:?}");
+                let places: Vec<f64> = scale.spaced(300.0, 60.0).into_iter().map(|value| scale.position(value)).collect();
+                let far = |pair: &[f64]| (pair[1] - pair[0]) * 300.0 >= 60.0;
+                proptest::prop_assert!(places.windows(2).all(far), "{places:?}");
             }
         }
     }

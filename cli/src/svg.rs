@@ -1,7 +1,43 @@
-//! What pictures have in common: texts that must fit, and numbers in paths.
+//! What pictures have in common: the document, texts that must fit, and numbers in paths.
+
+use maud::{Markup, PreEscaped, html};
 
 /// The average character is no wider, at the size of most texts.
 pub(crate) const CHARACTER: f64 = 6.9;
+
+/// A document of its own: what it is, and what is drawn below that.
+pub(crate) struct Document<'a> {
+    pub(crate) title: &'a str,
+    pub(crate) subtitle: &'a str,
+    /// The picture in words, for those who do not see it.
+    pub(crate) description: &'a str,
+    pub(crate) style: &'static str,
+    pub(crate) width: f64,
+    pub(crate) height: f64,
+    /// On both sides.
+    pub(crate) margin: f64,
+    pub(crate) content: Markup,
+}
+
+impl Document<'_> {
+    /// As SVG.
+    pub(crate) fn text(&self) -> String {
+        let (width, height, inside) = (self.width, short(self.height), self.width - 2.0 * self.margin);
+        let markup = html! {
+            svg xmlns="http://www.w3.org/2000/svg" viewBox={ "0 0 " (width) " " (height) } width=(width) height=(height)
+                role="img" aria-labelledby="title" aria-describedby="description" {
+                title id="title" { (self.title) }
+                desc id="description" { (self.description) }
+                style { (PreEscaped(self.style)) }
+                rect.page width=(width) height=(height) {}
+                text.title x=(self.margin) y="36" { (fitting(self.title, inside * 0.66)) }
+                text x=(self.margin) y="60" { (fitting(self.subtitle, inside)) }
+                (self.content)
+            }
+        };
+        format!("{}\n", markup.into_string())
+    }
+}
 
 /// `text`, cut to what has room.
 pub(crate) fn fitting(text: &str, room: f64) -> String {

@@ -1,25 +1,13 @@
 //! `laxity bench --simulated` as a user runs it. Everything is in virtual time, so nothing depends on how fast the machine is.
 
-use std::process::{Command, Output};
+mod common;
 
+use common::{bench, text};
 use serde_json::Value;
 
 const KIB: u64 = 1024;
 /// What the real-time channels are promised, KiB/s.
 const PROMISED: [u64; 3] = [1200, 2000, 2000];
-
-fn bench(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_laxity"))
-        .env("LAXITY_CALIBRATION", "none")
-        .arg("bench")
-        .args(arguments)
-        .output()
-        .unwrap()
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
 
 /// The object of an experiment that keeps its promises.
 fn object(name: &str, more: &[&str]) -> Value {

@@ -2,10 +2,12 @@
 //! own fault, only who breaks its contract is refused, everything adds up. Rates are those of a second or less, so a burst more or
 //! less at the edges is tolerated.
 
+mod common;
+
 use std::path::PathBuf;
-use std::process::{Command, Output};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use common::{bench, text};
 use serde_json::Value;
 
 const KIB: u64 = 1024;
@@ -15,19 +17,6 @@ const CAUSES: [&str; 5] = ["sender", "receiver", "network", "platform", "laxity"
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-fn bench(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_laxity"))
-        .env("LAXITY_CALIBRATION", "none")
-        .arg("bench")
-        .args(arguments)
-        .output()
-        .unwrap()
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
 }
 
 /// The object of a live experiment in which Laxity kept its promises, and the notes for people.

@@ -2,10 +2,14 @@
 //!
 //! What they check does not depend on how fast the machine is. Waits have a generous end, so that a hang is a failure.
 
+mod common;
+
 use std::io::{Read, Write};
 use std::net::UdpSocket;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
+
+use common::text;
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -69,10 +73,6 @@ fn finish(mut child: Child) -> Output {
 /// Waits for a process in the background.
 fn finishing(child: Child) -> std::thread::JoinHandle<Output> {
     std::thread::spawn(move || finish(child))
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
 }
 
 /// Asserts the exit status, and that the message names what it must.
@@ -249,6 +249,11 @@ fn bad_input_says_what_was_found_and_what_was_expected() {
     expect(&run(&["recv", "a/b", "--bind", "127.0.0.1:0"], b""), 2, &["a/b"]);
     expect(&run(&["recv", "a", "--lease", "1ms", "--bind", "127.0.0.1:0"], b""), 2, &["--lease", "1ms"]);
     expect(&run(&["recv", "a", "--platform", "/does/not/exist"], b""), 2, &["/does/not/exist"]);
+    // Whatever the link is.
+    for waiting in ["512", "0,1,1", "1,1,32769"] {
+        let said = [waiting, "--waiting", "1 to 32768", "512,512,256"];
+        expect(&run(&["recv", "a", "--waiting", waiting, "--bind", "127.0.0.1:0"], b""), 2, &said);
+    }
 }
 
 #[test]

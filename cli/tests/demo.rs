@@ -1,7 +1,10 @@
 //! `laxity demo` as a user runs it. Nothing here depends on how fast the machine is: a late message is a figure, not a failure.
 
+mod common;
+
 use std::process::{Command, Output};
 
+use common::text;
 use serde_json::Value;
 
 fn demo(arguments: &[&str]) -> Output {
@@ -11,10 +14,6 @@ fn demo(arguments: &[&str]) -> Output {
         .args(arguments)
         .output()
         .unwrap()
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
 }
 
 /// The scenarios of a run, which may have found a broken promise on a machine that is busy with other tests.

@@ -1,15 +1,14 @@
 //! `laxity sim` as a user runs it. Everything is in virtual time, so nothing depends on how fast the machine is.
 
+mod common;
+
 use std::process::{Command, Output};
 
+use common::text;
 use serde_json::Value;
 
 fn sim(arguments: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_laxity")).arg("sim").args(arguments).output().unwrap()
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
 }
 
 #[test]

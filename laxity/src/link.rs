@@ -1,6 +1,6 @@
 //! Which link a host has, and how it gets it.
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
 use laxity_core::frames::HeapFrames;
@@ -41,12 +41,36 @@ pub struct XdpOptions {
     /// How many frames a second may be dropped early, of strangers and contract breakers. What dropping them costs is taken from the
     /// processor in every bound; whether there are more is watched.
     pub dropped_per_second: u64,
+    /// How many frames may wait on each receive queue, of real-time channels, control frames, and best effort; more are lost
+    /// ([`XdpConfig::waiting`]).
+    pub waiting: [u32; 3],
 }
 
 impl Default for XdpOptions {
-    /// The interface of the address, in the driver if it can, 200,000 dropped frames a second.
+    /// The interface of the address, in the driver if it can, 200,000 dropped frames a second, and as many that wait as the link
+    /// itself proposes.
     fn default() -> Self {
-        Self { interface: None, vlan: None, mode: Mode::Any, busy_poll: None, dropped_per_second: 200_000 }
+        Self {
+            interface: None,
+            vlan: None,
+            mode: Mode::Any,
+            busy_poll: None,
+            dropped_per_second: 200_000,
+            waiting: XdpConfig::new(SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0))).waiting,
+        }
+    }
+}
+
+impl XdpOptions {
+    /// Bytes of memory that the frames of a host with `config` take at most on an interface of so many receive queues. They must be
+    /// lockable: RLIMIT_MEMLOCK, or CAP_IPC_LOCK.
+    pub fn most_locked(&self, config: &HostConfig, queues: u32) -> u64 {
+        /// A frame is a page at most.
+        const FRAME: u64 = 4096;
+        let with = xdp_config(config.bind, self);
+        let waiting: u64 = with.waiting.iter().map(|waiting| u64::from(waiting.next_power_of_two())).sum();
+        let leaving = (2 * with.batch).next_power_of_two();
+        ((frames(config, with.batch) + leaving) as u64 + u64::from(queues) * waiting) * FRAME
     }
 }
 
@@ -109,6 +133,7 @@ fn xdp_config(address: SocketAddr, options: &XdpOptions) -> XdpConfig {
         vlan: options.vlan,
         mode: options.mode,
         busy_poll: options.busy_poll,
+        waiting: options.waiting,
         ..XdpConfig::new(address)
     }
 }
@@ -150,9 +175,13 @@ fn in_use(error: &Error) -> Option<SocketAddr> {
     }
 }
 
+/// Beside the channels' frames: a batch on its way out, one on its way in, and control frames.
+fn frames(config: &HostConfig, batch: usize) -> usize {
+    config.frames + 4 * batch
+}
+
 fn wire(config: &HostConfig, platform: &Platform, batch: usize, address: SocketAddr) -> Result<Bound, Error> {
-    // Beside the channels' frames: a batch on its way out, one on its way in, and control frames.
-    let frames = config.frames + 4 * batch;
+    let frames = frames(config, batch);
     let packet = platform.packet.max(512) as usize + DATA_HEADER_BYTES;
     let udp = || -> Result<Wire, Error> {
         let link = Udp::bind(&UdpConfig { batch, ..UdpConfig::new(address) })?;
@@ -185,4 +214,21 @@ fn with_notes(wire: Wire) -> Bound {
         notes.extend(link.status().opened().notes.iter().cloned());
     }
     Bound { wire, notes }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_may_wait_is_what_was_asked_for_and_takes_memory() {
+        let config = HostConfig { frames: 1000, ..HostConfig::default() };
+        let usual = XdpOptions::default();
+        assert_eq!(usual.waiting, [512, 512, 256]);
+        // 1,000 of channels, 256 of batches, 128 on their way out, and what may wait on each queue.
+        assert_eq!(usual.most_locked(&config, 1), (1000 + 256 + 128 + 1280) * 4096);
+        let asked = XdpOptions { waiting: [1000, 1, 3], ..usual };
+        assert_eq!(xdp_config(config.bind, &asked).waiting, [1000, 1, 3]);
+        assert_eq!(asked.most_locked(&config, 2), (1000 + 256 + 128 + 2 * (1024 + 1 + 4)) * 4096);
+    }
 }

@@ -2,11 +2,11 @@
 
 use std::fmt::Write as _;
 
-use maud::{Markup, PreEscaped, html};
+use maud::{Markup, html};
 
 use crate::numbers::count;
 use crate::scale::Scale;
-use crate::svg::{CHARACTER, fitting, lines, short};
+use crate::svg::{CHARACTER, Document, fitting, lines, short};
 
 /// A document.
 pub(super) struct Picture {
@@ -61,26 +61,26 @@ pub(super) fn document(picture: &Picture) -> String {
         notes.push((at, line));
         at += LINE;
     }
-    let height = short(at + 8.0);
-    let markup = html! {
-        svg xmlns="http://www.w3.org/2000/svg" viewBox={ "0 0 " (WIDTH) " " (height) } width=(WIDTH) height=(height)
-            role="img" aria-labelledby="title" aria-describedby="description" {
-            title id="title" { (picture.title) }
-            desc id="description" { (description(picture)) }
-            style { (PreEscaped(STYLE)) }
-            rect.page width=(WIDTH) height=(height) {}
-            text.title x=(MARGIN) y="36" { (picture.title) }
-            text x=(MARGIN) y="60" { (fitting(&picture.subtitle, WIDTH - 2.0 * MARGIN)) }
-            (legend(&picture.legend))
-            @for (place, panel) in picture.panels.iter().enumerate() {
-                @let x = MARGIN + (PANEL + GAP) * (place % 2) as f64;
-                @let y = first + (HEIGHT + GAP) * (place / 2) as f64;
-                g transform={ "translate(" (short(x)) " " (short(y)) ")" } { (draw(panel)) }
-            }
-            @for (y, line) in notes { text x=(MARGIN) y=(short(y)) { (line) } }
+    let content = html! {
+        (legend(&picture.legend))
+        @for (place, panel) in picture.panels.iter().enumerate() {
+            @let x = MARGIN + (PANEL + GAP) * (place % 2) as f64;
+            @let y = first + (HEIGHT + GAP) * (place / 2) as f64;
+            g transform={ "translate(" (short(x)) " " (short(y)) ")" } { (draw(panel)) }
         }
+        @for (y, line) in notes { text x=(MARGIN) y=(short(y)) { (line) } }
     };
-    format!("{}\n", markup.into_string())
+    Document {
+        title: &picture.title,
+        subtitle: &picture.subtitle,
+        description: &description(picture),
+        style: STYLE,
+        width: WIDTH,
+        height: at + 8.0,
+        margin: MARGIN,
+        content,
+    }
+    .text()
 }
 
 /// The picture in words, for those who do not see it: where each line begins, ends and is highest.

@@ -1,7 +1,4 @@
-//! Each network device: its queues, what it offloads, when it interrupts, and whether packets can be had before the kernel's
-//! protocols see them.
-
-use std::io;
+//! Each network device: its queues, what it offloads, and when it interrupts.
 
 use laxity_core::units::Duration;
 use laxity_link::sys::device::{self, Coalescing, LinkFacts, Offload};
@@ -64,7 +61,6 @@ pub(super) fn probe(doctor: &Doctor<'_>) -> Vec<Finding> {
         let found = format!("{} more are not told of", names.len() - MOST);
         findings.push(Finding::new("other devices", State::Unknown, found));
     }
-    findings.push(xdp(device::xdp_program(), device::xdp_socket()));
     findings
 }
 
@@ -165,10 +161,6 @@ fn veth(name: &str, asked: &Asked, ills: &mut Vec<String>, remedies: &mut Vec<St
         );
         remedies.push(format!("`sudo ethtool -K {name} tso off gso off`"));
     }
-    if asked.has(Offload::TransmitChecksum) {
-        ills.push("What it sends has no finished checksums, which an XDP program of the peer will notice".to_owned());
-        remedies.push(format!("`sudo ethtool -K {name} tx off`"));
-    }
 }
 
 fn queues(root: &Root, name: &str) -> String {
@@ -201,19 +193,6 @@ fn offloads(asked: &Asked) -> String {
         })
         .collect();
     if each.is_empty() { String::new() } else { format!("offloads {}", each.join(" ")) }
-}
-
-/// May packets be had before the kernel's protocols see them?
-fn xdp(program: io::Result<()>, socket: io::Result<()>) -> Finding {
-    let word = |outcome: &io::Result<()>| match outcome {
-        Ok(()) => "yes".to_owned(),
-        Err(error) => format!("no ({error})"),
-    };
-    let found = format!("load an XDP program: {}; open an AF_XDP socket: {}", word(&program), word(&socket));
-    let is_good = program.is_ok() && socket.is_ok();
-    Finding::new("XDP", if is_good { State::Good } else { State::Poor }, found)
-        .says("UDP sockets do without; received packets then go through the kernel's protocols before they are told apart")
-        .mended_by("run as root, or `sudo setcap cap_net_raw,cap_net_admin,cap_bpf=ep PROGRAM`; a kernel with CONFIG_XDP_SOCKETS")
 }
 
 #[cfg(test)]
@@ -285,20 +264,7 @@ mod tests {
         let facts = LinkFacts { kind: Some("veth".to_owned()), xdp_program: Some(9), ..up() };
         let veth = told(&fake.root(), "v0", &Asked { facts, ..other });
         let remedy = veth.remedy.unwrap();
-        assert!(
-            remedy.contains("tso off gso off") && remedy.contains("tx off") && remedy.contains("xdp off"),
-            "{remedy}"
-        );
+        assert!(remedy.contains("tso off gso off") && remedy.contains("xdp off"), "{remedy}");
         assert!(veth.found.contains("XDP program 9"), "{}", veth.found);
-    }
-
-    #[test]
-    fn xdp_takes_both() {
-        let no = || Err(io::Error::from_raw_os_error(libc::EPERM));
-        assert_eq!(xdp(Ok(()), Ok(())).state, State::Good);
-        for finding in [xdp(no(), Ok(())), xdp(Ok(()), no())] {
-            assert_eq!(finding.state, State::Poor);
-            assert!(finding.found.contains("no (") && finding.remedy.unwrap().contains("cap_bpf"));
-        }
     }
 }

@@ -13,18 +13,21 @@ pub(crate) enum State {
     Poor,
     /// It could not be found out.
     Unknown,
+    /// It is in the way of something that has to be asked for, and of nothing else.
+    Optional,
     /// Nothing to mend.
     Good,
 }
 
 impl State {
-    pub(crate) const WORST_FIRST: [Self; 4] = [Self::Bad, Self::Poor, Self::Unknown, Self::Good];
+    pub(crate) const WORST_FIRST: [Self; 5] = [Self::Bad, Self::Poor, Self::Unknown, Self::Optional, Self::Good];
 
     pub(crate) fn word(self) -> &'static str {
         match self {
             Self::Bad => "bad",
             Self::Poor => "poor",
             Self::Unknown => "unknown",
+            Self::Optional => "optional",
             Self::Good => "good",
         }
     }

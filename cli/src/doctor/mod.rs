@@ -8,6 +8,7 @@
 //! | [`rights`], [`throttle`] | real-time priority, and what the kernel limits it to |
 //! | [`stolen`], [`idle`], [`timers`], [`interrupts`] | what delays a thread that should run |
 //! | [`device`], [`memory`], [`clock`] | network devices, memory, clocks |
+//! | [`fast_path`] | whether `--link xdp` could be had |
 //! | [`calibration`], [`neighbours`] | Laxity's own files and processes |
 //! | [`measure`] | the threads that all of them measure with |
 //! | [`fix`] | changes, and that they are undone whatever happens |
@@ -15,6 +16,7 @@
 mod calibration;
 mod clock;
 mod device;
+mod fast_path;
 mod finding;
 mod fix;
 mod idle;
@@ -47,7 +49,7 @@ pub(crate) const HELP: &str = "\
 Exit status: 0 the report is complete, however good or bad the host is; 2 bad input; 4 --fix may change nothing here. With a \
 COMMAND its own, or 128 and the number of the signal that ended it.
 
-JSON: {findings, interrupted}. Each of findings: {name, state: good|poor|bad|unknown, found, cost_ns, cost_text, remedy, \
+JSON: {findings, interrupted}. Each of findings: {name, state: good|optional|poor|bad|unknown, found, cost_ns, cost_text, remedy, \
 fixable}; cost_ns is an integer that was measured here, or null. The names are explained in docs/doctor.md.
 
 With --fix: {changes, command}; each of changes: {name, state: changed|failed, old, new, text}. It is printed when the \
@@ -104,6 +106,7 @@ type Probe = (&'static str, fn(&Doctor<'_>) -> Vec<Finding>);
 /// In the order in which they run; together less than half a minute.
 const PROBES: &[Probe] = &[
     ("the network devices", device::probe),
+    ("the fast path", fast_path::probe),
     ("memory", memory::probe),
     ("the clocks", clock::probe),
     ("the calibration", calibration::probe),

@@ -89,6 +89,7 @@ mod tests {
                 .mended_by("`x`")
                 .fixable(),
             Finding::new("rights", State::Bad, "none").says("not measured").mended_by("`y`"),
+            Finding::new("fast path", State::Optional, "no AF_XDP").mended_by("`z`"),
         ]
     }
 
@@ -108,8 +109,9 @@ mod tests {
     fn the_worst_comes_first_and_remedies_stand_on_lines_of_their_own() {
         let text = text(&findings(), true, 100);
         let place = |what: &str| text.find(what).unwrap_or_else(|| panic!("{what} is missing in {text}"));
-        assert!(place("rights") < place("throttle") && place("throttle") < place("swap"));
-        assert!(text.contains("\n  rights: `y`\n* throttle: `x`\n"), "{text}");
+        assert!(place("rights") < place("throttle") && place("throttle") < place("no AF_XDP"));
+        assert!(place("no AF_XDP") < place("| swap"));
+        assert!(text.contains("\n  rights: `y`\n* throttle: `x`\n  fast path: `z`\n"), "{text}");
         assert!(place("52ms: a stop") < place("Interrupted"));
     }
 }

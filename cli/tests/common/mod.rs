@@ -38,6 +38,16 @@ pub fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
 }
 
+/// `laxity bench` with costs that are nobody's.
+pub fn bench(arguments: &[&str]) -> Output {
+    Command::new(env!("CARGO_BIN_EXE_laxity"))
+        .env("LAXITY_CALIBRATION", "none")
+        .arg("bench")
+        .args(arguments)
+        .output()
+        .unwrap()
+}
+
 /// Sends one message of 100 bytes over loopback by `laxity`, which both ends are with the options of `both`; what the sender and the
 /// receiver said. A receiver whose sender failed is ended.
 pub fn transfer(

@@ -295,7 +295,7 @@ fn facts(message: &[u8]) -> Option<LinkFacts> {
 }
 
 /// The attributes of a netlink message, up to the first that cannot be.
-struct Attributes<'a>(&'a [u8]);
+pub(super) struct Attributes<'a>(pub(super) &'a [u8]);
 
 impl<'a> Iterator for Attributes<'a> {
     type Item = (u16, &'a [u8]);

@@ -1,8 +1,12 @@
-//! What a network device can be set to by ethtool calls: offloads off and on, and how many queues it has.
+//! What a network device can be set to by ethtool calls: offloads off and on, and how many queues it has; and whether its driver
+//! takes XDP programs.
 
 use std::io;
 
-use super::device::{Offload, Value, ask};
+use rustix::net::netlink::{self, SocketAddrNetlink};
+use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
+
+use super::device::{Attributes, Offload, Value, ask};
 
 /// From the kernel's uapi/linux/ethtool.h.
 const ETHTOOL_SRXCSUM: u32 = 0x15;
@@ -61,6 +65,17 @@ pub fn takes_vlan_tags(device: &str) -> io::Result<bool> {
     Ok(value.data & ETH_FLAG_RXVLAN != 0)
 }
 
+/// Whether the device is left to put a VLAN's tag into what it sends: until then it stands beside the packet.
+///
+/// # Errors
+/// `Unsupported` where the device cannot say; no such device.
+pub fn adds_vlan_tags(device: &str) -> io::Result<bool> {
+    let mut value = Value { command: ETHTOOL_GFLAGS, data: 0 };
+    // SAFETY: Value is ethtool_value.
+    unsafe { ask(device, &mut value)? };
+    Ok(value.data & ETH_FLAG_TXVLAN != 0)
+}
+
 /// How many queues a device uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Channels {
@@ -114,9 +129,123 @@ pub fn set_channels(device: &str, channels: Channels) -> io::Result<()> {
     unsafe { ask(device, &mut value) }
 }
 
+/// From the kernel's uapi/linux/genetlink.h and netdev.h.
+const GENL_ID_CTRL: u16 = 16;
+const CTRL_CMD_GETFAMILY: u8 = 3;
+const CTRL_ATTR_FAMILY_ID: u16 = 1;
+const CTRL_ATTR_FAMILY_NAME: u16 = 2;
+const NETDEV_CMD_DEV_GET: u8 = 1;
+const NETDEV_A_DEV_IFINDEX: u16 = 1;
+const NETDEV_A_DEV_XDP_FEATURES: u16 = 3;
+const NETDEV_XDP_ACT_BASIC: u64 = 1;
+const NETDEV_XDP_ACT_REDIRECT: u64 = 2;
+/// The headers before the attributes: nlmsghdr and genlmsghdr.
+const HEADERS: usize = 20;
+
+/// Whether the driver of the device of this number says that it takes XDP programs (native mode), and sends on what they redirect.
+/// Nothing is attached; that it takes one may still depend on the device's MTU and queues.
+///
+/// # Errors
+/// `Unsupported` for a kernel before 6.3, which does not tell; no such device.
+pub fn driver_takes_programs(index: u32) -> io::Result<bool> {
+    let family = generic(GENL_ID_CTRL, CTRL_CMD_GETFAMILY, CTRL_ATTR_FAMILY_NAME, b"netdev\0");
+    let family = match family {
+        Err(error) if error.raw_os_error() == Some(libc::ENOENT) => {
+            return Err(io::Error::new(io::ErrorKind::Unsupported, "the kernel does not tell before Linux 6.3"));
+        }
+        found => number(&found?, CTRL_ATTR_FAMILY_ID).and_then(|family| u16::try_from(family).ok()),
+    };
+    let unread = || io::Error::new(io::ErrorKind::InvalidData, "no answer about one device");
+    let family = family.ok_or_else(unread)?;
+    let found = generic(family, NETDEV_CMD_DEV_GET, NETDEV_A_DEV_IFINDEX, &index.to_ne_bytes())?;
+    let features = number(&found, NETDEV_A_DEV_XDP_FEATURES).ok_or_else(unread)?;
+    let wanted = NETDEV_XDP_ACT_BASIC | NETDEV_XDP_ACT_REDIRECT;
+    Ok(features & wanted == wanted)
+}
+
+/// A question to generic netlink with one attribute, and the attributes of its answer.
+fn generic(family: u16, command: u8, attribute: u16, value: &[u8]) -> io::Result<Vec<u8>> {
+    let protocol = Some(netlink::GENERIC);
+    let socket = rustix::net::socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, protocol)?;
+    let length = HEADERS + 4 + value.len().next_multiple_of(4);
+    let mut question = Vec::with_capacity(length);
+    question.extend((length as u32).to_ne_bytes());
+    question.extend(family.to_ne_bytes());
+    // NLM_F_REQUEST; no sequence number, no port.
+    question.extend(1u16.to_ne_bytes());
+    question.extend([0; 8]);
+    question.extend([command, 1, 0, 0]);
+    question.extend((4 + value.len() as u16).to_ne_bytes());
+    question.extend(attribute.to_ne_bytes());
+    question.extend(value);
+    question.resize(length, 0);
+    rustix::net::sendto(&socket, &question, SendFlags::empty(), &SocketAddrNetlink::new(0, 0))?;
+    let mut answer = vec![0; 16 << 10];
+    let (length, _) = rustix::net::recv(&socket, answer.as_mut_slice(), RecvFlags::empty())?;
+    answer.truncate(length);
+    attributes(&answer, family)
+}
+
+/// What stands after the headers of an answer of `family`; an error if it is one.
+fn attributes(answer: &[u8], family: u16) -> io::Result<Vec<u8>> {
+    let unread = || io::Error::new(io::ErrorKind::InvalidData, "an answer that cannot be read (generic netlink)");
+    let (header, rest) = answer.split_at_checked(HEADERS).ok_or_else(unread)?;
+    match u16::from_ne_bytes([header[4], header[5]]) {
+        found if found == family => Ok(rest.to_vec()),
+        // NLMSG_ERROR: the number after the header, negative.
+        2 => {
+            let code = i32::from_ne_bytes([header[16], header[17], header[18], header[19]]);
+            Err(io::Error::from_raw_os_error(code.saturating_abs()))
+        }
+        _ => Err(unread()),
+    }
+}
+
+/// An unsigned integer among attributes, of 16, 32 or 64 bits.
+fn number(attributes: &[u8], wanted: u16) -> Option<u64> {
+    let (_, value) = Attributes(attributes).find(|(kind, _)| *kind == wanted)?;
+    match value.len() {
+        2 => Some(u16::from_ne_bytes(value.try_into().ok()?).into()),
+        4 => Some(u32::from_ne_bytes(value.try_into().ok()?).into()),
+        _ => Some(u64::from_ne_bytes(value.try_into().ok()?)),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_answer_of_generic_netlink_is_read_wherever_it_is_cut() {
+        let mut answer = vec![0; HEADERS];
+        answer[4..6].copy_from_slice(&30u16.to_ne_bytes());
+        for (kind, value) in [(1u16, &7u32.to_ne_bytes()[..]), (3, &0x23u64.to_ne_bytes()), (9, &5u16.to_ne_bytes())] {
+            answer.extend((value.len() as u16 + 4).to_ne_bytes());
+            answer.extend(kind.to_ne_bytes());
+            answer.extend(value);
+        }
+        let found = attributes(&answer, 30).unwrap();
+        assert_eq!((number(&found, 1), number(&found, 3), number(&found, 9)), (Some(7), Some(0x23), Some(5)));
+        assert_eq!(number(&found, 4), None);
+        assert_eq!(attributes(&answer, 31).unwrap_err().kind(), io::ErrorKind::InvalidData);
+        for length in 0..answer.len() {
+            let found = attributes(&answer[..length], 30);
+            assert_eq!(found.is_ok(), length >= HEADERS, "{length}");
+            assert_eq!(found.ok().and_then(|found| number(&found, 9)), None, "{length}");
+        }
+        answer[4..6].copy_from_slice(&2u16.to_ne_bytes());
+        answer[16..20].copy_from_slice(&(-libc::ENOENT).to_ne_bytes());
+        assert_eq!(attributes(&answer, 30).unwrap_err().raw_os_error(), Some(libc::ENOENT));
+    }
+
+    #[test]
+    fn loopbacks_driver_takes_no_programs() {
+        match driver_takes_programs(1) {
+            Err(error) if error.kind() == io::ErrorKind::Unsupported => println!("skipped: {error}"),
+            found => assert!(!found.unwrap()),
+        }
+        assert!(driver_takes_programs(u32::MAX).is_err());
+    }
 
     #[test]
     fn what_is_not_there_is_an_error() {

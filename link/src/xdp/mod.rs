@@ -62,6 +62,8 @@ use watcher::Watcher;
 pub const MAX_PACKET: usize = region::MOST_PACKET;
 /// Channels that can be demultiplexed early; those at higher places are refused.
 pub const MAX_PLACES: usize = program::MOST_CHANNELS as usize;
+/// Receive queues that an interface may have.
+pub const MAX_QUEUES: u32 = program::MOST_QUEUES;
 
 /// Looks at the rings that may find as much as they take before the socket is looked at all the same.
 const LOOKS_WITHOUT_SOCKET: u32 = 8;

@@ -3,12 +3,12 @@
 use std::fmt::Write as _;
 
 use laxity_core::units::Duration;
-use maud::{Markup, PreEscaped, html};
+use maud::{Markup, html};
 
 use super::style::STYLE;
 use super::{Panel, Part, Picture, Row};
 use crate::scale::Scale;
-use crate::svg::{CHARACTER, fitting, short};
+use crate::svg::{CHARACTER, Document, fitting, short};
 
 const WIDTH: f64 = 880.0;
 const MARGIN: f64 = 24.0;
@@ -49,22 +49,22 @@ pub(super) fn document(picture: &Picture) -> String {
         notes.push((at + 8.0, note));
         at += 18.0;
     }
-    let height = short(at + 12.0);
-    let markup = html! {
-        svg xmlns="http://www.w3.org/2000/svg" viewBox={ "0 0 " (WIDTH) " " (height) } width=(WIDTH) height=(height)
-            role="img" aria-labelledby="title" aria-describedby="description" {
-            title id="title" { (picture.title) }
-            desc id="description" { (description(picture)) }
-            style { (PreEscaped(STYLE)) }
-            rect.page width=(WIDTH) height=(height) {}
-            text.title x=(MARGIN) y="36" { (fitting(&picture.title, INSIDE * 0.66)) }
-            text x=(MARGIN) y="60" { (fitting(&picture.subtitle, INSIDE)) }
-            @for part in parts { (part) }
-            (rows)
-            @for (at, note) in notes { text x=(MARGIN) y=(short(at)) { (fitting(note, INSIDE)) } }
-        }
+    let content = html! {
+        @for part in parts { (part) }
+        (rows)
+        @for (at, note) in notes { text x=(MARGIN) y=(short(at)) { (fitting(note, INSIDE)) } }
     };
-    format!("{}\n", markup.into_string())
+    Document {
+        title: &picture.title,
+        subtitle: &picture.subtitle,
+        description: &description(picture),
+        style: STYLE,
+        width: WIDTH,
+        height: at + 12.0,
+        margin: MARGIN,
+        content,
+    }
+    .text()
 }
 
 /// The picture in words, for those who do not see it.
@@ -90,7 +90,7 @@ fn demand(panel: &Panel, top: f64) -> Markup {
     let scale = scale(panel);
     let x = |value: u64| LEFT + scale.position(value) * (RIGHT - LEFT);
     let y = |value: u64| bottom - scale.position(value) * (bottom - frame_top);
-    let (columns, rows) = (spaced(scale, RIGHT - LEFT, 64.0), spaced(scale, bottom - frame_top, 20.0));
+    let (columns, rows) = (scale.spaced(RIGHT - LEFT, 64.0), scale.spaced(bottom - frame_top, 20.0));
     let mut grid = String::new();
     for &value in &columns {
         let _ = write!(grid, "M{} {}V{}", short(x(value)), short(frame_top), short(bottom));
@@ -129,18 +129,6 @@ fn scale(panel: &Panel) -> Scale {
         true => Scale::Log { low: first / 2 + 1, high: panel.end },
         false => Scale::exact(panel.end),
     }
-}
-
-/// The values of an axis whose labels have room beside each other.
-fn spaced(scale: Scale, length: f64, room: f64) -> Vec<u64> {
-    let mut values: Vec<u64> = Vec::new();
-    for value in scale.ticks((length / room) as u64) {
-        let far = |other: &u64| (scale.position(value) - scale.position(*other)) * length >= room;
-        if values.last().is_none_or(far) {
-            values.push(value);
-        }
-    }
-    values
 }
 
 /// The demand as steps, of each column of pixels the first and the highest.

@@ -166,7 +166,7 @@ fn stolen(window: Duration, observed: &[&Observed<'_>]) -> Markup {
     let down = Scale::Log { low: 10u64.pow(rarest.ilog10()).min(ONE / 10), high: ONE };
     let x = |stolen: Duration| LEFT + across.position(stolen.as_nanos()) * (right - LEFT);
     let y = |share: u64| bottom - down.position(share) * (bottom - ABOVE);
-    let (columns, rows) = (spaced(across, right - LEFT, 58.0), spaced(down, bottom - ABOVE, 22.0));
+    let (columns, rows) = (across.spaced(right - LEFT, 58.0), down.spaced(bottom - ABOVE, 22.0));
     let windows: Vec<String> =
         observed.iter().map(|one| format!("{} {}", count(one.windows()), name(one.observer))).collect();
     html! {
@@ -245,7 +245,7 @@ fn by_span(observed: &[Observed<'_>], claimed: &Interference) -> Markup {
         let only = Interference { envelopes: vec![envelope], ..claimed.clone() };
         line(&|span| only.within(Duration::from_nanos(span)).as_nanos())
     });
-    let (columns, rows) = (spaced(across, right - left, 64.0), spaced(down, bottom - ABOVE, 22.0));
+    let (columns, rows) = (across.spaced(right - left, 64.0), down.spaced(bottom - ABOVE, 22.0));
     html! {
         rect.card width=(INSIDE) height=(WIDE_HEIGHT) rx="8" {}
         text.heading x="14" y="24" { "What is claimed to be stolen at most in a span of any length" }
@@ -272,18 +272,6 @@ fn samples(scale: Scale, count: u64) -> Vec<u64> {
     let ratio = (high as f64 / low as f64).powf(1.0 / count.max(1) as f64);
     let mut values: Vec<u64> = (0..=count).map(|place| (low as f64 * ratio.powi(place as i32)) as u64).collect();
     values.dedup();
-    values
-}
-
-/// The values of an axis whose labels have room beside each other.
-fn spaced(scale: Scale, length: f64, room: f64) -> Vec<u64> {
-    let mut values: Vec<u64> = Vec::new();
-    for value in scale.ticks((length / room) as u64) {
-        let far = |other: &u64| (scale.position(value) - scale.position(*other)) * length >= room;
-        if values.last().is_none_or(far) {
-            values.push(value);
-        }
-    }
     values
 }
 

@@ -1,8 +1,8 @@
 //! What both pictures share: the page and its colours.
 
-use maud::{Markup, PreEscaped, html};
+use maud::{Markup, html};
 
-use crate::svg::{fitting, lines, short};
+use crate::svg::{Document, lines, short};
 
 pub(super) const WIDTH: f64 = 960.0;
 pub(super) const MARGIN: f64 = 24.0;
@@ -31,21 +31,13 @@ impl Page {
             notes.push((at, line));
             at += LINE;
         }
-        let height = short(at + 2.0);
-        let markup = html! {
-            svg xmlns="http://www.w3.org/2000/svg" viewBox={ "0 0 " (WIDTH) " " (height) } width=(WIDTH) height=(height)
-                role="img" aria-labelledby="title" aria-describedby="description" {
-                title id="title" { (self.title) }
-                desc id="description" { (self.description) }
-                style { (PreEscaped(STYLE)) }
-                rect.page width=(WIDTH) height=(height) {}
-                text.title x=(MARGIN) y="36" { (fitting(&self.title, INSIDE * 0.66)) }
-                text x=(MARGIN) y="60" { (fitting(&self.subtitle, INSIDE)) }
-                (self.content)
-                @for (y, line) in notes { text x=(MARGIN) y=(short(y)) { (line) } }
-            }
+        let content = html! {
+            (self.content)
+            @for (y, line) in notes { text x=(MARGIN) y=(short(y)) { (line) } }
         };
-        format!("{}\n", markup.into_string())
+        let Self { title, subtitle, description, .. } = self;
+        Document { title, subtitle, description, style: STYLE, width: WIDTH, height: at + 2.0, margin: MARGIN, content }
+            .text()
     }
 }
 
