@@ -27,10 +27,37 @@ pub(crate) struct LinkArguments {
     /// xdp: how many frames a second may be dropped early; what that costs is a term of every bound
     #[arg(long, value_name = "FRAMES", default_value_t = XdpOptions::default().dropped_per_second)]
     pub(crate) dropped_per_second: u64,
+    /// xdp: what driver and kernel take for each of those beside the program, whose time is measured (`bench livelock` tells the whole)
+    #[arg(long, value_name = "SPAN", default_value_t)]
+    pub(crate) frame_overhead: Overhead,
     /// xdp: how many frames may wait on each receive queue: of real-time channels, control frames, and best effort; rounded up to
     /// powers of two
     #[arg(long, value_name = "FRAMES,FRAMES,FRAMES", default_value_t)]
     pub(crate) waiting: Waiting,
+}
+
+/// What driver and kernel take for a frame, ns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Overhead(u64);
+
+impl Default for Overhead {
+    fn default() -> Self {
+        Self(XdpOptions::default().frame_overhead.as_nanos())
+    }
+}
+
+impl fmt::Display for Overhead {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}", Duration::from_nanos(self.0))
+    }
+}
+
+impl FromStr for Overhead {
+    type Err = laxity::text::TextError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        laxity::text::duration(text).map(|span| Self(span.as_nanos()))
+    }
 }
 
 /// How many frames may wait: of real-time channels, control frames, and best effort.
@@ -107,6 +134,7 @@ impl LinkArguments {
                 ModeName::Generic => Mode::Generic,
             },
             dropped_per_second: self.dropped_per_second,
+            frame_overhead: Duration::from_nanos(self.frame_overhead.0),
             waiting: self.waiting.0,
             ..XdpOptions::default()
         };
@@ -138,9 +166,11 @@ pub(crate) struct EarlyReport {
     full: FullReport,
     /// Lost because the kernel had no free frame.
     no_frame: u64,
-    /// What it took to drop one frame, measured at the start.
+    /// What it took the program to drop one frame, measured at the start.
     drop_cost_ns: u64,
-    /// What dropping took, by that cost.
+    /// What bounds reckon with for one: that, and what driver and kernel take.
+    allowed_drop_cost_ns: Option<u64>,
+    /// What dropping took, by that.
     dropping_ns: u64,
     most_dropped_per_second: u64,
     allowed_dropped_per_second: Option<u64>,
@@ -180,9 +210,10 @@ impl EarlyReport {
             full: FullReport { real_time, control, best_effort },
             no_frame: early.no_frame,
             drop_cost_ns: opened.drop_cost.as_nanos(),
-            dropping_ns: dropping(status, &early).as_nanos(),
+            allowed_drop_cost_ns: host.allowed_drops().map(|allowed| allowed.cost.as_nanos()),
+            dropping_ns: (cost(host, status) * early.dropped()).as_nanos(),
             most_dropped_per_second: early.most_dropped_per_second,
-            allowed_dropped_per_second: host.allowed_drops(),
+            allowed_dropped_per_second: host.allowed_drops().map(|allowed| allowed.frames_per_second),
         })
     }
 
@@ -190,11 +221,11 @@ impl EarlyReport {
     pub(crate) fn lines(host: &Host, elapsed: Duration) -> Vec<String> {
         let Some(status) = host.early() else { return Vec::new() };
         let (opened, early) = (status.opened(), status.early());
-        let dropping = dropping(status, &early);
+        let dropping = cost(host, status) * early.dropped();
         let share = dropping.as_nanos() * 1000 / elapsed.as_nanos().max(1);
         let mut lines = vec![format!(
             "early demultiplexing ({}, {}): {} frames taken, {} left to the kernel, {} dropped (malformed {}, unknown {}, too large {}, over \
-             rate {}, over control {}), which took {dropping} at {} each, {}.{} % of a processor",
+             rate {}, over control {}): {dropping} at {} each, {}.{} % of a processor",
             opened.interface,
             opened.mode,
             early.taken,
@@ -205,7 +236,7 @@ impl EarlyReport {
             early.too_large,
             early.over_rate,
             early.over_control,
-            opened.drop_cost,
+            cost(host, status),
             share / 10,
             share % 10,
         )];
@@ -217,10 +248,20 @@ impl EarlyReport {
                 early.no_frame
             ));
         }
-        if let Some(allowed) = host.allowed_drops().filter(|allowed| early.most_dropped_per_second > *allowed) {
+        let allowed = host.allowed_drops().map(|allowed| allowed.frames_per_second);
+        if let Some(allowed) = allowed.filter(|allowed| early.most_dropped_per_second > *allowed) {
             lines.push(format!(
                 "premise: {} frames a second were dropped early at most, bounds allow for {allowed} (--dropped-per-second)",
                 early.most_dropped_per_second
+            ));
+        }
+        if status.queues() > opened.queues {
+            lines.push(format!(
+                "{} has {} receive queues now, {} when it was opened: packets on the others were the kernel's, and nobody's were policed \
+                 there",
+                opened.interface,
+                status.queues(),
+                opened.queues
             ));
         }
         if status.is_gone() {
@@ -233,8 +274,9 @@ impl EarlyReport {
     }
 }
 
-fn dropping(status: &Status, early: &EarlyFigures) -> Duration {
-    status.opened().drop_cost * early.dropped()
+/// What dropping a frame takes, as bounds have it.
+fn cost(host: &Host, status: &Status) -> Duration {
+    host.allowed_drops().map_or(status.opened().drop_cost, |allowed| allowed.cost)
 }
 
 #[cfg(test)]

@@ -26,7 +26,7 @@ use crate::control::{Accepted, Behaviour, OpenRequest, Shared};
 use crate::doorbell::Doorbell;
 use crate::error::Error;
 use crate::executive::{Command, Executive, Meter, Parts, Published, Sampling};
-use crate::link::{self, LinkChoice, Wire};
+use crate::link::{self, DropAllowance, LinkChoice, Wire};
 use crate::realtime::{self, Scheduling};
 use crate::receiver::Receiver;
 use crate::registry::{Registry, Store};
@@ -208,7 +208,7 @@ pub struct Host {
     /// What the early demultiplexer does, if there is one.
     early: Option<Arc<Status>>,
     /// Frames a second that it may drop.
-    allowed_drops: Option<u64>,
+    allowed_drops: Option<DropAllowance>,
     address: SocketAddr,
     pub(crate) standing: Standing,
     /// Open as long as processors are to be kept awake.
@@ -275,14 +275,18 @@ impl Host {
         }
         let (mut allowed_drops, mut early_notes) = (None, Vec::new());
         if let (Some(early), LinkChoice::Xdp(options) | LinkChoice::XdpOrUdp(options)) = (&early, &config.link) {
-            let (period, cost) = link::dropping(early, options);
+            let allowance = DropAllowance::new(early, options);
+            let (period, cost) = allowance.interference();
             platform.interference.periodic.push((period, cost));
             early_notes.push(format!(
-                "{} frames a second may be dropped early at {} each: every bound contains {cost} in {period} for them",
-                options.dropped_per_second,
-                early.opened().drop_cost
+                "{} frames a second may be dropped early at {} each ({} measured in the program, {} assumed for driver and kernel): every \
+                 bound contains {cost} in {period} for them",
+                allowance.frames_per_second,
+                allowance.cost,
+                early.opened().drop_cost,
+                options.frame_overhead
             ));
-            allowed_drops = Some(options.dropped_per_second);
+            allowed_drops = Some(allowance);
         }
         let admission = Admission::with_settings(platform.clone(), settings)?;
         let look_ahead = admission.look_ahead();
@@ -458,8 +462,8 @@ impl Host {
         self.early.as_deref()
     }
 
-    /// How many frames a second may be dropped early by the bounds; `None` with a UDP socket.
-    pub fn allowed_drops(&self) -> Option<u64> {
+    /// How many frames a second may be dropped early by the bounds, and at what cost; `None` with a UDP socket.
+    pub fn allowed_drops(&self) -> Option<DropAllowance> {
         self.early.as_ref().and(self.allowed_drops)
     }
 

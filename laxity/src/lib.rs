@@ -64,7 +64,7 @@ pub use advice::Advice;
 pub use calibration::{Backing, Calibration, Costs, Guarantee, Level};
 pub use error::Error;
 pub use host::{ChannelSpec, DEFAULT_PORT, Grant, Host, HostConfig, Listener, Standing};
-pub use link::{LinkChoice, XdpOptions};
+pub use link::{DropAllowance, LinkChoice, XdpOptions};
 pub use realtime::Scheduling;
 pub use receiver::{Message, Receiver};
 pub use registry::{Direction, HeldChannel, Holder, Registry, RegistryError, Shared, Shortage, process};

@@ -72,7 +72,7 @@ pub struct Row {
     pub best_effort_bytes_s: u64,
     /// Frames that the demultiplexer dropped; `None` over UDP.
     pub dropped_early: Option<u64>,
-    /// What that took, by the cost that was measured when the link was made.
+    /// What that took, as bounds have it.
     pub dropping: Option<Duration>,
     /// What was left of host b's processor under the flood; `None` without one of its own.
     pub left_over: Option<Duration>,
@@ -240,7 +240,7 @@ impl World {
             let in_time = |at: &Figures| at.delivered.saturating_sub(at.late) * MESSAGE_BYTES;
             let a_second = |bytes: u64| bytes_a_second(bytes, elapsed);
             let dropped_early = early_after.zip(early).map(|(after, before)| after.saturating_sub(before));
-            let drop_cost = b.early().map(|status| status.opened().drop_cost);
+            let drop_cost = b.allowed_drops().map(|allowed| allowed.cost);
             Ok(Row {
                 link: self.link,
                 offered_packets_s: offered,

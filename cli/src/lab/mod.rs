@@ -23,6 +23,7 @@ use std::ffi::OsString;
 use std::net::IpAddr;
 
 use clap::{Args, Subcommand, ValueEnum};
+use laxity::XdpOptions;
 use laxity_bench::Attack;
 
 use crate::costs::CostsArguments;
@@ -115,7 +116,7 @@ struct RunArguments {
     #[arg(long, value_enum, default_value_t = ModeName::Any, conflicts_with = "host")]
     xdp_mode: ModeName,
     /// xdp: how many frames a second may be dropped early; what that costs is a term of every bound
-    #[arg(long, value_name = "FRAMES", default_value_t = 200_000, conflicts_with = "host")]
+    #[arg(long, value_name = "FRAMES", default_value_t = XdpOptions::default().dropped_per_second, conflicts_with = "host")]
     dropped_per_second: u64,
     /// What goes on beside it: idle, flood, violator, hogs or all of them at once
     #[arg(long, value_name = "ATTACK", default_value = "flood", value_parser = crate::args::read::<Attack>, conflicts_with = "host")]

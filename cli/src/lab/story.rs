@@ -29,7 +29,7 @@ use super::{HostName, RunArguments};
 use crate::args::option;
 use crate::costs;
 use crate::failure::Failure;
-use crate::link::{LinkArguments, LinkName, Waiting};
+use crate::link::{LinkArguments, LinkName, Overhead, Waiting};
 use crate::progress::Progress;
 use crate::stop::Stop;
 
@@ -394,6 +394,7 @@ impl Story<'_> {
             vlan: vlan.then_some(pair::VLAN),
             xdp_mode: arguments.xdp_mode,
             dropped_per_second: arguments.dropped_per_second,
+            frame_overhead: Overhead::default(),
             waiting: Waiting::default(),
         }
     }

@@ -10,10 +10,10 @@
 //!
 //! The executive's frame region is the memory that the kernel writes to and reads from (UMEM): a packet is written once when it
 //! arrives and once by the handler that sends it. Each class has a socket of its own on every receive queue, so that no class can
-//! crowd out another (`queue.rs`). Peers that routes and neighbours do not place on this interface, and every packet that the
-//! program leaves to the kernel (fragments, IP options), go through an ordinary UDP socket of the same port.
+//! crowd out another (`queue.rs`). Peers that routes and neighbours do not place on this interface, and packets that come in
+//! elsewhere, go through an ordinary UDP socket of the same port.
 //!
-//! Relies on: Linux 5.12 or later, CAP_NET_ADMIN, CAP_NET_RAW and CAP_BPF. The program is attached by a link that ends with the
+//! Relies on: Linux 5.12 or later, CAP_NET_ADMIN, CAP_NET_RAW, CAP_BPF and CAP_PERFMON. The program is attached by a link that ends with the
 //! process. What the kernel filters or counts (netfilter) is not asked for packets that take this path.
 //!
 //! When the interface goes down, packets are lost until it is up again. When it disappears, or somebody detaches the program, the

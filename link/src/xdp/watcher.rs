@@ -4,7 +4,7 @@
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
@@ -16,6 +16,7 @@ use super::peers::{Direct, Directory};
 use super::program::{Counters, Observer};
 use super::queue::CLASSES;
 use crate::netlink::{Interface, NeighbourState, Netlink, Watch};
+use crate::sys::features::channels;
 use crate::sys::rings::XdpSocket;
 use crate::sys::{Interest, Wake, now, wait};
 
@@ -31,6 +32,8 @@ pub struct Status {
     early: Mutex<EarlyFigures>,
     overflow: AtomicU64,
     is_gone: AtomicBool,
+    /// Receive queues of the interface, as far as they can be counted.
+    queues: AtomicU32,
 }
 
 impl Status {
@@ -47,6 +50,12 @@ impl Status {
     /// Frames that were lost for want of room, whatever their class. Waits for nobody.
     pub(super) fn overflow(&self) -> u64 {
         self.overflow.load(Ordering::Relaxed)
+    }
+
+    /// The receive queues that the interface has now. Packets that arrive on those beyond
+    /// [`Opened::queues`](super::Opened::queues) are the kernel's, whosever they are.
+    pub fn queues(&self) -> u32 {
+        self.queues.load(Ordering::Relaxed)
     }
 
     /// True once the interface has disappeared, or the program was taken from it: what remains is the socket.
@@ -93,7 +102,9 @@ impl Watcher {
     pub(super) fn start(watched: Watched, opened: Opened) -> io::Result<Self> {
         let (netlink, watch) = (Netlink::open()?, Watch::open()?);
         let early = Mutex::new(EarlyFigures::default());
-        let status = Arc::new(Status { opened, early, overflow: AtomicU64::new(0), is_gone: AtomicBool::new(false) });
+        let queues = AtomicU32::new(opened.queues);
+        let (overflow, is_gone) = (AtomicU64::new(0), AtomicBool::new(false));
+        let status = Arc::new(Status { opened, early, overflow, is_gone, queues });
         let directory = Directory::new(watched.peers);
         let shared = Arc::new(Shared { directory, wake: Wake::new()?, stop: AtomicBool::new(false) });
         let mut work = Work {
@@ -211,6 +222,9 @@ impl Work {
         let below = self.netlink.interface_by_index(self.watched.below)?;
         if below.is_none_or(|below| below.program.is_none()) {
             self.status.is_gone.store(true, Ordering::Relaxed);
+        }
+        if let Ok(channels) = channels(&self.status.opened.interface) {
+            self.status.queues.store(channels.receive + channels.combined, Ordering::Relaxed);
         }
         let own = self.netlink.interface_by_index(self.watched.interface)?.filter(|own| own.runs);
         let mut found = Vec::new();
