@@ -144,6 +144,61 @@ fn what_breaks_the_contract_ends_in_the_kernel_and_is_told() {
 }
 
 #[test]
+fn who_is_dropped_all_the_time_keeps_nobody_else_from_being_told() {
+    let Some(lab) = Lab::new(1) else { return };
+    let Some([mut a, mut b]) = hosts(&lab, [Side::A.v4(), Side::B.v4()], |config| config) else { return };
+    let (here, there) = (a.address(), b.address());
+    settle(&mut a, &mut b);
+    let hour = Duration::from_secs(3600);
+    for place in [3, 8] {
+        let class = ArrivalClass::RealTime;
+        let (spacing, tolerance) = (hour, Duration::ZERO);
+        let expected = Expected { peer: here, key: KEY, class, packet: 1000, max_message: 1000, spacing, tolerance };
+        b.link.expect(place, &expected).unwrap();
+        a.send(place, 0, 0, there);
+    }
+    a.flush();
+    assert_eq!(b.collect(2).len(), 2);
+    a.send(8, 1, 0, there);
+    // Another one of the first each time that somebody asks.
+    let (mut told, mut sequence) = ([0; 2], 1);
+    until("the other one is told", || {
+        a.send(3, sequence, 0, there);
+        a.flush();
+        sequence += 1;
+        let policed = b.link.poll_policed();
+        told[0] += u64::from(policed.is_some_and(|(place, _)| place == 3));
+        told[1] += u64::from(policed.is_some_and(|(place, _)| place == 8));
+        told[0] > 0 && told[1] > 0
+    });
+}
+
+#[test]
+fn another_links_frames_are_not_touched() {
+    let Some(lab) = Lab::new(1) else { return };
+    let Some([mut a, mut b]) = hosts(&lab, [Side::A.v4(), Side::B.v4()], |config| config) else { return };
+    let flushed = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| a.link.flush(&mut b.frames)));
+    assert!(flushed.is_err());
+    assert!(a.link.flush(&mut a.frames).is_ok());
+}
+
+#[test]
+fn a_datagram_in_fragments_is_nobodys() {
+    let Some(lab) = Lab::new(1) else { return };
+    let Some([mut a, mut b]) = hosts(&lab, [Side::A.v6(), Side::B.v6()], |config| config) else { return };
+    settle(&mut a, &mut b);
+    let status = b.link.status();
+    let before = (status.early().malformed, b.link.counters().received_frames);
+    let stranger = lab.on(Side::A, || UdpSocket::bind((Side::A.v6(), 0))).unwrap();
+    for number in 1..=5 {
+        stranger.send_to(&[0; 4000], b.address()).unwrap();
+        until("its first part is dropped", || status.early().malformed == before.0 + number);
+    }
+    assert_eq!(b.collect_within(Duration::from_millis(200), 1).len(), 0);
+    assert_eq!(b.link.counters().received_frames, before.1);
+}
+
+#[test]
 fn an_interface_that_goes_down_and_up_is_survived() {
     let Some(lab) = Lab::new(1) else { return };
     let Some([mut a, mut b]) = hosts(&lab, [Side::A.v4(), Side::B.v4()], |config| config) else { return };
@@ -282,6 +337,7 @@ fn queues_that_come_later_take_the_sockets_way() {
     let taken = four.taken - before.taken;
     println!("{taken} of {SENDERS} by the rings");
     assert!(taken > 0 && taken < SENDERS);
+    until("it is seen", || status.queues() == 4);
     // And back: those that we have stay.
     lab.set_channels(Side::A, 2, 2).unwrap();
     lab.set_channels(Side::B, 2, 2).unwrap();
