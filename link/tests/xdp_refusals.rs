@@ -115,13 +115,27 @@ fn a_process_that_is_killed_leaves_nothing_in_the_way() {
         let mut child = child(&lab, "a_child_that_is_killed");
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
         assert!(lines.map_while(Result::ok).any(|line| line.contains("open")), "the child has opened it");
+        let program = lab.program(Side::A).expect("the child's is attached");
+        let maps = maps_of(program).expect("the kernel has it");
+        assert!(maps.len() >= 8, "{maps:?}");
         child.kill().unwrap();
         // Not waited for: a new start works at once, and packets arrive.
         let mut a = Host::open(&lab, Side::A, config(Side::A.v4())).unwrap();
         settle(&mut a, &mut b);
         child.wait().unwrap();
+        // A link would hold its program, which holds its maps.
+        until("the kernel has forgotten the child's program", || maps_of(program).is_none());
+        until("and all of its maps", || {
+            !aya::maps::loaded_maps().filter_map(Result::ok).any(|map| maps.contains(&map.id()))
+        });
     }
     assert_eq!(lab.program(Side::A), None);
+}
+
+/// The maps of a program that is loaded; `None` if it is not.
+fn maps_of(program: u32) -> Option<Vec<u32>> {
+    let mut loaded = aya::programs::loaded_programs().filter_map(Result::ok);
+    loaded.find(|loaded| loaded.id() == program).map(|loaded| loaded.map_ids().unwrap().unwrap())
 }
 
 /// A socket of AF_XDP that has a receive queue, and its memory.
