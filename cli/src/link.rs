@@ -6,6 +6,8 @@ use laxity_core::units::Duration;
 use laxity_link::xdp::{EarlyFigures, Mode, Status};
 use serde::{Deserialize, Serialize};
 
+use crate::failure::Failure;
+
 /// How the host reaches the network.
 #[derive(Clone, Debug, Args, Serialize, Deserialize)]
 pub(crate) struct LinkArguments {
@@ -19,11 +21,12 @@ pub(crate) struct LinkArguments {
     #[arg(long, value_name = "ID", value_parser = clap::value_parser!(u16).range(1..=4094))]
     pub(crate) vlan: Option<u16>,
     /// xdp: where in the kernel frames are demultiplexed: in the driver, as soon as the kernel has a buffer, or as it can be had
-    #[arg(long, value_enum, default_value_t = ModeName::Any)]
-    pub(crate) xdp_mode: ModeName,
-    /// xdp: how many frames a second may be dropped early; what that costs is a term of every bound
-    #[arg(long, value_name = "FRAMES", default_value_t = XdpOptions::default().dropped_per_second)]
-    pub(crate) dropped_per_second: u64,
+    /// (any, the default)
+    #[arg(long, value_enum)]
+    pub(crate) xdp_mode: Option<ModeName>,
+    /// xdp: how many frames a second may be dropped early (200000); what that costs is a term of every bound
+    #[arg(long, value_name = "FRAMES")]
+    pub(crate) dropped_per_second: Option<u64>,
 }
 
 /// The links by name.
@@ -53,16 +56,17 @@ impl LinkName {
 
 impl LinkArguments {
     pub(crate) fn choice(&self) -> LinkChoice {
+        let default = XdpOptions::default();
         let options = XdpOptions {
             interface: self.interface.clone(),
             vlan: self.vlan,
             mode: match self.xdp_mode {
-                ModeName::Any => Mode::Any,
-                ModeName::Native => Mode::Native,
-                ModeName::Generic => Mode::Generic,
+                None | Some(ModeName::Any) => Mode::Any,
+                Some(ModeName::Native) => Mode::Native,
+                Some(ModeName::Generic) => Mode::Generic,
             },
-            dropped_per_second: self.dropped_per_second,
-            ..XdpOptions::default()
+            dropped_per_second: self.dropped_per_second.unwrap_or(default.dropped_per_second),
+            ..default
         };
         match self.link {
             LinkName::Udp => LinkChoice::Udp,
@@ -71,11 +75,32 @@ impl LinkArguments {
         }
     }
 
-    /// As the command line says.
-    pub(crate) fn set(&self, config: &mut HostConfig) {
+    /// As the command line says, unless it asks of a socket what only AF_XDP can do.
+    pub(crate) fn set(&self, config: &mut HostConfig) -> Result<(), Failure> {
+        self.check()?;
         config.link = self.choice();
+        Ok(())
+    }
+
+    /// Whether what is asked for goes together.
+    pub(crate) fn check(&self) -> Result<(), Failure> {
+        let given = [
+            ("--interface", self.interface.is_some()),
+            ("--vlan", self.vlan.is_some()),
+            ("--xdp-mode", self.xdp_mode.is_some()),
+            ("--dropped-per-second", self.dropped_per_second.is_some()),
+        ];
+        match given.into_iter().find(|(_, is_given)| *is_given && self.link == LinkName::Udp) {
+            Some((option, _)) => {
+                Err(Failure::Usage(format!("{option} is for --link xdp or auto, and the link is udp")))
+            }
+            None => Ok(()),
+        }
     }
 }
+
+/// How a line begins that says which premise of the bounds was broken.
+pub(crate) const PREMISE: &str = "premise: ";
 
 /// What became of frames before they came to the host.
 #[derive(Clone, Debug, Serialize)]
@@ -173,7 +198,7 @@ impl EarlyReport {
         }
         if let Some(allowed) = host.allowed_drops().filter(|allowed| early.most_dropped_per_second > *allowed) {
             lines.push(format!(
-                "premise: {} frames a second were dropped early at most, bounds allow for {allowed} (--dropped-per-second)",
+                "{PREMISE}{} frames a second were dropped early at most, bounds allow for {allowed} (--dropped-per-second)",
                 early.most_dropped_per_second
             ));
         }
