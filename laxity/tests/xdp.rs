@@ -84,10 +84,8 @@ fn who_is_just_ending_is_waited_for_where_packets_are_shortened() {
     let Some([a, _b]) = hosts(&lab, ips) else { return };
     assert!(a.standing().notes.iter().any(|note| note.contains("longer ones do not fit")), "{:?}", a.standing().notes);
     // On another port: that of a socket is nobody's to wait for.
-    let other = || HostConfig {
-        bind: SocketAddr::new(ips[0], 0),
-        ..config(ips[0], LinkChoice::Xdp(XdpOptions::default()))
-    };
+    let other =
+        || HostConfig { bind: SocketAddr::new(ips[0], 0), ..config(ips[0], LinkChoice::Xdp(XdpOptions::default())) };
     let error = host(&lab, Side::A, other()).unwrap_err();
     assert!(matches!(error, Error::Xdp(XdpError::ForeignProgram { .. })), "{error}");
     assert!(error.to_string().contains("in use by another executive"), "{error}");

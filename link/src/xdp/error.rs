@@ -9,7 +9,9 @@ use crate::LinkError;
 #[derive(Debug, thiserror::Error)]
 pub enum XdpError {
     /// The kernel refuses for want of rights.
-    #[error("xdp {interface}: not permitted to {what}; run as root, or with CAP_NET_ADMIN, CAP_NET_RAW, CAP_BPF and CAP_PERFMON")]
+    #[error(
+        "xdp {interface}: not permitted to {what}; run as root, or with CAP_NET_ADMIN, CAP_NET_RAW, CAP_BPF and CAP_PERFMON"
+    )]
     NotPermitted {
         /// The interface.
         interface: String,

@@ -285,8 +285,7 @@ impl Place {
     /// Whoever attached a program may be ending.
     fn wait_until_free(&self, patience: Duration) -> Result<(), XdpError> {
         let interface = || self.below.name.clone();
-        let failed =
-            |source| XdpError::Kernel { interface: interface(), what: "a question about interfaces", source };
+        let failed = |source| XdpError::Kernel { interface: interface(), what: "a question about interfaces", source };
         let start = now();
         let mut attached = self.below.program;
         while let Some(program) = attached {
