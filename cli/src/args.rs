@@ -438,7 +438,7 @@ impl HostArguments {
         let costs = Some(costs::of_host(calibration, self.platform.as_deref())?);
         let (command, keep_awake) = (Some(command), self.costs.keep_awake);
         let mut config = HostConfig { bind, costs, keep_awake, registry, command, any_port, ..HostConfig::default() };
-        self.link.set(&mut config);
+        self.link.set(&mut config)?;
         config.lease = option("--lease", &self.lease, text::duration)?;
         let (least, most) = (laxity_core::signal::MIN_LEASE, laxity_core::signal::MAX_LEASE);
         if !(least..=most).contains(&config.lease) {

@@ -9,6 +9,8 @@ use laxity_core::units::Duration;
 use laxity_link::xdp::{EarlyFigures, Mode, Status};
 use serde::{Deserialize, Serialize};
 
+use crate::failure::Failure;
+
 /// How the host reaches the network.
 #[derive(Clone, Debug, Args, Serialize, Deserialize)]
 pub(crate) struct LinkArguments {
@@ -22,35 +24,24 @@ pub(crate) struct LinkArguments {
     #[arg(long, value_name = "ID", value_parser = clap::value_parser!(u16).range(1..=4094))]
     pub(crate) vlan: Option<u16>,
     /// xdp: where in the kernel frames are demultiplexed: in the driver, as soon as the kernel has a buffer, or as it can be had
-    #[arg(long, value_enum, default_value_t = ModeName::Any)]
-    pub(crate) xdp_mode: ModeName,
-    /// xdp: how many frames a second may be dropped early; what that costs is a term of every bound
-    #[arg(long, value_name = "FRAMES", default_value_t = XdpOptions::default().dropped_per_second)]
-    pub(crate) dropped_per_second: u64,
-    /// xdp: what driver and kernel take for each of those beside the program, whose time is measured (`bench livelock` tells the whole)
-    #[arg(long, value_name = "SPAN", default_value_t)]
-    pub(crate) frame_overhead: Overhead,
+    /// (any, the default)
+    #[arg(long, value_enum)]
+    pub(crate) xdp_mode: Option<ModeName>,
+    /// xdp: how many frames a second may be dropped early (50000); what that costs is a term of every bound
+    #[arg(long, value_name = "FRAMES")]
+    pub(crate) dropped_per_second: Option<u64>,
+    /// xdp: what driver and kernel take for each of those (1us) beside the program, whose time is measured; `bench livelock` tells the whole
+    #[arg(long, value_name = "SPAN")]
+    pub(crate) frame_overhead: Option<Overhead>,
     /// xdp: how many frames may wait on each receive queue: of real-time channels, control frames, and best effort; rounded up to
-    /// powers of two
-    #[arg(long, value_name = "FRAMES,FRAMES,FRAMES", default_value_t)]
-    pub(crate) waiting: Waiting,
+    /// powers of two (512,512,256)
+    #[arg(long, value_name = "FRAMES,FRAMES,FRAMES")]
+    pub(crate) waiting: Option<Waiting>,
 }
 
 /// What driver and kernel take for a frame, ns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Overhead(u64);
-
-impl Default for Overhead {
-    fn default() -> Self {
-        Self(XdpOptions::default().frame_overhead.as_nanos())
-    }
-}
-
-impl fmt::Display for Overhead {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}", Duration::from_nanos(self.0))
-    }
-}
 
 impl FromStr for Overhead {
     type Err = laxity::text::TextError;
@@ -125,18 +116,19 @@ impl LinkName {
 
 impl LinkArguments {
     pub(crate) fn choice(&self) -> LinkChoice {
+        let default = XdpOptions::default();
         let options = XdpOptions {
             interface: self.interface.clone(),
             vlan: self.vlan,
             mode: match self.xdp_mode {
-                ModeName::Any => Mode::Any,
-                ModeName::Native => Mode::Native,
-                ModeName::Generic => Mode::Generic,
+                None | Some(ModeName::Any) => Mode::Any,
+                Some(ModeName::Native) => Mode::Native,
+                Some(ModeName::Generic) => Mode::Generic,
             },
-            dropped_per_second: self.dropped_per_second,
-            frame_overhead: Duration::from_nanos(self.frame_overhead.0),
-            waiting: self.waiting.0,
-            ..XdpOptions::default()
+            dropped_per_second: self.dropped_per_second.unwrap_or(default.dropped_per_second),
+            frame_overhead: self.frame_overhead.map_or(default.frame_overhead, |span| Duration::from_nanos(span.0)),
+            waiting: self.waiting.map_or(default.waiting, |waiting| waiting.0),
+            ..default
         };
         match self.link {
             LinkName::Udp => LinkChoice::Udp,
@@ -145,11 +137,34 @@ impl LinkArguments {
         }
     }
 
-    /// As the command line says.
-    pub(crate) fn set(&self, config: &mut HostConfig) {
+    /// As the command line says, unless it asks of a socket what only AF_XDP can do.
+    pub(crate) fn set(&self, config: &mut HostConfig) -> Result<(), Failure> {
+        self.check()?;
         config.link = self.choice();
+        Ok(())
+    }
+
+    /// Whether what is asked for goes together.
+    pub(crate) fn check(&self) -> Result<(), Failure> {
+        let given = [
+            ("--interface", self.interface.is_some()),
+            ("--vlan", self.vlan.is_some()),
+            ("--xdp-mode", self.xdp_mode.is_some()),
+            ("--dropped-per-second", self.dropped_per_second.is_some()),
+            ("--frame-overhead", self.frame_overhead.is_some()),
+            ("--waiting", self.waiting.is_some()),
+        ];
+        match given.into_iter().find(|(_, is_given)| *is_given && self.link == LinkName::Udp) {
+            Some((option, _)) => {
+                Err(Failure::Usage(format!("{option} is for --link xdp or auto, and the link is udp")))
+            }
+            None => Ok(()),
+        }
     }
 }
+
+/// How a line begins that says which premise of the bounds was broken.
+pub(crate) const PREMISE: &str = "premise: ";
 
 /// What became of frames before they came to the host.
 #[derive(Clone, Debug, Serialize)]
@@ -251,7 +266,7 @@ impl EarlyReport {
         let allowed = host.allowed_drops().map(|allowed| allowed.frames_per_second);
         if let Some(allowed) = allowed.filter(|allowed| early.most_dropped_per_second > *allowed) {
             lines.push(format!(
-                "premise: {} frames a second were dropped early at most, bounds allow for {allowed} (--dropped-per-second)",
+                "{PREMISE}{} frames a second were dropped early at most, bounds allow for {allowed} (--dropped-per-second)",
                 early.most_dropped_per_second
             ));
         }

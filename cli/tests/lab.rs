@@ -5,13 +5,13 @@ mod common;
 use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use common::text;
-use laxity_link::netlink::Netlink;
+use laxity_link::netlink::{Netlink, Veth};
 use laxity_link::sys::namespace::Namespace;
 use serde_json::Value;
 
@@ -82,6 +82,11 @@ impl Drop for Standing {
     }
 }
 
+/// Where the marks of a host are.
+fn marks(lab: &str, host: &str) -> PathBuf {
+    Path::new("/run/laxity-lab").join(format!("{lab}-{host}"))
+}
+
 /// Waits until it is so.
 fn until(what: &str, is_so: impl Fn() -> bool) {
     let start = Instant::now();
@@ -140,6 +145,7 @@ fn what_is_only_half_there_or_no_lab_is_known() {
     assert!(standing.is_there() && !Path::new(&format!("/run/netns/{}-a", standing.name)).exists());
     let down = permitted(&lab(&["down", "--json", "--name", &standing.name]), 0).unwrap();
     assert_eq!(down["removed"].as_array().unwrap().len(), 1);
+    assert!(!marks(&standing.name, "a").exists() && !marks(&standing.name, "b").exists());
     // Somebody else's stays.
     let others = Namespace::create_named(&name).unwrap();
     others.within(|| Netlink::open()?.set_up(1, true)).unwrap();
@@ -153,6 +159,138 @@ fn what_is_only_half_there_or_no_lab_is_known() {
     Namespace::remove_named(&name).unwrap();
     assert!(is_there && refused.status.code() == Some(2), "{}", text(&refused.stderr));
     assert!(text(&refused.stderr).contains("no host of a lab"), "{}", text(&refused.stderr));
+}
+
+/// A namespace that no lab made.
+struct Other(String);
+
+impl Drop for Other {
+    fn drop(&mut self) {
+        let _ = Namespace::remove_named(&self.0);
+    }
+}
+
+#[test]
+fn a_namespace_that_is_no_lab_is_neither_entered_nor_removed() {
+    let Some(standing) = Standing::up("others", &[]) else { return };
+    let name = format!("{}-a", standing.name);
+    let refused = || {
+        let entered = standing.within("a", &["true"]).output().unwrap();
+        let down = lab(&["down", "--name", &standing.name]);
+        for output in [entered, down] {
+            assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
+            assert!(text(&output.stderr).contains("no host of a lab"), "{}", text(&output.stderr));
+        }
+        assert!(Path::new("/run/netns").join(&name).exists());
+    };
+    // What took the place of a lab's; the kernel may have given it the same number.
+    Namespace::remove_named(&name).unwrap();
+    let other = Other(name.clone());
+    drop(Namespace::create_named(&name).unwrap());
+    refused();
+    drop(other);
+    permitted(&lab(&["down", "--json", "--name", &standing.name]), 0).unwrap();
+    // As `ip netns add` makes it: nothing is in it.
+    let _other = Other(name.clone());
+    let empty = Namespace::create_named(&name).unwrap();
+    refused();
+    // And with an interface that is called as ours.
+    let veth = Veth { name: "lab0", peer: "lab1", peer_namespace: None, queues: 1, mtu: 1500 };
+    empty.within(|| Netlink::open()?.create_veth(&veth)).unwrap();
+    refused();
+    assert!(empty.within(|| Netlink::open()?.interface_by_name("lab0")).unwrap().is_some());
+    assert!(!marks(&standing.name, "a").exists());
+}
+
+/// `lab up` that has marked its first host, and waits for the lock of the names to name it.
+struct Making {
+    child: Child,
+    /// As `ip netns` holds it.
+    lock: Option<fs::File>,
+    name: String,
+}
+
+impl Making {
+    fn start(test: &str) -> Option<Self> {
+        // Whether it is permitted, and that the directory is there.
+        drop(Standing::up(test, &[])?);
+        let name = format!("test-{test}-{}", std::process::id());
+        let lock = fs::File::open("/run/netns").unwrap();
+        lock.lock().unwrap();
+        let child =
+            laxity(&["lab", "up", "--name", &name]).stderr(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let making = Self { child, lock: Some(lock), name };
+        until("it has marked the first host", || {
+            fs::read_dir(marks(&making.name, "a")).is_ok_and(|mut found| found.next().is_some())
+        });
+        Some(making)
+    }
+
+    fn is_there(&self) -> bool {
+        ["a", "b"].iter().any(|host| Path::new(&format!("/run/netns/{}-{host}", self.name)).exists())
+    }
+}
+
+impl Drop for Making {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        self.lock = None;
+        lab(&["down", "--name", &self.name]);
+    }
+}
+
+#[test]
+fn a_lab_whose_making_is_killed_is_in_nobodys_way() {
+    let Some(mut making) = Making::start("killed") else { return };
+    making.child.kill().unwrap();
+    making.child.wait().unwrap();
+    // As it would be found a moment later: a place for the namespace, and nothing mounted there.
+    let place = Path::new("/run/netns").join(format!("{}-a", making.name));
+    fs::write(&place, "").unwrap();
+    making.lock = None;
+    let down = permitted(&lab(&["down", "--json", "--name", &making.name]), 0).unwrap();
+    assert_eq!(down["removed"].as_array().unwrap().len(), 1);
+    assert!(!place.exists() && !marks(&making.name, "a").exists());
+    // Without a mark it is somebody else's.
+    fs::write(&place, "").unwrap();
+    let refused = lab(&["down", "--name", &making.name]);
+    let is_there = place.exists();
+    fs::remove_file(&place).unwrap();
+    assert!(is_there && refused.status.code() == Some(2), "{}", text(&refused.stderr));
+    assert_eq!(lab(&["up", "--name", &making.name]).status.code(), Some(0));
+}
+
+#[test]
+fn ctrl_c_takes_back_what_there_is_of_a_lab() {
+    let Some(mut making) = Making::start("stopped") else { return };
+    interrupted(&making.child);
+    making.lock = None;
+    let mut said = String::new();
+    making.child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    assert_eq!(making.child.wait().unwrap().code(), Some(1), "{said}");
+    assert!(said.contains("interrupted"), "{said}");
+    assert!(!making.is_there() && !marks(&making.name, "a").exists() && !marks(&making.name, "b").exists());
+}
+
+fn signal(child: &Child, signal: rustix::process::Signal) {
+    rustix::process::kill_process(rustix::process::Pid::from_child(child), signal).unwrap();
+}
+
+/// Sends SIGINT, and waits until the thread that is woken by it has had its turn.
+fn interrupted(child: &Child) {
+    let turns = || {
+        let threads = fs::read_dir(format!("/proc/{}/task", child.id())).ok()?;
+        let mut told = threads.filter_map(|thread| fs::read_to_string(thread.ok()?.path().join("status")).ok());
+        let status = told.find(|status| status.starts_with("Name:\tctrl-c\n"))?;
+        let is_asleep = status.contains("\nState:\tS");
+        let turns = status.lines().find_map(|line| line.strip_prefix("voluntary_ctxt_switches:"))?;
+        is_asleep.then(|| turns.trim().to_owned())
+    };
+    until("it waits for signals", || turns().is_some());
+    let before = turns();
+    signal(child, rustix::process::Signal::INT);
+    until("it has noticed the signal", || turns().is_some_and(|now| Some(now) != before));
 }
 
 #[test]
@@ -407,6 +545,92 @@ fn ctrl_c_ends_it_as_if_its_time_were_over() {
 }
 
 #[test]
+fn ctrl_c_before_the_first_message_is_no_test() {
+    let _alone = alone();
+    // Its hosts take longer to start than a signal to arrive; where they did not, once more.
+    for _ in 0..20 {
+        let mut command = laxity(&["lab", "run", "--json", "--seconds", "60", "--attack", "idle"]);
+        let mut running = Running(command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap());
+        let told = || fs::read_to_string(format!("/proc/{}/status", running.0.id())).unwrap_or_default();
+        let catches = || {
+            let caught =
+                told().lines().find_map(|line| u64::from_str_radix(line.strip_prefix("SigCgt:")?.trim(), 16).ok());
+            // SIGINT is signal 2.
+            caught.is_some_and(|caught| caught & 2 != 0)
+        };
+        let is_over = || standing(running.0.id()).is_none_or(|(state, _)| state == 'Z');
+        until("it catches signals", || catches() || is_over());
+        if is_over() {
+            let mut said = String::new();
+            running.0.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+            assert_eq!(running.0.wait().unwrap().code(), Some(4), "{said}");
+            return println!("skipped: {said}");
+        }
+        signal(&running.0, rustix::process::Signal::STOP);
+        until("it is stopped", || standing(running.0.id()).is_some_and(|(state, _)| state == 'T'));
+        if children(running.0.id()).len() > 1 {
+            continue;
+        }
+        signal(&running.0, rustix::process::Signal::INT);
+        signal(&running.0, rustix::process::Signal::CONT);
+        let (mut figures, mut said) = (String::new(), String::new());
+        running.0.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+        running.0.stdout.take().unwrap().read_to_string(&mut figures).unwrap();
+        match running.0.wait().unwrap().code() {
+            Some(4) => return println!("skipped: {said}"),
+            status => assert_eq!(status, Some(1), "{said}{figures}"),
+        }
+        assert!(said.contains("nothing was tested"), "{said}");
+        return;
+    }
+    panic!("its hosts were always faster");
+}
+
+#[test]
+fn more_dropped_frames_than_bounds_allow_for_are_a_broken_premise() {
+    let _alone = alone();
+    let output = lab(&["run", "--json", "--seconds", "1", "--link", "xdp", "--dropped-per-second", "1"]);
+    if output.status.code() == Some(4) {
+        return println!("skipped: {}", text(&output.stderr));
+    }
+    let report: Value = serde_json::from_slice(&output.stdout).expect("figures");
+    let early = &report["early"]["b"];
+    assert_eq!(early["allowed_dropped_per_second"], 1);
+    assert!(early["most_dropped_per_second"].as_u64().unwrap() > 1, "{early}");
+    let notes = report["notes"].as_array().unwrap();
+    let is_told = |note: &Value| {
+        let note = note.as_str().unwrap();
+        note.starts_with("premise: ") && note.contains("frames a second were dropped early")
+    };
+    assert!(notes.iter().any(is_told), "{notes:?}");
+}
+
+#[test]
+fn options_of_the_fast_path_are_not_ignored_over_a_socket() {
+    for command in ["recv", "send"] {
+        let to = if command == "send" { "127.0.0.1/x" } else { "x" };
+        for option in [["--interface", "lo"], ["--xdp-mode", "native"], ["--vlan", "42"], ["--dropped-per-second", "9"]]
+        {
+            for link in [&[][..], &["--link", "udp"]] {
+                let contract = if command == "send" { &["--max-message", "9B", "--best-effort"][..] } else { &[] };
+                let output = laxity(&[&[command, to], &option[..], link, contract].concat()).output().unwrap();
+                assert_eq!(output.status.code(), Some(2), "{command} {option:?}: {}", text(&output.stderr));
+                let says = format!("{} is for --link xdp", option[0]);
+                assert!(text(&output.stderr).contains(&says), "{command} {option:?}: {}", text(&output.stderr));
+            }
+        }
+    }
+}
+
+#[test]
+fn a_wildcard_is_of_no_interface() {
+    let output = laxity(&["recv", "x", "--link", "xdp", "--registry", "off"]).output().unwrap();
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(4), "{said}");
+    assert!(said.contains("wildcard") && said.contains("--interface") && said.contains("--bind"), "{said}");
+}
+
+#[test]
 fn what_cannot_be_is_refused_before_anything_is_made() {
     for (arguments, says) in [
         (&["run", "--interval", "2s"][..], "--interval"),
@@ -421,6 +645,12 @@ fn what_cannot_be_is_refused_before_anything_is_made() {
         (&["run", "--", "true"], "HOST"),
         (&["run", "c", "--", "true"], "HOST"),
         (&["run", "a", "--json", "--", "true"], "--json"),
+        (&["run", "a", "--mtu", "1500", "--", "true"], "--mtu"),
+        (&["run", "a", "--queues", "7", "--", "true"], "--queues"),
+        (&["run", "a", "--keep-awake", "--", "true"], "--keep-awake"),
+        (&["run", "a", "--calibration", "none", "--", "true"], "--calibration"),
+        (&["run", "--xdp-mode", "native"], "--xdp-mode"),
+        (&["run", "--link", "udp", "--dropped-per-second", "9"], "--dropped-per-second"),
         (&["up", "--name", "../x"], "--name"),
         (&["down", "--name", "no-such-lab-here"], "there is no lab"),
         (&["host"], ""),

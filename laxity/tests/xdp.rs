@@ -14,7 +14,8 @@ use laxity_core::platform::Platform;
 use laxity_core::units::Duration;
 use laxity_link::netlink::Netlink;
 use laxity_link::xdp::bare::Bare;
-use laxity_link::xdp::{BusyPoll, XdpError};
+use laxity_link::xdp::{BusyPoll, Xdp, XdpConfig, XdpError};
+use rustix::thread::{CapabilitySet, CapabilitySets, capabilities, set_capabilities};
 
 fn config(ip: IpAddr, link: LinkChoice) -> HostConfig {
     let bind = SocketAddr::new(ip, 5709);
@@ -138,4 +139,93 @@ fn until_held(lab: &Lab) -> Bare {
             held => return held.unwrap(),
         }
     }
+}
+
+#[test]
+fn who_is_just_ending_is_waited_for_where_packets_are_shortened() {
+    let Some(lab) = Lab::new(1) else { return };
+    for side in [Side::A, Side::B] {
+        lab.set_mtu(side, 1280);
+    }
+    let ips = [Side::A.v4(), Side::B.v4()];
+    let Some([a, _b]) = hosts(&lab, ips, &XdpOptions::default()) else { return };
+    assert!(a.standing().notes.iter().any(|note| note.contains("longer ones do not fit")), "{:?}", a.standing().notes);
+    // On another port: that of a socket is nobody's to wait for.
+    let other =
+        || HostConfig { bind: SocketAddr::new(ips[0], 0), ..config(ips[0], LinkChoice::Xdp(XdpOptions::default())) };
+    let error = host(&lab, Side::A, other()).unwrap_err();
+    assert!(matches!(error, Error::Xdp(XdpError::ForeignProgram { .. })), "{error}");
+    assert!(error.to_string().contains("in use by another executive"), "{error}");
+    let ending = std::thread::spawn(move || {
+        std::thread::sleep(StdDuration::from_millis(300));
+        drop(a);
+    });
+    let again = host(&lab, Side::A, other()).unwrap();
+    ending.join().unwrap();
+    let notes = &again.standing().notes;
+    assert!(notes.iter().any(|note| note.contains("longer ones do not fit")), "{notes:?}");
+}
+
+#[test]
+fn it_needs_the_rights_that_the_error_names_and_no_others() {
+    let Some(lab) = Lab::new(1) else { return };
+    if hosts(&lab, [Side::A.v4(), Side::B.v4()], &XdpOptions::default()).is_none() {
+        return;
+    }
+    let rights = [
+        ("CAP_NET_ADMIN", CapabilitySet::NET_ADMIN),
+        ("CAP_NET_RAW", CapabilitySet::NET_RAW),
+        ("CAP_BPF", CapabilitySet::BPF),
+        ("CAP_PERFMON", CapabilitySet::PERFMON),
+    ];
+    let all = rights.iter().fold(CapabilitySet::empty(), |all, (_, right)| all | *right);
+    // Of a thread of its own only; memory is another matter.
+    let open = |left: CapabilitySet| {
+        let opened = lab.on(Side::A, || {
+            let before = capabilities(None)?;
+            let effective = (left | CapabilitySet::IPC_LOCK) & before.permitted;
+            set_capabilities(None, CapabilitySets { effective, ..before })?;
+            Ok(Xdp::open(&XdpConfig::new(SocketAddr::new(Side::A.v4(), 0))).map(drop))
+        });
+        opened.unwrap()
+    };
+    for (name, right) in rights {
+        let error = open(all - right).unwrap_err();
+        assert!(matches!(error, XdpError::NotPermitted { .. }), "without {name}: {error}");
+        assert!(rights.iter().all(|(name, _)| error.to_string().contains(name)), "without {name}: {error}");
+    }
+    open(all).unwrap();
+}
+
+fn add_address(lab: &Lab, ip: IpAddr) {
+    let added = lab.on(Side::A, || {
+        let mut netlink = Netlink::open()?;
+        let index = netlink.interface_by_name(Side::A.interface())?.map_or(0, |interface| interface.index);
+        netlink.add_address(index, ip, 24)
+    });
+    added.unwrap();
+}
+
+#[test]
+fn an_address_that_the_program_leaves_to_the_kernel_is_refused_or_passed_over() {
+    let Some(lab) = Lab::new(1) else { return };
+    if hosts(&lab, [Side::A.v4(), Side::B.v4()], &XdpOptions::default()).is_none() {
+        return;
+    }
+    let reserved = IpAddr::from([240, 0, 0, 1]);
+    add_address(&lab, reserved);
+    let link = LinkChoice::Xdp(XdpOptions::default());
+    let error = host(&lab, Side::A, config(reserved, link)).unwrap_err();
+    assert!(error.to_string().contains("240.0.0.1, a reserved address"), "{error}");
+    assert_eq!(error.exit_status(), 4);
+    let named = || LinkChoice::Xdp(XdpOptions { interface: Some("va".to_owned()), ..XdpOptions::default() });
+    let everywhere = IpAddr::from([0; 4]);
+    assert!(host(&lab, Side::A, config(everywhere, named())).unwrap().early().is_some());
+    // That one is not counted: there is room for one address less than these.
+    for number in 2..=65 {
+        add_address(&lab, IpAddr::from([198, 51, 100, number]));
+    }
+    let error = host(&lab, Side::A, config(everywhere, named())).unwrap_err().to_string();
+    assert!(error.contains("it has 65 addresses, and there is room for 64; bind to one"), "{error}");
+    assert!(host(&lab, Side::A, config(Side::A.v4(), named())).unwrap().early().is_some());
 }

@@ -22,7 +22,7 @@ use super::flood;
 use super::talk::{Ends, Event, Role, SentStream, Sheet, Span, Stream, Task, json, tell};
 use crate::costs::{self, GuaranteeReport};
 use crate::failure::Failure;
-use crate::link::EarlyReport;
+use crate::link::{EarlyReport, PREMISE};
 use crate::report::{LinkReport, PremisesReport};
 
 /// Where strangers send what nobody reads.
@@ -121,7 +121,7 @@ fn start(ends: &Ends, command: &str) -> Result<Started, Failure> {
         lock_memory: ends.realtime,
         ..defaults
     };
-    ends.link.set(&mut config);
+    ends.link.set(&mut config)?;
     let host = Host::start(config)?;
     Ok(Started { host, costs, _registry: directory })
 }
@@ -193,7 +193,11 @@ fn receive(ends: &Ends, over: &AtomicBool) -> Result<(), Failure> {
     let arrived: Vec<Arrived> = arrived.into_iter().flatten().collect();
     let (counters, premises) = (host.link_counters(), host.premises());
     let mut notes: Vec<String> = arrived.iter().filter_map(|channel| channel.note.clone()).collect();
-    notes.extend(EarlyReport::lines(&host, now().since(start)).into_iter().map(|line| format!("b: {line}")));
+    // Its premise is one as the others are.
+    let (broken, said): (Vec<String>, Vec<String>) =
+        EarlyReport::lines(&host, now().since(start)).into_iter().partition(|line| line.starts_with(PREMISE));
+    notes.extend(said.into_iter().map(|line| format!("b: {line}")));
+    let broken = broken.iter().map(|line| line.trim_start_matches(PREMISE).to_owned());
     tell(&Event::Received {
         channels: arrived.iter().map(|channel| Sheet::from(&channel.figures)).collect(),
         altered: arrived.iter().map(|channel| channel.altered).sum(),
@@ -201,7 +205,7 @@ fn receive(ends: &Ends, over: &AtomicBool) -> Result<(), Failure> {
         link: value(&LinkReport::from(&counters)),
         early: value(&EarlyReport::of(&host)),
         premises: value(&PremisesReport::from(&premises)),
-        violations: premises.violations().iter().map(ToString::to_string).collect(),
+        violations: premises.violations().iter().map(ToString::to_string).chain(broken).collect(),
         notes,
     });
     Ok(())

@@ -23,7 +23,6 @@ use std::ffi::OsString;
 use std::net::IpAddr;
 
 use clap::{Args, Subcommand, ValueEnum};
-use laxity::XdpOptions;
 use laxity_bench::Attack;
 
 use crate::costs::CostsArguments;
@@ -33,8 +32,9 @@ use crate::link::{LinkName, ModeName};
 pub(crate) const HELP: &str = "\
 A lab needs root: CAP_SYS_ADMIN and CAP_NET_ADMIN. Nothing of it touches the network of the machine. See docs/lab.md.
 
-Exit status of up and down: 0 done; 2 bad input, or there is such a lab, or there is none; 4 not permitted on this host. Of run: 0 \
-no miss by Laxity and nothing over a bound; 1 a miss by Laxity, something over a bound, or figures that do not add up; 2 bad input; \
+Exit status of up and down: 0 done; 1 interrupted, and nothing was made; 2 bad input, or there is such a lab, or there is none; 4 not \
+permitted on this host. Of run: 0 no miss by Laxity and nothing over a bound; 1 a miss by Laxity, something over a bound, figures that \
+do not add up, or ended before any message with a guarantee was sent; 2 bad input; \
 3 refused by admission; 4 not permitted on this host; 5 a host or a channel was lost. Of run with a COMMAND: its own.
 
 JSON of up: {name, vlan, hosts}; each of hosts: {host: a|b, namespace, interface, vlan_interface, mac, mtu, queues, addresses: \
@@ -104,7 +104,7 @@ struct PairArguments {
 #[derive(Debug, Args)]
 struct RunArguments {
     /// A host of a lab that stands, to run COMMAND in
-    #[arg(value_enum, requires = "command")]
+    #[arg(value_enum, requires = "command", conflicts_with_all = ["PairArguments", "CostsArguments"])]
     host: Option<HostName>,
     /// Which lab HOST is of
     #[arg(long, default_value = DEFAULT_NAME, requires = "host")]
@@ -112,12 +112,12 @@ struct RunArguments {
     /// What carries the channels
     #[arg(long, value_enum, default_value_t = LinkName::Udp, conflicts_with = "host")]
     link: LinkName,
-    /// xdp: where in the kernel frames are demultiplexed
-    #[arg(long, value_enum, default_value_t = ModeName::Any, conflicts_with = "host")]
-    xdp_mode: ModeName,
-    /// xdp: how many frames a second may be dropped early; what that costs is a term of every bound
-    #[arg(long, value_name = "FRAMES", default_value_t = XdpOptions::default().dropped_per_second, conflicts_with = "host")]
-    dropped_per_second: u64,
+    /// xdp: where in the kernel frames are demultiplexed (any)
+    #[arg(long, value_enum, conflicts_with = "host")]
+    xdp_mode: Option<ModeName>,
+    /// xdp: how many frames a second may be dropped early (50000); what that costs is a term of every bound
+    #[arg(long, value_name = "FRAMES", conflicts_with = "host")]
+    dropped_per_second: Option<u64>,
     /// What goes on beside it: idle, flood, violator, hogs or all of them at once
     #[arg(long, value_name = "ATTACK", default_value = "flood", value_parser = crate::args::read::<Attack>, conflicts_with = "host")]
     attack: Attack,

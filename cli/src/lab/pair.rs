@@ -160,17 +160,6 @@ pub(super) fn remove(namespace: &Namespace) -> io::Result<bool> {
     })
 }
 
-/// Whether this is a host of a lab: it has the interface, or nothing at all beside loopback, because whoever made it was ended.
-pub(super) fn is_a_host(namespace: &Namespace) -> io::Result<bool> {
-    namespace.within(|| {
-        let interfaces = Netlink::open()?.interfaces()?;
-        // The kernel puts some interfaces without use into every namespace, but only an interface that somebody made has an
-        // address or a link to another one.
-        Ok(interfaces.iter().any(|found| found.name == INTERFACE)
-            || interfaces.iter().all(|found| !found.is_up && found.addresses.is_empty()))
-    })
-}
-
 /// What the system said of a lab.
 pub(super) fn failed(what: &str, error: &io::Error) -> Failure {
     use io::ErrorKind::{PermissionDenied, ReadOnlyFilesystem, Unsupported};

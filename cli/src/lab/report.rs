@@ -56,6 +56,11 @@ impl Outcome {
         if self.altered > 0 {
             self.notes.push(format!("{} messages were not what was sent, or came twice", self.altered));
         }
+        let mut guaranteed = streams.iter().zip(sent).filter(|(stream, _)| stream.deadline_ns.is_some());
+        if guaranteed.all(|(_, sent)| sent.accepted == 0) {
+            self.is_whole = false;
+            self.notes.push("no message with a guarantee was sent: nothing was tested".to_owned());
+        }
         for (stream, sent) in streams.iter().zip(sent) {
             let name = &stream.name;
             if sent.refused > 0 && stream.at_once > 1 {
@@ -236,6 +241,10 @@ mod tests {
         let mut altered = Outcome { altered: 1, ..outcome(control(10, 0)) };
         altered.add_up(&[stream()], &[sent(10, None)], false);
         assert_eq!(altered.exit_status(), 1);
+        let mut nothing = outcome(control(0, 0));
+        nothing.add_up(&[stream()], &[sent(0, None)], false);
+        assert_eq!((nothing.exit_status(), nothing.notes.len()), (1, 1));
+        assert!(nothing.notes[0].contains("nothing was tested"), "{:?}", nothing.notes);
         let mut absent = outcome(Figures::default());
         absent.add_up(&[stream()], &[sent(0, None)], false);
         assert_eq!(absent.exit_status(), 1);

@@ -14,10 +14,11 @@ use serde::Serialize;
 use super::pair::{self, End, VLAN, failed};
 use super::{DEFAULT_NAME, DownArguments, HostName, UpArguments};
 use crate::failure::Failure;
+use crate::stop::Stop;
 
 /// Where hosts of labs have the directories that stand in for root's own: the registry of the machine is not theirs.
 const DIRECTORIES: &str = "/run/laxity-lab";
-/// In each of them.
+/// In each of them a file whose name begins so, and goes on with what tells its namespace from all others.
 const MARK: &str = "namespace";
 /// What they stand in for.
 const ROOTS: &str = "/run/laxity";
@@ -56,42 +57,64 @@ struct Made<'a> {
 /// Takes back what was made, unless it is all there.
 struct Half<'a> {
     lab: &'a str,
-    made: Vec<HostName>,
+    /// Those that were marked, and whether they have their name.
+    made: Vec<(HostName, Namespace, bool)>,
 }
 
 impl Drop for Half<'_> {
     fn drop(&mut self) {
-        for &host in &self.made {
-            let name = namespace_name(self.lab, host);
-            if let Ok(Some(namespace)) = Namespace::named(&name) {
-                let _ = pair::remove(&namespace);
+        for (host, namespace, is_named) in &self.made {
+            if *is_named {
+                let _ = pair::remove(namespace);
+                let _ = Namespace::remove_named(&namespace_name(self.lab, *host));
             }
-            let _ = Namespace::remove_named(&name);
-            let _ = remove_directory(&directory(self.lab, host));
+            // Only our own mark: whoever has the name may have one, too.
+            let directory = directory(self.lab, *host);
+            let _ = unmark(&directory, namespace);
+            let _ = fs::remove_dir(&directory);
         }
+        let _ = fs::remove_dir(DIRECTORIES);
+    }
+}
+
+impl Half<'_> {
+    /// Makes a host. It is marked before it has its name, so that whoever finds the name knows whose it is, wherever we were ended.
+    fn create(&mut self, host: HostName) -> Result<(), Failure> {
+        let name = namespace_name(self.lab, host);
+        let trouble = |error: io::Error| match error.kind() {
+            io::ErrorKind::AlreadyExists => Failure::Usage(format!(
+                "there is a network namespace {name} already; `laxity lab down{}` removes the lab {}, another --name makes another one",
+                named(self.lab),
+                self.lab
+            )),
+            _ => failed(&format!("making the network namespace {name}"), &error),
+        };
+        let namespace = Namespace::new().map_err(trouble)?;
+        self.made.push((host, namespace, false));
+        let (_, namespace, is_named) = self.made.last_mut().expect("it was pushed");
+        mark(&directory(self.lab, host), namespace).map_err(|error| failed("making its directory", &error))?;
+        namespace.give_name(&name).map_err(trouble)?;
+        *is_named = true;
+        Ok(())
     }
 }
 
 pub(super) fn up(arguments: &UpArguments) -> Result<(), Failure> {
     let lab = arguments.name.as_str();
     check_name(lab)?;
+    let stop = Stop::on_signals().map_err(|source| Failure::File { file: "signals".to_owned(), source })?;
     let mut half = Half { lab, made: Vec::new() };
-    let mut create = |host| {
-        let name = namespace_name(lab, host);
-        let namespace = Namespace::create_named(&name).map_err(|error| match error.kind() {
-            io::ErrorKind::AlreadyExists => Failure::Usage(format!(
-                "there is a network namespace {name} already; `laxity lab down{}` removes the lab {lab}, another --name makes \
-                 another one",
-                named(lab)
-            )),
-            _ => failed(&format!("making the network namespace {name}"), &error),
-        })?;
-        half.made.push(host);
-        mark(&directory(lab, host), &namespace).map_err(|error| failed("making its directory", &error))?;
-        Ok::<_, Failure>(namespace)
+    let go_on = || match stop.is_set() {
+        true => Err(Failure::Lab { status: 1, text: "interrupted: what was made is taken back".to_owned() }),
+        false => Ok(()),
     };
-    let (a, b) = (create(HostName::A)?, create(HostName::B)?);
-    let mut hosts = pair::join([&a, &b], arguments.pair).map_err(|error| failed("joining two hosts", &error))?;
+    for host in HostName::BOTH {
+        half.create(host)?;
+        go_on()?;
+    }
+    let [(_, a, _), (_, b, _)] = half.made.as_slice() else { unreachable!("both were made") };
+    let mut hosts = pair::join([a, b], arguments.pair).map_err(|error| failed("joining two hosts", &error))?;
+    go_on()?;
     half.made.clear();
     for (end, host) in hosts.iter_mut().zip(HostName::BOTH) {
         end.namespace = Some(namespace_name(lab, host));
@@ -147,25 +170,29 @@ pub(super) fn down(arguments: &DownArguments) -> Result<(), Failure> {
     let mut found = Vec::new();
     for host in HostName::BOTH {
         let name = namespace_name(lab, host);
+        let directory = directory(lab, host);
         match Namespace::named(&name) {
             Ok(Some(namespace)) => {
-                // If the other end is gone, so is the interface of this one.
-                let is_ours = is_marked(&directory(lab, host), &namespace)
-                    || pair::is_a_host(&namespace).map_err(|error| failed(&format!("looking into {name}"), &error))?;
-                if !is_ours {
-                    let problem = format!(
-                        "the network namespace {name} is no host of a lab: it has no {}; `ip netns del {name}` removes it",
-                        pair::INTERFACE
-                    );
-                    return Err(Failure::Usage(problem));
+                if !is_marked(&directory, &namespace)
+                    .map_err(|error| failed(&format!("looking into {name}"), &error))?
+                {
+                    let advice = format!("`ip netns del {name}` removes it");
+                    return Err(no_host(&name, &advice));
                 }
                 found.push((host, name, Some(namespace)));
             }
             Ok(None) => {}
             // What was left when it was made, and nothing was mounted on it.
-            Err(error) if error.kind() == io::ErrorKind::InvalidData => found.push((host, name, None)),
+            Err(error) if error.kind() == io::ErrorKind::InvalidData && has_marks(&directory) => {
+                found.push((host, name, None));
+            }
+            Err(error) if error.kind() == io::ErrorKind::InvalidData => return Err(no_host(&name, &error.to_string())),
             Err(error) => return Err(failed(&format!("looking for the network namespace {name}"), &error)),
         }
+    }
+    // Of a host that has lost its name otherwise, or never had one.
+    for host in HostName::BOTH.into_iter().filter(|host| !found.iter().any(|(found, ..)| found == host)) {
+        remove_directory(&directory(lab, host)).map_err(|error| failed("removing its directory", &error))?;
     }
     if found.is_empty() {
         let (a, b) = (namespace_name(lab, HostName::A), namespace_name(lab, HostName::B));
@@ -222,6 +249,9 @@ pub(super) fn enter(lab: &str, host: HostName, command: &[OsString]) -> Result<u
         return Err(Failure::Usage(problem));
     };
     let trouble = |error: io::Error| failed(&format!("entering {name}"), &error);
+    if !is_marked(&directory(lab, host), &namespace).map_err(trouble)? {
+        return Err(no_host(&name, &format!("`ip netns exec {name}` runs a command in it")));
+    }
     namespace.enter().map_err(trouble)?;
     settle(&directory(lab, host)).map_err(trouble)?;
     let (program, arguments) = command.split_first().expect("the command line demands one");
@@ -244,19 +274,41 @@ fn make_directory(path: &Path) -> io::Result<()> {
     fs::DirBuilder::new().recursive(true).mode(0o755).create(path)
 }
 
+/// Of somebody else's namespace.
+fn no_host(name: &str, advice: &str) -> Failure {
+    Failure::Usage(format!(
+        "the network namespace {name} is no host of a lab: `laxity lab up` did not make it; {advice}"
+    ))
+}
+
 /// Makes the directory of a host, and notes there which namespace it is of: whoever has the name later is no host of a lab.
 fn mark(directory: &Path, namespace: &Namespace) -> io::Result<()> {
     make_directory(directory)?;
-    fs::write(directory.join(MARK), identity(namespace)?)
+    fs::write(mark_of(directory, namespace)?, "")
 }
 
-fn is_marked(directory: &Path, namespace: &Namespace) -> bool {
-    let found = fs::read_to_string(directory.join(MARK));
-    found.is_ok_and(|found| identity(namespace).is_ok_and(|identity| identity == found))
+fn unmark(directory: &Path, namespace: &Namespace) -> io::Result<()> {
+    fs::remove_file(mark_of(directory, namespace)?)
 }
 
-fn identity(namespace: &Namespace) -> io::Result<String> {
-    namespace.identity().map(|(device, number)| format!("{device}:{number}\n"))
+fn is_marked(directory: &Path, namespace: &Namespace) -> io::Result<bool> {
+    mark_of(directory, namespace)?.try_exists()
+}
+
+/// Whether a host was made here, or was about to be.
+fn has_marks(directory: &Path) -> bool {
+    let is_mark = |entry: io::Result<fs::DirEntry>| {
+        entry.is_ok_and(|entry| entry.file_name().to_string_lossy().starts_with(MARK))
+    };
+    fs::read_dir(directory).is_ok_and(|mut entries| entries.any(is_mark))
+}
+
+/// A file for each namespace, so that two that are made at once do not take each other's.
+fn mark_of(directory: &Path, namespace: &Namespace) -> io::Result<PathBuf> {
+    let (device, number) = namespace.identity()?;
+    // The kernel gives the numbers of those that are gone to others, but no cookie.
+    let cookie = namespace.cookie()?.unwrap_or(0);
+    Ok(directory.join(format!("{MARK}-{device}-{number}-{cookie}")))
 }
 
 fn remove_directory(path: &Path) -> io::Result<()> {

@@ -29,7 +29,7 @@ use super::{HostName, RunArguments};
 use crate::args::option;
 use crate::costs;
 use crate::failure::Failure;
-use crate::link::{LinkArguments, LinkName, Overhead, Waiting};
+use crate::link::{LinkArguments, LinkName};
 use crate::progress::Progress;
 use crate::stop::Stop;
 
@@ -226,6 +226,7 @@ struct Sent {
 }
 
 pub(super) fn run(arguments: &RunArguments) -> Result<u8, Failure> {
+    link(arguments, None).check()?;
     let interval = option("--interval", &arguments.interval, text::duration)?;
     let (least, most) = (Duration::from_micros(100), Duration::from_secs(1));
     if !(least..=most).contains(&interval) {
@@ -325,6 +326,12 @@ impl Story<'_> {
             ears.next(Who::Strangers, false, PATIENCE)?;
         }
 
+        if self.stop.is_set() {
+            return Err(Failure::Lab {
+                status: 1,
+                text: "interrupted before the first message: nothing was tested".to_owned(),
+            });
+        }
         let progress = Progress::start({
             let (shown, wanted) = (Arc::clone(&shown), self.arguments.messages);
             move || shown.lock().unwrap_or_else(PoisonError::into_inner).line(wanted)
@@ -386,17 +393,8 @@ impl Story<'_> {
 
     /// The link of both hosts. Where the kernel has no VLAN, the link tags packets itself.
     fn link(&self) -> LinkArguments {
-        let arguments = self.arguments;
-        let vlan = arguments.vlan && !self.has_vlan();
-        LinkArguments {
-            link: arguments.link,
-            interface: None,
-            vlan: vlan.then_some(pair::VLAN),
-            xdp_mode: arguments.xdp_mode,
-            dropped_per_second: arguments.dropped_per_second,
-            frame_overhead: Overhead::default(),
-            waiting: Waiting::default(),
-        }
+        let tags = self.arguments.vlan && self.arguments.link != LinkName::Udp && !self.has_vlan();
+        link(self.arguments, tags.then_some(pair::VLAN))
     }
 
     fn has_vlan(&self) -> bool {
@@ -425,6 +423,19 @@ impl Story<'_> {
             }),
             _ => Err(Failure::Lab { status: 5, text: "the flood said something else than expected".to_owned() }),
         }
+    }
+}
+
+/// As the command line says.
+fn link(arguments: &RunArguments, vlan: Option<u16>) -> LinkArguments {
+    LinkArguments {
+        link: arguments.link,
+        interface: None,
+        vlan,
+        xdp_mode: arguments.xdp_mode,
+        dropped_per_second: arguments.dropped_per_second,
+        frame_overhead: None,
+        waiting: None,
     }
 }
 

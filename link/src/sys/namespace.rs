@@ -5,6 +5,7 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
+use std::net::{Ipv4Addr, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
@@ -76,19 +77,26 @@ impl Namespace {
     /// # Errors
     /// `AlreadyExists`, `PermissionDenied` without CAP_SYS_ADMIN, `InvalidInput` for what can be no name.
     pub fn create_named(name: &str) -> io::Result<Self> {
+        place(name)?;
+        let made = Self::new()?;
+        made.give_name(name)?;
+        Ok(made)
+    }
+
+    /// Gives it a name, so that it stays, as [`create_named`](Self::create_named) does.
+    ///
+    /// # Errors
+    /// `AlreadyExists`, `PermissionDenied` without CAP_SYS_ADMIN, `InvalidInput` for what can be no name.
+    pub fn give_name(&self, name: &str) -> io::Result<()> {
         let place = place(name)?;
         let _lock = shared_directory()?;
         // The file is only what to mount it on.
         OpenOptions::new().write(true).create_new(true).mode(0o000).open(&place)?;
-        let made = elsewhere(|| {
-            unshare(UnshareFlags::NEWNET)?;
-            rustix::mount::mount_bind(OWN, &place)?;
-            Self::current()
-        });
-        if made.is_err() {
+        let mounted = self.within(|| Ok(rustix::mount::mount_bind(OWN, &place)?));
+        if mounted.is_err() {
             let _ = fs::remove_file(&place);
         }
-        made
+        mounted
     }
 
     /// Takes the name away; the namespace goes with it, unless somebody is in it.
@@ -137,6 +145,36 @@ impl Namespace {
         let file = File::from(self.0.try_clone()?);
         let metadata = file.metadata()?;
         Ok((metadata.dev(), metadata.ino()))
+    }
+}
+
+impl Namespace {
+    /// A number that no other one has or will have until the machine starts again; `None` before Linux 5.14.
+    ///
+    /// # Errors
+    /// `PermissionDenied` without CAP_SYS_ADMIN.
+    pub fn cookie(&self) -> io::Result<Option<u64>> {
+        self.within(|| {
+            let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0))?;
+            let (mut cookie, mut bytes) = (0u64, size_of::<u64>() as libc::socklen_t);
+            // SAFETY: the kernel writes at most `bytes` bytes to `cookie`, and their number to `bytes`.
+            let result = unsafe {
+                libc::getsockopt(
+                    socket.as_raw_fd(),
+                    libc::SOL_SOCKET,
+                    libc::SO_NETNS_COOKIE,
+                    (&raw mut cookie).cast(),
+                    &raw mut bytes,
+                )
+            };
+            match result {
+                0 => Ok(Some(cookie)),
+                _ => match io::Error::last_os_error() {
+                    error if error.raw_os_error() == Some(libc::ENOPROTOOPT) => Ok(None),
+                    error => Err(error),
+                },
+            }
+        })
     }
 }
 
@@ -252,6 +290,9 @@ mod tests {
         assert_eq!(Namespace::current().unwrap().identity().unwrap(), here);
         assert_eq!(new.within(|| Namespace::current()?.identity()).unwrap(), there);
         assert_eq!(Namespace::current().unwrap().identity().unwrap(), here);
+        let (ours, theirs) = (Namespace::current().unwrap().cookie().unwrap(), new.cookie().unwrap());
+        assert!(ours.is_none() && theirs.is_none() || ours != theirs, "{ours:?}");
+        assert_eq!(new.cookie().unwrap(), theirs);
         assert!(new.within::<()>(|| Err(io::ErrorKind::Other.into())).is_err());
         // Another network is no other clock.
         let clock = super::super::clock_identity();

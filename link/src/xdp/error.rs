@@ -24,11 +24,19 @@ pub enum XdpError {
         /// What was asked for.
         interface: String,
     },
-    /// No interface has the address, or none can be told from it.
+    /// No interface has the address.
     #[error(
         "xdp {address}: no interface of this host has this address; bind to an address of the interface, or name the interface"
     )]
     NoInterfaceOf {
+        /// What was asked for.
+        address: IpAddr,
+    },
+    /// The wildcard is of no interface.
+    #[error(
+        "xdp: {address} is the wildcard, which says no interface; name the interface (`--interface`), or bind to an address of it (`--bind`)"
+    )]
+    Wildcard {
         /// What was asked for.
         address: IpAddr,
     },
@@ -40,9 +48,9 @@ pub enum XdpError {
         /// Why, and what would do.
         reason: String,
     },
-    /// Somebody else's program is there.
+    /// Another executive's program is there, or somebody else's.
     #[error(
-        "xdp {interface}: program {program} is attached already, and is not ours; end who attached it (`bpftool net` and `ip link show dev {interface}` name it), or use another interface"
+        "xdp {interface}: program {program} is attached already: it is in use by another executive, or by another program; end who attached it (`bpftool net` and `ip link show dev {interface}` name it), or use another interface"
     )]
     ForeignProgram {
         /// The interface.
@@ -74,7 +82,7 @@ pub enum XdpError {
     },
     /// The user may not lock as much memory as the region has.
     #[error(
-        "xdp {interface}: {bytes} bytes of frames cannot be locked in memory, {limit} are the limit for all that this user's programs lock; raise it (`ulimit -l {}`, LimitMEMLOCK={bytes}), run with CAP_IPC_LOCK, or ask for fewer frames",
+        "xdp {interface}: {bytes} bytes of frames cannot be locked in memory, {limit} are the limit for all that this user's programs lock; raise it (`ulimit -l {}`, LimitMEMLOCK={bytes}), run with CAP_IPC_LOCK, or give the interface fewer queues (`ethtool -L {interface}`)",
         bytes.div_ceil(1024)
     )]
     MemoryLimit {

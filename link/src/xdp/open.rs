@@ -34,16 +34,19 @@ use crate::{Counters, EVENT_CAPACITY, Link};
 const PEER_CONTROL: Budget = Budget { spacing: Duration::from_micros(250), tolerance: Duration::from_millis(64) };
 /// Control frames of all strangers together: a few handshakes at a time.
 const STRANGERS_CONTROL: Budget = Budget { spacing: Duration::from_millis(1), tolerance: Duration::from_millis(64) };
+/// Addresses of a host that the program has room for (`ADDRESSES` of demux.bpf.c).
+const MOST_ADDRESSES: usize = 64;
 /// How often a queue that somebody has just given up is asked for.
 const ASK_EVERY: std::time::Duration = std::time::Duration::from_millis(10);
 
 impl Xdp {
-    /// The largest packet that the interface of `config` carries and a frame holds, bytes.
+    /// The largest packet that the interface of `config` carries and a frame holds, bytes. Whether somebody else drives the interface
+    /// now does not matter here.
     ///
     /// # Errors
     /// There is no such interface, or it cannot be used for this.
     pub fn largest_packet(config: &XdpConfig) -> Result<usize, XdpError> {
-        let place = Place::find(&XdpConfig { packet: 1, patience: Duration::ZERO, ..config.clone() })?;
+        let place = Place::find(config)?;
         Ok((place.own.mtu as usize).saturating_sub(ip_and_udp(config.bind.ip())).min(MOST_PACKET))
     }
 
@@ -54,6 +57,8 @@ impl Xdp {
     pub fn open(config: &XdpConfig) -> Result<(Self, KernelFrames), XdpError> {
         check(config)?;
         let place = Place::find(config)?;
+        place.carries(config)?;
+        place.wait_until_free(config.patience)?;
         let name = place.below.name.as_str();
         let mut program = Program::load().map_err(|error| of_program(name, error))?;
         let udp = Udp::bind(&UdpConfig {
@@ -188,6 +193,14 @@ fn check(config: &XdpConfig) -> Result<(), XdpError> {
     }
 }
 
+/// Whether the program looks at packets from and to such an address; the others are the kernel's.
+fn is_judged(ip: IpAddr) -> bool {
+    match ip {
+        IpAddr::V4(ip) => !matches!(ip.octets()[0], 0 | 127 | 224..),
+        IpAddr::V6(ip) => ip.segments()[..5] != [0; 5] && !ip.is_multicast(),
+    }
+}
+
 /// The interface, and the one below it if it is a VLAN.
 struct Place {
     own: Interface,
@@ -207,7 +220,7 @@ impl Place {
                 let found = netlink.interface_by_name(name).map_err(failed)?;
                 found.ok_or_else(|| XdpError::NoInterface { interface: name.clone() })?
             }
-            None if ip.is_unspecified() => return Err(XdpError::NoInterfaceOf { address: ip }),
+            None if ip.is_unspecified() => return Err(XdpError::Wildcard { address: ip }),
             None => netlink.interface_of_address(ip).map_err(failed)?.ok_or(XdpError::NoInterfaceOf { address: ip })?,
         };
         let unsuitable = |reason: String| XdpError::Unsuitable { interface: own.name.clone(), reason };
@@ -216,6 +229,12 @@ impl Place {
         }
         if ip.is_loopback() || own.mac == [0; 6] {
             return Err(unsuitable("it has no address at the link layer; on loopback, use the link udp".to_owned()));
+        }
+        if !ip.is_unspecified() && !is_judged(ip) {
+            return Err(unsuitable(format!(
+                "packets from and to {ip}, a reserved address, are always left to the kernel; bind to another address of it, or use the \
+                 link udp"
+            )));
         }
         if !own.is_up {
             return Err(unsuitable(format!("it is down; `ip link set {} up`", own.name)));
@@ -230,15 +249,6 @@ impl Place {
                 (below.ok_or_else(|| unsuitable("the interface below this VLAN is gone".to_owned()))?, Some(vlan))
             }
         };
-        let carried = own.mtu as usize;
-        let needed = config.packet + ip_and_udp(ip);
-        if needed > carried {
-            return Err(unsuitable(format!(
-                "packets of {} bytes need an MTU of {needed}, it has {carried}; ask for packets of {} bytes at most",
-                config.packet,
-                carried.saturating_sub(needed - config.packet)
-            )));
-        }
         let vlan = config.vlan.or(vlan);
         if below.is_bundle {
             return Err(unsuitable(format!(
@@ -252,17 +262,49 @@ impl Place {
                 below.name
             )));
         }
-        let start = now();
-        let mut attached = below.program;
-        while let Some(program) = attached {
-            if now().since(start) >= config.patience {
-                return Err(XdpError::ForeignProgram { interface: below.name, program });
-            }
-            // Whoever attached it may be ending.
-            std::thread::sleep(ASK_EVERY);
-            attached = netlink.interface_by_index(below.index).map_err(failed)?.and_then(|below| below.program);
+        let place = Self { own, below, vlan };
+        match place.addresses(ip).count() {
+            0 => Err(place.unsuitable(format!("it has no address that packets to {ip} may have; `ip address add`"))),
+            1..=MOST_ADDRESSES => Ok(place),
+            found => Err(place.unsuitable(format!(
+                "it has {found} addresses, and there is room for {MOST_ADDRESSES}; bind to one of them (`--bind`)"
+            ))),
         }
-        Ok(Self { own, below, vlan })
+    }
+
+    /// Whether packets are short enough for it.
+    fn carries(&self, config: &XdpConfig) -> Result<(), XdpError> {
+        let (carried, headers) = (self.own.mtu as usize, ip_and_udp(config.bind.ip()));
+        let needed = config.packet + headers;
+        if needed <= carried {
+            return Ok(());
+        }
+        Err(self.unsuitable(format!(
+            "packets of {} bytes need an MTU of {needed}, it has {carried}; ask for packets of {} bytes at most",
+            config.packet,
+            carried.saturating_sub(headers)
+        )))
+    }
+
+    /// Whoever attached a program may be ending.
+    fn wait_until_free(&self, patience: Duration) -> Result<(), XdpError> {
+        let interface = || self.below.name.clone();
+        let failed = |source| XdpError::Kernel { interface: interface(), what: "a question about interfaces", source };
+        let start = now();
+        let mut attached = self.below.program;
+        while let Some(program) = attached {
+            if now().since(start) >= patience {
+                return Err(XdpError::ForeignProgram { interface: interface(), program });
+            }
+            std::thread::sleep(ASK_EVERY);
+            let found = Netlink::open().and_then(|mut netlink| netlink.interface_by_index(self.below.index));
+            attached = found.map_err(failed)?.and_then(|below| below.program);
+        }
+        Ok(())
+    }
+
+    fn unsuitable(&self, reason: String) -> XdpError {
+        XdpError::Unsuitable { interface: self.own.name.clone(), reason }
     }
 
     /// The queues that packets may arrive on.
@@ -290,7 +332,7 @@ impl Place {
 
     /// The addresses that packets of ours are sent to.
     fn addresses(&self, bound: IpAddr) -> impl Iterator<Item = IpAddr> + '_ {
-        let all = self.own.addresses.iter().map(|(ip, _)| *ip);
+        let all = self.own.addresses.iter().map(|(ip, _)| *ip).filter(|ip| is_judged(*ip));
         all.filter(move |ip| *ip == bound || bound.is_unspecified() && (ip.is_ipv4() || bound.is_ipv6()))
     }
 

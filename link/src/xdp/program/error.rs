@@ -17,7 +17,7 @@ const OLDEST: (u8, u8) = (5, 12);
 pub(crate) enum Error {
     /// The user's rights.
     #[error(
-        "early demultiplexing: not permitted ({source}); loading and attaching a program needs root, or CAP_BPF, CAP_NET_ADMIN and CAP_PERFMON"
+        "early demultiplexing: not permitted ({source}); loading and attaching a program needs root, or CAP_NET_ADMIN, CAP_BPF and CAP_PERFMON"
     )]
     NotPermitted {
         /// What the kernel said.
@@ -39,9 +39,9 @@ pub(crate) enum Error {
         /// What the verifier said.
         log: String,
     },
-    /// Somebody else's program is there.
+    /// Another executive's program is there, or somebody else's.
     #[error(
-        "early demultiplexing: interface {interface} has another program attached{}; `bpftool net` shows it, `ip link set DEV xdp off` takes one off that is not held by its process",
+        "early demultiplexing: interface {interface} has a program attached already, of another executive or another program{}; `bpftool net` shows it, `ip link set DEV xdp off` takes one off that is not held by its process",
         program.map_or(String::new(), |number| format!(" (number {number})"))
     )]
     Occupied {
