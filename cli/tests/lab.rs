@@ -600,7 +600,7 @@ fn more_dropped_frames_than_bounds_allow_for_are_a_broken_premise() {
     let notes = report["notes"].as_array().unwrap();
     let is_told = |note: &Value| {
         let note = note.as_str().unwrap();
-        note.starts_with("premise: ") && note.contains("frames a second were dropped early")
+        note.starts_with("premise: b: ") && note.contains("frames a second were dropped early")
     };
     assert!(notes.iter().any(is_told), "{notes:?}");
 }
