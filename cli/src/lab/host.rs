@@ -9,6 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::Duration as StdDuration;
 
+use laxity::calibration::Premises;
 use laxity::{ChannelSpec, Error, Host, HostConfig, Listener, Receiver, Registry, Sender, Watch};
 use laxity_bench::workload::Row;
 use laxity_core::contract::{Contract, Overload};
@@ -193,11 +194,8 @@ fn receive(ends: &Ends, over: &AtomicBool) -> Result<(), Failure> {
     let arrived: Vec<Arrived> = arrived.into_iter().flatten().collect();
     let (counters, premises) = (host.link_counters(), host.premises());
     let mut notes: Vec<String> = arrived.iter().filter_map(|channel| channel.note.clone()).collect();
-    // Its premise is one as the others are.
-    let (broken, said): (Vec<String>, Vec<String>) =
-        EarlyReport::lines(&host, now().since(start)).into_iter().partition(|line| line.starts_with(PREMISE));
-    notes.extend(said.into_iter().map(|line| format!("b: {line}")));
-    let broken = broken.iter().map(|line| line.trim_start_matches(PREMISE).to_owned());
+    let (violations, said) = judged(&host, &premises, "b", now().since(start));
+    notes.extend(said);
     tell(&Event::Received {
         channels: arrived.iter().map(|channel| Sheet::from(&channel.figures)).collect(),
         altered: arrived.iter().map(|channel| channel.altered).sum(),
@@ -205,10 +203,20 @@ fn receive(ends: &Ends, over: &AtomicBool) -> Result<(), Failure> {
         link: value(&LinkReport::from(&counters)),
         early: value(&EarlyReport::of(&host)),
         premises: value(&PremisesReport::from(&premises)),
-        violations: premises.violations().iter().map(ToString::to_string).chain(broken).collect(),
+        violations,
         notes,
     });
     Ok(())
+}
+
+/// Which premises of the bounds were broken, that of the fast path as the others, and what else is to be said of that.
+fn judged(host: &Host, premises: &Premises, name: &str, elapsed: Duration) -> (Vec<String>, Vec<String>) {
+    let (broken, said): (Vec<String>, Vec<String>) =
+        EarlyReport::lines(host, elapsed).into_iter().partition(|line| line.starts_with(PREMISE));
+    let broken = broken.iter().map(|line| line.trim_start_matches(PREMISE).to_owned());
+    let violations = premises.violations().into_iter().chain(broken);
+    let named = |line: String| format!("{name}: {line}");
+    (violations.map(named).collect(), said.into_iter().map(named).collect())
 }
 
 fn accept(listener: &Listener, over: &AtomicBool) -> Option<Receiver> {
@@ -302,10 +310,17 @@ fn send(ends: &Ends, span: Span, over: &Arc<AtomicBool>) -> Result<(), Failure> 
         }
         threads.into_iter().filter_map(|thread| thread.join().ok()).collect()
     });
-    let elapsed_ns = now().since(start).as_nanos();
-    let (link, premises) = (LinkReport::from(&host.link_counters()), PremisesReport::from(&host.premises()));
-    let early = value(&EarlyReport::of(&host));
-    tell(&Event::Sent { streams: sent, elapsed_ns, link: value(&link), early, premises: value(&premises) });
+    let elapsed = now().since(start);
+    let (link, early, premises) = (LinkReport::from(&host.link_counters()), EarlyReport::of(&host), host.premises());
+    let (violations, _) = judged(&host, &premises, "a", elapsed);
+    tell(&Event::Sent {
+        streams: sent,
+        elapsed_ns: elapsed.as_nanos(),
+        link: value(&link),
+        early: value(&early),
+        premises: value(&PremisesReport::from(&premises)),
+        violations,
+    });
     Ok(())
 }
 

@@ -29,7 +29,7 @@ use super::{HostName, RunArguments};
 use crate::args::option;
 use crate::costs;
 use crate::failure::Failure;
-use crate::link::{LinkArguments, LinkName};
+use crate::link::{LinkArguments, LinkName, PREMISE};
 use crate::progress::Progress;
 use crate::stop::Stop;
 
@@ -345,9 +345,11 @@ impl Story<'_> {
             }
         };
         drop(progress);
-        let Event::Sent { streams: sent, elapsed_ns, link, early, premises } = sent else {
+        let Event::Sent { streams: sent, elapsed_ns, link, early, premises, violations } = sent else {
             return Err(Failure::Lab { status: 5, text: "host a said something else than expected".to_owned() });
         };
+        let broken = |violations: Vec<String>| violations.into_iter().map(|violation| format!("{PREMISE}{violation}"));
+        notes.extend(broken(violations));
         let sent = Sent { streams: sent, elapsed: Duration::from_nanos(elapsed_ns), link, early, premises };
         if let Some(hogs) = &mut hogs
             && hogs.running() < HOGS
@@ -365,7 +367,7 @@ impl Story<'_> {
         else {
             return Err(Failure::Lab { status: 5, text: "host b said something else than expected".to_owned() });
         };
-        notes.extend(violations.into_iter().map(|violation| format!("premise: {violation}")));
+        notes.extend(broken(violations));
         notes.extend(more);
         let mut outcome = Outcome {
             link: self.arguments.link.name(),

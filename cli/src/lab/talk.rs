@@ -84,7 +84,14 @@ pub(super) enum Event {
     /// How far it is: messages of the first channel, and of those the ones that missed and the largest delay.
     Progress { messages: u64, missed: u64, largest_ns: Option<u64> },
     /// The sender's end.
-    Sent { streams: Vec<SentStream>, elapsed_ns: u64, link: Value, early: Value, premises: Value },
+    Sent {
+        streams: Vec<SentStream>,
+        elapsed_ns: u64,
+        link: Value,
+        early: Value,
+        premises: Value,
+        violations: Vec<String>,
+    },
     /// The receiver's end. `overflow` are packets that the kernel had no room for.
     Received {
         channels: Vec<Sheet>,
