@@ -219,7 +219,7 @@ fn seen(root: &Root, interface: &Interface, all: &[Interface]) -> Seen {
         native: features::driver_takes_programs(driven.index),
         largest: address(interface).map(|address| {
             let config = XdpConfig::new(SocketAddr::new(address, 0));
-            Xdp::largest_packet(&XdpConfig { interface: Some(interface.name.clone()), ..config })
+            Xdp::largest_packet_if_free(&XdpConfig { interface: Some(interface.name.clone()), ..config })
         }),
     }
 }

@@ -46,8 +46,17 @@ impl Xdp {
     /// # Errors
     /// There is no such interface, or it cannot be used for this.
     pub fn largest_packet(config: &XdpConfig) -> Result<usize, XdpError> {
+        Ok(Place::find(config)?.largest_packet(config.bind.ip()))
+    }
+
+    /// As [`largest_packet`](Self::largest_packet), for whoever wants to drive the interface right now. Changes nothing.
+    ///
+    /// # Errors
+    /// Likewise; or somebody drives it.
+    pub fn largest_packet_if_free(config: &XdpConfig) -> Result<usize, XdpError> {
         let place = Place::find(config)?;
-        Ok((place.own.mtu as usize).saturating_sub(ip_and_udp(config.bind.ip())).min(MOST_PACKET))
+        place.wait_until_free(Duration::ZERO)?;
+        Ok(place.largest_packet(config.bind.ip()))
     }
 
     /// Drives an interface: loads and attaches the program, binds the sockets, and makes the region. Allocates now and never again.
@@ -284,6 +293,10 @@ impl Place {
             config.packet,
             carried.saturating_sub(headers)
         )))
+    }
+
+    fn largest_packet(&self, bind: IpAddr) -> usize {
+        (self.own.mtu as usize).saturating_sub(ip_and_udp(bind)).min(MOST_PACKET)
     }
 
     /// Whoever attached a program may be ending.
