@@ -2,7 +2,7 @@
 #![allow(rustdoc::broken_intra_doc_links, reason = "the comments are what the command says of itself")]
 
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -457,6 +457,13 @@ pub(crate) fn everywhere() -> SocketAddr {
         Ok(_) => SocketAddr::from((Ipv6Addr::UNSPECIFIED, DEFAULT_PORT)),
         Err(_) => SocketAddr::from((Ipv4Addr::UNSPECIFIED, DEFAULT_PORT)),
     }
+}
+
+/// The address of this host that the kernel sends to `peer` from, which says the interface, too; any if there is no way.
+pub(crate) fn nearest(peer: SocketAddr) -> SocketAddr {
+    let any = towards(peer);
+    let near = UdpSocket::bind(any).and_then(|socket| socket.connect(peer).and_then(|()| socket.local_addr()));
+    near.map_or(any, |near| SocketAddr::new(near.ip(), 0))
 }
 
 /// Any port of the family of `peer`; on loopback for a peer on loopback.

@@ -28,12 +28,17 @@ pub(crate) fn run(arguments: &RecvArguments) -> Result<bool, Failure> {
         eprintln!("note: {note}");
     }
     eprintln!("receiving {} on {}", arguments.name, host.address());
+    let begin = laxity_link::sys::now();
     let Some(mut receiver) = accept(&listener, &stop)? else {
         let link = (&host.link_counters()).into();
         let premises = (&host.premises()).into();
         let early = EarlyReport::of(&host);
         let run = RunReport { command: "recv", peer: None, channels: Vec::new(), link, early, premises };
         publish(&run, &arguments.pipe, true)?;
+        if !arguments.pipe.json {
+            eprintln!("nobody sent");
+            EarlyReport::lines(&host, laxity_link::sys::now().since(begin)).iter().for_each(|line| eprintln!("{line}"));
+        }
         return Ok(true);
     };
     drop(listener);

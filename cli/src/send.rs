@@ -9,11 +9,11 @@ use laxity_core::figures::{Figures, Latencies, Misses};
 use laxity_core::send::{SendCounters, Violation};
 use laxity_core::wire::Counts;
 
-use crate::args::{SendArguments, look_up, option, towards};
+use crate::args::{SendArguments, look_up, nearest, option, towards};
 use crate::costs::in_words;
 use crate::failure::Failure;
 use crate::framing::{Framing, Reader};
-use crate::link::EarlyReport;
+use crate::link::{EarlyReport, LinkName};
 use crate::progress::Progress;
 use crate::report::{ChannelReport, RunReport, escaped, publish};
 use crate::stop::{Input, Stop};
@@ -31,7 +31,9 @@ pub(crate) fn run(arguments: &SendArguments) -> Result<bool, Failure> {
         return Err(Failure::Usage(format!("--framing {framing} is more than --max-message allows ({limit} bytes)")));
     }
     let peer = look_up(&to.host)?;
-    let config = arguments.host.config(towards(peer), 0, format!("send {}", to.name.as_str()))?;
+    // An interface is driven by an address of its own.
+    let default = if arguments.host.link.link == LinkName::Udp { towards(peer) } else { nearest(peer) };
+    let config = arguments.host.config(default, 0, format!("send {}", to.name.as_str()))?;
     let stop = Stop::on_signals().map_err(|source| Failure::File { file: "signals".to_owned(), source })?;
     let host = Host::start(config)?;
     for note in &host.standing().notes {

@@ -322,7 +322,9 @@ fn whoever_is_still_in_it_is_told_and_loses_the_interface() {
 #[test]
 fn messages_cross_a_standing_lab_in_every_way() {
     let Some(standing) = Standing::up("crosses", &[]) else { return };
-    for (number, (six, vlan)) in [(false, false), (true, false), (false, true), (true, true)].into_iter().enumerate() {
+    let ways = [(false, false), (true, false), (false, true), (true, true)].map(|way| (way, "udp"));
+    let ways = ways.into_iter().chain([((false, false), "xdp"), ((true, false), "xdp")]);
+    for (number, ((six, vlan), link)) in ways.enumerate() {
         let Some(to) = standing.address(1, |address, is_vlan| address.contains(':') == six && is_vlan == vlan) else {
             println!("skipped: no VLANs in this kernel");
             continue;
@@ -331,7 +333,10 @@ fn messages_cross_a_standing_lab_in_every_way() {
         let laxity = env!("CARGO_BIN_EXE_laxity");
         let framing = ["--framing", "fixed:100", "--no-realtime"];
         let name = format!("stream-{number}");
-        let mut receiver = standing.within("b", &[&[laxity, "recv", &name], &framing[..]].concat());
+        // Whoever sends has the address that leads to the peer.
+        let by: &[&str] = if link == "xdp" { &["--link", "xdp"] } else { &[] };
+        let at: &[&str] = if link == "xdp" { &["--bind", &to] } else { &[] };
+        let mut receiver = standing.within("b", &[&[laxity, "recv", &name], &framing[..], by, at].concat());
         let mut receiver = receiver.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         // Nobody waits long for a receiver that is not there yet.
         let mut said = BufReader::new(receiver.stderr.take().unwrap());
@@ -341,7 +346,7 @@ fn messages_cross_a_standing_lab_in_every_way() {
         }
         let address = format!("{to}/{name}");
         let contract = ["--max-message", "100B", "--interval", "10ms", "--deadline", "500ms"];
-        let mut sender = standing.within("a", &[&[laxity, "send", &address], &framing[..], &contract[..]].concat());
+        let mut sender = standing.within("a", &[&[laxity, "send", &address], &framing[..], &contract[..], by].concat());
         let mut sender = sender.stdin(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         sender.stdin.take().unwrap().write_all(&[b'x'; 1000]).unwrap();
         let sent = sender.wait_with_output().unwrap();

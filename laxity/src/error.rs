@@ -8,6 +8,7 @@ use laxity_core::contract::ContractError;
 use laxity_core::event::End;
 use laxity_core::platform::PlatformError;
 use laxity_core::send::Violation;
+use laxity_core::units::Duration;
 use laxity_core::wire::WireError;
 use laxity_link::LinkError;
 use laxity_link::xdp::XdpError;
@@ -58,6 +59,18 @@ pub enum Error {
     /// The fast path cannot be had.
     #[error(transparent)]
     Xdp(#[from] XdpError),
+    /// What may be dropped early takes more than a processor has.
+    #[error(
+        "{frames_per_second} frames a second may be dropped early, at {cost} each: that takes all of a processor, and nothing could be promised; expected fewer than {most}"
+    )]
+    Drops {
+        /// As configured.
+        frames_per_second: u64,
+        /// What each takes, by measurement and configuration.
+        cost: Duration,
+        /// So many take all of it.
+        most: u64,
+    },
     /// Admission, here or at the peer, said no.
     #[error("refused by {by}: {}", explained(refusal, advice.as_deref()))]
     Refused {
@@ -183,7 +196,7 @@ impl Error {
             Self::Registry(RegistryError::Damaged { .. }) => 2,
             Self::Registry(RegistryError::Lost { .. }) => 3,
             Self::Registry(_) | Self::Link(LinkError::NotPermitted { .. }) => 4,
-            Self::Link(LinkError::Config { .. }) | Self::Xdp(XdpError::Config { .. }) => 2,
+            Self::Link(LinkError::Config { .. }) | Self::Xdp(XdpError::Config { .. }) | Self::Drops { .. } => 2,
             Self::Xdp(XdpError::Udp(LinkError::AddressInUse { .. } | LinkError::AddressNotAvailable { .. })) => 5,
             Self::Xdp(_) => 4,
             Self::Link(_)

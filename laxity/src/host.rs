@@ -276,6 +276,7 @@ impl Host {
         let (mut allowed_drops, mut early_notes) = (None, Vec::new());
         if let (Some(early), LinkChoice::Xdp(options) | LinkChoice::XdpOrUdp(options)) = (&early, &config.link) {
             let allowance = DropAllowance::new(early, options);
+            allowance.check()?;
             let (period, cost) = allowance.interference();
             platform.interference.periodic.push((period, cost));
             early_notes.push(format!(

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use laxity_core::frames::HeapFrames;
 use laxity_core::platform::Platform;
-use laxity_core::units::Duration;
+use laxity_core::units::{Duration, NANOS_PER_SECOND};
 use laxity_core::wire::DATA_HEADER_BYTES;
 use laxity_link::udp::{Udp, UdpConfig};
 use laxity_link::xdp::{BusyPoll, KernelFrames, MAX_PLACES, Mode, Status, Xdp, XdpConfig, XdpError};
@@ -125,6 +125,14 @@ impl DropAllowance {
         Self { frames_per_second: options.dropped_per_second, cost }
     }
 
+    /// # Errors
+    /// They take all of a processor.
+    pub(crate) fn check(&self) -> Result<(), Error> {
+        let Self { frames_per_second, cost } = *self;
+        let most = NANOS_PER_SECOND.div_ceil(cost.as_nanos().max(1));
+        if frames_per_second < most { Ok(()) } else { Err(Error::Drops { frames_per_second, cost, most }) }
+    }
+
     /// What they may take from the processor, as interference: the period, and so much in each.
     pub(crate) fn interference(&self) -> (Duration, Duration) {
         let a_second = self.cost * self.frames_per_second;
@@ -239,6 +247,19 @@ fn with_notes(wire: Wire) -> Bound {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn frames_that_take_all_of_a_processor_are_refused() {
+        let cost = Duration::from_nanos(1_100);
+        let allowance = |frames_per_second| DropAllowance { frames_per_second, cost };
+        assert_eq!(allowance(50_000).interference(), (DROPPING_PERIOD, Duration::from_nanos(5_500_001)));
+        assert!(allowance(909_090).check().is_ok());
+        let error = allowance(909_091).check().unwrap_err();
+        assert_eq!(error.exit_status(), 2);
+        let text = error.to_string();
+        assert!(text.starts_with("909091 frames a second") && text.ends_with("expected fewer than 909091"), "{text}");
+        assert!(DropAllowance { frames_per_second: u64::MAX, cost }.check().is_err());
+    }
 
     #[test]
     fn what_may_wait_is_what_was_asked_for_and_takes_memory() {

@@ -117,7 +117,10 @@ fn told(root: &Root, name: &str, asked: &Asked) -> Finding {
     }
     if let Some(program) = asked.facts.xdp_program {
         ills.push(format!("XDP program {program} is attached and sees each packet first"));
-        remedies.push(format!("if nobody needs it, `sudo ip link set dev {name} xdp off`"));
+        remedies.push(format!(
+            "if nobody needs it, end who attached it (`bpftool net` and `bpftool link` name it); what no process holds goes with \
+             `sudo ip link set dev {name} xdp off`"
+        ));
     }
     if asked.facts.kind.as_deref() == Some("veth") || asked.driver.as_deref() == Some("veth") {
         veth(name, asked, &mut ills, &mut remedies);

@@ -246,8 +246,8 @@ fn told(seen: &Seen) -> Finding {
         Some(Err(XdpError::ForeignProgram { program, .. })) => ills.add(
             format!("program {program} is attached to {driven}, another executive's or somebody else's"),
             format!(
-                "end who attached it (`bpftool net` and `bpftool link` name it); if nobody is left, `sudo ip link set dev {driven} \
-                 xdp off`"
+                "end who attached it (`bpftool net` and `bpftool link` name it); what no process holds goes with `sudo ip link set dev \
+                 {driven} xdp off`"
             ),
         ),
         // Why, and what would do.

@@ -305,6 +305,12 @@ impl Story<'_> {
         else {
             return Err(Failure::Lab { status: 5, text: "host a said something else than expected".to_owned() });
         };
+        if attack.floods() && self.tags() {
+            notes.push(
+                "strangers send outside the VLAN: this kernel has none (8021q), so the link tags its own packets, and theirs are the kernel's"
+                    .to_owned(),
+            );
+        }
         if !self.arguments.json {
             eprintln!("{}", report::begin(self.arguments, &notes, &in_words));
             notes.clear();
@@ -395,8 +401,12 @@ impl Story<'_> {
 
     /// The link of both hosts. Where the kernel has no VLAN, the link tags packets itself.
     fn link(&self) -> LinkArguments {
-        let tags = self.arguments.vlan && self.arguments.link != LinkName::Udp && !self.has_vlan();
-        link(self.arguments, tags.then_some(pair::VLAN))
+        link(self.arguments, self.tags().then_some(pair::VLAN))
+    }
+
+    /// Whether the link tags packets itself.
+    fn tags(&self) -> bool {
+        self.arguments.vlan && self.arguments.link != LinkName::Udp && !self.has_vlan()
     }
 
     fn has_vlan(&self) -> bool {
