@@ -569,7 +569,10 @@ impl<L: LinkOver<F>, F: Frames> Executive<L, F> {
         let timeout = due.map(|due| due.since(before));
         if timeout.is_none_or(|timeout| !timeout.is_zero()) {
             // What comes before the sleep is work, and so is what comes after it; only a sleep that is none is no piece's.
-            self.meter.lap(Piece::Round, false, now());
+            let asleep = now();
+            self.meter.lap(Piece::Round, false, asleep);
+            // Whoever was stopped on the way here sleeps for what is left.
+            let timeout = due.map(|due| due.since(asleep));
             let doorbell = self.doorbell.wake.as_fd();
             let rung = if window_ends.is_some() {
                 sys::wait(&[(doorbell, Interest::Readable)], timeout).is_ok_and(|ready| ready.readable(0))
@@ -585,7 +588,7 @@ impl<L: LinkOver<F>, F: Frames> Executive<L, F> {
             if let Some(due) = due
                 && after > due
             {
-                self.meter.record(Piece::Timer, false, after.since(due), 1, after);
+                self.meter.record(Piece::Timer, false, after.since(due.max(asleep)), 1, after);
                 self.note_gap(after, after.since(due).saturating_sub(self.platform.wake_up));
             }
         }
