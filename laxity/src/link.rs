@@ -144,7 +144,7 @@ impl DropAllowance {
 /// Makes packets as short as the interface of the fast path needs them. What handling them costs is at most what longer ones cost.
 pub(crate) fn fit(config: &HostConfig, platform: &mut Platform) -> Option<String> {
     let (LinkChoice::Xdp(options) | LinkChoice::XdpOrUdp(options)) = &config.link else { return None };
-    // What is wrong with the interface is said when it is opened. Somebody who still drives it is nothing wrong: he is waited for then.
+    // What is wrong with the interface is said when it is opened. Somebody who still drives it is nothing wrong: they are waited for then.
     let most = Xdp::largest_packet(&xdp_config(config.bind, options)).ok()?.checked_sub(DATA_HEADER_BYTES)?;
     let most = u32::try_from(most).ok().filter(|most| *most < platform.packet)?;
     let note = format!("packets of {most} bytes instead of {}: longer ones do not fit the interface", platform.packet);

@@ -132,7 +132,9 @@ pub fn run(span: Duration, mut progress: impl FnMut(u64, u64)) -> Result<Report,
         }
         for mut row in step.into_iter().flatten() {
             let undisturbed = rows.iter().find(|first| first.link == row.link);
-            row.packet_cost = undisturbed.and_then(|first| packet_cost(first, &row));
+            row.packet_cost = undisturbed.and_then(|first| {
+                packet_cost((first.left_over?, first.elapsed), (row.left_over?, row.elapsed), row.flooded_packets)
+            });
             rows.push(row);
         }
     }
@@ -268,15 +270,15 @@ impl World {
     }
 }
 
-/// What each packet of the flood took, against the same link without one.
-fn packet_cost(undisturbed: &Row, row: &Row) -> Option<Duration> {
+/// What each packet of the flood took: less was left over of a span than of an undisturbed one.
+fn packet_cost(undisturbed: (Duration, Duration), flooded: (Duration, Duration), packets: u64) -> Option<Duration> {
     /// Of a processor that has less left over than this, in millionths, nobody can tell what more would have taken.
     const LEAST: u64 = 50_000;
     let share =
-        |row: &Row| Some(u128::from(row.left_over?.as_nanos()) * 1_000_000 / u128::from(row.elapsed.as_nanos()));
-    let (before, under) = (share(undisturbed)?, share(row)?);
-    let taken = before.checked_sub(under)? * u128::from(row.elapsed.as_nanos()) / 1_000_000;
-    let each = taken.checked_div(row.flooded_packets.into())?;
+        |(left, of): (Duration, Duration)| (u128::from(left.as_nanos()) * 1_000_000).checked_div(of.as_nanos().into());
+    let (before, under) = (share(undisturbed)?, share(flooded)?);
+    let taken = before.checked_sub(under)? * u128::from(flooded.1.as_nanos()) / 1_000_000;
+    let each = taken.checked_div(packets.into())?;
     (under >= LEAST.into()).then_some(Duration::from_nanos(u64::try_from(each).ok()?))
 }
 
@@ -311,6 +313,17 @@ type Note = Option<String>;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_packet_costs_what_is_no_longer_left_over() {
+        let span = Duration::from_secs(2);
+        let left = |percent: u64| (Duration::from_millis(20) * percent, span);
+        // A tenth of two seconds for 200,000 packets.
+        assert_eq!(packet_cost(left(90), left(80), 200_000), Some(Duration::from_micros(1)));
+        assert_eq!(packet_cost(left(90), left(80), 0), None, "nobody sent");
+        assert_eq!(packet_cost(left(90), left(4), 200_000), None, "nothing was left");
+        assert_eq!(packet_cost(left(80), left(90), 200_000), None, "more was left");
+    }
 
     #[test]
     fn soft_interrupts_are_read() {

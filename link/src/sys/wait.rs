@@ -175,6 +175,27 @@ mod tests {
     }
 
     #[test]
+    fn a_set_says_which_is_ready_and_which_has_failed() {
+        use rustix::event::epoll::{CreateFlags, EventData, EventFlags, add, create};
+        let (set, wake) = (create(CreateFlags::CLOEXEC).unwrap(), Wake::new().unwrap());
+        let nobody = std::net::UdpSocket::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap();
+        let refused = std::net::UdpSocket::bind(("127.0.0.1", 0)).unwrap();
+        refused.connect(nobody).unwrap();
+        add(&set, wake.as_fd(), EventData::new_u64(7), EventFlags::IN).unwrap();
+        add(&set, &refused, EventData::new_u64(9), EventFlags::IN).unwrap();
+        let mut found = [Found::default(); 8];
+        assert_eq!(wait_set(set.as_fd(), Some(Duration::ZERO), &mut found).unwrap(), 0);
+        wake.wake();
+        assert_eq!(wait_set(set.as_fd(), None, &mut found).unwrap(), 1);
+        assert_eq!(found[0], Found { data: 7, failed: false });
+        wake.drain();
+        // Nobody is there: the kernel says so at once on loopback.
+        refused.send(b"anybody?").unwrap();
+        assert_eq!(wait_set(set.as_fd(), Some(Duration::from_secs(10)), &mut found).unwrap(), 1);
+        assert_eq!(found[0], Found { data: 9, failed: true });
+    }
+
+    #[test]
     fn the_time_is_never_cut_short() {
         let before = now();
         let span = Duration::from_micros(300);
