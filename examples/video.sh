@@ -11,7 +11,7 @@
 #   DURATION=5 examples/video.sh      shorter
 #   ATTACK=none examples/video.sh     without the second part; or idle, flood, violator, hogs, all (if not said)
 #   LAXITY=path/to/laxity             another binary than the one that cargo builds
-#   LAXITY_VIDEO=path/to/video        likewise, for the second part: the example of laxity-bench
+#   LAXITY_VIDEO=path/to/video        likewise, for the second part: the example of laxity-lab
 #
 # Exit status: 0 identical and no miss by Laxity, or skipped because a tool is missing; 1 otherwise.
 set -euo pipefail
@@ -65,7 +65,7 @@ if [ -z "${LAXITY:-}" ]; then
 fi
 if [ "$ATTACK" != none ] && [ -z "${LAXITY_VIDEO:-}" ]; then
   command -v cargo > /dev/null || skip "cargo is not installed, which builds the second part (or ATTACK=none)"
-  (cd "$root" && cargo build --release --quiet --package laxity-bench --example video)
+  (cd "$root" && cargo build --release --quiet --package laxity-lab --example video)
   LAXITY_VIDEO=$release/examples/video
 fi
 

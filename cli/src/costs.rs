@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use laxity::calibration::{decimal, place};
 use laxity::{Backing, Calibration, Costs, FileError, Guarantee, platform_file};
-use laxity_bench::workload::Row;
 use laxity_core::admission::answer::Role;
 use laxity_core::admission::confidence::Probability;
 use laxity_core::admission::{Admission, Settings};
 use laxity_core::contract::Contract;
 use laxity_core::platform::Platform;
-use serde::Serialize;
+use laxity_lab::workload::Row;
+use serde_json::{Value, json};
 
 use crate::failure::Failure;
 
@@ -126,49 +126,25 @@ fn rounded_up(probability: Probability) -> Probability {
     Probability::from_parts(parts.div_ceil(unit) * unit)
 }
 
-/// What stands behind a bound, in JSON.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct GuaranteeReport {
-    /// `none`, `statistical` or `calibrated`.
-    pub(crate) guarantee: &'static str,
-    /// A decimal fraction; `null` if nothing is claimed.
-    pub(crate) miss_probability: Option<String>,
+/// What stands behind a bound, in JSON: `none`, `statistical` or `calibrated`, and a decimal fraction, `null` if nothing is claimed.
+pub(crate) fn guaranteed(guarantee: &Guarantee) -> Value {
+    json!({ "guarantee": guarantee.level.name(), "miss_probability": guarantee.miss.map(decimal) })
 }
 
-impl From<Guarantee> for GuaranteeReport {
-    fn from(guarantee: Guarantee) -> Self {
-        Self { guarantee: guarantee.level.name(), miss_probability: guarantee.miss.map(decimal) }
-    }
-}
-
-/// A calibration that is used, in JSON.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct CalibrationReport {
-    date: String,
-    kernel: String,
-    processor: String,
-    processors: u32,
-    duration_ns: u64,
-    hogs: u32,
-    flood_packets_s: u64,
-    link: String,
-}
-
-impl CalibrationReport {
-    /// `None` for costs that were not measured.
-    pub(crate) fn of(costs: &Costs) -> Option<Self> {
-        let taken = &costs.calibration.as_deref()?.taken;
-        Some(Self {
-            date: laxity::calibration::written(taken.date),
-            kernel: taken.kernel.clone(),
-            processor: taken.processor.clone(),
-            processors: taken.processors,
-            duration_ns: taken.duration.as_nanos(),
-            hogs: taken.load.hogs,
-            flood_packets_s: taken.load.flood,
-            link: taken.link.clone(),
-        })
-    }
+/// The calibration that costs are from, in JSON; `null` for costs that were not measured.
+pub(crate) fn taken(costs: &Costs) -> Value {
+    let Some(calibration) = &costs.calibration else { return Value::Null };
+    let taken = &calibration.taken;
+    json!({
+        "date": laxity::calibration::written(taken.date),
+        "kernel": taken.kernel,
+        "processor": taken.processor,
+        "processors": taken.processors,
+        "duration_ns": taken.duration.as_nanos(),
+        "hogs": taken.load.hogs,
+        "flood_packets_s": taken.load.flood,
+        "link": taken.link,
+    })
 }
 
 #[cfg(test)]

@@ -13,6 +13,9 @@ pub(crate) enum Failure {
     /// The library's.
     #[error(transparent)]
     Laxity(#[from] laxity::Error),
+    /// A measurement's.
+    #[error(transparent)]
+    Calibrate(#[from] laxity_calibrate::Error),
     /// A value on the command line.
     #[error("{option}: {error}")]
     Option { option: &'static str, error: TextError },
@@ -36,10 +39,10 @@ pub(crate) enum Failure {
     NotPermitted(String),
     /// A scenario of the demonstration.
     #[error("{scenario}: {source}")]
-    Scenario { scenario: String, source: Box<laxity_bench::Error> },
-    /// A host of a lab, in its own words and with its own exit status.
-    #[error("{text}")]
-    Lab { status: u8, text: String },
+    Scenario { scenario: String, source: Box<laxity_lab::Error> },
+    /// The laboratory's.
+    #[error(transparent)]
+    Lab(#[from] laxity_lab::Error),
     /// A file.
     #[error("{file}: {source}")]
     File { file: String, source: io::Error },
@@ -49,11 +52,12 @@ impl Failure {
     pub(crate) fn exit_status(&self) -> u8 {
         match self {
             Self::Laxity(error) => error.exit_status(),
+            Self::Calibrate(error) => error.exit_status(),
             Self::Refused { error, .. } => error.exit_status(),
             Self::Scenario { source, .. } => source.exit_status(),
             Self::Lookup { .. } => 5,
             Self::NotPermitted(_) => 4,
-            Self::Lab { status, .. } => *status,
+            Self::Lab(error) => error.exit_status(),
             Self::Option { .. } | Self::Usage(_) | Self::Content(_) | Self::Framing(_) | Self::File { .. } => 2,
         }
     }

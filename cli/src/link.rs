@@ -8,6 +8,7 @@ use laxity::{Host, HostConfig, LinkChoice, XdpOptions};
 use laxity_core::units::Duration;
 use laxity_link::xdp::{EarlyFigures, Mode, Status};
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
 use crate::failure::Failure;
 
@@ -166,127 +167,93 @@ impl LinkArguments {
 /// How a line begins that says which premise of the bounds was broken.
 pub(crate) const PREMISE: &str = "premise: ";
 
-/// What became of frames before they came to the host.
-#[derive(Clone, Debug, Serialize)]
-pub(crate) struct EarlyReport {
-    interface: String,
-    /// "native" or "generic".
-    mode: String,
-    zero_copy: bool,
-    queues: u32,
-    passed: u64,
-    taken: u64,
-    dropped: DroppedReport,
-    /// Lost because as many waited as may.
-    full: FullReport,
-    /// Lost because the kernel had no free frame.
-    no_frame: u64,
-    /// What it took the program to drop one frame, measured at the start.
-    drop_cost_ns: u64,
-    /// What bounds reckon with for one: that, and what driver and kernel take.
-    allowed_drop_cost_ns: Option<u64>,
-    /// What dropping took, by that.
-    dropping_ns: u64,
-    most_dropped_per_second: u64,
-    allowed_dropped_per_second: Option<u64>,
+/// What became of frames before they came to a host, in JSON; `null` with a socket.
+pub(crate) fn early(host: &Host) -> Value {
+    let Some(status) = host.early() else { return Value::Null };
+    let (opened, early, allowed) = (status.opened(), status.early(), host.allowed_drops());
+    let EarlyFigures { malformed, unknown, too_large, over_rate, over_control, full, .. } = early;
+    let [real_time, control, best_effort] = full;
+    let dropped = json!({
+        "malformed": malformed,
+        "unknown": unknown,
+        "too_large": too_large,
+        "over_rate": over_rate,
+        "over_control": over_control,
+    });
+    json!({
+        "interface": opened.interface,
+        "mode": opened.mode.to_string(),
+        "zero_copy": opened.zero_copy,
+        "queues": opened.queues,
+        "passed": early.passed,
+        "taken": early.taken,
+        "dropped": dropped,
+        // Lost because as many waited as may.
+        "full": { "real_time": real_time, "control": control, "best_effort": best_effort },
+        // Lost because the kernel had no free frame.
+        "no_frame": early.no_frame,
+        // What it took the program to drop one frame, measured at the start.
+        "drop_cost_ns": opened.drop_cost.as_nanos(),
+        // What bounds reckon with for one: that, and what driver and kernel take.
+        "allowed_drop_cost_ns": allowed.map(|allowed| allowed.cost.as_nanos()),
+        // What dropping took, by that.
+        "dropping_ns": (cost(host, status) * early.dropped()).as_nanos(),
+        "most_dropped_per_second": early.most_dropped_per_second,
+        "allowed_dropped_per_second": allowed.map(|allowed| allowed.frames_per_second),
+    })
 }
 
-#[derive(Clone, Debug, Serialize)]
-struct DroppedReport {
-    malformed: u64,
-    unknown: u64,
-    too_large: u64,
-    over_rate: u64,
-    over_control: u64,
-}
-
-#[derive(Clone, Debug, Serialize)]
-struct FullReport {
-    real_time: u64,
-    control: u64,
-    best_effort: u64,
-}
-
-impl EarlyReport {
-    /// Of a host; `None` with a socket.
-    pub(crate) fn of(host: &Host) -> Option<Self> {
-        let status = host.early()?;
-        let (opened, early) = (status.opened(), status.early());
-        let EarlyFigures { malformed, unknown, too_large, over_rate, over_control, full, .. } = early;
-        let [real_time, control, best_effort] = full;
-        Some(Self {
-            interface: opened.interface.clone(),
-            mode: opened.mode.to_string(),
-            zero_copy: opened.zero_copy,
-            queues: opened.queues,
-            passed: early.passed,
-            taken: early.taken,
-            dropped: DroppedReport { malformed, unknown, too_large, over_rate, over_control },
-            full: FullReport { real_time, control, best_effort },
-            no_frame: early.no_frame,
-            drop_cost_ns: opened.drop_cost.as_nanos(),
-            allowed_drop_cost_ns: host.allowed_drops().map(|allowed| allowed.cost.as_nanos()),
-            dropping_ns: (cost(host, status) * early.dropped()).as_nanos(),
-            most_dropped_per_second: early.most_dropped_per_second,
-            allowed_dropped_per_second: host.allowed_drops().map(|allowed| allowed.frames_per_second),
-        })
+/// Likewise in words, with what is not as it should be.
+pub(crate) fn early_lines(host: &Host, elapsed: Duration) -> Vec<String> {
+    let Some(status) = host.early() else { return Vec::new() };
+    let (opened, early) = (status.opened(), status.early());
+    let dropping = cost(host, status) * early.dropped();
+    let share = dropping.as_nanos() * 1000 / elapsed.as_nanos().max(1);
+    let mut lines = vec![format!(
+        "early demultiplexing ({}, {}): {} frames taken, {} left to the kernel, {} dropped (malformed {}, unknown {}, too large {}, over \
+         rate {}, over control {}): {dropping} at {} each, {}.{} % of a processor",
+        opened.interface,
+        opened.mode,
+        early.taken,
+        early.passed,
+        early.dropped(),
+        early.malformed,
+        early.unknown,
+        early.too_large,
+        early.over_rate,
+        early.over_control,
+        cost(host, status),
+        share / 10,
+        share % 10,
+    )];
+    if early.full != [0; 3] || early.no_frame > 0 {
+        let [real_time, control, best_effort] = early.full;
+        lines.push(format!(
+            "lost because as many waited as may (--waiting): {real_time} of real-time channels, {control} control, {best_effort} best effort; for want \
+             of a frame: {}",
+            early.no_frame
+        ));
     }
-
-    /// In words, with what is not as it should be.
-    pub(crate) fn lines(host: &Host, elapsed: Duration) -> Vec<String> {
-        let Some(status) = host.early() else { return Vec::new() };
-        let (opened, early) = (status.opened(), status.early());
-        let dropping = cost(host, status) * early.dropped();
-        let share = dropping.as_nanos() * 1000 / elapsed.as_nanos().max(1);
-        let mut lines = vec![format!(
-            "early demultiplexing ({}, {}): {} frames taken, {} left to the kernel, {} dropped (malformed {}, unknown {}, too large {}, over \
-             rate {}, over control {}): {dropping} at {} each, {}.{} % of a processor",
+    let allowed = host.allowed_drops().map(|allowed| allowed.frames_per_second);
+    if let Some(allowed) = allowed.filter(|allowed| early.most_dropped_per_second > *allowed) {
+        lines.push(format!(
+            "{PREMISE}{} frames a second were dropped early at most, bounds allow for {allowed} (--dropped-per-second)",
+            early.most_dropped_per_second
+        ));
+    }
+    if status.queues() > opened.queues {
+        lines.push(format!(
+            "{} has {} receive queues now, {} when it was opened: packets on the others were the kernel's, and nobody's were policed \
+             there",
             opened.interface,
-            opened.mode,
-            early.taken,
-            early.passed,
-            early.dropped(),
-            early.malformed,
-            early.unknown,
-            early.too_large,
-            early.over_rate,
-            early.over_control,
-            cost(host, status),
-            share / 10,
-            share % 10,
-        )];
-        if early.full != [0; 3] || early.no_frame > 0 {
-            let [real_time, control, best_effort] = early.full;
-            lines.push(format!(
-                "lost because as many waited as may (--waiting): {real_time} of real-time channels, {control} control, {best_effort} best effort; for want \
-                 of a frame: {}",
-                early.no_frame
-            ));
-        }
-        let allowed = host.allowed_drops().map(|allowed| allowed.frames_per_second);
-        if let Some(allowed) = allowed.filter(|allowed| early.most_dropped_per_second > *allowed) {
-            lines.push(format!(
-                "{PREMISE}{} frames a second were dropped early at most, bounds allow for {allowed} (--dropped-per-second)",
-                early.most_dropped_per_second
-            ));
-        }
-        if status.queues() > opened.queues {
-            lines.push(format!(
-                "{} has {} receive queues now, {} when it was opened: packets on the others were the kernel's, and nobody's were policed \
-                 there",
-                opened.interface,
-                status.queues(),
-                opened.queues
-            ));
-        }
-        if status.is_gone() {
-            lines.push(format!(
-                "{} is gone, or its program was taken away: the link ended as a socket",
-                opened.interface
-            ));
-        }
-        lines
+            status.queues(),
+            opened.queues
+        ));
     }
+    if status.is_gone() {
+        lines.push(format!("{} is gone, or its program was taken away: the link ended as a socket", opened.interface));
+    }
+    lines
 }
 
 /// What dropping a frame takes, as bounds have it.

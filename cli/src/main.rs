@@ -7,6 +7,7 @@ mod admit;
 mod args;
 mod bench;
 mod calibrate;
+mod chart;
 mod costs;
 mod demo;
 mod doctor;
@@ -15,18 +16,19 @@ mod file;
 mod framing;
 #[cfg(test)]
 mod fuzz;
+mod host;
 mod lab;
 mod link;
 mod machine;
 mod numbers;
+mod pipe;
 mod progress;
 mod recv;
 mod report;
-mod scale;
 mod send;
 mod sim;
 mod stop;
-mod svg;
+mod values;
 
 use std::process::ExitCode;
 

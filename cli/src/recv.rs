@@ -3,17 +3,31 @@
 use std::io::{self, BufWriter};
 use std::time::Duration as StdDuration;
 
+use clap::Args;
 use laxity::{DEFAULT_PORT, Error, Host, Listener, Message, Receiver};
 use laxity_core::units::Duration;
+use laxity_lab::figures::promises_kept;
 
-use crate::args::{RecvArguments, everywhere};
 use crate::costs::in_words;
 use crate::failure::Failure;
 use crate::framing::{FramingError, Writer};
-use crate::link::EarlyReport;
+use crate::host::HostArguments;
+use crate::link::early_lines;
+use crate::pipe::{PipeArguments, publish};
 use crate::progress::Progress;
-use crate::report::{ChannelReport, RunReport, promises_kept, publish, table};
+use crate::report;
 use crate::stop::Stop;
+use crate::values::everywhere;
+
+#[derive(Debug, Args)]
+pub(crate) struct RecvArguments {
+    /// The channel's name: printable characters without /
+    pub(crate) name: String,
+    #[command(flatten)]
+    pub(crate) pipe: PipeArguments,
+    #[command(flatten)]
+    pub(crate) host: HostArguments,
+}
 
 /// How often a wait looks whether Ctrl-C was pressed.
 const LOOK: StdDuration = StdDuration::from_millis(100);
@@ -21,7 +35,7 @@ const LOOK: StdDuration = StdDuration::from_millis(100);
 /// Receives one channel to its end, or until Ctrl-C; true if no promise was broken.
 pub(crate) fn run(arguments: &RecvArguments) -> Result<bool, Failure> {
     let config = arguments.host.config(everywhere(), DEFAULT_PORT, format!("recv {}", arguments.name))?;
-    let stop = Stop::on_signals().map_err(|source| Failure::File { file: "signals".to_owned(), source })?;
+    let stop = Stop::on_signals()?;
     let host = Host::start(config)?;
     let listener = host.listen(&arguments.name)?;
     for note in &host.standing().notes {
@@ -30,14 +44,10 @@ pub(crate) fn run(arguments: &RecvArguments) -> Result<bool, Failure> {
     eprintln!("receiving {} on {}", arguments.name, host.address());
     let begin = laxity_link::sys::now();
     let Some(mut receiver) = accept(&listener, &stop)? else {
-        let link = (&host.link_counters()).into();
-        let premises = (&host.premises()).into();
-        let early = EarlyReport::of(&host);
-        let run = RunReport { command: "recv", peer: None, channels: Vec::new(), link, early, premises };
-        publish(&run, &arguments.pipe, true)?;
+        publish(&report::run("recv", None, &[], &host), &arguments.pipe, true)?;
         if !arguments.pipe.json {
             eprintln!("nobody sent");
-            EarlyReport::lines(&host, laxity_link::sys::now().since(begin)).iter().for_each(|line| eprintln!("{line}"));
+            early_lines(&host, laxity_link::sys::now().since(begin)).iter().for_each(|line| eprintln!("{line}"));
         }
         return Ok(true);
     };
@@ -57,18 +67,11 @@ pub(crate) fn run(arguments: &RecvArguments) -> Result<bool, Failure> {
     let elapsed = laxity_link::sys::now().since(start);
     let figures = receiver.figures();
     drop(receiver);
-    let link = (&host.link_counters()).into();
-    let channels = vec![ChannelReport::from(&figures)];
-    let premises = host.premises();
-    let (peer, early) = (Some(peer.to_string()), EarlyReport::of(&host));
-    let run = RunReport { command: "recv", peer, channels, link, early, premises: (&premises).into() };
-    publish(&run, &arguments.pipe, true)?;
+    publish(&report::run("recv", Some(peer), &[report::channel(&figures)], &host), &arguments.pipe, true)?;
     let figures = [figures];
     if !arguments.pipe.json {
-        eprintln!("{}", table(&figures, elapsed.max(Duration::from_nanos(1))));
-        premises.violations().iter().for_each(|violation| eprintln!("premise: {violation}"));
-        run.link.lines().iter().for_each(|line| eprintln!("{line}"));
-        EarlyReport::lines(&host, elapsed).iter().for_each(|line| eprintln!("{line}"));
+        eprintln!("{}", report::table(&figures, elapsed.max(Duration::from_nanos(1))));
+        report::told(&host, elapsed).iter().for_each(|line| eprintln!("{line}"));
     }
     ended?;
     Ok(promises_kept(&figures))

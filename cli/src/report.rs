@@ -5,218 +5,132 @@
 //! escapes them by itself.
 
 use std::borrow::Cow;
+use std::net::SocketAddr;
 
-use crate::args::PipeArguments;
-use crate::failure::Failure;
 use comfy_table::{CellAlignment, Table, presets};
+use laxity::Host;
 use laxity::calibration::Premises;
 use laxity::text::DisplayRate;
-use laxity_core::figures::Figures;
-use laxity_core::units::{Duration, NANOS_PER_SECOND};
+use laxity_core::figures::{Figures, Misses};
+use laxity_core::units::Duration;
+use laxity_lab::figures::per_second;
 use laxity_link::Counters;
 use serde::Serialize;
+use serde_json::{Value, json};
 
-use crate::link::EarlyReport;
+use crate::link::{PREMISE, early, early_lines};
 
-/// What `laxity send` and `laxity recv` report at their end.
-#[derive(Clone, Debug, Serialize)]
-pub(crate) struct RunReport {
-    /// "send" or "recv".
-    pub(crate) command: &'static str,
-    /// With whom: an address, or nothing if nobody came.
-    pub(crate) peer: Option<String>,
-    /// The channels, in the order in which they were opened.
-    pub(crate) channels: Vec<ChannelReport>,
-    /// What the link did.
-    pub(crate) link: LinkReport,
-    /// What became of frames before they came to the host; null with a socket.
-    pub(crate) early: Option<EarlyReport>,
-    /// What the bounds rest on, as this host saw it.
-    pub(crate) premises: PremisesReport,
+/// What `laxity send` and `laxity recv` report at their end. Without a peer, nobody came.
+pub(crate) fn run(command: &str, peer: Option<SocketAddr>, channels: &[Value], host: &Host) -> Value {
+    json!({
+        "command": command,
+        "peer": peer.map(|peer| peer.to_string()),
+        "channels": channels,
+        "link": link(&host.link_counters()),
+        "early": early(host),
+        "premises": premises(&host.premises()),
+    })
 }
 
-/// What the bounds rest on, as the executive saw it.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
-pub(crate) struct PremisesReport {
-    /// Windows held against what may be stolen in each.
-    windows: Vec<WindowReport>,
-    /// Work that took longer than its cost; what it took beyond that counts as stolen.
-    overruns: Vec<OverrunReport>,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-struct WindowReport {
-    window_ns: u64,
-    budget_ns: u64,
-    windows: u64,
-    exceeded: u64,
-    largest_ns: u64,
-}
-
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-struct OverrunReport {
-    kind: &'static str,
-    count: u64,
-    largest_ns: u64,
-}
-
-impl From<&Premises> for PremisesReport {
-    fn from(premises: &Premises) -> Self {
-        let windows = premises.windows.iter().map(|window| WindowReport {
-            window_ns: window.window.as_nanos(),
-            budget_ns: window.budget.as_nanos(),
-            windows: window.windows,
-            exceeded: window.exceeded,
-            largest_ns: window.largest.as_nanos(),
-        });
-        let overruns = premises.overruns().map(|(kind, overruns)| OverrunReport {
-            kind: kind.name(),
-            count: overruns.count,
-            largest_ns: overruns.largest.as_nanos(),
-        });
-        Self { windows: windows.collect(), overruns: overruns.collect() }
-    }
+/// What the bounds rest on, as the executive saw it: windows held against what may be stolen in each, and work that took longer than its
+/// cost; what it took beyond that counts as stolen.
+pub(crate) fn premises(premises: &Premises) -> Value {
+    let windows = premises.windows.iter().map(|window| {
+        json!({
+            "window_ns": window.window.as_nanos(),
+            "budget_ns": window.budget.as_nanos(),
+            "windows": window.windows,
+            "exceeded": window.exceeded,
+            "largest_ns": window.largest.as_nanos(),
+        })
+    });
+    let overruns = premises.overruns().map(|(kind, overruns)| {
+        json!({ "kind": kind.name(), "count": overruns.count, "largest_ns": overruns.largest.as_nanos() })
+    });
+    json!({ "windows": windows.collect::<Value>(), "overruns": overruns.collect::<Value>() })
 }
 
 /// The figures of one channel.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct ChannelReport {
-    name: String,
-    kind: &'static str,
-    sent: u64,
-    delivered: u64,
-    late: u64,
-    lost: u64,
-    dropped: u64,
-    /// `None` for a stack that knows no contracts.
-    misses: Option<MissReport>,
-    over_bound: u64,
-    deadline_ns: Option<u64>,
-    bound_ns: Option<u64>,
-    min_ns: Option<u64>,
-    p50_ns: Option<u64>,
-    p99_ns: Option<u64>,
-    p999_ns: Option<u64>,
-    max_ns: Option<u64>,
+pub(crate) fn channel(figures: &Figures) -> Value {
+    let latencies = figures.latencies;
+    json!({
+        "name": figures.name,
+        "kind": if figures.best_effort { "best-effort" } else { "real-time" },
+        "sent": figures.sent,
+        "delivered": figures.delivered,
+        "late": figures.late,
+        "lost": figures.lost,
+        "dropped": figures.dropped,
+        "misses": causes(&figures.misses),
+        "over_bound": figures.over_bound,
+        "deadline_ns": nanos(figures.deadline),
+        "bound_ns": nanos(figures.bound),
+        "min_ns": nanos(latencies.min),
+        "p50_ns": nanos(latencies.p50),
+        "p99_ns": nanos(latencies.p99),
+        "p999_ns": nanos(latencies.p999),
+        "max_ns": nanos(latencies.max),
+    })
+}
+
+/// The figures of one channel without misses by cause, where only their number is known.
+pub(crate) fn channel_without_causes(figures: &Figures) -> Value {
+    with(channel(figures), json!({ "misses": null }))
 }
 
 /// Misses by cause.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-pub(crate) struct MissReport {
-    sender: u64,
-    receiver: u64,
-    network: u64,
-    platform: u64,
-    laxity: u64,
+pub(crate) fn causes(misses: &Misses) -> Value {
+    let Misses { sender, receiver, network, platform, laxity } = misses;
+    json!({ "sender": sender, "receiver": receiver, "network": network, "platform": platform, "laxity": laxity })
 }
 
 /// What the link did: frames, and those that it dropped by reason.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub(crate) struct LinkReport {
-    sent_frames: u64,
-    received_frames: u64,
-    send_dropped: u64,
-    /// Of those, packets that were longer than the interface carried by then.
-    send_too_large: u64,
-    receive_overflow: u64,
-    receive_truncated: u64,
-    /// Not what was sent, by its checksum.
-    receive_damaged: u64,
+pub(crate) fn link(counters: &Counters) -> Value {
+    json!({
+        "sent_frames": counters.sent_frames,
+        "received_frames": counters.received_frames,
+        "send_dropped": counters.send_dropped,
+        "send_too_large": counters.send_too_large,
+        "receive_overflow": counters.receive_overflow,
+        "receive_truncated": counters.receive_truncated,
+        "receive_damaged": counters.receive_damaged,
+    })
 }
 
-impl From<&Figures> for ChannelReport {
-    fn from(figures: &Figures) -> Self {
-        let nanos = |span: Option<Duration>| span.map(Duration::as_nanos);
-        let (misses, latencies) = (figures.misses, figures.latencies);
-        Self {
-            name: figures.name.clone(),
-            kind: if figures.best_effort { "best-effort" } else { "real-time" },
-            sent: figures.sent,
-            delivered: figures.delivered,
-            late: figures.late,
-            lost: figures.lost,
-            dropped: figures.dropped,
-            misses: Some(MissReport {
-                sender: misses.sender,
-                receiver: misses.receiver,
-                network: misses.network,
-                platform: misses.platform,
-                laxity: misses.laxity,
-            }),
-            over_bound: figures.over_bound,
-            deadline_ns: nanos(figures.deadline),
-            bound_ns: nanos(figures.bound),
-            min_ns: nanos(latencies.min),
-            p50_ns: nanos(latencies.p50),
-            p99_ns: nanos(latencies.p99),
-            p999_ns: nanos(latencies.p999),
-            max_ns: nanos(latencies.max),
-        }
+/// What of the link is not as it should be, of what the fast path did, and which premises were broken; in words.
+pub(crate) fn told(host: &Host, elapsed: Duration) -> Vec<String> {
+    let mut lines: Vec<String> =
+        host.premises().violations().iter().map(|violation| format!("{PREMISE}{violation}")).collect();
+    let counters = host.link_counters();
+    if counters.send_too_large > 0 {
+        lines.push(format!(
+            "not sent: {} packets, longer than the interface carries now; they were agreed on when it carried more",
+            counters.send_too_large
+        ));
     }
-}
-
-impl ChannelReport {
-    /// The figures without misses by cause, where only their number is known.
-    pub(crate) fn causes_unknown(mut self) -> Self {
-        self.misses = None;
-        self
+    if counters.receive_damaged > 0 {
+        lines.push(format!("dropped: {} packets that were damaged on their way", counters.receive_damaged));
     }
+    lines.extend(early_lines(host, elapsed));
+    lines
 }
 
-impl From<&Counters> for LinkReport {
-    fn from(counters: &Counters) -> Self {
-        Self {
-            sent_frames: counters.sent_frames,
-            received_frames: counters.received_frames,
-            send_dropped: counters.send_dropped,
-            send_too_large: counters.send_too_large,
-            receive_overflow: counters.receive_overflow,
-            receive_truncated: counters.receive_truncated,
-            receive_damaged: counters.receive_damaged,
-        }
+/// An object with more in it: what both have is as `more` says.
+pub(crate) fn with(mut object: Value, more: Value) -> Value {
+    if let (Value::Object(object), Value::Object(more)) = (&mut object, more) {
+        object.extend(more);
     }
+    object
 }
 
-impl LinkReport {
-    /// What is not as it should be, in words.
-    pub(crate) fn lines(&self) -> Vec<String> {
-        let mut lines = Vec::new();
-        if self.send_too_large > 0 {
-            lines.push(format!(
-                "not sent: {} packets, longer than the interface carries now; they were agreed on when it carried more",
-                self.send_too_large
-            ));
-        }
-        if self.receive_damaged > 0 {
-            lines.push(format!("dropped: {} packets that were damaged on their way", self.receive_damaged));
-        }
-        lines
-    }
+/// A span in JSON.
+pub(crate) fn nanos(span: Option<Duration>) -> Option<u64> {
+    span.map(Duration::as_nanos)
 }
 
-/// Writes the report where the options say. `to_stderr` if standard output carries something else.
-pub(crate) fn publish(report: &RunReport, pipe: &PipeArguments, to_stderr: bool) -> Result<(), Failure> {
-    let json = report.to_json();
-    if pipe.json && to_stderr {
-        eprintln!("{json}");
-    } else if pipe.json {
-        println!("{json}");
-    }
-    let Some(file) = &pipe.figures else { return Ok(()) };
-    std::fs::write(file, format!("{json}\n"))
-        .map_err(|source| Failure::File { file: file.display().to_string(), source })
-}
-
-impl RunReport {
-    /// The object as one line, without a line end.
-    pub(crate) fn to_json(&self) -> String {
-        serde_json::to_string(self).expect("structs of strings and integers are always JSON")
-    }
-}
-
-/// True if Laxity kept its promises: no miss of its own, nothing over a bound. Misses by others do not count.
-pub(crate) fn promises_kept(figures: &[Figures]) -> bool {
-    figures.iter().all(|channel| channel.misses.laxity == 0 && channel.over_bound == 0)
+/// An object as one line, without a line end.
+pub(crate) fn to_json(report: &impl Serialize) -> String {
+    serde_json::to_string(report).expect("structs of strings and integers are always JSON")
 }
 
 /// The figures as a table. `elapsed` is how long data flowed; the throughput is that of delivered messages.
@@ -294,13 +208,6 @@ pub(crate) fn misses(channel: &Figures) -> String {
     causes.join(", ")
 }
 
-/// Bytes per second, rounded down; 0 if no time passed.
-pub(crate) fn per_second(bytes: u64, elapsed: Duration) -> u64 {
-    let nanos = u128::from(elapsed.as_nanos());
-    let rate = (u128::from(bytes) * u128::from(NANOS_PER_SECOND)).checked_div(nanos).unwrap_or(0);
-    u64::try_from(rate).unwrap_or(u64::MAX)
-}
-
 /// Text of somebody else, safe for a terminal: control characters and those that change the direction of writing appear as
 /// `\u{…}`.
 pub(crate) fn escaped(text: &str) -> Cow<'_, str> {
@@ -323,7 +230,7 @@ pub(crate) fn escaped(text: &str) -> Cow<'_, str> {
 
 #[cfg(test)]
 mod tests {
-    use laxity_core::figures::{Latencies, Misses};
+    use laxity_core::figures::Latencies;
 
     use super::*;
 
@@ -355,24 +262,24 @@ mod tests {
     #[test]
     fn the_json_is_the_contract() {
         let counters = Counters { sent_frames: 1, received_frames: 2, send_dropped: 3, ..Counters::default() };
-        let report = RunReport {
-            command: "recv",
-            peer: Some("127.0.0.1:9".to_owned()),
-            channels: vec![ChannelReport::from(&camera())],
-            link: LinkReport::from(&counters),
-            early: None,
-            premises: PremisesReport::default(),
-        };
         assert_eq!(
-            report.to_json(),
+            to_json(&channel(&camera())),
             concat!(
-                r#"{"command":"recv","peer":"127.0.0.1:9","channels":[{"name":"camera","kind":"real-time","sent":200,"#,
+                r#"{"name":"camera","kind":"real-time","sent":200,"#,
                 r#""delivered":198,"late":1,"lost":2,"dropped":0,"misses":{"sender":0,"receiver":0,"network":2,"platform":1,"#,
                 r#""laxity":0},"over_bound":0,"deadline_ns":40000000,"bound_ns":30000000,"min_ns":2000000,"p50_ns":5000000,"#,
-                r#""p99_ns":null,"p999_ns":null,"max_ns":41500000}],"link":{"sent_frames":1,"received_frames":2,"#,
-                r#""send_dropped":3,"send_too_large":0,"receive_overflow":0,"receive_truncated":0,"receive_damaged":0},"early":null,"premises":{"windows":[],"overruns":[]}}"#
+                r#""p99_ns":null,"p999_ns":null,"max_ns":41500000}"#
             )
         );
+        assert_eq!(
+            to_json(&link(&counters)),
+            concat!(
+                r#"{"sent_frames":1,"received_frames":2,"#,
+                r#""send_dropped":3,"send_too_large":0,"receive_overflow":0,"receive_truncated":0,"receive_damaged":0}"#
+            )
+        );
+        assert_eq!(to_json(&premises(&Premises::default())), r#"{"windows":[],"overruns":[]}"#);
+        assert!(channel_without_causes(&camera())["misses"].is_null());
     }
 
     #[test]
@@ -388,23 +295,8 @@ mod tests {
     }
 
     #[test]
-    fn only_misses_of_our_own_break_a_promise() {
-        assert!(promises_kept(&[camera(), Figures::default()]));
-        let late = Figures { misses: Misses { laxity: 1, ..Misses::default() }, ..camera() };
-        assert!(!promises_kept(&[camera(), late]));
-        assert!(!promises_kept(&[Figures { over_bound: 1, ..camera() }]));
-    }
-
-    #[test]
     fn text_of_a_peer_cannot_steer_the_terminal() {
         assert!(matches!(escaped("café/камера"), Cow::Borrowed(_)));
         assert_eq!(escaped("a\u{1b}]0;x\u{7}\n\u{9b}\u{202e}z"), "a\\u{1b}]0;x\\u{7}\\u{a}\\u{9b}\\u{202e}z");
-    }
-
-    #[test]
-    fn rates_are_exact_and_never_divide_by_zero() {
-        assert_eq!(per_second(u64::MAX, Duration::from_nanos(1)), u64::MAX);
-        assert_eq!(per_second(1, Duration::ZERO), 0);
-        assert_eq!(per_second(1_500, Duration::from_millis(1_500)), 1_000);
     }
 }

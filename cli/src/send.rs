@@ -1,7 +1,9 @@
 //! `laxity send`: standard input, cut into messages, over one channel.
+#![allow(rustdoc::broken_intra_doc_links, reason = "the comments are what the command says of itself")]
 
 use std::io::BufReader;
 
+use clap::{Args, ValueEnum};
 use laxity::text::{self, ChannelAddress};
 use laxity::{ChannelSpec, DEFAULT_PORT, Error, Host, Sender};
 use laxity_core::contract::{Contract, Overload, Service};
@@ -9,14 +11,70 @@ use laxity_core::figures::{Figures, Latencies, Misses};
 use laxity_core::send::{SendCounters, Violation};
 use laxity_core::wire::Counts;
 
-use crate::args::{SendArguments, look_up, nearest, option, towards};
 use crate::costs::in_words;
 use crate::failure::Failure;
 use crate::framing::{Framing, Reader};
-use crate::link::{EarlyReport, LinkName};
+use crate::host::HostArguments;
+use crate::link::LinkName;
+use crate::pipe::{PipeArguments, publish};
 use crate::progress::Progress;
-use crate::report::{ChannelReport, RunReport, escaped, publish};
+use crate::report::{self, escaped};
 use crate::stop::{Input, Stop};
+use crate::values::{look_up, nearest, option, towards};
+
+#[derive(Debug, Args)]
+pub(crate) struct SendArguments {
+    /// The receiver: host[:port]/name
+    pub(crate) to: String,
+    /// The largest message, such as 60KiB
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) max_message: String,
+    /// The smallest message
+    #[arg(long, value_name = "SIZE", default_value = "1B")]
+    pub(crate) min_message: String,
+    /// The shortest interval between messages in the long run, such as 50ms or 20/s
+    #[arg(long, value_name = "SPAN")]
+    pub(crate) interval: Option<String>,
+    /// How many messages may come together
+    #[arg(long, value_name = "MESSAGES", default_value_t = 1)]
+    pub(crate) burst: u64,
+    /// From a message's logical arrival until the receiving application has it
+    #[arg(long, value_name = "SPAN")]
+    pub(crate) deadline: Option<String>,
+    /// A best-effort channel instead: no interval, no deadline, no promise
+    #[arg(long, conflicts_with_all = ["interval", "deadline", "burst", "min_message"])]
+    pub(crate) best_effort: bool,
+    /// Messages that may wait on a best-effort channel
+    #[arg(long, value_name = "MESSAGES", default_value_t = 64)]
+    pub(crate) queue: u64,
+    /// What happens to input beyond the contract
+    #[arg(long, value_enum, default_value_t = OverloadArgument::Block)]
+    pub(crate) overload: OverloadArgument,
+    #[command(flatten)]
+    pub(crate) pipe: PipeArguments,
+    #[command(flatten)]
+    pub(crate) host: HostArguments,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+pub(crate) enum OverloadArgument {
+    /// Read no further until the contract has room
+    Block,
+    /// Drop the message and count it
+    Drop,
+    /// Take larger messages too; later ones are due later in proportion
+    Decay,
+}
+
+impl From<OverloadArgument> for Overload {
+    fn from(argument: OverloadArgument) -> Self {
+        match argument {
+            OverloadArgument::Block => Self::Block,
+            OverloadArgument::Drop => Self::Drop,
+            OverloadArgument::Decay => Self::Decay,
+        }
+    }
+}
 
 /// Runs until the input ends, or Ctrl-C; true if no promise was broken.
 pub(crate) fn run(arguments: &SendArguments) -> Result<bool, Failure> {
@@ -34,7 +92,7 @@ pub(crate) fn run(arguments: &SendArguments) -> Result<bool, Failure> {
     // An interface is driven by an address of its own.
     let default = if arguments.host.link.link == LinkName::Udp { towards(peer) } else { nearest(peer) };
     let config = arguments.host.config(default, 0, format!("send {}", to.name.as_str()))?;
-    let stop = Stop::on_signals().map_err(|source| Failure::File { file: "signals".to_owned(), source })?;
+    let stop = Stop::on_signals()?;
     let host = Host::start(config)?;
     for note in &host.standing().notes {
         eprintln!("note: {note}");
@@ -76,26 +134,14 @@ pub(crate) fn run(arguments: &SendArguments) -> Result<bool, Failure> {
     let grant = sender.grant().clone();
     let (counters, report, closing) = close(sender);
     let figures = figures(&grant, &counters, report.as_ref());
-    let link = (&host.link_counters()).into();
-    let premises = host.premises();
-    let mut channel = ChannelReport::from(&figures);
-    if report.is_none_or(|report| report.late > 0) {
-        channel = channel.causes_unknown();
-    }
-    let run = RunReport {
-        command: "send",
-        peer: Some(peer.to_string()),
-        channels: vec![channel],
-        link,
-        early: EarlyReport::of(&host),
-        premises: (&premises).into(),
+    let channel = match report.is_none_or(|report| report.late > 0) {
+        true => report::channel_without_causes(&figures),
+        false => report::channel(&figures),
     };
-    publish(&run, &arguments.pipe, false)?;
+    publish(&report::run("send", Some(peer), &[channel], &host), &arguments.pipe, false)?;
     if !arguments.pipe.json {
         summarise(&figures, &counters);
-        premises.violations().iter().for_each(|violation| eprintln!("premise: {violation}"));
-        run.link.lines().iter().for_each(|line| eprintln!("{line}"));
-        EarlyReport::lines(&host, elapsed).iter().for_each(|line| eprintln!("{line}"));
+        report::told(&host, elapsed).iter().for_each(|line| eprintln!("{line}"));
     }
     sending?;
     closing?;

@@ -9,14 +9,17 @@ use laxity::Watch;
 use laxity_core::units::Duration;
 use laxity_link::sys::{self, Interest, Wake};
 
+use crate::failure::Failure;
+
 /// Whether the command was told to end.
 #[derive(Clone, Debug)]
 pub(crate) struct Stop(Arc<(AtomicBool, Wake)>);
 
 impl Stop {
     /// Catches the signals from here on. A second one ends the process at once.
-    pub(crate) fn on_signals() -> io::Result<Self> {
-        let stop = Self(Arc::new((AtomicBool::new(false), Wake::new()?)));
+    pub(crate) fn on_signals() -> Result<Self, Failure> {
+        let trouble = |source| Failure::File { file: "signals".to_owned(), source };
+        let stop = Self(Arc::new((AtomicBool::new(false), Wake::new().map_err(trouble)?)));
         let caught = stop.clone();
         ctrlc::set_handler(move || {
             if caught.0.0.swap(true, Ordering::SeqCst) {
@@ -24,7 +27,7 @@ impl Stop {
             }
             caught.0.1.wake();
         })
-        .map_err(io::Error::other)?;
+        .map_err(|error| trouble(io::Error::other(error)))?;
         Ok(stop)
     }
 

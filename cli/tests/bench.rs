@@ -19,7 +19,8 @@ fn object(name: &str, more: &[&str]) -> Value {
         (&name.into(), &true.into(), &"transmission".into())
     );
     assert!(object["notes"].as_array().unwrap().iter().all(Value::is_string));
-    let keys: Vec<&String> = object.as_object().unwrap().keys().collect();
+    let mut keys: Vec<&String> = object.as_object().unwrap().keys().collect();
+    keys.sort();
     assert_eq!(
         keys,
         [

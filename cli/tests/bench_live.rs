@@ -7,7 +7,7 @@ mod common;
 use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use common::{bench, text};
+use common::{bench, golden, text};
 use serde_json::Value;
 
 const KIB: u64 = 1024;
@@ -30,6 +30,7 @@ fn object(name: &str, more: &[&str]) -> Value {
     let notes = object["notes"].as_array().unwrap();
     assert!(notes[0].as_str().unwrap().starts_with("LIVE"), "{notes:?}");
     object["rows"].as_array().unwrap().iter().for_each(check);
+    golden::shape(&format!("bench-{name}-live"), std::slice::from_ref(&object));
     object
 }
 
@@ -39,7 +40,8 @@ fn number(value: &Value) -> u64 {
 
 /// What holds of every run: every key, every message accounted for, promises where there are some.
 fn check(row: &Value) {
-    let keys: Vec<&String> = row.as_object().unwrap().keys().collect();
+    let mut keys: Vec<&String> = row.as_object().unwrap().keys().collect();
+    keys.sort();
     assert_eq!(keys, ["best_effort_offered_bytes_s", "channel0_factor", "channels", "gaps", "mode", "notes"]);
     assert!(number(&row["gaps"]["count"]) == 0 || number(&row["gaps"]["longest_ns"]) > 0);
     let promised = row["mode"].is_null() || row["mode"] == "cooperative";

@@ -11,7 +11,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use common::{Scratch, example, text};
+use common::{Scratch, example, golden, text};
 use laxity::Calibration;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -30,7 +30,7 @@ fn alone() -> MutexGuard<'static, ()> {
 
 /// A command that finds no calibration by itself.
 fn laxity(arguments: &[&str]) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_laxity"));
+    let mut command = Command::new(golden::binary());
     command.args(arguments).env_remove("LAXITY_CALIBRATION").env("XDG_CONFIG_HOME", "/absent").stdin(Stdio::null());
     if arguments.first() == Some(&"calibrate") {
         // Whatever else runs on this machine.
@@ -52,7 +52,10 @@ fn names(directory: &Path) -> Vec<String> {
 }
 
 fn keys(object: &Value) -> Vec<&str> {
-    object.as_object().unwrap_or_else(|| panic!("{object}")).keys().map(String::as_str).collect()
+    let object = object.as_object().unwrap_or_else(|| panic!("{object}"));
+    let mut keys: Vec<_> = object.keys().map(String::as_str).collect();
+    keys.sort_unstable();
+    keys
 }
 
 fn whole_picture(file: &Path) {
@@ -102,6 +105,7 @@ fn a_short_calibration_is_written_and_used() {
     let expected =
         ["against", "choice", "confidence_ppm", "costs", "file", "level", "notes", "taken", "why", "windows"];
     assert_eq!(keys(&report), expected);
+    golden::shape("calibrate", std::slice::from_ref(&report));
     assert_eq!((&report["file"], &report["against"]), (&path(&file).into(), &Value::Null));
     assert!(report["taken"]["duration_ns"].as_u64().unwrap() >= 10_000_000_000, "{}", report["taken"]);
     let level = report["level"].as_str().unwrap();

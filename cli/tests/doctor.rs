@@ -10,7 +10,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use common::{Scratch, text};
+use common::{Scratch, golden, text};
 use serde_json::Value;
 
 const THROTTLE: &str = "/proc/sys/kernel/sched_rt_runtime_us";
@@ -98,7 +98,7 @@ impl Fixing {
         if let Err(error) = fs::OpenOptions::new().write(true).open(THROTTLE) {
             return Err(format!("{THROTTLE} cannot be written: {error}"));
         }
-        let child = Command::new(env!("CARGO_BIN_EXE_laxity"))
+        let child = Command::new(golden::binary())
             .args(["doctor", "--fix", "--json"])
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -109,6 +109,7 @@ impl Fixing {
         let mut line = String::new();
         BufReader::new(fixing.child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
         let report: Value = serde_json::from_str(&line).unwrap_or_else(|error| panic!("{error}: {line:?}"));
+        golden::shape("doctor-fix", std::slice::from_ref(&report));
         let changes = report["changes"].as_array().unwrap();
         let change = changes.iter().find(|change| change["name"] == THROTTLE).unwrap();
         assert_eq!((&change["state"], &change["new"]), (&"changed".into(), &"-1".into()), "{report}");

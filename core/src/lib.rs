@@ -23,6 +23,7 @@ pub mod frames;
 pub mod limits;
 #[doc(hidden)]
 pub mod mutant;
+pub mod piece;
 pub mod platform;
 pub mod processor;
 pub mod receive;

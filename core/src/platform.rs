@@ -1,10 +1,15 @@
 //! The costs of a host and of its link: what calibration measures and admission reasons with [channels Table 2b].
 
+mod parameters;
+
 use alloc::vec::Vec;
 
 use crate::contract::{self, ContractError};
 use crate::limits;
+use crate::piece::Piece;
 use crate::units::{Duration, Rate};
+
+pub use parameters::{Field, PARAMETERS, Parameter, TERMS, Terms};
 
 /// How long a link is occupied by a packet: `L_x(s) = C_x + ⌈(max(s, floor) + overhead) / B⌉` [channels §3.3].
 ///
@@ -115,7 +120,7 @@ pub struct BestEffort {
     /// Smallest payload of a best-effort packet, in bytes: a smaller one, a control frame included, occupies the link like it.
     pub packet_min: u32,
     /// Largest payload of a best-effort packet, in bytes: larger messages are cut. Control frames may carry more
-    /// ([`crate::wire::MAX_CONTROL_PAYLOAD`]).
+    /// ([`crate::limits::MAX_CONTROL_PAYLOAD`]).
     pub packet_max: u32,
     /// How often best-effort packets (control frames included) are handed to the link; `None` for as often as it has room.
     pub starts: Option<Starts>,
@@ -185,7 +190,7 @@ pub struct Platform {
     pub wake_up: Duration,
     /// From `send()` in the application's thread until the executive sees the message.
     pub handover: Duration,
-    /// Time on the way between the two hosts, outside both.
+    /// Time in transit between the two hosts, outside both.
     pub propagation: Duration,
     /// Largest difference between the two hosts' clocks; zero on one host.
     pub clock_error: Duration,
@@ -209,6 +214,26 @@ pub struct PlatformError {
     pub most: u64,
 }
 
+impl Piece {
+    /// What it may take on a host: what admission charges.
+    pub fn cost(self, platform: &Platform) -> Duration {
+        match self {
+            // A look at the inputs is charged as a whole.
+            Self::Submit | Self::Demultiplex | Self::Round => platform.look(),
+            Self::First => platform.first_packet,
+            Self::Next => platform.packet_cost,
+            Self::Reassemble => platform.receive_packet,
+            Self::Deliver => platform.receive_first,
+            Self::Link => platform.link_cost,
+            Self::Switch => platform.switch,
+            Self::Cache => platform.cache,
+            Self::Timer | Self::Wake => platform.wake_up,
+            Self::Handover => platform.handover,
+            Self::Occupancy => platform.link.occupancy(platform.packet),
+        }
+    }
+}
+
 impl Platform {
     /// The longest time that a cost may be: a second. A cost beyond that is a mistake in the file.
     pub const MAX_COST: Duration = Duration::from_secs(1);
@@ -218,54 +243,27 @@ impl Platform {
         self.switch + self.cache
     }
 
+    /// R = K C_d: what a look at the inputs may take, however many frames it finds.
+    pub fn look(&self) -> Duration {
+        self.demultiplex * u64::from(self.receive_batch)
+    }
+
+    /// What a step may take, a change of handler before it included.
+    pub fn step(&self, piece: Piece, switched: bool) -> Duration {
+        let step = piece.cost(self);
+        if switched { step + self.change_of_handler() } else { step }
+    }
+
     /// Checks every range.
     ///
     /// # Errors
     /// The first parameter that is out of range.
     pub fn validate(&self) -> Result<(), PlatformError> {
-        let range = |field, found: u64, least: u64, most: u64| {
-            if (least..=most).contains(&found) { Ok(()) } else { Err(PlatformError { field, found, least, most }) }
-        };
-        range("packet", self.packet.into(), limits::MIN_PACKET_BYTES.into(), limits::MAX_PACKET_BYTES.into())?;
-        range("quantum", self.quantum.into(), 1, limits::MAX_QUANTUM.into())?;
-        range("receive_batch", self.receive_batch.into(), 1, 1024)?;
-        range("transmit_batch", self.transmit_batch.into(), 1, 1024)?;
-        range("link_floor", self.link.floor_bytes.into(), 0, self.packet.into())?;
-        range("link_overhead", self.link.overhead_bytes.into(), 0, 65_535)?;
-        let be = &self.best_effort;
-        range("best_effort_message", be.message_packets.into(), 0, limits::MAX_PACKETS_PER_MESSAGE.into())?;
-        range("best_effort_packet_max", be.packet_max.into(), 1, self.packet.into())?;
-        range("best_effort_packet_min", be.packet_min.into(), 1, be.packet_max.into())?;
-        for (field, cost) in [
-            ("switch", self.switch),
-            ("cache", self.cache),
-            ("first_packet", self.first_packet),
-            ("packet_cost", self.packet_cost),
-            ("receive_first", self.receive_first),
-            ("receive_packet", self.receive_packet),
-            ("demultiplex", self.demultiplex),
-            ("upcall_switch", self.upcall_switch),
-            ("link_cost", self.link_cost),
-            ("link_setup", self.link.setup),
-            ("wake_up", self.wake_up),
-            ("handover", self.handover),
-            ("propagation", self.propagation),
-            ("clock_error", self.clock_error),
-            ("interference_burst", self.interference.burst),
-        ] {
-            range(field, cost.as_nanos(), 0, Self::MAX_COST.as_nanos())?;
-        }
-        for &(period, cost) in &self.interference.periodic {
-            range("interference.period", period.as_nanos(), 1, limits::MAX_INTERVAL.as_nanos())?;
-            range("interference.cost", cost.as_nanos(), 0, period.as_nanos())?;
-        }
-        for &(window, budget) in &self.interference.envelopes {
-            range("envelope.window", window.as_nanos(), 1, limits::MAX_INTERVAL.as_nanos())?;
-            range("envelope.budget", budget.as_nanos(), 0, window.as_nanos())?;
-        }
-        if let Some(Starts { burst, spacing }) = be.starts {
-            range("best_effort_burst", burst.into(), 1, limits::MAX_PACKETS_PER_MESSAGE.into())?;
-            range("best_effort_spacing", spacing.as_nanos(), 1, limits::MAX_INTERVAL.as_nanos())?;
+        // A copy, because fields are found to be written.
+        let mut copy = self.clone();
+        PARAMETERS.iter().try_for_each(|parameter| parameter.check(&mut copy))?;
+        for terms in &TERMS {
+            (terms.list)(&mut copy.interference).iter().try_for_each(|&pair| terms.check(pair))?;
         }
         Ok(())
     }

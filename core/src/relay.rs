@@ -25,7 +25,7 @@ use crate::limits;
 use crate::receive::{Drop, DroppedEarly, Expected, Policed, Policing, Taken};
 use crate::send::link_scheduler::Head;
 use crate::units::{Duration, Instant};
-use crate::wire::{DATA_HEADER_BYTES, DataHeader, DataView};
+use crate::wire::{DataHeader, DataView};
 
 /// What this host grants to a channel that it relays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -101,11 +101,6 @@ pub(crate) struct Packet {
 }
 
 impl Packet {
-    /// Header and payload, bytes.
-    pub(crate) fn len(&self) -> usize {
-        DATA_HEADER_BYTES + self.payload as usize
-    }
-
     /// What the next host is told that the packet waited, if it leaves at `now`: all of its time since the logical arrival
     /// at the sender but what is the network's fault. Where the clocks differ only the time here is known: the way before
     /// is taken for what it was granted.

@@ -2,7 +2,7 @@
 
 use laxity_core::contract::{Contract, Overload, Service, packets};
 use laxity_core::frames::{Frames, HeapFrames, MessageBuf};
-use laxity_core::processor::{After, Policy, Processor, Work};
+use laxity_core::processor::{After, Order, Policy, Processor, Work};
 use laxity_core::receive::{Drop, ReceiveConfig, Receiving};
 use laxity_core::send::{SendConfig, Sending, Violation};
 use laxity_core::units::{Duration, Instant};
@@ -57,7 +57,7 @@ fn a_message_that_is_too_small_is_refused_and_counted() {
     let counters = sending.counters;
     assert_eq!((counters.refused, counters.violations.size, counters.accepted), (3, 3, 0));
     assert_eq!(sending.submit(at(1), message(250)).unwrap().logical_arrival, at(1), "no interval was used up");
-    assert!(sending.work().is_some());
+    assert!(sending.work(1).is_some());
 }
 
 proptest! {
@@ -78,7 +78,7 @@ proptest! {
             let mut sending = sending(real_time(max.into(), min.into()), packet);
             prop_assert_eq!(sending.submit(at(1), message(bytes as usize)).is_ok(), (min..=max).contains(&bytes));
             let mut count = 0;
-            while sending.step(header(), &mut frames).is_some() {
+            while sending.step((0, 0), &mut frames).is_some() {
                 let made = sending.pop_packet().unwrap();
                 prop_assert!(made.payload >= smallest && made.payload <= packet, "{} of {}", made.payload, bytes);
                 frames.free(made.frame);
@@ -121,7 +121,7 @@ fn a_small_message_from_the_network_makes_no_work() {
                 reason
             })
         });
-        (refused, receiving.work().is_some(), receiving.counters.frames_invalid)
+        (refused, receiving.work(1).is_some(), receiving.counters.frames_invalid)
     };
     // Messages that are too small; then one of a proper size in packets that are.
     for (number, (bytes, index, payload)) in
@@ -135,15 +135,20 @@ fn a_small_message_from_the_network_makes_no_work() {
     assert_eq!((taken, works), (Some(Ok(())), true));
 }
 
+/// Work in blocks of one packet that is current from the beginning.
 fn work(deadline: u64) -> Work {
-    Work::RealTime { release: at(0), deadline: at(deadline), priority: 0, work_conserving: true }
+    Work { order: real_time_order(0, deadline), block: 1 }
+}
+
+fn real_time_order(release: u64, deadline: u64) -> Order {
+    Order::RealTime { release: at(release), deadline: at(deadline), priority: 0, work_conserving: true }
 }
 
 /// P4 with the figures of its counter-example (C4): two messages of four packets of 1, P = 1, a switch costs 10. In one order
 /// they are done at 28; taking turns they would be at 88, or at 61 if only the first switch were paid twice.
 #[test]
 fn on_equal_deadlines_one_message_is_finished_before_the_other_begins() {
-    let mut processor = Processor::new(Policy::EarliestDeadline, 1, 2);
+    let mut processor = Processor::new(Policy::EarliestDeadline, 2);
     let (mut left, mut time) = ([4, 4], 0);
     // The other becomes ready while the first runs.
     processor.ready(at(0), 1, work(48));
@@ -173,27 +178,25 @@ proptest! {
         quantum in 1u32..4,
         arrivals in prop::collection::vec((0u64..60, 0u8..3, 0u64..6, 1u32..8), 1..8),
     ) {
-        let mut processor = Processor::new(Policy::EarliestDeadline, quantum, 8);
+        let mut processor = Processor::new(Policy::EarliestDeadline, 8);
         // What each handler has to do: its work and packets left.
         let mut known: Vec<Option<(Work, u32)>> = vec![None; 8];
         let (mut running, mut since_point) = (None, 0);
         // Smaller is better; best-effort handlers among themselves in any order.
-        let rank = |now: u64, work: &Work| match *work {
-            Work::RealTime { release, deadline, .. } if release <= at(now) => (0, deadline),
-            Work::BestEffort => (1, at(0)),
-            Work::RealTime { release, .. } => (2, release),
+        let rank = |now: u64, work: &Work| match work.order {
+            Order::RealTime { release, deadline, .. } if release <= at(now) => (0, deadline),
+            Order::BestEffort => (1, at(0)),
+            Order::RealTime { release, .. } => (2, release),
         };
         for now in 0..400 {
             for (id, &(_, class, span, count)) in arrivals.iter().enumerate().filter(|(_, (time, ..))| *time == now) {
-                let work = match class {
-                    0 => Work::BestEffort,
+                let order = match class {
+                    0 => Order::BestEffort,
                     // Few deadlines, so that many are equal.
-                    1 => Work::RealTime { release: at(now), deadline: at(500 + span), priority: 0, work_conserving: true },
-                    _ => {
-                        let release = at(now + 4 * span + 1);
-                        Work::RealTime { release, deadline: at(500 + span), priority: 0, work_conserving: true }
-                    }
+                    1 => real_time_order(now, 500 + span),
+                    _ => real_time_order(now + 4 * span + 1, 500 + span),
                 };
+                let work = Work { order, block: quantum };
                 known[id] = Some((work, count));
                 processor.ready(at(now), id as u32, work);
             }

@@ -3,8 +3,8 @@
 
 use laxity_core::contract::{Contract, Service, packets};
 use laxity_core::frames::{FrameId, Frames, HeapFrames, MessageBuf};
-use laxity_core::processor::Work;
-use laxity_core::receive::{Drop, ReceiveConfig, ReceiveWork, Receiving};
+use laxity_core::processor::{Order, Work};
+use laxity_core::receive::{Drop, ReceiveConfig, Receiving};
 use laxity_core::send::{SendConfig, Sending, Violation};
 use laxity_core::units::{Duration, Instant};
 use laxity_core::wire::{DATA_HEADER_BYTES, DataHeader, DataView};
@@ -155,7 +155,7 @@ proptest! {
             let frame = packet(&mut frames, sequence, bytes, index, Instant::from_nanos(arrival));
             let _ = offer(&mut receiving, &mut frames, now, frame);
             prop_assert!(FRAMES - frames.available() <= receiving.frame_quota());
-            let _ = receiving.work();
+            let _ = receiving.work(1);
             if turn % step_every == 0 {
                 receiving.step(&mut frames);
                 if let Some((message, _)) = receiving.deliver(now, |_| Duration::ZERO, 1_000_000) {
@@ -190,7 +190,7 @@ proptest! {
             let frame = packet(&mut frames, sequence, 100, 0, claim);
             if offer(&mut receiving, &mut frames, at(now), frame).is_ok() {
                 accepted += 1;
-                let Some(ReceiveWork { work: Work::RealTime { release, deadline, .. }, .. }) = receiving.work() else {
+                let Some(Work { order: Order::RealTime { release, deadline, .. }, .. }) = receiving.work(1) else {
                     panic!("a packet waits")
                 };
                 prop_assert!(release >= at(now) && release <= at(now + 10_000), "within `upstream`");
@@ -248,7 +248,7 @@ fn a_stale_packet_leaves_the_regulator_alone() {
     let frame = packet(&mut frames, 3, 200, 0, arrival(3));
     assert_eq!(offer(&mut receiving, &mut frames, at(125_000), frame), Ok(()));
     // Messages 1 and 2 were taken at 110 and 120 ms; message 3 is in time at 130 ms, or 10 ms after its arrival.
-    let Some(ReceiveWork { work: Work::RealTime { release, .. }, .. }) = receiving.work() else { panic!() };
+    let Some(Work { order: Order::RealTime { release, .. }, .. }) = receiving.work(1) else { panic!() };
     assert_eq!(release, at(135_000));
 }
 
@@ -294,7 +294,7 @@ fn what_a_late_message_defers_is_not_over_the_bound() {
     let mut deliver = |found: u64, sequence, arrival: u64, complete: u64| {
         let frame = packet(&mut frames, sequence, 100, 0, at(arrival));
         offer(&mut receiving, &mut frames, at(found), frame).unwrap();
-        let Some(ReceiveWork { work: Work::RealTime { deadline, .. }, .. }) = receiving.work() else { panic!() };
+        let Some(Work { order: Order::RealTime { deadline, .. }, .. }) = receiving.work(1) else { panic!() };
         receiving.step(&mut frames).unwrap();
         (deadline, receiving.deliver(at(complete), |_| Duration::ZERO, 1_000_000).unwrap().0)
     };

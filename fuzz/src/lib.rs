@@ -1,15 +1,16 @@
 //! Fuzz targets: functions of bytes that panic if what they check does not hold.
 //!
 //! Each is `fn(&[u8])`, deterministic and pure, so that libFuzzer's binaries (`fuzz_targets/`), the replay of the corpus
-//! (`corpus/`) and the random runs of `cargo test` (`core/tests/fuzz.rs`, `laxity/tests/fuzz.rs`, `laxity/src/registry/`,
-//! `link/src/xdp/program/tests/`, `cli/src/fuzz.rs`, `cli/src/sim/scenario/fuzz.rs`) share it. The files here are included there
-//! by path; nothing of the workspace depends on this crate.
+//! (`corpus/`) and the random runs of `cargo test` (`core/tests/fuzz.rs`, `drive/tests/fuzz.rs`, `laxity/tests/fuzz.rs`,
+//! `laxity/src/registry/`, `link/src/xdp/program/tests/`, `cli/src/fuzz.rs`, `cli/src/sim/scenario/fuzz.rs`) share it. The files
+//! here are included there by path; nothing of the workspace depends on this crate.
 //!
 //! | Target | What it feeds |
 //! |---|---|
 //! | [`wire::data_frame`], [`wire::control_frame`] | the parsers of frames, and what they write |
 //! | [`collections::collections`] | the containers of the core, against those of the standard library |
 //! | [`endpoint::endpoint`] | three `Endpoint`s and a hostile network, against a model |
+//! | [`driver::driver`] | three drivers and surroundings by a script, against a model |
 //! | [`text::text`] | quantities, addresses and names as people write them |
 //! | [`system_file::system_file`] | TOML files of hosts, channels, upcalls and calibrations |
 //! | [`registry::registry`] | the host registry as another process may have left it |
@@ -21,6 +22,7 @@
 pub mod bytes;
 pub mod collections;
 pub mod demux;
+pub mod driver;
 pub mod endpoint;
 pub mod framing;
 pub mod registry;

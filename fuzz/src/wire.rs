@@ -1,12 +1,12 @@
 //! Frames from the network: nothing that arrives is too much, and what was read is what is written.
 
 use laxity_core::event::Name;
-use laxity_core::limits::{MAX_MESSAGE_BYTES, MAX_PACKET_BYTES, MIN_PACKET_BYTES};
+use laxity_core::limits::{MAX_CONTROL_PAYLOAD, MAX_MESSAGE_BYTES, MAX_PACKET_BYTES, MIN_PACKET_BYTES};
 use laxity_core::receive::{Route, route};
 use laxity_core::units::{Duration, Instant};
 use laxity_core::wire::{
     Accept, CONTROL_HEADER_BYTES, Close, Control, Counts, DATA_HEADER_BYTES, DataHeader, DataView, Keepalive, Kind,
-    MAX_CONTROL_BYTES, MAX_CONTROL_PAYLOAD, Open, Refuse, Traffic, Versions, classify, fragment_bytes, token,
+    MAX_CONTROL_BYTES, Open, Refuse, Traffic, Versions, classify, fragment_bytes, token,
 };
 
 use super::bytes::Bytes;

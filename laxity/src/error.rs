@@ -1,9 +1,11 @@
 //! What can go wrong, whose fault it is, and the exit status that says so.
 
+use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 
 use laxity_core::admission::Refusal;
+use laxity_core::admission::answer::Fits;
 use laxity_core::contract::ContractError;
 use laxity_core::event::End;
 use laxity_core::platform::PlatformError;
@@ -13,10 +15,12 @@ use laxity_core::wire::WireError;
 use laxity_link::LinkError;
 use laxity_link::xdp::XdpError;
 
-use crate::advice::{Advice, explained};
-use crate::calibration::choose::ChooseError;
 use crate::registry::{Holder, RegistryError, Shared};
 use crate::source::FileError;
+use crate::text::DisplaySize;
+
+/// Most names that a text has.
+const MOST_NAMES: usize = 8;
 
 /// An error of the library. Each says what was found and what was expected, and [`Error::exit_status`] whose fault it is.
 #[derive(Debug, thiserror::Error)]
@@ -102,24 +106,6 @@ pub enum Error {
         /// Who has it.
         holder: Box<Holder>,
     },
-    /// There is no such network device.
-    #[error("there is no network device {name:?} on this host")]
-    Device {
-        /// What was asked for.
-        name: String,
-    },
-    /// A link's rate that nobody tells.
-    #[error("the driver of {name} does not tell its rate; give it, for instance --link-rate 1Gbit/s")]
-    DeviceRate {
-        /// Of which device.
-        name: String,
-    },
-    /// What was measured leaves nothing to choose.
-    #[error("choosing packet size and quantum: {0}")]
-    Choice(#[from] ChooseError),
-    /// A measurement was stopped before its end.
-    #[error("interrupted: nothing was kept")]
-    Interrupted,
     /// Nobody answered.
     #[error("no answer from {peer}{}: is a receiver running there?", if *.unreachable { " (its host says that nobody has that port)" } else { "" })]
     NoAnswer {
@@ -181,9 +167,7 @@ impl Error {
     pub fn exit_status(&self) -> u8 {
         match self {
             Self::Contract(_) | Self::Name { .. } | Self::Platform(_) | Self::PapersMachine => 2,
-            Self::Calibration { .. } | Self::Content(_) | Self::Device { .. } | Self::DeviceRate { .. } => 2,
-            // Not this host, as it was measured, and nothing was checked.
-            Self::Choice(_) | Self::Interrupted => 1,
+            Self::Calibration { .. } | Self::Content(_) => 2,
             Self::Violation(_) | Self::WouldBlock => 2,
             Self::Refused { refusal, .. } => match refusal.code {
                 laxity_core::admission::Code::NoSuchName
@@ -234,6 +218,44 @@ fn is_mistaken(error: ContractError) -> bool {
     !matches!(error, ContractError::NoBestEffort | ContractError::Packets { .. })
 }
 
+/// What would be granted by this host instead, as things are, and who stands in the way. The peer may still say no.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Advice {
+    /// What would fit, each value alone, the others as requested.
+    pub fits: Fits,
+    /// This host's channels without which it would be granted, the greatest first. Empty if none of them is the reason.
+    pub in_the_way: Vec<String>,
+}
+
+impl fmt::Display for Advice {
+    /// Begins with what separates it from the reason; nothing if there is nothing to say.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.in_the_way.is_empty() {
+            let more = self.in_the_way.len().saturating_sub(MOST_NAMES);
+            write!(f, "; channels in the way: {}", self.in_the_way[..self.in_the_way.len() - more].join(", "))?;
+            if more > 0 {
+                write!(f, " and {more} more")?;
+            }
+        }
+        let Fits { deadline, interval, max_message } = self.fits;
+        let ways = [
+            deadline.map(|deadline| format!("a deadline of {}", deadline.rounded_up())),
+            interval.map(|interval| format!("one message every {}", interval.rounded_up())),
+            max_message.map(|bytes| format!("messages up to {}", DisplaySize(bytes.into()))),
+        ];
+        let ways: Vec<String> = ways.into_iter().flatten().collect();
+        if ways.is_empty() { Ok(()) } else { write!(f, "; {} would fit", ways.join(", or ")) }
+    }
+}
+
+/// A refusal with its advice: the advice says better what would fit.
+fn explained(refusal: &Refusal, advice: Option<&Advice>) -> String {
+    match advice {
+        Some(advice) => format!("{}{advice}", Refusal { least_deadline: None, ..*refusal }),
+        None => refusal.to_string(),
+    }
+}
+
 fn would_fit(refusal: &Refusal, advice: Option<&Advice>) -> String {
     if let Some(advice) = advice {
         return advice.to_string();
@@ -241,4 +263,28 @@ fn would_fit(refusal: &Refusal, advice: Option<&Advice>) -> String {
     refusal
         .least_deadline
         .map_or_else(String::new, |deadline| format!("; a deadline of {} would fit", deadline.rounded_up()))
+}
+
+#[cfg(test)]
+mod tests {
+    use laxity_core::admission::{Code, Stage};
+
+    use super::*;
+
+    #[test]
+    fn advice_reads_like_advice() {
+        let ms = Duration::from_millis;
+        let refusal = Refusal { least_deadline: Some(ms(30)), ..Refusal::new(Code::LinkUtilisation, Stage::Link) };
+        assert_eq!(explained(&refusal, None), "the link is used up in the long run; a deadline of 30ms would fit");
+        let fits = Fits { deadline: None, interval: Some(ms(25)), max_message: Some(4_200) };
+        let mut advice = Advice { fits, in_the_way: vec!["camera".to_owned(), "lidar".to_owned()] };
+        assert_eq!(
+            explained(&refusal, Some(&advice)),
+            "the link is used up in the long run; channels in the way: camera, lidar; one message every 25ms, or messages up to 4.2KB \
+             would fit"
+        );
+        advice = Advice { fits: Fits::default(), in_the_way: (0..10).map(|n| n.to_string()).collect() };
+        assert_eq!(advice.to_string(), "; channels in the way: 0, 1, 2, 3, 4, 5, 6, 7 and 2 more");
+        assert_eq!(Advice::default().to_string(), "");
+    }
 }

@@ -26,7 +26,7 @@ use crate::control::{Accepted, Behaviour, OpenRequest, Shared};
 use crate::doorbell::Doorbell;
 use crate::error::Error;
 use crate::executive::{Command, Executive, Meter, Parts, Published, Sampling};
-use crate::link::{self, DropAllowance, LinkChoice, Wire};
+use crate::link::{self, DropAllowance, LinkChoice, ONLY_LINK, Wire};
 use crate::realtime::{self, Scheduling};
 use crate::receiver::Receiver;
 use crate::registry::{Registry, Store};
@@ -445,7 +445,7 @@ impl Host {
     /// # Errors
     /// Refused by either side (with the reason and what would fit), no answer, another version.
     pub fn open(&self, peer: SocketAddr, name: &str, spec: ChannelSpec) -> Result<Sender, Error> {
-        let destination = Destination { link: 0, peer, name: checked_name(name)? };
+        let destination = Destination { link: ONLY_LINK, peer, name: checked_name(name)? };
         let ChannelSpec { service, overload, priority } = spec;
         let answer = self.shared.open(OpenRequest { destination, service, overload, priority })?;
         let stopped = || Error::Stopped("its thread has ended".to_owned());

@@ -45,6 +45,8 @@ mod executive;
 pub mod experiments;
 mod host;
 mod link;
+#[doc(hidden)]
+pub mod metering;
 pub mod platform_file;
 mod port;
 pub mod probe;
@@ -60,9 +62,8 @@ mod statistics;
 pub mod system_file;
 pub mod text;
 
-pub use advice::Advice;
 pub use calibration::{Backing, Calibration, Costs, Guarantee, Level};
-pub use error::Error;
+pub use error::{Advice, Error};
 pub use host::{ChannelSpec, DEFAULT_PORT, Grant, Host, HostConfig, Listener, Standing};
 pub use link::{DropAllowance, LinkChoice, XdpOptions};
 pub use realtime::Scheduling;

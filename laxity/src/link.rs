@@ -3,6 +3,7 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::sync::Arc;
 
+use laxity_core::event::LinkId;
 use laxity_core::frames::HeapFrames;
 use laxity_core::platform::Platform;
 use laxity_core::units::{Duration, NANOS_PER_SECOND};
@@ -14,6 +15,9 @@ use laxity_link::{Link, LinkError};
 use crate::error::Error;
 use crate::host::HostConfig;
 use crate::registry::{Store, holder_of_port};
+
+/// The number of the link that a host has.
+pub(crate) const ONLY_LINK: LinkId = 0;
 
 /// How a host reaches the network.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

@@ -19,11 +19,9 @@
 
 mod write;
 
-use std::fmt;
-
 use laxity_core::limits::MAX_PACKETS_PER_MESSAGE;
-use laxity_core::platform::{Interference, MachineModel, Platform, PlatformError, Starts};
-use laxity_core::units::{Duration, Rate};
+use laxity_core::platform::{Field, MachineModel, PARAMETERS, Parameter, Platform, PlatformError, TERMS, Terms};
+use laxity_core::units::Duration;
 use toml::de::{DeTable, DeValue};
 
 use crate::source::{FileError, Source, Value, in_order};
@@ -100,83 +98,8 @@ fn machine(source: Source<'_>, table: &DeTable<'_>) -> Result<MachineModel, File
     }
 }
 
-/// A place for a value: what it is decides how it is written.
-enum Place<'a> {
-    Bytes(&'a mut u32),
-    Count(&'a mut u32),
-    Span(&'a mut Duration),
-    LinkRate(&'a mut Option<Rate>),
-    /// A count, or a size to be cut into packets.
-    Packets(&'a mut u32),
-}
-
-const KEYS: &str = "packet, quantum, switch, cache, first_packet, packet_cost, receive_first, receive_packet, demultiplex, \
-                    receive_batch, upcall_switch, link_cost, transmit_batch, link_setup, link_rate, link_overhead, \
-                    link_floor, wake_up, handover, propagation, clock_error, best_effort_message, best_effort_packet_min, \
-                    best_effort_packet_max, best_effort_burst, best_effort_spacing, interference_burst, interference, \
-                    envelope, machine or link_mode";
-
-fn place<'a>(platform: &'a mut Platform, key: &str) -> Option<(&'static str, Place<'a>)> {
-    use Place::{Bytes, Count, LinkRate, Packets, Span};
-    let p = platform;
-    let starts = |p: &'a mut Platform| p.best_effort.starts.get_or_insert(Starts { burst: 0, spacing: Duration::ZERO });
-    Some(match key {
-        "packet" => ("packet", Bytes(&mut p.packet)),
-        "quantum" => ("quantum", Count(&mut p.quantum)),
-        "switch" => ("switch", Span(&mut p.switch)),
-        "cache" => ("cache", Span(&mut p.cache)),
-        "first_packet" => ("first_packet", Span(&mut p.first_packet)),
-        "packet_cost" => ("packet_cost", Span(&mut p.packet_cost)),
-        "receive_first" => ("receive_first", Span(&mut p.receive_first)),
-        "receive_packet" => ("receive_packet", Span(&mut p.receive_packet)),
-        "demultiplex" => ("demultiplex", Span(&mut p.demultiplex)),
-        "receive_batch" => ("receive_batch", Count(&mut p.receive_batch)),
-        "upcall_switch" => ("upcall_switch", Span(&mut p.upcall_switch)),
-        "link_cost" => ("link_cost", Span(&mut p.link_cost)),
-        "transmit_batch" => ("transmit_batch", Count(&mut p.transmit_batch)),
-        "link_setup" => ("link_setup", Span(&mut p.link.setup)),
-        "link_rate" => ("link_rate", LinkRate(&mut p.link.rate)),
-        "link_overhead" => ("link_overhead", Bytes(&mut p.link.overhead_bytes)),
-        "link_floor" => ("link_floor", Bytes(&mut p.link.floor_bytes)),
-        "wake_up" => ("wake_up", Span(&mut p.wake_up)),
-        "handover" => ("handover", Span(&mut p.handover)),
-        "propagation" => ("propagation", Span(&mut p.propagation)),
-        "clock_error" => ("clock_error", Span(&mut p.clock_error)),
-        "best_effort_message" => ("best_effort_message", Packets(&mut p.best_effort.message_packets)),
-        "best_effort_packet_min" => ("best_effort_packet_min", Bytes(&mut p.best_effort.packet_min)),
-        "best_effort_packet_max" => ("best_effort_packet_max", Bytes(&mut p.best_effort.packet_max)),
-        "best_effort_burst" => ("best_effort_burst", Count(&mut starts(p).burst)),
-        "best_effort_spacing" => ("best_effort_spacing", Span(&mut starts(p).spacing)),
-        "interference_burst" => ("interference_burst", Span(&mut p.interference.burst)),
-        _ => return None,
-    })
-}
-
-/// Two spans of time that belong together, in tables of their own.
-struct Pair {
-    table: &'static str,
-    /// The spans' names in the table, and as [`PlatformError`] has them.
-    first: (&'static str, &'static str),
-    second: (&'static str, &'static str),
-    expected: &'static str,
-    alone: fn((Duration, Duration)) -> Interference,
-}
-
-const INTERFERENCE: Pair = Pair {
-    table: "interference",
-    first: ("period", "interference.period"),
-    second: ("cost", "interference.cost"),
-    expected: "tables with period and cost: [[platform.interference]]",
-    alone: |term| Interference { periodic: vec![term], ..Interference::default() },
-};
-
-const ENVELOPE: Pair = Pair {
-    table: "envelope",
-    first: ("window", "envelope.window"),
-    second: ("budget", "envelope.budget"),
-    expected: "tables with window and budget: [[platform.envelope]]",
-    alone: |envelope| Interference { envelopes: vec![envelope], ..Interference::default() },
-};
+/// The keys that are not parameters by themselves.
+const OTHER_KEYS: &str = "interference, envelope, machine or link_mode";
 
 /// A `[platform]` table, half read.
 struct Reading<'a> {
@@ -193,33 +116,33 @@ impl Reading<'_> {
         match name {
             // Read before everything else, because they choose the defaults.
             "machine" | "link_mode" => return Ok(()),
-            "interference" => {
-                self.platform.interference.periodic = self.pairs(value, &INTERFERENCE)?;
-                return Ok(());
-            }
-            "envelope" => {
-                self.platform.interference.envelopes = self.pairs(value, &ENVELOPE)?;
-                return Ok(());
-            }
             _ => {}
         }
+        if let Some(terms) = TERMS.iter().find(|terms| terms.table == name) {
+            *(terms.list)(&mut self.platform.interference) = self.terms(value, terms)?;
+            return Ok(());
+        }
         let source = self.source;
-        let Some((known, place)) = place(&mut self.platform, name) else {
-            return Err(source.unknown(at, "platform.", name, KEYS));
+        let Some(parameter) = Parameter::named(name) else {
+            let expected = PARAMETERS.iter().map(|parameter| parameter.name).chain([OTHER_KEYS]);
+            return Err(source.unknown(at, "platform.", name, &expected.collect::<Vec<_>>().join(", ")));
         };
         let at = value.span().start;
-        self.given.push((known, at));
-        let key = format!("platform.{known}");
-        match place {
-            Place::Bytes(bytes) => *bytes = source.narrow(at, &key, source.size(&key, value)?, " bytes")?,
-            Place::Count(count) => *count = source.count(&key, value)?,
-            Place::Span(span) => *span = source.span(&key, value)?,
-            Place::LinkRate(rate) => {
-                let found = source.text(&key, value, "a rate in quotes such as \"20MB/s\", or \"unlimited\"")?;
-                *rate = if found == "unlimited" { None } else { Some(source.rate(&key, value)?) };
+        self.given.push((parameter.name, at));
+        let key = format!("platform.{name}");
+        let platform = &mut self.platform;
+        match parameter.field {
+            Field::Bytes(bytes) => {
+                *bytes(platform) = source.narrow(at, &key, source.size(&key, value)?, " bytes")?;
             }
-            Place::Packets(packets) => match value.get_ref() {
-                DeValue::Integer(_) => *packets = source.count(&key, value)?,
+            Field::Count(count) => *count(platform) = source.count(&key, value)?,
+            Field::Span(span) => *span(platform) = source.span(&key, value)?,
+            Field::LinkRate(rate) => {
+                let found = source.text(&key, value, "a rate in quotes such as \"20MB/s\", or \"unlimited\"")?;
+                *rate(platform) = if found == "unlimited" { None } else { Some(source.rate(&key, value)?) };
+            }
+            Field::Packets(packets) => match value.get_ref() {
+                DeValue::Integer(_) => *packets(platform) = source.count(&key, value)?,
                 DeValue::String(size) => {
                     let bytes = text::size(size).map_err(|error| source.error(at, &key, format!("{key}: {error}")))?;
                     self.best_effort_bytes = Some((bytes, at));
@@ -230,32 +153,29 @@ impl Reading<'_> {
         Ok(())
     }
 
-    fn pairs(&mut self, value: Value<'_, '_>, pair: &Pair) -> Result<Vec<(Duration, Duration)>, FileError> {
+    fn terms(&mut self, value: Value<'_, '_>, terms: &Terms) -> Result<Vec<(Duration, Duration)>, FileError> {
         let source = self.source;
-        let table_key = format!("platform.{}", pair.table);
+        let &Terms { table, keys, names, .. } = terms;
+        let table_key = format!("platform.{table}");
         let mut pairs = Vec::new();
-        for (at, table) in source.tables(&table_key, value, pair.expected)? {
-            let (mut first, mut second) = (None, None);
+        let expected = format!("tables with {} and {}: [[platform.{table}]]", keys[0], keys[1]);
+        for (at, table) in source.tables(&table_key, value, &expected)? {
+            let mut found = [None; 2];
             for (key, value) in in_order(table) {
-                let (name, place) = match key.get_ref().as_ref() {
-                    name if name == pair.first.0 => (pair.first.1, &mut first),
-                    name if name == pair.second.0 => (pair.second.1, &mut second),
-                    other => {
-                        let expected = format!("{} or {}", pair.first.0, pair.second.0);
-                        return Err(source.unknown(key.span().start, &format!("{table_key}."), other, &expected));
-                    }
+                let Some(which) = keys.iter().position(|known| *known == key.get_ref().as_ref()) else {
+                    let (other, expected) = (key.get_ref(), keys.join(" or "));
+                    return Err(source.unknown(key.span().start, &format!("{table_key}."), other, &expected));
                 };
-                self.given.push((name, value.span().start));
-                *place = Some(source.span(&format!("platform.{name}"), value)?);
+                self.given.push((names[which], value.span().start));
+                found[which] = Some(source.span(&format!("platform.{}", names[which]), value)?);
             }
-            let (Some(first), Some(second)) = (first, second) else {
-                let missing = if first.is_none() { pair.first.1 } else { pair.second.1 };
+            let [Some(first), Some(second)] = found else {
+                let missing = if found[0].is_none() { names[0] } else { names[1] };
                 let problem = format!("platform.{missing} is missing, expected a span of time such as \"4ms\"");
                 return Err(source.error(at, &table_key, problem));
             };
             // Checked here, where the line of a bad one is known.
-            let alone = Platform { interference: (pair.alone)((first, second)), ..Platform::channels_table_2b() };
-            alone.validate().map_err(|error| self.out_of_range(&error))?;
+            terms.check((first, second)).map_err(|error| self.out_of_range(&error))?;
             pairs.push((first, second));
         }
         Ok(pairs)
@@ -340,35 +260,13 @@ impl Reading<'_> {
 
     fn out_of_range(&self, error: &PlatformError) -> FileError {
         let at = self.position(error.field).or_else(|| self.position("")).unwrap_or(0);
-        let quantity = Quantity::of(error.field);
-        let (found, least, most) = (quantity.show(error.found), quantity.show(error.least), quantity.show(error.most));
-        self.source.expected(at, &format!("platform.{}", error.field), found, format!("{least} to {most}"))
-    }
-}
-
-/// What a parameter counts, so that a range is told in the units of the file.
-enum Quantity {
-    Bytes,
-    Count,
-    Span,
-}
-
-impl Quantity {
-    fn of(field: &str) -> Self {
-        match place(&mut Platform::channels_table_2b(), field) {
-            Some((_, Place::Bytes(_))) => Self::Bytes,
-            Some((_, Place::Count(_) | Place::Packets(_))) => Self::Count,
-            _ => Self::Span,
-        }
-    }
-
-    fn show(&self, value: u64) -> String {
-        let shown: &dyn fmt::Display = match self {
-            Self::Bytes => &DisplaySize(value),
-            Self::Count => &value,
-            Self::Span => &Duration::from_nanos(value),
+        let shown = |value| match Parameter::named(error.field).map(|parameter| parameter.field) {
+            Some(Field::Bytes(_)) => DisplaySize(value).to_string(),
+            Some(Field::Count(_) | Field::Packets(_)) => value.to_string(),
+            _ => Duration::from_nanos(value).to_string(),
         };
-        shown.to_string()
+        let (found, least, most) = (shown(error.found), shown(error.least), shown(error.most));
+        self.source.expected(at, &format!("platform.{}", error.field), found, format!("{least} to {most}"))
     }
 }
 

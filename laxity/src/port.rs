@@ -11,18 +11,10 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError, TryLockError};
 use laxity_core::event::End;
 use laxity_core::frames::MessageBuf;
 use laxity_core::receive::{Delivered, Evidence};
-use laxity_core::units::Instant;
+use laxity_drive::Outbound;
 
 use crate::signal::Signal;
 use crate::statistics::Statistics;
-
-/// A message on its way to the executive.
-#[derive(Debug)]
-pub(crate) struct Outbound {
-    pub(crate) message: MessageBuf,
-    /// Stamped in the caller's thread.
-    pub(crate) arrival: Instant,
-}
 
 /// A message on its way to the application.
 #[derive(Debug)]
@@ -85,12 +77,6 @@ impl Port {
 pub(crate) struct SendSlot {
     pub(crate) inbox: rtrb::Consumer<Outbound>,
     pub(crate) free: rtrb::Producer<MessageBuf>,
-    /// The message that the contract, or a full queue, had no room for yet.
-    pub(crate) held: Option<Outbound>,
-    /// True once the channel may send: what comes before waits in the mailbox.
-    pub(crate) begun: bool,
-    /// True once the application has closed: the channel closes when the mailbox is empty.
-    pub(crate) closing: bool,
     pub(crate) port: Arc<Port>,
 }
 
@@ -173,7 +159,7 @@ pub(crate) fn sending(buffers: usize, bytes: usize) -> (SendPort, SendSlot) {
     for _ in 0..buffers {
         give.push(MessageBuf::with_capacity(bytes)).expect("as many places as buffers");
     }
-    let slot = SendSlot { inbox, free: give, held: None, begun: false, closing: false, port: Arc::clone(&port) };
+    let slot = SendSlot { inbox, free: give, port: Arc::clone(&port) };
     (SendPort { outbox, free, port }, slot)
 }
 

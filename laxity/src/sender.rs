@@ -18,7 +18,9 @@ use crate::error::Error;
 use crate::executive::Command;
 use crate::experiments::Marks;
 use crate::host::Grant;
-use crate::port::{Outbound, Port, SendPort};
+use laxity_drive::Outbound;
+
+use crate::port::{Port, SendPort};
 
 /// Sends messages on one channel. One thread at a time; it may move between threads.
 ///

@@ -21,10 +21,11 @@ use laxity_core::limits;
 use laxity_core::platform::Platform;
 use laxity_core::units::{Duration, Rate};
 
-use crate::advice::{self, Advice};
+use crate::advice;
 use crate::control::{Known, Shared, State};
-use crate::error::Error;
+use crate::error::{Advice, Error};
 use crate::executive::Command;
+use crate::link::ONLY_LINK;
 use crate::registry::{
     self, Book, Claim, Direction, FLOOR, GRID, LOOK, Listed, MOST_LISTED, PATIENCE, RegistryError, Seat, Shortage,
     Store, grid, shared,
@@ -445,7 +446,11 @@ impl Shared {
         if let Some(sharing) = sharing {
             sharing.changes += 1;
             sharing.change = Some((sharing.changes, lowers));
-            self.command(Command::SetLink { ticket: sharing.changes, model: admission.platform().link });
+            self.command(Command::SetLink {
+                ticket: sharing.changes,
+                link: ONLY_LINK,
+                model: admission.platform().link,
+            });
         }
     }
 

@@ -20,7 +20,7 @@ const BUCKETS: usize = (OCTAVES + 1) * SUB as usize;
 
 /// A histogram of fixed size, linear within each octave.
 #[derive(Debug)]
-pub(crate) struct Histogram {
+pub struct Histogram {
     buckets: Box<[AtomicU64]>,
     min: AtomicU64,
     max: AtomicU64,
@@ -30,15 +30,17 @@ fn add(counter: &AtomicU64, by: u64) {
     counter.store(counter.load(Relaxed) + by, Relaxed);
 }
 
-impl Histogram {
-    pub(crate) fn new() -> Self {
+impl Default for Histogram {
+    fn default() -> Self {
         Self {
             buckets: (0..BUCKETS).map(|_| AtomicU64::new(0)).collect(),
             min: AtomicU64::new(u64::MAX),
             max: AtomicU64::new(0),
         }
     }
+}
 
+impl Histogram {
     fn bucket(nanos: u64) -> usize {
         if nanos < SUB {
             return nanos as usize;
@@ -54,19 +56,20 @@ impl Histogram {
         if octave == 0 { within } else { ((SUB + within + 1) << (octave - 1)) - 1 }
     }
 
-    pub(crate) fn record(&self, nanos: u64) {
+    /// Records one value.
+    pub fn record(&self, nanos: u64) {
         self.record_many(nanos, 1);
     }
 
     /// Records one value so many times.
-    pub(crate) fn record_many(&self, nanos: u64, times: u64) {
+    pub fn record_many(&self, nanos: u64, times: u64) {
         add(&self.buckets[Self::bucket(nanos)], times);
         self.min.store(self.min.load(Relaxed).min(nanos), Relaxed);
         self.max.store(self.max.load(Relaxed).max(nanos), Relaxed);
     }
 
     /// The values by how often they came, each as the largest that it may have been.
-    pub(crate) fn counts(&self) -> Vec<(Duration, u64)> {
+    pub fn counts(&self) -> Vec<(Duration, u64)> {
         let max = self.max.load(Relaxed);
         let counted =
             self.buckets.iter().map(|bucket| bucket.load(Relaxed)).enumerate().filter(|&(_, count)| count > 0);
@@ -75,7 +78,8 @@ impl Histogram {
         counted.map(|(bucket, count)| (Duration::from_nanos(value(bucket)), count)).collect()
     }
 
-    pub(crate) fn latencies(&self) -> Latencies {
+    /// Its percentiles.
+    pub fn latencies(&self) -> Latencies {
         let counts: Vec<u64> = self.buckets.iter().map(|bucket| bucket.load(Relaxed)).collect();
         let samples: u64 = counts.iter().sum();
         let max = self.max.load(Relaxed);
@@ -110,7 +114,7 @@ const UNKNOWN: u64 = u64::MAX;
 impl Statistics {
     pub(crate) fn new() -> Self {
         Self {
-            latency: Histogram::new(),
+            latency: Histogram::default(),
             send: Default::default(),
             refused_size: AtomicU64::new(0),
             receive: Default::default(),
@@ -124,17 +128,17 @@ impl Statistics {
         self.spare.fetch_min(deadline.saturating_sub(bound).as_nanos(), Relaxed);
     }
 
-    fn spare(&self) -> Duration {
+    /// How long before its deadline a message is complete by the analysis.
+    pub(crate) fn spare(&self) -> Duration {
         match self.spare.load(Relaxed) {
             UNKNOWN => Duration::ZERO,
             spare => Duration::from_nanos(spare),
         }
     }
 
-    /// Records a delivery; how long after its bound it was complete, if it was in time.
-    pub(crate) fn delivered(&self, delivered: &Delivered) -> Duration {
+    /// Records a delivery.
+    pub(crate) fn delivered(&self, delivered: &Delivered) {
         self.latency.record(delivered.latency().as_nanos());
-        delivered.beyond_bound(self.spare())
     }
 
     /// Counts a completion after the bound that nothing outside Laxity explains.
@@ -225,7 +229,7 @@ mod tests {
 
     #[test]
     fn percentiles_are_those_of_the_sorted_values() {
-        let histogram = Histogram::new();
+        let histogram = Histogram::default();
         for value in 1..=100_000u64 {
             histogram.record(value);
         }
@@ -254,7 +258,7 @@ mod tests {
 
     #[test]
     fn what_is_too_long_to_tell_apart_is_still_counted() {
-        let histogram = Histogram::new();
+        let histogram = Histogram::default();
         histogram.record(u64::MAX);
         assert_eq!(histogram.latencies().max, Some(Duration::MAX));
     }

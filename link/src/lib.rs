@@ -7,9 +7,8 @@
 //! |---|---|
 //! | [`udp`] | UDP over IPv4 and IPv6, in batches, on a socket of the kernel |
 //! | [`xdp`] | AF_XDP with early demultiplexing in the driver, and an ordinary UDP socket beside it |
-//! | [`netlink`] | the kernel's interfaces, routes and neighbours, read, watched and changed |
+//! | [`netlink`] | the kernel's interfaces, routes and neighbours, read and watched |
 //! | [`emulated`] | one wire in virtual time, seeded, without I/O: for the simulator and for tests |
-//! | [`bare`], [`bare_udp`], [`xdp::bare`] | the plain loops that benchmarks compare Laxity with |
 //! | [`sys`] | the doorway to the kernel: batches, waiting, waking, the clock |
 //!
 //! No link allocates after construction, and every call of one is bounded by the batch size or by its `limit`.
@@ -50,6 +49,7 @@ use laxity_core::receive::Expected;
 use laxity_core::units::Duration;
 
 pub mod emulated;
+mod error;
 pub mod netlink;
 mod staging;
 #[allow(unsafe_code)]
@@ -58,8 +58,8 @@ pub mod udp;
 #[allow(unsafe_code)]
 pub mod xdp;
 
+pub use error::LinkError;
 pub use sys::StableFrames;
-pub use sys::{bare, bare_udp};
 
 /// What a link has done since it was made. Each value only grows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -214,60 +214,3 @@ pub trait LinkOver<F: Frames>: Link {
 
 /// How many [`LinkEvent`]s wait at most: enough for every peer of one batch of the usual size.
 pub const EVENT_CAPACITY: usize = 64;
-
-/// Why a link cannot be made.
-#[derive(Debug, thiserror::Error)]
-pub enum LinkError {
-    /// Somebody else has the port.
-    #[error(
-        "udp {address}: the address is in use; another process or executive has bound this port; choose another port, or 0 for any"
-    )]
-    AddressInUse {
-        /// What was asked for.
-        address: SocketAddr,
-    },
-    /// The address is not of this host.
-    #[error("udp {address}: no interface of this host has this address; expected a local address, 0.0.0.0 or [::]")]
-    AddressNotAvailable {
-        /// What was asked for.
-        address: SocketAddr,
-    },
-    /// The user may not bind this port.
-    #[error(
-        "udp {address}: not permitted to bind; a port below net.ipv4.ip_unprivileged_port_start (usually 1024) needs CAP_NET_BIND_SERVICE, and a sandbox may forbid sockets"
-    )]
-    NotPermitted {
-        /// What was asked for.
-        address: SocketAddr,
-    },
-    /// The kernel has no such protocol.
-    #[error("udp {address}: this host has no {family}; use an address of the other family")]
-    NoFamily {
-        /// What was asked for.
-        address: SocketAddr,
-        /// "IPv4" or "IPv6".
-        family: &'static str,
-    },
-    /// A parameter is out of range; the caller's fault.
-    #[error("udp: {field} is {found}, expected {least} to {most}")]
-    Config {
-        /// Its name.
-        field: &'static str,
-        /// What was given.
-        found: u64,
-        /// The least that is possible.
-        least: u64,
-        /// The most that is possible.
-        most: u64,
-    },
-    /// The kernel refused something that every supported Linux has.
-    #[error("udp {address}: the kernel refused {what}: {source}")]
-    Kernel {
-        /// What was asked for.
-        address: SocketAddr,
-        /// The call or the socket option.
-        what: &'static str,
-        /// Its answer.
-        source: io::Error,
-    },
-}

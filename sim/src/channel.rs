@@ -14,6 +14,7 @@ use laxity_core::units::{Duration, Instant};
 
 use crate::checkers::{Problem, Promise, Watch, What};
 use crate::content;
+use crate::host::Command;
 use crate::world::{ChannelHandle, HostId};
 
 /// A channel that is to be opened, with what both hosts' admission decided.
@@ -206,6 +207,17 @@ pub struct Responses {
     pub at_receiver: Duration,
 }
 
+/// Messages that a mailbox holds beside those in the channel's queue, as a live one does.
+const MAILBOX: usize = 2;
+
+/// A message in a mailbox.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Posted {
+    /// When the application sent it.
+    pub(crate) arrival: Instant,
+    pub(crate) bytes: u32,
+}
+
 /// One end of a channel.
 #[derive(Debug, Default)]
 pub(crate) struct Side {
@@ -236,6 +248,12 @@ pub(crate) struct Ledger {
     pub(crate) receive: ReceiveCounters,
     /// The messages that were accepted and not yet delivered or overtaken: number, size, logical arrival.
     under_way: VecDeque<(u64, usize, Instant)>,
+    /// What the application has put into its mailbox.
+    posted: VecDeque<Posted>,
+    /// What was taken from there last.
+    pub(crate) offered: Posted,
+    /// What the application will do when there is room in its mailbox.
+    pub(crate) blocked: Option<Command>,
     /// Messages that were accepted.
     accepted: u64,
     next: u64,
@@ -272,6 +290,9 @@ impl Ledger {
             send: SendCounters::default(),
             receive: ReceiveCounters::default(),
             under_way: VecDeque::new(),
+            posted: VecDeque::new(),
+            offered: Posted::default(),
+            blocked: None,
             accepted: 0,
             next: 0,
             unmade: VecDeque::new(),
@@ -289,6 +310,27 @@ impl Ledger {
             promise: None,
             watch: Watch::default(),
         }
+    }
+
+    /// The application sends a message.
+    pub(crate) fn post(&mut self, posted: Posted) {
+        self.posted.push_back(posted);
+    }
+
+    /// Whether an application that may wait does so.
+    pub(crate) fn is_mailbox_full(&self) -> bool {
+        self.posted.len() >= MAILBOX
+    }
+
+    /// The oldest message in the mailbox.
+    pub(crate) fn take_posted(&mut self) -> Option<Posted> {
+        self.offered = self.posted.pop_front()?;
+        Some(self.offered)
+    }
+
+    /// Messages that were accepted: the number of the next one.
+    pub(crate) fn accepted_so_far(&self) -> u64 {
+        self.accepted
     }
 
     pub(crate) fn accepted(&mut self, submitted: &Submitted, bytes: usize) {

@@ -149,7 +149,7 @@ impl FaultKind {
             Self::Reordering { .. } | Self::Delay { .. } => &[Cause::Network, Cause::Receiver, Cause::Sender],
             Self::Interference if same_clock => &[Cause::Platform, Cause::Network, Cause::Receiver],
             Self::Interference => &[Cause::Platform, Cause::Network, Cause::Receiver, Cause::Sender],
-            Self::ClockStep { .. } => &[Cause::Platform, Cause::Sender, Cause::Network],
+            Self::ClockStep { .. } => &[Cause::Platform, Cause::Sender, Cause::Network, Cause::Receiver],
             Self::ClockDrift { .. } => &[Cause::Sender],
             Self::SlowReceiver { .. } => &[Cause::Receiver],
         }
@@ -278,7 +278,7 @@ impl World {
     /// The host loses all its state. Its applications start again with it; what they wanted in between is forgotten.
     fn crash(&mut self, number: usize, until: Instant, reopen: bool) {
         for ledger in &mut self.channels {
-            let endpoint = &self.hosts[number].endpoint;
+            let endpoint = self.hosts[number].endpoint();
             if let Some(key) = ledger.sender.key.filter(|_| ledger.from.0 == number) {
                 ledger.send = endpoint.send_counters(key).unwrap_or(ledger.send);
                 ledger.sender.crash();
@@ -292,7 +292,7 @@ impl World {
             }
         }
         self.crash_relays(number, reopen);
-        let secret = Random(self.hosts[number].endpoint.config().secret).next();
+        let secret = Random(self.hosts[number].endpoint().config().secret).next();
         self.hosts[number].crash(secret);
         // The applications' wishes wait until the host is back; what was about channels that are gone is gone.
         let agenda = core::mem::take(&mut self.hosts[number].agenda);
@@ -315,7 +315,7 @@ impl World {
             let ledger = &self.channels[channel];
             if ledger.to.0 == number {
                 let name = ledger.plan.name;
-                self.hosts[number].endpoint.listen(name);
+                self.hosts[number].endpoint_mut().listen(name);
             }
             if ledger.from.0 == number && ledger.sender.crashed {
                 self.reopen(channel);

@@ -1,16 +1,18 @@
 //! A host in virtual time: an endpoint, its frames, its wire, and one processor that takes time for everything.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 
 use laxity_core::admission::Admission;
-use laxity_core::endpoint::{Config, Endpoint, EndpointCounters, LinkConfig, Step, StepKind};
+use laxity_core::endpoint::{Config, Endpoint, EndpointCounters, LinkConfig};
 use laxity_core::event::ChannelId;
 use laxity_core::frames::{FrameId, Frames, HeapFrames, MessageBuf};
+use laxity_core::piece::Piece;
 use laxity_core::platform::{LinkModel, Platform};
 use laxity_core::processor::{Policy, Preemption};
 use laxity_core::units::{Duration, Instant};
 use laxity_core::wire::{DATA_HEADER_BYTES, MAX_CONTROL_BYTES};
+use laxity_drive::{Driver, Sleep};
 use laxity_link::emulated::{EmulatedConfig, EmulatedCounters, EmulatedLink};
 
 use crate::clock::Clock;
@@ -187,16 +189,43 @@ pub(crate) struct Arrived {
     pub(crate) len: usize,
 }
 
+/// How a host sleeps.
+#[derive(Clone, Copy, Debug)]
+struct Asleep {
+    /// Until when at the latest, by its clock.
+    until: Option<Instant>,
+    hears_frames: bool,
+    /// How late it will wake up.
+    lateness: Duration,
+}
+
+const BETWEEN_TURNS: &str = "the driver is here between the turns of its host";
+
+/// The application's side of a channel at a host.
+#[derive(Debug, Default)]
+pub(crate) struct Port {
+    /// The channel.
+    pub(crate) channel: Option<usize>,
+    /// Buffers that the application has read and given back.
+    pub(crate) returned: Vec<MessageBuf>,
+}
+
 #[derive(Debug)]
 pub(crate) struct Host {
     pub(crate) config: HostConfig,
-    pub(crate) endpoint: Endpoint,
-    pub(crate) frames: HeapFrames,
+    /// Only its own turn takes it out.
+    pub(crate) driver: Option<Box<Driver<HeapFrames>>>,
     region: usize,
     pub(crate) wire: EmulatedLink,
     pub(crate) inbox: VecDeque<Arrived>,
     pub(crate) agenda: BTreeMap<(Instant, u64), Command>,
     pub(crate) keys: BTreeMap<ChannelId, usize>,
+    /// What the control thread asks for at the next look.
+    pub(crate) orders: VecDeque<Command>,
+    /// The applications' side of the channels, by place.
+    pub(crate) ports: Vec<Port>,
+    /// Places whose mailbox has rung.
+    pub(crate) rung: BTreeSet<u32>,
     /// Buffers that applications use again, by capacity.
     buffers: BTreeMap<usize, Vec<MessageBuf>>,
     pub(crate) gaps: VecDeque<Gap>,
@@ -206,8 +235,9 @@ pub(crate) struct Host {
     pub(crate) clock: Clock,
     /// Until when its processor is busy, or was.
     pub(crate) now: Instant,
-    /// How late it will wake up, if it sleeps.
-    asleep: Option<Duration>,
+    asleep: Option<Asleep>,
+    /// What the platform took since the driver last asked, as far as there is evidence.
+    pub(crate) stolen: Duration,
     pub(crate) frozen: bool,
     /// It has crashed and is not there again yet.
     down: bool,
@@ -217,10 +247,6 @@ pub(crate) struct Host {
     pub(crate) lent: BTreeMap<(Instant, u64), (ChannelId, MessageBuf)>,
     /// What it said last, if a flood is to be made of that.
     pub(crate) said: Option<Said>,
-    /// The last step was a preemption point.
-    pub(crate) may_look: bool,
-    /// Steps since it last polled the link.
-    pub(crate) unpolled: u32,
     /// What it is doing, if it is a machine of the papers.
     pub(crate) papers: Option<Papers>,
     pub(crate) counters: HostCounters,
@@ -228,7 +254,8 @@ pub(crate) struct Host {
     pub(crate) starts: Vec<Instant>,
 }
 
-fn endpoint(config: &HostConfig, secret: u64) -> Endpoint {
+/// A driver of an endpoint without channels, and as many frames as `config` says.
+fn driver(config: &HostConfig, secret: u64) -> Option<Box<Driver<HeapFrames>>> {
     let platform = &config.platform;
     let mut endpoint = Endpoint::new(Config {
         channels: config.channels,
@@ -250,7 +277,15 @@ fn endpoint(config: &HostConfig, secret: u64) -> Endpoint {
         secret,
     });
     endpoint.set_preemption(config.preemption);
-    endpoint
+    let frames = HeapFrames::new(region(config), frame_capacity(platform.packet));
+    let drive =
+        laxity_drive::Config { platform: platform.clone(), channels: config.channels, least_gap: Duration::ZERO };
+    Some(Box::new(Driver::new(Instant::ZERO, endpoint, frames, drive)))
+}
+
+/// Frames of a host: for channels, for what arrives, and for the one that is looked at.
+fn region(config: &HostConfig) -> usize {
+    config.frames + config.receive_ring + 1
 }
 
 impl Host {
@@ -259,30 +294,29 @@ impl Host {
         let largest = platform.link.occupancy(platform.packet);
         let frame = platform.packet + (DATA_HEADER_BYTES + CHECK_BYTES) as u32;
         assert!(config.wire.model.occupancy(frame) <= largest, "the wire is slower than the link's model");
-        let region = config.frames + config.receive_ring + 1;
-        let endpoint = endpoint(&config, seed);
         Self {
-            endpoint,
-            frames: HeapFrames::new(region, frame_capacity(platform.packet)),
-            region,
+            driver: driver(&config, seed),
+            region: region(&config),
             wire: EmulatedLink::new(&config.wire, seed).expect("a wire that can be"),
             inbox: VecDeque::with_capacity(config.receive_ring),
             agenda: BTreeMap::new(),
             keys: BTreeMap::new(),
+            orders: VecDeque::new(),
+            ports: (0..config.channels).map(|_| Port::default()).collect(),
+            rung: BTreeSet::new(),
             buffers: BTreeMap::new(),
             gaps: config.gaps.iter().copied().collect(),
             suffered: None,
             random: Random(!seed),
             clock: config.reading.clone(),
             now: Instant::ZERO,
-            asleep: Some(Duration::ZERO),
+            asleep: None,
+            stolen: Duration::ZERO,
             frozen: false,
             down: false,
             ring: config.receive_ring,
             lent: BTreeMap::new(),
             said: None,
-            may_look: true,
-            unpolled: 0,
             papers: Papers::new(config.platform.machine),
             counters: HostCounters::default(),
             starts: Vec::new(),
@@ -292,19 +326,22 @@ impl Host {
 
     /// It loses all its state; its address, its clock and what is on its wire stay.
     pub(crate) fn crash(&mut self, secret: u64) {
-        self.endpoint = endpoint(&self.config, secret);
-        self.frames = HeapFrames::new(self.region, frame_capacity(self.config.platform.packet));
+        self.driver = driver(&self.config, secret);
         self.papers = Papers::new(self.config.platform.machine);
         self.inbox.clear();
         self.keys.clear();
+        self.orders.clear();
+        self.ports.iter_mut().for_each(|port| *port = Port::default());
+        self.rung.clear();
         self.lent.clear();
-        (self.asleep, self.may_look, self.unpolled, self.down) = (Some(Duration::ZERO), true, 0, true);
+        (self.asleep, self.stolen, self.down) = (None, Duration::ZERO, true);
     }
 
     /// Its clock is stepped. To an executive, which has no other clock, that much processor time is gone.
     pub(crate) fn step_clock(&mut self, at: Instant, by: Duration) {
         self.clock.step(at, by);
-        self.endpoint.note_gap(self.clock.reading(at.max(self.now)), by);
+        let reading = self.clock.reading(at.max(self.now));
+        self.endpoint_mut().note_gap(reading, by);
     }
 
     /// It is there again.
@@ -312,12 +349,58 @@ impl Host {
         (self.down, self.now) = (false, self.now.max(at));
     }
 
+    /// What decides here.
+    ///
+    /// # Panics
+    /// During its own turn, in which the driver is told instead.
+    pub(crate) fn endpoint(&self) -> &Endpoint {
+        &self.driver.as_ref().expect(BETWEEN_TURNS).endpoint
+    }
+
+    /// See [`Host::endpoint`].
+    pub(crate) fn endpoint_mut(&mut self) -> &mut Endpoint {
+        &mut self.driver.as_mut().expect(BETWEEN_TURNS).endpoint
+    }
+
+    /// A channel's end, or one side of a relay, is at this place from now on.
+    pub(crate) fn attach(&mut self, key: ChannelId, channel: usize) {
+        self.keys.insert(key, channel);
+        self.ports[key.index() as usize] = Port { channel: Some(channel), returned: Vec::new() };
+    }
+
+    /// The channel's end is gone.
+    pub(crate) fn detach(&mut self, key: ChannelId) {
+        if self.keys.remove(&key).is_some() {
+            self.ports[key.index() as usize] = Port::default();
+            self.rung.remove(&key.index());
+        }
+    }
+
     /// Applications give buffers back.
     pub(crate) fn take_back(&mut self) {
         while let Some(entry) = self.lent.first_entry().filter(|entry| entry.key().0 <= self.now) {
             let (key, message) = entry.remove();
-            self.endpoint.recycle(key, message);
+            self.give_back(key, message);
         }
+    }
+
+    /// An application has read a message. That wakes no executive.
+    pub(crate) fn give_back(&mut self, key: ChannelId, message: MessageBuf) {
+        if self.keys.contains_key(&key) {
+            self.ports[key.index() as usize].returned.push(message);
+            self.rung.insert(key.index());
+        }
+    }
+
+    /// Whether no application and no control thread wants anything.
+    pub(crate) fn is_silent(&self) -> bool {
+        self.rung.is_empty() && self.orders.is_empty()
+    }
+
+    /// What changes when something is done.
+    pub(crate) fn progress(&self) -> (Instant, u64, u64, u64, usize) {
+        let HostCounters { steps, transmitted, received, .. } = self.counters;
+        (self.now, steps, transmitted, received, self.orders.len() + self.rung.len())
     }
 
     /// What its clock reads.
@@ -333,10 +416,12 @@ impl Host {
         if let Some(papers) = &self.papers {
             return self.next_interrupt_or_step(papers);
         }
-        let Some(lateness) = self.asleep else { return (!self.frozen).then_some(self.now) };
-        let arrival = self.inbox.front().map(|arrived| arrived.at);
+        let Some(Asleep { until, hears_frames, lateness }) = self.asleep else {
+            return (!self.frozen).then_some(self.now);
+        };
+        let arrival = self.inbox.front().map(|arrived| arrived.at).filter(|_| hears_frames);
         let command = self.agenda.first_key_value().map(|(&(at, _), _)| at);
-        let timeout = self.endpoint.poll_timeout(self.local()).map(|(at, _)| self.clock.when(at));
+        let timeout = until.map(|at| self.clock.when(at));
         // Room comes when a packet has left, or, on a wire that holds all that it can, when one arrives.
         let left = Some(self.wire.busy_until()).filter(|&left| left > self.now);
         let room = if self.wire.room(self.now) == 0 { left.or(self.wire.next_arrival()) } else { None };
@@ -344,19 +429,27 @@ impl Host {
         Some(if due > self.now { due + lateness } else { self.now })
     }
 
-    /// The processor is this host's again at `at`, or when the gap that has begun by then is over.
-    pub(crate) fn wake(&mut self, at: Instant) {
-        self.asleep = None;
+    /// The processor is this host's again at `at`, or when the gap that has begun by then is over. If it slept, how late that is,
+    /// as far as there is evidence.
+    pub(crate) fn wake(&mut self, at: Instant) -> Option<Duration> {
+        let lateness = self.asleep.take().map(|asleep| if at > self.now { asleep.lateness } else { Duration::ZERO });
         self.now = self.now.max(at);
+        let begin = self.now;
+        let mut evidence = Duration::ZERO;
         while let Some(&gap) = self.gaps.front().filter(|gap| gap.start <= self.now) {
             self.gaps.pop_front();
             self.note_suffered(gap);
             let end = gap.start + gap.length;
             if end > self.now {
                 self.now = end;
-                self.endpoint.note_gap(self.clock.reading(end), gap.excess);
+                evidence += gap.excess;
             }
         }
+        let taken = evidence.min(self.now.since(begin));
+        if lateness.is_none() {
+            self.stolen += taken;
+        }
+        lateness.map(|lateness| lateness + taken)
     }
 
     pub(crate) fn note_suffered(&mut self, gap: Gap) {
@@ -370,13 +463,15 @@ impl Host {
         self.asleep.map(|_| self.now)
     }
 
-    pub(crate) fn sleep(&mut self) {
+    pub(crate) fn sleep(&mut self, sleep: Sleep) {
         let worst = self.config.platform.wake_up;
         self.counters.sleeps += 1;
-        self.asleep = Some(match self.config.wake_up {
+        let lateness = match self.config.wake_up {
             WakeUp::Worst => worst,
             WakeUp::Uniform => Duration::from_nanos(self.random.up_to(worst.as_nanos())),
-        });
+        };
+        let Sleep { until, hears_frames, .. } = sleep;
+        self.asleep = Some(Asleep { until: until.map(|(at, _)| at), hears_frames, lateness });
     }
 
     /// Takes `cost` of processor time, and whatever the platform takes in between.
@@ -387,23 +482,16 @@ impl Host {
             self.gaps.pop_front();
             self.note_suffered(gap);
             end += gap.length;
-            self.endpoint.note_gap(self.clock.reading(gap.start + gap.length), gap.excess);
+            self.stolen += gap.excess;
         }
         self.now = end;
     }
 
     /// What a step costs; the step that completes a message pays for its first packet.
-    pub(crate) fn step_cost(&mut self, step: &Step) -> Duration {
-        let platform = &self.config.platform;
-        let work = match step.kind {
-            StepKind::First => platform.first_packet,
-            StepKind::Next => platform.packet_cost,
-            StepKind::Deliver => platform.receive_first,
-            StepKind::Reassemble => platform.receive_packet,
-        };
+    pub(crate) fn step_cost(&mut self, piece: Piece, switched: bool) -> Duration {
+        let cost = self.config.platform.step(piece, switched);
         self.counters.steps += 1;
-        self.counters.switches += u64::from(step.switched);
-        let cost = if step.switched { work + platform.change_of_handler() } else { work };
+        self.counters.switches += u64::from(switched);
         match self.config.step_costs {
             StepCosts::Worst => cost,
             StepCosts::From { least_permille } => {
@@ -433,10 +521,11 @@ impl Host {
             self.counters.missed += 1;
             return;
         }
-        let full = self.inbox.len() >= self.ring || bytes.len() > self.frames.packet_capacity();
-        match if full { None } else { self.frames.take() } {
+        let frames = &mut self.driver.as_mut().expect(BETWEEN_TURNS).frames;
+        let full = self.inbox.len() >= self.ring || bytes.len() > frames.packet_capacity();
+        match if full { None } else { frames.take() } {
             Some(frame) => {
-                self.frames.packet_mut(&frame)[..bytes.len()].copy_from_slice(bytes);
+                frames.packet_mut(&frame)[..bytes.len()].copy_from_slice(bytes);
                 self.inbox.push_back(Arrived { at, peer, frame, len: bytes.len() });
             }
             None => self.counters.ring_full += 1,
@@ -445,7 +534,8 @@ impl Host {
 
     /// How many frames should be free or wait to be looked at, and how many do, if once no channel is left some do not.
     pub(crate) fn missing_frames(&self) -> Option<(usize, usize)> {
-        let found = self.frames.available() + self.inbox.len();
-        (self.endpoint.channels() == 0 && found != self.region).then_some((self.region, found))
+        let driver = self.driver.as_ref()?;
+        let found = driver.frames.available() + self.inbox.len();
+        (driver.endpoint.channels() == 0 && found != self.region).then_some((self.region, found))
     }
 }

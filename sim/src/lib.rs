@@ -1,12 +1,12 @@
-//! Laxity in virtual time: the shipping core over emulated links.
+//! Laxity in virtual time: the shipping core and drive loop over emulated links.
 //!
-//! [`World`] drives [`laxity_core::endpoint::Endpoint`]s the way the live executive does and charges every step with the
-//! costs of a [`laxity_core::platform::Platform`]; or the way the papers' machine would, if the platform says so
-//! ([`laxity_core::platform::MachineModel`]). [`tiny`] runs small systems to attack an analysis with. It has no queue, scheduler or regulator of its own: what it measures is
-//! what ships. A seed gives a total order of events, so the same calls give the same figures, byte for byte.
+//! [`World`] lets each host take turns of the driver that ships ([`laxity_drive::Driver::turn`]) and charges its work with the
+//! costs of a [`laxity_core::platform::Platform`]; or works the way the papers' machine would, if the platform says so
+//! ([`laxity_core::platform::MachineModel`]). [`tiny`] runs small systems to attack an analysis with. It has no loop, queue, scheduler
+//! or regulator of its own: what it measures is what ships. A seed gives a total order of events, so the same calls give the same figures, byte for byte.
 //!
-//! It leaves out what the live library adds around the core: shared memory, threads, real clocks. Submissions cost the
-//! executive nothing here. A host's clock reads the world's time unless its [`Clock`] says otherwise.
+//! It leaves out what the live library adds around the driver: shared memory, threads, real clocks. Taking a message from a
+//! mailbox, and the bookkeeping of a round, cost nothing here; admission charges a look at the inputs for both. A host's clock reads the world's time unless its [`Clock`] says otherwise.
 //!
 //! ```
 //! use laxity_core::contract::{Contract, SendingStages, Service};
@@ -31,6 +31,7 @@
 #![forbid(unsafe_code)]
 
 mod applications;
+mod around;
 mod channel;
 mod checkers;
 mod clock;

@@ -6,9 +6,10 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
-use laxity_core::endpoint::{StepKind, Transmit};
-use laxity_core::event::{ChannelId, End, Name};
-use laxity_core::frames::{FrameId, Frames};
+use laxity_core::endpoint::{Endpoint, Transmit};
+use laxity_core::event::{ChannelId, End, LinkId, Name};
+use laxity_core::frames::{Frames, HeapFrames};
+use laxity_core::piece::Piece;
 use laxity_core::receive::{Cause, Drop};
 use laxity_core::relay::RelayCounters;
 use laxity_core::send::Violation;
@@ -42,7 +43,7 @@ pub enum Work {
         /// Whose.
         channel: Option<ChannelHandle>,
         /// What it did.
-        kind: StepKind,
+        kind: Piece,
         /// Whether another handler ran before.
         switched: bool,
     },
@@ -249,7 +250,7 @@ impl World {
     }
 
     /// What a host's handler did since `start`.
-    pub(crate) fn tell_step(&mut self, number: usize, start: Instant, key: ChannelId, kind: StepKind, switched: bool) {
+    pub(crate) fn tell_step(&mut self, number: usize, start: Instant, key: ChannelId, kind: Piece, switched: bool) {
         if self.observer.is_some() {
             let channel = self.hosts[number].keys.get(&key).map(|&channel| ChannelHandle(channel));
             self.tell_work(number, start, Work::Step { channel, kind, switched });
@@ -277,14 +278,21 @@ impl World {
     }
 
     /// A packet is on the wire, which was busy until `busy_until` before; its transmission ends at `end`.
-    pub(crate) fn tell_transmission(&mut self, number: usize, packet: &Transmit, busy_until: Instant, end: Instant) {
+    pub(crate) fn tell_transmission(
+        &mut self,
+        number: usize,
+        packet: &Transmit,
+        busy_until: Instant,
+        end: Instant,
+        frames: &HeapFrames,
+    ) {
         if self.observer.is_none() {
             return;
         }
         let host = &self.hosts[number];
         let place = packet.message.and_then(|departed| {
             let channel = self.channel_at(number, departed.channel)?;
-            let view = DataView::parse(&host.frames.packet(&packet.frame)[..packet.len]).ok()?;
+            let view = DataView::parse(&frames.packet(&packet.frame)[..packet.len]).ok()?;
             Some(Place { channel, sequence: departed.sequence, index: view.header().index })
         });
         let last = packet.message.is_some_and(|departed| departed.last);
@@ -301,16 +309,26 @@ impl World {
         }
     }
 
-    /// Gives a frame that was looked at to the endpoint.
-    pub(crate) fn handle_frame(&mut self, number: usize, now: Instant, arrived: Arrived) {
-        let place = self.observer.is_some().then(|| self.place_of(number, &arrived.frame, arrived.len)).flatten();
-        let before = place.map(|(_, key)| self.drops(number, key));
-        let host = &mut self.hosts[number];
+    /// Gives a frame that was looked at, when its host's clock read `now`, to the endpoint.
+    pub(crate) fn handle_frame(
+        &mut self,
+        number: usize,
+        link: LinkId,
+        now: Instant,
+        arrived: Arrived,
+        frames: &mut HeapFrames,
+        endpoint: &mut Endpoint,
+    ) {
         let Arrived { peer, frame, len, .. } = arrived;
-        host.endpoint.handle_frame(host.clock.reading(now), 0, peer, frame, len, &mut host.frames);
+        let bytes = &frames.packet(&frame)[..len];
+        let place = self.observer.is_some().then(|| self.place_of(number, bytes, endpoint)).flatten();
+        let before = place.map(|(_, key)| drops(endpoint, key));
+        endpoint.handle_frame(now, link, peer, frame, len, frames);
+        let host = &mut self.hosts[number];
         host.counters.received += 1;
+        let now = host.now;
         if let (Some((place, key)), Some(before)) = (place, before) {
-            let after = self.drops(number, key);
+            let after = drops(endpoint, key);
             let [lost, receiver, sender] = [5, 6, 7].map(|reason| after[reason] - before[reason]);
             let (channel, messages) = (place.channel, lost + receiver + sender);
             if messages > 0 {
@@ -329,37 +347,35 @@ impl World {
     }
 
     /// The packet in a frame, if it is one of a channel that this host receives or passes on, and the channel's key here.
-    fn place_of(&self, number: usize, frame: &FrameId, len: usize) -> Option<(Place, ChannelId)> {
-        let host = &self.hosts[number];
-        let view = DataView::parse(&host.frames.packet(frame)[..len]).ok()?;
-        let key = host.endpoint.key_at(view.header().channel)?;
-        let is_sender = host.endpoint.receive_counters(key).is_none() && host.endpoint.relay_counters(key).is_none();
+    fn place_of(&self, number: usize, bytes: &[u8], endpoint: &Endpoint) -> Option<(Place, ChannelId)> {
+        let view = DataView::parse(bytes).ok()?;
+        let key = endpoint.key_at(view.header().channel)?;
+        let is_sender = endpoint.receive_counters(key).is_none() && endpoint.relay_counters(key).is_none();
         let channel = self.channel_at(number, key).filter(|_| !is_sender)?;
         Some((Place { channel, sequence: view.header().sequence, index: view.header().index }, key))
     }
+}
 
-    /// Frames that were not taken: of nobody, and of this channel by reason. Then messages that are over: lost, and dropped by whose
-    /// fault.
-    fn drops(&self, number: usize, key: ChannelId) -> [u64; 8] {
-        let endpoint = &self.hosts[number].endpoint;
-        let unknown = endpoint.counters.unknown_channel;
-        if let Some(counters) = endpoint.relay_counters(key) {
-            // A message that a relay drops is over at the receiver.
-            let RelayCounters { frames_invalid, frames_over_contract, frames_full, frames_stale, .. } = counters;
-            return [unknown, frames_invalid, frames_over_contract, frames_full, frames_stale, 0, 0, 0];
-        }
-        let counters = endpoint.receive_counters(key).unwrap_or_default();
-        [
-            unknown,
-            counters.frames_invalid,
-            counters.frames_over_contract,
-            counters.frames_receiver_full,
-            counters.frames_stale,
-            counters.lost,
-            counters.dropped_receiver,
-            counters.dropped_sender,
-        ]
+/// Frames that were not taken: of no channel, and of this channel by reason. Then messages that are over: lost, and dropped by whose
+/// fault.
+fn drops(endpoint: &Endpoint, key: ChannelId) -> [u64; 8] {
+    let unknown = endpoint.counters.unknown_channel;
+    if let Some(counters) = endpoint.relay_counters(key) {
+        // A message that a relay drops is over at the receiver.
+        let RelayCounters { frames_invalid, frames_over_contract, frames_full, frames_stale, .. } = counters;
+        return [unknown, frames_invalid, frames_over_contract, frames_full, frames_stale, 0, 0, 0];
     }
+    let counters = endpoint.receive_counters(key).unwrap_or_default();
+    [
+        unknown,
+        counters.frames_invalid,
+        counters.frames_over_contract,
+        counters.frames_receiver_full,
+        counters.frames_stale,
+        counters.lost,
+        counters.dropped_receiver,
+        counters.dropped_sender,
+    ]
 }
 
 /// From when until when a message is due after `bytes` of it were taken: an oversize one later in proportion.

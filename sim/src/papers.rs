@@ -11,12 +11,15 @@
 //! worse order is taken: the interrupt of a transmission that is over comes before the end of a step, and the next handler
 //! is chosen before the interrupt for what the step has made. Which packet and which handler that is, the endpoint decides.
 
-use laxity_core::endpoint::{Step, StepKind, Transmit};
+use laxity_core::endpoint::{Step, Transmit};
 use laxity_core::event::ChannelId;
 use laxity_core::frames::MessageBuf;
+use laxity_core::piece::Piece;
 use laxity_core::platform::{LinkModel, MachineModel, Platform};
 use laxity_core::units::{Duration, Instant};
+use laxity_drive::Control as _;
 
+use crate::around::{Around, HostDriver};
 use crate::host::{Gap, Host};
 use crate::observe::Work;
 use crate::world::World;
@@ -38,7 +41,7 @@ pub(crate) struct Papers {
 #[derive(Debug)]
 struct Running {
     channel: ChannelId,
-    kind: StepKind,
+    kind: Piece,
     switched: bool,
     /// The buffer that it leaves.
     spent: Option<MessageBuf>,
@@ -91,18 +94,20 @@ impl Host {
         let processor = match papers.step {
             Some(_) => Some(papers.busy_until),
             None => {
-                let timeout = self.endpoint.poll_timeout(self.local());
+                let timeout = self.endpoint().poll_timeout(self.local());
                 timeout.map(|(at, _)| self.clock.when(at).max(papers.busy_until))
             }
         };
         let link = match papers.link {
-            Link::Idle => self.endpoint.link_timeout(0).map(|at| self.clock.when(at)),
+            Link::Idle => self.endpoint().link_timeout(0).map(|at| self.clock.when(at)),
             Link::Scheduling { until, .. } | Link::Transmitting { until } => Some(until),
         };
+        let mailbox = self.driver.as_ref().and_then(|driver| driver.mailbox_timeout());
+        let mailbox = mailbox.map(|at| self.clock.when(at));
         let gap = self.gaps.front().map(|gap| gap.start);
         let arrival = self.inbox.front().map(|arrived| arrived.at);
         let command = self.agenda.first_key_value().map(|(&(at, _), _)| at);
-        let due = [processor, link, gap, arrival, command].into_iter().flatten().min()?;
+        let due = [processor, link, mailbox, gap, arrival, command].into_iter().flatten().min()?;
         (!self.frozen).then_some(due.max(self.now))
     }
 }
@@ -111,11 +116,14 @@ impl World {
     /// All that happens at a host of the papers at `at`.
     pub(crate) fn papers_turn(&mut self, number: usize, at: Instant) {
         let Some(mut papers) = self.hosts[number].papers.take() else { return };
+        let Some(mut driver) = self.hosts[number].driver.take() else { return };
+        self.hosts[number].now = self.hosts[number].now.max(at);
+        self.post(number, at);
         let host = &mut self.hosts[number];
-        host.now = host.now.max(at);
+        let orders = !host.is_silent();
         let (now, local) = (host.now, host.local());
         host.take_back();
-        let mut worked = false;
+        let mut worked = orders;
         while let Some(gap) = host.gaps.pop_front_if(|gap| gap.start <= now) {
             let end = papers.interrupt(now, gap.length);
             host.note_suffered(Gap { start: end.before(gap.length), ..gap });
@@ -124,53 +132,62 @@ impl World {
             {
                 *until += gap.length;
             }
-            host.endpoint.note_gap(host.clock.reading(gap.start + gap.length), gap.excess);
+            driver.endpoint.note_gap(host.clock.reading(gap.start + gap.length), gap.excess);
             worked = true;
         }
-        worked |= self.serve_link(number, &mut papers, now);
-        worked |= self.commands(number, now);
+        worked |= self.serve_link(number, &mut papers, now, &mut driver);
+        let mut around = Around { world: self, number };
+        around.obey(&mut driver, local);
+        driver.take_messages(local, &mut around);
+        while !around.host().rung.is_empty() {
+            driver.take_messages(local, &mut around);
+        }
 
         while let Some(arrived) = self.hosts[number].inbox.pop_front_if(|arrived| arrived.at <= now) {
             let cost = self.hosts[number].config.platform.demultiplex;
             let end = papers.interrupt(now, cost);
             self.tell_interrupt(number, end.before(cost), end, Work::Look);
-            self.handle_frame(number, now, arrived);
+            self.handle_frame(number, 0, local, arrived, &mut driver.frames, &mut driver.endpoint);
             worked = true;
         }
         if papers.busy_until <= now
             && let Some(Running { channel, kind, switched, spent, start }) = papers.step.take()
         {
-            self.hosts[number].endpoint.end_step(local);
+            driver.endpoint.end_step(local);
             self.tell_step(number, start, channel, kind, switched);
-            self.step_ended(number, channel, spent, now);
+            if let Some(spent) = spent {
+                self.message_made(number, channel, spent, now);
+            }
             worked = true;
         }
-        let host = &mut self.hosts[number];
-        let signals = matches!(host.endpoint.poll_timeout(local), Some((due, _)) if due <= local);
-        host.endpoint.handle_timeout(local);
-        worked |= papers.step.is_none() && self.deliveries(number);
-        worked |= self.events(number);
+        let signals = matches!(driver.endpoint.poll_timeout(local), Some((due, _)) if due <= local);
+        driver.endpoint.handle_timeout(local);
+        let mut around = Around { world: self, number };
+        worked |= papers.step.is_none() && driver.deliver(local, &mut around);
+        driver.tell(local, &mut around);
 
-        let host = &mut self.hosts[number];
         if papers.step.is_none()
             && papers.busy_until <= now
-            && let Some(step) = host.endpoint.begin_step(local, &mut host.frames)
+            && let Some(step) = driver.endpoint.begin_step(local, &mut driver.frames)
         {
-            let cost = host.step_cost(&step);
+            let host = &mut self.hosts[number];
+            let cost = host.step_cost(step.kind, step.switched);
             host.counters.busy += cost;
             papers.busy_until = now + cost;
             let Step { channel, kind, switched, spent, .. } = step;
             papers.step = Some(Running { channel, kind, switched, spent, start: now });
             worked = true;
         }
-        worked |= self.serve_link(number, &mut papers, now);
-        self.hosts[number].papers = Some(papers);
+        worked |= self.serve_link(number, &mut papers, now, &mut driver);
+        let again = signals && matches!(driver.endpoint.poll_timeout(local), Some((due, _)) if due <= local);
+        let host = &mut self.hosts[number];
+        (host.papers, host.driver) = (Some(papers), Some(driver));
         self.tell_gaps(number);
-        self.check_progress(number, worked, signals);
+        self.check_progress(number, worked, again);
     }
 
     /// What the adapter does at `now`: the end of a transmission, the pick of the next packet, its start.
-    fn serve_link(&mut self, number: usize, papers: &mut Papers, now: Instant) -> bool {
+    fn serve_link(&mut self, number: usize, papers: &mut Papers, now: Instant, driver: &mut HostDriver) -> bool {
         let mut worked = false;
         loop {
             let host = &mut self.hosts[number];
@@ -178,12 +195,14 @@ impl World {
                 Link::Transmitting { until } if until <= now => {}
                 Link::Scheduling { until, occupancy, packet } if until <= now => {
                     papers.link = Link::Transmitting { until: now + occupancy };
-                    self.hand_over(number, packet, now + occupancy);
+                    self.hand_over(number, packet, now + occupancy, &mut driver.frames);
                 }
                 Link::Idle => {
                     let local = host.clock.reading(now);
-                    host.endpoint.handle_link_ready(local, 0, 1);
-                    let Some(packet) = host.endpoint.poll_transmit(local, 0, &mut host.frames) else { return worked };
+                    driver.endpoint.handle_link_ready(local, 0, 1);
+                    let Some(packet) = driver.endpoint.poll_transmit(local, 0, &mut driver.frames) else {
+                        return worked;
+                    };
                     let cost = host.config.platform.link_cost;
                     let until = if papers.inline { papers.interrupt(now, cost) } else { now + cost };
                     host.counters.busy += if papers.inline { cost } else { Duration::ZERO };

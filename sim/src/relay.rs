@@ -10,6 +10,7 @@ use laxity_core::event::{ChannelId, End, Name, Request};
 use laxity_core::relay::{Passage, RelayCounters};
 use laxity_core::units::{Duration, Instant};
 
+use crate::around::{Around, HostDriver};
 use crate::channel::{Ledger, Plan, Side};
 use crate::host::Command;
 use crate::observe::Seen;
@@ -82,7 +83,7 @@ impl World {
         let (number, mut before) = (self.channels.len(), from.0);
         let name = plan.name;
         for (place, hop) in hops.iter().enumerate() {
-            self.hosts[hop.host.0].endpoint.listen(name);
+            self.hosts[hop.host.0].endpoint_mut().listen(name);
             self.relays.waiting.entry((before, hop.host.0, name)).or_default().push((number, place));
             before = hop.host.0;
         }
@@ -96,7 +97,7 @@ impl World {
             };
             self.relays.routes.insert(number, hops.iter().map(relayed).collect());
         }
-        self.hosts[to.0].endpoint.listen(name);
+        self.hosts[to.0].endpoint_mut().listen(name);
         self.expect(before, to.0, name, number);
         self.tell(Seen::Opened { channel: ChannelHandle(number), name, from, to });
         self.channels.push(Ledger::new(number, plan, from, to));
@@ -124,7 +125,7 @@ impl World {
     }
 
     fn relay_counters(&self, relayed: &Relayed) -> RelayCounters {
-        let endpoint = &self.hosts[relayed.hop.host.0].endpoint;
+        let endpoint = self.hosts[relayed.hop.host.0].endpoint();
         let live = relayed.onward.key.and_then(|key| endpoint.relay_counters(key));
         live.unwrap_or(relayed.counters)
     }
@@ -134,54 +135,6 @@ impl World {
         let hops = self.relays.routes.get(&channel);
         let next = hops.and_then(|hops| hops.get(after.map_or(0, |hop| hop + 1)));
         next.map_or(self.channels[channel].to.0, |relayed| relayed.hop.host.0)
-    }
-
-    /// A request at host `number` that is for a hop: the way onward is opened. False if it is none.
-    pub(crate) fn relay_requested(&mut self, number: usize, before: Option<usize>, request: &Request) -> bool {
-        let Some(before) = before else { return false };
-        let Some(waiting) = self.relays.waiting.get_mut(&(before, number, request.name)) else { return false };
-        let (routes, channels) = (&self.relays.routes, &self.channels);
-        waiting.retain(|&(channel, hop)| {
-            let begun = |relayed: &Relayed| relayed.onward.key.is_some() || relayed.onward.released;
-            !routes.get(&channel).and_then(|hops| hops.get(hop)).is_none_or(begun)
-                && channels[channel].sender.end.is_none()
-        });
-        let Some(&(channel, place)) = waiting.first() else { return false };
-        let Some(&Relayed { hop, .. }) = self.relays.hop((channel, place)).as_deref() else { return false };
-        let peer = self.hosts[self.next_host(channel, Some(place))].config.address;
-        let plan = &self.channels[channel].plan;
-        let destination = Destination { link: 0, peer, name: request.name };
-        let packets = plan.packet_queue(hop.messages, request.packet);
-        let host = &mut self.hosts[number];
-        let upstream = hop.passage.upstream + hop.passage.stage;
-        let outgoing = Outgoing::relay(destination, request, host.config.platform.packet, upstream, packets);
-        match host.endpoint.open(host.local(), outgoing) {
-            Ok(onward) => {
-                self.relays.keys.insert((number, onward), (channel, place));
-                self.relays.asked.insert((number, onward), *request);
-                if let Some(relayed) = self.relays.hop((channel, place)) {
-                    relayed.onward.key = Some(onward);
-                }
-            }
-            Err((_, refusal)) => host.endpoint.refuse(request, &refusal),
-        }
-        true
-    }
-
-    /// The next host accepted: so does this one. False if `key` is not that of a hop.
-    pub(crate) fn relay_accepted(&mut self, number: usize, key: ChannelId) -> bool {
-        let Some(&at) = self.relays.keys.get(&(number, key)) else { return false };
-        let (Some(request), Some(relayed)) = (self.relays.asked.remove(&(number, key)), self.relays.hop(at)) else {
-            return true;
-        };
-        let incoming = Incoming::relay(&request, key, relayed.hop.passage);
-        let host = &mut self.hosts[number];
-        // If the request has lapsed the way onward is closed, and the sender has heard nothing.
-        if let Ok(inward) = host.endpoint.accept(host.local(), &request, incoming) {
-            relayed.inward.key = Some(inward);
-            self.relays.keys.insert((number, inward), at);
-        }
-        true
     }
 
     /// A side is over. False if `key` is not that of a hop.
@@ -195,19 +148,6 @@ impl World {
         let (now, lease) = (self.hosts[number].now, self.channels[at.0].plan.lease);
         self.schedule(number, now + lease, Command::ReleaseRelayed(key));
         true
-    }
-
-    /// A side that is over is taken out.
-    pub(crate) fn release_relayed(&mut self, number: usize, key: ChannelId) {
-        let Some(at) = self.relays.keys.remove(&(number, key)) else { return };
-        let host = &mut self.hosts[number];
-        let counters = host.endpoint.relay_counters(key);
-        host.endpoint.release(key, &mut host.frames, drop);
-        if let Some(relayed) = self.relays.hop(at) {
-            relayed.counters = counters.unwrap_or(relayed.counters);
-            let side = if relayed.onward.key == Some(key) { &mut relayed.onward } else { &mut relayed.inward };
-            side.released = true;
-        }
     }
 
     /// A packet left a host that is no end of its channel; its transmission on the wire ends at `end`.
@@ -232,7 +172,7 @@ impl World {
 
     /// The host loses all its state. If they may, channels that pass through it are opened again when that has been noticed.
     pub(crate) fn crash_relays(&mut self, number: usize, reopen: bool) {
-        let endpoint = &self.hosts[number].endpoint;
+        let endpoint = self.hosts[number].endpoint();
         let all =
             self.relays.routes.iter_mut().flat_map(|(channel, hops)| hops.iter_mut().map(move |hop| (channel, hop)));
         for (&channel, relayed) in all.filter(|(_, relayed)| relayed.hop.host.0 == number) {
@@ -255,7 +195,7 @@ impl World {
     pub(crate) fn restart_relays(&mut self, number: usize) {
         for (&channel, hops) in &self.relays.routes {
             if hops.iter().any(|relayed| relayed.hop.host.0 == number) {
-                self.hosts[number].endpoint.listen(self.channels[channel].plan.name);
+                self.hosts[number].endpoint_mut().listen(self.channels[channel].plan.name);
             }
         }
     }
@@ -286,6 +226,79 @@ impl World {
                 (receive.delivered, receive.lost, dropped + moved),
                 "channel {name}: what the sender was told, with {moved} messages dropped on the way"
             );
+        }
+    }
+}
+
+impl Around<'_> {
+    /// A request that is for a hop at this host: the channel onward is opened. False if it is none.
+    pub(crate) fn relay_requested(
+        &mut self,
+        driver: &mut HostDriver,
+        now: Instant,
+        before: Option<usize>,
+        request: &Request,
+    ) -> bool {
+        let (number, world) = (self.number, &mut *self.world);
+        let Some(before) = before else { return false };
+        let Some(waiting) = world.relays.waiting.get_mut(&(before, number, request.name)) else { return false };
+        let (routes, channels) = (&world.relays.routes, &world.channels);
+        waiting.retain(|&(channel, hop)| {
+            let begun = |relayed: &Relayed| relayed.onward.key.is_some() || relayed.onward.released;
+            !routes.get(&channel).and_then(|hops| hops.get(hop)).is_none_or(begun)
+                && channels[channel].sender.end.is_none()
+        });
+        let Some(&(channel, place)) = waiting.first() else { return false };
+        let Some(&Relayed { hop, .. }) = world.relays.hop((channel, place)).as_deref() else { return false };
+        let peer = world.hosts[world.next_host(channel, Some(place))].config.address;
+        let plan = &world.channels[channel].plan;
+        let destination = Destination { link: 0, peer, name: request.name };
+        let packets = plan.packet_queue(hop.messages, request.packet);
+        let packet = world.hosts[number].config.platform.packet;
+        let upstream = hop.passage.upstream + hop.passage.stage;
+        let outgoing = Outgoing::relay(destination, request, packet, upstream, packets);
+        match driver.open(now, outgoing, self) {
+            Ok(onward) => {
+                let relays = &mut self.world.relays;
+                relays.keys.insert((number, onward), (channel, place));
+                relays.asked.insert((number, onward), *request);
+                if let Some(relayed) = relays.hop((channel, place)) {
+                    relayed.onward.key = Some(onward);
+                }
+            }
+            Err((_, refusal)) => driver.endpoint.refuse(request, &refusal),
+        }
+        true
+    }
+
+    /// The next host accepted: so does this one. False if `key` is not that of a hop.
+    pub(crate) fn relay_accepted(&mut self, driver: &mut HostDriver, now: Instant, key: ChannelId) -> bool {
+        let (number, relays) = (self.number, &mut self.world.relays);
+        let Some(&at) = relays.keys.get(&(number, key)) else { return false };
+        let (Some(request), Some(relayed)) = (relays.asked.remove(&(number, key)), relays.hop(at)) else {
+            return true;
+        };
+        let incoming = Incoming::relay(&request, key, relayed.hop.passage);
+        // If the request has lapsed the channel onward is closed, and the sender has heard nothing.
+        if let Ok(inward) = driver.accept(now, &request, incoming, self) {
+            let relays = &mut self.world.relays;
+            if let Some(relayed) = relays.hop(at) {
+                relayed.inward.key = Some(inward);
+            }
+            relays.keys.insert((number, inward), at);
+        }
+        true
+    }
+
+    /// A side that is over is taken out.
+    pub(crate) fn release_relayed(&mut self, driver: &mut HostDriver, key: ChannelId) {
+        let Some(at) = self.world.relays.keys.remove(&(self.number, key)) else { return };
+        let counters = driver.endpoint.relay_counters(key);
+        driver.release(key, drop, self);
+        if let Some(relayed) = self.world.relays.hop(at) {
+            relayed.counters = counters.unwrap_or(relayed.counters);
+            let side = if relayed.onward.key == Some(key) { &mut relayed.onward } else { &mut relayed.inward };
+            side.released = true;
         }
     }
 }

@@ -23,7 +23,7 @@ use std::net::SocketAddr;
 
 use laxity_core::contract::{Contract, SendingStages, Service, packets};
 use laxity_core::limits;
-use laxity_core::platform::{BestEffort, Interference, LinkModel, MachineModel, Platform};
+use laxity_core::platform::{BestEffort, Field, LinkModel, PARAMETERS, Platform};
 use laxity_core::processor::Policy;
 use laxity_core::units::{Duration, Instant};
 
@@ -252,33 +252,16 @@ impl System {
 
 /// A host that takes no time for anything.
 fn ideal(packet: u32) -> Platform {
-    let zero = Duration::ZERO;
-    Platform {
-        machine: MachineModel::Executive,
-        packet,
-        switch: zero,
-        cache: zero,
-        first_packet: zero,
-        packet_cost: zero,
-        receive_first: zero,
-        receive_packet: zero,
-        demultiplex: zero,
-        receive_batch: 1024,
-        upcall_switch: zero,
-        link_cost: zero,
-        link: LinkModel::UNLIMITED,
-        wake_up: zero,
-        handover: zero,
-        propagation: zero,
-        best_effort: BestEffort {
-            message_packets: limits::MAX_PACKETS_PER_MESSAGE,
-            packet_min: 1,
-            packet_max: packet,
-            starts: None,
-        },
-        interference: Interference::default(),
-        ..Platform::channels_table_2b()
+    let (table, best_effort) =
+        (Platform::channels_table_2b(), BestEffort { packet_max: packet, ..BestEffort::UNLIMITED });
+    let mut platform =
+        Platform { packet, receive_batch: 1024, link: LinkModel::UNLIMITED, best_effort, ..table.clone() };
+    for parameter in PARAMETERS.iter().filter(|parameter| parameter.is_given(&table)) {
+        if let Field::Span(span) = parameter.field {
+            *span(&mut platform) = Duration::ZERO;
+        }
     }
+    platform
 }
 
 impl Bench {

@@ -13,8 +13,8 @@ mod format;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use laxity_core::endpoint::StepKind;
 use laxity_core::event::End;
+use laxity_core::piece::Piece;
 use laxity_core::receive::{Cause, Drop};
 use laxity_core::units::Instant;
 
@@ -129,10 +129,11 @@ impl<W: Write> Trace<W> {
         match work {
             Work::Step { channel, kind, switched } => {
                 let what = match kind {
-                    StepKind::First => "first packet",
-                    StepKind::Next => "packet",
-                    StepKind::Reassemble => "reassemble",
-                    StepKind::Deliver => "deliver",
+                    Piece::First => "first packet",
+                    Piece::Next => "packet",
+                    Piece::Reassemble => "reassemble",
+                    Piece::Deliver => "deliver",
+                    other => other.name(),
                 };
                 let more = format_args!(",\"args\":{{\"step\":\"{what}\",\"switched\":{switched}}}");
                 self.events.slice(track, &self.name(channel), start, end, more);
@@ -149,16 +150,16 @@ impl<W: Write> Trace<W> {
     }
 
     /// A step moves a message out of a queue when it begins, and a packet into one when it ends.
-    fn stepped(&mut self, number: ChannelHandle, kind: StepKind, start: Instant, end: Instant) {
+    fn stepped(&mut self, number: ChannelHandle, kind: Piece, start: Instant, end: Instant) {
         let channel = &mut self.channels[number.0];
-        if kind == StepKind::First {
+        if kind == Piece::First {
             channel.messages_waiting -= 1;
             let (pid, waiting) = (channel.from, channel.messages_waiting);
             self.events.counter(pid, &channel.name, start, "\"messages waiting\"", &waiting);
         }
         match kind {
-            StepKind::First | StepKind::Next => channel.count_sending(&mut self.events, end, 1),
-            StepKind::Reassemble | StepKind::Deliver => channel.count_receiving(&mut self.events, start, -1),
+            Piece::First | Piece::Next => channel.count_sending(&mut self.events, end, 1),
+            _ => channel.count_receiving(&mut self.events, start, -1),
         }
     }
 

@@ -4,18 +4,20 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
 use laxity_core::endpoint::{Departed, Endpoint, Transmit};
-use laxity_core::event::{ChannelId, End, Event, Name, Request};
-use laxity_core::frames::{Frames, MessageBuf};
-use laxity_core::receive::Cause;
+use laxity_core::event::{ChannelId, Name, Request};
+use laxity_core::frames::{Frames, HeapFrames, MessageBuf};
 use laxity_core::units::{Duration, Instant};
 use laxity_core::wire::DATA_HEADER_BYTES;
+use laxity_drive::{Clock as _, Next as Upcoming};
+
+use crate::around::Around;
 
 use crate::channel::{AsPlanned, Decide, Departure, Ledger, Plan, Report, Responses};
 use crate::checkers::{Checks, What};
 use crate::content::{self, CHECK_BYTES, Random};
 use crate::fault::Faults;
 use crate::host::{Command, Gap, Host, HostConfig, HostCounters};
-use crate::observe::{Observer, Seen, Work};
+use crate::observe::Observer;
 use crate::order::{Next, Order};
 use crate::relay::Relays;
 use crate::source::{Feed, Source, Varied};
@@ -34,8 +36,8 @@ const HUNG: u32 = 4;
 /// Hosts in virtual time, on one ideal switch.
 ///
 /// Whatever comes first happens first: a frame that arrives, then a frame that was injected, then a host's turn; ties go to
-/// the lower number. A turn is one round of the drive loop of [`Endpoint`]: inputs, link, one step. It sees what arrived by
-/// its beginning; what it does takes effect when its cost is paid.
+/// the lower number. A turn is one of the driver that ships ([`laxity_drive::Driver::turn`]): inputs, links, one step. It sees what
+/// arrived by its beginning; what it does takes effect when its cost is paid.
 ///
 /// Checked all the time: what the head of `checkers` says ([`World::findings`]); and, by a panic, that nobody is told to wake up
 /// for nothing. Checked by [`World::finish`]: each message ended once; all frames are free again.
@@ -48,13 +50,13 @@ pub struct World {
     pub(crate) checks: Checks,
     seed: u64,
     /// Who has an address.
-    addresses: BTreeMap<SocketAddr, usize>,
+    pub(crate) addresses: BTreeMap<SocketAddr, usize>,
     /// Channels that no receiver has accepted yet, by sender, receiver and name.
     waiting: BTreeMap<(usize, usize, Name), Vec<usize>>,
     injected: BTreeMap<(Instant, u64), (usize, SocketAddr, Vec<u8>)>,
     pub(crate) relays: Relays,
     coming: Order,
-    decide: Box<dyn Decide>,
+    pub(crate) decide: Box<dyn Decide>,
     pub(crate) observer: Option<Box<dyn Observer>>,
     pub(crate) order: u64,
     random: Random,
@@ -191,12 +193,12 @@ impl World {
     }
     /// A host's endpoint.
     pub fn endpoint(&self, host: HostId) -> &Endpoint {
-        &self.hosts[host.0].endpoint
+        self.hosts[host.0].endpoint()
     }
     /// What a host did so far.
     pub fn host_counters(&self, host: HostId) -> HostCounters {
         let host = &self.hosts[host.0];
-        HostCounters { endpoint: host.endpoint.counters, wire: host.wire.counters(), ..host.counters }
+        HostCounters { endpoint: host.endpoint().counters, wire: host.wire.counters(), ..host.counters }
     }
     /// When a host, if its platform polices that, gave best-effort packets and control frames to its wire.
     pub fn best_effort_starts(&self, host: HostId) -> &[Instant] {
@@ -215,7 +217,7 @@ impl World {
     /// What became of a channel so far.
     pub fn report(&self, channel: ChannelHandle) -> Report {
         let ledger = &self.channels[channel.0];
-        let (from, to) = (&self.hosts[ledger.from.0].endpoint, &self.hosts[ledger.to.0].endpoint);
+        let (from, to) = (self.hosts[ledger.from.0].endpoint(), self.hosts[ledger.to.0].endpoint());
         let send = ledger.sender.key.and_then(|key| from.send_counters(key)).unwrap_or(ledger.send);
         let receive = ledger.receiver.key.and_then(|key| to.receive_counters(key)).unwrap_or(ledger.receive);
         let mut report = ledger.report(send, receive);
@@ -333,108 +335,65 @@ impl World {
         }
     }
 
-    /// One round of the drive loop of a host.
+    /// One turn of a host.
     fn turn(&mut self, number: usize, at: Instant) {
         if self.hosts[number].papers.is_some() {
             return self.papers_turn(number, at);
         }
         let asleep = self.hosts[number].asleep_since();
-        self.hosts[number].wake(at);
+        let woken = self.hosts[number].wake(at);
         self.tell_waking(number, asleep, at);
         self.hosts[number].take_back();
-        let mut worked = self.commands(number, at);
-        let host = &mut self.hosts[number];
-        if host.may_look {
-            for _ in 0..host.config.platform.receive_batch {
-                let host = &mut self.hosts[number];
-                let Some(arrived) = host.inbox.pop_front() else { break };
-                let start = host.now;
-                host.spend(host.config.platform.demultiplex);
-                let end = host.now;
-                self.tell_work(number, start, Work::Look);
-                self.handle_frame(number, end, arrived);
-                worked = true;
-            }
+        self.post(number, at);
+        let Some(mut driver) = self.hosts[number].driver.take() else { return };
+        let before = self.hosts[number].progress();
+        let mut around = Around { world: self, number };
+        if let Some(late) = woken {
+            let now = around.now();
+            driver.woke(now, Some(now.before(late)), false, &mut around);
         }
+        let next = driver.turn(&mut around);
         let host = &mut self.hosts[number];
-        let now = host.local();
-        let signals = matches!(host.endpoint.poll_timeout(now), Some((due, _)) if due <= now);
-        host.endpoint.handle_timeout(now);
-        // After every k-th step, and on waking.
-        if host.unpolled == 0 || host.unpolled >= host.config.platform.transmit_batch {
-            worked |= self.transmit(number);
-        }
-        let host = &mut self.hosts[number];
-        let step = host.endpoint.poll_step(host.local(), &mut host.frames);
-        host.may_look = step.as_ref().is_none_or(|step| step.quantum_end);
-        let stepped = step.is_some();
-        if let Some(step) = step {
-            let (start, cost) = (host.now, host.step_cost(&step));
-            host.spend(cost);
-            host.unpolled += 1;
-            let end = host.now;
-            self.tell_step(number, start, step.channel, step.kind, step.switched);
-            self.step_ended(number, step.channel, step.spent, end);
-        } else if host.unpolled > 0 {
-            worked |= self.transmit(number);
-        }
-        worked |= stepped | self.deliveries(number) | self.events(number);
-        let host = &mut self.hosts[number];
-        if !stepped && !worked {
-            host.sleep();
+        host.driver = Some(driver);
+        let (worked, mut again) = (host.progress() != before, false);
+        if let Upcoming::Sleep(sleep) = next
+            && host.is_silent()
+        {
+            again = sleep.until.is_some_and(|(until, _)| until <= host.local());
+            host.sleep(sleep);
         }
         self.tell_gaps(number);
-        self.check_progress(number, worked, signals);
+        self.check_progress(number, worked, again);
     }
 
-    /// A timer that fires without consequence is work, too, if it does not fire again at once.
-    pub(crate) fn check_progress(&mut self, number: usize, worked: bool, signals: bool) {
-        let (host, now) = (&self.hosts[number], self.hosts[number].local());
-        let again = signals && matches!(host.endpoint.poll_timeout(now), Some((due, _)) if due <= now);
+    /// The last packet of a message was made by `end`; the buffer is free again.
+    pub(crate) fn message_made(&mut self, number: usize, key: ChannelId, message: MessageBuf, end: Instant) {
+        let host = &mut self.hosts[number];
+        host.give_buffer(message);
+        if let Some(&channel) = host.keys.get(&key) {
+            self.channels[channel].made(end);
+        }
+    }
+
+    /// A timer that fires without consequence is work, too, if it does not fire `again` at once.
+    pub(crate) fn check_progress(&mut self, number: usize, worked: bool, again: bool) {
         self.idle_turns = if worked || !again { 0 } else { self.idle_turns + 1 };
         assert!(self.idle_turns < HUNG, "host {number} is woken at {:?} for nothing", self.hosts[number].now);
     }
 
-    /// The step of a handler is over; `spent` is the buffer of a message that has become packets completely.
-    pub(crate) fn step_ended(&mut self, number: usize, key: ChannelId, spent: Option<MessageBuf>, end: Instant) {
-        let host = &mut self.hosts[number];
-        if let Some(spent) = spent {
-            host.give_buffer(spent);
-            if let Some(&channel) = host.keys.get(&key) {
-                self.channels[channel].made(end);
-            }
-        }
-    }
-
-    fn transmit(&mut self, number: usize) -> bool {
-        let mut worked = false;
-        self.hosts[number].unpolled = 0;
-        loop {
-            let host = &mut self.hosts[number];
-            host.endpoint.handle_link_ready(host.local(), 0, host.wire.room(host.now));
-            let Some(packet) = host.endpoint.poll_transmit(host.local(), 0, &mut host.frames) else { return worked };
-            worked = true;
-            let start = host.now;
-            host.spend(host.config.platform.link_cost);
-            let completes = host.clock.when(packet.completes);
-            self.tell_hand_over(number, start, &packet);
-            self.hand_over(number, packet, completes);
-        }
-    }
-
     /// Puts a packet on the wire; by the link's model its transmission ends at `completes`.
-    pub(crate) fn hand_over(&mut self, number: usize, packet: Transmit, completes: Instant) {
+    pub(crate) fn hand_over(&mut self, number: usize, packet: Transmit, completes: Instant, frames: &mut HeapFrames) {
         let host = &mut self.hosts[number];
-        let bytes = &host.frames.packet(&packet.frame)[..packet.len];
+        let bytes = &frames.packet(&packet.frame)[..packet.len];
         self.scratch[..packet.len].copy_from_slice(bytes);
         self.scratch[packet.len..][..CHECK_BYTES].copy_from_slice(&content::check_sequence(bytes));
         let frame = &self.scratch[..packet.len + CHECK_BYTES];
         let busy_until = host.wire.busy_until();
         let end = host.wire.transmit(host.now, frame, host.config.address, packet.peer);
         let end = end.expect("the wire has the room that the endpoint was told of");
-        self.tell_transmission(number, &packet, busy_until, end);
+        self.tell_transmission(number, &packet, busy_until, end, frames);
         let host = &mut self.hosts[number];
-        host.frames.free(packet.frame);
+        frames.free(packet.frame);
         host.counters.transmitted += 1;
         let channel = packet.message.and_then(|departed| host.keys.get(&departed.channel));
         let whose = |departed: Departed| self.relays.channel_of(number, departed.channel);
@@ -469,47 +428,8 @@ impl World {
         }
     }
 
-    pub(crate) fn deliveries(&mut self, number: usize) -> bool {
-        let mut worked = false;
-        loop {
-            let host = &mut self.hosts[number];
-            let Some((key, delivered, evidence)) = host.endpoint.poll_delivery(host.local()) else { return worked };
-            worked = true;
-            let (channel, at) = (host.keys[&key], host.now);
-            let ledger = &mut self.channels[channel];
-            let beyond = delivered.beyond_bound(ledger.plan.spare);
-            let judged = (!beyond.is_zero()).then(|| host.endpoint.judge(host.local(), &delivered, beyond).cause);
-            let over_bound = judged == Some(Cause::Laxity);
-            if over_bound {
-                ledger.over_bound();
-            }
-            let (arrival, problem) = ledger.delivered(&delivered, evidence);
-            let counters = host.endpoint.receive_counters(key).unwrap_or_default();
-            let (sequence, latency) = (delivered.sequence, delivered.latency());
-            match ledger.reads {
-                None => host.endpoint.recycle(key, delivered.message),
-                Some(each) => {
-                    ledger.reading_until = ledger.reading_until.max(at) + each;
-                    self.order += 1;
-                    host.lent.insert((ledger.reading_until, self.order), (key, delivered.message));
-                }
-            }
-            let late = evidence.map(|evidence| evidence.cause);
-            let (handle, completion) = (ChannelHandle(channel), at);
-            self.tell(Seen::Delivered { channel: handle, sequence, completion, cause: late, over_bound });
-            self.saw([channel as u64, sequence, latency.as_nanos(), at.as_nanos()]);
-            if let Some(problem) = problem {
-                self.find(Some(channel), at, problem);
-            }
-            if let Some(arrival) = arrival {
-                self.check_delivery(channel, at, (sequence, at.since(arrival)), late, judged);
-            }
-            self.check_counters(channel, at, &counters);
-        }
-    }
-
     /// The first channel that `request` at host `number` can mean: planned, and not accepted yet.
-    fn asked(&mut self, number: usize, request: &Request) -> Option<usize> {
+    pub(crate) fn asked(&mut self, number: usize, request: &Request) -> Option<usize> {
         let peer = *self.addresses.get(&request.peer)?;
         let waiting = self.waiting.get_mut(&(peer, number, request.name))?;
         let channels = &self.channels;
@@ -518,64 +438,6 @@ impl World {
             receiver.key.is_none() && !receiver.released && sender.end.is_none() && !sender.released
         });
         waiting.first().copied()
-    }
-
-    pub(crate) fn events(&mut self, number: usize) -> bool {
-        let mut worked = false;
-        while let Some(event) = self.hosts[number].endpoint.poll_event() {
-            worked = true;
-            match event {
-                Event::Requested(request) => {
-                    let before = self.addresses.get(&request.peer).copied();
-                    if self.relay_requested(number, before, &request) {
-                        continue;
-                    }
-                    // A request that nobody here planned is not answered; it lapses.
-                    let Some(channel) = self.asked(number, &request) else { continue };
-                    let (host, ledger) = (&mut self.hosts[number], &mut self.channels[channel]);
-                    let early = host.config.receive_early;
-                    match self.decide.decide(HostId(number), &request, &ledger.plan, early) {
-                        Ok(incoming) => {
-                            if let Ok(key) = host.endpoint.accept(host.local(), &request, incoming) {
-                                host.keys.insert(key, ledger.number);
-                                ledger.receiver.key = Some(key);
-                            }
-                        }
-                        Err(refusal) => host.endpoint.refuse(&request, &refusal),
-                    }
-                }
-                Event::Accepted { channel: key, .. } if self.relay_accepted(number, key) => {}
-                Event::Ended { channel: key, end } if self.relay_ended(number, key, end) => {}
-                Event::Accepted { channel: key, .. } => {
-                    let host = &mut self.hosts[number];
-                    let ledger = &mut self.channels[host.keys[&key]];
-                    ledger.open = true;
-                    host.endpoint.begin(host.local(), key, ledger.plan.stages);
-                }
-                Event::Ended { channel: key, end } => {
-                    let host = &self.hosts[number];
-                    let channel = host.keys[&key];
-                    let ledger = &mut self.channels[channel];
-                    let sender = ledger.sender.key == Some(key) && ledger.from.0 == number;
-                    let side = if sender { &mut ledger.sender } else { &mut ledger.receiver };
-                    side.end = Some(end);
-                    ledger.open &= !sender;
-                    let lost = sender && matches!(end, End::PeerLost | End::RouteLost | End::NoAnswer);
-                    // Kept for a while, so that a repeated CLOSE is answered.
-                    let (now, lease) = (host.now, ledger.plan.lease);
-                    let (at, release) = (now + lease, Command::Release { key, channel, sender });
-                    let counters = host.endpoint.receive_counters(key).unwrap_or_default();
-                    let over = counters.delivered + counters.lost + counters.dropped_receiver + counters.dropped_sender;
-                    self.tell(Seen::Ended { channel: ChannelHandle(channel), at: now, sender, over, end });
-                    self.schedule(number, at, release);
-                    if lost {
-                        self.reopen(channel);
-                    }
-                }
-                Event::Overflow { dropped } => panic!("host {number}: {dropped} events dropped"),
-            }
-        }
-        worked
     }
 }
 

@@ -32,3 +32,15 @@ fn what_was_found_stays_mended() {
     let outcome = swarm::world(37_443);
     assert!(outcome.findings.is_empty(), "{outcome:#?}");
 }
+
+/// What the swarm found when turns became the driver's: what was made since the links were last fed still waited when the endpoint
+/// was asked whether it had caught up; a gap in a hand-over was told after the next packet was stamped; a late wake-up of less than
+/// 100 µs was not told; and the envelope of a message's whole life was taken off a gap in its last stage. Then, while that was
+/// mended: a host that slept while packets waited for its link was taken to have caught up.
+#[test]
+fn what_the_driver_told_too_late_is_told() {
+    for seed in [36_717, 75_970, 88_462, 65_481, 5_972, 8_972, 15_784] {
+        let outcome = swarm::world(seed);
+        assert!(outcome.findings.is_empty(), "{seed}: {outcome:#?}");
+    }
+}

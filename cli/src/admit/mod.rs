@@ -2,6 +2,7 @@
 //!
 //! [`decide`] asks the core, [`json`] and [`text`] say its answer, [`plot`] draws it.
 
+mod arguments;
 mod decide;
 mod json;
 mod plot;
@@ -9,6 +10,8 @@ mod text;
 
 #[cfg(test)]
 mod tests;
+
+pub(crate) use arguments::{AdmitArguments, HELP};
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -21,10 +24,10 @@ use laxity_core::admission::answer::{Answers, Rule, Test};
 use laxity_core::platform::Platform;
 use laxity_core::units::Duration;
 
-use crate::args::{AdmitArguments, TestArgument};
 use crate::costs;
 use crate::failure::Failure;
 use crate::file;
+use arguments::TestArgument;
 use decide::{OfDOrder, OfUpcalls};
 
 /// Decides and says so. The exit status: 0 all granted or nothing decided, 3 something refused.

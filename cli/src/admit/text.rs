@@ -11,9 +11,9 @@ use laxity_core::admission::{Code, Refusal, Stage};
 use laxity_core::platform::{MachineModel, Platform};
 use laxity_core::units::Duration;
 
+use super::arguments::TestArgument;
 use super::decide::{OfDOrder, OfUpcalls};
 use super::{Answered, Report};
-use crate::args::TestArgument;
 use crate::costs::in_words;
 use crate::numbers::{brief, counted, list, up};
 use crate::report::escaped;

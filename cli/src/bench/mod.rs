@@ -8,16 +8,19 @@
 //! | [`sweep`] | many worlds on parallel threads, with the outcome in order |
 //! | [`chart`] | lines over a range of loads, as SVG |
 
+mod arguments;
 mod channels;
 mod chart;
 mod livelock;
 mod paths;
 mod sweep;
 
+pub(crate) use arguments::{BenchArguments, HELP};
+
 use laxity_core::units::Duration;
 
-use crate::args::{BenchArguments, BenchName, bench_duration};
 use crate::failure::Failure;
+use arguments::{BenchName, bench_duration};
 use channels::Experiment;
 
 /// How long a run is observed: what the papers did.

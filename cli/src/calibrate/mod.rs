@@ -1,6 +1,6 @@
 //! `laxity calibrate`: measures what this host costs, and writes it for the other commands.
 //!
-//! The measuring is the library's ([`laxity::calibration::measure`]); here are the questions, the progress and the answers.
+//! The measuring is the library's ([`laxity_calibrate`]); here are the questions, the progress and the answers.
 
 mod json;
 mod pictures;
@@ -18,16 +18,16 @@ use std::time::Duration as StdDuration;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use laxity::Registry;
-use laxity::calibration::measure::{Measured, Phase, Plan, measure};
 use laxity::calibration::{Calibration, Load, place};
 use laxity::text as units;
+use laxity_calibrate::{Measured, Phase, Plan, measure};
 use laxity_core::units::{Duration, NANOS_PER_SECOND};
 
-use crate::args::option;
 use crate::failure::Failure;
 use crate::file;
 use crate::report::escaped;
 use crate::stop::Stop;
+use crate::values::option;
 
 pub(crate) const HELP: &str = "\
 What is measured: how long each piece of the executive's work takes, with packets of several sizes, by executives at work over \
@@ -190,7 +190,7 @@ fn neighbours() -> Option<String> {
 
 /// Measures, with a bar.
 fn measured(plan: &Plan) -> Result<Measured, Failure> {
-    let signals = Stop::on_signals().map_err(|source| laxity::Error::System { what: "catching signals", source })?;
+    let signals = Stop::on_signals()?;
     let stop = Arc::new(AtomicBool::new(false));
     let over = Arc::new(AtomicBool::new(false));
     // The library looks at a flag of its own.

@@ -1,7 +1,7 @@
 use std::collections::BTreeSet;
 
-use laxity::calibration::choose::{Choice, choose};
-use laxity::calibration::{CostKind, Disagreement, read_decimal};
+use laxity::calibration::{Disagreement, Piece, read_decimal};
+use laxity_calibrate::choose::{Choice, choose};
 use laxity_core::platform::Platform;
 use serde_json::Value;
 
@@ -30,8 +30,8 @@ fn file() -> PathBuf {
 fn disagreements() -> Vec<Disagreement> {
     let (here, there) = (Duration::from_micros(7), Some(Duration::from_micros(3)));
     vec![
-        Disagreement { kind: CostKind::Next, packet: Some(512), here, there },
-        Disagreement { kind: CostKind::Timer, packet: None, here, there: None },
+        Disagreement { kind: Piece::Next, packet: Some(512), here, there },
+        Disagreement { kind: Piece::Timer, packet: None, here, there: None },
     ]
 }
 

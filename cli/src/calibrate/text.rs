@@ -5,9 +5,9 @@ use std::path::Path;
 
 use comfy_table::{CellAlignment, Table, presets};
 use laxity::Guarantee;
-use laxity::calibration::measure::Measured;
-use laxity::calibration::{Backing, Cost, CostKind, Disagreement, Taken};
+use laxity::calibration::{Backing, Cost, Disagreement, Piece, Taken};
 use laxity::text::DisplayRate;
+use laxity_calibrate::Measured;
 use laxity_core::admission::Settings;
 use laxity_core::admission::answer::Role;
 
@@ -16,22 +16,22 @@ use super::pictures;
 use crate::costs::{admitted, in_words};
 use crate::report::escaped;
 
-fn meaning(kind: CostKind) -> &'static str {
+fn meaning(kind: Piece) -> &'static str {
     match kind {
-        CostKind::Submit => "take a message from the application's mailbox",
-        CostKind::First => "make a message's first packet (C_p^1st)",
-        CostKind::Next => "make every other packet (C_p)",
-        CostKind::Reassemble => "take a received packet (C_r)",
-        CostKind::Deliver => "take a message's last packet and wake the application",
-        CostKind::Link => "hand a packet to the link, system call included (C_l)",
-        CostKind::Demultiplex => "find a received frame's channel (C_d)",
-        CostKind::Round => "look at the inputs and find nothing",
-        CostKind::Switch => "change the handler (C_sw)",
-        CostKind::Cache => "and find the caches cold (C_cm)",
-        CostKind::Timer => "sleep longer than the timer was set for",
-        CostKind::Wake => "wake up when a mailbox rings",
-        CostKind::Handover => "from send() until the executive has the message",
-        CostKind::Occupancy => "send one packet after the other (C_x, B)",
+        Piece::Submit => "take a message from the application's mailbox",
+        Piece::First => "make a message's first packet (C_p^1st)",
+        Piece::Next => "make every other packet (C_p)",
+        Piece::Reassemble => "take a received packet (C_r)",
+        Piece::Deliver => "take a message's last packet and wake the application",
+        Piece::Link => "hand a packet to the link, system call included (C_l)",
+        Piece::Demultiplex => "find a received frame's channel (C_d)",
+        Piece::Round => "look at the inputs and find nothing",
+        Piece::Switch => "change the handler (C_sw)",
+        Piece::Cache => "and find the caches cold (C_cm)",
+        Piece::Timer => "sleep longer than the timer was set for",
+        Piece::Wake => "wake up when a mailbox rings",
+        Piece::Handover => "from send() until the executive has the message",
+        Piece::Occupancy => "send one packet after the other (C_x, B)",
     }
 }
 

@@ -1,7 +1,7 @@
 //! `laxity demo`: guaranteed channels under attack, beside what people use today.
 //!
 //! The channels are those of Table 3 of `[channels]`: three real-time channels with messages of 60 KiB, and best effort, over a
-//! wire of 100 Mbit/s. First in virtual time, where the costs are charged; then live across a wire of [`laxity_bench`], where
+//! wire of 100 Mbit/s. First in virtual time, where the costs are charged; then live across a wire of [`laxity_lab`], where
 //! they are paid, and where plain UDP and UDP as an expert tunes it carry the same messages under the same attacks.
 //!
 //! | Module | What it does |
@@ -11,6 +11,7 @@
 //! | [`mod@run`] | what came of a scenario, and which promises it broke |
 //! | [`table`], [`json`], [`html`], [`report`] | what is shown of it |
 
+mod arguments;
 mod html;
 mod json;
 mod plan;
@@ -19,19 +20,21 @@ mod run;
 mod simulated;
 mod table;
 
+pub(crate) use arguments::{DemoArguments, HELP};
+
 use std::collections::HashSet;
 
 use laxity::{Costs, Guarantee, Standing};
-use laxity_bench::workload::{Row, admitted, table_3};
-use laxity_bench::{Attack, FloodPath, Setup, Stack, scenario};
 use laxity_core::units::Duration;
+use laxity_lab::workload::{Row, admitted, table_3};
+use laxity_lab::{Attack, FloodPath, Setup, Stack, scenario};
 
-use crate::args::{DemoArguments, demo_duration};
 use crate::costs;
 use crate::failure::Failure;
 use crate::machine;
 use crate::progress::RunsProgress;
 use crate::report::escaped;
+use arguments::demo_duration;
 use plan::{Step, steps};
 use report::ReportFile;
 use run::Run;
@@ -66,7 +69,7 @@ pub(crate) fn run(arguments: &DemoArguments) -> Result<bool, Failure> {
     let broken: Vec<String> = runs.iter().flat_map(Run::broken_promises).collect();
     let report = report::report(&runs, &preface);
     if arguments.json {
-        println!("{}", json::Document::new(&runs, &preface).text());
+        println!("{}", json::object(&runs, &preface));
     } else {
         println!("What it shows:");
         html::summary(&report).iter().for_each(|sentence| println!("- {sentence}"));
@@ -217,7 +220,7 @@ impl Demo<'_> {
         };
         let name = step.to_string();
         self.progress.show(number, &name, Duration::ZERO);
-        let outcome = laxity_bench::run(&setup, &mut |elapsed| self.progress.show(number, &name, elapsed));
+        let outcome = laxity_lab::run(&setup, &mut |elapsed| self.progress.show(number, &name, elapsed));
         outcome.map(Run::from).map_err(|source| Failure::Scenario { scenario: name, source: Box::new(source) })
     }
 

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use laxity_bench::{Attack, FloodPath, Stack};
+use laxity_lab::{Attack, FloodPath, Stack};
 
 /// One scenario to come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

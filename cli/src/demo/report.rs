@@ -4,12 +4,12 @@ use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::path::PathBuf;
 
-use laxity_bench::wire::WireFigures;
+use laxity_lab::wire::WireFigures;
 
+use super::arguments::DemoArguments;
 use super::html::{ChannelReportInput, Report, ScenarioReport};
 use super::run::{Channel, Run};
 use super::{Preface, machine};
-use crate::args::DemoArguments;
 use crate::failure::Failure;
 use crate::report::escaped;
 

@@ -1,9 +1,9 @@
 //! What came of one scenario, live or simulated: what tables, JSON and the HTML report are made of.
 
-use laxity_bench::wire::WireFigures;
-use laxity_bench::{Attack, ChannelOutcome, FloodPath, Outcome, Stack};
 use laxity_core::figures::{Figures, Latencies};
 use laxity_core::units::Duration;
+use laxity_lab::wire::WireFigures;
+use laxity_lab::{Attack, ChannelOutcome, FloodPath, Outcome, Stack};
 
 use super::plan::Step;
 

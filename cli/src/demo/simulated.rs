@@ -2,19 +2,19 @@
 
 use std::net::SocketAddr;
 
-use laxity_bench::attack::EXCESS;
-use laxity_bench::workload::{BEST_EFFORT, MESSAGE_BYTES, Row, left_bytes_per_second};
-use laxity_bench::{Attack, FloodPath, Stack};
 use laxity_core::admission::Admission;
 use laxity_core::contract::{Contract, Service};
 use laxity_core::figures::{Figures, Latencies};
 use laxity_core::platform::Platform;
 use laxity_core::units::{Duration, Instant};
+use laxity_lab::attack::EXCESS;
+use laxity_lab::figures::per_second;
+use laxity_lab::workload::{BEST_EFFORT, MESSAGE_BYTES, Row, left_bytes_per_second};
+use laxity_lab::{Attack, FloodPath, Stack};
 use laxity_sim::{HostConfig, Plan, Source, World};
 
 use super::run::{Channel, Run};
 use crate::failure::Failure;
-use crate::report::per_second;
 
 /// Whether an attack has a counterpart in virtual time. Nobody else competes for a simulated processor.
 pub(super) fn knows(attack: Attack) -> bool {

@@ -2,8 +2,8 @@
 
 use comfy_table::{CellAlignment, Table, presets};
 use laxity::text::DisplayRate;
-use laxity_bench::{FloodPath, Stack};
 use laxity_core::units::Duration;
+use laxity_lab::{FloodPath, Stack};
 
 use super::run::{Channel, Run};
 use crate::numbers::{brief, rounded};

@@ -302,11 +302,8 @@ fn title(interface: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use std::os::fd::AsFd;
-
-    use laxity_link::netlink::Veth;
+    use laxity_lab::hosts::{Devices, Hosts, Wire};
     use laxity_link::sys::features::{keep_vlan_tags, set_offload};
-    use laxity_link::sys::namespace::Namespace;
 
     use super::super::root::tests::Fake;
     use super::*;
@@ -486,16 +483,11 @@ mod tests {
 
     /// What is found of an interface in a namespace with a pair of interfaces, after `prepare`.
     fn of_a_pair<T: Send>(prepare: impl FnOnce() -> io::Result<T> + Send) -> Option<(Finding, Vec<String>)> {
-        let made = Namespace::new().and_then(|own| {
-            let other = Namespace::new()?;
-            own.within(|| {
-                let mut netlink = Netlink::open()?;
-                let peer_namespace = Some(other.as_fd());
-                netlink.create_veth(&Veth { name: "va", peer: "vb", peer_namespace, queues: 2, mtu: 1400 })?;
-                let index = netlink.interface_by_name("va")?.unwrap().index;
-                netlink.set_up(1, true)?;
-                netlink.set_up(index, true)?;
-                netlink.add_address(index, "192.0.2.1".parse().unwrap(), 24)?;
+        let made = Hosts::new().and_then(|hosts| {
+            let address = [("192.0.2.1".parse().unwrap(), 24)];
+            let (names, addresses): (_, [&[_]; 2]) = (["va", "vb"], [&address, &[]]);
+            Wire { names, queues: 2, mtu: 1400, addresses, devices: Devices::Default }.join(hosts.namespaces())?;
+            hosts.on(0, || {
                 let _kept = prepare()?;
                 let fake = Fake::new("fast-path");
                 let seen = interfaces(&fake.root())?;

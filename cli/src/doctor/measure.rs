@@ -250,7 +250,7 @@ pub(crate) fn beside_flood<T>(processor: usize, limit: Duration, work: impl FnOn
         let result = work();
         over.store(true, Ordering::Relaxed);
         let (sent, took) = flood.join().map_err(|_| io::Error::other("the flooding thread has panicked"))?;
-        Ok((result, crate::report::per_second(sent, took)))
+        Ok((result, laxity_lab::figures::per_second(sent, took)))
     })
 }
 

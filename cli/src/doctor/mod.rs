@@ -125,7 +125,7 @@ pub(crate) fn run(arguments: &DoctorArguments) -> Result<u8, Failure> {
     if let Some(directory) = &arguments.guardian {
         return fix::guard(&root, directory);
     }
-    let stop = Stop::on_signals().map_err(|source| laxity::Error::System { what: "catching signals", source })?;
+    let stop = Stop::on_signals()?;
     if arguments.fix {
         return fix::run(&root, arguments, &stop);
     }

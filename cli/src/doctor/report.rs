@@ -1,10 +1,11 @@
 //! The findings for people, worst first, and for programs.
 
 use comfy_table::{ContentArrangement, Table, presets};
-use serde::Serialize;
+use serde_json::json;
 
 use super::finding::{Finding, State};
 use super::measure::short;
+use crate::report::to_json;
 
 /// Where there is no terminal, lines are no longer than this.
 const USUAL_WIDTH: u16 = 120;
@@ -17,12 +18,7 @@ pub(super) fn width() -> u16 {
 
 /// One object on one line.
 pub(super) fn json(findings: &[Finding], interrupted: bool) -> String {
-    #[derive(Serialize)]
-    struct Report<'a> {
-        findings: &'a [Finding],
-        interrupted: bool,
-    }
-    serde_json::to_string(&Report { findings, interrupted }).expect("structs of strings and integers are always JSON")
+    to_json(&json!({ "findings": findings, "interrupted": interrupted }))
 }
 
 /// A table for each state, then the remedies one by one, so that commands can be copied.

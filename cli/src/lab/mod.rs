@@ -1,33 +1,31 @@
 //! `laxity lab`: two hosts on one machine, in network namespaces of their own, joined by a virtual Ethernet pair.
 //!
-//! | Module | What it is |
-//! |---|---|
-//! | [`pair`] | the interfaces, their addresses and what they are set to |
-//! | [`standing`] | `up`, `down`, and `run HOST -- COMMAND`: a lab with a name, that stays |
-//! | [`story`] | `run`: a lab without a name, that vanishes with its processes, and what happens in it |
-//! | [`host`] | what each process of that does: receive, send, flood |
-//! | [`talk`] | what they say to each other |
-//! | [`report`] | what came of it |
+//! What they are, and what happens there, is [`laxity_lab::two_hosts`]; here stand the options and what is printed.
 //!
 //! Nothing of it touches the network of the machine: packets cross the pair only, and a flood goes to addresses of the lab only.
 
-mod flood;
-mod host;
-mod pair;
+mod process;
 mod report;
-mod standing;
-mod story;
-mod talk;
 
 use std::ffi::OsString;
-use std::net::IpAddr;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use clap::{Args, Subcommand, ValueEnum};
-use laxity_bench::Attack;
+use laxity::text;
+use laxity_core::units::Duration;
+use laxity_lab::Attack;
+use laxity_lab::two_hosts::pair::Size;
+use laxity_lab::two_hosts::standing::{self, DEFAULT_NAME};
+use laxity_lab::two_hosts::{self, Audience, Promise, Shown, Story};
 
-use crate::costs::CostsArguments;
+use crate::costs::{self, CostsArguments};
 use crate::failure::Failure;
 use crate::link::{LinkName, ModeName};
+use crate::progress::Progress;
+use crate::report::to_json;
+use crate::stop::Stop;
+use crate::values::option;
+use process::{Process, Settings};
 
 pub(crate) const HELP: &str = "\
 A lab needs root: CAP_SYS_ADMIN and CAP_NET_ADMIN. Nothing of it touches the network of the machine. See docs/lab.md.
@@ -88,9 +86,6 @@ struct DownArguments {
     json: bool,
 }
 
-/// What a lab is called that nobody gave a name.
-const DEFAULT_NAME: &str = "lab";
-
 #[derive(Clone, Copy, Debug, Args)]
 struct PairArguments {
     /// How many queues each interface has; by default as many as there are processors
@@ -119,7 +114,7 @@ struct RunArguments {
     #[arg(long, value_name = "FRAMES", conflicts_with = "host")]
     dropped_per_second: Option<u64>,
     /// What goes on beside it: idle, flood, violator, hogs or all of them at once
-    #[arg(long, value_name = "ATTACK", default_value = "flood", value_parser = crate::args::read::<Attack>, conflicts_with = "host")]
+    #[arg(long, value_name = "ATTACK", default_value = "flood", value_parser = crate::values::read::<Attack>, conflicts_with = "host")]
     attack: Attack,
     /// Ends when so many messages were sent on the channel `control`
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000), conflicts_with_all = ["host", "seconds"])]
@@ -160,13 +155,11 @@ enum HostName {
     B,
 }
 
-impl HostName {
-    const BOTH: [Self; 2] = [Self::A, Self::B];
-
-    fn letter(self) -> char {
-        match self {
-            Self::A => 'a',
-            Self::B => 'b',
+impl From<HostName> for two_hosts::HostName {
+    fn from(name: HostName) -> Self {
+        match name {
+            HostName::A => Self::A,
+            HostName::B => Self::B,
         }
     }
 }
@@ -180,10 +173,6 @@ enum Family {
 }
 
 impl Family {
-    fn is_of(self, address: IpAddr) -> bool {
-        address.is_ipv4() == (self == Self::Four)
-    }
-
     fn number(self) -> u8 {
         match self {
             Self::Four => 4,
@@ -192,15 +181,100 @@ impl Family {
     }
 }
 
+impl PairArguments {
+    fn size(self) -> Size {
+        Size { queues: self.queues, mtu: self.mtu }
+    }
+}
+
 /// Does what is asked for. The exit status.
 pub(crate) fn run(arguments: &LabArguments) -> Result<u8, Failure> {
     match &arguments.command {
-        LabCommand::Up(arguments) => standing::up(arguments).map(|()| 0),
-        LabCommand::Down(arguments) => standing::down(arguments).map(|()| 0),
+        LabCommand::Up(arguments) => {
+            let stop = Stop::on_signals()?;
+            let made = standing::up(&arguments.name, arguments.pair.size(), || stop.is_set())?;
+            println!("{}", if arguments.json { to_json(&made) } else { report::made(&made) });
+            Ok(0)
+        }
+        LabCommand::Down(arguments) => {
+            let removed = standing::down(&arguments.name)?;
+            println!("{}", if arguments.json { to_json(&removed) } else { report::removed(&removed) });
+            Ok(0)
+        }
         LabCommand::Run(arguments) => match arguments.host {
-            Some(host) => standing::enter(&arguments.name, host, &arguments.command),
-            None => story::run(arguments),
+            Some(host) => match standing::enter(&arguments.name, host.into(), &arguments.command)? {},
+            None => tell(arguments),
         },
-        LabCommand::Host => Ok(host::run()),
+        LabCommand::Host => Ok(two_hosts::host::run(&Process)),
+    }
+}
+
+/// Before packets of this size there are headers of Laxity (44), UDP (8) and IPv6 (40).
+const HEADERS: u32 = 92;
+
+/// Has the story happen that the options ask for.
+fn tell(arguments: &RunArguments) -> Result<u8, Failure> {
+    Settings::new(arguments, None).link.check()?;
+    let interval = option("--interval", &arguments.interval, text::duration)?;
+    let (least, most) = (Duration::from_micros(100), Duration::from_secs(1));
+    if !(least..=most).contains(&interval) {
+        return Err(Failure::Usage(format!("--interval is {interval}, expected {least} to {most}")));
+    }
+    let costs = costs::of_host(costs::calibration(arguments.costs.calibration.as_deref())?, None)?;
+    let packet = costs.platform.packet;
+    if arguments.pair.mtu < packet + HEADERS {
+        let (mtu, least) = (arguments.pair.mtu, packet + HEADERS);
+        return Err(Failure::Usage(format!(
+            "--mtu is {mtu}, expected {least} at least: packets of this host's costs have {packet} bytes"
+        )));
+    }
+    let stop = Stop::on_signals()?;
+    let story = Story {
+        pair: arguments.pair.size(),
+        attack: arguments.attack,
+        flood_rate: arguments.flood_rate,
+        ipv6: arguments.ip == Family::Six,
+        vlan: arguments.vlan,
+        can_tag: arguments.link != LinkName::Udp,
+        interval,
+        messages: arguments.messages,
+        seconds: arguments.seconds,
+        realtime: !arguments.no_realtime,
+        settings: &|vlan| Settings::new(arguments, vlan).told(),
+        stopped: &|| stop.is_set(),
+    };
+    let outcome = two_hosts::story::run(&story, &mut Terminal { arguments, progress: None })?;
+    println!(
+        "{}",
+        match arguments.json {
+            true => report::json(&outcome, arguments, interval, &costs),
+            false => report::text(&outcome),
+        }
+    );
+    Ok(outcome.exit_status())
+}
+
+/// Shows what happens while it happens.
+struct Terminal<'a> {
+    arguments: &'a RunArguments,
+    progress: Option<Progress>,
+}
+
+impl Audience for Terminal<'_> {
+    fn begins(&mut self, promise: &Promise, notes: &[String]) -> bool {
+        if !self.arguments.json {
+            eprintln!("{}", report::begin(self.arguments, notes, promise));
+        }
+        !self.arguments.json
+    }
+
+    fn plays(&mut self, shown: Arc<Mutex<Shown>>) {
+        let wanted = self.arguments.messages;
+        let line = move || shown.lock().unwrap_or_else(PoisonError::into_inner).line(wanted);
+        self.progress = Some(Progress::start(line));
+    }
+
+    fn ends(&mut self) {
+        self.progress = None;
     }
 }

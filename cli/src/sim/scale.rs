@@ -9,11 +9,12 @@ use comfy_table::{CellAlignment, Table, presets};
 use indicatif::{ProgressBar, ProgressStyle};
 use laxity_core::units::Duration;
 use laxity_sim::scale::{Outcome, Phase, Scale};
-use serde::Serialize;
+use serde_json::{Value, json};
 
 use super::SimArguments;
 use crate::failure::Failure;
 use crate::numbers::{NONE, count};
+use crate::report::to_json;
 
 /// Arguments of the scale run alone.
 #[derive(Debug, Args)]
@@ -111,89 +112,46 @@ impl Row {
     }
 }
 
-#[derive(Serialize)]
-struct Document {
-    mode: &'static str,
-    simulated: bool,
-    seed: u64,
-    violations: u64,
-    rows: Vec<RowReport>,
-}
-
-#[derive(Serialize)]
-struct RowReport {
-    hosts: usize,
-    channels_per_host: usize,
-    span_ns: u64,
-    admitted: u64,
-    refused: u64,
-    unopened: u64,
-    sent: u64,
-    delivered: u64,
-    late: u64,
-    lost: u64,
-    dropped: u64,
-    over_bound: u64,
-    late_at_relays: u64,
-    findings: u64,
-    relayed_bytes: u64,
-    latency_by_deadline_ppm: u64,
-    response_by_stage_ppm: u64,
-    events: u64,
-    digest: String,
-    /// What depends on this machine, and on what else it does.
-    measured: Measured,
-}
-
-#[derive(Serialize)]
-struct Measured {
-    admission_ns: u64,
-    whole_ns: u64,
-    events_per_s: u64,
-    peak_bytes: Option<u64>,
-}
-
 fn object(rows: &[Row]) -> String {
     let nanos = |time: StdDuration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
     let report = |row: &Row| {
-        let Outcome { admitted, refused, unopened, sent, delivered, late, lost, dropped, .. } = row.outcome;
-        let Outcome { over_bound, late_at_relays, relayed_bytes, events, digest, .. } = row.outcome;
-        RowReport {
-            hosts: row.scale.hosts,
-            channels_per_host: row.scale.channels,
-            span_ns: row.scale.span.as_nanos(),
-            admitted,
-            refused,
-            unopened,
-            sent,
-            delivered,
-            late,
-            lost,
-            dropped,
-            over_bound,
-            late_at_relays,
-            findings: row.outcome.findings,
-            relayed_bytes,
-            latency_by_deadline_ppm: row.outcome.latency_by_deadline,
-            response_by_stage_ppm: row.outcome.response_by_stage,
-            events,
-            digest: format!("{digest:016x}"),
-            measured: Measured {
-                admission_ns: nanos(row.admission),
-                whole_ns: nanos(row.whole),
-                events_per_s: row.events_per_second(),
-                peak_bytes: row.peak_bytes,
+        let Row { scale, outcome, .. } = row;
+        json!({
+            "hosts": scale.hosts,
+            "channels_per_host": scale.channels,
+            "span_ns": scale.span.as_nanos(),
+            "admitted": outcome.admitted,
+            "refused": outcome.refused,
+            "unopened": outcome.unopened,
+            "sent": outcome.sent,
+            "delivered": outcome.delivered,
+            "late": outcome.late,
+            "lost": outcome.lost,
+            "dropped": outcome.dropped,
+            "over_bound": outcome.over_bound,
+            "late_at_relays": outcome.late_at_relays,
+            "findings": outcome.findings,
+            "relayed_bytes": outcome.relayed_bytes,
+            "latency_by_deadline_ppm": outcome.latency_by_deadline,
+            "response_by_stage_ppm": outcome.response_by_stage,
+            "events": outcome.events,
+            "digest": format!("{:016x}", outcome.digest),
+            // What depends on this machine, and on what else it does.
+            "measured": {
+                "admission_ns": nanos(row.admission),
+                "whole_ns": nanos(row.whole),
+                "events_per_s": row.events_per_second(),
+                "peak_bytes": row.peak_bytes,
             },
-        }
+        })
     };
-    let document = Document {
-        mode: "scale",
-        simulated: true,
-        seed: rows.first().map_or(0, |row| row.scale.seed),
-        violations: rows.iter().map(|row| row.outcome.violations()).sum(),
-        rows: rows.iter().map(report).collect(),
-    };
-    serde_json::to_string(&document).expect("numbers and names are JSON")
+    to_json(&json!({
+        "mode": "scale",
+        "simulated": true,
+        "seed": rows.first().map_or(0, |row| row.scale.seed),
+        "violations": rows.iter().map(|row| row.outcome.violations()).sum::<u64>(),
+        "rows": rows.iter().map(report).collect::<Value>(),
+    }))
 }
 
 fn print(rows: &[Row]) {

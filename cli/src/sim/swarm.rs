@@ -7,10 +7,11 @@ use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use laxity_sim::FaultKind;
 use laxity_sim::swarm::{self, Counts, Outcome, Totals};
-use serde::Serialize;
+use serde_json::{Map, Value, json};
 
 use super::SimArguments;
 use crate::failure::Failure;
+use crate::report::{causes, to_json};
 
 /// Arguments of the swarm alone.
 #[derive(Debug, Args)]
@@ -58,85 +59,37 @@ fn replay(seed: u64) -> String {
     format!("laxity sim --swarm --worlds 1 --seed {seed}")
 }
 
-#[derive(Serialize)]
-struct Document {
-    simulated: bool,
-    seed: u64,
-    worlds: u64,
-    failed: u64,
-    virtual_ns: u64,
-    hosts: u64,
-    channels: u64,
-    refused_channels: u64,
-    messages: u64,
-    delivered: u64,
-    late: u64,
-    lost: u64,
-    violations: u64,
-    misses: Misses,
-    over_bound: u64,
-    faults: serde_json::Map<String, serde_json::Value>,
-    findings: Vec<Finding>,
-    digest: String,
-}
-
-#[derive(Serialize)]
-struct Misses {
-    sender: u64,
-    receiver: u64,
-    network: u64,
-    platform: u64,
-    laxity: u64,
-}
-
-#[derive(Serialize)]
-struct Finding {
-    seed: u64,
-    found: Vec<String>,
-    setting: Vec<String>,
-    replay: String,
-}
-
 fn json(seed: u64, totals: &Totals) -> String {
-    let Counts { misses, .. } = totals.counts;
     let counts = &totals.counts;
-    let finding = |failure: &Outcome| Finding {
-        seed: failure.seed,
-        found: failure.findings.clone(),
-        setting: failure.setting.clone(),
-        replay: replay(failure.seed),
+    let faults = FaultKind::NAMES.iter().zip(counts.faults).map(|(name, count)| ((*name).to_owned(), count.into()));
+    let finding = |failure: &Outcome| {
+        json!({
+            "seed": failure.seed,
+            "found": failure.findings,
+            "setting": failure.setting,
+            "replay": replay(failure.seed),
+        })
     };
-    let document = Document {
-        simulated: true,
-        seed,
-        worlds: totals.worlds,
-        failed: totals.failed,
-        virtual_ns: counts.span.as_nanos(),
-        hosts: counts.hosts,
-        channels: counts.channels,
-        refused_channels: counts.refused,
-        messages: counts.messages,
-        delivered: counts.delivered,
-        late: counts.late,
-        lost: counts.lost,
-        violations: counts.violations,
-        misses: Misses {
-            sender: misses.sender,
-            receiver: misses.receiver,
-            network: misses.network,
-            platform: misses.platform,
-            laxity: misses.laxity,
-        },
-        over_bound: counts.over_bound,
-        faults: FaultKind::NAMES
-            .iter()
-            .zip(counts.faults)
-            .map(|(name, count)| ((*name).into(), count.into()))
-            .collect(),
-        findings: totals.failures.iter().map(finding).collect(),
-        digest: digest(totals),
-    };
-    serde_json::to_string(&document).expect("structs of strings and integers are always JSON")
+    to_json(&json!({
+        "simulated": true,
+        "seed": seed,
+        "worlds": totals.worlds,
+        "failed": totals.failed,
+        "virtual_ns": counts.span.as_nanos(),
+        "hosts": counts.hosts,
+        "channels": counts.channels,
+        "refused_channels": counts.refused,
+        "messages": counts.messages,
+        "delivered": counts.delivered,
+        "late": counts.late,
+        "lost": counts.lost,
+        "violations": counts.violations,
+        "misses": causes(&counts.misses),
+        "over_bound": counts.over_bound,
+        "faults": faults.collect::<Map<String, Value>>(),
+        "findings": totals.failures.iter().map(finding).collect::<Value>(),
+        "digest": digest(totals),
+    }))
 }
 
 fn digest(totals: &Totals) -> String {

@@ -1,6 +1,8 @@
 //! What several tests of the command use.
 #![allow(dead_code, unreachable_pub, reason = "each test takes what it needs")]
 
+pub mod golden;
+
 use std::io::{BufRead, BufReader, Read};
 use std::net::UdpSocket;
 use std::path::{Path, PathBuf};
@@ -40,12 +42,7 @@ pub fn text(bytes: &[u8]) -> String {
 
 /// `laxity bench` with costs that are nobody's.
 pub fn bench(arguments: &[&str]) -> Output {
-    Command::new(env!("CARGO_BIN_EXE_laxity"))
-        .env("LAXITY_CALIBRATION", "none")
-        .arg("bench")
-        .args(arguments)
-        .output()
-        .unwrap()
+    Command::new(golden::binary()).env("LAXITY_CALIBRATION", "none").arg("bench").args(arguments).output().unwrap()
 }
 
 /// Sends one message of 100 bytes over loopback by `laxity`, which both ends are with the options of `both`; what the sender and the

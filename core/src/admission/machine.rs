@@ -68,7 +68,6 @@ use crate::contract::{self, Contract};
 use crate::limits;
 use crate::mutant::{self, Mutant};
 use crate::platform::{MachineModel, Platform, PlatformError};
-use crate::wire::MAX_CONTROL_PAYLOAD;
 
 /// What one packet costs: the first of a message, and every other.
 #[derive(Clone, Copy, Debug)]
@@ -169,7 +168,7 @@ impl Machine {
             all_block: !papers,
             other_largest: match papers {
                 _ if mutant::is_on(Mutant::NoLinkBlock) => 0,
-                false => occupancy(be.packet_max.max(MAX_CONTROL_PAYLOAD)),
+                false => occupancy(be.packet_max.max(limits::MAX_CONTROL_PAYLOAD)),
                 true if best_effort => link_cost.saturating_add(occupancy(be.packet_max)),
                 true => 0,
             },

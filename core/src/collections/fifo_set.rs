@@ -81,6 +81,7 @@ impl FifoSet {
     }
 
     /// Takes the oldest id of `list`.
+    #[inline]
     pub fn pop_front(&mut self, list: u8) -> Option<u32> {
         let id = self.front(list)?;
         self.remove(id);

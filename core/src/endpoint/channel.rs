@@ -1,49 +1,20 @@
-//! A channel as the endpoint holds it, and how its memory comes and goes: in a box that whoever opens it has allocated.
+//! A channel as the endpoint holds it, and how its memory comes and goes: in a box that its opener has allocated.
 
 use alloc::boxed::Box;
 use core::net::SocketAddr;
 
-use super::relay::{Inward, Onward};
-use crate::contract::{Overload, Service};
+use super::job::Job;
 use crate::event::{LinkId, Name, Request};
-use crate::frames::{Frames, MessageBuf};
-use crate::limits;
 use crate::receive::{ReceiveConfig, Receiving};
 use crate::send::{SendConfig, Sending};
 use crate::signal::Association;
 use crate::units::{Duration, Instant};
 use crate::wire::Counts;
 
-/// One direction of the data path.
-#[derive(Debug)]
-pub(super) enum Half {
-    Sending(Sending),
-    Receiving(Receiving),
-    /// A relay's side towards the sender.
-    Inward(Inward),
-    /// A relay's side towards the receiver.
-    Onward(Onward),
-}
-
-/// Nothing has been counted.
-pub(super) const NOTHING: Counts = Counts { delivered: 0, late: 0, lost: 0, dropped: 0, largest: Duration::ZERO };
-
-/// What OPEN asks for.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Offer {
-    pub(super) service: Service,
-    /// S, bytes.
-    pub(super) packet: u32,
-    /// How many times `max_message` a message may have.
-    pub(super) oversize: u32,
-    /// The clock of the times in its packets, if that is not ours.
-    pub(super) clock: Option<u64>,
-}
-
 /// A channel and its signalling.
 #[derive(Debug)]
 pub struct Channel {
-    pub(super) half: Half,
+    pub(super) job: Job,
     pub(super) association: Association,
     pub(super) peer: SocketAddr,
     pub(super) link: LinkId,
@@ -61,88 +32,12 @@ pub struct Channel {
 impl Channel {
     /// A channel with nothing behind it, to or from a name at an address on a link.
     pub(super) fn new(
-        half: Half,
+        job: Job,
         association: Association,
         (peer, link, name): (SocketAddr, LinkId, Name),
         upstream: Duration,
     ) -> Self {
-        Self { half, association, peer, link, name, remote: (0, 0), upstream, report: None, reason: 0 }
-    }
-
-    pub(super) fn frame_quota(&self) -> usize {
-        match &self.half {
-            Half::Sending(sending) => sending.frame_quota(),
-            Half::Receiving(receiving) => receiving.frame_quota(),
-            Half::Inward(_) => 0,
-            Half::Onward(onward) => onward.relaying.frame_quota(),
-        }
-    }
-
-    /// True if the peer is the one who opens, sends and closes.
-    pub(super) fn is_receiving(&self) -> bool {
-        matches!(self.half, Half::Receiving(_) | Half::Inward(_))
-    }
-
-    /// What a side that opens asks for.
-    pub(super) fn offer(&self) -> Option<Offer> {
-        match &self.half {
-            Half::Sending(sending) => {
-                let config = sending.config();
-                let oversize = if config.overload == Overload::Decay { limits::DECAY_FACTOR } else { 1 };
-                Some(Offer { service: config.service, packet: config.packet, oversize, clock: None })
-            }
-            Half::Onward(onward) => {
-                let config = onward.relaying.config();
-                let (service, packet, oversize) = (config.service, config.packet, config.oversize);
-                Some(Offer { service, packet, oversize, clock: Some(onward.clock) })
-            }
-            Half::Receiving(_) | Half::Inward(_) => None,
-        }
-    }
-
-    /// The payload size that both sides agreed on; must not exceed the one that was offered.
-    pub(super) fn set_packet(&mut self, packet: u32) {
-        match &mut self.half {
-            Half::Sending(sending) => sending.set_packet(packet),
-            Half::Onward(onward) => onward.relaying.set_packet(packet),
-            Half::Receiving(_) | Half::Inward(_) => {}
-        }
-    }
-
-    /// True if everything that was taken has been handed to the link.
-    pub(super) fn is_sent_out(&self) -> bool {
-        match &self.half {
-            Half::Sending(sending) => sending.is_drained(),
-            Half::Onward(onward) => onward.relaying.is_drained(),
-            Half::Receiving(_) | Half::Inward(_) => true,
-        }
-    }
-
-    /// What the receiver tells the sender.
-    pub(super) fn counts(&self) -> Counts {
-        match &self.half {
-            Half::Receiving(receiving) => {
-                let c = &receiving.counters;
-                Counts {
-                    delivered: c.delivered - c.late,
-                    late: c.late,
-                    lost: c.lost,
-                    dropped: c.dropped_receiver + c.dropped_sender,
-                    largest: c.largest,
-                }
-            }
-            Half::Sending(_) | Half::Inward(_) | Half::Onward(_) => NOTHING,
-        }
-    }
-
-    /// Empties both queues; frames go back to the region, messages to `spent`.
-    pub(super) fn clear(&mut self, frames: &mut impl Frames, spent: impl FnMut(MessageBuf)) {
-        match &mut self.half {
-            Half::Sending(sending) => sending.clear(frames, spent),
-            Half::Receiving(receiving) => receiving.clear(frames),
-            Half::Inward(_) => {}
-            Half::Onward(onward) => onward.relaying.clear(frames),
-        }
+        Self { job, association, peer, link, name, remote: (0, 0), upstream, report: None, reason: 0 }
     }
 }
 
@@ -172,10 +67,10 @@ impl Outgoing {
         messages: u32,
         packets: u32,
     ) -> Self {
-        let half = Half::Sending(Sending::new(config, messages, packets));
+        let job = Job::Sender(Sending::new(config, messages, packets));
         let association = Association::opening(Instant::ZERO, 0, lease);
         let Destination { link, peer, name } = destination;
-        Self(Box::new(Channel::new(half, association, (peer, link, name), upstream)))
+        Self(Box::new(Channel::new(job, association, (peer, link, name), upstream)))
     }
 }
 
@@ -190,10 +85,10 @@ pub struct Reception {
     pub stage: Duration,
     /// How long a frame may wait here until it is found: the peer has to leave that much beside the stage.
     pub input_delay: Duration,
-    /// From the logical arrival at the sender to the one here: the sender's stages, the way, and the wait until a frame is
-    /// found.
+    /// From the logical arrival at the sender to the one here: the sender's stages, the network path, and the wait until
+    /// a frame is found.
     pub upstream: Duration,
-    /// How long a packet may take on its way ([`ReceiveConfig::transit`]).
+    /// How long a packet may be in transit ([`ReceiveConfig::transit`]).
     pub transit: Duration,
     /// Whether messages may be processed before their logical arrival here.
     pub work_conserving: bool,
@@ -222,10 +117,10 @@ impl Incoming {
             same_clock: request.same_clock,
             oversize: request.oversize,
         };
-        let half = Half::Receiving(Receiving::new(config, messages, packets));
+        let job = Job::Receiver(Receiving::new(config, messages, packets));
         let association = Association::accepted(Instant::ZERO, 0, request.lease);
         let at = (request.peer, request.link, request.name);
-        Self(Box::new(Channel::new(half, association, at, request.upstream)))
+        Self(Box::new(Channel::new(job, association, at, request.upstream)))
     }
 }
 

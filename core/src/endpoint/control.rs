@@ -4,7 +4,6 @@ use core::fmt::Write as _;
 use core::net::SocketAddr;
 
 use super::Endpoint;
-use super::channel::Half;
 use super::link::{ControlFrame, For};
 use crate::admission::Refusal;
 use crate::event::{ChannelId, LinkId};
@@ -14,7 +13,7 @@ use crate::wire::{Accept, Close, Control, Keepalive, MAJOR, MAX_CONTROL_BYTES, O
 impl Endpoint {
     pub(super) fn send_open(&mut self, key: ChannelId) {
         let Some(channel) = self.channels.get(key) else { return };
-        let Some(offer) = channel.offer() else { return };
+        let Some(offer) = channel.job.offer() else { return };
         let (name, association) = (channel.name, channel.association);
         let open = Open {
             name: name.as_str(),
@@ -31,14 +30,7 @@ impl Endpoint {
 
     pub(super) fn send_accept(&mut self, key: ChannelId) {
         let Some(channel) = self.channels.get(key) else { return };
-        let (receive, packet, clock) = match &channel.half {
-            Half::Receiving(receiving) => {
-                let config = receiving.config();
-                (config.stage + config.input_delay, config.packet, self.config.clock)
-            }
-            Half::Inward(inward) => inward.terms(),
-            Half::Sending(_) | Half::Onward(_) => return,
-        };
+        let Some((receive, packet, clock)) = channel.job.terms(self.config.clock) else { return };
         let accept = Accept {
             channel: channel.remote.0,
             key: channel.remote.1,
@@ -62,11 +54,7 @@ impl Endpoint {
 
     pub(super) fn send_keepalive(&mut self, key: ChannelId) {
         let Some(channel) = self.channels.get(key) else { return };
-        let sent = match &channel.half {
-            Half::Sending(sending) => sending.counters.sent,
-            Half::Onward(onward) => onward.sent(),
-            Half::Receiving(_) | Half::Inward(_) => return,
-        };
+        let Some(sent) = channel.job.messages() else { return };
         let (slot, nonce) = channel.remote;
         let keepalive = Keepalive { channel: slot, key: nonce, sent };
         let (link, peer, token) = (channel.link, channel.peer, channel.association.token);
@@ -76,12 +64,8 @@ impl Endpoint {
     pub(super) fn send_close(&mut self, key: ChannelId) {
         let Some(channel) = self.channels.get(key) else { return };
         let (slot, nonce) = channel.remote;
-        let (sent, reverse) = match &channel.half {
-            Half::Sending(sending) => (sending.counters.sent, false),
-            Half::Receiving(receiving) => (receiving.counters.delivered, true),
-            Half::Inward(_) => (self.counts(key).delivered, true),
-            Half::Onward(onward) => (onward.sent(), false),
-        };
+        let sent = channel.job.messages().unwrap_or_else(|| self.counts(key).delivered);
+        let reverse = channel.job.is_receiving();
         let close = Close { channel: slot, key: nonce, sent, reason: channel.reason, reverse };
         let (link, peer, token) = (channel.link, channel.peer, channel.association.token);
         self.reply(link, peer, token, &Control::Close(close));
@@ -105,9 +89,9 @@ impl Endpoint {
         self.queue(link, peer, token, control, For::Channel);
     }
 
-    /// Answers somebody who has no channel here.
+    /// Answers a peer that has no channel here.
     pub(super) fn answer(&mut self, link: LinkId, peer: SocketAddr, token: u64, control: &Control<'_>) {
-        self.queue(link, peer, token, control, For::Stranger);
+        self.queue(link, peer, token, control, For::UnknownPeer);
     }
 
     pub(super) fn queue(&mut self, link: LinkId, peer: SocketAddr, token: u64, control: &Control<'_>, whom: For) {

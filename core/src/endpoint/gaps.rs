@@ -13,13 +13,15 @@ pub(super) struct Gaps {
     gaps: [(Instant, Duration); REMEMBERED],
     next: usize,
     latest: Instant,
+    /// When this host last had nothing current and real-time to do: a gap since then still delays what it does now.
+    pub(super) caught_up: Instant,
 }
 
 impl Gaps {
     /// No gaps yet; what the platform may take without being blamed is `envelope`.
     pub(super) fn new(envelope: Interference) -> Self {
         let gaps = [(Instant::ZERO, Duration::ZERO); REMEMBERED];
-        Self { envelope, gaps, next: 0, latest: Instant::ZERO }
+        Self { envelope, gaps, next: 0, latest: Instant::ZERO, caught_up: Instant::ZERO }
     }
 
     /// Notes a gap that ended at `end` and took `taken` of the processor.
@@ -29,14 +31,29 @@ impl Gaps {
         self.latest = self.latest.max(end);
     }
 
-    /// By how much the gaps that overlap [`since`, `now`] exceed what the envelope allows in a window of that length.
-    /// Constant time where there was none.
-    pub(super) fn excess(&self, since: Instant, now: Instant) -> Duration {
+    /// The excess that may have delayed what this host began at `since` and does at `now`.
+    #[inline]
+    pub(super) fn stolen(&self, since: Instant, now: Instant) -> Duration {
+        self.excess(since.min(self.caught_up), now)
+    }
+
+    /// By how much the gaps that end after `since` exceed what the envelope allows, in the window until `now` in which they do so
+    /// most: a bound contains what is allowed in a busy period, which may be shorter than the time since `since`. Constant time
+    /// where there was none.
+    fn excess(&self, since: Instant, now: Instant) -> Duration {
         if self.latest < since || self.latest == Instant::ZERO {
             return Duration::ZERO;
         }
-        let taken: Duration = self.gaps.iter().filter(|(end, _)| *end >= since).map(|&(_, taken)| taken).sum();
-        taken.saturating_sub(self.envelope.within(now.since(since)))
+        let (mut taken, mut most) = (Duration::ZERO, Duration::ZERO);
+        for place in (0..REMEMBERED).map(|back| (self.next + REMEMBERED - 1 - back) % REMEMBERED) {
+            let (end, length) = self.gaps[place];
+            if end < since || length.is_zero() {
+                break;
+            }
+            taken += length;
+            most = most.max(taken.saturating_sub(self.envelope.within(now.since(end.before(length)))));
+        }
+        most
     }
 }
 
@@ -60,6 +77,7 @@ mod tests {
         assert_eq!(gaps.excess(at(45), at(55)), Duration::ZERO, "2 + 1 are allowed in 10 ms");
         gaps.note(at(53), ms(3));
         assert_eq!(gaps.excess(at(45), at(55)), ms(3), "two gaps within one envelope");
+        assert_eq!(gaps.excess(at(0), at(55)), ms(3), "however long the message had been under way before");
         assert_eq!(gaps.excess(at(51), at(55)), Duration::ZERO, "only the second one overlaps");
         assert_eq!(gaps.excess(at(54), at(60)), Duration::ZERO);
     }

@@ -3,7 +3,7 @@
 use core::net::SocketAddr;
 
 use super::Endpoint;
-use super::channel::{Channel, Half};
+use super::channel::Channel;
 use super::link::LinkState;
 use crate::contract::SendingStages;
 use crate::event::{ChannelId, LinkId};
@@ -30,15 +30,19 @@ impl Endpoint {
     /// What may arrive for a channel that is received or relayed here ([`crate::receive::EarlyDemux`]); `None` for one that is
     /// sent, of which only control frames come in, from [`peer_of`](Self::peer_of).
     pub fn expected(&self, channel: ChannelId) -> Option<Expected> {
-        let Channel { half, peer, remote, .. } = self.channels.get(channel)?;
-        match half {
-            Half::Receiving(receiving) => Some(receiving.expected(*peer, remote.1)),
-            Half::Inward(inward) => match &self.channels.get(inward.onward)?.half {
-                Half::Onward(onward) => Some(onward.relaying.expected(*peer, remote.1)),
-                _ => None,
-            },
-            Half::Sending(_) | Half::Onward(_) => None,
-        }
+        let Channel { peer, remote, .. } = self.channels.get(channel)?;
+        self.channels.get(self.taker(channel)?)?.job.expected(*peer, remote.1)
+    }
+
+    /// The channel whose job takes the packets that come for `channel`: the onward side of a relay, or `channel` itself.
+    pub(super) fn taker(&self, channel: ChannelId) -> Option<ChannelId> {
+        let job = &self.channels.get(channel)?.job;
+        job.is_receiving().then(|| job.partner().unwrap_or(channel))
+    }
+
+    /// The link that a channel's packets come from, or go to.
+    pub fn link_of(&self, channel: ChannelId) -> Option<LinkId> {
+        Some(self.channels.get(channel)?.link)
     }
 
     /// Who is at the other end of a channel, or of this side of a relay.
@@ -48,63 +52,39 @@ impl Endpoint {
 
     /// What a sending channel did so far.
     pub fn send_counters(&self, channel: ChannelId) -> Option<SendCounters> {
-        match &self.channels.get(channel)?.half {
-            Half::Sending(sending) => Some(sending.counters),
-            _ => None,
-        }
+        Some(self.channels.get(channel)?.job.sender()?.counters)
     }
 
     /// What happened to a receiving channel's messages so far.
     pub fn receive_counters(&self, channel: ChannelId) -> Option<ReceiveCounters> {
-        match &self.channels.get(channel)?.half {
-            Half::Receiving(receiving) => Some(receiving.counters),
-            _ => None,
-        }
+        Some(self.channels.get(channel)?.job.receiver()?.counters)
     }
 
     /// What a relay did with a channel so far; `channel` is either side of it.
     pub fn relay_counters(&self, channel: ChannelId) -> Option<RelayCounters> {
-        match &self.channels.get(channel)?.half {
-            Half::Onward(onward) => Some(onward.relaying.counters),
-            Half::Inward(inward) => match self.channels.get(inward.onward)? {
-                Channel { half: Half::Onward(onward), .. } => Some(onward.relaying.counters),
-                _ => None,
-            },
-            _ => None,
-        }
+        let onward = self.taker(channel).unwrap_or(channel);
+        Some(self.channels.get(onward)?.job.onward()?.relaying.counters)
     }
 
     /// Packets of a relayed channel that wait for the next link; `channel` is its onward side.
     pub fn relayed_packets(&self, channel: ChannelId) -> Option<usize> {
-        match &self.channels.get(channel)?.half {
-            Half::Onward(onward) => Some(onward.relaying.packets()),
-            _ => None,
-        }
+        Some(self.channels.get(channel)?.job.onward()?.relaying.packets())
     }
 
     /// What a channel's queues held at most so far, at its ends: to be held against what admission computed
     /// ([`crate::admission::buffers`]).
     pub fn queue_peaks(&self, channel: ChannelId) -> Option<QueuePeaks> {
-        let (messages, packets) = match &self.channels.get(channel)?.half {
-            Half::Sending(sending) => sending.peaks(),
-            Half::Receiving(receiving) => receiving.peaks(),
-            // A relay keeps no messages, and its packets are another's to bound.
-            Half::Inward(_) | Half::Onward(_) => return None,
-        };
-        Some(QueuePeaks { messages, packets })
+        self.channels.get(channel)?.job.peaks()
     }
 
     /// The stage deadlines of a sending channel.
     pub fn stages(&self, channel: ChannelId) -> Option<SendingStages> {
-        match &self.channels.get(channel)?.half {
-            Half::Sending(sending) => Some(sending.stages()),
-            _ => None,
-        }
+        Some(self.channels.get(channel)?.job.sender()?.stages())
     }
 
     /// Whose fault it is that a message, delivered just now, was complete `lateness` after it was expected: judged as a miss is.
     pub fn judge(&self, now: Instant, delivered: &Delivered, lateness: Duration) -> Evidence {
-        let taken_here = self.gaps.excess(delivered.since.min(self.caught_up), now);
+        let taken_here = self.gaps.stolen(delivered.since, now);
         Evidence::judge(lateness, delivered.stolen, taken_here, delivered.transit_excess, self.config.stretch_ppm)
     }
 

@@ -18,7 +18,7 @@ pub struct LinkConfig {
     pub look_ahead: Duration,
     /// How long before its logical arrival a packet may leave.
     pub horizon: Duration,
-    /// What best effort may do on it; kept here, whoever opens channels and whatever they send.
+    /// What best effort may do on it; kept here, whatever channels are opened and whatever they send.
     ///
     /// - `message_packets`: a best-effort channel whose messages need more, in either direction, is refused.
     /// - `packet_max`: best-effort messages are cut into packets of at most that.
@@ -53,15 +53,15 @@ impl ControlFrame {
 pub(super) enum For {
     /// The peer of one of our channels.
     Channel,
-    /// Somebody who asked and got no channel.
-    Stranger,
+    /// A peer that asked and got no channel.
+    UnknownPeer,
 }
 
 #[derive(Debug)]
 pub(super) struct LinkState {
     pub(super) scheduler: LinkScheduler,
     pub(super) best_effort: BestEffort,
-    /// Frames of our channels, and answers to strangers: apart, so that strangers cannot crowd a keep-alive out.
+    /// Frames of our channels, and answers to unknown peers: apart, so that these cannot crowd a keep-alive out.
     control: Ring<ControlFrame>,
     answers: Ring<ControlFrame>,
 }
@@ -81,14 +81,14 @@ impl LinkState {
     pub(super) fn push(&mut self, frame: ControlFrame, whom: For) -> bool {
         let queue = match whom {
             For::Channel => &mut self.control,
-            For::Stranger => &mut self.answers,
+            For::UnknownPeer => &mut self.answers,
         };
         if queue.iter().any(|waiting| waiting.repeats(&frame)) {
             return true;
         }
         let first = queue.is_empty();
         let taken = queue.push(frame).is_ok();
-        if whom == For::Stranger && first {
+        if whom == For::UnknownPeer && first {
             self.scheduler.enqueue_answer();
         }
         taken
@@ -99,7 +99,7 @@ impl LinkState {
         self.control.pop()
     }
 
-    /// The next answer to a stranger; those behind it wait for another turn.
+    /// The next answer to an unknown peer; those behind it wait for another turn.
     pub(super) fn pop_answer(&mut self) -> Option<ControlFrame> {
         let answer = self.answers.pop();
         if !self.answers.is_empty() {
@@ -164,11 +164,11 @@ mod tests {
     }
 
     #[test]
-    fn strangers_fill_their_own_queue_and_leave_one_by_one() {
+    fn unknown_peers_fill_their_own_queue_and_leave_one_by_one() {
         let (mut link, now) = (link(), Instant::from_nanos(5));
         let most = limits::MAX_CONTROL_FRAMES as u64;
         for token in 0..2 * most {
-            assert_eq!(link.push(keepalive(token, 0), For::Stranger), token < most);
+            assert_eq!(link.push(keepalive(token, 0), For::UnknownPeer), token < most);
         }
         assert!(link.push(keepalive(0, 0), For::Channel), "the queue of channels is empty");
         let mut order = alloc::vec::Vec::new();

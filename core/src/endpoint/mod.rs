@@ -6,6 +6,7 @@ mod channel;
 mod control;
 mod gaps;
 mod inspect;
+mod job;
 mod link;
 mod relay;
 mod signalling;
@@ -15,33 +16,32 @@ mod transmit;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 
-use channel::Half;
 pub use channel::{Channel, Destination, Incoming, Outgoing, Reception, Released};
 use gaps::Gaps;
 pub use inspect::QueuePeaks;
 pub use link::LinkConfig;
 use link::LinkState;
-use signalling::Pending;
-use transmit::head_of;
+use signalling::Signalling;
 
-use crate::collections::{DeadlineHeap, FifoSet, Ring, Slab, TokenMap};
-use crate::event::{ChannelId, Event, LinkId, Name};
+use crate::collections::{FifoSet, Ring, Slab};
+use crate::event::{ChannelId, Event, LinkId};
 use crate::frames::{FrameId, Frames, MessageBuf};
 use crate::limits;
+use crate::piece::{Piece, Worked};
 use crate::platform::LinkModel;
 use crate::processor::{After, Policy, Processor};
 use crate::receive::{Delivered, Evidence, Foreign};
 use crate::send::{Rejected, Submitted, Violation};
 use crate::signal::State;
 use crate::units::{Duration, Instant};
-use crate::wire::{DataHeader, DataView, MAX_CONTROL_BYTES};
+use crate::wire::{DataView, MAX_CONTROL_BYTES};
 
 /// How an endpoint is set up.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Most channels at once.
     pub channels: usize,
-    /// Frames that channels may hold together; the rest of the region is the driver's, for what is on its way.
+    /// Frames that channels may hold together; the rest of the region is the driver's, for what is in transit.
     pub frames: usize,
     /// S: the largest packet payload, bytes.
     pub packet: u32,
@@ -94,26 +94,13 @@ pub struct Departed {
     pub deadline: Instant,
 }
 
-/// What the handler of a channel did in one step.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StepKind {
-    /// Made a message's first packet.
-    First,
-    /// Made another packet.
-    Next,
-    /// Put a received packet in its place.
-    Reassemble,
-    /// Put the last one in its place.
-    Deliver,
-}
-
 /// The work of one packet. The driver measures it, or charges it; its results show at the next call.
 #[derive(Debug)]
 pub struct Step {
     /// Whose handler ran.
     pub channel: ChannelId,
-    /// What it did.
-    pub kind: StepKind,
+    /// What it did: [`Piece::First`], [`Piece::Next`], [`Piece::Reassemble`] or [`Piece::Deliver`].
+    pub kind: Piece,
     /// True if another handler ran before: the step cost a switch.
     pub switched: bool,
     /// True if this was a preemption point.
@@ -135,7 +122,7 @@ pub enum Why {
     Signal,
 }
 
-/// Frames that belong to nobody here.
+/// Frames that belong to no channel here.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EndpointCounters {
     /// Not a frame of ours, or damaged.
@@ -237,10 +224,7 @@ pub struct Endpoint {
     channels: Slab<Channel>,
     processor: Processor,
     links: Vec<LinkState>,
-    timers: DeadlineHeap,
-    tokens: TokenMap,
-    pending: Vec<Pending>,
-    listeners: Vec<Name>,
+    signalling: Signalling,
     events: Ring<Event>,
     events_dropped: u64,
     deliverable: FifoSet,
@@ -248,12 +232,9 @@ pub struct Endpoint {
     making: Option<u32>,
     starved: FifoSet,
     gaps: Gaps,
-    /// When this host last had nothing current and real-time to do: a gap since then still delays what it does now.
-    caught_up: Instant,
     frames_in_quota: usize,
-    nonce: u64,
     sealed: bool,
-    /// Frames that belong to nobody here.
+    /// Frames that belong to no channel here.
     pub counters: EndpointCounters,
 }
 
@@ -265,17 +246,15 @@ impl Endpoint {
     pub fn new(config: Config) -> Self {
         assert!((1..=limits::MAX_CHANNELS).contains(&config.channels), "channels: {}", config.channels);
         assert!((1..=limits::MAX_PACKET_BYTES).contains(&config.packet), "packet: {}", config.packet);
+        assert!(config.quantum > 0, "a quantum has at least one packet");
         assert!(!config.links.is_empty() && config.links.len() <= usize::from(LinkId::MAX), "at least one link");
         let capacity = config.channels;
         let links = config.links.iter().map(|link| LinkState::new(link, capacity));
         Self {
             channels: Slab::with_capacity(capacity),
-            processor: Processor::new(config.policy, config.quantum, capacity),
+            processor: Processor::new(config.policy, capacity),
             links: links.collect(),
-            timers: DeadlineHeap::with_capacity(capacity),
-            tokens: TokenMap::with_capacity(capacity, config.secret),
-            pending: Vec::with_capacity(limits::MAX_PENDING_REQUESTS),
-            listeners: Vec::with_capacity(limits::MAX_LISTENERS),
+            signalling: Signalling::new(capacity, config.secret),
             // Beside requests, each channel is accepted once and ends once: those must never be lost.
             events: Ring::with_capacity(limits::MAX_EVENTS + 2 * capacity),
             events_dropped: 0,
@@ -283,9 +262,7 @@ impl Endpoint {
             making: None,
             starved: FifoSet::with_capacity(capacity),
             gaps: Gaps::new(config.envelope.clone()),
-            caught_up: Instant::ZERO,
             frames_in_quota: 0,
-            nonce: config.secret,
             sealed: false,
             counters: EndpointCounters::default(),
             config,
@@ -312,7 +289,7 @@ impl Endpoint {
     // ------------------------------------------------------------------------------------------------ commands
 
     /// Takes a message that arrived at `arrival` in the application's thread. The stamp is confined to
-    /// [`now − handover`, `now`]: nobody can back-date a deadline.
+    /// [`now − handover`, `now`]: no application can back-date a deadline.
     ///
     /// # Errors
     /// The message comes back with the reason; a channel that is not open has a burst of none.
@@ -334,9 +311,9 @@ impl Endpoint {
         if state.association.state != State::Open {
             return Err(closed(message));
         }
-        let Half::Sending(sending) = &mut state.half else { return Err(closed(message)) };
+        let Some(sending) = state.job.sender_mut() else { return Err(closed(message)) };
         let submitted = sending.submit(arrival, message)?;
-        if let Some(work) = sending.work() {
+        if let Some(work) = state.job.work(self.config.quantum) {
             self.processor.ready(now, channel.index(), work);
         }
         Ok(submitted)
@@ -344,7 +321,7 @@ impl Endpoint {
 
     /// Hands the buffer of a delivered message back.
     pub fn recycle(&mut self, channel: ChannelId, message: MessageBuf) {
-        if let Some(Channel { half: Half::Receiving(receiving), .. }) = self.channels.get_mut(channel) {
+        if let Some(receiving) = self.channels.get_mut(channel).and_then(|channel| channel.job.receiver_mut()) {
             receiving.recycle(message);
         }
     }
@@ -353,6 +330,13 @@ impl Endpoint {
     /// message is late.
     pub fn note_gap(&mut self, now: Instant, taken: Duration) {
         self.gaps.note(now, taken);
+    }
+
+    /// Notes that the driver slept because its processor had nothing to do before `until`. What waits for a link is not caught up.
+    pub fn note_idle(&mut self, until: Instant) {
+        if self.links.iter().all(|link| !link.scheduler.has_current()) {
+            self.gaps.caught_up = self.gaps.caught_up.max(until);
+        }
     }
 
     /// While restricted, only current real-time work is done ([`Processor::set_restricted`]).
@@ -406,8 +390,7 @@ impl Endpoint {
                     self.counters.control_invalid += 1;
                 }
             }
-            Err(Foreign::Version(found)) => {
-                let _ = found;
+            Err(Foreign::Version(_)) => {
                 self.counters.other_version += 1;
                 let mut start = [0; MAX_CONTROL_BYTES];
                 let kept = bytes.len().min(start.len());
@@ -419,49 +402,37 @@ impl Endpoint {
         frames.free(frame);
     }
 
-    /// Demultiplexes a packet; gives the frame back if nobody takes it.
+    /// Demultiplexes a packet; gives the frame back if no channel takes it.
     fn handle_data(&mut self, now: Instant, peer: SocketAddr, view: DataView<'_>, frame: FrameId) -> Option<FrameId> {
         let header = view.header();
         let place = header.channel;
         let channel = self.channels.at_mut(place).filter(|channel| {
             channel.remote == (place, header.key)
                 && channel.peer == peer
+                && channel.job.is_receiving()
                 && matches!(channel.association.state, State::Open | State::Finishing { .. })
         });
-        let (receiving, association) = match channel {
-            Some(Channel { half: Half::Receiving(receiving), association, .. }) => (receiving, association),
-            Some(Channel { half: Half::Inward(inward), association, .. }) => {
-                association.heard(now);
-                let (onward, finishing) = (inward.onward, association.state != State::Open);
-                let refused = self.pass_on(now, onward, &view, frame);
-                if let Some(key) = self.channels.key_at(place).filter(|_| finishing) {
-                    self.conclude_if_complete(now, key);
-                }
-                return refused;
-            }
-            _ => {
-                self.counters.unknown_channel += 1;
-                return Some(frame);
-            }
+        let Some(channel) = channel else {
+            self.counters.unknown_channel += 1;
+            return Some(frame);
         };
-        association.heard(now);
+        channel.association.heard(now);
+        let Some(receiving) = channel.job.receiver_mut() else {
+            return self.pass_on(now, place, &view, frame);
+        };
         let refused = receiving.accept(now, &view, frame).err().map(|(frame, _)| frame);
-        if let Some(work) = receiving.work() {
-            self.processor.ready(now, place, work.work);
+        if let Some(work) = channel.job.work(self.config.quantum) {
+            self.processor.ready(now, place, work);
         }
         refused
     }
 
-    /// `packets` packets of the channel at `place` were dropped as over its contract before anybody here saw them
+    /// `packets` packets of the channel at `place` were dropped as over its contract before this host saw them
     /// ([`crate::receive::EarlyDemux`]). Messages that turn out to miss some are its sender's fault, not the network's.
     pub fn handle_policed(&mut self, now: Instant, place: u32, packets: u64) {
-        let onward = match self.channels.at_mut(place).map(|channel| &mut channel.half) {
-            Some(Half::Receiving(receiving)) => return receiving.note_policed(now, packets),
-            Some(Half::Inward(inward)) => inward.onward,
-            _ => return,
-        };
-        if let Some(Channel { half: Half::Onward(onward), .. }) = self.channels.get_mut(onward) {
-            onward.relaying.note_policed(now, packets);
+        let taker = self.channels.key_at(place).and_then(|key| self.taker(key));
+        if let Some(channel) = taker.and_then(|key| self.channels.get_mut(key)) {
+            channel.job.note_policed(now, packets);
         }
     }
 
@@ -481,7 +452,7 @@ impl Endpoint {
     /// before the next step is begun.
     pub fn begin_step(&mut self, now: Instant, frames: &mut impl Frames) -> Option<Step> {
         if !self.processor.has_current(now) && self.links.iter().all(|link| !link.scheduler.has_current()) {
-            self.caught_up = now;
+            self.gaps.caught_up = now;
         }
         loop {
             let pick = self.processor.pick(now)?;
@@ -490,62 +461,24 @@ impl Endpoint {
                 continue;
             };
             let channel = self.channels.get_mut(key)?;
-            let remote = channel.remote;
-            let worked = match &mut channel.half {
-                Half::Sending(sending) => {
-                    let header = DataHeader {
-                        channel: remote.0,
-                        key: remote.1,
-                        message_bytes: 0,
-                        sequence: 0,
-                        logical_arrival: Instant::ZERO,
-                        index: 0,
-                        payload: 0,
-                        stolen_micros: 0,
-                        waited_micros: 0,
-                    };
-                    sending.step(header, frames).map(|done| {
-                        self.making = Some(pick.id);
-                        let after = match (sending.work(), done.part_end) {
-                            (work, true) => After::Message(work),
-                            (Some(work), false) => After::Same(work),
-                            (None, false) => After::Blocked,
-                        };
-                        let kind = if done.first { StepKind::First } else { StepKind::Next };
-                        (after, kind, done.bytes, done.spent)
-                    })
-                }
-                Half::Receiving(receiving) => receiving.step(frames).map(|done| {
-                    let after = match receiving.work() {
-                        Some(next) if !done.completed && (next.sequence, next.part) == (done.sequence, done.part) => {
-                            After::Same(next.work)
-                        }
-                        next => After::Message(next.map(|next| next.work)),
-                    };
-                    if receiving.has_delivery() {
-                        self.deliverable.push_back(0, pick.id);
-                    }
-                    let kind = if done.completed { StepKind::Deliver } else { StepKind::Reassemble };
-                    (after, kind, done.bytes, None)
-                }),
-                // They have no handler, so nobody picks them.
-                Half::Inward(_) | Half::Onward(_) => {
-                    self.processor.remove(pick.id);
-                    continue;
-                }
-            };
-            let Some((after, kind, bytes, spent)) = worked else {
+            let Some((worked, after)) = channel.job.step(channel.remote, self.config.quantum, frames) else {
                 // No frame: the quotas make that impossible while the driver keeps its part; try again with new room.
                 self.processor.stepped(now, After::Blocked);
                 self.starved.push_back(0, pick.id);
                 continue;
             };
+            if channel.job.packets() > 0 {
+                self.making = Some(pick.id);
+            }
+            if channel.job.has_delivery() {
+                self.deliverable.push_back(0, pick.id);
+            }
             let quantum_end = self.processor.stepped(now, after);
-            if matches!(self.channels.get(key).map(|channel| channel.association.state), Some(State::Finishing { .. }))
-            {
+            if matches!(channel.association.state, State::Finishing { .. }) {
                 self.conclude_if_complete(now, key);
             }
-            return Some(Step { channel: key, kind, switched: pick.switched, quantum_end, bytes, spent });
+            let Worked { piece, bytes, spent, .. } = worked;
+            return Some(Step { channel: key, kind: piece, switched: pick.switched, quantum_end, bytes, spent });
         }
     }
 
@@ -554,10 +487,11 @@ impl Endpoint {
         loop {
             let id = self.deliverable.pop_front(0)?;
             let Some(key) = self.channels.key_at(id) else { continue };
-            let Some(Channel { half: Half::Receiving(receiving), .. }) = self.channels.get_mut(key) else { continue };
-            let (gaps, caught_up) = (&self.gaps, self.caught_up);
+            let Some(receiving) = self.channels.get_mut(key).and_then(|channel| channel.job.receiver_mut()) else {
+                continue;
+            };
             let Some((delivered, cause)) =
-                receiving.deliver(now, |since| gaps.excess(since.min(caught_up), now), self.config.stretch_ppm)
+                receiving.deliver(now, |since| self.gaps.stolen(since, now), self.config.stretch_ppm)
             else {
                 continue;
             };
@@ -582,7 +516,7 @@ impl Endpoint {
     pub fn poll_timeout(&self, now: Instant) -> Option<(Instant, Why)> {
         let step = if self.processor.has_ready(now) { Some(now) } else { self.processor.next_release() };
         let link = self.links.iter().filter_map(LinkState::next_time).min();
-        let signal = self.timers.peek().map(|(at, _)| at);
+        let signal = self.signalling.timers.peek().map(|(at, _)| at);
         [(step, Why::Release), (link, Why::Link), (signal, Why::Signal)]
             .into_iter()
             .filter_map(|(at, why)| at.map(|at| (at, why)))
@@ -592,12 +526,7 @@ impl Endpoint {
     // ------------------------------------------------------------------------------------------------ helpers
 
     fn make_ready(&mut self, now: Instant, id: u32) {
-        let work = match self.channels.at(id).map(|channel| &channel.half) {
-            Some(Half::Sending(sending)) => sending.work(),
-            Some(Half::Receiving(receiving)) => receiving.work().map(|work| work.work),
-            Some(Half::Inward(_) | Half::Onward(_)) | None => None,
-        };
-        if let Some(work) = work {
+        if let Some(work) = self.channels.at(id).and_then(|channel| channel.job.work(self.config.quantum)) {
             self.processor.ready(now, id, work);
         }
     }
@@ -613,16 +542,11 @@ impl Endpoint {
         }
     }
 
-    fn next_nonce(&mut self) -> u64 {
-        self.nonce = self.nonce.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        crate::collections::mix(self.nonce)
-    }
-
     fn set_timer(&mut self, key: ChannelId) {
         match self.channels.get(key).and_then(|channel| channel.association.next_due()) {
-            Some(at) => self.timers.set(key.index(), at),
+            Some(at) => self.signalling.timers.set(key.index(), at),
             None => {
-                self.timers.remove(key.index());
+                self.signalling.timers.remove(key.index());
             }
         }
     }

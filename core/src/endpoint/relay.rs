@@ -8,17 +8,17 @@
 use alloc::boxed::Box;
 use core::net::SocketAddr;
 
-use super::channel::{Channel, Half, NOTHING};
-use super::{Departed, Destination, Endpoint, Incoming, Outgoing, Transmit};
+use super::channel::Channel;
+use super::job::Job;
+use super::{Destination, Endpoint, Incoming, Outgoing};
 use crate::admission::{Code, Refusal, Stage};
 use crate::event::{ChannelId, End, LinkId, Request, RequestId};
-use crate::frames::{FrameId, Frames};
+use crate::frames::FrameId;
 use crate::receive::{Drop, stretched};
 use crate::relay::{Passage, RelayConfig, Relaying};
-use crate::send::link_scheduler::Class;
 use crate::signal::{Association, State};
 use crate::units::{Duration, Instant};
-use crate::wire::{Control, Counts, DataView, ROUTE_LOST, write_evidence, write_receiver};
+use crate::wire::{Control, Counts, DataView, ROUTE_LOST};
 
 /// The side towards the sender.
 #[derive(Debug)]
@@ -41,7 +41,7 @@ pub(super) struct Onward {
     pub(super) relaying: Relaying,
     /// What it was opened for.
     request: RequestId,
-    inward: Option<ChannelId>,
+    pub(super) inward: Option<ChannelId>,
     /// The clock of the times in its packets: the sender's at the beginning of the route.
     pub(super) clock: u64,
     /// The clock that ACCEPT named.
@@ -57,17 +57,6 @@ impl Onward {
     }
 }
 
-impl Channel {
-    /// The other side, if this is one side of a relay.
-    pub(super) fn partner(&self) -> Option<ChannelId> {
-        match &self.half {
-            Half::Inward(inward) => Some(inward.onward),
-            Half::Onward(onward) => onward.inward,
-            Half::Sending(_) | Half::Receiving(_) => None,
-        }
-    }
-}
-
 impl Inward {
     /// What ACCEPT says beside the channel: the deadline of all that follows from here on, S, and the receiver's clock.
     pub(super) fn terms(&self) -> (Duration, u32, u64) {
@@ -80,7 +69,7 @@ impl Outgoing {
     /// The onward side of a channel that is asked for by `request` and goes on to `destination`: with packets of at most
     /// `packet` bytes, or the request's, and room for `packets` of them ([`crate::admission::buffers::receive_packets`] with
     /// the relay's stage), and for one message at least. `upstream` is what all hosts up to this one need of the deadline at
-    /// least, with the way to the next host.
+    /// least, with the network path to the next host.
     pub fn relay(destination: Destination, request: &Request, packet: u32, upstream: Duration, packets: u32) -> Self {
         let config = RelayConfig {
             service: request.service,
@@ -99,7 +88,7 @@ impl Outgoing {
         };
         let association = Association::opening(Instant::ZERO, 0, request.lease);
         let Destination { link, peer, name } = destination;
-        Self(Box::new(Channel::new(Half::Onward(onward), association, (peer, link, name), upstream)))
+        Self(Box::new(Channel::new(Job::Onward(onward), association, (peer, link, name), upstream)))
     }
 }
 
@@ -107,10 +96,10 @@ impl Incoming {
     /// The channel that answers `request` and is joined to `onward`, which was opened for it and has been accepted. `passage`
     /// is what this host grants to it.
     pub fn relay(request: &Request, onward: ChannelId, passage: Passage) -> Self {
-        let inward = Inward { onward, passage, packet: 0, clock: 0, counts: NOTHING, is_counted: false };
+        let inward = Inward { onward, passage, packet: 0, clock: 0, counts: Counts::default(), is_counted: false };
         let association = Association::accepted(Instant::ZERO, 0, request.lease);
         let at = (request.peer, request.link, request.name);
-        Self(Box::new(Channel::new(Half::Inward(inward), association, at, request.upstream)))
+        Self(Box::new(Channel::new(Job::Inward(inward), association, at, request.upstream)))
     }
 }
 
@@ -120,49 +109,52 @@ impl Endpoint {
     /// True if `onward` waits for the acceptance of request `id`.
     pub(super) fn can_join(&self, onward: ChannelId, id: RequestId) -> bool {
         self.channels.get(onward).is_some_and(|channel| {
-            let joins = |half: &Onward| half.request == id && half.inward.is_none();
-            channel.association.state == State::Accepted && matches!(&channel.half, Half::Onward(half) if joins(half))
+            let joins = |onward: &Onward| onward.request == id && onward.inward.is_none();
+            channel.association.state == State::Accepted && channel.job.onward().is_some_and(joins)
         })
     }
 
     /// Joins the two sides: packets may pass from now on.
     pub(super) fn join(&mut self, now: Instant, key: ChannelId) {
-        let Some(Channel { half: Half::Inward(inward), .. }) = self.channels.get(key) else { return };
-        let (onward, passage) = (inward.onward, inward.passage);
+        let Some(&Inward { onward, passage, .. }) = self.channels.get(key).and_then(|channel| channel.job.inward())
+        else {
+            return;
+        };
         let Some(channel) = self.channels.get_mut(onward) else { return };
-        let Half::Onward(half) = &mut channel.half else { return };
-        half.inward = Some(key);
-        half.relaying.begin(now, passage);
-        let (packet, clock) = (half.relaying.config().packet, half.receiver_clock);
+        let Some(side) = channel.job.onward_mut() else { return };
+        side.inward = Some(key);
+        side.relaying.begin(now, passage);
+        let terms = (side.relaying.config().packet, side.receiver_clock);
         channel.association.enter(State::Open, now);
         self.set_timer(onward);
-        if let Some(Channel { half: Half::Inward(inward), .. }) = self.channels.get_mut(key) {
-            (inward.packet, inward.clock) = (packet, clock);
+        if let Some(inward) = self.channels.get_mut(key).and_then(|channel| channel.job.inward_mut()) {
+            (inward.packet, inward.clock) = terms;
         }
     }
 
     // ------------------------------------------------------------------------------------------------ data
 
-    /// A packet came for the inward side of `onward`; gives the frame back if it is not taken.
-    pub(super) fn pass_on(
-        &mut self,
-        now: Instant,
-        onward: ChannelId,
-        view: &DataView<'_>,
-        frame: FrameId,
-    ) -> Option<FrameId> {
+    /// A packet came for the inward side at `place`; gives the frame back if it is not taken.
+    pub(super) fn pass_on(&mut self, now: Instant, place: u32, view: &DataView<'_>, frame: FrameId) -> Option<FrameId> {
+        let Some(inward) = self.channels.key_at(place) else { return Some(frame) };
+        let refused = self.pass_to(now, inward, view, frame);
+        self.conclude_if_complete(now, inward);
+        refused
+    }
+
+    fn pass_to(&mut self, now: Instant, inward: ChannelId, view: &DataView<'_>, frame: FrameId) -> Option<FrameId> {
+        let Some(onward) = self.taker(inward) else { return Some(frame) };
         let Some(channel) = self.channels.get_mut(onward) else {
             self.counters.unknown_channel += 1;
             return Some(frame);
         };
-        let Half::Onward(Onward { relaying, .. }) = &mut channel.half else { return Some(frame) };
+        let Some(Onward { relaying, .. }) = channel.job.onward_mut() else { return Some(frame) };
         if !matches!(channel.association.state, State::Open | State::Draining) {
             relaying.refused(Drop::Stale);
             return Some(frame);
         }
         let waits_already = !relaying.is_drained();
-        let (gaps, caught_up, stretch_ppm) = (&self.gaps, self.caught_up, self.config.stretch_ppm);
-        let held_up = |since: Instant| stretched(gaps.excess(since.min(caught_up), now), stretch_ppm);
+        let held_up = |since| stretched(self.gaps.stolen(since, now), self.config.stretch_ppm);
         if let Err((frame, _)) = relaying.accept(now, view, frame, held_up) {
             return Some(frame);
         }
@@ -172,58 +164,16 @@ impl Endpoint {
         None
     }
 
-    /// The link scheduler picked the head packet of an onward side.
-    pub(super) fn transmit_relayed(
-        &mut self,
-        now: Instant,
-        link: LinkId,
-        key: ChannelId,
-        frames: &mut impl Frames,
-    ) -> Option<Transmit> {
-        let channel = self.channels.get_mut(key)?;
-        let (peer, remote) = (channel.peer, channel.remote);
-        let Half::Onward(Onward { relaying, .. }) = &mut channel.half else { return None };
-        let packet = relaying.pop()?;
-        let stolen = packet.stolen + self.gaps.excess(packet.under_way.min(self.caught_up), now);
-        let area = frames.packet_mut(&packet.frame);
-        write_receiver(area, remote.0, remote.1);
-        write_evidence(area, stolen, packet.waited(now, relaying.config()));
-        let is_real_time = relaying.config().service.contract().is_some();
-        let class = if is_real_time { Class::RealTime } else { Class::BestEffort };
-        let scheduler = &mut self.links[usize::from(link)].scheduler;
-        let completes = scheduler.issued(now, class, packet.payload);
-        if let Some(head) = relaying.head() {
-            scheduler.enqueue(now, key.index(), head);
-        }
-        relaying.counters.passed_bytes += u64::from(packet.payload);
-        if packet.last {
-            relaying.counters.passed += 1;
-            relaying.counters.late += u64::from(is_real_time && completes > packet.deadline);
-        }
-        if relaying.is_drained() && channel.association.state == State::Draining {
-            self.start_closing(now, key);
-        }
-        let len = packet.len();
-        let message = Departed {
-            channel: key,
-            sequence: packet.sequence,
-            last: packet.last,
-            logical_arrival: packet.release,
-            deadline: packet.deadline,
-        };
-        Some(Transmit { frame: packet.frame, len, peer, message: Some(message), completes })
-    }
-
     // ------------------------------------------------------------------------------------------------ endings
 
     /// What the sender is told: what the next host reported, and what was dropped here. The end of the route cannot tell a
     /// message that was dropped from one that was lost, so it is moved from there: each message counts once.
     pub(super) fn counts(&self, key: ChannelId) -> Counts {
-        let Some(channel) = self.channels.get(key) else { return NOTHING };
-        let Half::Inward(inward) = &channel.half else { return channel.counts() };
+        let Some(channel) = self.channels.get(key) else { return Counts::default() };
+        let Some(inward) = channel.job.inward() else { return channel.job.counts() };
         let Some(next) = self.channels.get(inward.onward) else { return inward.counts };
-        let Half::Onward(onward) = &next.half else { return inward.counts };
-        let far = next.report.unwrap_or(NOTHING);
+        let Some(onward) = next.job.onward() else { return inward.counts };
+        let far = next.report.unwrap_or_default();
         let dropped = onward.relaying.counters.dropped().min(far.lost);
         Counts { lost: far.lost - dropped, dropped: far.dropped.saturating_add(dropped), ..far }
     }
@@ -231,49 +181,28 @@ impl Endpoint {
     /// The sender has closed. Once nothing more can come, the onward side sends what waits and closes.
     pub(super) fn finish_relay(&mut self, now: Instant, key: ChannelId, grace_is_over: bool) {
         let Some(channel) = self.channels.get(key) else { return };
-        let (State::Finishing { sent }, Half::Inward(inward)) = (channel.association.state, &channel.half) else {
+        let (State::Finishing { sent }, Some(inward)) = (channel.association.state, channel.job.inward()) else {
             return;
         };
         let (onward, reason) = (inward.onward, channel.reason);
-        let Some(Channel { half: Half::Onward(half), .. }) = self.channels.get_mut(onward) else { return };
-        half.sent = Some(sent);
-        if grace_is_over || half.relaying.has_seen_all(sent) {
-            self.close_onward(now, onward, reason);
+        let Some(side) = self.channels.get_mut(onward).and_then(|channel| channel.job.onward_mut()) else { return };
+        side.sent = Some(sent);
+        if grace_is_over || side.relaying.has_seen_all(sent) {
+            self.close_side(now, onward, reason);
         }
     }
 
-    /// Closes the onward side when what waits there has left.
-    pub(super) fn close_onward(&mut self, now: Instant, key: ChannelId, reason: u8) {
-        let Some(channel) = self.channels.get_mut(key) else { return };
-        let Half::Onward(half) = &channel.half else { return };
-        match channel.association.state {
-            State::Open if !half.relaying.is_drained() => {
-                channel.reason = reason;
-                channel.association.state = State::Draining;
-            }
-            State::Open | State::Accepted => {
-                channel.reason = reason;
-                self.start_closing(now, key);
-            }
-            _ => {}
-        }
-    }
-
-    /// Closes the inward side: its peer is told to stop.
-    fn close_inward(&mut self, now: Instant, key: ChannelId, reason: u8) {
-        let Some(channel) = self.channels.get_mut(key) else { return };
-        if matches!(channel.association.state, State::Open | State::Finishing { .. }) {
-            channel.reason = reason;
+    /// Closes one side of a relay: the onward one when what waits there has left, the inward one at once.
+    pub(super) fn close_side(&mut self, now: Instant, key: ChannelId, reason: u8) {
+        let closes = |state| matches!(state, State::Open | State::Accepted | State::Finishing { .. });
+        let Some(channel) = self.channels.get_mut(key).filter(|channel| closes(channel.association.state)) else {
+            return;
+        };
+        channel.reason = reason;
+        if channel.association.state == State::Open && !channel.job.is_drained() {
+            channel.association.state = State::Draining;
+        } else {
             self.start_closing(now, key);
-        }
-    }
-
-    /// The driver closes one side of a relay: so it closes the other.
-    pub(super) fn close_partner(&mut self, now: Instant, key: ChannelId) {
-        match self.channels.get(key).map(|channel| &channel.half) {
-            Some(Half::Inward(Inward { onward, .. })) => self.close_onward(now, *onward, 0),
-            Some(Half::Onward(Onward { inward: Some(inward), .. })) => self.close_inward(now, *inward, 0),
-            _ => {}
         }
     }
 
@@ -283,46 +212,34 @@ impl Endpoint {
             End::Closed { .. } | End::ClosedByPeer => 0,
             _ => ROUTE_LOST,
         };
-        match self.channels.get(key).map(|channel| &channel.half) {
-            Some(Half::Inward(Inward { onward, .. })) => self.close_onward(now, *onward, reason),
-            Some(&Half::Onward(Onward { inward: Some(inward), .. })) => {
-                let counts = self.counts(inward);
-                let Some(Channel { half: Half::Inward(half), association, .. }) = self.channels.get_mut(inward) else {
-                    return;
-                };
-                half.counts = counts;
-                match (association.state, end) {
-                    (State::Finishing { .. }, End::Closed { report: Some(_) }) => self.close_finished(now, inward),
-                    _ => self.close_inward(now, inward, reason),
-                }
-            }
-            Some(&Half::Onward(Onward { request, inward: None, .. })) => {
-                // Where nobody answered nobody is answered: the peer finds out as we did.
-                let refusal = match end {
-                    End::Refused(refusal) => refusal,
-                    End::Version { .. } => Refusal::new(Code::Version, Stage::Route),
-                    _ => return,
-                };
-                self.refuse_pending(request, &refusal);
-            }
-            _ => {}
+        let Some(channel) = self.channels.get(key) else { return };
+        let Some(&Onward { inward, request, .. }) = channel.job.onward() else {
+            let onward = channel.job.partner();
+            return onward.into_iter().for_each(|onward| self.close_side(now, onward, reason));
+        };
+        let Some(inward) = inward else {
+            // If the next host did not answer, the request is not answered either: the peer finds out as this host did.
+            let refusal = match end {
+                End::Refused(refusal) => refusal,
+                End::Version { .. } => Refusal::new(Code::Version, Stage::Route),
+                _ => return,
+            };
+            return self.refuse_pending(request, &refusal);
+        };
+        let counts = self.counts(inward);
+        let Some(Channel { job: Job::Inward(side), association, .. }) = self.channels.get_mut(inward) else { return };
+        side.counts = counts;
+        match (association.state, end) {
+            (State::Finishing { .. }, End::Closed { report: Some(_) }) => self.close_finished(now, inward),
+            _ => self.close_side(now, inward, reason),
         }
     }
 
     /// The driver took the other side of a relay out before its end.
     pub(super) fn is_orphan(&self, key: ChannelId) -> bool {
         let Some(channel) = self.channels.get(key) else { return false };
-        let partner = channel.partner();
         let lives = matches!(channel.association.state, State::Open | State::Finishing { .. });
-        lives && partner.is_some_and(|partner| self.channels.get(partner).is_none())
-    }
-
-    /// Ends a side that is left alone.
-    pub(super) fn close_orphan(&mut self, now: Instant, key: ChannelId) {
-        self.close_onward(now, key, ROUTE_LOST);
-        if self.channels.get(key).is_some_and(Channel::is_receiving) {
-            self.close_inward(now, key, ROUTE_LOST);
-        }
+        lives && channel.job.partner().is_some_and(|partner| self.channels.get(partner).is_none())
     }
 
     /// Answers a repeated CLOSE while the onward side is still closing: a sign of life.

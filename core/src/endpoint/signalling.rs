@@ -1,13 +1,16 @@
 //! The endpoint's side of [`crate::signal`]: which frame is written when, and what an arriving one means.
 
 use alloc::boxed::Box;
+use alloc::vec::Vec;
 use core::fmt::Write as _;
 use core::net::SocketAddr;
 
-use super::channel::{Channel, Half, Incoming, NOTHING, Offer, Outgoing, Released};
+use super::channel::{Channel, Incoming, Outgoing, Released};
 use super::control::Text;
+use super::job::Offer;
 use super::{Endpoint, incoming_token};
 use crate::admission::{Code, Refusal, Stage};
+use crate::collections::{DeadlineHeap, TokenMap};
 use crate::contract::{self, ContractError, SendingStages, Service, packets};
 use crate::event::{ChannelId, End, Event, LinkId, Name, Request, RequestId};
 use crate::frames::{Frames, MessageBuf};
@@ -15,7 +18,7 @@ use crate::limits;
 use crate::platform::BestEffort;
 use crate::signal::{Association, Due, GRACE, RETRY, State};
 use crate::units::{Duration, Instant};
-use crate::wire::{Accept, Close, Control, Counts, Open, ROUTE_LOST, Refuse, same_clock, token};
+use crate::wire::{Accept, Close, Control, Counts, Open, ROUTE_LOST, Refuse, Versions, same_clock, token};
 
 /// A request that waits for the driver.
 #[derive(Debug)]
@@ -23,6 +26,36 @@ pub(super) struct Pending {
     request: Request,
     token: u64,
     expires: Instant,
+}
+
+/// The signalling of an endpoint, beside that of each channel.
+#[derive(Debug)]
+pub(super) struct Signalling {
+    /// When something is due on each channel.
+    pub(super) timers: DeadlineHeap,
+    /// The channels by their tokens.
+    tokens: TokenMap,
+    pending: Vec<Pending>,
+    listeners: Vec<Name>,
+    nonce: u64,
+}
+
+impl Signalling {
+    /// For `capacity` channels; `secret` seeds tokens and nonces.
+    pub(super) fn new(capacity: usize, secret: u64) -> Self {
+        Self {
+            timers: DeadlineHeap::with_capacity(capacity),
+            tokens: TokenMap::with_capacity(capacity, secret),
+            pending: Vec::with_capacity(limits::MAX_PENDING_REQUESTS),
+            listeners: Vec::with_capacity(limits::MAX_LISTENERS),
+            nonce: secret,
+        }
+    }
+
+    fn next_nonce(&mut self) -> u64 {
+        self.nonce = self.nonce.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        crate::collections::mix(self.nonce)
+    }
 }
 
 /// How long the driver has to decide on a request; the peer asks again anyway.
@@ -33,16 +66,16 @@ impl Endpoint {
 
     /// Lets peers ask for channels to `name`. False if there are too many names, or it is listened on already.
     pub fn listen(&mut self, name: Name) -> bool {
-        if self.listeners.len() >= limits::MAX_LISTENERS || self.listeners.contains(&name) {
+        if self.signalling.listeners.len() >= limits::MAX_LISTENERS || self.signalling.listeners.contains(&name) {
             return false;
         }
-        self.listeners.push(name);
+        self.signalling.listeners.push(name);
         true
     }
 
-    /// Peers that ask for `name` from now on are told that nobody listens.
+    /// Peers that ask for `name` from now on are told that there is no such name.
     pub fn unlisten(&mut self, name: &Name) {
-        self.listeners.retain(|other| other != name);
+        self.signalling.listeners.retain(|other| other != name);
     }
 
     /// Asks the peer for a channel that this host has admitted. OPEN leaves at the next `handle_timeout`.
@@ -53,16 +86,16 @@ impl Endpoint {
     pub fn open(&mut self, now: Instant, outgoing: Outgoing) -> Result<ChannelId, (Outgoing, Refusal)> {
         let Outgoing(mut channel) = outgoing;
         let lease = channel.association.lease;
-        let token = self.next_nonce();
+        let token = self.signalling.next_nonce();
         channel.association = Association::opening(now, token, lease);
         let Some(link) = self.links.get(usize::from(channel.link)) else {
             return Err((Outgoing(channel), Refusal::new(Code::BadParameters, Stage::Link)));
         };
         let best_effort = link.best_effort;
-        let refusal = match channel.offer().filter(|offer| offer.packet <= self.config.packet) {
+        let refusal = match channel.job.offer().filter(|offer| offer.packet <= self.config.packet) {
             Some(Offer { service, packet, .. }) => {
                 let packet = if service.contract().is_none() { packet.min(best_effort.packet_max) } else { packet };
-                channel.set_packet(packet);
+                channel.job.set_packet(packet);
                 let checked = check_packets(&service, &best_effort, packet, limits::MAX_PACKETS_PER_MESSAGE);
                 checked.err().map(Refusal::from)
             }
@@ -83,7 +116,7 @@ impl Endpoint {
         if state.association.state != State::Accepted {
             return;
         }
-        let Half::Sending(sending) = &mut state.half else { return };
+        let Some(sending) = state.job.sender_mut() else { return };
         sending.set_stages(stages);
         state.association.enter(State::Open, now);
         self.set_timer(channel);
@@ -102,21 +135,21 @@ impl Endpoint {
         incoming: Incoming,
     ) -> Result<ChannelId, (Incoming, Refusal)> {
         let Incoming(mut channel) = incoming;
-        let onward = if let Half::Inward(inward) = &channel.half { Some(inward.onward) } else { None };
+        let onward = channel.job.inward().map(|inward| inward.onward);
         if onward.is_some_and(|onward| !self.can_join(onward, request.id)) {
             return Err((Incoming(channel), Refusal::new(Code::Protocol, Stage::Route)));
         }
         let Some(pending) = self.take_pending(request.id) else {
-            onward.inspect(|&onward| self.close_onward(now, onward, 0));
+            onward.inspect(|&onward| self.close_side(now, onward, 0));
             return Err((Incoming(channel), Refusal::new(Code::Protocol, Stage::ReceivingProcessor)));
         };
         channel.association = Association::accepted(now, pending.token, pending.request.lease);
-        if let Half::Receiving(receiving) = &mut channel.half {
+        if let Some(receiving) = channel.job.receiver_mut() {
             receiving.begin_at(now);
         }
         match self.install(channel, incoming_token(&request.peer, pending.token)) {
             Ok(key) => {
-                let nonce = self.next_nonce() as u32;
+                let nonce = self.signalling.next_nonce() as u32;
                 if let Some(channel) = self.channels.get_mut(key) {
                     channel.remote = (key.index(), nonce);
                 }
@@ -127,7 +160,7 @@ impl Endpoint {
             Err(channel) => {
                 let refusal = Refusal::new(Code::Memory, Stage::ReceivingProcessor);
                 self.send_refusal(request.link, request.peer, pending.token, &refusal);
-                onward.inspect(|&onward| self.close_onward(now, onward, 0));
+                onward.inspect(|&onward| self.close_side(now, onward, 0));
                 Err((Incoming(channel), refusal))
             }
         }
@@ -149,14 +182,14 @@ impl Endpoint {
     pub fn close(&mut self, now: Instant, channel: ChannelId) {
         let Some(state) = self.channels.get_mut(channel) else { return };
         match state.association.state {
-            State::Open if !state.is_sent_out() => {
-                state.association.state = State::Draining;
-            }
+            State::Open if !state.job.is_drained() => state.association.state = State::Draining,
             State::Open | State::Accepted => self.start_closing(now, channel),
             State::Opening => self.end(now, channel, End::Closed { report: None }),
             _ => return,
         }
-        self.close_partner(now, channel);
+        if let Some(partner) = self.channels.get(channel).and_then(|channel| channel.job.partner()) {
+            self.close_side(now, partner, 0);
+        }
     }
 
     /// Takes a channel out, ended or not, without a word to the peer: its frames go back to the region, its messages and
@@ -171,24 +204,24 @@ impl Endpoint {
         let id = channel.index();
         self.processor.remove(id);
         self.links[usize::from(removed.link)].scheduler.remove(id);
-        self.timers.remove(id);
+        self.signalling.timers.remove(id);
         self.deliverable.remove(id);
         self.starved.remove(id);
-        self.tokens.remove(token_of(&removed));
-        self.frames_in_quota -= removed.frame_quota();
-        removed.clear(frames, spent);
-        if let Some(partner) = removed.partner().filter(|&partner| self.is_orphan(partner)) {
-            self.timers.set(partner.index(), Instant::ZERO);
+        self.signalling.tokens.remove(token_of(&removed));
+        self.frames_in_quota -= removed.job.frame_quota();
+        removed.job.clear(frames, spent);
+        if let Some(partner) = removed.job.partner().filter(|&partner| self.is_orphan(partner)) {
+            self.signalling.timers.set(partner.index(), Instant::ZERO);
         }
         Some(Released(removed))
     }
 
     /// Does what is due by `now`: one timer a channel at most.
     pub fn handle_timeout(&mut self, now: Instant) {
-        while let Some((_, id)) = self.timers.pop_due(now) {
+        while let Some((_, id)) = self.signalling.timers.pop_due(now) {
             let Some(key) = self.channels.key_at(id) else { continue };
             if self.is_orphan(key) {
-                self.close_orphan(now, key);
+                self.close_side(now, key, ROUTE_LOST);
             }
             let Some(channel) = self.channels.get_mut(key) else { continue };
             let due = channel.association.timeout(now);
@@ -203,56 +236,14 @@ impl Endpoint {
             }
             self.set_timer(key);
         }
-        self.pending.retain(|pending| pending.expires > now);
+        self.signalling.pending.retain(|pending| pending.expires > now);
     }
 
     // ------------------------------------------------------------------------------------------------ inputs
 
     pub(super) fn handle_control(&mut self, now: Instant, link: LinkId, peer: SocketAddr, frame: &[u8]) {
-        match Control::parse(frame) {
-            Ok((token, Control::Open(open))) => self.handle_open(now, link, peer, token, &open),
-            Ok((token, Control::Accept(accept))) => self.handle_accept(now, peer, token, &accept),
-            Ok((token, Control::Refuse(refuse))) => {
-                if let Some(key) = self.outgoing(peer, token)
-                    && self.state(key) == Some(State::Opening)
-                {
-                    self.end(now, key, End::Refused(refuse.refusal()));
-                }
-            }
-            Ok((token, Control::Keepalive(keepalive))) => {
-                if let Some(key) = self.incoming(peer, token, (keepalive.channel, keepalive.key)) {
-                    self.heard(now, key);
-                    self.say_status(link, peer, token, key);
-                }
-            }
-            Ok((token, Control::Status(counts))) => {
-                if let Some(key) = self.outgoing(peer, token) {
-                    self.heard(now, key);
-                    if let Some(channel) = self.channels.get_mut(key) {
-                        channel.report = Some(counts);
-                    }
-                }
-            }
-            Ok((token, Control::Close(close))) => self.handle_close(now, link, peer, token, &close),
-            Ok((token, Control::Closed(counts))) => {
-                if let Some(key) = self.outgoing(peer, token) {
-                    if self.state(key) == Some(State::Closing) {
-                        self.end(now, key, End::Closed { report: Some(counts) });
-                    }
-                } else if let Some(key) =
-                    self.tokens.get(incoming_token(&peer, token)).and_then(|id| self.channels.key_at(id))
-                    && self.state(key) == Some(State::Closing)
-                {
-                    self.end(now, key, End::Closed { report: None });
-                }
-            }
-            Ok((token, Control::Version(versions))) => {
-                if let Some(key) = self.outgoing(peer, token)
-                    && self.state(key) == Some(State::Opening)
-                {
-                    self.end(now, key, End::Version { lowest: versions.lowest, highest: versions.highest });
-                }
-            }
+        let (token, control) = match Control::parse(frame) {
+            Ok(parsed) => parsed,
             Err(error) => {
                 self.counters.control_invalid += 1;
                 // An OPEN that cannot be read gets an answer, so that its sender learns why; nothing else does.
@@ -262,12 +253,54 @@ impl Endpoint {
                     let refusal = Refusal::new(Code::Protocol, Stage::Contract);
                     self.answer(link, peer, token, &Control::Refuse(Refuse::new(&refusal, detail.as_str())));
                 }
+                return;
+            }
+        };
+        match control {
+            Control::Open(open) => self.handle_open(now, link, peer, token, &open),
+            Control::Accept(accept) => self.handle_accept(now, peer, token, &accept),
+            Control::Refuse(refuse) => self.end_if(now, peer, token, State::Opening, End::Refused(refuse.refusal())),
+            Control::Version(Versions { lowest, highest }) => {
+                self.end_if(now, peer, token, State::Opening, End::Version { lowest, highest });
+            }
+            Control::Keepalive(keepalive) => {
+                if let Some(key) = self.incoming(peer, token, (keepalive.channel, keepalive.key)) {
+                    self.heard(now, key);
+                    self.say_status(link, peer, token, key);
+                }
+            }
+            Control::Status(counts) => {
+                if let Some(channel) = self.outgoing(peer, token).and_then(|key| self.channels.get_mut(key)) {
+                    channel.association.heard(now);
+                    channel.report = Some(counts);
+                }
+            }
+            Control::Close(close) => self.handle_close(now, link, peer, token, &close),
+            Control::Closed(report) if self.outgoing(peer, token).is_some() => {
+                self.end_if(now, peer, token, State::Closing, End::Closed { report: Some(report) });
+            }
+            Control::Closed(_) => {
+                let id = self.signalling.tokens.get(incoming_token(&peer, token));
+                if let Some(key) = id.and_then(|id| self.channels.key_at(id))
+                    && self.state(key) == Some(State::Closing)
+                {
+                    self.end(now, key, End::Closed { report: None });
+                }
             }
         }
     }
 
+    /// Ends the sending channel to `peer` that `token` names, if it is in `state`.
+    fn end_if(&mut self, now: Instant, peer: SocketAddr, token: u64, state: State, end: End) {
+        if let Some(key) = self.outgoing(peer, token)
+            && self.state(key) == Some(state)
+        {
+            self.end(now, key, end);
+        }
+    }
+
     fn handle_open(&mut self, now: Instant, link: LinkId, peer: SocketAddr, token: u64, open: &Open<'_>) {
-        if let Some(id) = self.tokens.get(incoming_token(&peer, token)) {
+        if let Some(id) = self.signalling.tokens.get(incoming_token(&peer, token)) {
             // A repetition: our ACCEPT was lost.
             if let Some(key) = self.channels.key_at(id)
                 && self.state(key) == Some(State::Open)
@@ -277,10 +310,10 @@ impl Endpoint {
             }
             return;
         }
-        if self.pending.iter().any(|pending| pending.token == token && pending.request.peer == peer) {
+        if self.signalling.pending.iter().any(|pending| pending.token == token && pending.request.peer == peer) {
             return;
         }
-        let name = Name::new(open.name).ok().filter(|name| self.listeners.contains(name));
+        let name = Name::new(open.name).ok().filter(|name| self.signalling.listeners.contains(name));
         let Some(name) = name else {
             let refusal = Refusal::new(Code::NoSuchName, Stage::ReceivingProcessor);
             return self.send_refusal(link, peer, token, &refusal);
@@ -297,11 +330,11 @@ impl Endpoint {
         {
             return self.send_refusal(link, peer, token, &Refusal::from(error));
         }
-        if self.pending.len() >= limits::MAX_PENDING_REQUESTS {
+        if self.signalling.pending.len() >= limits::MAX_PENDING_REQUESTS {
             return;
         }
         let request = Request {
-            id: RequestId(self.next_nonce()),
+            id: RequestId(self.signalling.next_nonce()),
             peer,
             link,
             name,
@@ -313,7 +346,7 @@ impl Endpoint {
             clock: open.clock,
             lease: open.lease,
         };
-        self.pending.push(Pending { request, token, expires: now + DECISION });
+        self.signalling.pending.push(Pending { request, token, expires: now + DECISION });
         self.push_event(Event::Requested(request));
     }
 
@@ -324,7 +357,7 @@ impl Endpoint {
         }
         let clock = self.config.clock;
         let Some(channel) = self.channels.get_mut(key) else { return };
-        let Some(Offer { service, packet, .. }) = channel.offer() else { return };
+        let Some(Offer { service, packet, .. }) = channel.job.offer() else { return };
         if accept.check(packet as u16).is_err() {
             return self.end(now, key, End::Refused(Refusal::new(Code::Protocol, Stage::ReceivingProcessor)));
         }
@@ -333,7 +366,7 @@ impl Endpoint {
         let most = packets(service.max_message(), packet);
         let best_effort = self.links[usize::from(channel.link)].best_effort;
         let mut checked = check_packets(&service, &best_effort, accept.packet.into(), most);
-        if let Half::Onward(onward) = &mut channel.half {
+        if let Some(onward) = channel.job.onward_mut() {
             onward.receiver_clock = accept.clock;
             let (most, packet) = (onward.relaying.most_packets(), u32::from(accept.packet).max(1));
             checked = checked.and_then(|()| contract::check_packets(service.max_message(), packet, most));
@@ -341,7 +374,7 @@ impl Endpoint {
         if let Err(error) = checked {
             return self.end(now, key, End::Refused(Refusal::from(error)));
         }
-        channel.set_packet(u32::from(accept.packet));
+        channel.job.set_packet(u32::from(accept.packet));
         channel.remote = (accept.channel, accept.key);
         channel.association.accept(now, accept.lease);
         self.set_timer(key);
@@ -357,7 +390,7 @@ impl Endpoint {
     fn handle_close(&mut self, now: Instant, link: LinkId, peer: SocketAddr, token: u64, close: &Close) {
         if close.reverse {
             let Some(key) = self.outgoing(peer, token) else { return };
-            self.reply(link, peer, token, &Control::Closed(NOTHING));
+            self.reply(link, peer, token, &Control::Closed(Counts::default()));
             let end = if close.reason == ROUTE_LOST { End::RouteLost } else { End::ClosedByPeer };
             self.end(now, key, end);
             return;
@@ -374,16 +407,13 @@ impl Endpoint {
                 self.conclude_if_complete(now, key);
             }
             // Both sides close at once, our CLOSED was lost, or we had given the peer up: what has not come will not be taken
-            // any more.
-            Some(State::Closing | State::Ended) => match self.channels.get_mut(key).map(|channel| &mut channel.half) {
-                Some(Half::Receiving(receiving)) => {
-                    receiving.finish(close.sent);
-                    self.send_closed(key);
+            // any more. A relay may not know yet what became of them: it only says that it closes.
+            Some(State::Closing | State::Ended) => {
+                match self.channels.get_mut(key).is_some_and(|channel| channel.job.finish(close.sent)) {
+                    true => self.send_closed(key),
+                    false => self.send_close(key),
                 }
-                Some(Half::Inward(inward)) if inward.is_counted => self.send_closed(key),
-                // A relay does not know what becomes of them: it only says that it closes.
-                _ => self.send_close(key),
-            },
+            }
             // A relay closes hop by hop, which takes time.
             Some(State::Finishing { .. }) if self.is_inward(key) => self.say_status(link, peer, token, key),
             _ => {}
@@ -407,12 +437,10 @@ impl Endpoint {
         if channel.association.state != State::Open && self.is_inward(key) {
             return self.finish_relay(now, key, false);
         }
-        let (State::Finishing { sent }, Half::Receiving(receiving)) = (channel.association.state, &channel.half) else {
+        let (State::Finishing { sent }, Some(receiving)) = (channel.association.state, channel.job.receiver()) else {
             return;
         };
-        let c = &receiving.counters;
-        let accounted = c.delivered + c.lost + c.dropped_receiver + c.dropped_sender;
-        if receiving.is_drained() && accounted >= sent {
+        if receiving.is_through(sent) {
             self.conclude(now, key);
         }
     }
@@ -420,13 +448,10 @@ impl Endpoint {
     /// Ends a finishing receiver. Once the grace is over what has not come is lost, but what has come is still processed.
     fn conclude(&mut self, now: Instant, key: ChannelId) {
         let Some(channel) = self.channels.get_mut(key) else { return };
-        if let (State::Finishing { sent }, Half::Inward(_)) = (channel.association.state, &channel.half) {
+        let State::Finishing { sent } = channel.association.state else { return };
+        let Some(receiving) = channel.job.receiver_mut() else {
             channel.association.enter(State::Finishing { sent }, now + RETRY);
             return self.finish_relay(now, key, true);
-        }
-        let (State::Finishing { sent }, Half::Receiving(receiving)) = (channel.association.state, &mut channel.half)
-        else {
-            return;
         };
         if !receiving.is_drained() {
             channel.association.enter(State::Finishing { sent }, now + GRACE);
@@ -440,7 +465,7 @@ impl Endpoint {
     pub(super) fn close_finished(&mut self, now: Instant, key: ChannelId) {
         let Some(channel) = self.channels.get_mut(key) else { return };
         let reason = channel.reason;
-        if let Half::Inward(inward) = &mut channel.half {
+        if let Some(inward) = channel.job.inward_mut() {
             inward.is_counted = true;
         }
         self.send_closed(key);
@@ -454,16 +479,12 @@ impl Endpoint {
             return;
         }
         channel.association.state = State::Ended;
-        let end = match end {
-            End::Closed { report: Some(report) } => {
-                channel.report = Some(report);
-                end
-            }
-            other => other,
-        };
+        if let End::Closed { report: report @ Some(_) } = end {
+            channel.report = report;
+        }
         self.processor.remove(key.index());
         self.links[usize::from(channel.link)].scheduler.remove(key.index());
-        self.timers.remove(key.index());
+        self.signalling.timers.remove(key.index());
         self.starved.remove(key.index());
         self.push_event(Event::Ended { channel: key, end });
         self.end_partner(now, key, end);
@@ -476,7 +497,7 @@ impl Endpoint {
 
     /// True if everything that was taken has been handed to the links, control frames included. Looks at every channel.
     pub fn is_sent_out(&self) -> bool {
-        let sent = |channel: &Channel| channel.is_sent_out() || channel.association.state == State::Ended;
+        let sent = |channel: &Channel| channel.job.is_drained() || channel.association.state == State::Ended;
         self.links.iter().all(|link| !link.has_frames())
             && self.channels.keys().filter_map(|key| self.channels.get(key)).all(sent)
     }
@@ -489,12 +510,12 @@ impl Endpoint {
     // ------------------------------------------------------------------------------------------------ look-ups
 
     fn install(&mut self, channel: Box<Channel>, token: u64) -> Result<ChannelId, Box<Channel>> {
-        let quota = channel.frame_quota();
+        let quota = channel.job.frame_quota();
         if self.frames_in_quota + quota > self.config.frames {
             return Err(channel);
         }
         let key = self.channels.insert(channel)?;
-        if !self.tokens.insert(token, key.index()) {
+        if !self.signalling.tokens.insert(token, key.index()) {
             return Err(self.channels.remove(key).expect("it was just inserted"));
         }
         self.frames_in_quota += quota;
@@ -503,26 +524,26 @@ impl Endpoint {
     }
 
     fn take_pending(&mut self, id: RequestId) -> Option<Pending> {
-        let at = self.pending.iter().position(|pending| pending.request.id == id)?;
-        Some(self.pending.swap_remove(at))
+        let at = self.signalling.pending.iter().position(|pending| pending.request.id == id)?;
+        Some(self.signalling.pending.swap_remove(at))
     }
 
     /// The sending channel to `peer` that `token` names.
     fn outgoing(&self, peer: SocketAddr, token: u64) -> Option<ChannelId> {
-        let key = self.channels.key_at(self.tokens.get(token)?)?;
+        let key = self.channels.key_at(self.signalling.tokens.get(token)?)?;
         let channel = self.channels.get(key)?;
-        (channel.peer == peer && !channel.is_receiving() && channel.association.token == token).then_some(key)
+        (channel.peer == peer && !channel.job.is_receiving() && channel.association.token == token).then_some(key)
     }
 
     /// The receiving channel from `peer` that token, slot and nonce name.
     fn incoming(&self, peer: SocketAddr, token: u64, remote: (u32, u32)) -> Option<ChannelId> {
-        let key = self.channels.key_at(self.tokens.get(incoming_token(&peer, token))?)?;
+        let key = self.channels.key_at(self.signalling.tokens.get(incoming_token(&peer, token))?)?;
         let channel = self.channels.get(key)?;
-        (channel.peer == peer && channel.is_receiving() && channel.remote == remote).then_some(key)
+        (channel.peer == peer && channel.job.is_receiving() && channel.remote == remote).then_some(key)
     }
 
     fn is_inward(&self, key: ChannelId) -> bool {
-        self.channels.get(key).is_some_and(|channel| matches!(channel.half, Half::Inward(_)))
+        self.channels.get(key).is_some_and(|channel| channel.job.inward().is_some())
     }
 
     fn state(&self, key: ChannelId) -> Option<State> {
@@ -547,7 +568,7 @@ fn check_packets(service: &Service, best_effort: &BestEffort, packet: u32, most:
 
 /// The token under which a channel stands in the map.
 fn token_of(channel: &Channel) -> u64 {
-    match channel.is_receiving() {
+    match channel.job.is_receiving() {
         true => incoming_token(&channel.peer, channel.association.token),
         false => channel.association.token,
     }

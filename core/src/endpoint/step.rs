@@ -4,15 +4,14 @@
 //! level, a transmission may end in the middle of a step, and the packet that is being made must not leave before it is
 //! complete: [`Endpoint::begin_step`] and [`Endpoint::end_step`].
 
-use super::channel::Half;
-use super::{Endpoint, Step, head_of};
+use super::{Endpoint, Step};
 use crate::event::LinkId;
 use crate::frames::Frames;
 use crate::processor::Preemption;
 use crate::units::Instant;
 
 impl Endpoint {
-    /// Does the work of one packet for the handler that the processor scheduler picks; `None` if nobody may run.
+    /// Does the work of one packet for the job that the processor scheduler picks; `None` if none may run.
     pub fn poll_step(&mut self, now: Instant, frames: &mut impl Frames) -> Option<Step> {
         let step = self.begin_step(now, frames);
         self.end_step(now);
@@ -23,13 +22,11 @@ impl Endpoint {
     pub fn end_step(&mut self, now: Instant) {
         let Some(id) = self.making.take() else { return };
         let Some(channel) = self.channels.key_at(id).and_then(|key| self.channels.get(key)) else { return };
-        let Half::Sending(sending) = &channel.half else { return };
         // If others are before it, the first of them stands at the link, and this one follows when its turn comes.
-        if sending.packets() == 1
-            && let Some(head) = sending.head()
+        if channel.job.packets() == 1
+            && let Some(head) = channel.job.head()
         {
-            let scheduler = &mut self.links[usize::from(channel.link)].scheduler;
-            scheduler.enqueue(now, id, head_of(sending, head));
+            self.links[usize::from(channel.link)].scheduler.enqueue(now, id, head);
         }
     }
 

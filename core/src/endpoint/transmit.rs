@@ -1,14 +1,13 @@
 //! What leaves: the link scheduler's choice becomes a packet for the driver to hand over.
 
-use super::channel::Half;
-use super::{Departed, Endpoint, Transmit};
+use super::job::Leaving;
+use super::{Endpoint, Transmit};
 use crate::event::LinkId;
 use crate::frames::Frames;
-use crate::send::link_scheduler::{Class, Head, Next};
-use crate::send::{Packet, Sending};
+use crate::send::link_scheduler::{Class, Next};
 use crate::signal::State;
 use crate::units::Instant;
-use crate::wire::{DATA_HEADER_BYTES, write_evidence};
+use crate::wire::DATA_HEADER_BYTES;
 
 impl Endpoint {
     /// The packet to hand to `link` next, or `None` if it holds enough, has no room, or nothing waits.
@@ -42,57 +41,23 @@ impl Endpoint {
     fn transmit_packet(&mut self, now: Instant, link: LinkId, id: u32, frames: &mut impl Frames) -> Option<Transmit> {
         let key = self.channels.key_at(id)?;
         let channel = self.channels.get_mut(key)?;
-        let peer = channel.peer;
-        let sending = match &mut channel.half {
-            Half::Sending(sending) => sending,
-            Half::Onward(_) => return self.transmit_relayed(now, link, key, frames),
-            Half::Receiving(_) | Half::Inward(_) => return None,
-        };
-        let packet = sending.pop_packet()?;
-        // The header was written before the packet waited for the link; what happened since belongs into it too.
-        let stolen = self.gaps.excess(packet.message_arrival.min(self.caught_up), now);
-        write_evidence(frames.packet_mut(&packet.frame), stolen, now.since(packet.message_arrival));
-        let scheduler = &mut self.links[usize::from(link)].scheduler;
-        let is_real_time = sending.config().service.contract().is_some();
+        let (peer, remote) = (channel.peer, channel.remote);
+        let stolen = |since| self.gaps.stolen(since, now);
+        let Leaving { frame, payload, is_real_time, message } =
+            channel.job.pop_packet(now, (key, remote), stolen, frames)?;
         let class = if is_real_time { Class::RealTime } else { Class::BestEffort };
-        let completes = scheduler.issued(now, class, packet.payload);
-        if let Some(head) = sending.head()
-            && (self.making != Some(id) || sending.packets() > 1)
-        {
-            scheduler.enqueue(now, id, head_of(sending, head));
-        }
-        sending.counters.sent_bytes += u64::from(packet.payload);
-        if packet.last {
-            sending.counters.sent += 1;
-            sending.counters.late += u64::from(is_real_time && completes > packet.deadline);
-        }
-        let work = sending.work();
-        let drained = sending.is_drained();
-        if let Some(work) = work {
+        let scheduler = &mut self.links[usize::from(link)].scheduler;
+        let completes = scheduler.issued(now, class, payload);
+        let late = is_real_time && completes > message.deadline;
+        let making = self.making == Some(id);
+        channel.job.sent(payload, (message.last, late), making, |head| scheduler.enqueue(now, id, head));
+        if let Some(work) = channel.job.work(self.config.quantum) {
             self.processor.ready(now, id, work);
         }
-        if drained && channel.association.state == State::Draining {
+        if channel.association.state == State::Draining && channel.job.is_drained() {
             self.start_closing(now, key);
         }
-        Some(Transmit {
-            frame: packet.frame,
-            len: packet.len,
-            peer,
-            message: Some(Departed {
-                channel: key,
-                sequence: packet.sequence,
-                last: packet.last,
-                logical_arrival: packet.logical_arrival,
-                deadline: packet.deadline,
-            }),
-            completes,
-        })
-    }
-}
-
-pub(super) fn head_of(sending: &Sending, packet: &Packet) -> Head {
-    match sending.config().service.contract() {
-        Some(_) => Head::RealTime { release: packet.logical_arrival, deadline: packet.deadline },
-        None => Head::BestEffort,
+        let len = DATA_HEADER_BYTES + payload as usize;
+        Some(Transmit { frame, len, peer, message: Some(message), completes })
     }
 }

@@ -1,13 +1,16 @@
-//! The processor scheduler: which handler runs next.
+//! The processor scheduler: which job runs next.
+//!
+//! A job is known here by its number and by the [`Work`] that it has to do next: in which order it runs among the others, and
+//! how many steps it takes until it may be replaced. What a step does is the job's own.
 //!
 //! Two policies [channels §4.2]: multi-class earliest deadline first, and fixed priority with 32 levels, first come first
-//! served within a level. Under both, preemption is cooperative [channels §3.1]: the running handler may be replaced only
-//! 1. after every P packets of its current message,
+//! served within a level. Under both, preemption is cooperative [channels §3.1]: the running job may be replaced only
+//! 1. after every block of steps of its current message (of a channel: P packets),
 //! 2. at the end of a message, and
 //! 3. when it has nothing to do (or no room to put it).
 //!
-//! Point 2 bounds a block: if the count of packets ran across messages, a block could be P first packets. On equal
-//! deadlines the running handler keeps the processor (premise P4 of the analysis): without a fixed total order two equal
+//! Point 2 bounds a block: if the count of steps ran across messages, a block could be P first packets. On equal
+//! deadlines the running job keeps the processor (premise P4 of the analysis): without a fixed total order two equal
 //! messages would take turns, and pay for a switch each time.
 
 mod preemption;
@@ -19,7 +22,7 @@ use crate::limits::PRIORITY_LEVELS;
 use crate::mutant::{self, Mutant};
 use crate::units::Instant;
 
-/// How handlers are ordered.
+/// How jobs are ordered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub enum Policy {
     /// Current real-time by deadline, then best effort first come first served, then early real-time by logical arrival.
@@ -29,9 +32,9 @@ pub enum Policy {
     FixedPriority,
 }
 
-/// What a handler has to do next, as far as scheduling is concerned.
+/// The class of a job's next work, and its order within the class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Work {
+pub enum Order {
     /// A real-time message: current from `release` (its logical arrival here) on, early before.
     RealTime {
         /// Logical arrival at this host.
@@ -47,19 +50,34 @@ pub enum Work {
     BestEffort,
 }
 
-/// The handler that was picked.
+impl Order {
+    fn is_current(&self, now: Instant) -> bool {
+        matches!(self, Self::RealTime { release, .. } if *release <= now)
+    }
+}
+
+/// What a job has to do next, as far as scheduling is concerned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Work {
+    /// When it may run, and before whom.
+    pub order: Order,
+    /// Steps until its next preemption point inside a message.
+    pub block: u32,
+}
+
+/// The job that was picked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pick {
-    /// The channel's place.
+    /// Its number.
     pub id: u32,
-    /// True if another handler ran before.
+    /// True if another job ran before.
     pub switched: bool,
 }
 
-/// What the handler's step leaves behind.
+/// What a job's step leaves behind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum After {
-    /// More packets of the same message.
+    /// More steps of the same message.
     Same(Work),
     /// The message is at its end; the next one is this, if any.
     Message(Option<Work>),
@@ -67,7 +85,7 @@ pub enum After {
     Blocked,
 }
 
-/// Order among handlers: smaller runs first.
+/// Order among jobs: smaller runs first.
 type Rank = (u8, Instant);
 
 const BEST_EFFORT_LEVEL: u8 = PRIORITY_LEVELS as u8 - 1;
@@ -76,42 +94,36 @@ const BEST_EFFORT_LEVEL: u8 = PRIORITY_LEVELS as u8 - 1;
 struct Running {
     id: u32,
     work: Work,
-    /// Packets since the last preemption point; a preemption point is where this is zero.
+    /// Steps since the last preemption point; a preemption point is where this is zero.
     steps: u32,
 }
 
-/// Run queues and the handler that runs.
+/// Run queues and the job that runs.
 #[derive(Debug)]
 pub struct Processor {
     policy: Policy,
-    quantum: u32,
-    /// Q1: current real-time handlers by deadline (EDF).
+    /// Q1: current real-time jobs by deadline (EDF).
     current: DeadlineHeap,
     /// Q2: best effort; under fixed priority every level.
     levels: FifoSet,
-    /// Q3: early handlers that may run, by logical arrival.
+    /// Q3: early jobs that may run, by logical arrival.
     early: DeadlineHeap,
-    /// Early handlers that must wait for their logical arrival.
+    /// Early jobs that must wait for their logical arrival.
     waiting: DeadlineHeap,
-    /// What each queued handler has to do, by id.
+    /// What each queued job has to do, by id.
     work: alloc::boxed::Box<[Option<Work>]>,
     running: Option<Running>,
     last: Option<u32>,
     preemption: Preemption,
-    /// Only current real-time handlers may run (see [`Processor::set_restricted`]).
+    /// Only current real-time jobs may run (see [`Processor::set_restricted`]).
     restricted: bool,
 }
 
 impl Processor {
-    /// A scheduler for the handlers `0..capacity` with `quantum` packets between preemption points.
-    ///
-    /// # Panics
-    /// If `quantum` is zero.
-    pub fn new(policy: Policy, quantum: u32, capacity: usize) -> Self {
-        assert!(quantum > 0, "a quantum has at least one packet");
+    /// A scheduler for the jobs `0..capacity`.
+    pub fn new(policy: Policy, capacity: usize) -> Self {
         Self {
             policy,
-            quantum,
             current: DeadlineHeap::with_capacity(capacity),
             levels: FifoSet::with_capacity(capacity),
             early: DeadlineHeap::with_capacity(capacity),
@@ -124,13 +136,13 @@ impl Processor {
         }
     }
 
-    /// While restricted, only current real-time handlers are picked: how a driver keeps its processor share within what
+    /// While restricted, only current real-time jobs are picked: how a driver keeps its processor share within what
     /// the platform allows without delaying what was promised.
     pub fn set_restricted(&mut self, restricted: bool) {
         self.restricted = restricted;
     }
 
-    /// Makes `id` runnable with `work`. A handler that runs keeps its place, and one that is queued does as long as its work is
+    /// Makes `id` runnable with `work`. A job that runs keeps its place, and one that is queued does as long as its work is
     /// the same: what it has to do first may have become something else.
     pub fn ready(&mut self, now: Instant, id: u32, work: Work) {
         if self.running.as_ref().is_some_and(|running| running.id == id) || self.work[id as usize] == Some(work) {
@@ -156,39 +168,38 @@ impl Processor {
         self.work[id as usize].is_some() || self.running.as_ref().is_some_and(|running| running.id == id)
     }
 
-    /// The handler whose step is next, or `None` if nobody may run at `now`.
+    /// The job whose step is next, or `None` if none may run at `now`.
     ///
     /// O(log n), plus O(log n) once for each message that became current since the last call.
     pub fn pick(&mut self, now: Instant) -> Option<Pick> {
         self.promote(now);
-        let running_rank = self.running.as_ref().map(|running| self.rank(now, &running.work));
-        if let (Some(running), Some(rank)) = (&self.running, running_rank)
-            && (!self.restricted || is_current(now, &running.work))
+        if let Some(running) = &self.running
+            && (!self.restricted || running.work.order.is_current(now))
             && (running.steps > 0
-                || self.preemption.stays(now, &running.work)
-                || self.best_rank().is_none_or(|best| keeps(rank, best)))
+                || self.preemption.stays(now, &running.work.order)
+                || self.best_rank().is_none_or(|best| keeps(self.rank(now, &running.work.order), best)))
         {
             return Some(Pick { id: running.id, switched: self.note_switch() });
         }
-        if self.restricted && self.best_rank().is_none_or(|(band, _)| !self.is_current_band(band)) {
+        if self.restricted && self.best_rank().is_none_or(|(band, _)| band >= BEST_EFFORT_LEVEL) {
             return None;
         }
         let next = self.pop_best()?;
         if let Some(previous) = self.running.take() {
             self.enqueue(now, previous.id, previous.work, true);
         }
-        let work = self.work[next as usize].take().expect("a queued handler has work");
+        let work = self.work[next as usize].take().expect("a queued job has work");
         self.running = Some(Running { id: next, work, steps: 0 });
         Some(Pick { id: next, switched: self.note_switch() })
     }
 
-    /// Notes what the step of the running handler left behind; true if this is a preemption point.
+    /// Notes what the step of the running job left behind; true if this is a preemption point.
     pub fn stepped(&mut self, now: Instant, after: After) -> bool {
         let Some(running) = &mut self.running else { return true };
         let after = match after {
             After::Message(Some(work))
                 if mutant::is_on(Mutant::NoYieldAtMessageEnd)
-                    && (matches!(work, Work::BestEffort) || is_current(now, &work)) =>
+                    && (work.order == Order::BestEffort || work.order.is_current(now)) =>
             {
                 After::Same(work)
             }
@@ -198,7 +209,7 @@ impl Processor {
             After::Same(work) => {
                 running.work = work;
                 running.steps = running.steps.saturating_add(1);
-                if running.steps >= self.quantum && !self.preemption.takes_whole_messages(&work) {
+                if running.steps >= work.block && !self.preemption.takes_whole_messages(&work.order) {
                     running.steps = 0;
                 }
                 running.steps == 0
@@ -208,9 +219,8 @@ impl Processor {
                 running.work = work;
                 running.steps = 0;
                 // A best-effort message is at its end: the others have been waiting longer. And what is early now must
-                // wait like anybody else.
-                let is_over = matches!(work, Work::BestEffort) || !is_current(now, &work);
-                if is_over && !self.preemption.stays(now, &work) {
+                // wait like any other job.
+                if !work.order.is_current(now) && !self.preemption.stays(now, &work.order) {
                     self.running = None;
                     self.enqueue(now, id, work, false);
                 }
@@ -223,40 +233,41 @@ impl Processor {
         }
     }
 
-    /// When the next handler that waits for its logical arrival becomes current.
+    /// When the next job that waits for its logical arrival becomes current.
     pub fn next_release(&self) -> Option<Instant> {
         let first = |heap: &DeadlineHeap| heap.peek().map(|(at, _)| at);
         let early = || {
-            let running = self.running.as_ref().and_then(|running| match running.work {
-                Work::RealTime { release, .. } => Some(release),
-                Work::BestEffort => None,
+            let running = self.running.as_ref().and_then(|running| match running.work.order {
+                Order::RealTime { release, .. } => Some(release),
+                Order::BestEffort => None,
             });
             first(&self.early).into_iter().chain(running).min()
         };
-        // While restricted, what is early waits as well, the handler that was interrupted included.
+        // While restricted, what is early waits as well, the job that was interrupted included.
         let early = if self.restricted { early() } else { None };
         first(&self.waiting).into_iter().chain(early).min()
     }
 
-    /// True if somebody could run at `now`.
+    /// True if a job could run at `now`.
     pub fn has_ready(&self, now: Instant) -> bool {
-        let someone = !self.current.is_empty()
-            || self.next_release().is_some_and(|at| at <= now)
-            || self.running.as_ref().is_some_and(|running| !self.restricted || is_current(now, &running.work));
-        someone
-            || (!self.restricted && (!self.levels.is_empty() || !self.early.is_empty()))
-            || (self.restricted
-                && self.policy == Policy::FixedPriority
-                && self.levels.first_list().is_some_and(|l| l < BEST_EFFORT_LEVEL))
+        let may_run = |running: &Running| !self.restricted || running.work.order.is_current(now);
+        self.has_queued(now)
+            || self.running.as_ref().is_some_and(may_run)
+            || !(self.restricted || self.levels.is_empty() && self.early.is_empty())
     }
 
-    /// True if a real-time handler is current at `now`. While none is, nobody's deadline depends on what happened before.
+    /// True if a real-time job is current at `now`. While none is, no deadline depends on what happened before.
     pub fn has_current(&self, now: Instant) -> bool {
+        self.has_queued(now)
+            || self.early.peek().is_some_and(|(at, _)| at <= now)
+            || self.running.as_ref().is_some_and(|running| running.work.order.is_current(now))
+    }
+
+    /// True if a real-time job other than the running one is known to be current, under either policy.
+    fn has_queued(&self, now: Instant) -> bool {
         !self.current.is_empty()
             || self.next_release().is_some_and(|at| at <= now)
-            || self.early.peek().is_some_and(|(at, _)| at <= now)
-            || self.running.as_ref().is_some_and(|running| is_current(now, &running.work))
-            || (self.policy == Policy::FixedPriority && self.levels.first_list().is_some_and(|l| l < BEST_EFFORT_LEVEL))
+            || self.levels.first_list().is_some_and(|level| level < BEST_EFFORT_LEVEL)
     }
 
     fn note_switch(&mut self) -> bool {
@@ -268,10 +279,10 @@ impl Processor {
 
     fn enqueue(&mut self, now: Instant, id: u32, work: Work, preempted: bool) {
         self.work[id as usize] = Some(work);
-        match work {
-            Work::BestEffort if preempted => self.levels.push_front(BEST_EFFORT_LEVEL, id),
-            Work::BestEffort => self.levels.push_back(BEST_EFFORT_LEVEL, id),
-            Work::RealTime { release, work_conserving, .. } if release > now => {
+        match work.order {
+            Order::BestEffort if preempted => self.levels.push_front(BEST_EFFORT_LEVEL, id),
+            Order::BestEffort => self.levels.push_back(BEST_EFFORT_LEVEL, id),
+            Order::RealTime { release, work_conserving, .. } if release > now => {
                 if work_conserving && mutant::is_on(Mutant::EarlyOvertakes) {
                     self.current.set(id, release)
                 } else if work_conserving {
@@ -280,7 +291,7 @@ impl Processor {
                     self.waiting.set(id, release)
                 }
             }
-            Work::RealTime { deadline, priority, .. } => match self.policy {
+            Order::RealTime { deadline, priority, .. } => match self.policy {
                 Policy::EarliestDeadline => self.current.set(id, deadline),
                 Policy::FixedPriority if preempted => self.levels.push_front(priority.min(BEST_EFFORT_LEVEL), id),
                 Policy::FixedPriority => self.levels.push_back(priority.min(BEST_EFFORT_LEVEL), id),
@@ -290,17 +301,17 @@ impl Processor {
 
     fn promote(&mut self, now: Instant) {
         while let Some((_, id)) = self.waiting.pop_due(now).or_else(|| self.early.pop_due(now)) {
-            let work = self.work[id as usize].expect("a queued handler has work");
+            let work = self.work[id as usize].expect("a queued job has work");
             self.enqueue(now, id, work, false);
         }
     }
 
-    fn rank(&self, now: Instant, work: &Work) -> Rank {
-        match *work {
-            Work::BestEffort => (BEST_EFFORT_LEVEL, Instant::ZERO),
-            Work::RealTime { release, .. } if release > now && mutant::is_on(Mutant::EarlyOvertakes) => (0, release),
-            Work::RealTime { release, .. } if release > now => (self.preemption.early_band(), release),
-            Work::RealTime { deadline, priority, .. } => match self.policy {
+    fn rank(&self, now: Instant, order: &Order) -> Rank {
+        match *order {
+            Order::BestEffort => (BEST_EFFORT_LEVEL, Instant::ZERO),
+            Order::RealTime { release, .. } if release > now && mutant::is_on(Mutant::EarlyOvertakes) => (0, release),
+            Order::RealTime { release, .. } if release > now => (self.preemption.early_band(), release),
+            Order::RealTime { deadline, priority, .. } => match self.policy {
                 Policy::EarliestDeadline => (0, deadline),
                 Policy::FixedPriority => (priority.min(BEST_EFFORT_LEVEL), Instant::ZERO),
             },
@@ -318,10 +329,6 @@ impl Processor {
         }
     }
 
-    fn is_current_band(&self, band: u8) -> bool {
-        band < BEST_EFFORT_LEVEL
-    }
-
     fn pop_best(&mut self) -> Option<u32> {
         if let Some((_, id)) = self.current.pop() {
             return Some(id);
@@ -335,11 +342,7 @@ impl Processor {
     }
 }
 
-fn is_current(now: Instant, work: &Work) -> bool {
-    matches!(work, Work::RealTime { release, .. } if *release <= now)
-}
-
-/// Whether the running handler keeps the processor. On equal deadlines it does (premise P4).
+/// True if the running job keeps the processor. On equal deadlines it does (premise P4).
 fn keeps(running: Rank, best: Rank) -> bool {
     let newcomer_wins = mutant::is_on(Mutant::NewcomerWinsTies) && running.0 < BEST_EFFORT_LEVEL;
     running < best || (running == best && !newcomer_wins)
@@ -352,44 +355,49 @@ mod tests {
     fn at(nanos: u64) -> Instant {
         Instant::from_nanos(nanos)
     }
-    fn real_time(release: u64, deadline: u64) -> Work {
-        Work::RealTime { release: at(release), deadline: at(deadline), priority: 0, work_conserving: true }
+    fn real_time(block: u32, release: u64, deadline: u64) -> Work {
+        let (release, deadline) = (at(release), at(deadline));
+        Work { order: Order::RealTime { release, deadline, priority: 0, work_conserving: true }, block }
     }
     fn held(release: u64, deadline: u64) -> Work {
-        Work::RealTime { release: at(release), deadline: at(deadline), priority: 0, work_conserving: false }
+        let (release, deadline) = (at(release), at(deadline));
+        Work { order: Order::RealTime { release, deadline, priority: 0, work_conserving: false }, block: 4 }
     }
-    fn edf(quantum: u32) -> Processor {
-        Processor::new(Policy::EarliestDeadline, quantum, 8)
+    fn best_effort(block: u32) -> Work {
+        Work { order: Order::BestEffort, block }
+    }
+    fn edf() -> Processor {
+        Processor::new(Policy::EarliestDeadline, 8)
     }
     fn picked(processor: &mut Processor, now: u64) -> Option<u32> {
         processor.pick(at(now)).map(|pick| pick.id)
     }
 
     #[test]
-    fn a_queued_handler_whose_first_work_becomes_another_is_queued_anew() {
-        let mut processor = edf(4);
+    fn a_queued_job_whose_first_work_becomes_another_is_queued_anew() {
+        let mut processor = edf();
         processor.ready(at(0), 0, held(50, 60));
-        processor.ready(at(0), 1, real_time(0, 90));
+        processor.ready(at(0), 1, real_time(4, 0, 90));
         // Something older turned up for handler 0, and something newer is first for handler 1.
         processor.ready(at(5), 0, held(5, 80));
         assert_eq!(picked(&mut processor, 5), Some(0));
         processor.stepped(at(5), After::Message(None));
-        processor.ready(at(5), 2, real_time(0, 95));
-        processor.ready(at(5), 1, real_time(0, 99));
+        processor.ready(at(5), 2, real_time(4, 0, 95));
+        processor.ready(at(5), 1, real_time(4, 0, 99));
         assert_eq!(picked(&mut processor, 5), Some(2));
         // Who runs goes on with what it has.
-        processor.stepped(at(5), After::Same(real_time(0, 95)));
-        processor.ready(at(5), 2, real_time(0, 200));
+        processor.stepped(at(5), After::Same(real_time(4, 0, 95)));
+        processor.ready(at(5), 2, real_time(4, 0, 200));
         assert_eq!(picked(&mut processor, 5), Some(2));
     }
 
     #[test]
     fn classes_run_in_the_order_current_best_effort_early() {
-        let mut processor = edf(4);
-        processor.ready(at(0), 0, real_time(50, 60));
-        processor.ready(at(0), 1, Work::BestEffort);
-        processor.ready(at(0), 2, real_time(0, 100));
-        processor.ready(at(0), 3, real_time(0, 90));
+        let mut processor = edf();
+        processor.ready(at(0), 0, real_time(4, 50, 60));
+        processor.ready(at(0), 1, best_effort(4));
+        processor.ready(at(0), 2, real_time(4, 0, 100));
+        processor.ready(at(0), 3, real_time(4, 0, 90));
         let mut order = alloc::vec::Vec::new();
         while let Some(id) = picked(&mut processor, 0) {
             order.push(id);
@@ -399,14 +407,14 @@ mod tests {
     }
 
     #[test]
-    fn a_handler_is_replaced_only_after_its_quantum_or_at_a_message_end() {
-        let mut processor = edf(2);
-        processor.ready(at(0), 0, Work::BestEffort);
+    fn a_job_is_replaced_only_after_its_quantum_or_at_a_message_end() {
+        let mut processor = edf();
+        processor.ready(at(0), 0, best_effort(2));
         assert_eq!(picked(&mut processor, 0), Some(0));
-        assert!(!processor.stepped(at(1), After::Same(Work::BestEffort)));
-        processor.ready(at(1), 1, real_time(1, 10));
+        assert!(!processor.stepped(at(1), After::Same(best_effort(2))));
+        processor.ready(at(1), 1, real_time(2, 1, 10));
         assert_eq!(picked(&mut processor, 1), Some(0), "one packet is left of the quantum");
-        assert!(processor.stepped(at(2), After::Same(Work::BestEffort)));
+        assert!(processor.stepped(at(2), After::Same(best_effort(2))));
         assert_eq!(processor.pick(at(2)), Some(Pick { id: 1, switched: true }));
         assert!(processor.stepped(at(3), After::Message(None)), "the end of a message is a preemption point");
         assert_eq!(picked(&mut processor, 3), Some(0), "the preempted handler has kept its turn");
@@ -414,19 +422,19 @@ mod tests {
 
     #[test]
     fn on_equal_deadlines_the_running_handler_keeps_the_processor() {
-        let mut processor = edf(1);
-        processor.ready(at(0), 1, real_time(0, 48));
+        let mut processor = edf();
+        processor.ready(at(0), 1, real_time(1, 0, 48));
         assert_eq!(picked(&mut processor, 0), Some(1));
-        processor.ready(at(0), 0, real_time(0, 48));
+        processor.ready(at(0), 0, real_time(1, 0, 48));
         for _ in 0..4 {
-            assert!(processor.stepped(at(1), After::Same(real_time(0, 48))));
+            assert!(processor.stepped(at(1), After::Same(real_time(1, 0, 48))));
             assert_eq!(processor.pick(at(1)), Some(Pick { id: 1, switched: false }));
         }
     }
 
     #[test]
     fn a_held_message_waits_for_its_logical_arrival_and_says_when() {
-        let mut processor = edf(1);
+        let mut processor = edf();
         processor.ready(at(0), 0, held(50, 60));
         assert_eq!((picked(&mut processor, 49), processor.next_release()), (None, Some(at(50))));
         assert_eq!(picked(&mut processor, 50), Some(0));
@@ -434,10 +442,10 @@ mod tests {
 
     #[test]
     fn a_restricted_processor_says_when_the_early_handler_that_it_interrupted_becomes_current() {
-        let mut processor = edf(4);
-        processor.ready(at(0), 0, real_time(50, 60));
+        let mut processor = edf();
+        processor.ready(at(0), 0, real_time(4, 50, 60));
         assert_eq!(picked(&mut processor, 0), Some(0));
-        processor.stepped(at(1), After::Same(real_time(50, 60)));
+        processor.stepped(at(1), After::Same(real_time(4, 50, 60)));
         processor.set_restricted(true);
         assert_eq!((picked(&mut processor, 1), processor.has_ready(at(1))), (None, false));
         assert_eq!(processor.next_release(), Some(at(50)));
@@ -446,20 +454,23 @@ mod tests {
 
     #[test]
     fn a_running_early_handler_yields_to_best_effort_and_becomes_current_in_time() {
-        let mut processor = edf(1);
-        processor.ready(at(0), 0, real_time(50, 60));
+        let mut processor = edf();
+        processor.ready(at(0), 0, real_time(1, 50, 60));
         assert_eq!(picked(&mut processor, 0), Some(0));
-        processor.stepped(at(1), After::Same(real_time(50, 60)));
-        processor.ready(at(1), 1, Work::BestEffort);
+        processor.stepped(at(1), After::Same(real_time(1, 50, 60)));
+        processor.ready(at(1), 1, best_effort(1));
         assert_eq!(picked(&mut processor, 1), Some(1));
-        processor.stepped(at(50), After::Same(Work::BestEffort));
+        processor.stepped(at(50), After::Same(best_effort(1)));
         assert_eq!(picked(&mut processor, 50), Some(0), "now it is current");
     }
 
     #[test]
     fn fixed_priority_is_first_come_first_served_within_a_level() {
-        let mut processor = Processor::new(Policy::FixedPriority, 1, 8);
-        let level = |priority| Work::RealTime { release: at(0), deadline: at(9), priority, work_conserving: false };
+        let mut processor = Processor::new(Policy::FixedPriority, 8);
+        let level = |priority| {
+            let (release, deadline) = (at(0), at(9));
+            Work { order: Order::RealTime { release, deadline, priority, work_conserving: false }, block: 1 }
+        };
         for (id, priority) in [(0, 5), (1, 3), (2, 3), (3, 31), (4, 0)] {
             processor.ready(at(0), id, level(priority));
         }
@@ -473,10 +484,10 @@ mod tests {
 
     #[test]
     fn a_restricted_processor_runs_only_what_is_current() {
-        let mut processor = edf(1);
-        processor.ready(at(0), 0, Work::BestEffort);
-        processor.ready(at(0), 1, real_time(0, 10));
-        processor.ready(at(0), 2, real_time(70, 80));
+        let mut processor = edf();
+        processor.ready(at(0), 0, best_effort(1));
+        processor.ready(at(0), 1, real_time(1, 0, 10));
+        processor.ready(at(0), 2, real_time(1, 70, 80));
         processor.set_restricted(true);
         assert_eq!(picked(&mut processor, 0), Some(1));
         processor.stepped(at(1), After::Message(None));

@@ -1,9 +1,9 @@
 //! What cooperative preemption is good for: ways to do without it [channels §5.3, Fig. 9]. For experiments only.
 
-use super::{BEST_EFFORT_LEVEL, Processor, Work};
+use super::{BEST_EFFORT_LEVEL, Order, Processor};
 use crate::units::Instant;
 
-/// When the running handler may be replaced. Anything but [`Preemption::Cooperative`] is for the experiments of
+/// When the running job may be replaced. Anything but [`Preemption::Cooperative`] is for the experiments of
 /// `[channels Fig. 9]`: **it breaks the analysis**, so nothing that was admitted holds, and no live host sets it but that of
 /// `laxity bench` (docs/adr, 16).
 ///
@@ -24,21 +24,21 @@ pub enum Preemption {
 }
 
 impl Preemption {
-    /// True if a handler with this work is not replaced even at the end of a message.
-    pub(super) fn stays(self, now: Instant, work: &Work) -> bool {
-        match (self, *work) {
-            (Self::BestEffortRunsOn, Work::BestEffort) => true,
-            (Self::Drain, Work::RealTime { release, work_conserving, .. }) => work_conserving || release <= now,
+    /// True if a job of this order is not replaced even at the end of a message.
+    pub(super) fn stays(self, now: Instant, order: &Order) -> bool {
+        match (self, *order) {
+            (Self::BestEffortRunsOn, Order::BestEffort) => true,
+            (Self::Drain, Order::RealTime { release, work_conserving, .. }) => work_conserving || release <= now,
             _ => false,
         }
     }
 
-    /// True if a handler with this work is not replaced before the end of a message.
-    pub(super) fn takes_whole_messages(self, work: &Work) -> bool {
+    /// True if a job of this order is not replaced before the end of a message.
+    pub(super) fn takes_whole_messages(self, order: &Order) -> bool {
         match self {
             Self::Cooperative => false,
-            Self::BestEffortRunsOn => matches!(work, Work::BestEffort),
-            Self::MessageBoundary | Self::Drain => matches!(work, Work::RealTime { .. }),
+            Self::BestEffortRunsOn => matches!(order, Order::BestEffort),
+            Self::MessageBoundary | Self::Drain => matches!(order, Order::RealTime { .. }),
         }
     }
 
@@ -60,19 +60,21 @@ impl Processor {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{After, Policy};
+    use super::super::{After, Policy, Work};
     use super::*;
 
     const NOW: Instant = Instant::from_nanos(10);
 
+    /// One packet between preemption points.
+    const BEST_EFFORT: Work = Work { order: Order::BestEffort, block: 1 };
+
     fn real_time(release: u64, deadline: u64) -> Work {
         let (release, deadline) = (Instant::from_nanos(release), Instant::from_nanos(deadline));
-        Work::RealTime { release, deadline, priority: 0, work_conserving: true }
+        Work { order: Order::RealTime { release, deadline, priority: 0, work_conserving: true }, ..BEST_EFFORT }
     }
 
-    /// One packet between preemption points.
     fn processor(preemption: Preemption) -> Processor {
-        let mut processor = Processor::new(Policy::EarliestDeadline, 1, 4);
+        let mut processor = Processor::new(Policy::EarliestDeadline, 4);
         processor.set_preemption(preemption);
         processor
     }
@@ -99,7 +101,7 @@ mod tests {
 
     #[test]
     fn best_effort_runs_on_until_it_has_nothing_to_do() {
-        let work = Work::BestEffort;
+        let work = BEST_EFFORT;
         let after = [After::Same(work), After::Message(Some(work)), After::Same(work), After::Blocked];
         assert_eq!(interrupted(Preemption::BestEffortRunsOn, work, &after), [0, 0, 0, 0, 1]);
         assert_eq!(interrupted(Preemption::Cooperative, work, &[]), [1]);
@@ -126,7 +128,7 @@ mod tests {
             (Preemption::Drain, [2, 1, 0]),
         ] {
             let mut processor = processor(preemption);
-            processor.ready(NOW, 0, Work::BestEffort);
+            processor.ready(NOW, 0, BEST_EFFORT);
             processor.ready(NOW, 1, real_time(50, 60));
             processor.ready(NOW, 2, real_time(0, 60));
             let after = [After::Message(None); 2];

@@ -15,4 +15,4 @@ pub use demux::{Foreign, Route, route};
 pub use early::{ArrivalClass, Budget, EarlyDemux, Expected, Judgement, SURPLUS_PACKETS};
 pub(crate) use early::{DroppedEarly, Taken};
 pub(crate) use policing::{Policed, Policing};
-pub use receiving::{Drop, ReceiveConfig, ReceiveCounters, ReceiveWork, Receiving, Step};
+pub use receiving::{Drop, ReceiveConfig, ReceiveCounters, Receiving};

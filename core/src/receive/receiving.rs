@@ -20,9 +20,10 @@ use crate::collections::Ring;
 use crate::contract::{Service, packets};
 use crate::frames::{FrameId, Frames, MessageBuf};
 use crate::limits;
-use crate::processor::Work;
+use crate::piece::{Piece, Worked};
+use crate::processor::{Order, Work};
 use crate::units::{Duration, Instant};
-use crate::wire::{DATA_HEADER_BYTES, DataHeader, DataView};
+use crate::wire::{Counts, DATA_HEADER_BYTES, DataHeader, DataView};
 
 /// How a receiving channel is set up.
 #[derive(Clone, Copy, Debug)]
@@ -39,7 +40,7 @@ pub struct ReceiveConfig {
     pub stage: Duration,
     /// How long a frame may wait here until it is found ([`crate::admission::Admission::input_delay`]); part of `upstream`.
     pub input_delay: Duration,
-    /// From the logical arrival at the sender to the logical arrival here: the sender's stages and the way.
+    /// From the logical arrival at the sender to the logical arrival here: the sender's stages and the network path.
     pub upstream: Duration,
     /// True if the sender's clock is ours.
     pub same_clock: bool,
@@ -89,7 +90,7 @@ pub struct ReceiveCounters {
     pub late: u64,
     /// Bytes delivered.
     pub delivered_bytes: u64,
-    /// Never complete, because packets were lost on the way.
+    /// Never complete, because packets were lost in transit.
     pub lost: u64,
     /// Dropped because the receiver's queue was full.
     pub dropped_receiver: u64,
@@ -113,30 +114,6 @@ pub struct ReceiveCounters {
     pub largest: Duration,
 }
 
-/// What the handler has to do, and for which message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ReceiveWork {
-    /// For the processor scheduler.
-    pub work: Work,
-    /// The message of the head packet.
-    pub sequence: u64,
-    /// Its part, if the message is oversize; else 0.
-    pub part: u32,
-}
-
-/// What a handler's step did.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Step {
-    /// Payload bytes that were copied.
-    pub bytes: u32,
-    /// True if it completed a message.
-    pub completed: bool,
-    /// The message that it worked on.
-    pub sequence: u64,
-    /// And its part, if the message is oversize; else 0.
-    pub part: u32,
-}
-
 #[derive(Debug)]
 struct Arrived {
     frame: FrameId,
@@ -144,6 +121,24 @@ struct Arrived {
     sequence: u64,
     index: u16,
     payload: u16,
+}
+
+/// The buffers of a channel's messages.
+#[derive(Debug)]
+struct Buffers {
+    free: Vec<MessageBuf>,
+    /// How few were free at least.
+    least_free: usize,
+    /// Buffers that the application has.
+    lent: usize,
+}
+
+impl Buffers {
+    fn take(&mut self) -> Option<MessageBuf> {
+        let buffer = self.free.pop();
+        self.least_free = self.least_free.min(self.free.len());
+        buffer
+    }
 }
 
 /// One receiving channel.
@@ -161,11 +156,7 @@ pub struct Receiving {
     /// One bit a fragment, `words` words a slot.
     seen: Box<[u64]>,
     words: usize,
-    buffers: Vec<MessageBuf>,
-    /// How few were free at least.
-    least_free: usize,
-    /// Buffers that the application has.
-    lent: usize,
+    buffers: Buffers,
     complete: Ring<Delivered>,
     /// The least sequence that may still be delivered.
     next: u64,
@@ -195,9 +186,11 @@ impl Receiving {
             slots: (0..slots).map(|_| None).collect(),
             seen: alloc::vec![0; slots * words].into_boxed_slice(),
             words,
-            buffers: (0..messages).map(|_| MessageBuf::with_capacity(config.largest_message() as usize)).collect(),
-            least_free: messages,
-            lent: 0,
+            buffers: Buffers {
+                free: (0..messages).map(|_| MessageBuf::with_capacity(config.largest_message() as usize)).collect(),
+                least_free: messages,
+                lent: 0,
+            },
             complete: Ring::with_capacity(messages),
             next: 0,
             dropped_early: DroppedEarly::default(),
@@ -223,7 +216,7 @@ impl Receiving {
     }
     /// Messages with a buffer and packets that were here at most. As many buffers as places for complete messages.
     pub(crate) fn peaks(&self) -> (u32, u32) {
-        ((self.complete.capacity() - self.least_free) as u32, self.packets.peak() as u32)
+        ((self.complete.capacity() - self.buffers.least_free) as u32, self.packets.peak() as u32)
     }
     /// What may arrive for the channel from `peer` with `key`: nothing that [`accept`](Self::accept) would take is beyond it.
     pub fn expected(&self, peer: SocketAddr, key: u32) -> Expected {
@@ -231,7 +224,7 @@ impl Receiving {
         let (packet, oversize, upstream, input_delay) = (*packet, *oversize, *upstream, *input_delay);
         Taken { service, packet, oversize, upstream, input_delay, messages: self.slots.len() }.expected(peer, key)
     }
-    /// Notes that `packets` packets were dropped as over the contract before anybody here saw them. What they leave missing is the
+    /// Notes that `packets` packets were dropped as over the contract before this host saw them. What they leave missing is the
     /// sender's fault.
     pub fn note_policed(&mut self, now: Instant, packets: u64) {
         self.counters.frames_over_contract = self.counters.frames_over_contract.saturating_add(packets);
@@ -368,8 +361,7 @@ impl Receiving {
             Policed { eligible, release, .. } = policed;
             deferred = release.since(eligible);
         }
-        let buffer = if spoilt.is_none() { self.buffers.pop() } else { None };
-        self.least_free = self.least_free.min(self.buffers.len());
+        let buffer = if spoilt.is_none() { self.buffers.take() } else { None };
         if spoilt.is_none() && buffer.is_none() {
             spoilt = Some(Cause::Receiver);
         }
@@ -464,7 +456,7 @@ impl Receiving {
         if let Some(slot) = &mut self.slots[slot as usize] {
             slot.spoilt.get_or_insert(cause);
             if let Some(buffer) = slot.buffer.take() {
-                self.buffers.push(buffer);
+                self.buffers.free.push(buffer);
             }
         }
     }
@@ -487,7 +479,7 @@ impl Receiving {
                 Some(Cause::Sender) => self.counters.dropped_sender += 1,
                 _ => self.count_missing(1, slot.remaining.saturating_sub(slot.waiting)),
             }
-            self.buffers.extend(slot.buffer);
+            self.buffers.free.extend(slot.buffer);
         }
         // Of a message that nobody saw no more is known than that it has at least as many packets as the smallest.
         let least = self.config.service.contract().map_or(1, |contract| contract.min_message());
@@ -496,7 +488,7 @@ impl Receiving {
     }
 
     /// Counts messages of which `packets` each are missing: by the sender's fault, as far as packets were dropped as over its
-    /// contract, and else as lost on the way.
+    /// contract, and else as lost in transit.
     fn count_missing(&mut self, messages: u64, packets: u32) {
         let explained = self.dropped_early.explain(messages, u64::from(packets));
         self.counters.dropped_sender += explained;
@@ -511,8 +503,8 @@ impl Receiving {
         self.seen[slot * self.words + usize::from(index) / 64] |= 1 << (index % 64);
     }
 
-    /// What the handler has to do next.
-    pub fn work(&self) -> Option<ReceiveWork> {
+    /// What the handler has to do next, `block` packets at a time.
+    pub fn work(&self, block: u32) -> Option<Work> {
         let head = self.packets.front()?;
         let slot = self.slots[head.slot as usize].as_ref().filter(|slot| slot.sequence == head.sequence);
         // An oversize message counts as those of the contract that it takes the place of, an interval apart.
@@ -529,45 +521,47 @@ impl Receiving {
             Some(slot) => Some((slot.eligible + delay, slot.release + delay)),
             None => left().into_iter().chain(first()).min_by_key(|claim| claim.1),
         };
-        let work = match (self.config.service, claim) {
-            (Service::RealTime(_), Some((eligible, release))) => Work::RealTime {
+        let order = match (self.config.service, claim) {
+            (Service::RealTime(_), Some((eligible, release))) => Order::RealTime {
                 release: eligible,
                 deadline: release + self.config.stage,
                 priority: self.config.priority,
                 work_conserving: self.config.work_conserving,
             },
-            _ => Work::BestEffort,
+            _ => Order::BestEffort,
         };
-        Some(ReceiveWork { work, sequence: head.sequence, part })
+        Some(Work { order, block })
     }
 
     /// Copies one packet to its place and frees its frame. `None` if there is none.
-    pub fn step(&mut self, frames: &mut impl Frames) -> Option<Step> {
+    pub fn step(&mut self, frames: &mut impl Frames) -> Option<Worked> {
         let Arrived { frame, slot: number, sequence, index, payload } = self.packets.pop()?;
-        let part = self.config.part(index);
-        let mut step = Step { bytes: 0, completed: false, sequence, part };
+        let (mut bytes, mut completed) = (0, false);
+        let next = self.packets.front().filter(|next| next.sequence == sequence);
         let number = usize::from(number);
         if let Some(slot) = self.slots[number].as_mut().filter(|slot| slot.sequence == sequence) {
             slot.waiting -= 1;
             if let Some(buffer) = &mut slot.buffer {
                 buffer.set_len(slot.message_bytes as usize);
                 let start = usize::from(index) * self.config.packet as usize;
-                let bytes = &frames.packet(&frame)[DATA_HEADER_BYTES..][..usize::from(payload)];
-                buffer[start..start + bytes.len()].copy_from_slice(bytes);
-                step.bytes = u32::from(payload);
+                let payload = &frames.packet(&frame)[DATA_HEADER_BYTES..][..usize::from(payload)];
+                buffer[start..start + payload.len()].copy_from_slice(payload);
+                bytes = payload.len() as u32;
                 slot.remaining -= 1;
-                step.completed = slot.remaining == 0;
+                completed = slot.remaining == 0;
             }
         } else {
             self.counters.frames_stale += 1;
-            let last = self.packets.front().is_none_or(|next| next.sequence != sequence);
-            self.left.retain(|left| left.sequence != sequence || !last);
+            self.left.retain(|left| left.sequence != sequence || next.is_some());
         }
         frames.free(frame);
-        if step.completed {
+        let part = |index| self.config.part(index);
+        let part_end = completed || next.is_none_or(|next| part(next.index) != part(index));
+        if completed {
             self.complete_message(number);
         }
-        Some(step)
+        let piece = if completed { Piece::Deliver } else { Piece::Reassemble };
+        Some(Worked { piece, bytes, part_end, spent: None })
     }
 
     fn complete_message(&mut self, number: usize) {
@@ -596,6 +590,19 @@ impl Receiving {
         self.complete.push(delivered).unwrap_or_else(|_| unreachable!("as many places as buffers"));
     }
 
+    /// True if nothing more can come or waits once the sender has sent `sent` messages.
+    pub(crate) fn is_through(&self, sent: u64) -> bool {
+        let c = &self.counters;
+        self.is_drained() && c.delivered + c.lost + c.dropped_receiver + c.dropped_sender >= sent
+    }
+
+    /// What the sender is told.
+    pub(crate) fn counts(&self) -> Counts {
+        let c = &self.counters;
+        let (delivered, dropped) = (c.delivered - c.late, c.dropped_receiver + c.dropped_sender);
+        Counts { delivered, late: c.late, lost: c.lost, dropped, largest: c.largest }
+    }
+
     /// True if a message waits for the application.
     pub fn has_delivery(&self) -> bool {
         !self.complete.is_empty()
@@ -611,7 +618,7 @@ impl Receiving {
         stretch_ppm: u64,
     ) -> Option<(Delivered, Option<Evidence>)> {
         let mut delivered = self.complete.pop()?;
-        self.lent += 1;
+        self.buffers.lent += 1;
         delivered.completion = now;
         self.counters.delivered += 1;
         self.counters.delivered_bytes += delivered.message.len() as u64;
@@ -633,9 +640,9 @@ impl Receiving {
 
     /// Takes a buffer back from the application; only as many as it was lent, and none that is too small.
     pub fn recycle(&mut self, message: MessageBuf) {
-        if message.capacity() >= self.config.largest_message() as usize && self.lent > 0 {
-            self.lent -= 1;
-            self.buffers.push(message);
+        if message.capacity() >= self.config.largest_message() as usize && self.buffers.lent > 0 {
+            self.buffers.lent -= 1;
+            self.buffers.free.push(message);
         }
     }
 
@@ -655,7 +662,7 @@ impl Receiving {
     }
 }
 
-/// How much longer than granted a packet found at `now` was on its way; zero where the clocks differ.
+/// How much longer than granted a packet found at `now` was in transit; zero where the clocks differ.
 fn transit_excess(config: &ReceiveConfig, now: Instant, header: &DataHeader) -> Duration {
     if !config.same_clock {
         return Duration::ZERO;

@@ -10,9 +10,9 @@
 //!
 //! What the analysis calls best effort is more than the application's: control frames as well. Both are policed together
 //! ([`crate::send::starts`]) and both occupy the link as if they carried `packet_min` at least. Within that budget control
-//! frames of the host's own channels come first, so that a saturating source cannot make a lease lapse; answers to strangers
-//! take their turn among the best-effort channels, so that strangers cannot take the budget from either. Whoever configures
-//! [`Starts`](crate::platform::Starts) leaves room for the keep-alives: [`crate::signal::KEEPALIVES_PER_LEASE`] frames of each
+//! frames of the host's own channels come first, so that a saturating source cannot make a lease lapse; answers to
+//! unknown peers take their turn among the best-effort channels, so that these cannot take the budget from either.
+//! [`Starts`](crate::platform::Starts) must leave room for the keep-alives: [`crate::signal::KEEPALIVES_PER_LEASE`] frames of each
 //! channel, or as many answers, in every lease.
 
 use crate::collections::{DeadlineHeap, FifoSet};
@@ -41,7 +41,7 @@ pub enum Next {
     Channel(u32),
     /// A control frame of a channel: ahead of best effort, behind everything current.
     Control,
-    /// An answer to a stranger: one among the best-effort channels.
+    /// An answer to an unknown peer: one among the best-effort channels.
     Answer,
 }
 
@@ -67,7 +67,7 @@ pub struct LinkScheduler {
     starts: Policer,
     /// Each of those occupies the link as if it had as many bytes.
     best_effort_least: u32,
-    /// The place of the answers to strangers in `best_effort`, behind all channels.
+    /// The place of the answers to unknown peers in `best_effort`, behind all channels.
     answers: u32,
     deadlines: alloc::boxed::Box<[Instant]>,
     busy_until: Instant,
@@ -183,7 +183,7 @@ impl LinkScheduler {
         }
     }
 
-    /// An answer to a stranger waits, or another one does after the last was handed over.
+    /// An answer to an unknown peer waits, or another one does after the last was handed over.
     pub fn enqueue_answer(&mut self) {
         self.best_effort.push_back(0, self.answers);
     }
@@ -411,7 +411,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_to_strangers_take_turns_with_best_effort() {
+    fn answers_to_unknown_peers_take_turns_with_best_effort() {
         let mut link = link(1000, 0);
         link.enqueue(at(0), 0, Head::BestEffort);
         link.enqueue_answer();

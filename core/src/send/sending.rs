@@ -1,16 +1,18 @@
 //! One sending channel: its queues and its handler [channels §3.1, Figs. 2a and 3].
 //!
-//! All memory is allocated by [`Sending::new`], by whoever opens the channel, and moves into the endpoint.
+//! All memory is allocated by [`Sending::new`], by the opener of the channel, and moves into the endpoint.
 
 use crate::collections::Ring;
 use crate::contract::{Overload, SendingStages, Service, packets};
 use crate::frames::{FrameId, Frames, MessageBuf};
 use crate::limits;
-use crate::processor::Work;
+use crate::piece::{Piece, Worked};
+use crate::processor::{Order, Work};
 use crate::regulator::Regulator;
 use crate::send::enforce::{Violation, Violations};
+use crate::send::link_scheduler::Head;
 use crate::units::{Duration, Instant};
-use crate::wire::{DATA_HEADER_BYTES, DataHeader};
+use crate::wire::DataHeader;
 
 /// How a sending channel is set up.
 #[derive(Clone, Copy, Debug)]
@@ -52,8 +54,6 @@ pub struct Rejected {
 pub struct Packet {
     /// Where it lies.
     pub frame: FrameId,
-    /// Header and payload, bytes.
-    pub len: usize,
     /// Payload, bytes.
     pub payload: u32,
     /// Its message's number.
@@ -97,19 +97,6 @@ struct Fragmenting {
     queued: Queued,
     index: u32,
     count: u32,
-}
-
-/// What a handler's step did.
-#[derive(Debug)]
-pub struct Fragmented {
-    /// Payload bytes of the packet.
-    pub bytes: u32,
-    /// True for a message's first packet.
-    pub first: bool,
-    /// True if a message of the contract's size would be at its end: a preemption point.
-    pub part_end: bool,
-    /// The message's buffer, when this was its last packet.
-    pub spent: Option<MessageBuf>,
 }
 
 /// One sending channel.
@@ -256,8 +243,8 @@ impl Sending {
         }
     }
 
-    /// What the handler has to do next, or `None` if nothing or if its packet queue is full.
-    pub fn work(&self) -> Option<Work> {
+    /// What the handler has to do next, `block` packets at a time; `None` if nothing, or if its packet queue is full.
+    pub fn work(&self, block: u32) -> Option<Work> {
         if self.packets.is_full() {
             return None;
         }
@@ -265,18 +252,19 @@ impl Sending {
             Some(fragmenting) => (&fragmenting.queued, fragmenting.index),
             None => (self.queue.front()?, 0),
         };
-        Some(match self.config.service {
-            Service::BestEffort { .. } => Work::BestEffort,
+        let order = match self.config.service {
+            Service::BestEffort { .. } => Order::BestEffort,
             Service::RealTime(_) => {
                 let release = queued.logical_arrival + self.part_delay(index);
-                Work::RealTime {
+                Order::RealTime {
                     release,
                     deadline: release + self.stages.processor,
                     priority: self.config.priority,
                     work_conserving: self.config.work_conserving,
                 }
             }
-        })
+        };
+        Some(Work { order, block })
     }
 
     /// An oversize message (`decay`) is served as the messages of the contract that it takes the place of, one after the
@@ -294,9 +282,8 @@ impl Sending {
         packets(self.config.service.max_message(), self.config.packet)
     }
 
-    /// Makes one packet. `header` is filled in for channel, key and stolen time by the caller. `None` if there is nothing
-    /// to do or no frame.
-    pub fn step(&mut self, header: DataHeader, frames: &mut impl Frames) -> Option<Fragmented> {
+    /// Makes one packet for the receiver with this slot and key. `None` if there is nothing to do or no frame.
+    pub fn step(&mut self, (channel, key): (u32, u32), frames: &mut impl Frames) -> Option<Worked> {
         if self.packets.is_full() || (self.fragmenting.is_none() && self.queue.is_empty()) {
             return None;
         }
@@ -316,12 +303,16 @@ impl Sending {
         let payload = message.len().saturating_sub(start).min(size as usize);
         let area = frames.packet_mut(&frame);
         let header = DataHeader {
+            channel,
+            key,
             message_bytes: message.len() as u32,
             sequence: *sequence,
             logical_arrival: *logical_arrival,
             index: fragmenting.index as u16,
             payload: payload as u16,
-            ..header
+            // Written when it leaves.
+            stolen_micros: 0,
+            waited_micros: 0,
         };
         // The region's frames hold the header and S bytes; the endpoint checks that when it is made.
         let body = header.write(area).expect("a frame holds a header and a payload");
@@ -329,7 +320,6 @@ impl Sending {
         let last = fragmenting.index + 1 == fragmenting.count;
         let packet = Packet {
             frame,
-            len: DATA_HEADER_BYTES + payload,
             payload: payload as u32,
             sequence: *sequence,
             last,
@@ -341,16 +331,21 @@ impl Sending {
         let part_end = last || fragmenting.index.is_multiple_of(part_packets);
         self.packets.push(packet).unwrap_or_else(|_| unreachable!("room was checked"));
         let spent = if last { self.fragmenting.take().map(|done| done.queued.message) } else { None };
-        Some(Fragmented { bytes: payload as u32, first, part_end, spent })
+        let piece = if first { Piece::First } else { Piece::Next };
+        Some(Worked { piece, bytes: payload as u32, part_end, spent })
     }
 
     /// Packets that wait for the link.
     pub fn packets(&self) -> usize {
         self.packets.len()
     }
-    /// The packet that is next for the link.
-    pub fn head(&self) -> Option<&Packet> {
-        self.packets.front()
+    /// What the packet that is next for the link is to the link scheduler.
+    pub fn head(&self) -> Option<Head> {
+        let packet = self.packets.front()?;
+        Some(match self.config.service {
+            Service::RealTime(_) => Head::RealTime { release: packet.logical_arrival, deadline: packet.deadline },
+            Service::BestEffort { .. } => Head::BestEffort,
+        })
     }
 
     /// Takes the packet that the link scheduler picked.

@@ -17,7 +17,7 @@ use super::data::DATA_HEADER_BYTES;
 use super::fields::{self as tag, Field, Fields, Writer};
 use super::messages::{Accept, Close, Counts, Keepalive, Open, Refuse, Traffic, Versions, check_name};
 use super::{Kind, MAGIC, MINOR, Prefix, WireError, check_range, expect};
-use crate::limits::{DECAY_FACTOR, MAX_PACKET_BYTES, MIN_PACKET_BYTES};
+use crate::limits::{DECAY_FACTOR, MAX_CONTROL_PAYLOAD, MAX_PACKET_BYTES, MIN_PACKET_BYTES};
 use crate::units::{Duration, Instant};
 use zerocopy::network_endian::{U16, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -26,17 +26,6 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 pub const CONTROL_HEADER_BYTES: usize = 16;
 /// Most bytes of a control frame: below any path's MTU, with room for the fields of later minor versions.
 pub const MAX_CONTROL_BYTES: usize = 512;
-/// Most bytes by which a control frame that we write is longer than the header of a data packet: what it is to the link's model,
-/// whose overhead counts that header. The largest type with all its fields.
-pub const MAX_CONTROL_PAYLOAD: u32 = {
-    let (mut most, mut next) = (0, 0);
-    while next < ControlType::ALL.len() {
-        let bytes = CONTROL_HEADER_BYTES + tag::most_bytes(ControlType::ALL[next].fields());
-        most = if bytes > most { bytes } else { most };
-        next += 1;
-    }
-    most.saturating_sub(DATA_HEADER_BYTES) as u32
-};
 /// The bytes that `length` does not count.
 const UNCOUNTED_BYTES: usize = 8;
 
@@ -54,11 +43,15 @@ struct RawHeader {
 const _: () = {
     assert!(size_of::<RawHeader>() == CONTROL_HEADER_BYTES);
     assert!(MAX_CONTROL_BYTES - UNCOUNTED_BYTES <= u16::MAX as usize);
-    let mut next = 0;
+    // The largest type with all its fields.
+    let (mut most, mut next) = (0, 0);
     while next < ControlType::ALL.len() {
-        assert!(CONTROL_HEADER_BYTES + tag::most_bytes(ControlType::ALL[next].fields()) <= MAX_CONTROL_BYTES);
+        let bytes = CONTROL_HEADER_BYTES + tag::most_bytes(ControlType::ALL[next].fields());
+        most = if bytes > most { bytes } else { most };
         next += 1;
     }
+    assert!(most <= MAX_CONTROL_BYTES);
+    assert!(most == DATA_HEADER_BYTES + MAX_CONTROL_PAYLOAD as usize);
 };
 
 /// The types of control frames with their numbers on the wire.

@@ -166,7 +166,7 @@ pub struct Keepalive {
 }
 
 /// STATUS and CLOSED: what became of the messages, at the receiver, so far. Each message counts once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Delivered within the deadline; all.
     pub delivered: u64,

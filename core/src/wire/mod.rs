@@ -31,7 +31,7 @@ mod messages;
 #[cfg(test)]
 mod tests;
 
-pub use control::{CONTROL_HEADER_BYTES, Control, ControlType, MAX_CONTROL_BYTES, MAX_CONTROL_PAYLOAD, token};
+pub use control::{CONTROL_HEADER_BYTES, Control, ControlType, MAX_CONTROL_BYTES, token};
 pub use data::{
     DATA_HEADER_BYTES, DataHeader, DataView, fragment_bytes, micros_saturating, write_evidence, write_receiver,
 };

@@ -1,8 +1,9 @@
 //! The driver's loop, piece by piece, and what the model says to each piece.
 
-use laxity_core::endpoint::{Departed, Step, StepKind};
+use laxity_core::endpoint::{Departed, Step};
 use laxity_core::event::ChannelId;
 use laxity_core::frames::Frames;
+use laxity_core::piece::Piece;
 use laxity_core::wire::{Control, DataView};
 
 use super::super::bytes::Bytes;
@@ -134,9 +135,8 @@ impl World {
     pub(super) fn step_in_two(&mut self, host: usize, bytes: &mut Bytes<'_>) {
         let now = self.hosts[host].time(self.now);
         let step = self.hosts[host].call(1, |endpoint, region| endpoint.begin_step(now, region));
-        let made = step.map(|step| {
-            (step.channel, matches!(step.kind, StepKind::First | StepKind::Next), self.stepped(host, step))
-        });
+        let made =
+            step.map(|step| (step.channel, matches!(step.kind, Piece::First | Piece::Next), self.stepped(host, step)));
         self.pass(bytes.up_to(255) * 100);
         for link in (0..self.hosts[host].links()).cycle().take(4) {
             self.transmit(host, link);
@@ -155,14 +155,14 @@ impl World {
 
     /// A handler's step did what it should.
     fn stepped(&mut self, host: usize, step: Step) {
-        let sends = matches!(step.kind, StepKind::First | StepKind::Next);
+        let sends = matches!(step.kind, Piece::First | Piece::Next);
         let Some(number) = self.sender(host, step.channel) else {
             assert!(!sends && step.spent.is_none() && self.receiver(host, step.channel).is_some());
             return;
         };
         let sent = &mut self.sent[number];
         let (message, index) = sent.made;
-        assert_eq!((sends, step.kind == StepKind::First), (true, index == 0));
+        assert_eq!((sends, step.kind == Piece::First), (true, index == 0));
         assert_eq!(step.bytes as usize, sent.part(sent.made).len());
         sent.made = sent.after(sent.made);
         assert_eq!(step.spent.is_some(), sent.made.1 == 0, "the buffer comes back after the last packet");

@@ -2,13 +2,13 @@
 //!
 //! | Platform | Claimed costs |
 //! |---|---|
-//! | `first_packet` | [`CostKind::Submit`] + [`CostKind::First`]: a message is taken from its mailbox once |
-//! | `packet_cost`, `receive_packet`, `receive_first` | [`CostKind::Next`], [`CostKind::Reassemble`], [`CostKind::Deliver`] |
-//! | `link_cost` | [`CostKind::Link`] |
-//! | `demultiplex` | ([`CostKind::Round`] + K [`CostKind::Demultiplex`]) / K: a look at the inputs costs that, and admission charges K frames for each look |
-//! | `switch`, `cache`, `upcall_switch` | [`CostKind::Switch`], [`CostKind::Cache`], and their sum: an upcall is a handler |
-//! | `wake_up` | the larger of [`CostKind::Timer`] and [`CostKind::Wake`] |
-//! | `handover` | [`CostKind::Handover`] |
+//! | `first_packet` | [`Piece::Submit`] + [`Piece::First`]: a message is taken from its mailbox once |
+//! | `packet_cost`, `receive_packet`, `receive_first` | [`Piece::Next`], [`Piece::Reassemble`], [`Piece::Deliver`] |
+//! | `link_cost` | [`Piece::Link`] |
+//! | `demultiplex` | ([`Piece::Round`] + K [`Piece::Demultiplex`]) / K: a look at the inputs costs that, and admission charges K frames for each look |
+//! | `switch`, `cache`, `upcall_switch` | [`Piece::Switch`], [`Piece::Cache`], and their sum: an upcall is a handler |
+//! | `wake_up` | the larger of [`Piece::Timer`] and [`Piece::Wake`] |
+//! | `handover` | [`Piece::Handover`] |
 //!
 //! A cost that has no figure for a packet size takes that of the next larger size, or of the largest.
 
@@ -16,13 +16,13 @@ use laxity_core::admission::confidence::Probability;
 use laxity_core::platform::{Interference, LinkModel, Platform};
 use laxity_core::units::{Duration, Rate};
 
-use super::{Calibration, Cost, CostKind, Window};
+use super::{Calibration, Cost, Piece, Window};
 
 /// Frames that one look at the inputs takes at most; what the measuring executives had.
-pub(super) const RECEIVE_BATCH: u32 = 32;
+pub const RECEIVE_BATCH: u32 = 32;
 
 /// The claimed cost of a kind for packets of `packet` bytes.
-fn claimed(costs: &[Cost], kind: CostKind, packet: u32) -> Duration {
+fn claimed(costs: &[Cost], kind: Piece, packet: u32) -> Duration {
     let of_kind = || costs.iter().filter(|cost| cost.kind == kind);
     let size = |cost: &&Cost| cost.packet.unwrap_or(u32::MAX);
     let fitting = of_kind().filter(|cost| cost.packet.is_none_or(|size| size >= packet)).min_by_key(size);
@@ -30,39 +30,36 @@ fn claimed(costs: &[Cost], kind: CostKind, packet: u32) -> Duration {
 }
 
 /// The costs of the processor for packets of `packet` bytes; everything else as in `around`.
-pub(super) fn processor(costs: &[Cost], packet: u32, around: Platform) -> Platform {
+pub fn processor(costs: &[Cost], packet: u32, around: Platform) -> Platform {
     let claimed = |kind| claimed(costs, kind, packet);
-    let (switch, cache) = (claimed(CostKind::Switch), claimed(CostKind::Cache));
+    let (switch, cache) = (claimed(Piece::Switch), claimed(Piece::Cache));
     let batch = u64::from(RECEIVE_BATCH);
     // Where no look found enough frames to tell, each is taken to cost as much as a look that finds none.
-    let frame = if costs.iter().any(|cost| cost.kind == CostKind::Demultiplex) {
-        CostKind::Demultiplex
-    } else {
-        CostKind::Round
-    };
-    let look = claimed(CostKind::Round) + claimed(frame) * batch;
+    let frame =
+        if costs.iter().any(|cost| cost.kind == Piece::Demultiplex) { Piece::Demultiplex } else { Piece::Round };
+    let look = claimed(Piece::Round) + claimed(frame) * batch;
     Platform {
         packet,
         switch,
         cache,
-        first_packet: claimed(CostKind::Submit) + claimed(CostKind::First),
-        packet_cost: claimed(CostKind::Next),
-        receive_first: claimed(CostKind::Deliver),
-        receive_packet: claimed(CostKind::Reassemble),
+        first_packet: claimed(Piece::Submit) + claimed(Piece::First),
+        packet_cost: claimed(Piece::Next),
+        receive_first: claimed(Piece::Deliver),
+        receive_packet: claimed(Piece::Reassemble),
         demultiplex: Duration::from_nanos(look.as_nanos().div_ceil(batch)),
         receive_batch: RECEIVE_BATCH,
         upcall_switch: switch + cache,
-        link_cost: claimed(CostKind::Link),
+        link_cost: claimed(Piece::Link),
         transmit_batch: 1,
-        wake_up: claimed(CostKind::Timer).max(claimed(CostKind::Wake)),
-        handover: claimed(CostKind::Handover),
+        wake_up: claimed(Piece::Timer).max(claimed(Piece::Wake)),
+        handover: claimed(Piece::Handover),
         ..around
     }
 }
 
 /// C_x and B as they follow from how far apart the smallest and the largest packets leave.
-pub(super) fn link(costs: &[Cost]) -> Option<(Duration, Rate)> {
-    let spacings = || costs.iter().filter(|cost| cost.kind == CostKind::Occupancy);
+pub fn link(costs: &[Cost]) -> Option<(Duration, Rate)> {
+    let spacings = || costs.iter().filter(|cost| cost.kind == Piece::Occupancy);
     let size = |cost: &&Cost| cost.packet.unwrap_or(0);
     let (small, large) = (spacings().min_by_key(size)?, spacings().max_by_key(size)?);
     let bytes = u64::from(size(&large) - size(&small));
@@ -86,7 +83,7 @@ const HAND_OVERS: u64 = 3;
 /// nothing could be admitted. We pace the link by its model, so a slower model is as true: shorter packets occupy it as if they
 /// were longer, and if full ones are too short, each occupies it longer. Policing best effort alone would do for admission; but then the
 /// analysis rests on how long packets are on their way, and a stall voids that: no miss probability could be claimed.
-pub(super) fn spread(platform: Platform) -> Platform {
+pub fn spread(platform: Platform) -> Platform {
     let least = platform.link_cost * HAND_OVERS;
     let mut link = platform.link;
     link.floor_bytes = link.floor_bytes.min(platform.packet);
@@ -108,10 +105,10 @@ pub(super) fn spread(platform: Platform) -> Platform {
 /// The envelopes that promise most: of the larger budget of both observers, those that are the least for some span, and leave some of it.
 ///
 /// Shorter windows make shorter bounds, but a message meets more of them, and each that exceeds its budget may make it late. So these are
-/// the windows from the shortest length on with which a message meets such a one in [`GOOD`] of all cases at most; if there is none,
-/// those with which it does so least. If that is more than [`WORTHLESS`] and there are lengths of which nothing is claimed, they are taken,
+/// the windows from the shortest length on with which a message meets such a one in `GOOD` of all cases at most; if there is none,
+/// those with which it does so least. If that is more than `WORTHLESS` and there are lengths of which nothing is claimed, they are taken,
 /// too, and nothing is promised. If nothing of it leaves anything, the longest windows: then nothing is admitted, which says so.
-pub(super) fn envelopes(windows: &[Window]) -> Vec<(Duration, Duration)> {
+pub fn envelopes(windows: &[Window]) -> Vec<(Duration, Duration)> {
     let mut all: Vec<(Duration, Duration, Probability)> = Vec::new();
     for &Window { window, budget, exceedance, .. } in windows {
         match all.iter_mut().find(|(length, ..)| *length == window) {
@@ -167,7 +164,7 @@ fn least(mut all: Vec<(Duration, Duration)>) -> Vec<(Duration, Duration)> {
 }
 
 /// For how long a message's budget is counted on, where it matters before there are messages.
-pub(super) const NOMINAL_SPAN: Duration = Duration::from_millis(100);
+pub const NOMINAL_SPAN: Duration = Duration::from_millis(100);
 
 /// What leaves nothing within this is of no use to anybody.
 const LONGEST: Duration = Duration::from_secs(1);
@@ -187,7 +184,7 @@ impl Calibration {
 
     /// The largest packets whose costs were measured.
     pub(super) fn largest_packet(&self) -> Option<u32> {
-        self.costs.iter().filter(|cost| cost.kind == CostKind::Next).filter_map(|cost| cost.packet).max()
+        self.costs.iter().filter(|cost| cost.kind == Piece::Next).filter_map(|cost| cost.packet).max()
     }
 }
 
@@ -196,7 +193,7 @@ mod tests {
     use super::super::Observer;
     use super::*;
 
-    fn cost(kind: CostKind, packet: Option<u32>, nanos: u64) -> Cost {
+    fn cost(kind: Piece, packet: Option<u32>, nanos: u64) -> Cost {
         let claimed = Duration::from_nanos(nanos);
         Cost { kind, packet, samples: 9, median: claimed, claimed, exceedance: Probability::HALF, largest: claimed }
     }
@@ -219,8 +216,7 @@ mod tests {
 
     #[test]
     fn a_size_that_was_not_measured_costs_what_the_next_larger_one_does() {
-        let costs =
-            [cost(CostKind::Next, Some(500), 10), cost(CostKind::Next, Some(1400), 20), cost(CostKind::Timer, None, 7)];
+        let costs = [cost(Piece::Next, Some(500), 10), cost(Piece::Next, Some(1400), 20), cost(Piece::Timer, None, 7)];
         for (packet, next) in [(64, 10), (500, 10), (501, 20), (1400, 20), (8000, 20)] {
             let platform = processor(&costs, packet, Platform::assumed_host());
             assert_eq!((platform.packet_cost, platform.wake_up), (Duration::from_nanos(next), Duration::from_nanos(7)));
@@ -229,7 +225,7 @@ mod tests {
 
     #[test]
     fn a_look_at_the_inputs_is_charged_as_many_frames() {
-        let costs = [cost(CostKind::Round, None, 3200), cost(CostKind::Demultiplex, None, 401)];
+        let costs = [cost(Piece::Round, None, 3200), cost(Piece::Demultiplex, None, 401)];
         let platform = processor(&costs, 1000, Platform::assumed_host());
         assert_eq!(platform.demultiplex, Duration::from_nanos(501));
         assert_eq!(platform.receive_batch, 32);
@@ -251,7 +247,6 @@ mod tests {
                 full,
                 "full packets are no slower than they have to be"
             );
-            assert_eq!(super::super::choose::police(&spread), Ok(None));
         }
         let slow = spread(Platform { link_cost: Duration::from_micros(1), ..assumed.clone() });
         assert_eq!(slow.link, assumed.link);
@@ -259,9 +254,9 @@ mod tests {
 
     #[test]
     fn setup_and_rate_follow_from_two_sizes() {
-        let costs = [cost(CostKind::Occupancy, Some(64), 2_000), cost(CostKind::Occupancy, Some(1064), 3_000)];
+        let costs = [cost(Piece::Occupancy, Some(64), 2_000), cost(Piece::Occupancy, Some(1064), 3_000)];
         assert_eq!(link(&costs), Rate::bytes_per_second(1_000_000_000).map(|rate| (Duration::from_micros(2), rate)));
-        let noisy = [cost(CostKind::Occupancy, Some(64), 2_000), cost(CostKind::Occupancy, Some(1064), 1_900)];
+        let noisy = [cost(Piece::Occupancy, Some(64), 2_000), cost(Piece::Occupancy, Some(1064), 1_900)];
         assert_eq!(link(&noisy).unwrap().1.as_bytes_per_second(), MAX_RATE);
         assert_eq!(link(&[]), None);
     }

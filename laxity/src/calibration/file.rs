@@ -26,8 +26,6 @@ use crate::source::{FileError, Source};
 const VERSION: u64 = 1;
 /// Most bytes of a file: ten times what a calibration takes.
 const MOST_BYTES: u64 = 256 << 10;
-/// Most characters of a name, such as the processor's.
-pub(super) const MOST_CHARACTERS: usize = 256;
 /// How the last line begins.
 const DIGEST: &str = "fnv1a64 = ";
 /// What to do about a file that cannot be used.

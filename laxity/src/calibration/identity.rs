@@ -5,8 +5,10 @@ use std::fs;
 use std::time::{Duration as StdDuration, SystemTime, UNIX_EPOCH};
 
 use super::Calibration;
-use super::file::MOST_CHARACTERS;
 use crate::realtime::Scheduling;
+
+/// Most characters of a name, such as the processor's.
+pub(super) const MOST_CHARACTERS: usize = 256;
 
 /// What tells a host from others, as far as its costs go.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -3,24 +3,22 @@
 //! | Module | What it does |
 //! |---|---|
 //! | [`Calibration`] | what was measured, how, and what follows from it |
-//! | [`measure`] | how it is measured |
-//! | [`choose`] | P and the packet size with which most channels are admitted, and how often best effort may start |
-//! | `derive` | the platform that follows from the costs: [`Calibration::platform_for`] |
+//! | [`mod@derive`] | the platform that follows from the costs: [`Calibration::platform_for`] |
 //! | `file` | its file: [`Calibration::to_toml`], [`Calibration::parse`], [`Calibration::read`] |
 //! | [`place`] | where that file is |
 //! | `identity` | whether it is of this host as it is: [`Calibration::check`] |
 //! | `costs` | the [`Costs`] that a host reasons with |
 //! | `level` | what guarantee they give: [`Level`], [`Backing`] |
 //! | `repeated` | whether a second calibration finds what the first one did: [`Calibration::disagreements`] |
+//!
+//! How it is measured is another crate's, `laxity-calibrate`: applications only read.
 
-pub mod choose;
 mod costs;
 mod decimal;
-mod derive;
+pub mod derive;
 mod file;
 mod identity;
 mod level;
-pub mod measure;
 pub mod place;
 mod repeated;
 
@@ -28,10 +26,10 @@ mod repeated;
 mod tests;
 
 use laxity_core::admission::confidence::Probability;
+pub use laxity_core::piece::Piece;
 use laxity_core::platform::Platform;
 use laxity_core::units::Duration;
 
-use crate::executive::Piece;
 use crate::realtime::Scheduling;
 
 pub use costs::Costs;
@@ -90,84 +88,11 @@ pub struct Load {
     pub flood: u64,
 }
 
-/// What a cost is of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum CostKind {
-    /// Taking a message from the application's mailbox.
-    Submit,
-    /// C_p^1st without taking the message: the first packet of a message.
-    First,
-    /// C_p: every other packet.
-    Next,
-    /// C_r: a received packet that does not complete its message.
-    Reassemble,
-    /// C_r^1st: a received packet that completes its message, and waking the application.
-    Deliver,
-    /// C_l: handing one packet to the link, system call included.
-    Link,
-    /// C_d: demultiplexing one received frame, its part of the system call included.
-    Demultiplex,
-    /// A look at the inputs that finds nothing, and the bookkeeping of a round.
-    Round,
-    /// What a change of handler adds to a step.
-    Switch,
-    /// What it adds beyond that when caches are cold.
-    Cache,
-    /// How late a sleep ends by the timer.
-    Timer,
-    /// From another thread's waking the executive until it runs.
-    Wake,
-    /// From `send()` until the executive has the message.
-    Handover,
-    /// How far apart packets of one size leave, one after the other, at the least.
-    Occupancy,
-}
-
-impl CostKind {
-    /// Each of them, in the order of a message's way.
-    pub const ALL: [Self; 14] = [
-        Self::Submit,
-        Self::First,
-        Self::Next,
-        Self::Reassemble,
-        Self::Deliver,
-        Self::Link,
-        Self::Demultiplex,
-        Self::Round,
-        Self::Switch,
-        Self::Cache,
-        Self::Timer,
-        Self::Wake,
-        Self::Handover,
-        Self::Occupancy,
-    ];
-
-    /// As all files and output have it.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Submit => "submit",
-            Self::First => "first",
-            Self::Next => "next",
-            Self::Reassemble => "reassemble",
-            Self::Deliver => "deliver",
-            Self::Link => "link",
-            Self::Demultiplex => "demultiplex",
-            Self::Round => "round",
-            Self::Switch => "switch",
-            Self::Cache => "cache",
-            Self::Timer => "timer",
-            Self::Wake => "wake",
-            Self::Handover => "handover",
-            Self::Occupancy => "occupancy",
-        }
-    }
-}
-
 /// A cost, claimed by order statistics.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Cost {
     /// What of.
-    pub kind: CostKind,
+    pub kind: Piece,
     /// S: the packet size it was measured with, bytes; `None` where it does not matter.
     pub packet: Option<u32>,
     /// How often it was measured.
@@ -283,8 +208,8 @@ impl Premises {
 
     /// How often each kind of work took longer than it is charged for; only the kinds that did. What it took beyond that counts as stolen
     /// in `windows`.
-    pub fn overruns(&self) -> impl Iterator<Item = (CostKind, Overruns)> + '_ {
-        let all = Piece::ALL.into_iter().map(CostKind::from).zip(self.overruns);
+    pub fn overruns(&self) -> impl Iterator<Item = (Piece, Overruns)> + '_ {
+        let all = Piece::ALL.into_iter().zip(self.overruns);
         all.filter(|(_, overruns)| overruns.count > 0)
     }
 
@@ -303,23 +228,5 @@ impl Premises {
             )
         });
         told.collect()
-    }
-}
-
-impl From<Piece> for CostKind {
-    fn from(piece: Piece) -> Self {
-        match piece {
-            Piece::Submit => Self::Submit,
-            Piece::First => Self::First,
-            Piece::Next => Self::Next,
-            Piece::Reassemble => Self::Reassemble,
-            Piece::Deliver => Self::Deliver,
-            Piece::Link => Self::Link,
-            Piece::Demultiplex => Self::Demultiplex,
-            Piece::Round => Self::Round,
-            Piece::Timer => Self::Timer,
-            Piece::Wake => Self::Wake,
-            Piece::Handover => Self::Handover,
-        }
     }
 }

@@ -4,13 +4,13 @@ use std::fmt;
 
 use laxity_core::units::Duration;
 
-use super::{Calibration, Cost, CostKind};
+use super::{Calibration, Cost, Piece};
 
 /// A cost whose medians are too far apart in two calibrations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Disagreement {
     /// What of.
-    pub kind: CostKind,
+    pub kind: Piece,
     /// S, bytes.
     pub packet: Option<u32>,
     /// The median in this calibration.

@@ -4,7 +4,7 @@ use laxity_core::platform::Interference;
 
 use super::*;
 
-fn cost(kind: CostKind, packet: Option<u32>, micros: u64) -> Cost {
+fn cost(kind: Piece, packet: Option<u32>, micros: u64) -> Cost {
     Cost {
         kind,
         packet,
@@ -34,20 +34,18 @@ const ALPHA: Probability = Probability::from_millionths(50_000);
 
 /// A calibration that makes sense, of ten minutes, for packets of 512 and 1400 bytes.
 pub(super) fn example() -> Calibration {
-    let mut costs = vec![cost(CostKind::Submit, None, 2)];
+    let mut costs = vec![cost(Piece::Submit, None, 2)];
     for (kind, small, large) in [
-        (CostKind::First, 6, 8),
-        (CostKind::Next, 3, 4),
-        (CostKind::Reassemble, 3, 4),
-        (CostKind::Deliver, 6, 8),
-        (CostKind::Link, 9, 10),
-        (CostKind::Demultiplex, 2, 2),
+        (Piece::First, 6, 8),
+        (Piece::Next, 3, 4),
+        (Piece::Reassemble, 3, 4),
+        (Piece::Deliver, 6, 8),
+        (Piece::Link, 9, 10),
+        (Piece::Demultiplex, 2, 2),
     ] {
         costs.extend([cost(kind, Some(512), small), cost(kind, Some(1400), large)]);
     }
-    for (kind, micros) in
-        [(CostKind::Switch, 1), (CostKind::Cache, 4), (CostKind::Timer, 150), (CostKind::Handover, 150)]
-    {
+    for (kind, micros) in [(Piece::Switch, 1), (Piece::Cache, 4), (Piece::Timer, 150), (Piece::Handover, 150)] {
         costs.push(cost(kind, None, micros));
     }
     let windows = vec![

@@ -1,95 +1,85 @@
-//! What the control thread asks for: channels come and go, and the executive ends.
+//! What the control thread asks for, and what it is told.
 
 use laxity_core::admission::Refusal;
-use laxity_core::event::ChannelId;
+use laxity_core::endpoint::Endpoint;
+use laxity_core::event::{ChannelId, Event};
 use laxity_core::frames::Frames;
 use laxity_core::units::{Duration, Instant};
+use laxity_drive::{Clock, Control, Driver};
 use laxity_link::LinkOver;
-use laxity_link::sys::now;
 
-use super::gaps::Round;
-use super::{Command, Executive, GOODBYE, GOODBYE_LOOK, Notice, Opener, SEND_OUT};
+use super::{Command, Notice, Opener, Surroundings};
 use crate::port::Slot;
 
-impl<L: LinkOver<F>, F: Frames> Executive<L, F> {
-    /// Does what the control thread asked for; false to stop.
-    pub(super) fn obey(&mut self, time: Instant) -> bool {
+/// How often an executive that never sleeps tells what it counted.
+const TOLD_EVERY: Duration = Duration::from_millis(100);
+
+impl<F: Frames, L: LinkOver<F>, C: Clock> Control<F> for Surroundings<L, C> {
+    fn obey(&mut self, driver: &mut Driver<F>, now: Instant) {
         while let Ok(command) = self.commands.pop() {
             match command {
                 Command::Listen(name) => {
-                    self.endpoint.listen(name);
+                    driver.endpoint.listen(name);
                 }
-                Command::Unlisten(name) => self.endpoint.unlisten(&name),
+                Command::Unlisten(name) => driver.endpoint.unlisten(&name),
                 Command::Open { ticket, outgoing, slot } => {
-                    let result = self.endpoint.open(time, outgoing);
-                    self.announce(time, result.as_ref().ok().copied());
-                    self.install(ticket, slot, result.map_err(|(out, refusal)| (Opener::Outgoing(out), refusal)));
+                    let result = driver.open(now, outgoing, self);
+                    let result = result.map_err(|(outgoing, refusal)| (Opener::Outgoing(outgoing), refusal));
+                    self.install(ticket, slot, result, &mut driver.endpoint);
                 }
                 Command::Accept { ticket, request, incoming, slot } => {
-                    let result = self.endpoint.accept(time, &request, incoming);
-                    self.announce(time, result.as_ref().ok().copied());
-                    self.install(ticket, slot, result.map_err(|(inc, refusal)| (Opener::Incoming(inc), refusal)));
+                    let result = driver.accept(now, &request, incoming, self);
+                    let result = result.map_err(|(incoming, refusal)| (Opener::Incoming(incoming), refusal));
+                    self.install(ticket, slot, result, &mut driver.endpoint);
                 }
-                Command::Begin { channel, stages } => {
-                    self.endpoint.begin(time, channel, stages);
-                    if let Some(Slot::Send(slot)) = self.slots[channel.index() as usize].as_deref_mut() {
-                        slot.begun = true;
-                    }
-                    self.drain(time, channel.index());
+                Command::Begin { channel, stages } => driver.begin(now, channel, stages, self),
+                Command::Refuse { request, refusal } => driver.endpoint.refuse(&request, &refusal),
+                Command::Close(channel) => driver.close(now, channel, self),
+                Command::Release(channel) => self.release(driver, channel),
+                Command::SetLink { ticket, link, model } => {
+                    driver.endpoint.set_link_model(now, link, model);
+                    self.setting = Some((ticket, link));
                 }
-                Command::Refuse { request, refusal } => self.endpoint.refuse(&request, &refusal),
-                Command::Close(channel) => self.close(time, channel),
-                Command::Release(channel) => self.release(channel),
-                Command::SetLink { ticket, model } => {
-                    self.endpoint.set_link_model(time, 0, model);
-                    self.setting = Some(ticket);
-                }
-                Command::Stop => {
-                    for place in 0..self.slots.len() as u32 {
-                        if let Some(channel) = self.endpoint.key_at(place) {
-                            self.close(time, channel);
-                        }
-                    }
-                    self.stops_at = Some(time + SEND_OUT);
-                }
+                Command::Stop => driver.stop(now, self),
             }
-        }
-        match self.stops_at {
-            Some(at) if at <= time || self.endpoint.is_sent_out() => {
-                self.say_goodbye(time);
-                false
-            }
-            _ => true,
         }
     }
 
-    /// Sends the control frames that wait, as fast as the link's share allows: a peer that misses our last word waits for its
-    /// lease to end.
-    fn say_goodbye(&mut self, start: Instant) {
-        let mut time = start;
-        loop {
-            self.transmit(time, &mut Round { start: time, allowance: Duration::ZERO });
-            self.flush();
-            if !self.endpoint.has_control(0) || time.since(start) >= GOODBYE {
-                return;
+    /// Passes it on, with the final figures of what ended.
+    fn event(&mut self, driver: &mut Driver<F>, _: Instant, event: Event) {
+        if let Event::Ended { channel, .. } = event
+            && let Some(slot) = self.slots[channel.index() as usize].as_deref()
+        {
+            let statistics = &slot.port().statistics;
+            if let Some(counters) = driver.endpoint.receive_counters(channel) {
+                statistics.receive(&counters);
             }
-            std::thread::sleep(GOODBYE_LOOK);
-            time = now();
+            if let Some(counters) = driver.endpoint.send_counters(channel) {
+                statistics.send(&counters);
+            }
         }
+        self.notice(Notice::Event(event), &mut driver.endpoint);
     }
 
-    /// Closes a channel once its mailbox is empty.
-    fn close(&mut self, time: Instant, channel: ChannelId) {
-        match self.slots[channel.index() as usize].as_deref_mut() {
-            Some(Slot::Send(slot)) if self.endpoint.key_at(channel.index()) == Some(channel) => {
-                slot.closing = true;
-                self.drain(time, channel.index());
-            }
-            _ => self.endpoint.close(time, channel),
+    fn round_over(&mut self, driver: &mut Driver<F>, now: Instant) {
+        if let Some((ticket, _)) = self.setting.take_if(|(_, link)| driver.endpoint.link_is_settled(now, *link)) {
+            self.notice(Notice::LinkSet { ticket }, &mut driver.endpoint);
+        }
+        // An executive that never sleeps is heard, too.
+        if now.since(self.told_at) >= TOLD_EVERY {
+            self.publish_premises(now);
         }
     }
+}
 
-    fn install(&mut self, ticket: u64, slot: Box<Slot>, result: Result<ChannelId, (Opener, Refusal)>) {
+impl<L, C> Surroundings<L, C> {
+    fn install(
+        &mut self,
+        ticket: u64,
+        slot: Box<Slot>,
+        result: Result<ChannelId, (Opener, Refusal)>,
+        endpoint: &mut Endpoint,
+    ) {
         let result = match result {
             Ok(channel) => {
                 slot.port().assign(channel.index());
@@ -97,39 +87,60 @@ impl<L: LinkOver<F>, F: Frames> Executive<L, F> {
                 Ok(channel)
             }
             Err((opener, refusal)) => {
-                self.notice(Notice::Garbage { _channel: None, _slot: Some(slot), _opener: Some(opener) });
+                let garbage = Notice::Garbage { _channel: None, _slot: Some(slot), _opener: Some(opener) };
+                self.notice(garbage, endpoint);
                 Err(refusal)
             }
         };
-        self.notice(Notice::Installed { ticket, result });
+        self.notice(Notice::Installed { ticket, result }, endpoint);
     }
 
-    /// Tells the link what may arrive for a channel that was installed. One for which nothing can arrive is closed.
-    fn announce(&mut self, time: Instant, channel: Option<ChannelId>) {
-        let Some(channel) = channel else { return };
-        let told = match (self.endpoint.expected(channel), self.endpoint.peer_of(channel)) {
-            (Some(expected), _) => self.link.expect(channel.index(), &expected),
-            (None, Some(peer)) => self.link.expect_control(channel.index(), peer),
-            (None, None) => Ok(()),
-        };
-        if told.is_err() {
-            self.endpoint.close(time, channel);
-        }
-    }
-
-    fn release(&mut self, channel: ChannelId) {
-        self.link.expect_nothing(channel.index());
+    fn release<F: Frames>(&mut self, driver: &mut Driver<F>, channel: ChannelId)
+    where
+        L: LinkOver<F>,
+        C: Clock,
+    {
         let mut slot = self.slots[channel.index() as usize].take();
-        let released = self.endpoint.release(channel, &mut self.frames, |message| {
+        let spent = |message| {
             if let Some(Slot::Send(slot)) = slot.as_deref_mut() {
                 let _ = slot.free.push(message);
             }
-        });
+        };
+        let released = driver.release(channel, spent, self);
         if let Some(slot) = &slot {
             slot.port().retire();
         }
-        self.retries.remove(channel.index());
-        self.wakes.remove(channel.index());
-        self.notice(Notice::Garbage { _channel: released, _slot: slot, _opener: None });
+        let garbage = Notice::Garbage { _channel: released, _slot: slot, _opener: None };
+        self.notice(garbage, &mut driver.endpoint);
+    }
+
+    pub(super) fn notice(&mut self, notice: Notice, endpoint: &mut Endpoint) {
+        // The ring has room for all notices that every channel can have at once; what peers can cause beyond that may not use
+        // up that room. A request that is dropped is forgotten, so that the peer's next try is heard.
+        let crowded = self.notices.slots() <= 4 * self.slots.len();
+        match &notice {
+            Notice::Event(Event::Requested(request)) if crowded => return endpoint.forget(request),
+            Notice::Unreachable(_) | Notice::Event(Event::Overflow { .. }) if crowded => return,
+            _ => {}
+        }
+        let mut waiting = notice;
+        while let Err(rtrb::PushError::Full(back)) = self.notices.push(waiting) {
+            if self.notices.is_abandoned() {
+                return;
+            }
+            waiting = back;
+            self.notified.notify();
+            std::thread::yield_now();
+        }
+        self.notified.notify();
+    }
+
+    /// Tells what was counted until now, if no thread is reading it at the moment.
+    pub(super) fn publish_premises(&mut self, now: Instant) {
+        self.meter.settle();
+        if let Ok(mut premises) = self.published.premises.try_lock() {
+            premises.copy_from(self.meter.premises());
+            self.told_at = now;
+        }
     }
 }

@@ -10,79 +10,15 @@
 
 use std::sync::Arc;
 
-use laxity_core::endpoint::StepKind;
+use laxity_core::piece::Piece;
 use laxity_core::platform::Platform;
 use laxity_core::units::{Duration, Instant};
+use laxity_drive::Work;
 
 use super::recorder::Recorder;
 use super::windows::Windows;
 use crate::calibration::{Overruns, Premises, WatchedWindow};
 use crate::statistics::Histogram;
-
-/// A kind of work.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Piece {
-    /// Taking a message from a mailbox.
-    Submit,
-    /// The first packet of a message.
-    First,
-    /// Every other packet.
-    Next,
-    /// A received packet that does not complete its message.
-    Reassemble,
-    /// A received packet that does, the application's wake-up included.
-    Deliver,
-    /// One packet's part of the hand-over to the link.
-    Link,
-    /// One frame's part of a look at the link's input that found many.
-    Demultiplex,
-    /// A look that found none, and the bookkeeping between two quanta.
-    Round,
-    /// How late the timer ended a sleep.
-    Timer,
-    /// From the ring of a mailbox's doorbell until the executive has the message, out of its sleep.
-    Wake,
-    /// From `send()` until the executive has the message.
-    Handover,
-}
-
-impl Piece {
-    pub(crate) const ALL: [Self; 11] = [
-        Self::Submit,
-        Self::First,
-        Self::Next,
-        Self::Reassemble,
-        Self::Deliver,
-        Self::Link,
-        Self::Demultiplex,
-        Self::Round,
-        Self::Timer,
-        Self::Wake,
-        Self::Handover,
-    ];
-
-    /// What a step is.
-    pub(super) fn of(kind: StepKind) -> Self {
-        match kind {
-            StepKind::First => Self::First,
-            StepKind::Next => Self::Next,
-            StepKind::Reassemble => Self::Reassemble,
-            StepKind::Deliver => Self::Deliver,
-        }
-    }
-
-    /// Whether it takes the executive's processor time: what it takes beyond its cost is stolen then. A hand-over waits
-    /// for work that is charged elsewhere.
-    fn is_work(self) -> bool {
-        self != Self::Handover && self != Self::Wake
-    }
-
-    /// Whether it is charged as part of a look at the inputs. Messages are taken from their mailboxes whatever their deadlines are,
-    /// so it is not enough that admission charges each for its own; a look it charges at every preemption point.
-    fn is_part_of_look(self) -> bool {
-        matches!(self, Self::Submit | Self::Demultiplex | Self::Round)
-    }
-}
 
 /// What each piece may cost.
 #[derive(Clone, Copy, Debug)]
@@ -97,47 +33,40 @@ pub(crate) struct Limits {
 impl Limits {
     /// As admission has them.
     pub(crate) fn of(platform: &Platform) -> Self {
-        let look = platform.demultiplex * u64::from(platform.receive_batch);
-        let cost = |piece| match piece {
-            Piece::First => platform.first_packet,
-            Piece::Next => platform.packet_cost,
-            Piece::Reassemble => platform.receive_packet,
-            Piece::Deliver => platform.receive_first,
-            Piece::Link => platform.link_cost,
-            // Together: see `Meter::look`.
-            Piece::Submit | Piece::Demultiplex | Piece::Round => look,
-            Piece::Timer | Piece::Wake => platform.wake_up,
-            Piece::Handover => platform.handover,
-        };
-        Self { costs: Piece::ALL.map(cost), switch: platform.change_of_handler(), look }
+        let costs = Piece::ALL.map(|piece| piece.cost(platform));
+        Self { costs, switch: platform.change_of_handler(), look: platform.look() }
     }
 }
 
 /// Everything that was measured of the pieces, readable while it grows.
 #[derive(Debug)]
-pub(crate) struct Histograms {
+pub struct Histograms {
     /// Each without and with a change of handler.
     pieces: [[Histogram; 2]; Piece::ALL.len()],
 }
 
 impl Histograms {
-    pub(crate) fn new() -> Arc<Self> {
-        let pair = |_| [Histogram::new(), Histogram::new()];
+    /// Nothing was measured yet.
+    pub fn new() -> Arc<Self> {
+        let pair = |_| [Histogram::default(), Histogram::default()];
         Arc::new(Self { pieces: Piece::ALL.map(pair) })
     }
 
-    pub(crate) fn of(&self, piece: Piece, switched: bool) -> &Histogram {
+    /// Of one piece, without or with a change of handler before it; ns.
+    pub fn of(&self, piece: Piece, switched: bool) -> &Histogram {
         &self.pieces[piece as usize][usize::from(switched)]
     }
 }
 
 /// What a calibration records.
 #[derive(Debug)]
-pub(crate) struct Sampling {
-    pub(crate) histograms: Arc<Histograms>,
-    pub(crate) windows: Vec<Recorder>,
+pub struct Sampling {
+    /// How long each piece took.
+    pub histograms: Arc<Histograms>,
+    /// Stolen time, in windows of several lengths.
+    pub windows: Vec<Recorder>,
     /// What pieces may cost before the rest counts as stolen, if it is not what admission reasons with.
-    pub(crate) charged: Option<Platform>,
+    pub charged: Option<Platform>,
 }
 
 /// One executive's meter.
@@ -151,12 +80,6 @@ pub(crate) struct Meter {
     sampling: Option<Box<Sampling>>,
     /// What the looks at the inputs may still take until the next preemption point.
     look: Duration,
-    /// Handing staged packets to the link took so long before they were flushed,
-    staging: Duration,
-    /// of which so much counts as stolen already.
-    staging_stolen: Duration,
-    /// Stolen in the middle of the open piece, which will be noted with it: so that spans of stolen time do not overlap.
-    within: Duration,
 }
 
 /// As many windows as platforms have envelopes, or so; what is beyond is not watched.
@@ -170,9 +93,7 @@ impl Meter {
         let windows = premises.windows.iter().map(|watched| Windows::new(start, watched.window)).collect();
         let charged = sampling.as_deref().and_then(|sampling| sampling.charged.as_ref());
         let limits = Limits::of(charged.unwrap_or(platform));
-        let zero = Duration::ZERO;
-        let (staging, staging_stolen, within) = (zero, zero, zero);
-        Self { mark: start, limits, premises, windows, sampling, look: limits.look, staging, staging_stolen, within }
+        Self { mark: start, limits, premises, windows, sampling, look: limits.look }
     }
 
     /// What was counted so far.
@@ -198,38 +119,14 @@ impl Meter {
         self.look = self.limits.look;
     }
 
-    /// The time since the last piece was this one.
-    pub(crate) fn lap(&mut self, piece: Piece, switched: bool, now: Instant) {
-        let took = self.since_mark(now);
-        let beyond = self.beyond(piece, switched, took, 1);
-        self.ended(now, beyond);
-    }
-
-    /// The time since the last piece was spent on `count` pieces of this kind.
-    pub(crate) fn lap_each(&mut self, piece: Piece, count: usize, now: Instant) {
-        let took = self.since_mark(now);
-        let beyond = self.beyond_each(piece, count, took);
-        self.ended(now, beyond);
-    }
-
-    /// Packets were staged since the last piece; now there are `count`.
-    pub(crate) fn staged(&mut self, count: usize, now: Instant) {
-        let took = self.since_mark(now);
-        self.staging += took;
-        // They may be flushed much later: what was stolen here is counted here.
-        let most = self.limits.costs[Piece::Link as usize] * count as u64;
-        let stolen = self.staging.saturating_sub(most).saturating_sub(self.staging_stolen);
-        self.staging_stolen += stolen;
-        self.stolen(now, stolen);
-    }
-
-    /// `count` staged packets were handed over since `begin`, in the middle of another piece.
-    pub(crate) fn flushed(&mut self, count: usize, begin: Instant, end: Instant) {
-        let took = std::mem::take(&mut self.staging) + end.since(begin);
-        // The other piece goes on where it was.
-        self.mark += end.since(begin);
-        let beyond = self.beyond_each(Piece::Link, count, took);
-        self.within += beyond.saturating_sub(std::mem::take(&mut self.staging_stolen));
+    /// The time since the last piece was spent on this work.
+    pub(crate) fn lap(&mut self, work: &Work, now: Instant) {
+        let (took, count) = (self.since_mark(now), work.count as u64);
+        if count > 0 {
+            let each = Duration::from_nanos(took.as_nanos().div_ceil(count));
+            let beyond = self.beyond(work.piece, work.switched, each, count);
+            self.stolen(now, beyond);
+        }
     }
 
     /// A look at the inputs brought `count` frames.
@@ -245,12 +142,12 @@ impl Meter {
                 self.beyond_look(took)
             }
         };
-        self.ended(now, beyond);
+        self.stolen(now, beyond);
     }
 
-    /// `count` pieces, one after the other until `end`, took so long each.
-    pub(crate) fn record(&mut self, piece: Piece, switched: bool, took: Duration, count: u64, end: Instant) {
-        let beyond = self.beyond(piece, switched, took, count);
+    /// A piece until `end` took so long.
+    pub(crate) fn record(&mut self, piece: Piece, took: Duration, end: Instant) {
+        let beyond = self.beyond(piece, false, took, 1);
         self.stolen(end, beyond);
     }
 
@@ -258,20 +155,6 @@ impl Meter {
         let took = now.since(self.mark);
         self.mark = now;
         took
-    }
-
-    /// A piece is over, of which so much was stolen.
-    fn ended(&mut self, now: Instant, beyond: Duration) {
-        let within = std::mem::take(&mut self.within);
-        self.stolen(now, beyond + within);
-    }
-
-    fn beyond_each(&mut self, piece: Piece, count: usize, took: Duration) -> Duration {
-        if count == 0 {
-            return Duration::ZERO;
-        }
-        let each = Duration::from_nanos(took.as_nanos().div_ceil(count as u64));
-        self.beyond(piece, false, each, count as u64)
     }
 
     /// What is beyond what is left of the look that admission charges.

@@ -17,7 +17,7 @@ const LONG: Duration = Duration::from_millis(10);
 
 /// Stolen time of each window of one length, in the order of time.
 #[derive(Clone, Debug)]
-pub(crate) struct Recorder {
+pub struct Recorder {
     windows: Windows,
     values: Vec<u32>,
     /// Only every so manieth is kept.
@@ -31,26 +31,28 @@ pub(crate) struct Recorder {
 
 /// What was recorded.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Recorded {
-    pub(crate) length: Duration,
+pub struct Recorded {
+    /// How long each window is.
+    pub length: Duration,
     /// Of every so manieth window what was stolen in it, ns.
-    pub(crate) values: Vec<u32>,
-    pub(crate) stride: u64,
+    pub values: Vec<u32>,
+    /// Every how manieth window was kept.
+    pub stride: u64,
     /// How many windows there were.
-    pub(crate) windows: u64,
+    pub windows: u64,
     /// The most that was stolen in any of them.
-    pub(crate) largest: Duration,
+    pub largest: Duration,
 }
 
 impl Recorder {
     /// For windows of `length`, shorter than four seconds, of a measurement that takes about `time`: if it takes a quarter longer,
     /// what comes then is not kept.
-    pub(crate) fn new(start: Instant, length: Duration, time: Duration) -> Self {
+    pub fn new(start: Instant, length: Duration, time: Duration) -> Self {
         Self::one_of(1, start, length, time)
     }
 
     /// As [`Recorder::new`], one of so many that share the room.
-    pub(crate) fn one_of(recorders: u64, start: Instant, length: Duration, time: Duration) -> Self {
+    pub fn one_of(recorders: u64, start: Instant, length: Duration, time: Duration) -> Self {
         let expected = time.div_ceil(length);
         let most = if length < LONG { MOST_SHORT } else { MOST };
         let stride = stride(expected, (most / recorders.max(1)).max(1));
@@ -59,25 +61,27 @@ impl Recorder {
         Self { windows: Windows::new(start, length), values, stride, pass: 0, seen: 0, largest: Duration::ZERO }
     }
 
-    pub(crate) fn note(&mut self, end: Instant, stolen: Duration) {
+    /// So much was stolen until `end`.
+    pub fn note(&mut self, end: Instant, stolen: Duration) {
         let mut windows = self.windows;
         windows.note(end, stolen, |stolen, count| self.keep(stolen, count));
         self.windows = windows;
     }
 
     /// Closes what is over at `end`.
-    pub(crate) fn advance(&mut self, end: Instant) {
+    pub fn advance(&mut self, end: Instant) {
         let mut windows = self.windows;
         windows.advance(end, |stolen, count| self.keep(stolen, count));
         self.windows = windows;
     }
 
     /// Goes on at `start` with a new window; the open one is forgotten.
-    pub(crate) fn resume(&mut self, start: Instant) {
+    pub fn resume(&mut self, start: Instant) {
         self.windows = Windows::new(start, self.windows.length());
     }
 
-    pub(crate) fn finish(self) -> Recorded {
+    /// What was recorded.
+    pub fn finish(self) -> Recorded {
         let Self { windows, values, stride, seen, largest, .. } = self;
         Recorded { length: windows.length(), values, stride, windows: seen, largest }
     }
@@ -102,7 +106,7 @@ impl Recorder {
 impl Recorded {
     /// Only the windows that lie between `from` and `until`, of those that began one after the other at `begin`. The largest stays that
     /// of all of them.
-    pub(crate) fn between(mut self, begin: Instant, from: Instant, until: Instant) -> Self {
+    pub fn between(mut self, begin: Instant, from: Instant, until: Instant) -> Self {
         let first = from.since(begin).div_ceil(self.length).min(self.windows);
         let last = (until.since(begin).as_nanos() / self.length.as_nanos()).clamp(first, self.windows);
         // The first of all was kept, and every so manieth after it.
@@ -115,7 +119,7 @@ impl Recorded {
 
     /// Of each window what was stolen from that one of two observers from which more was. They watched the same windows, and what a host
     /// does to both at once is no two pieces of evidence.
-    pub(crate) fn and(mut self, other: &Self) -> Self {
+    pub fn and(mut self, other: &Self) -> Self {
         debug_assert_eq!((self.length, self.stride), (other.length, other.stride));
         self.values.truncate(other.values.len());
         for (value, other) in self.values.iter_mut().zip(&other.values) {

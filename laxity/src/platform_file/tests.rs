@@ -1,4 +1,5 @@
-use laxity_core::platform::{BestEffort, LinkModel};
+use laxity_core::platform::{BestEffort, Interference, LinkModel, Starts};
+use laxity_core::units::Rate;
 
 use super::*;
 

@@ -71,7 +71,7 @@ pub(crate) fn lock_memory() -> io::Result<()> {
 ///
 /// # Errors
 /// What the kernel says: as a rule only root may.
-pub(crate) fn keep_awake() -> io::Result<fs::File> {
+pub fn keep_awake() -> io::Result<fs::File> {
     use std::io::Write as _;
     const FILE: &str = "/dev/cpu_dma_latency";
     let named = |error: io::Error| io::Error::new(error.kind(), format!("{FILE}: {error}"));

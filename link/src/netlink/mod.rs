@@ -1,4 +1,4 @@
-//! Interfaces, addresses, routes and neighbours, as the kernel's tables have them (rtnetlink), and changes of them.
+//! Interfaces, addresses, routes and neighbours, as the kernel's tables have them (rtnetlink).
 //!
 //! For set-up and for a thread beside the data path: every call allocates and waits for the kernel. A [`Netlink`] and a
 //! [`Watch`] speak of the network namespace that their thread was in when they were opened, wherever it goes later.
@@ -12,22 +12,22 @@
 use std::io;
 use std::net::IpAddr;
 
-use netlink_packet_core::NLM_F_DUMP;
+use netlink_packet_core::{NLM_F_CREATE, NLM_F_DUMP};
 use netlink_packet_route::RouteNetlinkMessage as Message;
 use netlink_packet_route::address::{AddressAttribute, AddressMessage};
 use netlink_packet_route::link::{
     InfoData, InfoKind, InfoVlan, LinkAttribute, LinkExtentMask, LinkFlags, LinkInfo, LinkMessage, LinkXdp,
 };
-use netlink_packet_route::neighbour::{NeighbourAddress, NeighbourAttribute, NeighbourMessage, NeighbourState as Nud};
+use netlink_packet_route::neighbour::{
+    NeighbourAddress, NeighbourAttribute, NeighbourFlags, NeighbourMessage, NeighbourState as Nud,
+};
 use netlink_packet_route::route::{RouteAddress, RouteAttribute, RouteMessage, RouteMetric, RouteType, RouteVia};
 
-mod change;
 mod exchange;
 #[cfg(test)]
 mod tests;
 mod watch;
 
-pub use change::Veth;
 pub use watch::{Changes, Watch};
 
 /// The longest name that an interface can have, bytes.
@@ -225,7 +225,7 @@ impl Netlink {
     /// # Errors
     /// No such interface; else as [`interfaces`](Self::interfaces).
     pub fn neighbour(&mut self, interface: u32, address: IpAddr) -> io::Result<Option<Neighbour>> {
-        let question = change::neighbour(interface, address);
+        let question = of_neighbour(interface, address);
         let answers = match self.exchange.ask(Message::GetNeighbour(question), 0) {
             Err(error) if is(&error, libc::ENOENT) => return Ok(None),
             answers => answers?,
@@ -233,6 +233,38 @@ impl Netlink {
         let found = answers.iter().find_map(|answer| neighbour(answer, interface, address));
         found.map(Some).ok_or_else(|| invalid("no neighbour in the answer about one"))
     }
+
+    /// Lets the kernel behave as if a packet went to this neighbour: it looks for one that is not known, and soon asks one that is
+    /// stale. Nothing happens to one that was set by hand.
+    ///
+    /// # Errors
+    /// `PermissionDenied`, no such interface.
+    pub fn refresh_neighbour(&mut self, interface: u32, address: IpAddr) -> io::Result<()> {
+        // The kernel would take "permanent" away.
+        if self.neighbour(interface, address)?.is_some_and(|neighbour| neighbour.is_permanent) {
+            return Ok(());
+        }
+        let mut message = of_neighbour(interface, address);
+        message.header.flags = NeighbourFlags::Use;
+        self.change(Message::NewNeighbour(message), NLM_F_CREATE)
+    }
+
+    /// Changes one of the tables, as `message` says; `flags` are beside "request" and "acknowledge". It is done when the call returns.
+    ///
+    /// # Errors
+    /// `PermissionDenied` without CAP_NET_ADMIN in the network namespace, and the kernel's other refusals.
+    pub fn change(&mut self, message: Message, flags: u16) -> io::Result<()> {
+        self.exchange.ask(message, flags).map(drop)
+    }
+}
+
+/// A message about a neighbour.
+fn of_neighbour(interface: u32, address: IpAddr) -> NeighbourMessage {
+    let mut message = NeighbourMessage::default();
+    message.header.family = exchange::family(address);
+    message.header.ifindex = interface;
+    message.attributes.push(NeighbourAttribute::Destination(address.into()));
+    message
 }
 
 /// Those of all devices would make the answers several times as long.
@@ -397,8 +429,11 @@ const fn bits(address: IpAddr) -> u8 {
     if address.is_ipv4() { 32 } else { 128 }
 }
 
-/// Whether an interface can have this name.
-fn check_name(name: &str) -> io::Result<()> {
+/// Checks that an interface can have this name.
+///
+/// # Errors
+/// `InvalidInput`, and why.
+pub fn check_name(name: &str) -> io::Result<()> {
     let can_be = |byte: u8| byte.is_ascii_graphic() && byte != b'/' && byte != b':' || byte >= 0x80;
     if name.is_empty() || name.len() > NAME_MAX || name == "." || name == ".." || !name.bytes().all(can_be) {
         let problem = format!("an interface's name has 1 to {NAME_MAX} bytes, without blanks, / and :");

@@ -1,71 +1,8 @@
-//! On loopback for everybody; with a pair of interfaces in namespaces of their own where that is permitted.
+//! On loopback, and of what the kernel of this machine says. Pairs of interfaces are tested in the laboratory (`lab/tests/netlink.rs`).
 
-use std::net::{Ipv4Addr, Ipv6Addr, UdpSocket};
-use std::os::fd::AsFd;
-use std::thread::sleep;
-use std::time::{Duration, Instant};
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 use super::*;
-use crate::sys::device::{Offload, offload};
-use crate::sys::features::{channels, keep_vlan_tags, set_offload};
-use crate::sys::namespace::Namespace;
-
-const A: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1));
-const B: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 2));
-const NOBODY: IpAddr = IpAddr::V4(Ipv4Addr::new(192, 0, 2, 99));
-const A6: IpAddr = IpAddr::V6(Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 1));
-const B6: IpAddr = IpAddr::V6(Ipv6Addr::new(0xfd00, 0, 0, 0, 0, 0, 0, 2));
-
-/// A namespace, or why there can be none.
-fn namespace() -> Option<Namespace> {
-    match Namespace::new() {
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-            println!("skipped: {error}");
-            None
-        }
-        namespace => Some(namespace.unwrap()),
-    }
-}
-
-/// Two namespaces, joined.
-fn pair() -> Option<(Namespace, Namespace)> {
-    let (a, b) = (namespace()?, namespace()?);
-    let made = a.within(|| {
-        let mut netlink = Netlink::open()?;
-        let veth = Veth { name: "va", peer: "vb", peer_namespace: Some(b.as_fd()), queues: 2, mtu: 1400 };
-        netlink.create_veth(&veth)?;
-        assert_eq!(netlink.create_veth(&veth).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
-        Ok(())
-    });
-    match made {
-        Err(error) if error.kind() == io::ErrorKind::Unsupported => {
-            println!("skipped: no veth here: {error}");
-            return None;
-        }
-        made => made.unwrap(),
-    }
-    for (namespace, name, addresses) in [(&a, "va", [A, A6]), (&b, "vb", [B, B6])] {
-        let ready = namespace.within(|| {
-            let mut netlink = Netlink::open()?;
-            let index = netlink.interface_by_name(name)?.unwrap().index;
-            netlink.add_address(index, addresses[0], 24)?;
-            netlink.add_address(index, addresses[1], 64)?;
-            netlink.set_up(1, true)?;
-            netlink.set_up(index, true)
-        });
-        ready.unwrap();
-    }
-    Some((a, b))
-}
-
-/// Looks until it is so.
-fn until(what: &str, mut is_so: impl FnMut() -> bool) {
-    let begin = Instant::now();
-    while !is_so() {
-        assert!(begin.elapsed() < Duration::from_secs(10), "not so after ten seconds: {what}");
-        sleep(Duration::from_millis(5));
-    }
-}
 
 #[test]
 fn loopback_is_found_in_every_way() {
@@ -92,184 +29,6 @@ fn loopback_is_found_in_every_way() {
     assert_eq!(error.kind(), io::ErrorKind::InvalidInput);
     // One error leaves the socket as it was.
     assert!(netlink.interface_by_index(1).unwrap().is_some());
-}
-
-#[test]
-fn a_pair_has_what_it_was_given() {
-    let Some((a, b)) = pair() else { return };
-    let ends = [(&a, "va", A, A6, B), (&b, "vb", B, B6, A)];
-    for (namespace, name, own, own6, other) in ends {
-        let checked = namespace.within(|| {
-            let mut netlink = Netlink::open()?;
-            let found = netlink.interface_by_name(name)?.unwrap();
-            assert!(found.is_up && found.runs && found.mtu == 1400 && found.mac != [0; 6], "{found:?}");
-            assert!(found.addresses.contains(&(own, 24)) && found.addresses.contains(&(own6, 64)), "{found:?}");
-            assert_eq!((found.vlan, found.program), (None, None));
-            assert_eq!(netlink.interface_of_address(own6)?.as_ref(), Some(&found));
-            assert_eq!(netlink.interface_of_address(other)?, None);
-            let queues = channels(name)?;
-            assert_eq!((queues.receive, queues.transmit), (2, 2));
-
-            let route = netlink.route(other, None)?;
-            let expected = Route {
-                interface: found.index,
-                next_hop: other,
-                source: Some(own),
-                is_local: false,
-                is_unicast: true,
-                mtu: None,
-            };
-            assert_eq!(route, expected);
-            assert_eq!(netlink.route(other, Some(own))?, expected);
-            for local in [own, own6] {
-                // The kernel takes note of an IPv6 address a moment later.
-                until("an own address is local", || netlink.route(local, None).unwrap().is_local);
-                let route = netlink.route(local, None)?;
-                assert!(route.is_local && route.interface == 1, "{route:?}");
-            }
-            assert!(!netlink.route(IpAddr::from([192, 0, 2, 255]), None)?.is_unicast);
-            let error = netlink.route(IpAddr::from([198, 51, 100, 1]), None).unwrap_err();
-            assert_eq!(error.kind(), io::ErrorKind::NetworkUnreachable);
-
-            netlink.set_mtu(found.index, 1300)?;
-            assert_eq!(netlink.interface_by_index(found.index)?.unwrap().mtu, 1300);
-            assert_eq!(netlink.add_address(found.index, own, 33).unwrap_err().kind(), io::ErrorKind::InvalidInput);
-            assert_eq!(netlink.add_address(found.index, own, 24).unwrap_err().kind(), io::ErrorKind::AlreadyExists);
-            assert!(netlink.set_up(0, true).is_err() && netlink.delete_interface(0x7fff_fff0).is_err());
-            Ok(())
-        });
-        checked.unwrap();
-    }
-}
-
-#[test]
-fn a_vlan_stands_on_its_interface() {
-    let Some((a, _b)) = pair() else { return };
-    let checked = a.within(|| {
-        let mut netlink = Netlink::open()?;
-        let below = netlink.interface_by_name("va")?.unwrap().index;
-        assert_eq!(netlink.create_vlan("va.0", below, 0).unwrap_err().kind(), io::ErrorKind::InvalidInput);
-        match netlink.create_vlan("va.42", below, 42) {
-            Err(error) if error.kind() == io::ErrorKind::Unsupported => {
-                println!("skipped: no VLANs in this kernel: {error}");
-                return Ok(());
-            }
-            made => made?,
-        }
-        let vlan = netlink.interface_by_name("va.42")?.unwrap();
-        assert_eq!(vlan.vlan, Some((below, 42)));
-        assert!(!vlan.is_up && !vlan.runs);
-        netlink.set_up(vlan.index, true)?;
-        assert!(netlink.interface_by_name("va.42")?.unwrap().is_up);
-        // It goes with what it stands on, and the other end goes, too.
-        netlink.delete_interface(below)?;
-        assert_eq!(netlink.interface_by_name("va.42")?, None);
-        assert_eq!(netlink.interfaces()?.iter().filter(|interface| interface.name.starts_with("va")).count(), 0);
-        Ok(())
-    });
-    checked.unwrap();
-}
-
-#[test]
-fn offloads_go_off() {
-    let Some((a, _b)) = pair() else { return };
-    let checked = a.within(|| {
-        use Offload::{GenericReceive, GenericSegmentation, ReceiveChecksum, TransmitChecksum, TransmitSegmentation};
-        for which in [TransmitSegmentation, GenericSegmentation, GenericReceive, TransmitChecksum, ReceiveChecksum] {
-            set_offload("va", which, false)?;
-            assert!(!offload("va", which)?, "{which:?}");
-        }
-        set_offload("va", GenericReceive, true)?;
-        assert!(offload("va", GenericReceive)?);
-        keep_vlan_tags("va")
-    });
-    checked.unwrap();
-}
-
-#[test]
-fn neighbours_are_looked_for_and_told() {
-    let Some((a, _b)) = pair() else { return };
-    let checked = a.within(|| {
-        let mut netlink = Netlink::open()?;
-        let mut watch = Watch::open()?;
-        let index = netlink.interface_by_name("va")?.unwrap().index;
-        assert_eq!(netlink.neighbour(index, B)?, None);
-        for other in [B, B6] {
-            netlink.refresh_neighbour(index, other)?;
-            until("the other end is found", || {
-                netlink.neighbour(index, other).unwrap().is_some_and(|found| found.usable_mac().is_some())
-            });
-            let found = netlink.neighbour(index, other)?.unwrap();
-            assert!(found.mac.is_some() && !found.is_permanent, "{found:?}");
-        }
-        netlink.refresh_neighbour(index, NOBODY)?;
-        let state = netlink.neighbour(index, NOBODY)?.unwrap();
-        assert_eq!((state.state, state.usable_mac()), (NeighbourState::Resolving, None));
-        until("nobody answers", || {
-            netlink.neighbour(index, NOBODY).unwrap().is_none_or(|found| found.state == NeighbourState::Failed)
-        });
-        // By hand, and it stays so.
-        let mac = [2, 0, 0, 0, 0, 9];
-        netlink.set_neighbour(index, NOBODY, mac)?;
-        let set = Neighbour { mac: Some(mac), state: NeighbourState::Confirmed, is_permanent: true };
-        assert_eq!(netlink.neighbour(index, NOBODY)?, Some(set));
-        netlink.refresh_neighbour(index, NOBODY)?;
-        assert_eq!(netlink.neighbour(index, NOBODY)?, Some(set));
-        assert!(watch.drain()?.neighbours);
-        assert!(netlink.neighbour(0x7fff_fff0, B).is_err());
-        Ok(())
-    });
-    checked.unwrap();
-}
-
-#[test]
-fn a_watch_hears_of_its_own_namespace_only() {
-    let (Some(here), Some(there)) = (namespace(), namespace()) else { return };
-    let mut watch = here.within(Watch::open).unwrap();
-    let mut netlink = here.within(Netlink::open).unwrap();
-    assert!(!watch.drain().unwrap().any());
-    there.within(|| Netlink::open()?.set_up(1, true)).unwrap();
-    assert!(!watch.drain().unwrap().any());
-    netlink.set_up(1, true).unwrap();
-    let heard = watch.drain().unwrap();
-    assert!(heard.links && heard.addresses && heard.routes, "{heard:?}");
-    assert!(!watch.drain().unwrap().any());
-    netlink.add_address(1, A, 32).unwrap();
-    let heard = watch.drain().unwrap();
-    assert!(heard.addresses && !heard.links, "{heard:?}");
-    netlink.remove_address(1, A, 32).unwrap();
-    let heard = watch.drain().unwrap();
-    assert!(heard.addresses && !heard.links, "{heard:?}");
-    assert_eq!(netlink.remove_address(1, A, 32).unwrap_err().kind(), io::ErrorKind::AddrNotAvailable);
-    assert!(!netlink.interface_by_index(1).unwrap().unwrap().addresses.iter().any(|(found, _)| *found == A));
-}
-
-#[test]
-fn what_was_lost_may_be_anything() {
-    let Some(here) = namespace() else { return };
-    let mut watch = here.within(Watch::open).unwrap();
-    let mut netlink = here.within(Netlink::open).unwrap();
-    rustix::net::sockopt::set_socket_recv_buffer_size(&watch, 1).unwrap();
-    for _ in 0..50 {
-        netlink.set_up(1, true).unwrap();
-        netlink.set_up(1, false).unwrap();
-    }
-    let heard = watch.drain().unwrap();
-    assert!(heard.links && heard.neighbours, "{heard:?}");
-    assert!(!watch.drain().unwrap().any());
-}
-
-#[test]
-fn packets_cross_a_pair_in_both_families() {
-    let Some((a, b)) = pair() else { return };
-    for (from, to) in [(A, B), (A6, B6)] {
-        let receiver = b.within(|| UdpSocket::bind((to, 0))).unwrap();
-        receiver.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
-        let sender = a.within(|| UdpSocket::bind((from, 0))).unwrap();
-        sender.send_to(b"hello", receiver.local_addr().unwrap()).unwrap();
-        let mut buffer = [0; 8];
-        assert_eq!(receiver.recv_from(&mut buffer).unwrap(), (5, sender.local_addr().unwrap()));
-    }
 }
 
 /// What the kernel says of everything that it has, datagram by datagram.
@@ -313,7 +72,7 @@ fn read(datagram: &[u8]) -> usize {
         let Ok(message) = netlink_packet_core::NetlinkMessage::<Message>::deserialize(bytes) else { continue };
         let netlink_packet_core::NetlinkPayload::InnerMessage(message) = message.payload else { continue };
         found += usize::from(interface(&message).is_some());
-        for to in [A, A6] {
+        for to in [Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into()] {
             found += usize::from(route(&message, to).is_some());
             found += usize::from(neighbour(&message, 1, to).is_some());
         }
@@ -326,10 +85,7 @@ fn read(datagram: &[u8]) -> usize {
 
 #[test]
 fn nothing_that_comes_makes_it_panic() {
-    let datagrams = match pair() {
-        Some((a, _b)) => a.within(|| Ok(said())).unwrap(),
-        None => said(),
-    };
+    let datagrams = said();
     assert!(datagrams.iter().map(|datagram| read(datagram)).sum::<usize>() > 0);
     // SplitMix64, so that what fails once fails again.
     let mut state = 1u64;
@@ -349,60 +105,5 @@ fn nothing_that_comes_makes_it_panic() {
             changed.truncate(1 + random(2 * changed.len()));
             read(&changed);
         }
-    }
-}
-
-/// What a host says that cannot pass on a packet of ours from `from` to `to`, because the next link carries `mtu` bytes.
-fn too_big(from: (IpAddr, u16), to: (IpAddr, u16), mtu: u16) -> Vec<u8> {
-    let ports = [from.1.to_be_bytes(), to.1.to_be_bytes(), [0, 108], [0, 0]].concat();
-    match (from.0, to.0) {
-        (IpAddr::V4(source), IpAddr::V4(destination)) => {
-            let header = [0x45, 0, 0, 128, 0, 0, 0x40, 0, 64, 17, 0, 0];
-            let body = [header.as_slice(), &source.octets(), &destination.octets(), &ports].concat();
-            let mut message = [[3, 4, 0, 0, 0, 0].as_slice(), &mtu.to_be_bytes(), &body].concat();
-            let words = message.chunks(2).map(|word| u32::from(u16::from_be_bytes([word[0], word[1]])));
-            let sum: u32 = words.sum();
-            let checksum = !((sum & 0xFFFF) + (sum >> 16)) as u16;
-            message[2..4].copy_from_slice(&checksum.to_be_bytes());
-            message
-        }
-        (IpAddr::V6(source), IpAddr::V6(destination)) => {
-            let header = [0x60, 0, 0, 0, 0, 108, 17, 64];
-            let body = [header.as_slice(), &source.octets(), &destination.octets(), &ports].concat();
-            [[2, 0, 0, 0, 0, 0].as_slice(), &mtu.to_be_bytes(), &body].concat()
-        }
-        _ => unreachable!("both are of one family"),
-    }
-}
-
-#[test]
-fn what_anybody_may_say_of_a_path_is_no_limit() {
-    use rustix::net::{AddressFamily, SendFlags, SocketType, ipproto, sendto, socket, sockopt};
-    use std::net::SocketAddr;
-
-    let Some((a, b)) = pair() else { return };
-    for (own, other, family, protocol, mtu) in
-        [(A, B, AddressFamily::INET, ipproto::ICMP, 552), (A6, B6, AddressFamily::INET6, ipproto::ICMPV6, 1280)]
-    {
-        // An address of IPv6 is of use a moment after it was given.
-        let bound = a.within(|| {
-            let mut bound = None;
-            until("the address is there", || {
-                bound = UdpSocket::bind((own, 0)).ok().filter(|socket| socket.connect((other, 9)).is_ok());
-                bound.is_some()
-            });
-            Ok(bound.unwrap())
-        });
-        let ours = bound.unwrap();
-        let known = || if own.is_ipv4() { sockopt::ip_mtu(&ours) } else { sockopt::ipv6_mtu(&ours) };
-        let port = ours.local_addr().unwrap().port();
-        let forged = b.within(|| Ok(socket(family, SocketType::RAW, Some(protocol))?)).unwrap();
-        let message = too_big((own, port), (other, 9), mtu);
-        until("the kernel believes it", || {
-            let _ = sendto(&forged, &message, SendFlags::DONTWAIT, &SocketAddr::new(own, 0));
-            known().unwrap() == u32::from(mtu)
-        });
-        let route = a.within(|| Netlink::open()?.route(other, Some(own))).unwrap();
-        assert_eq!(route.mtu, None, "{route:?}");
     }
 }

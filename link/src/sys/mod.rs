@@ -4,17 +4,12 @@
 //! `recvmmsg`, the error queue, some socket options) goes through libc.
 
 mod address;
-pub mod bare;
-pub mod bare_udp;
 mod batch;
 mod clock;
 pub mod device;
 mod errors;
 pub mod features;
-mod forge;
-pub mod namespace;
-#[allow(dead_code)]
-pub(crate) mod rings;
+pub mod rings;
 mod socket;
 mod thread;
 mod wait;
@@ -24,8 +19,7 @@ mod wall;
 use laxity_core::frames::{Frames, HeapFrames};
 
 pub use clock::{clock_identity, now, precise_timers, thread_processor_time};
-pub use forge::Forger;
-pub use socket::{mark, path_mtu};
+pub use socket::{buffers, mark, path_mtu};
 pub use thread::real_time;
 pub(crate) use wait::{Found, wait_set};
 pub use wait::{Interest, MAX_WAIT, Readiness, wait};
@@ -34,7 +28,7 @@ pub use wall::{WallClock, wall_clock};
 
 pub(crate) use batch::{ReceiveBatch, SendBatch};
 pub(crate) use errors::{NetworkError, next_error};
-pub(crate) use socket::{buffers, open, receive_tos};
+pub(crate) use socket::{open, receive_tos};
 
 /// A region whose packet areas stay where they are, so that the kernel can write into several at once.
 ///

@@ -26,7 +26,7 @@ const SO_BUSY_POLL_BUDGET: libc::c_int = 70;
 
 /// Memory that is mapped until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Mapping {
+pub struct Mapping {
     start: NonNull<u8>,
     bytes: usize,
 }
@@ -38,7 +38,10 @@ unsafe impl Sync for Mapping {}
 
 impl Mapping {
     /// Anonymous, whole pages, zeroed.
-    pub(crate) fn anonymous(bytes: usize) -> io::Result<Self> {
+    ///
+    /// # Errors
+    /// The kernel has no memory.
+    pub fn anonymous(bytes: usize) -> io::Result<Self> {
         let (protection, flags) = (ProtFlags::READ | ProtFlags::WRITE, MapFlags::PRIVATE);
         // SAFETY: a new mapping at a place of the kernel's choice.
         let start = unsafe { rustix::mm::mmap_anonymous(std::ptr::null_mut(), bytes, protection, flags) }?;
@@ -61,11 +64,13 @@ impl Mapping {
         Ok(Self { start, bytes })
     }
 
-    pub(crate) fn start(&self) -> NonNull<u8> {
+    /// Where it begins.
+    pub fn start(&self) -> NonNull<u8> {
         self.start
     }
 
-    pub(crate) fn bytes(&self) -> usize {
+    /// How long it is.
+    pub fn bytes(&self) -> usize {
         self.bytes
     }
 
@@ -183,26 +188,31 @@ impl<T: Copy> Ring<T> {
 
 /// Sizes of the rings, in places; powers of two, or 0 for none.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Sizes {
-    pub(crate) fill: u32,
-    pub(crate) receive: u32,
-    pub(crate) transmit: u32,
+pub struct Sizes {
+    /// Frames that the kernel may be given to receive into.
+    pub fill: u32,
+    /// Frames that may wait to be received.
+    pub receive: u32,
+    /// Frames that may wait to be sent.
+    pub transmit: u32,
     /// Of the queue's only sender, as many as it may have handed over.
-    pub(crate) completion: u32,
+    pub completion: u32,
 }
 
 /// What a socket is bound to.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Port {
-    pub(crate) interface: u32,
-    pub(crate) queue: u32,
+pub struct Port {
+    /// The interface's number.
+    pub interface: u32,
+    /// Its receive and transmit queue.
+    pub queue: u32,
     /// Copy mode is asked for; else the kernel chooses.
-    pub(crate) copy: bool,
+    pub copy: bool,
 }
 
 /// The ring from which the kernel takes frames, and the one by which it gives those back that it has sent. One pair for each queue.
 #[derive(Debug)]
-pub(crate) struct Supply {
+pub struct Supply {
     fill: Ring<u64>,
     completion: Ring<u64>,
 }
@@ -216,39 +226,41 @@ impl Supply {
     }
 
     /// Frames that the kernel may be given.
-    pub(crate) fn room(&self) -> u32 {
+    pub fn room(&self) -> u32 {
         self.fill.room()
     }
 
     /// Gives the kernel the frame that begins at `address` in the region, to receive into; [`told`](Self::told) tells it. False
     /// without room.
     #[must_use]
-    pub(crate) fn give(&mut self, address: u64) -> bool {
+    pub fn give(&mut self, address: u64) -> bool {
         self.fill.write(address)
     }
 
     /// Whether the kernel waits for a system call on one of the queue's sockets before it receives.
-    pub(crate) fn wants_wakeup(&self) -> bool {
+    pub fn wants_wakeup(&self) -> bool {
         self.fill.wants_wakeup()
     }
 
-    pub(crate) fn told(&mut self) {
+    /// Tells the kernel what it was given.
+    pub fn told(&mut self) {
         self.fill.produce();
     }
 
     /// A frame that was sent, if there is one.
-    pub(crate) fn sent(&mut self) -> Option<u64> {
+    pub fn sent(&mut self) -> Option<u64> {
         (self.completion.filled() > 0).then(|| self.completion.read())
     }
 
-    pub(crate) fn took_sent(&mut self) {
+    /// Tells the kernel that what [`sent`](Self::sent) gave is taken.
+    pub fn took_sent(&mut self) {
         self.completion.consume();
     }
 }
 
 /// One AF_XDP socket.
 #[derive(Debug)]
-pub(crate) struct XdpSocket {
+pub struct XdpSocket {
     receive: Option<Ring<XdpDesc>>,
     transmit: Option<Ring<XdpDesc>>,
     // Dropped after the mappings: the queue stays busy as long as they are there.
@@ -262,15 +274,22 @@ impl AsFd for XdpSocket {
 }
 
 /// A socket that is not bound.
-pub(crate) fn socket() -> io::Result<OwnedFd> {
+///
+/// # Errors
+/// `PermissionDenied` without CAP_NET_RAW; the kernel has no AF_XDP.
+pub fn socket() -> io::Result<OwnedFd> {
     Ok(rustix::net::socket_with(AddressFamily::XDP, SocketType::RAW, SocketFlags::CLOEXEC, None)?)
 }
 
 /// Registers `region` with a first socket: frames of `chunk` bytes, a power of two from 2048 to a page.
 ///
+/// # Errors
+/// The kernel's: too little memory may be locked, or the sizes cannot be.
+///
 /// # Safety
-/// The region stays mapped until every socket that uses it is closed.
-pub(crate) unsafe fn register(fd: BorrowedFd<'_>, region: &Mapping, chunk: u32) -> io::Result<()> {
+/// The region stays mapped until every socket that uses it is closed. Nobody reads or writes a frame that was given or pushed until the
+/// kernel has given it back.
+pub unsafe fn register(fd: BorrowedFd<'_>, region: &Mapping, chunk: u32) -> io::Result<()> {
     let registration = rustix::net::xdp::XdpUmemReg {
         addr: region.start().as_ptr() as u64,
         len: region.bytes() as u64,
@@ -284,7 +303,10 @@ pub(crate) unsafe fn register(fd: BorrowedFd<'_>, region: &Mapping, chunk: u32) 
 
 impl XdpSocket {
     /// Makes the rings of `fd`; with a supply if it is the first socket of its queue.
-    pub(crate) fn prepare(fd: OwnedFd, sizes: Sizes, is_first_of_queue: bool) -> io::Result<(Self, Option<Supply>)> {
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn prepare(fd: OwnedFd, sizes: Sizes, is_first_of_queue: bool) -> io::Result<(Self, Option<Supply>)> {
         let supply = is_first_of_queue.then(|| Supply::size(fd.as_fd(), sizes)).transpose()?;
         if sizes.receive > 0 {
             sockopt::set_xdp_rx_ring_size(&fd, sizes.receive)?;
@@ -311,7 +333,10 @@ impl XdpSocket {
 
     /// Binds it; it shares the region of `with` if that is another socket. A queue that was just given up stays busy for a moment:
     /// the caller tries again, with the same socket.
-    pub(crate) fn bind(&self, port: Port, with: Option<BorrowedFd<'_>>) -> io::Result<()> {
+    ///
+    /// # Errors
+    /// `ResourceBusy`, and what else the kernel says.
+    pub fn bind(&self, port: Port, with: Option<BorrowedFd<'_>>) -> io::Result<()> {
         match with {
             None => {
                 let mut flags = SocketAddrXdpFlags::XDP_USE_NEED_WAKEUP;
@@ -328,18 +353,24 @@ impl XdpSocket {
     }
 
     /// What the kernel counted at this socket.
-    pub(crate) fn statistics(fd: BorrowedFd<'_>) -> io::Result<XdpStatistics> {
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn statistics(fd: BorrowedFd<'_>) -> io::Result<XdpStatistics> {
         Ok(sockopt::xdp_statistics(fd)?)
     }
 
     /// Whether the device itself reads and writes the region.
-    pub(crate) fn is_zero_copy(&self) -> bool {
+    pub fn is_zero_copy(&self) -> bool {
         sockopt::xdp_options(&self.fd).is_ok_and(|options| options.contains(XdpOptionsFlags::XDP_OPTIONS_ZEROCOPY))
     }
 
     /// The thread that asks for frames also drives the device's queue, for up to `span` and `frames` at a time, and interrupts are
     /// put off as long as it does.
-    pub(crate) fn busy_poll(&self, span: Duration, frames: u32) -> io::Result<()> {
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub fn busy_poll(&self, span: Duration, frames: u32) -> io::Result<()> {
         let micros = libc::c_int::try_from(span.as_nanos() / 1000).unwrap_or(libc::c_int::MAX);
         super::socket::set(self.as_fd(), libc::SOL_SOCKET, SO_PREFER_BUSY_POLL, 1)?;
         super::socket::set(self.as_fd(), libc::SOL_SOCKET, libc::SO_BUSY_POLL, micros)?;
@@ -348,37 +379,38 @@ impl XdpSocket {
     }
 
     /// Frames that wait to be received.
-    pub(crate) fn received(&self) -> u32 {
+    pub fn received(&self) -> u32 {
         self.receive.as_ref().map_or(0, Ring::filled)
     }
 
     /// The next of them: where it begins in the region, and its bytes.
-    pub(crate) fn next(&mut self) -> Option<(u64, u32)> {
+    pub fn take_received(&mut self) -> Option<(u64, u32)> {
         let receive = self.receive.as_mut().filter(|receive| receive.filled() > 0)?;
         let XdpDesc { addr, len, .. } = receive.read();
         Some((addr, len))
     }
 
-    pub(crate) fn took_received(&mut self) {
+    /// Tells the kernel that what [`take_received`](Self::take_received) gave is taken.
+    pub fn took_received(&mut self) {
         if let Some(receive) = &mut self.receive {
             receive.consume();
         }
     }
 
     /// Frames that can be handed over to be sent.
-    pub(crate) fn room(&self) -> u32 {
+    pub fn room(&self) -> u32 {
         self.transmit.as_ref().map_or(0, Ring::room)
     }
 
     /// Hands over a frame; [`send`](Self::send) tells the kernel. False without room.
     #[must_use]
-    pub(crate) fn push(&mut self, addr: u64, len: u32) -> bool {
+    pub fn push(&mut self, addr: u64, len: u32) -> bool {
         let options = rustix::net::xdp::XdpDescOptions::empty();
         self.transmit.as_mut().is_some_and(|transmit| transmit.write(XdpDesc { addr, len, options }))
     }
 
     /// Has the kernel receive, if it waits for that.
-    pub(crate) fn wake(&self) {
+    pub fn wake(&self) {
         let _ = rustix::net::recv(&self.fd, &mut [0u8; 0], rustix::net::RecvFlags::DONTWAIT);
     }
 
@@ -386,7 +418,7 @@ impl XdpSocket {
     ///
     /// # Errors
     /// What makes the socket useless: the interface is gone.
-    pub(crate) fn send(&mut self) -> io::Result<Sent> {
+    pub fn send(&mut self) -> io::Result<Sent> {
         let Some(transmit) = &mut self.transmit else { return Ok(Sent::All) };
         transmit.produce();
         if !transmit.wants_wakeup() {
@@ -407,7 +439,8 @@ impl XdpSocket {
 
 /// What the kernel did with what it was told of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Sent {
+pub enum Sent {
+    /// All of it.
     All,
     /// Some of it: take what was sent, and call again.
     Some,

@@ -8,7 +8,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, sockopt};
 
-use crate::LinkError;
+use crate::error::LinkError;
 
 /// From the kernel's asm-generic/socket.h; libc lacks it. The same on all architectures that Rust has Linux for, but sparc.
 #[cfg(not(any(target_arch = "sparc", target_arch = "sparc64")))]
@@ -119,11 +119,7 @@ pub fn mark(socket: BorrowedFd<'_>, dscp: u8) -> io::Result<()> {
 ///
 /// The kernel doubles a request, to have room for its own bookkeeping, and reports the doubled value; we report half of it,
 /// so that it compares with what was asked for.
-pub(crate) fn buffers(
-    socket: BorrowedFd<'_>,
-    receive: Option<usize>,
-    send: Option<usize>,
-) -> io::Result<(usize, usize)> {
+pub fn buffers(socket: BorrowedFd<'_>, receive: Option<usize>, send: Option<usize>) -> io::Result<(usize, usize)> {
     if let Some(bytes) = receive {
         sockopt::set_socket_recv_buffer_size_force(socket, bytes)
             .or_else(|_| sockopt::set_socket_recv_buffer_size(socket, bytes))?;

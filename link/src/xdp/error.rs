@@ -3,7 +3,7 @@
 use std::io;
 use std::net::IpAddr;
 
-use crate::LinkError;
+use crate::error::LinkError;
 
 /// Why an interface cannot be driven with AF_XDP. Nothing is left changed.
 #[derive(Debug, thiserror::Error)]

@@ -19,7 +19,6 @@
 //! When the interface goes down, packets are lost until it is up again. When it disappears, or somebody detaches the program, the
 //! UDP socket is what remains.
 
-pub mod bare;
 mod config;
 mod error;
 mod headers;

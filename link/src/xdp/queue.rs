@@ -114,7 +114,7 @@ impl Queue {
             if frames.available() == 0 {
                 return None;
             }
-            let (address, bytes) = self.sockets[class].next()?;
+            let (address, bytes) = self.sockets[class].take_received()?;
             if !self.replace(frames) {
                 self.owed += 1;
             }

@@ -141,7 +141,7 @@ fn a_lie_about_the_queues_is_found() {
 #[test]
 fn a_frame_that_leaks_is_found() {
     let leak = |world: &mut World| {
-        let _ = world.hosts[1].frames.take();
+        let _ = world.hosts[1].driver.as_mut().unwrap().frames.take();
     };
     assert_eq!(found(&Break { world: leak, ..NONE }), [What::Memory]);
 }

@@ -21,9 +21,9 @@
 use laxity_core::admission::Settings;
 use laxity_core::admission::answer::Rule;
 use laxity_core::contract::{SendingStages, packets};
+use laxity_core::limits::MAX_CONTROL_PAYLOAD;
 use laxity_core::platform::{MachineModel, Platform};
 use laxity_core::units::Duration;
-use laxity_core::wire::MAX_CONTROL_PAYLOAD;
 use laxity_sim::tiny::{Channel, Role};
 
 /// How far instants are looked at.

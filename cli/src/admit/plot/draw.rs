@@ -2,16 +2,13 @@
 
 use std::fmt::Write as _;
 
-use laxity_core::units::Duration;
 use maud::{Markup, html};
 
 use super::style::STYLE;
 use super::{Panel, Part, Picture, Row};
-use crate::scale::Scale;
-use crate::svg::{CHARACTER, Document, fitting, short};
+use crate::chart::{Frame, MARGIN, Page, Scale, down, fitting, flow, middle_cut, nanos, short, steps};
 
 const WIDTH: f64 = 880.0;
-const MARGIN: f64 = 24.0;
 const INSIDE: f64 = WIDTH - 2.0 * MARGIN;
 
 /// Of a panel: its height, and the frame inside.
@@ -20,8 +17,6 @@ const LEFT: f64 = MARGIN + 76.0;
 const RIGHT: f64 = WIDTH - MARGIN - 22.0;
 const ABOVE: f64 = 36.0;
 const BELOW: f64 = 44.0;
-/// Most points of a curve: two for each unit of width.
-const COLUMNS: u64 = (RIGHT - LEFT) as u64;
 
 /// Of the rows: where the bars begin, where the limit stands, where bars that exceed it end, where the labels begin.
 const BAR: f64 = MARGIN + 160.0;
@@ -36,35 +31,16 @@ const AXES: &str =
 
 /// The document.
 pub(super) fn document(picture: &Picture) -> String {
-    let mut at = 88.0;
-    let mut parts = Vec::new();
-    for panel in &picture.panels {
-        parts.push(demand(panel, at));
-        at += PANEL + 16.0;
-    }
-    let (rows, height) = bounds(picture, at);
-    at += height + 14.0;
-    let mut notes = Vec::new();
-    for note in &picture.notes {
-        notes.push((at + 8.0, note));
-        at += 18.0;
-    }
+    let first = 88.0;
+    let rows = first + (PANEL + 16.0) * picture.panels.len() as f64;
+    let (bounds, height) = bounds(picture, rows);
     let content = html! {
-        @for part in parts { (part) }
-        (rows)
-        @for (at, note) in notes { text x=(MARGIN) y=(short(at)) { (fitting(note, INSIDE)) } }
+        @for (place, panel) in picture.panels.iter().enumerate() { (demand(panel, first + (PANEL + 16.0) * place as f64)) }
+        (bounds)
     };
-    Document {
-        title: &picture.title,
-        subtitle: &picture.subtitle,
-        description: &description(picture),
-        style: STYLE,
-        width: WIDTH,
-        height: at + 12.0,
-        margin: MARGIN,
-        content,
-    }
-    .text()
+    let (title, subtitle, description) = (&picture.title, &picture.subtitle, &description(picture));
+    let bottom = rows + height;
+    Page { title, subtitle, description, style: STYLE, width: WIDTH, content, bottom, notes: &picture.notes }.svg()
 }
 
 /// The picture in words, for those who do not see it.
@@ -80,45 +56,28 @@ fn description(picture: &Picture) -> String {
             None => write!(text, "{}: {}. ", row.name, row.label),
         };
     }
-    text.truncate(text.trim_end().len());
     text
 }
 
 /// One resource: what must be done by an instant, below the time that there is until then.
 fn demand(panel: &Panel, top: f64) -> Markup {
-    let (frame_top, bottom) = (top + ABOVE, top + PANEL - BELOW);
-    let scale = scale(panel);
-    let x = |value: u64| LEFT + scale.position(value) * (RIGHT - LEFT);
-    let y = |value: u64| bottom - scale.position(value) * (bottom - frame_top);
-    let (columns, rows) = (scale.spaced(RIGHT - LEFT, 64.0), scale.spaced(bottom - frame_top, 20.0));
-    let mut grid = String::new();
-    for &value in &columns {
-        let _ = write!(grid, "M{} {}V{}", short(x(value)), short(frame_top), short(bottom));
-    }
-    for &value in &rows {
-        let _ = write!(grid, "M{} {}H{}", short(LEFT), short(y(value)), short(RIGHT));
-    }
+    let (frame_top, bottom, scale) = (top + ABOVE, top + PANEL - BELOW, scale(panel));
+    let frame = Frame { left: LEFT, right: RIGHT, top: frame_top, bottom, across: scale, up: scale };
     let (left, right, high, low) = (short(LEFT), short(RIGHT), short(frame_top), short(bottom));
+    let shown = panel.points.iter().copied().filter(|point| point.0 <= panel.end);
+    let last = shown.clone().map(|point| point.1).next_back().unwrap_or(0);
+    let demand = [(0, 0)].into_iter().chain(shown).chain([(panel.end, last)]);
     html! {
         rect.card x=(MARGIN) y=(short(top)) width=(INSIDE) height=(PANEL) rx="8" {}
         text.heading x=(MARGIN + 14.0) y=(short(top + 23.0)) { (fitting(&panel.heading, (INSIDE - 28.0) * 0.82)) }
         path.beyond d={ "M" (left) " " (low) "L" (right) " " (high) "H" (left) "Z" } {}
-        path.grid d=(grid) {}
+        (frame.axes(frame.spaced([64.0, 20.0]), nanos, nanos, AXES))
         path.capacity d={ "M" (left) " " (low) "L" (right) " " (high) } {}
-        path.demand d=(steps(panel, scale, x, y)) {}
+        path.demand d=(steps(frame.points(demand))) {}
         @if let Some((at, done)) = panel.tightest {
-            circle.tightest cx=(short(x(at))) cy=(short(y(done))) r="4" {}
+            circle.tightest cx=(short(frame.x(at))) cy=(short(frame.y(done))) r="4" {}
         }
         text x=(short(LEFT + 12.0)) y=(short(frame_top + 18.0)) { "more than there is time for" }
-        g aria-hidden="true" {
-            @for &value in &columns {
-                text.middle x=(short(x(value))) y=(short(bottom + 17.0)) { (label(value)) }
-            }
-            @for &value in &rows {
-                text.end x=(short(LEFT - 8.0)) y=(short(y(value) + 4.0)) { (label(value)) }
-            }
-            text.middle x=(short(f64::midpoint(LEFT, RIGHT))) y=(short(bottom + 35.0)) { (AXES) }
-        }
     }
 }
 
@@ -131,42 +90,19 @@ fn scale(panel: &Panel) -> Scale {
     }
 }
 
-/// The demand as steps, of each column of pixels the first and the highest.
-fn steps(panel: &Panel, scale: Scale, x: impl Fn(u64) -> f64, y: impl Fn(u64) -> f64) -> String {
-    let mut path = format!("M{} {}", short(x(0)), short(y(0)));
-    let column = |at: u64| (scale.position(at) * COLUMNS as f64) as u64;
-    let shown: Vec<(u64, u64)> = panel.points.iter().copied().filter(|point| point.0 <= panel.end).collect();
-    let mut last = 0;
-    for points in shown.chunk_by(|one, other| column(one.0) == column(other.0)) {
-        let highest = points.iter().copied().max_by_key(|point| point.1).unwrap_or(points[0]);
-        for (at, done) in if highest == points[0] { vec![highest] } else { vec![points[0], highest] } {
-            let _ = write!(path, "H{}V{}", short(x(at)), short(y(done)));
-            last = at;
-        }
-    }
-    if last < panel.end {
-        let _ = write!(path, "H{}", short(x(panel.end)));
-    }
-    path
-}
-
 /// The rows with their legend, and how high they are together.
 fn bounds(picture: &Picture, top: f64) -> (Markup, f64) {
     let kinds = kinds(&picture.rows);
-    let legend = Legend::of(&kinds);
+    let legend = flow(kinds.iter().map(|kind| kind.name.as_str()), (BAR, WIDTH - MARGIN), 34.0);
     let first = top + 64.0;
     let bottom = first + ROW * picture.rows.len() as f64;
-    let height = bottom + 34.0 + legend.height - top;
-    let mut grid = String::new();
-    for quarter in 0..4 {
-        let x = BAR + (LIMIT - BAR) * f64::from(quarter) / 4.0;
-        let _ = write!(grid, "M{} {}V{}", short(x), short(first), short(bottom));
-    }
+    let height = bottom + 34.0 + legend.last().map_or(0.0, |place| place.1 + 24.0) - top;
+    let at = |quarter: u8| BAR + (LIMIT - BAR) * f64::from(quarter) / 4.0;
     let markup = html! {
         rect.card x=(MARGIN) y=(short(top)) width=(INSIDE) height=(short(height)) rx="8" {}
         text.heading x=(MARGIN + 14.0) y=(short(top + 23.0)) { (picture.heading) }
         text.middle x=(LIMIT) y=(short(first - 10.0)) { (picture.limit) }
-        path.grid d=(grid) {}
+        path.grid d=((0..4).map(|quarter| down(at(quarter), first, bottom)).collect::<String>()) {}
         @for (index, row) in picture.rows.iter().enumerate() {
             (bar(row, first + ROW * index as f64))
         }
@@ -176,7 +112,10 @@ fn bounds(picture: &Picture, top: f64) -> (Markup, f64) {
                 text.middle x=(short(x)) y=(short(bottom + 16.0)) { (quarter * 25) " %" }
             }
         }
-        (legend.draw(&kinds, bottom + 30.0))
+        @for (kind, (x, y)) in kinds.iter().zip(legend) {
+            rect class={ "c" (kind.colour) } x=(short(x)) y=(short(bottom + 30.0 + y)) width="12" height="12" rx="2" {}
+            text x=(short(x + 18.0)) y=(short(bottom + 40.5 + y)) { (kind.name) }
+        }
     };
     (markup, height)
 }
@@ -231,50 +170,4 @@ fn bar(row: &Row, top: f64) -> Markup {
             (fitting(&said, WIDTH - MARGIN - 8.0 - LABEL))
         }
     }
-}
-
-/// Where the entries of the legend stand, so that none overlap.
-struct Legend {
-    places: Vec<(f64, f64)>,
-    height: f64,
-}
-
-impl Legend {
-    fn of(kinds: &[&Part]) -> Self {
-        let (mut x, mut y) = (BAR, 0.0);
-        let mut places = Vec::new();
-        for kind in kinds {
-            let width = 34.0 + CHARACTER * kind.name.chars().count() as f64;
-            if x > BAR && x + width > WIDTH - MARGIN {
-                (x, y) = (BAR, y + 20.0);
-            }
-            places.push((x, y));
-            x += width;
-        }
-        Self { places, height: if kinds.is_empty() { 0.0 } else { y + 24.0 } }
-    }
-
-    fn draw(&self, kinds: &[&Part], top: f64) -> Markup {
-        html! {
-            @for (kind, &(x, y)) in kinds.iter().zip(&self.places) {
-                rect class={ "c" (kind.colour) } x=(short(x)) y=(short(top + y)) width="12" height="12" rx="2" {}
-                text x=(short(x + 18.0)) y=(short(top + y + 10.5)) { (kind.name) }
-            }
-        }
-    }
-}
-
-fn label(nanos: u64) -> String {
-    if nanos == 0 { "0".to_owned() } else { Duration::from_nanos(nanos).to_string() }
-}
-
-/// `name`, cut in its middle: names often differ at their ends.
-fn middle_cut(name: &str, room: f64) -> String {
-    let (most, count) = ((room / CHARACTER) as usize, name.chars().count());
-    if count <= most {
-        return name.to_owned();
-    }
-    let head = most / 2;
-    let tail = count - (most - head - 1);
-    name.chars().take(head).chain(['…']).chain(name.chars().skip(tail)).collect()
 }

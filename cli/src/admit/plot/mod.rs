@@ -1,8 +1,6 @@
 //! The answer as a picture: demand against time for each resource, and below it each channel's bound against its deadline.
 //!
-//! Here the answer becomes a [`Picture`], of which [`draw`] makes SVG. It is written by hand for the reason that the plots of
-//! the demonstration are: colours by class, so that the file follows dark and light, and a size that does not grow with the
-//! number of points.
+//! Here the answer becomes a [`Picture`], of which [`draw`] makes SVG.
 
 mod draw;
 mod style;

@@ -1,18 +1,7 @@
-//! How it looks: colours of the demonstration's report, as plain classes that every renderer knows; a renderer that knows
-//! about dark follows it.
+//! The colours of demand, limits and parts of bounds.
 
 pub(super) const STYLE: &str = "
-svg { color-scheme: light dark; }
-text { font: 12px system-ui, -apple-system, 'Segoe UI', Roboto, 'Noto Sans', 'DejaVu Sans', sans-serif; fill: #59636e; }
-text.title { font-size: 18px; font-weight: 600; fill: #1b1f24; }
-text.heading { font-size: 14px; font-weight: 600; fill: #1b1f24; }
-text.name { fill: #1b1f24; }
 text.refused { fill: #a33a00; font-weight: 600; }
-text.end { text-anchor: end; }
-text.middle { text-anchor: middle; }
-.page { fill: #fbfbfa; }
-.card { fill: #ffffff; stroke: #d9dee3; }
-.grid { fill: none; stroke: #e8ebee; }
 .beyond { fill: #fde6da; }
 .capacity { fill: none; stroke: #1b1f24; stroke-width: 1.4; stroke-dasharray: 5 3; }
 .demand { fill: none; stroke: #0b66c2; stroke-width: 2; stroke-linejoin: round; }
@@ -26,12 +15,7 @@ text.middle { text-anchor: middle; }
 .c8 { fill: #12805c; } .c9 { fill: #5bb592; } .c10 { fill: #a9b83c; } .c11 { fill: #d9a441; }
 .c12 { fill: #b4602a; } .c13 { fill: #33549b; } .c14 { fill: #2f6b4f; } .c15 { fill: #5f6b78; }
 @media (prefers-color-scheme: dark) {
-  text { fill: #a2acb8; }
-  text.title, text.heading, text.name { fill: #e8eaed; }
   text.refused { fill: #ff9d66; }
-  .page { fill: #121519; }
-  .card { fill: #1a1e24; stroke: #38404a; }
-  .grid { stroke: #29303a; }
   .beyond { fill: #40210f; }
   .capacity, .limit { stroke: #e8eaed; }
   .demand { stroke: #5eb0ff; }

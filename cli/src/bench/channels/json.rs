@@ -1,79 +1,37 @@
 //! The runs as one JSON object. A contract like that of [`crate::report`]: integers (but the factor of channel 0), unknown values
 //! `null`, every key there.
 
-use serde::Serialize;
-use serde_json::Number;
+use serde_json::{Number, Value, json};
 
 use super::plan::{Case, Experiment};
 use super::row::{Outcome, Row};
 use super::{Completion, Report};
-use crate::costs::CalibrationReport;
-use crate::report::ChannelReport;
-
-#[derive(Serialize)]
-pub(super) struct Document<'a> {
-    bench: &'static str,
-    simulated: bool,
-    /// `null` in virtual time, like the guarantee and what it rests on.
-    attack: Option<String>,
-    guarantee: Option<&'static str>,
-    miss_probability: Option<&'a str>,
-    calibration: Option<&'a CalibrationReport>,
-    seed: u64,
-    duration_ns: u64,
-    /// With what a latency ends.
-    completion: &'static str,
-    rows: Vec<RowReport<'a>>,
-    notes: &'a [String],
-}
-
-#[derive(Serialize)]
-struct RowReport<'a> {
-    best_effort_offered_bytes_s: u64,
-    channel0_factor: Option<Number>,
-    mode: Option<&'static str>,
-    channels: Vec<ChannelWithPackets>,
-    gaps: Option<Gaps>,
-    notes: Vec<&'a str>,
-}
-
-#[derive(Serialize)]
-struct Gaps {
-    count: u64,
-    longest_ns: u64,
-}
-
-#[derive(Serialize)]
-struct ChannelWithPackets {
-    #[serde(flatten)]
-    channel: ChannelReport,
-    throughput_bytes_s: u64,
-    min_laxity_ns: Option<i64>,
-    mean_laxity_ns: Option<i64>,
-    late_packets: Option<u64>,
-    dropped_packets: u64,
-}
+use crate::costs::guaranteed;
+use crate::report::{self, to_json, with};
 
 /// One line, without a line end.
 pub(super) fn object(report: &Report) -> String {
     let Report { experiment, seed, duration, live, rows, notes } = report;
-    let document = Document {
-        bench: experiment.name(),
-        simulated: live.is_none(),
-        attack: live.as_ref().map(|live| live.attack.to_string()),
-        guarantee: live.as_ref().map(|live| live.guarantee.guarantee),
-        miss_probability: live.as_ref().and_then(|live| live.guarantee.miss_probability.as_deref()),
-        calibration: live.as_ref().and_then(|live| live.calibration.as_ref()),
-        seed: *seed,
-        duration_ns: duration.as_nanos(),
-        completion: match report.completion() {
+    let (live, nothing) = (live.as_ref(), json!({ "guarantee": null, "miss_probability": null }));
+    let ran = json!({
+        "bench": experiment.name(),
+        "simulated": live.is_none(),
+        // `null` in virtual time, like the guarantee and what it rests on.
+        "attack": live.map(|live| live.attack.to_string()),
+    });
+    let came = json!({
+        "calibration": live.map(|live| &live.calibration),
+        "seed": seed,
+        "duration_ns": duration.as_nanos(),
+        // With what a latency ends.
+        "completion": match report.completion() {
             Completion::Transmission => "transmission",
             Completion::Delivery => "delivery",
         },
-        rows: rows.iter().map(|row| RowReport::new(*experiment, row)).collect(),
-        notes,
-    };
-    serde_json::to_string(&document).expect("structs of strings and integers are always JSON")
+        "rows": rows.iter().map(|found| row(*experiment, found)).collect::<Value>(),
+        "notes": notes,
+    });
+    to_json(&with(with(ran, live.map_or(nothing, |live| guaranteed(&live.guarantee))), came))
 }
 
 /// Per cent as a factor: an integer if it is one, else the nearest to the decimal fraction, which is written as that.
@@ -82,31 +40,27 @@ fn factor(percent: u64) -> Number {
     if percent.is_multiple_of(100) { None } else { fraction() }.unwrap_or_else(|| Number::from(percent / 100))
 }
 
-impl<'a> RowReport<'a> {
-    fn new(experiment: Experiment, row: &'a Row) -> Self {
-        let Case { best_effort, channel_0_percent, mode } = row.case;
-        Self {
-            best_effort_offered_bytes_s: best_effort,
-            channel0_factor: (experiment == Experiment::Violation).then(|| factor(channel_0_percent)),
-            mode: (experiment == Experiment::Preemption).then_some(mode.name()),
-            channels: row.channels.iter().map(ChannelWithPackets::from).collect(),
-            gaps: row.gaps.map(|(count, longest)| Gaps { count, longest_ns: longest.as_nanos() }),
-            notes: row.notes.iter().chain(&row.disturbances).map(String::as_str).collect(),
-        }
-    }
+fn row(experiment: Experiment, row: &Row) -> Value {
+    let Case { best_effort, channel_0_percent, mode } = row.case;
+    json!({
+        "best_effort_offered_bytes_s": best_effort,
+        "channel0_factor": (experiment == Experiment::Violation).then(|| factor(channel_0_percent)),
+        "mode": (experiment == Experiment::Preemption).then_some(mode.name()),
+        "channels": row.channels.iter().map(channel).collect::<Value>(),
+        "gaps": row.gaps.map(|(count, longest)| json!({ "count": count, "longest_ns": longest.as_nanos() })),
+        "notes": row.notes.iter().chain(&row.disturbances).collect::<Vec<_>>(),
+    })
 }
 
-impl From<&Outcome> for ChannelWithPackets {
-    fn from(outcome: &Outcome) -> Self {
-        Self {
-            channel: ChannelReport::from(&outcome.figures),
-            throughput_bytes_s: outcome.throughput,
-            min_laxity_ns: outcome.min_laxity,
-            mean_laxity_ns: outcome.mean_laxity,
-            late_packets: outcome.late_packets,
-            dropped_packets: outcome.dropped_packets,
-        }
-    }
+fn channel(outcome: &Outcome) -> Value {
+    let more = json!({
+        "throughput_bytes_s": outcome.throughput,
+        "min_laxity_ns": outcome.min_laxity,
+        "mean_laxity_ns": outcome.mean_laxity,
+        "late_packets": outcome.late_packets,
+        "dropped_packets": outcome.dropped_packets,
+    });
+    with(report::channel(&outcome.figures), more)
 }
 
 #[cfg(test)]

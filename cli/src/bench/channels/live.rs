@@ -1,22 +1,20 @@
 //! The runs on this host: real threads, real hosts of Laxity, and a wire that is emulated in real time.
 
-use laxity_bench::attack::EXCESS;
-use laxity_bench::experiment::{Experiment as Load, WARM_UP};
-use laxity_bench::workload::{MESSAGE_BYTES, admitted, left_bytes_per_second, table_3};
-use laxity_bench::{
-    Attack, ChannelOutcome, FloodPath, Outcome as Scenario, Setup, Stack, Workload, run_with, scenario,
-};
 use laxity_core::contract::packets;
 use laxity_core::figures::Misses;
 use laxity_core::platform::Platform;
 use laxity_core::units::Duration;
+use laxity_lab::attack::EXCESS;
+use laxity_lab::experiment::{Experiment as Load, WARM_UP};
+use laxity_lab::workload::{MESSAGE_BYTES, admitted, left_bytes_per_second, table_3};
+use laxity_lab::{Attack, ChannelOutcome, FloodPath, Outcome as Scenario, Setup, Stack, Workload, run_with, scenario};
 
+use super::super::arguments::BenchArguments;
 use super::live_notes::{self, Ran};
 use super::plan::{Case, Experiment};
 use super::row::{Outcome, Row};
 use super::{Conditions, Report};
-use crate::args::BenchArguments;
-use crate::costs::{self, CalibrationReport};
+use crate::costs;
 use crate::failure::Failure;
 use crate::machine;
 use crate::progress::RunsProgress;
@@ -89,8 +87,7 @@ pub(super) fn run(experiment: Experiment, arguments: &BenchArguments, duration: 
         wires: &wires,
     };
     let notes = live_notes::notes(&ran, common);
-    let calibration = CalibrationReport::of(&costs);
-    let live = Some(Conditions { attack, guarantee: guarantee.into(), calibration });
+    let live = Some(Conditions { attack, guarantee, calibration: costs::taken(&costs) });
     Ok(Report { experiment, seed: arguments.seed, duration, live, rows, notes })
 }
 

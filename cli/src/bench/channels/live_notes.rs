@@ -5,13 +5,13 @@ use std::path::Path;
 use laxity::calibration::decimal;
 use laxity::text::DisplayRate;
 use laxity::{Costs, Guarantee};
-use laxity_bench::Attack;
-use laxity_bench::experiment::{VIOLATOR, WARM_UP};
-use laxity_bench::wire::WireFigures;
-use laxity_bench::workload::{Row as Promised, table_3};
 use laxity_core::contract::packets;
 use laxity_core::platform::Platform;
 use laxity_core::units::Duration;
+use laxity_lab::Attack;
+use laxity_lab::experiment::{VIOLATOR, WARM_UP};
+use laxity_lab::wire::WireFigures;
+use laxity_lab::workload::{Row as Promised, table_3};
 
 use super::plan::{Experiment, KIB, Mode};
 use super::row::Row;

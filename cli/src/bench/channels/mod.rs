@@ -26,17 +26,18 @@ mod world;
 use std::io::{self, Write as _};
 use std::thread;
 
-use laxity_bench::Attack;
+use laxity::Guarantee;
 use laxity_core::units::Duration;
+use laxity_lab::Attack;
+use serde_json::Value;
 
 pub(super) use plan::Experiment;
 use plan::Mode;
 use row::{Row, Unit};
 use world::Admitted;
 
+use super::arguments::BenchArguments;
 use super::sweep::sweep;
-use crate::args::BenchArguments;
-use crate::costs::{CalibrationReport, GuaranteeReport};
 use crate::failure::Failure;
 use crate::file;
 use crate::report::escaped;
@@ -56,8 +57,8 @@ struct Report {
 struct Conditions {
     attack: Attack,
     /// The lowest of the grants'.
-    guarantee: GuaranteeReport,
-    calibration: Option<CalibrationReport>,
+    guarantee: Guarantee,
+    calibration: Value,
 }
 
 /// With what a latency ends.

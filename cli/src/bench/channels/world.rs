@@ -2,19 +2,19 @@
 
 use std::net::SocketAddr;
 
-use laxity_bench::workload::{BEST_EFFORT, MESSAGE_BYTES, table_3};
 use laxity_core::admission::answer::Rule;
 use laxity_core::admission::{Admission, Refusal, ReservationId, Settings};
 use laxity_core::contract::{Contract, SendingStages, Service, packets};
 use laxity_core::figures::{Figures, Latencies, Misses};
 use laxity_core::platform::{LinkModel, Platform};
 use laxity_core::units::{Duration, Instant};
+use laxity_lab::figures::per_second;
+use laxity_lab::workload::{BEST_EFFORT, MESSAGE_BYTES, table_3};
 use laxity_sim::{ChannelHandle, Departure, HostConfig, HostId, Plan, Source, World};
 
 use super::plan::{Case, Mode};
 use super::row::{Outcome, Row};
 use crate::failure::Failure;
-use crate::report::per_second;
 
 /// For the channels to be opened, before anything is sent.
 const SET_UP: Duration = Duration::from_millis(100);

@@ -1,6 +1,6 @@
 //! `laxity bench livelock`: what is left of a host's channels while strangers flood it, over UDP and over AF_XDP.
 //!
-//! What runs is [`laxity_bench::livelock`]'s; here it is shown.
+//! What runs is [`laxity_lab::livelock`]'s; here it is shown.
 
 mod picture;
 
@@ -8,16 +8,17 @@ use std::io::{self, Write as _};
 
 use comfy_table::{CellAlignment, Table, presets};
 use indicatif::{ProgressBar, ProgressStyle};
-use laxity_bench::livelock::{self, Report, Row};
 use laxity_core::units::Duration;
-use serde::Serialize;
+use laxity_lab::figures::per_second;
+use laxity_lab::livelock::{self, Report, Row};
+use serde_json::{Value, json};
 
+use super::arguments::{BenchArguments, bench_duration};
 use super::paths::of_bench;
-use crate::args::{BenchArguments, bench_duration};
 use crate::failure::Failure;
 use crate::file;
 use crate::numbers::{NONE, count};
-use crate::report::{ChannelReport, escaped};
+use crate::report::{self, escaped, nanos, to_json};
 
 /// Of each step with each link, if nobody says otherwise: all of them take about a minute.
 const DURATION: Duration = Duration::from_secs(4);
@@ -49,81 +50,46 @@ pub(super) fn run(arguments: &BenchArguments) -> Result<bool, Failure> {
     Ok(faults == 0)
 }
 
-#[derive(Serialize)]
-struct Document<'a> {
-    bench: &'static str,
-    duration_ns: u64,
-    flood_packet_bytes: u64,
-    /// Whether host b had a processor to itself.
-    own_processor: bool,
-    rows: Vec<RowReport<'a>>,
-    notes: &'a [String],
-}
-
-#[derive(Serialize)]
-struct RowReport<'a> {
-    link: &'static str,
-    /// `null` is as many as one thread can send.
-    offered_packets_s: Option<u64>,
-    flood: Flood,
-    real_time: ChannelReport,
-    real_time_goodput_bytes_s: u64,
-    best_effort: ChannelReport,
-    best_effort_goodput_bytes_s: u64,
-    dropped_early: Option<u64>,
-    dropping_ns: Option<u64>,
-    socket_overflow: u64,
-    soft_interrupts_ns: Option<u64>,
-    /// What was left of host b's processor.
-    left_over_ns: Option<u64>,
-    /// What each packet of the flood took from it.
-    packet_cost_ns: Option<u64>,
-    notes: &'a [String],
-}
-
-#[derive(Serialize)]
-struct Flood {
-    packets: u64,
-    elapsed_ns: u64,
-    packets_s: u64,
-}
-
 /// What strangers sent in a second.
 fn flooded(row: &Row) -> u64 {
-    let span = u128::from(row.elapsed.as_nanos().max(1));
-    u64::try_from(u128::from(row.flooded_packets) * 1_000_000_000 / span).unwrap_or(u64::MAX)
+    per_second(row.flooded_packets, row.elapsed)
 }
 
 /// One line, without a line end.
 fn json(report: &Report, span: Duration) -> String {
-    fn of(row: &Row) -> RowReport<'_> {
-        let Row { link, offered_packets_s, real_time_bytes_s, best_effort_bytes_s, dropped_early, overflow, .. } = *row;
-        RowReport {
-            link,
-            offered_packets_s,
-            flood: Flood { packets: row.flooded_packets, elapsed_ns: row.elapsed.as_nanos(), packets_s: flooded(row) },
-            real_time: ChannelReport::from(&row.real_time),
-            real_time_goodput_bytes_s: real_time_bytes_s,
-            best_effort: ChannelReport::from(&row.best_effort),
-            best_effort_goodput_bytes_s: best_effort_bytes_s,
-            dropped_early,
-            dropping_ns: row.dropping.map(Duration::as_nanos),
-            socket_overflow: overflow,
-            soft_interrupts_ns: row.soft_interrupts.map(Duration::as_nanos),
-            left_over_ns: row.left_over.map(Duration::as_nanos),
-            packet_cost_ns: row.packet_cost.map(Duration::as_nanos),
-            notes: &row.notes,
-        }
-    }
-    let document = Document {
-        bench: "livelock",
-        duration_ns: span.as_nanos(),
-        flood_packet_bytes: livelock::FLOOD_BYTES as u64,
-        own_processor: report.has_own_processor,
-        rows: report.rows.iter().map(of).collect(),
-        notes: &report.notes,
+    let of = |row: &Row| {
+        json!({
+            "link": row.link,
+            // `null` is as many as one thread can send.
+            "offered_packets_s": row.offered_packets_s,
+            "flood": {
+                "packets": row.flooded_packets,
+                "elapsed_ns": row.elapsed.as_nanos(),
+                "packets_s": flooded(row),
+            },
+            "real_time": report::channel(&row.real_time),
+            "real_time_goodput_bytes_s": row.real_time_bytes_s,
+            "best_effort": report::channel(&row.best_effort),
+            "best_effort_goodput_bytes_s": row.best_effort_bytes_s,
+            "dropped_early": row.dropped_early,
+            "dropping_ns": nanos(row.dropping),
+            "socket_overflow": row.overflow,
+            "soft_interrupts_ns": nanos(row.soft_interrupts),
+            // What was left of host b's processor, and what each packet of the flood took from it.
+            "left_over_ns": nanos(row.left_over),
+            "packet_cost_ns": nanos(row.packet_cost),
+            "notes": row.notes,
+        })
     };
-    serde_json::to_string(&document).expect("integers, booleans and text")
+    to_json(&json!({
+        "bench": "livelock",
+        "duration_ns": span.as_nanos(),
+        "flood_packet_bytes": livelock::FLOOD_BYTES,
+        // Whether host b had a processor to itself.
+        "own_processor": report.has_own_processor,
+        "rows": report.rows.iter().map(of).collect::<Value>(),
+        "notes": report.notes,
+    }))
 }
 
 /// Under which it ran, in a line.

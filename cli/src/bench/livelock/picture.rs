@@ -1,7 +1,7 @@
 //! Goodput over the flood that was sent: where one link levels off, and the other collapses.
 
-use laxity_bench::livelock::{LINKS, Report, Row};
 use laxity_core::units::Duration;
+use laxity_lab::livelock::{LINKS, Report, Row};
 
 use super::{conditions, flooded};
 use crate::bench::chart::{self, Line, Panel, Picture};

@@ -1,6 +1,6 @@
 //! `laxity bench xdp-path`: the fast path beside what an expert writes by hand.
 //!
-//! What runs, and in which order, is [`laxity_bench::paths`]'; here stands what is expected of it and how it is shown.
+//! What runs, and in which order, is [`laxity_lab::paths`]'; here stands what is expected of it and how it is shown.
 
 mod picture;
 
@@ -8,15 +8,16 @@ use std::io::{self, Write as _};
 
 use comfy_table::{CellAlignment, Table, presets};
 use indicatif::{ProgressBar, ProgressStyle};
-use laxity_bench::paths::{self, PACKET_BYTES, PATHS, Path, Report, Setup};
 use laxity_core::units::Duration;
+use laxity_lab::paths::{self, PACKET_BYTES, PATHS, Path, Report, Setup};
 use serde::Serialize;
+use serde_json::{Value, json};
 
-use crate::args::BenchArguments;
+use super::arguments::BenchArguments;
 use crate::failure::Failure;
 use crate::file;
 use crate::numbers::{NONE, count};
-use crate::report::escaped;
+use crate::report::{escaped, to_json};
 
 /// If nobody says otherwise.
 const DURATION: Duration = Duration::from_secs(20);
@@ -115,7 +116,7 @@ impl Found {
 
 /// Runs it and shows it; true if the fast path is as fast as is expected of it.
 pub(super) fn run(arguments: &BenchArguments) -> Result<bool, Failure> {
-    let duration = arguments.duration.as_deref().map_or(Ok(DURATION), crate::args::path_duration)?;
+    let duration = arguments.duration.as_deref().map_or(Ok(DURATION), super::arguments::path_duration)?;
     if let Some(path) = &arguments.plot {
         file::has_directory(path)?;
     }
@@ -144,7 +145,7 @@ pub(super) fn run(arguments: &BenchArguments) -> Result<bool, Failure> {
 }
 
 /// What ends an experiment that makes hosts of its own.
-pub(super) fn of_bench(name: &str, error: laxity_bench::Error) -> Failure {
+pub(super) fn of_bench(name: &str, error: laxity_lab::Error) -> Failure {
     match error.exit_status() {
         4 => Failure::NotPermitted(format!(
             "{error}; bench {name} makes network namespaces and drives their interfaces: run it as root, or with \
@@ -154,75 +155,43 @@ pub(super) fn of_bench(name: &str, error: laxity_bench::Error) -> Failure {
     }
 }
 
-#[derive(Serialize)]
-struct Document<'a> {
-    bench: &'static str,
-    processors: u8,
-    waiting: &'static str,
-    packet_bytes: u64,
-    rounds: u64,
-    duration_ns: u64,
-    real_time: bool,
-    kept_awake: bool,
-    rows: Vec<Row>,
-    ratios: &'a [Found],
-    notes: &'a [String],
-}
-
-#[derive(Serialize)]
-struct Row {
-    path: &'static str,
-    round_trip: RoundTrip,
-    packets_s: Option<u64>,
-    packets: Packets,
-}
-
-#[derive(Serialize)]
-struct RoundTrip {
-    samples: u64,
-    lost: u64,
-    min_ns: Option<u64>,
-    p50_ns: Option<u64>,
-    p99_ns: Option<u64>,
-    p999_ns: Option<u64>,
-    max_ns: Option<u64>,
-}
-
-#[derive(Serialize)]
-struct Packets {
-    sent: u64,
-    received: u64,
-}
-
-fn row(name: &'static str, path: &Path) -> Row {
-    let [min_ns, p50_ns, p99_ns, p999_ns, max_ns] =
-        [0, 500_000, 990_000, 999_000, 1_000_000].map(|ppm| path.quantile(ppm));
-    let samples = path.round_trips.len() as u64;
-    let (sent, received) = path.one_way;
-    Row {
-        path: name,
-        round_trip: RoundTrip { samples, lost: path.lost, min_ns, p50_ns, p99_ns, p999_ns, max_ns },
-        packets_s: path.median_packets_s(),
-        packets: Packets { sent, received },
-    }
+/// The quantiles that are told of, ns: the least, 50, 99 and 99.9 per cent, the longest.
+fn quantiles(path: &Path) -> [Option<u64>; 5] {
+    [0, 500_000, 990_000, 999_000, 1_000_000].map(|ppm| path.quantile(ppm))
 }
 
 /// One line, without a line end.
 fn json(report: &Report, setup: &Setup, ratios: &[Found]) -> String {
-    let document = Document {
-        bench: "xdp-path",
-        processors: if setup.one_processor { 1 } else { 2 },
-        waiting: waiting(setup),
-        packet_bytes: PACKET_BYTES as u64,
-        rounds: report.rounds,
-        duration_ns: report.elapsed.as_nanos(),
-        real_time: report.is_real_time,
-        kept_awake: report.is_kept_awake,
-        rows: PATHS.iter().zip(&report.paths).map(|(name, path)| row(name, path)).collect(),
-        ratios,
-        notes: &report.notes,
+    let row = |(name, path): (&&str, &Path)| {
+        let [min, p50, p99, p999, max] = quantiles(path);
+        json!({
+            "path": name,
+            "round_trip": {
+                "samples": path.round_trips.len(),
+                "lost": path.lost,
+                "min_ns": min,
+                "p50_ns": p50,
+                "p99_ns": p99,
+                "p999_ns": p999,
+                "max_ns": max,
+            },
+            "packets_s": path.median_packets_s(),
+            "packets": { "sent": path.one_way.0, "received": path.one_way.1 },
+        })
     };
-    serde_json::to_string(&document).expect("integers, booleans and text")
+    to_json(&json!({
+        "bench": "xdp-path",
+        "processors": if setup.one_processor { 1 } else { 2 },
+        "waiting": waiting(setup),
+        "packet_bytes": PACKET_BYTES,
+        "rounds": report.rounds,
+        "duration_ns": report.elapsed.as_nanos(),
+        "real_time": report.is_real_time,
+        "kept_awake": report.is_kept_awake,
+        "rows": PATHS.iter().zip(&report.paths).map(row).collect::<Value>(),
+        "ratios": ratios,
+        "notes": report.notes,
+    }))
 }
 
 fn waiting(setup: &Setup) -> &'static str {
@@ -257,21 +226,21 @@ fn page(report: &Report, setup: &Setup, ratios: &[Found]) -> String {
         "lost",
     ]);
     for (name, path) in PATHS.iter().zip(&report.paths) {
-        let Row { round_trip: trip, packets_s, packets, .. } = row(name, path);
         let micros = |nanos: Option<u64>| {
             nanos.map_or_else(|| NONE.to_owned(), |nanos| format!("{}.{:02}\u{a0}µs", nanos / 1000, nanos % 1000 / 10))
         };
+        let [min, p50, p99, p999, max] = quantiles(path).map(micros);
         table.add_row([
             (*name).to_owned(),
-            count(trip.samples),
-            micros(trip.min_ns),
-            micros(trip.p50_ns),
-            micros(trip.p99_ns),
-            micros(trip.p999_ns),
-            micros(trip.max_ns),
-            count(trip.lost),
-            packets_s.map_or_else(|| NONE.to_owned(), count),
-            count(packets.sent.saturating_sub(packets.received)),
+            count(path.round_trips.len() as u64),
+            min,
+            p50,
+            p99,
+            p999,
+            max,
+            count(path.lost),
+            path.median_packets_s().map_or_else(|| NONE.to_owned(), count),
+            count(path.one_way.0.saturating_sub(path.one_way.1)),
         ]);
     }
     for column in table.column_iter_mut().skip(1) {

@@ -1,6 +1,6 @@
 //! Round by round: what a disturbance does to all paths, and what lies between them, can be seen.
 
-use laxity_bench::paths::{PATHS, Path, Report, Setup};
+use laxity_lab::paths::{PATHS, Path, Report, Setup};
 
 use super::conditions;
 use crate::bench::chart::{self, Line, Panel, Picture};

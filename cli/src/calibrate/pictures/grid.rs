@@ -1,11 +1,11 @@
 //! How many channels each S and P admits, as a grid: the sum that is maximised, and the counts it is made of.
 
-use laxity::calibration::choose::{Cell, Choice};
+use laxity_calibrate::choose::{Cell, Choice};
 use maud::{Markup, html};
 
-use super::style::{INSIDE, MARGIN, Page, SHADES, TOP, WIDTH};
 use super::text::{counted, references, rule};
-use crate::svg::short;
+use super::{INSIDE, TOP, WIDTH};
+use crate::chart::{MARGIN, Page, short};
 
 const ROW: f64 = 52.0;
 const LEFT: f64 = MARGIN + 84.0;
@@ -30,8 +30,8 @@ pub(crate) fn grid(choice: &Choice, host: &str) -> String {
         choice.why(),
     ];
     notes.extend(references(choice));
-    let description = format!("{title}. {}", choice.why());
-    Page { title, subtitle: host.to_owned(), description, content: cells(choice, bottom), bottom, notes }.document()
+    let (title, description, content) = (&title, &format!("{title}. {}", choice.why()), cells(choice, bottom));
+    Page { title, subtitle: host, description, style: STYLE, width: WIDTH, content, bottom, notes: &notes }.svg()
 }
 
 fn cells(choice: &Choice, bottom: f64) -> Markup {
@@ -73,3 +73,22 @@ fn one(cell: &Cell, most: u64, (x, y): (f64, f64), width: f64) -> Markup {
         text class={ "middle " (ink) } x=(middle) y=(short(y + 40.0)) { (counted(cell, " · ")) }
     }
 }
+
+/// From little to much: each step is darker (on a dark page lighter) than the one before, so that it can be told without colours.
+const SHADES: u64 = 8;
+
+const STYLE: &str = "
+text.value { font-size: 15px; font-weight: 600; }
+.chosen { fill: none; stroke: #d94f00; stroke-width: 3.5; }
+.within { fill: none; stroke: #ffffff; stroke-width: 2; }
+.h0 { fill: #f4f6f8; } .h1 { fill: #dbe8f5; } .h2 { fill: #c0d8ef; } .h3 { fill: #a0c4e8; }
+.h4 { fill: #7aabdc; } .h5 { fill: #3f84c6; } .h6 { fill: #1d65ad; } .h7 { fill: #0c4785; }
+text.on { fill: #1b1f24; } text.over { fill: #ffffff; }
+@media (prefers-color-scheme: dark) {
+  .chosen { stroke: #ff8a3d; }
+  .within { stroke: #1a1e24; }
+  .h0 { fill: #1f242b; } .h1 { fill: #1b2f44; } .h2 { fill: #1d3f60; } .h3 { fill: #22527f; }
+  .h4 { fill: #2c69a3; } .h5 { fill: #4f94d4; } .h6 { fill: #86bbee; } .h7 { fill: #bddcfa; }
+  text.on { fill: #e8eaed; } text.over { fill: #10151b; }
+}
+";

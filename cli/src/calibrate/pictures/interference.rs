@@ -3,16 +3,17 @@
 
 use std::fmt::Write as _;
 
-use laxity::calibration::measure::Seen;
 use laxity::calibration::{Observer, Window};
+use laxity_calibrate::Seen;
 use laxity_core::platform::Interference;
 use laxity_core::units::Duration;
 use maud::{Markup, html};
 
-use super::style::{GAP, INSIDE, MARGIN, Page, TOP};
+use super::{GAP, INSIDE, TOP, WIDTH};
+use crate::chart::{
+    CHARACTER, Frame, MARGIN, Page, Scale, across, down, fitting, flow, marker, nanos, polyline, short, steps,
+};
 use crate::numbers::{brief, count};
-use crate::scale::Scale;
-use crate::svg::{CHARACTER, fitting, short};
 
 /// What one observer saw in windows of one length.
 struct Observed<'a> {
@@ -65,10 +66,10 @@ fn name(observer: Observer) -> &'static str {
     }
 }
 
-fn class(observer: Observer) -> &'static str {
+fn class(observer: Observer) -> usize {
     match observer {
-        Observer::Spinning => "s0",
-        Observer::Working => "s1",
+        Observer::Spinning => 0,
+        Observer::Working => 1,
     }
 }
 
@@ -99,7 +100,7 @@ pub(crate) fn interference(seen: &[Seen], budgets: &[Window], claimed: &Interfer
         }
         g transform={ "translate(" (short(MARGIN)) " " (short(spans)) ")" } { (by_span(&observed, claimed)) }
     };
-    let notes = vec![
+    let notes = [
         "Spinning: a thread that only looked at the clock. Working: an executive, what its steps took beyond their claimed costs. \
          The larger budget of both is the platform's."
             .to_owned(),
@@ -107,9 +108,9 @@ pub(crate) fn interference(seen: &[Seen], budgets: &[Window], claimed: &Interfer
          length that is nowhere the least is not in the claim."
             .to_owned(),
     ];
-    let title = "What the platform took away".to_owned();
-    let description = description(&windows, &of);
-    Page { title, subtitle: host.to_owned(), description, content, bottom: spans + WIDE_HEIGHT, notes }.document()
+    let (title, description, bottom) =
+        ("What the platform took away", &description(&windows, &of), spans + WIDE_HEIGHT);
+    Page { title, subtitle: host, description, style: STYLE, width: WIDTH, content, bottom, notes: &notes }.svg()
 }
 
 /// The picture in words, for those who do not see it.
@@ -124,32 +125,17 @@ fn description<'a>(windows: &[Duration], of: &impl Fn(Duration) -> Vec<&'a Obser
         }
         text.push_str(". ");
     }
-    text.truncate(text.trim_end().len());
     text
 }
 
 fn legend() -> Markup {
-    let mut places = Vec::new();
-    let mut x = MARGIN;
-    for (class, what) in [
-        ("s0", "spinning"),
-        ("s1", "working"),
-        ("claimed", "claimed"),
-        ("thin", "one length of window"),
-        ("all", "all of the time"),
-    ] {
-        places.push((x, class, what));
-        x += 58.0 + CHARACTER * what.chars().count() as f64;
-    }
+    let entries = ["spinning", "working", "claimed", "one length of window", "all of the time"];
+    let classes = ["s0", "s1", "claimed", "thin", "all"];
     html! {
-        @for (x, class, what) in places {
-            @if class == "thin" || class == "all" {
-                path class=(class) d={ "M" (short(x)) " " (TOP) "h26" } {}
-            } @else {
-                g class=(class) {
-                    path.line d={ "M" (short(x)) " " (TOP) "h26" } {}
-                    path.mark d=(marker(class, x + 13.0, TOP)) {}
-                }
+        @for (place, (what, (x, _))) in entries.into_iter().zip(flow(entries, (MARGIN, WIDTH), 58.0)).enumerate() {
+            g class=(classes[place]) {
+                path.line d=(across(x, x + 26.0, TOP)) {}
+                @if place < 2 { path.mark d=(marker(place, x + 13.0, TOP)) {} }
             }
             text.name x=(short(x + 34.0)) y=(short(TOP + 4.0)) { (what) }
         }
@@ -158,146 +144,93 @@ fn legend() -> Markup {
 
 /// Windows of one length: the share in which more than x was stolen.
 fn stolen(window: Duration, observed: &[&Observed<'_>]) -> Markup {
-    let (right, bottom) = (PANEL - 22.0, HEIGHT - BELOW);
     let seen = || observed.iter().flat_map(|one| one.counts.iter().map(|&(stolen, _)| stolen).chain([one.budget]));
     let least = seen().filter(|stolen| !stolen.is_zero()).min().unwrap_or(Duration::from_nanos(1));
-    let across = Scale::log(least.as_nanos(), seen().max().unwrap_or(least).max(least).as_nanos());
     let rarest = observed.iter().map(|one| parts(1, one.windows())).min().unwrap_or(ONE).max(1);
-    let down = Scale::Log { low: 10u64.pow(rarest.ilog10()).min(ONE / 10), high: ONE };
-    let x = |stolen: Duration| LEFT + across.position(stolen.as_nanos()) * (right - LEFT);
-    let y = |share: u64| bottom - down.position(share) * (bottom - ABOVE);
-    let (columns, rows) = (across.spaced(right - LEFT, 58.0), down.spaced(bottom - ABOVE, 22.0));
+    let frame = Frame {
+        left: LEFT,
+        right: PANEL - 22.0,
+        top: ABOVE,
+        bottom: HEIGHT - BELOW,
+        across: Scale::log(least.as_nanos(), seen().max().unwrap_or(least).max(least).as_nanos()),
+        up: Scale::Log { low: 10u64.pow(rarest.ilog10()).min(ONE / 10), high: ONE },
+    };
     let windows: Vec<String> =
         observed.iter().map(|one| format!("{} {}", count(one.windows()), name(one.observer))).collect();
     html! {
         rect.card width=(short(PANEL)) height=(HEIGHT) rx="8" {}
         text.heading x="14" y="24" { "Windows of " (window.to_string()) }
-        text.end x=(short(right)) y="24" { (fitting(&windows.join(", "), PANEL - 160.0)) }
-        path.grid d=(grid(columns.iter().map(|&at| x(Duration::from_nanos(at))), rows.iter().map(|&share| y(share)), (LEFT, right), (ABOVE, bottom))) {}
+        text.end x=(short(frame.right)) y="24" { (fitting(&windows.join(", "), PANEL - 160.0)) }
+        (frame.axes(frame.spaced([58.0, 22.0]), nanos, percent, "stolen in a window; lines: share of windows with more"))
         @for one in observed {
             @let class = class(one.observer);
-            g class=(class) {
-                path.line d=(steps(one, &x, &y, bottom)) {}
-                path.mark d=(marker(class, x(one.largest()), bottom)) {}
+            @let end = frame.x(one.largest().as_nanos());
+            @let curve = frame.points(one.exceedance().into_iter().map(|(stolen, share)| (stolen.as_nanos(), share)));
+            g class={ "s" (class) } {
+                path.line d=(steps([(LEFT, frame.y(ONE))].into_iter().chain(curve).chain([(end, frame.bottom)]))) {}
+                path.mark d=(marker(class, end, frame.bottom)) {}
             }
         }
-        (budgets(observed, &x, bottom, right))
-        g aria-hidden="true" {
-            @for &at in &columns {
-                text.middle x=(short(x(Duration::from_nanos(at)))) y=(short(bottom + 18.0)) { (Duration::from_nanos(at).to_string()) }
-            }
-            @for &share in &rows { text.end x=(short(LEFT - 8.0)) y=(short(y(share) + 4.0)) { (percent(share)) } }
-            text.middle x=(short(f64::midpoint(LEFT, right))) y=(short(bottom + 36.0)) { "stolen in a window; lines: share of windows with more" }
-        }
+        (budgets(observed, &frame))
     }
 }
 
 /// The larger budget as a line across all shares.
-fn budgets(observed: &[&Observed<'_>], x: &impl Fn(Duration) -> f64, bottom: f64, right: f64) -> Markup {
+fn budgets(observed: &[&Observed<'_>], frame: &Frame) -> Markup {
     let Some(budget) = observed.iter().map(|one| one.budget).max() else { return html! {} };
-    let (at, label) = (x(budget), format!("claimed {}", brief(Some(budget))));
+    let (at, label) = (frame.x(budget.as_nanos()), format!("claimed {}", brief(Some(budget))));
     let width = CHARACTER * label.chars().count() as f64;
-    let class = if at + width / 2.0 > right { "end name" } else { "middle name" };
-    let label_at = if at + width / 2.0 > right { right } else { at.max(LEFT + width / 2.0) };
+    let class = if at + width / 2.0 > frame.right { "end name" } else { "middle name" };
+    let label_at = if at + width / 2.0 > frame.right { frame.right } else { at.max(LEFT + width / 2.0) };
     html! {
-        g.claimed { path.line d={ "M" (short(at)) " " (short(ABOVE - 4.0)) "V" (short(bottom)) } {} }
+        g.claimed { path.line d=(down(at, ABOVE - 4.0, frame.bottom)) {} }
         text class=(class) x=(short(label_at)) y=(short(ABOVE - 9.0)) { (label) }
     }
 }
 
-/// A curve of falling steps that ends at the largest.
-fn steps(one: &Observed<'_>, x: &impl Fn(Duration) -> f64, y: &impl Fn(u64) -> f64, bottom: f64) -> String {
-    let exceedance = one.exceedance();
-    let mut path = format!("M{} {}", short(LEFT), short(y(ONE)));
-    let mut column = i64::MIN;
-    for (place, &(stolen, share)) in exceedance.iter().enumerate() {
-        // One step for each unit of width; the last one in any case.
-        let here = x(stolen) as i64;
-        if here == column && place + 1 < exceedance.len() {
-            continue;
-        }
-        column = here;
-        let _ = write!(path, "H{}V{}", short(x(stolen)), short(y(share)));
-    }
-    let _ = write!(path, "H{}V{}", short(x(one.largest())), short(bottom));
-    path
-}
-
 /// Intf(t) against t.
 fn by_span(observed: &[Observed<'_>], claimed: &Interference) -> Markup {
-    let (left, right, bottom) = (LEFT, INSIDE - 22.0, WIDE_HEIGHT - BELOW);
     let lengths = || claimed.envelopes.iter().map(|&(window, _)| window).chain(observed.iter().map(|one| one.window));
     let first = lengths().min().unwrap_or(Duration::from_micros(100)).as_nanos().max(1);
     let last = lengths().max().unwrap_or(Duration::from_millis(100)).as_nanos().saturating_mul(20);
-    let across = Scale::Log { low: first, high: last.max(first.saturating_mul(10)) };
+    let last = last.max(first.saturating_mul(10));
     let taken = |span: u64| claimed.within(Duration::from_nanos(span)).as_nanos();
-    let down = Scale::log((first / 10).max(1), taken(last).max(last));
-    let x = |span: u64| left + across.position(span) * (right - left);
-    let y = |taken: u64| bottom - down.position(taken) * (bottom - ABOVE);
-    let spans = samples(across, (right - left) as u64);
-    let line = |of: &dyn Fn(u64) -> u64| {
-        let points = spans.iter().enumerate().map(|(place, &span)| {
-            format!("{}{} {}", if place == 0 { 'M' } else { 'L' }, short(x(span)), short(y(of(span))))
-        });
-        points.collect::<String>()
+    let (left, right) = (LEFT, INSIDE - 22.0);
+    let frame = Frame {
+        left,
+        right,
+        top: ABOVE,
+        bottom: WIDE_HEIGHT - BELOW,
+        across: Scale::Log { low: first, high: last },
+        up: Scale::log((first / 10).max(1), taken(last).max(last)),
     };
+    let spans = samples(first, last, (right - left) as u64);
+    let line = |of: &dyn Fn(u64) -> u64| polyline(frame.points(spans.iter().map(|&span| (span, of(span)))));
     let each = claimed.envelopes.iter().map(|&envelope| {
         let only = Interference { envelopes: vec![envelope], ..claimed.clone() };
         line(&|span| only.within(Duration::from_nanos(span)).as_nanos())
     });
-    let (columns, rows) = (across.spaced(right - left, 64.0), down.spaced(bottom - ABOVE, 22.0));
     html! {
         rect.card width=(INSIDE) height=(WIDE_HEIGHT) rx="8" {}
         text.heading x="14" y="24" { "What is claimed to be stolen at most in a span of any length" }
         text.end x=(short(right)) y="24" { "marks: the largest that was seen in a window" }
-        path.grid d=(grid(columns.iter().map(|&at| x(at)), rows.iter().map(|&at| y(at)), (left, right), (ABOVE, bottom))) {}
-        path.all d=(line(&|span| span)) {}
-        @for path in each { path.thin d=(path) {} }
+        (frame.axes(frame.spaced([64.0, 22.0]), nanos, nanos, "length of the span"))
+        g.all { path.line d=(line(&|span| span)) {} }
+        g.thin { @for path in each { path.line d=(path) {} } }
         g.claimed { path.line d=(line(&taken)) {} }
         @for one in observed {
-            @let class = class(one.observer);
-            g class=(class) { path.mark d=(marker(class, x(one.window.as_nanos()), y(one.largest().as_nanos()))) {} }
-        }
-        g aria-hidden="true" {
-            @for &at in &columns { text.middle x=(short(x(at))) y=(short(bottom + 18.0)) { (Duration::from_nanos(at).to_string()) } }
-            @for &at in &rows { text.end x=(short(left - 8.0)) y=(short(y(at) + 4.0)) { (Duration::from_nanos(at).to_string()) } }
-            text.middle x=(short(f64::midpoint(left, right))) y=(short(bottom + 36.0)) { "length of the span" }
+            @let (class, at) = (class(one.observer), (one.window.as_nanos(), one.largest().as_nanos()));
+            g class={ "s" (class) } { path.mark d=(marker(class, frame.x(at.0), frame.y(at.1))) {} }
         }
     }
 }
 
 /// So many values between both ends of a logarithmic axis, both included.
-fn samples(scale: Scale, count: u64) -> Vec<u64> {
-    let Scale::Log { low, high } = scale else { return Vec::new() };
+fn samples(low: u64, high: u64, count: u64) -> Vec<u64> {
     let ratio = (high as f64 / low as f64).powf(1.0 / count.max(1) as f64);
     let mut values: Vec<u64> = (0..=count).map(|place| (low as f64 * ratio.powi(place as i32)) as u64).collect();
     values.dedup();
     values
-}
-
-fn grid(
-    columns: impl Iterator<Item = f64>,
-    rows: impl Iterator<Item = f64>,
-    (left, right): (f64, f64),
-    (top, bottom): (f64, f64),
-) -> String {
-    let mut path = String::new();
-    for x in columns {
-        let _ = write!(path, "M{} {}V{}", short(x), short(top), short(bottom));
-    }
-    for y in rows {
-        let _ = write!(path, "M{} {}H{}", short(left), short(y), short(right));
-    }
-    path
-}
-
-/// A disc for who spins, a square for who works: where the lines lie on each other, and for those who see no colours.
-fn marker(class: &str, x: f64, y: f64) -> String {
-    match class {
-        "s0" => format!("M{} {}a4 4 0 1 0 8 0a4 4 0 1 0 -8 0z", short(x - 4.0), short(y)),
-        "s1" => format!("M{} {}h7v7h-7z", short(x - 3.5), short(y - 3.5)),
-        _ => String::new(),
-    }
 }
 
 /// A power of ten out of [`ONE`], in per cent.
@@ -309,3 +242,16 @@ fn percent(share: u64) -> String {
     let digits = (hundredth / share.max(1)).ilog10() as usize;
     format!("{:.digits$} %", share as f64 / hundredth as f64)
 }
+
+const STYLE: &str = "
+.s1 .line { stroke: #b4602a; stroke-dasharray: 7 3; } .s1 .mark { fill: #b4602a; }
+.claimed .line { stroke: #1b1f24; stroke-width: 1.8; }
+.thin .line { stroke: #8b97a5; stroke-width: 1.2; stroke-dasharray: 3 3; }
+.all .line { stroke: #59636e; stroke-width: 2.4; stroke-linecap: round; stroke-dasharray: 0.1 6; }
+@media (prefers-color-scheme: dark) {
+  .s1 .line { stroke: #e59155; } .s1 .mark { fill: #e59155; }
+  .claimed .line { stroke: #e8eaed; }
+  .thin .line { stroke: #7d8996; }
+  .all .line { stroke: #a2acb8; }
+}
+";

@@ -1,11 +1,9 @@
 //! A calibration as pictures and in a few lines: how many channels each P and S admits, and what the platform took away.
 //!
-//! Written by hand for the reason that the plots of the demonstration are: colours by class, so that a file follows dark and light,
-//! and a size that does not grow with what was measured. No meaning hangs on a colour alone.
+//! Its size does not grow with what was measured.
 
 mod grid;
 mod interference;
-mod style;
 #[cfg(test)]
 mod tests;
 mod text;
@@ -13,3 +11,11 @@ mod text;
 pub(crate) use grid::grid;
 pub(crate) use interference::interference;
 pub(crate) use text::choice;
+
+use crate::chart::MARGIN;
+
+const WIDTH: f64 = 960.0;
+const INSIDE: f64 = WIDTH - 2.0 * MARGIN;
+const GAP: f64 = 16.0;
+/// Where the content begins.
+const TOP: f64 = 84.0;

@@ -1,11 +1,11 @@
 //! The choice of P and S in a few lines.
 
 use comfy_table::{CellAlignment, Table, presets};
-use laxity::calibration::choose::{Cell, Choice, Count};
 use laxity::text::DisplaySize;
+use laxity_calibrate::choose::{Cell, Choice, Count};
 use laxity_core::admission::answer::Rule;
 
-use crate::svg::{CHARACTER, lines};
+use crate::chart::{CHARACTER, lines};
 
 /// How long a line may be.
 const COLUMNS: f64 = 100.0;

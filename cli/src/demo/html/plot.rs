@@ -1,4 +1,4 @@
-//! The plots, as inline SVG. Colours, dashes and fonts come from the style sheet by class, so the plots follow dark and light.
+//! The plots, as inline SVG. Colours, dashes and fonts come from the page's style sheet by class.
 //!
 //! A plot keeps its size in bytes whatever it is given: of each column of pixels that holds many messages it shows the
 //! smallest, the largest and two between, chosen blindly; a distribution moves only where the eye could see it.
@@ -9,7 +9,7 @@ use laxity_core::units::Duration;
 use maud::{Markup, html};
 
 use super::ChannelReportInput;
-use crate::scale::Scale;
+use crate::chart::{self, Frame, Scale, across, down, nanos, short};
 
 /// The picture, in its own units; the page scales it to its column.
 const WIDTH: f64 = 280.0;
@@ -54,16 +54,13 @@ impl Axes {
     }
 }
 
-fn x(scale: Scale, value: u64) -> f64 {
-    LEFT + scale.position(value) * (RIGHT - LEFT)
+fn frame(across: Scale, up: Scale) -> Frame {
+    Frame { left: LEFT, right: RIGHT, top: TOP, bottom: BOTTOM, across, up }
 }
 
-fn y(scale: Scale, value: u64) -> f64 {
-    BOTTOM - scale.position(value) * (BOTTOM - TOP)
-}
-
-fn label(nanos: u64) -> String {
-    if nanos == 0 { "0".to_owned() } else { Duration::from_nanos(nanos).to_string() }
+/// The values that both axes are labelled with. A logarithmic axis needs more of them to be read.
+fn labelled(frame: &Frame) -> [Vec<u64>; 2] {
+    frame.spaced([42.0, if matches!(frame.up, Scale::Log { .. }) { 13.0 } else { 30.0 }])
 }
 
 /// A power of ten of [`WHOLE`] in per cent, exactly.
@@ -71,24 +68,19 @@ fn part_label(part: u64) -> String {
     format!("{}\u{a0}%", part as f64 * 100.0 / WHOLE as f64)
 }
 
-/// One decimal at most.
-fn short(value: f64) -> String {
-    let text = format!("{value:.1}");
-    text.strip_suffix(".0").map_or(text.clone(), str::to_owned)
-}
-
 /// Latency over time. `id` is unique on the page; `title` is for those who do not see the picture.
 pub(super) fn over_time(id: &str, title: &str, axes: Axes, style: usize, channel: &ChannelReportInput) -> Markup {
     let figures = &channel.figures;
-    let line = |limit: Option<Duration>| limit.map(|limit| (limit, y(axes.latency, limit.as_nanos())));
+    let frame = frame(axes.time, axes.latency);
+    let line = |limit: Option<Duration>| limit.map(|limit| (limit, frame.y(limit.as_nanos())));
     let (deadline, bound) = (line(figures.deadline), line(figures.bound));
-    let marks = Marks::of(channel, axes);
+    let marks = Marks::of(channel, &frame);
     html! {
         svg viewBox={ "0 0 " (WIDTH) " " (HEIGHT) } role="img" aria-labelledby=(id) {
             title id=(id) { (title) }
-            (grid(axes.time, label, axes.latency, label))
-            @if let Some((_, at)) = deadline { path.deadline d=(across(at)) {} }
-            @if let Some((_, at)) = bound { path.bound d=(across(at)) {} }
+            (frame.axes(labelled(&frame), nanos, nanos, ""))
+            @if let Some((_, at)) = deadline { path.deadline d=(across(LEFT, RIGHT, at)) {} }
+            @if let Some((_, at)) = bound { path.bound d=(across(LEFT, RIGHT, at)) {} }
             @if !marks.in_time.is_empty() { path class={ "dots s" (style) } d=(marks.in_time) {} }
             @if !marks.over_bound.is_empty() { path.over d=(marks.over_bound) {} }
             @if !marks.late.is_empty() { path.crosses d=(marks.late) {} }
@@ -107,51 +99,6 @@ pub(super) fn over_time(id: &str, title: &str, axes: Axes, style: usize, channel
     }
 }
 
-fn across(y: f64) -> String {
-    format!("M{LEFT} {}H{RIGHT}", short(y))
-}
-
-/// The frame, the lines and labels of both axes.
-fn grid(across: Scale, across_label: impl Fn(u64) -> String, up: Scale, up_label: impl Fn(u64) -> String) -> Markup {
-    let (columns, rows) = (across.ticks(5), up.ticks(4));
-    let mut lines = String::new();
-    for &value in &columns {
-        let _ = write!(lines, "M{} {TOP}V{BOTTOM}", short(x(across, value)));
-    }
-    for &value in &rows {
-        let _ = write!(lines, "M{LEFT} {}H{RIGHT}", short(y(up, value)));
-    }
-    html! {
-        path.grid d=(lines) {}
-        g aria-hidden="true" {
-            @for value in spaced(&columns, across, RIGHT - LEFT, 40.0) {
-                text x=(short(x(across, value))) y=(short(BOTTOM + 15.0)) text-anchor="middle" {
-                    (across_label(value))
-                }
-            }
-            @for value in spaced(&rows, up, BOTTOM - TOP, 13.0) {
-                text x=(short(LEFT - 5.0)) y=(short(y(up, value) + 3.5)) text-anchor="end" { (up_label(value)) }
-            }
-        }
-    }
-}
-
-/// The values whose labels have room beside each other on an axis of this `length`. Powers of ten go first.
-fn spaced(values: &[u64], scale: Scale, length: f64, room: f64) -> Vec<u64> {
-    let is_power = |value: u64| value > 0 && value == 10_u64.pow(value.ilog10());
-    let mut labelled: Vec<u64> = Vec::new();
-    for first in [true, false] {
-        for &value in values.iter().filter(|&&value| is_power(value) == first) {
-            let far = |other: &u64| (scale.position(*other) - scale.position(value)).abs() * length >= room;
-            if labelled.iter().all(far) {
-                labelled.push(value);
-            }
-        }
-    }
-    labelled.sort_unstable();
-    labelled
-}
-
 /// The messages as paths: a dot in time, a triangle over the bound, a cross when late.
 #[derive(Default)]
 struct Marks {
@@ -161,10 +108,10 @@ struct Marks {
 }
 
 impl Marks {
-    fn of(channel: &ChannelReportInput, axes: Axes) -> Self {
+    fn of(channel: &ChannelReportInput, frame: &Frame) -> Self {
         let (deadline, bound) = (channel.figures.deadline, channel.figures.bound);
         let mut samples: Vec<(u64, Duration)> =
-            channel.samples.iter().map(|&(at, latency)| (column(axes.time, at.as_nanos()), latency)).collect();
+            channel.samples.iter().map(|&(at, latency)| (column(frame.across, at.as_nanos()), latency)).collect();
         samples.sort_unstable();
         let mut marks = Self::default();
         for column in samples.chunk_by(|one, other| one.0 == other.0) {
@@ -179,7 +126,7 @@ impl Marks {
             let mut before = None;
             for (column, latency) in shown {
                 // Half a unit up or down: finer than anybody sees.
-                let position = (y(axes.latency, latency.as_nanos()) * 2.0).round() / 2.0;
+                let position = (frame.y(latency.as_nanos()) * 2.0).round() / 2.0;
                 let is_late = deadline.is_some_and(|deadline| latency > deadline);
                 let is_over = bound.is_some_and(|bound| latency > bound);
                 if before.replace((position.to_bits(), is_late, is_over))
@@ -227,20 +174,20 @@ pub(super) fn distribution(id: &str, title: &str, curves: &[Curve<'_>]) -> Marku
     let largest = samples().max().unwrap_or(0).max(line).max(1);
     let smallest = samples().min().unwrap_or(largest).clamp(1_000.min(largest), largest);
     let most = curves.iter().map(|curve| curve.channel.samples.len() as u64).max().unwrap_or(0).max(10);
-    let (latency, part) = (Scale::log(smallest, largest), Scale::Log { low: (WHOLE / most / 2).max(1), high: WHOLE });
+    let frame = frame(Scale::log(smallest, largest), Scale::Log { low: (WHOLE / most / 2).max(1), high: WHOLE });
     html! {
         svg viewBox={ "0 0 " (WIDTH) " " (HEIGHT) } role="img" aria-labelledby=(id) {
             title id=(id) { (title) }
-            (grid(latency, label, part, part_label))
-            @if let Some(bound) = bound { path.bound d=(down(x(latency, bound.as_nanos()))) {} }
-            @if let Some(deadline) = deadline { path.deadline d=(down(x(latency, deadline.as_nanos()))) {} }
+            (frame.axes(labelled(&frame), nanos, part_label, ""))
+            @if let Some(bound) = bound { path.bound d=(down(frame.x(bound.as_nanos()), TOP, BOTTOM)) {} }
+            @if let Some(deadline) = deadline { path.deadline d=(down(frame.x(deadline.as_nanos()), TOP, BOTTOM)) {} }
             @for curve in curves {
                 @if !curve.channel.samples.is_empty() {
-                    path class={ "line s" (curve.style) } d=(steps(curve.channel, latency, part)) {}
+                    path class={ "line s" (curve.style) } d=(steps(curve.channel, &frame)) {}
                 }
             }
             @if let Some(deadline) = deadline {
-                @let at = x(latency, deadline.as_nanos());
+                @let at = frame.x(deadline.as_nanos());
                 @let to_the_left = at > f64::midpoint(LEFT, RIGHT);
                 text.limit x=(short(if to_the_left { at - 4.0 } else { at + 4.0 })) y=(short(TOP + 11.0))
                     text-anchor=(if to_the_left { "end" } else { "start" }) { "deadline " (deadline) }
@@ -249,12 +196,8 @@ pub(super) fn distribution(id: &str, title: &str, curves: &[Curve<'_>]) -> Marku
     }
 }
 
-fn down(x: f64) -> String {
-    format!("M{} {TOP}V{BOTTOM}", short(x))
-}
-
 /// The steps of one complementary distribution.
-fn steps(channel: &ChannelReportInput, latency: Scale, part: Scale) -> String {
+fn steps(channel: &ChannelReportInput, frame: &Frame) -> String {
     let mut sorted: Vec<u64> = channel.samples.iter().map(|&(_, latency)| latency.as_nanos()).collect();
     sorted.sort_unstable();
     let delivered = u128::from(channel.figures.delivered.max(sorted.len() as u64));
@@ -265,16 +208,8 @@ fn steps(channel: &ChannelReportInput, latency: Scale, part: Scale) -> String {
         let later = (samples - 1 - rank as u128) * delivered / samples;
         u64::try_from((later + lost) * u128::from(WHOLE) / all).unwrap_or(WHOLE)
     };
-    let mut path = format!("M{} {}", short(x(latency, sorted[0])), short(y(part, WHOLE)));
-    let mut drawn = (x(latency, sorted[0]), y(part, WHOLE));
-    for (rank, &value) in sorted.iter().enumerate() {
-        let (right, below) = (x(latency, value), y(part, beyond(rank)));
-        let is_last = rank + 1 == sorted.len();
-        if is_last || right - drawn.0 >= 0.7 || below - drawn.1 >= 0.7 {
-            let _ = write!(path, "H{}V{}", short(right), short(below));
-            drawn = (right, below);
-        }
-    }
+    let curve = frame.points(sorted.iter().enumerate().map(|(rank, &value)| (value, beyond(rank))));
+    let mut path = chart::steps([(frame.x(sorted[0]), frame.y(WHOLE))].into_iter().chain(curve));
     if lost > 0 {
         let _ = write!(path, "H{RIGHT}");
     }

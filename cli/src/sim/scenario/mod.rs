@@ -75,7 +75,7 @@ pub(crate) fn run(path: &Path, arguments: &SimArguments) -> Result<bool, Failure
     if let Some(trace) = trace {
         has_directory(trace)?;
     }
-    let stop = Stop::on_signals().map_err(|source| Failure::File { file: "signals".into(), source })?;
+    let stop = Stop::on_signals()?;
     let outcome = match trace {
         None => simulate(&scenario, name, seed, World::new(seed), &stop)?,
         Some(path) => {

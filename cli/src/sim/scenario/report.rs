@@ -6,13 +6,15 @@ use comfy_table::{Table, presets};
 use laxity_core::event::End;
 use laxity_core::figures::Figures;
 use laxity_core::units::{Duration, Instant};
+use laxity_lab::figures::{per_second, promises_kept};
 use laxity_sim::{ChannelHandle, FaultKind, HostCounters, Report};
 use serde::Serialize;
+use serde_json::{Value, json};
 
 use super::build::Built;
 use super::file::{Host, Scenario};
 use crate::numbers::{counted, list};
-use crate::report::{self, ChannelReport, escaped, per_second, promises_kept};
+use crate::report::{self, escaped, to_json, with};
 
 /// What became of it.
 pub(super) struct Outcome {
@@ -124,88 +126,47 @@ impl Outcome {
 
 /// The JSON object, in one line.
 pub(super) fn json(outcome: &Outcome) -> String {
-    #[derive(Serialize)]
-    struct Whole<'a> {
-        command: &'static str,
-        scenario: &'a str,
-        seed: u64,
-        sent_until_ns: u64,
-        channels: Vec<WholeChannel<'a>>,
-        hosts: Vec<WholeHost<'a>>,
-        faults: &'a [OfFault],
-        findings: &'a [OfFinding],
-        more_findings: u64,
-    }
-    #[derive(Serialize)]
-    struct WholeChannel<'a> {
-        #[serde(flatten)]
-        figures: ChannelReport,
-        from: &'a str,
-        to: &'a str,
-        via: &'a [String],
-        reopened: u32,
-        unaccounted: u64,
-        /// Messages that the sending host refused, because they were beyond the contract or the queue.
-        refused: u64,
-        throughput_bytes_s: u64,
-        sender_end: Option<&'static str>,
-        receiver_end: Option<&'static str>,
-    }
-    #[derive(Serialize)]
-    struct WholeHost<'a> {
-        name: &'a str,
-        busy_ns: u64,
-        steps: u64,
-        switches: u64,
-        sleeps: u64,
-        transmitted: u64,
-        received: u64,
-        ring_full: u64,
-        damaged: u64,
-        lost_on_wire: u64,
-    }
-    fn of_channel(channel: &OfChannel, elapsed: Duration) -> WholeChannel<'_> {
+    let of_channel = |channel: &OfChannel| {
         let OfChannel { from, to, via, unaccounted, reopened, report } = channel;
-        WholeChannel {
-            figures: ChannelReport::from(&report.figures),
-            from,
-            to,
-            via,
-            reopened: *reopened,
-            unaccounted: *unaccounted,
-            refused: report.send.refused,
-            throughput_bytes_s: per_second(report.figures.delivered_bytes, elapsed),
-            sender_end: report.sender_end.map(end_name),
-            receiver_end: report.receiver_end.map(end_name),
-        }
-    }
-    let whole = Whole {
-        command: "sim",
-        scenario: &outcome.scenario,
-        seed: outcome.seed,
-        sent_until_ns: outcome.sent_until.as_nanos(),
-        channels: outcome.channels.iter().map(|channel| of_channel(channel, outcome.elapsed)).collect(),
-        hosts: outcome
-            .hosts
-            .iter()
-            .map(|(name, counters)| WholeHost {
-                name,
-                busy_ns: counters.busy.as_nanos(),
-                steps: counters.steps,
-                switches: counters.switches,
-                sleeps: counters.sleeps,
-                transmitted: counters.transmitted,
-                received: counters.received,
-                ring_full: counters.ring_full,
-                damaged: counters.damaged,
-                lost_on_wire: counters.wire.lost,
-            })
-            .collect(),
-        faults: &outcome.faults,
-        findings: &outcome.findings,
-        more_findings: outcome.more_findings,
+        let more = json!({
+            "from": from,
+            "to": to,
+            "via": via,
+            "reopened": reopened,
+            "unaccounted": unaccounted,
+            // Messages that the sending host refused, because they were beyond the contract or the queue.
+            "refused": report.send.refused,
+            "throughput_bytes_s": per_second(report.figures.delivered_bytes, outcome.elapsed),
+            "sender_end": report.sender_end.map(end_name),
+            "receiver_end": report.receiver_end.map(end_name),
+        });
+        with(report::channel(&report.figures), more)
     };
-    serde_json::to_string(&whole).expect("structs of strings and integers are always JSON")
+    let of_host = |(name, counters): &(String, HostCounters)| {
+        json!({
+            "name": name,
+            "busy_ns": counters.busy.as_nanos(),
+            "steps": counters.steps,
+            "switches": counters.switches,
+            "sleeps": counters.sleeps,
+            "transmitted": counters.transmitted,
+            "received": counters.received,
+            "ring_full": counters.ring_full,
+            "damaged": counters.damaged,
+            "lost_on_wire": counters.wire.lost,
+        })
+    };
+    to_json(&json!({
+        "command": "sim",
+        "scenario": outcome.scenario,
+        "seed": outcome.seed,
+        "sent_until_ns": outcome.sent_until.as_nanos(),
+        "channels": outcome.channels.iter().map(of_channel).collect::<Value>(),
+        "hosts": outcome.hosts.iter().map(of_host).collect::<Value>(),
+        "faults": outcome.faults,
+        "findings": outcome.findings,
+        "more_findings": outcome.more_findings,
+    }))
 }
 
 fn end_name(end: End) -> &'static str {

@@ -106,7 +106,7 @@ fn search(hunt: &Hunt, arguments: &SimArguments, threads: usize) -> Result<Repor
         bar.set_message(format!("{worlds} worlds, {} violations", broken.load(Ordering::Relaxed)));
     };
     // A search that is interrupted tells what it has.
-    let stop = Stop::on_signals().map_err(|source| Failure::File { file: "signals".to_owned(), source })?;
+    let stop = Stop::on_signals()?;
     let go_on = || !stop.is_set() && until.is_none_or(|until| Instant::now() < until);
     let (systems, found) = hunt.run(threads, count, go_on, tell);
     bar.set_message("making counter-examples small");

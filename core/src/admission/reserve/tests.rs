@@ -289,7 +289,6 @@ fn any_platform() -> impl Strategy<Value = Platform> {
     (counts, processor, link, (machine, starts), (cost(), cost(), cost()), terms).prop_map(
         |(counts, cost, link, (machine, starts), (wake_up, handover, burst), (terms, envelopes))| Platform {
             machine,
-            upcall_switch: Duration::ZERO,
             packet: counts.0,
             quantum: counts.1,
             switch: cost.0,
@@ -310,8 +309,6 @@ fn any_platform() -> impl Strategy<Value = Platform> {
             },
             wake_up,
             handover,
-            propagation: Duration::ZERO,
-            clock_error: Duration::ZERO,
             best_effort: BestEffort {
                 message_packets: counts.4,
                 packet_min: 1,
@@ -329,6 +326,7 @@ fn any_platform() -> impl Strategy<Value = Platform> {
                     .map(|&(w, b)| (Duration::from_nanos(w), Duration::from_nanos(b.min(w))))
                     .collect(),
             },
+            ..table_2b()
         },
     )
 }

@@ -2,7 +2,7 @@
 
 use super::golden::{controls, data_frame};
 use super::*;
-use crate::limits::{MAX_MESSAGE_BYTES, MAX_PACKET_BYTES, MIN_PACKET_BYTES};
+use crate::limits::{MAX_CONTROL_PAYLOAD, MAX_MESSAGE_BYTES, MAX_PACKET_BYTES, MIN_PACKET_BYTES};
 use crate::units::{Duration, Instant};
 use alloc::string::String;
 use proptest::collection::vec;

@@ -1,6 +1,7 @@
 //! Whether a calibration makes sense by itself, whoever wrote it.
 
 use laxity_core::admission::confidence::{Probability, upper_bound};
+use laxity_core::platform::{Field, PARAMETERS, Parameter};
 
 use super::super::{Calibration, Cost, Window, decimal, derive};
 use crate::text::DisplaySize;
@@ -124,22 +125,16 @@ fn of_platform(calibration: &Calibration) -> Option<String> {
         let found = DisplaySize(p.packet.into());
         return Some(format!("platform.packet is {found}, expected one of the sizes that were measured"));
     }
-    let derived = derive::processor(costs, p.packet, p.clone());
-    for (key, found, least) in [
-        ("switch", p.switch, derived.switch),
-        ("cache", p.cache, derived.cache),
-        ("first_packet", p.first_packet, derived.first_packet),
-        ("packet_cost", p.packet_cost, derived.packet_cost),
-        ("receive_first", p.receive_first, derived.receive_first),
-        ("receive_packet", p.receive_packet, derived.receive_packet),
-        ("demultiplex", p.demultiplex, derived.demultiplex),
-        ("upcall_switch", p.upcall_switch, derived.upcall_switch),
-        ("link_cost", p.link_cost, derived.link_cost),
-        ("wake_up", p.wake_up, derived.wake_up),
-        ("handover", p.handover, derived.handover),
-    ] {
-        if found < least {
-            return Some(format!("platform.{key} is {found}, expected at least {least}, which follows from the costs"));
+    let mut derived = derive::processor(costs, p.packet, p.clone());
+    let mut given = p.clone();
+    for Parameter { name, field, .. } in &PARAMETERS {
+        if let Field::Span(span) = field
+            && let (found, least) = (*span(&mut given), *span(&mut derived))
+            && found < least
+        {
+            return Some(format!(
+                "platform.{name} is {found}, expected at least {least}, which follows from the costs"
+            ));
         }
     }
     if (p.receive_batch, p.transmit_batch) != (derived.receive_batch, derived.transmit_batch) {

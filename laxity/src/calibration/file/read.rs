@@ -8,8 +8,9 @@ use laxity_core::platform::Platform;
 use laxity_core::units::Duration;
 use toml::de::{DeTable, DeValue};
 
-use super::super::{Calibration, Cost, CostKind, Load, Observer, Taken, Window, decimal, read_decimal};
-use super::{DIGEST, MOST_CHARACTERS, VERSION, check, fnv1a64};
+use super::super::identity::MOST_CHARACTERS;
+use super::super::{Calibration, Cost, Load, Observer, Piece, Taken, Window, decimal, read_decimal};
+use super::{DIGEST, VERSION, check, fnv1a64};
 use crate::platform_file;
 use crate::realtime::Scheduling;
 use crate::source::{FileError, Source, Value, in_order};
@@ -121,7 +122,7 @@ fn taken(table: &Table<'_, '_>) -> Result<Taken, FileError> {
 fn cost(table: &Table<'_, '_>) -> Result<Cost, FileError> {
     table.only(&["kind", "packet", "samples", "median", "claimed", "exceedance", "largest"])?;
     Ok(Cost {
-        kind: CostKind::ALL[table.word("kind", &CostKind::ALL.map(CostKind::name))?],
+        kind: Piece::ALL[table.word("kind", &Piece::ALL.map(Piece::name))?],
         packet: table.optional_size("packet")?,
         samples: table.whole("samples")?,
         median: table.span("median")?,

@@ -4,7 +4,7 @@ use laxity_core::units::{Duration, Rate};
 use proptest::prelude::*;
 
 use super::super::tests::example;
-use super::super::{Cost, CostKind, Load, Observer, Taken, Window, derive};
+use super::super::{Cost, Load, Observer, Piece, Taken, Window, derive};
 use super::*;
 use crate::realtime::Scheduling;
 
@@ -294,7 +294,7 @@ fn what_is_no_regular_file_is_not_read() {
 
 prop_compose! {
     fn cost(alpha: Probability)(
-        kind in prop::sample::select(&CostKind::ALL[..]),
+        kind in prop::sample::select(&Piece::ALL[..]),
         packet in prop::option::of(1u32..=8_900),
         samples in 1u64..=i64::MAX as u64,
         // A platform's costs are a second at the most, and some are sums.

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use laxity_core::admission::confidence::Probability;
 use toml::Value;
 
-use super::super::{Calibration, Cost, CostKind, Taken, Window, decimal, identity};
+use super::super::{Calibration, Cost, Piece, Taken, Window, decimal, identity};
 use super::VERSION;
 use crate::platform_file::{self, quoted};
 use crate::realtime::Scheduling;
@@ -113,23 +113,21 @@ pub(super) fn scheduling(scheduling: Scheduling) -> String {
     }
 }
 
-const fn explanation(kind: CostKind) -> &'static str {
+const fn explanation(kind: Piece) -> &'static str {
     match kind {
-        CostKind::Submit => "Taking a message from the application's mailbox: a part of C_p^1st.",
-        CostKind::First => "C_p^1st: the first packet of a message, without taking it from the mailbox.",
-        CostKind::Next => "C_p: every other packet of a message.",
-        CostKind::Reassemble => "C_r: a received packet that does not complete its message.",
-        CostKind::Deliver => "C_r^1st: a received packet that completes its message, and waking the application.",
-        CostKind::Link => "C_l: handing one packet to the link, system call included.",
-        CostKind::Demultiplex => {
-            "C_d: finding the channel of one received frame, its part of the system call included."
-        }
-        CostKind::Round => "A look at the inputs that finds nothing, and the bookkeeping of a round.",
-        CostKind::Switch => "C_sw: what a change of handler adds to a step.",
-        CostKind::Cache => "C_cm: what it adds beyond that when caches are cold.",
-        CostKind::Timer => "W: how late a sleep ends by the timer.",
-        CostKind::Wake => "From another thread's waking the executive until it runs.",
-        CostKind::Handover => "From send() until the executive has the message.",
-        CostKind::Occupancy => "L_x: how far apart packets of one size leave, one after the other, at the least.",
+        Piece::Submit => "Taking a message from the application's mailbox: a part of C_p^1st.",
+        Piece::First => "C_p^1st: the first packet of a message, without taking it from the mailbox.",
+        Piece::Next => "C_p: every other packet of a message.",
+        Piece::Reassemble => "C_r: a received packet that does not complete its message.",
+        Piece::Deliver => "C_r^1st: a received packet that completes its message, and waking the application.",
+        Piece::Link => "C_l: handing one packet to the link, system call included.",
+        Piece::Demultiplex => "C_d: finding the channel of one received frame, its part of the system call included.",
+        Piece::Round => "A look at the inputs that finds nothing, and the bookkeeping of a round.",
+        Piece::Switch => "C_sw: what a change of handler adds to a step.",
+        Piece::Cache => "C_cm: what it adds beyond that when caches are cold.",
+        Piece::Timer => "W: how late a sleep ends by the timer.",
+        Piece::Wake => "From another thread's waking the executive until it runs.",
+        Piece::Handover => "From send() until the executive has the message.",
+        Piece::Occupancy => "L_x: how far apart packets of one size leave, one after the other, at the least.",
     }
 }

@@ -16,6 +16,10 @@ fn platform() -> Platform {
     Platform { interference: Interference { envelopes, ..Interference::default() }, ..Platform::assumed_host() }
 }
 
+fn one(piece: Piece, switched: bool) -> Work {
+    Work { switched, ..Work::of(piece, 1) }
+}
+
 fn meter() -> Meter {
     Meter::new(at(0), &platform(), None)
 }
@@ -31,13 +35,13 @@ fn watched(meter: &mut Meter, end: u64) -> (u64, u64, u64) {
 #[test]
 fn what_a_piece_takes_beyond_its_cost_is_stolen() {
     let mut meter = meter();
-    meter.lap(Piece::First, false, at(8));
-    meter.lap(Piece::Next, true, at(17));
+    meter.lap(&one(Piece::First, false), at(8));
+    meter.lap(&one(Piece::Next, true), at(17));
     assert_eq!(meter.premises().overruns().count(), 0);
-    meter.lap(Piece::Next, false, at(36));
+    meter.lap(&one(Piece::Next, false), at(36));
     assert_eq!(watched(&mut meter, 100), (1, 0, 15));
     let overruns: Vec<_> = meter.premises().overruns().collect();
-    assert_eq!(overruns, [(crate::calibration::CostKind::Next, Overruns { count: 1, largest: micros(15) })]);
+    assert_eq!(overruns, [(crate::calibration::Piece::Next, Overruns { count: 1, largest: micros(15) })]);
     assert!(!meter.premises().are_violated());
 }
 
@@ -45,23 +49,20 @@ fn what_a_piece_takes_beyond_its_cost_is_stolen() {
 fn many_small_excesses_of_a_window_add_up() {
     let mut meter = meter();
     for piece in 1..=6 {
-        meter.lap(Piece::Next, false, at(piece * 8));
+        meter.lap(&one(Piece::Next, false), at(piece * 8));
     }
     assert_eq!(watched(&mut meter, 200), (2, 1, 24));
     assert!(meter.premises().are_violated());
 }
 
 #[test]
-fn a_hand_over_in_the_middle_of_a_piece_is_a_piece_of_its_own() {
+fn packets_that_are_handed_over_together_may_take_as_long_as_one_by_one() {
     let mut meter = meter();
-    meter.staged(2, at(4));
-    // Two packets, 4 µs to stage and 16 to send them: within C_l for each.
-    meter.flushed(2, at(6), at(22));
-    // The step took 2 µs before that, and 2 after.
-    meter.lap(Piece::Next, false, at(24));
+    meter.lap(&Work::of(Piece::Link, 2), at(20));
     assert_eq!(meter.premises().overruns().count(), 0);
-    meter.flushed(1, at(24), at(44));
-    meter.lap(Piece::Next, false, at(48));
+    meter.lap(&Work::of(Piece::Link, 2), at(50));
+    // A flush that the network did not take anything of is nothing's cost.
+    meter.lap(&Work::of(Piece::Link, 0), at(70));
     assert_eq!(watched(&mut meter, 100), (1, 0, 10));
 }
 
@@ -81,12 +82,12 @@ fn a_look_costs_the_same_however_many_frames_it_finds() {
 fn sleep_is_nobodys_piece_and_waking_late_is_stolen() {
     let mut meter = meter();
     meter.skip(at(5000));
-    meter.lap(Piece::Next, false, at(5004));
+    meter.lap(&one(Piece::Next, false), at(5004));
     // 200 µs are allowed for.
-    meter.record(Piece::Timer, false, micros(230), 1, at(5300));
+    meter.record(Piece::Timer, micros(230), at(5300));
     assert_eq!(watched(&mut meter, 5400), (54, 1, 30));
     // Who waits for a message that is late in its mailbox waits for what is charged elsewhere.
-    meter.record(Piece::Handover, false, micros(900), 1, at(5400));
+    meter.record(Piece::Handover, micros(900), at(5400));
     assert_eq!(watched(&mut meter, 5500), (55, 1, 30));
     assert_eq!(meter.premises().overruns().count(), 2);
 }
@@ -100,8 +101,8 @@ fn a_calibration_records_each_piece_and_each_window() {
         charged: Some(Platform { packet_cost: micros(3), ..platform() }),
     };
     let mut meter = Meter::new(at(0), &platform(), Some(Box::new(sampling)));
-    meter.lap(Piece::Next, false, at(4));
-    meter.lap(Piece::Next, true, at(8));
+    meter.lap(&one(Piece::Next, false), at(4));
+    meter.lap(&one(Piece::Next, true), at(8));
     meter.skip(at(20));
     let sampling = meter.finish(at(40)).unwrap();
     let samples = |switched| histograms.of(Piece::Next, switched).counts();
@@ -112,45 +113,15 @@ fn a_calibration_records_each_piece_and_each_window() {
 }
 
 #[test]
-fn a_stall_before_a_hand_over_that_was_slow_too_is_not_lost() {
-    let mut meter = meter();
-    meter.staged(1, at(5));
-    // The step is stopped for 1000 µs; then C_l is exceeded by 20 µs.
-    meter.flushed(1, at(1007), at(1032));
-    meter.lap(Piece::Next, false, at(1034));
-    // 1002 + 2 µs of the step are 1000 beyond C_p.
-    meter.skip(at(1100));
-    meter.settle();
-    let window = meter.premises().windows[0];
-    assert_eq!((window.windows, window.exceeded), (11, 11), "{window:?}");
-}
-
-#[test]
-fn a_stall_while_packets_are_staged_is_counted_where_it_was() {
-    let mut meter = meter();
-    meter.staged(1, at(1000));
-    meter.lap(Piece::Next, false, at(1004));
-    meter.staged(2, at(1008));
-    meter.lap(Piece::Next, false, at(1030));
-    // Of 1012 µs for two packets 992 are beyond C_l, 990 of which counted at once; the step before took 18 too many.
-    meter.flushed(2, at(1030), at(1038));
-    meter.lap(Piece::Next, false, at(1040));
-    meter.skip(at(1100));
-    meter.settle();
-    let window = meter.premises().windows[0];
-    assert_eq!((window.windows, window.exceeded, window.largest), (11, 10, micros(100)), "{window:?}");
-}
-
-#[test]
 fn whatever_is_done_between_two_preemption_points_takes_one_look_together() {
     let mut meter = meter();
-    meter.lap_each(Piece::Submit, 10, at(40));
+    meter.lap(&Work::of(Piece::Submit, 10), at(40));
     meter.looked(0, at(60));
     // 4 µs are left of 64.
-    meter.lap(Piece::Round, false, at(80));
+    meter.lap(&one(Piece::Round, false), at(80));
     assert_eq!(watched(&mut meter, 100), (1, 0, 16));
     meter.preemption_point();
-    meter.lap_each(Piece::Submit, 10, at(160));
+    meter.lap(&Work::of(Piece::Submit, 10), at(160));
     assert_eq!(watched(&mut meter, 200), (2, 0, 16));
 }
 
@@ -160,7 +131,7 @@ fn premises_are_published_without_allocating() {
     let mut published = Premises::default();
     published.copy_from(meter.premises());
     let before = published.windows.as_ptr();
-    meter.lap(Piece::Next, false, at(500));
+    meter.lap(&one(Piece::Next, false), at(500));
     meter.settle();
     published.copy_from(meter.premises());
     assert_eq!(&published, meter.premises());

@@ -1,0 +1,55 @@
+//! Why a measurement came to nothing.
+
+use std::io;
+
+use laxity_core::platform::PlatformError;
+
+use crate::choose::ChooseError;
+
+/// Why a measurement came to nothing.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// A host, or one of its channels, could not be started.
+    #[error(transparent)]
+    Host(#[from] laxity::Error),
+    /// There is no such network device.
+    #[error("there is no network device {name:?} on this host")]
+    Device {
+        /// What was asked for.
+        name: String,
+    },
+    /// The driver does not tell the link's rate.
+    #[error("the driver of {name} does not tell its rate; give it, for instance --link-rate 1Gbit/s")]
+    DeviceRate {
+        /// Of which device.
+        name: String,
+    },
+    /// What was measured leaves nothing to choose.
+    #[error("choosing packet size and quantum: {0}")]
+    Choice(#[from] ChooseError),
+    /// It was stopped before its end.
+    #[error("interrupted: nothing was kept")]
+    Interrupted,
+}
+
+impl From<PlatformError> for Error {
+    fn from(error: PlatformError) -> Self {
+        Self::Host(error.into())
+    }
+}
+
+impl Error {
+    /// The operating system refused something.
+    pub(crate) fn system(what: &'static str) -> impl Fn(io::Error) -> Self + Copy {
+        move |source| Self::Host(laxity::Error::System { what, source })
+    }
+
+    /// What a command ends with, as [`laxity::Error::exit_status`].
+    pub fn exit_status(&self) -> u8 {
+        match self {
+            Self::Host(error) => error.exit_status(),
+            Self::Device { .. } | Self::DeviceRate { .. } => 2,
+            Self::Choice(_) | Self::Interrupted => 1,
+        }
+    }
+}

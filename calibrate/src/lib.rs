@@ -1,0 +1,428 @@
+//! Measures what a host costs Laxity, and claims it with confidence: what is run, in which order, and what is claimed of it.
+//! The claims are a [`Calibration`], which applications read.
+//!
+//! ```text
+//! for each packet size S: one channel, few, many, packets far     costs, by the meter of real executives
+//!                         apart, packets in bursts
+//!                         packets one after the other            the link, if it is loopback
+//! spin in turns on every processor                               stolen time, seen by a clock
+//! choose S and P
+//! many channels again, charged with what was claimed             stolen time, seen by the executive at work
+//! ```
+//!
+//! All beside the declared load. A third of the time goes to the costs, at most; what is left is shared by the two
+//! observers. A measurement that is stopped comes to nothing.
+
+pub mod choose;
+mod claims;
+mod error;
+mod link;
+mod load;
+mod spin;
+mod work;
+
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use laxity_core::admission::confidence::Probability;
+use laxity_core::limits::MIN_PACKET_BYTES;
+use laxity_core::platform::{BestEffort, Interference, LinkModel, Platform};
+use laxity_core::units::{Duration, Rate};
+use laxity_link::sys::now;
+
+pub use error::Error;
+
+use choose::{Choice, ChooseError, choose, police};
+use claims::Pieces;
+use laxity::calibration::{Calibration, Cost, Load, Observer, Piece, Taken, ThisHost, Window, derive, now as today};
+use laxity::metering::{Recorded, Recorder};
+use laxity::{Scheduling, Standing};
+use link::Device;
+use work::{Pace, Run, Worked};
+
+/// Sizes of packets that are measured, if they fit the link.
+const SIZES: [u32; 5] = [256, 512, 1024, 1400, 4096];
+/// The largest that is measured: two pages, and what any jumbo frame carries.
+const LARGEST: u32 = 8192;
+/// w, in ascending order.
+pub const WINDOWS: [Duration; 4] =
+    [Duration::from_micros(100), Duration::from_millis(1), Duration::from_millis(10), Duration::from_millis(100)];
+/// The share of calibrations in which one of the claims about windows may be wrong: 5 %.
+const ALPHA: Probability = Probability::from_millionths(50_000);
+/// How long packets are sent one after the other at most, and the pause after that.
+const LINK_TURN: Duration = Duration::from_millis(200);
+const LINK_PAUSE: std::time::Duration = std::time::Duration::from_millis(200);
+/// The executives' priority, as of any host.
+const PRIORITY: u8 = 70;
+
+/// What to measure, and for how long.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// In all, apart from what setting up takes.
+    pub length: Duration,
+    /// What runs beside it.
+    pub load: Load,
+    /// The network device of the link: `lo` is measured, of others the driver is asked.
+    pub device: String,
+    /// Of loopback: whether packets have to fit every other device that is up, too.
+    pub fits_all: bool,
+    /// The link's rate, if it is known better.
+    pub rate: Option<Rate>,
+    /// Whether to ask for real-time priority.
+    pub realtime: bool,
+    /// Whether to keep the processors from idling deeply meanwhile.
+    pub keep_awake: bool,
+}
+
+/// A part of the measurement.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// Costs with packets of this size, bytes.
+    Costs(u32),
+    /// How far apart packets leave.
+    Link,
+    /// Stolen time, by looking at the clock.
+    Spinning,
+    /// Choosing S and P.
+    Choosing,
+    /// Stolen time, by executives at work.
+    Working,
+}
+
+/// How much was stolen in windows of one length, for who wants to look.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Seen {
+    /// Who saw it.
+    pub observer: Observer,
+    /// w.
+    pub window: Duration,
+    /// (stolen time, windows in which so much was stolen), ascending.
+    pub counts: Vec<(Duration, u64)>,
+}
+
+/// What a measurement came to.
+#[derive(Clone, Debug)]
+pub struct Measured {
+    /// To be kept.
+    pub calibration: Calibration,
+    /// How S and P were chosen; `None` if nothing is admitted with any of them.
+    pub choice: Option<Choice>,
+    /// Every window that was kept: all, or every so manieth of a long measurement.
+    pub seen: Vec<Seen>,
+    /// What could not be had, in plain words; one a line.
+    pub notes: Vec<String>,
+}
+
+/// Measures. `tell` hears which part runs, how far the whole is (in the plan's length).
+///
+/// # Errors
+/// What the system refuses; [`Error::Interrupted`] if `stop` was set: then nothing came of it.
+pub fn measure(plan: &Plan, stop: &AtomicBool, tell: &mut dyn FnMut(&Phase, Duration)) -> Result<Measured, Error> {
+    let begin = now();
+    let root = Path::new("/sys/class/net");
+    let device = Device::named(root, &plan.device).ok_or_else(|| Error::Device { name: plan.device.clone() })?;
+    // Asked now, not when a third of the time is over.
+    let told = told_link(plan, &device)?;
+    let up = Device::all_up(root);
+    // Over loopback any size goes, but whoever is reached over another device is reached with the same packets.
+    let every = up.iter().filter(|_| plan.fits_all).map(|other| other.packet).fold(device.packet, u32::min);
+    let sizes = sizes(&device, every);
+    let priority = plan.realtime.then_some(PRIORITY);
+    let awake = plan.keep_awake.then(laxity::metering::keep_awake).transpose();
+    let _awake = awake.map_err(Error::system("keeping processors awake"))?;
+    let _load = load::Running::start(plan.load)?;
+    let mut notes = Vec::new();
+    let mut measuring = Measuring {
+        plan,
+        stop,
+        tell,
+        bind: Ipv4Addr::LOCALHOST.into(),
+        priority,
+        done: Duration::ZERO,
+        standing: None,
+    };
+    let costs_time = plan.length.mul_ratio(1, 3);
+    let mut costs = Vec::new();
+    for &packet in &sizes {
+        costs.extend(measuring.costs(packet, costs_time.mul_ratio(1, sizes.len() as u64))?);
+    }
+    let link = match told {
+        Some(link) => link,
+        None => measuring.link(&sizes, &mut costs)?,
+    };
+    let left = plan.length.saturating_sub(measuring.done);
+    let (spun, among) = measuring.spin(left.mul_ratio(1, 2))?;
+    let spun = claims::windows(Observer::Spinning, &spun, among);
+    let of_size = |packet| platform(&costs, packet, link, &spun.claimed);
+    let platforms: Vec<(u32, Platform)> =
+        sizes.iter().map(|&packet| Ok((packet, of_size(packet)?))).collect::<Result<_, Error>>()?;
+    (measuring.tell)(&Phase::Choosing, measuring.done);
+    let fitting = platforms.iter().take_while(|(packet, _)| *packet <= every.max(MIN_PACKET_BYTES)).count();
+    let choice = match choose(&platforms[..fitting.max(1)]) {
+        Ok(choice) => Some(choice),
+        // Worth to be known, and no reason to throw away what was measured.
+        Err(error @ ChooseError::NothingFits { .. }) => {
+            notes.push(format!("{error}; packet size and quantum are those of a host that is not calibrated"));
+            None
+        }
+        Err(other) => return Err(other.into()),
+    };
+    let (packet, quantum) = match choice.as_ref().map(Choice::chosen) {
+        Some(chosen) => (chosen.packet, chosen.quantum),
+        None => (every.max(MIN_PACKET_BYTES), Platform::assumed_host().quantum),
+    };
+    let mut chosen = Platform { quantum, ..of_size(packet)? };
+    let left = plan.length.saturating_sub(measuring.done);
+    let worked = claims::windows(Observer::Working, &[measuring.work(&chosen, left)?], 1);
+    let windows = claims::merge(spun.claimed, worked.claimed);
+    chosen.interference.envelopes = derive::envelopes(&windows);
+    chosen.best_effort.starts = police(&chosen)?;
+    measuring.interrupted()?;
+    let standing = measuring.standing.take();
+    if plan.device != link::LOOPBACK {
+        notes.push(format!(
+            "the rate of {} is told, not measured, and handing over was measured over loopback",
+            plan.device
+        ));
+    }
+    if plan.realtime && standing.as_ref().is_none_or(|standing| !matches!(standing.scheduling, Scheduling::Fifo(_))) {
+        notes.push(
+            "measured without real-time priority, which is not permitted here: other threads took what they wanted"
+                .to_owned(),
+        );
+    }
+    if standing.as_ref().is_none_or(|standing| !standing.memory_locked) {
+        notes.push(
+            "measured without locked memory, which is not permitted here: page faults are among the costs".to_owned(),
+        );
+    }
+    let ThisHost { kernel, processor, processors } = ThisHost::look();
+    let taken = Taken {
+        kernel,
+        processor,
+        processors,
+        date: today(),
+        duration: now().since(begin),
+        load: plan.load,
+        scheduling: standing.as_ref().map_or(Scheduling::Ordinary, |standing| standing.scheduling),
+        memory_locked: standing.is_some_and(|standing| standing.memory_locked),
+        kept_awake: plan.keep_awake,
+        link: plan.device.clone(),
+        alpha: ALPHA,
+    };
+    let calibration = Calibration { taken, costs, windows, platform: chosen };
+    Ok(Measured { calibration, choice, seen: spun.seen.into_iter().chain(worked.seen).collect(), notes })
+}
+
+/// C_x and B as the user or the driver tells them; `None` for loopback, whose are measured.
+fn told_link(plan: &Plan, device: &Device) -> Result<Option<(Duration, Rate)>, Error> {
+    if device.name == link::LOOPBACK {
+        return Ok(None);
+    }
+    let rate = plan.rate.or(device.rate).ok_or_else(|| Error::DeviceRate { name: device.name.clone() })?;
+    Ok(Some((Duration::ZERO, rate)))
+}
+
+/// Those that fit the device, the largest of them, and the largest that every device carries.
+fn sizes(device: &Device, every: u32) -> Vec<u32> {
+    let largest = device.packet.clamp(MIN_PACKET_BYTES, LARGEST);
+    let mut sizes: Vec<u32> = SIZES.into_iter().filter(|&size| size < largest).collect();
+    sizes.extend([largest, every.clamp(MIN_PACKET_BYTES, largest)]);
+    sizes.sort_unstable();
+    sizes.dedup();
+    sizes
+}
+
+/// The platform that follows from the costs and the windows, for one packet size and any quantum.
+fn platform(costs: &[Cost], packet: u32, link: (Duration, Rate), windows: &[Window]) -> Result<Platform, Error> {
+    let assumed = Platform::assumed_host();
+    let overhead = assumed.link.overhead_bytes;
+    let around = Platform {
+        link: LinkModel {
+            setup: link.0,
+            rate: Some(link.1),
+            overhead_bytes: overhead,
+            floor_bytes: assumed.link.floor_bytes.min(packet),
+        },
+        propagation: Duration::ZERO,
+        best_effort: BestEffort { packet_min: 1, packet_max: packet, starts: None, ..assumed.best_effort },
+        interference: Interference { envelopes: derive::envelopes(windows), ..Interference::default() },
+        ..assumed
+    };
+    let platform = derive::spread(derive::processor(costs, packet, around));
+    Ok(Platform { best_effort: BestEffort { starts: police(&platform)?, ..platform.best_effort }, ..platform })
+}
+
+/// The measurement while it goes on.
+struct Measuring<'a> {
+    plan: &'a Plan,
+    stop: &'a AtomicBool,
+    tell: &'a mut dyn FnMut(&Phase, Duration),
+    bind: IpAddr,
+    priority: Option<u8>,
+    /// Of the plan's length.
+    done: Duration,
+    /// What the executives got: the last of them.
+    standing: Option<Standing>,
+}
+
+impl Measuring<'_> {
+    fn interrupted(&self) -> Result<(), Error> {
+        if self.stop.load(Ordering::Relaxed) { Err(Error::Interrupted) } else { Ok(()) }
+    }
+
+    /// Executives at work, for so long.
+    fn run(&mut self, phase: &Phase, run: Run<'_>) -> Result<Worked, Error> {
+        let done = self.done;
+        let length = run.length;
+        let tell = &mut self.tell;
+        let worked = work::run(&run, self.stop, &mut |elapsed| tell(phase, done + elapsed))?;
+        self.done += length;
+        self.interrupted()?;
+        self.standing = Some(worked.standing.clone());
+        Ok(worked)
+    }
+
+    /// The costs with packets of one size.
+    fn costs(&mut self, packet: u32, length: Duration) -> Result<Vec<Cost>, Error> {
+        let phase = Phase::Costs(packet);
+        let mut work = |groups, pace, parts| {
+            let (bind, priority) = (self.bind, self.priority);
+            let length = length.mul_ratio(parts, 8);
+            self.run(&phase, Run { packet, groups, length, pace, charged: None, windows: &[], bind, priority })
+        };
+        let (alone, few) = (work(work::ALONE, Pace::STEADY, 1)?, work(work::FEW, Pace::STEADY, 1)?);
+        let (many, sparse) = (work(work::MANY, Pace::STEADY, 3)?, work(work::SPARSE, Pace::SLOW, 2)?);
+        let bursts = work(work::BURSTS, Pace::AT_ONCE, 1)?;
+        let pieces = Pieces { packet, alone: &alone, few: &few, many: &many, sparse: &sparse, bursts: &bursts };
+        Ok(pieces.claims())
+    }
+
+    /// C_x and B of loopback, measured.
+    fn link(&mut self, sizes: &[u32], costs: &mut Vec<Cost>) -> Result<(Duration, Rate), Error> {
+        let least = MIN_PACKET_BYTES;
+        let each = self.plan.length.mul_ratio(1, 50);
+        for packet in std::iter::once(least).chain(sizes.iter().copied().filter(|&size| size != least)) {
+            (self.tell)(&Phase::Link, self.done);
+            let counts =
+                link::spacing(self.bind, packet, each.mul_ratio(1, 4).min(LINK_TURN), self.priority, self.stop)?;
+            // It never sleeps by itself: so it keeps out of the reach of the kernel's throttle, which would stop the next thread, too.
+            std::thread::sleep(LINK_PAUSE);
+            self.interrupted()?;
+            costs.extend(claims::cost(Piece::Occupancy, Some(packet), counts));
+        }
+        self.done += each;
+        let (setup, rate) = derive::link(costs).ok_or(Error::Interrupted)?;
+        Ok((setup, self.plan.rate.map_or(rate, |told| told.min(rate))))
+    }
+
+    /// What was stolen from each processor, and among how many what was recorded together is divided.
+    fn spin(&mut self, length: Duration) -> Result<(Vec<Vec<Recorded>>, u64), Error> {
+        let processors = spin::processors();
+        let sets = processors.len().max(1) as u64;
+        let time = length.mul_ratio(1, sets) + spin::TURN;
+        let recorders = || Vec::from(WINDOWS.map(|window| Recorder::one_of(sets, now(), window, time)));
+        let mut recorders: Vec<Vec<Recorder>> = (0..sets).map(|_| recorders()).collect();
+        let (done, tell) = (self.done, &mut self.tell);
+        let mut tell = |elapsed: Duration| tell(&Phase::Spinning, done + elapsed.min(length));
+        spin::spin(length, self.priority, &processors, &mut recorders, self.stop, &mut tell)?;
+        self.done += length;
+        self.interrupted()?;
+        // Where it may not choose, nobody knows which of them it saw.
+        let among = if processors.is_empty() { ThisHost::look().processors.into() } else { 1 };
+        let finish = |own: Vec<Recorder>| own.into_iter().map(Recorder::finish).collect();
+        Ok((recorders.into_iter().map(finish).collect(), among))
+    }
+
+    fn work(&mut self, charged: &Platform, length: Duration) -> Result<Vec<Recorded>, Error> {
+        let (bind, priority) = (self.bind, self.priority);
+        let run = Run {
+            packet: charged.packet,
+            groups: work::MANY,
+            length,
+            pace: Pace::STEADY,
+            charged: Some(charged),
+            windows: &WINDOWS,
+            bind,
+            priority,
+        };
+        Ok(self.run(&Phase::Working, run)?.windows)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn sizes_fit_and_one_of_them_fits_everywhere() {
+        let device = |packet| Device { name: "lo".to_owned(), packet, rate: None };
+        assert_eq!(sizes(&device(65_444), 1308), [256, 512, 1024, 1308, 1400, 4096, 8192]);
+        assert_eq!(sizes(&device(1408), 1408), [256, 512, 1024, 1400, 1408]);
+        assert_eq!(sizes(&device(300), 20), [64, 256, 300]);
+        assert_eq!(sizes(&device(0), 0), [64]);
+    }
+
+    fn plan(length: Duration) -> Plan {
+        Plan {
+            length,
+            load: Load { hogs: 1, flood: 1000 },
+            device: "lo".to_owned(),
+            fits_all: true,
+            rate: None,
+            realtime: false,
+            keep_awake: false,
+        }
+    }
+
+    #[test]
+    fn it_is_interrupted_in_every_part_and_comes_to_nothing() {
+        let phases = [Phase::Link, Phase::Spinning, Phase::Choosing, Phase::Working];
+        for (last, length) in std::iter::once((Phase::Costs(256), Duration::from_secs(7 * 24 * 3600)))
+            .chain(phases.map(|phase| (phase, Duration::from_secs(1))))
+        {
+            let stop = AtomicBool::new(false);
+            let mut stopped = None;
+            let outcome = measure(&plan(length), &stop, &mut |phase, done| {
+                assert!(done <= length, "{done} of {length}");
+                if *phase == last && stopped.is_none() {
+                    stop.store(true, Ordering::Relaxed);
+                    stopped = Some(now());
+                }
+            });
+            assert!(matches!(outcome, Err(Error::Interrupted)), "in {last:?}: {outcome:?}");
+            // Of a week, or of a host that measures while others build.
+            let took = now().since(stopped.expect("every part tells"));
+            assert!(took < Duration::from_secs(60), "in {last:?}: {took}");
+        }
+    }
+
+    #[test]
+    fn whoever_is_interrupted_beforehand_measures_nothing() {
+        let mut told = Vec::new();
+        let outcome = measure(&plan(Duration::from_secs(3600)), &AtomicBool::new(true), &mut |phase, _| {
+            told.push(phase.clone());
+        });
+        assert!(matches!(outcome, Err(Error::Interrupted)), "{outcome:?}");
+        assert!(told.iter().all(|phase| *phase == Phase::Costs(256)), "{told:?}");
+    }
+
+    #[test]
+    fn a_device_that_cannot_be_calibrated_is_refused_at_once() {
+        let refused = |device: &str| {
+            let plan = Plan { device: device.to_owned(), ..plan(Duration::from_secs(3600)) };
+            measure(&plan, &AtomicBool::new(false), &mut |phase, _| panic!("{phase:?}")).unwrap_err()
+        };
+        assert!(matches!(refused("no-such-device"), Error::Device { name } if name == "no-such-device"));
+        let root = Path::new("/sys/class/net");
+        let silent =
+            Device::all_up(root).into_iter().find(|device| device.name != link::LOOPBACK && device.rate.is_none());
+        match silent {
+            Some(Device { name, .. }) => {
+                assert!(matches!(refused(&name), Error::DeviceRate { name: told } if told == name))
+            }
+            None => println!("skipped: the driver of every device tells its rate"),
+        }
+    }
+}

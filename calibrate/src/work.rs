@@ -1,0 +1,314 @@
+//! Two executives at work over loopback, metered: real hosts, sockets, mailboxes and threads that send and receive.
+//!
+//! Their costs are the ones that ship, for the meter is in the executive that ships. They are admitted on figures that nobody
+//! believes, so that nothing is refused, and promise nothing.
+
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, ScopedJoinHandle};
+use std::time::Duration as StdDuration;
+
+use laxity_core::contract::Contract;
+use laxity_core::limits::MAX_MESSAGE_BYTES;
+use laxity_core::platform::{BestEffort, Interference, LinkModel, Platform};
+use laxity_core::units::{Duration, Instant, Rate};
+use laxity_link::sys::{self, now};
+
+use crate::error::Error;
+use laxity::calibration::Piece;
+use laxity::metering::{self, Histograms, Recorded, Recorder, Sampling};
+use laxity::{ChannelSpec, Host, HostConfig, Listener, Receiver, Sender};
+
+/// Channels that are alike.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Group {
+    pub(super) channels: u32,
+    /// Full packets of each message.
+    pub(super) packets: u32,
+    pub(super) interval: Duration,
+}
+
+/// One channel: no handler is ever changed for another.
+pub(super) const ALONE: &[Group] = &[Group { channels: 1, packets: 3, interval: Duration::from_micros(400) }];
+/// Two channels, whose memory stays in the caches.
+pub(super) const FEW: &[Group] = &[Group { channels: 2, packets: 2, interval: Duration::from_micros(400) }];
+/// More than the caches hold, with short messages and long ones. About half of what an executive can do.
+pub(super) const MANY: &[Group] = &[
+    Group { channels: 16, packets: 1, interval: Duration::from_millis(2) },
+    Group { channels: 6, packets: 8, interval: Duration::from_millis(10) },
+    Group { channels: 2, packets: 40, interval: Duration::from_millis(40) },
+];
+
+/// One channel, whose packets come so far apart that others have used the caches meanwhile, and the executive has slept.
+pub(super) const SPARSE: &[Group] = &[Group { channels: 1, packets: 3, interval: Duration::from_millis(4) }];
+/// Packets that come so close together that one look finds several.
+pub(super) const BURSTS: &[Group] = &[Group { channels: 4, packets: 40, interval: Duration::from_millis(5) }];
+
+/// The applications' priority: below the executives'.
+const APPLICATION_PRIORITY: u8 = 60;
+/// How packets are given to the link.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Pace {
+    packets_per_second: u64,
+    /// Packets that are handed to the link together.
+    batch: u32,
+}
+
+impl Pace {
+    /// So far apart that sleeping until the next packet is part of the work.
+    pub(super) const STEADY: Self = Self { packets_per_second: 50_000, batch: 1 };
+    /// So far apart that nothing is in the caches any more.
+    pub(super) const SLOW: Self = Self { packets_per_second: 1000, batch: 1 };
+    /// As fast as they can be sent.
+    pub(super) const AT_ONCE: Self = Self { packets_per_second: 5_000_000, batch: 32 };
+}
+
+/// How long a receiver waits before it looks whether it is over.
+const LOOK: StdDuration = StdDuration::from_millis(50);
+
+/// How to run it.
+#[derive(Clone, Debug)]
+pub(super) struct Run<'a> {
+    /// S.
+    pub(super) packet: u32,
+    pub(super) groups: &'a [Group],
+    pub(super) length: Duration,
+    pub(super) pace: Pace,
+    /// What pieces may cost before the rest counts as stolen; `None` where that is not known yet.
+    pub(super) charged: Option<&'a Platform>,
+    /// Lengths of windows in which stolen time is recorded.
+    pub(super) windows: &'a [Duration],
+    pub(super) bind: IpAddr,
+    /// What the executives ask for; `None` stays ordinary.
+    pub(super) priority: Option<u8>,
+}
+
+/// What came of it.
+#[derive(Debug)]
+pub(super) struct Worked {
+    /// Of the sender's executive and the receiver's.
+    pub(super) histograms: [Arc<Histograms>; 2],
+    /// Stolen time in windows, by length: of each window the more of what the sender's executive and the receiver's
+    /// lost. They are not alike, so one after the other they would look as if windows depended on one another.
+    pub(super) windows: Vec<Recorded>,
+    /// What the executives ran as: the worse of the two.
+    pub(super) standing: laxity::Standing,
+}
+
+impl Worked {
+    /// How long pieces took, by how often.
+    pub(super) fn counts(&self, piece: Piece, switched: bool) -> Vec<(Duration, u64)> {
+        self.histograms.iter().flat_map(|histograms| histograms.of(piece, switched).counts()).collect()
+    }
+}
+
+/// Figures on which everything is admitted.
+pub(super) fn nothing_costs_anything(packet: u32, pace: Pace) -> Platform {
+    let least = Duration::from_nanos(100);
+    let overhead = 130;
+    Platform {
+        packet,
+        quantum: 16,
+        switch: least,
+        cache: least,
+        first_packet: least,
+        packet_cost: least,
+        // So that the least deadline is longer than any quantum of others takes.
+        receive_first: Duration::from_micros(10),
+        receive_packet: least,
+        demultiplex: Duration::from_nanos(10),
+        link_cost: least,
+        link: LinkModel {
+            setup: Duration::ZERO,
+            rate: Rate::bytes_per_second(u64::from(packet + overhead) * pace.packets_per_second),
+            overhead_bytes: overhead,
+            floor_bytes: packet,
+        },
+        transmit_batch: pace.batch,
+        wake_up: least,
+        handover: Duration::from_millis(20),
+        propagation: Duration::ZERO,
+        best_effort: BestEffort { message_packets: 1, packet_min: packet, packet_max: packet, starts: None },
+        interference: Interference::default(),
+        ..Platform::assumed_host()
+    }
+}
+
+/// Runs it. `tell` hears how long it has been running.
+///
+/// # Errors
+/// What starting a host says; or a channel that is not to be had, a bug.
+pub(super) fn run(run: &Run<'_>, stop: &AtomicBool, tell: &mut dyn FnMut(Duration)) -> Result<Worked, Error> {
+    let histograms = [Histograms::new(), Histograms::new()];
+    // The windows of both are the same.
+    let begin = now();
+    let (sending, receiving) = (start(run, begin, &histograms[0])?, start(run, begin, &histograms[1])?);
+    let listener = receiving.listen("calibrate")?;
+    let channels = open(run.groups, run.packet, (&sending, &receiving), &listener)?;
+    let over = AtomicBool::new(false);
+    let (from, until) = thread::scope(|scope| {
+        let running = apply(scope, channels, run.priority.is_some(), &over);
+        let start = now();
+        while running.is_ok() && !stop.load(Ordering::Relaxed) && now().since(start) < run.length {
+            let left = run.length.saturating_sub(now().since(start));
+            thread::sleep(StdDuration::from_nanos(left.as_nanos()).min(LOOK));
+            tell(now().since(start).min(run.length));
+        }
+        over.store(true, Ordering::Relaxed);
+        running.map(|_| (start, now()))
+    })?;
+    let standing = receiving.standing().clone();
+    let mut windows: Vec<Recorded> = Vec::new();
+    for host in [sending, receiving] {
+        // While channels are opened and closed there is no work to steal from.
+        let recorded = metering::stop(host).into_iter().map(|recorder| recorder.finish().between(begin, from, until));
+        windows = match windows.is_empty() {
+            true => recorded.collect(),
+            false => windows.into_iter().zip(recorded).map(|(one, other)| one.and(&other)).collect(),
+        };
+    }
+    Ok(Worked { histograms, windows, standing })
+}
+
+/// The channels of the groups, with the bytes of their messages.
+fn open(
+    groups: &[Group],
+    packet: u32,
+    (sending, receiving): (&Host, &Host),
+    listener: &Listener,
+) -> Result<Vec<(Sender, Receiver, usize)>, Error> {
+    let mut channels = Vec::new();
+    for group in groups {
+        let bytes = u64::from(packet * group.packets).min(MAX_MESSAGE_BYTES.into());
+        let contract =
+            Contract::new(bytes, bytes, group.interval, 2, Duration::from_millis(200)).map_err(laxity::Error::from)?;
+        for _ in 0..group.channels {
+            let sender = sending.open(receiving.address(), "calibrate", ChannelSpec::real_time(contract))?;
+            channels.push((sender, listener.accept(Some(StdDuration::from_secs(2)))?, bytes as usize));
+        }
+    }
+    Ok(channels)
+}
+
+/// Until it runs and once it stops, it takes so long at the most.
+const AROUND: Duration = Duration::from_secs(30);
+
+fn start(run: &Run<'_>, begin: Instant, histograms: &Arc<Histograms>) -> Result<Host, Error> {
+    let recorder = |&length: &Duration| Recorder::new(begin, length, run.length + AROUND);
+    let sampling = Sampling {
+        histograms: Arc::clone(histograms),
+        windows: run.windows.iter().map(recorder).collect(),
+        charged: run.charged.cloned(),
+    };
+    let mut platform = nothing_costs_anything(run.packet, run.pace);
+    if let Some(charged) = run.charged {
+        // Between preemption points lies what will lie between them.
+        platform.quantum = charged.quantum;
+    }
+    let config = HostConfig {
+        bind: SocketAddr::new(run.bind, 0),
+        costs: Some(platform.into()),
+        channels: 64,
+        fifo_priority: run.priority,
+        registry: None,
+        ..HostConfig::default()
+    };
+    Ok(metering::start(config, sampling)?)
+}
+
+/// A thread that sends and one that receives, for each channel.
+fn apply<'scope>(
+    scope: &'scope thread::Scope<'scope, '_>,
+    channels: Vec<(Sender, Receiver, usize)>,
+    real_time: bool,
+    over: &'scope AtomicBool,
+) -> Result<Vec<ScopedJoinHandle<'scope, ()>>, Error> {
+    let mut running = Vec::new();
+    for (sender, receiver, bytes) in channels {
+        let system = Error::system("starting a thread");
+        let prepare = move || {
+            if real_time {
+                let _ = sys::real_time(APPLICATION_PRIORITY);
+            }
+            let _ = sys::precise_timers();
+        };
+        let sink = move || {
+            prepare();
+            take(receiver, over);
+        };
+        let source = move || {
+            prepare();
+            give(sender, bytes, over);
+        };
+        running
+            .push(thread::Builder::new().name("calibrate-recv".to_owned()).spawn_scoped(scope, sink).map_err(system)?);
+        running.push(
+            thread::Builder::new().name("calibrate-send".to_owned()).spawn_scoped(scope, source).map_err(system)?,
+        );
+    }
+    Ok(running)
+}
+
+/// Sends as often as the contract lets it.
+fn give(mut sender: Sender, bytes: usize, over: &AtomicBool) {
+    let message = vec![0x5a; bytes];
+    while !over.load(Ordering::Relaxed) && sender.send(&message).is_ok() {}
+}
+
+fn take(mut receiver: Receiver, over: &AtomicBool) {
+    while !over.load(Ordering::Relaxed) {
+        match receiver.recv_timeout(LOOK) {
+            Ok(_) | Err(laxity::Error::WouldBlock) => {}
+            Err(_) => return,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::choose::QUANTA;
+
+    #[test]
+    fn every_piece_of_work_is_metered() {
+        let lengths = [Duration::from_millis(1), Duration::from_millis(10)];
+        let charged = Platform::assumed_host();
+        let plan = Run {
+            packet: 500,
+            groups: MANY,
+            length: Duration::from_millis(300),
+            pace: Pace::STEADY,
+            charged: Some(&charged),
+            windows: &lengths,
+            bind: [127, 0, 0, 1].into(),
+            priority: None,
+        };
+        let worked = run(&plan, &AtomicBool::new(false), &mut |_| {}).unwrap();
+        for piece in Piece::ALL.into_iter().filter(|piece| piece.is_timed() && *piece != Piece::Demultiplex) {
+            let samples = |switched| worked.counts(piece, switched).iter().map(|count| count.1).sum::<u64>();
+            assert!(samples(false) + samples(true) > 0, "{piece:?}");
+        }
+        assert_eq!(worked.windows.len(), lengths.len());
+        for Recorded { length, values, .. } in &worked.windows {
+            assert!(!values.is_empty() && values.iter().all(|&stolen| u64::from(stolen) <= length.as_nanos()));
+        }
+    }
+
+    #[test]
+    fn the_load_is_admitted_whatever_quantum_was_chosen() {
+        for (packet, quantum) in QUANTA.into_iter().flat_map(|quantum| [(64, quantum), (8192, quantum)]) {
+            let platform = Platform { quantum, ..nothing_costs_anything(packet, Pace::STEADY) };
+            let config = HostConfig {
+                bind: ([127, 0, 0, 1], 0).into(),
+                costs: Some(platform.into()),
+                registry: None,
+                ..HostConfig::default()
+            };
+            let (sending, receiving) = (Host::start(config.clone()).unwrap(), Host::start(config).unwrap());
+            let listener = receiving.listen("calibrate").unwrap();
+            let opened = open(MANY, packet, (&sending, &receiving), &listener).unwrap();
+            assert_eq!(opened.len() as u32, MANY.iter().map(|group| group.channels).sum::<u32>());
+        }
+    }
+}

@@ -1,0 +1,62 @@
+//! What `laxity admit` takes.
+#![allow(rustdoc::broken_intra_doc_links, reason = "the comments are what the command says of itself")]
+
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+
+pub(crate) const HELP: &str = "\
+Exit status: 0 all granted, or the test does not decide; 2 bad input; 3 something is refused.
+
+JSON: {test, decides, machine, link_mode, calibration, rule, completion, channels, upcalls, utilisation_ppm: {processor, link}, \
+decision_time_ns}. Every key is always there; what is not known, or does not apply, is null. Times are integers in ns, \
+sizes in bytes, shares in parts per million.
+
+Each of channels: {name, role, completion, decision: granted|refused|null, guarantee, miss_probability, deadline_ns, bound_ns, slack_ns, \
+terms: {..._ns, which add up to bound_ns}, reserved: {processor_stage_ns, link_stage_ns, messages, packets, processor_ppm, \
+link_ppm}, analysis: {split: {processor_min_ns, link_min_ns, fits}, composite: {least_deadline_ns, fits}, d_order: \
+{service_ns, wait_ns, response_ns, position, fits}}, refusal: {code, stage, at_ns, explained, because_of: [names], fits: \
+{deadline_ns, interval_ns, max_message_bytes}}}. Each value of fits stands alone, the others as asked for. Of very many \
+refusals the later ones are not explained: because_of is empty, and only the deadline is looked for.
+
+Each of upcalls: {name, decision: granted|refused|null, period_ns, cost_ns, analysis: {liu_layland, sha, rmdp, \
+response_ns}}; the three tests are of all upcalls together.
+
+completion says what bound and deadline end with: transmission, where this host sends or relays; delivery, where it \
+receives; of the whole object null if there are both. guarantee is none, statistical or calibrated: the level of a grant if \
+the host runs as it was calibrated; none if a cost that was measured is given otherwise. miss_probability is a decimal fraction \
+as text: a message misses because of this host with that probability at most; null if nothing is claimed. calibration is null if \
+nothing is measured, otherwise {date, kernel, processor, processors, duration_ns, hogs, flood_packets_s, link}.";
+
+#[derive(Debug, Args)]
+pub(crate) struct AdmitArguments {
+    /// A TOML file: [[channel]] or [[upcall]] tables, and the costs of the host in a [platform] table; what that leaves out is
+    /// measured or assumed
+    pub(crate) file: PathBuf,
+    /// What the host was measured to cost: a file of laxity calibrate, or none; by default that of this host, if there is one
+    #[arg(long, value_name = "FILE|none")]
+    pub(crate) calibration: Option<PathBuf>,
+    /// Which test decides
+    #[arg(long, value_enum, default_value_t = TestArgument::Auto)]
+    pub(crate) test: TestArgument,
+    /// Draw demand against time, and bounds against deadlines
+    #[arg(long, value_name = "FILE.svg")]
+    pub(crate) plot: Option<PathBuf>,
+    /// Print one JSON object instead of tables
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum TestArgument {
+    /// Channels: the split or the composite test, one for the whole file; upcalls: exact response times
+    Auto,
+    /// Channels: processor and link on their own, a deadline for each
+    Split,
+    /// Channels: processor and link together, one deadline
+    Composite,
+    /// Channels: the test of the papers, to compare; decides nothing
+    DOrder,
+    /// Upcalls: the test of the papers; decides where a change of upcall costs nothing
+    Rmdp,
+}

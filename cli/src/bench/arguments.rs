@@ -1,0 +1,152 @@
+//! What `laxity bench` takes.
+#![allow(rustdoc::broken_intra_doc_links, reason = "the comments are what the command says of itself")]
+
+use std::fmt;
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+
+use clap::{Args, ValueEnum};
+use laxity_core::units::Duration;
+use laxity_lab::Attack;
+
+use crate::failure::Failure;
+use crate::values::{duration_within, read};
+
+pub(crate) const HELP: &str = "\
+Exit status: 0 every promise was kept; 1 one that must hold was broken; 2 bad input; live also 3 refused by admission; 4 not \
+permitted on this host; 5 network or port.
+
+JSON: {bench, simulated, attack, guarantee, miss_probability, calibration, seed, duration_ns, completion, rows, notes}. Each of rows: \
+{best_effort_offered_bytes_s, channel0_factor, mode, channels, gaps: {count, longest_ns}, notes}; what is not known, or does not \
+apply, is null. Each of channels: the figures that all commands report, then throughput_bytes_s, min_laxity_ns and mean_laxity_ns \
+(deadline minus completion, below zero if late), late_packets and dropped_packets. All numbers are integers but channel0_factor \
+(1, 1.25, 1.5 and so on).
+
+Simulated, counted is what happened at the sending host in the steady state. completion is transmission: a message is complete \
+when the transmission of its last packet is over. sent are the messages that ended in that time: delivered, or dropped because \
+their channel had no room for them.
+
+Live, counted is what became of every message of a run. completion is delivery: a message is complete when it is in the \
+receiving application's queue. sent are the messages that the application wanted to send: delivered, lost, or dropped because \
+their channel had no room for them. Throughput is counted after a warm-up. late_packets is not known. gaps are the times when \
+the platform took the processor away beyond its envelope. guarantee is none, statistical or calibrated: the lowest level of \
+the grants. miss_probability is a decimal fraction as text: a message misses because of one host with that probability at most; \
+null if nothing is claimed. calibration is null if nothing is measured, otherwise {date, kernel, processor, processors, \
+duration_ns, hogs, flood_packets_s, link}. Nothing is promised, and so there is no bound, where mode is not cooperative.
+
+xdp-path measures the link, not the core: what bare AF_XDP and UDP loops need for the same packets, beside laxity's links driven as \
+the executive drives them (doorbell and link waited for, receive, transmit, flush, real frames through the demultiplexer, which polices \
+a real-time channel), without contracts, queues and messages. It makes two network namespaces and removes them. Exit status: 1 if a \
+ratio is not as expected, 4 without the rights. Its JSON: {bench, processors, waiting: poll|spin, packet_bytes, rounds, duration_ns, \
+real_time, kept_awake, rows, ratios, notes}. Each of rows: {path: bare-xdp|laxity-xdp|bare-udp|laxity-udp, round_trip: {samples, lost, \
+min_ns, p50_ns, p99_ns, p999_ns, max_ns}, packets_s, packets: {sent, received}}; packets_s are those received in one direction, the \
+median of the rounds. Each of ratios: {name, ppm, least_ppm, most_ppm, met}.
+
+livelock makes two network namespaces, too. Exit status: 1 if a message of the guaranteed channel was missed by Laxity's own fault, 4 \
+without the rights. Its JSON: {bench, duration_ns, flood_packet_bytes, own_processor, rows, notes}. Each of rows: {link: udp|xdp, \
+offered_packets_s (null for as many as can be sent), flood: {packets, elapsed_ns, packets_s}, real_time, real_time_goodput_bytes_s, \
+best_effort, best_effort_goodput_bytes_s, dropped_early, dropping_ns, socket_overflow, soft_interrupts_ns, notes}; real_time and \
+best_effort are the figures that all commands report, from before the flood until after it, goodput is under the flood, and in time. \
+dropped_early and dropping_ns are null over udp.";
+
+#[derive(Debug, Args)]
+pub(crate) struct BenchArguments {
+    /// Which experiment
+    #[arg(value_enum)]
+    pub(crate) name: BenchName,
+    /// In virtual time, on the machine of the paper; else live on this host, across an emulated wire
+    #[arg(long)]
+    pub(crate) simulated: bool,
+    /// Print one JSON object instead of tables
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Draw it like the paper's figure
+    #[arg(long, value_name = "FILE.svg")]
+    pub(crate) plot: Option<PathBuf>,
+    /// Of the sources' phases; 0 starts them all together
+    #[arg(long, default_value_t = 1)]
+    pub(crate) seed: u64,
+    /// How long each run is observed, after its warm-up; by default 9.6s of virtual time, or 3s live. xdp-path: the
+    /// whole run, 20s. livelock: each step with each link, 4s
+    #[arg(long, value_name = "SPAN")]
+    pub(crate) duration: Option<String>,
+    /// Simulated: how many runs at a time, by default as many as there are processors; the figures do not depend on it
+    #[arg(long, requires = "simulated")]
+    pub(crate) threads: Option<NonZeroUsize>,
+    /// Live: what goes on beside it: idle, flood, violator, hogs or all of them at once; by default idle
+    #[arg(long, value_name = "ATTACK", conflicts_with = "simulated", value_parser = read::<Attack>)]
+    pub(crate) attack: Option<Attack>,
+    /// Live: costs of this host and the link of the wire: a TOML file with a [platform] table; what it leaves out is measured or
+    /// assumed
+    #[arg(long, value_name = "FILE", conflicts_with = "simulated")]
+    pub(crate) platform: Option<PathBuf>,
+    /// Live: what this host was measured to cost: a file of laxity calibrate, or none; by default that of this host
+    #[arg(long, value_name = "FILE|none", conflicts_with = "simulated")]
+    pub(crate) calibration: Option<PathBuf>,
+    /// Live: keep processors from idling deeply meanwhile, where permitted (/dev/cpu_dma_latency)
+    #[arg(long, conflicts_with = "simulated")]
+    pub(crate) keep_awake: bool,
+    /// Live: stay an ordinary process, even where real-time priority and locked memory are permitted
+    #[arg(long, conflicts_with = "simulated")]
+    pub(crate) no_realtime: bool,
+    /// xdp-path: both ends on one processor; else each has its own
+    #[arg(long, conflicts_with = "simulated")]
+    pub(crate) one_processor: bool,
+    /// xdp-path: both ends look for packets without ever waiting
+    #[arg(long, conflicts_with_all = ["simulated", "one_processor"])]
+    pub(crate) spin: bool,
+}
+
+impl BenchArguments {
+    /// An option that was given and is for the experiments on channels.
+    pub(crate) fn of_channels(&self) -> Option<&'static str> {
+        let given = [
+            ("--simulated", self.simulated),
+            ("--attack", self.attack.is_some()),
+            ("--platform", self.platform.is_some()),
+            ("--calibration", self.calibration.is_some()),
+            ("--keep-awake", self.keep_awake),
+            ("--no-realtime", self.no_realtime),
+        ];
+        given.into_iter().find_map(|(option, is_given)| is_given.then_some(option))
+    }
+
+    /// An option that was given and is for the comparison of paths.
+    pub(crate) fn of_paths(&self) -> Option<&'static str> {
+        let given = [("--one-processor", self.one_processor), ("--spin", self.spin)];
+        given.into_iter().find_map(|(option, is_given)| is_given.then_some(option))
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum BenchName {
+    /// Real-time channels beside more and more best effort (Fig. 7 of the paper on real-time channels)
+    #[value(name = "channels-guarantee")]
+    Guarantee,
+    /// A channel that offers more than its contract (Fig. 8)
+    #[value(name = "channels-violation")]
+    Violation,
+    /// What cooperative preemption is good for: runs without it (Fig. 9)
+    #[value(name = "channels-preemption")]
+    Preemption,
+    /// The links over AF_XDP and UDP beside bare loops over both: round trips, and packets in one direction
+    XdpPath,
+    /// Channels of a host under a flood of strangers, more and more of them, over UDP and over AF_XDP
+    Livelock,
+}
+
+impl fmt::Display for BenchName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.to_possible_value().map_or(Ok(()), |value| f.write_str(value.get_name()))
+    }
+}
+
+/// Checks that a span is one for which an experiment can be observed: a lease is longer.
+pub(crate) fn bench_duration(text: &str) -> Result<Duration, Failure> {
+    duration_within(text, Duration::from_millis(100), Duration::from_secs(40))
+}
+
+/// Checks that a span is one for which paths can be compared: a few rounds at least.
+pub(crate) fn path_duration(text: &str) -> Result<Duration, Failure> {
+    duration_within(text, Duration::from_millis(100), Duration::from_secs(600))
+}

@@ -1,0 +1,77 @@
+//! How the host of `send` and `recv` takes part.
+#![allow(rustdoc::broken_intra_doc_links, reason = "the comments are what the command says of itself")]
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use clap::Args;
+use laxity::text::{self, HostAddress};
+use laxity::{HostConfig, Registry};
+
+use crate::costs::{self, CostsArguments};
+use crate::failure::Failure;
+use crate::values::{look_up, option};
+
+/// How this host takes part.
+#[derive(Debug, Args)]
+pub(crate) struct HostArguments {
+    /// The local address: host[:port]; recv takes port 5709 of every address unless told otherwise (another one if a Laxity
+    /// process of this host has it), send any port
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) bind: Option<String>,
+    /// Costs of this host and its link: a TOML file with a [platform] table; what it leaves out is measured or assumed
+    #[arg(long, value_name = "FILE")]
+    pub(crate) platform: Option<PathBuf>,
+    #[command(flatten)]
+    pub(crate) costs: CostsArguments,
+    #[command(flatten)]
+    pub(crate) link: crate::link::LinkArguments,
+    /// How long the peer may be silent before it counts as lost
+    #[arg(long, value_name = "SPAN", default_value = "2s")]
+    pub(crate) lease: String,
+    /// Stay an ordinary thread, even where real-time priority is permitted
+    #[arg(long)]
+    pub(crate) no_realtime: bool,
+    /// The file by which Laxity processes on this host divide link and processors, or off to have them alone
+    #[arg(long, value_name = "FILE|off")]
+    pub(crate) registry: Option<PathBuf>,
+}
+
+impl HostArguments {
+    /// The host's configuration; `default` is the address to bind if none is given, `command` says what it is for.
+    pub(crate) fn config(
+        &self,
+        default: SocketAddr,
+        default_port: u16,
+        command: String,
+    ) -> Result<HostConfig, Failure> {
+        let bind = match &self.bind {
+            Some(text) => {
+                let address = HostAddress::parse(text, default_port)
+                    .map_err(|error| Failure::Option { option: "--bind", error })?;
+                look_up(&address)?
+            }
+            None => default,
+        };
+        let registry = match &self.registry {
+            None => Some(Registry::Default),
+            Some(file) if file.as_os_str() == "off" => None,
+            Some(file) => Some(Registry::At(file.clone())),
+        };
+        let any_port = self.bind.is_none();
+        let calibration = costs::calibration(self.costs.calibration.as_deref())?;
+        let costs = Some(costs::of_host(calibration, self.platform.as_deref())?);
+        let (command, keep_awake) = (Some(command), self.costs.keep_awake);
+        let mut config = HostConfig { bind, costs, keep_awake, registry, command, any_port, ..HostConfig::default() };
+        self.link.set(&mut config)?;
+        config.lease = option("--lease", &self.lease, text::duration)?;
+        let (least, most) = (laxity_core::signal::MIN_LEASE, laxity_core::signal::MAX_LEASE);
+        if !(least..=most).contains(&config.lease) {
+            return Err(Failure::Usage(format!("--lease is {}, expected {least} to {most}", config.lease)));
+        }
+        if self.no_realtime {
+            config.fifo_priority = None;
+        }
+        Ok(config)
+    }
+}

@@ -1,0 +1,89 @@
+//! A process of `laxity lab run`: what its host is to be like, and how it reports.
+
+use std::path::PathBuf;
+
+use laxity::calibration::decimal;
+use laxity::{Host, HostConfig};
+use laxity_core::platform::Platform;
+use laxity_core::units::Duration;
+use laxity_lab::Error;
+use laxity_lab::two_hosts::{Command, HostReport, Promise};
+use laxity_lab::workload::Row;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::RunArguments;
+use crate::costs;
+use crate::failure::Failure;
+use crate::link::{LinkArguments, PREMISE, early, early_lines};
+use crate::report::{link, premises};
+
+/// What the command line says of both hosts, as their processes are told.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Settings {
+    calibration: Option<PathBuf>,
+    keep_awake: bool,
+    pub(super) link: LinkArguments,
+}
+
+impl Settings {
+    /// As the command line says, with a link that tags packets with `vlan`.
+    pub(super) fn new(arguments: &RunArguments, vlan: Option<u16>) -> Self {
+        let link = LinkArguments {
+            link: arguments.link,
+            interface: None,
+            vlan,
+            xdp_mode: arguments.xdp_mode,
+            dropped_per_second: arguments.dropped_per_second,
+            frame_overhead: None,
+            waiting: None,
+        };
+        let costs = &arguments.costs;
+        Self { calibration: costs.calibration.clone(), keep_awake: costs.keep_awake, link }
+    }
+
+    pub(super) fn told(&self) -> Value {
+        serde_json::to_value(self).expect("structs of strings and integers are always JSON")
+    }
+
+    fn apply(self, config: HostConfig) -> Result<HostConfig, Failure> {
+        let costs = costs::of_host(costs::calibration(self.calibration.as_deref())?, None)?;
+        let mut config = HostConfig { costs: Some(costs), keep_awake: self.keep_awake, ..config };
+        self.link.set(&mut config)?;
+        Ok(config)
+    }
+}
+
+/// One of the hosts, as this command makes it.
+pub(super) struct Process;
+
+impl Command for Process {
+    fn configure(&self, settings: &Value, config: HostConfig) -> Result<HostConfig, Error> {
+        let settings = Settings::deserialize(settings).map_err(|error| Error::Usage(error.to_string()))?;
+        settings
+            .apply(config)
+            .map_err(|failure| Error::Lab { status: failure.exit_status(), text: failure.to_string() })
+    }
+
+    fn promise(&self, host: &Host, platform: &Platform, channels: &[Row]) -> Promise {
+        let guarantee = costs::of_both_ends(&host.standing().backing, platform, channels);
+        Promise {
+            guarantee: guarantee.level.name().to_owned(),
+            miss_probability: guarantee.miss.map(decimal),
+            in_words: costs::in_words(&guarantee),
+        }
+    }
+
+    fn report(&self, host: &Host, elapsed: Duration) -> HostReport {
+        let (broken, notes): (Vec<String>, Vec<String>) =
+            early_lines(host, elapsed).into_iter().partition(|line| line.starts_with(PREMISE));
+        let broken = broken.iter().map(|line| line.trim_start_matches(PREMISE).to_owned());
+        HostReport {
+            link: link(&host.link_counters()),
+            early: early(host),
+            premises: premises(&host.premises()),
+            violations: host.premises().violations().into_iter().chain(broken).collect(),
+            notes,
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! Values of options: read, looked up, and held against limits.
+
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
+use std::str::FromStr;
+
+use laxity::DEFAULT_PORT;
+use laxity::text::{self, HostAddress, TextError};
+use laxity_core::units::Duration;
+
+use crate::failure::Failure;
+
+/// Reads the value of an option.
+pub(crate) fn option<T>(
+    option: &'static str,
+    text: &str,
+    read: fn(&str) -> Result<T, TextError>,
+) -> Result<T, Failure> {
+    read(text).map_err(|error| Failure::Option { option, error })
+}
+
+/// Looks an address up.
+pub(crate) fn look_up(address: &HostAddress) -> Result<SocketAddr, Failure> {
+    let found = address.resolve().map_err(|source| Failure::Lookup { host: address.host.clone(), source })?;
+    Ok(found[0])
+}
+
+/// Reads a value of the scenarios.
+pub(crate) fn read<T: FromStr<Err = laxity_lab::Error>>(text: &str) -> Result<T, laxity_lab::Error> {
+    text.parse()
+}
+
+/// The span that `--duration` gives.
+pub(crate) fn duration_within(text: &str, least: Duration, most: Duration) -> Result<Duration, Failure> {
+    let duration = option("--duration", text, text::duration)?;
+    if !(least..=most).contains(&duration) {
+        return Err(Failure::Usage(format!("--duration is {duration}, expected {least} to {most}")));
+    }
+    Ok(duration)
+}
+
+/// Every address of this host, if it has IPv6 then both families.
+pub(crate) fn everywhere() -> SocketAddr {
+    match std::net::UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0)) {
+        Ok(_) => SocketAddr::from((Ipv6Addr::UNSPECIFIED, DEFAULT_PORT)),
+        Err(_) => SocketAddr::from((Ipv4Addr::UNSPECIFIED, DEFAULT_PORT)),
+    }
+}
+
+/// The address of this host that the kernel sends to `peer` from, which says the interface, too; any if there is no way.
+pub(crate) fn nearest(peer: SocketAddr) -> SocketAddr {
+    let any = towards(peer);
+    let near = UdpSocket::bind(any).and_then(|socket| socket.connect(peer).and_then(|()| socket.local_addr()));
+    near.map_or(any, |near| SocketAddr::new(near.ip(), 0))
+}
+
+/// Any port of the family of `peer`; on loopback for a peer on loopback.
+pub(crate) fn towards(peer: SocketAddr) -> SocketAddr {
+    let address: IpAddr = match peer.ip() {
+        IpAddr::V4(ip) if ip.is_loopback() => Ipv4Addr::LOCALHOST.into(),
+        IpAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
+        IpAddr::V6(ip) if ip.is_loopback() => Ipv6Addr::LOCALHOST.into(),
+        IpAddr::V6(_) => Ipv6Addr::UNSPECIFIED.into(),
+    };
+    SocketAddr::new(address, 0)
+}

@@ -1,0 +1,351 @@
+//! The job of a channel: all that differs between a sender, a receiver, and the two sides of a relay.
+//!
+//! The endpoint asks the job and does not look at its kind. Another kind of job is a variant, its part of each method here, and
+//! the file of the job itself. The sides of a relay never ask for the processor: a relayed packet is passed on as soon as its
+//! channel is known.
+
+use core::net::SocketAddr;
+
+use super::relay::{Inward, Onward};
+use super::{Departed, QueuePeaks};
+use crate::contract::{Overload, Service};
+use crate::event::ChannelId;
+use crate::frames::{FrameId, Frames, MessageBuf};
+use crate::limits;
+use crate::piece::Worked;
+use crate::processor::{After, Work};
+use crate::receive::{Expected, Receiving};
+use crate::send::link_scheduler::Head;
+use crate::send::{Packet, Sending};
+use crate::units::{Duration, Instant};
+use crate::wire::{Counts, write_evidence, write_receiver};
+
+/// The job of a channel.
+// With a tag of its own: hidden in a niche, it takes several instructions to read, and every packet asks for it often.
+#[derive(Debug)]
+#[repr(u8)]
+pub(super) enum Job {
+    Sender(Sending),
+    Receiver(Receiving),
+    /// A relay's side towards the sender.
+    Inward(Inward),
+    /// A relay's side towards the receiver.
+    Onward(Onward),
+}
+
+/// What OPEN asks for.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Offer {
+    pub(super) service: Service,
+    /// S, bytes.
+    pub(super) packet: u32,
+    /// How many times `max_message` a message may have.
+    pub(super) oversize: u32,
+    /// The clock of the times in its packets, if that is not ours.
+    pub(super) clock: Option<u64>,
+}
+
+/// A packet that its job gives to the link.
+pub(super) struct Leaving {
+    pub(super) frame: FrameId,
+    /// Payload, bytes.
+    pub(super) payload: u32,
+    pub(super) is_real_time: bool,
+    pub(super) message: Departed,
+}
+
+/// Each kind of job by itself, for commands and questions that only one kind knows.
+impl Job {
+    pub(super) fn sender(&self) -> Option<&Sending> {
+        if let Self::Sender(sending) = self { Some(sending) } else { None }
+    }
+    pub(super) fn sender_mut(&mut self) -> Option<&mut Sending> {
+        if let Self::Sender(sending) = self { Some(sending) } else { None }
+    }
+    pub(super) fn receiver(&self) -> Option<&Receiving> {
+        if let Self::Receiver(receiving) = self { Some(receiving) } else { None }
+    }
+    pub(super) fn receiver_mut(&mut self) -> Option<&mut Receiving> {
+        if let Self::Receiver(receiving) = self { Some(receiving) } else { None }
+    }
+    pub(super) fn inward(&self) -> Option<&Inward> {
+        if let Self::Inward(inward) = self { Some(inward) } else { None }
+    }
+    pub(super) fn inward_mut(&mut self) -> Option<&mut Inward> {
+        if let Self::Inward(inward) = self { Some(inward) } else { None }
+    }
+    pub(super) fn onward(&self) -> Option<&Onward> {
+        if let Self::Onward(onward) = self { Some(onward) } else { None }
+    }
+    pub(super) fn onward_mut(&mut self) -> Option<&mut Onward> {
+        if let Self::Onward(onward) = self { Some(onward) } else { None }
+    }
+}
+
+/// The processor.
+impl Job {
+    /// What it has to do next, if anything. `quantum` is P: the block of a channel's handler.
+    #[inline]
+    pub(super) fn work(&self, quantum: u32) -> Option<Work> {
+        match self {
+            Self::Sender(sending) => sending.work(quantum),
+            Self::Receiver(receiving) => receiving.work(quantum),
+            Self::Inward(_) | Self::Onward(_) => None,
+        }
+    }
+
+    /// Does one step; `remote` is the slot and the key that its packets carry. `None` if there is nothing to do, or no frame.
+    #[inline]
+    pub(super) fn step(
+        &mut self,
+        remote: (u32, u32),
+        quantum: u32,
+        frames: &mut impl Frames,
+    ) -> Option<(Worked, After)> {
+        let worked = match self {
+            Self::Sender(sending) => sending.step(remote, frames)?,
+            Self::Receiver(receiving) => receiving.step(frames)?,
+            Self::Inward(_) | Self::Onward(_) => return None,
+        };
+        let after = match (self.work(quantum), worked.part_end) {
+            (work, true) => After::Message(work),
+            (Some(work), false) => After::Same(work),
+            (None, false) => After::Blocked,
+        };
+        Some((worked, after))
+    }
+
+    /// True if a message waits for the application.
+    pub(super) fn has_delivery(&self) -> bool {
+        self.receiver().is_some_and(Receiving::has_delivery)
+    }
+}
+
+/// The link.
+impl Job {
+    /// Packets that wait for the link.
+    #[inline]
+    pub(super) fn packets(&self) -> usize {
+        match self {
+            Self::Sender(sending) => sending.packets(),
+            Self::Onward(onward) => onward.relaying.packets(),
+            Self::Receiver(_) | Self::Inward(_) => 0,
+        }
+    }
+
+    /// What the first of them is to the link scheduler.
+    #[inline]
+    pub(super) fn head(&self) -> Option<Head> {
+        match self {
+            Self::Sender(sending) => sending.head(),
+            Self::Onward(onward) => onward.relaying.head(),
+            Self::Receiver(_) | Self::Inward(_) => None,
+        }
+    }
+
+    /// Takes the packet that the link scheduler picked. `stolen` tells how much of the processor the platform has taken since a
+    /// point in time: the header was written before the packet waited, so that is written anew.
+    #[inline]
+    pub(super) fn pop_packet(
+        &mut self,
+        now: Instant,
+        (channel, remote): (ChannelId, (u32, u32)),
+        stolen: impl FnOnce(Instant) -> Duration,
+        frames: &mut impl Frames,
+    ) -> Option<Leaving> {
+        match self {
+            Self::Sender(sending) => {
+                let packet = sending.pop_packet()?;
+                let Packet { frame, payload, sequence, last, message_arrival, logical_arrival, deadline } = packet;
+                write_evidence(frames.packet_mut(&frame), stolen(message_arrival), now.since(message_arrival));
+                let is_real_time = sending.config().service.contract().is_some();
+                let message = Departed { channel, sequence, last, logical_arrival, deadline };
+                Some(Leaving { frame, payload, is_real_time, message })
+            }
+            Self::Onward(Onward { relaying, .. }) => {
+                let packet = relaying.pop()?;
+                let area = frames.packet_mut(&packet.frame);
+                write_receiver(area, remote.0, remote.1);
+                let waited = packet.waited(now, relaying.config());
+                write_evidence(area, packet.stolen + stolen(packet.under_way), waited);
+                let is_real_time = relaying.config().service.contract().is_some();
+                let (sequence, last, deadline) = (packet.sequence, packet.last, packet.deadline);
+                let message = Departed { channel, sequence, last, logical_arrival: packet.release, deadline };
+                Some(Leaving { frame: packet.frame, payload: packet.payload, is_real_time, message })
+            }
+            Self::Receiver(_) | Self::Inward(_) => None,
+        }
+    }
+
+    /// The packet with so much payload has left: counts it, and tells the link scheduler of the next one. While a packet is
+    /// `making`, the last one that waits may not leave.
+    #[inline]
+    pub(super) fn sent(&mut self, payload: u32, (last, late): (bool, bool), making: bool, enqueue: impl FnOnce(Head)) {
+        match self {
+            Self::Sender(sending) => {
+                let c = &mut sending.counters;
+                c.sent_bytes += u64::from(payload);
+                c.sent += u64::from(last);
+                c.late += u64::from(last && late);
+                if sending.packets() > usize::from(making)
+                    && let Some(head) = sending.head()
+                {
+                    enqueue(head);
+                }
+            }
+            Self::Onward(Onward { relaying, .. }) => {
+                let c = &mut relaying.counters;
+                c.passed_bytes += u64::from(payload);
+                c.passed += u64::from(last);
+                c.late += u64::from(last && late);
+                relaying.head().map(enqueue);
+            }
+            Self::Receiver(_) | Self::Inward(_) => {}
+        }
+    }
+
+    /// True if everything that was taken has been handed to the link.
+    #[inline]
+    pub(super) fn is_drained(&self) -> bool {
+        match self {
+            Self::Sender(sending) => sending.is_drained(),
+            Self::Onward(onward) => onward.relaying.is_drained(),
+            Self::Receiver(_) | Self::Inward(_) => true,
+        }
+    }
+}
+
+/// Signalling.
+impl Job {
+    /// True if the peer is the one who opens, sends and closes.
+    #[inline]
+    pub(super) fn is_receiving(&self) -> bool {
+        matches!(self, Self::Receiver(_) | Self::Inward(_))
+    }
+
+    /// The channel of the other side, if this is one side of a relay.
+    pub(super) fn partner(&self) -> Option<ChannelId> {
+        match self {
+            Self::Inward(inward) => Some(inward.onward),
+            Self::Onward(onward) => onward.inward,
+            Self::Sender(_) | Self::Receiver(_) => None,
+        }
+    }
+
+    /// What a side that opens asks for.
+    pub(super) fn offer(&self) -> Option<Offer> {
+        match self {
+            Self::Sender(sending) => {
+                let config = sending.config();
+                let oversize = if config.overload == Overload::Decay { limits::DECAY_FACTOR } else { 1 };
+                Some(Offer { service: config.service, packet: config.packet, oversize, clock: None })
+            }
+            Self::Onward(onward) => {
+                let config = onward.relaying.config();
+                let (service, packet, oversize) = (config.service, config.packet, config.oversize);
+                Some(Offer { service, packet, oversize, clock: Some(onward.clock) })
+            }
+            Self::Receiver(_) | Self::Inward(_) => None,
+        }
+    }
+
+    /// What ACCEPT says beside the channel: the deadline of all that follows from here on, S, and the receiver's clock, which is
+    /// `own` if the channel ends here.
+    pub(super) fn terms(&self, own: u64) -> Option<(Duration, u32, u64)> {
+        match self {
+            Self::Receiver(receiving) => {
+                let config = receiving.config();
+                Some((config.stage + config.input_delay, config.packet, own))
+            }
+            Self::Inward(inward) => Some(inward.terms()),
+            Self::Sender(_) | Self::Onward(_) => None,
+        }
+    }
+
+    /// The payload size that both sides agreed on; must not exceed the one that was offered.
+    pub(super) fn set_packet(&mut self, packet: u32) {
+        match self {
+            Self::Sender(sending) => sending.set_packet(packet),
+            Self::Onward(onward) => onward.relaying.set_packet(packet),
+            Self::Receiver(_) | Self::Inward(_) => {}
+        }
+    }
+
+    /// Messages that it has sent, or delivered; `None` if only the other side of a relay knows.
+    pub(super) fn messages(&self) -> Option<u64> {
+        match self {
+            Self::Sender(sending) => Some(sending.counters.sent),
+            Self::Receiver(receiving) => Some(receiving.counters.delivered),
+            Self::Inward(_) => None,
+            Self::Onward(onward) => Some(onward.sent()),
+        }
+    }
+
+    /// What the receiver tells the sender.
+    pub(super) fn counts(&self) -> Counts {
+        self.receiver().map_or(Counts::default(), Receiving::counts)
+    }
+
+    /// The sender says again that it closed after `sent` messages: true if it can be told what became of them.
+    pub(super) fn finish(&mut self, sent: u64) -> bool {
+        match self {
+            Self::Receiver(receiving) => {
+                receiving.finish(sent);
+                true
+            }
+            Self::Inward(inward) => inward.is_counted,
+            Self::Sender(_) | Self::Onward(_) => false,
+        }
+    }
+}
+
+/// Memory, and what is told of it.
+impl Job {
+    /// Frames that it may hold.
+    pub(super) fn frame_quota(&self) -> usize {
+        match self {
+            Self::Sender(sending) => sending.frame_quota(),
+            Self::Receiver(receiving) => receiving.frame_quota(),
+            Self::Inward(_) => 0,
+            Self::Onward(onward) => onward.relaying.frame_quota(),
+        }
+    }
+
+    /// Empties its queues; frames go back to the region, messages to `spent`.
+    pub(super) fn clear(&mut self, frames: &mut impl Frames, spent: impl FnMut(MessageBuf)) {
+        match self {
+            Self::Sender(sending) => sending.clear(frames, spent),
+            Self::Receiver(receiving) => receiving.clear(frames),
+            Self::Inward(_) => {}
+            Self::Onward(onward) => onward.relaying.clear(frames),
+        }
+    }
+
+    /// What its queues held at most. A relay keeps no messages, and its packets are another's to bound.
+    pub(super) fn peaks(&self) -> Option<QueuePeaks> {
+        let (messages, packets) = match self {
+            Self::Sender(sending) => sending.peaks(),
+            Self::Receiver(receiving) => receiving.peaks(),
+            Self::Inward(_) | Self::Onward(_) => return None,
+        };
+        Some(QueuePeaks { messages, packets })
+    }
+
+    /// What may arrive for it from `peer` with `key`.
+    pub(super) fn expected(&self, peer: SocketAddr, key: u32) -> Option<Expected> {
+        match self {
+            Self::Receiver(receiving) => Some(receiving.expected(peer, key)),
+            Self::Onward(onward) => Some(onward.relaying.expected(peer, key)),
+            Self::Sender(_) | Self::Inward(_) => None,
+        }
+    }
+
+    /// Notes that `packets` packets were dropped as over the contract before they came here.
+    pub(super) fn note_policed(&mut self, now: Instant, packets: u64) {
+        match self {
+            Self::Receiver(receiving) => receiving.note_policed(now, packets),
+            Self::Onward(onward) => onward.relaying.note_policed(now, packets),
+            Self::Sender(_) | Self::Inward(_) => {}
+        }
+    }
+}

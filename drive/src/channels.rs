@@ -1,0 +1,118 @@
+//! What the control plane asks a driver for: channels come and go, and the driver ends.
+
+use laxity_core::admission::Refusal;
+use laxity_core::contract::SendingStages;
+use laxity_core::endpoint::{Incoming, Outgoing, Released};
+use laxity_core::event::{ChannelId, Request};
+use laxity_core::frames::{Frames, MessageBuf};
+use laxity_core::units::{Duration, Instant};
+
+use crate::driver::Driver;
+use crate::environment::Environment;
+use crate::mailbox::Mailbox;
+
+/// How long a driver that was told to stop goes on to send what it has taken.
+const SEND_OUT: Duration = Duration::from_secs(1);
+
+impl<F: Frames> Driver<F> {
+    /// Asks a peer for a channel ([`Endpoint::open`](laxity_core::endpoint::Endpoint::open)).
+    ///
+    /// # Errors
+    /// The endpoint's refusal; the channel's memory comes back.
+    pub fn open(
+        &mut self,
+        now: Instant,
+        outgoing: Outgoing,
+        env: &mut impl Environment<F>,
+    ) -> Result<ChannelId, (Outgoing, Refusal)> {
+        let channel = self.endpoint.open(now, outgoing)?;
+        self.install(now, channel, Mailbox::SENDS, env);
+        Ok(channel)
+    }
+
+    /// Accepts a request ([`Endpoint::accept`](laxity_core::endpoint::Endpoint::accept)).
+    ///
+    /// # Errors
+    /// The endpoint's refusal; the channel's memory comes back.
+    pub fn accept(
+        &mut self,
+        now: Instant,
+        request: &Request,
+        incoming: Incoming,
+        env: &mut impl Environment<F>,
+    ) -> Result<ChannelId, (Incoming, Refusal)> {
+        let channel = self.endpoint.accept(now, request, incoming)?;
+        self.install(now, channel, Mailbox::Receives, env);
+        Ok(channel)
+    }
+
+    /// Tells the link what may arrive for a new channel. One for which nothing can arrive is closed.
+    fn install(&mut self, now: Instant, channel: ChannelId, mailbox: Mailbox, env: &mut impl Environment<F>) {
+        let place = channel.index();
+        self.mailboxes[place as usize] = mailbox;
+        let link = self.endpoint.link_of(channel).unwrap_or_default();
+        let told = match (self.endpoint.expected(channel), self.endpoint.peer_of(channel)) {
+            (Some(expected), _) => env.expect(link, place, &expected),
+            (None, Some(peer)) => env.expect_control(link, place, peer),
+            (None, None) => true,
+        };
+        if !told {
+            self.endpoint.close(now, channel);
+        }
+    }
+
+    /// Starts the data of a channel that the peer has accepted, with the final stages; what its application has sent already is
+    /// taken.
+    pub fn begin(&mut self, now: Instant, channel: ChannelId, stages: SendingStages, env: &mut impl Environment<F>) {
+        if self.endpoint.key_at(channel.index()) != Some(channel) {
+            // It is gone, and another one may be at its place.
+            return;
+        }
+        self.endpoint.begin(now, channel, stages);
+        if let Some(Mailbox::Sends { begun, .. }) = self.mailboxes.get_mut(channel.index() as usize) {
+            *begun = true;
+        }
+        self.drain(now, channel.index(), env);
+    }
+
+    /// Closes a channel, a sending one once its mailbox is empty.
+    pub fn close(&mut self, now: Instant, channel: ChannelId, env: &mut impl Environment<F>) {
+        match self.mailboxes.get_mut(channel.index() as usize) {
+            Some(Mailbox::Sends { closing, .. }) if self.endpoint.key_at(channel.index()) == Some(channel) => {
+                *closing = true;
+                self.drain(now, channel.index(), env);
+            }
+            _ => self.endpoint.close(now, channel),
+        }
+    }
+
+    /// Takes a channel out ([`Endpoint::release`](laxity_core::endpoint::Endpoint::release)); its messages go to `spent`.
+    pub fn release(
+        &mut self,
+        channel: ChannelId,
+        mut spent: impl FnMut(MessageBuf),
+        env: &mut impl Environment<F>,
+    ) -> Option<Released> {
+        let place = channel.index();
+        if self.endpoint.key_at(place) == Some(channel) {
+            env.expect_nothing(place);
+            self.retries.remove(place);
+            self.wakes.remove(place);
+            if let Mailbox::Sends { held: Some(held), .. } = core::mem::take(&mut self.mailboxes[place as usize]) {
+                spent(held.message);
+            }
+        }
+        self.endpoint.release(channel, &mut self.frames, spent)
+    }
+
+    /// Closes every channel; [`turn`](Self::turn) says [`Next::Stop`](crate::Next::Stop) once what was taken has been sent, or
+    /// after a second.
+    pub fn stop(&mut self, now: Instant, env: &mut impl Environment<F>) {
+        for place in 0..self.mailboxes.len() as u32 {
+            if let Some(channel) = self.endpoint.key_at(place) {
+                self.close(now, channel, env);
+            }
+        }
+        self.stops_at.get_or_insert(now + SEND_OUT);
+    }
+}

@@ -1,0 +1,278 @@
+//! The order of things: [`Driver::turn`].
+
+use alloc::boxed::Box;
+
+use laxity_core::collections::{DeadlineHeap, FifoSet};
+use laxity_core::endpoint::Endpoint;
+use laxity_core::frames::Frames;
+use laxity_core::piece::Piece;
+use laxity_core::platform::Platform;
+use laxity_core::units::{Duration, Instant};
+
+use crate::environment::{Environment, Work};
+use crate::gaps::Round;
+use crate::mailbox::Mailbox;
+use crate::share::Share;
+use crate::sleep::Next;
+
+/// How a driver is set up.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// P, K, k, and what work may take.
+    pub platform: Platform,
+    /// Most channels at once.
+    pub channels: usize,
+    /// A round that takes longer than it may by no more than this is not asked about: evidence of stolen time may cost a system
+    /// call ([`Clock::stolen`](crate::Clock::stolen)).
+    pub least_gap: Duration,
+}
+
+/// The loop that runs jobs, links and timers. It owns the endpoint and the frames; who calls it is the placement's business.
+#[derive(Debug)]
+pub struct Driver<F> {
+    /// What decides.
+    pub endpoint: Endpoint,
+    /// Where packets lie.
+    pub frames: F,
+    pub(crate) platform: Platform,
+    pub(crate) mailboxes: Box<[Mailbox]>,
+    /// When mailboxes are looked at again that nobody rings for.
+    pub(crate) retries: DeadlineHeap,
+    /// Applications that are woken at the next look at the links, or before the driver sleeps.
+    pub(crate) wakes: FifoSet,
+    pub(crate) round: Round,
+    pub(crate) least_gap: Duration,
+    pub(crate) share: Share,
+    /// When it ends at the latest, once it was told to.
+    pub(crate) stops_at: Option<Instant>,
+    /// Whether a mailbox rang the driver out of its sleep, and nothing was taken from one since.
+    pub(crate) was_rung: bool,
+    /// Since when it did not sleep, as far as the share of the processor has counted.
+    pub(crate) awake_since: Instant,
+    progress: Progress,
+}
+
+/// How far the loop has come.
+#[derive(Debug)]
+struct Progress {
+    /// The next turn begins a round: it may change the handler, so inputs come first.
+    begins_round: bool,
+    /// Steps since the last look at the links' inputs.
+    unlooked: u32,
+    /// Steps since the links were last fed.
+    unfed: u32,
+    /// Frames that the last look brought.
+    found: usize,
+    /// Only what is current is done, because the share of the processor is used up.
+    restricted: bool,
+}
+
+impl<F: Frames> Driver<F> {
+    /// A driver of `endpoint` whose packets lie in `frames`. Allocates all that it needs.
+    pub fn new(now: Instant, endpoint: Endpoint, frames: F, config: Config) -> Self {
+        let Config { platform, channels, least_gap } = config;
+        let progress =
+            Progress { begins_round: true, unlooked: platform.quantum, unfed: 0, found: 0, restricted: false };
+        Self {
+            endpoint,
+            frames,
+            mailboxes: (0..channels).map(|_| Mailbox::Closed).collect(),
+            retries: DeadlineHeap::with_capacity(channels),
+            wakes: FifoSet::with_capacity(channels),
+            round: Round::new(now),
+            least_gap,
+            share: Share::new(now, None),
+            stops_at: None,
+            was_rung: false,
+            awake_since: now,
+            platform,
+            progress,
+        }
+    }
+
+    /// The thread that calls [`turn`](Self::turn) begins to do so at `now`. `throttle` is (runtime, period) of the kernel's
+    /// throttle, if it applies to that thread: the driver stays within it.
+    pub fn start(&mut self, now: Instant, throttle: Option<(Duration, Duration)>) {
+        self.share = Share::new(now, throttle);
+        self.awake_since = now;
+        self.round.begin(now);
+    }
+
+    /// The costs that it reasons with.
+    pub fn platform(&self) -> &Platform {
+        &self.platform
+    }
+
+    /// One pass of the loop: inputs at the beginning of a round, the links after every k-th step, one step, its results. A
+    /// *round* ends at a preemption point, after P steps, or when there is nothing to do. Messages are looked for at the
+    /// beginning of each round; frames after P steps at most, and whenever there was nothing to do. A look in the middle of a
+    /// quantum changes no handler; without it P − 1 steps of short messages and a quantum could go by.
+    ///
+    /// Admission's assumptions A2, A4 and A5 (the head of `laxity_core::admission::machine`) are kept here.
+    pub fn turn(&mut self, env: &mut impl Environment<F>) -> Next {
+        let mut now = env.now();
+        if self.progress.begins_round {
+            self.round.begin(now);
+            env.obey(self, now);
+            if self.stops_at.is_some_and(|at| at <= now || self.is_sent_out(env)) {
+                return Next::Stop;
+            }
+            now = self.take_inputs(now, env);
+            self.endpoint.handle_timeout(now);
+        }
+        let batch = self.platform.transmit_batch;
+        if self.progress.unfed == 0 || self.progress.unfed >= batch || self.is_blocked(env) {
+            now = self.feed(now, env);
+        }
+        self.watch(now, env);
+        let mut step = self.endpoint.poll_step(now, &mut self.frames);
+        if step.is_none() && self.progress.unfed > 0 {
+            // What was made since the links were last fed leaves before the end: the endpoint has caught up only then.
+            now = self.feed(now, env);
+            step = self.endpoint.poll_step(now, &mut self.frames);
+        }
+        let Some(step) = step else { return self.idle(env) };
+        self.progress.unlooked += 1;
+        self.progress.unfed += 1;
+        let work = Work { piece: step.kind, switched: step.switched, count: 1, channel: Some(step.channel) };
+        self.round.allowance += self.platform.step(step.kind, step.switched);
+        now = env.after(&work);
+        self.watch(now, env);
+        if let Some(message) = step.spent {
+            env.spent(now, step.channel, message);
+            self.wakes.push_back(0, step.channel.index());
+            self.drain(now, step.channel.index(), env);
+        }
+        let done = if self.deliver(now, env) { env.now() } else { now };
+        env.lap(&work, done);
+        if step.quantum_end {
+            env.preemption_point();
+        }
+        self.progress.begins_round = step.quantum_end || self.progress.unlooked >= self.platform.quantum;
+        if self.progress.begins_round {
+            self.end_round(now, env);
+        }
+        Next::Again
+    }
+
+    /// Mailboxes, and the links if it is time.
+    fn take_inputs(&mut self, now: Instant, env: &mut impl Environment<F>) -> Instant {
+        let mut now = now;
+        let taken = self.take_messages(now, env);
+        if taken > 0 {
+            let work = Work::of(Piece::Submit, taken);
+            now = env.after(&work);
+            env.lap(&work, now);
+        }
+        if self.progress.unlooked >= self.platform.quantum {
+            self.progress.unlooked = 0;
+            self.wake_applications(env);
+            now = self.look(now, env);
+        }
+        now
+    }
+
+    /// A look at the links' inputs: at most K frames of each, all found at the same time.
+    fn look(&mut self, now: Instant, env: &mut impl Environment<F>) -> Instant {
+        let limit = self.platform.receive_batch as usize;
+        self.progress.found = 0;
+        for link in 0..env.links() {
+            self.progress.found += env.receive(now, link, limit, &mut self.frames, &mut self.endpoint);
+            // However few frames: the look itself costs as much as some of them.
+            self.round.allowance += self.platform.look();
+        }
+        let now = env.after(&Work::of(Piece::Demultiplex, self.progress.found));
+        env.looked(self.progress.found, now);
+        now
+    }
+
+    /// Hands packets over until each link holds enough; when that was done. Part of [`turn`](Self::turn).
+    pub fn feed(&mut self, now: Instant, env: &mut impl Environment<F>) -> Instant {
+        let mut now = now;
+        self.progress.unfed = 0;
+        for link in 0..env.links() {
+            loop {
+                // What was taken is known before anything is stamped or judged.
+                self.watch(now, env);
+                let staged = self.stage(now, link, env);
+                if staged == 0 && !env.is_blocked(link) {
+                    break;
+                }
+                // An error of the whole link leaves the frames staged; the next flush tries again, and the leases notice.
+                env.flush(link, &mut self.frames);
+                // Time has passed, and the link has taken from what it holds: it may want more (A5).
+                let work = Work::of(Piece::Link, staged);
+                now = env.after(&work);
+                env.lap(&work, now);
+                if staged == 0 || env.is_blocked(link) {
+                    break;
+                }
+            }
+        }
+        now
+    }
+
+    /// Stages what a link may be given now: so many packets.
+    fn stage(&mut self, now: Instant, link: u8, env: &mut impl Environment<F>) -> usize {
+        let mut staged = 0;
+        self.endpoint.handle_link_ready(now, link, env.room(link));
+        while let Some(packet) = self.endpoint.poll_transmit(now, link, &mut self.frames) {
+            let last = packet.message.filter(|message| message.last);
+            env.transmit(link, packet, &mut self.frames);
+            staged += 1;
+            self.round.allowance += self.platform.link_cost;
+            if let Some(message) = last
+                && let Some(counters) = self.endpoint.send_counters(message.channel)
+            {
+                env.sent(message.channel, &counters);
+            }
+        }
+        staged
+    }
+
+    fn is_blocked(&self, env: &impl Environment<F>) -> bool {
+        (0..env.links()).any(|link| env.is_blocked(link))
+    }
+
+    /// True if everything that was taken from mailboxes has been handed to the network, control frames included. Looks at every
+    /// channel.
+    fn is_sent_out(&self, env: &impl Environment<F>) -> bool {
+        let holds = |mailbox: &Mailbox| matches!(mailbox, Mailbox::Sends { held: Some(_), .. });
+        self.endpoint.is_sent_out() && !self.is_blocked(env) && !self.mailboxes.iter().any(holds)
+    }
+
+    /// True if control frames wait for a link.
+    pub fn has_control(&self, env: &impl Environment<F>) -> bool {
+        (0..env.links()).any(|link| self.endpoint.has_control(link))
+    }
+
+    /// There is nothing to run.
+    fn idle(&mut self, env: &mut impl Environment<F>) -> Next {
+        let work = Work::of(Piece::Round, 1);
+        let now = env.after(&work);
+        env.lap(&work, now);
+        self.progress.begins_round = true;
+        self.progress.unlooked = self.platform.quantum;
+        self.end_round(now, env);
+        self.wake_applications(env);
+        env.preemption_point();
+        let restricted = self.progress.restricted;
+        // While frames keep coming, a look at the links is cheaper than asking the kernel whether to look.
+        if core::mem::take(&mut self.progress.found) > 0 && !restricted {
+            return Next::Again;
+        }
+        Next::Sleep(self.sleep(now, restricted, env))
+    }
+
+    fn end_round(&mut self, now: Instant, env: &mut impl Environment<F>) {
+        self.tell(now, env);
+        if let Some(restricted) = self.share.ran(self.awake_since, now) {
+            self.endpoint.set_restricted(restricted);
+            self.progress.restricted = restricted;
+        }
+        self.awake_since = now;
+        env.round_over(self, now);
+        self.watch(now, env);
+        self.round.end(now);
+    }
+}

@@ -1,0 +1,174 @@
+//! What surrounds a driver: the traits that a live host and a simulated one implement.
+
+use core::net::SocketAddr;
+
+use laxity_core::endpoint::{Endpoint, Transmit};
+use laxity_core::event::{ChannelId, Event, LinkId};
+use laxity_core::frames::{Frames, MessageBuf};
+use laxity_core::piece::Piece;
+use laxity_core::receive::{Delivered, Evidence, Expected, ReceiveCounters};
+use laxity_core::send::{Rejected, SendCounters, Submitted};
+use laxity_core::units::{Duration, Instant};
+
+use crate::driver::Driver;
+
+/// Work that was just done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Work {
+    /// What it was.
+    pub piece: Piece,
+    /// Whether another handler ran before: it cost a change as well.
+    pub switched: bool,
+    /// How many pieces of the kind.
+    pub count: usize,
+    /// Whose handler ran, if one did.
+    pub channel: Option<ChannelId>,
+}
+
+impl Work {
+    /// Work of no handler.
+    pub fn of(piece: Piece, count: usize) -> Self {
+        Self { piece, switched: false, count, channel: None }
+    }
+}
+
+/// What time it is, and what passes.
+pub trait Clock {
+    /// The time; it never runs backwards.
+    fn now(&mut self) -> Instant;
+
+    /// The time after this work. A real clock is read; a virtual one lets the work's cost pass.
+    fn after(&mut self, work: &Work) -> Instant;
+
+    /// How much of the time since this was last asked the platform took, by evidence; the thread was awake for `awake` of it.
+    /// May be a system call: it is asked only when something took too long.
+    fn stolen(&mut self, awake: Duration) -> Duration;
+}
+
+/// Where packets go, and where they come from. Links are numbered from zero.
+pub trait Links<F: Frames> {
+    /// How many there are.
+    fn links(&self) -> LinkId;
+
+    /// Packets that a link takes now.
+    fn room(&self, link: LinkId) -> usize;
+
+    /// Stages a packet. The frame belongs to the link from here on.
+    fn transmit(&mut self, link: LinkId, packet: Transmit, frames: &mut F);
+
+    /// Hands everything staged to the network, as far as that takes it, and frees the frames that are done.
+    fn flush(&mut self, link: LinkId, frames: &mut F);
+
+    /// True if a flush left something staged because the network was full.
+    fn is_blocked(&self, link: LinkId) -> bool;
+
+    /// How soon to flush again though nothing will say that there is room.
+    fn retry_after(&self, link: LinkId) -> Option<Duration>;
+
+    /// Gives at most `limit` frames that arrived to [`Endpoint::handle_frame`], and then what the link policed itself to
+    /// [`Endpoint::handle_policed`]: whatever was dropped early came before what was just received. How many frames there were.
+    fn receive(&mut self, now: Instant, link: LinkId, limit: usize, frames: &mut F, endpoint: &mut Endpoint) -> usize;
+
+    /// What may arrive on a link for the channel at `place` from now on; false if the link refuses, so that nothing will.
+    fn expect(&mut self, link: LinkId, place: u32, expected: &Expected) -> bool;
+
+    /// The channel at `place` sends to `peer`; false if the link refuses.
+    fn expect_control(&mut self, link: LinkId, place: u32, peer: SocketAddr) -> bool;
+
+    /// Nothing may arrive for the channel at `place` any more, on any link.
+    fn expect_nothing(&mut self, place: u32);
+}
+
+/// A message that an application has sent.
+#[derive(Debug)]
+pub struct Outbound {
+    /// Its bytes.
+    pub message: MessageBuf,
+    /// Stamped in the application's thread.
+    pub arrival: Instant,
+}
+
+/// A message for an application.
+#[derive(Debug)]
+pub struct Delivery {
+    /// Its channel.
+    pub channel: ChannelId,
+    /// The message.
+    pub delivered: Delivered,
+    /// Why it is late, if it is.
+    pub evidence: Option<Evidence>,
+    /// What explains that it was complete after its bound, though in time.
+    pub beyond_bound: Option<Evidence>,
+}
+
+/// Where messages go and come from: the applications' side of the channels, by place.
+pub trait Ports {
+    /// The next place at which something was put or given back; each is told once until it rings again.
+    fn rung(&mut self) -> Option<u32>;
+
+    /// The oldest message that the application at `place` has put into its mailbox.
+    fn take(&mut self, place: u32) -> Option<Outbound>;
+
+    /// Gives every buffer that the application at `place` has read and returned to `give`; false if that cannot be had without
+    /// waiting for another thread.
+    fn take_returned(&mut self, place: u32, give: impl FnMut(MessageBuf)) -> bool;
+
+    /// A message was accepted.
+    fn submitted(&mut self, now: Instant, channel: ChannelId, submitted: &Submitted);
+
+    /// A message was refused for good; the buffer is the application's again.
+    fn refused(&mut self, now: Instant, channel: ChannelId, rejected: Rejected, counters: &SendCounters);
+
+    /// The last packet of a message was made; the buffer is the application's again. It is woken with others, later.
+    fn spent(&mut self, now: Instant, channel: ChannelId, message: MessageBuf);
+
+    /// The last packet of a message was handed to the link.
+    fn sent(&mut self, channel: ChannelId, counters: &SendCounters);
+
+    /// How long before its deadline a message of the channel at `place` is complete by the analysis.
+    fn spare(&self, place: u32) -> Duration;
+
+    /// A message is complete. The application is not woken by this.
+    fn deliver(&mut self, now: Instant, delivery: Delivery, counters: &ReceiveCounters);
+
+    /// Wakes the application at `place`.
+    fn wake(&mut self, place: u32);
+}
+
+/// Who holds the time that work took against what it may take.
+pub trait Meter {
+    /// The time since the last call was spent on this work.
+    fn lap(&mut self, work: &Work, now: Instant);
+
+    /// `count` frames were found in a look at the inputs.
+    fn looked(&mut self, count: usize, now: Instant);
+
+    /// Something took so long that is no work of the executive's: a timer, a wake-up, a hand-over.
+    fn record(&mut self, piece: Piece, took: Duration, now: Instant);
+
+    /// What comes now belongs to no piece: sleep, or work that is charged nowhere.
+    fn skip(&mut self, now: Instant);
+
+    /// Handlers may change now: admission charges another look at the inputs.
+    fn preemption_point(&mut self);
+
+    /// The platform took so much of the processor until now, as told to the endpoint.
+    fn gap(&mut self, taken: Duration);
+}
+
+/// Who opens and closes channels, and is told what happens to them.
+pub trait Control<F: Frames>: Sized {
+    /// Does what was asked for since the last time, through the driver's commands.
+    fn obey(&mut self, driver: &mut Driver<F>, now: Instant);
+
+    /// Something happened to a channel, or somebody asks for one.
+    fn event(&mut self, driver: &mut Driver<F>, now: Instant, event: Event);
+
+    /// A round is over; the link's models may have settled, and what was counted may be told.
+    fn round_over(&mut self, driver: &mut Driver<F>, now: Instant);
+}
+
+/// All that surrounds a driver.
+pub trait Environment<F: Frames>: Clock + Links<F> + Ports + Meter + Control<F> {}
+
+impl<F: Frames, E: Clock + Links<F> + Ports + Meter + Control<F>> Environment<F> for E {}

@@ -1,0 +1,55 @@
+//! Time that the platform takes away in the middle of the loop: found, and told to the endpoint, which judges misses by it.
+
+use laxity_core::frames::Frames;
+use laxity_core::units::{Duration, Instant};
+
+use crate::driver::Driver;
+use crate::environment::Environment;
+
+/// A part of the loop: when it began, and what it may cost by the platform's figures. What is beyond that was taken by the
+/// platform, as far as there is evidence.
+#[derive(Debug)]
+pub(crate) struct Round {
+    pub(crate) start: Instant,
+    pub(crate) allowance: Duration,
+    /// Awake by the clock before this round, since evidence was last asked for.
+    awake: Duration,
+}
+
+impl Round {
+    pub(crate) fn new(start: Instant) -> Self {
+        Self { start, allowance: Duration::ZERO, awake: Duration::ZERO }
+    }
+
+    /// Another round begins at `start`.
+    pub(crate) fn begin(&mut self, start: Instant) {
+        (self.start, self.allowance) = (start, Duration::ZERO);
+    }
+
+    /// The round is over.
+    pub(crate) fn end(&mut self, now: Instant) {
+        self.awake += now.since(self.start);
+        self.begin(now);
+    }
+}
+
+impl<F: Frames> Driver<F> {
+    /// Compares a round, as far as it has come, with what it may cost. What is beyond that, and was not our own processor time,
+    /// the platform took: a slow handler is not an excuse. A round that was too long is settled, and begins anew.
+    pub(crate) fn watch(&mut self, now: Instant, env: &mut impl Environment<F>) {
+        let beyond = now.since(self.round.start).saturating_sub(self.round.allowance);
+        if beyond > self.least_gap {
+            self.round.end(now);
+            let stolen = env.stolen(core::mem::take(&mut self.round.awake));
+            self.note_gap(now, stolen.min(beyond), env);
+        }
+    }
+
+    /// The platform took `taken` of the processor until now.
+    pub fn note_gap(&mut self, now: Instant, taken: Duration, env: &mut impl Environment<F>) {
+        if !taken.is_zero() {
+            self.endpoint.note_gap(now, taken);
+            env.gap(taken);
+        }
+    }
+}

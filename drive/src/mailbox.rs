@@ -1,0 +1,148 @@
+//! What applications put into their mailboxes, and what they are given: between the ports and the endpoint.
+
+use laxity_core::frames::Frames;
+use laxity_core::piece::Piece;
+use laxity_core::send::Violation;
+use laxity_core::units::{Duration, Instant};
+
+use crate::driver::Driver;
+use crate::environment::{Delivery, Environment, Outbound};
+
+/// How soon messages are asked for again that could not be taken back because an application was at it.
+const RETURNED_LATER: Duration = Duration::from_micros(200);
+
+/// The driver's side of a channel.
+#[derive(Debug, Default)]
+pub(crate) enum Mailbox {
+    /// No channel is here.
+    #[default]
+    Closed,
+    Sends {
+        /// The message that the contract, or a full queue, had no room for yet.
+        held: Option<Outbound>,
+        /// True once the channel may send: what comes before waits in the mailbox.
+        begun: bool,
+        /// True once the application has closed: the channel closes when the mailbox is empty.
+        closing: bool,
+    },
+    Receives,
+}
+
+impl Mailbox {
+    pub(crate) const SENDS: Self = Self::Sends { held: None, begun: false, closing: false };
+}
+
+impl<F: Frames> Driver<F> {
+    /// Takes what applications put into their mailboxes: so many messages. Every mailbox that rang is looked at, however many: a
+    /// message that is not known at a preemption point waits for whatever is picked there, and that is in no bound.
+    pub fn take_messages(&mut self, now: Instant, env: &mut impl Environment<F>) -> usize {
+        let mut taken = 0;
+        while let Some((_, place)) = self.retries.pop_due(now) {
+            taken += self.drain(now, place, env);
+        }
+        for _ in 0..self.mailboxes.len() {
+            let Some(place) = env.rung() else { break };
+            taken += self.drain(now, place, env);
+        }
+        taken
+    }
+
+    /// When a mailbox is to be looked at again though it does not ring. Part of [`turn`](Self::turn).
+    pub fn mailbox_timeout(&self) -> Option<Instant> {
+        self.retries.peek().map(|(at, _)| at)
+    }
+
+    /// Moves a channel's mailbox into the endpoint, as far as its contract and its queue have room: so many messages.
+    pub(crate) fn drain(&mut self, now: Instant, place: u32, env: &mut impl Environment<F>) -> usize {
+        let mut taken = 0;
+        let Some(key) = self.endpoint.key_at(place) else { return 0 };
+        match self.mailboxes.get_mut(place as usize) {
+            Some(Mailbox::Receives) => {
+                let endpoint = &mut self.endpoint;
+                if !env.take_returned(place, |message| endpoint.recycle(key, message)) {
+                    // An application is just returning one. To wait for it here could be to wait for a thread that waits for
+                    // our processor.
+                    self.retries.set(place, now + RETURNED_LATER);
+                }
+            }
+            Some(Mailbox::Sends { held, begun, closing }) if *begun || *closing => {
+                while let Some(outbound) = held.take().or_else(|| env.take(place)) {
+                    let (arrival, age) = (outbound.arrival, now.since(outbound.arrival));
+                    match self.endpoint.submit(now, key, arrival, outbound.message) {
+                        Ok(submitted) => {
+                            taken += 1;
+                            env.record(Piece::Handover, age, now);
+                            if core::mem::take(&mut self.was_rung) {
+                                env.record(Piece::Wake, age, now);
+                            }
+                            env.submitted(now, key, &submitted);
+                        }
+                        Err(rejected) if rejected.would_block => {
+                            let wait = match rejected.violation {
+                                Violation::Burst { wait } => wait,
+                                _ => Duration::ZERO,
+                            };
+                            // It arrives when its contract has room for it, however late it is asked for again; the wait is
+                            // from when the endpoint believes that it arrived, and may be over.
+                            let room = arrival.clamp(now.before(self.endpoint.config().handover), now) + wait;
+                            *held = Some(Outbound { message: rejected.message, arrival: arrival.max(room) });
+                            if !wait.is_zero() && room <= now {
+                                continue;
+                            }
+                            if !wait.is_zero() {
+                                self.retries.set(place, room);
+                            }
+                            return taken;
+                        }
+                        Err(rejected) => {
+                            let counters = self.endpoint.send_counters(key).unwrap_or_default();
+                            env.refused(now, key, rejected, &counters);
+                        }
+                    }
+                }
+                if *closing {
+                    self.endpoint.close(now, key);
+                }
+            }
+            // Not begun: what the application sends already waits.
+            _ => {}
+        }
+        taken
+    }
+
+    /// Hands complete messages to their applications; whether there was one. A real-time message wakes its receiver at once, a
+    /// best-effort one with others: a wake-up is a system call, and costs more than the message.
+    pub fn deliver(&mut self, now: Instant, env: &mut impl Environment<F>) -> bool {
+        let mut delivered_any = false;
+        while let Some((channel, delivered, evidence)) = self.endpoint.poll_delivery(now) {
+            delivered_any = true;
+            let place = channel.index();
+            let beyond = delivered.beyond_bound(env.spare(place));
+            // Held against the bound as a late message is against its deadline.
+            let beyond_bound = (!beyond.is_zero()).then(|| self.endpoint.judge(now, &delivered, beyond));
+            let counters = self.endpoint.receive_counters(channel).unwrap_or_default();
+            let urgent = delivered.deadline.is_some();
+            env.deliver(now, Delivery { channel, delivered, evidence, beyond_bound }, &counters);
+            if urgent {
+                env.wake(place);
+            } else {
+                self.wakes.push_back(0, place);
+            }
+        }
+        delivered_any
+    }
+
+    /// Wakes whoever waits for something that was not urgent.
+    pub fn wake_applications(&mut self, env: &mut impl Environment<F>) {
+        while let Some(place) = self.wakes.pop_front(0) {
+            env.wake(place);
+        }
+    }
+
+    /// Passes the endpoint's events on.
+    pub fn tell(&mut self, now: Instant, env: &mut impl Environment<F>) {
+        while let Some(event) = self.endpoint.poll_event() {
+            env.event(self, now, event);
+        }
+    }
+}

@@ -1,0 +1,77 @@
+//! When there is nothing to do: until when, and why.
+
+use laxity_core::endpoint;
+use laxity_core::frames::Frames;
+use laxity_core::piece::Piece;
+use laxity_core::units::Instant;
+
+use crate::driver::Driver;
+use crate::environment::Environment;
+use crate::share::RESTRICTED_POLL;
+
+/// What comes after a turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// Another turn, right away.
+    Again,
+    /// Nothing can be done before this is over, a mailbox rings, or, unless it says otherwise, a frame arrives.
+    Sleep(Sleep),
+    /// The driver was told to stop, and everything that it had taken has been sent.
+    Stop,
+}
+
+/// A sleep.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Sleep {
+    /// When it ends at the latest, and why; not after now means at once. `None` if only an input can end it.
+    pub until: Option<(Instant, Why)>,
+    /// Whether a frame that arrives ends it, too. Not if the share of the processor is used up, or the driver is about to stop.
+    pub hears_frames: bool,
+    /// Whether the share of the processor is used up.
+    pub is_restricted: bool,
+}
+
+/// Why a sleep ends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// The endpoint asks for it.
+    Endpoint(endpoint::Why),
+    /// A mailbox is to be looked at again.
+    Mailbox,
+    /// A link is to be flushed again.
+    Flush,
+    /// The share of the processor is used up, or the driver is about to stop: inputs are looked at now and then.
+    Poll,
+}
+
+impl<F: Frames> Driver<F> {
+    /// How long there is nothing to do, as of `now`.
+    pub(crate) fn sleep(&self, now: Instant, restricted: bool, env: &impl Environment<F>) -> Sleep {
+        let endpoint = self.endpoint.poll_timeout(now).map(|(at, why)| (at, Why::Endpoint(why)));
+        let mailbox = self.mailbox_timeout().map(|at| (at, Why::Mailbox));
+        let flush =
+            (0..env.links()).filter_map(|link| env.retry_after(link)).min().map(|after| (now + after, Why::Flush));
+        let soon = now + RESTRICTED_POLL;
+        let poll = match (restricted, self.stops_at) {
+            (true, _) => Some(soon.min(self.share.window_ends())),
+            (false, stopping) => stopping.map(|_| soon),
+        };
+        let until = [endpoint, mailbox, flush, poll.map(|at| (at, Why::Poll))].into_iter().flatten();
+        Sleep { until: until.min_by_key(|&(at, _)| at), hears_frames: poll.is_none(), is_restricted: restricted }
+    }
+
+    /// A sleep is over that should have ended at `due`, as far as that is known, and has not begun after it. `rung` if a mailbox rang: the next message
+    /// that is taken says how long the wake-up took.
+    pub fn woke(&mut self, now: Instant, due: Option<Instant>, rung: bool, env: &mut impl Environment<F>) {
+        env.skip(now);
+        self.was_rung = rung;
+        self.awake_since = now;
+        if let Some(late) = due.map(|due| now.since(due)).filter(|late| !late.is_zero()) {
+            // Until then there was nothing to do, so nothing that was taken before delays what comes now.
+            self.endpoint.note_idle(now.before(late));
+            env.record(Piece::Timer, late, now);
+            self.note_gap(now, late.saturating_sub(self.platform.wake_up), env);
+        }
+        self.round.begin(now);
+    }
+}

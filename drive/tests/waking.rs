@@ -1,0 +1,62 @@
+//! Who is woken, and when.
+#![allow(missing_docs)]
+
+mod around;
+
+use around::{Did, Host, best_effort, micros, platform, real_time};
+use laxity_core::contract::Overload;
+
+/// What concerns applications, in order.
+fn told(did: &[Did]) -> Vec<Did> {
+    did.iter().copied().filter(|did| matches!(did, Did::Deliver(_) | Did::Wake(_))).collect()
+}
+
+#[test]
+fn who_waits_for_a_real_time_message_is_woken_at_once() {
+    let mut host = Host::new(platform(), micros(200));
+    let receiver = host.receiver(0, real_time(1_000, 4));
+    let place = receiver.0.index();
+    host.rest();
+    (0..2).for_each(|sequence| host.message_arrives(0, receiver, sequence));
+    host.around.did.clear();
+    host.rest();
+    let each = [Did::Deliver(place), Did::Wake(place)];
+    assert_eq!(told(&host.around.did), [each, each].concat());
+}
+
+#[test]
+fn who_waits_for_best_effort_is_woken_once_for_several_messages() {
+    let mut host = Host::new(platform(), micros(200));
+    let receiver = host.receiver(0, best_effort());
+    let place = receiver.0.index();
+    host.rest();
+    (0..2).for_each(|sequence| host.message_arrives(0, receiver, sequence));
+    host.around.did.clear();
+    host.rest();
+    assert_eq!(told(&host.around.did), [Did::Deliver(place), Did::Deliver(place), Did::Wake(place)]);
+}
+
+#[test]
+fn who_waits_for_a_buffer_is_woken_before_the_driver_sleeps() {
+    let mut host = Host::new(platform(), micros(200));
+    let channel = host.sender(0, best_effort(), Overload::Block, 8);
+    host.rest();
+    host.around.did.clear();
+    (0..3).for_each(|_| host.send(channel, 1));
+    host.rest();
+    assert_eq!(told(&host.around.did), [Did::Wake(channel.index())], "once for three buffers");
+}
+
+#[test]
+fn nobody_is_woken_at_the_place_of_a_channel_that_is_gone() {
+    let mut host = Host::new(platform(), micros(200));
+    let channel = host.sender(0, best_effort(), Overload::Block, 8);
+    host.rest();
+    host.send(channel, 1);
+    host.around.did.clear();
+    host.turn();
+    assert_eq!(host.around.count(Did::Step(channel.index())), 1, "its buffer is free, and it was not told yet");
+    host.release(channel);
+    host.rest();
+    assert_eq!(told(&host.around.did), []);
+}

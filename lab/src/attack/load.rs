@@ -1,0 +1,240 @@
+//! How much load, for how long, and where it may go.
+
+use std::fs;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::sync::atomic::AtomicBool;
+
+use laxity_core::units::{Duration, NANOS_PER_SECOND};
+use laxity_link::netlink::Netlink;
+use laxity_link::sys::now;
+
+use crate::error::Error;
+use crate::timing;
+
+/// Datagrams that are handed over at once.
+pub(crate) const BATCH: usize = 64;
+/// No load lasts longer.
+pub const LONGEST: Duration = Duration::from_secs(3_600);
+/// How long a load that is ahead of its pace waits.
+const TICK: Duration = Duration::from_micros(500);
+
+/// How much, and how long. It ends with the first of the two limits, or when it is stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Load {
+    /// Datagrams a second; `None` for as many as go.
+    pub per_second: Option<u64>,
+    /// Datagrams in all, at most.
+    pub packets: u64,
+    /// At most [`LONGEST`].
+    pub span: Duration,
+}
+
+/// What was offered.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Offered {
+    /// Datagrams that the kernel took.
+    pub packets: u64,
+    /// Bytes in them, without the headers of UDP and IP.
+    pub bytes: u64,
+    /// Datagrams that it refused.
+    pub refused: u64,
+    /// How long it took.
+    pub elapsed: Duration,
+}
+
+impl Offered {
+    /// Datagrams a second that the kernel took.
+    pub fn per_second(&self) -> u64 {
+        crate::figures::per_second(self.packets, self.elapsed)
+    }
+}
+
+/// What became of some datagrams.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Burst {
+    pub(crate) packets: u64,
+    pub(crate) bytes: u64,
+    pub(crate) refused: u64,
+}
+
+/// Calls `send` with how many datagrams it may send, again and again, as `load` says. A load that was held up makes up for a second
+/// at most.
+pub(crate) fn offer(
+    load: &Load,
+    stop: &AtomicBool,
+    mut send: impl FnMut(usize) -> Result<Burst, Error>,
+) -> Result<Offered, Error> {
+    if load.span > LONGEST || load.span.is_zero() {
+        let expected = "more than nothing, and an hour at most";
+        return Err(Error::Setup { what: "how long a load lasts", found: load.span.to_string(), expected });
+    }
+    let (start, mut offered, mut skipped) = (now(), Offered::default(), 0);
+    loop {
+        let at = now();
+        offered.elapsed = at.since(start);
+        let tried = offered.packets + offered.refused;
+        if offered.elapsed >= load.span || tried >= load.packets || !timing::sleep_until(at, stop) {
+            return Ok(offered);
+        }
+        let due = load.per_second.map_or(u64::MAX, |rate| {
+            let wanted = due_by(rate, offered.elapsed);
+            skipped = wanted.saturating_sub(tried).saturating_sub(rate).max(skipped);
+            wanted - skipped
+        });
+        let count = due.saturating_sub(tried).min(load.packets - tried).min(BATCH as u64);
+        if count == 0 {
+            timing::sleep_until((at + TICK).min(start + load.span), stop);
+            continue;
+        }
+        let burst = send(count as usize)?;
+        offered.packets += burst.packets;
+        offered.bytes += burst.bytes;
+        offered.refused += burst.refused;
+    }
+}
+
+/// How many are due after `elapsed` at `rate` a second; the first one at once.
+fn due_by(rate: u64, elapsed: Duration) -> u64 {
+    let due = u128::from(rate) * u128::from(elapsed.as_nanos()) / u128::from(NANOS_PER_SECOND);
+    u64::try_from(due).unwrap_or(u64::MAX).saturating_add(1)
+}
+
+/// Where load may go: to loopback, and to addresses of a lab that the caller names.
+#[derive(Clone, Debug, Default)]
+pub struct Ground(Vec<(IpAddr, u8)>);
+
+impl Ground {
+    /// Loopback alone.
+    pub fn loopback() -> Self {
+        Self::default()
+    }
+
+    /// Loopback, and these prefixes of a lab. A lab has network namespaces of its own, which nothing leaves: so load goes only from
+    /// a thread that is in one, to its neighbours.
+    ///
+    /// # Errors
+    /// A prefix is not one of those that nobody has in earnest (private, link-local, for documentation or benchmarks), or is
+    /// shorter than 16 bits (IPv4) or 48 bits (IPv6).
+    pub fn lab(prefixes: &[(IpAddr, u8)]) -> Result<Self, Error> {
+        for &(address, bits) in prefixes {
+            let (least, most) = if address.is_ipv4() { (16, 32) } else { (48, 128) };
+            if !(least..=most).contains(&bits) || !is_nobodys(address) {
+                let found = format!("{address}/{bits}");
+                let expected = "private or for documentation, and of 16 bits (IPv6: 48) at least";
+                return Err(Error::Setup { what: "a lab's prefix", found, expected });
+            }
+        }
+        Ok(Self(prefixes.to_vec()))
+    }
+
+    /// Whether load may go to `to` from this thread.
+    ///
+    /// # Errors
+    /// It may not.
+    pub fn check(&self, to: SocketAddr) -> Result<(), Error> {
+        let address = to.ip().to_canonical();
+        if address.is_loopback() {
+            return Ok(());
+        }
+        let is_named = self.0.iter().any(|&(prefix, bits)| is_within(address, prefix.to_canonical(), bits));
+        if is_named && is_next_door(address) { Ok(()) } else { Err(Error::NotInLab(to)) }
+    }
+}
+
+/// Addresses outside of every lab.
+const OUTSIDE: [IpAddr; 2] =
+    [IpAddr::V4(Ipv4Addr::new(1, 1, 1, 1)), IpAddr::V6(Ipv6Addr::new(0x2600, 0, 0, 0, 0, 0, 0, 1))];
+
+/// Whether `to` is next to this thread, in a network that nothing leaves: no way leads outside, and as far as can be told it is not
+/// the network that this system began with. Only the kernel's tables are asked.
+fn is_next_door(to: IpAddr) -> bool {
+    let own = fs::read_link("/proc/thread-self/ns/net").ok();
+    let first = fs::read_link("/proc/1/ns/net").ok();
+    if own.is_some() && own == first {
+        return false;
+    }
+    let Ok(mut tables) = Netlink::open() else { return false };
+    let leads_out = OUTSIDE.into_iter().any(|outside| tables.route(outside, None).is_ok_and(|route| route.is_unicast));
+    !leads_out && tables.route(to, None).is_ok_and(|route| route.next_hop.to_canonical() == to)
+}
+
+/// Private, link-local, for documentation, for benchmarks.
+fn is_nobodys(address: IpAddr) -> bool {
+    match address.to_canonical() {
+        IpAddr::V4(v4) => {
+            let [a, b, ..] = v4.octets();
+            v4.is_private() || v4.is_link_local() || v4.is_documentation() || (a == 198 && b & 0xfe == 18)
+        }
+        IpAddr::V6(v6) => {
+            let [a, b, ..] = v6.segments();
+            a & 0xfe00 == 0xfc00 || a & 0xffc0 == 0xfe80 || (a, b) == (0x2001, 0xdb8)
+        }
+    }
+}
+
+fn is_within(address: IpAddr, prefix: IpAddr, bits: u8) -> bool {
+    let same =
+        |one: u128, other: u128, width: u32| (one ^ other).checked_shr(width - u32::from(bits)).unwrap_or(0) == 0;
+    match (address, prefix) {
+        (IpAddr::V4(address), IpAddr::V4(prefix)) => same(address.to_bits().into(), prefix.to_bits().into(), 32),
+        (IpAddr::V6(address), IpAddr::V6(prefix)) => same(address.to_bits(), prefix.to_bits(), 128),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn to(text: &str) -> SocketAddr {
+        SocketAddr::new(text.parse().unwrap(), 9)
+    }
+
+    #[test]
+    fn load_goes_nowhere_else() {
+        let ground = Ground::loopback();
+        for here in ["127.0.0.1", "127.9.9.9", "::1", "::ffff:127.0.0.1"] {
+            ground.check(to(here)).unwrap();
+        }
+        let lab = Ground::lab(&[("10.99.1.0".parse().unwrap(), 24), ("fd00:9::".parse().unwrap(), 64)]).unwrap();
+        for outside in ["10.99.2.1", "192.0.2.1", "8.8.8.8", "fd00:a::1", "2001:4860::1", "0.0.0.0", "::"] {
+            assert!(matches!(lab.check(to(outside)), Err(Error::NotInLab(_))), "{outside}");
+        }
+        // Nobody has a lab here, so that not even its own addresses are next to us.
+        for inside in ["10.99.1.1", "fd00:9::1", "::ffff:10.99.1.1"] {
+            assert!(matches!(lab.check(to(inside)), Err(Error::NotInLab(_))), "{inside}");
+        }
+        for (prefix, bits) in
+            [("10.0.0.0", 8), ("8.8.8.0", 24), ("0.0.0.0", 0), ("fd00::", 8), ("2000::", 64), ("10.1.0.0", 33)]
+        {
+            assert!(Ground::lab(&[(prefix.parse().unwrap(), bits)]).is_err(), "{prefix}/{bits}");
+        }
+    }
+
+    #[test]
+    fn prefixes_are_compared_by_their_bits() {
+        let ip = |text: &str| text.parse::<IpAddr>().unwrap();
+        assert!(is_within(ip("10.99.1.255"), ip("10.99.1.0"), 24) && !is_within(ip("10.99.2.0"), ip("10.99.1.0"), 24));
+        assert!(is_within(ip("10.99.1.7"), ip("10.99.1.7"), 32) && !is_within(ip("10.99.1.6"), ip("10.99.1.7"), 32));
+        assert!(is_within(ip("fd00::1"), ip("fd00::"), 64) && !is_within(ip("fd00:0:0:1::"), ip("fd00::"), 64));
+        assert!(!is_within(ip("fd00::"), ip("10.0.0.0"), 16));
+    }
+
+    #[test]
+    fn a_load_keeps_its_pace_and_its_limits() {
+        let stop = AtomicBool::new(false);
+        let all = |count: usize| Ok(Burst { packets: count as u64, bytes: 10 * count as u64, refused: 0 });
+        let span = Duration::from_millis(50);
+        let few = offer(&Load { per_second: None, packets: 1_000, span: LONGEST }, &stop, all).unwrap();
+        assert_eq!((few.packets, few.bytes), (1_000, 10_000));
+        let paced = offer(&Load { per_second: Some(10_000), packets: u64::MAX, span }, &stop, all).unwrap();
+        assert!(paced.packets <= due_by(10_000, paced.elapsed), "{paced:?}");
+        assert!(paced.elapsed >= span && paced.packets > 0, "{paced:?}");
+        let refused = |count: usize| Ok(Burst { refused: count as u64, ..Burst::default() });
+        let none = offer(&Load { per_second: None, packets: 100, span }, &stop, refused).unwrap();
+        assert_eq!((none.packets, none.refused), (0, 100));
+        assert!(offer(&Load { per_second: None, packets: 1, span: LONGEST + span }, &stop, all).is_err());
+        stop.store(true, std::sync::atomic::Ordering::Relaxed);
+        assert_eq!(offer(&Load { per_second: None, packets: 1_000, span }, &stop, all).unwrap().packets, 0);
+    }
+}

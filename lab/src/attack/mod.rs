@@ -1,0 +1,129 @@
+//! The attacks that live experiments offer. Each ends by itself, even if this process is killed, and goes where it may go only:
+//! to loopback, and into a lab.
+//!
+//! | Module | What it is |
+//! |---|---|
+//! | [`hogs`] | processes that take the processor |
+//! | [`flood`] | datagrams that belong to no channel |
+//! | [`violator`] | frames of a channel beyond its contract, past the host that would have stopped them |
+//! | [`load`] | how much, how long, and where to |
+
+pub mod flood;
+mod forger;
+pub mod hogs;
+pub mod load;
+pub mod violator;
+
+use std::fmt;
+use std::str::FromStr;
+
+pub use flood::{Content, strangers};
+pub use hogs::{HOGS, Hogs};
+pub use load::{Ground, Load, Offered};
+pub use violator::Violator;
+
+use crate::error::Error;
+
+/// By how much flood and violator exceed what they should: ten times.
+pub const EXCESS: u64 = 10;
+
+/// What goes on beside the workload.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Attack {
+    /// Nothing: best effort offers half of what is left of the link.
+    Idle,
+    /// Best effort, or a stranger, offers ten times what is left of the link.
+    Flood,
+    /// The application of channel 0 sends ten times what it declared.
+    Violator,
+    /// Four processor-bound processes of normal priority.
+    Hogs,
+    /// All of them at once.
+    All,
+}
+
+impl Attack {
+    /// Each of them, in the order of the reports.
+    pub const EACH: [Self; 5] = [Self::Idle, Self::Flood, Self::Violator, Self::Hogs, Self::All];
+
+    /// Whether there is a flood.
+    pub fn floods(self) -> bool {
+        matches!(self, Self::Flood | Self::All)
+    }
+    /// Whether channel 0 breaks its contract.
+    pub fn violates(self) -> bool {
+        matches!(self, Self::Violator | Self::All)
+    }
+    /// Whether there are hogs.
+    pub fn hogs(self) -> bool {
+        matches!(self, Self::Hogs | Self::All)
+    }
+}
+
+impl fmt::Display for Attack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Idle => "idle",
+            Self::Flood => "flood",
+            Self::Violator => "violator",
+            Self::Hogs => "hogs",
+            Self::All => "all",
+        })
+    }
+}
+
+impl FromStr for Attack {
+    type Err = Error;
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let expected = "idle, flood, violator, hogs or all";
+        let found = Self::EACH.into_iter().find(|attack| attack.to_string() == text);
+        found.ok_or_else(|| Error::Setup { what: "attack", found: text.to_owned(), expected })
+    }
+}
+
+/// Which way a flood takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FloodPath {
+    /// There is no flood.
+    None,
+    /// Through the stack, as its best effort.
+    Through,
+    /// From a stranger who shares the bottleneck and asks nobody.
+    Foreign,
+}
+
+impl fmt::Display for FloodPath {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::None => "none",
+            Self::Through => "through",
+            Self::Foreign => "foreign",
+        })
+    }
+}
+
+impl FromStr for FloodPath {
+    type Err = Error;
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let expected = "none, through or foreign";
+        let found = [Self::None, Self::Through, Self::Foreign].into_iter().find(|path| path.to_string() == text);
+        found.ok_or_else(|| Error::Setup { what: "flood", found: text.to_owned(), expected })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_are_read_and_written() {
+        for attack in Attack::EACH {
+            assert_eq!(attack.to_string().parse::<Attack>().unwrap(), attack);
+        }
+        for path in [FloodPath::None, FloodPath::Through, FloodPath::Foreign] {
+            assert_eq!(path.to_string().parse::<FloodPath>().unwrap(), path);
+        }
+        let error = "fire".parse::<Attack>().unwrap_err();
+        assert_eq!(error.to_string(), "attack is fire, expected idle, flood, violator, hogs or all");
+    }
+}

@@ -1,0 +1,38 @@
+//! What is reckoned of figures everywhere.
+
+use laxity_core::figures::Figures;
+use laxity_core::units::{Duration, NANOS_PER_SECOND};
+
+/// How many a second, rounded down; 0 if no time passed.
+pub fn per_second(number: u64, elapsed: Duration) -> u64 {
+    let nanos = u128::from(elapsed.as_nanos());
+    let rate = (u128::from(number) * u128::from(NANOS_PER_SECOND)).checked_div(nanos).unwrap_or(0);
+    u64::try_from(rate).unwrap_or(u64::MAX)
+}
+
+/// True if Laxity kept its promises: no miss of its own, nothing over a bound. Misses by others do not count.
+pub fn promises_kept(figures: &[Figures]) -> bool {
+    figures.iter().all(|channel| channel.misses.laxity == 0 && channel.over_bound == 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use laxity_core::figures::Misses;
+
+    use super::*;
+
+    #[test]
+    fn only_misses_of_our_own_break_a_promise() {
+        let late = |misses| Figures { late: 1, misses, ..Figures::default() };
+        assert!(promises_kept(&[late(Misses { network: 2, platform: 1, ..Misses::default() }), Figures::default()]));
+        assert!(!promises_kept(&[Figures::default(), late(Misses { laxity: 1, ..Misses::default() })]));
+        assert!(!promises_kept(&[Figures { over_bound: 1, ..Figures::default() }]));
+    }
+
+    #[test]
+    fn rates_are_exact_and_never_divide_by_zero() {
+        assert_eq!(per_second(u64::MAX, Duration::from_nanos(1)), u64::MAX);
+        assert_eq!(per_second(1, Duration::ZERO), 0);
+        assert_eq!(per_second(1_500, Duration::from_millis(1_500)), 1_000);
+    }
+}

@@ -1,0 +1,192 @@
+//! Two hosts on one machine: network namespaces, joined by pairs of virtual interfaces. All labs are made here: those of tests, of
+//! benchmarks, and of `laxity lab`. Namespaces and interfaces vanish with their last user.
+//!
+//! A virtual pair behaves like a wire only if nothing is left to a device that is not there: a sender that leaves cutting or
+//! checksums to it hands over what no wire carries, and what is handed over so goes around the queues of the other end.
+
+use std::fs;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::os::fd::AsFd;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use laxity_link::netlink::Interface;
+use laxity_link::sys::device::Offload;
+use laxity_link::sys::features::{keep_vlan_tags, set_offload};
+
+use crate::interfaces::{Interfaces, Veth};
+use crate::sys::namespace::{self, Namespace};
+
+const PORT: u16 = 5709;
+/// How long the kernel may take to receive for a new address.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// What the interfaces of a pair leave to the device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Devices {
+    /// What the kernel leaves to them by default.
+    Default,
+    /// Nothing: each packet is whole, and its VLAN tag in it, as programs on the interface want to see it.
+    Whole,
+    /// Likewise, and what arrives goes through queues, and threads of theirs if there are any, as from a real interface.
+    Queued,
+}
+
+/// A pair of interfaces to be made.
+#[derive(Clone, Copy, Debug)]
+pub struct Wire<'a> {
+    /// The name of each end.
+    pub names: [&'a str; 2],
+    /// How many queues each end receives and sends with.
+    pub queues: u32,
+    /// Bytes of the largest IP packet.
+    pub mtu: u32,
+    /// The addresses of each end, with the bits of their networks.
+    pub addresses: [&'a [(IpAddr, u8)]; 2],
+    /// What is left to the devices.
+    pub devices: Devices,
+}
+
+impl Wire<'_> {
+    /// Joins two namespaces. Both ends are up, and the kernel receives for their addresses.
+    ///
+    /// # Errors
+    /// `PermissionDenied`; `Unsupported` where the kernel has no such interfaces; `AlreadyExists` if a name is taken.
+    pub fn join(&self, [a, b]: [&Namespace; 2]) -> io::Result<[Interface; 2]> {
+        let Self { names: [name, peer], queues, mtu, .. } = *self;
+        a.within(|| {
+            Interfaces::open()?.create_veth(&Veth { name, peer, peer_namespace: Some(b.as_fd()), queues, mtu })
+        })?;
+        let place = |namespace: &Namespace, end: usize| namespace.within(|| self.place(end));
+        place(a, 0)?;
+        // The state of either end depends on the other's.
+        let b = place(b, 1)?;
+        Ok([a.within(|| Interfaces::open()?.find(name))?, b])
+    }
+
+    /// Sets an end up, in its namespace.
+    fn place(&self, end: usize) -> io::Result<Interface> {
+        let name = self.names[end];
+        let off = |offloads: &[Offload]| offloads.iter().try_for_each(|offload| set_offload(name, *offload, false));
+        if self.devices != Devices::Default {
+            off(&[Offload::TransmitSegmentation, Offload::GenericSegmentation, Offload::TransmitChecksum])?;
+            // A tag that travels beside its packet is seen by no program on the interface.
+            keep_vlan_tags(name)?;
+        }
+        match self.devices {
+            Devices::Default => {}
+            Devices::Whole => off(&[Offload::GenericReceive])?,
+            Devices::Queued => {
+                off(&[Offload::ReceiveChecksum])?;
+                // With it, and without segmentation at the other end, packets go through queues. It joins no UDP packets.
+                set_offload(name, Offload::GenericReceive, true)?;
+            }
+        }
+        let mut interfaces = Interfaces::open()?;
+        interfaces.set_up(1, true)?;
+        let index = interfaces.find(name)?.index;
+        interfaces.set_up(index, true)?;
+        give(&mut interfaces, index, self.addresses[end])?;
+        interfaces.find(name)
+    }
+}
+
+/// Gives an interface addresses, and waits until the kernel receives for them.
+///
+/// # Errors
+/// As [`Interfaces::add_address`]; `TimedOut`.
+pub fn give(interfaces: &mut Interfaces, index: u32, addresses: &[(IpAddr, u8)]) -> io::Result<()> {
+    for &(address, network_bits) in addresses {
+        interfaces.add_address(index, address, network_bits)?;
+    }
+    let asked = Instant::now();
+    for &(address, _) in addresses {
+        // The kernel takes note of an IPv6 address a moment later.
+        while !interfaces.route(address, None)?.is_local {
+            if asked.elapsed() > PATIENCE {
+                let problem = format!("the kernel does not receive for {address}");
+                return Err(io::Error::new(io::ErrorKind::TimedOut, problem));
+            }
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+    Ok(())
+}
+
+/// Two hosts.
+#[derive(Debug)]
+pub struct Hosts([Namespace; 2]);
+
+impl Hosts {
+    /// Two, of which neither has an interface but loopback's.
+    ///
+    /// # Errors
+    /// `PermissionDenied` without CAP_SYS_ADMIN; the kernel has no namespaces left.
+    pub fn new() -> io::Result<Self> {
+        Ok(Self([Namespace::new()?, Namespace::new()?]))
+    }
+
+    /// Their namespaces.
+    pub fn namespaces(&self) -> [&Namespace; 2] {
+        self.0.each_ref()
+    }
+
+    /// Does something on one host.
+    ///
+    /// # Errors
+    /// As [`Namespace::within`].
+    pub fn on<T: Send>(&self, host: usize, work: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
+        self.0[host].within(work)
+    }
+
+    /// Joins the hosts once more, by interfaces of one queue each: network `number`. Each end knows the other's address at the link
+    /// layer for good. What a socket leaves to the device is done in the packet if programs are to see it.
+    pub(crate) fn join(&self, number: u8, is_for_programs: bool) -> io::Result<[Place; 2]> {
+        let address = |host: u8| IpAddr::V4(Ipv4Addr::new(198, 18, number, host + 1));
+        let (names, addresses) = ([0, 1].map(|host| name(host, number)), [0, 1].map(|host| [(address(host), 24)]));
+        let wire = Wire {
+            names: names.each_ref().map(String::as_str),
+            queues: 1,
+            mtu: 1500,
+            addresses: addresses.each_ref().map(|addresses| addresses.as_slice()),
+            devices: if is_for_programs { Devices::Whole } else { Devices::Default },
+        };
+        let ends = wire.join(self.namespaces())?;
+        let places = [0, 1].map(|host: usize| Place {
+            interface: ends[host].index,
+            mac: ends[host].mac,
+            address: SocketAddr::new(address(host as u8), PORT),
+        });
+        for (host, [own, peer]) in [[0, 1], [1, 0]].iter().enumerate() {
+            let (own, peer) = (places[*own], places[*peer]);
+            self.on(host, || Interfaces::open()?.set_neighbour(own.interface, peer.address.ip(), peer.mac))?;
+        }
+        Ok(places)
+    }
+
+    /// Has the kernel process what comes in on network `number` of a host on one processor, whoever sent it from where: as if that
+    /// were the one which a device interrupts (receive packet steering).
+    pub(crate) fn receive_on(&self, host: usize, number: u8, processor: usize) -> io::Result<()> {
+        let name = name(host, number);
+        self.on(host, || {
+            let mask = 1u32.checked_shl(processor as u32).ok_or(io::ErrorKind::Unsupported)?;
+            namespace::private_mounts()?;
+            namespace::show_devices()?;
+            fs::write(format!("/sys/class/net/{name}/queues/rx-0/rps_cpus"), format!("{mask:x}"))
+        })
+    }
+}
+
+/// One end of a pair of interfaces.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Place {
+    pub(crate) interface: u32,
+    pub(crate) mac: [u8; 6],
+    pub(crate) address: SocketAddr,
+}
+
+/// That of the interface of a host on a network.
+fn name(host: usize, number: u8) -> String {
+    format!("v{}{number}", ["a", "b"][host])
+}

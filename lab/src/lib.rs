@@ -1,0 +1,51 @@
+//! Laxity under attack, beside what people use today.
+//!
+//! A scenario sends one workload (Table 3 of `[channels]` or a film, and best effort) through one stack across one emulated link, in real
+//! time, while an attack goes on. Every stack crosses the same bottleneck, has the same sources with the same seeds, and is
+//! held against the same deadlines.
+//!
+//! | Module | What it is |
+//! |---|---|
+//! | [`wire`] | the emulated link: a relay for any UDP traffic on loopback, one queue or two classes |
+//! | [`attack`] | floods, violators, hogs; each ends by itself |
+//! | [`workload`] | the channels, and what their applications send |
+//! | [`experiment`] | the workload of the papers' experiments |
+//! | [`stack`] | what carries the messages: Laxity, plain UDP, UDP as an expert tunes it |
+//! | [`paths`] | the fast path beside what an expert writes by hand, over AF_XDP and UDP |
+//! | [`livelock`] | what is left of a host's channels under a flood of strangers, over UDP and over AF_XDP |
+//! | [`scenario`] | all of it together, and the figures |
+//! | [`hosts`], [`interfaces`] | two hosts in network namespaces, joined by virtual interfaces |
+//! | [`two_hosts`] | what `laxity lab` does with such hosts: a lab that stays, or a story that happens in one |
+//! | [`figures`] | what is reckoned of figures everywhere |
+//! | [`sys`] | the doorway to the kernel: namespaces, and the plain loops that benchmarks compare Laxity with |
+//!
+//! Everything is bounded in time and stays on loopback addresses, or in network namespaces of its own or a lab's.
+#![deny(unsafe_code)]
+
+pub mod attack;
+mod error;
+pub mod experiment;
+pub mod figures;
+mod headers;
+pub mod hosts;
+pub mod interfaces;
+pub mod livelock;
+pub mod paths;
+mod record;
+pub mod scenario;
+mod source;
+pub mod stack;
+#[allow(unsafe_code)]
+pub mod sys;
+mod timing;
+pub mod two_hosts;
+pub mod wire;
+pub mod workload;
+
+pub use attack::{Attack, FloodPath};
+pub use error::Error;
+pub use experiment::Experiment;
+pub use record::Sample;
+pub use scenario::{ChannelOutcome, Outcome, run, run_with, standing};
+pub use stack::{Setup, Stack};
+pub use workload::{Film, Workload};

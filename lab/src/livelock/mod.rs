@@ -1,0 +1,329 @@
+//! What is left of a host's channels while strangers flood its port, more and more of them: over UDP, and over AF_XDP with early
+//! demultiplexing [rio §2.1].
+//!
+//! Two hosts in network namespaces, for each link a pair of interfaces of its own. Host a sends host b a real-time channel that was
+//! admitted and a best-effort channel, both at rates of their own; a stranger beside host a sends small datagrams that are no frames
+//! of ours. Host b, executive and applications, has one processor and everybody else the other, if there are two. Links take turns,
+//! step by step.
+//!
+//! A virtual interface hands a packet over on the processor that sends it. Here the kernel is told to process what comes in for host b
+//! on host b's processor (receive packet steering), as if a device interrupted that one; so the demultiplexer runs there as well, in
+//! generic mode. In a driver it would cost less.
+
+mod flood;
+mod left_over;
+mod streams;
+
+use std::fs;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+use std::time::Duration as StdDuration;
+
+use laxity::{ChannelSpec, Host, HostConfig, LinkChoice, Receiver, Sender, XdpOptions};
+use laxity_core::contract::Contract;
+use laxity_core::figures::Figures;
+use laxity_core::platform::Platform;
+use laxity_core::units::Duration;
+use laxity_link::sys::now;
+use laxity_link::xdp::Mode;
+
+use crate::error::Error;
+use crate::figures::per_second;
+use crate::hosts::{Hosts, Place};
+use crate::paths::{drive, keep_awake};
+
+/// The links, in the order of the rows of each step.
+pub const LINKS: [&str; 2] = ["udp", "xdp"];
+/// Packets a second that strangers offer; `None` is as many as one thread can send.
+pub const STEPS: [Option<u64>; 7] =
+    [Some(0), Some(50_000), Some(100_000), Some(200_000), Some(400_000), Some(800_000), None];
+/// Bytes of a message of either channel: one packet.
+pub const MESSAGE_BYTES: u64 = 1000;
+/// Between messages of the real-time channel.
+pub const INTERVAL: Duration = Duration::from_millis(1);
+/// Between messages of the best-effort channel.
+pub const BEST_EFFORT_INTERVAL: Duration = Duration::from_micros(400);
+/// Bytes of a stranger's datagram.
+pub const FLOOD_BYTES: usize = 32;
+
+const DEADLINE: Duration = Duration::from_millis(100);
+const NAMES: [&str; 2] = ["guaranteed", "best-effort"];
+/// Before the flood begins, the channels have run for so long.
+const WARM_UP: StdDuration = StdDuration::from_millis(200);
+const ACCEPT: StdDuration = StdDuration::from_secs(5);
+
+/// One step with one link.
+#[derive(Clone, Debug)]
+pub struct Row {
+    /// One of [`LINKS`].
+    pub link: &'static str,
+    /// What was to be offered.
+    pub offered_packets_s: Option<u64>,
+    /// What strangers sent.
+    pub flooded_packets: u64,
+    /// How long they did.
+    pub elapsed: Duration,
+    /// The channel with a contract, from before the flood until after it.
+    pub real_time: Figures,
+    /// Its bytes that were delivered in time, a second, under the flood.
+    pub real_time_bytes_s: u64,
+    /// The channel without one.
+    pub best_effort: Figures,
+    /// Its bytes that were delivered, a second, under the flood.
+    pub best_effort_bytes_s: u64,
+    /// Frames that the demultiplexer dropped; `None` over UDP.
+    pub dropped_early: Option<u64>,
+    /// What that took, as bounds have it.
+    pub dropping: Option<Duration>,
+    /// What was left of host b's processor under the flood; `None` without one of its own.
+    pub left_over: Option<Duration>,
+    /// What a stranger's packet took from host b's processor, whoever's work it was, as far as what is left over without a flood
+    /// differs; `None` without a flood, and if nothing was left over.
+    pub packet_cost: Option<Duration>,
+    /// Datagrams that the kernel dropped for want of room at host b's sockets.
+    pub overflow: u64,
+    /// Processor time of soft interrupts of the whole machine, as far as the kernel tells.
+    pub soft_interrupts: Option<Duration>,
+    /// What is to be said of it.
+    pub notes: Vec<String>,
+}
+
+/// What came of it: a row for each link of each step.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// In the order in which they ran, but those of a step in the order of [`LINKS`].
+    pub rows: Vec<Row>,
+    /// Whether host b had a processor to itself.
+    pub has_own_processor: bool,
+    /// What is to be said of all.
+    pub notes: Vec<String>,
+}
+
+/// Runs all steps, each for `span` with each link. `progress` is told how many of how many rows are done.
+///
+/// # Errors
+/// Not permitted here; a channel is refused; the kernel has no such interfaces or sockets.
+pub fn run(span: Duration, mut progress: impl FnMut(u64, u64)) -> Result<Report, Error> {
+    let processors = drive::processors();
+    let (others, own) = match processors[..] {
+        [first, second, ..] => (Some(first), Some(second)),
+        _ => (None, None),
+    };
+    let mut notes = Vec::new();
+    let _awake = keep_awake().inspect_err(|error| notes.push(format!("processors may idle deeply: {error}")));
+    let lab = Hosts::new().map_err(Error::system("two network namespaces"))?;
+    let mut worlds = Vec::new();
+    for (number, link) in LINKS.into_iter().enumerate() {
+        let world = World::new(&lab, number, link, span, [others, own])?;
+        if let Some(own) = own
+            && let Err(error) = lab.receive_on(1, number as u8, own)
+        {
+            notes.push(format!("{link}: strangers pay for host b's interrupts: no receive packet steering: {error}"));
+        }
+        notes.extend(world.hosts[1].standing().notes.iter().map(|note| format!("{link}: host b: {note}")));
+        worlds.push(world);
+    }
+    let (all, mut rows): (u64, Vec<Row>) = ((STEPS.len() * LINKS.len()) as u64, Vec::new());
+    for (number, offered) in STEPS.into_iter().enumerate() {
+        let mut step: Vec<Option<Row>> = vec![None; LINKS.len()];
+        for turn in 0..LINKS.len() {
+            let at = (turn + number) % LINKS.len();
+            step[at] = Some(worlds[at].step(&lab, offered, span)?);
+            progress((number * LINKS.len() + turn + 1) as u64, all);
+        }
+        for mut row in step.into_iter().flatten() {
+            let undisturbed = rows.iter().find(|first| first.link == row.link);
+            row.packet_cost = undisturbed.and_then(|first| {
+                packet_cost((first.left_over?, first.elapsed), (row.left_over?, row.elapsed), row.flooded_packets)
+            });
+            rows.push(row);
+        }
+    }
+    Ok(Report { rows, has_own_processor: own.is_some(), notes })
+}
+
+/// Both hosts over one link.
+struct World {
+    link: &'static str,
+    hosts: [Host; 2],
+    places: [Place; 2],
+    processors: [Option<usize>; 2],
+}
+
+impl World {
+    fn new(
+        lab: &Hosts,
+        number: usize,
+        link: &'static str,
+        span: Duration,
+        processors: [Option<usize>; 2],
+    ) -> Result<Self, Error> {
+        let over_xdp = link == "xdp";
+        let places = lab.join(number as u8, over_xdp);
+        let places: [Place; 2] = places.map_err(Error::system("a pair of virtual Ethernet interfaces"))?;
+        let start = |at: usize| -> Result<Host, Error> {
+            let config = HostConfig {
+                bind: places[at].address,
+                // Host a has a socket: the stranger beside it takes its queue for itself.
+                link: if over_xdp && at == 1 {
+                    LinkChoice::Xdp(XdpOptions { mode: Mode::Generic, ..XdpOptions::default() })
+                } else {
+                    LinkChoice::Udp
+                },
+                registry: None,
+                lock_memory: false,
+                frames: 4096,
+                // The flood may take keep-alives with it; that is no part of what is measured.
+                lease: (span * 2 + Duration::from_secs(5)).min(Duration::from_secs(60)),
+                ..HostConfig::with_costs(Platform::assumed_host())
+            };
+            let started = lab.on(at, || {
+                // Its threads inherit that.
+                streams::stay_on(processors[at]);
+                Ok(Host::start(config))
+            });
+            Ok(started.map_err(Error::system("entering a network namespace"))??)
+        };
+        Ok(Self { link, hosts: [start(0)?, start(1)?], places, processors })
+    }
+
+    fn open(&self, name: &str, spec: ChannelSpec) -> Result<(Sender, Receiver), Error> {
+        let [a, b] = &self.hosts;
+        let listener = b.listen(name)?;
+        let sender = match a.open(b.address(), name, spec) {
+            // The least deadline that is granted is as good.
+            Err(laxity::Error::Refused { refusal, .. }) if refusal.least_deadline.is_some() => {
+                let least = refusal.least_deadline.map_or(DEADLINE, Duration::rounded_up);
+                a.open(b.address(), name, ChannelSpec::real_time(contract(least)?))?
+            }
+            opened => opened?,
+        };
+        Ok((sender, listener.accept(Some(ACCEPT))?))
+    }
+
+    fn step(&self, lab: &Hosts, offered: Option<u64>, span: Duration) -> Result<Row, Error> {
+        let (guaranteed, its_receiver) = self.open(NAMES[0], ChannelSpec::real_time(contract(DEADLINE)?))?;
+        let (other, other_receiver) = self.open(NAMES[1], ChannelSpec::best_effort(MESSAGE_BYTES, 64)?)?;
+        let watches = [its_receiver.watch(), other_receiver.watch()];
+        let figures = || [watches[0].figures(), watches[1].figures()];
+        let (over, flood_over, [others, own]) = (AtomicBool::new(false), AtomicBool::new(false), self.processors);
+        let b = &self.hosts[1];
+        thread::scope(|scope| {
+            let senders = [(guaranteed, INTERVAL, true), (other, BEST_EFFORT_INTERVAL, false)];
+            let senders = senders.map(|(sender, interval, is_urgent)| {
+                let over = &over;
+                scope.spawn(move || streams::send(sender, interval, is_urgent, others, over))
+            });
+            let receivers = [(its_receiver, true), (other_receiver, false)];
+            let receivers =
+                receivers.map(|(receiver, is_urgent)| scope.spawn(move || streams::receive(receiver, is_urgent, own)));
+            thread::sleep(WARM_UP);
+            let (before, links, early) = (figures(), b.link_counters(), self.dropped_early());
+            let flood_is_over = &flood_over;
+            let left_over = own.map(|own| scope.spawn(move || left_over::until(flood_is_over, own)));
+            let (interrupts, begin) = (soft_interrupts(), now());
+            let flooded = lab.on(0, || {
+                streams::stay_on(others);
+                Ok(flood::run(self.places, offered, span))
+            });
+            let elapsed = now().since(begin);
+            let (after, interrupts_after) = (figures(), soft_interrupts());
+            flood_over.store(true, Ordering::Relaxed);
+            over.store(true, Ordering::Relaxed);
+            // What is still on its way has come then, and the demultiplexer's counters have been read.
+            thread::sleep(StdDuration::from_millis(250));
+            let (links_after, early_after) = (b.link_counters(), self.dropped_early());
+            let mut notes = Vec::new();
+            for sender in senders {
+                notes.extend(joined(sender.join()));
+            }
+            let [real_time, best_effort] = receivers.map(|receiver| joined(receiver.join()));
+            let flooded_packets = flooded.map_err(Error::system("entering a network namespace"))??;
+            notes.extend([&real_time, &best_effort].into_iter().filter_map(|(_, note)| note.clone()));
+            let in_time = |at: &Figures| at.delivered.saturating_sub(at.late) * MESSAGE_BYTES;
+            let a_second = |bytes: u64| per_second(bytes, elapsed);
+            let dropped_early = early_after.zip(early).map(|(after, before)| after.saturating_sub(before));
+            let drop_cost = b.allowed_drops().map(|allowed| allowed.cost);
+            Ok(Row {
+                link: self.link,
+                offered_packets_s: offered,
+                flooded_packets,
+                elapsed,
+                real_time_bytes_s: a_second(in_time(&after[0]).saturating_sub(in_time(&before[0]))),
+                best_effort_bytes_s: a_second(after[1].delivered_bytes.saturating_sub(before[1].delivered_bytes)),
+                real_time: real_time.0,
+                best_effort: best_effort.0,
+                dropped_early,
+                dropping: drop_cost.zip(dropped_early).map(|(cost, dropped)| cost * dropped),
+                left_over: left_over.map(|counting| joined(counting.join())),
+                packet_cost: None,
+                overflow: links_after.receive_overflow.saturating_sub(links.receive_overflow),
+                soft_interrupts: interrupts_after
+                    .zip(interrupts)
+                    .map(|(after, before)| Duration::from_nanos(after.saturating_sub(before))),
+                notes,
+            })
+        })
+    }
+
+    fn dropped_early(&self) -> Option<u64> {
+        self.hosts[1].early().map(|status| status.early().dropped())
+    }
+}
+
+/// What each packet of the flood took: less was left over of a span than of an undisturbed one.
+fn packet_cost(undisturbed: (Duration, Duration), flooded: (Duration, Duration), packets: u64) -> Option<Duration> {
+    /// Of a processor that has less left over than this, in millionths, nobody can tell what more would have taken.
+    const LEAST: u64 = 50_000;
+    let share =
+        |(left, of): (Duration, Duration)| (u128::from(left.as_nanos()) * 1_000_000).checked_div(of.as_nanos().into());
+    let (before, under) = (share(undisturbed)?, share(flooded)?);
+    let taken = before.checked_sub(under)? * u128::from(flooded.1.as_nanos()) / 1_000_000;
+    let each = taken.checked_div(packets.into())?;
+    (under >= LEAST.into()).then_some(Duration::from_nanos(u64::try_from(each).ok()?))
+}
+
+fn contract(deadline: Duration) -> Result<Contract, Error> {
+    Contract::new(MESSAGE_BYTES, MESSAGE_BYTES, INTERVAL, 1, deadline)
+        .map_err(|error| laxity::Error::from(error).into())
+}
+
+fn joined<T>(result: thread::Result<T>) -> T {
+    result.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
+/// ns of all processors in soft interrupts since the machine was started; the kernel counts hundredths of a second.
+fn soft_interrupts() -> Option<u64> {
+    parse_soft_interrupts(&fs::read_to_string("/proc/stat").ok()?)
+}
+
+fn parse_soft_interrupts(stat: &str) -> Option<u64> {
+    let line = stat.lines().find_map(|line| line.strip_prefix("cpu "))?;
+    let hundredths: u64 = line.split_whitespace().nth(6)?.parse().ok()?;
+    hundredths.checked_mul(10_000_000)
+}
+
+/// The errors of a channel that ended before its time are notes.
+type Note = Option<String>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_packet_costs_what_is_no_longer_left_over() {
+        let span = Duration::from_secs(2);
+        let left = |percent: u64| (Duration::from_millis(20) * percent, span);
+        // A tenth of two seconds for 200,000 packets.
+        assert_eq!(packet_cost(left(90), left(80), 200_000), Some(Duration::from_micros(1)));
+        assert_eq!(packet_cost(left(90), left(80), 0), None, "nobody sent");
+        assert_eq!(packet_cost(left(90), left(4), 200_000), None, "nothing was left");
+        assert_eq!(packet_cost(left(80), left(90), 200_000), None, "more was left");
+    }
+
+    #[test]
+    fn soft_interrupts_are_read() {
+        assert_eq!(parse_soft_interrupts("cpu  1 2 3 4 5 6 70 8 9 10\ncpu0 1\n"), Some(700_000_000));
+        assert_eq!(parse_soft_interrupts("cpu0 1 2 3 4 5 6 7\n"), None);
+    }
+}

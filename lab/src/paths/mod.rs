@@ -1,0 +1,325 @@
+//! The fast path beside what an expert writes by hand: four ways for the same packets between two hosts in network namespaces.
+//!
+//! | Path | What moves the packets |
+//! |---|---|
+//! | `bare-xdp` | one AF_XDP socket on each side, a program that redirects every frame, headers written once, no UDP checksum |
+//! | `laxity-xdp` | [`Xdp`] as the executive drives it: doorbell and link waited for, frames of the region, real headers and checksums, and the demultiplexer, which polices a real-time channel |
+//! | `bare-udp` | connected, non-blocking sockets with `sendmmsg` and `recvmmsg` |
+//! | `laxity-udp` | [`Udp`], driven likewise |
+//!
+//! Each path has a pair of virtual interfaces of its own, so all four stand at the same time and take turns: short slices of round
+//! trips and of one direction, in an order that rotates from round to round, so that what disturbs the machine hits all alike. All
+//! send the same bytes, wait in the same way, and in one direction all are held to the same window, so that loss is not what is
+//! measured. What is not in these figures is the core: contracts, queues and messages.
+
+pub(crate) mod drive;
+mod end;
+
+use std::fs::File;
+use std::io::{self, Write as _};
+
+use laxity_core::frames::HeapFrames;
+use laxity_core::units::Duration;
+use laxity_link::Link as _;
+use laxity_link::sys::now;
+use laxity_link::udp::{Udp, UdpConfig};
+use laxity_link::xdp::{KernelFrames, Xdp, XdpConfig};
+
+use crate::error::Error;
+use crate::hosts::{Hosts, Place};
+use crate::sys::bare_udp::Bare as BareUdp;
+use crate::sys::bare_xdp::Bare as BareXdp;
+use drive::{Manner, OneWay};
+use end::{BATCH, End, Laxity, PACKET};
+
+/// The ways, in the order of the report.
+pub const PATHS: [&str; 4] = ["bare-xdp", "laxity-xdp", "bare-udp", "laxity-udp"];
+/// Bytes of each packet, without the headers of Ethernet, IP and UDP.
+pub const PACKET_BYTES: usize = PACKET;
+
+/// How long one path has its turn.
+const SLICE: Duration = Duration::from_millis(40);
+/// Between slices: real-time threads may take 95 % of a second by default, and are stopped for the rest of it if they take more.
+const REST: Duration = Duration::from_millis(5);
+const FRAMES: usize = 1024;
+const PRIORITY: u8 = 80;
+
+/// What is asked for.
+#[derive(Clone, Copy, Debug)]
+pub struct Setup {
+    /// The whole run, at least one round of all paths.
+    pub duration: Duration,
+    /// Both ends on one processor; else each on its own.
+    pub one_processor: bool,
+    /// Both ends look without ever waiting; not on one processor.
+    pub spins: bool,
+}
+
+/// What came of one path.
+#[derive(Clone, Debug, Default)]
+pub struct Path {
+    /// ns of each round trip, in order of size.
+    pub round_trips: Vec<u64>,
+    /// The median round trip of each round, ns.
+    pub medians: Vec<u64>,
+    /// Packets received in a second of one direction, of each round.
+    pub packets_s: Vec<u64>,
+    /// Packets sent in one direction, and received.
+    pub one_way: (u64, u64),
+    /// Round trips without an answer.
+    pub lost: u64,
+}
+
+impl Path {
+    /// The round trip that `ppm` of all do not exceed, ns; `None` if there is none.
+    pub fn quantile(&self, ppm: u64) -> Option<u64> {
+        let last = self.round_trips.len().checked_sub(1)?;
+        let at = (self.round_trips.len() as u64 * ppm).div_ceil(1_000_000).max(1) as usize - 1;
+        self.round_trips.get(at.min(last)).copied()
+    }
+
+    /// The median round of one direction.
+    pub fn median_packets_s(&self) -> Option<u64> {
+        median(&self.packets_s)
+    }
+}
+
+/// The lower one of the two in the middle.
+fn median(values: &[u64]) -> Option<u64> {
+    let mut sorted = values.to_vec();
+    sorted.sort_unstable();
+    sorted.get(sorted.len().checked_sub(1)? / 2).copied()
+}
+
+/// What came of it.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// In the order of [`PATHS`].
+    pub paths: [Path; 4],
+    /// Rounds of all paths.
+    pub rounds: u64,
+    /// From the first round to the last.
+    pub elapsed: Duration,
+    /// Whether both ends ran as SCHED_FIFO.
+    pub is_real_time: bool,
+    /// Whether processors were kept from idling deeply.
+    pub is_kept_awake: bool,
+    /// What is to be said of it.
+    pub notes: Vec<String>,
+}
+
+/// Runs all four in turns. `progress` is told how many of how many rounds are done; false ends the run.
+///
+/// # Errors
+/// Not permitted here; or the kernel has no such interfaces or sockets.
+pub fn run(setup: &Setup, mut progress: impl FnMut(u64, u64) -> bool) -> Result<Report, Error> {
+    if setup.one_processor && setup.spins {
+        return Err(Error::Setup {
+            what: "spin",
+            found: "on one processor".to_owned(),
+            expected: "two processors: an end that spins keeps the other from running",
+        });
+    }
+    let mut notes = Vec::new();
+    let manner = manner(setup, &mut notes);
+    let awake = keep_awake();
+    if let Err(error) = &awake {
+        notes.push(format!("processors may idle deeply, so waking up is slower: /dev/cpu_dma_latency: {error}"));
+    }
+    let lab = Hosts::new().map_err(Error::system("two network namespaces"))?;
+    let mut ends = Ends::open(&lab)?;
+    ends.settle(manner)?;
+    let turn = (SLICE + REST) * 2 * PATHS.len() as u64;
+    let rounds = (setup.duration.as_nanos() / turn.as_nanos()).max(1);
+    let mut paths: [Path; 4] = std::array::from_fn(|_| Path::default());
+    let (start, mut done) = (now(), 0);
+    for round in 0..rounds {
+        for place in 0..PATHS.len() {
+            let path = (place + round as usize) % PATHS.len();
+            ends.turn(path, manner, &mut paths[path]).map_err(Error::system(PATHS[path]))?;
+        }
+        done = round + 1;
+        if !progress(done, rounds) {
+            break;
+        }
+    }
+    let elapsed = now().since(start);
+    notes.extend(ends.notes());
+    for path in &mut paths {
+        path.round_trips.sort_unstable();
+    }
+    let is_real_time = manner.priority.is_some();
+    Ok(Report { paths, rounds: done, elapsed, is_real_time, is_kept_awake: awake.is_ok(), notes })
+}
+
+fn manner(setup: &Setup, notes: &mut Vec<String>) -> Manner {
+    let found = drive::processors();
+    let processors = match (&found[..], setup.one_processor) {
+        ([first, ..], true) => [Some(*first); 2],
+        ([first, second, ..], false) => [Some(*first), Some(*second)],
+        _ => {
+            notes.push("there is one processor only: both ends share it".to_owned());
+            [None; 2]
+        }
+    };
+    // In a thread of its own, so that the caller stays what it is.
+    let tried = std::thread::scope(|scope| scope.spawn(|| laxity_link::sys::real_time(PRIORITY)).join());
+    let priority = match tried {
+        Ok(Ok(())) => Some(PRIORITY),
+        Ok(Err(error)) => {
+            notes.push(format!("both ends are ordinary threads: SCHED_FIFO: {error}"));
+            None
+        }
+        Err(panic) => std::panic::resume_unwind(panic),
+    };
+    Manner { processors, priority, spins: setup.spins }
+}
+
+/// Keeps all processors from idling deeply as long as the file is open.
+pub(crate) fn keep_awake() -> io::Result<File> {
+    let mut file = File::options().write(true).open("/dev/cpu_dma_latency")?;
+    file.write_all(&0i32.to_ne_bytes())?;
+    Ok(file)
+}
+
+type OverXdp = Laxity<Xdp, KernelFrames>;
+type OverUdp = Laxity<Udp, HeapFrames>;
+
+/// Both ends of all paths.
+struct Ends {
+    bare_xdp: [BareXdp; 2],
+    laxity_xdp: [OverXdp; 2],
+    bare_udp: [BareUdp; 2],
+    laxity_udp: [OverUdp; 2],
+}
+
+fn both<T: Send>(
+    lab: &Hosts,
+    places: [Place; 2],
+    open: impl Fn(Place, Place) -> Result<T, Error> + Sync,
+) -> Result<[T; 2], Error> {
+    let one = |host: usize| {
+        let opened = lab.on(host, || Ok(open(places[host], places[1 - host])));
+        opened.map_err(Error::system("entering a network namespace"))?
+    };
+    Ok([one(0)?, one(1)?])
+}
+
+impl Ends {
+    fn open(lab: &Hosts) -> Result<Self, Error> {
+        let join = |number, is_for_programs| {
+            lab.join(number, is_for_programs).map_err(Error::system("a pair of virtual Ethernet interfaces"))
+        };
+        let buffers = UdpConfig::DEFAULT_BUFFER_BYTES;
+        Ok(Self {
+            bare_xdp: both(lab, join(0, true)?, |own, peer| {
+                let (own, peer, interface) = ((own.mac, own.address), (peer.mac, peer.address), own.interface);
+                BareXdp::open(interface, own, peer, PACKET).map_err(Error::system("a bare AF_XDP socket"))
+            })?,
+            laxity_xdp: both(lab, join(1, true)?, |own, peer| {
+                let (packet, batch, frames) = (1400, BATCH, FRAMES);
+                let (link, frames) = Xdp::open(&XdpConfig { packet, batch, frames, ..XdpConfig::new(own.address) })?;
+                Laxity::new(link, frames, peer.address).map_err(Error::system("a channel over AF_XDP"))
+            })?,
+            bare_udp: both(lab, join(2, false)?, |own, peer| {
+                BareUdp::open(own.address, peer.address, PACKET, BATCH, buffers).map_err(Error::system("a UDP socket"))
+            })?,
+            laxity_udp: both(lab, join(3, false)?, |own, peer| {
+                let link = Udp::bind(&UdpConfig { batch: BATCH, ..UdpConfig::new(own.address) })?;
+                Laxity::new(link, HeapFrames::new(FRAMES, 1400), peer.address)
+                    .map_err(Error::system("a channel over UDP"))
+            })?,
+        })
+    }
+
+    /// Lets all paths warm up, until the fast path knows its peers: until then the kernel sends for it.
+    fn settle(&mut self, manner: Manner) -> Result<(), Error> {
+        const LIMIT: Duration = Duration::from_secs(3);
+        let begin = now();
+        for (path, name) in PATHS.iter().enumerate() {
+            self.turn(path, manner, &mut Path::default()).map_err(Error::system(name))?;
+        }
+        // Its counters are read ten times in a second.
+        while now().since(begin) < LIMIT && !self.laxity_xdp.iter().all(takes_the_fast_path) {
+            let mut ignored = Path::default();
+            self.turn(1, manner, &mut ignored).map_err(Error::system(PATHS[1]))?;
+        }
+        Ok(())
+    }
+
+    /// One slice of round trips and one of one direction.
+    fn turn(&mut self, path: usize, manner: Manner, to: &mut Path) -> io::Result<()> {
+        match path {
+            0 => turn(&mut self.bare_xdp, manner, to),
+            1 => turn(&mut self.laxity_xdp, manner, to),
+            2 => turn(&mut self.bare_udp, manner, to),
+            _ => turn(&mut self.laxity_udp, manner, to),
+        }
+    }
+
+    /// What is to be said of the fast path.
+    fn notes(&self) -> Vec<String> {
+        let mut notes = Vec::new();
+        let status = self.laxity_xdp[1].link.status();
+        let (opened, counters) = (status.opened(), self.laxity_xdp[1].link.counters());
+        notes.push(format!(
+            "AF_XDP in {} mode, {}",
+            opened.mode,
+            if opened.zero_copy { "zero copy" } else { "copied by the kernel" }
+        ));
+        // What the watcher has not seen yet is of the last tenth of a second.
+        std::thread::sleep(std::time::Duration::from_millis(250));
+        let early = status.early();
+        let taken = early.taken;
+        let sent = self.laxity_xdp[0].link.counters();
+        let lost = [
+            ("dropped by the demultiplexer", early.dropped()),
+            ("without room in a ring", early.full.iter().sum()),
+            ("without a frame", early.no_frame),
+            ("damaged", counters.receive_damaged),
+            ("not sent", sent.send_dropped),
+        ];
+        for (why, count) in lost.into_iter().filter(|(_, count)| *count > 0) {
+            notes.push(format!("laxity-xdp: {count} packets {why}"));
+        }
+        if taken < counters.received_frames / 100 * 99 {
+            notes.push(format!(
+                "laxity-xdp: of {} packets {taken} came by the fast path, the others by the socket",
+                counters.received_frames
+            ));
+        }
+        notes
+    }
+}
+
+fn takes_the_fast_path(end: &OverXdp) -> bool {
+    end.link.status().early().taken > 0
+}
+
+fn turn<E: End>([a, b]: &mut [E; 2], manner: Manner, to: &mut Path) -> io::Result<()> {
+    let before = to.round_trips.len();
+    to.lost += drive::round_trips(manner, SLICE, [a, b], &mut to.round_trips)?;
+    to.medians.extend(median(&to.round_trips[before..]));
+    drive::rest(REST);
+    let OneWay { sent, received, packets_s } = drive::one_way(manner, SLICE, [a, b])?;
+    to.packets_s.push(packets_s);
+    to.one_way = (to.one_way.0 + sent, to.one_way.1 + received);
+    drive::rest(REST);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_are_samples() {
+        let path = Path { round_trips: (1..=1000).collect(), packets_s: vec![5, 1, 9, 7], ..Path::default() };
+        assert_eq!(
+            [0, 500_000, 990_000, 999_000, 1_000_000].map(|ppm| path.quantile(ppm).unwrap()),
+            [1, 500, 990, 999, 1000]
+        );
+        assert_eq!(path.median_packets_s(), Some(5));
+        assert_eq!((Path::default().quantile(1), Path::default().median_packets_s()), (None, None));
+    }
+}

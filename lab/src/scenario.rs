@@ -1,0 +1,511 @@
+//! One stack, one attack, one run: from the threads to the figures.
+//!
+//! ```text
+//! assemble ─► sources, sinks, attack start together ─► sources and attack stop ─► drain ─► figures, conservation
+//! ```
+//!
+//! It ends: sources stop after the duration (a contract's burst may take some hundred milliseconds more to be due), the drain is
+//! bounded, hogs are reaped, every thread is joined, whatever fails. Memory that was locked for a stack is unlocked at the end,
+//! so that the next scenario begins as this one did; a caller who had locked memory does so again.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{self, ScopedJoinHandle};
+
+use laxity::{Costs, Host, Standing};
+use laxity_core::contract::Contract;
+use laxity_core::figures::{Figures, Latencies, Misses};
+use laxity_core::units::{Duration, Instant};
+use laxity_link::sys::now;
+
+use crate::attack::{self, Attack, Content, EXCESS, FloodPath, Ground, Hogs, Load};
+use crate::error::Error;
+use crate::experiment::{Around, WARM_UP};
+use crate::record::{Arrived, Recorder, Sample};
+use crate::source::Source;
+use crate::stack::{
+    self, APPLICATION_PRIORITY, Assembly, Inlet, MAX_DURATION, NO_MISSES, Outlet, Ready, Received, Sent, Setup, Stack,
+    assemble,
+};
+use crate::timing;
+use crate::wire::WireFigures;
+use crate::workload::{self, Checker, MESSAGE_BYTES, Row, Workload, Writer};
+
+/// Samples of a real-time channel: every message of a run of ten minutes.
+pub const REAL_TIME_SAMPLES: usize = 20_000;
+/// Samples of best effort, thinned.
+pub const BEST_EFFORT_SAMPLES: usize = 4_000;
+
+/// From the assembly until the sources start: so long may it take until every thread is there.
+const HEAD_START: Duration = Duration::from_millis(50);
+/// After the last source: twice what two full queues of 1000 packets take at 100 Mbit/s.
+const DRAIN: Duration = Duration::from_millis(500);
+/// How often progress is told.
+const TICK: Duration = Duration::from_millis(100);
+
+/// What came of it.
+#[derive(Clone, Debug)]
+pub struct Outcome {
+    /// What went on beside the workload.
+    pub attack: Attack,
+    /// What carried the messages.
+    pub stack: Stack,
+    /// Which way the flood took; `None` without one.
+    pub flood: FloodPath,
+    /// How long the sources ran, their warm-up included.
+    pub elapsed: Duration,
+    /// The real-time channels, then best effort.
+    pub channels: Vec<ChannelOutcome>,
+    /// What the wire did, and what of it is its own fault.
+    pub wire: WireFigures,
+    /// Gaps beyond the platform's envelope that Laxity's executives saw, and the longest; none for stacks without one.
+    pub gaps: (u64, Duration),
+    /// What the run could not have, and what is worth telling; a line each.
+    pub notes: Vec<String>,
+    /// What disturbed the run and was not the stack's doing: what the figures of the wire and of the gaps say, in words.
+    pub disturbances: Vec<String>,
+}
+
+/// What came of one channel.
+#[derive(Clone, Debug)]
+pub struct ChannelOutcome {
+    /// The figures. Without contracts `misses` is meaningless, see `misses_known`.
+    pub figures: Figures,
+    /// Whether the stack knows contracts, and so whose fault a miss is.
+    pub misses_known: bool,
+    /// Messages that the application wanted to send; more than `figures.sent` where the stack refused some.
+    pub offered: u64,
+    /// Messages that the stack refused, by whose fault: of a channel that broke its contract, the sender's. Nobody's where nothing
+    /// was promised. Only Laxity tells.
+    pub refused: Misses,
+    /// Bytes of complete messages a second, while the sources ran; in an experiment after their warm-up.
+    pub throughput_bytes_s: u64,
+    /// The mean latency, rounded up.
+    pub mean: Option<Duration>,
+    /// From the logical arrival as the sending application itself counts it, until the receiving application's own thread had
+    /// the message: what no stack can shade. With plain sockets it is the same as `figures.latencies`; Laxity's own figures
+    /// count from when it was handed the message until that is in the receiver's queue. A violator's stamps may be an interval
+    /// off: which of its messages are beyond the contract is for the stack to say.
+    pub in_hand: Latencies,
+    /// Frames of a film that arrived with other bytes than they were sent with, or in another order. Zero for other channels,
+    /// whose messages have only a length, and the run fails if it is another.
+    pub altered: u64,
+    /// Every message of a real-time channel up to [`REAL_TIME_SAMPLES`], then thinned evenly; best effort likewise up to
+    /// [`BEST_EFFORT_SAMPLES`].
+    pub samples: Vec<Sample>,
+    /// What was promised, or would be; `None` for best effort.
+    pub contract: Option<Contract>,
+}
+
+/// Runs one scenario with Table 3. `progress` is told now and then how long the sources have been running.
+///
+/// # Errors
+/// As [`run_with`].
+pub fn run(setup: &Setup, progress: &mut dyn FnMut(Duration)) -> Result<Outcome, Error> {
+    run_with(setup, &Workload::Table3, progress)
+}
+
+/// Runs one scenario with `workload`. `progress` is told now and then how long the sources have been running.
+///
+/// # Errors
+/// A set-up that cannot be; channels that cannot be had at any deadline; what the system refuses; figures that do not add up
+/// ([`Error::Conservation`], a bug).
+pub fn run_with(setup: &Setup, workload: &Workload, progress: &mut dyn FnMut(Duration)) -> Result<Outcome, Error> {
+    if setup.duration.is_zero() || setup.duration > MAX_DURATION {
+        let found = format!("{:?}", setup.duration);
+        return Err(Error::Setup { what: "duration", found, expected: "more than zero, at most an hour" });
+    }
+    if setup.costs.platform.link.rate.is_none() {
+        let found = "unlimited".to_owned();
+        return Err(Error::Setup { what: "the link's rate", found, expected: "a rate, as the wire has to have one" });
+    }
+    if workload.experiment().is_some() && setup.stack != Stack::Laxity {
+        let found = setup.stack.to_string();
+        return Err(Error::Setup { what: "the stack", found, expected: "laxity, which the experiments are about" });
+    }
+    let _memory = Unlock;
+    // Laxity asks for itself; the others are held against what it would have got.
+    let (rows, mut notes) = match setup.stack {
+        Stack::Laxity => (workload.rows(), Vec::new()),
+        Stack::PlainUdp | Stack::TunedUdp => workload::granted(&setup.costs.platform, workload.rows())?,
+    };
+    let assembly = assemble(setup, workload, rows)?;
+    notes.extend(assembly.notes);
+    let flood = match (setup.attack.floods(), setup.flood) {
+        (false, _) => FloodPath::None,
+        (true, FloodPath::Foreign) => FloodPath::Foreign,
+        (true, FloodPath::None | FloodPath::Through) => FloodPath::Through,
+    };
+    let rows: Vec<Row> = assembly
+        .channels
+        .iter()
+        .filter_map(|ready| Some(Row { name: ready.name.clone(), contract: ready.contract? }))
+        .collect();
+    let Assembly { channels, hosts, wire, .. } = assembly;
+    let start = now() + HEAD_START;
+    let from = start + if workload.experiment().is_some() { WARM_UP } else { Duration::ZERO };
+    let plan = Plan {
+        workload,
+        attack: setup.attack,
+        flood,
+        left: workload::left_bytes_per_second(&rows, &setup.costs.platform),
+        packet: setup.costs.platform.packet as usize,
+        seed: setup.seed,
+        realtime: setup.realtime,
+        start,
+        from,
+        until: from + Duration::from_nanos(setup.duration.as_nanos() as u64),
+    };
+    let finished = perform(channels, wire.foreign(), &plan, progress, &mut notes)?;
+    let gaps = hosts.iter().map(|host| host.gaps());
+    let gaps = gaps.fold((0, Duration::ZERO), |(sum, longest), (count, one)| (sum + count, longest.max(one)));
+    let wire = wire.stop()?;
+    let network_lost = wire.high.dropped + wire.low.dropped + wire.overflow > 0;
+    let mut disturbances = Vec::new();
+    if wire.late_releases > 0 {
+        disturbances.push(format!(
+            "the wire itself released {} packets more than a millisecond late, {} at the most: nobody's stack's fault",
+            wire.late_releases, wire.largest_lateness
+        ));
+    }
+    if wire.overflow > 0 {
+        disturbances.push(format!("{} packets were dropped in front of the wire, which was too slow", wire.overflow));
+    }
+    if setup.realtime && !wire.realtime {
+        notes.push("the wire has no real-time priority: its own gaps disturb every stack".to_owned());
+    }
+    disturbances.extend(hosts.iter().flat_map(|host| host.premises().violations()));
+    if gaps.0 > 0 {
+        disturbances.push(format!(
+            "the platform took the processor away {} times beyond its envelope, {} at the longest",
+            gaps.0, gaps.1
+        ));
+    }
+    if flood == FloodPath::Foreign && setup.stack == Stack::Laxity {
+        notes
+            .push("the flood came from a stranger, whom no grant counts on: nothing is promised against it".to_owned());
+    }
+    let channels = finished.into_iter().map(|channel| channel.outcome(network_lost, &mut notes));
+    Ok(Outcome {
+        attack: setup.attack,
+        stack: setup.stack,
+        flood,
+        elapsed: plan.until.since(start),
+        channels: channels.collect::<Result<_, _>>()?,
+        wire,
+        gaps,
+        notes,
+        disturbances,
+    })
+}
+
+/// What Laxity can have on this machine in a scenario. Starts a host for it, and stops it.
+///
+/// # Errors
+/// What the system refuses.
+pub fn standing(costs: &Costs, realtime: bool, keep_awake: bool) -> Result<Standing, Error> {
+    let _memory = Unlock;
+    Ok(Host::start(stack::laxity::config(costs, realtime, keep_awake))?.standing().clone())
+}
+
+/// When and how much.
+struct Plan<'a> {
+    workload: &'a Workload,
+    attack: Attack,
+    flood: FloodPath,
+    /// Payload bytes a second that the real-time channels leave.
+    left: u64,
+    packet: usize,
+    seed: u64,
+    realtime: bool,
+    start: Instant,
+    /// From when on throughput is counted.
+    from: Instant,
+    until: Instant,
+}
+
+impl Plan<'_> {
+    fn source(&self, number: usize, contract: Option<Contract>) -> Source {
+        if let Some(experiment) = self.workload.experiment() {
+            let floods = self.flood == FloodPath::Through;
+            let flood = if floods { self.left.saturating_mul(EXCESS) } else { 0 };
+            let around = Around { attack: self.attack, flood, seed: self.seed, start: self.start };
+            return experiment.source(number, contract, &around);
+        }
+        match contract {
+            Some(contract) if let Some(film) = self.workload.film(number) => Source::film(film, contract, self.start),
+            Some(contract) => {
+                let seed = self.seed.wrapping_mul(0x0001_0000_0001).wrapping_add(number as u64);
+                Source::real_time(contract, seed, self.start, number == 0 && self.attack.violates())
+            }
+            None if self.flood == FloodPath::Through => {
+                Source::best_effort(MESSAGE_BYTES, 1, self.left.saturating_mul(EXCESS), self.start)
+            }
+            None => Source::best_effort(MESSAGE_BYTES, 1, self.left / 2, self.start),
+        }
+    }
+}
+
+/// Everything that the threads of one channel came back with.
+struct Finished {
+    name: String,
+    contract: Option<Contract>,
+    offered: u64,
+    sent: Sent,
+    received: Received,
+    recorder: Recorder,
+    altered: u64,
+}
+
+/// Sets its flags when it goes, however it goes: scoped threads are joined then.
+struct Ending<'a>([&'a AtomicBool; 2]);
+
+impl Drop for Ending<'_> {
+    fn drop(&mut self) {
+        self.0.iter().for_each(|flag| flag.store(true, Ordering::Relaxed));
+    }
+}
+
+/// Runs the threads of all channels and the attack.
+fn perform(
+    channels: Vec<Ready>,
+    foreign: Option<std::net::SocketAddr>,
+    plan: &Plan<'_>,
+    progress: &mut dyn FnMut(Duration),
+    notes: &mut Vec<String>,
+) -> Result<Vec<Finished>, Error> {
+    let (abort, stop) = (AtomicBool::new(false), AtomicBool::new(false));
+    let (abort, stop) = (&abort, &stop);
+    thread::scope(|scope| {
+        let ending = Ending([abort, stop]);
+        let spawned = Error::system;
+        let span = plan.until.since(now());
+        // They end by themselves some seconds after the sources, should nobody be left to end them.
+        let hogs = plan.attack.hogs().then(|| Hogs::start(attack::HOGS, span + Duration::from_secs(5))).transpose()?;
+        let mut running = Vec::new();
+        for (number, ready) in channels.into_iter().enumerate() {
+            let Ready { name, contract, real_time_threads, outlet, inlet } = ready;
+            let priority = (plan.realtime && real_time_threads).then_some(APPLICATION_PRIORITY);
+            let most = if contract.is_some() { REAL_TIME_SAMPLES } else { BEST_EFFORT_SAMPLES };
+            let deadline = contract.map(|contract| contract.deadline());
+            let recorder = Recorder::new(plan.start, (plan.from, plan.until), deadline, most);
+            let film = plan.workload.film(number);
+            let (writer, checker) = (Writer::new(film), Checker::new(film));
+            let sink = thread::Builder::new()
+                .name(format!("sink-{number}"))
+                .spawn_scoped(scope, move || sink(inlet, recorder, checker, priority, stop))
+                .map_err(spawned("starting a thread"))?;
+            let source = plan.source(number, contract);
+            let source = thread::Builder::new()
+                .name(format!("source-{number}"))
+                .spawn_scoped(scope, move || feed(outlet, source, writer, plan.until, priority, abort))
+                .map_err(spawned("starting a thread"))?;
+            running.push((name, contract, source, sink));
+        }
+        let flood = match foreign.filter(|_| plan.flood == FloodPath::Foreign) {
+            Some(to) => Some(
+                thread::Builder::new()
+                    .name("flood".to_owned())
+                    .spawn_scoped(scope, move || {
+                        let rate = plan.left.saturating_mul(EXCESS);
+                        timing::prepare(None);
+                        timing::sleep_until(plan.start, abort);
+                        let (per_second, span) = (rate / plan.packet as u64, plan.until.since(plan.start));
+                        let load = Load { per_second: Some(per_second), packets: u64::MAX, span };
+                        let (content, ground) = (Content::Garbage, Ground::loopback());
+                        let offered = attack::strangers(&[to], content, plan.packet, &load, &ground, abort, |_| ());
+                        offered.map(|offered| offered.packets)
+                    })
+                    .map_err(spawned("starting a thread"))?,
+            ),
+            None => None,
+        };
+
+        let mut next = plan.start;
+        while next < plan.until {
+            timing::sleep_until(next, stop);
+            progress(now().since(plan.start).min(plan.until.since(plan.start)));
+            next = (next + TICK).max(now());
+        }
+        timing::sleep_until(plan.until, stop);
+        progress(plan.until.since(plan.start));
+        if let Some(mut hogs) = hogs
+            && hogs.running() < attack::HOGS
+        {
+            notes.push(format!(
+                "only {} of {} processor-bound processes lived to the end",
+                hogs.running(),
+                attack::HOGS
+            ));
+        }
+        let flooded = flood.map(|flood| joined(flood, "the flood")).transpose()?;
+        let mut sources = Vec::new();
+        let mut real_time = true;
+        for (name, contract, source, sink) in running {
+            sources.push((name, contract, joined(source, "a source"), sink));
+        }
+        timing::sleep_until(now() + DRAIN, stop);
+        drop(ending);
+        let mut finished = Vec::new();
+        for (number, (name, contract, fed, sink)) in sources.into_iter().enumerate() {
+            let (recorder, altered, received, permitted) = joined(sink, "a sink")?;
+            let (offered, sent) = fed?;
+            if altered > 0 && plan.workload.film(number).is_none() {
+                let detail = format!("{altered} messages of another length");
+                return Err(Error::Conservation { channel: name, detail });
+            }
+            real_time &= permitted;
+            finished.push(Finished { name, contract, offered, sent, received, recorder, altered });
+        }
+        if !real_time {
+            notes.push("the applications have no real-time priority, as it is not permitted".to_owned());
+        }
+        if let Some(packets) = flooded {
+            notes.push(format!("a stranger sent {packets} packets of {} bytes into the wire", plan.packet));
+        }
+        Ok(finished)
+    })
+}
+
+fn joined<T>(thread: ScopedJoinHandle<'_, Result<T, Error>>, who: &'static str) -> Result<T, Error> {
+    thread.join().unwrap_or(Err(Error::Panicked(who)))
+}
+
+/// The sending application: what it offered, and what became of that.
+fn feed(
+    mut outlet: Box<dyn Outlet>,
+    mut source: Source,
+    mut writer: Writer,
+    until: Instant,
+    priority: Option<u8>,
+    stop: &AtomicBool,
+) -> Result<(u64, Sent), Error> {
+    timing::prepare(priority);
+    let mut offered = 0;
+    loop {
+        let burst = source.next();
+        if burst.at >= until {
+            break;
+        }
+        // If it had to sleep it woke up when it did; if it was busy with pacing, its next messages come when they are due.
+        let behind = now() > burst.at;
+        if !timing::sleep_until(burst.at, stop) {
+            break;
+        }
+        let at = if behind { burst.at } else { now() };
+        for _ in 0..burst.messages {
+            let logical_arrival = source.stamp(at);
+            offered += 1;
+            outlet.send(writer.write(logical_arrival), logical_arrival, stop)?;
+        }
+        source.done(at);
+    }
+    Ok((offered, outlet.finish()?))
+}
+
+/// The receiving application; true if it has the priority that was asked for.
+fn sink(
+    inlet: Box<dyn Inlet>,
+    mut recorder: Recorder,
+    mut checker: Checker,
+    priority: Option<u8>,
+    stop: &AtomicBool,
+) -> Result<(Recorder, u64, Received, bool), Error> {
+    let permitted = timing::prepare(priority) || priority.is_none();
+    let mut take = |arrived: Arrived, message: &[u8]| {
+        recorder.record(arrived);
+        checker.check(message);
+    };
+    let received = inlet.run(&mut take, stop)?;
+    Ok((recorder, checker.wrong(), received, permitted))
+}
+
+impl Finished {
+    /// The figures, if they add up. `network_lost` is whether the wire dropped anything.
+    fn outcome(self, network_lost: bool, notes: &mut Vec<String>) -> Result<ChannelOutcome, Error> {
+        let Self { name, contract, offered, sent, received, recorder, altered } = self;
+        let wrong = |detail: String| Err(Error::Conservation { channel: name.clone(), detail });
+        let (figures, misses_known) = match received {
+            Received::Figures(figures) => {
+                let mut figures = Figures { sent: sent.messages, ..*figures };
+                let ended = figures.delivered + figures.lost + figures.dropped;
+                if sent.cut_short && ended < figures.sent {
+                    let rest = figures.sent - ended;
+                    figures.lost += rest;
+                    let cause = if network_lost { &mut figures.misses.network } else { &mut figures.misses.laxity };
+                    *cause += rest;
+                }
+                if figures.delivered != recorder.delivered {
+                    return wrong(format!("{} delivered, {} received", figures.delivered, recorder.delivered));
+                }
+                (figures, true)
+            }
+            Received::Numbers { lost, next } => {
+                if recorder.delivered + lost != next {
+                    return wrong(format!("{} delivered + {lost} lost != {next} numbers seen", recorder.delivered));
+                }
+                let Some(unseen) = sent.messages.checked_sub(next) else {
+                    return wrong(format!("{next} numbers seen, {} sent", sent.messages));
+                };
+                let figures = Figures {
+                    name: name.clone(),
+                    best_effort: contract.is_none(),
+                    sent: sent.messages,
+                    delivered: recorder.delivered,
+                    delivered_bytes: recorder.delivered_bytes,
+                    late: recorder.late,
+                    lost: lost + unseen,
+                    misses: NO_MISSES,
+                    deadline: contract.map(|contract| contract.deadline()),
+                    latencies: recorder.latency.latencies(),
+                    ..Figures::default()
+                };
+                (figures, false)
+            }
+        };
+        if figures.sent != figures.delivered + figures.lost + figures.dropped || offered < figures.sent {
+            let Figures { sent, delivered, lost, dropped, .. } = figures;
+            return wrong(format!(
+                "{offered} offered, {sent} sent, {delivered} delivered, {lost} lost, {dropped} dropped"
+            ));
+        }
+        let Misses { platform, laxity, .. } = sent.no_room;
+        let sender = match contract {
+            Some(_) if misses_known => (offered - figures.sent).saturating_sub(platform + laxity),
+            _ => 0,
+        };
+        let refused = Misses { sender, ..sent.no_room };
+        notes.extend(sent.note);
+        notes.extend(recorder.evidence.iter().map(|evidence| format!("{name}: {evidence}")));
+        Ok(ChannelOutcome {
+            figures,
+            misses_known,
+            offered,
+            refused,
+            throughput_bytes_s: recorder.throughput_bytes_s(),
+            mean: recorder.mean(),
+            in_hand: recorder.in_hand.latencies(),
+            altered,
+            samples: recorder.samples.into_vec(),
+            contract,
+        })
+    }
+}
+
+/// Locks the process's memory, or says why not: with a small limit, later allocations would fail.
+pub(crate) fn lock_memory() -> Result<(), String> {
+    use rustix::mm::{MlockAllFlags, mlockall};
+    use rustix::process::{Resource, geteuid, getrlimit};
+    if getrlimit(Resource::Memlock).current.is_some() && !geteuid().is_root() {
+        return Err("memory is not locked: the limit of locked memory is too small".to_owned());
+    }
+    mlockall(MlockAllFlags::CURRENT | MlockAllFlags::FUTURE).map_err(|error| format!("memory is not locked: {error}"))
+}
+
+/// Unlocks the process's memory when it goes.
+struct Unlock;
+
+impl Drop for Unlock {
+    fn drop(&mut self) {
+        let _ = rustix::mm::munlockall();
+    }
+}

@@ -1,0 +1,212 @@
+//! Laxity: two hosts, an executive each, channels opened through the wire. The wire has one FIFO queue, as Laxity paces by its
+//! model of the link and orders before it.
+//!
+//! The applications of real-time channels have real-time threads where permitted, as those of the expert have, so that what
+//! differs is what is between them. Figures and samples are Laxity's own: from the logical arrival that its regulator stamped
+//! until the message is in the receiving application's queue. The applications measure too, from their own stamp, which
+//! travels in the message, until the receiving thread has it.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration as StdDuration;
+
+use laxity::{ChannelSpec, Costs, Error as LaxityError, Host, HostConfig, Scheduling};
+use laxity_core::figures::Misses;
+use laxity_core::send::Violation;
+use laxity_core::units::Instant;
+use laxity_link::sys::now;
+
+use super::{Assembly, Inlet, Outlet, Ready, Received, Sent, Setup, wire};
+use crate::error::Error;
+use crate::record::Arrived;
+use crate::timing;
+use crate::wire::Discipline;
+use crate::workload::{self, BEST_EFFORT, MESSAGE_BYTES, Overloads, Row, STAMP_BYTES, Workload};
+
+/// Best-effort messages that may wait at the sender.
+const BEST_EFFORT_QUEUE: u64 = 10;
+/// How long a receiver does not look at its stop flag.
+const LOOK: StdDuration = StdDuration::from_millis(50);
+
+/// How both hosts are set up.
+pub(crate) fn config(costs: &Costs, realtime: bool, keep_awake: bool) -> HostConfig {
+    HostConfig {
+        fifo_priority: HostConfig::default().fifo_priority.filter(|_| realtime),
+        lock_memory: realtime,
+        keep_awake,
+        // Two hosts, emulated in one process: each has a link of its own.
+        registry: None,
+        ..HostConfig::with_costs(costs.clone())
+    }
+}
+
+pub(super) fn assemble(setup: &Setup, workload: &Workload, rows: Vec<Row>) -> Result<Assembly, Error> {
+    let config = config(&setup.costs, setup.realtime, setup.keep_awake);
+    let here = match workload.experiment() {
+        Some(experiment) => experiment.start(config.clone())?,
+        None => Host::start(config.clone())?,
+    };
+    let (here, there) = (Arc::new(here), Arc::new(Host::start(config)?));
+    let mut notes = here.standing().notes.clone();
+    if let Scheduling::Fifo(priority) = here.standing().scheduling {
+        notes.push(format!("the executives run as SCHED_FIFO {priority}"));
+    }
+    let wire = wire(setup, Discipline::Fifo, vec![there.address()])?;
+    let mut channels = Vec::new();
+    for (number, row) in rows.into_iter().enumerate() {
+        let manner = match workload.experiment() {
+            _ if workload.violates(number, setup.attack) => Manner::Violates,
+            Some(_) => Manner::Keeps,
+            None => Manner::Waits,
+        };
+        let overloads = if manner == Manner::Violates { Overloads::Drop } else { Overloads::Wait };
+        let (row, sender, receiver) = workload::connect(&here, &there, wire.ingress(0), row, overloads, &mut notes)?;
+        channels.push(Ready {
+            name: row.name,
+            contract: Some(row.contract),
+            real_time_threads: true,
+            outlet: Box::new(Sender::new(sender, manner, &here)),
+            inlet: Box::new(Receiver(receiver)),
+        });
+    }
+    let listener = there.listen(BEST_EFFORT)?;
+    let spec = ChannelSpec::best_effort(MESSAGE_BYTES.into(), BEST_EFFORT_QUEUE)?;
+    let sender = here.open(wire.ingress(0), BEST_EFFORT, spec)?;
+    let receiver = listener.accept(Some(StdDuration::from_secs(2)))?;
+    channels.push(Ready {
+        name: BEST_EFFORT.to_owned(),
+        contract: None,
+        real_time_threads: false,
+        outlet: Box::new(Sender::new(sender, Manner::Tries, &here)),
+        inlet: Box::new(Receiver(receiver)),
+    });
+    Ok(Assembly { channels, hosts: vec![here, there], wire, notes })
+}
+
+/// What an application does with a message for which there is no room now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Manner {
+    /// It waits.
+    Waits,
+    /// It waits until its contract has room; if the channel has none, the message is dropped.
+    Keeps,
+    /// It drops the message. Nobody promised room.
+    Tries,
+    /// It sends beyond its contract; the channel drops that.
+    Violates,
+}
+
+struct Sender {
+    sender: laxity::Sender,
+    manner: Manner,
+    /// The sending host, and how many gaps it had seen when there was room last.
+    host: Arc<Host>,
+    gaps: u64,
+    no_room: Misses,
+    /// Messages that went into the mailbox.
+    taken: u64,
+    /// How the channel ended, if it did.
+    end: Option<String>,
+}
+
+impl Sender {
+    fn new(sender: laxity::Sender, manner: Manner, host: &Arc<Host>) -> Self {
+        let host = Arc::clone(host);
+        Self { sender, manner, gaps: host.gaps().0, host, no_room: Misses::default(), taken: 0, end: None }
+    }
+
+    /// Whose fault it is that a channel that keeps its contract has no room: the platform's if it took more than it may since
+    /// there was room last.
+    fn blame(&mut self) {
+        let excused = self.host.gaps().0 > self.gaps;
+        *(if excused { &mut self.no_room.platform } else { &mut self.no_room.laxity }) += 1;
+    }
+}
+
+impl Outlet for Sender {
+    fn send(&mut self, message: &[u8], _: Option<Instant>, stop: &AtomicBool) -> Result<bool, Error> {
+        loop {
+            if self.end.is_some() {
+                self.no_room.laxity += u64::from(self.manner == Manner::Keeps);
+                return Ok(false);
+            }
+            let result = match self.manner {
+                Manner::Waits => self.sender.send(message),
+                Manner::Keeps | Manner::Tries | Manner::Violates => self.sender.try_send(message),
+            };
+            match result {
+                Ok(()) => {
+                    self.taken += 1;
+                    self.gaps = self.host.gaps().0;
+                    return Ok(true);
+                }
+                Err(LaxityError::Violation(Violation::Burst { wait }))
+                    if self.manner == Manner::Keeps && !wait.is_zero() =>
+                {
+                    if !timing::sleep_until(now() + wait, stop) {
+                        return Ok(false);
+                    }
+                }
+                Err(LaxityError::Violation(_) | LaxityError::WouldBlock) => {
+                    if self.manner == Manner::Keeps {
+                        self.blame();
+                    }
+                    return Ok(false);
+                }
+                Err(over) => self.end = Some(over.to_string()),
+            }
+        }
+    }
+
+    fn finish(self: Box<Self>) -> Result<Sent, Error> {
+        let Self { sender, taken, manner, no_room, end, .. } = *self;
+        let drops = manner == Manner::Violates;
+        let name = sender.grant().name.clone();
+        let known = sender.counters();
+        let over = match end {
+            Some(over) => over,
+            None => match sender.close() {
+                Ok((counters, _)) => {
+                    // Where messages beyond the contract wait, each look at one that still has to wait is counted as refused.
+                    let dropped = if drops { counters.refused } else { 0 };
+                    if counters.accepted + dropped != taken {
+                        let detail = format!("accepted {} + dropped {dropped} != taken {taken}", counters.accepted);
+                        return Err(Error::Conservation { channel: name, detail });
+                    }
+                    return Ok(Sent { messages: counters.accepted, no_room, ..Sent::default() });
+                }
+                Err(over) => over.to_string(),
+            },
+        };
+        let note = Some(format!("{name} did not end in agreement: {over}; what was under way is counted as lost"));
+        let dropped = if drops { known.refused } else { 0 };
+        Ok(Sent { messages: taken.saturating_sub(dropped), no_room, note, cut_short: true })
+    }
+}
+
+struct Receiver(laxity::Receiver);
+
+impl Inlet for Receiver {
+    fn run(mut self: Box<Self>, take: &mut dyn FnMut(Arrived, &[u8]), stop: &AtomicBool) -> Result<Received, Error> {
+        loop {
+            match self.0.recv_timeout(LOOK) {
+                Ok(message) => {
+                    let (logical_arrival, now) = (message.logical_arrival(), now());
+                    let stamp = message.first_chunk::<STAMP_BYTES>().map(|stamp| u64::from_be_bytes(*stamp));
+                    let stamp = stamp.map(Instant::from_nanos).filter(|stamp| *stamp != Instant::MAX);
+                    let arrived = Arrived {
+                        logical_arrival: Some(logical_arrival),
+                        completion: logical_arrival + message.latency(),
+                        in_hand: stamp.map(|stamp| now.since(stamp)),
+                        bytes: message.len() as u64,
+                        evidence: message.evidence().map(|evidence| (message.sequence(), evidence)),
+                    };
+                    take(arrived, &message);
+                }
+                Err(LaxityError::WouldBlock) if !stop.load(Ordering::Relaxed) => {}
+                // The sender tells how it ended.
+                Err(_) => return Ok(Received::Figures(Box::new(self.0.figures()))),
+            }
+        }
+    }
+}

@@ -1,0 +1,421 @@
+//! A process of `laxity lab run`: one host with one end of each channel, or the strangers. It is killed when its parent is gone.
+
+use std::io::{self, BufRead};
+use std::net::UdpSocket;
+use std::os::fd::{AsRawFd, OwnedFd};
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::Duration as StdDuration;
+
+use laxity::{ChannelSpec, Error as LaxityError, Host, HostConfig, Listener, Receiver, Registry, Sender, Watch};
+use laxity_core::contract::{Contract, Overload};
+use laxity_core::figures::Figures;
+use laxity_core::platform::Platform;
+use laxity_core::units::{Duration, Instant};
+use laxity_link::sys::{self, now};
+use rustix::process::{Signal, getppid, set_parent_process_death_signal};
+
+use serde_json::Value;
+
+use super::HostName;
+use super::pair;
+use super::talk::{Ends, Event, Flood, HostReport, Promise, Role, SentStream, Sheet, Span, Stream, Task, tell};
+use crate::attack::load::LONGEST;
+use crate::attack::{Content, Ground, Load, strangers};
+use crate::error::Error;
+use crate::sys::namespace::{self, Namespace};
+use crate::workload::Row;
+
+/// Where strangers send what nobody reads.
+pub(super) const SINK_PORT: u16 = 9;
+/// How long a wait does not look whether the work is over.
+const LOOK: StdDuration = StdDuration::from_millis(50);
+/// How often it tells how far it is.
+const TOLD: StdDuration = StdDuration::from_millis(500);
+/// How long a host may be silent: a flood may take a keep-alive or two.
+const LEASE: Duration = Duration::from_secs(5);
+/// Of the applications of real-time channels, below that of the executives.
+const APPLICATION_PRIORITY: u8 = 60;
+/// Messages that may wait on the channel without a contract.
+const QUEUE: u64 = 4;
+/// What messages are filled with behind their numbers.
+const FILLER: u8 = 0x5a;
+const NUMBER_BYTES: usize = 8;
+
+/// What the command knows, and the laboratory does not: its options, and how it reports.
+pub trait Command {
+    /// A host that is like `config`, but for what the command line says of it.
+    ///
+    /// # Errors
+    /// Those of the options.
+    fn configure(&self, settings: &Value, config: HostConfig) -> Result<HostConfig, Error>;
+
+    /// What can be said of messages of these channels.
+    fn promise(&self, host: &Host, platform: &Platform, channels: &[Row]) -> Promise;
+
+    /// What a host saw in so much time.
+    fn report(&self, host: &Host, elapsed: Duration) -> HostReport;
+}
+
+/// Does what is said on standard input. The exit status, for whoever started it by hand; a parent reads events.
+pub fn run(command: &dyn Command) -> u8 {
+    let outcome = task().and_then(|task| {
+        let over = Arc::new(AtomicBool::new(false));
+        match &task.role {
+            Role::Receive(ends) => {
+                until_input_ends(&over);
+                receive(ends, command, &over)
+            }
+            Role::Send(ends, span) => send(ends, command, *span, &over),
+            Role::Flood(flood) => {
+                until_input_ends(&over);
+                self::flood(flood, &over)
+            }
+        }
+    });
+    let Err(failure) = outcome else { return 0 };
+    let status = failure.exit_status();
+    tell(&Event::Failed { status, text: failure.to_string() });
+    status
+}
+
+/// Reads the task, and becomes a process of its host.
+fn task() -> Result<Task, Error> {
+    let mut line = String::new();
+    let read = io::stdin().lock().read_line(&mut line);
+    let usage = |detail: String| Error::Usage(format!("this is a process of `laxity lab run`: {detail}"));
+    read.map_err(|error| usage(error.to_string()))?;
+    let task: Task = serde_json::from_str(&line).map_err(|error| usage(error.to_string()))?;
+    let trouble = |error: io::Error| Error::Lab { status: 5, text: format!("becoming a host of the lab: {error}") };
+    set_parent_process_death_signal(Some(Signal::KILL)).map_err(|error| trouble(error.into()))?;
+    // If it was gone before, nobody will tell.
+    if getppid().map(|parent| parent.as_raw_nonzero().get()) != i32::try_from(task.parent).ok() {
+        return Err(usage("its parent is gone".to_owned()));
+    }
+    let path = format!("/proc/{}/fd/{}", task.parent, task.namespace);
+    Namespace::at(Path::new(&path)).and_then(|found| found.enter()).map_err(trouble)?;
+    // Where it cannot be, a host sees the machine's devices in /sys, and does without.
+    let _ = namespace::private_mounts().and_then(|()| namespace::show_devices());
+    Ok(task)
+}
+
+/// Sets `over` when standard input ends.
+fn until_input_ends(over: &Arc<AtomicBool>) {
+    let over = Arc::clone(over);
+    thread::spawn(move || {
+        let _ = io::copy(&mut io::stdin().lock(), &mut io::sink());
+        over.store(true, Ordering::Relaxed);
+    });
+}
+
+/// A host, and what must live as long as it does.
+struct Started<'a> {
+    host: Host,
+    name: HostName,
+    platform: Platform,
+    command: &'a dyn Command,
+    _registry: Option<OwnedFd>,
+}
+
+impl<'a> Started<'a> {
+    fn new(ends: &Ends, name: HostName, command: &'a dyn Command) -> Result<Self, Error> {
+        // A host of its own has a registry of its own; it goes with this process, whatever ends it.
+        let directory = match namespace::memory_directory() {
+            Err(error) if error.kind() == io::ErrorKind::Unsupported => None,
+            Err(error) => return Err(Error::Lab { status: 2, text: format!("a registry in memory: {error}") }),
+            Ok(made) => Some(made),
+        };
+        let registry =
+            directory.as_ref().map(|made| Registry::At(format!("/proc/self/fd/{}/registry", made.as_raw_fd()).into()));
+        let defaults = HostConfig::default();
+        let config = HostConfig {
+            bind: ends.bind,
+            registry,
+            command: Some(format!("lab {}", name.letter())),
+            lease: LEASE,
+            fifo_priority: defaults.fifo_priority.filter(|_| ends.realtime),
+            lock_memory: ends.realtime,
+            ..defaults
+        };
+        let config = command.configure(&ends.settings, config)?;
+        let platform = config.costs.as_ref().map_or_else(Platform::assumed_host, |costs| costs.platform.clone());
+        Ok(Self { host: Host::start(config)?, name, platform, command, _registry: directory })
+    }
+
+    /// What it saw, with its name.
+    fn report(&self, elapsed: Duration) -> HostReport {
+        let mut report = self.command.report(&self.host, elapsed);
+        for line in report.violations.iter_mut().chain(&mut report.notes) {
+            *line = format!("{}: {line}", self.name.letter());
+        }
+        report
+    }
+}
+
+/// A thread of an application with a real-time channel.
+fn prepare(ends: &Ends, stream: &Stream) {
+    let _ = sys::precise_timers();
+    if ends.realtime && stream.deadline_ns.is_some() {
+        let _ = sys::real_time(APPLICATION_PRIORITY);
+    }
+}
+
+/// What became of a channel at the receiving host.
+struct Arrived {
+    figures: Figures,
+    altered: u64,
+    note: Option<String>,
+}
+
+fn receive(ends: &Ends, command: &dyn Command, over: &AtomicBool) -> Result<(), Error> {
+    let started = Started::new(ends, HostName::B, command)?;
+    let host = &started.host;
+    let listeners: Vec<Listener> =
+        ends.streams.iter().map(|stream| host.listen(&stream.name)).collect::<Result<_, _>>()?;
+    // Strangers' packets end in a full queue: if nobody had the port, the host would answer each of them.
+    let _sink = UdpSocket::bind((ends.bind.ip(), SINK_PORT));
+    tell(&Event::Ready);
+    let start = now();
+    let first: Mutex<Option<Watch>> = Mutex::new(None);
+    let running = AtomicU64::new(ends.streams.len() as u64);
+    let arrived: Vec<Option<Arrived>> = thread::scope(|scope| {
+        let threads = ends.streams.iter().zip(listeners).enumerate().map(|(number, (stream, listener))| {
+            let (first, running) = (&first, &running);
+            scope.spawn(move || {
+                prepare(ends, stream);
+                let receiver = accept(&listener, over);
+                drop(listener);
+                if let (0, Some(receiver)) = (number, &receiver) {
+                    *first.lock().unwrap_or_else(PoisonError::into_inner) = Some(receiver.watch());
+                }
+                let arrived = receiver.map(|receiver| take(receiver, stream, over));
+                running.fetch_sub(1, Ordering::Relaxed);
+                arrived
+            })
+        });
+        let threads: Vec<_> = threads.collect();
+        let mut told = now();
+        while running.load(Ordering::Relaxed) > 0 {
+            thread::sleep(LOOK);
+            if now().since(told).as_nanos() < TOLD.as_nanos() as u64 {
+                continue;
+            }
+            told = now();
+            if let Some(watch) = &*first.lock().unwrap_or_else(PoisonError::into_inner) {
+                let figures = watch.figures();
+                tell(&Event::Progress {
+                    messages: figures.delivered,
+                    missed: figures.late + figures.lost + figures.dropped,
+                    largest_ns: figures.latencies.max.map(Duration::as_nanos),
+                });
+            }
+        }
+        threads.into_iter().filter_map(|thread| thread.join().ok()).collect()
+    });
+    let arrived: Vec<Arrived> = arrived.into_iter().flatten().collect();
+    tell(&Event::Received {
+        channels: arrived.iter().map(|channel| Sheet::from(&channel.figures)).collect(),
+        altered: arrived.iter().map(|channel| channel.altered).sum(),
+        overflow: host.link_counters().receive_overflow,
+        host: started.report(now().since(start)),
+        notes: arrived.into_iter().filter_map(|channel| channel.note).collect(),
+    });
+    Ok(())
+}
+
+fn accept(listener: &Listener, over: &AtomicBool) -> Option<Receiver> {
+    loop {
+        match listener.accept(Some(LOOK)) {
+            Ok(receiver) => return Some(receiver),
+            Err(LaxityError::WouldBlock) if !over.load(Ordering::Relaxed) => {}
+            Err(_) => return None,
+        }
+    }
+}
+
+/// Floods until `over`, or the end of its time.
+fn flood(flood: &Flood, over: &AtomicBool) -> Result<(), Error> {
+    let of_the_lab = pair::addresses(HostName::B);
+    if flood.to.is_empty() || flood.to.iter().any(|to| !of_the_lab.iter().any(|found| found.address == to.ip())) {
+        return Err(Error::Usage("a flood goes to addresses of the lab only".to_owned()));
+    }
+    let ground = Ground::lab(&of_the_lab.map(|found| (found.address, found.network_bits)))?;
+    tell(&Event::Ready);
+    let (mut told, mut packets, mut bytes, start) = (now(), 0, 0, now());
+    let end = start + Duration::from_nanos(flood.nanos);
+    while now() < end && !over.load(Ordering::Relaxed) {
+        let span = end.since(now()).min(LONGEST);
+        let load = Load { per_second: Some(flood.packets_s), packets: u64::MAX, span };
+        let before = packets;
+        let offered =
+            strangers(&flood.to, Content::Garbage, flood.packet_bytes as usize, &load, &ground, over, |sent| {
+                if now().since(told).as_nanos() >= TOLD.as_nanos() as u64 {
+                    told = now();
+                    tell(&Event::Progress { messages: before + sent, missed: 0, largest_ns: None });
+                }
+            })?;
+        (packets, bytes) = (packets + offered.packets, bytes + offered.bytes);
+    }
+    tell(&Event::Flooded { packets, bytes, elapsed_ns: now().since(start).as_nanos() });
+    Ok(())
+}
+
+/// Takes messages until the channel is over.
+fn take(mut receiver: Receiver, stream: &Stream, over: &AtomicBool) -> Arrived {
+    let (mut altered, mut next) = (0, 0);
+    let note = loop {
+        match receiver.recv_timeout(LOOK) {
+            Ok(message) => match number(&message, stream) {
+                // Some before it may be missing.
+                Some(number) if number >= next => next = number + 1,
+                _ => altered += 1,
+            },
+            Err(LaxityError::WouldBlock) if !over.load(Ordering::Relaxed) => {}
+            Err(LaxityError::Closed | LaxityError::WouldBlock) => break None,
+            Err(error) => break Some(format!("b: {}: {error}", stream.name)),
+        }
+    };
+    Arrived { figures: receiver.figures(), altered, note }
+}
+
+/// The number of a message; `None` if it is not what was sent.
+fn number(message: &[u8], stream: &Stream) -> Option<u64> {
+    let (number, filler) = message.split_first_chunk::<NUMBER_BYTES>()?;
+    let is_whole = message.len() == stream.message_bytes as usize && filler.iter().all(|&byte| byte == FILLER);
+    is_whole.then(|| u64::from_be_bytes(*number))
+}
+
+fn send(ends: &Ends, command: &dyn Command, span: Span, over: &Arc<AtomicBool>) -> Result<(), Error> {
+    let started = Started::new(ends, HostName::A, command)?;
+    let host = &started.host;
+    let mut notes = host.standing().notes.clone();
+    let mut open = Vec::new();
+    let mut rows = Vec::new();
+    for stream in &ends.streams {
+        let (sender, row) = connect(host, ends, stream, &mut notes)?;
+        rows.extend(row);
+        if !sender.grant().same_clock {
+            notes.push(format!("{}: the hosts have no clock in common, though they are one machine", stream.name));
+        }
+        open.push(sender);
+    }
+    tell(&Event::Opened { promise: command.promise(host, &started.platform, &rows), notes });
+    let mut line = String::new();
+    if !matches!(io::stdin().lock().read_line(&mut line), Ok(1..)) {
+        over.store(true, Ordering::Relaxed);
+    }
+    until_input_ends(over);
+    let start = now();
+    let until = start + Duration::from_nanos(span.nanos);
+    let running = AtomicU64::new(ends.streams.len() as u64);
+    let first = open.first().map(Sender::watch);
+    let sent: Vec<SentStream> = thread::scope(|scope| {
+        let threads = ends.streams.iter().zip(open).enumerate().map(|(number, (stream, sender))| {
+            let (over, running) = (&**over, &running);
+            scope.spawn(move || {
+                prepare(ends, stream);
+                let most = if number == 0 { span.messages } else { None };
+                let sent = produce(sender, stream, most.unwrap_or(u64::MAX), start, over);
+                // The others go on for as long as the first.
+                if number == 0 {
+                    over.store(true, Ordering::Relaxed);
+                }
+                running.fetch_sub(1, Ordering::Relaxed);
+                sent
+            })
+        });
+        let threads: Vec<_> = threads.collect();
+        let mut told = start;
+        while running.load(Ordering::Relaxed) > 0 {
+            thread::sleep(LOOK);
+            if now() >= until {
+                over.store(true, Ordering::Relaxed);
+            }
+            if now().since(told).as_nanos() >= TOLD.as_nanos() as u64 {
+                told = now();
+                let messages = first.as_ref().map_or(0, |watch| watch.send_counters().accepted);
+                tell(&Event::Progress { messages, missed: 0, largest_ns: None });
+            }
+        }
+        threads.into_iter().filter_map(|thread| thread.join().ok()).collect()
+    });
+    let elapsed = now().since(start);
+    // What is to be said beside premises is the receiver's to say.
+    let host = HostReport { notes: Vec::new(), ..started.report(elapsed) };
+    tell(&Event::Sent { streams: sent, elapsed_ns: elapsed.as_nanos(), host });
+    Ok(())
+}
+
+/// Opens a channel, with the least deadline that is offered if its own is refused.
+fn connect(host: &Host, ends: &Ends, stream: &Stream, notes: &mut Vec<String>) -> Result<(Sender, Option<Row>), Error> {
+    let refused = |error| match error {
+        error @ (LaxityError::Refused { .. } | LaxityError::Shared { .. }) => {
+            Error::Refused { channel: stream.name.clone(), error: Box::new(error) }
+        }
+        error => error.into(),
+    };
+    let Some(deadline) = stream.deadline_ns else {
+        let spec = ChannelSpec::best_effort(stream.message_bytes.into(), QUEUE)?;
+        return Ok((host.open(ends.peer, &stream.name, spec).map_err(refused)?, None));
+    };
+    let (bytes, interval) = (u64::from(stream.message_bytes), Duration::from_nanos(stream.interval_ns));
+    let contract = Contract::new(bytes, bytes, interval, 1, Duration::from_nanos(deadline));
+    let mut contract = contract.map_err(LaxityError::from)?;
+    let overload = if stream.at_once > 1 { Overload::Drop } else { Overload::Block };
+    // The sending host's answer counts its own stages only, so the receiving host may ask for more.
+    for _ in 0..4 {
+        let spec = ChannelSpec { overload, ..ChannelSpec::real_time(contract) };
+        let error = match host.open(ends.peer, &stream.name, spec) {
+            Ok(sender) => return Ok((sender, Some(Row { name: stream.name.clone(), contract }))),
+            Err(error) => error,
+        };
+        let LaxityError::Refused { refusal, .. } = &error else { return Err(refused(error)) };
+        let least = refusal.least_deadline.map(Duration::rounded_up).filter(|least| *least > contract.deadline());
+        let Some(least) = least else { return Err(refused(error)) };
+        notes.push(format!(
+            "{}: a deadline of {} is refused here; going on with {least}",
+            stream.name,
+            contract.deadline()
+        ));
+        contract = contract.with_deadline(least).map_err(LaxityError::from)?;
+    }
+    let spec = ChannelSpec { overload, ..ChannelSpec::real_time(contract) };
+    let sender = host.open(ends.peer, &stream.name, spec).map_err(refused)?;
+    Ok((sender, Some(Row { name: stream.name.clone(), contract })))
+}
+
+/// Sends at most `most` messages, until `over`, and closes the channel.
+fn produce(mut sender: Sender, stream: &Stream, most: u64, start: Instant, over: &AtomicBool) -> SentStream {
+    let mut message = vec![FILLER; stream.message_bytes as usize];
+    // Such a channel waits by itself until its contract has room.
+    let waits = stream.deadline_ns.is_some() && stream.at_once == 1;
+    let interval = Duration::from_nanos(stream.interval_ns);
+    let (mut sent, mut refused, mut next, mut ended) = (0u64, 0, start, None);
+    'sending: while sent < most && !over.load(Ordering::Relaxed) {
+        if !waits && now() < next {
+            let _ = sys::wait(&[], Some(next.since(now()).min(Duration::from_millis(50))));
+            continue;
+        }
+        next = (next + interval).max(now().before(interval));
+        for _ in 0..stream.at_once {
+            message[..NUMBER_BYTES].copy_from_slice(&sent.to_be_bytes());
+            match if waits { sender.send(&message) } else { sender.try_send(&message) } {
+                Ok(()) => sent += 1,
+                Err(LaxityError::Violation(_) | LaxityError::WouldBlock) => refused += 1,
+                Err(error) => {
+                    ended = Some(error.to_string());
+                    break 'sending;
+                }
+            }
+        }
+    }
+    let known = sender.counters();
+    let (counters, ended) = match (sender.close(), ended) {
+        (Ok((counters, _)), None) => (counters, None),
+        (Ok((counters, _)), ended) => (counters, ended),
+        (Err(error), ended) => (known, ended.or_else(|| Some(error.to_string()))),
+    };
+    SentStream { accepted: counters.accepted, refused, ended }
+}

@@ -1,0 +1,46 @@
+//! `laxity lab`: two hosts on one machine, in network namespaces of their own, joined by a virtual Ethernet pair.
+//!
+//! | Module | What it is |
+//! |---|---|
+//! | [`pair`] | the interfaces and their addresses |
+//! | [`standing`] | a lab with a name, that stays, and commands that run in its hosts |
+//! | [`story`] | a lab without a name, that vanishes with its processes, and what happens in it |
+//! | [`host`] | what each process of that does: receive, send, flood |
+//! | [`talk`] | what they say to each other |
+//! | [`outcome`] | what came of it |
+//!
+//! Nothing of it touches the network of the machine: packets cross the pair only, and a flood goes to addresses of the lab only.
+
+pub mod host;
+pub mod outcome;
+pub mod pair;
+pub mod standing;
+pub mod story;
+pub mod talk;
+
+pub use host::Command;
+pub use outcome::Outcome;
+pub use story::{Audience, Shown, Story};
+pub use talk::{HostReport, Promise};
+
+/// One of the two hosts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HostName {
+    /// The one that sends.
+    A,
+    /// The one that receives.
+    B,
+}
+
+impl HostName {
+    /// Both.
+    pub const BOTH: [Self; 2] = [Self::A, Self::B];
+
+    /// As it is written.
+    pub fn letter(self) -> char {
+        match self {
+            Self::A => 'a',
+            Self::B => 'b',
+        }
+    }
+}

@@ -1,0 +1,452 @@
+//! `laxity lab run`: a lab without a name, and what happens in it.
+//!
+//! The namespaces have no names: they live as long as this process and those that it starts in them, and those are killed with
+//! this one. So nothing stays, even if it is killed.
+
+use std::collections::VecDeque;
+use std::io::{BufRead, BufReader, Write};
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, AsRawFd};
+use std::os::unix::process::CommandExt;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration as StdDuration, Instant as StdInstant};
+
+use laxity::DEFAULT_PORT;
+use laxity_core::figures::Figures;
+use laxity_core::units::{Duration, NANOS_PER_SECOND};
+use serde_json::Value;
+
+use super::HostName;
+use super::host::SINK_PORT;
+use super::outcome::{FloodReport, Outcome};
+use super::pair::{self, End, Size, failed};
+use super::talk::{Ends, Event, Flood, Promise, Role, Span, Stream, Task, json};
+use crate::attack::{Attack, EXCESS, HOGS, Hogs};
+use crate::error::Error;
+use crate::figures::per_second;
+use crate::sys::namespace::Namespace;
+
+/// Payload of a stranger's packet.
+const FLOOD_BYTES: u32 = 64;
+/// How long a wait does not look at Ctrl-C.
+const LOOK: StdDuration = StdDuration::from_millis(50);
+/// A host that says nothing for so long while it has something to say is lost: longer than a lease and the end of a channel.
+const PATIENCE: StdDuration = StdDuration::from_secs(30);
+
+/// The channels: what steers a robot, what it sees, and what has time.
+fn streams(interval: Duration, violates: bool) -> Vec<Stream> {
+    let stream = |name: &str, message_bytes, interval: Duration, deadline: Option<u64>, at_once| Stream {
+        name: name.to_owned(),
+        message_bytes,
+        interval_ns: interval.as_nanos(),
+        deadline_ns: deadline.map(|millis| Duration::from_millis(millis).as_nanos()),
+        at_once,
+    };
+    let mut streams = vec![
+        stream("control", 200, interval, Some(50), 1),
+        stream("camera", 60 << 10, Duration::from_millis(50), Some(100), 1),
+        stream("bulk", 32 << 10, Duration::from_millis(20), None, 1),
+    ];
+    if violates {
+        streams.push(stream("violator", 8 << 10, Duration::from_millis(20), Some(60), EXCESS));
+    }
+    streams
+}
+
+/// Which process it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Who {
+    A,
+    B,
+    Strangers,
+}
+
+impl Who {
+    fn name(self) -> &'static str {
+        match self {
+            Self::A => "host a",
+            Self::B => "host b",
+            Self::Strangers => "the flood",
+        }
+    }
+}
+
+/// A process of the lab. Dropping it ends it.
+struct Process {
+    child: Child,
+    input: Option<ChildStdin>,
+}
+
+impl Process {
+    /// Starts one in a host. What it says comes with its name; `None` is its end.
+    fn start(who: Who, home: &Namespace, role: Role, said: &Sender<(Who, Option<Event>)>) -> Result<Self, Error> {
+        let trouble = |source| Error::Lab { status: 5, text: format!("starting {}: {source}", who.name()) };
+        let mut child = Command::new("/proc/self/exe")
+            .arg0("laxity")
+            .args(["lab", "host"])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            // Ctrl-C is for the parent, which ends them in order.
+            .process_group(0)
+            .spawn()
+            .map_err(trouble)?;
+        let (input, output) = (child.stdin.take(), child.stdout.take());
+        let mut process = Self { child, input };
+        let task = Task { parent: std::process::id(), namespace: home.as_fd().as_raw_fd(), role };
+        if let Some(input) = &mut process.input {
+            writeln!(input, "{}", json(&task)).map_err(trouble)?;
+        }
+        let said = said.clone();
+        thread::spawn(move || {
+            for line in output.into_iter().flat_map(|output| BufReader::new(output).lines().map_while(Result::ok)) {
+                if let Ok(event) = serde_json::from_str(&line)
+                    && said.send((who, Some(event))).is_err()
+                {
+                    return;
+                }
+            }
+            let _ = said.send((who, None));
+        });
+        Ok(process)
+    }
+
+    fn go(&mut self) {
+        if let Some(input) = &mut self.input {
+            let _ = writeln!(input, "go");
+        }
+    }
+
+    /// Lets it end its work.
+    fn end(&mut self) {
+        self.input = None;
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        self.input = None;
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// How far it is.
+#[derive(Debug, Default)]
+pub struct Shown {
+    sent: u64,
+    delivered: u64,
+    missed: u64,
+    largest: Option<u64>,
+    strangers: u64,
+}
+
+impl Shown {
+    /// In words, with how many messages are wanted, if that was said.
+    pub fn line(&self, wanted: Option<u64>) -> String {
+        let of = wanted.map_or_else(String::new, |wanted| format!(" of {wanted}"));
+        let largest =
+            self.largest.map_or_else(String::new, |nanos| format!(", largest delay {}", Duration::from_nanos(nanos)));
+        let flood =
+            if self.strangers == 0 { String::new() } else { format!("; {} packets of strangers", self.strangers) };
+        format!("control: {} sent{of}, {} delivered{largest}, {} missed{flood}", self.sent, self.delivered, self.missed)
+    }
+}
+
+/// The events of all processes, one after the other.
+struct Ears<'a> {
+    heard: Receiver<(Who, Option<Event>)>,
+    /// What somebody said before he was asked.
+    kept: VecDeque<(Who, Event)>,
+    /// Who has said his last word.
+    finished: Vec<Who>,
+    shown: Arc<Mutex<Shown>>,
+    stopped: &'a dyn Fn() -> bool,
+}
+
+impl Ears<'_> {
+    /// The next event of somebody that is no progress; `None` if Ctrl-C comes first and `until_stopped`.
+    fn next(&mut self, from: Who, until_stopped: bool, patience: StdDuration) -> Result<Option<Event>, Error> {
+        let mut heard_last = StdInstant::now();
+        loop {
+            if let Some(at) = self.kept.iter().position(|(who, _)| *who == from) {
+                return Ok(self.kept.remove(at).map(|(_, event)| event));
+            }
+            if until_stopped && (self.stopped)() {
+                return Ok(None);
+            }
+            let lost = |who: Who, what: &str| Error::Lab { status: 5, text: format!("{} {what}", who.name()) };
+            let (who, event) = match self.heard.recv_timeout(LOOK) {
+                Ok(heard) => heard,
+                Err(RecvTimeoutError::Timeout) if heard_last.elapsed() < patience => continue,
+                Err(_) => return Err(lost(from, "does not answer any more")),
+            };
+            if who == from {
+                heard_last = StdInstant::now();
+            }
+            match event {
+                Some(Event::Progress { messages, missed, largest_ns }) => {
+                    let mut shown = self.shown.lock().unwrap_or_else(PoisonError::into_inner);
+                    match who {
+                        Who::A => shown.sent = messages,
+                        Who::B => (shown.delivered, shown.missed, shown.largest) = (messages, missed, largest_ns),
+                        Who::Strangers => shown.strangers = messages,
+                    }
+                }
+                Some(Event::Failed { status, text }) => {
+                    return Err(Error::Lab { status, text: format!("{}: {text}", who.name()) });
+                }
+                Some(event) => {
+                    if matches!(event, Event::Sent { .. } | Event::Received { .. } | Event::Flooded { .. }) {
+                        self.finished.push(who);
+                    }
+                    self.kept.push_back((who, event));
+                }
+                None if !self.finished.contains(&who) => return Err(lost(who, "ended without a word")),
+                None => {}
+            }
+        }
+    }
+}
+
+/// What is to happen.
+pub struct Story<'a> {
+    /// How the pair is made.
+    pub pair: Size,
+    /// What goes on beside it.
+    pub attack: Attack,
+    /// How many packets a second the flood offers.
+    pub flood_rate: u64,
+    /// IPv6, else IPv4.
+    pub ipv6: bool,
+    /// Across the VLAN of the pair.
+    pub vlan: bool,
+    /// The link can tag packets itself, where the kernel has no VLANs.
+    pub can_tag: bool,
+    /// Between messages of the first channel.
+    pub interval: Duration,
+    /// Ends when so many messages were sent on the first channel, if that is said; else after a while.
+    pub messages: Option<u64>,
+    /// How long that is.
+    pub seconds: u64,
+    /// Real-time priority and locked memory, where permitted.
+    pub realtime: bool,
+    /// What the command tells its processes ([`Command::configure`](super::Command::configure)), whose link tags packets with this VLAN.
+    pub settings: &'a dyn Fn(Option<u16>) -> Value,
+    /// Whether it is not wanted any more.
+    pub stopped: &'a dyn Fn() -> bool,
+}
+
+/// Who watches.
+pub trait Audience {
+    /// It is about to begin, with these notes. False if they are to be told at the end.
+    fn begins(&mut self, promise: &Promise, notes: &[String]) -> bool;
+
+    /// It runs from here on.
+    fn plays(&mut self, shown: Arc<Mutex<Shown>>);
+
+    /// It is over.
+    fn ends(&mut self);
+}
+
+/// Makes a lab, lets a story happen in it, and says what came of it.
+///
+/// # Errors
+/// Not permitted; refused; stopped before it began; a host is lost.
+pub fn run(story: &Story<'_>, audience: &mut dyn Audience) -> Result<Outcome, Error> {
+    let make = || Namespace::new().map_err(|error| failed("making a network namespace", &error));
+    let homes = [make()?, make()?];
+    let ends = pair::join([&homes[0], &homes[1]], story.pair).map_err(|error| failed("joining two hosts", &error))?;
+    Stage { story, homes: &homes, ends: &ends }.play(audience)
+}
+
+/// Where it happens.
+struct Stage<'a> {
+    story: &'a Story<'a>,
+    homes: &'a [Namespace; 2],
+    ends: &'a [End; 2],
+}
+
+impl Stage<'_> {
+    /// The address of a host that the channels use.
+    fn address(&self, host: HostName) -> Result<std::net::IpAddr, Error> {
+        let end = &self.ends[usize::from(host == HostName::B)];
+        let vlan = self.story.vlan && (self.has_vlan() || !self.story.can_tag);
+        let found = end.addresses.iter().find(|found| found.address.is_ipv6() == self.story.ipv6 && found.vlan == vlan);
+        found
+            .map(|found| found.address)
+            .ok_or_else(|| Error::NotPermitted("--vlan: this kernel has no VLANs (8021q); do without it".to_owned()))
+    }
+
+    fn play(&self, audience: &mut dyn Audience) -> Result<Outcome, Error> {
+        let (a, b) = (self.address(HostName::A)?, self.address(HostName::B)?);
+        let peer = SocketAddr::new(b, DEFAULT_PORT);
+        let attack = self.story.attack;
+        let streams = streams(self.story.interval, attack.violates());
+        let settings = (self.story.settings)(self.tags().then_some(pair::VLAN));
+        let side = |bind| Ends {
+            bind,
+            peer,
+            streams: streams.clone(),
+            realtime: self.story.realtime,
+            settings: settings.clone(),
+        };
+        let (said, heard) = channel();
+        let shown = Arc::new(Mutex::new(Shown::default()));
+        let mut ears = Ears {
+            heard,
+            kept: VecDeque::new(),
+            finished: Vec::new(),
+            shown: Arc::clone(&shown),
+            stopped: self.story.stopped,
+        };
+
+        let mut receiver = Process::start(Who::B, &self.homes[1], Role::Receive(side(peer)), &said)?;
+        ears.next(Who::B, false, PATIENCE)?;
+        let span = self.span();
+        let mut sender =
+            Process::start(Who::A, &self.homes[0], Role::Send(side(SocketAddr::new(a, DEFAULT_PORT)), span), &said)?;
+        let Some(Event::Opened { promise, mut notes }) = ears.next(Who::A, false, PATIENCE)? else {
+            return Err(Error::Lab { status: 5, text: "host a said something else than expected".to_owned() });
+        };
+        if attack.floods() && self.tags() {
+            notes.push(
+                "strangers send outside the VLAN: this kernel has none (8021q), so the link tags its own packets, and theirs are the kernel's"
+                    .to_owned(),
+            );
+        }
+        if audience.begins(&promise, &notes) {
+            notes.clear();
+        }
+
+        // Longer than the story, so that it ends even if nobody is there to end it.
+        let limit = Duration::from_nanos(span.nanos) + Duration::from_secs(60);
+        let mut hogs = attack.hogs().then(|| Hogs::start(HOGS, limit)).transpose()?;
+        let mut strangers = None;
+        if attack.floods() {
+            let flood = Flood {
+                to: vec![peer, SocketAddr::new(b, SINK_PORT)],
+                packets_s: self.story.flood_rate,
+                packet_bytes: FLOOD_BYTES,
+                nanos: limit.as_nanos(),
+            };
+            strangers = Some(Process::start(Who::Strangers, &self.homes[0], Role::Flood(flood), &said)?);
+            ears.next(Who::Strangers, false, PATIENCE)?;
+        }
+
+        if (self.story.stopped)() {
+            return Err(Error::Lab {
+                status: 1,
+                text: "interrupted before the first message: nothing was tested".to_owned(),
+            });
+        }
+        audience.plays(shown);
+        sender.go();
+        let sent = match ears.next(Who::A, true, PATIENCE)? {
+            Some(sent) => sent,
+            None => {
+                sender.end();
+                ears.next(Who::A, false, PATIENCE)?.expect("it waits for an event")
+            }
+        };
+        audience.ends();
+        let Event::Sent { streams: sent, elapsed_ns, host: a } = sent else {
+            return Err(Error::Lab { status: 5, text: "host a said something else than expected".to_owned() });
+        };
+        notes.extend(a.broken());
+        if let Some(hogs) = &mut hogs
+            && hogs.running() < HOGS
+        {
+            notes.push("processor-bound processes ended before the story did".to_owned());
+        }
+        drop(hogs);
+        let flood = strangers.map(|strangers| self.end_flood(strangers, &mut ears)).transpose()?;
+        // Channels that were lost have nobody left who would end them.
+        if sent.iter().any(|stream| stream.ended.is_some()) {
+            receiver.end();
+        }
+        let Some(Event::Received { channels, altered, overflow, host: b, notes: more }) =
+            ears.next(Who::B, false, PATIENCE)?
+        else {
+            return Err(Error::Lab { status: 5, text: "host b said something else than expected".to_owned() });
+        };
+        notes.extend(b.broken());
+        notes.extend(more);
+        notes.extend(b.notes);
+        let mut outcome = Outcome {
+            elapsed: Duration::from_nanos(elapsed_ns),
+            promise,
+            flood,
+            channels: channels.into_iter().map(Figures::from).collect(),
+            altered,
+            links: [a.link, b.link],
+            early: [a.early, b.early],
+            premises: [a.premises, b.premises],
+            notes,
+            is_whole: true,
+            is_lost: false,
+        };
+        outcome.add_up(&streams, &sent, overflow > 0);
+        Ok(outcome)
+    }
+
+    /// Whether the link tags packets itself.
+    fn tags(&self) -> bool {
+        self.story.vlan && self.story.can_tag && !self.has_vlan()
+    }
+
+    fn has_vlan(&self) -> bool {
+        self.ends.iter().all(|end| end.addresses.iter().any(|found| found.vlan))
+    }
+
+    fn span(&self) -> Span {
+        // With a number of messages, as long as they take, and as much again, and a minute.
+        let nanos = match self.story.messages {
+            Some(messages) => (self.story.interval * messages * 2 + Duration::from_secs(60)).as_nanos(),
+            None => self.story.seconds * NANOS_PER_SECOND,
+        };
+        Span { messages: self.story.messages, nanos }
+    }
+
+    fn end_flood(&self, mut strangers: Process, ears: &mut Ears<'_>) -> Result<FloodReport, Error> {
+        strangers.end();
+        match ears.next(Who::Strangers, false, PATIENCE)? {
+            Some(Event::Flooded { packets, bytes, elapsed_ns }) => Ok(FloodReport {
+                offered_packets_s: self.story.flood_rate,
+                packet_bytes: FLOOD_BYTES,
+                packets,
+                bytes,
+                elapsed_ns,
+                packets_s: per_second(packets, Duration::from_nanos(elapsed_ns)),
+            }),
+            _ => Err(Error::Lab { status: 5, text: "the flood said something else than expected".to_owned() }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_first_channel_is_the_one_that_is_counted() {
+        let interval = Duration::from_millis(1);
+        let plain = streams(interval, false);
+        assert_eq!((plain[0].name.as_str(), plain[0].interval_ns, plain.len()), ("control", 1_000_000, 3));
+        assert!(plain.iter().all(|stream| stream.at_once == 1));
+        let violated = streams(interval, true);
+        assert_eq!(violated[..3], plain[..]);
+        assert_eq!((violated[3].name.as_str(), violated[3].at_once), ("violator", 10));
+    }
+
+    #[test]
+    fn the_line_says_how_far_it_is() {
+        let mut shown = Shown { sent: 5, delivered: 4, ..Shown::default() };
+        assert_eq!(shown.line(Some(9)), "control: 5 sent of 9, 4 delivered, 0 missed");
+        shown = Shown { largest: Some(1_500_000), strangers: 7, missed: 1, ..shown };
+        let expected = "control: 5 sent, 4 delivered, largest delay 1.5ms, 1 missed; 7 packets of strangers";
+        assert_eq!(shown.line(None), expected);
+    }
+}

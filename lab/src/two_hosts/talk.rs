@@ -1,0 +1,235 @@
+//! What `laxity lab run` and its processes say to each other: lines of JSON, the task on standard input, events on standard
+//! output. Afterwards `go` on standard input lets a sender begin, and its end ends the work.
+
+use std::io::{self, Write};
+use std::net::SocketAddr;
+
+use laxity_core::figures::{Figures, Latencies, Misses};
+use laxity_core::units::Duration;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+/// What a process is to do.
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) struct Task {
+    /// Whose it is: it must not outlive that process.
+    pub(super) parent: u32,
+    /// The network namespace of its host, a descriptor of the parent.
+    pub(super) namespace: i32,
+    pub(super) role: Role,
+}
+
+#[derive(Debug, Serialize, Deserialize)]
+pub(super) enum Role {
+    Receive(Ends),
+    Send(Ends, Span),
+    Flood(Flood),
+}
+
+/// A host that has one end of each channel.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Ends {
+    pub(super) bind: SocketAddr,
+    /// The receiving host.
+    pub(super) peer: SocketAddr,
+    pub(super) streams: Vec<Stream>,
+    /// Real-time priority and locked memory, where permitted.
+    pub(super) realtime: bool,
+    /// The command's own: what else its hosts are to be like.
+    pub(super) settings: Value,
+}
+
+/// A channel and what its application does.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Stream {
+    pub(super) name: String,
+    pub(super) message_bytes: u32,
+    pub(super) interval_ns: u64,
+    /// `None` for best effort.
+    pub(super) deadline_ns: Option<u64>,
+    /// Messages that it wants to send in each interval; more than one breaks its contract.
+    pub(super) at_once: u64,
+}
+
+/// For how long to send; whichever comes first.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+pub(super) struct Span {
+    /// Messages of the first channel.
+    pub(super) messages: Option<u64>,
+    pub(super) nanos: u64,
+}
+
+/// Datagrams to addresses of the lab.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct Flood {
+    /// One after the other.
+    pub(super) to: Vec<SocketAddr>,
+    pub(super) packets_s: u64,
+    pub(super) packet_bytes: u32,
+    /// It ends by itself then.
+    pub(super) nanos: u64,
+}
+
+/// What can be said of every message of the channels.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct Promise {
+    /// The level.
+    pub guarantee: String,
+    /// A decimal fraction; `None` if nothing is claimed.
+    pub miss_probability: Option<String>,
+    /// Both.
+    pub in_words: String,
+}
+
+/// What a host saw, as the command reports it.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct HostReport {
+    /// What its link did.
+    pub link: Value,
+    /// What became of frames before they came to it.
+    pub early: Value,
+    /// What the bounds rest on.
+    pub premises: Value,
+    /// The premises that were broken.
+    pub violations: Vec<String>,
+    /// What else is to be said.
+    pub notes: Vec<String>,
+}
+
+impl HostReport {
+    /// The premises that were broken, as notes.
+    pub(super) fn broken(&self) -> Vec<String> {
+        self.violations.iter().map(|violation| format!("premise: {violation}")).collect()
+    }
+}
+
+/// What a process tells.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) enum Event {
+    /// It receives, or floods.
+    Ready,
+    /// The channels were granted.
+    Opened { promise: Promise, notes: Vec<String> },
+    /// How far it is: messages of the first channel, and of those the ones that missed and the largest delay.
+    Progress { messages: u64, missed: u64, largest_ns: Option<u64> },
+    /// The sender's end.
+    Sent { streams: Vec<SentStream>, elapsed_ns: u64, host: HostReport },
+    /// The receiver's end. `overflow` are packets that the kernel had no room for.
+    Received { channels: Vec<Sheet>, altered: u64, overflow: u64, host: HostReport, notes: Vec<String> },
+    /// The flood's end.
+    Flooded { packets: u64, bytes: u64, elapsed_ns: u64 },
+    /// It could not do it.
+    Failed { status: u8, text: String },
+}
+
+/// What the sending host counted.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) struct SentStream {
+    pub(super) accepted: u64,
+    /// Messages for which the channel had no room: beyond its contract, or best effort.
+    pub(super) refused: u64,
+    /// How the channel ended, if both hosts did not agree on it.
+    pub(super) ended: Option<String>,
+}
+
+/// Figures of a channel that can be told.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Sheet {
+    name: String,
+    best_effort: bool,
+    sent: u64,
+    delivered: u64,
+    delivered_bytes: u64,
+    late: u64,
+    lost: u64,
+    dropped: u64,
+    misses: [u64; 5],
+    over_bound: u64,
+    deadline_ns: Option<u64>,
+    bound_ns: Option<u64>,
+    latencies_ns: [Option<u64>; 5],
+}
+
+impl From<&Figures> for Sheet {
+    fn from(figures: &Figures) -> Self {
+        let nanos = |span: Option<Duration>| span.map(Duration::as_nanos);
+        let Misses { sender, receiver, network, platform, laxity } = figures.misses;
+        let Latencies { min, p50, p99, p999, max } = figures.latencies;
+        Self {
+            name: figures.name.clone(),
+            best_effort: figures.best_effort,
+            sent: figures.sent,
+            delivered: figures.delivered,
+            delivered_bytes: figures.delivered_bytes,
+            late: figures.late,
+            lost: figures.lost,
+            dropped: figures.dropped,
+            misses: [sender, receiver, network, platform, laxity],
+            over_bound: figures.over_bound,
+            deadline_ns: nanos(figures.deadline),
+            bound_ns: nanos(figures.bound),
+            latencies_ns: [min, p50, p99, p999, max].map(nanos),
+        }
+    }
+}
+
+impl From<Sheet> for Figures {
+    fn from(sheet: Sheet) -> Self {
+        let span = |nanos: Option<u64>| nanos.map(Duration::from_nanos);
+        let [sender, receiver, network, platform, laxity] = sheet.misses;
+        let [min, p50, p99, p999, max] = sheet.latencies_ns.map(span);
+        Self {
+            name: sheet.name,
+            best_effort: sheet.best_effort,
+            sent: sheet.sent,
+            delivered: sheet.delivered,
+            delivered_bytes: sheet.delivered_bytes,
+            late: sheet.late,
+            lost: sheet.lost,
+            dropped: sheet.dropped,
+            misses: Misses { sender, receiver, network, platform, laxity },
+            over_bound: sheet.over_bound,
+            deadline: span(sheet.deadline_ns),
+            bound: span(sheet.bound_ns),
+            latencies: Latencies { min, p50, p99, p999, max },
+        }
+    }
+}
+
+/// Tells the parent. If that is gone, so is this process in a moment.
+pub(super) fn tell(event: &Event) {
+    let _ = writeln!(io::stdout().lock(), "{}", json(event));
+}
+
+/// One line, without its end.
+pub(super) fn json(what: &impl Serialize) -> String {
+    serde_json::to_string(what).expect("structs of strings and integers are always JSON")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_survive_the_way() {
+        let span = |nanos| Some(Duration::from_nanos(nanos));
+        let figures = Figures {
+            name: "a \"name\"\n".to_owned(),
+            best_effort: false,
+            sent: 1,
+            delivered: 2,
+            delivered_bytes: u64::MAX,
+            late: 3,
+            lost: 4,
+            dropped: 5,
+            misses: Misses { sender: 6, receiver: 7, network: 8, platform: 9, laxity: 10 },
+            over_bound: 11,
+            deadline: span(12),
+            bound: None,
+            latencies: Latencies { min: span(13), p50: span(14), p99: span(15), p999: None, max: span(16) },
+        };
+        let line = json(&Sheet::from(&figures));
+        assert!(!line.contains('\n'));
+        assert_eq!(Figures::from(serde_json::from_str::<Sheet>(&line).unwrap()), figures);
+    }
+}

@@ -1,0 +1,285 @@
+//! Attacks on a host, over loopback and in a lab with the fast path: whoever breaks a contract has the blame, and the channel beside it what it was promised. How
+//! late its messages are is the machine's; whose fault that is, is not.
+
+#[path = "common/lab.rs"]
+mod lab;
+
+use std::net::{SocketAddr, UdpSocket};
+use std::sync::atomic::AtomicBool;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration as StdDuration;
+
+use lab::{Lab, Side};
+use laxity::{ChannelSpec, Error as LaxityError, Host, HostConfig, LinkChoice, Receiver, Sender, XdpOptions};
+use laxity_core::contract::Contract;
+use laxity_core::figures::Figures;
+use laxity_core::platform::Platform;
+use laxity_core::units::Duration;
+use laxity_lab::Error;
+use laxity_lab::attack::{Content, Ground, Load, Offered, Violator, strangers};
+use laxity_link::sys::{self, now};
+use laxity_link::xdp::XdpError;
+
+const PATIENCE: Option<StdDuration> = Some(StdDuration::from_secs(10));
+/// How long an attack lasts.
+const SPAN: Duration = Duration::from_millis(1_500);
+/// Of the channel that keeps its contract.
+const INTERVAL: Duration = Duration::from_millis(10);
+
+fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+fn config() -> HostConfig {
+    HostConfig { registry: None, ..HostConfig::with_costs(Platform::assumed_host()) }
+}
+
+/// Two hosts, and a channel between them that is attacked. One scene at a time: they would be each other's attack.
+struct Scene {
+    here: Host,
+    there: Host,
+    /// Where they are, if not on loopback.
+    lab: Option<Lab>,
+    _alone: MutexGuard<'static, ()>,
+}
+
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+impl Scene {
+    fn on_loopback() -> Self {
+        let host = || Host::start(config()).expect("a host starts without rights");
+        Self { _alone: alone(), here: host(), there: host(), lab: None }
+    }
+
+    /// Over the fast path; `None` where that is not permitted.
+    fn in_lab() -> Option<Self> {
+        let (alone, lab) = (alone(), Lab::new(1)?);
+        let start = |side: Side| {
+            let link = LinkChoice::Xdp(XdpOptions::default());
+            let config = HostConfig { bind: SocketAddr::new(side.v4(), 5709), link, ..config() };
+            lab.on(side, move || Ok(Host::start(config))).unwrap()
+        };
+        let here = match start(Side::A) {
+            Err(LaxityError::Xdp(XdpError::NotPermitted { interface, what })) => {
+                println!("skipped: not permitted to {what} on {interface}");
+                return None;
+            }
+            here => here.unwrap(),
+        };
+        let there = start(Side::B).unwrap();
+        Some(Self { _alone: alone, here, there, lab: Some(lab) })
+    }
+
+    /// Does something where the sending host is.
+    fn here<T: Send>(&self, work: impl FnOnce() -> T + Send) -> T {
+        match &self.lab {
+            Some(lab) => lab.on(Side::A, || Ok(work())).unwrap(),
+            None => work(),
+        }
+    }
+
+    fn ground(&self) -> Ground {
+        match &self.lab {
+            Some(_) => Ground::lab(&[(Side::B.v4(), 24)]).unwrap(),
+            None => Ground::loopback(),
+        }
+    }
+
+    fn connect(&self, name: &str, spec: ChannelSpec) -> (Sender, Receiver) {
+        let listener = self.there.listen(name).unwrap();
+        let sender = self.here.open(self.there.address(), name, spec).unwrap();
+        (sender, listener.accept(PATIENCE).unwrap())
+    }
+
+    /// Runs `attack` beside a channel that keeps its contract, and checks that channel.
+    fn beside<T>(&self, attack: impl FnOnce() -> T) -> T {
+        // A deadline that is far away: this is not about how fast the machine is.
+        let contract = Contract::new(1_000, 1, INTERVAL, 1, ms(500)).unwrap();
+        let (mut sender, receiver) = self.connect("neighbour", ChannelSpec::real_time(contract));
+        let (outcome, sent, figures) = std::thread::scope(|scope| {
+            let sending = scope.spawn(move || {
+                let (start, mut sent) = (now(), 0);
+                while now().since(start) < SPAN {
+                    sender.send(&[sent as u8; 1_000]).unwrap();
+                    sent += 1;
+                    // As an application that keeps its contract by the clock.
+                    let due = (start + INTERVAL * sent).since(now());
+                    sys::wait(&[], Some(due)).unwrap();
+                }
+                sender.close().unwrap();
+                sent
+            });
+            let receiving = scope.spawn(move || read_to_the_end(receiver));
+            let outcome = attack();
+            (outcome, sending.join().unwrap(), receiving.join().unwrap())
+        });
+        assert_eq!((figures.delivered, figures.lost, figures.dropped), (sent, 0, 0), "{figures:?}");
+        assert_eq!((figures.misses.laxity, figures.misses.sender), (0, 0), "{figures:?}");
+        assert!(sent > 50, "{sent}");
+        outcome
+    }
+}
+
+/// Somebody who attacks the channel of `sender`, if that is permitted here.
+fn violator(scene: &Scene, sender: Sender) -> Option<(Sender, Violator)> {
+    let (from, ground) = (scene.here.address(), scene.ground());
+    // A sender may move to another thread, and cannot be looked at from one.
+    let (sender, violator) = scene.here(move || {
+        let violator = Violator::new(&sender, from, 0, &ground);
+        (sender, violator)
+    });
+    match violator {
+        Ok(violator) => Some((sender, violator)),
+        Err(error @ Error::System { .. }) => {
+            println!("skipped: {error}");
+            None
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// Sends at this pace as long as an attack lasts.
+fn violate(violator: &mut Violator, per_second: u64) -> Offered {
+    let load = Load { per_second: Some(per_second), packets: u64::MAX, span: SPAN };
+    let offered = violator.run(&load, &AtomicBool::new(false)).unwrap();
+    println!("{offered:?}, {} a second", offered.per_second());
+    offered
+}
+
+/// Reads until the channel is closed.
+fn read_to_the_end(mut receiver: Receiver) -> Figures {
+    loop {
+        match receiver.recv_timeout(StdDuration::from_secs(10)) {
+            Ok(_) => {}
+            Err(LaxityError::Closed) => return receiver.figures(),
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+/// Attacks a channel of 150 packets a second with so many; returns what became of it, and of how many messages.
+fn break_a_contract(scene: &Scene, per_second: u64) -> Option<(Figures, u64)> {
+    let contract = Contract::new(4_000, 1, ms(20), 1, ms(500)).unwrap();
+    let (sender, receiver) = scene.connect("violated", ChannelSpec::real_time(contract));
+    let (sender, mut violator) = violator(scene, sender)?;
+    let reading = std::thread::spawn(move || read_to_the_end(receiver));
+    let offered = scene.beside(|| violate(&mut violator, per_second));
+    sender.close().unwrap();
+    let figures = reading.join().unwrap();
+    println!("{figures:?} of {}", violator.next());
+    assert!(offered.packets > 1_000, "{offered:?}");
+    // What the contract has in that time, and what may be ahead of it.
+    let most = offered.elapsed.div_ceil(ms(20)) + ms(500).div_ceil(ms(20)) + 2;
+    assert!(figures.delivered <= most, "{} of at most {most}", figures.delivered);
+    assert!(figures.misses.sender > 200, "{figures:?}");
+    // What is not delivered is the violator's fault; those that were under reassembly at the end are nobody's.
+    assert_eq!(figures.misses.receiver + figures.misses.network + figures.misses.laxity, 0, "{figures:?}");
+    Some((figures, violator.next()))
+}
+
+#[test]
+fn who_breaks_its_contract_gets_it_and_has_the_blame() {
+    let scene = Scene::on_loopback();
+    let Some((figures, messages)) = break_a_contract(&scene, 4_000) else { return };
+    // Its due, and the blame for all the rest: at most as many as are under reassembly are nobody's yet.
+    assert!(figures.delivered >= 20, "{figures:?}");
+    assert!(figures.misses.sender + figures.delivered + 64 >= messages, "{figures:?} of {messages}");
+}
+
+#[test]
+fn what_the_driver_drops_of_who_breaks_its_contract_is_its_own_fault() {
+    let Some(scene) = Scene::in_lab() else { return };
+    // The driver knows no messages: of what it lets through few are whole. Who sends within the contract loses none.
+    if break_a_contract(&scene, 20_000).is_none() {
+        return;
+    }
+    std::thread::sleep(StdDuration::from_millis(250));
+    let early = scene.there.early().expect("it is the fast path").early();
+    println!("{early:?}");
+    assert!(early.over_rate > 10_000, "{early:?}");
+    assert_eq!((early.malformed, early.unknown, early.too_large, early.over_control), (0, 0, 0, 0), "{early:?}");
+}
+
+#[test]
+fn a_flood_of_best_effort_that_nobody_reads_fills_its_own_queue_only() {
+    for (is_lab, per_second) in [(false, 4_000), (true, 20_000)] {
+        let scene = if is_lab { Scene::in_lab() } else { Some(Scene::on_loopback()) };
+        let Some(scene) = scene else { return };
+        let (sender, receiver) = scene.connect("flooded", ChannelSpec::best_effort(5_000, 4).unwrap());
+        let Some((sender, mut violator)) = violator(&scene, sender) else { return };
+        scene.beside(|| violate(&mut violator, per_second));
+        sender.close().unwrap();
+        let figures = read_to_the_end(receiver);
+        println!("{figures:?} of {} messages", violator.next());
+        assert!(figures.misses.receiver > 100, "{figures:?}");
+        assert!(figures.delivered < 100, "{figures:?}");
+        assert_eq!(figures.misses.sender + figures.misses.laxity, 0, "{figures:?}");
+    }
+}
+
+#[test]
+fn strangers_disturb_nobody() {
+    let scene = Scene::on_loopback();
+    let port = scene.there.address();
+    let absent = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let nobody = absent.local_addr().unwrap();
+    drop(absent);
+    let stop = AtomicBool::new(false);
+    let load = Load { per_second: Some(4_000), packets: 1_000, span: SPAN };
+    let offered = scene.beside(|| {
+        let mut all = Vec::new();
+        for (to, content, bytes) in [
+            (port, Content::Garbage, 1),
+            (port, Content::Garbage, 1_400),
+            (port, Content::UnknownChannel, 1_400),
+            (port, Content::Control, 1),
+            (nobody, Content::UnknownChannel, 64),
+        ] {
+            all.push(strangers(&[to], content, bytes, &load, &Ground::loopback(), &stop, |_| ()).unwrap());
+        }
+        all
+    });
+    for some in &offered {
+        assert!((1..=1_000).contains(&some.packets) && some.elapsed <= SPAN + ms(500), "{some:?}");
+        assert!(some.bytes >= some.packets);
+    }
+    assert_eq!(offered.iter().map(|some| some.refused).sum::<u64>(), 0, "{offered:?}");
+}
+
+#[test]
+fn strangers_end_in_the_driver() {
+    let Some(scene) = Scene::in_lab() else { return };
+    let (port, ground, stop) = (scene.there.address(), scene.ground(), AtomicBool::new(false));
+    // As many as go, and no more than so many.
+    let load = Load { per_second: None, packets: 50_000, span: ms(300) };
+    let offered = scene.beside(|| {
+        [Content::Garbage, Content::UnknownChannel, Content::Control].map(|content| {
+            scene.here(|| strangers(&[port], content, 200, &load, &ground, &stop, |_| ())).expect("it may go there")
+        })
+    });
+    std::thread::sleep(StdDuration::from_millis(250));
+    let early = scene.there.early().expect("it is the fast path").early();
+    println!("{offered:?}\n{:?} a second\n{early:?}", offered.map(|some| some.per_second()));
+    assert!(offered.iter().all(|some| some.packets > 1_000), "{offered:?}");
+    assert!(early.malformed > 1_000 && early.unknown > 1_000 && early.over_control > 500, "{early:?}");
+    assert_eq!((early.over_rate, early.too_large), (0, 0), "{early:?}");
+}
+
+#[test]
+fn load_leaves_neither_loopback_nor_a_lab() {
+    let stop = AtomicBool::new(false);
+    let load = Load { per_second: Some(1), packets: 1, span: ms(1) };
+    for to in ["192.0.2.1:9", "[2001:db8::1]:9", "10.1.2.3:9"] {
+        let to = to.parse().unwrap();
+        for ground in [Ground::loopback(), Ground::lab(&[("10.99.0.0".parse().unwrap(), 24)]).unwrap()] {
+            let error = strangers(&[to], Content::Garbage, 100, &load, &ground, &stop, |_| ()).unwrap_err();
+            assert_eq!(error.exit_status(), 2);
+            assert!(matches!(error, Error::NotInLab(found) if found == to), "{error}");
+        }
+    }
+    let here = "127.0.0.1:9".parse().unwrap();
+    assert!(strangers(&[here], Content::Garbage, 9_000, &load, &Ground::loopback(), &stop, |_| ()).is_err());
+}

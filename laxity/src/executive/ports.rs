@@ -1,0 +1,182 @@
+//! What surrounds a driver on a live host: the clock, the link, and the applications' mailboxes.
+
+use std::net::SocketAddr;
+use std::sync::atomic::Ordering;
+
+use laxity_core::endpoint::{Endpoint, Transmit};
+use laxity_core::event::{ChannelId, LinkId};
+use laxity_core::frames::{Frames, MessageBuf};
+use laxity_core::piece::Piece;
+use laxity_core::receive::{Cause, Expected, ReceiveCounters};
+use laxity_core::send::{Rejected, SendCounters, Submitted};
+use laxity_core::units::{Duration, Instant};
+use laxity_drive::{Clock, Delivery, Links, Meter, Outbound, Ports, Work};
+use laxity_link::{LinkEvent, LinkOver};
+
+use super::{Notice, Surroundings};
+use crate::port::{Inbound, ReceiveSlot, SendSlot, Slot};
+
+impl<L, C> Surroundings<L, C> {
+    fn sender(&mut self, place: u32) -> Option<&mut SendSlot> {
+        match self.slots.get_mut(place as usize)?.as_deref_mut()? {
+            Slot::Send(slot) => Some(slot),
+            Slot::Receive(_) => None,
+        }
+    }
+
+    fn receiver(&mut self, place: u32) -> Option<&mut ReceiveSlot> {
+        match self.slots.get_mut(place as usize)?.as_deref_mut()? {
+            Slot::Receive(slot) => Some(slot),
+            Slot::Send(_) => None,
+        }
+    }
+}
+
+impl<L, C: Clock> Clock for Surroundings<L, C> {
+    fn now(&mut self) -> Instant {
+        self.clock.now()
+    }
+    fn after(&mut self, work: &Work) -> Instant {
+        self.clock.after(work)
+    }
+    fn stolen(&mut self, awake: Duration) -> Duration {
+        self.clock.stolen(awake)
+    }
+}
+
+/// One link, number zero.
+impl<F: Frames, L: LinkOver<F>, C> Links<F> for Surroundings<L, C> {
+    fn links(&self) -> LinkId {
+        1
+    }
+    fn room(&self, _: LinkId) -> usize {
+        self.link.room()
+    }
+    fn transmit(&mut self, _: LinkId, packet: Transmit, _: &mut F) {
+        self.link.transmit(packet.frame, packet.len, packet.peer);
+    }
+    fn flush(&mut self, _: LinkId, frames: &mut F) {
+        // An error of the whole link leaves the frames staged; the next flush tries again, and the leases notice.
+        let _ = self.link.flush(frames);
+    }
+    fn is_blocked(&self, _: LinkId) -> bool {
+        self.link.wants_writable()
+    }
+    fn retry_after(&self, _: LinkId) -> Option<Duration> {
+        self.link.retry_after()
+    }
+
+    fn receive(&mut self, now: Instant, link: LinkId, limit: usize, frames: &mut F, endpoint: &mut Endpoint) -> usize {
+        let got = self.link.receive(limit, frames, |received, frames| {
+            endpoint.handle_frame(now, link, received.peer, received.frame, received.len, frames);
+        });
+        for _ in 0..limit {
+            let Some((place, packets)) = self.link.poll_policed() else { break };
+            endpoint.handle_policed(now, place, packets);
+        }
+        // As many as frames: reports may come without end.
+        for _ in 0..limit {
+            match self.link.poll_event() {
+                Some(LinkEvent::Unreachable(peer)) => self.notice(Notice::Unreachable(peer), endpoint),
+                Some(LinkEvent::TooLarge { .. }) => {}
+                None => break,
+            }
+        }
+        got.unwrap_or(0)
+    }
+
+    fn expect(&mut self, _: LinkId, place: u32, expected: &Expected) -> bool {
+        self.link.expect(place, expected).is_ok()
+    }
+    fn expect_control(&mut self, _: LinkId, place: u32, peer: SocketAddr) -> bool {
+        self.link.expect_control(place, peer).is_ok()
+    }
+    fn expect_nothing(&mut self, place: u32) {
+        self.link.expect_nothing(place);
+    }
+}
+
+impl<L, C> Ports for Surroundings<L, C> {
+    fn rung(&mut self) -> Option<u32> {
+        self.doorbell.next()
+    }
+
+    fn take(&mut self, place: u32) -> Option<Outbound> {
+        self.sender(place)?.inbox.pop().ok()
+    }
+
+    fn take_returned(&mut self, place: u32, give: impl FnMut(MessageBuf)) -> bool {
+        self.receiver(place).is_none_or(|slot| slot.returned.try_drain(give))
+    }
+
+    fn submitted(&mut self, _: Instant, _: ChannelId, _: &Submitted) {}
+
+    fn refused(&mut self, _: Instant, channel: ChannelId, rejected: Rejected, counters: &SendCounters) {
+        if let Some(slot) = self.sender(channel.index()) {
+            let _ = slot.free.push(rejected.message);
+            slot.port.statistics.send(counters);
+            slot.port.signal.notify();
+        }
+    }
+
+    fn spent(&mut self, _: Instant, channel: ChannelId, message: MessageBuf) {
+        if let Some(slot) = self.sender(channel.index()) {
+            let _ = slot.free.push(message);
+        }
+    }
+
+    fn sent(&mut self, channel: ChannelId, counters: &SendCounters) {
+        if let Some(slot) = self.sender(channel.index()) {
+            slot.port.statistics.send(counters);
+        }
+    }
+
+    fn spare(&self, place: u32) -> Duration {
+        let slot = self.slots.get(place as usize).and_then(Option::as_deref);
+        slot.map_or(Duration::ZERO, |slot| slot.port().statistics.spare())
+    }
+
+    fn deliver(&mut self, _: Instant, delivery: Delivery, counters: &ReceiveCounters) {
+        let Delivery { channel, delivered, evidence, beyond_bound } = delivery;
+        let Some(slot) = self.receiver(channel.index()) else { return };
+        let statistics = &slot.port.statistics;
+        statistics.delivered(&delivered);
+        let over_bound = beyond_bound.filter(|judged| judged.cause == Cause::Laxity);
+        if over_bound.is_some() {
+            statistics.over_bound();
+        }
+        statistics.receive(counters);
+        // As many places as buffers: it fits.
+        let _ = slot.outbox.push(Inbound { delivered, evidence, over_bound });
+    }
+
+    fn wake(&mut self, place: u32) {
+        if let Some(slot) = self.slots.get(place as usize).and_then(Option::as_deref) {
+            slot.port().signal.notify();
+        }
+    }
+}
+
+impl<L, C> Meter for Surroundings<L, C> {
+    fn lap(&mut self, work: &Work, now: Instant) {
+        self.meter.lap(work, now);
+    }
+    fn looked(&mut self, count: usize, now: Instant) {
+        self.meter.looked(count, now);
+    }
+    fn record(&mut self, piece: Piece, took: Duration, now: Instant) {
+        self.meter.record(piece, took, now);
+    }
+    fn skip(&mut self, now: Instant) {
+        self.meter.skip(now);
+    }
+    fn preemption_point(&mut self) {
+        self.meter.preemption_point();
+    }
+    fn gap(&mut self, taken: Duration) {
+        if taken > self.platform.interference.within(taken) {
+            self.published.gaps.fetch_add(1, Ordering::Relaxed);
+        }
+        self.published.largest_gap.fetch_max(taken.as_nanos(), Ordering::Relaxed);
+    }
+}

@@ -1,0 +1,26 @@
+//! Hosts of which every piece of work is recorded: for the crate that calibrates, and nothing else.
+
+use std::sync::{Arc, PoisonError};
+
+pub use crate::executive::{Histograms, Recorded, Recorder, Sampling};
+pub use crate::realtime::keep_awake;
+pub use crate::statistics::Histogram;
+
+use crate::error::Error;
+use crate::host::{Host, HostConfig};
+
+/// Starts a host that records its work; no bound is claimed for its channels.
+///
+/// # Errors
+/// As [`Host::start`].
+pub fn start(config: HostConfig, sampling: Sampling) -> Result<Host, Error> {
+    Host::start_metered(config, false, |_| {}, Some(Box::new(sampling)))
+}
+
+/// Stops the host: what it recorded of windows.
+pub fn stop(host: Host) -> Vec<Recorder> {
+    let published = Arc::clone(&host.published);
+    drop(host);
+    let sampled = published.sampled.lock().unwrap_or_else(PoisonError::into_inner).take();
+    sampled.map_or_else(Vec::new, |sampling| sampling.windows)
+}

@@ -1,0 +1,298 @@
+//! What surrounds the driver of a host in virtual time: a clock that lets costs pass, a wire, applications, and a control thread
+//! that decides as the world says.
+
+use std::net::SocketAddr;
+
+use laxity_core::endpoint::{Endpoint, Transmit};
+use laxity_core::event::{ChannelId, End, Event, LinkId};
+use laxity_core::frames::{HeapFrames, MessageBuf};
+use laxity_core::piece::Piece;
+use laxity_core::receive::{Cause, Expected, ReceiveCounters};
+use laxity_core::send::{Rejected, SendCounters, Submitted};
+use laxity_core::units::{Duration, Instant};
+use laxity_drive::{Clock, Control, Delivery, Driver, Links, Meter, Outbound, Ports, Work};
+
+use crate::channel::Posted;
+use crate::content;
+use crate::host::{Command, Host};
+use crate::observe::{self, Seen, due};
+use crate::world::{ChannelHandle, HostId, World};
+
+/// A host's driver, which is out of its host during its turn.
+pub(crate) type HostDriver = Driver<HeapFrames>;
+
+/// A world as the driver of one of its hosts sees it.
+#[derive(Debug)]
+pub(crate) struct Around<'a> {
+    pub(crate) world: &'a mut World,
+    pub(crate) number: usize,
+}
+
+impl Around<'_> {
+    pub(crate) fn host(&mut self) -> &mut Host {
+        &mut self.world.hosts[self.number]
+    }
+
+    /// The channel whose end is at a place of this host.
+    fn channel_at(&self, place: u32) -> Option<usize> {
+        self.world.hosts[self.number].ports.get(place as usize)?.channel
+    }
+}
+
+impl Clock for Around<'_> {
+    fn now(&mut self) -> Instant {
+        self.host().local()
+    }
+
+    fn after(&mut self, work: &Work) -> Instant {
+        let number = self.number;
+        let host = self.host();
+        let start = host.now;
+        match (work.piece, work.channel) {
+            (_, Some(channel)) => {
+                let cost = host.step_cost(work.piece, work.switched);
+                host.spend(cost);
+                self.world.tell_step(number, start, channel, work.piece, work.switched);
+            }
+            (Piece::Demultiplex, None) if work.count > 0 => {
+                host.spend(host.config.platform.demultiplex * work.count as u64);
+                self.world.tell_work(number, start, observe::Work::Look);
+            }
+            // Hand-overs were charged one by one; what else there is costs nothing here, and admission charges a look for it.
+            _ => {}
+        }
+        self.host().local()
+    }
+
+    fn stolen(&mut self, _: Duration) -> Duration {
+        core::mem::take(&mut self.host().stolen)
+    }
+}
+
+impl Links<HeapFrames> for Around<'_> {
+    fn links(&self) -> LinkId {
+        1
+    }
+
+    fn room(&self, _: LinkId) -> usize {
+        let host = &self.world.hosts[self.number];
+        host.wire.room(host.now)
+    }
+
+    /// Charges C_l, and puts the packet on the wire when that has passed.
+    fn transmit(&mut self, _: LinkId, packet: Transmit, frames: &mut HeapFrames) {
+        let number = self.number;
+        let host = self.host();
+        let (start, completes) = (host.now, host.clock.when(packet.completes));
+        host.spend(host.config.platform.link_cost);
+        self.world.tell_hand_over(number, start, &packet);
+        self.world.hand_over(number, packet, completes, frames);
+    }
+
+    fn flush(&mut self, _: LinkId, _: &mut HeapFrames) {}
+
+    fn is_blocked(&self, _: LinkId) -> bool {
+        false
+    }
+
+    fn retry_after(&self, _: LinkId) -> Option<Duration> {
+        None
+    }
+
+    fn receive(
+        &mut self,
+        now: Instant,
+        link: LinkId,
+        limit: usize,
+        frames: &mut HeapFrames,
+        endpoint: &mut Endpoint,
+    ) -> usize {
+        for found in 0..limit {
+            let host = self.host();
+            let at = host.now;
+            let Some(arrived) = host.inbox.pop_front_if(|arrived| arrived.at <= at) else { return found };
+            self.world.handle_frame(self.number, link, now, arrived, frames, endpoint);
+        }
+        limit
+    }
+
+    fn expect(&mut self, _: LinkId, _: u32, _: &Expected) -> bool {
+        true
+    }
+    fn expect_control(&mut self, _: LinkId, _: u32, _: SocketAddr) -> bool {
+        true
+    }
+    fn expect_nothing(&mut self, _: u32) {}
+}
+
+impl Ports for Around<'_> {
+    fn rung(&mut self) -> Option<u32> {
+        self.host().rung.pop_first()
+    }
+
+    /// The message is made when it is taken: only then its number is known.
+    fn take(&mut self, place: u32) -> Option<Outbound> {
+        let channel = self.channel_at(place)?;
+        let ledger = &mut self.world.channels[channel];
+        let (posted, sequence) = (ledger.take_posted()?, ledger.accepted_so_far());
+        let blocked = ledger.blocked.take();
+        let host = &mut self.world.hosts[self.number];
+        let mut message = host.take_buffer(posted.bytes as usize);
+        content::write(channel, sequence, &mut message);
+        let (arrival, now) = (host.clock.reading(posted.arrival), host.now);
+        // There is room for what the application waits with.
+        if let Some(command) = blocked {
+            self.world.schedule(self.number, now, command);
+        }
+        Some(Outbound { message, arrival })
+    }
+
+    fn take_returned(&mut self, place: u32, give: impl FnMut(MessageBuf)) -> bool {
+        self.host().ports[place as usize].returned.drain(..).for_each(give);
+        true
+    }
+
+    fn submitted(&mut self, _: Instant, channel: ChannelId, submitted: &Submitted) {
+        let Some(channel) = self.channel_at(channel.index()) else { return };
+        let host = &self.world.hosts[self.number];
+        let ledger = &mut self.world.channels[channel];
+        assert_eq!(submitted.sequence, ledger.accepted_so_far(), "messages are numbered as they are accepted");
+        let Posted { arrival, bytes } = ledger.offered;
+        let (sequence, logical_arrival) = (submitted.sequence, host.clock.when(submitted.logical_arrival));
+        ledger.accepted(&Submitted { logical_arrival, ..*submitted }, bytes as usize);
+        let deadline = due(logical_arrival, &ledger.plan.service, bytes, host.config.platform.packet);
+        let channel = ChannelHandle(channel);
+        self.world.tell(Seen::Submitted { channel, sequence, arrival, logical_arrival, deadline, bytes });
+    }
+
+    fn refused(&mut self, _: Instant, channel: ChannelId, rejected: Rejected, _: &SendCounters) {
+        let Some(channel) = self.channel_at(channel.index()) else { return };
+        let (channel, at) = (ChannelHandle(channel), self.host().now);
+        self.host().give_buffer(rejected.message);
+        self.world.tell(Seen::Refused { channel, at, violation: rejected.violation });
+    }
+
+    fn spent(&mut self, _: Instant, channel: ChannelId, message: MessageBuf) {
+        let (number, end) = (self.number, self.host().now);
+        self.world.message_made(number, channel, message, end);
+    }
+
+    fn sent(&mut self, _: ChannelId, _: &SendCounters) {}
+
+    fn spare(&self, place: u32) -> Duration {
+        self.channel_at(place).map_or(Duration::ZERO, |channel| self.world.channels[channel].plan.spare)
+    }
+
+    fn deliver(&mut self, _: Instant, delivery: Delivery, counters: &ReceiveCounters) {
+        let Delivery { channel: key, delivered, evidence, beyond_bound } = delivery;
+        let (at, Some(channel)) = (self.host().now, self.channel_at(key.index())) else { return };
+        let world = &mut *self.world;
+        let ledger = &mut world.channels[channel];
+        let judged = beyond_bound.map(|evidence| evidence.cause);
+        let over_bound = judged == Some(Cause::Laxity);
+        if over_bound {
+            ledger.over_bound();
+        }
+        let (arrival, problem) = ledger.delivered(&delivered, evidence);
+        let (sequence, latency) = (delivered.sequence, delivered.latency());
+        let host = &mut world.hosts[self.number];
+        match ledger.reads {
+            None => host.give_back(key, delivered.message),
+            Some(each) => {
+                ledger.reading_until = ledger.reading_until.max(at) + each;
+                world.order += 1;
+                host.lent.insert((ledger.reading_until, world.order), (key, delivered.message));
+            }
+        }
+        let late = evidence.map(|evidence| evidence.cause);
+        let handle = ChannelHandle(channel);
+        world.tell(Seen::Delivered { channel: handle, sequence, completion: at, cause: late, over_bound });
+        world.saw([channel as u64, sequence, latency.as_nanos(), at.as_nanos()]);
+        if let Some(problem) = problem {
+            world.find(Some(channel), at, problem);
+        }
+        if let Some(arrival) = arrival {
+            world.check_delivery(channel, at, (sequence, at.since(arrival)), late, judged);
+        }
+        world.check_counters(channel, at, counters);
+    }
+
+    fn wake(&mut self, _: u32) {}
+}
+
+/// No time passes but what work costs, so there is nothing to hold against it.
+impl Meter for Around<'_> {
+    fn lap(&mut self, _: &Work, _: Instant) {}
+    fn looked(&mut self, _: usize, _: Instant) {}
+    fn record(&mut self, _: Piece, _: Duration, _: Instant) {}
+    fn skip(&mut self, _: Instant) {}
+    fn preemption_point(&mut self) {}
+    fn gap(&mut self, _: Duration) {}
+}
+
+impl Control<HeapFrames> for Around<'_> {
+    fn obey(&mut self, driver: &mut HostDriver, now: Instant) {
+        while let Some(command) = self.host().orders.pop_front() {
+            self.order(driver, now, command);
+        }
+    }
+
+    fn event(&mut self, driver: &mut HostDriver, now: Instant, event: Event) {
+        let number = self.number;
+        match event {
+            Event::Requested(request) => {
+                let before = self.world.addresses.get(&request.peer).copied();
+                if self.relay_requested(driver, now, before, &request) {
+                    return;
+                }
+                // A request that no host here planned is not answered; it lapses.
+                let Some(channel) = self.world.asked(number, &request) else { return };
+                let early = self.host().config.receive_early;
+                let ledger = &self.world.channels[channel];
+                match self.world.decide.decide(HostId(number), &request, &ledger.plan, early) {
+                    Ok(incoming) => {
+                        if let Ok(key) = driver.accept(now, &request, incoming, self) {
+                            self.host().attach(key, channel);
+                            self.world.channels[channel].receiver.key = Some(key);
+                        }
+                    }
+                    Err(refusal) => driver.endpoint.refuse(&request, &refusal),
+                }
+            }
+            Event::Accepted { channel: key, .. } => {
+                if self.relay_accepted(driver, now, key) {
+                    return;
+                }
+                let ledger = &mut self.world.channels[self.world.hosts[number].keys[&key]];
+                ledger.open = true;
+                let stages = ledger.plan.stages;
+                driver.begin(now, key, stages, self);
+            }
+            Event::Ended { channel: key, end } => {
+                if self.world.relay_ended(number, key, end) {
+                    return;
+                }
+                let host = &self.world.hosts[number];
+                let (channel, at) = (host.keys[&key], host.now);
+                let ledger = &mut self.world.channels[channel];
+                let sender = ledger.sender.key == Some(key) && ledger.from.0 == number;
+                let side = if sender { &mut ledger.sender } else { &mut ledger.receiver };
+                side.end = Some(end);
+                ledger.open &= !sender;
+                let lost = sender && matches!(end, End::PeerLost | End::RouteLost | End::NoAnswer);
+                // Kept for a while, so that a repeated CLOSE is answered.
+                let (later, release) = (at + ledger.plan.lease, Command::Release { key, channel, sender });
+                let counters = driver.endpoint.receive_counters(key).unwrap_or_default();
+                let over = counters.delivered + counters.lost + counters.dropped_receiver + counters.dropped_sender;
+                self.world.tell(Seen::Ended { channel: ChannelHandle(channel), at, sender, over, end });
+                self.world.schedule(number, later, release);
+                if lost {
+                    self.world.reopen(channel);
+                }
+            }
+            Event::Overflow { dropped } => panic!("host {number}: {dropped} events dropped"),
+        }
+    }
+
+    fn round_over(&mut self, _: &mut HostDriver, _: Instant) {}
+}
