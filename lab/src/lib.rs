@@ -30,6 +30,7 @@ mod headers;
 pub mod hosts;
 pub mod interfaces;
 pub mod livelock;
+mod memory;
 pub mod paths;
 mod record;
 pub mod scenario;

@@ -20,6 +20,7 @@ use laxity_link::sys::now;
 use crate::attack::{self, Attack, Content, EXCESS, FloodPath, Ground, Hogs, Load};
 use crate::error::Error;
 use crate::experiment::{Around, WARM_UP};
+use crate::memory::Unlock;
 use crate::record::{Arrived, Recorder, Sample};
 use crate::source::Source;
 use crate::stack::{
@@ -488,24 +489,5 @@ impl Finished {
             samples: recorder.samples.into_vec(),
             contract,
         })
-    }
-}
-
-/// Locks the process's memory, or says why not: with a small limit, later allocations would fail.
-pub(crate) fn lock_memory() -> Result<(), String> {
-    use rustix::mm::{MlockAllFlags, mlockall};
-    use rustix::process::{Resource, geteuid, getrlimit};
-    if getrlimit(Resource::Memlock).current.is_some() && !geteuid().is_root() {
-        return Err("memory is not locked: the limit of locked memory is too small".to_owned());
-    }
-    mlockall(MlockAllFlags::CURRENT | MlockAllFlags::FUTURE).map_err(|error| format!("memory is not locked: {error}"))
-}
-
-/// Unlocks the process's memory when it goes.
-struct Unlock;
-
-impl Drop for Unlock {
-    fn drop(&mut self) {
-        let _ = rustix::mm::munlockall();
     }
 }

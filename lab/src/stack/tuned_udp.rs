@@ -46,7 +46,7 @@ pub(super) fn assemble(setup: &Setup, workload: &Workload, rows: Vec<Row>) -> Re
         notes.push(format!("receive buffers of {got} bytes instead of {wanted} (net.core.rmem_max)"));
     }
     if setup.realtime
-        && let Err(note) = crate::scenario::lock_memory()
+        && let Err(note) = crate::memory::lock()
     {
         notes.push(note);
     }
