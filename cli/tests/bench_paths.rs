@@ -1,9 +1,12 @@
 //! `laxity bench xdp-path` and `livelock`, as a user runs them. What the machine does is a figure: no time and no rate is judged here,
 //! only that everything is there and adds up.
 
+mod common;
+
 use std::process::{Command, Output};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use common::golden;
 use serde_json::Value;
 
 const PATHS: [&str; 4] = ["bare-xdp", "laxity-xdp", "bare-udp", "laxity-udp"];
@@ -26,7 +29,11 @@ fn object(arguments: &[&str]) -> Option<Value> {
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     match output.status.code() {
         // A target that is missed on a busy machine is no failure of the test.
-        Some(0 | 1) => Some(serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {said}"))),
+        Some(0 | 1) => {
+            let found = serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {said}"));
+            golden::shape(&format!("bench-{}", arguments[0]), std::slice::from_ref(&found));
+            Some(found)
+        }
         Some(4) => {
             assert!(said.contains("run it as root"), "{said}");
             println!("skipped: {said}");

@@ -4,7 +4,7 @@ mod common;
 
 use std::process::{Command, Output};
 
-use common::text;
+use common::{golden, text};
 use serde_json::Value;
 
 fn demo(arguments: &[&str]) -> Output {
@@ -21,6 +21,7 @@ fn scenarios(arguments: &[&str]) -> Vec<Value> {
     let output = demo(arguments);
     assert!(matches!(output.status.code(), Some(0 | 1)), "{}", text(&output.stderr));
     let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    golden::shape("demo", std::slice::from_ref(&document));
     document["scenarios"].as_array().unwrap().clone()
 }
 

@@ -40,6 +40,7 @@ fn doctor(arguments: &[&str]) -> Output {
 fn findings(output: &Output) -> Vec<Value> {
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    golden::shape("doctor", std::slice::from_ref(&report));
     let findings = report["findings"].as_array().unwrap().clone();
     for finding in &findings {
         assert_eq!(finding.as_object().unwrap().len(), 7, "{finding}");

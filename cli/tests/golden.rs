@@ -1,12 +1,11 @@
 //! The command's JSON is what it was: every value that `laxity admit` prints, and of the other commands which keys there are, with
-//! which types. What it was is in `cli/tests/golden`; `common/golden.rs` says how that is written.
+//! which types; of those that are live, the tests of each command compare what they see. What it was is in `cli/tests/golden`; `common/golden.rs` says how that is written.
 
 mod common;
 
 use std::fmt::Write as _;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use common::golden::{self, Shape};
 use common::{Scratch, example, text};
@@ -23,12 +22,6 @@ fn laxity(arguments: &[&str]) -> Command {
 
 fn path(file: &Path) -> &str {
     file.to_str().unwrap()
-}
-
-/// The live ones run one at a time: they load the host.
-fn alone() -> MutexGuard<'static, ()> {
-    static HOST: Mutex<()> = Mutex::new(());
-    HOST.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// What `laxity admit` prints of a file by each test that is for it: a section for each answer, with the exit status; tests
@@ -262,22 +255,6 @@ fn object(output: &Output, statuses: &[i32]) -> Value {
     serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {}{said}", text(&output.stdout)))
 }
 
-/// The object of a command that may miss what it promises on a busy machine: that is judged elsewhere.
-fn live(arguments: &[&str]) -> Value {
-    object(&laxity(arguments).output().unwrap(), &[0, 1])
-}
-
-/// The same; `None`, and why, if this host does not permit it or has no such interfaces.
-fn permitted(arguments: &[&str]) -> Option<Value> {
-    let output = laxity(arguments).output().unwrap();
-    let said = text(&output.stderr);
-    if output.status.code() == Some(4) || output.status.code() == Some(5) && said.contains("not supported") {
-        println!("skipped: {said}");
-        return None;
-    }
-    Some(object(&output, &[0, 1]))
-}
-
 /// The object of a command in virtual time that keeps what it promises.
 fn simulated(arguments: &[&str]) -> Value {
     object(&laxity(arguments).output().unwrap(), &[0])
@@ -324,24 +301,7 @@ fn bench_in_virtual_time_has_its_shapes() {
 }
 
 #[test]
-fn bench_of_the_fast_path_has_its_shapes() {
-    let _alone = alone();
-    for name in ["xdp-path", "livelock"] {
-        let Some(found) = permitted(&["bench", name, "--json", "--duration", "100ms"]) else { return };
-        golden::shape(&format!("bench-{name}"), &[found]);
-    }
-}
-
-#[test]
-fn demo_has_its_shape() {
-    let _alone = alone();
-    let arguments = ["--json", "--no-html", "--attack", "violator", "--stack", "laxity", "--stack", "plain-udp"];
-    golden::shape("demo", &[live(&[&["demo", "--duration", "1s"], &arguments[..]].concat())]);
-}
-
-#[test]
 fn send_and_recv_have_their_shapes() {
-    let _alone = alone();
     let scratch = Scratch::new("golden", "transfer");
     let (mut sent, mut received) = (Vec::new(), Vec::new());
     for contract in [&["--interval", "10ms", "--deadline", "500ms"][..], &["--best-effort"]] {
@@ -354,28 +314,6 @@ fn send_and_recv_have_their_shapes() {
     }
     golden::shape("send", &sent);
     golden::shape("recv", &received);
-}
-
-#[test]
-fn doctor_has_its_shapes() {
-    let _alone = alone();
-    golden::shape("doctor", &[object(&laxity(&["doctor", "--quick", "--json"]).output().unwrap(), &[0])]);
-}
-
-#[test]
-fn lab_has_its_shapes() {
-    let _alone = alone();
-    let mut runs = Vec::new();
-    for more in [&["--link", "xdp", "--attack", "all"][..], &["--attack", "idle", "--ip", "6"]] {
-        let Some(found) = permitted(&[&["lab", "run", "--json", "--seconds", "1"], more].concat()) else { return };
-        runs.push(found);
-    }
-    golden::shape("lab-run", &runs);
-    let name = format!("golden-{}", std::process::id());
-    let Some(up) = permitted(&["lab", "up", "--json", "--name", &name]) else { return };
-    let down = permitted(&["lab", "down", "--json", "--name", &name]).unwrap();
-    golden::shape("lab-up", &[up]);
-    golden::shape("lab-down", &[down]);
 }
 
 #[test]

@@ -10,7 +10,7 @@ use std::process::{Child, Command, Output, Stdio};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-use common::text;
+use common::{golden, text};
 use laxity_lab::interfaces::{Interfaces, Veth};
 use laxity_lab::sys::namespace::Namespace;
 use serde_json::Value;
@@ -55,6 +55,7 @@ impl Standing {
     fn up(test: &str, options: &[&str]) -> Option<Self> {
         let name = format!("test-{test}-{}", std::process::id());
         let made = permitted(&lab(&[&["up", "--json", "--name", &name], options].concat()), 0)?;
+        golden::shape("lab-up", std::slice::from_ref(&made));
         Some(Self { name, made })
     }
 
@@ -121,6 +122,7 @@ fn a_lab_stands_once_until_it_is_taken_down() {
     assert_eq!(standing.within("a", &["/no/such/program"]).output().unwrap().status.code(), Some(2));
 
     let down = permitted(&lab(&["down", "--json", "--name", &standing.name]), 0).unwrap();
+    golden::shape("lab-down", std::slice::from_ref(&down));
     assert_eq!(down["removed"].as_array().unwrap().len(), 2);
     assert_eq!(down["processes"].as_array().unwrap().len(), 0);
     assert!(!standing.is_there());
@@ -362,6 +364,7 @@ fn messages_cross_a_standing_lab_in_every_way() {
 
 /// Whether the figures have the shape that all commands report, and add up.
 fn checked(report: &Value, channels: &[&str]) {
+    golden::shape("lab-run", std::slice::from_ref(report));
     let found = report["channels"].as_array().unwrap();
     let names: Vec<&str> = found.iter().map(|channel| channel["name"].as_str().unwrap()).collect();
     assert_eq!(names, channels);
