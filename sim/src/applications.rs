@@ -36,7 +36,7 @@ impl World {
         if ledger.plan.overload == Overload::Block && ledger.is_mailbox_full() {
             return false;
         }
-        ledger.post(Posted { arrival, bytes });
+        ledger.posted.push_back(Posted { arrival, bytes });
         self.hosts[number].rung.insert(key.index());
         true
     }

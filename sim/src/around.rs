@@ -134,7 +134,7 @@ impl Ports for Around<'_> {
     fn take(&mut self, place: u32) -> Option<Outbound> {
         let channel = self.channel_at(place)?;
         let ledger = &mut self.world.channels[channel];
-        let (posted, sequence) = (ledger.take_posted()?, ledger.accepted_so_far());
+        let (posted, sequence) = (ledger.take_posted()?, ledger.accepted);
         let blocked = ledger.blocked.take();
         let host = &mut self.world.hosts[self.number];
         let mut message = host.take_buffer(posted.bytes as usize);
@@ -156,7 +156,7 @@ impl Ports for Around<'_> {
         let Some(channel) = self.channel_at(channel.index()) else { return };
         let host = &self.world.hosts[self.number];
         let ledger = &mut self.world.channels[channel];
-        assert_eq!(submitted.sequence, ledger.accepted_so_far(), "messages are numbered as they are accepted");
+        assert_eq!(submitted.sequence, ledger.accepted, "messages are numbered as they are accepted");
         let Posted { arrival, bytes } = ledger.offered;
         let (sequence, logical_arrival) = (submitted.sequence, host.clock.when(submitted.logical_arrival));
         ledger.accepted(&Submitted { logical_arrival, ..*submitted }, bytes as usize);
@@ -190,9 +190,7 @@ impl Ports for Around<'_> {
         let ledger = &mut world.channels[channel];
         let judged = beyond_bound.map(|evidence| evidence.cause);
         let over_bound = judged == Some(Cause::Laxity);
-        if over_bound {
-            ledger.over_bound();
-        }
+        ledger.over_bound += u64::from(over_bound);
         let (arrival, problem) = ledger.delivered(&delivered, evidence);
         let (sequence, latency) = (delivered.sequence, delivered.latency());
         let host = &mut world.hosts[self.number];

@@ -249,21 +249,23 @@ pub(crate) struct Ledger {
     /// The messages that were accepted and not yet delivered or overtaken: number, size, logical arrival.
     under_way: VecDeque<(u64, usize, Instant)>,
     /// What the application has put into its mailbox.
-    posted: VecDeque<Posted>,
+    pub(crate) posted: VecDeque<Posted>,
     /// What was taken from there last.
     pub(crate) offered: Posted,
     /// What the application will do when there is room in its mailbox.
     pub(crate) blocked: Option<Command>,
-    /// Messages that were accepted.
-    accepted: u64,
-    next: u64,
+    /// Messages that were accepted: the number of the next one.
+    pub(crate) accepted: u64,
+    /// The number after that of the message that was delivered last.
+    pub(crate) next: u64,
     /// Logical arrivals of messages whose packets are not all made.
     unmade: VecDeque<Instant>,
     latencies: Vec<u64>,
     sender_laxity: Laxity,
     receiver_laxity: Laxity,
     beyond_model: Duration,
-    over_bound: u64,
+    /// Messages that were complete after their bound, though in time, and nothing outside explains it.
+    pub(crate) over_bound: u64,
     pub(crate) responses: Responses,
     /// Every packet that left, if somebody wants to know.
     pub(crate) departures: Option<Vec<Departure>>,
@@ -312,11 +314,6 @@ impl Ledger {
         }
     }
 
-    /// The application sends a message.
-    pub(crate) fn post(&mut self, posted: Posted) {
-        self.posted.push_back(posted);
-    }
-
     /// Whether an application that may wait does so.
     pub(crate) fn is_mailbox_full(&self) -> bool {
         self.posted.len() >= MAILBOX
@@ -326,11 +323,6 @@ impl Ledger {
     pub(crate) fn take_posted(&mut self) -> Option<Posted> {
         self.offered = self.posted.pop_front()?;
         Some(self.offered)
-    }
-
-    /// Messages that were accepted: the number of the next one.
-    pub(crate) fn accepted_so_far(&self) -> u64 {
-        self.accepted
     }
 
     pub(crate) fn accepted(&mut self, submitted: &Submitted, bytes: usize) {
@@ -361,11 +353,6 @@ impl Ledger {
         if departed.last && self.plan.service.contract().is_some() {
             self.sender_laxity.note(departed.deadline, end);
         }
-    }
-
-    /// Ends of messages that there must be by now, and that there can be.
-    pub(crate) fn between(&self) -> (u64, u64) {
-        (self.next, self.accepted)
     }
 
     /// Delivery is exact and in order, and its cause is consistent. Returns the message's logical arrival in the world's time.
@@ -404,11 +391,6 @@ impl Ledger {
             self.receiver_laxity.note(deadline, delivered.completion);
         }
         (Some(arrival), found)
-    }
-
-    /// A message was complete after its bound, though in time, and nothing outside explains it.
-    pub(crate) fn over_bound(&mut self) {
-        self.over_bound += 1;
     }
 
     /// Conservation: each message that was accepted ended once. What does not hold, if something does not.

@@ -51,13 +51,15 @@ use laxity_core::contract::{Contract, Overload};
 use laxity_core::endpoint::Departed;
 use laxity_core::receive::{Cause, ReceiveCounters};
 use laxity_core::units::{Duration, Instant};
+use strum::IntoStaticStr;
 
 use crate::channel::{Ledger, Plan};
 use crate::observe::Seen;
 use crate::world::{ChannelHandle, World};
 
 /// What did not hold; the head of this module says what that means.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
 pub enum What {
     /// A message was late for no reason.
     Late,
@@ -80,16 +82,7 @@ pub enum What {
 impl What {
     /// Its name in reports.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Late => "late",
-            Self::Cause => "cause",
-            Self::Bound => "bound",
-            Self::Contract => "contract",
-            Self::Queue => "queue",
-            Self::Delivery => "delivery",
-            Self::Conservation => "conservation",
-            Self::Memory => "memory",
-        }
+        self.into()
     }
 
     /// No fault excuses it, whatever was promised.
@@ -333,7 +326,7 @@ impl World {
     pub(crate) fn check_counters(&mut self, channel: usize, at: Instant, counters: &ReceiveCounters) {
         let ledger = &mut self.channels[channel];
         let ended = counters.delivered + counters.lost + counters.dropped_receiver + counters.dropped_sender;
-        let (next, accepted) = ledger.between();
+        let (next, accepted) = (ledger.next, ledger.accepted);
         let missed = ledger.watch.newly_missed(counters);
         let promised = ledger.promise.is_some();
         if ended < next || ended > accepted {

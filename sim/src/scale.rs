@@ -10,6 +10,7 @@ use laxity_core::admission::Admission;
 use laxity_core::contract::{Contract, packets};
 use laxity_core::platform::{BestEffort, Interference, LinkModel, Platform};
 use laxity_core::units::{Duration, Rate};
+use serde::{Serialize, Serializer};
 
 use crate::content::Random;
 use crate::host::HostConfig;
@@ -31,7 +32,7 @@ pub struct Scale {
 }
 
 /// What happened.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Outcome {
     /// Channels that all four hosts of their routes admitted.
     pub admitted: u64,
@@ -51,20 +52,27 @@ pub struct Outcome {
     pub dropped: u64,
     /// Messages after their bound, though in time.
     pub over_bound: u64,
-    /// Packets' payload that relays handed on, bytes.
-    pub relayed_bytes: u64,
     /// Messages that left a relay after its stage.
     pub late_at_relays: u64,
+    /// What the checkers found, beside what is counted here.
+    pub findings: u64,
+    /// Packets' payload that relays handed on, bytes.
+    pub relayed_bytes: u64,
     /// The largest latency of a channel by its deadline, in parts per million.
+    #[serde(rename = "latency_by_deadline_ppm")]
     pub latency_by_deadline: u64,
     /// The largest response at a relay by its stage, in parts per million.
+    #[serde(rename = "response_by_stage_ppm")]
     pub response_by_stage: u64,
     /// Steps of handlers, frames that were looked at, packets that were handed over.
     pub events: u64,
-    /// What the checkers found, beside what is counted here.
-    pub findings: u64,
     /// Of every channel's figures.
+    #[serde(serialize_with = "hex")]
     pub digest: u64,
+}
+
+fn hex<S: Serializer>(digest: &u64, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(&format_args!("{digest:016x}"))
 }
 
 impl Outcome {

@@ -50,9 +50,25 @@ struct ChannelTrack {
     /// Its index in the world.
     number: usize,
     pending: BTreeMap<u64, Pending>,
-    messages_waiting: i64,
-    packets_at_sender: i64,
-    packets_at_receiver: i64,
+    messages_waiting: Counter,
+    packets_at_sender: Counter,
+    packets_at_receiver: Counter,
+}
+
+/// What waits somewhere of a channel.
+struct Counter {
+    /// The process of the host where it waits.
+    pid: u64,
+    /// Its title, in quotes.
+    title: &'static str,
+    value: i64,
+}
+
+impl Counter {
+    fn add<W: Write>(&mut self, events: &mut Events<W>, channel: &str, at: Instant, change: i64) {
+        self.value += change;
+        events.counter(self.pid, channel, at, self.title, &self.value);
+    }
 }
 
 /// A message that has not ended.
@@ -93,15 +109,16 @@ impl<W: Write> Trace<W> {
     fn opened(&mut self, name: &str, from: HostId, to: HostId) {
         let pid = |host: HostId| self.hosts[host.0].processor.pid;
         let (from, to) = (pid(from), pid(to));
+        let counter = |pid, title| Counter { pid, title, value: 0 };
         self.channels.push(ChannelTrack {
             from,
             to,
             name: quoted(name),
             number: self.channels.len(),
             pending: BTreeMap::new(),
-            messages_waiting: 0,
-            packets_at_sender: 0,
-            packets_at_receiver: 0,
+            messages_waiting: counter(from, "\"messages waiting\""),
+            packets_at_sender: counter(from, "\"packets waiting\""),
+            packets_at_receiver: counter(to, "\"packets to reassemble\""),
         });
     }
 
@@ -151,15 +168,14 @@ impl<W: Write> Trace<W> {
 
     /// A step moves a message out of a queue when it begins, and a packet into one when it ends.
     fn stepped(&mut self, number: ChannelHandle, kind: Piece, start: Instant, end: Instant) {
-        let channel = &mut self.channels[number.0];
+        let ChannelTrack { name, messages_waiting, packets_at_sender, packets_at_receiver, .. } =
+            &mut self.channels[number.0];
         if kind == Piece::First {
-            channel.messages_waiting -= 1;
-            let (pid, waiting) = (channel.from, channel.messages_waiting);
-            self.events.counter(pid, &channel.name, start, "\"messages waiting\"", &waiting);
+            messages_waiting.add(&mut self.events, name, start, -1);
         }
         match kind {
-            Piece::First | Piece::Next => channel.count_sending(&mut self.events, end, 1),
-            _ => channel.count_receiving(&mut self.events, start, -1),
+            Piece::First | Piece::Next => packets_at_sender.add(&mut self.events, name, end, 1),
+            _ => packets_at_receiver.add(&mut self.events, name, start, -1),
         }
     }
 
@@ -187,7 +203,7 @@ impl<W: Write> Trace<W> {
     /// Several faults may be there at once: each is a span of its own.
     fn fault(&mut self, number: usize, fault: &Fault, begins: bool, at: Instant) {
         let place = (self.hosts[fault.host.0].processor.pid, format!("fault.{number}"));
-        let name = quoted(&format!("fault: {}", FaultKind::NAMES[fault.kind.number()]));
+        let name = quoted(&format!("fault: {}", fault.kind.name()));
         let phase = if begins { 'b' } else { 'e' };
         self.events.asynchronous(phase, (place.0, &place.1), &name, at, format_args!(""));
         if begins && matches!(fault.kind, FaultKind::Crash { .. }) {
@@ -198,15 +214,9 @@ impl<W: Write> Trace<W> {
     /// All that waited at a host is gone.
     fn crashed(&mut self, pid: u64, at: Instant) {
         for channel in &mut self.channels {
-            if channel.from == pid {
-                channel.messages_waiting = 0;
-                let packets = channel.packets_at_sender;
-                channel.count_sending(&mut self.events, at, -packets);
-                self.events.counter(pid, &channel.name, at, "\"messages waiting\"", &0);
-            }
-            if channel.to == pid {
-                let packets = channel.packets_at_receiver;
-                channel.count_receiving(&mut self.events, at, -packets);
+            let all = [&mut channel.packets_at_sender, &mut channel.messages_waiting, &mut channel.packets_at_receiver];
+            for counter in all.into_iter().filter(|counter| counter.pid == pid) {
+                counter.add(&mut self.events, &channel.name, at, -counter.value);
             }
         }
     }
@@ -223,7 +233,7 @@ impl<W: Write> Trace<W> {
         self.events.slice(track, &channel.name, start, end, more);
         // What a host passes on does not wait at the sender.
         if channel.from == track.pid {
-            channel.count_sending(&mut self.events, start, -1);
+            channel.packets_at_sender.add(&mut self.events, &channel.name, start, -1);
         }
     }
 
@@ -236,18 +246,6 @@ impl<W: Write> Trace<W> {
             let laxity = Micros(i128::from(deadline.as_nanos()) - i128::from(completion.as_nanos()));
             self.events.counter(channel.from, &channel.name, completion, "\"laxity us\"", &laxity);
         }
-    }
-}
-
-impl ChannelTrack {
-    fn count_sending<W: Write>(&mut self, events: &mut Events<W>, at: Instant, change: i64) {
-        self.packets_at_sender += change;
-        events.counter(self.from, &self.name, at, "\"packets waiting\"", &self.packets_at_sender);
-    }
-
-    fn count_receiving<W: Write>(&mut self, events: &mut Events<W>, at: Instant, change: i64) {
-        self.packets_at_receiver += change;
-        events.counter(self.to, &self.name, at, "\"packets to reassemble\"", &self.packets_at_receiver);
     }
 }
 
@@ -330,14 +328,8 @@ fn write_message<W: Write>(
     events.asynchronous('e', place, name, over, plain);
 }
 
-fn cause_name(cause: Cause) -> &'static str {
-    match cause {
-        Cause::Sender => "sender",
-        Cause::Receiver => "receiver",
-        Cause::Network => "network",
-        Cause::Platform => "platform",
-        Cause::Laxity => "laxity",
-    }
+fn cause_name(cause: Cause) -> String {
+    format!("{cause:?}").to_lowercase()
 }
 
 impl<W: Write> Observer for Trace<W> {
@@ -353,9 +345,7 @@ impl<W: Write> Observer for Trace<W> {
             Seen::Submitted { channel, sequence, arrival, logical_arrival, deadline, bytes } => {
                 let channel = &mut self.channels[channel.0];
                 channel.pending.insert(sequence, Pending { logical_arrival, deadline, bytes, spoilt: None });
-                channel.messages_waiting += 1;
-                let (pid, waiting) = (channel.from, channel.messages_waiting);
-                self.events.counter(pid, &channel.name, arrival, "\"messages waiting\"", &waiting);
+                channel.messages_waiting.add(&mut self.events, &channel.name, arrival, 1);
             }
             Seen::Refused { channel, at, violation } => {
                 let ChannelTrack { from, name, .. } = &self.channels[channel.0];
@@ -366,7 +356,7 @@ impl<W: Write> Observer for Trace<W> {
             Seen::Found { place: Place { channel, sequence, .. }, at, dropped } => {
                 let channel = &mut self.channels[channel.0];
                 match dropped {
-                    None => channel.count_receiving(&mut self.events, at, 1),
+                    None => channel.packets_at_receiver.add(&mut self.events, &channel.name, at, 1),
                     Some(dropped) => {
                         let cause = match dropped {
                             Drop::OverContract => Cause::Sender,

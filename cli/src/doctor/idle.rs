@@ -7,7 +7,7 @@ use laxity_core::units::Duration;
 
 use super::Doctor;
 use super::finding::{Finding, State};
-use super::measure::{self, Runs, Spans, short};
+use super::measure::{self, Spans, short};
 use super::root::Root;
 
 pub(super) const LATENCY: &str = "dev/cpu_dma_latency";
@@ -42,10 +42,9 @@ pub(super) fn probe(doctor: &Doctor<'_>) -> Vec<Finding> {
 
 /// Between the first processor and the last.
 fn round_trips(doctor: &Doctor<'_>) -> Option<Spans> {
-    let runs = if doctor.no_real_time.is_none() { Runs::RealTime } else { Runs::Ordinary };
     let places = (*doctor.processors.first()?, *doctor.processors.last()?);
     let length = doctor.length(Duration::from_millis(800));
-    measure::round_trips(length, PERIOD, runs, places, doctor.told).ok().filter(|trips| trips.count() > 0)
+    measure::round_trips(length, PERIOD, doctor.runs(), places, doctor.told).ok().filter(|trips| trips.count() > 0)
 }
 
 /// The first processor's idle states and how long each takes to leave, µs, as the driver states it.

@@ -9,7 +9,6 @@ use super::finding::{Finding, State};
 use super::measure::{self, Runs, Spans, short};
 use super::root::Root;
 
-const PERIOD: Duration = Duration::from_millis(1);
 /// A flood that delays a thread by more is worth a word.
 const WORTH: Duration = Duration::from_micros(100);
 
@@ -65,12 +64,12 @@ fn counts(root: &Root) -> Option<Counts> {
 }
 
 pub(super) fn probe(doctor: &Doctor<'_>) -> Vec<Finding> {
-    let runs = if doctor.no_real_time.is_none() { Runs::RealTime } else { Runs::Ordinary };
+    let runs = doctor.runs();
     let Some(&processor) = doctor.processors.last() else {
         return vec![Finding::new("soft interrupts", State::Unknown, "no processor is known")];
     };
     let length = doctor.length(Duration::from_millis(1000));
-    let late = || measure::lateness(length, PERIOD, (runs, Some(processor)), doctor.told).ok();
+    let late = || doctor.lateness(length, runs, Some(processor));
     let (start, before) = (Instant::now(), counts(&doctor.root));
     let quiet = late();
     let (after, took) = (counts(&doctor.root), start.elapsed());
@@ -106,10 +105,10 @@ fn told(
     let (Some(quiet), Some((flooded, rate))) = (quiet, flooded) else {
         return Finding::new(name, State::Unknown, found).says("what a flood costs could not be measured");
     };
-    let thread = if runs == Runs::RealTime { "a real-time thread" } else { "an ordinary thread" };
     found.push_str(&format!(
-        ". While an ordinary thread floods loopback on the same processor ({rate} packets/s of 1400 bytes), sleeps of {thread} \
+        ". While an ordinary thread floods loopback on the same processor ({rate} packets/s of 1400 bytes), sleeps of {} \
          end late by {}; without, by {}. ksoftirqd ran for {put_off} ticks meanwhile",
+        runs.thread(),
         flooded.told(),
         quiet.told()
     ));

@@ -42,7 +42,7 @@ use crate::failure::Failure;
 use crate::progress::Progress;
 use crate::stop::Stop;
 use finding::{Finding, State};
-use measure::Told;
+use measure::{Runs, Spans, Told};
 use root::Root;
 
 pub(crate) const HELP: &str = "\
@@ -97,6 +97,15 @@ impl Doctor<'_> {
     /// The same, but never less than `least`.
     fn length_at_least(&self, usual: Duration, least: Duration) -> Duration {
         self.length(usual).max(least)
+    }
+    /// What measuring threads run as where a real-time priority is not what is asked about.
+    fn runs(&self) -> Runs {
+        if self.no_real_time.is_none() { Runs::RealTime } else { Runs::Ordinary }
+    }
+    /// How late sleeps of a millisecond end; `None` if that could not be measured.
+    fn lateness(&self, length: Duration, runs: Runs, processor: Option<usize>) -> Option<Spans> {
+        let late = measure::lateness(length, Duration::from_millis(1), (runs, processor), self.told);
+        late.ok().filter(|late| late.count() > 0)
     }
 }
 

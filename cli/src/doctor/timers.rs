@@ -5,17 +5,13 @@ use rustix::time::{ClockId, clock_getres};
 
 use super::Doctor;
 use super::finding::{Finding, State};
-use super::measure::{self, Runs};
 use super::root::Root;
 
-const PERIOD: Duration = Duration::from_millis(1);
 /// Later than this, a deadline of milliseconds suffers.
 const LATE: Duration = Duration::from_micros(200);
 
 pub(super) fn probe(doctor: &Doctor<'_>) -> Vec<Finding> {
-    let mut findings = vec![sleeping(doctor)];
-    findings.push(preemption(&doctor.root, &config()));
-    findings
+    vec![sleeping(doctor), preemption(&doctor.root, &config())]
 }
 
 fn sleeping(doctor: &Doctor<'_>) -> Finding {
@@ -30,16 +26,14 @@ fn sleeping(doctor: &Doctor<'_>) -> Finding {
             .costs(resolution, "how late each sleep may end")
             .mended_by("a kernel with high-resolution timers (CONFIG_HIGH_RES_TIMERS, no `highres=off`)");
     }
-    let runs = if doctor.no_real_time.is_none() { Runs::RealTime } else { Runs::Ordinary };
-    let length = doctor.length(Duration::from_millis(600));
-    let late = measure::lateness(length, PERIOD, (runs, None), doctor.told).ok().filter(|late| late.count() > 0);
-    let thread = if runs == Runs::RealTime { "a real-time thread" } else { "an ordinary thread" };
-    let Some(late) = late else {
+    let (runs, length) = (doctor.runs(), doctor.length(Duration::from_millis(600)));
+    let Some(late) = doctor.lateness(length, runs, None) else {
         return Finding::new(name, State::Unknown, "how late sleeps end could not be measured");
     };
     let found = format!(
         "resolution {resolution}; ordinary threads have a slack of {slack} (Laxity sets its own to 1ns). With nothing else to \
-         do, sleeps of 1ms of {thread} end late by {}",
+         do, sleeps of 1ms of {} end late by {}",
+        runs.thread(),
         late.told()
     );
     let state = if late.quantile(990) > LATE { State::Poor } else { State::Good };

@@ -17,6 +17,7 @@ use crate::checkers::Promise;
 use crate::clock::Clock;
 use crate::content::Random;
 use crate::host::{Gap, HostConfig, StepCosts, WakeUp};
+use crate::search::promise::least_budget;
 
 const fn us(micros: u64) -> Duration {
     Duration::from_micros(micros)
@@ -179,8 +180,7 @@ pub(super) fn gaps(random: &mut Random, interference: &Interference, until: Inst
 
 /// Asks both ends for a channel, each with the least stages and now and then a little more.
 pub(super) fn channel(random: &mut Random, hosts: &mut [Host], number: usize) -> Option<Granted> {
-    let from = random.up_to(hosts.len() as u64 - 1) as usize;
-    let to = (from + 1 + random.up_to(hosts.len() as u64 - 2) as usize) % hosts.len();
+    let (from, to) = ends(random, hosts);
     let packet = hosts[from].config.platform.packet;
     let most = u64::from(packet) * (1 + random.up_to(7));
     let max = if random.one_in(2) { most } else { 1 + random.up_to(most - 1) };
@@ -244,30 +244,20 @@ pub(super) fn settle(hosts: &[Host], granted: &mut [Granted]) {
 }
 
 fn least(admission: &mut Admission, contract: &Contract, role: Role) -> Option<(ReservationId, SendingStages)> {
-    let mut budget = Duration::from_nanos(1);
-    for _ in 0..20 {
-        match admission.reserve_least(contract, role, budget) {
-            Ok(granted) => return Some(granted),
-            // What it takes may grow with how long it takes.
-            Err(refusal) => {
-                let longest = contract.deadline();
-                budget = refusal.least_deadline.filter(|&least| least > budget && least < longest)?;
-            }
-        }
-    }
-    None
+    least_budget(20, contract.deadline(), |budget| admission.reserve_least(contract, role, budget))
+}
+
+/// Two different hosts.
+fn ends(random: &mut Random, hosts: &[Host]) -> (usize, usize) {
+    let from = random.up_to(hosts.len() as u64 - 1) as usize;
+    (from, (from + 1 + random.up_to(hosts.len() as u64 - 2) as usize) % hosts.len())
 }
 
 /// A best-effort channel, if its sender has any.
 pub(super) fn best_effort(random: &mut Random, hosts: &[Host], number: usize) -> Option<(usize, usize, Plan, u32)> {
-    let from = random.up_to(hosts.len() as u64 - 1) as usize;
-    let to = (from + 1 + random.up_to(hosts.len() as u64 - 2) as usize) % hosts.len();
-    let allowed = |host: &Host| {
-        let be = host.config.platform.best_effort;
-        (be.message_packets, be.packet_max)
-    };
-    let (sender, receiver) = (allowed(&hosts[from]), allowed(&hosts[to]));
-    let bytes = sender.0.min(receiver.0) * sender.1.min(receiver.1);
+    let (from, to) = ends(random, hosts);
+    let [sender, receiver] = [from, to].map(|host| hosts[host].config.platform.best_effort);
+    let bytes = sender.message_packets.min(receiver.message_packets) * sender.packet_max.min(receiver.packet_max);
     let service = Service::best_effort(bytes.into(), 4).ok()?;
     let plan = Plan::new(&format!("b{number}"), service, SendingStages::default(), Duration::ZERO);
     Some((from, to, Plan { lease: us(400_000), ..plan }, bytes))

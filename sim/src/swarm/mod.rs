@@ -10,10 +10,7 @@
 mod draw;
 mod faults;
 
-use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc;
 
 use laxity_core::figures::Misses;
 use laxity_core::units::{Duration, Instant};
@@ -22,6 +19,7 @@ use crate::checkers::Digest;
 use crate::content::Random;
 use crate::fault::FaultKind;
 use crate::host::HostConfig;
+use crate::parallel::for_each_in_order;
 use crate::source::{Sizes, Source, Varied};
 use crate::world::{ChannelHandle, World};
 use draw::{Granted, SET_UP};
@@ -138,44 +136,20 @@ pub fn world(seed: u64) -> Outcome {
     })
 }
 
-/// Worlds that a thread takes at a time.
-const CHUNK: u64 = 32;
-
-/// Runs `count` worlds from `first_seed` on, on so many threads. `progress` is told now and then how many are done.
+/// Runs `count` worlds from `first_seed` on, on so many threads. `progress` is told how many are done.
 pub fn run(first_seed: u64, count: u64, threads: usize, mut progress: impl FnMut(u64)) -> Totals {
-    let next = AtomicU64::new(0);
     let mut totals = Totals::default();
-    std::thread::scope(|scope| {
-        let (sender, receiver) = mpsc::channel();
-        for _ in 0..threads.max(1) {
-            let (sender, next) = (sender.clone(), &next);
-            scope.spawn(move || {
-                loop {
-                    let chunk = next.fetch_add(1, Ordering::Relaxed);
-                    let begin = chunk.saturating_mul(CHUNK);
-                    if begin >= count {
-                        return;
-                    }
-                    let end = (begin + CHUNK).min(count);
-                    let outcomes: Vec<_> = (begin..end).map(|number| world(first_seed.wrapping_add(number))).collect();
-                    if sender.send((chunk, outcomes)).is_err() {
-                        return;
-                    }
-                }
-            });
-        }
-        drop(sender);
-        // In the order of seeds, whoever was faster.
-        let (mut early, mut expected) = (BTreeMap::new(), 0);
-        for (chunk, outcomes) in receiver {
-            early.insert(chunk, outcomes);
-            while let Some(outcomes) = early.remove(&expected) {
-                outcomes.into_iter().for_each(|outcome| totals.add(outcome));
-                expected += 1;
-                progress(totals.worlds);
-            }
-        }
-    });
+    let world = |number| world(first_seed.wrapping_add(number));
+    for_each_in_order(
+        threads,
+        count,
+        || true,
+        world,
+        |outcome| {
+            totals.add(outcome);
+            progress(totals.worlds);
+        },
+    );
     totals
 }
 
@@ -234,8 +208,8 @@ fn one(seed: u64) -> Outcome {
         world.add_source(Source { until, ..Source::at_rate(handle, bytes, rate, group, start) });
     }
     faults::add(&mut random, &mut world, (&ids, &channels, &granted), same_clock, (start, end));
-    for fault in world.faults() {
-        counts.faults[fault.kind.number()] += 1;
+    for (name, count) in FaultKind::NAMES.iter().zip(&mut counts.faults) {
+        *count = world.faults().iter().filter(|fault| fault.kind.name() == *name).count() as u64;
     }
     world.run_until(end);
     counts.span = world.now().since(Instant::ZERO);

@@ -72,24 +72,20 @@ impl<W: Write> Events<W> {
 
     /// The name of a process, and its place among the others.
     pub(super) fn process(&mut self, pid: u64, name: &str) {
-        let name = quoted(name);
-        self.event(format_args!(
-            "\"ph\":\"M\",\"name\":\"process_name\",\"pid\":{pid},\"tid\":0,\"args\":{{\"name\":{name}}}"
-        ));
-        self.event(format_args!(
-            "\"ph\":\"M\",\"name\":\"process_sort_index\",\"pid\":{pid},\"tid\":0,\"args\":{{\"sort_index\":{pid}}}"
-        ));
+        self.called("process", Track { pid, tid: 0 }, name, pid);
     }
 
     /// The name of a track, and its place in its process.
-    pub(super) fn thread(&mut self, Track { pid, tid }: Track, name: &str) {
-        let name = quoted(name);
-        self.event(format_args!(
-            "\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":{pid},\"tid\":{tid},\"args\":{{\"name\":{name}}}"
-        ));
-        self.event(format_args!(
-            "\"ph\":\"M\",\"name\":\"thread_sort_index\",\"pid\":{pid},\"tid\":{tid},\"args\":{{\"sort_index\":{tid}}}"
-        ));
+    pub(super) fn thread(&mut self, track: Track, name: &str) {
+        self.called("thread", track, name, track.tid);
+    }
+
+    fn called(&mut self, kind: &str, Track { pid, tid }: Track, name: &str, place: u64) {
+        for (key, value) in [("name", quoted(name)), ("sort_index", place.to_string())] {
+            self.event(format_args!(
+                "\"ph\":\"M\",\"name\":\"{kind}_{key}\",\"pid\":{pid},\"tid\":{tid},\"args\":{{\"{key}\":{value}}}"
+            ));
+        }
     }
 
     /// A span on a track. `name` is in its quotes, `more` are further members, each with a comma before it.

@@ -52,13 +52,6 @@ pub(crate) struct ScenarioArguments {
     pub(crate) trace: Option<PathBuf>,
 }
 
-impl ScenarioArguments {
-    /// True if there are options of a scenario without one.
-    pub(crate) fn is_misplaced(&self) -> bool {
-        self.file.is_none() && self.trace.is_some()
-    }
-}
-
 /// After so much virtual time it looks whether it was told to stop.
 const LOOK: Duration = Duration::from_millis(1);
 

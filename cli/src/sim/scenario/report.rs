@@ -7,7 +7,7 @@ use laxity_core::event::End;
 use laxity_core::figures::Figures;
 use laxity_core::units::{Duration, Instant};
 use laxity_lab::figures::{per_second, promises_kept};
-use laxity_sim::{ChannelHandle, FaultKind, HostCounters, Report};
+use laxity_sim::{ChannelHandle, HostCounters, Report};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -79,7 +79,7 @@ impl Outcome {
             }
         }
         let faults = scenario.faults.iter().zip(world.faults()).map(|(asked, fault)| OfFault {
-            kind: FaultKind::NAMES[fault.kind.number()],
+            kind: fault.kind.name(),
             on: host(asked.on),
             at_ns: fault.from.as_nanos(),
             until_ns: fault.until.as_nanos(),
