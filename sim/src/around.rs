@@ -12,11 +12,9 @@ use laxity_core::send::{Rejected, SendCounters, Submitted};
 use laxity_core::units::{Duration, Instant};
 use laxity_drive::{Clock, Control, Delivery, Driver, Links, Meter, Outbound, Ports, Work};
 
-use crate::channel::Posted;
 use crate::content;
-use crate::host::{Command, Host};
-use crate::observe::{self, Seen, due};
-use crate::world::{ChannelHandle, HostId, World};
+use crate::observe::{self, due};
+use crate::{ChannelHandle, Command, Host, HostId, Posted, Seen, World};
 
 /// A host's driver, which is out of its host during its turn.
 pub(crate) type HostDriver = Driver<HeapFrames>;

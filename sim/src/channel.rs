@@ -12,10 +12,8 @@ use laxity_core::receive::{Delivered, Evidence, ReceiveCounters};
 use laxity_core::send::{SendCounters, Submitted};
 use laxity_core::units::{Duration, Instant};
 
-use crate::checkers::{Problem, Promise, Watch, What};
 use crate::content;
-use crate::host::Command;
-use crate::world::{ChannelHandle, HostId};
+use crate::{ChannelHandle, Command, HostId, Problem, Promise, Watch, What};
 
 /// A channel that is to be opened, with what both hosts' admission decided.
 #[derive(Clone, Debug)]

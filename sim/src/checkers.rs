@@ -53,9 +53,7 @@ use laxity_core::receive::{Cause, ReceiveCounters};
 use laxity_core::units::{Duration, Instant};
 use strum::IntoStaticStr;
 
-use crate::channel::{Ledger, Plan};
-use crate::observe::Seen;
-use crate::world::{ChannelHandle, World};
+use crate::{ChannelHandle, Ledger, Plan, Seen, World};
 
 /// What did not hold; the head of this module says what that means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, IntoStaticStr)]

@@ -12,10 +12,7 @@ use laxity_core::wire::{DATA_HEADER_BYTES, DataHeader};
 use laxity_link::emulated::{EmulatedConfig, PPM};
 use strum::{IntoStaticStr, VariantNames};
 
-use crate::content::Random;
-use crate::host::{Command, Gap};
-use crate::observe::Seen;
-use crate::world::{ChannelHandle, HostId, World};
+use crate::{ChannelHandle, Command, Gap, HostId, Random, Seen, World};
 
 /// Something that goes wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

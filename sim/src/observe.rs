@@ -16,10 +16,7 @@ use laxity_core::send::Violation;
 use laxity_core::units::{Duration, Instant};
 use laxity_core::wire::DataView;
 
-use crate::checkers::What;
-use crate::fault::Fault;
-use crate::host::{Arrived, Gap};
-use crate::world::{ChannelHandle, HostId, World};
+use crate::{Arrived, ChannelHandle, Fault, Gap, HostId, What, World};
 
 /// Watches a world: [`World::set_observer`].
 pub trait Observer {

@@ -10,11 +10,7 @@ use laxity_core::event::{ChannelId, End, Name, Request};
 use laxity_core::relay::{Passage, RelayCounters};
 use laxity_core::units::{Duration, Instant};
 
-use crate::around::{Around, HostDriver};
-use crate::channel::{Ledger, Plan, Side};
-use crate::host::Command;
-use crate::observe::Seen;
-use crate::world::{ChannelHandle, HostId, World};
+use crate::{Around, ChannelHandle, Command, HostDriver, HostId, Ledger, Plan, Seen, Side, World};
 
 /// A host that a channel passes through, and what it grants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

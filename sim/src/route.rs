@@ -14,10 +14,7 @@ use laxity_core::platform::Platform;
 use laxity_core::relay::Passage;
 use laxity_core::units::Duration;
 
-use crate::channel::Plan;
-use crate::checkers::Promise;
-use crate::relay::Hop;
-use crate::world::HostId;
+use crate::{Hop, HostId, Plan, Promise};
 
 /// A channel that every host of its route has admitted.
 #[derive(Clone, Debug)]

@@ -12,11 +12,8 @@ use laxity_core::platform::{BestEffort, Interference, LinkModel, Platform};
 use laxity_core::units::{Duration, Rate};
 use serde::{Serialize, Serializer};
 
-use crate::content::Random;
-use crate::host::HostConfig;
 use crate::route::{Granted, admit};
-use crate::source::Source;
-use crate::world::{ChannelHandle, HostId, World};
+use crate::{ChannelHandle, HostConfig, HostId, Random, Source, World};
 
 /// What is simulated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -27,9 +27,7 @@ use laxity_core::platform::{BestEffort, Field, LinkModel, PARAMETERS, Platform};
 use laxity_core::processor::Policy;
 use laxity_core::units::{Duration, Instant};
 
-use crate::channel::Plan;
-use crate::host::{Gap, HostConfig, HostCounters, StepCosts, WakeUp};
-use crate::world::{ChannelHandle, HostId, World};
+use crate::{ChannelHandle, Gap, HostConfig, HostCounters, HostId, Plan, StepCosts, WakeUp, World};
 
 /// What the host under test does for a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -18,10 +18,7 @@ use laxity_core::piece::Piece;
 use laxity_core::receive::{Cause, Drop};
 use laxity_core::units::Instant;
 
-use crate::fault::{Fault, FaultKind};
-use crate::host::Gap;
-use crate::observe::{Observer, Place, Seen, Work};
-use crate::world::{ChannelHandle, HostId};
+use crate::{ChannelHandle, Fault, FaultKind, Gap, HostId, Observer, Place, Seen, Work};
 use format::{Events, Micros, Track, quoted};
 
 /// Marks a span for viewers that know colours by name.

@@ -3,10 +3,7 @@
 use laxity_core::units::Duration;
 use laxity_link::sys::device::{self, Coalescing, LinkFacts, Offload};
 
-use super::Doctor;
-use super::finding::{Finding, State};
-use super::measure::short;
-use super::root::Root;
+use super::{Doctor, Finding, Root, State, short};
 
 /// So many devices are told of; a host of containers may have hundreds.
 const MOST: usize = 16;

@@ -12,9 +12,7 @@ use laxity_link::xdp::{MAX_QUEUES, Xdp, XdpConfig, XdpError};
 use rustix::process::{Resource, getrlimit};
 use rustix::thread::{CapabilitySet, capabilities};
 
-use super::Doctor;
-use super::finding::{Finding, State};
-use super::root::Root;
+use super::{Doctor, Finding, Root, State};
 
 /// So many interfaces are told of; a host of containers may have hundreds.
 const MOST: usize = 16;

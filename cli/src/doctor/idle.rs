@@ -5,10 +5,7 @@ use std::io::{self, Write};
 
 use laxity_core::units::Duration;
 
-use super::Doctor;
-use super::finding::{Finding, State};
-use super::measure::{self, Spans, short};
-use super::root::Root;
+use super::{Doctor, Finding, Root, Spans, State, measure, short};
 
 pub(super) const LATENCY: &str = "dev/cpu_dma_latency";
 const NAME: &str = "idle states";

@@ -4,10 +4,7 @@ use std::time::Instant;
 
 use laxity_core::units::Duration;
 
-use super::Doctor;
-use super::finding::{Finding, State};
-use super::measure::{self, Runs, Spans, short};
-use super::root::Root;
+use super::{Doctor, Finding, Root, Runs, Spans, State, measure, short};
 
 /// A flood that delays a thread by more is worth a word.
 const WORTH: Duration = Duration::from_micros(100);

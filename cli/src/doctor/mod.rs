@@ -42,7 +42,7 @@ use crate::failure::Failure;
 use crate::progress::Progress;
 use crate::stop::Stop;
 use finding::{Finding, State};
-use measure::{Runs, Spans, Told};
+use measure::{Beat, Gaps, Runs, Spans, Told, short};
 use root::Root;
 
 pub(crate) const HELP: &str = "\

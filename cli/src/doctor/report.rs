@@ -4,8 +4,7 @@ use comfy_table::{ContentArrangement, Table, presets};
 use serde_json::json;
 use strum::VariantArray;
 
-use super::finding::{Finding, State};
-use super::measure::short;
+use super::{Finding, State, short};
 use crate::report::to_json;
 
 /// Where there is no terminal, lines are no longer than this.

@@ -3,10 +3,7 @@
 use laxity_core::units::Duration;
 use rustix::process::{Resource, Rlimit, getrlimit};
 
-use super::Doctor;
-use super::finding::{Finding, State};
-use super::measure::{self, Runs, Spans};
-use super::root::Root;
+use super::{Doctor, Finding, Root, Runs, Spans, State, measure};
 
 pub(super) fn probe(doctor: &Doctor<'_>) -> Vec<Finding> {
     vec![priority(doctor), time_limit(&getrlimit(Resource::Rttime))]

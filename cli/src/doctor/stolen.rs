@@ -2,10 +2,7 @@
 
 use laxity_core::units::Duration;
 
-use super::Doctor;
-use super::finding::{Finding, State};
-use super::measure::{self, Beat, Gaps, Runs, short};
-use super::root::Root;
+use super::{Beat, Doctor, Finding, Gaps, Root, Runs, State, measure, short};
 
 /// So many processors are looked at; more would take too long.
 const MOST: usize = 4;

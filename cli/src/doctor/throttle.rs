@@ -2,10 +2,7 @@
 
 use laxity_core::units::Duration;
 
-use super::Doctor;
-use super::finding::{Finding, State};
-use super::measure::{self, Beat, Gaps, Runs, short};
-use super::root::Root;
+use super::{Beat, Doctor, Finding, Gaps, Root, Runs, State, measure, short};
 
 pub(super) const RUNTIME: &str = "proc/sys/kernel/sched_rt_runtime_us";
 pub(super) const PERIOD: &str = "proc/sys/kernel/sched_rt_period_us";

@@ -3,9 +3,7 @@
 use laxity_core::units::Duration;
 use rustix::time::{ClockId, clock_getres};
 
-use super::Doctor;
-use super::finding::{Finding, State};
-use super::root::Root;
+use super::{Doctor, Finding, Root, State};
 
 /// Later than this, a deadline of milliseconds suffers.
 const LATE: Duration = Duration::from_micros(200);

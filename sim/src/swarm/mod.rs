@@ -15,13 +15,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use laxity_core::figures::Misses;
 use laxity_core::units::{Duration, Instant};
 
-use crate::checkers::Digest;
-use crate::content::Random;
-use crate::fault::FaultKind;
-use crate::host::HostConfig;
 use crate::parallel::for_each_in_order;
-use crate::source::{Sizes, Source, Varied};
-use crate::world::{ChannelHandle, World};
+use crate::{ChannelHandle, Digest, FaultKind, HostConfig, Random, Sizes, Source, Varied, World};
 use draw::{Granted, SET_UP};
 
 /// What became of messages, and what went wrong on purpose.

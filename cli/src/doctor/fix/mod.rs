@@ -20,10 +20,8 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::DoctorArguments;
-use super::finding::{Finding, State};
 use super::idle::{Awake, LATENCY};
-use super::root::Root;
+use super::{DoctorArguments, Finding, Root, State};
 use crate::failure::Failure;
 use crate::report::to_json;
 use crate::stop::Stop;
