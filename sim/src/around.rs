@@ -237,8 +237,7 @@ impl Control<HeapFrames> for Around<'_> {
         let number = self.number;
         match event {
             Event::Requested(request) => {
-                let before = self.world.addresses.get(&request.peer).copied();
-                if self.relay_requested(driver, now, before, &request) {
+                if self.relay_requested(driver, now, &request) {
                     return;
                 }
                 // A request that no host here planned is not answered; it lapses.

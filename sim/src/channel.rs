@@ -74,7 +74,7 @@ impl Plan {
     }
 
     /// Packets that a queue for `messages` messages holds, oversize ones included.
-    pub(crate) fn packet_queue(&self, messages: u32, packet: u32) -> u32 {
+    pub fn packet_queue(&self, messages: u32, packet: u32) -> u32 {
         let oversize = if self.overload == Overload::Decay { limits::DECAY_FACTOR } else { 1 };
         messages * oversize * packets(self.service.max_message(), packet)
     }
@@ -82,17 +82,12 @@ impl Plan {
 
 /// Who decides on a peer's request: where admission goes in.
 pub trait Decide {
-    /// The receiving channel for `request` at host `at`; `plan` is what [`crate::World::open`] was given.
+    /// The receiving channel for `request` at host `at`; `plan` is what [`crate::World::open`] was given, `early` whether the host
+    /// reassembles messages before their logical arrival.
     ///
     /// # Errors
     /// The refusal that the peer is told.
-    fn decide(
-        &mut self,
-        at: HostId,
-        request: &Request,
-        plan: &Plan,
-        work_conserving: bool,
-    ) -> Result<Incoming, Refusal>;
+    fn decide(&mut self, at: HostId, request: &Request, plan: &Plan, early: bool) -> Result<Incoming, Refusal>;
 }
 
 /// Accepts every channel as it was planned.
@@ -100,21 +95,18 @@ pub trait Decide {
 pub struct AsPlanned;
 
 impl Decide for AsPlanned {
-    fn decide(
-        &mut self,
-        _: HostId,
-        request: &Request,
-        plan: &Plan,
-        work_conserving: bool,
-    ) -> Result<Incoming, Refusal> {
-        let messages = plan.receive_messages;
-        let packets = plan.packet_queue(messages, request.packet);
-        let (upstream, stage) = (plan.upstream, plan.receive);
-        let (transit, priority) = (plan.transit, plan.priority);
-        // Frames are found as soon as the plan says, or the way takes longer.
-        let input_delay = Duration::ZERO;
-        let reception =
-            Reception { stage, input_delay, upstream, transit, work_conserving, priority, messages, packets };
+    fn decide(&mut self, _: HostId, request: &Request, plan: &Plan, early: bool) -> Result<Incoming, Refusal> {
+        let reception = Reception {
+            stage: plan.receive,
+            // Frames are found as soon as the plan says, or the way takes longer.
+            input_delay: Duration::ZERO,
+            upstream: plan.upstream,
+            transit: plan.transit,
+            work_conserving: early,
+            priority: plan.priority,
+            messages: plan.receive_messages,
+            packets: plan.packet_queue(plan.receive_messages, request.packet),
+        };
         Ok(Incoming::new(request, reception))
     }
 }

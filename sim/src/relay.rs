@@ -228,15 +228,9 @@ impl World {
 
 impl Around<'_> {
     /// A request that is for a hop at this host: the channel onward is opened. False if it is none.
-    pub(crate) fn relay_requested(
-        &mut self,
-        driver: &mut HostDriver,
-        now: Instant,
-        before: Option<usize>,
-        request: &Request,
-    ) -> bool {
+    pub(crate) fn relay_requested(&mut self, driver: &mut HostDriver, now: Instant, request: &Request) -> bool {
         let (number, world) = (self.number, &mut *self.world);
-        let Some(before) = before else { return false };
+        let Some(&before) = world.addresses.get(&request.peer) else { return false };
         let Some(waiting) = world.relays.waiting.get_mut(&(before, number, request.name)) else { return false };
         let (routes, channels) = (&world.relays.routes, &world.channels);
         waiting.retain(|&(channel, hop)| {

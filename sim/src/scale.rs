@@ -92,6 +92,9 @@ pub enum Phase {
     Closing,
 }
 
+/// Is told how far each phase is: how much of how much is done.
+type Tell<'a> = dyn FnMut(Phase, u64, u64) + 'a;
+
 /// Channels of a host that are opened at the same time: a host keeps a bounded number of requests.
 const AT_ONCE: usize = 12;
 /// How long that takes.
@@ -118,7 +121,7 @@ impl Scale {
         let mut world = World::new(self.seed);
         world.collect_findings();
         let hosts = self.add_hosts(&mut world, &granted);
-        let handles = open(&mut world, &hosts, &granted, &platform(), tell);
+        let handles = open(&mut world, &hosts, &granted, tell);
         self.send(&mut world, &granted, &handles, tell);
         tell(Phase::Closing, 0, 1);
         let open: Vec<bool> = handles.iter().map(|&handle| world.is_open(handle)).collect();
@@ -138,7 +141,7 @@ impl Scale {
     }
 
     /// Channel k of every host, then channel k + 1 of every host.
-    fn admit(&self, outcome: &mut Outcome, tell: &mut dyn FnMut(Phase, u64, u64)) -> Vec<Vec<Granted>> {
+    fn admit(&self, outcome: &mut Outcome, tell: &mut Tell<'_>) -> Vec<Vec<Granted>> {
         let admission = Admission::new(platform()).expect("a platform that can be");
         let mut admissions = vec![admission; self.hosts];
         let mut random = Random(self.seed);
@@ -186,13 +189,7 @@ impl Scale {
         frames.into_iter().enumerate().map(add).collect()
     }
 
-    fn send(
-        &self,
-        world: &mut World,
-        granted: &[Vec<Granted>],
-        handles: &[ChannelHandle],
-        tell: &mut dyn FnMut(Phase, u64, u64),
-    ) {
+    fn send(&self, world: &mut World, granted: &[Vec<Granted>], handles: &[ChannelHandle], tell: &mut Tell<'_>) {
         let mut random = Random(!self.seed);
         let start = world.now();
         for (&handle, granted) in handles.iter().zip(granted.iter().flatten()) {
@@ -212,14 +209,8 @@ impl Scale {
 }
 
 /// Opens them, some of each host at a time.
-fn open(
-    world: &mut World,
-    hosts: &[HostId],
-    granted: &[Vec<Granted>],
-    platform: &Platform,
-    tell: &mut dyn FnMut(Phase, u64, u64),
-) -> Vec<ChannelHandle> {
-    let mut handles = Vec::new();
+fn open(world: &mut World, hosts: &[HostId], granted: &[Vec<Granted>], tell: &mut Tell<'_>) -> Vec<ChannelHandle> {
+    let (platform, mut handles) = (platform(), Vec::new());
     for (round, granted) in granted.chunks(AT_ONCE).enumerate() {
         tell(Phase::Opening, (round * AT_ONCE) as u64, (round * AT_ONCE + granted.len()) as u64);
         for (channel, of_hosts) in granted.iter().enumerate() {
@@ -228,7 +219,7 @@ fn open(
                 let plan = crate::Plan { lease: LEASE, ..granted.plan(&name) };
                 let (from, to) = (hosts[granted.route[0]], hosts[granted.route[3]]);
                 let handle = world.open_via(from, &granted.hops(hosts), to, plan);
-                world.promise(handle, granted.promise(platform));
+                world.promise(handle, granted.promise(&platform));
                 handles.push(handle);
             }
         }

@@ -19,7 +19,7 @@ use laxity_core::receive::{Cause, Drop};
 use laxity_core::units::Instant;
 
 use crate::{ChannelHandle, Fault, FaultKind, Gap, HostId, Observer, Place, Seen, Work};
-use format::{Events, Micros, Track, quoted};
+use format::{Events, Micros, Span, Track, quoted};
 
 /// Marks a span for viewers that know colours by name.
 const TERRIBLE: &str = "\"cname\":\"terrible\"";
@@ -137,7 +137,7 @@ impl<W: Write> Trace<W> {
         channel.map_or_else(|| "\"control\"".to_owned(), |channel| self.channels[channel.0].name.clone())
     }
 
-    fn worked(&mut self, host: HostId, work: Work, start: Instant, end: Instant) {
+    fn worked(&mut self, host: HostId, work: Work, span: Span) {
         let track = self.hosts[host.0].processor;
         self.hosts[host.0].taken.clear();
         match work {
@@ -150,21 +150,21 @@ impl<W: Write> Trace<W> {
                     other => other.name(),
                 };
                 let more = format_args!(",\"args\":{{\"step\":\"{what}\",\"switched\":{switched}}}");
-                self.events.slice(track, &self.name(channel), start, end, more);
+                self.events.slice(track, &self.name(channel), span, more);
                 if let Some(channel) = channel {
-                    self.stepped(channel, kind, start, end);
+                    self.stepped(channel, kind, span);
                 }
             }
             Work::HandOver { channel } => {
                 let args = format_args!(",\"args\":{{\"channel\":{}}}", self.name(channel));
-                self.events.slice(track, "\"to link\"", start, end, args);
+                self.events.slice(track, "\"to link\"", span, args);
             }
-            Work::Look => self.events.slice(track, "\"look\"", start, end, format_args!("")),
+            Work::Look => self.events.slice(track, "\"look\"", span, format_args!("")),
         }
     }
 
     /// A step moves a message out of a queue when it begins, and a packet into one when it ends.
-    fn stepped(&mut self, number: ChannelHandle, kind: Piece, start: Instant, end: Instant) {
+    fn stepped(&mut self, number: ChannelHandle, kind: Piece, (start, end): Span) {
         let ChannelTrack { name, messages_waiting, packets_at_sender, packets_at_receiver, .. } =
             &mut self.channels[number.0];
         if kind == Piece::First {
@@ -181,12 +181,12 @@ impl<W: Write> Trace<W> {
         let tracks = &mut self.hosts[host.0];
         for gap in std::mem::take(&mut tracks.taken) {
             if gap.start > start && gap.start < end {
-                self.events.slice(tracks.processor, "\"asleep\"", start, gap.start, format_args!(""));
+                self.events.slice(tracks.processor, "\"asleep\"", (start, gap.start), format_args!(""));
             }
             start = start.max(gap.start + gap.length);
         }
         if start < end {
-            self.events.slice(tracks.processor, "\"asleep\"", start, end, format_args!(""));
+            self.events.slice(tracks.processor, "\"asleep\"", (start, end), format_args!(""));
         }
     }
 
@@ -194,7 +194,7 @@ impl<W: Write> Trace<W> {
         let tracks = &mut self.hosts[host.0];
         let more = format_args!(",\"cname\":\"black\",\"args\":{{\"beyond the envelope\":\"{}\"}}", gap.excess);
         tracks.taken.push(gap);
-        self.events.slice(tracks.processor, "\"INTERFERENCE\"", gap.start, gap.start + gap.length, more);
+        self.events.slice(tracks.processor, "\"INTERFERENCE\"", (gap.start, gap.start + gap.length), more);
     }
 
     /// Several faults may be there at once: each is a span of its own.
@@ -202,7 +202,7 @@ impl<W: Write> Trace<W> {
         let place = (self.hosts[fault.host.0].processor.pid, format!("fault.{number}"));
         let name = quoted(&format!("fault: {}", fault.kind.name()));
         let phase = if begins { 'b' } else { 'e' };
-        self.events.asynchronous(phase, (place.0, &place.1), &name, at, format_args!(""));
+        self.events.part(phase, (place.0, &place.1), &name, at, format_args!(""));
         if begins && matches!(fault.kind, FaultKind::Crash { .. }) {
             self.crashed(place.0, at);
         }
@@ -218,19 +218,19 @@ impl<W: Write> Trace<W> {
         }
     }
 
-    fn transmitted(&mut self, host: HostId, place: Option<Place>, last: bool, bytes: usize, span: (Instant, Instant)) {
-        let (track, (start, end)) = (self.hosts[host.0].link, span);
+    fn transmitted(&mut self, host: HostId, place: Option<Place>, last: bool, bytes: usize, span: Span) {
+        let track = self.hosts[host.0].link;
         let Some(Place { channel, sequence, index }) = place else {
             let more = format_args!(",\"args\":{{\"bytes\":{bytes}}}");
-            return self.events.slice(track, "\"control\"", start, end, more);
+            return self.events.slice(track, "\"control\"", span, more);
         };
         let channel = &mut self.channels[channel.0];
         let more =
             format_args!(",\"args\":{{\"message\":{sequence},\"packet\":{index},\"last\":{last},\"bytes\":{bytes}}}");
-        self.events.slice(track, &channel.name, start, end, more);
+        self.events.slice(track, &channel.name, span, more);
         // What a host passes on does not wait at the sender.
         if channel.from == track.pid {
-            channel.packets_at_sender.add(&mut self.events, &channel.name, start, -1);
+            channel.packets_at_sender.add(&mut self.events, &channel.name, span.0, -1);
         }
     }
 
@@ -299,7 +299,7 @@ fn write_message<W: Write>(
     };
     let (plain, bytes) = (format_args!(""), pending.bytes);
     let more = format_args!(",\"args\":{{\"message\":{sequence},\"bytes\":{bytes},\"outcome\":\"{result}\"}}");
-    events.asynchronous('b', place, name, begin, more);
+    events.part('b', place, name, begin, more);
     // Of a message without a deadline that is missed, all is wrong.
     let turn = match outcome {
         Outcome::Unknown => begin,
@@ -307,22 +307,22 @@ fn write_message<W: Write>(
         _ => end,
     };
     if turn > begin || wrong.is_none() {
-        events.asynchronous('b', place, "\"under way\"", begin, format_args!(",\"cname\":\"good\""));
-        events.asynchronous('e', place, "\"under way\"", turn, plain);
+        events.part('b', place, "\"under way\"", begin, format_args!(",\"cname\":\"good\""));
+        events.part('e', place, "\"under way\"", turn, plain);
     }
     let deadline = |events: &mut Events<W>, early: bool| match due {
-        Some(due) if (due <= turn) == early => events.asynchronous('n', place, "\"deadline\"", due, plain),
+        Some(due) if (due <= turn) == early => events.part('n', place, "\"deadline\"", due, plain),
         _ => {}
     };
     deadline(events, true);
     if let Some(wrong) = wrong {
         let wrong = quoted(&wrong);
         let more = format_args!(",{TERRIBLE},\"args\":{{\"message\":{sequence}}}");
-        events.asynchronous('b', place, &wrong, turn, more);
-        events.asynchronous('e', place, &wrong, over, plain);
+        events.part('b', place, &wrong, turn, more);
+        events.part('e', place, &wrong, over, plain);
     }
     deadline(events, false);
-    events.asynchronous('e', place, name, over, plain);
+    events.part('e', place, name, over, plain);
 }
 
 fn cause_name(cause: Cause) -> String {
@@ -333,7 +333,7 @@ impl<W: Write> Observer for Trace<W> {
     fn observe(&mut self, seen: Seen) {
         match seen {
             Seen::Opened { channel: _, name, from, to } => self.opened(name.as_str(), from, to),
-            Seen::Worked { host, work, start, end } => self.worked(host, work, start, end),
+            Seen::Worked { host, work, start, end } => self.worked(host, work, (start, end)),
             Seen::Taken { host, gap } => self.taken(host, gap),
             Seen::Slept { host, start, end } => self.slept(host, start, end),
             Seen::Transmitted { host, place, last, bytes, start, end } => {

@@ -58,7 +58,7 @@ pub struct World {
     pub(crate) observer: Option<Box<dyn Observer>>,
     pub(crate) order: u64,
     random: Random,
-    scratch: Vec<u8>,
+    pub(crate) scratch: Vec<u8>,
     idle_turns: u32,
 }
 
@@ -389,7 +389,7 @@ impl World {
         let busy_until = host.wire.busy_until();
         let end = host.wire.transmit(host.now, frame, host.config.address, packet.peer);
         let end = end.expect("the wire has the room that the endpoint was told of");
-        self.tell_transmission(number, &packet, busy_until, end, frames);
+        self.tell_transmission(number, &packet, busy_until, end);
         let host = &mut self.hosts[number];
         frames.free(packet.frame);
         host.counters.transmitted += 1;

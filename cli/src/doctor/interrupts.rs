@@ -94,7 +94,7 @@ fn told(
     rates: Option<String>,
     quiet: Option<&Spans>,
     flooded: Option<&(Spans, u64)>,
-    put_off: u64,
+    ticks: u64,
     runs: Runs,
 ) -> Finding {
     let name = "soft interrupts";
@@ -104,7 +104,7 @@ fn told(
     };
     found.push_str(&format!(
         ". While an ordinary thread floods loopback on the same processor ({rate} packets/s of 1400 bytes), sleeps of {} \
-         end late by {}; without, by {}. ksoftirqd ran for {put_off} ticks meanwhile",
+         end late by {}; without, by {}. ksoftirqd ran for {ticks} ticks meanwhile",
         runs.thread(),
         flooded.told(),
         quiet.told()

@@ -72,15 +72,7 @@ impl Spans {
 /// A span for people: three digits are enough.
 pub(crate) fn short(span: Duration) -> String {
     let nanos = span.as_nanos();
-    let step = match nanos {
-        0..1_000 => 1,
-        1_000..10_000 => 10,
-        10_000..100_000 => 100,
-        100_000..1_000_000 => 1_000,
-        1_000_000..10_000_000 => 10_000,
-        10_000_000..100_000_000 => 100_000,
-        _ => 1_000_000,
-    };
+    let step = 10_u64.pow(nanos.max(1).ilog10().clamp(2, 8) - 2);
     Duration::from_nanos((nanos + step / 2) / step * step).to_string()
 }
 

@@ -12,6 +12,7 @@ mod faults;
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
+use laxity_core::contract::Contract;
 use laxity_core::figures::Misses;
 use laxity_core::units::{Duration, Instant};
 
@@ -194,7 +195,7 @@ fn one(seed: u64) -> Outcome {
 
     let critical = start + Duration::from_nanos(random.up_to(span.as_nanos() / 4));
     for (&handle, channel) in channels.iter().zip(&granted) {
-        feed(&mut random, &mut world, handle, channel, (critical, end));
+        feed(&mut random, &mut world, handle, &channel.contract, [critical, end]);
     }
     for &(handle, bytes) in &best_effort {
         let rate = random.pick(&[100_000, 1_000_000, 5_000_000]);
@@ -267,14 +268,8 @@ fn span(random: &mut Random, granted: &[Granted]) -> Duration {
 }
 
 /// What the application of a channel does.
-fn feed(
-    random: &mut Random,
-    world: &mut World,
-    handle: ChannelHandle,
-    channel: &Granted,
-    (critical, until): (Instant, Instant),
-) {
-    let contract = &channel.contract;
+fn feed(random: &mut Random, world: &mut World, handle: ChannelHandle, contract: &Contract, span: [Instant; 2]) {
+    let [critical, until] = span;
     let factor = 2 + random.up_to(2);
     let source = match random.up_to(8) {
         0 | 1 => Source::full(handle, contract, critical),

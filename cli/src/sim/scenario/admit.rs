@@ -8,7 +8,7 @@ use laxity_core::admission::answer::{Fits, Request, Role};
 use laxity_core::admission::plan::fits;
 use laxity_core::admission::route::{Hop, Slack, compose};
 use laxity_core::admission::{Admission, Code, Refusal, ReservationId, Stage, buffers};
-use laxity_core::contract::{Contract, Overload, SendingStages, Service, packets};
+use laxity_core::contract::{Contract, Overload, SendingStages, Service};
 use laxity_core::units::Duration;
 use laxity_sim::Plan;
 use laxity_sim::route;
@@ -245,17 +245,13 @@ pub(super) fn frames(number: usize, hosts: &[Host], channels: &[Channel], admitt
             place if place == last => plan.receive_messages,
             place => admitted.relayed_messages(index, place),
         };
-        let oversize = match channel.overload {
-            Overload::Decay => laxity_core::limits::DECAY_FACTOR,
-            _ => 1,
-        };
         let packet = channel.hosts().map(|host| match channel.contract() {
             Some(_) => hosts[host].platform.packet,
             None => hosts[host].platform.best_effort.packet_max,
         });
         let packet = packet.min().unwrap_or(1).max(1);
         // As many as the core's queues have room for; a packet at least for each queue.
-        Some((messages * oversize * packets(channel.service.max_message(), packet)).max(1) as usize)
+        Some(plan.packet_queue(messages, packet).max(1) as usize)
     };
     channels.iter().enumerate().filter_map(of).sum()
 }
