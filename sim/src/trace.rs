@@ -70,6 +70,7 @@ impl Counter {
 
 /// A message that has not ended.
 struct Pending {
+    sequence: u64,
     logical_arrival: Instant,
     deadline: Option<Instant>,
     bytes: u32,
@@ -125,9 +126,9 @@ impl<W: Write> Trace<W> {
     /// The first failure to write.
     pub fn finish(mut self) -> io::Result<W> {
         for channel in &mut self.channels {
-            while let Some((sequence, pending)) = channel.pending.pop_first() {
+            while let Some((_, pending)) = channel.pending.pop_first() {
                 let end = pending.deadline.unwrap_or(pending.logical_arrival);
-                write_message(&mut self.events, channel, sequence, &pending, end, Outcome::Unknown);
+                channel.write(&mut self.events, &pending, end, Outcome::Unknown);
             }
         }
         self.events.finish()
@@ -238,7 +239,7 @@ impl<W: Write> Trace<W> {
         let channel = &mut self.channels[channel.0];
         give_up(&mut self.events, channel, Some(sequence), completion);
         let Some(pending) = channel.pending.remove(&sequence) else { return };
-        write_message(&mut self.events, channel, sequence, &pending, completion, outcome);
+        channel.write(&mut self.events, &pending, completion, outcome);
         if let Some(deadline) = pending.deadline {
             let laxity = Micros(i128::from(deadline.as_nanos()) - i128::from(completion.as_nanos()));
             self.events.counter(channel.from, &channel.name, completion, "\"laxity us\"", &laxity);
@@ -252,9 +253,9 @@ fn give_up<W: Write>(events: &mut Events<W>, channel: &mut ChannelTrack, before:
         if before.is_some_and(|before| *entry.key() >= before) {
             break;
         }
-        let (sequence, pending) = entry.remove_entry();
+        let pending = entry.remove();
         let outcome = Outcome::Missing(pending.spoilt.unwrap_or(Cause::Network));
-        write_message(events, channel, sequence, &pending, at, outcome);
+        channel.write(events, &pending, at, outcome);
     }
 }
 
@@ -271,58 +272,54 @@ fn make_room<W: Write>(events: &mut Events<W>, channel: &mut ChannelTrack, at: I
     give_up(events, channel, before, at);
 }
 
-/// A message that ended at `end`: a span from its logical arrival to its end or its deadline, whichever is later, and in it how
-/// long it was under way, its deadline, and what went wrong. What is left of the outer span is the laxity.
-///
-/// Whatever belongs to the message lies within its span: a viewer may give its row to another message afterwards.
-fn write_message<W: Write>(
-    events: &mut Events<W>,
-    channel: &ChannelTrack,
-    sequence: u64,
-    pending: &Pending,
-    end: Instant,
-    outcome: Outcome,
-) {
-    let id = format!("{}.{sequence}", channel.number);
-    let (place, name) = ((channel.from, id.as_str()), channel.name.as_str());
-    // A message that was sent early may be there before its logical arrival.
-    let begin = pending.logical_arrival.min(end);
-    let due = pending.deadline.filter(|&deadline| begin <= deadline);
-    let over = due.unwrap_or(end).max(end);
-    let (result, wrong) = match outcome {
-        Outcome::Delivered { late: Some(cause), .. } => ("late", Some(format!("LATE: {}", cause_name(cause)))),
-        Outcome::Delivered { late: None, over_bound: true } => ("over bound", Some("OVER BOUND".to_owned())),
-        Outcome::Delivered { .. } => ("in time", None),
-        Outcome::Missing(cause @ Cause::Network) => ("lost", Some(format!("LOST: {}", cause_name(cause)))),
-        Outcome::Missing(cause) => ("dropped", Some(format!("DROPPED: {}", cause_name(cause)))),
-        Outcome::Unknown => ("unknown", Some("UNKNOWN".to_owned())),
-    };
-    let (plain, bytes) = (format_args!(""), pending.bytes);
-    let more = format_args!(",\"args\":{{\"message\":{sequence},\"bytes\":{bytes},\"outcome\":\"{result}\"}}");
-    events.part('b', place, name, begin, more);
-    // Of a message without a deadline that is missed, all is wrong.
-    let turn = match outcome {
-        Outcome::Unknown => begin,
-        _ if wrong.is_some() => due.unwrap_or(begin).min(end),
-        _ => end,
-    };
-    if turn > begin || wrong.is_none() {
-        events.part('b', place, "\"under way\"", begin, format_args!(",\"cname\":\"good\""));
-        events.part('e', place, "\"under way\"", turn, plain);
+impl ChannelTrack {
+    /// A message that ended at `end`: a span from its logical arrival to its end or its deadline, whichever is later, and in it how
+    /// long it was under way, its deadline, and what went wrong. What is left of the outer span is the laxity.
+    ///
+    /// Whatever belongs to the message lies within its span: a viewer may give its row to another message afterwards.
+    fn write<W: Write>(&self, events: &mut Events<W>, pending: &Pending, end: Instant, outcome: Outcome) {
+        let Pending { sequence, bytes, .. } = *pending;
+        let id = format!("{}.{sequence}", self.number);
+        let (place, name) = ((self.from, id.as_str()), self.name.as_str());
+        // A message that was sent early may be there before its logical arrival.
+        let begin = pending.logical_arrival.min(end);
+        let due = pending.deadline.filter(|&deadline| begin <= deadline);
+        let over = due.unwrap_or(end).max(end);
+        let (result, wrong) = match outcome {
+            Outcome::Delivered { late: Some(cause), .. } => ("late", Some(format!("LATE: {}", cause_name(cause)))),
+            Outcome::Delivered { late: None, over_bound: true } => ("over bound", Some("OVER BOUND".to_owned())),
+            Outcome::Delivered { .. } => ("in time", None),
+            Outcome::Missing(cause @ Cause::Network) => ("lost", Some(format!("LOST: {}", cause_name(cause)))),
+            Outcome::Missing(cause) => ("dropped", Some(format!("DROPPED: {}", cause_name(cause)))),
+            Outcome::Unknown => ("unknown", Some("UNKNOWN".to_owned())),
+        };
+        let plain = format_args!("");
+        let more = format_args!(",\"args\":{{\"message\":{sequence},\"bytes\":{bytes},\"outcome\":\"{result}\"}}");
+        events.part('b', place, name, begin, more);
+        // Of a message without a deadline that is missed, all is wrong.
+        let turn = match outcome {
+            Outcome::Unknown => begin,
+            _ if wrong.is_some() => due.unwrap_or(begin).min(end),
+            _ => end,
+        };
+        if turn > begin || wrong.is_none() {
+            events.part('b', place, "\"under way\"", begin, format_args!(",\"cname\":\"good\""));
+            events.part('e', place, "\"under way\"", turn, plain);
+        }
+        let deadline = |events: &mut Events<W>, early: bool| match due {
+            Some(due) if (due <= turn) == early => events.part('n', place, "\"deadline\"", due, plain),
+            _ => {}
+        };
+        deadline(events, true);
+        if let Some(wrong) = wrong {
+            let wrong = quoted(&wrong);
+            let more = format_args!(",{TERRIBLE},\"args\":{{\"message\":{sequence}}}");
+            events.part('b', place, &wrong, turn, more);
+            events.part('e', place, &wrong, over, plain);
+        }
+        deadline(events, false);
+        events.part('e', place, name, over, plain);
     }
-    let deadline = |events: &mut Events<W>, early: bool| match due {
-        Some(due) if (due <= turn) == early => events.part('n', place, "\"deadline\"", due, plain),
-        _ => {}
-    };
-    deadline(events, true);
-    if let Some(wrong) = wrong {
-        let wrong = quoted(&wrong);
-        let more = format_args!(",{TERRIBLE},\"args\":{{\"message\":{sequence}}}");
-        events.part('b', place, &wrong, turn, more);
-        events.part('e', place, &wrong, over, plain);
-    }
-    deadline(events, false);
-    events.part('e', place, name, over, plain);
 }
 
 fn cause_name(cause: Cause) -> String {
@@ -341,7 +338,7 @@ impl<W: Write> Observer for Trace<W> {
             }
             Seen::Submitted { channel, sequence, arrival, logical_arrival, deadline, bytes } => {
                 let channel = &mut self.channels[channel.0];
-                channel.pending.insert(sequence, Pending { logical_arrival, deadline, bytes, spoilt: None });
+                channel.pending.insert(sequence, Pending { sequence, logical_arrival, deadline, bytes, spoilt: None });
                 channel.messages_waiting.add(&mut self.events, &channel.name, arrival, 1);
             }
             Seen::Refused { channel, at, violation } => {

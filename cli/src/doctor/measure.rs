@@ -11,8 +11,8 @@ use std::time::Duration as StdDuration;
 
 use laxity::probe;
 use laxity_core::units::{Duration, Instant};
-use laxity_link::sys::{self, now};
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+pub(crate) use laxity_link::sys::processors;
+use laxity_link::sys::{self, now, pin};
 
 /// The real-time priority of what measures: that of an executive.
 pub(crate) const PRIORITY: u8 = 70;
@@ -74,19 +74,6 @@ pub(crate) fn short(span: Duration) -> String {
     let nanos = span.as_nanos();
     let step = 10_u64.pow(nanos.max(1).ilog10().clamp(2, 8) - 2);
     Duration::from_nanos((nanos + step / 2) / step * step).to_string()
-}
-
-/// The processors that this process may use.
-pub(crate) fn processors() -> Vec<usize> {
-    let Ok(set) = sched_getaffinity(None) else { return Vec::new() };
-    (0..CpuSet::MAX_CPU).filter(|&processor| set.is_set(processor)).collect()
-}
-
-/// Keeps the calling thread on one processor.
-pub(crate) fn pin(processor: usize) -> io::Result<()> {
-    let mut set = CpuSet::new();
-    set.set(processor);
-    Ok(sched_setaffinity(None, &set)?)
 }
 
 /// Prepares the calling thread.

@@ -153,7 +153,7 @@ pub fn run(setup: &Setup, mut progress: impl FnMut(u64, u64) -> bool) -> Result<
 }
 
 fn manner(setup: &Setup, notes: &mut Vec<String>) -> Manner {
-    let found = drive::processors();
+    let found = laxity_link::sys::processors();
     let processors = match (&found[..], setup.one_processor) {
         ([first, ..], true) => [Some(*first); 2],
         ([first, second, ..], false) => [Some(*first), Some(*second)],
