@@ -491,16 +491,6 @@ impl Finished {
     }
 }
 
-/// Locks the process's memory, or says why not: with a small limit, later allocations would fail.
-pub(crate) fn lock_memory() -> Result<(), String> {
-    use rustix::mm::{MlockAllFlags, mlockall};
-    use rustix::process::{Resource, geteuid, getrlimit};
-    if getrlimit(Resource::Memlock).current.is_some() && !geteuid().is_root() {
-        return Err("memory is not locked: the limit of locked memory is too small".to_owned());
-    }
-    mlockall(MlockAllFlags::CURRENT | MlockAllFlags::FUTURE).map_err(|error| format!("memory is not locked: {error}"))
-}
-
 /// Unlocks the process's memory when it goes.
 struct Unlock;
 
