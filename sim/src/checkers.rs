@@ -296,25 +296,19 @@ impl World {
         beyond: Option<Cause>,
     ) {
         let Some(promise) = self.channels[channel].promise else { return };
-        let excuses = if late.is_some() || beyond.is_some() || latency > promise.bound {
-            self.excuses(channel, at)
-        } else {
+        if late.is_none() && beyond.is_none() && latency <= promise.bound {
             return;
-        };
-        let problem = match (excuses, late, beyond) {
-            (None, Some(cause), _) => {
-                let found = format!("message {sequence} after {latency}, blamed on {cause:?}");
-                (What::Late, format!("delivery within {}", promise.contract.deadline()), found)
+        }
+        let found = format!("message {sequence} after {latency}");
+        let within = |span| format!("delivery within {span}");
+        let problem = match (self.excuses(channel, at), late) {
+            (None, Some(cause)) => {
+                (What::Late, within(promise.contract.deadline()), format!("{found}, blamed on {cause:?}"))
             }
-            (None, None, _) => (
-                What::Bound,
-                format!("delivery within {}", promise.bound),
-                format!("message {sequence} after {latency}"),
-            ),
-            (Some(causes), late, beyond) => {
+            (None, None) => (What::Bound, within(promise.bound), found),
+            (Some(causes), late) => {
                 let Some(cause) = late.or(beyond).filter(|cause| !causes.contains(cause)) else { return };
-                let found = format!("message {sequence} after {latency}, blamed on {cause:?}");
-                (What::Cause, expected(&causes), found)
+                (What::Cause, expected(&causes), format!("{found}, blamed on {cause:?}"))
             }
         };
         self.find(Some(channel), at, problem);

@@ -15,24 +15,17 @@ const PERIOD: Duration = Duration::from_millis(2);
 /// A difference that is worth mending.
 const WORTH: Duration = Duration::from_micros(10);
 
-/// Keeps all processors from idling deeply until this is dropped, or the process ends.
-#[derive(Debug)]
-pub(super) struct Awake {
-    _held: File,
-}
-
-impl Awake {
-    pub(super) fn hold(root: &Root) -> io::Result<Self> {
-        let mut file = OpenOptions::new().write(true).open(root.path(LATENCY))?;
-        // 32 bits: the longest wake-up in µs that is still wanted. In force as long as the file is open.
-        file.write_all(&0i32.to_ne_bytes())?;
-        Ok(Self { _held: file })
-    }
+/// Keeps all processors from idling deeply until the file is dropped, or the process ends.
+pub(super) fn keep_awake(root: &Root) -> io::Result<File> {
+    let mut file = OpenOptions::new().write(true).open(root.path(LATENCY))?;
+    // 32 bits: the longest wake-up in µs that is still wanted. In force as long as the file is open.
+    file.write_all(&0i32.to_ne_bytes())?;
+    Ok(file)
 }
 
 pub(super) fn probe(doctor: &Doctor<'_>) -> Vec<Finding> {
     let asleep = round_trips(doctor);
-    let awake = Awake::hold(&doctor.root).map(|_held| round_trips(doctor));
+    let awake = keep_awake(&doctor.root).map(|_held| round_trips(doctor));
     let refused = awake.as_ref().err().map(ToString::to_string);
     vec![told(&states(&doctor.root), asleep.as_ref(), awake.ok().flatten().as_ref(), refused.as_deref())]
 }
@@ -130,9 +123,9 @@ mod tests {
     #[test]
     fn holding_writes_a_zero_of_32_bits() {
         let fake = Fake::new("awake");
-        assert!(Awake::hold(&fake.root()).is_err());
+        assert!(keep_awake(&fake.root()).is_err());
         fake.file(LATENCY, "");
-        let held = Awake::hold(&fake.root()).unwrap();
+        let held = keep_awake(&fake.root()).unwrap();
         assert_eq!(std::fs::read(fake.0.join(LATENCY)).unwrap(), [0; 4]);
         drop(held);
     }

@@ -94,10 +94,6 @@ impl Doctor<'_> {
     fn length(&self, usual: Duration) -> Duration {
         if self.quick { Duration::from_nanos(usual.as_nanos() / 3) } else { usual }
     }
-    /// The same, but never less than `least`.
-    fn length_at_least(&self, usual: Duration, least: Duration) -> Duration {
-        self.length(usual).max(least)
-    }
     /// What measuring threads run as where a real-time priority is not what is asked about.
     fn runs(&self) -> Runs {
         if self.no_real_time.is_none() { Runs::RealTime } else { Runs::Ordinary }

@@ -35,7 +35,7 @@ pub(super) fn probe(doctor: &Doctor<'_>) -> Vec<Finding> {
     let setting = setting(&doctor.root);
     let seen = match (setting, doctor.no_real_time.is_none(), doctor.processors.as_slice()) {
         (Setting::On { period, .. }, true, [_, .., last]) if period <= Duration::from_secs(1) => {
-            measured(doctor, *last, doctor.length_at_least(Duration::from_millis(2200), period.mul_ratio(6, 5)))
+            measured(doctor, *last, doctor.length(Duration::from_millis(2200)).max(period.mul_ratio(6, 5)))
         }
         _ => None,
     };

@@ -216,19 +216,16 @@ fn one(seed: u64) -> Outcome {
     for handle in handles {
         let report = world.report(handle);
         let (figures, receive) = (&report.figures, &report.receive);
-        counts.messages += figures.sent;
-        counts.delivered += figures.delivered;
-        counts.late += figures.late;
-        counts.lost += figures.lost;
-        counts.violations += report.send.refused;
-        counts.over_bound += figures.over_bound;
-        if !figures.best_effort {
-            counts.misses.sender += figures.misses.sender;
-            counts.misses.receiver += figures.misses.receiver;
-            counts.misses.network += figures.misses.network;
-            counts.misses.platform += figures.misses.platform;
-            counts.misses.laxity += figures.misses.laxity;
-        }
+        counts.add(&Counts {
+            messages: figures.sent,
+            delivered: figures.delivered,
+            late: figures.late,
+            lost: figures.lost,
+            violations: report.send.refused,
+            over_bound: figures.over_bound,
+            misses: if figures.best_effort { Misses::default() } else { figures.misses },
+            ..Counts::default()
+        });
         let frames = [receive.frames_invalid, receive.frames_over_contract, receive.frames_receiver_full];
         let all =
             [figures.sent, figures.delivered, figures.late, figures.lost, report.send.refused, receive.frames_stale];

@@ -20,12 +20,11 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::idle::{Awake, LATENCY};
+use super::idle::{LATENCY, keep_awake};
 use super::{DoctorArguments, Finding, Root, State};
 use crate::failure::Failure;
 use crate::report::to_json;
 use crate::stop::Stop;
-use guardian::Guardian;
 use journal::{Entry, Journal, Place};
 
 pub(super) use guardian::guard;
@@ -146,8 +145,10 @@ fn passed_on(status: ExitStatus) -> u8 {
 struct Applied {
     root: Root,
     place: Place,
-    guardian: Option<Guardian>,
-    awake: Option<Awake>,
+    /// Its end of standard input is the doctor's.
+    guardian: Option<Child>,
+    /// Held open, it keeps processors awake.
+    awake: Option<File>,
     _locked: File,
 }
 
@@ -168,13 +169,13 @@ impl Applied {
             let journal = Journal::new(permitted.clone()).map_err(trouble)?;
             // If one of these fails nothing was changed, and dropping `applied` takes the journal away.
             applied.place.write(&journal).map_err(trouble)?;
-            applied.guardian = Some(Guardian::start(&applied.place).map_err(trouble)?);
+            applied.guardian = Some(guardian::start(&applied.place).map_err(trouble)?);
         }
         for wish in &permitted {
             changes.push(Change::of(wish, change::write(root, &wish.file, &wish.new)));
         }
         let name = format!("/{LATENCY}");
-        let (state, text) = match Awake::hold(root) {
+        let (state, text) = match keep_awake(root) {
             Ok(awake) => {
                 applied.awake = Some(awake);
                 (Became::Changed, format!("{name} is held at 0: processors stay awake"))
@@ -195,7 +196,8 @@ impl Drop for Applied {
             eprintln!("laxity: undone: {line}");
         }
         if let Some(mut guardian) = self.guardian.take() {
-            let _ = guardian.dismiss();
+            // That closes its standard input, so it ends.
+            let _ = guardian.wait();
         }
     }
 }
