@@ -146,8 +146,6 @@ impl<W: Write> Trace<W> {
                 let what = match kind {
                     Piece::First => "first packet",
                     Piece::Next => "packet",
-                    Piece::Reassemble => "reassemble",
-                    Piece::Deliver => "deliver",
                     other => other.name(),
                 };
                 let more = format_args!(",\"args\":{{\"step\":\"{what}\",\"switched\":{switched}}}");

@@ -16,9 +16,7 @@ use laxity_core::platform::{BestEffort, Interference, LinkModel, MachineModel, P
 use laxity_core::processor::Policy;
 use laxity_core::units::Duration;
 
-use super::case::{Case, Test};
-use super::promise::Promise;
-use super::{Draw, small, us};
+use super::{Case, Draw, Promise, Test, small, us};
 use crate::host::StepCosts;
 use crate::tiny::{Channel, Role, System};
 

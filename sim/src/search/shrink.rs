@@ -7,10 +7,7 @@ use laxity_core::contract::{Contract, packets};
 use laxity_core::platform::{Interference, Platform};
 use laxity_core::units::Duration;
 
-use super::attack::{Attack, Violation};
-use super::case::{Bounded, Case};
-use super::draws;
-use super::pattern::Pattern;
+use super::{Attack, Bounded, Case, Pattern, Violation, draws};
 use crate::host::StepCosts;
 use crate::tiny::{Channel, Release, Role, Who};
 
