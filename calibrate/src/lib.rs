@@ -29,7 +29,7 @@ use laxity_core::admission::confidence::Probability;
 use laxity_core::limits::MIN_PACKET_BYTES;
 use laxity_core::platform::{BestEffort, Interference, LinkModel, Platform};
 use laxity_core::units::{Duration, Rate};
-use laxity_link::sys::now;
+use laxity_link::sys::{self, now};
 
 pub use error::Error;
 
@@ -319,7 +319,7 @@ impl Measuring<'_> {
 
     /// What was stolen from each processor, and among how many what was recorded together is divided.
     fn spin(&mut self, length: Duration) -> Result<(Vec<Vec<Recorded>>, u64), Error> {
-        let processors = spin::processors();
+        let processors = sys::processors();
         let sets = processors.len().max(1) as u64;
         let time = length.mul_ratio(1, sets) + spin::TURN;
         let recorders = || Vec::from(WINDOWS.map(|window| Recorder::one_of(sets, now(), window, time)));

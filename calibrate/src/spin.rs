@@ -4,7 +4,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use laxity_core::units::{Duration, Instant};
 use laxity_link::sys::{self, now};
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 use crate::error::Error;
 use laxity::metering::Recorder;
@@ -47,10 +46,8 @@ pub(super) fn spin(
                         let _ = sys::real_time(priority);
                     }
                     if let Some(processor) = on {
-                        let mut only = CpuSet::new();
-                        only.set(processor);
                         // Of a processor where it may not be it says nothing; what was not looked at is not claimed.
-                        if sched_setaffinity(None, &only).is_err() {
+                        if sys::pin(processor).is_err() {
                             std::thread::sleep(PAUSE);
                             return;
                         }
@@ -84,12 +81,6 @@ fn one_turn(recorders: &mut [Recorder]) {
     recorders.iter_mut().for_each(|recorder| recorder.advance(over));
 }
 
-/// The processors that this process may run on; none if it cannot tell.
-pub(super) fn processors() -> Vec<usize> {
-    let Ok(allowed) = sched_getaffinity(None) else { return Vec::new() };
-    (0..CpuSet::MAX_CPU).filter(|&processor| allowed.is_set(processor)).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -97,7 +88,7 @@ mod tests {
     #[test]
     fn every_window_of_a_turn_is_recorded() {
         let lengths = [Duration::from_millis(10), Duration::from_millis(100)];
-        let processors = processors();
+        let processors = sys::processors();
         for processors in [&processors[..], &[]] {
             let turns = processors.len().max(1);
             let own = |_| Vec::from(lengths.map(|length| Recorder::new(now(), length, TURN * 2)));

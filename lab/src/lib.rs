@@ -30,7 +30,6 @@ mod headers;
 pub mod hosts;
 pub mod interfaces;
 pub mod livelock;
-mod memory;
 pub mod paths;
 mod record;
 pub mod scenario;

@@ -20,7 +20,6 @@ use laxity_link::sys::now;
 use crate::attack::{self, Attack, Content, EXCESS, FloodPath, Ground, Hogs, Load};
 use crate::error::Error;
 use crate::experiment::{Around, WARM_UP};
-use crate::memory::Unlock;
 use crate::record::{Arrived, Recorder, Sample};
 use crate::source::Source;
 use crate::stack::{
@@ -489,5 +488,14 @@ impl Finished {
             samples: recorder.samples.into_vec(),
             contract,
         })
+    }
+}
+
+/// Unlocks the process's memory when it goes.
+struct Unlock;
+
+impl Drop for Unlock {
+    fn drop(&mut self) {
+        let _ = rustix::mm::munlockall();
     }
 }

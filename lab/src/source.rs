@@ -6,23 +6,10 @@
 use laxity_core::contract::Contract;
 use laxity_core::regulator::Regulator;
 use laxity_core::units::{Duration, Instant};
+use laxity_link::emulated::SplitMix64 as Random;
 
 use crate::attack::EXCESS;
 use crate::workload::Film;
-
-/// SplitMix64 (Steele, Lea, Flood 2014): small, and the same everywhere.
-#[derive(Clone, Debug)]
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-}
 
 /// What one wake-up of an application sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,9 +1,9 @@
-//! Hosts of which every piece of work is recorded: for the crate that calibrates, and nothing else.
+//! Hosts of which every piece of work is recorded, and what measuring takes: for the crates that measure, and nothing else.
 
 use std::sync::{Arc, PoisonError};
 
 pub use crate::executive::{Histograms, Recorded, Recorder, Sampling};
-pub use crate::realtime::keep_awake;
+pub use crate::realtime::{keep_awake, lock_memory};
 pub use crate::statistics::Histogram;
 
 use crate::error::Error;

@@ -277,8 +277,8 @@ impl EmulatedLink {
         let lost = self.random.chance(self.config.loss_ppm);
         let doubled = self.random.chance(self.config.duplication_ppm);
         let corrupted = self.random.chance(self.config.corruption_ppm);
-        let place = self.random.below(u64::from(len.max(1)));
-        let flip = self.random.below(255) + 1;
+        let place = self.random.up_to(u64::from(len.max(1)) - 1);
+        let flip = self.random.up_to(254) + 1;
         let jitters = [self.jitter(), self.jitter()];
 
         if lost {
@@ -343,10 +343,7 @@ impl EmulatedLink {
     }
 
     fn jitter(&mut self) -> Duration {
-        match self.config.jitter.as_nanos().checked_add(1) {
-            Some(values) => Duration::from_nanos(self.random.below(values)),
-            None => Duration::from_nanos(self.random.next()),
-        }
+        Duration::from_nanos(self.random.up_to(self.config.jitter.as_nanos()))
     }
 
     fn send_off(&mut self, slot: u32, end: Instant, jitter: Duration) {
@@ -360,24 +357,38 @@ impl EmulatedLink {
     }
 }
 
-/// Steele, Lea, Flood, "Fast splittable pseudorandom number generators" (2014). Ours, because a seed must mean the same for ever.
-#[derive(Debug)]
-struct SplitMix64(u64);
+/// The random numbers of everything that is simulated, by a seed: Steele, Lea, Flood, "Fast splittable pseudorandom number
+/// generators" (2014). Ours, because a seed must mean the same for ever.
+#[derive(Clone, Debug)]
+pub struct SplitMix64(pub u64);
 
 impl SplitMix64 {
-    fn next(&mut self) -> u64 {
+    /// The next one: all 64 bits are random.
+    #[expect(clippy::should_implement_trait, reason = "it never ends")]
+    pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
+        Self::mix(self.0)
     }
-    /// Uniform in 0 to `values` − 1, up to a bias of `values` / 2⁶⁴.
-    fn below(&mut self, values: u64) -> u64 {
-        ((u128::from(self.next()) * u128::from(values)) >> 64) as u64
+    /// Uniform in 0 to `most`, both included, up to a bias of `most` / 2⁶⁴.
+    pub fn up_to(&mut self, most: u64) -> u64 {
+        ((u128::from(self.next()) * (u128::from(most) + 1)) >> 64) as u64
+    }
+    /// True once in `times` draws; not zero.
+    pub fn one_in(&mut self, times: u64) -> bool {
+        self.up_to(times - 1) == 0
+    }
+    /// One of these, which are not none.
+    pub fn pick<T: Copy>(&mut self, from: &[T]) -> T {
+        from[self.up_to(from.len() as u64 - 1) as usize]
+    }
+    /// Another word for each word, as if it were random.
+    pub fn mix(mut word: u64) -> u64 {
+        word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        word ^ (word >> 31)
     }
     fn chance(&mut self, ppm: u32) -> bool {
-        self.below(u64::from(PPM)) < u64::from(ppm)
+        self.up_to(u64::from(PPM) - 1) < u64::from(ppm)
     }
 }
 

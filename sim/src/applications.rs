@@ -6,11 +6,8 @@ use laxity_core::event::End;
 use laxity_core::send::SendConfig;
 use laxity_core::units::Instant;
 
-use crate::around::{Around, HostDriver};
-use crate::channel::Posted;
-use crate::host::Command;
 use crate::source::Feed;
-use crate::world::{ChannelHandle, World};
+use crate::{Around, ChannelHandle, Command, HostDriver, Posted, World};
 
 impl World {
     /// Whatever applications want by `at`: messages lie in their mailboxes then, and what is the control thread's waits for it.
@@ -36,7 +33,7 @@ impl World {
         if ledger.plan.overload == Overload::Block && ledger.is_mailbox_full() {
             return false;
         }
-        ledger.post(Posted { arrival, bytes });
+        ledger.posted.push_back(Posted { arrival, bytes });
         self.hosts[number].rung.insert(key.index());
         true
     }

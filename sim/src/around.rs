@@ -12,11 +12,9 @@ use laxity_core::send::{Rejected, SendCounters, Submitted};
 use laxity_core::units::{Duration, Instant};
 use laxity_drive::{Clock, Control, Delivery, Driver, Links, Meter, Outbound, Ports, Work};
 
-use crate::channel::Posted;
 use crate::content;
-use crate::host::{Command, Host};
-use crate::observe::{self, Seen, due};
-use crate::world::{ChannelHandle, HostId, World};
+use crate::observe::{self, due};
+use crate::{ChannelHandle, Command, Host, HostId, Posted, Seen, World};
 
 /// A host's driver, which is out of its host during its turn.
 pub(crate) type HostDriver = Driver<HeapFrames>;
@@ -134,7 +132,7 @@ impl Ports for Around<'_> {
     fn take(&mut self, place: u32) -> Option<Outbound> {
         let channel = self.channel_at(place)?;
         let ledger = &mut self.world.channels[channel];
-        let (posted, sequence) = (ledger.take_posted()?, ledger.accepted_so_far());
+        let (posted, sequence) = (ledger.take_posted()?, ledger.accepted);
         let blocked = ledger.blocked.take();
         let host = &mut self.world.hosts[self.number];
         let mut message = host.take_buffer(posted.bytes as usize);
@@ -156,7 +154,7 @@ impl Ports for Around<'_> {
         let Some(channel) = self.channel_at(channel.index()) else { return };
         let host = &self.world.hosts[self.number];
         let ledger = &mut self.world.channels[channel];
-        assert_eq!(submitted.sequence, ledger.accepted_so_far(), "messages are numbered as they are accepted");
+        assert_eq!(submitted.sequence, ledger.accepted, "messages are numbered as they are accepted");
         let Posted { arrival, bytes } = ledger.offered;
         let (sequence, logical_arrival) = (submitted.sequence, host.clock.when(submitted.logical_arrival));
         ledger.accepted(&Submitted { logical_arrival, ..*submitted }, bytes as usize);
@@ -190,9 +188,7 @@ impl Ports for Around<'_> {
         let ledger = &mut world.channels[channel];
         let judged = beyond_bound.map(|evidence| evidence.cause);
         let over_bound = judged == Some(Cause::Laxity);
-        if over_bound {
-            ledger.over_bound();
-        }
+        ledger.over_bound += u64::from(over_bound);
         let (arrival, problem) = ledger.delivered(&delivered, evidence);
         let (sequence, latency) = (delivered.sequence, delivered.latency());
         let host = &mut world.hosts[self.number];
@@ -241,8 +237,7 @@ impl Control<HeapFrames> for Around<'_> {
         let number = self.number;
         match event {
             Event::Requested(request) => {
-                let before = self.world.addresses.get(&request.peer).copied();
-                if self.relay_requested(driver, now, before, &request) {
+                if self.relay_requested(driver, now, &request) {
                     return;
                 }
                 // A request that no host here planned is not answered; it lapses.

@@ -12,10 +12,8 @@ use laxity_core::receive::{Delivered, Evidence, ReceiveCounters};
 use laxity_core::send::{SendCounters, Submitted};
 use laxity_core::units::{Duration, Instant};
 
-use crate::checkers::{Problem, Promise, Watch, What};
 use crate::content;
-use crate::host::Command;
-use crate::world::{ChannelHandle, HostId};
+use crate::{ChannelHandle, Command, HostId, Problem, Promise, Watch, What};
 
 /// A channel that is to be opened, with what both hosts' admission decided.
 #[derive(Clone, Debug)]
@@ -76,7 +74,7 @@ impl Plan {
     }
 
     /// Packets that a queue for `messages` messages holds, oversize ones included.
-    pub(crate) fn packet_queue(&self, messages: u32, packet: u32) -> u32 {
+    pub fn packet_queue(&self, messages: u32, packet: u32) -> u32 {
         let oversize = if self.overload == Overload::Decay { limits::DECAY_FACTOR } else { 1 };
         messages * oversize * packets(self.service.max_message(), packet)
     }
@@ -84,17 +82,12 @@ impl Plan {
 
 /// Who decides on a peer's request: where admission goes in.
 pub trait Decide {
-    /// The receiving channel for `request` at host `at`; `plan` is what [`crate::World::open`] was given.
+    /// The receiving channel for `request` at host `at`; `plan` is what [`crate::World::open`] was given, `early` whether the host
+    /// reassembles messages before their logical arrival.
     ///
     /// # Errors
     /// The refusal that the peer is told.
-    fn decide(
-        &mut self,
-        at: HostId,
-        request: &Request,
-        plan: &Plan,
-        work_conserving: bool,
-    ) -> Result<Incoming, Refusal>;
+    fn decide(&mut self, at: HostId, request: &Request, plan: &Plan, early: bool) -> Result<Incoming, Refusal>;
 }
 
 /// Accepts every channel as it was planned.
@@ -102,21 +95,18 @@ pub trait Decide {
 pub struct AsPlanned;
 
 impl Decide for AsPlanned {
-    fn decide(
-        &mut self,
-        _: HostId,
-        request: &Request,
-        plan: &Plan,
-        work_conserving: bool,
-    ) -> Result<Incoming, Refusal> {
-        let messages = plan.receive_messages;
-        let packets = plan.packet_queue(messages, request.packet);
-        let (upstream, stage) = (plan.upstream, plan.receive);
-        let (transit, priority) = (plan.transit, plan.priority);
-        // Frames are found as soon as the plan says, or the way takes longer.
-        let input_delay = Duration::ZERO;
-        let reception =
-            Reception { stage, input_delay, upstream, transit, work_conserving, priority, messages, packets };
+    fn decide(&mut self, _: HostId, request: &Request, plan: &Plan, early: bool) -> Result<Incoming, Refusal> {
+        let reception = Reception {
+            stage: plan.receive,
+            // Frames are found as soon as the plan says, or the way takes longer.
+            input_delay: Duration::ZERO,
+            upstream: plan.upstream,
+            transit: plan.transit,
+            work_conserving: early,
+            priority: plan.priority,
+            messages: plan.receive_messages,
+            packets: plan.packet_queue(plan.receive_messages, request.packet),
+        };
         Ok(Incoming::new(request, reception))
     }
 }
@@ -249,21 +239,23 @@ pub(crate) struct Ledger {
     /// The messages that were accepted and not yet delivered or overtaken: number, size, logical arrival.
     under_way: VecDeque<(u64, usize, Instant)>,
     /// What the application has put into its mailbox.
-    posted: VecDeque<Posted>,
+    pub(crate) posted: VecDeque<Posted>,
     /// What was taken from there last.
     pub(crate) offered: Posted,
     /// What the application will do when there is room in its mailbox.
     pub(crate) blocked: Option<Command>,
-    /// Messages that were accepted.
-    accepted: u64,
-    next: u64,
+    /// Messages that were accepted: the number of the next one.
+    pub(crate) accepted: u64,
+    /// The number after that of the message that was delivered last.
+    pub(crate) next: u64,
     /// Logical arrivals of messages whose packets are not all made.
     unmade: VecDeque<Instant>,
     latencies: Vec<u64>,
     sender_laxity: Laxity,
     receiver_laxity: Laxity,
     beyond_model: Duration,
-    over_bound: u64,
+    /// Messages that were complete after their bound, though in time, and nothing outside explains it.
+    pub(crate) over_bound: u64,
     pub(crate) responses: Responses,
     /// Every packet that left, if somebody wants to know.
     pub(crate) departures: Option<Vec<Departure>>,
@@ -312,11 +304,6 @@ impl Ledger {
         }
     }
 
-    /// The application sends a message.
-    pub(crate) fn post(&mut self, posted: Posted) {
-        self.posted.push_back(posted);
-    }
-
     /// Whether an application that may wait does so.
     pub(crate) fn is_mailbox_full(&self) -> bool {
         self.posted.len() >= MAILBOX
@@ -326,11 +313,6 @@ impl Ledger {
     pub(crate) fn take_posted(&mut self) -> Option<Posted> {
         self.offered = self.posted.pop_front()?;
         Some(self.offered)
-    }
-
-    /// Messages that were accepted: the number of the next one.
-    pub(crate) fn accepted_so_far(&self) -> u64 {
-        self.accepted
     }
 
     pub(crate) fn accepted(&mut self, submitted: &Submitted, bytes: usize) {
@@ -361,11 +343,6 @@ impl Ledger {
         if departed.last && self.plan.service.contract().is_some() {
             self.sender_laxity.note(departed.deadline, end);
         }
-    }
-
-    /// Ends of messages that there must be by now, and that there can be.
-    pub(crate) fn between(&self) -> (u64, u64) {
-        (self.next, self.accepted)
     }
 
     /// Delivery is exact and in order, and its cause is consistent. Returns the message's logical arrival in the world's time.
@@ -404,11 +381,6 @@ impl Ledger {
             self.receiver_laxity.note(deadline, delivered.completion);
         }
         (Some(arrival), found)
-    }
-
-    /// A message was complete after its bound, though in time, and nothing outside explains it.
-    pub(crate) fn over_bound(&mut self) {
-        self.over_bound += 1;
     }
 
     /// Conservation: each message that was accepted ended once. What does not hold, if something does not.

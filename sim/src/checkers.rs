@@ -51,13 +51,13 @@ use laxity_core::contract::{Contract, Overload};
 use laxity_core::endpoint::Departed;
 use laxity_core::receive::{Cause, ReceiveCounters};
 use laxity_core::units::{Duration, Instant};
+use strum::IntoStaticStr;
 
-use crate::channel::{Ledger, Plan};
-use crate::observe::Seen;
-use crate::world::{ChannelHandle, World};
+use crate::{ChannelHandle, Ledger, Plan, Seen, World};
 
 /// What did not hold; the head of this module says what that means.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
 pub enum What {
     /// A message was late for no reason.
     Late,
@@ -80,16 +80,7 @@ pub enum What {
 impl What {
     /// Its name in reports.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::Late => "late",
-            Self::Cause => "cause",
-            Self::Bound => "bound",
-            Self::Contract => "contract",
-            Self::Queue => "queue",
-            Self::Delivery => "delivery",
-            Self::Conservation => "conservation",
-            Self::Memory => "memory",
-        }
+        self.into()
     }
 
     /// No fault excuses it, whatever was promised.
@@ -305,25 +296,19 @@ impl World {
         beyond: Option<Cause>,
     ) {
         let Some(promise) = self.channels[channel].promise else { return };
-        let excuses = if late.is_some() || beyond.is_some() || latency > promise.bound {
-            self.excuses(channel, at)
-        } else {
+        if late.is_none() && beyond.is_none() && latency <= promise.bound {
             return;
-        };
-        let problem = match (excuses, late, beyond) {
-            (None, Some(cause), _) => {
-                let found = format!("message {sequence} after {latency}, blamed on {cause:?}");
-                (What::Late, format!("delivery within {}", promise.contract.deadline()), found)
+        }
+        let found = format!("message {sequence} after {latency}");
+        let within = |span| format!("delivery within {span}");
+        let problem = match (self.excuses(channel, at), late) {
+            (None, Some(cause)) => {
+                (What::Late, within(promise.contract.deadline()), format!("{found}, blamed on {cause:?}"))
             }
-            (None, None, _) => (
-                What::Bound,
-                format!("delivery within {}", promise.bound),
-                format!("message {sequence} after {latency}"),
-            ),
-            (Some(causes), late, beyond) => {
+            (None, None) => (What::Bound, within(promise.bound), found),
+            (Some(causes), late) => {
                 let Some(cause) = late.or(beyond).filter(|cause| !causes.contains(cause)) else { return };
-                let found = format!("message {sequence} after {latency}, blamed on {cause:?}");
-                (What::Cause, expected(&causes), found)
+                (What::Cause, expected(&causes), format!("{found}, blamed on {cause:?}"))
             }
         };
         self.find(Some(channel), at, problem);
@@ -333,7 +318,7 @@ impl World {
     pub(crate) fn check_counters(&mut self, channel: usize, at: Instant, counters: &ReceiveCounters) {
         let ledger = &mut self.channels[channel];
         let ended = counters.delivered + counters.lost + counters.dropped_receiver + counters.dropped_sender;
-        let (next, accepted) = ledger.between();
+        let (next, accepted) = (ledger.next, ledger.accepted);
         let missed = ledger.watch.newly_missed(counters);
         let promised = ledger.promise.is_some();
         if ended < next || ended > accepted {

@@ -1,30 +1,10 @@
 //! What messages contain: a pattern of channel, number and place, so that every byte that is delivered can be checked; and
 //! the one random source of the simulator.
 
-/// Steele, Lea, Flood, "Fast splittable pseudorandom number generators" (2014); ours, because a seed must mean the same for
-/// ever.
-#[derive(Debug)]
-pub(crate) struct Random(pub(crate) u64);
-
-impl Random {
-    pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        mix(self.0)
-    }
-    /// Uniform in 0 to `most`, both included.
-    pub(crate) fn up_to(&mut self, most: u64) -> u64 {
-        ((u128::from(self.next()) * (u128::from(most) + 1)) >> 64) as u64
-    }
-}
-
-fn mix(mut word: u64) -> u64 {
-    word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    word ^ (word >> 31)
-}
+pub(crate) use laxity_link::emulated::SplitMix64 as Random;
 
 fn start(channel: usize, sequence: u64) -> u64 {
-    mix(sequence ^ ((channel as u64) << 40))
+    Random::mix(sequence ^ ((channel as u64) << 40))
 }
 
 fn byte(start: u64, place: usize) -> u8 {

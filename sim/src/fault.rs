@@ -10,11 +10,9 @@ use laxity_core::receive::Cause;
 use laxity_core::units::{Duration, Instant};
 use laxity_core::wire::{DATA_HEADER_BYTES, DataHeader};
 use laxity_link::emulated::{EmulatedConfig, PPM};
+use strum::{IntoStaticStr, VariantNames};
 
-use crate::content::Random;
-use crate::host::{Command, Gap};
-use crate::observe::Seen;
-use crate::world::{ChannelHandle, HostId, World};
+use crate::{ChannelHandle, Command, Gap, HostId, Random, Seen, World};
 
 /// Something that goes wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,7 +28,8 @@ pub struct Fault {
 }
 
 /// What goes wrong.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, IntoStaticStr, VariantNames)]
+#[strum(serialize_all = "snake_case")]
 pub enum FaultKind {
     /// Of the packets that the host sends, this many in a million are lost.
     Loss {
@@ -102,39 +101,11 @@ pub enum FaultKind {
 
 impl FaultKind {
     /// The names of all kinds, in the order in which they are shown.
-    pub const NAMES: [&'static str; 13] = [
-        "loss",
-        "reordering",
-        "duplication",
-        "corruption",
-        "delay",
-        "link_down",
-        "crash",
-        "clock_step",
-        "clock_drift",
-        "interference",
-        "flood_back",
-        "slow_receiver",
-        "small_ring",
-    ];
+    pub const NAMES: &'static [&'static str] = Self::VARIANTS;
 
-    /// Its number in [`FaultKind::NAMES`].
-    pub fn number(&self) -> usize {
-        match self {
-            Self::Loss { .. } => 0,
-            Self::Reordering { .. } => 1,
-            Self::Duplication { .. } => 2,
-            Self::Corruption { .. } => 3,
-            Self::Delay { .. } => 4,
-            Self::LinkDown => 5,
-            Self::Crash { .. } => 6,
-            Self::ClockStep { .. } => 7,
-            Self::ClockDrift { .. } => 8,
-            Self::Interference => 9,
-            Self::FloodBack { .. } => 10,
-            Self::SlowReceiver { .. } => 11,
-            Self::SmallRing { .. } => 12,
-        }
+    /// Its name.
+    pub fn name(&self) -> &'static str {
+        self.into()
     }
 
     /// What a miss may be blamed on where this is the only fault; `same_clock` if both hosts share one. The table stands in the

@@ -436,8 +436,7 @@ impl Host {
         self.now = self.now.max(at);
         let begin = self.now;
         let mut evidence = Duration::ZERO;
-        while let Some(&gap) = self.gaps.front().filter(|gap| gap.start <= self.now) {
-            self.gaps.pop_front();
+        while let Some(gap) = self.gaps.pop_front_if(|gap| gap.start <= self.now) {
             self.note_suffered(gap);
             let end = gap.start + gap.length;
             if end > self.now {
@@ -478,8 +477,7 @@ impl Host {
     pub(crate) fn spend(&mut self, cost: Duration) {
         self.counters.busy += cost;
         let mut end = self.now + cost;
-        while let Some(&gap) = self.gaps.front().filter(|gap| gap.start < end) {
-            self.gaps.pop_front();
+        while let Some(gap) = self.gaps.pop_front_if(|gap| gap.start < end) {
             self.note_suffered(gap);
             end += gap.length;
             self.stolen += gap.excess;

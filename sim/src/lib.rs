@@ -61,3 +61,9 @@ pub use observe::{Observer, Place, Seen, Work};
 pub use relay::{Hop, HopReport};
 pub use source::{FILM_PERMILLE, Sizes, Source, Varied};
 pub use world::{ChannelHandle, HostId, World};
+
+use around::{Around, HostDriver};
+use channel::{Ledger, Posted, Side};
+use checkers::{Checks, Problem, Watch};
+use content::Random;
+use host::{Arrived, Command, Host};

@@ -6,6 +6,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
+use laxity_core::contract::{Service, packets};
 use laxity_core::endpoint::{Endpoint, Transmit};
 use laxity_core::event::{ChannelId, End, LinkId, Name};
 use laxity_core::frames::{Frames, HeapFrames};
@@ -16,10 +17,7 @@ use laxity_core::send::Violation;
 use laxity_core::units::{Duration, Instant};
 use laxity_core::wire::DataView;
 
-use crate::checkers::What;
-use crate::fault::Fault;
-use crate::host::{Arrived, Gap};
-use crate::world::{ChannelHandle, HostId, World};
+use crate::{Arrived, ChannelHandle, Fault, Gap, HostId, What, World};
 
 /// Watches a world: [`World::set_observer`].
 pub trait Observer {
@@ -277,22 +275,15 @@ impl World {
         self.channel_at(number, departed.channel)
     }
 
-    /// A packet is on the wire, which was busy until `busy_until` before; its transmission ends at `end`.
-    pub(crate) fn tell_transmission(
-        &mut self,
-        number: usize,
-        packet: &Transmit,
-        busy_until: Instant,
-        end: Instant,
-        frames: &HeapFrames,
-    ) {
+    /// A packet, which was just copied from its frame, is on the wire, which was busy until `busy_until` before; its transmission ends at `end`.
+    pub(crate) fn tell_transmission(&mut self, number: usize, packet: &Transmit, busy_until: Instant, end: Instant) {
         if self.observer.is_none() {
             return;
         }
         let host = &self.hosts[number];
         let place = packet.message.and_then(|departed| {
             let channel = self.channel_at(number, departed.channel)?;
-            let view = DataView::parse(&frames.packet(&packet.frame)[..packet.len]).ok()?;
+            let view = DataView::parse(&self.scratch[..packet.len]).ok()?;
             Some(Place { channel, sequence: departed.sequence, index: view.header().index })
         });
         let last = packet.message.is_some_and(|departed| departed.last);
@@ -379,14 +370,9 @@ fn drops(endpoint: &Endpoint, key: ChannelId) -> [u64; 8] {
 }
 
 /// From when until when a message is due after `bytes` of it were taken: an oversize one later in proportion.
-pub(crate) fn due(
-    logical_arrival: Instant,
-    service: &laxity_core::contract::Service,
-    bytes: u32,
-    packet: u32,
-) -> Option<Instant> {
+pub(crate) fn due(logical_arrival: Instant, service: &Service, bytes: u32, packet: u32) -> Option<Instant> {
     let contract = service.contract()?;
-    let packets = |bytes| laxity_core::contract::packets(bytes, packet);
+    let packets = |bytes| packets(bytes, packet);
     let intervals = packets(bytes).div_ceil(packets(contract.max_message()).max(1)).max(1);
     let extra: Duration = contract.interval() * u64::from(intervals - 1);
     Some(logical_arrival + contract.deadline() + extra)

@@ -19,10 +19,7 @@ use laxity_core::platform::{LinkModel, MachineModel, Platform};
 use laxity_core::units::{Duration, Instant};
 use laxity_drive::Control as _;
 
-use crate::around::{Around, HostDriver};
-use crate::host::{Gap, Host};
-use crate::observe::Work;
-use crate::world::World;
+use crate::{Around, Gap, Host, HostDriver, Work, World};
 
 /// What such a host is doing.
 #[derive(Debug)]

@@ -1,40 +1,64 @@
 //! Numbered work on many threads, with the outcomes in order, whoever was first. Threads run worlds; no world has any.
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc;
 use std::thread;
 
-/// Does the work of the numbers 0, 1, 2, … below `count` on `threads` threads, as long as `go_on` says so. The outcomes in
-/// order, without gaps: which they are depends on the numbers alone, only how many on `go_on`.
+/// Does the work of the numbers 0, 1, 2, … below `count` on `threads` threads, as long as `go_on` says so, and gives `each` the
+/// outcomes in order, without gaps, as they come: which they are depends on the numbers alone, only how many on `go_on`.
 ///
 /// # Panics
 /// If the work panics.
+pub fn for_each_in_order<R: Send>(
+    threads: usize,
+    count: u64,
+    go_on: impl Fn() -> bool + Sync,
+    work: impl Fn(u64) -> R + Sync,
+    mut each: impl FnMut(R),
+) {
+    let next = AtomicU64::new(0);
+    let worker = |outcomes: mpsc::Sender<(u64, R)>| {
+        while go_on() {
+            let number = next.fetch_add(1, Ordering::Relaxed);
+            // What was begun is done: nobody has a lower number that is not.
+            if number >= count || outcomes.send((number, work(number))).is_err() {
+                break;
+            }
+        }
+    };
+    let worker = &worker;
+    thread::scope(|scope| {
+        let (sender, outcomes) = mpsc::channel();
+        let workers = (0..threads.max(1)).map(|_| {
+            let sender = sender.clone();
+            scope.spawn(move || worker(sender))
+        });
+        let workers: Vec<_> = workers.collect();
+        drop(sender);
+        let (mut early, mut expected) = (BTreeMap::new(), 0);
+        for (number, outcome) in outcomes {
+            early.insert(number, outcome);
+            while let Some(outcome) = early.remove(&expected) {
+                each(outcome);
+                expected += 1;
+            }
+        }
+        // A world that finds its own invariants broken ends everything.
+        workers.into_iter().for_each(|worker| worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)));
+    });
+}
+
+/// As [`for_each_in_order`]: all outcomes at the end.
 pub fn in_order<R: Send>(
     threads: usize,
     count: u64,
     go_on: impl Fn() -> bool + Sync,
     work: impl Fn(u64) -> R + Sync,
 ) -> Vec<R> {
-    let next = AtomicU64::new(0);
-    let worker = || {
-        let mut done = Vec::new();
-        while go_on() {
-            let number = next.fetch_add(1, Ordering::Relaxed);
-            if number >= count {
-                break;
-            }
-            // What was begun is done: nobody has a lower number that is not.
-            done.push((number, work(number)));
-        }
-        done
-    };
-    let mut outcomes: Vec<(u64, R)> = thread::scope(|scope| {
-        let workers: Vec<_> = (0..threads.max(1)).map(|_| scope.spawn(worker)).collect();
-        let joined = workers.into_iter().map(|worker| worker.join());
-        // A world that finds its own invariants broken ends everything.
-        joined.flat_map(|done| done.unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
-    });
-    outcomes.sort_by_key(|outcome| outcome.0);
-    outcomes.into_iter().map(|outcome| outcome.1).collect()
+    let mut outcomes = Vec::new();
+    for_each_in_order(threads, count, go_on, work, |outcome| outcomes.push(outcome));
+    outcomes
 }
 
 #[cfg(test)]

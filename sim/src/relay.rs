@@ -10,11 +10,7 @@ use laxity_core::event::{ChannelId, End, Name, Request};
 use laxity_core::relay::{Passage, RelayCounters};
 use laxity_core::units::{Duration, Instant};
 
-use crate::around::{Around, HostDriver};
-use crate::channel::{Ledger, Plan, Side};
-use crate::host::Command;
-use crate::observe::Seen;
-use crate::world::{ChannelHandle, HostId, World};
+use crate::{Around, ChannelHandle, Command, HostDriver, HostId, Ledger, Plan, Seen, Side, World};
 
 /// A host that a channel passes through, and what it grants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,6 +65,11 @@ impl Relays {
         self.routes.get_mut(&channel)?.get_mut(hop)
     }
 
+    /// Where a channel passes through, in order.
+    fn of(&self, channel: usize) -> impl Iterator<Item = &Relayed> {
+        self.routes.get(&channel).into_iter().flatten()
+    }
+
     /// The channel of a side at a host.
     pub(crate) fn channel_of(&self, host: usize, key: ChannelId) -> Option<usize> {
         self.keys.get(&(host, key)).map(|&(channel, _)| channel)
@@ -114,14 +115,13 @@ impl World {
             inward: relayed.inward.end,
             onward: relayed.onward.end,
         };
-        self.relays.routes.get(&channel.0).into_iter().flatten().map(report).collect()
+        self.relays.of(channel.0).map(report).collect()
     }
 
     /// Messages that relays dropped: over the contract, and without room.
     pub(crate) fn dropped_on_the_way(&self, channel: usize) -> (u64, u64) {
-        let hops = self.relays.routes.get(&channel).into_iter().flatten();
-        hops.map(|relayed| self.relay_counters(relayed))
-            .fold((0, 0), |sum, counters| (sum.0 + counters.dropped_sender, sum.1 + counters.dropped_full))
+        let counters = self.relays.of(channel).map(|relayed| self.relay_counters(relayed));
+        counters.fold((0, 0), |sum, counters| (sum.0 + counters.dropped_sender, sum.1 + counters.dropped_full))
     }
 
     fn relay_counters(&self, relayed: &Relayed) -> RelayCounters {
@@ -132,8 +132,7 @@ impl World {
 
     /// The host that comes after the sender (`None`) or after a hop.
     pub(crate) fn next_host(&self, channel: usize, after: Option<usize>) -> usize {
-        let hops = self.relays.routes.get(&channel);
-        let next = hops.and_then(|hops| hops.get(after.map_or(0, |hop| hop + 1)));
+        let next = self.relays.of(channel).nth(after.map_or(0, |hop| hop + 1));
         next.map_or(self.channels[channel].to.0, |relayed| relayed.hop.host.0)
     }
 
@@ -161,13 +160,13 @@ impl World {
     /// Sender, relays and receiver of a channel, by number.
     pub(crate) fn whole_route(&self, channel: usize) -> impl Iterator<Item = usize> {
         let ledger = &self.channels[channel];
-        let between = self.relays.routes.get(&channel).into_iter().flatten().map(|relayed| relayed.hop.host.0);
+        let between = self.relays.of(channel).map(|relayed| relayed.hop.host.0);
         core::iter::once(ledger.from.0).chain(between).chain([ledger.to.0])
     }
 
     /// The hosts that a channel passes through, as they were planned.
     pub(crate) fn planned_hops(&self, channel: usize) -> Vec<Hop> {
-        self.relays.routes.get(&channel).into_iter().flatten().map(|relayed| relayed.hop).collect()
+        self.relays.of(channel).map(|relayed| relayed.hop).collect()
     }
 
     /// The host loses all its state. If they may, channels that pass through it are opened again when that has been noticed.
@@ -232,15 +231,9 @@ impl World {
 
 impl Around<'_> {
     /// A request that is for a hop at this host: the channel onward is opened. False if it is none.
-    pub(crate) fn relay_requested(
-        &mut self,
-        driver: &mut HostDriver,
-        now: Instant,
-        before: Option<usize>,
-        request: &Request,
-    ) -> bool {
+    pub(crate) fn relay_requested(&mut self, driver: &mut HostDriver, now: Instant, request: &Request) -> bool {
         let (number, world) = (self.number, &mut *self.world);
-        let Some(before) = before else { return false };
+        let Some(&before) = world.addresses.get(&request.peer) else { return false };
         let Some(waiting) = world.relays.waiting.get_mut(&(before, number, request.name)) else { return false };
         let (routes, channels) = (&world.relays.routes, &world.channels);
         waiting.retain(|&(channel, hop)| {

@@ -14,10 +14,7 @@ use laxity_core::platform::Platform;
 use laxity_core::relay::Passage;
 use laxity_core::units::Duration;
 
-use crate::channel::Plan;
-use crate::checkers::Promise;
-use crate::relay::Hop;
-use crate::world::HostId;
+use crate::{Hop, HostId, Plan, Promise};
 
 /// A channel that every host of its route has admitted.
 #[derive(Clone, Debug)]
@@ -75,6 +72,15 @@ pub fn admit<A: BorrowMut<Admission>>(
     granted
 }
 
+/// What the host at this place of a route of so many hosts does for the channel.
+pub fn role(place: usize, hosts: usize) -> Role {
+    match place {
+        0 => Role::Sends,
+        _ if place + 1 == hosts => Role::Receives,
+        _ => Role::Relays,
+    }
+}
+
 fn try_admit<A: BorrowMut<Admission>>(
     hosts: &mut [A],
     route: &[usize],
@@ -83,11 +89,6 @@ fn try_admit<A: BorrowMut<Admission>>(
     reservations: &mut Vec<ReservationId>,
 ) -> Result<Granted, Denied> {
     let last = route.len() - 1;
-    let role = |place| match place {
-        0 => Role::Sends,
-        _ if place == last => Role::Receives,
-        _ => Role::Relays,
-    };
     let budget = deadline.unwrap_or(traffic.deadline());
     let denied = |place, refusal, budget| Denied { place, refusal, budget };
     let packet = |place: usize| hosts[route[place]].borrow().platform().packet;
@@ -96,7 +97,7 @@ fn try_admit<A: BorrowMut<Admission>>(
     }
     let mut stages = Vec::with_capacity(route.len());
     for (place, &host) in route.iter().enumerate() {
-        let reserved = hosts[host].borrow_mut().reserve_least(traffic, role(place), budget);
+        let reserved = hosts[host].borrow_mut().reserve_least(traffic, role(place, route.len()), budget);
         let (id, least) = reserved.map_err(|refusal| denied(place, refusal, budget))?;
         reservations.push(id);
         stages.push(least);

@@ -10,12 +10,10 @@ use laxity_core::admission::Admission;
 use laxity_core::contract::{Contract, packets};
 use laxity_core::platform::{BestEffort, Interference, LinkModel, Platform};
 use laxity_core::units::{Duration, Rate};
+use serde::{Serialize, Serializer};
 
-use crate::content::Random;
-use crate::host::HostConfig;
 use crate::route::{Granted, admit};
-use crate::source::Source;
-use crate::world::{ChannelHandle, HostId, World};
+use crate::{ChannelHandle, HostConfig, HostId, Random, Source, World};
 
 /// What is simulated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -31,7 +29,7 @@ pub struct Scale {
 }
 
 /// What happened.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Outcome {
     /// Channels that all four hosts of their routes admitted.
     pub admitted: u64,
@@ -51,20 +49,27 @@ pub struct Outcome {
     pub dropped: u64,
     /// Messages after their bound, though in time.
     pub over_bound: u64,
-    /// Packets' payload that relays handed on, bytes.
-    pub relayed_bytes: u64,
     /// Messages that left a relay after its stage.
     pub late_at_relays: u64,
+    /// What the checkers found, beside what is counted here.
+    pub findings: u64,
+    /// Packets' payload that relays handed on, bytes.
+    pub relayed_bytes: u64,
     /// The largest latency of a channel by its deadline, in parts per million.
+    #[serde(rename = "latency_by_deadline_ppm")]
     pub latency_by_deadline: u64,
     /// The largest response at a relay by its stage, in parts per million.
+    #[serde(rename = "response_by_stage_ppm")]
     pub response_by_stage: u64,
     /// Steps of handlers, frames that were looked at, packets that were handed over.
     pub events: u64,
-    /// What the checkers found, beside what is counted here.
-    pub findings: u64,
     /// Of every channel's figures.
+    #[serde(serialize_with = "hex")]
     pub digest: u64,
+}
+
+fn hex<S: Serializer>(digest: &u64, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_str(&format_args!("{digest:016x}"))
 }
 
 impl Outcome {
@@ -86,6 +91,9 @@ pub enum Phase {
     /// They are closed, and everything is checked.
     Closing,
 }
+
+/// Is told how far each phase is: how much of how much is done.
+type Tell<'a> = dyn FnMut(Phase, u64, u64) + 'a;
 
 /// Channels of a host that are opened at the same time: a host keeps a bounded number of requests.
 const AT_ONCE: usize = 12;
@@ -113,7 +121,7 @@ impl Scale {
         let mut world = World::new(self.seed);
         world.collect_findings();
         let hosts = self.add_hosts(&mut world, &granted);
-        let handles = open(&mut world, &hosts, &granted, &platform(), tell);
+        let handles = open(&mut world, &hosts, &granted, tell);
         self.send(&mut world, &granted, &handles, tell);
         tell(Phase::Closing, 0, 1);
         let open: Vec<bool> = handles.iter().map(|&handle| world.is_open(handle)).collect();
@@ -133,7 +141,7 @@ impl Scale {
     }
 
     /// Channel k of every host, then channel k + 1 of every host.
-    fn admit(&self, outcome: &mut Outcome, tell: &mut dyn FnMut(Phase, u64, u64)) -> Vec<Vec<Granted>> {
+    fn admit(&self, outcome: &mut Outcome, tell: &mut Tell<'_>) -> Vec<Vec<Granted>> {
         let admission = Admission::new(platform()).expect("a platform that can be");
         let mut admissions = vec![admission; self.hosts];
         let mut random = Random(self.seed);
@@ -181,13 +189,7 @@ impl Scale {
         frames.into_iter().enumerate().map(add).collect()
     }
 
-    fn send(
-        &self,
-        world: &mut World,
-        granted: &[Vec<Granted>],
-        handles: &[ChannelHandle],
-        tell: &mut dyn FnMut(Phase, u64, u64),
-    ) {
+    fn send(&self, world: &mut World, granted: &[Vec<Granted>], handles: &[ChannelHandle], tell: &mut Tell<'_>) {
         let mut random = Random(!self.seed);
         let start = world.now();
         for (&handle, granted) in handles.iter().zip(granted.iter().flatten()) {
@@ -207,14 +209,8 @@ impl Scale {
 }
 
 /// Opens them, some of each host at a time.
-fn open(
-    world: &mut World,
-    hosts: &[HostId],
-    granted: &[Vec<Granted>],
-    platform: &Platform,
-    tell: &mut dyn FnMut(Phase, u64, u64),
-) -> Vec<ChannelHandle> {
-    let mut handles = Vec::new();
+fn open(world: &mut World, hosts: &[HostId], granted: &[Vec<Granted>], tell: &mut Tell<'_>) -> Vec<ChannelHandle> {
+    let (platform, mut handles) = (platform(), Vec::new());
     for (round, granted) in granted.chunks(AT_ONCE).enumerate() {
         tell(Phase::Opening, (round * AT_ONCE) as u64, (round * AT_ONCE + granted.len()) as u64);
         for (channel, of_hosts) in granted.iter().enumerate() {
@@ -223,7 +219,7 @@ fn open(
                 let plan = crate::Plan { lease: LEASE, ..granted.plan(&name) };
                 let (from, to) = (hosts[granted.route[0]], hosts[granted.route[3]]);
                 let handle = world.open_via(from, &granted.hops(hosts), to, plan);
-                world.promise(handle, granted.promise(platform));
+                world.promise(handle, granted.promise(&platform));
                 handles.push(handle);
             }
         }

@@ -3,8 +3,7 @@
 use laxity_core::contract::Contract;
 use laxity_core::units::{Duration, Instant};
 
-use crate::content::Random;
-use crate::world::ChannelHandle;
+use crate::{ChannelHandle, Random};
 
 /// An application that submits `first` messages at once and then `group` messages every `period`. It waits when its
 /// channel says that it would block, as a blocking `send` does; what is dropped is gone.

@@ -27,9 +27,7 @@ use laxity_core::platform::{BestEffort, Field, LinkModel, PARAMETERS, Platform};
 use laxity_core::processor::Policy;
 use laxity_core::units::{Duration, Instant};
 
-use crate::channel::Plan;
-use crate::host::{Gap, HostConfig, HostCounters, StepCosts, WakeUp};
-use crate::world::{ChannelHandle, HostId, World};
+use crate::{ChannelHandle, Gap, HostConfig, HostCounters, HostId, Plan, StepCosts, WakeUp, World};
 
 /// What the host under test does for a channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,10 +127,9 @@ pub struct Bench {
     system: System,
     world: World,
     host: HostId,
+    /// Those of the system, then best effort, then one that runs before each episode, so that the episode's first handler is never
+    /// the one that ran last.
     channels: Vec<ChannelHandle>,
-    best_effort: ChannelHandle,
-    /// Runs before each episode, so that its first handler is never the one that ran last.
-    idler: ChannelHandle,
     /// Messages that episodes released and that were through in the end.
     messages: u64,
     worlds: u64,
@@ -167,9 +164,7 @@ impl System {
     /// If the platform cannot be, or so much is to be sent that channels cannot be opened.
     pub fn bench(&self) -> Bench {
         let (world, host, channels) = self.open(0);
-        let [channels @ .., best_effort, idler] = &channels[..] else { unreachable!("both are there") };
-        let (channels, best_effort, idler) = (channels.to_vec(), *best_effort, *idler);
-        Bench { system: self.clone(), world, host, channels, best_effort, idler, messages: 0, worlds: 1 }
+        Bench { system: self.clone(), world, host, channels, messages: 0, worlds: 1 }
     }
 
     fn open(&self, number: u64) -> (World, HostId, Vec<ChannelHandle>) {
@@ -279,24 +274,23 @@ impl Bench {
     /// As [`Bench::run`].
     pub fn run_with_gaps(&mut self, releases: &[Release], gaps: &[(Duration, Duration)]) -> Vec<Seen> {
         if self.world.now() > Instant::ZERO + OLDEST {
-            let (world, host, handles) = self.system.open(self.worlds);
+            (self.world, self.host, self.channels) = self.system.open(self.worlds);
             self.worlds += 1;
-            (self.world, self.host) = (world, host);
-            self.channels = handles[..self.channels.len()].to_vec();
-            (self.best_effort, self.idler) = (handles[self.channels.len()], handles[self.channels.len() + 1]);
         }
+        let count = self.system.channels.len();
+        let (best_effort, idler) = (self.channels[count], self.channels[count + 1]);
         let platform = &self.system.platform;
         let step = platform.change_of_handler() + platform.first_packet + platform.link_cost;
         let rest = (step + platform.link.occupancy(platform.packet) + platform.wake_up) * 4;
         let longest = self.system.channels.iter().map(|channel| channel.contract.interval()).max();
         let idle = self.world.now() + longest.unwrap_or(Duration::ZERO);
         let start = idle + rest;
-        self.world.submit_at(idle, self.idler, 1);
+        self.world.submit_at(idle, idler, 1);
         self.world.run_until(start.before(Duration::from_nanos(1)));
         for release in releases {
             let handle = match release.who {
                 Who::Channel(number) => self.channels[number],
-                Who::BestEffort => self.best_effort,
+                Who::BestEffort => best_effort,
             };
             self.world.submit_at(start + release.at, handle, release.bytes);
         }
@@ -304,13 +298,13 @@ impl Bench {
             self.world.take_away(self.host, Gap { start: start + at, length, excess: Duration::ZERO });
         }
         let released = |who| releases.iter().filter(|release| release.who == who).count() as u64;
-        let mut missing: Vec<u64> = (0..self.channels.len()).map(|number| released(Who::Channel(number))).collect();
-        let mut seen = vec![Seen::default(); self.channels.len()];
-        let mut best_effort = released(Who::BestEffort);
+        let mut missing: Vec<u64> = (0..count).map(|number| released(Who::Channel(number))).collect();
+        let mut seen = vec![Seen::default(); count];
+        let mut others = released(Who::BestEffort);
         self.messages += releases.len() as u64;
-        self.world.take_responses(self.best_effort);
+        self.world.take_responses(best_effort);
         let chunk = releases.iter().map(|release| release.at).max().unwrap_or(Duration::ZERO) + rest;
-        while best_effort > 0 || missing.iter().any(|&missing| missing > 0) {
+        while others > 0 || missing.iter().any(|&missing| missing > 0) {
             self.world.run_until(self.world.now() + chunk);
             for ((number, &handle), missing) in self.channels.iter().enumerate().zip(&mut missing) {
                 let responses = self.world.take_responses(handle);
@@ -321,8 +315,8 @@ impl Bench {
                 *missing -= count;
                 seen[number] = seen[number].max(Seen { handler, end });
             }
-            best_effort -= self.world.take_responses(self.best_effort).sent;
-            assert!(self.world.now() < start + EPISODE, "not through: {missing:?} and {best_effort} of {releases:?}");
+            others -= self.world.take_responses(best_effort).sent;
+            assert!(self.world.now() < start + EPISODE, "not through: {missing:?} and {others} of {releases:?}");
         }
         seen
     }

@@ -18,11 +18,8 @@ use laxity_core::piece::Piece;
 use laxity_core::receive::{Cause, Drop};
 use laxity_core::units::Instant;
 
-use crate::fault::{Fault, FaultKind};
-use crate::host::Gap;
-use crate::observe::{Observer, Place, Seen, Work};
-use crate::world::{ChannelHandle, HostId};
-use format::{Events, Micros, Track, quoted};
+use crate::{ChannelHandle, Fault, FaultKind, Gap, HostId, Observer, Place, Seen, Work};
+use format::{Events, Micros, Span, Track, quoted};
 
 /// Marks a span for viewers that know colours by name.
 const TERRIBLE: &str = "\"cname\":\"terrible\"";
@@ -50,13 +47,30 @@ struct ChannelTrack {
     /// Its index in the world.
     number: usize,
     pending: BTreeMap<u64, Pending>,
-    messages_waiting: i64,
-    packets_at_sender: i64,
-    packets_at_receiver: i64,
+    messages_waiting: Counter,
+    packets_at_sender: Counter,
+    packets_at_receiver: Counter,
+}
+
+/// What waits somewhere of a channel.
+struct Counter {
+    /// The process of the host where it waits.
+    pid: u64,
+    /// Its title, in quotes.
+    title: &'static str,
+    value: i64,
+}
+
+impl Counter {
+    fn add<W: Write>(&mut self, events: &mut Events<W>, channel: &str, at: Instant, change: i64) {
+        self.value += change;
+        events.counter(self.pid, channel, at, self.title, &self.value);
+    }
 }
 
 /// A message that has not ended.
 struct Pending {
+    sequence: u64,
     logical_arrival: Instant,
     deadline: Option<Instant>,
     bytes: u32,
@@ -93,15 +107,16 @@ impl<W: Write> Trace<W> {
     fn opened(&mut self, name: &str, from: HostId, to: HostId) {
         let pid = |host: HostId| self.hosts[host.0].processor.pid;
         let (from, to) = (pid(from), pid(to));
+        let counter = |pid, title| Counter { pid, title, value: 0 };
         self.channels.push(ChannelTrack {
             from,
             to,
             name: quoted(name),
             number: self.channels.len(),
             pending: BTreeMap::new(),
-            messages_waiting: 0,
-            packets_at_sender: 0,
-            packets_at_receiver: 0,
+            messages_waiting: counter(from, "\"messages waiting\""),
+            packets_at_sender: counter(from, "\"packets waiting\""),
+            packets_at_receiver: counter(to, "\"packets to reassemble\""),
         });
     }
 
@@ -111,9 +126,9 @@ impl<W: Write> Trace<W> {
     /// The first failure to write.
     pub fn finish(mut self) -> io::Result<W> {
         for channel in &mut self.channels {
-            while let Some((sequence, pending)) = channel.pending.pop_first() {
+            while let Some((_, pending)) = channel.pending.pop_first() {
                 let end = pending.deadline.unwrap_or(pending.logical_arrival);
-                write_message(&mut self.events, channel, sequence, &pending, end, Outcome::Unknown);
+                channel.write(&mut self.events, &pending, end, Outcome::Unknown);
             }
         }
         self.events.finish()
@@ -123,7 +138,7 @@ impl<W: Write> Trace<W> {
         channel.map_or_else(|| "\"control\"".to_owned(), |channel| self.channels[channel.0].name.clone())
     }
 
-    fn worked(&mut self, host: HostId, work: Work, start: Instant, end: Instant) {
+    fn worked(&mut self, host: HostId, work: Work, span: Span) {
         let track = self.hosts[host.0].processor;
         self.hosts[host.0].taken.clear();
         match work {
@@ -131,35 +146,32 @@ impl<W: Write> Trace<W> {
                 let what = match kind {
                     Piece::First => "first packet",
                     Piece::Next => "packet",
-                    Piece::Reassemble => "reassemble",
-                    Piece::Deliver => "deliver",
                     other => other.name(),
                 };
                 let more = format_args!(",\"args\":{{\"step\":\"{what}\",\"switched\":{switched}}}");
-                self.events.slice(track, &self.name(channel), start, end, more);
+                self.events.slice(track, &self.name(channel), span, more);
                 if let Some(channel) = channel {
-                    self.stepped(channel, kind, start, end);
+                    self.stepped(channel, kind, span);
                 }
             }
             Work::HandOver { channel } => {
                 let args = format_args!(",\"args\":{{\"channel\":{}}}", self.name(channel));
-                self.events.slice(track, "\"to link\"", start, end, args);
+                self.events.slice(track, "\"to link\"", span, args);
             }
-            Work::Look => self.events.slice(track, "\"look\"", start, end, format_args!("")),
+            Work::Look => self.events.slice(track, "\"look\"", span, format_args!("")),
         }
     }
 
     /// A step moves a message out of a queue when it begins, and a packet into one when it ends.
-    fn stepped(&mut self, number: ChannelHandle, kind: Piece, start: Instant, end: Instant) {
-        let channel = &mut self.channels[number.0];
+    fn stepped(&mut self, number: ChannelHandle, kind: Piece, (start, end): Span) {
+        let ChannelTrack { name, messages_waiting, packets_at_sender, packets_at_receiver, .. } =
+            &mut self.channels[number.0];
         if kind == Piece::First {
-            channel.messages_waiting -= 1;
-            let (pid, waiting) = (channel.from, channel.messages_waiting);
-            self.events.counter(pid, &channel.name, start, "\"messages waiting\"", &waiting);
+            messages_waiting.add(&mut self.events, name, start, -1);
         }
         match kind {
-            Piece::First | Piece::Next => channel.count_sending(&mut self.events, end, 1),
-            _ => channel.count_receiving(&mut self.events, start, -1),
+            Piece::First | Piece::Next => packets_at_sender.add(&mut self.events, name, end, 1),
+            _ => packets_at_receiver.add(&mut self.events, name, start, -1),
         }
     }
 
@@ -168,12 +180,12 @@ impl<W: Write> Trace<W> {
         let tracks = &mut self.hosts[host.0];
         for gap in std::mem::take(&mut tracks.taken) {
             if gap.start > start && gap.start < end {
-                self.events.slice(tracks.processor, "\"asleep\"", start, gap.start, format_args!(""));
+                self.events.slice(tracks.processor, "\"asleep\"", (start, gap.start), format_args!(""));
             }
             start = start.max(gap.start + gap.length);
         }
         if start < end {
-            self.events.slice(tracks.processor, "\"asleep\"", start, end, format_args!(""));
+            self.events.slice(tracks.processor, "\"asleep\"", (start, end), format_args!(""));
         }
     }
 
@@ -181,15 +193,15 @@ impl<W: Write> Trace<W> {
         let tracks = &mut self.hosts[host.0];
         let more = format_args!(",\"cname\":\"black\",\"args\":{{\"beyond the envelope\":\"{}\"}}", gap.excess);
         tracks.taken.push(gap);
-        self.events.slice(tracks.processor, "\"INTERFERENCE\"", gap.start, gap.start + gap.length, more);
+        self.events.slice(tracks.processor, "\"INTERFERENCE\"", (gap.start, gap.start + gap.length), more);
     }
 
     /// Several faults may be there at once: each is a span of its own.
     fn fault(&mut self, number: usize, fault: &Fault, begins: bool, at: Instant) {
         let place = (self.hosts[fault.host.0].processor.pid, format!("fault.{number}"));
-        let name = quoted(&format!("fault: {}", FaultKind::NAMES[fault.kind.number()]));
+        let name = quoted(&format!("fault: {}", fault.kind.name()));
         let phase = if begins { 'b' } else { 'e' };
-        self.events.asynchronous(phase, (place.0, &place.1), &name, at, format_args!(""));
+        self.events.part(phase, (place.0, &place.1), &name, at, format_args!(""));
         if begins && matches!(fault.kind, FaultKind::Crash { .. }) {
             self.crashed(place.0, at);
         }
@@ -198,32 +210,26 @@ impl<W: Write> Trace<W> {
     /// All that waited at a host is gone.
     fn crashed(&mut self, pid: u64, at: Instant) {
         for channel in &mut self.channels {
-            if channel.from == pid {
-                channel.messages_waiting = 0;
-                let packets = channel.packets_at_sender;
-                channel.count_sending(&mut self.events, at, -packets);
-                self.events.counter(pid, &channel.name, at, "\"messages waiting\"", &0);
-            }
-            if channel.to == pid {
-                let packets = channel.packets_at_receiver;
-                channel.count_receiving(&mut self.events, at, -packets);
+            let all = [&mut channel.packets_at_sender, &mut channel.messages_waiting, &mut channel.packets_at_receiver];
+            for counter in all.into_iter().filter(|counter| counter.pid == pid) {
+                counter.add(&mut self.events, &channel.name, at, -counter.value);
             }
         }
     }
 
-    fn transmitted(&mut self, host: HostId, place: Option<Place>, last: bool, bytes: usize, span: (Instant, Instant)) {
-        let (track, (start, end)) = (self.hosts[host.0].link, span);
+    fn transmitted(&mut self, host: HostId, place: Option<Place>, last: bool, bytes: usize, span: Span) {
+        let track = self.hosts[host.0].link;
         let Some(Place { channel, sequence, index }) = place else {
             let more = format_args!(",\"args\":{{\"bytes\":{bytes}}}");
-            return self.events.slice(track, "\"control\"", start, end, more);
+            return self.events.slice(track, "\"control\"", span, more);
         };
         let channel = &mut self.channels[channel.0];
         let more =
             format_args!(",\"args\":{{\"message\":{sequence},\"packet\":{index},\"last\":{last},\"bytes\":{bytes}}}");
-        self.events.slice(track, &channel.name, start, end, more);
+        self.events.slice(track, &channel.name, span, more);
         // What a host passes on does not wait at the sender.
         if channel.from == track.pid {
-            channel.count_sending(&mut self.events, start, -1);
+            channel.packets_at_sender.add(&mut self.events, &channel.name, span.0, -1);
         }
     }
 
@@ -231,23 +237,11 @@ impl<W: Write> Trace<W> {
         let channel = &mut self.channels[channel.0];
         give_up(&mut self.events, channel, Some(sequence), completion);
         let Some(pending) = channel.pending.remove(&sequence) else { return };
-        write_message(&mut self.events, channel, sequence, &pending, completion, outcome);
+        channel.write(&mut self.events, &pending, completion, outcome);
         if let Some(deadline) = pending.deadline {
             let laxity = Micros(i128::from(deadline.as_nanos()) - i128::from(completion.as_nanos()));
             self.events.counter(channel.from, &channel.name, completion, "\"laxity us\"", &laxity);
         }
-    }
-}
-
-impl ChannelTrack {
-    fn count_sending<W: Write>(&mut self, events: &mut Events<W>, at: Instant, change: i64) {
-        self.packets_at_sender += change;
-        events.counter(self.from, &self.name, at, "\"packets waiting\"", &self.packets_at_sender);
-    }
-
-    fn count_receiving<W: Write>(&mut self, events: &mut Events<W>, at: Instant, change: i64) {
-        self.packets_at_receiver += change;
-        events.counter(self.to, &self.name, at, "\"packets to reassemble\"", &self.packets_at_receiver);
     }
 }
 
@@ -257,9 +251,9 @@ fn give_up<W: Write>(events: &mut Events<W>, channel: &mut ChannelTrack, before:
         if before.is_some_and(|before| *entry.key() >= before) {
             break;
         }
-        let (sequence, pending) = entry.remove_entry();
+        let pending = entry.remove();
         let outcome = Outcome::Missing(pending.spoilt.unwrap_or(Cause::Network));
-        write_message(events, channel, sequence, &pending, at, outcome);
+        channel.write(events, &pending, at, outcome);
     }
 }
 
@@ -276,75 +270,65 @@ fn make_room<W: Write>(events: &mut Events<W>, channel: &mut ChannelTrack, at: I
     give_up(events, channel, before, at);
 }
 
-/// A message that ended at `end`: a span from its logical arrival to its end or its deadline, whichever is later, and in it how
-/// long it was under way, its deadline, and what went wrong. What is left of the outer span is the laxity.
-///
-/// Whatever belongs to the message lies within its span: a viewer may give its row to another message afterwards.
-fn write_message<W: Write>(
-    events: &mut Events<W>,
-    channel: &ChannelTrack,
-    sequence: u64,
-    pending: &Pending,
-    end: Instant,
-    outcome: Outcome,
-) {
-    let id = format!("{}.{sequence}", channel.number);
-    let (place, name) = ((channel.from, id.as_str()), channel.name.as_str());
-    // A message that was sent early may be there before its logical arrival.
-    let begin = pending.logical_arrival.min(end);
-    let due = pending.deadline.filter(|&deadline| begin <= deadline);
-    let over = due.unwrap_or(end).max(end);
-    let (result, wrong) = match outcome {
-        Outcome::Delivered { late: Some(cause), .. } => ("late", Some(format!("LATE: {}", cause_name(cause)))),
-        Outcome::Delivered { late: None, over_bound: true } => ("over bound", Some("OVER BOUND".to_owned())),
-        Outcome::Delivered { .. } => ("in time", None),
-        Outcome::Missing(cause @ Cause::Network) => ("lost", Some(format!("LOST: {}", cause_name(cause)))),
-        Outcome::Missing(cause) => ("dropped", Some(format!("DROPPED: {}", cause_name(cause)))),
-        Outcome::Unknown => ("unknown", Some("UNKNOWN".to_owned())),
-    };
-    let (plain, bytes) = (format_args!(""), pending.bytes);
-    let more = format_args!(",\"args\":{{\"message\":{sequence},\"bytes\":{bytes},\"outcome\":\"{result}\"}}");
-    events.asynchronous('b', place, name, begin, more);
-    // Of a message without a deadline that is missed, all is wrong.
-    let turn = match outcome {
-        Outcome::Unknown => begin,
-        _ if wrong.is_some() => due.unwrap_or(begin).min(end),
-        _ => end,
-    };
-    if turn > begin || wrong.is_none() {
-        events.asynchronous('b', place, "\"under way\"", begin, format_args!(",\"cname\":\"good\""));
-        events.asynchronous('e', place, "\"under way\"", turn, plain);
+impl ChannelTrack {
+    /// A message that ended at `end`: a span from its logical arrival to its end or its deadline, whichever is later, and in it how
+    /// long it was under way, its deadline, and what went wrong. What is left of the outer span is the laxity.
+    ///
+    /// Whatever belongs to the message lies within its span: a viewer may give its row to another message afterwards.
+    fn write<W: Write>(&self, events: &mut Events<W>, pending: &Pending, end: Instant, outcome: Outcome) {
+        let Pending { sequence, bytes, .. } = *pending;
+        let id = format!("{}.{sequence}", self.number);
+        let (place, name) = ((self.from, id.as_str()), self.name.as_str());
+        // A message that was sent early may be there before its logical arrival.
+        let begin = pending.logical_arrival.min(end);
+        let due = pending.deadline.filter(|&deadline| begin <= deadline);
+        let over = due.unwrap_or(end).max(end);
+        let (result, wrong) = match outcome {
+            Outcome::Delivered { late: Some(cause), .. } => ("late", Some(format!("LATE: {}", cause_name(cause)))),
+            Outcome::Delivered { late: None, over_bound: true } => ("over bound", Some("OVER BOUND".to_owned())),
+            Outcome::Delivered { .. } => ("in time", None),
+            Outcome::Missing(cause @ Cause::Network) => ("lost", Some(format!("LOST: {}", cause_name(cause)))),
+            Outcome::Missing(cause) => ("dropped", Some(format!("DROPPED: {}", cause_name(cause)))),
+            Outcome::Unknown => ("unknown", Some("UNKNOWN".to_owned())),
+        };
+        let plain = format_args!("");
+        let more = format_args!(",\"args\":{{\"message\":{sequence},\"bytes\":{bytes},\"outcome\":\"{result}\"}}");
+        events.part('b', place, name, begin, more);
+        // Of a message without a deadline that is missed, all is wrong.
+        let turn = match outcome {
+            Outcome::Unknown => begin,
+            _ if wrong.is_some() => due.unwrap_or(begin).min(end),
+            _ => end,
+        };
+        if turn > begin || wrong.is_none() {
+            events.part('b', place, "\"under way\"", begin, format_args!(",\"cname\":\"good\""));
+            events.part('e', place, "\"under way\"", turn, plain);
+        }
+        let deadline = |events: &mut Events<W>, early: bool| match due {
+            Some(due) if (due <= turn) == early => events.part('n', place, "\"deadline\"", due, plain),
+            _ => {}
+        };
+        deadline(events, true);
+        if let Some(wrong) = wrong {
+            let wrong = quoted(&wrong);
+            let more = format_args!(",{TERRIBLE},\"args\":{{\"message\":{sequence}}}");
+            events.part('b', place, &wrong, turn, more);
+            events.part('e', place, &wrong, over, plain);
+        }
+        deadline(events, false);
+        events.part('e', place, name, over, plain);
     }
-    let deadline = |events: &mut Events<W>, early: bool| match due {
-        Some(due) if (due <= turn) == early => events.asynchronous('n', place, "\"deadline\"", due, plain),
-        _ => {}
-    };
-    deadline(events, true);
-    if let Some(wrong) = wrong {
-        let wrong = quoted(&wrong);
-        let more = format_args!(",{TERRIBLE},\"args\":{{\"message\":{sequence}}}");
-        events.asynchronous('b', place, &wrong, turn, more);
-        events.asynchronous('e', place, &wrong, over, plain);
-    }
-    deadline(events, false);
-    events.asynchronous('e', place, name, over, plain);
 }
 
-fn cause_name(cause: Cause) -> &'static str {
-    match cause {
-        Cause::Sender => "sender",
-        Cause::Receiver => "receiver",
-        Cause::Network => "network",
-        Cause::Platform => "platform",
-        Cause::Laxity => "laxity",
-    }
+fn cause_name(cause: Cause) -> String {
+    format!("{cause:?}").to_lowercase()
 }
 
 impl<W: Write> Observer for Trace<W> {
     fn observe(&mut self, seen: Seen) {
         match seen {
             Seen::Opened { channel: _, name, from, to } => self.opened(name.as_str(), from, to),
-            Seen::Worked { host, work, start, end } => self.worked(host, work, start, end),
+            Seen::Worked { host, work, start, end } => self.worked(host, work, (start, end)),
             Seen::Taken { host, gap } => self.taken(host, gap),
             Seen::Slept { host, start, end } => self.slept(host, start, end),
             Seen::Transmitted { host, place, last, bytes, start, end } => {
@@ -352,10 +336,8 @@ impl<W: Write> Observer for Trace<W> {
             }
             Seen::Submitted { channel, sequence, arrival, logical_arrival, deadline, bytes } => {
                 let channel = &mut self.channels[channel.0];
-                channel.pending.insert(sequence, Pending { logical_arrival, deadline, bytes, spoilt: None });
-                channel.messages_waiting += 1;
-                let (pid, waiting) = (channel.from, channel.messages_waiting);
-                self.events.counter(pid, &channel.name, arrival, "\"messages waiting\"", &waiting);
+                channel.pending.insert(sequence, Pending { sequence, logical_arrival, deadline, bytes, spoilt: None });
+                channel.messages_waiting.add(&mut self.events, &channel.name, arrival, 1);
             }
             Seen::Refused { channel, at, violation } => {
                 let ChannelTrack { from, name, .. } = &self.channels[channel.0];
@@ -366,7 +348,7 @@ impl<W: Write> Observer for Trace<W> {
             Seen::Found { place: Place { channel, sequence, .. }, at, dropped } => {
                 let channel = &mut self.channels[channel.0];
                 match dropped {
-                    None => channel.count_receiving(&mut self.events, at, 1),
+                    None => channel.packets_at_receiver.add(&mut self.events, &channel.name, at, 1),
                     Some(dropped) => {
                         let cause = match dropped {
                             Drop::OverContract => Cause::Sender,

@@ -10,17 +10,15 @@ use laxity_core::units::{Duration, Instant};
 use laxity_core::wire::DATA_HEADER_BYTES;
 use laxity_drive::{Clock as _, Next as Upcoming};
 
-use crate::around::Around;
-
-use crate::channel::{AsPlanned, Decide, Departure, Ledger, Plan, Report, Responses};
-use crate::checkers::{Checks, What};
-use crate::content::{self, CHECK_BYTES, Random};
+use crate::content::{self, CHECK_BYTES};
 use crate::fault::Faults;
-use crate::host::{Command, Gap, Host, HostConfig, HostCounters};
-use crate::observe::Observer;
 use crate::order::{Next, Order};
 use crate::relay::Relays;
-use crate::source::{Feed, Source, Varied};
+use crate::source::Feed;
+use crate::{
+    Around, AsPlanned, Checks, Command, Decide, Departure, Gap, Host, HostConfig, HostCounters, Ledger, Observer, Plan,
+    Random, Report, Responses, Source, Varied, What,
+};
 
 /// A host of a world, by number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -60,7 +58,7 @@ pub struct World {
     pub(crate) observer: Option<Box<dyn Observer>>,
     pub(crate) order: u64,
     random: Random,
-    scratch: Vec<u8>,
+    pub(crate) scratch: Vec<u8>,
     idle_turns: u32,
 }
 
@@ -391,7 +389,7 @@ impl World {
         let busy_until = host.wire.busy_until();
         let end = host.wire.transmit(host.now, frame, host.config.address, packet.peer);
         let end = end.expect("the wire has the room that the endpoint was told of");
-        self.tell_transmission(number, &packet, busy_until, end, frames);
+        self.tell_transmission(number, &packet, busy_until, end);
         let host = &mut self.hosts[number];
         frames.free(packet.frame);
         host.counters.transmitted += 1;

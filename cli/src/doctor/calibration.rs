@@ -2,8 +2,7 @@
 
 use laxity::calibration::{Backing, Costs, Level};
 
-use super::Doctor;
-use super::finding::{Finding, State};
+use super::{Doctor, Finding, State};
 use crate::report::escaped;
 
 pub(super) fn probe(_doctor: &Doctor<'_>) -> Vec<Finding> {

@@ -5,10 +5,7 @@ use std::io;
 use laxity_core::units::Duration;
 use laxity_link::sys::{self, WallClock, now};
 
-use super::Doctor;
-use super::finding::{Finding, State};
-use super::measure::{Spans, short};
-use super::root::Root;
+use super::{Doctor, Finding, Root, Spans, State, short};
 
 /// Slower than this, a reading is a system call.
 const SLOW: Duration = Duration::from_nanos(150);

@@ -3,10 +3,7 @@
 use laxity_core::units::Duration;
 use laxity_link::sys::device::{self, Coalescing, LinkFacts, Offload};
 
-use super::Doctor;
-use super::finding::{Finding, State};
-use super::measure::short;
-use super::root::Root;
+use super::{Doctor, Finding, Root, State, short};
 
 /// So many devices are told of; a host of containers may have hundreds.
 const MOST: usize = 16;
@@ -14,6 +11,15 @@ const MOST: usize = 16;
 const MOST_ASKED: usize = 1000;
 /// Interrupts that are kept back for longer are worth a word.
 const KEPT_BACK: Duration = Duration::from_micros(20);
+
+/// What a device may do for the processor.
+const OFFLOADS: [(Offload, &str); 5] = [
+    (Offload::ReceiveChecksum, "receive checksums"),
+    (Offload::TransmitChecksum, "transmit checksums"),
+    (Offload::TransmitSegmentation, "TSO"),
+    (Offload::GenericSegmentation, "GSO"),
+    (Offload::GenericReceive, "GRO"),
+];
 
 /// What the kernel says of a device beside what stands in `/sys`.
 #[derive(Clone, Debug, Default)]
@@ -28,13 +34,6 @@ struct Asked {
 
 impl Asked {
     fn of(name: &str) -> Self {
-        let each = [
-            Offload::ReceiveChecksum,
-            Offload::TransmitChecksum,
-            Offload::TransmitSegmentation,
-            Offload::GenericSegmentation,
-            Offload::GenericReceive,
-        ];
         let facts = device::link_facts(name);
         let refused = facts.as_ref().err().map(ToString::to_string);
         Self {
@@ -42,7 +41,10 @@ impl Asked {
             coalescing: device::coalescing(name).ok(),
             facts: facts.unwrap_or_default(),
             refused,
-            offloads: each.into_iter().filter_map(|each| Some((each, device::offload(name, each).ok()?))).collect(),
+            offloads: OFFLOADS
+                .iter()
+                .filter_map(|&(each, _)| Some((each, device::offload(name, each).ok()?)))
+                .collect(),
         }
     }
     fn has(&self, offload: Offload) -> bool {
@@ -122,8 +124,13 @@ fn told(root: &Root, name: &str, asked: &Asked) -> Finding {
              `sudo ip link set dev {name} xdp off`"
         ));
     }
-    if asked.facts.kind.as_deref() == Some("veth") || asked.driver.as_deref() == Some("veth") {
-        veth(name, asked, &mut ills, &mut remedies);
+    // What a pair of virtual devices does differently from a wire.
+    let is_veth = asked.facts.kind.as_deref() == Some("veth") || asked.driver.as_deref() == Some("veth");
+    if is_veth && asked.has(Offload::TransmitSegmentation) {
+        ills.push(
+            "UDP that it sends goes past its peer's queues (NAPI), so that these cannot be given priorities".to_owned(),
+        );
+        remedies.push(format!("`sudo ethtool -K {name} tso off gso off`"));
     }
     let found = facts.into_iter().filter(|fact| !fact.is_empty()).collect::<Vec<_>>().join(", ");
     let found = ills.iter().fold(found, |found, ill| format!("{found}. {ill}"));
@@ -156,16 +163,6 @@ fn shown(root: &Root, name: &str) -> Vec<String> {
     facts
 }
 
-/// What a pair of virtual devices does differently from a wire.
-fn veth(name: &str, asked: &Asked, ills: &mut Vec<String>, remedies: &mut Vec<String>) {
-    if asked.has(Offload::TransmitSegmentation) {
-        ills.push(
-            "UDP that it sends goes past its peer's queues (NAPI), so that these cannot be given priorities".to_owned(),
-        );
-        remedies.push(format!("`sudo ethtool -K {name} tso off gso off`"));
-    }
-}
-
 fn queues(root: &Root, name: &str) -> String {
     let queues = root.names(&format!("sys/class/net/{name}/queues"));
     let count = |kind: &str| queues.iter().filter(|queue| queue.starts_with(kind)).count();
@@ -183,18 +180,7 @@ fn interrupts(root: &Root, name: &str) -> Option<String> {
 }
 
 fn offloads(asked: &Asked) -> String {
-    let each: Vec<&str> = asked
-        .offloads
-        .iter()
-        .filter(|(_, on)| *on)
-        .map(|(offload, _)| match offload {
-            Offload::ReceiveChecksum => "receive checksums",
-            Offload::TransmitChecksum => "transmit checksums",
-            Offload::TransmitSegmentation => "TSO",
-            Offload::GenericSegmentation => "GSO",
-            Offload::GenericReceive => "GRO",
-        })
-        .collect();
+    let each: Vec<&str> = OFFLOADS.iter().filter(|(offload, _)| asked.has(*offload)).map(|(_, name)| *name).collect();
     if each.is_empty() { String::new() } else { format!("offloads {}", each.join(" ")) }
 }
 

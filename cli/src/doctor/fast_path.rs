@@ -12,9 +12,7 @@ use laxity_link::xdp::{MAX_QUEUES, Xdp, XdpConfig, XdpError};
 use rustix::process::{Resource, getrlimit};
 use rustix::thread::{CapabilitySet, capabilities};
 
-use super::Doctor;
-use super::finding::{Finding, State};
-use super::root::Root;
+use super::{Doctor, Finding, Root, State};
 
 /// So many interfaces are told of; a host of containers may have hundreds.
 const MOST: usize = 16;
@@ -51,23 +49,26 @@ pub(super) fn probe(doctor: &Doctor<'_>) -> Vec<Finding> {
 
 /// What does not stand as it should, and what mends it.
 #[derive(Default)]
-struct Ills(Vec<(String, Option<String>)>);
+struct Problems {
+    problems: Vec<String>,
+    remedies: Vec<String>,
+}
 
-impl Ills {
-    fn add(&mut self, ill: impl Into<String>, remedy: impl Into<String>) {
-        self.0.push((ill.into(), Some(remedy.into())));
+impl Problems {
+    fn add(&mut self, problem: impl Into<String>, remedy: impl Into<String>) {
+        self.problems.push(problem.into());
+        self.remedies.push(remedy.into());
     }
 
     /// Good, with these facts, if there are none; else they come first.
-    fn finding(self, name: String, facts: &[String]) -> Finding {
-        let (ills, remedies): (Vec<String>, Vec<Option<String>>) = self.0.into_iter().unzip();
-        if ills.is_empty() {
+    fn finding(mut self, name: String, facts: &[String]) -> Finding {
+        if self.problems.is_empty() {
             return Finding::new(name, State::Good, facts.join(", "));
         }
-        let found = [ills, vec![facts.join(", ")]].concat().join("; ");
-        let finding = Finding::new(name, State::Optional, found).says("only `--link xdp` wants it; sockets do without");
-        let remedies: Vec<String> = remedies.into_iter().flatten().collect();
-        if remedies.is_empty() { finding } else { finding.mended_by(remedies.join("; ")) }
+        self.problems.push(facts.join(", "));
+        let finding = Finding::new(name, State::Optional, self.problems.join("; "));
+        let finding = finding.says("only `--link xdp` wants it; sockets do without");
+        if self.remedies.is_empty() { finding } else { finding.mended_by(self.remedies.join("; ")) }
     }
 }
 
@@ -104,23 +105,23 @@ fn missing(has: CapabilitySet) -> Vec<&'static str> {
 
 /// Whether the kernel has it, and whether this process may use it.
 fn host(here: &Here) -> Finding {
-    let (mut facts, mut ills) = (Vec::new(), Ills::default());
+    let (mut facts, mut problems) = (Vec::new(), Problems::default());
     let [program, socket] = &here.tried;
     match here.release.as_deref() {
         None => facts.push("the kernel's version is not known".to_owned()),
         Some(release) if version(release).is_some_and(|version| version < OLDEST) => {
             let (major, minor) = OLDEST;
-            ills.add(format!("Linux {release} is too old"), format!("a kernel from {major}.{minor} on"));
+            problems.add(format!("Linux {release} is too old"), format!("a kernel from {major}.{minor} on"));
         }
         Some(release) => facts.push(format!("Linux {release}")),
     }
     let lacks =
         |outcome: &io::Result<()>, code| outcome.as_ref().is_err_and(|error| error.raw_os_error() == Some(code));
     if lacks(program, libc::ENOSYS) {
-        ills.add("the kernel has no BPF", "a kernel with CONFIG_BPF_SYSCALL");
+        problems.add("the kernel has no BPF", "a kernel with CONFIG_BPF_SYSCALL");
     }
     if lacks(socket, libc::EAFNOSUPPORT) {
-        ills.add("the kernel has no AF_XDP", "a kernel with CONFIG_XDP_SOCKETS");
+        problems.add("the kernel has no AF_XDP", "a kernel with CONFIG_XDP_SOCKETS");
     }
     let word = |outcome: &io::Result<()>| match outcome {
         Ok(()) => "yes".to_owned(),
@@ -132,7 +133,7 @@ fn host(here: &Here) -> Finding {
         |outcome: &io::Result<()>| outcome.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied);
     if !here.missing.is_empty() {
         let them = here.missing.join(", ");
-        ills.add(
+        problems.add(
             format!("this process lacks {them}"),
             format!(
                 "run as root, or `sudo setcap cap_net_admin,cap_net_raw,cap_bpf,cap_perfmon=ep PROGRAM`, or for a service \
@@ -141,7 +142,7 @@ fn host(here: &Here) -> Finding {
             ),
         );
     } else if may_not(program) || may_not(socket) {
-        ills.add(
+        problems.add(
             "this process has the capabilities, and is refused all the same: by its container or a security module, or they are \
              of a user namespace",
             "run outside of it",
@@ -149,14 +150,14 @@ fn host(here: &Here) -> Finding {
     }
     let frames = here.frames.div_ceil(1 << 20);
     match here.lockable {
-        Some(limit) if limit < here.frames => ills.add(
+        Some(limit) if limit < here.frames => problems.add(
             format!("its frames take up to {frames} MiB of locked memory, RLIMIT_MEMLOCK is {limit} bytes"),
             "`ulimit -l unlimited`, LimitMEMLOCK=infinity for a service, or CAP_IPC_LOCK",
         ),
         Some(limit) => facts.push(format!("locked memory: {limit} bytes for frames of up to {frames} MiB")),
         None => facts.push(format!("locked memory: no limit for frames of up to {frames} MiB")),
     }
-    ills.finding("fast path".to_owned(), &facts)
+    problems.finding("fast path".to_owned(), &facts)
 }
 
 /// The first two numbers of a release: `6.8.0-45-generic`.
@@ -237,13 +238,13 @@ fn address(interface: &Interface) -> Option<IpAddr> {
 /// Whether this interface could be driven.
 fn told(seen: &Seen) -> Finding {
     let (name, driven) = (&seen.interface.name, &seen.driven);
-    let (mut facts, mut ills) = (Vec::new(), Ills::default());
+    let (mut facts, mut problems) = (Vec::new(), Problems::default());
     let is_member = matches!(&seen.master, Some((_, kind)) if kind == "bond" || kind == "team");
     match &seen.largest {
         None if is_member => {}
-        None => ills.add("it has no address", format!("`sudo ip address add ADDRESS/BITS dev {name}`")),
+        None => problems.add("it has no address", format!("`sudo ip address add ADDRESS/BITS dev {name}`")),
         Some(Ok(bytes)) => facts.push(format!("packets of up to {bytes} bytes")),
-        Some(Err(XdpError::ForeignProgram { program, .. })) => ills.add(
+        Some(Err(XdpError::ForeignProgram { program, .. })) => problems.add(
             format!("program {program} is attached to {driven}, another executive's or somebody else's"),
             format!(
                 "end who attached it (`bpftool net` and `bpftool link` name it); what no process holds goes with `sudo ip link set dev \
@@ -252,13 +253,13 @@ fn told(seen: &Seen) -> Finding {
         ),
         // Why, and what would do.
         Some(Err(XdpError::Unsuitable { reason, .. })) => match reason.rsplit_once("; ") {
-            Some((ill, remedy)) => ills.add(ill, remedy),
-            None => ills.0.push((reason.clone(), None)),
+            Some((problem, remedy)) => problems.add(problem, remedy),
+            None => problems.problems.push(reason.clone()),
         },
         Some(Err(error)) => return Finding::new(title(name), State::Unknown, error.to_string()),
     }
     match &seen.master {
-        Some((master, kind)) if is_member => ills.add(
+        Some((master, kind)) if is_member => problems.add(
             format!("{master} ({kind}) joins it: packets may come in on its other members as well"),
             "use an interface that is not joined",
         ),
@@ -268,7 +269,7 @@ fn told(seen: &Seen) -> Finding {
     match seen.queues {
         Some(1) => facts.push("1 receive queue".to_owned()),
         Some(queues @ 1..=MAX_QUEUES) => facts.push(format!("{queues} receive queues")),
-        Some(queues) => ills.add(
+        Some(queues) => problems.add(
             format!("{queues} receive queues, it takes 1 to {MAX_QUEUES}"),
             format!("`sudo ethtool -L {driven} combined {MAX_QUEUES}`"),
         ),
@@ -282,7 +283,7 @@ fn told(seen: &Seen) -> Finding {
         Err(error) => format!("native or generic mode: {error}"),
     });
     if seen.is_veth && seen.transmit_checksum {
-        ills.add(
+        problems.add(
             "what the kernel sends here has no finished checksum, and counts as damaged at the other end's fast path",
             format!("`sudo ethtool -K {driven} tx off`, at both ends"),
         );
@@ -293,7 +294,7 @@ fn told(seen: &Seen) -> Finding {
     if !beside.is_empty() {
         facts.push(format!("for VLANs it needs `sudo ethtool -K {driven} {}` first", beside.join(" ")));
     }
-    ills.finding(title(name), &facts)
+    problems.finding(title(name), &facts)
 }
 
 fn title(interface: &str) -> String {

@@ -2,10 +2,12 @@
 
 use laxity_core::units::Duration;
 use serde::{Serialize, Serializer};
+use strum::{IntoStaticStr, VariantArray};
 
-/// How it stands with a thing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+/// How it stands with a thing, the worst first.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, IntoStaticStr, VariantArray)]
 #[serde(rename_all = "lowercase")]
+#[strum(serialize_all = "lowercase")]
 pub(crate) enum State {
     /// It spoils what Laxity could promise.
     Bad,
@@ -17,20 +19,6 @@ pub(crate) enum State {
     Optional,
     /// Nothing to mend.
     Good,
-}
-
-impl State {
-    pub(crate) const WORST_FIRST: [Self; 5] = [Self::Bad, Self::Poor, Self::Unknown, Self::Optional, Self::Good];
-
-    pub(crate) fn word(self) -> &'static str {
-        match self {
-            Self::Bad => "bad",
-            Self::Poor => "poor",
-            Self::Unknown => "unknown",
-            Self::Optional => "optional",
-            Self::Good => "good",
-        }
-    }
 }
 
 /// One thing about this host.

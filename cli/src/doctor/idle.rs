@@ -5,10 +5,7 @@ use std::io::{self, Write};
 
 use laxity_core::units::Duration;
 
-use super::Doctor;
-use super::finding::{Finding, State};
-use super::measure::{self, Runs, Spans, short};
-use super::root::Root;
+use super::{Doctor, Finding, Root, Spans, State, measure, short};
 
 pub(super) const LATENCY: &str = "dev/cpu_dma_latency";
 const NAME: &str = "idle states";
@@ -18,34 +15,26 @@ const PERIOD: Duration = Duration::from_millis(2);
 /// A difference that is worth mending.
 const WORTH: Duration = Duration::from_micros(10);
 
-/// Keeps all processors from idling deeply until this is dropped, or the process ends.
-#[derive(Debug)]
-pub(super) struct Awake {
-    _held: File,
-}
-
-impl Awake {
-    pub(super) fn hold(root: &Root) -> io::Result<Self> {
-        let mut file = OpenOptions::new().write(true).open(root.path(LATENCY))?;
-        // 32 bits: the longest wake-up in µs that is still wanted. In force as long as the file is open.
-        file.write_all(&0i32.to_ne_bytes())?;
-        Ok(Self { _held: file })
-    }
+/// Keeps all processors from idling deeply until the file is dropped, or the process ends.
+pub(super) fn keep_awake(root: &Root) -> io::Result<File> {
+    let mut file = OpenOptions::new().write(true).open(root.path(LATENCY))?;
+    // 32 bits: the longest wake-up in µs that is still wanted. In force as long as the file is open.
+    file.write_all(&0i32.to_ne_bytes())?;
+    Ok(file)
 }
 
 pub(super) fn probe(doctor: &Doctor<'_>) -> Vec<Finding> {
     let asleep = round_trips(doctor);
-    let awake = Awake::hold(&doctor.root).map(|_held| round_trips(doctor));
+    let awake = keep_awake(&doctor.root).map(|_held| round_trips(doctor));
     let refused = awake.as_ref().err().map(ToString::to_string);
     vec![told(&states(&doctor.root), asleep.as_ref(), awake.ok().flatten().as_ref(), refused.as_deref())]
 }
 
 /// Between the first processor and the last.
 fn round_trips(doctor: &Doctor<'_>) -> Option<Spans> {
-    let runs = if doctor.no_real_time.is_none() { Runs::RealTime } else { Runs::Ordinary };
     let places = (*doctor.processors.first()?, *doctor.processors.last()?);
     let length = doctor.length(Duration::from_millis(800));
-    measure::round_trips(length, PERIOD, runs, places, doctor.told).ok().filter(|trips| trips.count() > 0)
+    measure::round_trips(length, PERIOD, doctor.runs(), places, doctor.told).ok().filter(|trips| trips.count() > 0)
 }
 
 /// The first processor's idle states and how long each takes to leave, µs, as the driver states it.
@@ -134,9 +123,9 @@ mod tests {
     #[test]
     fn holding_writes_a_zero_of_32_bits() {
         let fake = Fake::new("awake");
-        assert!(Awake::hold(&fake.root()).is_err());
+        assert!(keep_awake(&fake.root()).is_err());
         fake.file(LATENCY, "");
-        let held = Awake::hold(&fake.root()).unwrap();
+        let held = keep_awake(&fake.root()).unwrap();
         assert_eq!(std::fs::read(fake.0.join(LATENCY)).unwrap(), [0; 4]);
         drop(held);
     }

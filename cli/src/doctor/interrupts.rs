@@ -4,12 +4,8 @@ use std::time::Instant;
 
 use laxity_core::units::Duration;
 
-use super::Doctor;
-use super::finding::{Finding, State};
-use super::measure::{self, Runs, Spans, short};
-use super::root::Root;
+use super::{Doctor, Finding, Root, Runs, Spans, State, measure, short};
 
-const PERIOD: Duration = Duration::from_millis(1);
 /// A flood that delays a thread by more is worth a word.
 const WORTH: Duration = Duration::from_micros(100);
 
@@ -65,12 +61,12 @@ fn counts(root: &Root) -> Option<Counts> {
 }
 
 pub(super) fn probe(doctor: &Doctor<'_>) -> Vec<Finding> {
-    let runs = if doctor.no_real_time.is_none() { Runs::RealTime } else { Runs::Ordinary };
+    let runs = doctor.runs();
     let Some(&processor) = doctor.processors.last() else {
         return vec![Finding::new("soft interrupts", State::Unknown, "no processor is known")];
     };
     let length = doctor.length(Duration::from_millis(1000));
-    let late = || measure::lateness(length, PERIOD, (runs, Some(processor)), doctor.told).ok();
+    let late = || doctor.lateness(length, runs, Some(processor));
     let (start, before) = (Instant::now(), counts(&doctor.root));
     let quiet = late();
     let (after, took) = (counts(&doctor.root), start.elapsed());
@@ -98,7 +94,7 @@ fn told(
     rates: Option<String>,
     quiet: Option<&Spans>,
     flooded: Option<&(Spans, u64)>,
-    put_off: u64,
+    ticks: u64,
     runs: Runs,
 ) -> Finding {
     let name = "soft interrupts";
@@ -106,10 +102,10 @@ fn told(
     let (Some(quiet), Some((flooded, rate))) = (quiet, flooded) else {
         return Finding::new(name, State::Unknown, found).says("what a flood costs could not be measured");
     };
-    let thread = if runs == Runs::RealTime { "a real-time thread" } else { "an ordinary thread" };
     found.push_str(&format!(
-        ". While an ordinary thread floods loopback on the same processor ({rate} packets/s of 1400 bytes), sleeps of {thread} \
-         end late by {}; without, by {}. ksoftirqd ran for {put_off} ticks meanwhile",
+        ". While an ordinary thread floods loopback on the same processor ({rate} packets/s of 1400 bytes), sleeps of {} \
+         end late by {}; without, by {}. ksoftirqd ran for {ticks} ticks meanwhile",
+        runs.thread(),
         flooded.told(),
         quiet.told()
     ));

@@ -11,8 +11,8 @@ use std::time::Duration as StdDuration;
 
 use laxity::probe;
 use laxity_core::units::{Duration, Instant};
-use laxity_link::sys::{self, now};
-use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+pub(crate) use laxity_link::sys::processors;
+use laxity_link::sys::{self, now, pin};
 
 /// The real-time priority of what measures: that of an executive.
 pub(crate) const PRIORITY: u8 = 70;
@@ -27,6 +27,16 @@ pub(crate) enum Runs {
     Ordinary,
     /// SCHED_FIFO.
     RealTime,
+}
+
+impl Runs {
+    /// In words.
+    pub(crate) fn thread(self) -> &'static str {
+        match self {
+            Self::Ordinary => "an ordinary thread",
+            Self::RealTime => "a real-time thread",
+        }
+    }
 }
 
 /// Spans in order.
@@ -62,29 +72,8 @@ impl Spans {
 /// A span for people: three digits are enough.
 pub(crate) fn short(span: Duration) -> String {
     let nanos = span.as_nanos();
-    let step = match nanos {
-        0..1_000 => 1,
-        1_000..10_000 => 10,
-        10_000..100_000 => 100,
-        100_000..1_000_000 => 1_000,
-        1_000_000..10_000_000 => 10_000,
-        10_000_000..100_000_000 => 100_000,
-        _ => 1_000_000,
-    };
+    let step = 10_u64.pow(nanos.max(1).ilog10().clamp(2, 8) - 2);
     Duration::from_nanos((nanos + step / 2) / step * step).to_string()
-}
-
-/// The processors that this process may use.
-pub(crate) fn processors() -> Vec<usize> {
-    let Ok(set) = sched_getaffinity(None) else { return Vec::new() };
-    (0..CpuSet::MAX_CPU).filter(|&processor| set.is_set(processor)).collect()
-}
-
-/// Keeps the calling thread on one processor.
-pub(crate) fn pin(processor: usize) -> io::Result<()> {
-    let mut set = CpuSet::new();
-    set.set(processor);
-    Ok(sched_setaffinity(None, &set)?)
 }
 
 /// Prepares the calling thread.
@@ -203,8 +192,11 @@ pub(crate) fn gaps(
     })
 }
 
-/// Ordinary threads that compute without a pause. They end when this is dropped, and after `limit` at the latest.
-pub(crate) fn beside_hogs<T>(places: &[Option<usize>], limit: Duration, work: impl FnOnce() -> T) -> io::Result<T> {
+/// Does `work` while each of `others` goes on in a thread of its own, until it is told that the work is over; and what those gave.
+fn beside<T, O: Send>(
+    others: impl IntoIterator<Item = impl FnOnce(&dyn Fn() -> bool) -> O + Send>,
+    work: impl FnOnce() -> T,
+) -> io::Result<(T, Vec<O>)> {
     struct Over<'a>(&'a AtomicBool);
     impl Drop for Over<'_> {
         fn drop(&mut self) {
@@ -213,22 +205,35 @@ pub(crate) fn beside_hogs<T>(places: &[Option<usize>], limit: Duration, work: im
     }
     let over = AtomicBool::new(false);
     thread::scope(|scope| {
+        // Also if a thread cannot be started.
         let ending = Over(&over);
         let over = &over;
-        for &place in places {
-            thread::Builder::new().spawn_scoped(scope, move || {
-                // Where it cannot be pinned it gets in the way elsewhere.
-                let _ = prepare(Runs::Ordinary, place);
-                let start = now();
-                while !over.load(Ordering::Relaxed) && now().since(start) < limit {
-                    std::hint::black_box((0..10_000u64).fold(1, |sum: u64, n| sum.wrapping_mul(31).wrapping_add(n)));
-                }
-            })?;
+        let mut threads = Vec::new();
+        for other in others {
+            let other = move || other(&|| over.load(Ordering::Relaxed));
+            threads.push(thread::Builder::new().spawn_scoped(scope, other)?);
         }
         let result = work();
         drop(ending);
-        Ok(result)
+        let ended = threads.into_iter().map(|thread| thread.join());
+        let ended = ended.collect::<Result<_, _>>().map_err(|_| io::Error::other("a thread beside has panicked"))?;
+        Ok((result, ended))
     })
+}
+
+/// Does `work` beside ordinary threads that compute without a pause, after `limit` at the latest no more.
+pub(crate) fn beside_hogs<T>(places: &[Option<usize>], limit: Duration, work: impl FnOnce() -> T) -> io::Result<T> {
+    let hog = |&place: &Option<usize>| {
+        move |is_over: &dyn Fn() -> bool| {
+            // Where it cannot be pinned it gets in the way elsewhere.
+            let _ = prepare(Runs::Ordinary, place);
+            let start = now();
+            while !is_over() && now().since(start) < limit {
+                std::hint::black_box((0..10_000u64).fold(1, |sum: u64, n| sum.wrapping_mul(31).wrapping_add(n)));
+            }
+        }
+    };
+    Ok(beside(places.iter().map(hog), work)?.0)
 }
 
 /// Sends over loopback to nobody in particular while `work` goes on; how many packets a second that were.
@@ -237,21 +242,16 @@ pub(crate) fn beside_flood<T>(processor: usize, limit: Duration, work: impl FnOn
     let there = UdpSocket::bind((Ipv4Addr::LOCALHOST, 0))?;
     here.connect(there.local_addr()?)?;
     here.set_nonblocking(true)?;
-    let over = AtomicBool::new(false);
-    thread::scope(|scope| {
-        let flood = thread::Builder::new().spawn_scoped(scope, || {
-            let _ = pin(processor);
-            let (start, mut sent, bytes) = (now(), 0u64, [0x5a; 1400]);
-            while !over.load(Ordering::Relaxed) && now().since(start) < limit {
-                sent += u64::from(here.send(&bytes).is_ok());
-            }
-            (sent, now().since(start))
-        })?;
-        let result = work();
-        over.store(true, Ordering::Relaxed);
-        let (sent, took) = flood.join().map_err(|_| io::Error::other("the flooding thread has panicked"))?;
-        Ok((result, laxity_lab::figures::per_second(sent, took)))
-    })
+    let flood = |is_over: &dyn Fn() -> bool| {
+        let _ = pin(processor);
+        let (start, mut sent, bytes) = (now(), 0u64, [0x5a; 1400]);
+        while !is_over() && now().since(start) < limit {
+            sent += u64::from(here.send(&bytes).is_ok());
+        }
+        laxity_lab::figures::per_second(sent, now().since(start))
+    };
+    let (result, rates) = beside([flood], work)?;
+    Ok((result, rates.into_iter().sum()))
 }
 
 /// Round trips over loopback between two threads that sleep meanwhile, one every `period`, for `length` altogether.
@@ -271,21 +271,20 @@ pub(crate) fn round_trips(
     let (here, there) = (bound()?, bound()?);
     here.connect(there.local_addr()?)?;
     there.connect(here.local_addr()?)?;
-    let over = AtomicBool::new(false);
-    thread::scope(|scope| {
-        let echo = thread::Builder::new().spawn_scoped(scope, || -> io::Result<()> {
-            prepare(runs, Some(theirs))?;
-            let mut bytes = [0; 64];
-            while !over.load(Ordering::Relaxed) {
-                match there.recv(&mut bytes) {
-                    Ok(length) => drop(there.send(&bytes[..length])?),
-                    Err(error) if is_nothing_yet(&error) => {}
-                    Err(error) => return Err(error),
-                }
+    let echo = |is_over: &dyn Fn() -> bool| -> io::Result<()> {
+        prepare(runs, Some(theirs))?;
+        let mut bytes = [0; 64];
+        while !is_over() {
+            match there.recv(&mut bytes) {
+                Ok(length) => drop(there.send(&bytes[..length])?),
+                Err(error) if is_nothing_yet(&error) => {}
+                Err(error) => return Err(error),
             }
-            Ok(())
-        })?;
-        let trips = apart(runs, Some(ours), || {
+        }
+        Ok(())
+    };
+    let measure = || {
+        apart(runs, Some(ours), || {
             let (start, mut trips, mut bytes) = (now(), Vec::new(), [0; 64]);
             while now().since(start) < length && !told() {
                 sys::wait(&[], Some(period))?;
@@ -298,13 +297,11 @@ pub(crate) fn round_trips(
                 }
             }
             Ok(Spans::new(trips))
-        });
-        over.store(true, Ordering::Relaxed);
-        // Ends its wait.
-        let _ = here.send(&[0]);
-        echo.join().unwrap_or_else(|_| Err(io::Error::other("the answering thread has panicked")))?;
-        trips
-    })
+        })
+    };
+    let (trips, echoed) = beside([echo], measure)?;
+    echoed.into_iter().collect::<io::Result<()>>()?;
+    trips
 }
 
 fn is_nothing_yet(error: &io::Error) -> bool {

@@ -7,9 +7,7 @@ use laxity_link::udp::{Udp, UdpConfig};
 use rustix::mm::{MlockAllFlags, mlockall, munlockall};
 use rustix::process::{Resource, getrlimit};
 
-use super::Doctor;
-use super::finding::{Finding, State};
-use super::root::Root;
+use super::{Doctor, Finding, Root, State};
 
 pub(super) const HUGE_PAGES: &str = "sys/kernel/mm/transparent_hugepage/enabled";
 pub(super) const RECEIVE_MOST: &str = "proc/sys/net/core/rmem_max";

@@ -42,7 +42,7 @@ use crate::failure::Failure;
 use crate::progress::Progress;
 use crate::stop::Stop;
 use finding::{Finding, State};
-use measure::Told;
+use measure::{Beat, Gaps, Runs, Spans, Told, short};
 use root::Root;
 
 pub(crate) const HELP: &str = "\
@@ -94,9 +94,14 @@ impl Doctor<'_> {
     fn length(&self, usual: Duration) -> Duration {
         if self.quick { Duration::from_nanos(usual.as_nanos() / 3) } else { usual }
     }
-    /// The same, but never less than `least`.
-    fn length_at_least(&self, usual: Duration, least: Duration) -> Duration {
-        self.length(usual).max(least)
+    /// What measuring threads run as where a real-time priority is not what is asked about.
+    fn runs(&self) -> Runs {
+        if self.no_real_time.is_none() { Runs::RealTime } else { Runs::Ordinary }
+    }
+    /// How late sleeps of a millisecond end; `None` if that could not be measured.
+    fn lateness(&self, length: Duration, runs: Runs, processor: Option<usize>) -> Option<Spans> {
+        let late = measure::lateness(length, Duration::from_millis(1), (runs, processor), self.told);
+        late.ok().filter(|late| late.count() > 0)
     }
 }
 

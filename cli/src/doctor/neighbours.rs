@@ -6,8 +6,7 @@ use std::net::{Ipv4Addr, UdpSocket};
 use laxity::{DEFAULT_PORT, Holder, Registry, RegistryError};
 use laxity_core::units::Rate;
 
-use super::Doctor;
-use super::finding::{Finding, State};
+use super::{Doctor, Finding, State};
 use crate::report::escaped;
 
 pub(super) fn probe(_doctor: &Doctor<'_>) -> Vec<Finding> {

@@ -2,9 +2,9 @@
 
 use comfy_table::{ContentArrangement, Table, presets};
 use serde_json::json;
+use strum::VariantArray;
 
-use super::finding::{Finding, State};
-use super::measure::short;
+use super::{Finding, State, short};
 use crate::report::to_json;
 
 /// Where there is no terminal, lines are no longer than this.
@@ -24,8 +24,8 @@ pub(super) fn json(findings: &[Finding], interrupted: bool) -> String {
 /// A table for each state, then the remedies one by one, so that commands can be copied.
 pub(super) fn text(findings: &[Finding], interrupted: bool, width: u16) -> String {
     let mut text = String::new();
-    for state in State::WORST_FIRST {
-        let of: Vec<&Finding> = findings.iter().filter(|finding| finding.state == state).collect();
+    for state in State::VARIANTS {
+        let of: Vec<&Finding> = findings.iter().filter(|finding| finding.state == *state).collect();
         if of.is_empty() {
             continue;
         }
@@ -34,7 +34,7 @@ pub(super) fn text(findings: &[Finding], interrupted: bool, width: u16) -> Strin
             .load_preset(presets::ASCII_BORDERS_ONLY_CONDENSED)
             .set_content_arrangement(ContentArrangement::Dynamic)
             .set_width(width)
-            .set_header([state.word(), "found", "costs here"]);
+            .set_header([state.into(), "found", "costs here"]);
         for finding in of {
             table.add_row([finding.name.clone(), finding.found.clone(), cost(finding)]);
         }
@@ -45,8 +45,8 @@ pub(super) fn text(findings: &[Finding], interrupted: bool, width: u16) -> Strin
     if !remedies.is_empty() {
         text.push_str("What mends it (* laxity doctor --fix does, for as long as it runs):\n");
     }
-    for state in State::WORST_FIRST {
-        for (finding, remedy) in remedies.iter().filter(|(finding, _)| finding.state == state) {
+    for state in State::VARIANTS {
+        for (finding, remedy) in remedies.iter().filter(|(finding, _)| finding.state == *state) {
             let mark = if finding.fixable { "*" } else { " " };
             text.push_str(&format!("{mark} {}: {remedy}\n", finding.name));
         }

@@ -3,13 +3,7 @@
 use laxity_core::units::Duration;
 use rustix::process::{Resource, Rlimit, getrlimit};
 
-use super::Doctor;
-use super::finding::{Finding, State};
-use super::measure::{self, Runs, Spans};
-use super::root::Root;
-
-/// How often the sleepers wake.
-const PERIOD: Duration = Duration::from_millis(1);
+use super::{Doctor, Finding, Root, Runs, Spans, State, measure};
 
 pub(super) fn probe(doctor: &Doctor<'_>) -> Vec<Finding> {
     vec![priority(doctor), time_limit(&getrlimit(Resource::Rttime))]
@@ -21,7 +15,7 @@ fn priority(doctor: &Doctor<'_>) -> Finding {
     let ordinary = beside_hogs(doctor, Runs::Ordinary);
     let told = |late: &Option<Spans>| late.as_ref().map_or_else(|| "unknown".to_owned(), Spans::told);
     let limit = limit_told(&getrlimit(Resource::Rtprio));
-    match &doctor.no_real_time {
+    let (finding, late, runs) = match &doctor.no_real_time {
         None => {
             let real_time = beside_hogs(doctor, Runs::RealTime);
             let found = format!(
@@ -30,13 +24,7 @@ fn priority(doctor: &Doctor<'_>) -> Finding {
                 told(&real_time),
                 told(&ordinary)
             );
-            let finding = Finding::new(name, State::Good, found);
-            match real_time {
-                Some(late) => {
-                    finding.costs(late.quantile(990), "how late a real-time thread wakes up, 99th percentile")
-                }
-                None => finding.says("not measured"),
-            }
+            (Finding::new(name, State::Good, found), real_time, Runs::RealTime)
         }
         Some(refused) => {
             let found = format!(
@@ -45,23 +33,22 @@ fn priority(doctor: &Doctor<'_>) -> Finding {
                 told(&ordinary)
             );
             let finding = Finding::new(name, State::Bad, found).mended_by(remedy(&doctor.root, &user()));
-            match ordinary {
-                Some(late) => {
-                    finding.costs(late.quantile(990), "how late an ordinary thread wakes up, 99th percentile")
-                }
-                None => finding.says("not measured"),
-            }
+            (finding, ordinary, Runs::Ordinary)
         }
+    };
+    match late {
+        Some(late) => {
+            finding.costs(late.quantile(990), format!("how late {} wakes up, 99th percentile", runs.thread()))
+        }
+        None => finding.says("not measured"),
     }
 }
 
 fn beside_hogs(doctor: &Doctor<'_>, runs: Runs) -> Option<Spans> {
     let length = doctor.length(Duration::from_millis(1500));
     let hogs = vec![None; doctor.processors.len().clamp(1, 64)];
-    let measured = measure::beside_hogs(&hogs, length + Duration::from_secs(1), || {
-        measure::lateness(length, PERIOD, (runs, None), doctor.told)
-    });
-    measured.and_then(|late| late).ok().filter(|late| late.count() > 0)
+    let late = || doctor.lateness(length, runs, None);
+    measure::beside_hogs(&hogs, length + Duration::from_secs(1), late).ok().flatten()
 }
 
 /// The ways to real-time rights, the best first.

@@ -2,10 +2,7 @@
 
 use laxity_core::units::Duration;
 
-use super::Doctor;
-use super::finding::{Finding, State};
-use super::measure::{self, Beat, Gaps, Runs, short};
-use super::root::Root;
+use super::{Beat, Doctor, Finding, Gaps, Root, Runs, State, measure, short};
 
 /// So many processors are looked at; more would take too long.
 const MOST: usize = 4;
@@ -13,7 +10,7 @@ const SHORT: Duration = Duration::from_micros(100);
 const LONG: Duration = Duration::from_millis(1);
 
 pub(super) fn probe(doctor: &Doctor<'_>) -> Vec<Finding> {
-    let runs = if doctor.no_real_time.is_none() { Runs::RealTime } else { Runs::Ordinary };
+    let runs = doctor.runs();
     let length = doctor.length(Duration::from_millis(2000));
     let (before, mut seen) = (steal(&doctor.root), Vec::new());
     for &processor in doctor.processors.iter().take(MOST) {

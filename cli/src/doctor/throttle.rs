@@ -2,10 +2,7 @@
 
 use laxity_core::units::Duration;
 
-use super::Doctor;
-use super::finding::{Finding, State};
-use super::measure::{self, Beat, Gaps, Runs, short};
-use super::root::Root;
+use super::{Beat, Doctor, Finding, Gaps, Root, Runs, State, measure, short};
 
 pub(super) const RUNTIME: &str = "proc/sys/kernel/sched_rt_runtime_us";
 pub(super) const PERIOD: &str = "proc/sys/kernel/sched_rt_period_us";
@@ -38,7 +35,7 @@ pub(super) fn probe(doctor: &Doctor<'_>) -> Vec<Finding> {
     let setting = setting(&doctor.root);
     let seen = match (setting, doctor.no_real_time.is_none(), doctor.processors.as_slice()) {
         (Setting::On { period, .. }, true, [_, .., last]) if period <= Duration::from_secs(1) => {
-            measured(doctor, *last, doctor.length_at_least(Duration::from_millis(2200), period.mul_ratio(6, 5)))
+            measured(doctor, *last, doctor.length(Duration::from_millis(2200)).max(period.mul_ratio(6, 5)))
         }
         _ => None,
     };

@@ -3,19 +3,13 @@
 use laxity_core::units::Duration;
 use rustix::time::{ClockId, clock_getres};
 
-use super::Doctor;
-use super::finding::{Finding, State};
-use super::measure::{self, Runs};
-use super::root::Root;
+use super::{Doctor, Finding, Root, State};
 
-const PERIOD: Duration = Duration::from_millis(1);
 /// Later than this, a deadline of milliseconds suffers.
 const LATE: Duration = Duration::from_micros(200);
 
 pub(super) fn probe(doctor: &Doctor<'_>) -> Vec<Finding> {
-    let mut findings = vec![sleeping(doctor)];
-    findings.push(preemption(&doctor.root, &config()));
-    findings
+    vec![sleeping(doctor), preemption(&doctor.root, &config())]
 }
 
 fn sleeping(doctor: &Doctor<'_>) -> Finding {
@@ -30,16 +24,14 @@ fn sleeping(doctor: &Doctor<'_>) -> Finding {
             .costs(resolution, "how late each sleep may end")
             .mended_by("a kernel with high-resolution timers (CONFIG_HIGH_RES_TIMERS, no `highres=off`)");
     }
-    let runs = if doctor.no_real_time.is_none() { Runs::RealTime } else { Runs::Ordinary };
-    let length = doctor.length(Duration::from_millis(600));
-    let late = measure::lateness(length, PERIOD, (runs, None), doctor.told).ok().filter(|late| late.count() > 0);
-    let thread = if runs == Runs::RealTime { "a real-time thread" } else { "an ordinary thread" };
-    let Some(late) = late else {
+    let (runs, length) = (doctor.runs(), doctor.length(Duration::from_millis(600)));
+    let Some(late) = doctor.lateness(length, runs, None) else {
         return Finding::new(name, State::Unknown, "how late sleeps end could not be measured");
     };
     let found = format!(
         "resolution {resolution}; ordinary threads have a slack of {slack} (Laxity sets its own to 1ns). With nothing else to \
-         do, sleeps of 1ms of {thread} end late by {}",
+         do, sleeps of 1ms of {} end late by {}",
+        runs.thread(),
         late.told()
     );
     let state = if late.quantile(990) > LATE { State::Poor } else { State::Good };
@@ -66,7 +58,6 @@ fn preemption(root: &Root, config: &[String]) -> Finding {
     let command_line = root.line("proc/cmdline").unwrap_or_default();
     let has = |option: &str| config.iter().any(|line| line == &format!("{option}=y"));
     let tick = config.iter().find_map(|line| line.strip_prefix("CONFIG_HZ="));
-    let mut found = String::new();
     // The kernel is told at its start, shows it where debugfs is mounted, or does as it was built.
     let chosen = command_line
         .split_whitespace()
@@ -77,38 +68,27 @@ fn preemption(root: &Root, config: &[String]) -> Finding {
             let text = root.line("sys/kernel/debug/sched/preempt")?;
             Some(text.split_once('(')?.1.split_once(')')?.0.to_owned())
         });
-    let built = ["none", "voluntary", "full", "lazy"].into_iter().find(|model| {
-        has(match *model {
-            "none" => "CONFIG_PREEMPT_NONE",
-            "voluntary" => "CONFIG_PREEMPT_VOLUNTARY",
-            "full" => "CONFIG_PREEMPT",
-            _ => "CONFIG_PREEMPT_LAZY",
-        })
-    });
+    let built = [("none", "_NONE"), ("voluntary", "_VOLUNTARY"), ("full", ""), ("lazy", "_LAZY")];
+    let built = built.into_iter().find(|(_, option)| has(&format!("CONFIG_PREEMPT{option}"))).map(|(model, _)| model);
     let is_real_time = version.contains("PREEMPT_RT") || root.line("sys/kernel/realtime").as_deref() == Some("1");
-    let is_dynamic = version.contains("PREEMPT_DYNAMIC");
-    let (state, remedy) = if is_real_time {
-        found.push_str("PREEMPT_RT: the kernel gives way almost everywhere");
-        (State::Good, "")
-    } else {
-        let model = chosen.as_deref().or(built);
-        match model {
-            Some(model) => found.push_str(&format!("the model is `{model}`")),
-            None => found.push_str(&format!("the model cannot be told (the kernel says {version:?})")),
-        }
-        let state = match model {
-            Some("full") => State::Good,
-            Some("lazy" | "none" | "voluntary") => State::Poor,
-            _ => State::Unknown,
-        };
-        if state == State::Poor {
-            found.push_str(": at work for another program the kernel does not give way to a real-time thread at once");
-        }
-        let remedy = match is_dynamic {
-            true => "`preempt=full` on the kernel's command line; better, a PREEMPT_RT kernel",
-            false => "a kernel built with CONFIG_PREEMPT; better, a PREEMPT_RT kernel",
-        };
-        (state, remedy)
+    let model = chosen.as_deref().or(built);
+    let state = match model {
+        _ if is_real_time => State::Good,
+        Some("full") => State::Good,
+        Some("lazy" | "none" | "voluntary") => State::Poor,
+        _ => State::Unknown,
+    };
+    let mut found = match model {
+        _ if is_real_time => "PREEMPT_RT: the kernel gives way almost everywhere".to_owned(),
+        Some(model) => format!("the model is `{model}`"),
+        None => format!("the model cannot be told (the kernel says {version:?})"),
+    };
+    if state == State::Poor {
+        found.push_str(": at work for another program the kernel does not give way to a real-time thread at once");
+    }
+    let remedy = match version.contains("PREEMPT_DYNAMIC") {
+        true => "`preempt=full` on the kernel's command line; better, a PREEMPT_RT kernel",
+        false => "a kernel built with CONFIG_PREEMPT; better, a PREEMPT_RT kernel",
     };
     if let Some(tick) = tick {
         found.push_str(&format!("; {tick} ticks a second"));

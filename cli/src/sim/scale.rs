@@ -5,16 +5,15 @@ use std::num::NonZeroUsize;
 use std::time::{Duration as StdDuration, Instant};
 
 use clap::Args;
-use comfy_table::{CellAlignment, Table, presets};
-use indicatif::{ProgressBar, ProgressStyle};
 use laxity_core::units::Duration;
 use laxity_sim::scale::{Outcome, Phase, Scale};
 use serde_json::{Value, json};
 
 use super::SimArguments;
+use super::show::{Column, bar, table};
 use crate::failure::Failure;
 use crate::numbers::{NONE, count};
-use crate::report::to_json;
+use crate::report::{to_json, with};
 
 /// Arguments of the scale run alone.
 #[derive(Debug, Args)]
@@ -28,13 +27,6 @@ pub(crate) struct ScaleArguments {
     /// Of a scale run: channels that each host sends; it passes on twice as many and receives as many
     #[arg(long, requires = "scale", value_name = "N")]
     pub(crate) channels: Option<NonZeroUsize>,
-}
-
-impl ScaleArguments {
-    /// True if there are options of a scale run, and none is asked for.
-    pub(super) fn is_misplaced(&self) -> bool {
-        !self.scale && (self.hosts.is_some() || self.channels.is_some())
-    }
 }
 
 const HOSTS: usize = 1000;
@@ -75,10 +67,7 @@ pub(super) fn run(arguments: &SimArguments) -> Result<bool, Failure> {
 }
 
 fn measure(scale: Scale) -> Row {
-    let bar = ProgressBar::new(1);
-    let style = ProgressStyle::with_template("{prefix} {bar:24} {pos} of {len} {msg}, {elapsed}");
-    bar.set_style(style.expect("the template is valid"));
-    bar.set_prefix(format!("{} hosts", scale.hosts));
+    let bar = bar(1, "{prefix} {bar:24} {pos} of {len} {msg}, {elapsed}").with_prefix(format!("{} hosts", scale.hosts));
     let started = Instant::now();
     let mut admission = StdDuration::ZERO;
     let outcome = scale.run(&mut |phase, done, of| {
@@ -116,34 +105,19 @@ fn object(rows: &[Row]) -> String {
     let nanos = |time: StdDuration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
     let report = |row: &Row| {
         let Row { scale, outcome, .. } = row;
-        json!({
+        let asked = json!({
             "hosts": scale.hosts,
             "channels_per_host": scale.channels,
             "span_ns": scale.span.as_nanos(),
-            "admitted": outcome.admitted,
-            "refused": outcome.refused,
-            "unopened": outcome.unopened,
-            "sent": outcome.sent,
-            "delivered": outcome.delivered,
-            "late": outcome.late,
-            "lost": outcome.lost,
-            "dropped": outcome.dropped,
-            "over_bound": outcome.over_bound,
-            "late_at_relays": outcome.late_at_relays,
-            "findings": outcome.findings,
-            "relayed_bytes": outcome.relayed_bytes,
-            "latency_by_deadline_ppm": outcome.latency_by_deadline,
-            "response_by_stage_ppm": outcome.response_by_stage,
-            "events": outcome.events,
-            "digest": format!("{:016x}", outcome.digest),
-            // What depends on this machine, and on what else it does.
-            "measured": {
-                "admission_ns": nanos(row.admission),
-                "whole_ns": nanos(row.whole),
-                "events_per_s": row.events_per_second(),
-                "peak_bytes": row.peak_bytes,
-            },
-        })
+        });
+        // What depends on this machine, and on what else it does.
+        let measured = json!({
+            "admission_ns": nanos(row.admission),
+            "whole_ns": nanos(row.whole),
+            "events_per_s": row.events_per_second(),
+            "peak_bytes": row.peak_bytes,
+        });
+        with(with(asked, json!(outcome)), json!({ "measured": measured }))
     };
     to_json(&json!({
         "mode": "scale",
@@ -154,37 +128,26 @@ fn object(rows: &[Row]) -> String {
     }))
 }
 
+/// The columns of the table.
+const COLUMNS: [Column<Row>; 10] = [
+    ("hosts", |row| count(row.scale.hosts as u64)),
+    ("channels", |row| count(row.outcome.admitted)),
+    ("refused", |row| count(row.outcome.refused)),
+    ("messages", |row| count(row.outcome.sent)),
+    ("late", |row| count(row.outcome.late)),
+    ("lost", |row| count(row.outcome.lost)),
+    ("dropped", |row| count(row.outcome.dropped)),
+    ("latency/deadline", |row| percent(row.outcome.latency_by_deadline)),
+    ("at a relay/stage", |row| percent(row.outcome.response_by_stage)),
+    ("events", |row| count(row.outcome.events)),
+];
+
+fn percent(ppm: u64) -> String {
+    format!("{}.{} %", ppm / 10_000, ppm / 1_000 % 10)
+}
+
 fn print(rows: &[Row]) {
-    let mut table = Table::new();
-    table.load_preset(presets::ASCII_BORDERS_ONLY_CONDENSED).set_header([
-        "hosts",
-        "channels",
-        "refused",
-        "messages",
-        "late",
-        "lost",
-        "dropped",
-        "latency/deadline",
-        "at a relay/stage",
-        "events",
-    ]);
-    let percent = |ppm: u64| format!("{}.{} %", ppm / 10_000, ppm / 1_000 % 10);
-    for Row { scale, outcome, .. } in rows {
-        table.add_row([
-            count(scale.hosts as u64),
-            count(outcome.admitted),
-            count(outcome.refused),
-            count(outcome.sent),
-            count(outcome.late),
-            count(outcome.lost),
-            count(outcome.dropped),
-            percent(outcome.latency_by_deadline),
-            percent(outcome.response_by_stage),
-            count(outcome.events),
-        ]);
-    }
-    table.column_iter_mut().for_each(|column| column.set_cell_alignment(CellAlignment::Right));
-    println!("{table}");
+    println!("{}", table(0, &COLUMNS, rows));
     let violations: u64 = rows.iter().map(|row| row.outcome.violations()).sum();
     println!("Every channel passes two relays; {violations} promises were broken.");
     for row in rows {

@@ -4,12 +4,12 @@ use std::num::NonZeroU64;
 use std::time::Instant;
 
 use clap::Args;
-use indicatif::{ProgressBar, ProgressStyle};
 use laxity_sim::FaultKind;
 use laxity_sim::swarm::{self, Counts, Outcome, Totals};
 use serde_json::{Map, Value, json};
 
 use super::SimArguments;
+use super::show::bar;
 use crate::failure::Failure;
 use crate::report::{causes, to_json};
 
@@ -27,19 +27,10 @@ pub(crate) struct SwarmArguments {
 /// Worlds of a swarm that is not told how many.
 const WORLDS: u64 = 10_000;
 
-impl SwarmArguments {
-    /// True if there are options of a swarm, and none is asked for.
-    pub(super) fn is_misplaced(&self) -> bool {
-        !self.swarm && self.worlds.is_some()
-    }
-}
-
 /// Runs them; true if nothing was found.
 pub(super) fn run(arguments: &SimArguments) -> Result<bool, Failure> {
     let worlds = arguments.swarm.worlds.map_or(WORLDS, NonZeroU64::get);
-    let bar = ProgressBar::new(worlds);
-    let style = ProgressStyle::with_template("{bar:24} {pos} of {len} worlds, {eta} left");
-    bar.set_style(style.expect("the template is valid"));
+    let bar = bar(worlds, "{bar:24} {pos} of {len} worlds, {eta} left");
     let started = Instant::now();
     let totals = swarm::run(arguments.seed, worlds, arguments.threads(), |done| bar.set_position(done));
     bar.finish_and_clear();

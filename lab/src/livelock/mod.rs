@@ -30,7 +30,6 @@ use laxity_link::xdp::Mode;
 use crate::error::Error;
 use crate::figures::per_second;
 use crate::hosts::{Hosts, Place};
-use crate::paths::{drive, keep_awake};
 
 /// The links, in the order of the rows of each step.
 pub const LINKS: [&str; 2] = ["udp", "xdp"];
@@ -104,13 +103,14 @@ pub struct Report {
 /// # Errors
 /// Not permitted here; a channel is refused; the kernel has no such interfaces or sockets.
 pub fn run(span: Duration, mut progress: impl FnMut(u64, u64)) -> Result<Report, Error> {
-    let processors = drive::processors();
+    let processors = laxity_link::sys::processors();
     let (others, own) = match processors[..] {
         [first, second, ..] => (Some(first), Some(second)),
         _ => (None, None),
     };
     let mut notes = Vec::new();
-    let _awake = keep_awake().inspect_err(|error| notes.push(format!("processors may idle deeply: {error}")));
+    let _awake =
+        laxity::metering::keep_awake().inspect_err(|error| notes.push(format!("processors may idle deeply: {error}")));
     let lab = Hosts::new().map_err(Error::system("two network namespaces"))?;
     let mut worlds = Vec::new();
     for (number, link) in LINKS.into_iter().enumerate() {

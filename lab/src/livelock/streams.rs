@@ -20,9 +20,7 @@ const LOOKS: u32 = 50;
 /// The calling thread, and those that it starts, stay on a processor, if there is a choice.
 pub(super) fn stay_on(processor: Option<usize>) {
     if let Some(processor) = processor {
-        let mut set = rustix::thread::CpuSet::new();
-        set.set(processor);
-        let _ = rustix::thread::sched_setaffinity(None, &set);
+        let _ = sys::pin(processor);
     }
 }
 

@@ -44,9 +44,7 @@ pub(super) struct OneWay {
 impl Manner {
     fn take(self, end: usize) {
         if let Some(processor) = self.processors[end] {
-            let mut set = rustix::thread::CpuSet::new();
-            set.set(processor);
-            let _ = rustix::thread::sched_setaffinity(None, &set);
+            let _ = sys::pin(processor);
         }
         timing::prepare(self.priority);
     }
@@ -206,12 +204,6 @@ fn absorb(manner: Manner, first: u64, b: &mut impl End, stop: &AtomicBool, sent:
 
 fn joined<T>(result: thread::Result<io::Result<T>>) -> io::Result<T> {
     result.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-}
-
-/// The processors that this process may use.
-pub(crate) fn processors() -> Vec<usize> {
-    let set = rustix::thread::sched_getaffinity(None);
-    set.map_or_else(|_| Vec::new(), |set| (0..rustix::thread::CpuSet::MAX_CPU).filter(|at| set.is_set(*at)).collect())
 }
 
 /// Lets whatever else wants the processors run, so that the kernel has no reason to stop real-time threads.

@@ -37,8 +37,10 @@ pub(super) trait End: Send {
     fn send(&mut self, first: u64, count: usize) -> io::Result<usize>;
     /// Gives the numbers of the packets that are there to `sink`, at most a batch; how many.
     fn receive(&mut self, sink: impl FnMut(u64)) -> io::Result<usize>;
-    /// Whether a look that found so many is followed by another before waiting.
-    fn looks_again(&self, found: usize) -> bool;
+    /// Whether a look that found so many is followed by another before waiting: always where it costs no system call.
+    fn looks_again(&self, found: usize) -> bool {
+        found > 0
+    }
     /// Waits until there is something to receive, or a while.
     fn wait(&mut self) -> io::Result<()>;
 }
@@ -51,11 +53,6 @@ impl End for BareXdp {
 
     fn receive(&mut self, mut sink: impl FnMut(u64)) -> io::Result<usize> {
         Ok(self.receive(BATCH, |packet| sink(read_number(packet))))
-    }
-
-    // To look costs no system call.
-    fn looks_again(&self, found: usize) -> bool {
-        found > 0
     }
 
     fn wait(&mut self) -> io::Result<()> {
@@ -155,10 +152,6 @@ impl<L: LinkOver<F> + Send, F: Frames + Send> End for Laxity<L, F> {
         })?;
         while self.link.poll_event().is_some() {}
         Ok(got)
-    }
-
-    fn looks_again(&self, found: usize) -> bool {
-        found > 0
     }
 
     fn wait(&mut self) -> io::Result<()> {

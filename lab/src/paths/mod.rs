@@ -15,8 +15,7 @@
 pub(crate) mod drive;
 mod end;
 
-use std::fs::File;
-use std::io::{self, Write as _};
+use std::io;
 
 use laxity_core::frames::HeapFrames;
 use laxity_core::units::Duration;
@@ -122,9 +121,9 @@ pub fn run(setup: &Setup, mut progress: impl FnMut(u64, u64) -> bool) -> Result<
     }
     let mut notes = Vec::new();
     let manner = manner(setup, &mut notes);
-    let awake = keep_awake();
+    let awake = laxity::metering::keep_awake();
     if let Err(error) = &awake {
-        notes.push(format!("processors may idle deeply, so waking up is slower: /dev/cpu_dma_latency: {error}"));
+        notes.push(format!("processors may idle deeply, so waking up is slower: {error}"));
     }
     let lab = Hosts::new().map_err(Error::system("two network namespaces"))?;
     let mut ends = Ends::open(&lab)?;
@@ -153,7 +152,7 @@ pub fn run(setup: &Setup, mut progress: impl FnMut(u64, u64) -> bool) -> Result<
 }
 
 fn manner(setup: &Setup, notes: &mut Vec<String>) -> Manner {
-    let found = drive::processors();
+    let found = laxity_link::sys::processors();
     let processors = match (&found[..], setup.one_processor) {
         ([first, ..], true) => [Some(*first); 2],
         ([first, second, ..], false) => [Some(*first), Some(*second)],
@@ -173,13 +172,6 @@ fn manner(setup: &Setup, notes: &mut Vec<String>) -> Manner {
         Err(panic) => std::panic::resume_unwind(panic),
     };
     Manner { processors, priority, spins: setup.spins }
-}
-
-/// Keeps all processors from idling deeply as long as the file is open.
-pub(crate) fn keep_awake() -> io::Result<File> {
-    let mut file = File::options().write(true).open("/dev/cpu_dma_latency")?;
-    file.write_all(&0i32.to_ne_bytes())?;
-    Ok(file)
 }
 
 type OverXdp = Laxity<Xdp, KernelFrames>;

@@ -46,9 +46,9 @@ pub(super) fn assemble(setup: &Setup, workload: &Workload, rows: Vec<Row>) -> Re
         notes.push(format!("receive buffers of {got} bytes instead of {wanted} (net.core.rmem_max)"));
     }
     if setup.realtime
-        && let Err(note) = crate::memory::lock()
+        && let Err(error) = laxity::metering::lock_memory()
     {
-        notes.push(note);
+        notes.push(format!("memory is not locked: {error}"));
     }
     let mut channels = Vec::new();
     for (number, ((name, contract), incoming)) in contracts.into_iter().zip(inbound).enumerate() {

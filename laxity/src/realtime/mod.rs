@@ -57,7 +57,7 @@ pub(crate) fn set_short_slice(slice: Duration) -> io::Result<()> {
 ///
 /// # Errors
 /// Without the right to lock without limit nothing is locked: with a small limit, later allocations would fail.
-pub(crate) fn lock_memory() -> io::Result<()> {
+pub fn lock_memory() -> io::Result<()> {
     use rustix::process::{Resource, geteuid, getrlimit};
     let unlimited = getrlimit(Resource::Memlock).current.is_none();
     if !unlimited && !geteuid().is_root() {

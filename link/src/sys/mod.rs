@@ -20,7 +20,7 @@ use laxity_core::frames::{Frames, HeapFrames};
 
 pub use clock::{clock_identity, now, precise_timers, thread_processor_time};
 pub use socket::{buffers, mark, path_mtu};
-pub use thread::real_time;
+pub use thread::{pin, processors, real_time};
 pub(crate) use wait::{Found, wait_set};
 pub use wait::{Interest, MAX_WAIT, Readiness, wait};
 pub use wake::Wake;

@@ -1,6 +1,8 @@
-//! What a thread runs as.
+//! What a thread runs as, and where.
 
 use std::io;
+
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 /// Makes the calling thread SCHED_FIFO with `priority` (1 to 99); threads and processes that it starts are ordinary ones again.
 ///
@@ -13,6 +15,22 @@ pub fn real_time(priority: u8) -> io::Result<()> {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
+}
+
+/// The processors that this process may run on; none if it cannot tell.
+pub fn processors() -> Vec<usize> {
+    let Ok(allowed) = sched_getaffinity(None) else { return Vec::new() };
+    (0..CpuSet::MAX_CPU).filter(|&processor| allowed.is_set(processor)).collect()
+}
+
+/// Keeps the calling thread, and those that it starts, on one processor.
+///
+/// # Errors
+/// The process may not run there.
+pub fn pin(processor: usize) -> io::Result<()> {
+    let mut only = CpuSet::new();
+    only.set(processor);
+    Ok(sched_setaffinity(None, &only)?)
 }
 
 #[cfg(test)]

@@ -2,9 +2,7 @@
 
 use laxity_core::units::Duration;
 
-use super::case::Bounded;
-use super::pattern::{self, Pattern};
-use super::{Draw, us};
+use super::{Bounded, Draw, Pattern, pattern, us};
 use crate::tiny::{Bench, Release, Role, Seen, System};
 
 /// A response that was promised to be shorter.

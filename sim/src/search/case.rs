@@ -5,10 +5,7 @@ use laxity_core::admission::published::d_order::Block;
 use laxity_core::platform::MachineModel;
 use laxity_core::units::Duration;
 
-use super::attack::{self, Attack, Outcome};
-use super::promise::{self, Promise};
-use super::small::{self, Kind};
-use super::{Draw, pattern, published};
+use super::{Attack, Draw, Kind, Outcome, Promise, attack, pattern, promise, published, small};
 use crate::tiny::System;
 
 /// An analysis, and the run time that it speaks of.

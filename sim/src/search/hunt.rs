@@ -2,10 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::attack::Outcome;
-use super::case::{Bounded, Case, Test};
-use super::shrink::{self, Smallest};
-use super::{Draw, draws};
+use super::{Bounded, Case, Draw, Outcome, Smallest, Test, draws, shrink};
 use crate::content::Random;
 use crate::parallel::in_order;
 

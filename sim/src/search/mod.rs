@@ -25,7 +25,13 @@ pub mod small;
 
 use laxity_core::units::Duration;
 
-use crate::content::Random;
+use crate::Random;
+use attack::{Attack, Outcome, Violation};
+use case::{Bounded, Case, Test};
+use pattern::Pattern;
+use promise::Promise;
+use shrink::Smallest;
+use small::Kind;
 
 /// Numbers from 0 to what is asked for.
 pub trait Draw: FnMut(u64) -> u64 {}

@@ -2,7 +2,7 @@
 
 use laxity_core::admission::answer::{self, Bound};
 use laxity_core::admission::bounds::terms;
-use laxity_core::admission::{Admission, ReservationId, Settings};
+use laxity_core::admission::{Admission, Refusal, ReservationId, Settings};
 use laxity_core::contract::SendingStages;
 use laxity_core::limits;
 use laxity_core::platform::Platform;
@@ -58,14 +58,22 @@ pub fn settings(system: &System, rule: answer::Rule) -> Settings {
 
 /// Admits the channel with the least budget that does.
 pub fn admit(admission: &mut Admission, channel: &Channel) -> Option<(ReservationId, SendingStages)> {
+    let ask = |budget| admission.reserve(&channel.contract, role(channel.role), budget);
+    least_budget(100, limits::MAX_DEADLINE, ask)
+}
+
+/// Asks at most so many times, each time for what the refusal before said that it takes, which is less than `most`.
+pub(crate) fn least_budget<T>(
+    times: u32,
+    most: Duration,
+    mut ask: impl FnMut(Duration) -> Result<T, Refusal>,
+) -> Option<T> {
     let mut budget = Duration::from_nanos(1);
-    for _ in 0..100 {
-        match admission.reserve(&channel.contract, role(channel.role), budget) {
+    for _ in 0..times {
+        match ask(budget) {
             Ok(granted) => return Some(granted),
             // What it takes may grow with how long it takes.
-            Err(refusal) => {
-                budget = refusal.least_deadline.filter(|&least| least > budget && least < limits::MAX_DEADLINE)?
-            }
+            Err(refusal) => budget = refusal.least_deadline.filter(|&least| least > budget && least < most)?,
         }
     }
     None

@@ -16,9 +16,7 @@ use laxity_core::platform::{BestEffort, Interference, LinkModel, MachineModel, P
 use laxity_core::processor::Policy;
 use laxity_core::units::Duration;
 
-use super::case::{Case, Test};
-use super::promise::Promise;
-use super::{Draw, small, us};
+use super::{Case, Draw, Promise, Test, small, us};
 use crate::host::StepCosts;
 use crate::tiny::{Channel, Role, System};
 
@@ -42,22 +40,13 @@ pub fn d_order(system: &mut System, block: Block, slack: &[Duration]) -> Option<
     let mut host = DOrder::new(&system.platform, block).ok()?;
     let mut promises = Vec::new();
     for (number, channel) in system.channels.iter_mut().enumerate() {
-        let within = |deadline| {
-            let contract = &channel.contract;
-            Contract::new(
-                contract.max_message().into(),
-                contract.min_message().into(),
-                contract.interval(),
-                contract.burst().into(),
-                deadline,
-            )
-        };
-        let longest = within(channel.contract.interval()).ok()?;
+        let interval = channel.contract.interval();
+        let longest = channel.contract.with_deadline(interval).ok()?;
         let mut trial = host.clone();
         let place = trial.insert(&longest).ok()?;
         let least = trial.channels()[place].response;
-        let asked = (least + slack.get(number).copied().unwrap_or_default()).min(channel.contract.interval());
-        let contract = within(asked).ok()?;
+        let asked = (least + slack.get(number).copied().unwrap_or_default()).min(interval);
+        let contract = channel.contract.with_deadline(asked).ok()?;
         let place = host.insert(&contract).ok()?;
         let deadline = host.channels()[place].deadline;
         channel.contract = contract;

@@ -7,10 +7,7 @@ use laxity_core::contract::{Contract, packets};
 use laxity_core::platform::{Interference, Platform};
 use laxity_core::units::Duration;
 
-use super::attack::{Attack, Violation};
-use super::case::{Bounded, Case};
-use super::draws;
-use super::pattern::Pattern;
+use super::{Attack, Bounded, Case, Pattern, Violation, draws};
 use crate::host::StepCosts;
 use crate::tiny::{Channel, Release, Role, Who};
 
@@ -147,7 +144,7 @@ fn candidates(case: &Case, pattern: &Pattern) -> Vec<(Case, Pattern)> {
     changed(&|case| case.slack.iter_mut().for_each(|slack| *slack = Duration::ZERO));
     changed(&|case| case.tighten.iter_mut().for_each(|tighten| *tighten = false));
     for number in 0..case.system.channels.len() {
-        for change in [one_packet, one_packet_less, one_size, one_at_a_time, sends] {
+        for change in CHANNEL_CHANGES {
             changed(&|case| {
                 let packet = case.system.platform.packet;
                 change(&mut case.system.channels[number], packet);
@@ -259,34 +256,26 @@ fn is_within(case: &Case, pattern: &Pattern) -> bool {
     })
 }
 
-fn with_sizes(channel: &mut Channel, min: u32, max: u32, burst: u32) {
+/// What makes a channel less; the number is that of a packet's bytes.
+const CHANNEL_CHANGES: [fn(&mut Channel, u32); 5] = [
+    |channel, packet| resize(channel, |min, max, burst| (min, max.min(packet), burst)),
+    |channel, packet| resize(channel, |min, max, burst| (min, if max > packet { max - packet } else { max }, burst)),
+    // Whole packets are easier to read, if as many.
+    |channel, packet| {
+        resize(channel, |_, max, burst| {
+            let whole = packets(max, packet) * packet;
+            (whole, whole, burst)
+        });
+    },
+    |channel, _| resize(channel, |min, max, _| (min, max, 1)),
+    |channel, _| channel.role = Role::Sends,
+];
+
+/// Changes the smallest message, the largest and the burst, if a contract can be so.
+fn resize(channel: &mut Channel, change: impl FnOnce(u32, u32, u32) -> (u32, u32, u32)) {
     let old = channel.contract;
-    if let Ok(contract) = Contract::new(max.into(), min.into(), old.interval(), burst.into(), old.deadline()) {
+    let (min, max, burst) = change(old.min_message(), old.max_message(), old.burst());
+    if let Ok(contract) = Contract::new(max.into(), min.min(max).into(), old.interval(), burst.into(), old.deadline()) {
         channel.contract = contract;
     }
-}
-
-fn one_packet(channel: &mut Channel, packet: u32) {
-    let max = channel.contract.max_message().min(packet);
-    with_sizes(channel, channel.contract.min_message().min(max), max, channel.contract.burst());
-}
-
-fn one_packet_less(channel: &mut Channel, packet: u32) {
-    let max = channel.contract.max_message();
-    let max = if max > packet { max - packet } else { max };
-    with_sizes(channel, channel.contract.min_message().min(max), max, channel.contract.burst());
-}
-
-fn one_size(channel: &mut Channel, packet: u32) {
-    // Whole packets are easier to read, if as many.
-    let max = packets(channel.contract.max_message(), packet) * packet;
-    with_sizes(channel, max, max, channel.contract.burst());
-}
-
-fn one_at_a_time(channel: &mut Channel, _: u32) {
-    with_sizes(channel, channel.contract.min_message(), channel.contract.max_message(), 1);
-}
-
-fn sends(channel: &mut Channel, _: u32) {
-    channel.role = Role::Sends;
 }

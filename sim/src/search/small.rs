@@ -8,8 +8,7 @@ use laxity_core::contract::{Contract, SendingStages};
 use laxity_core::platform::{BestEffort, Interference, LinkModel, MachineModel, Platform, Starts};
 use laxity_core::units::{Duration, Rate};
 
-use super::case::{Bounded, Case, Test};
-use super::{Draw, us};
+use super::{Bounded, Case, Draw, Test, us};
 use crate::host::StepCosts;
 use crate::tiny::{Channel, Role, System};
 

@@ -12,29 +12,16 @@ use laxity_core::limits;
 use laxity_core::platform::{BestEffort, Interference, LinkModel, Platform, Starts};
 use laxity_core::units::{Duration, Instant, Rate};
 
-use crate::channel::Plan;
-use crate::checkers::Promise;
-use crate::clock::Clock;
-use crate::content::Random;
-use crate::host::{Gap, HostConfig, StepCosts, WakeUp};
+use crate::search::promise::least_budget;
+use crate::{Clock, Gap, HostConfig, Plan, Promise, Random, StepCosts, WakeUp};
 
 const fn us(micros: u64) -> Duration {
     Duration::from_micros(micros)
 }
 
-impl Random {
-    /// True once in `times` draws.
-    pub(super) fn one_in(&mut self, times: u64) -> bool {
-        self.up_to(times - 1) == 0
-    }
-    /// One of these.
-    pub(super) fn pick<T: Copy>(&mut self, from: &[T]) -> T {
-        from[self.up_to(from.len() as u64 - 1) as usize]
-    }
-    /// Microseconds from `least` to `most`.
-    fn micros(&mut self, least: u64, most: u64) -> Duration {
-        us(least + self.up_to(most - least))
-    }
+/// Microseconds from `least` to `most`.
+fn micros(random: &mut Random, least: u64, most: u64) -> Duration {
+    us(least + random.up_to(most - least))
 }
 
 /// A host of a world that is drawn.
@@ -97,24 +84,24 @@ fn platform(random: &mut Random, packet: u32, slow: bool) -> Platform {
     Platform {
         packet,
         quantum: 1 + random.up_to(7) as u32,
-        switch: random.micros(0, 2) * scale,
-        cache: random.micros(0, 3) * scale,
-        first_packet: random.micros(2, 12) * scale,
-        packet_cost: random.micros(1, 8) * scale,
-        receive_first: random.micros(2, 12) * scale,
-        receive_packet: random.micros(1, 8) * scale,
+        switch: micros(random, 0, 2) * scale,
+        cache: micros(random, 0, 3) * scale,
+        first_packet: micros(random, 2, 12) * scale,
+        packet_cost: micros(random, 1, 8) * scale,
+        receive_first: micros(random, 2, 12) * scale,
+        receive_packet: micros(random, 1, 8) * scale,
         demultiplex: Duration::from_nanos(200 + random.up_to(800)),
         receive_batch: 1,
-        link_cost: random.micros(1, 6),
+        link_cost: micros(random, 1, 6),
         transmit_batch: if random.one_in(3) { 1 + random.up_to(3) as u32 } else { 1 },
         link: LinkModel {
-            setup: random.micros(0, 3),
+            setup: micros(random, 0, 3),
             rate: Rate::bytes_per_second(if slow { 6_000_000 } else { 12_500_000 } * (1 + random.up_to(2))),
             overhead_bytes: 60 + random.up_to(80) as u32,
             floor_bytes: random.pick(&[0, 64, 100, 200]),
         },
-        wake_up: random.micros(0, 60),
-        propagation: random.micros(0, 120),
+        wake_up: micros(random, 0, 60),
+        propagation: micros(random, 0, 120),
         best_effort: BestEffort {
             message_packets: 1 + random.up_to(5) as u32,
             packet_min: 1 + random.up_to(99) as u32,
@@ -129,10 +116,10 @@ fn platform(random: &mut Random, packet: u32, slow: bool) -> Platform {
 fn interference(random: &mut Random) -> Interference {
     let mut found = Interference::default();
     if random.one_in(3) {
-        found.burst = random.micros(1, 80);
+        found.burst = micros(random, 1, 80);
     }
     if random.one_in(3) {
-        found.periodic.push((random.micros(2_000, 9_000), random.micros(5, 60)));
+        found.periodic.push((micros(random, 2_000, 9_000), micros(random, 5, 60)));
     }
     found
 }
@@ -179,13 +166,12 @@ pub(super) fn gaps(random: &mut Random, interference: &Interference, until: Inst
 
 /// Asks both ends for a channel, each with the least stages and now and then a little more.
 pub(super) fn channel(random: &mut Random, hosts: &mut [Host], number: usize) -> Option<Granted> {
-    let from = random.up_to(hosts.len() as u64 - 1) as usize;
-    let to = (from + 1 + random.up_to(hosts.len() as u64 - 2) as usize) % hosts.len();
+    let (from, to) = ends(random, hosts);
     let packet = hosts[from].config.platform.packet;
     let most = u64::from(packet) * (1 + random.up_to(7));
     let max = if random.one_in(2) { most } else { 1 + random.up_to(most - 1) };
     let min = random.pick(&[1, max, max.div_ceil(2)]);
-    let interval = random.micros(1_000, 15_000);
+    let interval = micros(random, 1_000, 15_000);
     let burst = 1 + random.up_to(3);
     // The longest that its deadline can become: what its queues could hold then is what the analysis counts on.
     let longest = interval * 3 + us(10_000);
@@ -244,30 +230,20 @@ pub(super) fn settle(hosts: &[Host], granted: &mut [Granted]) {
 }
 
 fn least(admission: &mut Admission, contract: &Contract, role: Role) -> Option<(ReservationId, SendingStages)> {
-    let mut budget = Duration::from_nanos(1);
-    for _ in 0..20 {
-        match admission.reserve_least(contract, role, budget) {
-            Ok(granted) => return Some(granted),
-            // What it takes may grow with how long it takes.
-            Err(refusal) => {
-                let longest = contract.deadline();
-                budget = refusal.least_deadline.filter(|&least| least > budget && least < longest)?;
-            }
-        }
-    }
-    None
+    least_budget(20, contract.deadline(), |budget| admission.reserve_least(contract, role, budget))
+}
+
+/// Two different hosts.
+fn ends(random: &mut Random, hosts: &[Host]) -> (usize, usize) {
+    let from = random.up_to(hosts.len() as u64 - 1) as usize;
+    (from, (from + 1 + random.up_to(hosts.len() as u64 - 2) as usize) % hosts.len())
 }
 
 /// A best-effort channel, if its sender has any.
 pub(super) fn best_effort(random: &mut Random, hosts: &[Host], number: usize) -> Option<(usize, usize, Plan, u32)> {
-    let from = random.up_to(hosts.len() as u64 - 1) as usize;
-    let to = (from + 1 + random.up_to(hosts.len() as u64 - 2) as usize) % hosts.len();
-    let allowed = |host: &Host| {
-        let be = host.config.platform.best_effort;
-        (be.message_packets, be.packet_max)
-    };
-    let (sender, receiver) = (allowed(&hosts[from]), allowed(&hosts[to]));
-    let bytes = sender.0.min(receiver.0) * sender.1.min(receiver.1);
+    let (from, to) = ends(random, hosts);
+    let [sender, receiver] = [from, to].map(|host| hosts[host].config.platform.best_effort);
+    let bytes = sender.message_packets.min(receiver.message_packets) * sender.packet_max.min(receiver.packet_max);
     let service = Service::best_effort(bytes.into(), 4).ok()?;
     let plan = Plan::new(&format!("b{number}"), service, SendingStages::default(), Duration::ZERO);
     Some((from, to, Plan { lease: us(400_000), ..plan }, bytes))

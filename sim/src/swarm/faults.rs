@@ -3,9 +3,7 @@
 use laxity_core::units::{Duration, Instant};
 
 use super::draw::Granted;
-use crate::content::Random;
-use crate::fault::{Fault, FaultKind};
-use crate::world::{ChannelHandle, HostId, World};
+use crate::{ChannelHandle, Fault, FaultKind, HostId, Random, World};
 
 /// Draws and adds them; in two worlds of five there is none.
 pub(super) fn add(

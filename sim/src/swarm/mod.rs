@@ -10,20 +10,14 @@
 mod draw;
 mod faults;
 
-use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::mpsc;
 
+use laxity_core::contract::Contract;
 use laxity_core::figures::Misses;
 use laxity_core::units::{Duration, Instant};
 
-use crate::checkers::Digest;
-use crate::content::Random;
-use crate::fault::FaultKind;
-use crate::host::HostConfig;
-use crate::source::{Sizes, Source, Varied};
-use crate::world::{ChannelHandle, World};
+use crate::parallel::for_each_in_order;
+use crate::{ChannelHandle, Digest, FaultKind, HostConfig, Random, Sizes, Source, Varied, World};
 use draw::{Granted, SET_UP};
 
 /// What became of messages, and what went wrong on purpose.
@@ -138,44 +132,20 @@ pub fn world(seed: u64) -> Outcome {
     })
 }
 
-/// Worlds that a thread takes at a time.
-const CHUNK: u64 = 32;
-
-/// Runs `count` worlds from `first_seed` on, on so many threads. `progress` is told now and then how many are done.
+/// Runs `count` worlds from `first_seed` on, on so many threads. `progress` is told how many are done.
 pub fn run(first_seed: u64, count: u64, threads: usize, mut progress: impl FnMut(u64)) -> Totals {
-    let next = AtomicU64::new(0);
     let mut totals = Totals::default();
-    std::thread::scope(|scope| {
-        let (sender, receiver) = mpsc::channel();
-        for _ in 0..threads.max(1) {
-            let (sender, next) = (sender.clone(), &next);
-            scope.spawn(move || {
-                loop {
-                    let chunk = next.fetch_add(1, Ordering::Relaxed);
-                    let begin = chunk.saturating_mul(CHUNK);
-                    if begin >= count {
-                        return;
-                    }
-                    let end = (begin + CHUNK).min(count);
-                    let outcomes: Vec<_> = (begin..end).map(|number| world(first_seed.wrapping_add(number))).collect();
-                    if sender.send((chunk, outcomes)).is_err() {
-                        return;
-                    }
-                }
-            });
-        }
-        drop(sender);
-        // In the order of seeds, whoever was faster.
-        let (mut early, mut expected) = (BTreeMap::new(), 0);
-        for (chunk, outcomes) in receiver {
-            early.insert(chunk, outcomes);
-            while let Some(outcomes) = early.remove(&expected) {
-                outcomes.into_iter().for_each(|outcome| totals.add(outcome));
-                expected += 1;
-                progress(totals.worlds);
-            }
-        }
-    });
+    let world = |number| world(first_seed.wrapping_add(number));
+    for_each_in_order(
+        threads,
+        count,
+        || true,
+        world,
+        |outcome| {
+            totals.add(outcome);
+            progress(totals.worlds);
+        },
+    );
     totals
 }
 
@@ -225,7 +195,7 @@ fn one(seed: u64) -> Outcome {
 
     let critical = start + Duration::from_nanos(random.up_to(span.as_nanos() / 4));
     for (&handle, channel) in channels.iter().zip(&granted) {
-        feed(&mut random, &mut world, handle, channel, (critical, end));
+        feed(&mut random, &mut world, handle, &channel.contract, [critical, end]);
     }
     for &(handle, bytes) in &best_effort {
         let rate = random.pick(&[100_000, 1_000_000, 5_000_000]);
@@ -234,8 +204,8 @@ fn one(seed: u64) -> Outcome {
         world.add_source(Source { until, ..Source::at_rate(handle, bytes, rate, group, start) });
     }
     faults::add(&mut random, &mut world, (&ids, &channels, &granted), same_clock, (start, end));
-    for fault in world.faults() {
-        counts.faults[fault.kind.number()] += 1;
+    for (name, count) in FaultKind::NAMES.iter().zip(&mut counts.faults) {
+        *count = world.faults().iter().filter(|fault| fault.kind.name() == *name).count() as u64;
     }
     world.run_until(end);
     counts.span = world.now().since(Instant::ZERO);
@@ -246,19 +216,16 @@ fn one(seed: u64) -> Outcome {
     for handle in handles {
         let report = world.report(handle);
         let (figures, receive) = (&report.figures, &report.receive);
-        counts.messages += figures.sent;
-        counts.delivered += figures.delivered;
-        counts.late += figures.late;
-        counts.lost += figures.lost;
-        counts.violations += report.send.refused;
-        counts.over_bound += figures.over_bound;
-        if !figures.best_effort {
-            counts.misses.sender += figures.misses.sender;
-            counts.misses.receiver += figures.misses.receiver;
-            counts.misses.network += figures.misses.network;
-            counts.misses.platform += figures.misses.platform;
-            counts.misses.laxity += figures.misses.laxity;
-        }
+        counts.add(&Counts {
+            messages: figures.sent,
+            delivered: figures.delivered,
+            late: figures.late,
+            lost: figures.lost,
+            violations: report.send.refused,
+            over_bound: figures.over_bound,
+            misses: if figures.best_effort { Misses::default() } else { figures.misses },
+            ..Counts::default()
+        });
         let frames = [receive.frames_invalid, receive.frames_over_contract, receive.frames_receiver_full];
         let all =
             [figures.sent, figures.delivered, figures.late, figures.lost, report.send.refused, receive.frames_stale];
@@ -298,14 +265,8 @@ fn span(random: &mut Random, granted: &[Granted]) -> Duration {
 }
 
 /// What the application of a channel does.
-fn feed(
-    random: &mut Random,
-    world: &mut World,
-    handle: ChannelHandle,
-    channel: &Granted,
-    (critical, until): (Instant, Instant),
-) {
-    let contract = &channel.contract;
+fn feed(random: &mut Random, world: &mut World, handle: ChannelHandle, contract: &Contract, span: [Instant; 2]) {
+    let [critical, until] = span;
     let factor = 2 + random.up_to(2);
     let source = match random.up_to(8) {
         0 | 1 => Source::full(handle, contract, critical),

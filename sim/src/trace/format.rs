@@ -2,7 +2,7 @@
 //!
 //! Timestamps are microseconds with three decimals, so nanoseconds are exact; no float is computed.
 
-use std::fmt::{self, Display};
+use std::fmt::{self, Arguments, Display};
 use std::io::{self, Write};
 
 use laxity_core::units::{Duration, Instant};
@@ -41,6 +41,9 @@ pub(super) struct Track {
     pub(super) tid: u64,
 }
 
+/// From when until when.
+pub(super) type Span = (Instant, Instant);
+
 /// Writes events, and remembers the first failure; after it nothing is written.
 pub(super) struct Events<W> {
     out: W,
@@ -58,13 +61,13 @@ impl<W: Write> Events<W> {
         events
     }
 
-    fn text(&mut self, text: fmt::Arguments<'_>) {
+    fn text(&mut self, text: Arguments<'_>) {
         if self.failure.is_none() {
             self.failure = self.out.write_fmt(text).err();
         }
     }
 
-    fn event(&mut self, event: fmt::Arguments<'_>) {
+    fn event(&mut self, event: Arguments<'_>) {
         let separator = if self.written == 0 { "" } else { "," };
         self.written += 1;
         self.text(format_args!("{separator}\n{{{event}}}"));
@@ -72,35 +75,25 @@ impl<W: Write> Events<W> {
 
     /// The name of a process, and its place among the others.
     pub(super) fn process(&mut self, pid: u64, name: &str) {
-        let name = quoted(name);
-        self.event(format_args!(
-            "\"ph\":\"M\",\"name\":\"process_name\",\"pid\":{pid},\"tid\":0,\"args\":{{\"name\":{name}}}"
-        ));
-        self.event(format_args!(
-            "\"ph\":\"M\",\"name\":\"process_sort_index\",\"pid\":{pid},\"tid\":0,\"args\":{{\"sort_index\":{pid}}}"
-        ));
+        self.called("process", Track { pid, tid: 0 }, name, pid);
     }
 
     /// The name of a track, and its place in its process.
-    pub(super) fn thread(&mut self, Track { pid, tid }: Track, name: &str) {
-        let name = quoted(name);
-        self.event(format_args!(
-            "\"ph\":\"M\",\"name\":\"thread_name\",\"pid\":{pid},\"tid\":{tid},\"args\":{{\"name\":{name}}}"
-        ));
-        self.event(format_args!(
-            "\"ph\":\"M\",\"name\":\"thread_sort_index\",\"pid\":{pid},\"tid\":{tid},\"args\":{{\"sort_index\":{tid}}}"
-        ));
+    pub(super) fn thread(&mut self, track: Track, name: &str) {
+        self.called("thread", track, name, track.tid);
+    }
+
+    fn called(&mut self, kind: &str, Track { pid, tid }: Track, name: &str, place: u64) {
+        for (key, value) in [("name", quoted(name)), ("sort_index", place.to_string())] {
+            self.event(format_args!(
+                "\"ph\":\"M\",\"name\":\"{kind}_{key}\",\"pid\":{pid},\"tid\":{tid},\"args\":{{\"{key}\":{value}}}"
+            ));
+        }
     }
 
     /// A span on a track. `name` is in its quotes, `more` are further members, each with a comma before it.
-    pub(super) fn slice(
-        &mut self,
-        Track { pid, tid }: Track,
-        name: &str,
-        start: Instant,
-        end: Instant,
-        more: fmt::Arguments<'_>,
-    ) {
+    pub(super) fn slice(&mut self, track: Track, name: &str, (start, end): Span, more: Arguments<'_>) {
+        let Track { pid, tid } = track;
         let (ts, dur) = (Micros::from(start), Micros::from(end.since(start)));
         self.event(format_args!(
             "\"ph\":\"X\",\"name\":{name},\"pid\":{pid},\"tid\":{tid},\"ts\":{ts},\"dur\":{dur}{more}"
@@ -108,7 +101,7 @@ impl<W: Write> Events<W> {
     }
 
     /// A point on a track; as [`Events::slice`].
-    pub(super) fn instant(&mut self, Track { pid, tid }: Track, name: &str, at: Instant, more: fmt::Arguments<'_>) {
+    pub(super) fn instant(&mut self, Track { pid, tid }: Track, name: &str, at: Instant, more: Arguments<'_>) {
         let ts = Micros::from(at);
         self.event(format_args!(
             "\"ph\":\"i\",\"s\":\"t\",\"name\":{name},\"pid\":{pid},\"tid\":{tid},\"ts\":{ts}{more}"
@@ -125,14 +118,7 @@ impl<W: Write> Events<W> {
 
     /// A begin, end or point (`b`, `e`, `n`) of the asynchronous span `id` of a process; as [`Events::slice`]. The id is local to the
     /// process: a viewer shows spans with others than local ones apart from all processes.
-    pub(super) fn asynchronous(
-        &mut self,
-        phase: char,
-        (pid, id): (u64, &str),
-        name: &str,
-        at: Instant,
-        more: fmt::Arguments<'_>,
-    ) {
+    pub(super) fn part(&mut self, phase: char, (pid, id): (u64, &str), name: &str, at: Instant, more: Arguments<'_>) {
         let ts = Micros::from(at);
         self.event(format_args!(
             "\"ph\":\"{phase}\",\"cat\":\"channel\",\"id2\":{{\"local\":\"{id}\"}},\"name\":{name},\"pid\":{pid},\"tid\":{pid},\"ts\":{ts}{more}"

@@ -66,45 +66,23 @@ pub(super) fn write(root: &Root, file: &str, value: &str) -> io::Result<()> {
     if found == value { Ok(()) } else { Err(io::Error::other(format!("it is {found} after {value} was written"))) }
 }
 
-/// What became of a value that was to be put back.
-#[derive(Debug)]
-pub(super) enum Undone {
-    /// It is as it was.
-    PutBack,
-    /// It was not changed, or somebody has put it back already.
-    WasSo,
-    /// Somebody else changed it to this; it stays.
-    LeftAlone(String),
-    /// It could not be read or written.
-    Failed(io::Error),
-}
-
-/// Puts back what still has our value, the last change first.
-pub(super) fn undo<'a>(root: &Root, journal: &'a Journal) -> Vec<(&'a Entry, Undone)> {
-    let one = |entry: &Entry| match current(root, &entry.file) {
-        Err(error) => Undone::Failed(error),
-        Ok(found) if found == entry.old => Undone::WasSo,
-        Ok(found) if found != entry.new => Undone::LeftAlone(found),
-        Ok(_) => match write(root, &entry.file, &entry.old) {
-            Ok(()) => Undone::PutBack,
-            Err(error) => Undone::Failed(error),
-        },
-    };
-    journal.changes.iter().rev().map(|entry| (entry, one(entry))).collect()
-}
-
-/// In words; nothing of what was so anyway.
-pub(super) fn told(undone: &[(&Entry, Undone)]) -> Vec<String> {
-    let one = |(entry, undone): &(&Entry, Undone)| match undone {
-        Undone::PutBack => Some(format!("/{} is {} again", entry.file, entry.old)),
-        Undone::WasSo => None,
-        Undone::LeftAlone(found) => Some(format!(
-            "/{} is left at {found}: somebody else changed it (it was {}, then {})",
-            entry.file, entry.old, entry.new
-        )),
-        Undone::Failed(error) => Some(format!("/{} could not be put back to {}: {error}", entry.file, entry.old)),
-    };
-    undone.iter().filter_map(one).collect()
+/// Puts back what still has our value, the last change first. In words what became of each value, but for what was so anyway;
+/// and whether everything could be read and written.
+pub(super) fn undo(root: &Root, journal: &Journal) -> (Vec<String>, bool) {
+    let (mut said, mut is_over) = (Vec::new(), true);
+    for Entry { file, old, new } in journal.changes.iter().rev() {
+        let undone = current(root, file).and_then(|found| match found {
+            // It was not changed, or somebody has put it back already.
+            found if found == *old => Ok(None),
+            found if found != *new => {
+                Ok(Some(format!("/{file} is left at {found}: somebody else changed it (it was {old}, then {new})")))
+            }
+            _ => write(root, file, old).map(|()| Some(format!("/{file} is {old} again"))),
+        });
+        is_over &= undone.is_ok();
+        said.extend(undone.unwrap_or_else(|error| Some(format!("/{file} could not be put back to {old}: {error}"))));
+    }
+    (said, is_over)
 }
 
 #[cfg(test)]
@@ -139,11 +117,11 @@ mod tests {
         }
         assert!(super::wishes(&root).is_empty());
         let journal = of_the_dead(wishes);
-        let undone = undo(&root, &journal);
-        assert!(undone.iter().all(|(_, undone)| matches!(undone, Undone::PutBack)), "{undone:?}");
+        let (said, is_over) = undo(&root, &journal);
+        assert!(is_over && said.len() == 4 && said.iter().all(|line| line.ends_with(" again")), "{said:?}");
         assert_eq!(current(&root, RUNTIME).unwrap(), "950000");
         assert_eq!(current(&root, HUGE_PAGES).unwrap(), "always");
-        assert!(told(&undo(&root, &journal)).is_empty());
+        assert_eq!(undo(&root, &journal), (Vec::new(), true));
     }
 
     #[test]
@@ -154,8 +132,8 @@ mod tests {
         write(&root, RUNTIME, "500000").unwrap();
         write(&root, RECEIVE_MOST, &WANTED.to_string()).unwrap();
         std::fs::remove_file(root.path(HUGE_PAGES)).unwrap();
-        let said = told(&undo(&root, &journal));
-        assert_eq!(said.len(), 3, "{said:?}");
+        let (said, is_over) = undo(&root, &journal);
+        assert_eq!((said.len(), is_over), (3, false), "{said:?}");
         assert!(said[0].contains(HUGE_PAGES) && said[0].contains("could not be put back"), "{said:?}");
         assert!(said[1].contains("rmem_max is 212992 again"), "{said:?}");
         assert!(said[2].contains("left at 500000") && said[2].contains("it was 950000, then -1"), "{said:?}");

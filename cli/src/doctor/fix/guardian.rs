@@ -6,7 +6,7 @@
 use std::io::{self, Read, Write};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
-use std::process::{Child, ChildStdin, Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use crate::failure::Failure;
@@ -20,43 +20,23 @@ const READY: &[u8] = b"ready\n";
 /// How long it waits for others who may be undoing the same.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// The doctor's side.
-#[derive(Debug)]
-pub(super) struct Guardian {
-    child: Child,
-    pipe: Option<ChildStdin>,
-}
-
-impl Guardian {
-    /// Starts one and waits until it is ready.
-    pub(super) fn start(place: &Place) -> io::Result<Self> {
-        let mut child = Command::new("/proc/self/exe")
-            .arg0("laxity")
-            .args(["doctor", "--guardian"])
-            .arg(place.directory())
-            .current_dir("/")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()?;
-        let (pipe, answer) = (child.stdin.take(), child.stdout.take());
-        let mut guardian = Self { child, pipe };
-        let mut said = vec![0; READY.len()];
-        let answer = answer.map_or(Ok(()), |mut answer| answer.read_exact(&mut said));
-        if answer.is_ok() && said == READY {
-            return Ok(guardian);
-        }
-        let status = guardian.dismiss();
-        Err(io::Error::other(format!(
-            "the guardian is not ready ({})",
-            status.unwrap_or_else(|error| error.to_string())
-        )))
+/// The doctor's side: starts a guardian and waits until it is ready. To wait for its end lets it end.
+pub(super) fn start(place: &Place) -> io::Result<Child> {
+    let mut child = Command::new("/proc/self/exe")
+        .arg0("laxity")
+        .args(["doctor", "--guardian"])
+        .arg(place.directory())
+        .current_dir("/")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()?;
+    let mut said = vec![0; READY.len()];
+    let answer = child.stdout.take().map_or(Ok(()), |mut answer| answer.read_exact(&mut said));
+    if answer.is_ok() && said == READY {
+        return Ok(child);
     }
-
-    /// Lets it end, and waits for that.
-    pub(super) fn dismiss(&mut self) -> io::Result<String> {
-        drop(self.pipe.take());
-        Ok(self.child.wait()?.to_string())
-    }
+    let status = child.wait().map_or_else(|error| error.to_string(), |status| status.to_string());
+    Err(io::Error::other(format!("the guardian is not ready ({status})")))
 }
 
 /// The guardian itself. Always 0: nobody waits for another answer.

@@ -77,10 +77,6 @@ impl Journal {
 #[derive(Clone, Debug)]
 pub(super) struct Place(PathBuf);
 
-/// Nobody else changes or undoes anything until this is dropped.
-#[derive(Debug)]
-pub(super) struct Locked(#[expect(dead_code, reason = "it is held, not read")] File);
-
 impl Place {
     pub(super) fn at(directory: &Path) -> Self {
         Self(directory.to_owned())
@@ -92,13 +88,14 @@ impl Place {
         self.0.join("doctor-journal.json")
     }
 
-    /// Takes the lock; `None` if somebody else has it for longer than `patience`.
-    pub(super) fn lock(&self, patience: Duration) -> io::Result<Option<Locked>> {
+    /// Takes the lock: nobody else changes or undoes anything until the file is dropped; `None` if somebody else has it for longer
+    /// than `patience`.
+    pub(super) fn lock(&self, patience: Duration) -> io::Result<Option<File>> {
         let file = open(OpenOptions::new().read(true).write(true).create(true), &self.0.join("doctor.lock"), 0o600)?;
         let start = Instant::now();
         loop {
             match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-                Ok(()) => return Ok(Some(Locked(file))),
+                Ok(()) => return Ok(Some(file)),
                 Err(rustix::io::Errno::WOULDBLOCK | rustix::io::Errno::INTR) => {}
                 Err(other) => return Err(other.into()),
             }

@@ -8,6 +8,8 @@ mod change;
 mod guardian;
 mod journal;
 
+use std::fs::File;
+use std::io;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus};
 use std::thread;
@@ -16,15 +18,14 @@ use std::time::{Duration, Instant};
 use laxity::Registry;
 use rustix::process::{Pid, Signal, kill_process};
 use serde::Serialize;
+use serde_json::{Value, json};
 
-use super::DoctorArguments;
-use super::finding::{Finding, State};
-use super::idle::{Awake, LATENCY};
-use super::root::Root;
+use super::idle::{LATENCY, keep_awake};
+use super::{DoctorArguments, Finding, Root, State};
 use crate::failure::Failure;
+use crate::report::to_json;
 use crate::stop::Stop;
-use guardian::Guardian;
-use journal::{Entry, Journal, Locked, Place};
+use journal::{Entry, Journal, Place};
 
 pub(super) use guardian::guard;
 
@@ -54,6 +55,17 @@ struct Change {
     old: Option<String>,
     new: Option<String>,
     text: String,
+}
+
+impl Change {
+    /// What became of a wish.
+    fn of(Entry { file, old, new }: &Entry, outcome: io::Result<()>) -> Self {
+        let (state, new, text) = match outcome {
+            Ok(()) => (Became::Changed, Some(new.clone()), format!("/{file} was {old}, is {new}")),
+            Err(error) => (Became::Failed, None, format!("/{file} stays {old}: {error}")),
+        };
+        Self { name: format!("/{file}"), state, old: Some(old.clone()), new, text }
+    }
 }
 
 /// Changes what it may, waits or runs the command, and undoes it. The exit status.
@@ -103,7 +115,7 @@ pub(super) fn run(root: &Root, arguments: &DoctorArguments, stop: &Stop) -> Resu
 }
 
 /// Waits for the command's end; after a signal it is asked to end, too.
-fn wait(mut child: Child, stop: &Stop) -> std::io::Result<u8> {
+fn wait(mut child: Child, stop: &Stop) -> io::Result<u8> {
     let mut told: Option<Instant> = None;
     let mut asked = false;
     loop {
@@ -133,20 +145,22 @@ fn passed_on(status: ExitStatus) -> u8 {
 struct Applied {
     root: Root,
     place: Place,
-    guardian: Option<Guardian>,
-    awake: Option<Awake>,
-    _locked: Locked,
+    /// Its end of standard input is the doctor's.
+    guardian: Option<Child>,
+    /// Held open, it keeps processors awake.
+    awake: Option<File>,
+    _locked: File,
 }
 
 impl Applied {
     /// Changes what it may; tells what became of everything.
-    fn start(root: &Root, place: Place, locked: Locked) -> Result<(Self, Vec<Change>), Failure> {
+    fn start(root: &Root, place: Place, locked: File) -> Result<(Self, Vec<Change>), Failure> {
         let mut changes = Vec::new();
         let (mut permitted, wishes) = (Vec::new(), change::wishes(root));
         for wish in wishes {
             match change::may_write(root, &wish.file) {
                 Ok(()) => permitted.push(wish),
-                Err(error) => changes.push(failed(&wish, &error)),
+                refused => changes.push(Change::of(&wish, refused)),
             }
         }
         let mut applied = Self { root: root.clone(), place, guardian: None, awake: None, _locked: locked };
@@ -155,22 +169,13 @@ impl Applied {
             let journal = Journal::new(permitted.clone()).map_err(trouble)?;
             // If one of these fails nothing was changed, and dropping `applied` takes the journal away.
             applied.place.write(&journal).map_err(trouble)?;
-            applied.guardian = Some(Guardian::start(&applied.place).map_err(trouble)?);
+            applied.guardian = Some(guardian::start(&applied.place).map_err(trouble)?);
         }
         for wish in &permitted {
-            changes.push(match change::write(root, &wish.file, &wish.new) {
-                Ok(()) => Change {
-                    name: format!("/{}", wish.file),
-                    state: Became::Changed,
-                    old: Some(wish.old.clone()),
-                    new: Some(wish.new.clone()),
-                    text: format!("/{} was {}, is {}", wish.file, wish.old, wish.new),
-                },
-                Err(error) => failed(wish, &error),
-            });
+            changes.push(Change::of(wish, change::write(root, &wish.file, &wish.new)));
         }
         let name = format!("/{LATENCY}");
-        let (state, text) = match Awake::hold(root) {
+        let (state, text) = match keep_awake(root) {
             Ok(awake) => {
                 applied.awake = Some(awake);
                 (Became::Changed, format!("{name} is held at 0: processors stay awake"))
@@ -179,16 +184,6 @@ impl Applied {
         };
         changes.push(Change { name, state, old: None, new: None, text });
         Ok((applied, changes))
-    }
-}
-
-fn failed(wish: &Entry, error: &std::io::Error) -> Change {
-    Change {
-        name: format!("/{}", wish.file),
-        state: Became::Failed,
-        old: Some(wish.old.clone()),
-        new: None,
-        text: format!("/{} stays {}: {error}", wish.file, wish.old),
     }
 }
 
@@ -201,7 +196,8 @@ impl Drop for Applied {
             eprintln!("laxity: undone: {line}");
         }
         if let Some(mut guardian) = self.guardian.take() {
-            let _ = guardian.dismiss();
+            // That closes its standard input, so it ends.
+            let _ = guardian.wait();
         }
     }
 }
@@ -214,13 +210,7 @@ fn undo_journal(root: &Root, place: &Place) -> Vec<String> {
         Ok(None) => return Vec::new(),
         Err(error) => return vec![format!("its journal {} cannot be used: {error}", place.file().display())],
     };
-    let mut said = Vec::new();
-    let mut is_over = true;
-    if journal.is_of_this_boot() {
-        let undone = change::undo(root, &journal);
-        is_over = !undone.iter().any(|(_, undone)| matches!(undone, change::Undone::Failed(_)));
-        said = change::told(&undone);
-    }
+    let (mut said, is_over) = if journal.is_of_this_boot() { change::undo(root, &journal) } else { (Vec::new(), true) };
     if is_over && let Err(error) = place.remove() {
         said.push(format!("its journal {} cannot be removed: {error}", place.file().display()));
     }
@@ -229,16 +219,10 @@ fn undo_journal(root: &Root, place: &Place) -> Vec<String> {
 
 /// What is in force, for people or programs; beside a command on standard error.
 fn tell(changes: &[Change], arguments: &DoctorArguments) {
-    #[derive(Serialize)]
-    struct Report<'a> {
-        changes: &'a [Change],
-        command: Option<Vec<String>>,
-    }
     let has_command = !arguments.command.is_empty();
     let text = if arguments.json {
-        let words = || arguments.command.iter().map(|word| word.to_string_lossy().into_owned()).collect();
-        serde_json::to_string(&Report { changes, command: has_command.then(words) })
-            .expect("structs of strings are always JSON")
+        let words = || arguments.command.iter().map(|word| word.to_string_lossy()).collect::<Value>();
+        to_json(&json!({ "changes": changes, "command": has_command.then(words) }))
     } else {
         let mut lines: Vec<String> = changes.iter().map(|change| change.text.clone()).collect();
         if !has_command {

@@ -8,10 +8,10 @@ use laxity_core::admission::answer::{Fits, Request, Role};
 use laxity_core::admission::plan::fits;
 use laxity_core::admission::route::{Hop, Slack, compose};
 use laxity_core::admission::{Admission, Code, Refusal, ReservationId, Stage, buffers};
-use laxity_core::contract::{Contract, Overload, SendingStages, Service, packets};
+use laxity_core::contract::{Contract, Overload, SendingStages, Service};
 use laxity_core::units::Duration;
 use laxity_sim::Plan;
-use laxity_sim::route;
+use laxity_sim::route::{self, Denied};
 
 use super::file::{Channel, Host};
 use crate::failure::Failure;
@@ -98,13 +98,6 @@ struct Granted {
     outside: Duration,
 }
 
-/// Who refused, why, and what of the deadline would have been that host's.
-struct Denied {
-    role: Role,
-    refusal: Refusal,
-    budget: Duration,
-}
-
 /// Reserves at both hosts; if one of them refuses, at none.
 fn reserve(
     from: &mut Admitting<'_>,
@@ -117,13 +110,11 @@ fn reserve(
     // The papers' machine looks at a frame when it arrives.
     let found = if theirs.machine.is_papers() { Duration::ZERO } else { to.admission.input_delay() };
     let (outside, deadline) = (ours.propagation + clock_error + found, contract.deadline());
-    let denied = |role, refusal, budget| Denied { role, refusal, budget };
+    let denied = |place, refusal, budget| Denied { place, refusal, budget };
     // The receiver first: what it needs the sender does not have.
     let budget = deadline.saturating_sub(outside);
-    let (there, SendingStages { processor: least, .. }) = to
-        .admission
-        .reserve_least(contract, Role::Receives, budget)
-        .map_err(|refusal| denied(Role::Receives, refusal, budget))?;
+    let (there, SendingStages { processor: least, .. }) =
+        to.admission.reserve_least(contract, Role::Receives, budget).map_err(|refusal| denied(1, refusal, budget))?;
     let budget = budget.saturating_sub(least);
     let analysed = match overload {
         Overload::Decay => contract.under_decay(ours.packet).map_err(Refusal::from),
@@ -143,7 +134,7 @@ fn reserve(
     });
     sending.map_err(|refusal| {
         to.admission.release(there);
-        denied(Role::Sends, refusal, budget)
+        denied(0, refusal, budget)
     })
 }
 
@@ -158,8 +149,7 @@ fn real_time<'a>(
     let granted = reserve(from, to, contract, channel.overload).map_err(|denied| {
         let grants =
             |contract: &Contract| reserve(&mut from.clone(), &mut to.clone(), contract, channel.overload).is_ok();
-        let by = if denied.role == Role::Sends { &*from } else { &*to };
-        refused(&[from, to], by, grants, (channel, contract), &denied)
+        refused(&[from, to], grants, (channel, contract), &denied)
     })?;
     let Granted { here, there, stages, receive, outside } = granted;
     from.held.push((here, &channel.name));
@@ -180,19 +170,14 @@ fn along<'a>(
     let places: Vec<usize> = channel.hosts().collect();
     let mut admissions: Vec<_> = admitting.iter_mut().map(|host| &mut host.admission).collect();
     let granted = route::admit(&mut admissions, &places, contract, Some(contract.deadline()));
-    let granted = granted.map_err(|route::Denied { place, refusal, budget }| {
-        let role = match place {
-            0 => Role::Sends,
-            _ if place + 1 == places.len() => Role::Receives,
-            _ => Role::Relays,
-        };
+    let granted = granted.map_err(|denied| {
         let hosts: Vec<_> = places.iter().map(|&host| &admitting[host]).collect();
         let grants = |contract: &Contract| {
             let mut admissions: Vec<_> = hosts.iter().map(|host| host.admission.clone()).collect();
             let all: Vec<usize> = (0..hosts.len()).collect();
             route::admit(&mut admissions, &all, contract, Some(contract.deadline())).is_ok()
         };
-        refused(&hosts, hosts[place], grants, (channel, contract), &Denied { role, refusal, budget })
+        refused(&hosts, grants, (channel, contract), &denied)
     })?;
     for (&host, &id) in places.iter().zip(&granted.reservations) {
         admitting[host].held.push((id, &channel.name));
@@ -200,15 +185,15 @@ fn along<'a>(
     Ok(granted)
 }
 
-/// The refusal of `by`, with what all of the channel's hosts would grant instead.
+/// The refusal of one of the channel's hosts, which are in the order of its way, with what all of them would grant instead.
 fn refused(
     hosts: &[&Admitting<'_>],
-    by: &Admitting<'_>,
     grants: impl Fn(&Contract) -> bool,
     (channel, contract): (&Channel, &Contract),
     denied: &Denied,
 ) -> Failure {
-    let Denied { role, refusal, budget } = *denied;
+    let Denied { place, refusal, budget } = *denied;
+    let (by, role) = (hosts[place], route::role(place, hosts.len()));
     let advice = hosts.iter().all(|host| host.held.len() <= MOST).then(|| {
         let grants = |request: &Request| grants(&request.contract);
         let name = |id| by.held.iter().find(|(other, _)| *other == id).map(|(_, name)| (*name).to_owned());
@@ -245,17 +230,13 @@ pub(super) fn frames(number: usize, hosts: &[Host], channels: &[Channel], admitt
             place if place == last => plan.receive_messages,
             place => admitted.relayed_messages(index, place),
         };
-        let oversize = match channel.overload {
-            Overload::Decay => laxity_core::limits::DECAY_FACTOR,
-            _ => 1,
-        };
         let packet = channel.hosts().map(|host| match channel.contract() {
             Some(_) => hosts[host].platform.packet,
             None => hosts[host].platform.best_effort.packet_max,
         });
         let packet = packet.min().unwrap_or(1).max(1);
         // As many as the core's queues have room for; a packet at least for each queue.
-        Some((messages * oversize * packets(channel.service.max_message(), packet)).max(1) as usize)
+        Some(plan.packet_queue(messages, packet).max(1) as usize)
     };
     channels.iter().enumerate().filter_map(of).sum()
 }

@@ -52,13 +52,6 @@ pub(crate) struct ScenarioArguments {
     pub(crate) trace: Option<PathBuf>,
 }
 
-impl ScenarioArguments {
-    /// True if there are options of a scenario without one.
-    pub(crate) fn is_misplaced(&self) -> bool {
-        self.file.is_none() && self.trace.is_some()
-    }
-}
-
 /// After so much virtual time it looks whether it was told to stop.
 const LOOK: Duration = Duration::from_millis(1);
 
@@ -76,26 +69,22 @@ pub(crate) fn run(path: &Path, arguments: &SimArguments) -> Result<bool, Failure
         has_directory(trace)?;
     }
     let stop = Stop::on_signals()?;
-    let outcome = match trace {
-        None => simulate(&scenario, name, seed, World::new(seed), &stop)?,
-        Some(path) => {
-            let failure = |source| Failure::File { file: path.display().to_string(), source };
-            let trace = Trace::new(Streamed::create(path)?, &[("scenario", name.clone()), ("seed", seed.to_string())]);
-            let trace = Rc::new(RefCell::new(trace));
-            let mut world = World::new(seed);
-            for host in &scenario.hosts {
-                trace.borrow_mut().add_host(&host.name);
-            }
-            world.set_observer(Box::new(Rc::clone(&trace)));
-            let outcome = simulate(&scenario, name, seed, world, &stop)?;
-            // The world is gone, so nobody else has it.
-            if let Some(trace) = Rc::into_inner(trace) {
-                let file = trace.into_inner().finish().map_err(failure)?;
-                file.finish().map_err(failure)?;
-            }
-            outcome
-        }
-    };
+    let mut world = World::new(seed);
+    let mut traced = None;
+    if let Some(path) = trace {
+        let about = [("scenario", name.clone()), ("seed", seed.to_string())];
+        let mut trace = Trace::new(Streamed::create(path)?, &about);
+        scenario.hosts.iter().for_each(|host| trace.add_host(&host.name));
+        let trace = Rc::new(RefCell::new(trace));
+        world.set_observer(Box::new(Rc::clone(&trace)));
+        traced = Some((path, trace));
+    }
+    let outcome = simulate(&scenario, name, seed, world, &stop)?;
+    // The world is gone, so nobody else has the trace.
+    if let Some((path, trace)) = traced.and_then(|(path, trace)| Some((path, Rc::into_inner(trace)?))) {
+        let failure = |source| Failure::File { file: path.display().to_string(), source };
+        trace.into_inner().finish().map_err(failure)?.finish().map_err(failure)?;
+    }
     let said = if *json { report::json(&outcome) } else { report::page(&outcome) };
     // A reader that has seen enough is no failure.
     let _ = writeln!(io::stdout(), "{said}");

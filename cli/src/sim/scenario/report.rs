@@ -7,7 +7,7 @@ use laxity_core::event::End;
 use laxity_core::figures::Figures;
 use laxity_core::units::{Duration, Instant};
 use laxity_lab::figures::{per_second, promises_kept};
-use laxity_sim::{ChannelHandle, FaultKind, HostCounters, Report};
+use laxity_sim::{ChannelHandle, HostCounters, Report};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -79,7 +79,7 @@ impl Outcome {
             }
         }
         let faults = scenario.faults.iter().zip(world.faults()).map(|(asked, fault)| OfFault {
-            kind: FaultKind::NAMES[fault.kind.number()],
+            kind: fault.kind.name(),
             on: host(asked.on),
             at_ns: fault.from.as_nanos(),
             until_ns: fault.until.as_nanos(),
@@ -192,23 +192,14 @@ pub(super) fn page(outcome: &Outcome) -> String {
         outcome.sent_until.since(Instant::ZERO),
         report::table(&figures, outcome.elapsed),
     );
-    let refused = outcome.channels.iter().zip(&figures).filter(|(channel, _)| channel.report.send.refused > 0);
-    for (channel, figures) in refused {
-        let _ = writeln!(
-            page,
-            "{}: {} beyond its contract or its queue never left the sender.",
-            escaped(&figures.name),
-            counted(channel.report.send.refused, "message")
-        );
-    }
-    for (channel, figures) in outcome.channels.iter().zip(&figures).filter(|(channel, _)| channel.unaccounted > 0) {
-        let _ = writeln!(
-            page,
-            "{}: what became of {} nobody can say: a host crashed.",
-            escaped(&figures.name),
-            counted(channel.unaccounted, "message")
-        );
-    }
+    let mut say = |count: fn(&OfChannel) -> u64, before: &str, after: &str| {
+        for (channel, figures) in outcome.channels.iter().zip(&figures).filter(|(channel, _)| count(channel) > 0) {
+            let messages = counted(count(channel), "message");
+            let _ = writeln!(page, "{}: {before}{messages} {after}", escaped(&figures.name));
+        }
+    };
+    say(|channel| channel.report.send.refused, "", "beyond its contract or its queue never left the sender.");
+    say(|channel| channel.unaccounted, "what became of ", "nobody can say: a host crashed.");
     if !outcome.faults.is_empty() {
         let mut table = Table::new();
         table.load_preset(presets::ASCII_BORDERS_ONLY_CONDENSED).set_header(["fault", "on", "from", "until"]);

@@ -8,12 +8,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use indicatif::{ProgressBar, ProgressStyle};
 use laxity_sim::search::case::Test;
 use laxity_sim::search::hunt::{Found, Hunt, Summary};
 use laxity_sim::search::shrink::Smallest;
 
 use super::SimArguments;
+use super::show::bar;
 use crate::failure::Failure;
 use crate::stop::Stop;
 
@@ -29,13 +29,6 @@ pub(crate) struct SearchArguments {
     /// Of a search: this system alone, again; if it breaks a promise, made as small as it gets
     #[arg(long, requires = "search", value_name = "NUMBER", conflicts_with = "systems")]
     pub(crate) system: Option<u64>,
-}
-
-impl SearchArguments {
-    /// True if there are options of a search without one.
-    pub(crate) fn is_misplaced(&self) -> bool {
-        !self.search && (self.systems.is_some() || self.system.is_some())
-    }
 }
 
 /// How long a search takes that is not told.
@@ -90,8 +83,7 @@ fn search(hunt: &Hunt, arguments: &SimArguments, threads: usize) -> Result<Repor
         Some(_) => ("{bar:24} {pos} of {len} s, {msg}", seconds.unwrap_or(0)),
         None => ("{bar:24} {pos} of {len} systems, {eta} left, {msg}", count),
     };
-    let bar = ProgressBar::new(length);
-    bar.set_style(ProgressStyle::with_template(style).expect("the template is valid"));
+    let bar = bar(length, style);
     let (started, worlds, broken) = (Instant::now(), AtomicU64::new(0), AtomicU64::new(0));
     let tell = |found: &Found| {
         let outcome = found.outcome.as_ref();

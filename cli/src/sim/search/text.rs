@@ -1,6 +1,5 @@
 //! What a search found, for people.
 
-use comfy_table::{CellAlignment, Table, presets};
 use laxity_core::contract::packets;
 use laxity_core::platform::MachineModel;
 use laxity_sim::search::case::Test;
@@ -9,6 +8,7 @@ use laxity_sim::tiny::{Role, Who};
 
 use super::{OfTest, Report};
 use crate::numbers::{NONE, count};
+use crate::sim::show::{Column, table};
 
 /// Whose run time a test speaks of.
 pub(super) fn machine(test: Test) -> &'static str {
@@ -24,39 +24,29 @@ pub(super) fn replay(seed: u64, system: u64) -> String {
     format!("laxity sim --search --seed {seed} --system {system}")
 }
 
+/// The columns of the table; the first three are words.
+const COLUMNS: [Column<OfTest>; 10] = [
+    ("test", |of| of.test.name().to_owned()),
+    ("run time", |of| machine(of.test).to_owned()),
+    ("decides", |of| if of.test.decides() { "yes" } else { "no" }.to_owned()),
+    ("systems", |of| count(of.summary.systems)),
+    ("worlds", |of| count(of.summary.worlds)),
+    ("messages", |of| count(of.summary.messages)),
+    ("broken", |of| count(of.summary.broken.len() as u64)),
+    ("seen/bound p50", |of| of.ratio(500)),
+    ("p90", |of| of.ratio(900)),
+    ("max", |of| of.ratio(1000)),
+];
+
+impl OfTest {
+    /// The largest response by its bound that so many thousandths of the channels do not exceed.
+    fn ratio(&self, permille: u64) -> String {
+        self.summary.largest_at(permille).map_or(NONE.to_owned(), thousandths)
+    }
+}
+
 pub(super) fn print(report: &Report) {
-    let mut table = Table::new();
-    table.load_preset(presets::ASCII_BORDERS_ONLY_CONDENSED).set_header([
-        "test",
-        "run time",
-        "decides",
-        "systems",
-        "worlds",
-        "messages",
-        "broken",
-        "seen/bound p50",
-        "p90",
-        "max",
-    ]);
-    for of in &report.tests {
-        let OfTest { test, summary, .. } = of;
-        let ratio = |permille| summary.largest_at(permille).map_or(NONE.to_owned(), thousandths);
-        table.add_row([
-            test.name().to_owned(),
-            machine(*test).to_owned(),
-            if test.decides() { "yes" } else { "no" }.to_owned(),
-            count(summary.systems),
-            count(summary.worlds),
-            count(summary.messages),
-            count(summary.broken.len() as u64),
-            ratio(500),
-            ratio(900),
-            ratio(1000),
-        ]);
-    }
-    for column in table.column_iter_mut().skip(3) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
+    let table = table(3, &COLUMNS, &report.tests);
     println!("Seed {}, {} systems, simulated. A world is one episode.\n\n{table}", report.seed, count(report.systems));
     println!("\nseen/bound: the largest response of each channel by what was promised for it.");
     for of in &report.tests {
