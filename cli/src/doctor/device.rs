@@ -1,7 +1,10 @@
 //! Each network device: its queues, what it offloads, and when it interrupts.
 
+use std::io;
+
 use laxity_core::units::Duration;
-use laxity_link::sys::device::{self, Coalescing, LinkFacts, Offload};
+use laxity_link::netlink::{Interface, Netlink};
+use laxity_link::sys::device::{self, Coalescing, Offload};
 
 use super::{Doctor, Finding, Root, State, short};
 
@@ -26,7 +29,7 @@ const OFFLOADS: [(Offload, &str); 5] = [
 struct Asked {
     driver: Option<String>,
     coalescing: Option<Coalescing>,
-    facts: LinkFacts,
+    facts: Interface,
     /// Why there are no facts.
     refused: Option<String>,
     offloads: Vec<(Offload, bool)>,
@@ -34,7 +37,8 @@ struct Asked {
 
 impl Asked {
     fn of(name: &str) -> Self {
-        let facts = device::link_facts(name);
+        let facts = Netlink::open().and_then(|mut netlink| netlink.interface_by_name(name));
+        let facts = facts.and_then(|facts| facts.ok_or_else(|| io::ErrorKind::NotFound.into()));
         let refused = facts.as_ref().err().map(ToString::to_string);
         Self {
             driver: device::driver(name).ok(),
@@ -57,7 +61,7 @@ pub(super) fn probe(doctor: &Doctor<'_>) -> Vec<Finding> {
     let names = names(root);
     let mut devices: Vec<(&String, Asked)> =
         names.iter().take(MOST_ASKED).map(|name| (name, Asked::of(name))).collect();
-    devices.sort_by_key(|(_, asked)| !asked.facts.up);
+    devices.sort_by_key(|(_, asked)| !asked.facts.is_up);
     let mut findings: Vec<Finding> = devices.iter().take(MOST).map(|(name, asked)| told(root, name, asked)).collect();
     if names.len() > MOST {
         let found = format!("{} more are not told of", names.len() - MOST);
@@ -85,14 +89,12 @@ fn told(root: &Root, name: &str, asked: &Asked) -> Finding {
     if let Some(refused) = &asked.refused {
         return Finding::new(title, State::Unknown, format!("the kernel does not tell of it: {refused}"));
     }
-    if !asked.facts.up {
+    if !asked.facts.is_up {
         facts.push("down".to_owned());
         return Finding::new(title, State::Good, facts.join(", "));
     }
     facts.push("up".to_owned());
-    if let Some(mtu) = asked.facts.mtu {
-        facts.push(format!("MTU {mtu}"));
-    }
+    facts.push(format!("MTU {}", asked.facts.mtu));
     facts.push(offloads(asked));
     if is_shown {
         facts.extend(shown(root, name));
@@ -117,7 +119,7 @@ fn told(root: &Root, name: &str, asked: &Asked) -> Finding {
         }
         None => facts.push("its interrupts cannot be told to wait".to_owned()),
     }
-    if let Some(program) = asked.facts.xdp_program {
+    if let Some(program) = asked.facts.program {
         ills.push(format!("XDP program {program} is attached and sees each packet first"));
         remedies.push(format!(
             "if nobody needs it, end who attached it (`bpftool net` and `bpftool link` name it); what no process holds goes with \
@@ -189,8 +191,8 @@ mod tests {
     use super::super::root::tests::Fake;
     use super::*;
 
-    fn up() -> LinkFacts {
-        LinkFacts { index: 2, up: true, mtu: Some(1500), ..LinkFacts::default() }
+    fn up() -> Interface {
+        Interface { index: 2, is_up: true, mtu: 1500, ..Interface::default() }
     }
 
     fn plain() -> Asked {
@@ -232,7 +234,7 @@ mod tests {
     #[test]
     fn another_namespaces_device_of_the_same_name_tells_nothing() {
         let fake = fake("eth2");
-        let other = Asked { facts: LinkFacts { index: 7, ..up() }, ..Asked::default() };
+        let other = Asked { facts: Interface { index: 7, ..up() }, ..Asked::default() };
         let found = told(&fake.root(), "eth2", &other).found;
         assert!(found.contains("another network namespace") && !found.contains("1000Mbit"), "{found}");
     }
@@ -250,7 +252,7 @@ mod tests {
         let offloads = vec![(Offload::TransmitSegmentation, true), (Offload::TransmitChecksum, true)];
         let other = Asked { offloads, driver: Some("e1000".to_owned()), ..plain() };
         assert_eq!(told(&fake.root(), "v0", &other).state, State::Good);
-        let facts = LinkFacts { kind: Some("veth".to_owned()), xdp_program: Some(9), ..up() };
+        let facts = Interface { kind: Some("veth".to_owned()), program: Some(9), ..up() };
         let veth = told(&fake.root(), "v0", &Asked { facts, ..other });
         let remedy = veth.remedy.unwrap();
         assert!(remedy.contains("tso off gso off") && remedy.contains("xdp off"), "{remedy}");

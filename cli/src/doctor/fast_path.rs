@@ -202,7 +202,7 @@ fn seen(root: &Root, interface: &Interface, all: &[Interface]) -> Seen {
     // /sys may be of another network namespace.
     let is_shown = root.number(&of("ifindex")) == Some(i64::from(driven.index));
     let master = is_shown.then(|| root.link(&of("master"))).flatten();
-    let kind = |name: &str| device::link_facts(name).ok().and_then(|facts| facts.kind);
+    let kind = |name: &str| all.iter().find(|interface| interface.name == name)?.kind.clone();
     Seen {
         interface: interface.clone(),
         driven: name.to_owned(),
@@ -334,10 +334,8 @@ mod tests {
             mtu: 1500,
             is_up: true,
             runs: true,
-            vlan: None,
-            is_bundle: false,
-            program: None,
             addresses: vec![(IpAddr::from([192, 0, 2, 1]), 24)],
+            ..Interface::default()
         };
         Seen {
             interface,

@@ -34,7 +34,7 @@ pub use watch::{Changes, Watch};
 pub const NAME_MAX: usize = 15;
 
 /// An interface.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Interface {
     /// Its number in this network namespace.
     pub index: u32,
@@ -50,8 +50,8 @@ pub struct Interface {
     pub runs: bool,
     /// The interface below a VLAN, by its number (0 if that is in another namespace), and the VLAN.
     pub vlan: Option<(u32, u16)>,
-    /// Whether it joins several interfaces below it into one: packets come in on those.
-    pub is_bundle: bool,
+    /// Its kind if it is a virtual one: `veth`, `bridge` and so on.
+    pub kind: Option<String>,
     /// The number of the program that is attached to it (XDP).
     pub program: Option<u32>,
     /// Its addresses, with the bits of their networks.
@@ -280,15 +280,9 @@ fn interface(message: &Message) -> Option<Interface> {
     let flags = message.header.flags;
     let mut found = Interface {
         index: message.header.index,
-        name: String::new(),
-        mac: [0; 6],
-        mtu: 0,
         is_up: flags.contains(LinkFlags::Up),
         runs: flags.contains(LinkFlags::Up | LinkFlags::Running),
-        vlan: None,
-        is_bundle: false,
-        program: None,
-        addresses: Vec::new(),
+        ..Interface::default()
     };
     let (mut below, mut is_elsewhere, mut vlan) = (0, false, None);
     for attribute in &message.attributes {
@@ -300,7 +294,10 @@ fn interface(message: &Message) -> Option<Interface> {
             LinkAttribute::LinkNetNsId(_) => is_elsewhere = true,
             LinkAttribute::LinkInfo(info) => {
                 vlan = vlan_of(info);
-                found.is_bundle = is_bundle(info);
+                found.kind = info.iter().find_map(|info| match info {
+                    LinkInfo::Kind(kind) => Some(kind.to_string()),
+                    _ => None,
+                });
             }
             LinkAttribute::Xdp(xdp) => found.program = program(xdp),
             _ => {}
@@ -308,14 +305,6 @@ fn interface(message: &Message) -> Option<Interface> {
     }
     found.vlan = vlan.map(|vlan| (if is_elsewhere { 0 } else { below }, vlan));
     (found.index != 0 && check_name(&found.name).is_ok()).then_some(found)
-}
-
-fn is_bundle(info: &[LinkInfo]) -> bool {
-    info.iter().any(|info| match info {
-        LinkInfo::Kind(InfoKind::Bond) => true,
-        LinkInfo::Kind(InfoKind::Other(kind)) => kind == "team",
-        _ => false,
-    })
 }
 
 fn vlan_of(info: &[LinkInfo]) -> Option<u16> {

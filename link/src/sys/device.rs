@@ -1,4 +1,4 @@
-//! What a network device can do and is set to: the ethtool calls, one question to rtnetlink, and whether AF_XDP may be had.
+//! What a network device can do and is set to: the ethtool calls, and whether AF_XDP may be had.
 //! Everything here only reads; `features` changes.
 
 use std::ffi::{CStr, c_char};
@@ -6,8 +6,7 @@ use std::io;
 use std::mem::zeroed;
 use std::os::fd::{AsRawFd, OwnedFd};
 
-use rustix::net::netlink::SocketAddrNetlink;
-use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
+use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
 /// From the kernel's uapi/linux/ethtool.h.
 const ETHTOOL_GDRVINFO: u32 = 0x03;
@@ -17,8 +16,6 @@ const ETHTOOL_GTXCSUM: u32 = 0x16;
 const ETHTOOL_GTSO: u32 = 0x1e;
 const ETHTOOL_GGSO: u32 = 0x23;
 const ETHTOOL_GGRO: u32 = 0x2b;
-
-const BAD_NAME: &str = "a device's name has 1 to 15 bytes";
 
 /// An offload of a device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,21 +55,6 @@ pub struct Coalescing {
     pub transmit_micros: u32,
     /// The device chooses the times by itself.
     pub adaptive_receive: bool,
-}
-
-/// What rtnetlink says of a device.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct LinkFacts {
-    /// Its number in this network namespace.
-    pub index: u32,
-    /// It was switched on.
-    pub up: bool,
-    /// The largest packet that it carries, bytes.
-    pub mtu: Option<u32>,
-    /// Its kind if it is a virtual one: `veth`, `bridge` and so on.
-    pub kind: Option<String>,
-    /// The number of an XDP program that is attached to it.
-    pub xdp_program: Option<u32>,
 }
 
 /// `struct ethtool_value`.
@@ -119,7 +101,7 @@ pub(super) unsafe fn ask<T>(device: &str, question: &mut T) -> io::Result<()> {
     let mut request: libc::ifreq = unsafe { zeroed() };
     let name = device.as_bytes();
     if name.is_empty() || name.len() >= request.ifr_name.len() || name.contains(&0) {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, BAD_NAME));
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, "a device's name has 1 to 15 bytes"));
     }
     for (to, &from) in request.ifr_name.iter_mut().zip(name) {
         *to = from as c_char;
@@ -231,128 +213,12 @@ const fn instruction(code: u8, immediate: i32) -> u64 {
     u64::from_ne_bytes([code, 0, 0, 0, immediate[0], immediate[1], immediate[2], immediate[3]])
 }
 
-/// From the kernel's uapi/linux/rtnetlink.h and if_link.h.
-const RTM_NEWLINK: u16 = 16;
-const RTM_GETLINK: u16 = 18;
-const IFLA_IFNAME: u16 = 3;
-const IFLA_MTU: u16 = 4;
-const IFLA_LINKINFO: u16 = 18;
-const IFLA_INFO_KIND: u16 = 1;
-const IFLA_XDP: u16 = 43;
-const IFLA_XDP_PROG_ID: u16 = 4;
-/// The headers before the attributes: nlmsghdr and ifinfomsg.
-const HEADERS: usize = 32;
-
-/// What rtnetlink says of a device of this network namespace.
-///
-/// # Errors
-/// No such device; `InvalidInput` for a name that none can have; `InvalidData` if the answer cannot be read.
-pub fn link_facts(device: &str) -> io::Result<LinkFacts> {
-    let name = device.as_bytes();
-    if name.is_empty() || name.len() >= libc::IFNAMSIZ || name.contains(&0) {
-        return Err(io::Error::new(io::ErrorKind::InvalidInput, BAD_NAME));
-    }
-    // No protocol is NETLINK_ROUTE, which is 0.
-    let socket = rustix::net::socket_with(AddressFamily::NETLINK, SocketType::RAW, SocketFlags::CLOEXEC, None)?;
-    // The headers, and the name as an attribute, padded.
-    let mut question = [0u8; HEADERS + 4 + libc::IFNAMSIZ];
-    question[0..4].copy_from_slice(&((HEADERS + 4 + libc::IFNAMSIZ) as u32).to_ne_bytes());
-    question[4..6].copy_from_slice(&RTM_GETLINK.to_ne_bytes());
-    // NLM_F_REQUEST.
-    question[6..8].copy_from_slice(&1u16.to_ne_bytes());
-    question[HEADERS..HEADERS + 2].copy_from_slice(&(4 + libc::IFNAMSIZ as u16).to_ne_bytes());
-    question[HEADERS + 2..HEADERS + 4].copy_from_slice(&IFLA_IFNAME.to_ne_bytes());
-    question[HEADERS + 4..HEADERS + 4 + name.len()].copy_from_slice(name);
-    rustix::net::sendto(&socket, &question, SendFlags::empty(), &SocketAddrNetlink::new(0, 0))?;
-    let mut answer = vec![0u8; 32 << 10];
-    let (length, _) = rustix::net::recv(&socket, answer.as_mut_slice(), RecvFlags::empty())?;
-    facts(&answer[..length]).ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "no answer about one link"))
-}
-
-/// Reads an RTM_NEWLINK.
-fn facts(message: &[u8]) -> Option<LinkFacts> {
-    if message.len() < HEADERS || u16::from_ne_bytes([message[4], message[5]]) != RTM_NEWLINK {
-        return None;
-    }
-    let number = |at: usize| u32::from_ne_bytes([message[at], message[at + 1], message[at + 2], message[at + 3]]);
-    // ifi_index and ifi_flags; IFF_UP is 1.
-    let mut facts = LinkFacts { index: number(20), up: number(24) & 1 == 1, ..LinkFacts::default() };
-    for (kind, value) in Attributes(&message[HEADERS..]) {
-        match kind {
-            IFLA_MTU => facts.mtu = value.try_into().ok().map(u32::from_ne_bytes),
-            IFLA_LINKINFO => {
-                let name = Attributes(value).find(|(kind, _)| *kind == IFLA_INFO_KIND);
-                facts.kind = name.map(|(_, name)| String::from_utf8_lossy(name.trim_ascii_end()).replace('\0', ""));
-            }
-            IFLA_XDP => {
-                let number = Attributes(value).find(|(kind, _)| *kind == IFLA_XDP_PROG_ID);
-                facts.xdp_program = number.and_then(|(_, number)| Some(u32::from_ne_bytes(number.try_into().ok()?)));
-            }
-            _ => {}
-        }
-    }
-    Some(facts)
-}
-
-/// The attributes of a netlink message, up to the first that cannot be.
-pub(super) struct Attributes<'a>(pub(super) &'a [u8]);
-
-impl<'a> Iterator for Attributes<'a> {
-    type Item = (u16, &'a [u8]);
-    fn next(&mut self) -> Option<Self::Item> {
-        let head = self.0.get(..4)?;
-        let length = usize::from(u16::from_ne_bytes([head[0], head[1]]));
-        // The two upper bits say how the value is to be read, not what it is.
-        let kind = u16::from_ne_bytes([head[2], head[3]]) & 0x3fff;
-        let value = self.0.get(4..length)?;
-        self.0 = self.0.get(length.next_multiple_of(4)..).unwrap_or(&[]);
-        Some((kind, value))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
-        let length = (value.len() + 4) as u16;
-        let mut bytes = [length.to_ne_bytes(), kind.to_ne_bytes()].concat();
-        bytes.extend(value);
-        bytes.resize(bytes.len().next_multiple_of(4), 0);
-        bytes
-    }
-
-    #[test]
-    fn a_link_is_read_from_the_kernels_message() {
-        let mut message = vec![0; HEADERS];
-        message[4..6].copy_from_slice(&RTM_NEWLINK.to_ne_bytes());
-        message[20..24].copy_from_slice(&5u32.to_ne_bytes());
-        message[24..28].copy_from_slice(&0x1003u32.to_ne_bytes());
-        message.extend(attribute(IFLA_MTU, &9000u32.to_ne_bytes()));
-        message.extend(attribute(3, b"veth0\0"));
-        message.extend(attribute(IFLA_LINKINFO | 0x8000, &attribute(IFLA_INFO_KIND, b"veth\0")));
-        message.extend(attribute(
-            IFLA_XDP,
-            &[attribute(2, &[1]), attribute(IFLA_XDP_PROG_ID, &7u32.to_ne_bytes())].concat(),
-        ));
-        let expected =
-            LinkFacts { index: 5, up: true, mtu: Some(9000), kind: Some("veth".to_owned()), xdp_program: Some(7) };
-        assert_eq!(facts(&message), Some(expected));
-        for length in 0..message.len() {
-            // Cut anywhere, it tells less, and ends.
-            let _ = facts(&message[..length]);
-        }
-        message[4] = 2;
-        assert_eq!(facts(&message), None);
-    }
-
     #[test]
     fn loopback_answers_and_no_device_is_an_error() {
-        let loopback = link_facts("lo").unwrap();
-        // It is the first device in every network namespace.
-        assert_eq!((loopback.index, loopback.kind), (1, None));
-        assert!(loopback.mtu.is_some());
-        assert!(link_facts("no-such-device0").is_err() && link_facts("").is_err());
         assert!(offload("lo", Offload::GenericSegmentation).is_ok());
         assert!(offload("", Offload::GenericSegmentation).is_err());
         assert!(driver("no-such-device0").is_err());

@@ -6,7 +6,7 @@ use std::io;
 use rustix::net::netlink::{self, SocketAddrNetlink};
 use rustix::net::{AddressFamily, RecvFlags, SendFlags, SocketFlags, SocketType};
 
-use super::device::{Attributes, Offload, Value, ask};
+use super::device::{Offload, Value, ask};
 
 /// From the kernel's uapi/linux/ethtool.h.
 const ETHTOOL_SRXCSUM: u32 = 0x15;
@@ -208,6 +208,22 @@ fn number(attributes: &[u8], wanted: u16) -> Option<u64> {
         2 => Some(u16::from_ne_bytes(value.try_into().ok()?).into()),
         4 => Some(u32::from_ne_bytes(value.try_into().ok()?).into()),
         _ => Some(u64::from_ne_bytes(value.try_into().ok()?)),
+    }
+}
+
+/// The attributes of a netlink message, up to the first that cannot be.
+struct Attributes<'a>(&'a [u8]);
+
+impl<'a> Iterator for Attributes<'a> {
+    type Item = (u16, &'a [u8]);
+    fn next(&mut self) -> Option<Self::Item> {
+        let head = self.0.get(..4)?;
+        let length = usize::from(u16::from_ne_bytes([head[0], head[1]]));
+        // The two upper bits say how the value is to be read, not what it is.
+        let kind = u16::from_ne_bytes([head[2], head[3]]) & 0x3fff;
+        let value = self.0.get(4..length)?;
+        self.0 = self.0.get(length.next_multiple_of(4)..).unwrap_or(&[]);
+        Some((kind, value))
     }
 }
 

@@ -259,7 +259,8 @@ impl Place {
             }
         };
         let vlan = config.vlan.or(vlan);
-        if below.is_bundle {
+        // These join several interfaces into one.
+        if matches!(below.kind.as_deref(), Some("bond" | "team")) {
             return Err(unsuitable(format!(
                 "packets come in on the interfaces that {} joins, where no program of ours is; use one of those",
                 below.name
