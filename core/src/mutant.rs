@@ -4,7 +4,7 @@
 //! feature `mutants`, which nothing that ships has: without it, `is_on` is a constant that the compiler takes out.
 
 /// A mistake.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::VariantArray)]
 #[repr(u8)]
 pub enum Mutant {
     /// Run time: no yield check at a message's end; the count of packets runs across messages.
@@ -36,26 +36,6 @@ pub enum Mutant {
     NoInnerQuantum,
     /// Analysis: no packet that is due later is in the way on the link.
     NoLinkBlock,
-}
-
-impl Mutant {
-    /// All of them.
-    pub const ALL: [Self; 14] = [
-        Self::NoYieldAtMessageEnd,
-        Self::EarlyOvertakes,
-        Self::NewcomerWinsTies,
-        Self::OneSwitchTooFew,
-        Self::NoSwitchBack,
-        Self::NoSwitchToBlocker,
-        Self::LeastPacketOfLargest,
-        Self::OneInterferenceTermLess,
-        Self::NoGap,
-        Self::NoWakeUp,
-        Self::NoLinkTax,
-        Self::NoLooks,
-        Self::NoInnerQuantum,
-        Self::NoLinkBlock,
-    ];
 }
 
 #[cfg(feature = "mutants")]

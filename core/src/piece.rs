@@ -1,8 +1,10 @@
 //! The pieces of work that a driver spends time on, enumerated once.
 //!
 //! A step says which piece it was, a meter times them, a calibration claims costs of them, a [`Platform`](crate::platform::Platform)
-//! says what each may take, and a simulator charges that. A new piece is a line in each method here, and in [`Piece::cost`], which
+//! says what each may take, and a simulator charges that. A new piece is a line here, and in [`Piece::cost`], which
 //! stands with the platform.
+
+use strum::VariantArray;
 
 use crate::frames::MessageBuf;
 
@@ -20,7 +22,8 @@ pub struct Worked {
 }
 
 /// A piece of work, or another span of time that a bound is made of.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, strum::IntoStaticStr, strum::VariantArray)]
+#[strum(serialize_all = "lowercase")]
 pub enum Piece {
     /// Taking a message from the application's mailbox.
     Submit,
@@ -54,41 +57,11 @@ pub enum Piece {
 
 impl Piece {
     /// Each of them, in the order of a message's path.
-    pub const ALL: [Self; 14] = [
-        Self::Submit,
-        Self::First,
-        Self::Next,
-        Self::Reassemble,
-        Self::Deliver,
-        Self::Link,
-        Self::Demultiplex,
-        Self::Round,
-        Self::Switch,
-        Self::Cache,
-        Self::Timer,
-        Self::Wake,
-        Self::Handover,
-        Self::Occupancy,
-    ];
+    pub const ALL: [Self; Self::VARIANTS.len()] = *Self::VARIANTS.first_chunk().unwrap();
 
     /// As all files and output have it.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Submit => "submit",
-            Self::First => "first",
-            Self::Next => "next",
-            Self::Reassemble => "reassemble",
-            Self::Deliver => "deliver",
-            Self::Link => "link",
-            Self::Demultiplex => "demultiplex",
-            Self::Round => "round",
-            Self::Switch => "switch",
-            Self::Cache => "cache",
-            Self::Timer => "timer",
-            Self::Wake => "wake",
-            Self::Handover => "handover",
-            Self::Occupancy => "occupancy",
-        }
+    pub fn name(self) -> &'static str {
+        self.into()
     }
 
     /// Whether a driver times it as it happens; the others are told by comparing what was timed.

@@ -4,7 +4,8 @@ use crate::contract::ContractError;
 use crate::units::{Duration, Instant};
 
 /// What stood in the way. The numbers travel on the wire and never change their meaning.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, strum::FromRepr, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 #[repr(u16)]
 #[non_exhaustive]
 pub enum Code {
@@ -41,87 +42,29 @@ pub enum Code {
 }
 
 impl Code {
-    /// The code of a number on the wire; `None` for one that this version does not know.
-    pub fn from_wire(number: u16) -> Option<Self> {
-        use Code::*;
-        [
-            BadParameters,
-            ProcessorUtilisation,
-            LinkUtilisation,
-            DeadlineBelowServiceTime,
-            ProcessorDeadline,
-            LinkDeadline,
-            DeadlineSum,
-            Memory,
-            NoSuchName,
-            NameInUse,
-            Version,
-            Protocol,
-            Declined,
-            CompositeUtilisation,
-            CompositeDeadline,
-        ]
-        .into_iter()
-        .find(|code| *code as u16 == number)
-    }
-
     /// The code's name in files and JSON.
     pub fn name(self) -> &'static str {
-        match self {
-            Self::BadParameters => "bad_parameters",
-            Self::ProcessorUtilisation => "processor_utilisation",
-            Self::LinkUtilisation => "link_utilisation",
-            Self::DeadlineBelowServiceTime => "deadline_below_service_time",
-            Self::ProcessorDeadline => "processor_deadline",
-            Self::LinkDeadline => "link_deadline",
-            Self::DeadlineSum => "deadline_sum",
-            Self::Memory => "memory",
-            Self::NoSuchName => "no_such_name",
-            Self::NameInUse => "name_in_use",
-            Self::Version => "version",
-            Self::Protocol => "protocol",
-            Self::Declined => "declined",
-            Self::CompositeUtilisation => "composite_utilisation",
-            Self::CompositeDeadline => "composite_deadline",
-        }
+        self.into()
     }
 }
 
 /// Which stage of the data path refused.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, strum::Display, strum::FromRepr)]
+#[strum(serialize_all = "lowercase")]
 #[repr(u8)]
 pub enum Stage {
     /// The contract itself, before any stage.
     Contract = 0,
     /// The sending host's processor.
+    #[strum(serialize = "sending processor")]
     SendingProcessor = 1,
     /// The sending host's link.
     Link = 2,
     /// The receiving host's processor.
+    #[strum(serialize = "receiving processor")]
     ReceivingProcessor = 3,
     /// The whole way: the sum of the stages.
     Route = 4,
-}
-
-impl Stage {
-    /// The stage of a number on the wire.
-    pub fn from_wire(number: u8) -> Option<Self> {
-        [Self::Contract, Self::SendingProcessor, Self::Link, Self::ReceivingProcessor, Self::Route]
-            .into_iter()
-            .find(|stage| *stage as u8 == number)
-    }
-}
-
-impl core::fmt::Display for Stage {
-    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
-        f.write_str(match self {
-            Self::Contract => "contract",
-            Self::SendingProcessor => "sending processor",
-            Self::Link => "link",
-            Self::ReceivingProcessor => "receiving processor",
-            Self::Route => "route",
-        })
-    }
 }
 
 /// The answer no, with its reason.

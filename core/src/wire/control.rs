@@ -19,6 +19,7 @@ use super::messages::{Accept, Close, Counts, Keepalive, Open, Refuse, Traffic, V
 use super::{Kind, MAGIC, MINOR, Prefix, WireError, check_range, expect};
 use crate::limits::{DECAY_FACTOR, MAX_CONTROL_PAYLOAD, MAX_PACKET_BYTES, MIN_PACKET_BYTES};
 use crate::units::{Duration, Instant};
+use strum::VariantArray;
 use zerocopy::network_endian::{U16, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -55,7 +56,7 @@ const _: () = {
 };
 
 /// The types of control frames with their numbers on the wire.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, strum::FromRepr, strum::VariantArray)]
 #[repr(u8)]
 pub enum ControlType {
     /// Sender to receiver: may this channel be?
@@ -78,21 +79,7 @@ pub enum ControlType {
 
 impl ControlType {
     /// All types; number `n` stands at `n − 1`.
-    pub const ALL: [Self; 8] = [
-        Self::Open,
-        Self::Accept,
-        Self::Refuse,
-        Self::Keepalive,
-        Self::Status,
-        Self::Close,
-        Self::Closed,
-        Self::Version,
-    ];
-
-    /// The type of a number on the wire.
-    pub fn from_wire(number: u8) -> Option<Self> {
-        Self::ALL.into_iter().find(|control_type| *control_type as u8 == number)
-    }
+    pub const ALL: &'static [Self] = Self::VARIANTS;
 
     /// The fields that a frame of this type may have, in the order in which they are written.
     pub const fn fields(self) -> &'static [Field] {
@@ -186,7 +173,7 @@ impl<'a> Control<'a> {
             return Err(WireError::Length { found: frame.len(), expected });
         }
         let control_type =
-            ControlType::from_wire(raw.control_type).ok_or(WireError::Type { found: raw.control_type })?;
+            ControlType::from_repr(raw.control_type).ok_or(WireError::Type { found: raw.control_type })?;
         let control = Self::read(control_type, &Fields::read(fields, control_type.fields())?)?;
         control.check_ranges()?;
         Ok((raw.token.get(), control))

@@ -147,8 +147,8 @@ impl<'a> Refuse<'a> {
             at: self.at,
             least_deadline: self.least_deadline,
             ..Refusal::new(
-                Code::from_wire(self.code).unwrap_or(Code::Protocol),
-                Stage::from_wire(self.stage).unwrap_or(Stage::Route),
+                Code::from_repr(self.code).unwrap_or(Code::Protocol),
+                Stage::from_repr(self.stage).unwrap_or(Stage::Route),
             )
         }
     }

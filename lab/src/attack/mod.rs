@@ -14,9 +14,6 @@ pub mod hogs;
 pub mod load;
 pub mod violator;
 
-use std::fmt;
-use std::str::FromStr;
-
 pub use flood::{Content, strangers};
 pub use hogs::{HOGS, Hogs};
 pub use load::{Ground, Load, Offered};
@@ -28,7 +25,8 @@ use crate::error::Error;
 pub const EXCESS: u64 = 10;
 
 /// What goes on beside the workload.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display, strum::EnumString)]
+#[strum(serialize_all = "kebab-case", parse_err_fn = Attack::unknown, parse_err_ty = Error)]
 pub enum Attack {
     /// Nothing: best effort offers half of what is left of the link.
     Idle,
@@ -60,29 +58,15 @@ impl Attack {
     }
 }
 
-impl fmt::Display for Attack {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Idle => "idle",
-            Self::Flood => "flood",
-            Self::Violator => "violator",
-            Self::Hogs => "hogs",
-            Self::All => "all",
-        })
-    }
-}
-
-impl FromStr for Attack {
-    type Err = Error;
-    fn from_str(text: &str) -> Result<Self, Error> {
-        let expected = "idle, flood, violator, hogs or all";
-        let found = Self::EACH.into_iter().find(|attack| attack.to_string() == text);
-        found.ok_or_else(|| Error::Setup { what: "attack", found: text.to_owned(), expected })
+impl Attack {
+    fn unknown(found: &str) -> Error {
+        Error::Setup { what: "attack", found: found.to_owned(), expected: "idle, flood, violator, hogs or all" }
     }
 }
 
 /// Which way a flood takes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display, strum::EnumString)]
+#[strum(serialize_all = "kebab-case", parse_err_fn = FloodPath::unknown, parse_err_ty = Error)]
 pub enum FloodPath {
     /// There is no flood.
     None,
@@ -92,22 +76,9 @@ pub enum FloodPath {
     Foreign,
 }
 
-impl fmt::Display for FloodPath {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::None => "none",
-            Self::Through => "through",
-            Self::Foreign => "foreign",
-        })
-    }
-}
-
-impl FromStr for FloodPath {
-    type Err = Error;
-    fn from_str(text: &str) -> Result<Self, Error> {
-        let expected = "none, through or foreign";
-        let found = [Self::None, Self::Through, Self::Foreign].into_iter().find(|path| path.to_string() == text);
-        found.ok_or_else(|| Error::Setup { what: "flood", found: text.to_owned(), expected })
+impl FloodPath {
+    fn unknown(found: &str) -> Error {
+        Error::Setup { what: "flood", found: found.to_owned(), expected: "none, through or foreign" }
     }
 }
 

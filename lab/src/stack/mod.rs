@@ -9,8 +9,6 @@ pub(crate) mod plain_udp;
 mod setup;
 pub(crate) mod tuned_udp;
 
-use std::fmt;
-use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -32,7 +30,8 @@ pub use setup::{MAX_DURATION, Setup};
 pub(crate) const APPLICATION_PRIORITY: u8 = 60;
 
 /// What carries the messages.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display, strum::EnumString)]
+#[strum(serialize_all = "kebab-case", parse_err_fn = Stack::unknown, parse_err_ty = Error)]
 pub enum Stack {
     /// Laxity: admitted, enforced, scheduled by deadline. One FIFO queue in the wire.
     Laxity,
@@ -47,22 +46,9 @@ impl Stack {
     pub const EACH: [Self; 3] = [Self::Laxity, Self::PlainUdp, Self::TunedUdp];
 }
 
-impl fmt::Display for Stack {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(match self {
-            Self::Laxity => "laxity",
-            Self::PlainUdp => "plain-udp",
-            Self::TunedUdp => "tuned-udp",
-        })
-    }
-}
-
-impl FromStr for Stack {
-    type Err = Error;
-    fn from_str(text: &str) -> Result<Self, Error> {
-        let expected = "laxity, plain-udp or tuned-udp";
-        let found = Self::EACH.into_iter().find(|stack| stack.to_string() == text);
-        found.ok_or_else(|| Error::Setup { what: "stack", found: text.to_owned(), expected })
+impl Stack {
+    fn unknown(found: &str) -> Error {
+        Error::Setup { what: "stack", found: found.to_owned(), expected: "laxity, plain-udp or tuned-udp" }
     }
 }
 

@@ -26,7 +26,6 @@ mod bottleneck;
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
-use std::str::FromStr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -54,7 +53,8 @@ const BATCH: usize = 32;
 const INGRESS_BUFFER_BYTES: usize = 16 << 20;
 
 /// Which packet goes next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display, strum::EnumString)]
+#[strum(serialize_all = "kebab-case", parse_err_fn = Discipline::unknown, parse_err_ty = Error)]
 pub enum Discipline {
     /// First come, first served, in one queue.
     Fifo,
@@ -62,21 +62,9 @@ pub enum Discipline {
     TwoClassesByDscp,
 }
 
-impl fmt::Display for Discipline {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Self::Fifo => "fifo",
-            Self::TwoClassesByDscp => "two-classes-by-dscp",
-        })
-    }
-}
-
-impl FromStr for Discipline {
-    type Err = Error;
-    fn from_str(text: &str) -> Result<Self, Error> {
-        [Self::Fifo, Self::TwoClassesByDscp].into_iter().find(|one| one.to_string() == text).ok_or_else(|| {
-            Error::Setup { what: "discipline", found: text.to_owned(), expected: "fifo or two-classes-by-dscp" }
-        })
+impl Discipline {
+    fn unknown(found: &str) -> Error {
+        Error::Setup { what: "discipline", found: found.to_owned(), expected: "fifo or two-classes-by-dscp" }
     }
 }
 

@@ -4,8 +4,6 @@
 //! takes beyond its cost counts as taken, so the envelopes are what everything rests on, and how often they are exceeded is how often
 //! messages may miss ([`Admission::miss_probability`]).
 
-use std::fmt;
-
 use laxity_core::admission::Admission;
 use laxity_core::admission::confidence::Probability;
 use laxity_core::platform::Platform;
@@ -16,7 +14,8 @@ use super::{Calibration, decimal, identity};
 use crate::realtime::Scheduling;
 
 /// What stands behind a bound.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, strum::Display, strum::IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
 pub enum Level {
     /// No calibration of this host, or no real-time rights: the bound holds as far as the configured costs do.
     #[default]
@@ -30,18 +29,8 @@ pub enum Level {
 
 impl Level {
     /// As all output has it.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::None => "none",
-            Self::Statistical => "statistical",
-            Self::Calibrated => "calibrated",
-        }
-    }
-}
-
-impl fmt::Display for Level {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self.name())
+    pub fn name(self) -> &'static str {
+        self.into()
     }
 }
 

@@ -108,7 +108,8 @@ pub struct Cost {
 }
 
 /// Who saw time being stolen.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, strum::IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
 pub enum Observer {
     /// A thread with the executive's priority that did nothing but look at the clock.
     Spinning,
@@ -121,11 +122,8 @@ impl Observer {
     pub const ALL: [Self; 2] = [Self::Spinning, Self::Working];
 
     /// As all files and output have it.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Spinning => "spinning",
-            Self::Working => "working",
-        }
+    pub fn name(self) -> &'static str {
+        self.into()
     }
 }
 

@@ -254,7 +254,7 @@ fn the_document_has_every_field_and_type() {
         let row = alloc::format!("| {} | {} | {bytes} |", field.tag, field.name);
         assert!(document.contains(&row), "docs/wire.md lacks {row}");
     }
-    for control_type in ControlType::ALL {
+    for &control_type in ControlType::ALL {
         let start =
             alloc::format!("| {} | {} |", control_type as u8, alloc::format!("{control_type:?}").to_uppercase());
         let row = document.lines().find(|line| line.starts_with(&start)).expect("a row for each type");
