@@ -189,16 +189,6 @@ pub(crate) struct Arrived {
     pub(crate) len: usize,
 }
 
-/// How a host sleeps.
-#[derive(Clone, Copy, Debug)]
-struct Asleep {
-    /// Until when at the latest, by its clock.
-    until: Option<Instant>,
-    hears_frames: bool,
-    /// How late it will wake up.
-    lateness: Duration,
-}
-
 const BETWEEN_TURNS: &str = "the driver is here between the turns of its host";
 
 /// The application's side of a channel at a host.
@@ -215,7 +205,6 @@ pub(crate) struct Host {
     pub(crate) config: HostConfig,
     /// Only its own turn takes it out.
     pub(crate) driver: Option<Box<Driver<HeapFrames>>>,
-    region: usize,
     pub(crate) wire: EmulatedLink,
     pub(crate) inbox: VecDeque<Arrived>,
     pub(crate) agenda: BTreeMap<(Instant, u64), Command>,
@@ -235,7 +224,8 @@ pub(crate) struct Host {
     pub(crate) clock: Clock,
     /// Until when its processor is busy, or was.
     pub(crate) now: Instant,
-    asleep: Option<Asleep>,
+    /// How it sleeps, and how late it will wake up.
+    asleep: Option<(Sleep, Duration)>,
     /// What the platform took since the driver last asked, as far as there is evidence.
     pub(crate) stolen: Duration,
     pub(crate) frozen: bool,
@@ -296,7 +286,6 @@ impl Host {
         assert!(config.wire.model.occupancy(frame) <= largest, "the wire is slower than the link's model");
         Self {
             driver: driver(&config, seed),
-            region: region(&config),
             wire: EmulatedLink::new(&config.wire, seed).expect("a wire that can be"),
             inbox: VecDeque::with_capacity(config.receive_ring),
             agenda: BTreeMap::new(),
@@ -416,12 +405,12 @@ impl Host {
         if let Some(papers) = &self.papers {
             return self.next_interrupt_or_step(papers);
         }
-        let Some(Asleep { until, hears_frames, lateness }) = self.asleep else {
+        let Some((Sleep { until, hears_frames, .. }, lateness)) = self.asleep else {
             return (!self.frozen).then_some(self.now);
         };
         let arrival = self.inbox.front().map(|arrived| arrived.at).filter(|_| hears_frames);
         let command = self.agenda.first_key_value().map(|(&(at, _), _)| at);
-        let timeout = until.map(|at| self.clock.when(at));
+        let timeout = until.map(|(at, _)| self.clock.when(at));
         // Room comes when a packet has left, or, on a wire that holds all that it can, when one arrives.
         let left = Some(self.wire.busy_until()).filter(|&left| left > self.now);
         let room = if self.wire.room(self.now) == 0 { left.or(self.wire.next_arrival()) } else { None };
@@ -432,7 +421,7 @@ impl Host {
     /// The processor is this host's again at `at`, or when the gap that has begun by then is over. If it slept, how late that is,
     /// as far as there is evidence.
     pub(crate) fn wake(&mut self, at: Instant) -> Option<Duration> {
-        let lateness = self.asleep.take().map(|asleep| if at > self.now { asleep.lateness } else { Duration::ZERO });
+        let lateness = self.asleep.take().map(|(_, lateness)| if at > self.now { lateness } else { Duration::ZERO });
         self.now = self.now.max(at);
         let begin = self.now;
         let mut evidence = Duration::ZERO;
@@ -469,8 +458,7 @@ impl Host {
             WakeUp::Worst => worst,
             WakeUp::Uniform => Duration::from_nanos(self.random.up_to(worst.as_nanos())),
         };
-        let Sleep { until, hears_frames, .. } = sleep;
-        self.asleep = Some(Asleep { until: until.map(|(at, _)| at), hears_frames, lateness });
+        self.asleep = Some((sleep, lateness));
     }
 
     /// Takes `cost` of processor time, and whatever the platform takes in between.
@@ -534,6 +522,7 @@ impl Host {
     pub(crate) fn missing_frames(&self) -> Option<(usize, usize)> {
         let driver = self.driver.as_ref()?;
         let found = driver.frames.available() + self.inbox.len();
-        (driver.endpoint.channels() == 0 && found != self.region).then_some((self.region, found))
+        let expected = region(&self.config);
+        (driver.endpoint.channels() == 0 && found != expected).then_some((expected, found))
     }
 }

@@ -12,9 +12,6 @@
 //! is chosen before the interrupt for what the step has made. Which packet and which handler that is, the endpoint decides.
 
 use laxity_core::endpoint::{Step, Transmit};
-use laxity_core::event::ChannelId;
-use laxity_core::frames::MessageBuf;
-use laxity_core::piece::Piece;
 use laxity_core::platform::{LinkModel, MachineModel, Platform};
 use laxity_core::units::{Duration, Instant};
 use laxity_drive::Control as _;
@@ -25,24 +22,13 @@ use crate::{Around, Gap, Host, HostDriver, Work, World};
 #[derive(Debug)]
 pub(crate) struct Papers {
     inline: bool,
-    /// The handler's step in progress; it ends at `busy_until`.
-    step: Option<Running>,
+    /// The handler's step in progress, and when it began; it ends at `busy_until`.
+    step: Option<(Step, Instant)>,
     /// Until when the processor is busy with the step, interrupts included.
     busy_until: Instant,
     /// Until when it is busy at interrupt level.
     interrupted_until: Instant,
     link: Link,
-}
-
-/// A step in progress.
-#[derive(Debug)]
-struct Running {
-    channel: ChannelId,
-    kind: Piece,
-    switched: bool,
-    /// The buffer that it leaves.
-    spent: Option<MessageBuf>,
-    start: Instant,
 }
 
 #[derive(Debug)]
@@ -148,7 +134,7 @@ impl World {
             worked = true;
         }
         if papers.busy_until <= now
-            && let Some(Running { channel, kind, switched, spent, start }) = papers.step.take()
+            && let Some((Step { channel, kind, switched, spent, .. }, start)) = papers.step.take()
         {
             driver.endpoint.end_step(local);
             self.tell_step(number, start, channel, kind, switched);
@@ -171,8 +157,7 @@ impl World {
             let cost = host.step_cost(step.kind, step.switched);
             host.counters.busy += cost;
             papers.busy_until = now + cost;
-            let Step { channel, kind, switched, spent, .. } = step;
-            papers.step = Some(Running { channel, kind, switched, spent, start: now });
+            papers.step = Some((step, now));
             worked = true;
         }
         worked |= self.serve_link(number, &mut papers, now, &mut driver);

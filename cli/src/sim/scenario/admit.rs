@@ -209,17 +209,6 @@ fn refused(
     Failure::Refused { channel: channel.name.clone(), error: Box::new(error) }
 }
 
-impl Admitted {
-    /// Messages of a channel that the host at this place of its way, neither the first nor the last, has room for.
-    pub(super) fn relayed_messages(&self, number: usize, place: usize) -> u32 {
-        match &self.routes[number] {
-            Some(granted) => granted.relay_messages(place),
-            // Best effort is granted nothing; as many may wait as at its sender.
-            None => self.plans[number].send_messages,
-        }
-    }
-}
-
 /// Frames that the channels of host `number` may hold together.
 pub(super) fn frames(number: usize, hosts: &[Host], channels: &[Channel], admitted: &Admitted) -> usize {
     let of = |(index, channel): (usize, &Channel)| {
@@ -228,7 +217,10 @@ pub(super) fn frames(number: usize, hosts: &[Host], channels: &[Channel], admitt
         let messages = match channel.hosts().position(|host| host == number)? {
             0 => plan.send_messages,
             place if place == last => plan.receive_messages,
-            place => admitted.relayed_messages(index, place),
+            // Best effort is granted nothing; as many may wait as at its sender.
+            place => {
+                admitted.routes[index].as_ref().map_or(plan.send_messages, |granted| granted.relay_messages(place))
+            }
         };
         let packet = channel.hosts().map(|host| match channel.contract() {
             Some(_) => hosts[host].platform.packet,
