@@ -1,18 +1,13 @@
-//! What the command line of `laxity sim` says.
+//! What all modes of `laxity sim` have on their command line.
 #![allow(rustdoc::broken_intra_doc_links, reason = "the comments are what the command says of itself")]
 
 use std::num::NonZeroUsize;
 
-use clap::{ArgGroup, Args};
+use clap::Args;
 
-use super::scenario::ScenarioArguments;
-
-/// Arguments of `laxity sim`; those of one mode only say so by `requires`, and what chooses a mode is in the group `mode`.
+/// Options that several modes have.
 #[derive(Debug, Args)]
-#[command(group = ArgGroup::new("mode").required(true).multiple(false))]
-pub(crate) struct SimArguments {
-    #[command(flatten)]
-    pub(crate) scenario: ScenarioArguments,
+pub(crate) struct RunArguments {
     /// Of everything that is drawn; the same seed gives the same output
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
@@ -25,15 +20,9 @@ pub(crate) struct SimArguments {
     /// How long, in seconds
     #[arg(long, value_name = "N")]
     pub(crate) seconds: Option<u64>,
-    #[command(flatten)]
-    pub(crate) search: super::search::SearchArguments,
-    #[command(flatten)]
-    pub(crate) scale: super::scale::ScaleArguments,
-    #[command(flatten)]
-    pub(crate) swarm: super::swarm::SwarmArguments,
 }
 
-impl SimArguments {
+impl RunArguments {
     /// How many worlds at a time.
     pub(crate) fn threads(&self) -> usize {
         let processors = || std::thread::available_parallelism().map_or(1, usize::from);

@@ -10,15 +10,36 @@ mod search;
 mod show;
 mod swarm;
 
-pub(crate) use arguments::SimArguments;
-pub(crate) use scenario::HELP;
+use clap::{ArgGroup, Args};
 
 use crate::failure::Failure;
+use arguments::RunArguments;
+use scale::ScaleArguments;
+pub(crate) use scenario::HELP;
+use scenario::ScenarioArguments;
+use search::SearchArguments;
+use swarm::SwarmArguments;
+
+/// Arguments of `laxity sim`; those of one mode only say so by `requires`, and what chooses a mode is in the group `mode`.
+#[derive(Debug, Args)]
+#[command(group = ArgGroup::new("mode").required(true).multiple(false))]
+pub(crate) struct SimArguments {
+    #[command(flatten)]
+    scenario: ScenarioArguments,
+    #[command(flatten)]
+    run: RunArguments,
+    #[command(flatten)]
+    search: SearchArguments,
+    #[command(flatten)]
+    scale: ScaleArguments,
+    #[command(flatten)]
+    swarm: SwarmArguments,
+}
 
 /// Runs what the arguments say; true if every promise was kept.
 pub(crate) fn run(arguments: &SimArguments) -> Result<bool, Failure> {
     // The parser lets options of another mode pass, since what they require is in conflict with this one.
-    let SimArguments { scenario, search, scale, swarm, .. } = arguments;
+    let SimArguments { scenario, run, search, scale, swarm } = arguments;
     let misplaced = [
         ("--trace is of a scenario", scenario.file.is_some(), scenario.trace.is_some()),
         ("--systems and --system are of a search", search.search, search.systems.is_some() || search.system.is_some()),
@@ -29,10 +50,10 @@ pub(crate) fn run(arguments: &SimArguments) -> Result<bool, Failure> {
         return Err(Failure::Usage(format!("sim: {problem}")));
     }
     match &scenario.file {
-        Some(file) => scenario::run(file, arguments),
-        None if search.search => search::run(arguments),
-        None if scale.scale => scale::run(arguments),
-        None if swarm.swarm => swarm::run(arguments),
+        Some(file) => scenario::run(file, scenario, run),
+        None if search.search => search::run(search, run),
+        None if scale.scale => scale::run(scale, run),
+        None if swarm.swarm => swarm::run(swarm, run),
         None => Err(Failure::Usage("sim: say what to simulate: a file, --search, --swarm or --scale".into())),
     }
 }

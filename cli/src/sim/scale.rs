@@ -9,7 +9,7 @@ use laxity_core::units::Duration;
 use laxity_sim::scale::{Outcome, Phase, Scale};
 use serde_json::{Value, json};
 
-use super::SimArguments;
+use super::RunArguments;
 use super::show::{Column, bar, table};
 use crate::failure::Failure;
 use crate::numbers::{NONE, count};
@@ -46,9 +46,9 @@ struct Row {
 }
 
 /// Runs every size; true if every promise was kept.
-pub(super) fn run(arguments: &SimArguments) -> Result<bool, Failure> {
-    let most = arguments.scale.hosts.map_or(HOSTS, usize::from);
-    let channels = arguments.scale.channels.map_or(CHANNELS, usize::from);
+pub(super) fn run(scale: &ScaleArguments, arguments: &RunArguments) -> Result<bool, Failure> {
+    let most = scale.hosts.map_or(HOSTS, usize::from);
+    let channels = scale.channels.map_or(CHANNELS, usize::from);
     let within = |what: &str, found: usize, least: usize, most: usize| match (least..=most).contains(&found) {
         true => Ok(()),
         false => Err(Failure::Usage(format!("sim: {what} is {found}, expected {least} to {most}"))),

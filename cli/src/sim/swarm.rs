@@ -8,7 +8,7 @@ use laxity_sim::FaultKind;
 use laxity_sim::swarm::{self, Counts, Outcome, Totals};
 use serde_json::{Map, Value, json};
 
-use super::SimArguments;
+use super::RunArguments;
 use super::show::bar;
 use crate::failure::Failure;
 use crate::report::{causes, to_json};
@@ -28,8 +28,8 @@ pub(crate) struct SwarmArguments {
 const WORLDS: u64 = 10_000;
 
 /// Runs them; true if nothing was found.
-pub(super) fn run(arguments: &SimArguments) -> Result<bool, Failure> {
-    let worlds = arguments.swarm.worlds.map_or(WORLDS, NonZeroU64::get);
+pub(super) fn run(swarm: &SwarmArguments, arguments: &RunArguments) -> Result<bool, Failure> {
+    let worlds = swarm.worlds.map_or(WORLDS, NonZeroU64::get);
     let bar = bar(worlds, "{bar:24} {pos} of {len} worlds, {eta} left");
     let started = Instant::now();
     let totals = swarm::run(arguments.seed, worlds, arguments.threads(), |done| bar.set_position(done));

@@ -20,7 +20,7 @@ use laxity_core::units::{Duration, NANOS_PER_SECOND};
 use laxity_sim::World;
 use laxity_sim::trace::Trace;
 
-use super::SimArguments;
+use super::RunArguments;
 use crate::failure::Failure;
 use crate::file::{Streamed, has_directory};
 use crate::stop::Stop;
@@ -56,8 +56,8 @@ pub(crate) struct ScenarioArguments {
 const LOOK: Duration = Duration::from_millis(1);
 
 /// Simulates what the file says; true if every promise was kept.
-pub(crate) fn run(path: &Path, arguments: &SimArguments) -> Result<bool, Failure> {
-    let SimArguments { seed, json, seconds, scenario: ScenarioArguments { trace, .. }, .. } = arguments;
+pub(crate) fn run(path: &Path, scenario: &ScenarioArguments, arguments: &RunArguments) -> Result<bool, Failure> {
+    let (RunArguments { seed, json, seconds, .. }, ScenarioArguments { trace, .. }) = (arguments, scenario);
     let (trace, seed) = (trace.as_deref(), *seed);
     let name = path.display().to_string();
     let text = read(path).map_err(|source| Failure::File { file: name.clone(), source })?;

@@ -12,7 +12,7 @@ use laxity_sim::search::case::Test;
 use laxity_sim::search::hunt::{Found, Hunt, Summary};
 use laxity_sim::search::shrink::Smallest;
 
-use super::SimArguments;
+use super::RunArguments;
 use super::show::bar;
 use crate::failure::Failure;
 use crate::stop::Stop;
@@ -58,12 +58,11 @@ impl Report {
 }
 
 /// Searches; true if no test that decides was broken.
-pub(super) fn run(arguments: &SimArguments) -> Result<bool, Failure> {
-    let threads = arguments.threads();
+pub(super) fn run(search: &SearchArguments, arguments: &RunArguments) -> Result<bool, Failure> {
     let hunt = Hunt { seed: arguments.seed, tests: Test::all() };
-    let report = match arguments.search.system {
+    let report = match search.system {
         Some(number) => again(&hunt, number),
-        None => search(&hunt, arguments, threads)?,
+        None => all(&hunt, search, arguments)?,
     };
     if arguments.json {
         println!("{}", json::object(&report));
@@ -73,8 +72,8 @@ pub(super) fn run(arguments: &SimArguments) -> Result<bool, Failure> {
     Ok(report.violations() == 0)
 }
 
-fn search(hunt: &Hunt, arguments: &SimArguments, threads: usize) -> Result<Report, Failure> {
-    let (count, seconds) = match (arguments.search.systems, arguments.seconds) {
+fn all(hunt: &Hunt, search: &SearchArguments, arguments: &RunArguments) -> Result<Report, Failure> {
+    let (count, seconds) = match (search.systems, arguments.seconds) {
         (None, seconds) => (u64::MAX, Some(seconds.unwrap_or(SECONDS))),
         (Some(count), seconds) => (count.get(), seconds),
     };
@@ -100,10 +99,10 @@ fn search(hunt: &Hunt, arguments: &SimArguments, threads: usize) -> Result<Repor
     // A search that is interrupted tells what it has.
     let stop = Stop::on_signals()?;
     let go_on = || !stop.is_set() && until.is_none_or(|until| Instant::now() < until);
-    let (systems, found) = hunt.run(threads, count, go_on, tell);
+    let (systems, found) = hunt.run(arguments.threads(), count, go_on, tell);
     bar.set_message("making counter-examples small");
     let of_test = |(test, summary): (Test, Summary)| {
-        let counter_example = hunt.smallest_of(threads, &summary.broken);
+        let counter_example = hunt.smallest_of(arguments.threads(), &summary.broken);
         OfTest { test, summary, counter_example }
     };
     let tests: Vec<OfTest> = found.into_iter().map(of_test).collect();
