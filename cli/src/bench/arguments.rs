@@ -6,11 +6,9 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use laxity_core::units::Duration;
 use laxity_lab::Attack;
 
-use crate::failure::Failure;
-use crate::values::{duration_within, read};
+use crate::values::read;
 
 pub(crate) const HELP: &str = "\
 Exit status: 0 every promise was kept; 1 one that must hold was broken; 2 bad input; live also 3 refused by admission; 4 not \
@@ -139,14 +137,4 @@ impl fmt::Display for BenchName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.to_possible_value().map_or(Ok(()), |value| f.write_str(value.get_name()))
     }
-}
-
-/// Checks that a span is one for which an experiment can be observed: a lease is longer.
-pub(crate) fn bench_duration(text: &str) -> Result<Duration, Failure> {
-    duration_within(text, Duration::from_millis(100), Duration::from_secs(40))
-}
-
-/// Checks that a span is one for which paths can be compared: a few rounds at least.
-pub(crate) fn path_duration(text: &str) -> Result<Duration, Failure> {
-    duration_within(text, Duration::from_millis(100), Duration::from_secs(600))
 }

@@ -16,7 +16,6 @@ use std::thread;
 use std::time::Duration as StdDuration;
 
 use clap::Args;
-use indicatif::{ProgressBar, ProgressStyle};
 use laxity::Registry;
 use laxity::calibration::{Calibration, Load, place};
 use laxity::text as units;
@@ -25,6 +24,7 @@ use laxity_core::units::{Duration, NANOS_PER_SECOND};
 
 use crate::failure::Failure;
 use crate::file;
+use crate::progress;
 use crate::report::escaped;
 use crate::stop::Stop;
 use crate::values::option;
@@ -205,14 +205,13 @@ fn measured(plan: &Plan) -> Result<Measured, Failure> {
             }
         })
     };
-    let style = ProgressStyle::with_template("{bar:24} {msg}").expect("the template is valid");
-    let bar = ProgressBar::new(plan.length.as_nanos()).with_style(style);
+    let bar = progress::bar("{bar:24} {msg}", plan.length.as_nanos());
     let outcome = measure(plan, &stop, &mut |phase, done| {
         let left = plan.length.saturating_sub(done).as_nanos().div_ceil(NANOS_PER_SECOND);
         bar.set_position(done.as_nanos());
         bar.set_message(format!("{}; {left} s left", escaped(&words(phase))));
     });
-    bar.finish_and_clear();
+    drop(bar);
     over.store(true, Ordering::Relaxed);
     let _ = watching.join();
     Ok(outcome?)

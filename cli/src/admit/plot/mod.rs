@@ -3,7 +3,6 @@
 //! Here the answer becomes a [`Picture`], of which [`draw`] makes SVG.
 
 mod draw;
-mod style;
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -63,7 +62,7 @@ struct Row {
 /// A part of a bar.
 struct Part {
     name: String,
-    /// The number of its class in [`style::STYLE`].
+    /// The number of its class in `style.css`.
     colour: usize,
     amount: u64,
 }

@@ -243,15 +243,4 @@ fn percent(share: u64) -> String {
     format!("{:.digits$} %", share as f64 / hundredth as f64)
 }
 
-const STYLE: &str = "
-.s1 .line { stroke: #b4602a; stroke-dasharray: 7 3; } .s1 .mark { fill: #b4602a; }
-.claimed .line { stroke: #1b1f24; stroke-width: 1.8; }
-.thin .line { stroke: #8b97a5; stroke-width: 1.2; stroke-dasharray: 3 3; }
-.all .line { stroke: #59636e; stroke-width: 2.4; stroke-linecap: round; stroke-dasharray: 0.1 6; }
-@media (prefers-color-scheme: dark) {
-  .s1 .line { stroke: #e59155; } .s1 .mark { fill: #e59155; }
-  .claimed .line { stroke: #e8eaed; }
-  .thin .line { stroke: #7d8996; }
-  .all .line { stroke: #a2acb8; }
-}
-";
+const STYLE: &str = include_str!("interference.css");
