@@ -6,6 +6,7 @@ use laxity::system_file::{Channel, Upcall};
 use laxity::text::{DisplayRate, DisplaySize};
 use laxity::{Costs, Level};
 use laxity_core::admission::answer::{Answer, Answers, Denial, Fits, Grant, Rule, Term};
+use laxity_core::admission::published::d_order::Placed;
 use laxity_core::admission::{Code, Refusal, Stage};
 use laxity_core::platform::{MachineModel, Platform};
 use laxity_core::units::Duration;
@@ -198,24 +199,23 @@ fn would_fit(fits: &Fits) -> String {
 }
 
 fn of_d_order(page: &mut String, channels: &[Channel], figures: &[OfDOrder]) {
-    type Placed<'a> = (&'a Channel, &'a OfDOrder);
-    let placed = |(_, figures): &Placed<'_>| match **figures {
-        OfDOrder::Placed { service, wait, response, position } => Some((service, wait, response, position)),
-        _ => None,
+    type Answered<'a> = (&'a Channel, &'a OfDOrder);
+    fn placed<'a>((_, figures): &Answered<'a>) -> Option<&'a Placed> {
+        figures.as_ref()?.as_ref().ok()
+    }
+    let says = |(channel, figures): &Answered<'_>| match figures {
+        Some(Ok(placed)) if placed.response <= deadline(channel) => "takes it".to_owned(),
+        Some(Ok(_)) => "does not hold".to_owned(),
+        Some(Err(why)) => why.clone(),
+        None => "not sent here".to_owned(),
     };
-    let says = |(channel, figures): &Placed<'_>| match figures {
-        OfDOrder::Placed { response, .. } if *response <= deadline(channel) => "takes it".to_owned(),
-        OfDOrder::Placed { .. } => "does not hold".to_owned(),
-        OfDOrder::Refused(why) => why.clone(),
-        OfDOrder::NotSent => "not sent here".to_owned(),
-    };
-    let columns: &[Column<'_, Placed<'_>>] = &[
+    let columns: &[Column<'_, Answered<'_>>] = &[
         ("channel", &|(channel, _)| escaped(&channel.name).into_owned()),
-        ("position", &|row| known(placed(row).map(|(.., position)| position))),
+        ("position", &|row| known(placed(row).map(|placed| placed.position))),
         ("deadline", &|(channel, _)| deadline(channel).to_string()),
-        ("response", &|row| known(placed(row).map(|(_, _, response, _)| up(response)))),
-        ("own time", &|row| known(placed(row).map(|(service, ..)| up(service)))),
-        ("wait", &|row| known(placed(row).map(|(_, wait, ..)| up(wait)))),
+        ("response", &|row| known(placed(row).map(|placed| up(placed.response)))),
+        ("own time", &|row| known(placed(row).map(|placed| up(placed.service)))),
+        ("wait", &|row| known(placed(row).map(|placed| up(placed.wait)))),
         ("D_order", &|row| says(row)),
     ];
     let _ = writeln!(page, "{}", table(columns, 1..6, channels.iter().zip(figures)));

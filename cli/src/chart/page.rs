@@ -6,6 +6,8 @@ use super::text::{fitting, lines, short};
 
 /// On both sides of a page.
 pub(crate) const MARGIN: f64 = 24.0;
+/// Between diagrams.
+pub(crate) const GAP: f64 = 16.0;
 /// Between the lines of notes.
 const LINE: f64 = 17.0;
 

@@ -9,9 +9,9 @@ use laxity_core::platform::Interference;
 use laxity_core::units::Duration;
 use maud::{Markup, html};
 
-use super::{GAP, INSIDE, TOP, WIDTH};
+use super::{INSIDE, TOP, WIDTH};
 use crate::chart::{
-    CHARACTER, Frame, MARGIN, Page, Scale, across, down, fitting, flow, marker, nanos, polyline, short, steps,
+    CHARACTER, Frame, GAP, MARGIN, Page, Scale, down, fitting, legend, marker, nanos, polyline, short, steps, tile,
 };
 use crate::numbers::{brief, count};
 
@@ -59,13 +59,6 @@ fn parts(part: u64, whole: u64) -> u64 {
     u64::try_from(u128::from(part) * u128::from(ONE) / u128::from(whole.max(1))).unwrap_or(ONE)
 }
 
-fn name(observer: Observer) -> &'static str {
-    match observer {
-        Observer::Spinning => "spinning",
-        Observer::Working => "working",
-    }
-}
-
 fn class(observer: Observer) -> usize {
     match observer {
         Observer::Spinning => 0,
@@ -92,11 +85,9 @@ pub(crate) fn interference(seen: &[Seen], budgets: &[Window], claimed: &Interfer
     let rows = windows.len().div_ceil(2);
     let spans = top + (HEIGHT + GAP) * rows as f64;
     let content = html! {
-        (legend())
+        (entries())
         @for (place, &window) in windows.iter().enumerate() {
-            @let x = MARGIN + (PANEL + GAP) * (place % 2) as f64;
-            @let y = top + (HEIGHT + GAP) * (place / 2) as f64;
-            g transform={ "translate(" (short(x)) " " (short(y)) ")" } { (stolen(window, &of(window))) }
+            (tile(place, [MARGIN, top], [PANEL, HEIGHT], stolen(window, &of(window))))
         }
         g transform={ "translate(" (short(MARGIN)) " " (short(spans)) ")" } { (by_span(&observed, claimed)) }
     };
@@ -121,25 +112,17 @@ fn description<'a>(windows: &[Duration], of: &impl Fn(Duration) -> Vec<&'a Obser
         for (place, one) in of(window).into_iter().enumerate() {
             let before = if place == 0 { "" } else { "; " };
             let (largest, budget) = (brief(Some(one.largest())), brief(Some(one.budget)));
-            let _ = write!(text, "{before}{}, at most {largest}, claimed {budget}", name(one.observer));
+            let _ = write!(text, "{before}{}, at most {largest}, claimed {budget}", one.observer.name());
         }
         text.push_str(". ");
     }
     text
 }
 
-fn legend() -> Markup {
-    let entries = ["spinning", "working", "claimed", "one length of window", "all of the time"];
+fn entries() -> Markup {
     let classes = ["s0", "s1", "claimed", "thin", "all"];
-    html! {
-        @for (place, (what, (x, _))) in entries.into_iter().zip(flow(entries, (MARGIN, WIDTH), 58.0)).enumerate() {
-            g class=(classes[place]) {
-                path.line d=(across(x, x + 26.0, TOP)) {}
-                @if place < 2 { path.mark d=(marker(place, x + 13.0, TOP)) {} }
-            }
-            text.name x=(short(x + 34.0)) y=(short(TOP + 4.0)) { (what) }
-        }
-    }
+    let names = ["spinning", "working", "claimed", "one length of window", "all of the time"];
+    legend(names, (MARGIN, WIDTH), TOP, |place| (classes[place].to_owned(), place < 2))
 }
 
 /// Windows of one length: the share in which more than x was stolen.
@@ -147,16 +130,11 @@ fn stolen(window: Duration, observed: &[&Observed<'_>]) -> Markup {
     let seen = || observed.iter().flat_map(|one| one.counts.iter().map(|&(stolen, _)| stolen).chain([one.budget]));
     let least = seen().filter(|stolen| !stolen.is_zero()).min().unwrap_or(Duration::from_nanos(1));
     let rarest = observed.iter().map(|one| parts(1, one.windows())).min().unwrap_or(ONE).max(1);
-    let frame = Frame {
-        left: LEFT,
-        right: PANEL - 22.0,
-        top: ABOVE,
-        bottom: HEIGHT - BELOW,
-        across: Scale::log(least.as_nanos(), seen().max().unwrap_or(least).max(least).as_nanos()),
-        up: Scale::Log { low: 10u64.pow(rarest.ilog10()).min(ONE / 10), high: ONE },
-    };
+    let stolen = Scale::log(least.as_nanos(), seen().max().unwrap_or(least).max(least).as_nanos());
+    let share = Scale::Log { low: 10u64.pow(rarest.ilog10()).min(ONE / 10), high: ONE };
+    let frame = Frame::new([LEFT, PANEL - 22.0], [ABOVE, HEIGHT - BELOW], stolen, share);
     let windows: Vec<String> =
-        observed.iter().map(|one| format!("{} {}", count(one.windows()), name(one.observer))).collect();
+        observed.iter().map(|one| format!("{} {}", count(one.windows()), one.observer.name())).collect();
     html! {
         rect.card width=(short(PANEL)) height=(HEIGHT) rx="8" {}
         text.heading x="14" y="24" { "Windows of " (window.to_string()) }
@@ -196,14 +174,9 @@ fn by_span(observed: &[Observed<'_>], claimed: &Interference) -> Markup {
     let last = last.max(first.saturating_mul(10));
     let taken = |span: u64| claimed.within(Duration::from_nanos(span)).as_nanos();
     let (left, right) = (LEFT, INSIDE - 22.0);
-    let frame = Frame {
-        left,
-        right,
-        top: ABOVE,
-        bottom: WIDE_HEIGHT - BELOW,
-        across: Scale::Log { low: first, high: last },
-        up: Scale::log((first / 10).max(1), taken(last).max(last)),
-    };
+    let stolen = Scale::log((first / 10).max(1), taken(last).max(last));
+    let span = Scale::Log { low: first, high: last };
+    let frame = Frame::new([left, right], [ABOVE, WIDE_HEIGHT - BELOW], span, stolen);
     let spans = samples(first, last, (right - left) as u64);
     let line = |of: &dyn Fn(u64) -> u64| polyline(frame.points(spans.iter().map(|&span| (span, of(span)))));
     let each = claimed.envelopes.iter().map(|&envelope| {
