@@ -5,6 +5,7 @@
 //! escapes them by itself.
 
 use std::borrow::Cow;
+use std::io::{self, Write as _};
 use std::net::SocketAddr;
 
 use laxity::Host;
@@ -132,6 +133,11 @@ pub(crate) fn with(mut object: Value, more: Value) -> Value {
 /// A span in JSON.
 pub(crate) fn nanos(span: Option<Duration>) -> Option<u64> {
     span.map(Duration::as_nanos)
+}
+
+/// Prints what a command has to say. A reader that has seen enough is no failure.
+pub(crate) fn say(text: &str) {
+    let _ = writeln!(io::stdout(), "{text}");
 }
 
 /// An object as one line, without a line end.

@@ -17,13 +17,11 @@ mod sweep;
 
 pub(crate) use arguments::{BenchArguments, HELP};
 
-use std::io::{self, Write as _};
-
 use laxity_core::units::Duration;
 
 use crate::failure::Failure;
 use crate::file;
-use crate::report::escaped;
+use crate::report::{escaped, say};
 use crate::values::duration_within;
 use arguments::BenchName;
 use channels::Experiment;
@@ -78,9 +76,7 @@ fn show(
     if let Some(path) = &arguments.plot {
         file::write(path, &picture())?;
     }
-    let said = if arguments.json { json() } else { page() };
-    // A reader that has seen enough is no failure.
-    let _ = writeln!(io::stdout(), "{said}");
+    say(&if arguments.json { json() } else { page() });
     Ok(())
 }
 

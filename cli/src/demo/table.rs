@@ -10,7 +10,7 @@ use crate::report::{escaped, misses};
 use crate::table::{self, Column, NONE, known};
 
 /// The scenarios of one attack, best effort included.
-pub(super) fn table(runs: &[&Run]) -> String {
+pub(super) fn table(runs: &[Run]) -> String {
     let span = |span: Option<Duration>| known(span.map(|span| brief(Some(span))));
     // The stack stands beside its first channel only.
     let columns: &[Column<'_, (Option<&Run>, &Channel)>] = &[
@@ -27,7 +27,7 @@ pub(super) fn table(runs: &[&Run]) -> String {
         ("misses by cause", &|(_, channel)| causes(channel)),
         ("throughput", &|(_, channel)| DisplayRate(rounded(channel.throughput_bytes_s)).to_string()),
     ];
-    let rows = runs.iter().flat_map(|&run| {
+    let rows = runs.iter().flat_map(|run| {
         run.channels.iter().enumerate().map(move |(number, channel)| ((number == 0).then_some(run), channel))
     });
     let mut table = table::table(columns, 2.., rows);

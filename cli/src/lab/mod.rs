@@ -115,7 +115,7 @@ struct RunArguments {
     #[arg(long, value_name = "FRAMES", conflicts_with = "host")]
     dropped_per_second: Option<u64>,
     /// What goes on beside it: idle, flood, violator, hogs or all of them at once
-    #[arg(long, value_name = "ATTACK", default_value = "flood", value_parser = crate::values::read::<Attack>, conflicts_with = "host")]
+    #[arg(long, value_name = "ATTACK", default_value = "flood", conflicts_with = "host")]
     attack: Attack,
     /// Ends when so many messages were sent on the channel `control`
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000), conflicts_with_all = ["host", "seconds"])]

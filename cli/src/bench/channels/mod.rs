@@ -59,21 +59,14 @@ struct Conditions {
     calibration: Value,
 }
 
-/// With what a latency ends.
-enum Completion {
-    /// The end of the transmission of a message's last packet.
-    Transmission,
-    /// A message is in the receiving application's queue.
-    Delivery,
-}
-
 impl Report {
     fn unit(&self) -> Unit {
         if self.live.is_some() { Unit::Messages } else { Unit::Packets }
     }
 
-    fn completion(&self) -> Completion {
-        if self.live.is_some() { Completion::Delivery } else { Completion::Transmission }
+    /// With what a latency ends: the transmission of a message's last packet, or when it is in the receiving application's queue.
+    fn completion(&self) -> &'static str {
+        if self.live.is_some() { "delivery" } else { "transmission" }
     }
 }
 
