@@ -234,13 +234,10 @@ impl<W: Write> Writer<W> {
     pub(crate) fn write(&mut self, message: &[u8]) -> Result<(), FramingError> {
         match self.framing {
             Framing::Fixed(bytes) => {
-                let (found, expected) = (message.len() as u64, bytes.get());
-                if let Some(found) = self.short {
-                    let after = " in the one before it";
+                let (found, expected) = (self.short.unwrap_or(message.len() as u64), bytes.get());
+                if self.short.is_some() || found > u64::from(expected) {
+                    let after = if self.short.is_some() { " in the one before it" } else { "" };
                     return Err(FramingError::NotFixed { at: self.at, found, expected, after });
-                }
-                if found > u64::from(expected) {
-                    return Err(FramingError::NotFixed { at: self.at, found, expected, after: "" });
                 }
                 self.short = (found < u64::from(expected)).then_some(found);
             }

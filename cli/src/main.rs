@@ -28,6 +28,7 @@ mod report;
 mod send;
 mod sim;
 mod stop;
+mod table;
 mod values;
 
 use std::process::ExitCode;

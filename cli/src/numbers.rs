@@ -93,6 +93,11 @@ pub(crate) fn span(span: Option<Duration>) -> String {
     span.map_or_else(|| NONE.to_owned(), |span| span.to_string())
 }
 
+/// What is left of `limit`, below zero if more is used.
+pub(crate) fn left(limit: Duration, used: Duration) -> String {
+    limit.checked_sub(used).map_or_else(|| format!("-{}", used - limit), |left| left.to_string())
+}
+
 /// `a`, `a and b`, `a, b and c`.
 pub(crate) fn list(items: &[String]) -> String {
     match items {

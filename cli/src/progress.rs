@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{self, JoinHandle};
 use std::time::Duration as StdDuration;
 
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{ProgressBar, ProgressFinish, ProgressStyle};
 use laxity::Watch;
 use laxity::text::DisplayRate;
 use laxity_core::figures::Figures;
@@ -13,6 +13,12 @@ use laxity_core::send::SendCounters;
 use laxity_core::units::{Duration, NANOS_PER_SECOND};
 
 use crate::report::escaped;
+
+/// A bar of this template on standard error, until it is dropped.
+pub(crate) fn bar(template: &str, length: u64) -> ProgressBar {
+    let style = ProgressStyle::with_template(template).expect("the template is valid");
+    ProgressBar::new(length).with_style(style).with_finish(ProgressFinish::AndClear)
+}
 
 /// How often the line is renewed.
 const TICK: StdDuration = StdDuration::from_millis(250);
@@ -28,8 +34,7 @@ pub(crate) struct Progress {
 impl Progress {
     /// Shows what `line` says.
     pub(crate) fn start(mut line: impl FnMut() -> String + Send + 'static) -> Self {
-        let style = ProgressStyle::with_template("{spinner} {elapsed} {msg}").expect("the template is valid");
-        let bar = ProgressBar::new_spinner().with_style(style);
+        let bar = bar("{spinner} {elapsed} {msg}", 0);
         let over = Arc::new(AtomicBool::new(false));
         let ticker = (!bar.is_hidden()).then(|| {
             let (bar, over) = (bar.clone(), Arc::clone(&over));
@@ -115,10 +120,8 @@ pub(crate) struct RunsProgress {
 impl RunsProgress {
     /// `runs` of them, whose sources run for `duration` each.
     pub(crate) fn start(runs: usize, duration: Duration) -> Self {
-        let style = ProgressStyle::with_template("{bar:24} {msg}").expect("the template is valid");
         let (runs, each) = (runs as u64, duration + AROUND);
-        let bar = ProgressBar::new(runs * each.as_nanos()).with_style(style);
-        Self { bar, runs, each }
+        Self { bar: bar("{bar:24} {msg}", runs * each.as_nanos()), runs, each }
     }
 
     /// Run `number`, from 0, has gone on for `elapsed`.
@@ -135,11 +138,5 @@ impl RunsProgress {
     /// Prints without tearing the bar.
     pub(crate) fn print(&self, text: impl FnOnce()) {
         self.bar.suspend(text);
-    }
-}
-
-impl Drop for RunsProgress {
-    fn drop(&mut self) {
-        self.bar.finish_and_clear();
     }
 }

@@ -93,38 +93,34 @@ fn copy(receiver: &mut Receiver, arguments: &RecvArguments, stop: &Stop) -> Resu
     let output = BufWriter::with_capacity(1 << 16, io::stdout().lock());
     let mut writer = Writer::new(output, arguments.pipe.framing);
     let mut explained = 0;
-    let outcome = loop {
-        if stop.is_set() {
-            break Ok(());
-        }
-        // Messages that are there are written together; the pipe is flushed when there are no more.
-        let next = match receiver.try_recv() {
-            Err(Error::WouldBlock) => {
-                if let Err(error) = writer.flush() {
-                    break Err(error);
+    let mut copied = || -> Result<(), Failure> {
+        while !stop.is_set() {
+            // Messages that are there are written together; the pipe is flushed when there are no more.
+            let next = match receiver.try_recv() {
+                Err(Error::WouldBlock) => {
+                    writer.flush()?;
+                    receiver.recv_timeout(LOOK)
                 }
-                receiver.recv_timeout(LOOK)
-            }
-            other => other,
-        };
-        match next {
-            Ok(message) => {
-                explain(&message, &mut explained);
-                if let Err(error) = writer.write(&message) {
-                    break Err(error);
+                other => other,
+            };
+            match next {
+                Ok(message) => {
+                    explain(&message, &mut explained);
+                    writer.write(&message)?;
                 }
-            }
-            Err(Error::WouldBlock) => {}
-            Err(Error::Closed) => break Ok(()),
-            Err(error) => {
-                let _ = writer.flush();
-                return Err(error.into());
+                Err(Error::WouldBlock) => {}
+                Err(Error::Closed) => break,
+                Err(error) => {
+                    let _ = writer.flush();
+                    return Err(error.into());
+                }
             }
         }
+        Ok(writer.flush()?)
     };
-    match outcome.and_then(|()| writer.flush()) {
-        Err(FramingError::Io { source, .. }) if source.kind() == io::ErrorKind::BrokenPipe => Ok(()),
-        other => Ok(other?),
+    match copied() {
+        Err(Failure::Framing(FramingError::Io { source, .. })) if source.kind() == io::ErrorKind::BrokenPipe => Ok(()),
+        other => other,
     }
 }
 

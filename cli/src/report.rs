@@ -5,9 +5,9 @@
 //! escapes them by itself.
 
 use std::borrow::Cow;
+use std::io::{self, Write as _};
 use std::net::SocketAddr;
 
-use comfy_table::{CellAlignment, Table, presets};
 use laxity::Host;
 use laxity::calibration::Premises;
 use laxity::text::DisplayRate;
@@ -19,6 +19,8 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::link::{PREMISE, early, early_lines};
+use crate::numbers::left;
+use crate::table::{self, Column, known};
 
 /// What `laxity send` and `laxity recv` report at their end. Without a peer, nobody came.
 pub(crate) fn run(command: &str, peer: Option<SocketAddr>, channels: &[Value], host: &Host) -> Value {
@@ -79,9 +81,14 @@ pub(crate) fn channel_without_causes(figures: &Figures) -> Value {
 }
 
 /// Misses by cause.
+pub(crate) fn by_cause(misses: &Misses) -> [(&'static str, u64); 5] {
+    let Misses { sender, receiver, network, platform, laxity } = *misses;
+    [("sender", sender), ("receiver", receiver), ("network", network), ("platform", platform), ("laxity", laxity)]
+}
+
+/// Misses by cause, in JSON.
 pub(crate) fn causes(misses: &Misses) -> Value {
-    let Misses { sender, receiver, network, platform, laxity } = misses;
-    json!({ "sender": sender, "receiver": receiver, "network": network, "platform": platform, "laxity": laxity })
+    by_cause(misses).into_iter().collect()
 }
 
 /// What the link did: frames, and those that it dropped by reason.
@@ -128,6 +135,11 @@ pub(crate) fn nanos(span: Option<Duration>) -> Option<u64> {
     span.map(Duration::as_nanos)
 }
 
+/// Prints what a command has to say. A reader that has seen enough is no failure.
+pub(crate) fn say(text: &str) {
+    let _ = writeln!(io::stdout(), "{text}");
+}
+
 /// An object as one line, without a line end.
 pub(crate) fn to_json(report: &impl Serialize) -> String {
     serde_json::to_string(report).expect("structs of strings and integers are always JSON")
@@ -135,77 +147,34 @@ pub(crate) fn to_json(report: &impl Serialize) -> String {
 
 /// The figures as a table. `elapsed` is how long data flowed; the throughput is that of delivered messages.
 pub(crate) fn table(figures: &[Figures], elapsed: Duration) -> String {
-    let mut table = Table::new();
-    table.load_preset(presets::ASCII_BORDERS_ONLY_CONDENSED).set_header([
-        "channel",
-        "deadline",
-        "bound",
-        "p50",
-        "p99",
-        "largest",
-        "least laxity",
-        "delivered/sent",
-        "lost",
-        "misses",
-        "throughput",
-    ]);
-    for channel in figures {
-        let latencies = channel.latencies;
-        table.add_row([
-            escaped(&channel.name).into_owned(),
-            span(channel.deadline),
-            span(channel.bound),
-            span(latencies.p50),
-            span(latencies.p99),
-            span(latencies.max),
-            least_laxity(channel),
-            format!("{}/{}", channel.delivered, channel.sent),
-            channel.lost.to_string(),
-            misses(channel),
-            DisplayRate(per_second(channel.delivered_bytes, elapsed)).to_string(),
-        ]);
-    }
-    for column in table.column_iter_mut().skip(1) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    table.to_string()
-}
-
-/// What is not known, or does not apply.
-const NONE: &str = "-";
-
-fn span(span: Option<Duration>) -> String {
-    span.map_or_else(|| NONE.to_owned(), |span| span.to_string())
+    let throughput = |channel: &Figures| DisplayRate(per_second(channel.delivered_bytes, elapsed)).to_string();
+    let columns: &[Column<'_, &Figures>] = &[
+        ("channel", &|channel| escaped(&channel.name).into_owned()),
+        ("deadline", &|channel| known(channel.deadline)),
+        ("bound", &|channel| known(channel.bound)),
+        ("p50", &|channel| known(channel.latencies.p50)),
+        ("p99", &|channel| known(channel.latencies.p99)),
+        ("largest", &|channel| known(channel.latencies.max)),
+        ("least laxity", &|channel| least_laxity(channel)),
+        ("delivered/sent", &|channel| format!("{}/{}", channel.delivered, channel.sent)),
+        ("lost", &|channel| channel.lost.to_string()),
+        ("misses", &|channel| misses(channel)),
+        ("throughput", &|channel| throughput(channel)),
+    ];
+    table::table(columns, 1.., figures).to_string()
 }
 
 /// Deadline − largest delay: what the worst message had left, below zero if it was late.
 fn least_laxity(channel: &Figures) -> String {
-    match (channel.deadline, channel.latencies.max) {
-        (Some(deadline), Some(max)) if max > deadline => format!("-{}", max - deadline),
-        (Some(deadline), Some(max)) => (deadline - max).to_string(),
-        _ => NONE.to_owned(),
-    }
+    known(channel.deadline.zip(channel.latencies.max).map(|(deadline, max)| left(deadline, max)))
 }
 
 /// The causes that occurred, each with its count; 0 if there was none.
 pub(crate) fn misses(channel: &Figures) -> String {
-    let misses = channel.misses;
-    let mut causes: Vec<String> = [
-        ("sender", misses.sender),
-        ("receiver", misses.receiver),
-        ("network", misses.network),
-        ("platform", misses.platform),
-        ("laxity", misses.laxity),
-        ("over bound", channel.over_bound),
-    ]
-    .into_iter()
-    .filter(|&(_, count)| count > 0)
-    .map(|(cause, count)| format!("{count} {cause}"))
-    .collect();
-    if causes.is_empty() {
-        causes.push("0".to_owned());
-    }
-    causes.join(", ")
+    let causes = by_cause(&channel.misses).into_iter().chain([("over bound", channel.over_bound)]);
+    let causes = causes.filter(|&(_, count)| count > 0).map(|(cause, count)| format!("{count} {cause}"));
+    let causes = causes.collect::<Vec<_>>().join(", ");
+    if causes.is_empty() { "0".to_owned() } else { causes }
 }
 
 /// Text of somebody else, safe for a terminal: control characters and those that change the direction of writing appear as

@@ -35,6 +35,11 @@ impl Stop {
         self.0.0.load(Ordering::SeqCst)
     }
 
+    /// What is set when the command is told to end.
+    pub(crate) fn flag(&self) -> &AtomicBool {
+        &self.0.0
+    }
+
     fn descriptor(&self) -> BorrowedFd<'_> {
         self.0.1.as_fd()
     }

@@ -1,7 +1,6 @@
 //! Values of options: read, looked up, and held against limits.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
-use std::str::FromStr;
 
 use laxity::DEFAULT_PORT;
 use laxity::text::{self, HostAddress, TextError};
@@ -22,11 +21,6 @@ pub(crate) fn option<T>(
 pub(crate) fn look_up(address: &HostAddress) -> Result<SocketAddr, Failure> {
     let found = address.resolve().map_err(|source| Failure::Lookup { host: address.host.clone(), source })?;
     Ok(found[0])
-}
-
-/// Reads a value of the scenarios.
-pub(crate) fn read<T: FromStr<Err = laxity_lab::Error>>(text: &str) -> Result<T, laxity_lab::Error> {
-    text.parse()
 }
 
 /// The span that `--duration` gives.

@@ -3,22 +3,16 @@
 use laxity::system_file::{Channel, Upcall};
 use laxity_core::admission::answer::{Answers, Request, Role, Test};
 use laxity_core::admission::plan;
-use laxity_core::admission::published::d_order::{Block, DOrder, Refused};
+use laxity_core::admission::published::d_order::{Block, DOrder, Placed, Refused};
 use laxity_core::admission::published::{rate_monotonic, response_time};
 use laxity_core::platform::Platform;
 use laxity_core::units::Duration;
 
 use crate::failure::Failure;
 
-/// What the test of the papers finds for one channel.
-pub(super) enum OfDOrder {
-    /// Its own time, the longest wait, the response, and its place among the priorities, 0 at the top.
-    Placed { service: Duration, wait: Duration, response: Duration, position: usize },
-    /// It would not take the channel: why.
-    Refused(String),
-    /// It knows no such channel: one that this host does not send.
-    NotSent,
-}
+/// What the test of the papers finds for one channel: its figures, or why it would not take the channel. `None` for a channel that
+/// this host does not send, since the test knows no others.
+pub(super) type OfDOrder = Option<Result<Placed, String>>;
 
 /// What the tests for upcalls find; the first three for all of them together.
 pub(super) struct OfUpcalls {
@@ -67,20 +61,8 @@ pub(super) fn d_order(platform: &Platform, channels: &[Channel]) -> Result<Vec<O
         Refused::Deadline { within } => format!("its response would exceed {within}"),
         other => other.to_string(),
     };
-    let of = |placed: Option<Result<usize, Refused>>| match placed {
-        Some(Ok(number)) => {
-            let figures = &hop.channels()[number];
-            OfDOrder::Placed {
-                service: figures.service,
-                wait: figures.wait,
-                response: figures.response,
-                position: figures.position,
-            }
-        }
-        Some(Err(refused)) => OfDOrder::Refused(why(refused)),
-        None => OfDOrder::NotSent,
-    };
-    Ok(placed.into_iter().map(of).collect())
+    let figures = |placed: Result<usize, Refused>| placed.map(|number| hop.channels()[number]).map_err(why);
+    Ok(placed.into_iter().map(|placed| placed.map(figures)).collect())
 }
 
 /// By all tests for upcalls. The executive's timer is exact, or its lateness is in the costs: no jitter.

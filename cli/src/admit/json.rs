@@ -171,17 +171,13 @@ fn refused(channels: &[Channel], denial: &Denial) -> Value {
 }
 
 fn d_order(channel: &Channel, figures: &OfDOrder) -> Value {
-    let figures = match *figures {
-        OfDOrder::Placed { service, wait, response, position } => Some((service, wait, response, position)),
-        OfDOrder::Refused(_) => None,
-        OfDOrder::NotSent => return Value::Null,
-    };
+    let Some(figures) = figures.as_ref().map(|figures| figures.as_ref().ok()) else { return Value::Null };
     json!({
-        "service_ns": nanos(figures.map(|figures| figures.0)),
-        "wait_ns": nanos(figures.map(|figures| figures.1)),
-        "response_ns": nanos(figures.map(|figures| figures.2)),
-        "position": figures.map(|figures| figures.3),
-        "fits": figures.is_some_and(|figures| figures.2 <= channel.request.contract.deadline()),
+        "service_ns": figures.map(|figures| figures.service.as_nanos()),
+        "wait_ns": figures.map(|figures| figures.wait.as_nanos()),
+        "response_ns": figures.map(|figures| figures.response.as_nanos()),
+        "position": figures.map(|figures| figures.position),
+        "fits": figures.is_some_and(|figures| figures.response <= channel.request.contract.deadline()),
     })
 }
 

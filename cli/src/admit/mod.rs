@@ -14,7 +14,6 @@ mod tests;
 pub(crate) use arguments::{AdmitArguments, HELP};
 
 use std::fs;
-use std::io::{self, Write as _};
 use std::time::Instant;
 
 use laxity::system_file::{self, Channel, Plan, System, Upcall};
@@ -27,6 +26,7 @@ use laxity_core::units::Duration;
 use crate::costs;
 use crate::failure::Failure;
 use crate::file;
+use crate::report::say;
 use arguments::TestArgument;
 use decide::{OfDOrder, OfUpcalls};
 
@@ -43,9 +43,7 @@ pub(crate) fn run(arguments: &AdmitArguments) -> Result<u8, Failure> {
     if let Some(path) = &arguments.plot {
         file::write(path, &plot::svg(&report))?;
     }
-    let said = if arguments.json { json::object(&report) } else { text::page(&report) };
-    // A reader that has seen enough is no failure.
-    let _ = writeln!(io::stdout(), "{said}");
+    say(&if arguments.json { json::object(&report) } else { text::page(&report) });
     Ok(if report.refuses() { 3 } else { 0 })
 }
 

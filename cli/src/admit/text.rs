@@ -2,11 +2,11 @@
 
 use std::fmt::Write as _;
 
-use comfy_table::{CellAlignment, Table, presets};
 use laxity::system_file::{Channel, Upcall};
 use laxity::text::{DisplayRate, DisplaySize};
 use laxity::{Costs, Level};
-use laxity_core::admission::answer::{Answers, Denial, Fits, Rule, Term};
+use laxity_core::admission::answer::{Answer, Answers, Denial, Fits, Grant, Rule, Term};
+use laxity_core::admission::published::d_order::Placed;
 use laxity_core::admission::{Code, Refusal, Stage};
 use laxity_core::platform::{MachineModel, Platform};
 use laxity_core::units::Duration;
@@ -15,10 +15,9 @@ use super::arguments::TestArgument;
 use super::decide::{OfDOrder, OfUpcalls};
 use super::{Answered, Report};
 use crate::costs::in_words;
-use crate::numbers::{brief, counted, list, up};
+use crate::numbers::{brief, counted, left, list, up};
 use crate::report::escaped;
-
-const NONE: &str = "-";
+use crate::table::{Column, known, table};
 
 /// The whole answer.
 pub(super) fn page(report: &Report) -> String {
@@ -68,24 +67,20 @@ pub(super) fn changes(platform: &Platform) -> String {
 }
 
 fn of_channels(page: &mut String, report: &Report, channels: &[Channel], answers: &Answers) {
-    let mut table = new_table(&["channel", "answer", "deadline", "bound", "slack", "where the bound goes"]);
-    for (channel, answer) in channels.iter().zip(&answers.channels) {
-        let deadline = channel.request.contract.deadline();
-        let name = escaped(&channel.name).into_owned();
-        table.add_row(match &answer.outcome {
-            Ok(grant) => [
-                name,
-                "granted".to_owned(),
-                deadline.to_string(),
-                up(grant.bound).to_string(),
-                deadline.saturating_sub(grant.bound).to_string(),
-                terms(&grant.terms),
-            ],
-            Err(_) => [name, "REFUSED".to_owned(), deadline.to_string(), NONE.into(), NONE.into(), String::new()],
-        });
+    type Answered<'a> = (&'a Channel, &'a Answer);
+    fn granted<'a>((_, answer): &Answered<'a>) -> Option<&'a Grant> {
+        answer.outcome.as_ref().ok()
     }
-    align(&mut table, 2..5);
-    let _ = writeln!(page, "{table}");
+    let slack = |row: &Answered<'_>| Some(deadline(row.0).saturating_sub(granted(row)?.bound));
+    let columns: &[Column<'_, Answered<'_>>] = &[
+        ("channel", &|(channel, _)| escaped(&channel.name).into_owned()),
+        ("answer", &|row| if granted(row).is_some() { "granted" } else { "REFUSED" }.to_owned()),
+        ("deadline", &|(channel, _)| deadline(channel).to_string()),
+        ("bound", &|row| known(granted(row).map(|grant| up(grant.bound)))),
+        ("slack", &|row| known(slack(row))),
+        ("where the bound goes", &|row| granted(row).map(|grant| terms(&grant.terms)).unwrap_or_default()),
+    ];
+    let _ = writeln!(page, "{}", table(columns, 2..5, channels.iter().zip(&answers.channels)));
     let refused = answers.channels.iter().filter(|answer| answer.outcome.is_err()).count();
     let rule = match answers.rule {
         Rule::Split => "each stage has a deadline of its own (split test)",
@@ -204,28 +199,26 @@ fn would_fit(fits: &Fits) -> String {
 }
 
 fn of_d_order(page: &mut String, channels: &[Channel], figures: &[OfDOrder]) {
-    let mut table = new_table(&["channel", "position", "deadline", "response", "own time", "wait", "D_order"]);
-    for (channel, figures) in channels.iter().zip(figures) {
-        let (name, deadline) = (escaped(&channel.name).into_owned(), channel.request.contract.deadline());
-        let none = || NONE.to_owned();
-        table.add_row(match figures {
-            OfDOrder::Placed { service, wait, response, position } => [
-                name,
-                position.to_string(),
-                deadline.to_string(),
-                up(*response).to_string(),
-                up(*service).to_string(),
-                up(*wait).to_string(),
-                if *response <= deadline { "takes it" } else { "does not hold" }.to_owned(),
-            ],
-            OfDOrder::Refused(why) => [name, none(), deadline.to_string(), none(), none(), none(), why.clone()],
-            OfDOrder::NotSent => {
-                [name, none(), deadline.to_string(), none(), none(), none(), "not sent here".to_owned()]
-            }
-        });
+    type Answered<'a> = (&'a Channel, &'a OfDOrder);
+    fn placed<'a>((_, figures): &Answered<'a>) -> Option<&'a Placed> {
+        figures.as_ref()?.as_ref().ok()
     }
-    align(&mut table, 1..6);
-    let _ = writeln!(page, "{table}");
+    let says = |(channel, figures): &Answered<'_>| match figures {
+        Some(Ok(placed)) if placed.response <= deadline(channel) => "takes it".to_owned(),
+        Some(Ok(_)) => "does not hold".to_owned(),
+        Some(Err(why)) => why.clone(),
+        None => "not sent here".to_owned(),
+    };
+    let columns: &[Column<'_, Answered<'_>>] = &[
+        ("channel", &|(channel, _)| escaped(&channel.name).into_owned()),
+        ("position", &|row| known(placed(row).map(|placed| placed.position))),
+        ("deadline", &|(channel, _)| deadline(channel).to_string()),
+        ("response", &|row| known(placed(row).map(|placed| up(placed.response)))),
+        ("own time", &|row| known(placed(row).map(|placed| up(placed.service)))),
+        ("wait", &|row| known(placed(row).map(|placed| up(placed.wait)))),
+        ("D_order", &|row| says(row)),
+    ];
+    let _ = writeln!(page, "{}", table(columns, 1..6, channels.iter().zip(figures)));
     page.push_str(
         "This is the published test, for comparison; it decides nothing. Its responses can be exceeded: it counts one change \
          of handler for all messages in a row, and the link's interrupts only in a part of the wait.\nPosition 0 is the \
@@ -234,32 +227,18 @@ fn of_d_order(page: &mut String, channels: &[Channel], figures: &[OfDOrder]) {
 }
 
 fn of_upcalls(page: &mut String, report: &Report, upcalls: &[Upcall], figures: &OfUpcalls) {
-    let mut table = new_table(&["upcall", "answer", "period", "cost", "longest block", "response", "slack"]);
-    for (index, upcall) in upcalls.iter().enumerate() {
-        let response = figures.responses[index];
-        table.add_row([
-            escaped(&upcall.name).into_owned(),
-            match report.grants_upcall(upcalls, figures, index) {
-                Some(true) => "granted",
-                Some(false) => "REFUSED",
-                None => NONE,
-            }
-            .to_owned(),
-            upcall.period.to_string(),
-            upcall.cost.to_string(),
-            block(upcall).to_string(),
-            response.map_or_else(|| "no bound".to_owned(), |response| up(response).to_string()),
-            response.map_or_else(
-                || NONE.to_owned(),
-                |response| match upcall.period.checked_sub(up(response)) {
-                    Some(slack) => slack.to_string(),
-                    None => format!("-{}", up(response) - upcall.period),
-                },
-            ),
-        ]);
-    }
-    align(&mut table, 2..7);
-    let _ = writeln!(page, "{table}");
+    let answer = |granted| if granted { "granted" } else { "REFUSED" };
+    let response = |(index, _): &(usize, &Upcall)| figures.responses[*index].map(up);
+    let columns: &[Column<'_, (usize, &Upcall)>] = &[
+        ("upcall", &|(_, upcall)| escaped(&upcall.name).into_owned()),
+        ("answer", &|(index, _)| known(report.grants_upcall(upcalls, figures, *index).map(answer))),
+        ("period", &|(_, upcall)| upcall.period.to_string()),
+        ("cost", &|(_, upcall)| upcall.cost.to_string()),
+        ("longest block", &|(_, upcall)| block(upcall).to_string()),
+        ("response", &|row| response(row).map_or_else(|| "no bound".to_owned(), |response| response.to_string())),
+        ("slack", &|row| known(response(row).map(|response| left(row.1.period, response)))),
+    ];
+    let _ = writeln!(page, "{}", table(columns, 2..7, upcalls.iter().enumerate()));
     let says = |passes: bool| if passes { "passes" } else { "does not pass" };
     let _ = writeln!(
         page,
@@ -313,18 +292,8 @@ fn block(upcall: &Upcall) -> Duration {
     Duration::from_nanos(u64::try_from(product.div_ceil(upcall.batch.into())).unwrap_or(u64::MAX))
 }
 
-fn new_table(header: &[&str]) -> Table {
-    let mut table = Table::new();
-    table.load_preset(presets::ASCII_BORDERS_ONLY_CONDENSED).set_header(header);
-    table
-}
-
-fn align(table: &mut Table, columns: std::ops::Range<usize>) {
-    for column in columns {
-        if let Some(column) = table.column_mut(column) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
+fn deadline(channel: &Channel) -> Duration {
+    channel.request.contract.deadline()
 }
 
 /// The largest terms, and what the others are together.

@@ -1,16 +1,11 @@
 //! What `laxity bench` takes.
 #![allow(rustdoc::broken_intra_doc_links, reason = "the comments are what the command says of itself")]
 
-use std::fmt;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use laxity_core::units::Duration;
 use laxity_lab::Attack;
-
-use crate::failure::Failure;
-use crate::values::{duration_within, read};
 
 pub(crate) const HELP: &str = "\
 Exit status: 0 every promise was kept; 1 one that must hold was broken; 2 bad input; live also 3 refused by admission; 4 not \
@@ -74,7 +69,7 @@ pub(crate) struct BenchArguments {
     #[arg(long, requires = "simulated")]
     pub(crate) threads: Option<NonZeroUsize>,
     /// Live: what goes on beside it: idle, flood, violator, hogs or all of them at once; by default idle
-    #[arg(long, value_name = "ATTACK", conflicts_with = "simulated", value_parser = read::<Attack>)]
+    #[arg(long, value_name = "ATTACK", conflicts_with = "simulated")]
     pub(crate) attack: Option<Attack>,
     /// Live: costs of this host and the link of the wire: a TOML file with a [platform] table; what it leaves out is measured or
     /// assumed
@@ -133,20 +128,4 @@ pub(crate) enum BenchName {
     XdpPath,
     /// Channels of a host under a flood of strangers, more and more of them, over UDP and over AF_XDP
     Livelock,
-}
-
-impl fmt::Display for BenchName {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.to_possible_value().map_or(Ok(()), |value| f.write_str(value.get_name()))
-    }
-}
-
-/// Checks that a span is one for which an experiment can be observed: a lease is longer.
-pub(crate) fn bench_duration(text: &str) -> Result<Duration, Failure> {
-    duration_within(text, Duration::from_millis(100), Duration::from_secs(40))
-}
-
-/// Checks that a span is one for which paths can be compared: a few rounds at least.
-pub(crate) fn path_duration(text: &str) -> Result<Duration, Failure> {
-    duration_within(text, Duration::from_millis(100), Duration::from_secs(600))
 }

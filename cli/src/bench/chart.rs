@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use maud::{Markup, html};
 
-use crate::chart::{Frame, MARGIN, Page, Scale, across, fitting, flow, marker, polyline, short};
+use crate::chart::{Frame, GAP, MARGIN, Page, Scale, across, fitting, legend, marker, polyline, short, tile};
 use crate::numbers::count;
 
 /// A document.
@@ -38,8 +38,15 @@ pub(super) struct Line {
     pub(super) points: Vec<(u64, i64)>,
 }
 
+impl Line {
+    /// A line through counts, with marks.
+    pub(super) fn new(class: usize, points: impl IntoIterator<Item = (u64, u64)>) -> Self {
+        let signed = |(at, value)| (at, i64::try_from(value).unwrap_or(i64::MAX));
+        Self { class, dotted: false, points: points.into_iter().map(signed).collect() }
+    }
+}
+
 const WIDTH: f64 = 960.0;
-const GAP: f64 = 16.0;
 const PANEL: f64 = (WIDTH - 2.0 * MARGIN - GAP) / 2.0;
 const HEIGHT: f64 = 300.0;
 /// The frame inside a panel.
@@ -52,12 +59,11 @@ const BOTTOM: f64 = HEIGHT - 52.0;
 pub(super) fn document(picture: &Picture) -> String {
     let first = 116.0;
     let rows = picture.panels.len().div_ceil(2) as f64;
+    let names = picture.legend.iter().map(String::as_str);
     let content = html! {
-        (legend(&picture.legend))
+        (legend(names, (MARGIN, WIDTH - MARGIN), 88.0, |class| (format!("s{class}"), true)))
         @for (place, panel) in picture.panels.iter().enumerate() {
-            @let x = MARGIN + (PANEL + GAP) * (place % 2) as f64;
-            @let y = first + (HEIGHT + GAP) * (place / 2) as f64;
-            g transform={ "translate(" (short(x)) " " (short(y)) ")" } { (draw(panel)) }
+            (tile(place, [MARGIN, first], [PANEL, HEIGHT], draw(panel)))
         }
     };
     let (title, subtitle, description) = (&picture.title, &picture.subtitle, &description(picture));
@@ -81,31 +87,12 @@ fn description(picture: &Picture) -> String {
     text
 }
 
-fn legend(names: &[String]) -> Markup {
-    let places = flow(names.iter().map(String::as_str), (MARGIN, WIDTH - MARGIN), 52.0);
-    html! {
-        @for (class, (name, (x, y))) in names.iter().zip(places).enumerate() {
-            g class={ "s" (class) } {
-                path.line d=(across(x, x + 24.0, 88.0 + y)) {}
-                path.mark d=(marker(class, x + 12.0, 88.0 + y)) {}
-            }
-            text.name x=(short(x + 30.0)) y=(short(92.0 + y)) { (name) }
-        }
-    }
-}
-
 fn draw(panel: &Panel) -> Markup {
     let values = || panel.lines.iter().flat_map(|line| &line.points);
     let (low, high, step) = axis(values().map(|point| point.1), panel.least_top);
     let above = |value: i64| value.saturating_sub(low).unsigned_abs();
-    let frame = Frame {
-        left: LEFT,
-        right: RIGHT,
-        top: TOP,
-        bottom: BOTTOM,
-        across: Scale::exact(values().map(|point| point.0).max().unwrap_or(1)),
-        up: Scale::exact(above(high)),
-    };
+    let across_scale = Scale::exact(values().map(|point| point.0).max().unwrap_or(1));
+    let frame = Frame::new([LEFT, RIGHT], [TOP, BOTTOM], across_scale, Scale::exact(above(high)));
     let column = |value| label(i64::try_from(value).unwrap_or(i64::MAX), u32::try_from(panel.x_unit).unwrap_or(1));
     // From zero in both directions, whatever the ends are.
     let rows = (0..=(high - low) / step).map(|place| above(low + place * step)).collect();
@@ -147,11 +134,7 @@ fn label(value: i64, unit: u32) -> String {
     format!("{sign}{}{}", count(whole), if rest == 0 { "" } else { decimals.trim_end_matches('0') })
 }
 
-const STYLE: &str = "
-.zero { fill: none; stroke: #1b1f24; stroke-width: 1.2; }
-.dotted { stroke-dasharray: 2 4; }
-@media (prefers-color-scheme: dark) { .zero { stroke: #e8eaed; } }
-";
+const STYLE: &str = include_str!("chart.css");
 
 #[cfg(test)]
 mod tests {

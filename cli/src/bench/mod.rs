@@ -20,7 +20,10 @@ pub(crate) use arguments::{BenchArguments, HELP};
 use laxity_core::units::Duration;
 
 use crate::failure::Failure;
-use arguments::{BenchName, bench_duration};
+use crate::file;
+use crate::report::{escaped, say};
+use crate::values::duration_within;
+use arguments::BenchName;
 use channels::Experiment;
 
 /// How long a run is observed: what the papers did.
@@ -28,25 +31,58 @@ const SIMULATED: Duration = Duration::from_millis(9_600);
 /// So that a whole experiment takes less than two minutes.
 const LIVE: Duration = Duration::from_secs(3);
 
+/// The longest for which channels can be observed: a lease is longer.
+const LONGEST: Duration = Duration::from_secs(40);
+
 /// Runs one experiment; true if every promise was kept.
 pub(crate) fn run(arguments: &BenchArguments) -> Result<bool, Failure> {
     let experiment = match arguments.name {
-        BenchName::Guarantee => Experiment::Guarantee,
-        BenchName::Violation => Experiment::Violation,
-        BenchName::Preemption => Experiment::Preemption,
-        BenchName::XdpPath | BenchName::Livelock => {
-            refuse(arguments.of_channels(), "the experiments on channels")?;
-            if arguments.name == BenchName::XdpPath {
-                return paths::run(arguments);
-            }
-            refuse(arguments.of_paths(), "xdp-path")?;
-            return livelock::run(arguments);
-        }
+        BenchName::Guarantee => Some(Experiment::Guarantee),
+        BenchName::Violation => Some(Experiment::Violation),
+        BenchName::Preemption => Some(Experiment::Preemption),
+        BenchName::XdpPath | BenchName::Livelock => None,
     };
-    refuse(arguments.of_paths(), "xdp-path")?;
-    let default = if arguments.simulated { SIMULATED } else { LIVE };
-    let duration = arguments.duration.as_deref().map_or(Ok(default), bench_duration)?;
-    channels::run(experiment, arguments, duration)
+    if experiment.is_none() {
+        refuse(arguments.of_channels(), "the experiments on channels")?;
+    }
+    if arguments.name != BenchName::XdpPath {
+        refuse(arguments.of_paths(), "xdp-path")?;
+    }
+    let (default, most) = match arguments.name {
+        BenchName::XdpPath => (paths::DURATION, Duration::from_secs(600)),
+        BenchName::Livelock => (livelock::DURATION, LONGEST),
+        _ if arguments.simulated => (SIMULATED, LONGEST),
+        _ => (LIVE, LONGEST),
+    };
+    let within = |text| duration_within(text, Duration::from_millis(100), most);
+    let duration = arguments.duration.as_deref().map_or(Ok(default), within)?;
+    if let Some(path) = &arguments.plot {
+        file::has_directory(path)?;
+    }
+    match experiment {
+        Some(experiment) => channels::run(experiment, arguments, duration),
+        None if arguments.name == BenchName::XdpPath => paths::run(arguments, duration),
+        None => livelock::run(arguments, duration),
+    }
+}
+
+/// Shows what came of an experiment: the picture, if one is asked for, and JSON or a page.
+fn show(
+    arguments: &BenchArguments,
+    picture: impl FnOnce() -> String,
+    json: impl FnOnce() -> String,
+    page: impl FnOnce() -> String,
+) -> Result<(), Failure> {
+    if let Some(path) = &arguments.plot {
+        file::write(path, &picture())?;
+    }
+    say(&if arguments.json { json() } else { page() });
+    Ok(())
+}
+
+/// Notes as the lines of a list.
+fn listed(notes: impl IntoIterator<Item = String>) -> String {
+    notes.into_iter().map(|note| format!("\n- {}", escaped(&note))).collect()
 }
 
 /// An option that belongs to something else.

@@ -8,15 +8,10 @@ mod pictures;
 mod tests;
 mod text;
 
-use std::io::{self, Write as _};
 use std::path::PathBuf;
-use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, atomic::Ordering};
 use std::thread;
-use std::time::Duration as StdDuration;
 
 use clap::Args;
-use indicatif::{ProgressBar, ProgressStyle};
 use laxity::Registry;
 use laxity::calibration::{Calibration, Load, place};
 use laxity::text as units;
@@ -25,7 +20,8 @@ use laxity_core::units::{Duration, NANOS_PER_SECOND};
 
 use crate::failure::Failure;
 use crate::file;
-use crate::report::escaped;
+use crate::progress;
+use crate::report::{escaped, say};
 use crate::stop::Stop;
 use crate::values::option;
 
@@ -165,12 +161,10 @@ pub(crate) fn run(arguments: &CalibrateArguments) -> Result<bool, Failure> {
         let (windows, platform) = (&measured.calibration.windows, &measured.calibration.platform);
         file::write(path, &pictures::interference(&measured.seen, windows, &platform.interference, &host))?;
     }
-    let said = match arguments.json {
+    say(&match arguments.json {
         true => json::object(&measured, &output, disagreements.as_deref()),
         false => text::page(&measured, &output, disagreements.as_deref()),
-    };
-    // A reader that has seen enough is no failure.
-    let _ = writeln!(io::stdout(), "{said}");
+    });
     Ok(true)
 }
 
@@ -190,31 +184,14 @@ fn neighbours() -> Option<String> {
 
 /// Measures, with a bar.
 fn measured(plan: &Plan) -> Result<Measured, Failure> {
-    let signals = Stop::on_signals()?;
-    let stop = Arc::new(AtomicBool::new(false));
-    let over = Arc::new(AtomicBool::new(false));
-    // The library looks at a flag of its own.
-    let watching = {
-        let (stop, over) = (Arc::clone(&stop), Arc::clone(&over));
-        thread::spawn(move || {
-            while !over.load(Ordering::Relaxed) {
-                if signals.is_set() {
-                    stop.store(true, Ordering::Relaxed);
-                }
-                thread::sleep(StdDuration::from_millis(50));
-            }
-        })
-    };
-    let style = ProgressStyle::with_template("{bar:24} {msg}").expect("the template is valid");
-    let bar = ProgressBar::new(plan.length.as_nanos()).with_style(style);
-    let outcome = measure(plan, &stop, &mut |phase, done| {
+    let stop = Stop::on_signals()?;
+    let bar = progress::bar("{bar:24} {msg}", plan.length.as_nanos());
+    let outcome = measure(plan, stop.flag(), &mut |phase, done| {
         let left = plan.length.saturating_sub(done).as_nanos().div_ceil(NANOS_PER_SECOND);
         bar.set_position(done.as_nanos());
         bar.set_message(format!("{}; {left} s left", escaped(&words(phase))));
     });
-    bar.finish_and_clear();
-    over.store(true, Ordering::Relaxed);
-    let _ = watching.join();
+    drop(bar);
     Ok(outcome?)
 }
 

@@ -3,9 +3,9 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
-use comfy_table::{CellAlignment, Table, presets};
+use comfy_table::{Table, presets};
 use laxity::Guarantee;
-use laxity::calibration::{Backing, Cost, Disagreement, Piece, Taken};
+use laxity::calibration::{Backing, Cost, Disagreement, Piece, Taken, Window};
 use laxity::text::DisplayRate;
 use laxity_calibrate::Measured;
 use laxity_core::admission::Settings;
@@ -15,6 +15,7 @@ use super::json::scheduling;
 use super::pictures;
 use crate::costs::{admitted, in_words};
 use crate::report::escaped;
+use crate::table::{Column, table};
 
 fn meaning(kind: Piece) -> &'static str {
     match kind {
@@ -52,34 +53,28 @@ pub(super) fn page(measured: &Measured, file: &Path, against: Option<&[Disagreem
         page,
         "Costs, with packets of {chosen} bytes. What is beyond the claim counts as taken by the platform."
     );
-    let mut costs = table(&["", "half", "claimed", "exceeded", "longest", "times", ""]);
     let shown = |cost: &&Cost| cost.packet.is_none_or(|packet| packet == chosen);
-    for cost in calibration.costs.iter().filter(shown) {
-        costs.add_row(vec![
-            cost.kind.name().to_owned(),
-            cost.median.to_string(),
-            cost.claimed.to_string(),
-            rounded(cost.exceedance),
-            cost.largest.to_string(),
-            cost.samples.to_string(),
-            meaning(cost.kind).to_owned(),
-        ]);
-    }
-    let _ = writeln!(page, "{costs}\n");
+    let columns: &[Column<'_, &Cost>] = &[
+        ("", &|cost| cost.kind.name().to_owned()),
+        ("half", &|cost| cost.median.to_string()),
+        ("claimed", &|cost| cost.claimed.to_string()),
+        ("exceeded", &|cost| rounded(cost.exceedance)),
+        ("longest", &|cost| cost.largest.to_string()),
+        ("times", &|cost| cost.samples.to_string()),
+        ("", &|cost| meaning(cost.kind).to_owned()),
+    ];
+    let _ = writeln!(page, "{}\n", ruled(columns, calibration.costs.iter().filter(shown)));
     let _ = writeln!(page, "Processor time that the platform takes away, in windows that follow one another.");
-    let mut windows = table(&["window", "seen by", "half", "budget", "exceeded", "most", "windows"]);
-    for window in &calibration.windows {
-        windows.add_row(vec![
-            window.window.to_string(),
-            window.observer.name().to_owned(),
-            window.median.to_string(),
-            window.budget.to_string(),
-            rounded(window.exceedance),
-            window.largest.to_string(),
-            window.windows.to_string(),
-        ]);
-    }
-    let _ = writeln!(page, "{windows}\n");
+    let columns: &[Column<'_, &Window>] = &[
+        ("window", &|window| window.window.to_string()),
+        ("seen by", &|window| window.observer.name().to_owned()),
+        ("half", &|window| window.median.to_string()),
+        ("budget", &|window| window.budget.to_string()),
+        ("exceeded", &|window| rounded(window.exceedance)),
+        ("most", &|window| window.largest.to_string()),
+        ("windows", &|window| window.windows.to_string()),
+    ];
+    let _ = writeln!(page, "{}\n", ruled(columns, &calibration.windows));
     let platform = &calibration.platform;
     let rate = platform
         .link
@@ -135,11 +130,9 @@ fn rounded(probability: laxity_core::admission::confidence::Probability) -> Stri
     }
 }
 
-fn table(head: &[&str]) -> Table {
-    let mut table = Table::new();
-    table.load_preset(presets::UTF8_HORIZONTAL_ONLY).set_header(head);
-    for column in table.column_iter_mut().skip(1).take(5) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
+/// A table with lines across.
+fn ruled<R>(columns: &[Column<'_, R>], rows: impl IntoIterator<Item = R>) -> Table {
+    let mut table = table(columns, 1..6, rows);
+    table.load_preset(presets::UTF8_HORIZONTAL_ONLY);
     table
 }

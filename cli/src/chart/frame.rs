@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use maud::{Markup, html};
 
+use super::page::GAP;
 use super::scale::Scale;
 use super::text::{CHARACTER, short};
 
@@ -19,6 +20,11 @@ pub(crate) struct Frame {
 }
 
 impl Frame {
+    /// Between these ends, across and up, with these scales.
+    pub(crate) fn new([left, right]: [f64; 2], [top, bottom]: [f64; 2], across: Scale, up: Scale) -> Self {
+        Self { left, right, top, bottom, across, up }
+    }
+
     pub(crate) fn x(&self, value: u64) -> f64 {
         self.left + self.across.position(value) * (self.right - self.left)
     }
@@ -134,6 +140,34 @@ pub(crate) fn flow<'a>(
         x += width;
     }
     places
+}
+
+/// A legend from the left at this height: for each name a piece of its line, of the class that `look` gives to its place, and the marker
+/// of the place if `look` says so.
+pub(crate) fn legend<'a>(
+    names: impl IntoIterator<Item = &'a str> + Clone,
+    ends: (f64, f64),
+    top: f64,
+    look: impl Fn(usize) -> (String, bool),
+) -> Markup {
+    let places = flow(names.clone(), ends, 58.0);
+    html! {
+        @for (place, (name, (x, y))) in names.into_iter().zip(places).enumerate() {
+            @let (class, is_marked) = look(place);
+            g class=(class) {
+                path.line d=(across(x, x + 26.0, top + y)) {}
+                @if is_marked { path.mark d=(marker(place, x + 13.0, top + y)) {} }
+            }
+            text.name x=(short(x + 34.0)) y=(short(top + y + 4.0)) { (name) }
+        }
+    }
+}
+
+/// The diagram of this number, of the given size: two stand beside each other, from `left` and `top` on.
+pub(crate) fn tile(number: usize, [left, top]: [f64; 2], [width, height]: [f64; 2], diagram: Markup) -> Markup {
+    let x = left + (width + GAP) * (number % 2) as f64;
+    let y = top + (height + GAP) * (number / 2) as f64;
+    html! { g transform={ "translate(" (short(x)) " " (short(y)) ")" } { (diagram) } }
 }
 
 #[cfg(test)]

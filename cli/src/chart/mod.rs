@@ -9,7 +9,7 @@ mod page;
 mod scale;
 mod text;
 
-pub(crate) use frame::{Frame, across, down, flow, marker, polyline, steps};
-pub(crate) use page::{MARGIN, Page};
+pub(crate) use frame::{Frame, across, down, flow, legend, marker, polyline, steps, tile};
+pub(crate) use page::{GAP, MARGIN, Page};
 pub(crate) use scale::Scale;
 pub(crate) use text::{CHARACTER, fitting, lines, middle_cut, nanos, short};

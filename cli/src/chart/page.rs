@@ -6,6 +6,8 @@ use super::text::{fitting, lines, short};
 
 /// On both sides of a page.
 pub(crate) const MARGIN: f64 = 24.0;
+/// Between diagrams.
+pub(crate) const GAP: f64 = 16.0;
 /// Between the lines of notes.
 const LINE: f64 = 17.0;
 
@@ -51,33 +53,4 @@ impl Page<'_> {
 }
 
 /// Plain classes, which every renderer knows; one that knows about dark follows it.
-const STYLE: &str = "
-svg { color-scheme: light dark; }
-text { font: 12px system-ui, -apple-system, 'Segoe UI', Roboto, 'Noto Sans', 'DejaVu Sans', sans-serif; fill: #59636e; }
-text.title { font-size: 18px; font-weight: 600; fill: #1b1f24; }
-text.heading { font-size: 14px; font-weight: 600; fill: #1b1f24; }
-text.name { fill: #1b1f24; }
-text.end { text-anchor: end; }
-text.middle { text-anchor: middle; }
-.page { fill: #fbfbfa; }
-.card { fill: #ffffff; stroke: #d9dee3; }
-.grid { fill: none; stroke: #e8ebee; }
-.line { fill: none; stroke-width: 1.9; stroke-linejoin: round; }
-.mark { stroke: #ffffff; stroke-width: 0.8; }
-.s0 .line { stroke: #0b66c2; } .s0 .mark { fill: #0b66c2; }
-.s1 .line { stroke: #8a3ea8; } .s1 .mark { fill: #8a3ea8; }
-.s2 .line { stroke: #12805c; } .s2 .mark { fill: #12805c; }
-.s3 .line { stroke: #b4602a; } .s3 .mark { fill: #b4602a; }
-@media (prefers-color-scheme: dark) {
-  text { fill: #a2acb8; }
-  text.title, text.heading, text.name { fill: #e8eaed; }
-  .page { fill: #121519; }
-  .card { fill: #1a1e24; stroke: #38404a; }
-  .grid { stroke: #29303a; }
-  .mark { stroke: #1a1e24; }
-  .s0 .line { stroke: #5eb0ff; } .s0 .mark { fill: #5eb0ff; }
-  .s1 .line { stroke: #c98ae0; } .s1 .mark { fill: #c98ae0; }
-  .s2 .line { stroke: #4fc39a; } .s2 .mark { fill: #4fc39a; }
-  .s3 .line { stroke: #e59155; } .s3 .mark { fill: #e59155; }
-}
-";
+const STYLE: &str = include_str!("style.css");

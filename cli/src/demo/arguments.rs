@@ -9,7 +9,7 @@ use laxity_lab::{Attack, Stack};
 
 use crate::costs::CostsArguments;
 use crate::failure::Failure;
-use crate::values::{duration_within, read};
+use crate::values::duration_within;
 
 pub(crate) const HELP: &str = "\
 JSON: {guarantee, miss_probability, calibration, scenarios}. guarantee is none, statistical or calibrated: the lowest level of the \
@@ -21,10 +21,10 @@ longest_ns}, notes}; wire is null in virtual time.";
 #[derive(Debug, Args)]
 pub(crate) struct DemoArguments {
     /// Only this attack: idle, flood, violator, hogs or all of them at once; may be repeated
-    #[arg(long = "attack", value_name = "ATTACK", value_parser = read::<Attack>)]
+    #[arg(long = "attack", value_name = "ATTACK")]
     pub(crate) attacks: Vec<Attack>,
     /// Only this stack: laxity, plain-udp or tuned-udp; may be repeated
-    #[arg(long = "stack", value_name = "STACK", value_parser = read::<Stack>)]
+    #[arg(long = "stack", value_name = "STACK")]
     pub(crate) stacks: Vec<Stack>,
     /// How long each scenario runs; there is one for each attack on each stack
     #[arg(long, value_name = "SPAN", default_value = "3s")]

@@ -173,18 +173,12 @@ impl Demo<'_> {
         if stacks.is_empty() || stacks.contains(&Stack::Laxity) {
             for attack in Attack::EACH.into_iter().filter(|attack| attacks.is_empty() || attacks.contains(attack)) {
                 if simulated::knows(attack) {
-                    self.runs.push(simulated::run(
-                        &self.costs.platform,
-                        &self.preface.admitted,
-                        attack,
-                        SIMULATED,
-                        *seed,
-                    )?);
+                    let (platform, rows) = (&self.costs.platform, &self.preface.admitted);
+                    self.runs.push(simulated::run(platform, rows, attack, SIMULATED, *seed)?);
                 }
             }
         }
-        let all: Vec<usize> = (0..self.runs.len()).collect();
-        self.show(&format!("Simulated, {SIMULATED} of virtual time"), &all);
+        self.show(&format!("Simulated, {SIMULATED} of virtual time"), 0);
         let mut first = self.runs.len();
         for (number, step) in steps.iter().enumerate() {
             let outcome = self.live(number, *step);
@@ -193,12 +187,11 @@ impl Demo<'_> {
                 self.runs.push(run.clone());
             }
             if is_last {
-                let these: Vec<usize> = (first..self.runs.len()).collect();
                 let heading = match step.attack {
                     Attack::Idle => "Live, no attack (idle)".to_owned(),
                     attack => format!("Live, attack: {attack}"),
                 };
-                self.show(&format!("{heading}. {}", html::attack_text(&step.attack.to_string())), &these);
+                self.show(&format!("{heading}. {}", html::attack_text(&step.attack.to_string())), first);
                 first = self.runs.len();
             }
             outcome?;
@@ -224,17 +217,17 @@ impl Demo<'_> {
         outcome.map(Run::from).map_err(|source| Failure::Scenario { scenario: name, source: Box::new(source) })
     }
 
-    /// Shows these runs as one table, with what is worth saying and was not said before.
-    fn show(&mut self, heading: &str, these: &[usize]) {
-        if self.arguments.json || these.is_empty() {
+    /// Shows the runs from this one on as one table, with what is worth saying and was not said before.
+    fn show(&mut self, heading: &str, first: usize) {
+        let runs = &self.runs[first..];
+        if self.arguments.json || runs.is_empty() {
             return;
         }
-        let runs: Vec<&Run> = these.iter().map(|&index| &self.runs[index]).collect();
         let said = &mut self.said;
         self.progress.print(|| {
             println!("{heading}");
-            println!("{}", table::table(&runs));
-            for run in &runs {
+            println!("{}", table::table(runs));
+            for run in runs {
                 if run.stack == Stack::Laxity && run.flood == FloodPath::Foreign {
                     println!(
                         "  * the flood comes from a stranger, outside every grant: nothing is promised against it"

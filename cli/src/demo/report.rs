@@ -7,8 +7,8 @@ use std::path::PathBuf;
 use laxity_lab::wire::WireFigures;
 
 use super::arguments::DemoArguments;
-use super::html::{ChannelReportInput, Report, ScenarioReport};
-use super::run::{Channel, Run};
+use super::html::{Report, ScenarioReport};
+use super::run::Run;
 use super::{Preface, machine};
 use crate::failure::Failure;
 use crate::report::escaped;
@@ -73,15 +73,10 @@ fn scenario(run: &Run, said: &[String]) -> ScenarioReport {
         flood: run.flood.to_string(),
         simulated: run.simulated,
         elapsed: run.elapsed,
-        channels: run.channels.iter().map(channel).collect(),
+        channels: run.channels.clone(),
         wire: run.wire.as_ref().map(wire).unwrap_or_default(),
         notes: run.notes.iter().filter(|note| !said.contains(note)).cloned().collect(),
     }
-}
-
-fn channel(channel: &Channel) -> ChannelReportInput {
-    let Channel { figures, misses_known, violator, offered, throughput_bytes_s, samples, .. } = channel.clone();
-    ChannelReportInput { figures, misses_known, violator, offered, throughput_bytes_s, samples }
 }
 
 /// What the wire counted, by name.

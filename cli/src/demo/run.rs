@@ -25,19 +25,21 @@ pub(super) struct Run {
 }
 
 /// What came of one channel.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Channel {
     pub(super) figures: Figures,
     /// False for a stack that knows no contracts: its misses have no cause.
     pub(super) misses_known: bool,
-    /// The channel that breaks its contract in this attack.
+    /// True for the channel that sends more than its contract in this attack. Its losses are shown, but they are no failure of
+    /// a stack, so they stay out of the comparison, for every stack alike.
     pub(super) violator: bool,
     /// Messages that the application wanted to send.
     pub(super) offered: u64,
+    /// Bytes per second of delivered messages.
     pub(super) throughput_bytes_s: u64,
     /// By the applications' own clocks, until the receiving thread had the message.
     pub(super) in_hand: Latencies,
-    /// When since the start, and how late after its logical arrival, each message was complete.
+    /// When since the scenario's start, and how late after its logical arrival, each delivered message was complete. Any order.
     pub(super) samples: Vec<(Duration, Duration)>,
 }
 

@@ -30,10 +30,6 @@ pub(super) fn run(
     seed: u64,
 ) -> Result<Run, Failure> {
     let mut notes = Vec::new();
-    let refused = |name: &str, refusal| {
-        let by = "the simulated host".to_owned();
-        Failure::Usage(format!("{name}: {}", laxity::Error::Refused { by, refusal, advice: None }))
-    };
     let mut sending = Admission::new(platform.clone()).map_err(laxity::Error::from)?;
     let mut receiving = Admission::new(platform.clone()).map_err(laxity::Error::from)?;
     let mut world = World::new(seed);
@@ -51,25 +47,27 @@ pub(super) fn run(
     let mut channels = Vec::new();
     let left = left_bytes_per_second(rows, platform);
     for row in rows {
+        let refused = |refusal| {
+            let by = "the simulated host".to_owned();
+            Failure::Usage(format!("{}: {}", row.name, laxity::Error::Refused { by, refusal, advice: None }))
+        };
         let mut contract = row.contract;
         let outside = platform.propagation;
         // The receiver's stage first, as in the live set-up; what is left is the sender's.
-        let (id, least) = receiving
-            .reserve_receiving(&contract, contract.deadline())
-            .map_err(|refusal| refused(&row.name, refusal))?;
-        let receive = receiving.relax_receiving(id, least).map_err(|refusal| refused(&row.name, refusal))?;
+        let (id, least) = receiving.reserve_receiving(&contract, contract.deadline()).map_err(refused)?;
+        let receive = receiving.relax_receiving(id, least).map_err(refused)?;
         let budget = contract.deadline() - receive - outside;
         let (id, budget) = match sending.reserve_sending(&contract, budget) {
             Ok((id, _)) => (id, budget),
             Err(refusal) => {
-                let least = refusal.least_deadline.ok_or_else(|| refused(&row.name, refusal))?;
+                let least = refusal.least_deadline.ok_or_else(|| refused(refusal))?;
                 contract = with_deadline(&contract, least + receive + outside)?;
                 notes.push(format!("{}: {}; going on with {}", row.name, refusal, contract.deadline()));
-                let (id, _) = sending.reserve_sending(&contract, least).map_err(|again| refused(&row.name, again))?;
+                let (id, _) = sending.reserve_sending(&contract, least).map_err(refused)?;
                 (id, least)
             }
         };
-        let stages = sending.relax_sending(id, budget).map_err(|refusal| refused(&row.name, refusal))?;
+        let stages = sending.relax_sending(id, budget).map_err(refused)?;
         let stages = stages.with_handover(platform.handover);
         let plan = Plan::new(&row.name, Service::RealTime(contract), stages, receive);
         let channel = world.open(here, there, plan);

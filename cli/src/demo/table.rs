@@ -1,6 +1,5 @@
 //! One attack as a table for people.
 
-use comfy_table::{CellAlignment, Table, presets};
 use laxity::text::DisplayRate;
 use laxity_core::units::Duration;
 use laxity_lab::{FloodPath, Stack};
@@ -8,36 +7,32 @@ use laxity_lab::{FloodPath, Stack};
 use super::run::{Channel, Run};
 use crate::numbers::{brief, rounded};
 use crate::report::{escaped, misses};
-
-const NONE: &str = "-";
+use crate::table::{self, Column, NONE, known};
 
 /// The scenarios of one attack, best effort included.
-pub(super) fn table(runs: &[&Run]) -> String {
-    let mut table = Table::new();
-    table.load_preset(presets::ASCII_BORDERS_ONLY_CONDENSED).set_header([
-        "stack",
-        "channel",
-        "deadline",
-        "bound",
-        "p50",
-        "p99",
-        "largest",
-        "sent",
-        "late",
-        "lost",
-        "misses by cause",
-        "throughput",
-    ]);
-    for run in runs {
-        for (number, channel) in run.channels.iter().enumerate() {
-            table.add_row(row(if number == 0 { label(run) } else { String::new() }, channel));
-        }
-    }
+pub(super) fn table(runs: &[Run]) -> String {
+    let span = |span: Option<Duration>| known(span.map(|span| brief(Some(span))));
+    // The stack stands beside its first channel only.
+    let columns: &[Column<'_, (Option<&Run>, &Channel)>] = &[
+        ("stack", &|(run, _)| run.map(label).unwrap_or_default()),
+        ("channel", &|(_, channel)| name(channel)),
+        ("deadline", &|(_, channel)| span(channel.figures.deadline)),
+        ("bound", &|(_, channel)| span(channel.figures.bound)),
+        ("p50", &|(_, channel)| span(channel.figures.latencies.p50)),
+        ("p99", &|(_, channel)| span(channel.figures.latencies.p99)),
+        ("largest", &|(_, channel)| span(channel.figures.latencies.max)),
+        ("sent", &|(_, channel)| sent(channel)),
+        ("late", &|(_, channel)| known((!channel.figures.best_effort).then_some(channel.figures.late))),
+        ("lost", &|(_, channel)| channel.figures.lost.to_string()),
+        ("misses by cause", &|(_, channel)| causes(channel)),
+        ("throughput", &|(_, channel)| DisplayRate(rounded(channel.throughput_bytes_s)).to_string()),
+    ];
+    let rows = runs.iter().flat_map(|run| {
+        run.channels.iter().enumerate().map(move |(number, channel)| ((number == 0).then_some(run), channel))
+    });
+    let mut table = table::table(columns, 2.., rows);
     for (number, column) in table.column_iter_mut().enumerate() {
         column.set_padding((u16::from(number == 0), 1));
-        if number >= 2 {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
     }
     table.to_string()
 }
@@ -50,32 +45,19 @@ fn label(run: &Run) -> String {
     }
 }
 
-fn row(stack: String, channel: &Channel) -> [String; 12] {
-    let figures = &channel.figures;
-    let latencies = figures.latencies;
-    let span = |span: Option<Duration>| span.map_or_else(|| NONE.to_owned(), |span| brief(Some(span)));
-    let sent = match channel.offered > figures.sent {
-        true => format!("{} of {}", figures.sent, channel.offered),
-        false => figures.sent.to_string(),
-    };
-    let causes = match (channel.misses_known, figures.best_effort, figures.late + figures.lost) {
+fn name(channel: &Channel) -> String {
+    format!("{}{}", escaped(&channel.figures.name), if channel.violator { " (violator)" } else { "" })
+}
+
+fn sent(Channel { figures, offered, .. }: &Channel) -> String {
+    if *offered > figures.sent { format!("{} of {offered}", figures.sent) } else { figures.sent.to_string() }
+}
+
+fn causes(Channel { figures, misses_known, .. }: &Channel) -> String {
+    match (misses_known, figures.best_effort, figures.late + figures.lost) {
         (true, ..) => misses(figures),
         (false, true, _) => NONE.to_owned(),
         (false, false, 0) => "0".to_owned(),
         (false, false, _) => "not known".to_owned(),
-    };
-    [
-        stack,
-        format!("{}{}", escaped(&figures.name), if channel.violator { " (violator)" } else { "" }),
-        span(figures.deadline),
-        span(figures.bound),
-        span(latencies.p50),
-        span(latencies.p99),
-        span(latencies.max),
-        sent,
-        if figures.best_effort { NONE.to_owned() } else { figures.late.to_string() },
-        figures.lost.to_string(),
-        causes,
-        DisplayRate(rounded(channel.throughput_bytes_s)).to_string(),
-    ]
+    }
 }

@@ -10,13 +10,14 @@ mod report;
 use std::ffi::OsString;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use clap::{Args, Subcommand, ValueEnum};
+use clap::builder::{PossibleValuesParser, TypedValueParser};
+use clap::{Args, Subcommand};
 use laxity::text;
 use laxity_core::units::Duration;
 use laxity_lab::Attack;
 use laxity_lab::two_hosts::pair::Size;
 use laxity_lab::two_hosts::standing::{self, DEFAULT_NAME};
-use laxity_lab::two_hosts::{self, Audience, Promise, Shown, Story};
+use laxity_lab::two_hosts::{self, Audience, HostName, Promise, Shown, Story};
 
 use crate::costs::{self, CostsArguments};
 use crate::failure::Failure;
@@ -99,7 +100,7 @@ struct PairArguments {
 #[derive(Debug, Args)]
 struct RunArguments {
     /// A host of a lab that stands, to run COMMAND in
-    #[arg(value_enum, requires = "command", conflicts_with_all = ["PairArguments", "CostsArguments"])]
+    #[arg(value_parser = host_name(), requires = "command", conflicts_with_all = ["PairArguments", "CostsArguments"])]
     host: Option<HostName>,
     /// Which lab HOST is of
     #[arg(long, default_value = DEFAULT_NAME, requires = "host")]
@@ -114,7 +115,7 @@ struct RunArguments {
     #[arg(long, value_name = "FRAMES", conflicts_with = "host")]
     dropped_per_second: Option<u64>,
     /// What goes on beside it: idle, flood, violator, hogs or all of them at once
-    #[arg(long, value_name = "ATTACK", default_value = "flood", value_parser = crate::values::read::<Attack>, conflicts_with = "host")]
+    #[arg(long, value_name = "ATTACK", default_value = "flood", conflicts_with = "host")]
     attack: Attack,
     /// Ends when so many messages were sent on the channel `control`
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000_000), conflicts_with_all = ["host", "seconds"])]
@@ -126,8 +127,8 @@ struct RunArguments {
     #[arg(long, value_name = "SPAN", default_value = "10ms", conflicts_with = "host")]
     interval: String,
     /// IPv4 or IPv6
-    #[arg(long, value_enum, value_name = "4|6", default_value_t = Family::Four, conflicts_with = "host")]
-    ip: Family,
+    #[arg(long, value_name = "4|6", value_parser = family(), default_value = "4", conflicts_with = "host")]
+    ip: u8,
     /// Across the VLAN of the pair; xdp tags packets itself where the kernel has no VLANs
     #[arg(long, conflicts_with = "host")]
     vlan: bool,
@@ -149,36 +150,14 @@ struct RunArguments {
     command: Vec<OsString>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum HostName {
-    A,
-    B,
+/// A host of a lab that stands.
+fn host_name() -> impl TypedValueParser<Value = HostName> {
+    PossibleValuesParser::new(["a", "b"]).map(|name| if name == "a" { HostName::A } else { HostName::B })
 }
 
-impl From<HostName> for two_hosts::HostName {
-    fn from(name: HostName) -> Self {
-        match name {
-            HostName::A => Self::A,
-            HostName::B => Self::B,
-        }
-    }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Family {
-    #[value(name = "4")]
-    Four,
-    #[value(name = "6")]
-    Six,
-}
-
-impl Family {
-    fn number(self) -> u8 {
-        match self {
-            Self::Four => 4,
-            Self::Six => 6,
-        }
-    }
+/// Which IP it is.
+fn family() -> impl TypedValueParser<Value = u8> {
+    PossibleValuesParser::new(["4", "6"]).map(|family| if family == "4" { 4 } else { 6 })
 }
 
 impl PairArguments {
@@ -202,7 +181,7 @@ pub(crate) fn run(arguments: &LabArguments) -> Result<u8, Failure> {
             Ok(0)
         }
         LabCommand::Run(arguments) => match arguments.host {
-            Some(host) => match standing::enter(&arguments.name, host.into(), &arguments.command)? {},
+            Some(host) => match standing::enter(&arguments.name, host, &arguments.command)? {},
             None => tell(arguments),
         },
         LabCommand::Host => Ok(two_hosts::host::run(&Process)),
@@ -233,7 +212,7 @@ fn tell(arguments: &RunArguments) -> Result<u8, Failure> {
         pair: arguments.pair.size(),
         attack: arguments.attack,
         flood_rate: arguments.flood_rate,
-        ipv6: arguments.ip == Family::Six,
+        ipv6: arguments.ip == 6,
         vlan: arguments.vlan,
         can_tag: arguments.link != LinkName::Udp,
         interval,

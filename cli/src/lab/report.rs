@@ -54,7 +54,7 @@ pub(super) fn json(outcome: &Outcome, arguments: &RunArguments, interval: Durati
     to_json(&json!({
         "link": arguments.link.name(),
         "attack": arguments.attack.to_string(),
-        "ip": arguments.ip.number(),
+        "ip": arguments.ip,
         "vlan": arguments.vlan,
         "interval_ns": interval.as_nanos(),
         "elapsed_ns": outcome.elapsed.as_nanos(),
@@ -91,7 +91,7 @@ pub(super) fn text(outcome: &Outcome) -> String {
 
 /// What is about to happen.
 pub(super) fn begin(arguments: &RunArguments, notes: &[String], promise: &Promise) -> String {
-    let family = arguments.ip.number();
+    let family = arguments.ip;
     let vlan = if arguments.vlan { " in a VLAN" } else { "" };
     let mut lines = vec![format!(
         "Two hosts in network namespaces, joined by a virtual Ethernet pair: a sends to b by {} over IPv{family}{vlan}; attack: {}.",

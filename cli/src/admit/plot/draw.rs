@@ -4,10 +4,11 @@ use std::fmt::Write as _;
 
 use maud::{Markup, html};
 
-use super::style::STYLE;
 use super::{Panel, Part, Picture, Row};
 use crate::chart::{Frame, MARGIN, Page, Scale, down, fitting, flow, middle_cut, nanos, short, steps};
 
+/// The colours of demand, limits and parts of bounds.
+const STYLE: &str = include_str!("style.css");
 const WIDTH: f64 = 880.0;
 const INSIDE: f64 = WIDTH - 2.0 * MARGIN;
 

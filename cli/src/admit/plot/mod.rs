@@ -3,7 +3,6 @@
 //! Here the answer becomes a [`Picture`], of which [`draw`] makes SVG.
 
 mod draw;
-mod style;
 
 use std::ffi::OsStr;
 use std::path::Path;
@@ -11,20 +10,21 @@ use std::path::Path;
 use laxity::system_file::{Channel, Upcall};
 use laxity_core::admission::answer::{Answer, Answers, DemandCurve, Term};
 use laxity_core::admission::bounds::terms;
+use laxity_core::admission::published::d_order::Placed;
 use laxity_core::admission::{Stage, Utilisation};
 use laxity_core::units::Duration;
 
 use super::decide::{OfDOrder, OfUpcalls};
 use super::text::{changes, machine, percent, tally, term_name};
 use super::{Answered, Report};
-use crate::numbers::brief;
-use crate::numbers::up;
+use crate::numbers::{brief, counted, up};
 use crate::report::escaped;
 
 /// Most rows of bounds.
 const MOST_ROWS: usize = 12;
 
 /// What is drawn. All times are in ns.
+#[derive(Default)]
 struct Picture {
     title: String,
     subtitle: String,
@@ -63,7 +63,7 @@ struct Row {
 /// A part of a bar.
 struct Part {
     name: String,
-    /// The number of its class in [`style::STYLE`].
+    /// The number of its class in `style.css`.
     colour: usize,
     amount: u64,
 }
@@ -101,6 +101,10 @@ fn colour(term: &str) -> usize {
 }
 
 impl Row {
+    fn new(name: &str, limit: Duration, parts: Vec<Part>, label: String, refused: Option<String>) -> Self {
+        Self { name: escaped(name).into_owned(), limit: limit.as_nanos(), parts, label, refused }
+    }
+
     fn total(&self) -> u64 {
         self.parts.iter().fold(0, |sum, part| sum.saturating_add(part.amount))
     }
@@ -159,33 +163,26 @@ fn of_channels(channels: &[Channel], answers: &Answers) -> Picture {
     let longest = channels.iter().map(|channel| channel.request.contract.deadline().as_nanos()).max().unwrap_or(0);
     Picture {
         title: tally(channels.len(), "channel", refused),
-        subtitle: String::new(),
         panels: answers.demand.iter().filter_map(|curve| panel(curve, longest, used)).collect(),
         heading: "Each bound, as a part of its deadline".to_owned(),
         limit: "deadline",
         rows: channels.iter().zip(&answers.channels).map(|(channel, answer)| of_channel(channel, answer)).collect(),
-        notes: Vec::new(),
+        ..Picture::default()
     }
 }
 
 fn of_channel(channel: &Channel, answer: &Answer) -> Row {
     let deadline = channel.request.contract.deadline();
-    let row = |parts, label, refused| Row {
-        name: escaped(&channel.name).into_owned(),
-        limit: deadline.as_nanos(),
-        parts,
-        label,
-        refused,
-    };
+    let row = |parts, label, refused| Row::new(&channel.name, deadline, parts, label, refused);
     match &answer.outcome {
         Ok(grant) => {
             let parts = grant.terms.iter().map(Part::of_term).collect();
             row(parts, format!("{} of {deadline}", brief(Some(grant.bound))), None)
         }
         Err(denial) => {
-            let fits =
-                denial.fits.deadline.map_or_else(String::new, |fits| format!("; {} would fit", brief(Some(fits))));
-            row(Vec::new(), format!("{deadline}{fits}"), Some(denial.code.name().replace('_', " ")))
+            let fits = denial.fits.deadline.map(|fits| format!("; {} would fit", brief(Some(fits))));
+            let label = format!("{deadline}{}", fits.unwrap_or_default());
+            row(Vec::new(), label, Some(denial.code.name().replace('_', " ")))
         }
     }
 }
@@ -219,7 +216,7 @@ fn of_d_order(channels: &[Channel], figures: &[OfDOrder]) -> Picture {
     let row = |channel: &Channel, figures: &OfDOrder| {
         let deadline = channel.request.contract.deadline();
         let (parts, label, refused) = match figures {
-            OfDOrder::Placed { service, wait, response, .. } => {
+            Some(Ok(Placed { service, wait, response, .. })) => {
                 let others = response.saturating_sub(*service).saturating_sub(*wait);
                 let parts = vec![
                     Part::new("own time", colour(terms::OWN_MESSAGE), *service),
@@ -228,19 +225,18 @@ fn of_d_order(channels: &[Channel], figures: &[OfDOrder]) -> Picture {
                 ];
                 (parts, format!("{} of {deadline}", brief(Some(*response))), None)
             }
-            OfDOrder::Refused(why) => (Vec::new(), deadline.to_string(), Some(why.clone())),
-            OfDOrder::NotSent => (Vec::new(), deadline.to_string(), Some("not sent here".to_owned())),
+            Some(Err(why)) => (Vec::new(), deadline.to_string(), Some(why.clone())),
+            None => (Vec::new(), deadline.to_string(), Some("not sent here".to_owned())),
         };
-        Row { name: escaped(&channel.name).into_owned(), limit: deadline.as_nanos(), parts, label, refused }
+        Row::new(&channel.name, deadline, parts, label, refused)
     };
     Picture {
-        title: format!("{} by the published test", crate::numbers::counted(channels.len() as u64, "channel")),
+        title: format!("{} by the published test", counted(channels.len() as u64, "channel")),
         subtitle: "for comparison; it decides nothing".to_owned(),
-        panels: Vec::new(),
         heading: "Each published response, as a part of its deadline".to_owned(),
         limit: "deadline",
         rows: channels.iter().zip(figures).map(|(channel, figures)| row(channel, figures)).collect(),
-        notes: Vec::new(),
+        ..Picture::default()
     }
 }
 
@@ -263,23 +259,16 @@ fn of_upcalls(report: &Report, upcalls: &[Upcall], figures: &OfUpcalls) -> Pictu
             Some(_) => "by the test of the papers".to_owned(),
             None => "no bound: they ask for more than there is".to_owned(),
         };
-        Row {
-            name: escaped(&upcall.name).into_owned(),
-            limit: upcall.period.as_nanos(),
-            parts,
-            label,
-            refused: (!granted).then_some(why),
-        }
+        Row::new(&upcall.name, upcall.period, parts, label, (!granted).then_some(why))
     };
     let rows: Vec<Row> = upcalls.iter().enumerate().map(row).collect();
     let refused = rows.iter().filter(|row| row.refused.is_some()).count();
     Picture {
         title: tally(upcalls.len(), "upcall", refused),
         subtitle: format!("{} of the processor", percent(figures.share(upcalls))),
-        panels: Vec::new(),
         heading: "Each response time, as a part of its period".to_owned(),
         limit: "period",
         rows,
-        notes: Vec::new(),
+        ..Picture::default()
     }
 }

@@ -3,9 +3,9 @@
 
 use serde_json::{Number, Value, json};
 
+use super::Report;
 use super::plan::{Case, Experiment};
 use super::row::{Outcome, Row};
-use super::{Completion, Report};
 use crate::costs::guaranteed;
 use crate::report::{self, to_json, with};
 
@@ -24,10 +24,7 @@ pub(super) fn object(report: &Report) -> String {
         "seed": seed,
         "duration_ns": duration.as_nanos(),
         // With what a latency ends.
-        "completion": match report.completion() {
-            Completion::Transmission => "transmission",
-            Completion::Delivery => "delivery",
-        },
+        "completion": report.completion(),
         "rows": rows.iter().map(|found| row(*experiment, found)).collect::<Value>(),
         "notes": notes,
     });

@@ -120,23 +120,18 @@ fn granted(ran: &Ran<'_>) -> String {
 }
 
 fn attack(attack: Attack) -> String {
-    let mut goes_on = Vec::new();
-    if attack.floods() {
-        goes_on.push("best effort offers ten times what is left of the link on top of its load".to_owned());
-    }
-    if attack.violates() {
-        goes_on.push(format!(
-            "channel {VIOLATOR} offers ten times its contract (what comes a moment before its contract has room is refused too, so it \
-             may get a little less than that)"
-        ));
-    }
-    if attack.hogs() {
-        goes_on.push("four processes of normal priority do nothing but compute".to_owned());
-    }
-    if goes_on.is_empty() {
-        goes_on.push("none".to_owned());
-    }
-    format!("Attack: {attack} ({}).", list(&goes_on))
+    let violator = format!(
+        "channel {VIOLATOR} offers ten times its contract (what comes a moment before its contract has room is refused too, so it \
+         may get a little less than that)"
+    );
+    let each = [
+        (attack.floods(), "best effort offers ten times what is left of the link on top of its load"),
+        (attack.violates(), &violator),
+        (attack.hogs(), "four processes of normal priority do nothing but compute"),
+        (attack == Attack::Idle, "none"),
+    ];
+    let goes_on = each.into_iter().filter(|(is_on, _)| *is_on).map(|(_, what)| what.to_owned());
+    format!("Attack: {attack} ({}).", list(&goes_on.collect::<Vec<_>>()))
 }
 
 /// What was not Laxity's doing.

@@ -23,7 +23,6 @@ mod row;
 mod table;
 mod world;
 
-use std::io::{self, Write as _};
 use std::thread;
 
 use laxity::Guarantee;
@@ -38,9 +37,8 @@ use world::Admitted;
 
 use super::arguments::BenchArguments;
 use super::sweep::sweep;
+use super::{listed, show};
 use crate::failure::Failure;
-use crate::file;
-use crate::report::escaped;
 
 /// What ran.
 struct Report {
@@ -61,39 +59,24 @@ struct Conditions {
     calibration: Value,
 }
 
-/// With what a latency ends.
-enum Completion {
-    /// The end of the transmission of a message's last packet.
-    Transmission,
-    /// A message is in the receiving application's queue.
-    Delivery,
-}
-
 impl Report {
     fn unit(&self) -> Unit {
         if self.live.is_some() { Unit::Messages } else { Unit::Packets }
     }
 
-    fn completion(&self) -> Completion {
-        if self.live.is_some() { Completion::Delivery } else { Completion::Transmission }
+    /// With what a latency ends: the transmission of a message's last packet, or when it is in the receiving application's queue.
+    fn completion(&self) -> &'static str {
+        if self.live.is_some() { "delivery" } else { "transmission" }
     }
 }
 
 /// Runs the experiment and shows it; true if every promise was kept.
 pub(super) fn run(experiment: Experiment, arguments: &BenchArguments, duration: Duration) -> Result<bool, Failure> {
-    if let Some(path) = &arguments.plot {
-        file::has_directory(path)?;
-    }
     let report = match arguments.simulated {
         true => simulated(experiment, arguments, duration)?,
         false => live::run(experiment, arguments, duration)?,
     };
-    if let Some(path) = &arguments.plot {
-        file::write(path, &picture::svg(&report))?;
-    }
-    let said = if arguments.json { json::object(&report) } else { page(&report) };
-    // A reader that has seen enough is no failure.
-    let _ = writeln!(io::stdout(), "{said}");
+    show(arguments, || picture::svg(&report), || json::object(&report), || page(&report))?;
     let broken: Vec<String> = report.rows.iter().flat_map(|row| row.broken(experiment)).collect();
     for promise in &broken {
         eprintln!("broken: {promise}");
@@ -126,13 +109,9 @@ fn page(report: &Report) -> String {
         Experiment::Preemption => "What cooperative preemption is good for (Fig. 9)",
     };
     let ran = if report.live.is_some() { "LIVE on this host, not simulated. " } else { "" };
-    let mut page = format!("{ran}{heading}. Channels 0 / 1 / 2; rates in KiB/s, laxities in ms.\n\n");
-    page.push_str(&table::tables(report));
-    for note in report.notes.iter().cloned().chain(of_runs(report)) {
-        page.push_str("\n- ");
-        page.push_str(&escaped(&note));
-    }
-    page
+    let notes = listed(report.notes.iter().cloned().chain(of_runs(report)));
+    let tables = table::tables(report);
+    format!("{ran}{heading}. Channels 0 / 1 / 2; rates in KiB/s, laxities in ms.\n\n{tables}{notes}")
 }
 
 /// What is worth telling of some runs, once each, and of which.

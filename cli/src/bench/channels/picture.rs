@@ -12,29 +12,23 @@ const FACTOR: &str = "channel 0 offers, times its rate";
 
 /// The document.
 pub(super) fn svg(report: &Report) -> String {
-    let channels = report
-        .rows
-        .first()
-        .map_or_else(Vec::new, |row| row.channels.iter().map(|outcome| outcome.figures.name.clone()).collect());
+    let channels = report.rows.first().map_or(&[][..], |row| &row.channels);
+    let mut legend: Vec<String> = channels.iter().map(|outcome| outcome.figures.name.clone()).collect();
     let rows: Vec<&Row> = report.rows.iter().collect();
-    let unit = report.unit();
-    let (title, panels, legend) = match report.experiment {
+    let (title, panels) = match report.experiment {
         Experiment::Guarantee => {
-            let title = "Guarantees beside more and more best effort";
-            (title, vec![throughput(&rows, report), laxity(&rows, report)], channels)
+            ("Guarantees beside more and more best effort", vec![throughput(&rows, report), laxity(&rows, report)])
         }
         Experiment::Violation => {
-            let title = "A channel that offers more than its contract";
-            let drops = counts("Dropped", &rows, report, |outcome| outcome.dropped(unit));
-            let mut late = counts("Late", &rows, report, |outcome| outcome.late(unit));
-            late.lines.retain(|line| line.class < REAL_TIME);
-            (title, vec![throughput(&rows, report), drops, laxity(&rows, report), late], channels)
+            let drops = counts("Dropped", &rows, report, Outcome::dropped);
+            let late = of_real_time(counts("Late", &rows, report, Outcome::late));
+            let panels = vec![throughput(&rows, report), drops, laxity(&rows, report), late];
+            ("A channel that offers more than its contract", panels)
         }
-        Experiment::Preemption => (
-            "What cooperative preemption is good for",
-            preemption(report),
-            channels[..channels.len().min(REAL_TIME)].to_vec(),
-        ),
+        Experiment::Preemption => {
+            legend.truncate(REAL_TIME);
+            ("What cooperative preemption is good for", preemption(report))
+        }
     };
     let explained = match report.experiment {
         Experiment::Guarantee | Experiment::Violation => "In the laxity diagram: solid the least, dotted the mean.",
@@ -50,31 +44,34 @@ pub(super) fn svg(report: &Report) -> String {
     })
 }
 
+/// Without best effort.
+fn of_real_time(mut panel: Panel) -> Panel {
+    panel.lines.retain(|line| line.class < REAL_TIME);
+    panel
+}
+
 /// Fig. 9a, 9b and worse: late and dropped packets, all to the same scale.
 fn preemption(report: &Report) -> Vec<Panel> {
-    let unit = report.unit();
-    let most = |value: &dyn Fn(&Outcome) -> u64| {
-        report.rows.iter().flat_map(Row::real_time).map(value).max().unwrap_or(0) as i64
-    };
-    let late = |outcome: &Outcome| outcome.late(unit);
-    let dropped = |outcome: &Outcome| outcome.dropped(unit);
     let of_mode = |mode: Mode| {
         let rows: Vec<&Row> = report.rows.iter().filter(|row| row.case.mode == mode).collect();
-        let (late_name, dropped_name) = match mode {
-            Mode::Cooperative => ("Cooperative: late", "Cooperative: dropped"),
-            Mode::BestEffortNotPreempted => ("Best effort not preempted: late", "Best effort not preempted: dropped"),
-            Mode::MessageBoundary => ("Message boundaries: late", "Message boundaries: dropped"),
-            Mode::Drain => ("Queues drained: late", "Queues drained: dropped"),
+        let name = match mode {
+            Mode::Cooperative => "Cooperative",
+            Mode::BestEffortNotPreempted => "Best effort not preempted",
+            Mode::MessageBoundary => "Message boundaries",
+            Mode::Drain => "Queues drained",
         };
-        let mut panels = [counts(late_name, &rows, report, late), counts(dropped_name, &rows, report, dropped)];
-        for (panel, most) in panels.iter_mut().zip([most(&late), most(&dropped)]) {
-            panel.least_top = panel.least_top.max(most);
-            panel.lines.retain(|line| line.class < REAL_TIME);
-        }
-        panels
+        let counted: [(&str, Count); 2] = [("late", Outcome::late), ("dropped", Outcome::dropped)];
+        counted.map(|(what, value)| {
+            let all = report.rows.iter().flat_map(Row::real_time).map(|outcome| value(outcome, report.unit()));
+            let panel = of_real_time(counts(&format!("{name}: {what}"), &rows, report, value));
+            Panel { least_top: panel.least_top.max(all.max().unwrap_or(0) as i64), ..panel }
+        })
     };
     Mode::EACH.into_iter().flat_map(of_mode).collect()
 }
+
+/// What is counted of a channel.
+type Count = fn(&Outcome, Unit) -> u64;
 
 fn throughput(rows: &[&Row], report: &Report) -> Panel {
     panel("Throughput", "KiB/s", 1, rows, report, |outcome| Some((outcome.throughput / KIB) as i64))
@@ -89,9 +86,9 @@ fn laxity(rows: &[&Row], report: &Report) -> Panel {
 }
 
 /// Packets, or messages.
-fn counts(name: &str, rows: &[&Row], report: &Report, value: impl Fn(&Outcome) -> u64) -> Panel {
+fn counts(name: &str, rows: &[&Row], report: &Report, value: Count) -> Panel {
     let unit = report.unit();
-    let panel = panel(name, unit.name(), 1, rows, report, |outcome| Some(value(outcome) as i64));
+    let panel = panel(name, unit.name(), 1, rows, report, |outcome| Some(value(outcome, unit) as i64));
     let least_top = match unit {
         Unit::Packets => 100,
         Unit::Messages => 10,

@@ -65,29 +65,27 @@ impl Experiment {
     pub(super) fn live_cases(self, left: u64) -> Vec<Case> {
         // To whole KiB/s.
         let offer = |percent: u64| (u128::from(left) * u128::from(percent) / 100) as u64 / KIB * KIB;
-        let at = |percent, mode| Case { best_effort: offer(percent), channel_0_percent: 100, mode };
-        match self {
-            Self::Guarantee => LIVE_LOADS.iter().map(|&load| at(load, Mode::Cooperative)).collect(),
-            Self::Violation => {
-                let case = at(LIVE_BESIDE_VIOLATOR, Mode::Cooperative);
-                FACTORS.iter().map(|&channel_0_percent| Case { channel_0_percent, ..case }).collect()
-            }
-            Self::Preemption => {
-                Mode::EACH.iter().flat_map(|&mode| LIVE_LOADS_PREEMPTION.map(|load| at(load, mode))).collect()
-            }
-        }
+        self.cases_at(&LIVE_LOADS, &LIVE_LOADS_PREEMPTION, LIVE_BESIDE_VIOLATOR, offer)
     }
 
     /// Its runs, in the order of the reports.
     pub(super) fn cases(self) -> Vec<Case> {
-        let at = |load: u64, mode| Case { best_effort: load * KIB, channel_0_percent: 100, mode };
+        self.cases_at(&LOADS, &LOADS, BESIDE_VIOLATOR, |load| load * KIB)
+    }
+
+    /// Its runs at these loads, at those of each mode, or at one beside the violator; `offer` makes bytes per second of a load.
+    fn cases_at(self, loads: &[u64], of_modes: &[u64], beside: u64, offer: impl Fn(u64) -> u64) -> Vec<Case> {
+        let at = |load: u64, mode| Case { best_effort: offer(load), channel_0_percent: 100, mode };
         match self {
-            Self::Guarantee => LOADS.iter().map(|&load| at(load, Mode::Cooperative)).collect(),
+            Self::Guarantee => loads.iter().map(|&load| at(load, Mode::Cooperative)).collect(),
             Self::Violation => {
-                let case = at(BESIDE_VIOLATOR, Mode::Cooperative);
+                let case = at(beside, Mode::Cooperative);
                 FACTORS.iter().map(|&channel_0_percent| Case { channel_0_percent, ..case }).collect()
             }
-            Self::Preemption => Mode::EACH.iter().flat_map(|&mode| LOADS.map(|load| at(load, mode))).collect(),
+            Self::Preemption => {
+                let in_mode = |&mode: &Mode| of_modes.iter().map(move |&load| (load, mode));
+                Mode::EACH.iter().flat_map(in_mode).map(|(load, mode)| at(load, mode)).collect()
+            }
         }
     }
 }

@@ -1,11 +1,10 @@
 //! The runs as tables for people, with the quantities of the papers' figures: KiB/s, ms and packets; live messages instead of packets.
 
-use comfy_table::{CellAlignment, Table, presets};
-
 use super::Report;
 use super::plan::{Experiment, KIB, Mode};
 use super::row::{Outcome, Row, Unit};
 use crate::numbers::count;
+use crate::table::{self, Column, known};
 
 /// The tables of a report, each below its heading.
 pub(super) fn tables(report: &Report) -> String {
@@ -27,35 +26,25 @@ pub(super) fn tables(report: &Report) -> String {
 }
 
 fn table(rows: &[Row], unit: Unit, varied: &str, label: impl Fn(&Row) -> String) -> String {
-    let mut table = Table::new();
-    table.load_preset(presets::ASCII_BORDERS_ONLY_CONDENSED).set_header([
-        varied,
-        "real-time gets",
-        "best effort gets",
-        "least laxity",
-        "mean laxity",
-        &format!("late {}", unit.name()),
-        &format!("dropped {}", unit.name()),
-        "best effort drops",
-    ]);
-    for row in rows {
-        let (best_effort, real_time) = row.channels.split_last().expect("best effort is the last channel");
-        let each = |value: &dyn Fn(&Outcome) -> String| real_time.iter().map(value).collect::<Vec<_>>().join(" / ");
-        table.add_row([
-            label(row),
-            each(&|channel| count(nearest(channel.throughput, KIB))),
-            count(nearest(best_effort.throughput, KIB)),
-            each(&|channel| millis(channel.min_laxity)),
-            each(&|channel| millis(channel.mean_laxity)),
-            each(&|channel| count(channel.late(unit))),
-            each(&|channel| count(channel.dropped(unit))),
-            count(best_effort.dropped(unit)),
-        ]);
-    }
-    for column in table.column_iter_mut() {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    table.to_string()
+    // Best effort is the last channel.
+    let each = |row: &Row, value: &dyn Fn(&Outcome) -> String| {
+        let real_time = row.channels.split_last().map_or(&[][..], |(_, real_time)| real_time);
+        real_time.iter().map(value).collect::<Vec<_>>().join(" / ")
+    };
+    let best_effort = |row: &Row, value: &dyn Fn(&Outcome) -> u64| count(row.channels.last().map_or(0, value));
+    let (late, dropped) = (format!("late {}", unit.name()), format!("dropped {}", unit.name()));
+    let rate = |channel: &Outcome| nearest(channel.throughput, KIB);
+    let columns: &[Column<'_, &Row>] = &[
+        (varied, &|row| label(row)),
+        ("real-time gets", &|row| each(row, &|channel| count(rate(channel)))),
+        ("best effort gets", &|row| best_effort(row, &rate)),
+        ("least laxity", &|row| each(row, &|channel| millis(channel.min_laxity))),
+        ("mean laxity", &|row| each(row, &|channel| millis(channel.mean_laxity))),
+        (&late, &|row| each(row, &|channel| count(channel.late(unit)))),
+        (&dropped, &|row| each(row, &|channel| count(channel.dropped(unit)))),
+        ("best effort drops", &|row| best_effort(row, &|channel| channel.dropped(unit))),
+    ];
+    table::table(columns, .., rows).to_string()
 }
 
 fn nearest(value: u64, unit: u64) -> u64 {
@@ -64,14 +53,11 @@ fn nearest(value: u64, unit: u64) -> u64 {
 
 /// Milliseconds with one decimal, rounded down.
 fn millis(nanos: Option<i64>) -> String {
-    nanos.map_or_else(
-        || "-".to_owned(),
-        |nanos| {
-            let tenths = nanos.div_euclid(100_000);
-            let sign = if tenths < 0 { "-" } else { "" };
-            format!("{sign}{}.{}", tenths.abs() / 10, tenths.abs() % 10)
-        },
-    )
+    known(nanos.map(|nanos| {
+        let tenths = nanos.div_euclid(100_000);
+        let sign = if tenths < 0 { "-" } else { "" };
+        format!("{sign}{}.{}", tenths.abs() / 10, tenths.abs() % 10)
+    }))
 }
 
 #[cfg(test)]

@@ -115,12 +115,9 @@ pub(super) fn run(case: &Case, admitted: &[Admitted], duration: Duration, seed: 
     // Each message ended once, and nothing leaked: anything else panics.
     world.finish();
     let outcomes = departures.into_iter().enumerate().map(|(number, departures)| {
-        let counted = Counted {
-            refused: after[number] - before[number],
-            departures: departures.into_iter().filter(|departure| (steady..end).contains(&departure.end)).collect(),
-            duration,
-        };
-        counted.outcome(admitted.get(number), case.conforms(number))
+        let departures = departures.into_iter().filter(|departure| (steady..end).contains(&departure.end));
+        let refused = after[number] - before[number];
+        outcome(&departures.collect::<Vec<_>>(), refused, duration, admitted.get(number), case.conforms(number))
     });
     Row { case: *case, channels: outcomes.collect(), gaps: None, notes: Vec::new(), disturbances: Vec::new() }
 }
@@ -178,59 +175,57 @@ impl Phases {
     }
 }
 
-/// What happened to one channel in the steady state.
-struct Counted {
+/// What happened to one channel in the steady state, of this duration: the packets that left, and how many messages found no room.
+fn outcome(
+    departures: &[Departure],
     refused: u64,
-    departures: Vec<Departure>,
     duration: Duration,
-}
-
-impl Counted {
-    fn outcome(&self, admitted: Option<&Admitted>, conforms: bool) -> Outcome {
-        let last = || self.departures.iter().filter(|departure| departure.last);
-        let deadline = admitted.map(|channel| channel.contract.deadline());
-        let bound = admitted.and_then(|channel| channel.bound);
-        let response = |departure: &Departure| departure.end.since(departure.logical_arrival);
-        let late = |departure: &&Departure| deadline.is_some_and(|deadline| response(departure) > deadline);
-        let over = |departure: &&Departure| bound.is_some_and(|bound| response(departure) > bound) && !late(departure);
-        let delivered = last().count() as u64;
-        let messages_late = last().filter(late).count() as u64;
-        let laxities: Vec<i64> = deadline.map_or_else(Vec::new, |deadline| {
-            let nanos = |span: Duration| i64::try_from(span.as_nanos()).unwrap_or(i64::MAX);
-            last().map(|departure| nanos(deadline) - nanos(response(departure))).collect()
-        });
-        let sum: i128 = laxities.iter().map(|&laxity| i128::from(laxity)).sum();
-        let mean = |count: usize| i64::try_from(sum.div_euclid(count as i128)).unwrap_or(i64::MIN);
-        let bytes = self.departures.iter().map(|departure| u64::from(departure.payload)).sum();
-        // A drop is the sender's fault if it broke its contract; who kept it was promised room.
-        let (sender, host) = match (admitted, conforms) {
-            (None, _) => (0, 0),
-            (_, true) => (0, self.refused),
-            (_, false) => (self.refused, 0),
-        };
-        let figures = Figures {
-            name: admitted.map_or_else(|| BEST_EFFORT.to_owned(), |channel| channel.name.clone()),
-            best_effort: admitted.is_none(),
-            sent: delivered + self.refused,
-            delivered,
-            delivered_bytes: bytes,
-            late: messages_late,
-            lost: 0,
-            dropped: self.refused,
-            misses: Misses { sender, laxity: messages_late + host, ..Misses::default() },
-            over_bound: last().filter(over).count() as u64,
-            deadline,
-            bound,
-            latencies: latencies(last().map(|departure| response(departure).as_nanos()).collect()),
-        };
-        Outcome {
-            figures,
-            throughput: per_second(bytes, self.duration),
-            late_packets: Some(self.departures.iter().filter(late).count() as u64),
-            dropped_packets: self.refused * u64::from(packets(MESSAGE_BYTES, platform().packet)),
-            min_laxity: laxities.iter().copied().min(),
-            mean_laxity: (!laxities.is_empty()).then(|| mean(laxities.len())),
-        }
+    admitted: Option<&Admitted>,
+    conforms: bool,
+) -> Outcome {
+    let last = || departures.iter().filter(|departure| departure.last);
+    let deadline = admitted.map(|channel| channel.contract.deadline());
+    let bound = admitted.and_then(|channel| channel.bound);
+    let response = |departure: &Departure| departure.end.since(departure.logical_arrival);
+    let late = |departure: &&Departure| deadline.is_some_and(|deadline| response(departure) > deadline);
+    let over = |departure: &&Departure| bound.is_some_and(|bound| response(departure) > bound) && !late(departure);
+    let delivered = last().count() as u64;
+    let messages_late = last().filter(late).count() as u64;
+    let laxities: Vec<i64> = deadline.map_or_else(Vec::new, |deadline| {
+        let nanos = |span: Duration| i64::try_from(span.as_nanos()).unwrap_or(i64::MAX);
+        last().map(|departure| nanos(deadline) - nanos(response(departure))).collect()
+    });
+    let sum: i128 = laxities.iter().map(|&laxity| i128::from(laxity)).sum();
+    let mean = |count: usize| i64::try_from(sum.div_euclid(count as i128)).unwrap_or(i64::MIN);
+    let bytes = departures.iter().map(|departure| u64::from(departure.payload)).sum();
+    // A drop is the sender's fault if it broke its contract; who kept it was promised room.
+    let (sender, host) = match (admitted, conforms) {
+        (None, _) => (0, 0),
+        (_, true) => (0, refused),
+        (_, false) => (refused, 0),
+    };
+    let figures = Figures {
+        name: admitted.map_or_else(|| BEST_EFFORT.to_owned(), |channel| channel.name.clone()),
+        best_effort: admitted.is_none(),
+        sent: delivered + refused,
+        delivered,
+        delivered_bytes: bytes,
+        late: messages_late,
+        lost: 0,
+        dropped: refused,
+        misses: Misses { sender, laxity: messages_late + host, ..Misses::default() },
+        over_bound: last().filter(over).count() as u64,
+        deadline,
+        bound,
+        latencies: latencies(last().map(|departure| response(departure).as_nanos()).collect()),
+    };
+    Outcome {
+        figures,
+        throughput: per_second(bytes, duration),
+        late_packets: Some(departures.iter().filter(late).count() as u64),
+        dropped_packets: refused * u64::from(packets(MESSAGE_BYTES, platform().packet)),
+        min_laxity: laxities.iter().copied().min(),
+        mean_laxity: (!laxities.is_empty()).then(|| mean(laxities.len())),
     }
 }
 

@@ -4,45 +4,33 @@
 
 mod picture;
 
-use std::io::{self, Write as _};
-
-use comfy_table::{CellAlignment, Table, presets};
-use indicatif::{ProgressBar, ProgressStyle};
 use laxity_core::units::Duration;
 use laxity_lab::figures::per_second;
 use laxity_lab::livelock::{self, Report, Row};
 use serde_json::{Value, json};
 
-use super::arguments::{BenchArguments, bench_duration};
+use super::arguments::BenchArguments;
 use super::paths::of_bench;
+use super::{listed, show};
 use crate::failure::Failure;
-use crate::file;
 use crate::numbers::{NONE, count};
-use crate::report::{self, escaped, nanos, to_json};
+use crate::progress;
+use crate::report::{self, nanos, to_json};
+use crate::table::{Column, table};
 
 /// Of each step with each link, if nobody says otherwise: all of them take about a minute.
-const DURATION: Duration = Duration::from_secs(4);
+pub(super) const DURATION: Duration = Duration::from_secs(4);
 
 /// Runs it and shows it; true if Laxity missed nothing by its own fault.
-pub(super) fn run(arguments: &BenchArguments) -> Result<bool, Failure> {
-    let span = arguments.duration.as_deref().map_or(Ok(DURATION), bench_duration)?;
-    if let Some(path) = &arguments.plot {
-        file::has_directory(path)?;
-    }
-    let style = ProgressStyle::with_template("{bar:24} {pos} of {len} steps").expect("the template is valid");
-    let bar = ProgressBar::new(0).with_style(style);
+pub(super) fn run(arguments: &BenchArguments, span: Duration) -> Result<bool, Failure> {
+    let bar = progress::bar("{bar:24} {pos} of {len} steps", 0);
     let report = livelock::run(span, |done, all| {
         bar.set_length(all);
         bar.set_position(done);
     });
-    bar.finish_and_clear();
+    drop(bar);
     let report = report.map_err(|error| of_bench("livelock", error))?;
-    if let Some(path) = &arguments.plot {
-        file::write(path, &picture::svg(&report, span))?;
-    }
-    let said = if arguments.json { json(&report, span) } else { page(&report, span) };
-    // A reader that has seen enough is no failure.
-    let _ = writeln!(io::stdout(), "{said}");
+    show(arguments, || picture::svg(&report, span), || json(&report, span), || page(&report, span))?;
     let faults: u64 = report.rows.iter().map(|row| row.real_time.misses.laxity).sum();
     if faults > 0 {
         eprintln!("missed: {faults} messages of the guaranteed channel, by Laxity's own fault");
@@ -115,51 +103,25 @@ fn share(span: Duration, of: Duration) -> String {
 
 /// For people.
 fn page(report: &Report, span: Duration) -> String {
-    let mut table = Table::new();
-    table.load_preset(presets::ASCII_BORDERS_ONLY_CONDENSED).set_header([
-        "offered/s",
-        "sent/s",
-        "link",
-        "guaranteed KB/s",
-        "late",
-        "lost",
-        "of the platform",
-        "of the network",
-        "of Laxity",
-        "best effort KB/s",
-        "dropped early",
-        "overflow",
-        "left over",
-        "a packet took",
-    ]);
-    for row in &report.rows {
-        let (figures, misses) = (&row.real_time, row.real_time.misses);
-        let offered = row.offered_packets_s.map_or_else(|| "all it can".to_owned(), count);
-        table.add_row([
-            offered,
-            count(flooded(row)),
-            row.link.to_owned(),
-            count(row.real_time_bytes_s / 1000),
-            count(figures.late),
-            count(figures.lost + figures.dropped),
-            count(misses.platform),
-            count(misses.network),
-            count(misses.laxity),
-            count(row.best_effort_bytes_s / 1000),
-            row.dropped_early.map_or_else(|| NONE.to_owned(), count),
-            count(row.overflow),
-            row.left_over.map_or_else(|| NONE.to_owned(), |span| share(span, row.elapsed)),
-            row.packet_cost.map_or_else(|| NONE.to_owned(), |span| span.to_string()),
-        ]);
-    }
-    for column in table.column_iter_mut() {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    let mut page = format!("LIVE on this host. {}.\n\n{table}", conditions(report, span));
+    let or_none = |value: Option<String>| value.unwrap_or_else(|| NONE.to_owned());
+    let columns: &[Column<'_, &Row>] = &[
+        ("offered/s", &|row| row.offered_packets_s.map_or_else(|| "all it can".to_owned(), count)),
+        ("sent/s", &|row| count(flooded(row))),
+        ("link", &|row| row.link.to_owned()),
+        ("guaranteed KB/s", &|row| count(row.real_time_bytes_s / 1000)),
+        ("late", &|row| count(row.real_time.late)),
+        ("lost", &|row| count(row.real_time.lost + row.real_time.dropped)),
+        ("of the platform", &|row| count(row.real_time.misses.platform)),
+        ("of the network", &|row| count(row.real_time.misses.network)),
+        ("of Laxity", &|row| count(row.real_time.misses.laxity)),
+        ("best effort KB/s", &|row| count(row.best_effort_bytes_s / 1000)),
+        ("dropped early", &|row| or_none(row.dropped_early.map(count))),
+        ("overflow", &|row| count(row.overflow)),
+        ("left over", &|row| or_none(row.left_over.map(|left| share(left, row.elapsed)))),
+        ("a packet took", &|row| or_none(row.packet_cost.map(|cost| cost.to_string()))),
+    ];
+    let table = table(columns, .., &report.rows);
+    let page = format!("LIVE on this host. {}.\n\n{table}", conditions(report, span));
     let rows = report.rows.iter().flat_map(|row| row.notes.iter().map(move |note| format!("{}: {note}", row.link)));
-    for note in report.notes.iter().cloned().chain(rows) {
-        page.push_str("\n- ");
-        page.push_str(&escaped(&note));
-    }
-    page
+    page + &listed(report.notes.iter().cloned().chain(rows))
 }

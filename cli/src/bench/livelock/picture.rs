@@ -35,8 +35,7 @@ pub(super) fn svg(report: &Report, span: Duration) -> String {
 
 fn line(report: &Report, class: usize, link: &str, value: fn(&Row) -> u64) -> Line {
     let rows = report.rows.iter().filter(|row| row.link == link);
-    let mut points: Vec<(u64, i64)> =
-        rows.map(|row| (flooded(row), i64::try_from(value(row)).unwrap_or(i64::MAX))).collect();
+    let mut points: Vec<_> = rows.map(|row| (flooded(row), value(row))).collect();
     points.sort_unstable();
-    Line { class, dotted: false, points }
+    Line::new(class, points)
 }

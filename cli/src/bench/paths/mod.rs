@@ -4,23 +4,21 @@
 
 mod picture;
 
-use std::io::{self, Write as _};
-
-use comfy_table::{CellAlignment, Table, presets};
-use indicatif::{ProgressBar, ProgressStyle};
 use laxity_core::units::Duration;
 use laxity_lab::paths::{self, PACKET_BYTES, PATHS, Path, Report, Setup};
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::arguments::BenchArguments;
+use super::{listed, show};
 use crate::failure::Failure;
-use crate::file;
 use crate::numbers::{NONE, count};
-use crate::report::{escaped, to_json};
+use crate::progress;
+use crate::report::to_json;
+use crate::table::{Column, table};
 
 /// If nobody says otherwise.
-const DURATION: Duration = Duration::from_secs(20);
+pub(super) const DURATION: Duration = Duration::from_secs(20);
 const PPM: u128 = 1_000_000;
 
 /// What two paths have to do with each other, and what that may be, in parts per million.
@@ -38,41 +36,17 @@ fn trip(path: &Path) -> Option<u64> {
     path.quantile(500_000)
 }
 
+const fn ratio(name: &'static str, [of, to]: [usize; 2], value: fn(&Path) -> Option<u64>) -> Ratio {
+    Ratio { name, of, to, value, least: None, most: None }
+}
+
 const RATIOS: [Ratio; 5] = [
-    Ratio {
-        name: "round_trip_p50_laxity_xdp_to_bare_xdp",
-        of: 1,
-        to: 0,
-        value: trip,
-        least: None,
-        most: Some(1_200_000),
-    },
-    Ratio {
-        name: "packets_laxity_xdp_to_bare_xdp",
-        of: 1,
-        to: 0,
-        value: Path::median_packets_s,
-        least: Some(850_000),
-        most: None,
-    },
-    Ratio {
-        name: "round_trip_p50_laxity_xdp_to_laxity_udp",
-        of: 1,
-        to: 3,
-        value: trip,
-        least: None,
-        most: Some(999_999),
-    },
-    Ratio {
-        name: "packets_laxity_xdp_to_laxity_udp",
-        of: 1,
-        to: 3,
-        value: Path::median_packets_s,
-        least: Some(1_000_001),
-        most: None,
-    },
+    Ratio { most: Some(1_200_000), ..ratio("round_trip_p50_laxity_xdp_to_bare_xdp", [1, 0], trip) },
+    Ratio { least: Some(850_000), ..ratio("packets_laxity_xdp_to_bare_xdp", [1, 0], Path::median_packets_s) },
+    Ratio { most: Some(999_999), ..ratio("round_trip_p50_laxity_xdp_to_laxity_udp", [1, 3], trip) },
+    Ratio { least: Some(1_000_001), ..ratio("packets_laxity_xdp_to_laxity_udp", [1, 3], Path::median_packets_s) },
     // What AF_XDP brings at all here: no promise of ours.
-    Ratio { name: "round_trip_p50_bare_xdp_to_bare_udp", of: 0, to: 2, value: trip, least: None, most: None },
+    ratio("round_trip_p50_bare_xdp_to_bare_udp", [0, 2], trip),
 ];
 
 /// A ratio that was measured.
@@ -115,28 +89,19 @@ impl Found {
 }
 
 /// Runs it and shows it; true if the fast path is as fast as is expected of it.
-pub(super) fn run(arguments: &BenchArguments) -> Result<bool, Failure> {
-    let duration = arguments.duration.as_deref().map_or(Ok(DURATION), super::arguments::path_duration)?;
-    if let Some(path) = &arguments.plot {
-        file::has_directory(path)?;
-    }
+pub(super) fn run(arguments: &BenchArguments, duration: Duration) -> Result<bool, Failure> {
     let setup = Setup { duration, one_processor: arguments.one_processor, spins: arguments.spin };
-    let style = ProgressStyle::with_template("{bar:24} {pos} of {len} rounds").expect("the template is valid");
-    let bar = ProgressBar::new(0).with_style(style);
+    let bar = progress::bar("{bar:24} {pos} of {len} rounds", 0);
     let report = paths::run(&setup, |done, rounds| {
         bar.set_length(rounds);
         bar.set_position(done);
         true
     });
-    bar.finish_and_clear();
+    drop(bar);
     let report = report.map_err(|error| of_bench("xdp-path", error))?;
     let found: Vec<Found> = RATIOS.iter().map(|ratio| ratio.found(&report.paths)).collect();
-    if let Some(path) = &arguments.plot {
-        file::write(path, &picture::svg(&report, &setup))?;
-    }
-    let said = if arguments.json { json(&report, &setup, &found) } else { page(&report, &setup, &found) };
-    // A reader that has seen enough is no failure.
-    let _ = writeln!(io::stdout(), "{said}");
+    let picture = || picture::svg(&report, &setup);
+    show(arguments, picture, || json(&report, &setup, &found), || page(&report, &setup, &found))?;
     let missed: Vec<&Found> = found.iter().filter(|found| found.met == Some(false)).collect();
     for found in &missed {
         eprintln!("missed: {}", found.told());
@@ -155,25 +120,19 @@ pub(super) fn of_bench(name: &str, error: laxity_lab::Error) -> Failure {
     }
 }
 
-/// The quantiles that are told of, ns: the least, 50, 99 and 99.9 per cent, the longest.
-fn quantiles(path: &Path) -> [Option<u64>; 5] {
-    [0, 500_000, 990_000, 999_000, 1_000_000].map(|ppm| path.quantile(ppm))
-}
-
 /// One line, without a line end.
 fn json(report: &Report, setup: &Setup, ratios: &[Found]) -> String {
     let row = |(name, path): (&&str, &Path)| {
-        let [min, p50, p99, p999, max] = quantiles(path);
         json!({
             "path": name,
             "round_trip": {
                 "samples": path.round_trips.len(),
                 "lost": path.lost,
-                "min_ns": min,
-                "p50_ns": p50,
-                "p99_ns": p99,
-                "p999_ns": p999,
-                "max_ns": max,
+                "min_ns": path.quantile(0),
+                "p50_ns": path.quantile(500_000),
+                "p99_ns": path.quantile(990_000),
+                "p999_ns": path.quantile(999_000),
+                "max_ns": path.quantile(1_000_000),
             },
             "packets_s": path.median_packets_s(),
             "packets": { "sent": path.one_way.0, "received": path.one_way.1 },
@@ -212,50 +171,24 @@ fn conditions(report: &Report, setup: &Setup) -> String {
 
 /// For people.
 fn page(report: &Report, setup: &Setup, ratios: &[Found]) -> String {
-    let mut table = Table::new();
-    table.load_preset(presets::ASCII_BORDERS_ONLY_CONDENSED).set_header([
-        "path",
-        "round trips",
-        "least",
-        "p50",
-        "p99",
-        "p99.9",
-        "longest",
-        "lost",
-        "packets/s one way",
-        "lost",
-    ]);
-    for (name, path) in PATHS.iter().zip(&report.paths) {
-        let micros = |nanos: Option<u64>| {
-            nanos.map_or_else(|| NONE.to_owned(), |nanos| format!("{}.{:02}\u{a0}µs", nanos / 1000, nanos % 1000 / 10))
-        };
-        let [min, p50, p99, p999, max] = quantiles(path).map(micros);
-        table.add_row([
-            (*name).to_owned(),
-            count(path.round_trips.len() as u64),
-            min,
-            p50,
-            p99,
-            p999,
-            max,
-            count(path.lost),
-            path.median_packets_s().map_or_else(|| NONE.to_owned(), count),
-            count(path.one_way.0.saturating_sub(path.one_way.1)),
-        ]);
-    }
-    for column in table.column_iter_mut().skip(1) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    let mut page = format!("LIVE on this host. {}.\n\n{table}\n", conditions(report, setup));
-    for found in ratios {
-        page.push_str("\n- ");
-        page.push_str(&found.told());
-    }
-    for note in &report.notes {
-        page.push_str("\n- ");
-        page.push_str(&escaped(note));
-    }
-    page
+    let micros = |nanos: Option<u64>| {
+        nanos.map_or_else(|| NONE.to_owned(), |nanos| format!("{}.{:02}\u{a0}µs", nanos / 1000, nanos % 1000 / 10))
+    };
+    let columns: &[Column<'_, (&&str, &Path)>] = &[
+        ("path", &|(name, _)| (**name).to_owned()),
+        ("round trips", &|(_, path)| count(path.round_trips.len() as u64)),
+        ("least", &|(_, path)| micros(path.quantile(0))),
+        ("p50", &|(_, path)| micros(path.quantile(500_000))),
+        ("p99", &|(_, path)| micros(path.quantile(990_000))),
+        ("p99.9", &|(_, path)| micros(path.quantile(999_000))),
+        ("longest", &|(_, path)| micros(path.quantile(1_000_000))),
+        ("lost", &|(_, path)| count(path.lost)),
+        ("packets/s one way", &|(_, path)| path.median_packets_s().map_or_else(|| NONE.to_owned(), count)),
+        ("lost", &|(_, path)| count(path.one_way.0.saturating_sub(path.one_way.1))),
+    ];
+    let table = table(columns, 1.., PATHS.iter().zip(&report.paths));
+    let notes = ratios.iter().map(Found::told).chain(report.notes.iter().cloned());
+    format!("LIVE on this host. {}.\n\n{table}\n{}", conditions(report, setup), listed(notes))
 }
 
 #[cfg(test)]

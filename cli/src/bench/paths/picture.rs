@@ -7,6 +7,7 @@ use crate::bench::chart::{self, Line, Panel, Picture};
 
 /// The document.
 pub(super) fn svg(report: &Report, setup: &Setup) -> String {
+    let by_round = |values: &[u64]| (1..).zip(values.iter().copied()).collect::<Vec<_>>();
     let panel = |heading: &str, y_title, y_unit, values: fn(&Path) -> &[u64]| Panel {
         heading: heading.to_owned(),
         x_title: "round",
@@ -14,7 +15,7 @@ pub(super) fn svg(report: &Report, setup: &Setup) -> String {
         x_unit: 1,
         y_unit,
         least_top: 0,
-        lines: report.paths.iter().enumerate().map(|(class, path)| line(class, values(path))).collect(),
+        lines: report.paths.iter().enumerate().map(|(class, path)| Line::new(class, by_round(values(path)))).collect(),
     };
     chart::document(&Picture {
         title: "The fast path beside what an expert writes by hand (xdp-path)".to_owned(),
@@ -26,9 +27,4 @@ pub(super) fn svg(report: &Report, setup: &Setup) -> String {
         ],
         notes: report.notes.clone(),
     })
-}
-
-fn line(class: usize, values: &[u64]) -> Line {
-    let points = (1..).zip(values).map(|(round, &value)| (round, i64::try_from(value).unwrap_or(i64::MAX))).collect();
-    Line { class, dotted: false, points }
 }

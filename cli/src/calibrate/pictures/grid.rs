@@ -77,18 +77,4 @@ fn one(cell: &Cell, most: u64, (x, y): (f64, f64), width: f64) -> Markup {
 /// From little to much: each step is darker (on a dark page lighter) than the one before, so that it can be told without colours.
 const SHADES: u64 = 8;
 
-const STYLE: &str = "
-text.value { font-size: 15px; font-weight: 600; }
-.chosen { fill: none; stroke: #d94f00; stroke-width: 3.5; }
-.within { fill: none; stroke: #ffffff; stroke-width: 2; }
-.h0 { fill: #f4f6f8; } .h1 { fill: #dbe8f5; } .h2 { fill: #c0d8ef; } .h3 { fill: #a0c4e8; }
-.h4 { fill: #7aabdc; } .h5 { fill: #3f84c6; } .h6 { fill: #1d65ad; } .h7 { fill: #0c4785; }
-text.on { fill: #1b1f24; } text.over { fill: #ffffff; }
-@media (prefers-color-scheme: dark) {
-  .chosen { stroke: #ff8a3d; }
-  .within { stroke: #1a1e24; }
-  .h0 { fill: #1f242b; } .h1 { fill: #1b2f44; } .h2 { fill: #1d3f60; } .h3 { fill: #22527f; }
-  .h4 { fill: #2c69a3; } .h5 { fill: #4f94d4; } .h6 { fill: #86bbee; } .h7 { fill: #bddcfa; }
-  text.on { fill: #e8eaed; } text.over { fill: #10151b; }
-}
-";
+const STYLE: &str = include_str!("grid.css");

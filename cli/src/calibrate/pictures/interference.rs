@@ -9,18 +9,16 @@ use laxity_core::platform::Interference;
 use laxity_core::units::Duration;
 use maud::{Markup, html};
 
-use super::{GAP, INSIDE, TOP, WIDTH};
+use super::{INSIDE, TOP, WIDTH};
 use crate::chart::{
-    CHARACTER, Frame, MARGIN, Page, Scale, across, down, fitting, flow, marker, nanos, polyline, short, steps,
+    CHARACTER, Frame, GAP, MARGIN, Page, Scale, down, fitting, legend, marker, nanos, polyline, short, steps, tile,
 };
 use crate::numbers::{brief, count};
 
 /// What one observer saw in windows of one length.
 struct Observed<'a> {
-    observer: Observer,
-    window: Duration,
-    /// (stolen time, windows with it), ascending.
-    counts: &'a [(Duration, u64)],
+    /// With (stolen time, windows with it), ascending.
+    seen: &'a Seen,
     /// q: what is claimed from these windows; zero if nothing is.
     budget: Duration,
 }
@@ -37,17 +35,17 @@ const ONE: u64 = 1_000_000_000_000;
 
 impl Observed<'_> {
     fn windows(&self) -> u64 {
-        self.counts.iter().fold(0, |sum, &(_, windows)| sum.saturating_add(windows))
+        self.seen.counts.iter().fold(0, |sum, &(_, windows)| sum.saturating_add(windows))
     }
     fn largest(&self) -> Duration {
-        self.counts.iter().rev().find(|&&(_, windows)| windows > 0).map_or(Duration::ZERO, |&(stolen, _)| stolen)
+        self.seen.counts.iter().rev().find(|&&(_, windows)| windows > 0).map_or(Duration::ZERO, |&(stolen, _)| stolen)
     }
     /// The share of windows in which more was stolen, as steps: at each stolen time the share from there on. Without the last
     /// one, from which on it is none.
     fn exceedance(&self) -> Vec<(Duration, u64)> {
         let all = self.windows().max(1);
         let mut above = all;
-        let steps = self.counts.iter().map(|&(stolen, windows)| {
+        let steps = self.seen.counts.iter().map(|&(stolen, windows)| {
             above = above.saturating_sub(windows);
             (stolen, parts(above, all))
         });
@@ -57,13 +55,6 @@ impl Observed<'_> {
 
 fn parts(part: u64, whole: u64) -> u64 {
     u64::try_from(u128::from(part) * u128::from(ONE) / u128::from(whole.max(1))).unwrap_or(ONE)
-}
-
-fn name(observer: Observer) -> &'static str {
-    match observer {
-        Observer::Spinning => "spinning",
-        Observer::Working => "working",
-    }
 }
 
 fn class(observer: Observer) -> usize {
@@ -80,23 +71,18 @@ pub(crate) fn interference(seen: &[Seen], budgets: &[Window], claimed: &Interfer
         let of = |window: &&Window| (window.observer, window.window) == (one.observer, one.window);
         budgets.iter().find(of).map_or(Duration::ZERO, |window| window.budget)
     };
-    let observed: Vec<Observed<'_>> = seen
-        .iter()
-        .map(|one| Observed { observer: one.observer, window: one.window, counts: &one.counts, budget: budget(one) })
-        .collect();
-    let mut windows: Vec<Duration> = observed.iter().map(|one| one.window).collect();
+    let observed: Vec<Observed<'_>> = seen.iter().map(|seen| Observed { seen, budget: budget(seen) }).collect();
+    let mut windows: Vec<Duration> = observed.iter().map(|one| one.seen.window).collect();
     windows.sort_unstable();
     windows.dedup();
-    let of = |window: Duration| observed.iter().filter(|one| one.window == window).collect::<Vec<_>>();
+    let of = |window: Duration| observed.iter().filter(|one| one.seen.window == window).collect::<Vec<_>>();
     let top = TOP + 26.0;
     let rows = windows.len().div_ceil(2);
     let spans = top + (HEIGHT + GAP) * rows as f64;
     let content = html! {
-        (legend())
+        (entries())
         @for (place, &window) in windows.iter().enumerate() {
-            @let x = MARGIN + (PANEL + GAP) * (place % 2) as f64;
-            @let y = top + (HEIGHT + GAP) * (place / 2) as f64;
-            g transform={ "translate(" (short(x)) " " (short(y)) ")" } { (stolen(window, &of(window))) }
+            (tile(place, [MARGIN, top], [PANEL, HEIGHT], stolen(window, &of(window))))
         }
         g transform={ "translate(" (short(MARGIN)) " " (short(spans)) ")" } { (by_span(&observed, claimed)) }
     };
@@ -121,49 +107,36 @@ fn description<'a>(windows: &[Duration], of: &impl Fn(Duration) -> Vec<&'a Obser
         for (place, one) in of(window).into_iter().enumerate() {
             let before = if place == 0 { "" } else { "; " };
             let (largest, budget) = (brief(Some(one.largest())), brief(Some(one.budget)));
-            let _ = write!(text, "{before}{}, at most {largest}, claimed {budget}", name(one.observer));
+            let _ = write!(text, "{before}{}, at most {largest}, claimed {budget}", one.seen.observer.name());
         }
         text.push_str(". ");
     }
     text
 }
 
-fn legend() -> Markup {
-    let entries = ["spinning", "working", "claimed", "one length of window", "all of the time"];
+fn entries() -> Markup {
     let classes = ["s0", "s1", "claimed", "thin", "all"];
-    html! {
-        @for (place, (what, (x, _))) in entries.into_iter().zip(flow(entries, (MARGIN, WIDTH), 58.0)).enumerate() {
-            g class=(classes[place]) {
-                path.line d=(across(x, x + 26.0, TOP)) {}
-                @if place < 2 { path.mark d=(marker(place, x + 13.0, TOP)) {} }
-            }
-            text.name x=(short(x + 34.0)) y=(short(TOP + 4.0)) { (what) }
-        }
-    }
+    let names = ["spinning", "working", "claimed", "one length of window", "all of the time"];
+    legend(names, (MARGIN, WIDTH), TOP, |place| (classes[place].to_owned(), place < 2))
 }
 
 /// Windows of one length: the share in which more than x was stolen.
 fn stolen(window: Duration, observed: &[&Observed<'_>]) -> Markup {
-    let seen = || observed.iter().flat_map(|one| one.counts.iter().map(|&(stolen, _)| stolen).chain([one.budget]));
+    let seen = || observed.iter().flat_map(|one| one.seen.counts.iter().map(|&(stolen, _)| stolen).chain([one.budget]));
     let least = seen().filter(|stolen| !stolen.is_zero()).min().unwrap_or(Duration::from_nanos(1));
     let rarest = observed.iter().map(|one| parts(1, one.windows())).min().unwrap_or(ONE).max(1);
-    let frame = Frame {
-        left: LEFT,
-        right: PANEL - 22.0,
-        top: ABOVE,
-        bottom: HEIGHT - BELOW,
-        across: Scale::log(least.as_nanos(), seen().max().unwrap_or(least).max(least).as_nanos()),
-        up: Scale::Log { low: 10u64.pow(rarest.ilog10()).min(ONE / 10), high: ONE },
-    };
+    let stolen = Scale::log(least.as_nanos(), seen().max().unwrap_or(least).max(least).as_nanos());
+    let share = Scale::Log { low: 10u64.pow(rarest.ilog10()).min(ONE / 10), high: ONE };
+    let frame = Frame::new([LEFT, PANEL - 22.0], [ABOVE, HEIGHT - BELOW], stolen, share);
     let windows: Vec<String> =
-        observed.iter().map(|one| format!("{} {}", count(one.windows()), name(one.observer))).collect();
+        observed.iter().map(|one| format!("{} {}", count(one.windows()), one.seen.observer.name())).collect();
     html! {
         rect.card width=(short(PANEL)) height=(HEIGHT) rx="8" {}
         text.heading x="14" y="24" { "Windows of " (window.to_string()) }
         text.end x=(short(frame.right)) y="24" { (fitting(&windows.join(", "), PANEL - 160.0)) }
         (frame.axes(frame.spaced([58.0, 22.0]), nanos, percent, "stolen in a window; lines: share of windows with more"))
         @for one in observed {
-            @let class = class(one.observer);
+            @let class = class(one.seen.observer);
             @let end = frame.x(one.largest().as_nanos());
             @let curve = frame.points(one.exceedance().into_iter().map(|(stolen, share)| (stolen.as_nanos(), share)));
             g class={ "s" (class) } {
@@ -190,20 +163,16 @@ fn budgets(observed: &[&Observed<'_>], frame: &Frame) -> Markup {
 
 /// Intf(t) against t.
 fn by_span(observed: &[Observed<'_>], claimed: &Interference) -> Markup {
-    let lengths = || claimed.envelopes.iter().map(|&(window, _)| window).chain(observed.iter().map(|one| one.window));
+    let lengths =
+        || claimed.envelopes.iter().map(|&(window, _)| window).chain(observed.iter().map(|one| one.seen.window));
     let first = lengths().min().unwrap_or(Duration::from_micros(100)).as_nanos().max(1);
     let last = lengths().max().unwrap_or(Duration::from_millis(100)).as_nanos().saturating_mul(20);
     let last = last.max(first.saturating_mul(10));
     let taken = |span: u64| claimed.within(Duration::from_nanos(span)).as_nanos();
     let (left, right) = (LEFT, INSIDE - 22.0);
-    let frame = Frame {
-        left,
-        right,
-        top: ABOVE,
-        bottom: WIDE_HEIGHT - BELOW,
-        across: Scale::Log { low: first, high: last },
-        up: Scale::log((first / 10).max(1), taken(last).max(last)),
-    };
+    let stolen = Scale::log((first / 10).max(1), taken(last).max(last));
+    let span = Scale::Log { low: first, high: last };
+    let frame = Frame::new([left, right], [ABOVE, WIDE_HEIGHT - BELOW], span, stolen);
     let spans = samples(first, last, (right - left) as u64);
     let line = |of: &dyn Fn(u64) -> u64| polyline(frame.points(spans.iter().map(|&span| (span, of(span)))));
     let each = claimed.envelopes.iter().map(|&envelope| {
@@ -219,7 +188,7 @@ fn by_span(observed: &[Observed<'_>], claimed: &Interference) -> Markup {
         g.thin { @for path in each { path.line d=(path) {} } }
         g.claimed { path.line d=(line(&taken)) {} }
         @for one in observed {
-            @let (class, at) = (class(one.observer), (one.window.as_nanos(), one.largest().as_nanos()));
+            @let (class, at) = (class(one.seen.observer), (one.seen.window.as_nanos(), one.largest().as_nanos()));
             g class={ "s" (class) } { path.mark d=(marker(class, frame.x(at.0), frame.y(at.1))) {} }
         }
     }
@@ -243,15 +212,4 @@ fn percent(share: u64) -> String {
     format!("{:.digits$} %", share as f64 / hundredth as f64)
 }
 
-const STYLE: &str = "
-.s1 .line { stroke: #b4602a; stroke-dasharray: 7 3; } .s1 .mark { fill: #b4602a; }
-.claimed .line { stroke: #1b1f24; stroke-width: 1.8; }
-.thin .line { stroke: #8b97a5; stroke-width: 1.2; stroke-dasharray: 3 3; }
-.all .line { stroke: #59636e; stroke-width: 2.4; stroke-linecap: round; stroke-dasharray: 0.1 6; }
-@media (prefers-color-scheme: dark) {
-  .s1 .line { stroke: #e59155; } .s1 .mark { fill: #e59155; }
-  .claimed .line { stroke: #e8eaed; }
-  .thin .line { stroke: #7d8996; }
-  .all .line { stroke: #a2acb8; }
-}
-";
+const STYLE: &str = include_str!("interference.css");

@@ -16,6 +16,5 @@ use crate::chart::MARGIN;
 
 const WIDTH: f64 = 960.0;
 const INSIDE: f64 = WIDTH - 2.0 * MARGIN;
-const GAP: f64 = 16.0;
 /// Where the content begins.
 const TOP: f64 = 84.0;

@@ -1,14 +1,15 @@
 //! What the figures say, in sentences. Each is computed, and there is one for either outcome: this page must be able to say that
 //! Laxity failed, and that the expert did better.
 
+use std::cmp::Ordering;
+
 use laxity::text::DisplayRate;
-use laxity_core::figures::Misses;
 use laxity_core::units::Duration;
 
-use super::sections::{ChannelKey, Section, Tally, columns, sections, stack_name};
-use super::{ChannelReportInput, Report, ScenarioReport};
-use crate::numbers::{brief, count, counted, list, part_of, percent, percent_of, span};
-use crate::report::escaped;
+use super::sections::{Section, Tally, columns, distinct, real_time, sections, stack_name, sum};
+use super::{Channel, Report, ScenarioReport};
+use crate::numbers::{NONE, brief, count, counted, list, part_of, percent, percent_of, span};
+use crate::report::{by_cause, escaped};
 
 /// How a scenario, or all of them, went.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,52 +24,67 @@ pub(super) enum Verdict {
     Unknown,
 }
 
+impl Verdict {
+    /// Its class in the style sheet.
+    pub(super) fn class(self) -> &'static str {
+        self.shown().0
+    }
+
+    /// A sign beside the colour.
+    pub(super) fn sign(self) -> &'static str {
+        self.shown().1
+    }
+
+    fn shown(self) -> (&'static str, &'static str) {
+        match self {
+            Self::Kept => ("kept", "✓"),
+            Self::Missed => ("missed", "!"),
+            Self::Broken => ("broken", "✗"),
+            Self::Unknown => ("unknown", NONE),
+        }
+    }
+}
+
 /// The result in one sentence.
 pub(super) fn headline(report: &Report) -> (Verdict, String) {
     let ours = promised(report);
     if ours.is_empty() {
         return (Verdict::Unknown, "This run has no scenario with Laxity, so it says nothing about Laxity.".to_owned());
     }
-    let real_time = || ours.iter().flat_map(|scenario| real_time(scenario));
-    let all: Tally = real_time().collect();
+    let all = || ours.iter().flat_map(|scenario| real_time(scenario));
+    let messages = |tally: Tally| counted(tally.messages, "real-time message");
     let tally: Tally = ours.iter().flat_map(|scenario| scenario.on_contract()).collect();
-    if all.messages == 0 {
+    let sent: Tally = all().collect();
+    if sent.messages == 0 {
         return (Verdict::Unknown, "No real-time message was sent through Laxity, so nothing was measured.".to_owned());
     }
     let circumstances = circumstances(&ours);
-    let by_us = real_time().map(|channel| channel.figures.misses.laxity).fold(0, u64::saturating_add);
-    let over_bound = real_time().map(|channel| channel.figures.over_bound).fold(0, u64::saturating_add);
+    let by_us = sum(all(), |figures| figures.misses.laxity);
+    let over_bound = sum(all(), |figures| figures.over_bound);
     if by_us > 0 || over_bound > 0 {
-        let messages = counted(all.messages, "real-time message");
+        let (by_us, sent) = (count(by_us), messages(sent));
         let over = match over_bound {
             0 => String::new(),
             number => format!(", and {} came after the bound though within the deadline", count(number)),
         };
-        return (
-            Verdict::Broken,
-            format!(
-                "Laxity broke its promise {circumstances}: it missed {} of {messages} by its own fault{over}.",
-                count(by_us)
-            ),
-        );
+        let said =
+            format!("Laxity broke its promise {circumstances}: it missed {by_us} of {sent} by its own fault{over}.");
+        return (Verdict::Broken, said);
     }
-    let messages = counted(tally.messages, "real-time message");
+    let messages = messages(tally);
     if tally.missed() == 0 {
         return (Verdict::Kept, format!("Laxity kept every deadline {circumstances}: 0 of {messages} late or lost."));
     }
-    let causes = if real_time().all(|channel| channel.misses_known) {
-        let on_contract = ours.iter().flat_map(|scenario| scenario.on_contract());
-        format!("none by Laxity’s own fault ({})", causes(sum(on_contract)))
+    let causes = if all().all(|channel| channel.misses_known) {
+        format!("none by Laxity’s own fault ({})", causes(ours.iter().flat_map(|scenario| scenario.on_contract())))
     } else {
         "for causes that were not recorded".to_owned()
     };
-    let (late_lost, verdict) = (count(tally.missed()), Verdict::Missed);
-    (
-        verdict,
-        format!(
-            "Not every message was in time {circumstances}: Laxity had {late_lost} of {messages} late or lost, {causes}."
-        ),
-    )
+    let late_lost = count(tally.missed());
+    let said = format!(
+        "Not every message was in time {circumstances}: Laxity had {late_lost} of {messages} late or lost, {causes}."
+    );
+    (Verdict::Missed, said)
 }
 
 /// The scenarios in which Laxity promised something: the live ones, or the simulated ones if there are no others.
@@ -96,14 +112,9 @@ pub(super) fn summary(report: &Report) -> Vec<String> {
 
 /// `at rest and under 4 attacks`.
 fn circumstances(scenarios: &[&ScenarioReport]) -> String {
-    let mut attacks: Vec<&str> = Vec::new();
-    for scenario in scenarios {
-        if scenario.attack != "idle" && !attacks.contains(&scenario.attack.as_str()) {
-            attacks.push(&scenario.attack);
-        }
-    }
-    let rest = scenarios.iter().any(|scenario| scenario.attack == "idle");
-    match (rest, attacks.len() as u64) {
+    let all = distinct(scenarios.iter().map(|scenario| scenario.attack.as_str()));
+    let rest = all.contains(&"idle");
+    match (rest, all.len() as u64 - u64::from(rest)) {
         (_, 0) => "at rest".to_owned(),
         (true, number) => format!("at rest and under {}", counted(number, "attack")),
         (false, number) => format!("under {}", counted(number, "attack")),
@@ -112,30 +123,17 @@ fn circumstances(scenarios: &[&ScenarioReport]) -> String {
 
 /// What the headline compares with: the other stacks, and Laxity against what it does not count on.
 fn compared(report: &Report) -> Vec<String> {
-    let mut sentences = Vec::new();
-    for stack in stacks(report).into_iter().filter(|&stack| stack != "laxity") {
-        let tally: Tally = of_stack(report, stack).flat_map(|scenario| scenario.on_contract()).collect();
-        if tally.messages > 0 {
-            sentences.push(format!(
-                "The same channels over {}: {} of {} late or lost ({}).",
-                stack_name(stack),
-                count(tally.missed()),
-                count(tally.messages),
-                tally.share()
-            ));
-        }
-    }
-    let strange = || of_stack(report, "laxity").filter(|scenario| !scenario.is_promised());
-    let tally: Tally = strange().flat_map(|scenario| scenario.on_contract()).collect();
-    if tally.messages > 0 {
-        sentences.push(format!(
-            "Against a stranger’s flood, outside its grants, Laxity had {} of {} late or lost ({}).",
-            count(tally.missed()),
-            count(tally.messages),
-            tally.share()
-        ));
-    }
-    sentences
+    let tally = |stack, counts: fn(&ScenarioReport) -> bool| -> Option<String> {
+        let scenarios = of_stack(report, stack).filter(|scenario| counts(scenario));
+        let tally: Tally = scenarios.flat_map(|scenario| scenario.on_contract()).collect();
+        (tally.messages > 0).then(|| format!("{} late or lost ({})", tally.of_all(), tally.share()))
+    };
+    let others = stacks(report).into_iter().filter(|&stack| stack != "laxity").filter_map(|stack| {
+        Some(format!("The same channels over {}: {}.", stack_name(stack), tally(stack, |_| true)?))
+    });
+    let strange = tally("laxity", |scenario| !scenario.is_promised());
+    let strange = strange.map(|tally| format!("Against a stranger’s flood, outside its grants, Laxity had {tally}."));
+    others.chain(strange).collect()
 }
 
 /// What the headline compares with, and which part of it was simulated.
@@ -161,7 +159,7 @@ pub(super) fn beside_the_headline(report: &Report) -> Vec<String> {
 /// How one scenario went.
 pub(super) fn verdict(scenario: &ScenarioReport) -> Verdict {
     let tally: Tally = scenario.on_contract().collect();
-    let broken = |channel: &ChannelReportInput| channel.figures.misses.laxity > 0 || channel.figures.over_bound > 0;
+    let broken = |channel: &Channel| channel.figures.misses.laxity > 0 || channel.figures.over_bound > 0;
     match (tally.messages, tally.missed()) {
         _ if scenario.is_promised() && real_time(scenario).any(broken) => Verdict::Broken,
         (0, _) => Verdict::Unknown,
@@ -173,18 +171,15 @@ pub(super) fn verdict(scenario: &ScenarioReport) -> Verdict {
 }
 
 /// The causes that occurred, each with its count; `none` if there was none.
-pub(super) fn causes(misses: Misses) -> String {
-    let causes: Vec<String> = [
-        ("sender", misses.sender),
-        ("receiver", misses.receiver),
-        ("network", misses.network),
-        ("platform", misses.platform),
-        ("laxity", misses.laxity),
-    ]
-    .into_iter()
-    .filter(|&(_, number)| number > 0)
-    .map(|(cause, number)| format!("{cause} {}", count(number)))
-    .collect();
+pub(super) fn causes<'a>(channels: impl Iterator<Item = &'a Channel>) -> String {
+    let mut all = [("", 0_u64); 5];
+    for channel in channels {
+        for (sum, (cause, number)) in all.iter_mut().zip(by_cause(&channel.figures.misses)) {
+            *sum = (cause, sum.1.saturating_add(number));
+        }
+    }
+    let occurred = all.into_iter().filter(|&(_, number)| number > 0);
+    let causes: Vec<String> = occurred.map(|(cause, number)| format!("{cause} {}", count(number))).collect();
     if causes.is_empty() { "none".to_owned() } else { causes.join(", ") }
 }
 
@@ -195,58 +190,42 @@ pub(super) fn expert(report: &Report) -> Vec<String> {
     if pairs.is_empty() {
         return vec!["This run has no tuned UDP beside Laxity, so there is nothing to compare.".to_owned()];
     }
-    let mut sentences = Vec::new();
-    let clean: Vec<String> = attacks(pairs.iter().filter(|pair| missed(pair.tuned) == 0));
-    sentences.push(match clean.len() {
-        0 => "Tuned UDP had messages late or lost in every scenario of this run.".to_owned(),
-        all if all == pairs.len() => "Tuned UDP had no message late or lost in any scenario.".to_owned(),
-        _ => format!("Tuned UDP had no message late or lost in {}.", list(&clean)),
+    let attack = |pair: &Pair<'_, '_>| escaped(pair.section.attack).into_owned();
+    // Where something holds, and nothing if it holds nowhere.
+    let holding = |what: &str, holds: &dyn Fn(&Pair<'_, '_>) -> Option<String>| {
+        let found: Vec<String> = pairs.iter().filter_map(holds).collect();
+        (!found.is_empty()).then(|| format!("{what} in {}.", list(&found)))
+    };
+    let clean = match pairs.iter().filter(|pair| missed(pair.tuned) == 0).count() {
+        0 => Some("Tuned UDP had messages late or lost in every scenario of this run.".to_owned()),
+        all if all == pairs.len() => Some("Tuned UDP had no message late or lost in any scenario.".to_owned()),
+        _ => holding("Tuned UDP had no message late or lost", &|pair| (missed(pair.tuned) == 0).then(|| attack(pair))),
+    };
+    let better = holding("It had fewer messages late or lost than Laxity", &|pair| {
+        (missed(pair.tuned) < missed(pair.ours)).then(|| attack(pair))
     });
-    let better = attacks(pairs.iter().filter(|pair| missed(pair.tuned) < missed(pair.ours)));
-    if !better.is_empty() {
-        sentences.push(format!("It had fewer messages late or lost than Laxity in {}.", list(&better)));
-    }
-    let shorter: Vec<String> = pairs
-        .iter()
-        .filter_map(|pair| {
-            let (tuned, ours) = (pair.tuned.tightest()?.1, pair.ours.tightest()?.1);
-            (tuned < ours)
-                .then(|| format!("{} ({} against {})", escaped(pair.section.attack), percent(tuned), percent(ours)))
+    let shorter = holding("Its worst message used less of its deadline than Laxity’s", &|pair| {
+        let (tuned, ours) = (pair.tuned.tightest()?.1, pair.ours.tightest()?.1);
+        (tuned < ours).then(|| format!("{} ({} against {})", attack(pair), percent(tuned), percent(ours)))
+    });
+    let medians = pairs.iter().flat_map(|pair| {
+        pair.tuned.on_contract().filter_map(|tuned| {
+            let ours = pair.ours.channel(tuned.key())?;
+            Some(tuned.figures.latencies.p50? < ours.figures.latencies.p50?)
         })
-        .collect();
-    if !shorter.is_empty() {
-        sentences.push(format!("Its worst message used less of its deadline than Laxity’s in {}.", list(&shorter)));
-    }
-    let medians: Vec<bool> = pairs
-        .iter()
-        .flat_map(|pair| {
-            pair.tuned.on_contract().filter_map(|tuned| {
-                let ours = pair.ours.channel(key(tuned))?;
-                Some(tuned.figures.latencies.p50? < ours.figures.latencies.p50?)
-            })
-        })
-        .collect();
-    let quicker = medians.iter().filter(|&&quicker| quicker).count();
-    if quicker > 0 {
-        sentences.push(format!(
-            "Its median was shorter than Laxity’s in {} of {} comparisons of a channel under an attack. A guarantee is about the \
-             largest, not the median.",
-            quicker,
-            medians.len()
-        ));
-    }
-    let more: Vec<String> = pairs
-        .iter()
-        .filter_map(|pair| {
-            let (tuned, ours) = (pair.tuned.best_effort_bytes_s()?, pair.ours.best_effort_bytes_s()?);
-            let rates = || format!("{} against {}", DisplayRate(tuned), DisplayRate(ours));
-            (tuned > ours).then(|| format!("{} ({})", escaped(pair.section.attack), rates()))
-        })
-        .collect();
-    if !more.is_empty() {
-        sentences.push(format!("Best effort carried more beside tuned UDP than beside Laxity in {}.", list(&more)));
-    }
-    sentences
+    });
+    let (quicker, compared) = medians.fold((0, 0), |(sum, all), quicker| (sum + u64::from(quicker), all + 1));
+    let quicker = (quicker > 0).then(|| {
+        format!(
+            "Its median was shorter than Laxity’s in {quicker} of {compared} comparisons of a channel under an attack. A guarantee \
+             is about the largest, not the median."
+        )
+    });
+    let more = holding("Best effort carried more beside tuned UDP than beside Laxity", &|pair| {
+        let (tuned, ours) = (pair.tuned.best_effort_bytes_s()?, pair.ours.best_effort_bytes_s()?);
+        (tuned > ours).then(|| format!("{} ({} against {})", attack(pair), DisplayRate(tuned), DisplayRate(ours)))
+    });
+    [clean, better, shorter, quicker, more].into_iter().flatten().collect()
 }
 
 /// What two classes on the wire cannot do, as far as this run shows it. A title and its sentences.
@@ -267,24 +246,21 @@ fn violator(pairs: &[Pair<'_, '_>]) -> String {
     }
     let sentences = attacked.into_iter().map(|pair| {
         let (tuned, ours) = (tally(pair.tuned), tally(pair.ours));
-        let of = |tally: Tally| format!("{} of {}", count(tally.missed()), count(tally.messages));
-        let under = under(pair.section.attack);
-        let figures = format!("{} late or lost over tuned UDP, {} through Laxity", of(tuned), of(ours));
-        if tuned.missed() > ours.missed() {
-            format!("The channels that kept their contract paid for the one that did not {under}: {figures}.")
-        } else if ours.missed() > tuned.missed() {
-            format!("Tuned UDP protected the other channels better {under}: {figures}.")
-        } else {
-            format!("This run shows no difference for the channels that kept their contract {under}: {figures}.")
-        }
+        let what = match tuned.missed().cmp(&ours.missed()) {
+            Ordering::Greater => "The channels that kept their contract paid for the one that did not",
+            Ordering::Less => "Tuned UDP protected the other channels better",
+            Ordering::Equal => "This run shows no difference for the channels that kept their contract",
+        };
+        let (under, tuned, ours) = (under(pair.section.attack), tuned.of_all(), ours.of_all());
+        format!("{what} {under}: {tuned} late or lost over tuned UDP, {ours} through Laxity.")
     });
     sentences.collect::<Vec<_>>().join(" ")
 }
 
 /// A channel that waited longer than one with a later deadline did, and by how much.
 struct Inversion<'a> {
-    hurried: &'a ChannelReportInput,
-    patient: &'a ChannelReportInput,
+    hurried: &'a Channel,
+    patient: &'a Channel,
     longer: Duration,
 }
 
@@ -300,12 +276,12 @@ fn order(pairs: &[Pair<'_, '_>]) -> String {
     let Some((pair, worst)) = worst.filter(|_| tuned.len() > ours) else {
         return format!("This run shows no advantage of Laxity here. {counts}");
     };
-    let facts = |channel: &ChannelReportInput| {
+    let facts = |channel: &Channel| {
         let (deadline, max) = (channel.figures.deadline, channel.figures.latencies.max);
         (escaped(&channel.figures.name).into_owned(), span(deadline), brief(max))
     };
     let ((hurried, tight, waited), (patient, loose, less)) = (facts(worst.hurried), facts(worst.patient));
-    let ours_then = pair.ours.channel(key(worst.hurried)).map(|channel| brief(channel.figures.latencies.max));
+    let ours_then = pair.ours.channel(worst.hurried.key()).map(|channel| brief(channel.figures.latencies.max));
     let compared = ours_then.map_or_else(String::new, |max| format!("; through Laxity {hurried} waited {max}"));
     format!(
         "A class sends first come, first served. {counts} By the most {under}: over tuned UDP, {hurried} (deadline {tight}) waited up \
@@ -332,7 +308,7 @@ fn under(attack: &str) -> String {
 }
 
 fn beforehand(report: &Report) -> String {
-    let bounded: Vec<(u64, &ChannelReportInput)> = promised(report)
+    let bounded: Vec<(u64, &Channel)> = promised(report)
         .into_iter()
         .flat_map(|scenario| scenario.on_contract())
         .filter_map(|channel| {
@@ -347,10 +323,8 @@ fn beforehand(report: &Report) -> String {
         0..=100 => format!("The worst message took {}", part_of(largest, "its bound")),
         _ => {
             let beyond = format!("The worst message exceeded its bound: it took {}", part_of(largest, "it"));
-            match (worst.figures.over_bound, worst.figures.misses) {
-                (0, misses @ Misses { laxity: 0, .. }) => {
-                    format!("{beyond}, not by Laxity’s fault: {}", causes(misses))
-                }
+            match (worst.figures.over_bound, worst.figures.misses.laxity) {
+                (0, 0) => format!("{beyond}, not by Laxity’s fault: {}", causes(std::iter::once(worst))),
                 _ => beyond,
             }
         }
@@ -383,14 +357,6 @@ fn pairs<'s, 'a>(sections: &'s [Section<'a>]) -> Vec<Pair<'s, 'a>> {
     .collect()
 }
 
-fn attacks<'p, 's: 'p, 'a: 's>(pairs: impl Iterator<Item = &'p Pair<'s, 'a>>) -> Vec<String> {
-    pairs.map(|pair| escaped(pair.section.attack).into_owned()).collect()
-}
-
-fn key(channel: &ChannelReportInput) -> ChannelKey<'_> {
-    ChannelKey { name: &channel.figures.name, best_effort: channel.figures.best_effort }
-}
-
 fn tally(scenario: &ScenarioReport) -> Tally {
     scenario.on_contract().collect()
 }
@@ -403,36 +369,13 @@ fn is_ours(scenario: &ScenarioReport) -> bool {
     scenario.stack == "laxity"
 }
 
-fn real_time(scenario: &ScenarioReport) -> impl Iterator<Item = &ChannelReportInput> {
-    scenario.channels.iter().filter(|channel| !channel.figures.best_effort)
-}
-
 fn of_stack<'a>(report: &'a Report, stack: &str) -> impl Iterator<Item = &'a ScenarioReport> {
     report.scenarios.iter().filter(move |scenario| scenario.stack == stack)
 }
 
 /// The stacks, live and simulated together.
 fn stacks(report: &Report) -> Vec<&str> {
-    let mut stacks = Vec::new();
-    for (stack, _) in columns(report) {
-        if !stacks.contains(&stack) {
-            stacks.push(stack);
-        }
-    }
-    stacks
-}
-
-fn sum<'a>(channels: impl Iterator<Item = &'a ChannelReportInput>) -> Misses {
-    channels.fold(Misses::default(), |sum, channel| {
-        let misses = channel.figures.misses;
-        Misses {
-            sender: sum.sender.saturating_add(misses.sender),
-            receiver: sum.receiver.saturating_add(misses.receiver),
-            network: sum.network.saturating_add(misses.network),
-            platform: sum.platform.saturating_add(misses.platform),
-            laxity: sum.laxity.saturating_add(misses.laxity),
-        }
-    })
+    distinct(columns(report).into_iter().map(|(stack, _)| stack))
 }
 
 /// What this run cannot say.
@@ -451,27 +394,25 @@ pub(super) fn limits(report: &Report) -> Vec<String> {
         };
         limits.push(format!("One run, at most {longest} for a scenario: no evidence for rare events.{rare}"));
     }
-    if report.scenarios.iter().any(|scenario| !scenario.simulated) {
-        limits.push(
+    let any = |is: fn(&ScenarioReport) -> bool| report.scenarios.iter().any(is);
+    let of_some = [
+        (
+            any(|scenario| !scenario.simulated),
             "Live scenarios ran on one machine: senders, receivers, the emulated wire and the attackers share its processors, for \
-             every stack alike. Another machine gives other figures."
-                .to_owned(),
-        );
-    }
-    if report.scenarios.iter().any(|scenario| scenario.simulated) {
-        limits.push(
+             every stack alike. Another machine gives other figures.",
+        ),
+        (
+            any(|scenario| scenario.simulated),
             "Simulated scenarios charge assumed costs in virtual time. They show what the scheduling does, not what this machine \
-             does."
-                .to_owned(),
-        );
-    }
-    if report.scenarios.iter().any(|scenario| scenario.flood == "foreign") {
-        limits.push(
+             does.",
+        ),
+        (
+            any(|scenario| scenario.flood == "foreign"),
             "A foreign flood enters the wire beside Laxity. It is outside every grant until a guard stands in its way, so what it \
-             costs is shown but not promised."
-                .to_owned(),
-        );
-    }
+             costs is shown but not promised.",
+        ),
+    ];
+    limits.extend(of_some.into_iter().filter(|(applies, _)| *applies).map(|(_, limit)| limit.to_owned()));
     limits.push(
         "A percentile with fewer than ten messages beyond it is not shown (–). Where many messages fall into one column of a plot, \
          it shows the smallest, the largest and two of those between."

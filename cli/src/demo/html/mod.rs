@@ -16,8 +16,9 @@ mod tests;
 
 pub(crate) use sections::attack_text;
 
-use laxity_core::figures::Figures;
 use laxity_core::units::Duration;
+
+use super::run::Channel;
 
 /// All that the report shows.
 #[derive(Clone, Debug, Default)]
@@ -46,29 +47,11 @@ pub(crate) struct ScenarioReport {
     /// How long data flowed.
     pub(crate) elapsed: Duration,
     /// The channels, real-time and best-effort.
-    pub(crate) channels: Vec<ChannelReportInput>,
+    pub(crate) channels: Vec<Channel>,
     /// What the wire counted, by name: its own drops and gaps.
     pub(crate) wire: Vec<(String, String)>,
     /// What is worth saying about this scenario.
     pub(crate) notes: Vec<String>,
-}
-
-/// One channel of a scenario.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct ChannelReportInput {
-    /// What was counted.
-    pub(crate) figures: Figures,
-    /// False for a stack that knows no contracts: its misses have no cause.
-    pub(crate) misses_known: bool,
-    /// True for the channel that sends more than its contract in this attack. Its losses are shown, but they are no failure of
-    /// a stack, so they stay out of the comparison, for every stack alike.
-    pub(crate) violator: bool,
-    /// Messages that the application wanted to send, if that is more than were sent.
-    pub(crate) offered: u64,
-    /// Bytes per second of delivered messages.
-    pub(crate) throughput_bytes_s: u64,
-    /// When since the scenario's start, and how late after its logical arrival, each delivered message was complete. Any order.
-    pub(crate) samples: Vec<(Duration, Duration)>,
 }
 
 /// The report as one HTML document.

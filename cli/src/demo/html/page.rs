@@ -3,13 +3,14 @@
 use laxity::text::DisplayRate;
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
-use super::findings::{self, Verdict};
+use super::findings;
 use super::plot::{self, Axes, Curve};
 use super::sections::{
-    ChannelKey, Section, Series, Tally, attack_text, column, column_name, columns, end_of, sections,
+    ChannelKey, Section, Series, Tally, attack_text, column, column_name, columns, distinct, end_of, real_time,
+    sections, sum,
 };
-use super::{ChannelReportInput, Report, ScenarioReport};
-use crate::numbers::{NONE, brief, count, counted, part_of, rounded, share, span};
+use super::{Channel, Report, ScenarioReport};
+use crate::numbers::{NONE, brief, count, counted, part_of, rounded, span};
 use crate::report::escaped;
 
 /// Nothing is loaded, nothing is run: a browser shall see to it. Styles are inline.
@@ -33,7 +34,7 @@ pub(super) fn page(report: &Report) -> Markup {
             body {
                 header.page {
                     p.eyebrow { "laxity demo · " (escaped(&report.date)) }
-                    h1 class=(class(verdict)) { (headline) }
+                    h1 class=(verdict.class()) { (headline) }
                     @for sentence in findings::beside_the_headline(report) { p.lead { (sentence) } }
                     nav aria-label="Sections" {
                         a href="#overview" { "Overview" }
@@ -50,7 +51,7 @@ pub(super) fn page(report: &Report) -> Markup {
                     (overview(report, &sections))
                     @for (index, section) in sections.iter().enumerate() { (attack(index, section)) }
                     (conclusions(report))
-                    (reading())
+                    (PreEscaped(include_str!("reading.html")))
                     section id="limits" {
                         h2 { "Limits" }
                         ul { @for limit in findings::limits(report) { li { (limit) } } }
@@ -58,25 +59,6 @@ pub(super) fn page(report: &Report) -> Markup {
                 }
             }
         }
-    }
-}
-
-fn class(verdict: Verdict) -> &'static str {
-    match verdict {
-        Verdict::Kept => "kept",
-        Verdict::Missed => "missed",
-        Verdict::Broken => "broken",
-        Verdict::Unknown => "unknown",
-    }
-}
-
-/// A sign beside the colour.
-fn sign(verdict: Verdict) -> &'static str {
-    match verdict {
-        Verdict::Kept => "✓",
-        Verdict::Missed => "!",
-        Verdict::Broken => "✗",
-        Verdict::Unknown => NONE,
     }
 }
 
@@ -96,21 +78,7 @@ fn measured(report: &Report) -> Markup {
                 }
             }
             (notes(&report.notes))
-            details {
-                summary { "What the level of a guarantee means" }
-                p {
-                    "A guarantee on stock Linux holds as long as the platform takes away no more processor time than the envelope that \
-                     the bounds contain. The level says how well that envelope is known."
-                }
-                dl.levels {
-                    dt { "calibrated" }
-                    dd { "Measured on this machine, with real-time rights; a miss is less likely than one in a million under the calibration." }
-                    dt { "statistical" }
-                    dd { "Measured on this machine; the probability of a miss is stated, and larger." }
-                    dt { "none" }
-                    dd { "No calibration or no real-time rights: the bounds rest on assumed costs, and nothing is promised about the platform." }
-                }
-            }
+            (PreEscaped(include_str!("levels.html")))
         }
     }
 }
@@ -159,11 +127,11 @@ fn cell(series: &Series<'_>, has_twins: bool) -> Markup {
     let tally: Tally = scenario.on_contract().collect();
     let verdict = findings::verdict(scenario);
     html! {
-        div class={ "cell " (class(verdict)) } {
+        div class={ "cell " (verdict.class()) } {
             @if has_twins { div.small { "flood " (escaped(&scenario.flood)) (outside(scenario)) } }
             div.who { (column_name(column(scenario))) }
-            div.share { span.sign aria-hidden="true" { (sign(verdict)) } " " (tally.share()) " late or lost" }
-            div.small { (count(tally.missed())) " of " (count(tally.messages)) (own_fault(scenario)) }
+            div.share { span.sign aria-hidden="true" { (verdict.sign()) } " " (tally.share()) " late or lost" }
+            div.small { (tally.of_all()) (own_fault(scenario)) }
             @if let Some((channel, worst)) = scenario.tightest() {
                 (bar(worst))
                 div.small {
@@ -188,17 +156,12 @@ fn outside(scenario: &ScenarioReport) -> &'static str {
 
 /// What Laxity has to answer for.
 fn own_fault(scenario: &ScenarioReport) -> String {
-    let known = scenario.channels.iter().filter(|channel| !channel.figures.best_effort && channel.misses_known);
-    let (mut any, mut by_us, mut over) = (false, 0_u64, 0_u64);
-    for channel in known {
-        any = true;
-        by_us = by_us.saturating_add(channel.figures.misses.laxity);
-        over = over.saturating_add(channel.figures.over_bound);
-    }
-    match (any, over) {
-        (false, _) => String::new(),
-        (true, 0) => format!("; by Laxity’s fault: {}", count(by_us)),
-        (true, _) => format!("; by Laxity’s fault: {}; over the bound: {}", count(by_us), count(over)),
+    let known = || real_time(scenario).filter(|channel| channel.misses_known);
+    let by_us = count(sum(known(), |figures| figures.misses.laxity));
+    match (known().next(), sum(known(), |figures| figures.over_bound)) {
+        (None, _) => String::new(),
+        (_, 0) => format!("; by Laxity’s fault: {by_us}"),
+        (_, over) => format!("; by Laxity’s fault: {by_us}; over the bound: {}", count(over)),
     }
 }
 
@@ -234,8 +197,8 @@ fn attack(index: usize, section: &Section<'_>) -> Markup {
                     @let verdict = findings::verdict(series.scenario);
                     li {
                         (plot::swatch(series.style)) " " strong { (series.label) } ": "
-                        span class={ "sign " (class(verdict)) } aria-hidden="true" { (sign(verdict)) } " "
-                        (count(tally.missed())) " of " (count(tally.messages)) " late or lost (" (tally.share()) ")"
+                        span class={ "sign " (verdict.class()) } aria-hidden="true" { (verdict.sign()) } " "
+                        (tally.of_all()) " late or lost (" (tally.share()) ")"
                     }
                 }
             }
@@ -273,7 +236,7 @@ fn attack(index: usize, section: &Section<'_>) -> Markup {
 
 /// Latency over time, one plot for each stack with the same axes, and the distributions in one.
 fn channel_plots(id: &str, section: &Section<'_>, key: ChannelKey<'_>) -> Markup {
-    let is_drawn = |channel: &ChannelReportInput| !channel.samples.is_empty() || channel.figures.delivered == 0;
+    let is_drawn = |channel: &Channel| !channel.samples.is_empty() || channel.figures.delivered == 0;
     let all = || section.series.iter().filter_map(|series| Some((series, series.scenario.channel(key)?)));
     let found = || all().filter(|(_, channel)| is_drawn(channel));
     let axes = Axes::around(found().map(|(_, channel)| channel), end_of(section));
@@ -316,7 +279,7 @@ fn channel_plots(id: &str, section: &Section<'_>, key: ChannelKey<'_>) -> Markup
     }
 }
 
-fn plot_caption(channel: &ChannelReportInput) -> String {
+fn plot_caption(channel: &Channel) -> String {
     let figures = &channel.figures;
     let largest = format!("largest {}", brief(figures.latencies.max));
     match figures.best_effort {
@@ -388,7 +351,7 @@ fn class_of(section: &Section<'_>, key: ChannelKey<'_>) -> &'static str {
     }
 }
 
-fn row(series: &Series<'_>, channel: &ChannelReportInput) -> Markup {
+fn row(series: &Series<'_>, channel: &Channel) -> Markup {
     let figures = &channel.figures;
     let latencies = figures.latencies;
     let is_late = matches!((latencies.max, figures.deadline), (Some(max), Some(deadline)) if max > deadline);
@@ -405,7 +368,7 @@ fn row(series: &Series<'_>, channel: &ChannelReportInput) -> Markup {
             td class=[(figures.lost > 0 && !figures.best_effort).then_some("bad")] { (count(figures.lost)) }
             td { (count(figures.dropped)) }
             td.text {
-                @if channel.misses_known { (findings::causes(figures.misses)) }
+                @if channel.misses_known { (findings::causes(std::iter::once(channel))) }
                 @else if figures.best_effort { (NONE) }
                 @else if channel.missed() == 0 { "none" }
                 @else { "not known" }
@@ -420,12 +383,8 @@ fn row(series: &Series<'_>, channel: &ChannelReportInput) -> Markup {
 
 /// What the wire says about itself, side by side.
 fn wire(section: &Section<'_>) -> Markup {
-    let mut names: Vec<&str> = Vec::new();
-    for (name, _) in section.series.iter().flat_map(|series| &series.scenario.wire) {
-        if !names.contains(&name.as_str()) {
-            names.push(name);
-        }
-    }
+    let counted = section.series.iter().flat_map(|series| &series.scenario.wire);
+    let names = distinct(counted.map(|(name, _)| name.as_str()));
     html! {
         @if !names.is_empty() {
             h3 { "The wire itself" }
@@ -454,15 +413,13 @@ fn wire(section: &Section<'_>) -> Markup {
 }
 
 fn imbalances(section: &Section<'_>) -> Vec<String> {
-    let mut found = Vec::new();
-    for series in &section.series {
-        for channel in &series.scenario.channels {
-            if let Some(text) = channel.imbalance() {
-                found.push(format!("{}, {}: {text}", escaped(&channel.figures.name), series.label));
-            }
-        }
-    }
-    found
+    let of = |series: &Series<'_>, channel: &Channel| {
+        Some(format!("{}, {}: {}", escaped(&channel.figures.name), series.label, channel.imbalance()?))
+    };
+    let each = |series: &Series<'_>| {
+        series.scenario.channels.iter().filter_map(|channel| of(series, channel)).collect::<Vec<_>>()
+    };
+    section.series.iter().flat_map(each).collect()
 }
 
 /// The expert, and what two classes cannot do.
@@ -481,53 +438,4 @@ fn conclusions(report: &Report) -> Markup {
             }
         }
     }
-}
-
-fn reading() -> Markup {
-    html! {
-        section id="reading" {
-            h2 { "How to read it" }
-            dl {
-                dt { "latency" }
-                dd {
-                    "From a message’s " em { "logical arrival" } " to its delivery. A message that was sent earlier than its contract \
-                     allows counts from when it was due, so a burst cannot push anybody else aside."
-                }
-                dt { "deadline and bound" }
-                dd {
-                    "The deadline is promised. The bound is the worst case that admission computed for the channels it had admitted; it is \
-                     at most the deadline. A message after its bound but within its deadline was in time, and yet the analysis or the \
-                     calibration was wrong: it is counted as “over bound”."
-                }
-                dt { "late, lost, dropped" }
-                dd {
-                    "Delivered after the deadline; never complete; given up on purpose, such as what exceeds a contract. Late and lost \
-                     ones are misses."
-                }
-                dt { "causes" }
-                dd {
-                    "The first that holds: the sender broke its contract; the receiver’s queue was full; the network lost a packet; the \
-                     platform took more processor time than its envelope, by a recorded gap; else Laxity, and that is a bug."
-                }
-                dt { "marks in the plots" }
-                dd.marks {
-                    span { (mark("dots s0", "M7 7h0")) " in time" }
-                    span { (mark("over", "M7 3l4 7h-8z")) " over the bound, in time" }
-                    span { (mark("crosses", "M4 4l6 6m0-6l-6 6")) " late" }
-                    span { (mark("deadline", "M0 7H14")) " deadline" }
-                    span { (mark("bound", "M0 7H14")) " bound" }
-                }
-                dt { "distribution" }
-                dd {
-                    "How large a part of the messages (upwards) took longer than a latency (to the right). Lower and further left is \
-                     better; what crosses the deadline’s line was late, and a line that ends level at the right lost that part: "
-                    (share(1, 100)) " is one message in a hundred."
-                }
-            }
-        }
-    }
-}
-
-fn mark(class: &str, path: &str) -> Markup {
-    html! { svg.mark viewBox="0 0 14 14" aria-hidden="true" { path class=(class) d=(path) {} } }
 }

@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use laxity_core::units::Duration;
 use maud::{Markup, html};
 
-use super::ChannelReportInput;
+use super::Channel;
 use crate::chart::{self, Frame, Scale, across, down, nanos, short};
 
 /// The picture, in its own units; the page scales it to its column.
@@ -34,7 +34,7 @@ pub(super) struct Axes {
 impl Axes {
     /// Axes for all of `channels`, from the scenario's start to `end`. Linear where the latencies are of the deadline's size, or
     /// close together; otherwise logarithmic.
-    pub(super) fn around<'a>(channels: impl Iterator<Item = &'a ChannelReportInput> + Clone, end: Duration) -> Self {
+    pub(super) fn around<'a>(channels: impl Iterator<Item = &'a Channel> + Clone, end: Duration) -> Self {
         let samples = channels.clone().flat_map(|channel| &channel.samples).map(|&(_, latency)| latency.as_nanos());
         let lines = channels.filter_map(|channel| channel.figures.deadline.max(channel.figures.bound));
         let line = lines.map(Duration::as_nanos).max();
@@ -69,7 +69,7 @@ fn part_label(part: u64) -> String {
 }
 
 /// Latency over time. `id` is unique on the page; `title` is for those who do not see the picture.
-pub(super) fn over_time(id: &str, title: &str, axes: Axes, style: usize, channel: &ChannelReportInput) -> Markup {
+pub(super) fn over_time(id: &str, title: &str, axes: Axes, style: usize, channel: &Channel) -> Markup {
     let figures = &channel.figures;
     let frame = frame(axes.time, axes.latency);
     let line = |limit: Option<Duration>| limit.map(|limit| (limit, frame.y(limit.as_nanos())));
@@ -108,7 +108,7 @@ struct Marks {
 }
 
 impl Marks {
-    fn of(channel: &ChannelReportInput, frame: &Frame) -> Self {
+    fn of(channel: &Channel, frame: &Frame) -> Self {
         let (deadline, bound) = (channel.figures.deadline, channel.figures.bound);
         let mut samples: Vec<(u64, Duration)> =
             channel.samples.iter().map(|&(at, latency)| (column(frame.across, at.as_nanos()), latency)).collect();
@@ -161,7 +161,7 @@ fn column(scale: Scale, value: u64) -> u64 {
 /// One line of a distribution.
 pub(super) struct Curve<'a> {
     pub(super) style: usize,
-    pub(super) channel: &'a ChannelReportInput,
+    pub(super) channel: &'a Channel,
 }
 
 /// What part of the messages took longer than so long, both logarithmic. What was lost took longer than anything.
@@ -197,7 +197,7 @@ pub(super) fn distribution(id: &str, title: &str, curves: &[Curve<'_>]) -> Marku
 }
 
 /// The steps of one complementary distribution.
-fn steps(channel: &ChannelReportInput, frame: &Frame) -> String {
+fn steps(channel: &Channel, frame: &Frame) -> String {
     let mut sorted: Vec<u64> = channel.samples.iter().map(|&(_, latency)| latency.as_nanos()).collect();
     sorted.sort_unstable();
     let delivered = u128::from(channel.figures.delivered.max(sorted.len() as u64));

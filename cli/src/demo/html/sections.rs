@@ -1,8 +1,9 @@
 //! The scenarios in the order of the page: by attack, and in each attack by stack, with a name and a style for each.
 
-use super::{ChannelReportInput, Report, ScenarioReport};
+use super::{Channel, Report, ScenarioReport};
 use crate::numbers::{count, share};
 use crate::report::escaped;
+use laxity_core::figures::Figures;
 use laxity_core::units::Duration;
 
 /// One attack.
@@ -67,13 +68,28 @@ pub(super) fn column(scenario: &ScenarioReport) -> (&str, bool) {
 
 /// The columns in the order in which they first occur.
 pub(super) fn columns(report: &Report) -> Vec<(&str, bool)> {
-    let mut columns = Vec::new();
-    for scenario in &report.scenarios {
-        if !columns.contains(&column(scenario)) {
-            columns.push(column(scenario));
+    distinct(report.scenarios.iter().map(column))
+}
+
+/// Each of them once, in the order in which they first occur.
+pub(super) fn distinct<T: PartialEq>(all: impl Iterator<Item = T>) -> Vec<T> {
+    let mut found = Vec::new();
+    for one in all {
+        if !found.contains(&one) {
+            found.push(one);
         }
     }
-    columns
+    found
+}
+
+/// The real-time channels.
+pub(super) fn real_time(scenario: &ScenarioReport) -> impl Iterator<Item = &Channel> {
+    scenario.channels.iter().filter(|channel| !channel.figures.best_effort)
+}
+
+/// What is counted of all these channels.
+pub(super) fn sum<'a>(channels: impl Iterator<Item = &'a Channel>, of: impl Fn(&Figures) -> u64) -> u64 {
+    channels.map(|channel| of(&channel.figures)).fold(0, u64::saturating_add)
 }
 
 fn label(scenario: &ScenarioReport, section: &Section<'_>) -> String {
@@ -112,13 +128,7 @@ pub(crate) fn attack_text(attack: &str) -> &'static str {
 impl<'a> Section<'a> {
     /// The channels of all scenarios, real-time ones first.
     pub(super) fn channels(&self) -> Vec<ChannelKey<'a>> {
-        let mut keys = Vec::new();
-        for channel in self.series.iter().flat_map(|series| &series.scenario.channels) {
-            let key = ChannelKey { name: &channel.figures.name, best_effort: channel.figures.best_effort };
-            if !keys.contains(&key) {
-                keys.push(key);
-            }
-        }
+        let mut keys = distinct(self.series.iter().flat_map(|series| &series.scenario.channels).map(Channel::key));
         keys.sort_by_key(|key| key.best_effort);
         keys
     }
@@ -130,11 +140,8 @@ impl<'a> Section<'a> {
 }
 
 impl ScenarioReport {
-    pub(super) fn channel(&self, key: ChannelKey<'_>) -> Option<&ChannelReportInput> {
-        let is_it = |channel: &&ChannelReportInput| {
-            channel.figures.name == key.name && channel.figures.best_effort == key.best_effort
-        };
-        self.channels.iter().find(is_it)
+    pub(super) fn channel(&self, key: ChannelKey<'_>) -> Option<&Channel> {
+        self.channels.iter().find(|channel| channel.key() == key)
     }
 
     /// Whether Laxity promised anything here: no grant counts on a stranger's flood.
@@ -143,13 +150,13 @@ impl ScenarioReport {
     }
 
     /// The real-time channels, without those that broke their contract.
-    pub(super) fn on_contract(&self) -> impl Iterator<Item = &ChannelReportInput> {
-        self.channels.iter().filter(|channel| !channel.figures.best_effort && !channel.violator)
+    pub(super) fn on_contract(&self) -> impl Iterator<Item = &Channel> {
+        real_time(self).filter(|channel| !channel.violator)
     }
 
     /// The real-time channels that broke their contract.
-    pub(super) fn violators(&self) -> impl Iterator<Item = &ChannelReportInput> {
-        self.channels.iter().filter(|channel| !channel.figures.best_effort && channel.violator)
+    pub(super) fn violators(&self) -> impl Iterator<Item = &Channel> {
+        real_time(self).filter(|channel| channel.violator)
     }
 
     /// Bytes per second of all best effort.
@@ -159,13 +166,18 @@ impl ScenarioReport {
     }
 
     /// The channel whose largest latency is the largest part of its deadline, with the per cent.
-    pub(super) fn tightest(&self) -> Option<(&ChannelReportInput, u64)> {
+    pub(super) fn tightest(&self) -> Option<(&Channel, u64)> {
         let parts = self.on_contract().filter_map(|channel| Some((channel, channel.worst_percent()?)));
         parts.reduce(|worst, other| if other.1 > worst.1 { other } else { worst })
     }
 }
 
-impl ChannelReportInput {
+impl Channel {
+    /// What finds it in every scenario.
+    pub(super) fn key(&self) -> ChannelKey<'_> {
+        ChannelKey { name: &self.figures.name, best_effort: self.figures.best_effort }
+    }
+
     /// Late and lost.
     pub(super) fn missed(&self) -> u64 {
         self.figures.late.saturating_add(self.figures.lost)
@@ -200,9 +212,9 @@ pub(super) struct Tally {
     pub(super) lost: u64,
 }
 
-impl<'a> FromIterator<&'a ChannelReportInput> for Tally {
-    fn from_iter<I: IntoIterator<Item = &'a ChannelReportInput>>(channels: I) -> Self {
-        channels.into_iter().fold(Self::default(), |sum, ChannelReportInput { figures, .. }| Self {
+impl<'a> FromIterator<&'a Channel> for Tally {
+    fn from_iter<I: IntoIterator<Item = &'a Channel>>(channels: I) -> Self {
+        channels.into_iter().fold(Self::default(), |sum, Channel { figures, .. }| Self {
             messages: sum.messages.saturating_add(figures.sent),
             late: sum.late.saturating_add(figures.late),
             lost: sum.lost.saturating_add(figures.lost),
@@ -213,6 +225,11 @@ impl<'a> FromIterator<&'a ChannelReportInput> for Tally {
 impl Tally {
     pub(super) fn missed(self) -> u64 {
         self.late.saturating_add(self.lost)
+    }
+
+    /// How many were late or lost, of how many.
+    pub(super) fn of_all(self) -> String {
+        format!("{} of {}", count(self.missed()), count(self.messages))
     }
 
     pub(super) fn share(self) -> String {

@@ -109,7 +109,7 @@ fn input(
     lost: u64,
     dropped: u64,
     misses_known: bool,
-) -> ChannelReportInput {
+) -> Channel {
     let mut sorted: Vec<u64> = samples.iter().map(|(_, latency)| latency.as_nanos()).collect();
     sorted.sort_unstable();
     let number = sorted.len() as u64;
@@ -117,7 +117,7 @@ fn input(
         samples.iter().filter(|(_, latency)| deadline.is_some_and(|deadline| *latency > deadline)).count() as u64;
     let at = |n: u64, d: u64| sorted[usize::try_from((number * n).div_ceil(d).max(1) - 1).unwrap()];
     let (min, max) = (sorted.first().copied().unwrap_or(0), sorted.last().copied().unwrap_or(0));
-    ChannelReportInput {
+    Channel {
         figures: Figures {
             name: name.to_owned(),
             best_effort: deadline.is_none(),
@@ -137,6 +137,7 @@ fn input(
         violator: false,
         offered: number + lost + dropped,
         throughput_bytes_s: number * 61_440 / 4,
+        in_hand: Latencies::default(),
         samples,
     }
 }
@@ -248,13 +249,13 @@ fn unknown_percentiles_are_dashes() {
 #[test]
 fn a_page_of_nothing_is_a_page() {
     assert_eq!(headline(&Report::default()).0, Verdict::Unknown);
-    let empty = ScenarioReport { channels: vec![ChannelReportInput::default()], ..ScenarioReport::default() };
+    let empty = ScenarioReport { channels: vec![Channel::default()], ..ScenarioReport::default() };
     let laxity = ScenarioReport { stack: "laxity".to_owned(), ..ScenarioReport::default() };
-    let odd = ChannelReportInput {
+    let odd = Channel {
         figures: Figures { deadline: Some(Duration::ZERO), bound: Some(Duration::MAX), ..Figures::default() },
         samples: vec![(Duration::MAX, Duration::MAX), (Duration::ZERO, Duration::ZERO)],
         throughput_bytes_s: u64::MAX,
-        ..ChannelReportInput::default()
+        ..Channel::default()
     };
     let odd = ScenarioReport { channels: vec![odd], ..ScenarioReport::default() };
     for scenarios in [vec![], vec![empty], vec![laxity], vec![odd]] {
