@@ -7,7 +7,6 @@ mod arguments;
 mod scale;
 mod scenario;
 mod search;
-mod show;
 mod swarm;
 
 use clap::{ArgGroup, Args};

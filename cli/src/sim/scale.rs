@@ -10,10 +10,11 @@ use laxity_sim::scale::{Outcome, Phase, Scale};
 use serde_json::{Value, json};
 
 use super::RunArguments;
-use super::show::{Column, bar, table};
 use crate::failure::Failure;
 use crate::numbers::{NONE, count};
+use crate::progress::bar;
 use crate::report::{to_json, with};
+use crate::table::{Column, table};
 
 /// Arguments of the scale run alone.
 #[derive(Debug, Args)]
@@ -67,7 +68,7 @@ pub(super) fn run(scale: &ScaleArguments, arguments: &RunArguments) -> Result<bo
 }
 
 fn measure(scale: Scale) -> Row {
-    let bar = bar(1, "{prefix} {bar:24} {pos} of {len} {msg}, {elapsed}").with_prefix(format!("{} hosts", scale.hosts));
+    let bar = bar("{prefix} {bar:24} {pos} of {len} {msg}, {elapsed}", 1).with_prefix(format!("{} hosts", scale.hosts));
     let started = Instant::now();
     let mut admission = StdDuration::ZERO;
     let outcome = scale.run(&mut |phase, done, of| {
@@ -128,26 +129,24 @@ fn object(rows: &[Row]) -> String {
     }))
 }
 
-/// The columns of the table.
-const COLUMNS: [Column<Row>; 10] = [
-    ("hosts", |row| count(row.scale.hosts as u64)),
-    ("channels", |row| count(row.outcome.admitted)),
-    ("refused", |row| count(row.outcome.refused)),
-    ("messages", |row| count(row.outcome.sent)),
-    ("late", |row| count(row.outcome.late)),
-    ("lost", |row| count(row.outcome.lost)),
-    ("dropped", |row| count(row.outcome.dropped)),
-    ("latency/deadline", |row| percent(row.outcome.latency_by_deadline)),
-    ("at a relay/stage", |row| percent(row.outcome.response_by_stage)),
-    ("events", |row| count(row.outcome.events)),
-];
-
 fn percent(ppm: u64) -> String {
     format!("{}.{} %", ppm / 10_000, ppm / 1_000 % 10)
 }
 
 fn print(rows: &[Row]) {
-    println!("{}", table(0, &COLUMNS, rows));
+    let columns: [Column<'_, &Row>; 10] = [
+        ("hosts", &|row| count(row.scale.hosts as u64)),
+        ("channels", &|row| count(row.outcome.admitted)),
+        ("refused", &|row| count(row.outcome.refused)),
+        ("messages", &|row| count(row.outcome.sent)),
+        ("late", &|row| count(row.outcome.late)),
+        ("lost", &|row| count(row.outcome.lost)),
+        ("dropped", &|row| count(row.outcome.dropped)),
+        ("latency/deadline", &|row| percent(row.outcome.latency_by_deadline)),
+        ("at a relay/stage", &|row| percent(row.outcome.response_by_stage)),
+        ("events", &|row| count(row.outcome.events)),
+    ];
+    println!("{}", table(&columns, .., rows));
     let violations: u64 = rows.iter().map(|row| row.outcome.violations()).sum();
     println!("Every channel passes two relays; {violations} promises were broken.");
     for row in rows {

@@ -9,8 +9,8 @@ use laxity_sim::swarm::{self, Counts, Outcome, Totals};
 use serde_json::{Map, Value, json};
 
 use super::RunArguments;
-use super::show::bar;
 use crate::failure::Failure;
+use crate::progress::bar;
 use crate::report::{causes, to_json};
 
 /// Arguments of the swarm alone.
@@ -30,7 +30,7 @@ const WORLDS: u64 = 10_000;
 /// Runs them; true if nothing was found.
 pub(super) fn run(swarm: &SwarmArguments, arguments: &RunArguments) -> Result<bool, Failure> {
     let worlds = swarm.worlds.map_or(WORLDS, NonZeroU64::get);
-    let bar = bar(worlds, "{bar:24} {pos} of {len} worlds, {eta} left");
+    let bar = bar("{bar:24} {pos} of {len} worlds, {eta} left", worlds);
     let started = Instant::now();
     let totals = swarm::run(arguments.seed, worlds, arguments.threads(), |done| bar.set_position(done));
     bar.finish_and_clear();

@@ -2,7 +2,6 @@
 
 use std::fmt::Write as _;
 
-use comfy_table::{Table, presets};
 use laxity_core::event::End;
 use laxity_core::figures::Figures;
 use laxity_core::units::{Duration, Instant};
@@ -15,6 +14,7 @@ use super::build::Built;
 use super::file::{Host, Scenario};
 use crate::numbers::{counted, list};
 use crate::report::{self, escaped, to_json, with};
+use crate::table::{Column, table};
 
 /// What became of it.
 pub(super) struct Outcome {
@@ -201,14 +201,14 @@ pub(super) fn page(outcome: &Outcome) -> String {
     say(|channel| channel.report.send.refused, "", "beyond its contract or its queue never left the sender.");
     say(|channel| channel.unaccounted, "what became of ", "nobody can say: a host crashed.");
     if !outcome.faults.is_empty() {
-        let mut table = Table::new();
-        table.load_preset(presets::ASCII_BORDERS_ONLY_CONDENSED).set_header(["fault", "on", "from", "until"]);
-        for fault in &outcome.faults {
-            let at = |nanos| Duration::from_nanos(nanos).to_string();
-            let on = escaped(&fault.on).into_owned();
-            table.add_row([fault.kind.replace('_', " "), on, at(fault.at_ns), at(fault.until_ns)]);
-        }
-        let _ = writeln!(page, "{table}");
+        let at = |nanos| Duration::from_nanos(nanos).to_string();
+        let columns: [Column<'_, &OfFault>; 4] = [
+            ("fault", &|fault| fault.kind.replace('_', " ")),
+            ("on", &|fault| escaped(&fault.on).into_owned()),
+            ("from", &|fault| at(fault.at_ns)),
+            ("until", &|fault| at(fault.until_ns)),
+        ];
+        let _ = writeln!(page, "{}", table(&columns, 4.., &outcome.faults));
     }
     page.push_str(&verdict(outcome, &figures));
     page

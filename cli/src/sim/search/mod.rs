@@ -13,8 +13,8 @@ use laxity_sim::search::hunt::{Found, Hunt, Summary};
 use laxity_sim::search::shrink::Smallest;
 
 use super::RunArguments;
-use super::show::bar;
 use crate::failure::Failure;
+use crate::progress::bar;
 use crate::stop::Stop;
 
 /// Arguments of the search alone.
@@ -82,7 +82,7 @@ fn all(hunt: &Hunt, search: &SearchArguments, arguments: &RunArguments) -> Resul
         Some(_) => ("{bar:24} {pos} of {len} s, {msg}", seconds.unwrap_or(0)),
         None => ("{bar:24} {pos} of {len} systems, {eta} left, {msg}", count),
     };
-    let bar = bar(length, style);
+    let bar = bar(style, length);
     let (started, worlds, broken) = (Instant::now(), AtomicU64::new(0), AtomicU64::new(0));
     let tell = |found: &Found| {
         let outcome = found.outcome.as_ref();

@@ -8,7 +8,7 @@ use laxity_sim::tiny::{Role, Who};
 
 use super::{OfTest, Report};
 use crate::numbers::{NONE, count};
-use crate::sim::show::{Column, table};
+use crate::table::{Column, table};
 
 /// Whose run time a test speaks of.
 pub(super) fn machine(test: Test) -> &'static str {
@@ -24,20 +24,6 @@ pub(super) fn replay(seed: u64, system: u64) -> String {
     format!("laxity sim --search --seed {seed} --system {system}")
 }
 
-/// The columns of the table; the first three are words.
-const COLUMNS: [Column<OfTest>; 10] = [
-    ("test", |of| of.test.name().to_owned()),
-    ("run time", |of| machine(of.test).to_owned()),
-    ("decides", |of| if of.test.decides() { "yes" } else { "no" }.to_owned()),
-    ("systems", |of| count(of.summary.systems)),
-    ("worlds", |of| count(of.summary.worlds)),
-    ("messages", |of| count(of.summary.messages)),
-    ("broken", |of| count(of.summary.broken.len() as u64)),
-    ("seen/bound p50", |of| of.ratio(500)),
-    ("p90", |of| of.ratio(900)),
-    ("max", |of| of.ratio(1000)),
-];
-
 impl OfTest {
     /// The largest response by its bound that so many thousandths of the channels do not exceed.
     fn ratio(&self, permille: u64) -> String {
@@ -46,7 +32,19 @@ impl OfTest {
 }
 
 pub(super) fn print(report: &Report) {
-    let table = table(3, &COLUMNS, &report.tests);
+    let columns: [Column<'_, &OfTest>; 10] = [
+        ("test", &|of| of.test.name().to_owned()),
+        ("run time", &|of| machine(of.test).to_owned()),
+        ("decides", &|of| if of.test.decides() { "yes" } else { "no" }.to_owned()),
+        ("systems", &|of| count(of.summary.systems)),
+        ("worlds", &|of| count(of.summary.worlds)),
+        ("messages", &|of| count(of.summary.messages)),
+        ("broken", &|of| count(of.summary.broken.len() as u64)),
+        ("seen/bound p50", &|of| of.ratio(500)),
+        ("p90", &|of| of.ratio(900)),
+        ("max", &|of| of.ratio(1000)),
+    ];
+    let table = table(&columns, 3.., &report.tests);
     println!("Seed {}, {} systems, simulated. A world is one episode.\n\n{table}", report.seed, count(report.systems));
     println!("\nseen/bound: the largest response of each channel by what was promised for it.");
     for of in &report.tests {
