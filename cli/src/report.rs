@@ -63,7 +63,7 @@ pub(crate) fn channel(figures: &Figures) -> Value {
         "late": figures.late,
         "lost": figures.lost,
         "dropped": figures.dropped,
-        "misses": causes(&figures.misses),
+        "misses": figures.misses,
         "over_bound": figures.over_bound,
         "deadline_ns": nanos(figures.deadline),
         "bound_ns": nanos(figures.bound),
@@ -84,11 +84,6 @@ pub(crate) fn channel_without_causes(figures: &Figures) -> Value {
 pub(crate) fn by_cause(misses: &Misses) -> [(&'static str, u64); 5] {
     let Misses { sender, receiver, network, platform, laxity } = *misses;
     [("sender", sender), ("receiver", receiver), ("network", network), ("platform", platform), ("laxity", laxity)]
-}
-
-/// Misses by cause, in JSON.
-pub(crate) fn causes(misses: &Misses) -> Value {
-    by_cause(misses).into_iter().collect()
 }
 
 /// What the link did: frames, and those that it dropped by reason.

@@ -5,6 +5,7 @@ use crate::units::Duration;
 
 /// Late, lost and dropped messages by whose fault it was.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Misses {
     /// The sender broke its contract.
     pub sender: u64,
@@ -21,6 +22,7 @@ pub struct Misses {
 /// Latencies of delivered messages, from logical arrival to completion. A percentile with fewer than ten samples beyond it
 /// is not known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Latencies {
     /// The smallest.
     pub min: Option<Duration>,
@@ -57,6 +59,7 @@ impl Latencies {
 
 /// What happened on one channel.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Figures {
     /// The channel's name.
     pub name: alloc::string::String,

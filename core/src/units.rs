@@ -17,6 +17,7 @@ pub struct Instant(u64);
 
 /// A span of time in nanoseconds. Arithmetic saturates, so "too long to count" is [`Duration::MAX`], never a small number.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(transparent))]
 pub struct Duration(u64);
 
 /// A rate in bytes per second; never zero.

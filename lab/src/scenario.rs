@@ -8,7 +8,7 @@
 //! bounded, hogs are reaped, every thread is joined, whatever fails. Memory that was locked for a stack is unlocked at the end,
 //! so that the next scenario begins as this one did; a caller who had locked memory does so again.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread::{self, ScopedJoinHandle};
 
 use laxity::{Costs, Host, Standing};
@@ -37,8 +37,10 @@ pub const BEST_EFFORT_SAMPLES: usize = 4_000;
 
 /// From the assembly until the sources start: so long may it take until every thread is there.
 const HEAD_START: Duration = Duration::from_millis(50);
-/// After the last source: twice what two full queues of 1000 packets take at 100 Mbit/s.
+/// After the last source, unless everything has arrived before: twice what two full queues of 1000 packets take at 100 Mbit/s.
 const DRAIN: Duration = Duration::from_millis(500);
+/// How often it is asked whether everything has arrived.
+const LOOK: Duration = Duration::from_millis(5);
 /// How often progress is told.
 const TICK: Duration = Duration::from_millis(100);
 
@@ -275,6 +277,7 @@ fn perform(
 ) -> Result<Vec<Finished>, Error> {
     let (abort, stop) = (AtomicBool::new(false), AtomicBool::new(false));
     let (abort, stop) = (&abort, &stop);
+    let arrived = &AtomicU64::new(0);
     thread::scope(|scope| {
         let ending = Ending([abort, stop]);
         let spawned = Error::system;
@@ -292,7 +295,7 @@ fn perform(
             let (writer, checker) = (Writer::new(film), Checker::new(film));
             let sink = thread::Builder::new()
                 .name(format!("sink-{number}"))
-                .spawn_scoped(scope, move || sink(inlet, recorder, checker, priority, stop))
+                .spawn_scoped(scope, move || sink(inlet, (recorder, checker), priority, arrived, stop))
                 .map_err(spawned("starting a thread"))?;
             let source = plan.source(number, contract);
             let source = thread::Builder::new()
@@ -343,7 +346,11 @@ fn perform(
         for (name, contract, source, sink) in running {
             sources.push((name, contract, joined(source, "a source"), sink));
         }
-        timing::sleep_until(now() + DRAIN, stop);
+        let accepted: u64 = sources.iter().filter_map(|(_, _, fed, _)| Some(fed.as_ref().ok()?.1.messages)).sum();
+        let drained = now() + DRAIN;
+        while now() < drained && arrived.load(Ordering::Relaxed) < accepted {
+            timing::sleep_until((now() + LOOK).min(drained), stop);
+        }
         drop(ending);
         let mut finished = Vec::new();
         for (number, (name, contract, fed, sink)) in sources.into_iter().enumerate() {
@@ -405,15 +412,16 @@ fn feed(
 /// The receiving application; true if it has the priority that was asked for.
 fn sink(
     inlet: Box<dyn Inlet>,
-    mut recorder: Recorder,
-    mut checker: Checker,
+    (mut recorder, mut checker): (Recorder, Checker),
     priority: Option<u8>,
+    arrivals: &AtomicU64,
     stop: &AtomicBool,
 ) -> Result<(Recorder, u64, Received, bool), Error> {
     let permitted = timing::prepare(priority) || priority.is_none();
     let mut take = |arrived: Arrived, message: &[u8]| {
         recorder.record(arrived);
         checker.check(message);
+        arrivals.fetch_add(1, Ordering::Relaxed);
     };
     let received = inlet.run(&mut take, stop)?;
     Ok((recorder, checker.wrong(), received, permitted))

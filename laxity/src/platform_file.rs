@@ -22,10 +22,10 @@ mod write;
 use laxity_core::limits::MAX_PACKETS_PER_MESSAGE;
 use laxity_core::platform::{Field, MachineModel, PARAMETERS, Parameter, Platform, PlatformError, TERMS, Terms};
 use laxity_core::units::Duration;
-use toml::de::{DeTable, DeValue};
+use toml::de::DeValue;
 
-use crate::source::{FileError, Source, Value, in_order};
-use crate::text::{self, DisplaySize};
+use crate::source::{Entry, FileError, Source, Table};
+use crate::text::DisplaySize;
 
 pub(crate) use write::quoted;
 pub use write::table;
@@ -37,40 +37,35 @@ pub use write::table;
 /// they do not add to them.
 ///
 /// # Errors
-/// The first mistake in the file.
+/// A mistake in the file.
 pub fn parse(text: &str, file: &str, defaults: Platform) -> Result<Platform, FileError> {
     let source = Source { text, file };
     let root = source.parse()?;
-    let mut platform = None;
-    for (key, value) in in_order(root.get_ref()) {
-        match key.get_ref().as_ref() {
-            "platform" => platform = Some(read(source, key.span().start, value, defaults.clone())?),
-            "calibration" => {
-                let problem = "this is a calibration, expected platform: a calibration is not given as costs, but used as one \
-                               (laxity: --calibration FILE)";
-                return Err(source.error(key.span().start, "calibration", problem.to_owned()));
-            }
-            other => return Err(source.unknown(key.span().start, "", other, "platform")),
-        }
+    let root = Table::root(source, &root);
+    if let Some(entry) = root.get("calibration") {
+        let problem = "this is a calibration, expected platform: a calibration is not given as costs, but used as one \
+                       (laxity: --calibration FILE)";
+        return Err(source.error(entry.key_at, "calibration", problem.to_owned()));
     }
-    Ok(platform.unwrap_or(defaults))
+    root.only(&["platform"], "platform")?;
+    match root.get("platform") {
+        Some(entry) => read(&entry, defaults),
+        None => Ok(defaults),
+    }
 }
 
-/// Reads a `[platform]` table whose head stands at `at`, in a file that may have other tables too; as [`parse`].
+/// Reads a `[platform]` table in a file that may have other tables too; as [`parse`].
 ///
 /// # Errors
-/// The first mistake in the table.
-pub fn read(source: Source<'_>, at: usize, value: Value<'_, '_>, defaults: Platform) -> Result<Platform, FileError> {
-    let DeValue::Table(table) = value.get_ref() else {
-        return Err(source.wrong_kind("platform", value, "a table: [platform]"));
-    };
-    let machine = machine(source, table)?;
+/// A mistake in the table.
+pub fn read(entry: &Entry<'_, '_>, defaults: Platform) -> Result<Platform, FileError> {
+    let table = entry.table("platform")?;
+    let machine = machine(&table)?;
     let defaults = if machine.is_papers() { Platform::papers_table_2b() } else { defaults };
     let platform = Platform { machine, ..defaults };
-    let mut reading = Reading { source, platform, given: vec![("", at)], best_effort_bytes: None };
-    for (key, value) in in_order(table) {
-        reading.key(key.span().start, key.get_ref(), value)?;
-    }
+    let given = vec![("", table.at)];
+    let mut reading = Reading { source: table.source, platform, given, best_effort_bytes: None };
+    table.entries().iter().try_for_each(|entry| reading.take(entry))?;
     reading.starts()?;
     reading.adapt_to_packet();
     reading.best_effort_packets()?;
@@ -79,23 +74,20 @@ pub fn read(source: Source<'_>, at: usize, value: Value<'_, '_>, defaults: Platf
 }
 
 /// Whose machine it is.
-fn machine(source: Source<'_>, table: &DeTable<'_>) -> Result<MachineModel, FileError> {
-    let papers = match table.get("machine") {
-        Some(value) => source.word("platform.machine", value, &["papers", "executive"])? == 0,
+fn machine(table: &Table<'_, '_>) -> Result<MachineModel, FileError> {
+    let is_papers = match table.get("machine") {
+        Some(machine) => machine.word(&[("papers", true), ("executive", false)])?,
         None => false,
     };
-    let Some(value) = table.get("link_mode") else {
-        return Ok(if papers { MachineModel::PapersInline } else { MachineModel::Executive });
+    let Some(mode) = table.get("link_mode") else {
+        return Ok(if is_papers { MachineModel::PapersInline } else { MachineModel::Executive });
     };
-    let key = "platform.link_mode";
-    match (papers, source.word(key, value, &["inline", "offload"])?) {
-        (true, 0) => Ok(MachineModel::PapersInline),
-        (true, _) => Ok(MachineModel::PapersOffload),
-        (false, _) => {
-            let problem = format!("{key} is given without machine = \"papers\": the executive has no such choice");
-            Err(source.error(value.span().start, key, problem))
-        }
+    let machine = mode.word(&[("inline", MachineModel::PapersInline), ("offload", MachineModel::PapersOffload)])?;
+    if !is_papers {
+        let problem = format!("{} is given without machine = \"papers\": the executive has no such choice", mode.key);
+        return Err(mode.error(problem));
     }
+    Ok(machine)
 }
 
 /// The keys that are not parameters by themselves.
@@ -112,71 +104,56 @@ struct Reading<'a> {
 }
 
 impl Reading<'_> {
-    fn key(&mut self, at: usize, name: &str, value: Value<'_, '_>) -> Result<(), FileError> {
-        match name {
-            // Read before everything else, because they choose the defaults.
-            "machine" | "link_mode" => return Ok(()),
-            _ => {}
-        }
-        if let Some(terms) = TERMS.iter().find(|terms| terms.table == name) {
-            *(terms.list)(&mut self.platform.interference) = self.terms(value, terms)?;
+    fn take(&mut self, entry: &Entry<'_, '_>) -> Result<(), FileError> {
+        // Read before everything else, because they choose the defaults.
+        if matches!(entry.name, "machine" | "link_mode") {
             return Ok(());
         }
-        let source = self.source;
-        let Some(parameter) = Parameter::named(name) else {
+        if let Some(terms) = TERMS.iter().find(|terms| terms.table == entry.name) {
+            *(terms.list)(&mut self.platform.interference) = self.terms(entry, terms)?;
+            return Ok(());
+        }
+        let Some(parameter) = Parameter::named(entry.name) else {
             let expected = PARAMETERS.iter().map(|parameter| parameter.name).chain([OTHER_KEYS]);
-            return Err(source.unknown(at, "platform.", name, &expected.collect::<Vec<_>>().join(", ")));
+            return Err(entry.unknown(&expected.collect::<Vec<_>>().join(", ")));
         };
-        let at = value.span().start;
-        self.given.push((parameter.name, at));
-        let key = format!("platform.{name}");
+        self.given.push((parameter.name, entry.at()));
         let platform = &mut self.platform;
         match parameter.field {
-            Field::Bytes(bytes) => {
-                *bytes(platform) = source.narrow(at, &key, source.size(&key, value)?, " bytes")?;
-            }
-            Field::Count(count) => *count(platform) = source.count(&key, value)?,
-            Field::Span(span) => *span(platform) = source.span(&key, value)?,
+            Field::Bytes(bytes) => *bytes(platform) = entry.narrow(entry.size()?, " bytes")?,
+            Field::Count(count) => *count(platform) = entry.count()?,
+            Field::Span(span) => *span(platform) = entry.span()?,
             Field::LinkRate(rate) => {
-                let found = source.text(&key, value, "a rate in quotes such as \"20MB/s\", or \"unlimited\"")?;
-                *rate(platform) = if found == "unlimited" { None } else { Some(source.rate(&key, value)?) };
+                let found = entry.text("a rate in quotes such as \"20MB/s\", or \"unlimited\"")?;
+                *rate(platform) = if found == "unlimited" { None } else { Some(entry.rate()?) };
             }
-            Field::Packets(packets) => match value.get_ref() {
-                DeValue::Integer(_) => *packets(platform) = source.count(&key, value)?,
-                DeValue::String(size) => {
-                    let bytes = text::size(size).map_err(|error| source.error(at, &key, format!("{key}: {error}")))?;
-                    self.best_effort_bytes = Some((bytes, at));
-                }
-                _ => return Err(source.wrong_kind(&key, value, "a number of packets such as 15, or a size in quotes")),
+            Field::Packets(packets) => match entry.value {
+                DeValue::Integer(_) => *packets(platform) = entry.count()?,
+                DeValue::String(_) => self.best_effort_bytes = Some((entry.size()?, entry.at())),
+                _ => return Err(entry.wrong_kind("a number of packets such as 15, or a size in quotes")),
             },
         }
         Ok(())
     }
 
-    fn terms(&mut self, value: Value<'_, '_>, terms: &Terms) -> Result<Vec<(Duration, Duration)>, FileError> {
-        let source = self.source;
-        let &Terms { table, keys, names, .. } = terms;
-        let table_key = format!("platform.{table}");
+    fn terms(&mut self, entry: &Entry<'_, '_>, terms: &Terms) -> Result<Vec<(Duration, Duration)>, FileError> {
+        let &Terms { keys, names, .. } = terms;
         let mut pairs = Vec::new();
-        let expected = format!("tables with {} and {}: [[platform.{table}]]", keys[0], keys[1]);
-        for (at, table) in source.tables(&table_key, value, &expected)? {
-            let mut found = [None; 2];
-            for (key, value) in in_order(table) {
-                let Some(which) = keys.iter().position(|known| *known == key.get_ref().as_ref()) else {
-                    let (other, expected) = (key.get_ref(), keys.join(" or "));
-                    return Err(source.unknown(key.span().start, &format!("{table_key}."), other, &expected));
+        for table in entry.tables(&format!("tables with {} and {}: [[{}]]", keys[0], keys[1], entry.key))? {
+            table.only(&keys, &keys.join(" or "))?;
+            let mut found = [Duration::ZERO; 2];
+            for (which, key) in keys.into_iter().enumerate() {
+                let Some(entry) = table.get(key) else {
+                    let problem =
+                        format!("platform.{} is missing, expected a span of time such as \"4ms\"", names[which]);
+                    return Err(self.source.error(table.at, &table.name, problem));
                 };
-                self.given.push((names[which], value.span().start));
-                found[which] = Some(source.span(&format!("platform.{}", names[which]), value)?);
+                self.given.push((names[which], entry.at()));
+                found[which] = entry.span()?;
             }
-            let [Some(first), Some(second)] = found else {
-                let missing = if found[0].is_none() { names[0] } else { names[1] };
-                let problem = format!("platform.{missing} is missing, expected a span of time such as \"4ms\"");
-                return Err(source.error(at, &table_key, problem));
-            };
             // Checked here, where the line of a bad one is known.
-            terms.check((first, second)).map_err(|error| self.out_of_range(&error))?;
-            pairs.push((first, second));
+            terms.check(found.into()).map_err(|error| self.out_of_range(&error))?;
+            pairs.push(found.into());
         }
         Ok(pairs)
     }
@@ -252,7 +229,7 @@ impl Reading<'_> {
         if packets > u64::from(MAX_PACKETS_PER_MESSAGE) && self.platform.packet > 0 {
             let found = format!("{}, which is {packets} packets", DisplaySize(bytes));
             let expected = format!("at most {MAX_PACKETS_PER_MESSAGE} packets");
-            return Err(self.source.expected(at, "platform.best_effort_message", found, expected));
+            return Err(self.wrong(at, "best_effort_message", &found, &expected));
         }
         self.platform.best_effort.message_packets = u32::try_from(packets).unwrap_or(u32::MAX);
         Ok(())
@@ -266,7 +243,12 @@ impl Reading<'_> {
             _ => Duration::from_nanos(value).to_string(),
         };
         let (found, least, most) = (shown(error.found), shown(error.least), shown(error.most));
-        self.source.expected(at, &format!("platform.{}", error.field), found, format!("{least} to {most}"))
+        self.wrong(at, error.field, &found, &format!("{least} to {most}"))
+    }
+
+    fn wrong(&self, at: usize, name: &str, found: &str, expected: &str) -> FileError {
+        let key = format!("platform.{name}");
+        self.source.error(at, &key, format!("{key} is {found}, expected {expected}"))
     }
 }
 

@@ -54,10 +54,9 @@ use laxity_core::admission::answer::Request;
 use laxity_core::limits::MAX_CHANNELS;
 use laxity_core::platform::Platform;
 use laxity_core::units::{Duration, Rate};
-use toml::de::DeTable;
 
 use crate::platform_file;
-use crate::source::{FileError, Source, Value, in_order};
+use crate::source::{FileError, Source, Table, named};
 
 /// What a file says.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -106,7 +105,7 @@ pub struct Upcall {
 /// Reads `text`. What its `[platform]` table leaves out is assumed ([`Platform::assumed_host`]).
 ///
 /// # Errors
-/// The first mistake in the file.
+/// A mistake in the file.
 pub fn parse(text: &str, file: &str) -> Result<System, FileError> {
     parse_on(text, file, Platform::assumed_host())
 }
@@ -114,24 +113,19 @@ pub fn parse(text: &str, file: &str) -> Result<System, FileError> {
 /// As [`parse`]; what the `[platform]` table leaves out is that of `host`, or of the papers for their machine.
 ///
 /// # Errors
-/// The first mistake in the file.
+/// A mistake in the file.
 pub fn parse_on(text: &str, file: &str, host: Platform) -> Result<System, FileError> {
     let source = Source { text, file };
     let root = source.parse()?;
-    let (mut platform, mut channels, mut upcalls) = (host, Vec::new(), Vec::new());
-    let mut upcalls_at = 0;
-    for (key, value) in in_order(root.get_ref()) {
-        let at = key.span().start;
-        match key.get_ref().as_ref() {
-            "platform" => platform = platform_file::read(source, at, value, platform)?,
-            "channel" => channels = all(source, "channel", value, channel::read, |channel| &channel.name)?,
-            "upcall" => {
-                upcalls_at = at;
-                upcalls = all(source, "upcall", value, upcall::read, |upcall| &upcall.name)?;
-            }
-            other => return Err(source.unknown(at, "", other, "platform, channel or upcall")),
-        }
-    }
+    let root = Table::root(source, &root);
+    root.only(&["platform", "channel", "upcall"], "platform, channel or upcall")?;
+    let platform = match root.get("platform") {
+        Some(entry) => platform_file::read(&entry, host)?,
+        None => host,
+    };
+    let channel = |table: &Table<'_, '_>| channel::read(table, &[]);
+    let channels = named(&root.tables("channel", MAX_CHANNELS)?, channel, |channel| &channel.name)?;
+    let upcalls = named(&root.tables("upcall", MAX_CHANNELS)?, upcall::read, |upcall| &upcall.name)?;
     let plan = match (channels.is_empty(), upcalls.is_empty()) {
         (false, true) => Plan::Channels(channels),
         (true, false) => Plan::Upcalls(upcalls),
@@ -142,63 +136,18 @@ pub fn parse_on(text: &str, file: &str, host: Platform) -> Result<System, FileEr
         (false, false) => {
             let problem = "the file has both [[channel]] and [[upcall]], expected one of them: together on one executive \
                            they are not admitted yet";
-            return Err(source.error(upcalls_at, "upcall", problem.to_owned()));
+            let at = root.get("upcall").map_or(0, |upcalls| upcalls.key_at);
+            return Err(source.error(at, "upcall", problem.to_owned()));
         }
     };
     Ok(System { platform, plan })
 }
 
-/// Reads a `[[channel]]` table that stands at `at` in a file of another kind, as number `number` from 0. The keys `beside`
-/// are left to the caller, who says by them what `role` would: it is no key there.
+/// Reads a `[[channel]]` table in a file of another kind. The keys `beside` are left to the caller, who says by them what `role`
+/// would: it is no key there.
 ///
 /// # Errors
-/// The first mistake in the table.
-pub fn read_channel(
-    source: Source<'_>,
-    at: usize,
-    number: usize,
-    table: &DeTable<'_>,
-    beside: &[&str],
-) -> Result<Channel, FileError> {
-    channel::read(&Tabled { source, at, number, table, beside })
-}
-
-/// The tables of one kind, with names that differ.
-fn all<T>(
-    source: Source<'_>,
-    kind: &str,
-    value: Value<'_, '_>,
-    read: fn(&Tabled<'_, '_>) -> Result<T, FileError>,
-    name: fn(&T) -> &str,
-) -> Result<Vec<T>, FileError> {
-    let tables = source.tables(kind, value, &format!("tables: [[{kind}]]"))?;
-    if let Some(&(at, _)) = tables.get(MAX_CHANNELS) {
-        return Err(source.error(at, kind, format!("the file has more than {MAX_CHANNELS} tables [[{kind}]]")));
-    }
-    let mut seen = std::collections::BTreeMap::new();
-    let mut items = Vec::with_capacity(tables.len());
-    for (number, (at, table)) in tables.into_iter().enumerate() {
-        let tabled = Tabled { source, at, number, table, beside: &[] };
-        let item = read(&tabled)?;
-        let name_at = table.get("name").map_or(at, |name| name.span().start);
-        if let Some(before) = seen.insert(name(&item).to_owned(), name_at) {
-            let (key, line) = (format!("{kind}.name"), source.line(before));
-            let found = format!("{:?} as in line {line}", name(&item));
-            return Err(source.expected(name_at, &key, found, "another name"));
-        }
-        items.push(item);
-    }
-    Ok(items)
-}
-
-/// One table of an array of tables.
-struct Tabled<'t, 'i> {
-    source: Source<'t>,
-    /// Where it begins.
-    at: usize,
-    /// Its number, from 0.
-    number: usize,
-    table: &'t DeTable<'i>,
-    /// Keys of a channel that somebody else reads, instead of `role`.
-    beside: &'t [&'t str],
+/// A mistake in the table.
+pub fn read_channel(table: &Table<'_, '_>, beside: &[&str]) -> Result<Channel, FileError> {
+    channel::read(table, beside)
 }

@@ -1,6 +1,5 @@
 //! The scenarios as one JSON object. A contract like that of [`crate::report`]: integers, unknown values `null`, every key there.
 
-use laxity_lab::wire::{ClassFigures, WireFigures};
 use serde_json::{Value, json};
 
 use super::Preface;
@@ -26,7 +25,7 @@ fn scenario(run: &Run) -> Value {
         "elapsed_ns": run.elapsed.as_nanos(),
         "channels": run.channels.iter().map(channel).collect::<Value>(),
         // `null` in virtual time.
-        "wire": run.wire.as_ref().map(wire),
+        "wire": run.wire,
         "gaps": { "count": run.gaps.0, "longest_ns": run.gaps.1.as_nanos() },
         "notes": run.notes,
     })
@@ -42,23 +41,4 @@ fn channel(channel: &Channel) -> Value {
         "in_hand_max_ns": nanos(channel.in_hand.max),
     });
     with(figures(&channel.figures), more)
-}
-
-fn wire(wire: &WireFigures) -> Value {
-    let class =
-        |class: &ClassFigures| json!({ "forwarded": class.forwarded, "bytes": class.bytes, "dropped": class.dropped });
-    json!({
-        "discipline": wire.discipline.to_string(),
-        "high": class(&wire.high),
-        "low": class(&wire.low),
-        "foreign": class(&wire.foreign),
-        "reverse": wire.reverse,
-        "too_long": wire.too_long,
-        "overflow": wire.overflow,
-        "undeliverable": wire.undeliverable,
-        "late_releases": wire.late_releases,
-        "largest_lateness_ns": wire.largest_lateness.as_nanos(),
-        "busy_ns": wire.busy.as_nanos(),
-        "realtime": wire.realtime,
-    })
 }

@@ -11,7 +11,7 @@ use serde_json::{Map, Value, json};
 use super::RunArguments;
 use crate::failure::Failure;
 use crate::progress::bar;
-use crate::report::{causes, to_json};
+use crate::report::to_json;
 
 /// Arguments of the swarm alone.
 #[derive(Debug, Args)]
@@ -75,7 +75,7 @@ fn json(seed: u64, totals: &Totals) -> String {
         "late": counts.late,
         "lost": counts.lost,
         "violations": counts.violations,
-        "misses": causes(&counts.misses),
+        "misses": counts.misses,
         "over_bound": counts.over_bound,
         "faults": faults.collect::<Map<String, Value>>(),
         "findings": totals.failures.iter().map(finding).collect::<Value>(),

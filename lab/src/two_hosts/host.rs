@@ -21,7 +21,7 @@ use serde_json::Value;
 
 use super::HostName;
 use super::pair;
-use super::talk::{Ends, Event, Flood, HostReport, Promise, Role, SentStream, Sheet, Span, Stream, Task, tell};
+use super::talk::{Ends, Event, Flood, HostReport, Promise, Role, SentStream, Span, Stream, Task, tell};
 use crate::attack::load::LONGEST;
 use crate::attack::{Content, Ground, Load, strangers};
 use crate::error::Error;
@@ -216,7 +216,7 @@ fn receive(ends: &Ends, command: &dyn Command, over: &AtomicBool) -> Result<(), 
     });
     let arrived: Vec<Arrived> = arrived.into_iter().flatten().collect();
     tell(&Event::Received {
-        channels: arrived.iter().map(|channel| Sheet::from(&channel.figures)).collect(),
+        channels: arrived.iter().map(|channel| channel.figures.clone()).collect(),
         altered: arrived.iter().map(|channel| channel.altered).sum(),
         overflow: host.link_counters().receive_overflow,
         host: started.report(now().since(start)),

@@ -15,7 +15,6 @@ use std::thread;
 use std::time::{Duration as StdDuration, Instant as StdInstant};
 
 use laxity::DEFAULT_PORT;
-use laxity_core::figures::Figures;
 use laxity_core::units::{Duration, NANOS_PER_SECOND};
 use serde_json::Value;
 
@@ -379,7 +378,7 @@ impl Stage<'_> {
             elapsed: Duration::from_nanos(elapsed_ns),
             promise,
             flood,
-            channels: channels.into_iter().map(Figures::from).collect(),
+            channels,
             altered,
             links: [a.link, b.link],
             early: [a.early, b.early],

@@ -4,8 +4,7 @@
 use std::io::{self, Write};
 use std::net::SocketAddr;
 
-use laxity_core::figures::{Figures, Latencies, Misses};
-use laxity_core::units::Duration;
+use laxity_core::figures::Figures;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -115,7 +114,7 @@ pub(super) enum Event {
     /// The sender's end.
     Sent { streams: Vec<SentStream>, elapsed_ns: u64, host: HostReport },
     /// The receiver's end. `overflow` are packets that the kernel had no room for.
-    Received { channels: Vec<Sheet>, altered: u64, overflow: u64, host: HostReport, notes: Vec<String> },
+    Received { channels: Vec<Figures>, altered: u64, overflow: u64, host: HostReport, notes: Vec<String> },
     /// The flood's end.
     Flooded { packets: u64, bytes: u64, elapsed_ns: u64 },
     /// It could not do it.
@@ -132,70 +131,6 @@ pub(super) struct SentStream {
     pub(super) ended: Option<String>,
 }
 
-/// Figures of a channel that can be told.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Sheet {
-    name: String,
-    best_effort: bool,
-    sent: u64,
-    delivered: u64,
-    delivered_bytes: u64,
-    late: u64,
-    lost: u64,
-    dropped: u64,
-    misses: [u64; 5],
-    over_bound: u64,
-    deadline_ns: Option<u64>,
-    bound_ns: Option<u64>,
-    latencies_ns: [Option<u64>; 5],
-}
-
-impl From<&Figures> for Sheet {
-    fn from(figures: &Figures) -> Self {
-        let nanos = |span: Option<Duration>| span.map(Duration::as_nanos);
-        let Misses { sender, receiver, network, platform, laxity } = figures.misses;
-        let Latencies { min, p50, p99, p999, max } = figures.latencies;
-        Self {
-            name: figures.name.clone(),
-            best_effort: figures.best_effort,
-            sent: figures.sent,
-            delivered: figures.delivered,
-            delivered_bytes: figures.delivered_bytes,
-            late: figures.late,
-            lost: figures.lost,
-            dropped: figures.dropped,
-            misses: [sender, receiver, network, platform, laxity],
-            over_bound: figures.over_bound,
-            deadline_ns: nanos(figures.deadline),
-            bound_ns: nanos(figures.bound),
-            latencies_ns: [min, p50, p99, p999, max].map(nanos),
-        }
-    }
-}
-
-impl From<Sheet> for Figures {
-    fn from(sheet: Sheet) -> Self {
-        let span = |nanos: Option<u64>| nanos.map(Duration::from_nanos);
-        let [sender, receiver, network, platform, laxity] = sheet.misses;
-        let [min, p50, p99, p999, max] = sheet.latencies_ns.map(span);
-        Self {
-            name: sheet.name,
-            best_effort: sheet.best_effort,
-            sent: sheet.sent,
-            delivered: sheet.delivered,
-            delivered_bytes: sheet.delivered_bytes,
-            late: sheet.late,
-            lost: sheet.lost,
-            dropped: sheet.dropped,
-            misses: Misses { sender, receiver, network, platform, laxity },
-            over_bound: sheet.over_bound,
-            deadline: span(sheet.deadline_ns),
-            bound: span(sheet.bound_ns),
-            latencies: Latencies { min, p50, p99, p999, max },
-        }
-    }
-}
-
 /// Tells the parent. If that is gone, so is this process in a moment.
 pub(super) fn tell(event: &Event) {
     let _ = writeln!(io::stdout().lock(), "{}", json(event));
@@ -208,6 +143,9 @@ pub(super) fn json(what: &impl Serialize) -> String {
 
 #[cfg(test)]
 mod tests {
+    use laxity_core::figures::{Latencies, Misses};
+    use laxity_core::units::Duration;
+
     use super::*;
 
     #[test]
@@ -228,8 +166,8 @@ mod tests {
             bound: None,
             latencies: Latencies { min: span(13), p50: span(14), p99: span(15), p999: None, max: span(16) },
         };
-        let line = json(&Sheet::from(&figures));
+        let line = json(&figures);
         assert!(!line.contains('\n'));
-        assert_eq!(Figures::from(serde_json::from_str::<Sheet>(&line).unwrap()), figures);
+        assert_eq!(serde_json::from_str::<Figures>(&line).unwrap(), figures);
     }
 }

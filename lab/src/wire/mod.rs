@@ -37,6 +37,8 @@ use laxity_link::sys::{self, Interest, MAX_WAIT, Wake, now};
 use laxity_link::udp::{Udp, UdpConfig};
 use laxity_link::{Link, LinkError, LinkOver};
 
+use serde::Serialize;
+
 use crate::error::Error;
 use crate::timing;
 use bottleneck::{Bottleneck, Packet};
@@ -53,7 +55,8 @@ const BATCH: usize = 32;
 const INGRESS_BUFFER_BYTES: usize = 16 << 20;
 
 /// Which packet goes next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display, strum::EnumString)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display, strum::EnumString, Serialize)]
+#[serde(rename_all = "kebab-case")]
 #[strum(serialize_all = "kebab-case", parse_err_fn = Discipline::unknown, parse_err_ty = Error)]
 pub enum Discipline {
     /// First come, first served, in one queue.
@@ -133,7 +136,7 @@ impl WireConfig {
 }
 
 /// What became of the packets of one class, or of one route.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ClassFigures {
     /// Packets that crossed the bottleneck.
     pub forwarded: u64,
@@ -144,7 +147,7 @@ pub struct ClassFigures {
 }
 
 /// What a wire did.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct WireFigures {
     /// Which packet went next.
     pub discipline: Discipline,
@@ -166,8 +169,10 @@ pub struct WireFigures {
     /// Packets that it released more than [`GAP`] too late. Not the stack's fault.
     pub late_releases: u64,
     /// The latest release.
+    #[serde(rename = "largest_lateness_ns")]
     pub largest_lateness: Duration,
     /// How long the transmitter was busy.
+    #[serde(rename = "busy_ns")]
     pub busy: Duration,
     /// Whether its thread was real-time.
     pub realtime: bool,

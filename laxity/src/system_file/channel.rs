@@ -3,11 +3,11 @@
 use laxity_core::admission::answer::{Request, Role};
 use laxity_core::contract::{Contract, ContractError};
 use laxity_core::limits::MAX_BURST;
-use laxity_core::units::{Duration, NANOS_PER_SECOND, Rate};
+use laxity_core::units::{Duration, NANOS_PER_SECOND};
 
-use super::upcall::checked_name;
-use super::{Channel, Tabled};
-use crate::source::{FileError, Value, in_order};
+use super::Channel;
+use crate::source::{Entry, FileError, Table};
+use crate::text::DisplayRate;
 
 const KEYS: &str =
     "deadline, min_message; max_message, interval or max_rate, burst; r, p, b, M; max_frames or max_frame_size";
@@ -18,34 +18,18 @@ const SPELLINGS: &str = "max_message with interval or max_rate, and burst; or r,
 const OURS: u8 = 1;
 const BUCKET: u8 = 2;
 const FRAMES: u8 = 4;
+const ANY: u8 = OURS | BUCKET | FRAMES;
 
+/// To which of them a key belongs; to none if it is not known.
 fn spellings(key: &str) -> u8 {
     match key {
         "max_message" | "max_rate" | "burst" => OURS,
         "interval" => OURS | FRAMES,
         "r" | "p" | "b" | "M" => BUCKET,
         "max_frames" | "max_frame_size" => FRAMES,
-        _ => OURS | BUCKET | FRAMES,
+        "name" | "role" | "deadline" | "min_message" => ANY,
+        _ => 0,
     }
-}
-
-/// What a table gives, each with its position.
-#[derive(Default)]
-struct Given {
-    name: Option<String>,
-    role: Role,
-    min_message: Option<(u64, usize)>,
-    deadline: Option<(Duration, usize)>,
-    max_message: Option<(u64, usize)>,
-    interval: Option<(Duration, usize)>,
-    max_rate: Option<(Duration, usize)>,
-    burst: Option<(u32, usize)>,
-    rate: Option<(Rate, usize)>,
-    peak: Option<(Rate, usize)>,
-    bucket: Option<(u64, usize)>,
-    packet: Option<(u64, usize)>,
-    max_frames: Option<(u32, usize)>,
-    max_frame_size: Option<(u64, usize)>,
 }
 
 /// A value of the contract, the key that it comes from, and where that stands.
@@ -62,146 +46,142 @@ struct Traffic {
     burst: Found<u32>,
 }
 
-pub(super) fn read(tabled: &Tabled<'_, '_>) -> Result<Channel, FileError> {
-    let (given, spelling) = given(tabled)?;
-    let deadline = tabled.needed(given.deadline, "deadline", "a span of time such as \"40ms\"")?;
-    let traffic = if spelling & OURS != 0 {
-        ours(tabled, &given)?
-    } else if spelling & BUCKET != 0 {
-        bucket(tabled, &given)?
-    } else {
-        frames(tabled, &given)?
+pub(super) fn read(table: &Table<'_, '_>, beside: &[&str]) -> Result<Channel, FileError> {
+    let spelling = spelling(table, beside)?;
+    let name = match table.get("name") {
+        Some(name) => name.name()?,
+        None => format!("channel {}", table.number + 1),
     };
-    let min_message = given.min_message.map_or(1, |(bytes, _)| bytes);
+    let role = match table.get("role") {
+        Some(role) => role.word(&[("send", Role::Sends), ("receive", Role::Receives), ("relay", Role::Relays)])?,
+        None => Role::default(),
+    };
+    let min_message = given(table, "min_message", Entry::size)?;
+    let deadline = needed(table, "deadline", "a span of time such as \"40ms\"", Entry::span)?;
+    let traffic = match spelling {
+        spelling if spelling & OURS != 0 => ours(table)?,
+        spelling if spelling & BUCKET != 0 => bucket(table)?,
+        _ => frames(table)?,
+    };
     let contract = Contract::new(
         traffic.max_message.value,
-        min_message,
+        min_message.as_ref().map_or(1, |min| min.value),
         traffic.interval.value,
         traffic.burst.value.into(),
         deadline.value,
     )
-    .map_err(|error| blame(tabled, &error, &given, &traffic, &deadline))?;
-    Ok(Channel {
-        name: given.name.unwrap_or_else(|| format!("channel {}", tabled.number + 1)),
-        request: Request { contract, role: given.role },
-        peak: given.peak.map(|(peak, _)| peak),
-    })
+    .map_err(|error| blame(table, &error, &traffic, (&min_message, &deadline)))?;
+    let peak = given(table, "p", Entry::rate)?.map(|peak| peak.value);
+    Ok(Channel { name, request: Request { contract, role }, peak })
 }
 
-/// All values of the table, and the spellings that they leave possible.
-fn given(tabled: &Tabled<'_, '_>) -> Result<(Given, u8), FileError> {
-    let source = tabled.source;
-    let mut given = Given::default();
-    let (mut possible, mut before) = (OURS | BUCKET | FRAMES, Vec::new());
-    for (key, value) in in_order(tabled.table) {
-        let (name, at) = (key.get_ref().as_ref(), value.span().start);
-        let full = format!("channel.{name}");
-        let size = || source.size(&full, value).map(|size| Some((size, at)));
-        let rate = || source.rate(&full, value).map(|rate| Some((rate, at)));
-        let count = || source.count(&full, value).map(|count| Some((count, at)));
-        match name {
-            "name" => given.name = Some(checked_name(tabled, &full, value)?),
-            other if tabled.beside.contains(&other) => continue,
-            "role" if tabled.beside.is_empty() => {
-                let roles = [Role::Sends, Role::Receives, Role::Relays];
-                given.role = roles[source.word(&full, value, &["send", "receive", "relay"])?];
-            }
-            "deadline" => given.deadline = Some((source.span(&full, value)?, at)),
-            "min_message" => given.min_message = size()?,
-            "max_message" => given.max_message = size()?,
-            "interval" => given.interval = Some((source.interval(&full, value)?, at)),
-            "max_rate" => given.max_rate = Some((messages_per_second(tabled, &full, value)?, at)),
-            "burst" => given.burst = count()?,
-            "r" => given.rate = rate()?,
-            "p" => given.peak = rate()?,
-            "b" => given.bucket = size()?,
-            "M" => given.packet = size()?,
-            "max_frames" => given.max_frames = count()?,
-            "max_frame_size" => given.max_frame_size = size()?,
-            other => {
-                let beside = if tabled.beside.is_empty() { "role".to_owned() } else { tabled.beside.join(", ") };
-                return Err(source.unknown(key.span().start, "channel.", other, &format!("name, {beside}, {KEYS}")));
-            }
+/// The spellings that the keys of a table leave possible. The keys `beside` are somebody else's, who has no role.
+fn spelling(table: &Table<'_, '_>, beside: &[&str]) -> Result<u8, FileError> {
+    let (mut possible, mut before) = (ANY, Vec::<&str>::new());
+    for entry in table.entries() {
+        let own = spellings(entry.name);
+        if beside.contains(&entry.name) && entry.name != "name" {
+            continue;
         }
-        if let (Some(_), Some(_)) = (given.interval, given.max_rate) {
+        if own == 0 || entry.name == "role" && !beside.is_empty() {
+            let beside = if beside.is_empty() { "role".to_owned() } else { beside.join(", ") };
+            return Err(entry.unknown(&format!("name, {beside}, {KEYS}")));
+        }
+        let is_interval = |name: &str| matches!(name, "interval" | "max_rate");
+        if is_interval(entry.name) && before.iter().any(|name| is_interval(name)) {
             let problem = "channel.interval and channel.max_rate say the same, expected one of them";
-            return Err(source.error(at, &full, problem.to_owned()));
+            return Err(entry.error(problem.to_owned()));
         }
-        if possible & spellings(name) == 0 {
-            let other = before.iter().find(|other: &&String| spellings(other) & spellings(name) == 0);
-            let other = other.or(before.last()).map_or("what stands before", String::as_str);
-            let problem = format!("{full} does not go with channel.{other}, expected {SPELLINGS}");
-            return Err(source.error(at, &full, problem));
+        if possible & own == 0 {
+            let other = before.iter().find(|other| spellings(other) & own == 0).or(before.last());
+            let other = other.copied().unwrap_or("what stands before");
+            return Err(entry.error(format!("{} does not go with channel.{other}, expected {SPELLINGS}", entry.key)));
         }
-        possible &= spellings(name);
-        before.push(name.to_owned());
+        is_what_it_should_be(&entry)?;
+        possible &= own;
+        before.push(entry.name);
     }
-    Ok((given, possible))
+    Ok(possible)
 }
 
-fn messages_per_second(tabled: &Tabled<'_, '_>, key: &str, value: Value<'_, '_>) -> Result<Duration, FileError> {
+/// Whether the value can be read; a mistake in what is there is told before what is missing.
+fn is_what_it_should_be(entry: &Entry<'_, '_>) -> Result<(), FileError> {
+    match entry.name {
+        "deadline" => entry.span().map(drop),
+        "interval" => entry.interval().map(drop),
+        "max_rate" => messages_per_second(entry).map(drop),
+        "burst" | "max_frames" => entry.count().map(drop),
+        "r" | "p" => entry.rate().map(drop),
+        "name" | "role" => Ok(()),
+        _ => entry.size().map(drop),
+    }
+}
+
+type Read<'t, 'i, T> = fn(&Entry<'t, 'i>) -> Result<T, FileError>;
+
+/// A value, if it is there.
+fn given<'t, 'i, T>(
+    table: &Table<'t, 'i>,
+    key: &'static str,
+    read: Read<'t, 'i, T>,
+) -> Result<Option<Found<T>>, FileError> {
+    table.get(key).map(|entry| Ok(Found { value: read(&entry)?, key, at: entry.at() })).transpose()
+}
+
+/// A value that must be there.
+fn needed<'t, 'i, T>(
+    table: &Table<'t, 'i>,
+    key: &'static str,
+    expected: &str,
+    read: Read<'t, 'i, T>,
+) -> Result<Found<T>, FileError> {
+    given(table, key, read)?.ok_or_else(|| table.missing(key, expected))
+}
+
+/// A count of messages, from 1.
+fn messages(entry: &Entry<'_, '_>) -> Result<u32, FileError> {
+    match entry.count()? {
+        count @ 1..=MAX_BURST => Ok(count),
+        count => Err(entry.expected(count, format!("1 to {MAX_BURST} messages"))),
+    }
+}
+
+fn messages_per_second(entry: &Entry<'_, '_>) -> Result<Duration, FileError> {
     const EXPECTED: &str = "messages per second in quotes such as \"20/s\"";
-    match tabled.source.text(key, value, EXPECTED)?.trim().ends_with("/s") {
-        true => tabled.source.interval(key, value),
-        false => Err(tabled.source.wrong_kind(key, value, EXPECTED)),
+    match entry.text(EXPECTED)?.trim().ends_with("/s") {
+        true => entry.interval(),
+        false => Err(entry.wrong_kind(EXPECTED)),
     }
 }
 
-impl Tabled<'_, '_> {
-    /// A value that must be there.
-    fn needed<T>(
-        &self,
-        value: Option<(T, usize)>,
-        key: &'static str,
-        expected: &'static str,
-    ) -> Result<Found<T>, FileError> {
-        match value {
-            Some((value, at)) => Ok(Found { value, key, at }),
-            None => Err(self.source.missing(self.at, &format!("channel.{key}"), expected)),
-        }
-    }
-
-    /// A count of messages, from 1.
-    fn messages(&self, count: Found<u32>) -> Result<Found<u32>, FileError> {
-        if (1..=MAX_BURST).contains(&count.value) {
-            return Ok(count);
-        }
-        let expected = format!("1 to {MAX_BURST} messages");
-        Err(self.source.expected(count.at, &format!("channel.{}", count.key), count.value, expected))
-    }
-}
-
-fn ours(tabled: &Tabled<'_, '_>, given: &Given) -> Result<Traffic, FileError> {
-    let max_message = tabled.needed(given.max_message, "max_message", "a size such as \"60KiB\"")?;
-    let interval = match given.max_rate {
-        Some((value, at)) => Found { value, key: "max_rate", at },
-        None => tabled.needed(
-            given.interval,
-            "interval",
-            "a span of time such as \"50ms\", or messages per second such as \"20/s\"",
-        )?,
+fn ours(table: &Table<'_, '_>) -> Result<Traffic, FileError> {
+    const INTERVAL: &str = "a span of time such as \"50ms\", or messages per second such as \"20/s\"";
+    let max_message = needed(table, "max_message", "a size such as \"60KiB\"", Entry::size)?;
+    let interval = match given(table, "max_rate", messages_per_second)? {
+        Some(interval) => interval,
+        None => needed(table, "interval", INTERVAL, Entry::interval)?,
     };
-    let (value, at) = given.burst.unwrap_or((1, tabled.at));
-    Ok(Traffic { max_message, interval, burst: tabled.messages(Found { value, key: "burst", at })? })
+    let burst = given(table, "burst", messages)?.unwrap_or(Found { value: 1, key: "burst", at: table.at });
+    Ok(Traffic { max_message, interval, burst })
 }
 
-fn bucket(tabled: &Tabled<'_, '_>, given: &Given) -> Result<Traffic, FileError> {
-    let source = tabled.source;
-    let rate = tabled.needed(given.rate, "r", "a rate such as \"1.2MB/s\"")?;
-    let bucket = tabled.needed(given.bucket, "b", "a size such as \"720KiB\"")?;
-    let packet = tabled.needed(given.packet, "M", "a size such as \"60KiB\"")?;
-    let bytes = |rate: Rate| rate.as_bytes_per_second();
-    if let Some((peak, at)) = given.peak
+fn bucket(table: &Table<'_, '_>) -> Result<Traffic, FileError> {
+    let rate = needed(table, "r", "a rate such as \"1.2MB/s\"", Entry::rate)?;
+    let bucket = needed(table, "b", "a size such as \"720KiB\"", Entry::size)?;
+    let packet = needed(table, "M", "a size such as \"60KiB\"", Entry::size)?;
+    let bytes = rate.value.as_bytes_per_second();
+    if let Some(entry) = table.get("p")
+        && let peak = entry.rate()?
         && peak < rate.value
     {
-        let (found, least) = (text(bytes(peak)), text(bytes(rate.value)));
-        return Err(source.expected(at, "channel.p", found, format!("at least {least}, the rate r")));
+        let (found, least) = (DisplayRate(peak.as_bytes_per_second()), DisplayRate(bytes));
+        return Err(entry.expected(found, format!("at least {least}, the rate r")));
     }
-    if bucket.value == 0 {
-        return Err(source.expected(bucket.at, "channel.b", "0B", "at least 1B"));
+    if let (0, Some(entry)) = (bucket.value, table.get("b")) {
+        return Err(entry.expected("0B", "at least 1B"));
     }
     // ⌊M/r⌋ and ⌈b/M⌉; an M of nothing is reported with the other sizes.
-    let nanos = u128::from(packet.value) * u128::from(NANOS_PER_SECOND) / u128::from(bytes(rate.value));
+    let nanos = u128::from(packet.value) * u128::from(NANOS_PER_SECOND) / u128::from(bytes);
     let interval = Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX));
     let burst = u32::try_from(bucket.value.div_ceil(packet.value.max(1))).unwrap_or(u32::MAX);
     Ok(Traffic {
@@ -211,31 +191,24 @@ fn bucket(tabled: &Tabled<'_, '_>, given: &Given) -> Result<Traffic, FileError> 
     })
 }
 
-fn text(bytes_per_second: u64) -> String {
-    crate::text::DisplayRate(bytes_per_second).to_string()
-}
-
-fn frames(tabled: &Tabled<'_, '_>, given: &Given) -> Result<Traffic, FileError> {
-    let interval = tabled.needed(given.interval, "interval", "a span of time such as \"1ms\"")?;
-    let frames = tabled.messages(tabled.needed(given.max_frames, "max_frames", "a whole number such as 4")?)?;
-    let size = tabled.needed(given.max_frame_size, "max_frame_size", "a size such as \"1500B\"")?;
+fn frames(table: &Table<'_, '_>) -> Result<Traffic, FileError> {
+    let interval = needed(table, "interval", "a span of time such as \"1ms\"", Entry::interval)?;
+    let frames = needed(table, "max_frames", "a whole number such as 4", messages)?;
+    let size = needed(table, "max_frame_size", "a size such as \"1500B\"", Entry::size)?;
     let each = Duration::from_nanos(interval.value.as_nanos() / u64::from(frames.value));
     Ok(Traffic { max_message: size, interval: Found { value: each, ..interval }, burst: frames })
 }
 
 /// The error of a contract, said of the key that the value comes from.
 fn blame(
-    tabled: &Tabled<'_, '_>,
+    table: &Table<'_, '_>,
     error: &ContractError,
-    given: &Given,
     traffic: &Traffic,
-    deadline: &Found<Duration>,
+    (min_message, deadline): (&Option<Found<u64>>, &Found<Duration>),
 ) -> FileError {
     let max = (traffic.max_message.key, traffic.max_message.at);
     let (key, at) = match *error {
-        ContractError::Size { field: "min_message", .. } => {
-            given.min_message.map_or(max, |(_, at)| ("min_message", at))
-        }
+        ContractError::Size { field: "min_message", .. } => min_message.as_ref().map_or(max, |min| (min.key, min.at)),
         ContractError::Size { .. } => max,
         ContractError::Span { field: "interval", .. } => (traffic.interval.key, traffic.interval.at),
         ContractError::Span { .. } => (deadline.key, deadline.at),
@@ -255,7 +228,7 @@ fn blame(
         ContractError::Span { found, least, most, .. } if key.ends_with(".max_rate") => {
             format!("{key} makes an interval of {found}, expected {least} to {most}")
         }
-        ContractError::Span { field: "interval", found, least, most } if given.max_frames.is_some() => {
+        ContractError::Span { field: "interval", found, least, most } if table.get("max_frames").is_some() => {
             format!("{key} over channel.max_frames makes an interval of {found}, expected {least} to {most}")
         }
         ContractError::Span { found, least, most, .. } => format!("{key} is {found}, expected {least} to {most}"),
@@ -266,5 +239,5 @@ fn blame(
             format!("{key}: {error}")
         }
     };
-    tabled.source.error(at, &key, problem)
+    table.source.error(at, &key, problem)
 }

@@ -6,16 +6,17 @@ use laxity_core::admission::confidence::Probability;
 use laxity_core::limits::MAX_PACKET_BYTES;
 use laxity_core::platform::Platform;
 use laxity_core::units::Duration;
-use toml::de::{DeTable, DeValue};
 
 use super::super::identity::MOST_CHARACTERS;
 use super::super::{Calibration, Cost, Load, Observer, Piece, Taken, Window, decimal, read_decimal};
 use super::{DIGEST, VERSION, check, fnv1a64};
 use crate::platform_file;
 use crate::realtime::Scheduling;
-use crate::source::{FileError, Source, Value, in_order};
+use crate::source::{Entry, FileError, Source, Table};
 
 const NONE: &str = "the file is no calibration";
+const NUMBER: &str = "a whole number";
+const FLAG: &str = "true or false";
 /// The greatest sum of counts that is possible: samples are counted in 64 bits, of which TOML knows 63.
 const MOST: u64 = i64::MAX as u64;
 
@@ -26,59 +27,52 @@ pub(super) fn calibration(source: Source<'_>) -> Result<Calibration, FileError> 
         Ok(_) => error,
         Err(cut) => FileError { problem: format!("{} ({})", cut.problem, error.problem), ..error },
     })?;
-    let root = root.get_ref();
+    let root = Table::root(source, &root);
     // A later version may have another digest.
-    let head = root.get("calibration").ok_or_else(|| source.missing(0, "calibration", "a table: [calibration]"));
+    let head = root.need("calibration", "a table: [calibration]");
     let head = head.map_err(|error| FileError { problem: format!("{NONE}: {}", error.problem), ..error })?;
-    let head_at = head.span().start;
-    let table = Table::new(source, "calibration", head_at, head)?;
-    if !table.table.contains_key("version") {
+    let table = head.table("calibration")?;
+    if table.get("version").is_none() {
         digest.clone()?;
     }
-    table.version()?;
+    version(&table)?;
     digest?;
-    for (key, _) in in_order(root) {
-        if !matches!(key.get_ref().as_ref(), "calibration" | "platform" | "digest") {
-            return Err(source.unknown(key.span().start, "", key.get_ref(), "calibration, platform or digest"));
-        }
-    }
-    table.only(&[
-        "version",
-        "kernel",
-        "processor",
-        "processors",
-        "date",
-        "duration",
-        "load",
-        "scheduling",
-        "memory_locked",
-        "kept_awake",
-        "link",
-        "confidence",
-        "cost",
-        "window",
-    ])?;
+    root.only(&["calibration", "platform", "digest"], "calibration, platform or digest")?;
+    only(
+        &table,
+        &[
+            "version",
+            "kernel",
+            "processor",
+            "processors",
+            "date",
+            "duration",
+            "load",
+            "scheduling",
+            "memory_locked",
+            "kept_awake",
+            "link",
+            "confidence",
+            "cost",
+            "window",
+        ],
+    )?;
     let taken = taken(&table)?;
-    let costs = table.tables("cost")?;
-    let costs = costs.iter().map(cost).collect::<Result<Vec<_>, _>>()?;
-    let windows = table.tables("window")?;
-    let windows = windows.iter().map(window).collect::<Result<Vec<_>, _>>()?;
-    let Some((key, value)) = root.get_key_value("platform") else {
-        return Err(source.missing(0, "platform", "a table: [platform]"));
-    };
-    let platform_at = key.span().start;
-    let platform = platform_file::read(source, platform_at, value, Platform::assumed_host())?;
+    let of_costs = table.tables("cost", usize::MAX)?;
+    let costs = of_costs.iter().map(cost).collect::<Result<Vec<_>, _>>()?;
+    let of_windows = table.tables("window", usize::MAX)?;
+    let windows = of_windows.iter().map(window).collect::<Result<Vec<_>, _>>()?;
+    let of_platform = root.need("platform", "a table: [platform]")?;
+    let platform = platform_file::read(&of_platform, Platform::assumed_host())?;
     let read = Calibration { taken, costs, windows, platform };
     check::check(&read).map_err(|wrong| {
-        let found =
-            |key: &'static str, number: usize| table.tables(key).ok().and_then(|tables| Some(tables.get(number)?.at));
         let at = match wrong.place {
-            check::Place::Cost(number) => found("cost", number),
-            check::Place::Window(number) => found("window", number),
-            check::Place::Platform => Some(platform_at),
-            check::Place::Taken => Some(head_at),
+            check::Place::Cost(number) => of_costs.get(number).map(|cost| cost.at),
+            check::Place::Window(number) => of_windows.get(number).map(|window| window.at),
+            check::Place::Platform => Some(of_platform.key_at),
+            check::Place::Taken => None,
         };
-        source.error(at.unwrap_or(head_at), wrong.place.key(), wrong.problem)
+        source.error(at.unwrap_or(table.at), wrong.place.key(), wrong.problem)
     })?;
     Ok(read)
 }
@@ -100,188 +94,122 @@ fn digest(source: Source<'_>) -> Result<(), FileError> {
     Ok(())
 }
 
+fn version(table: &Table<'_, '_>) -> Result<(), FileError> {
+    let entry = table.need("version", &VERSION.to_string())?;
+    match entry.whole(MOST)? {
+        VERSION => Ok(()),
+        later if later > VERSION => Err(entry
+            .expected(later, format!("{VERSION}: a later laxity wrote it, take that one or calibrate with this one"))),
+        found => Err(entry.expected(found, VERSION)),
+    }
+}
+
+/// No other keys than these.
+fn only(table: &Table<'_, '_>, known: &[&str]) -> Result<(), FileError> {
+    table.only(known, &known.join(", "))
+}
+
 fn taken(table: &Table<'_, '_>) -> Result<Taken, FileError> {
-    let load = Table::new(table.source, "calibration.load", table.at, table.get("load", "hogs and flood")?)?;
-    load.only(&["hogs", "flood"])?;
-    let confidence = table.probability("confidence")?;
+    let load = table.need("load", "hogs and flood")?.table("calibration.load")?;
+    only(&load, &["hogs", "flood"])?;
     Ok(Taken {
-        kernel: table.name("kernel")?,
-        processor: table.name("processor")?,
-        processors: table.count("processors")?,
-        date: table.date("date")?,
-        duration: table.span("duration")?,
-        load: Load { hogs: load.count("hogs")?, flood: load.whole("flood")? },
-        scheduling: table.scheduling("scheduling")?,
-        memory_locked: table.yes_or_no("memory_locked")?,
-        kept_awake: table.yes_or_no("kept_awake")?,
-        link: table.name("link")?,
-        alpha: Probability::from_parts(Probability::ONE.parts() - confidence.parts()),
+        kernel: name(table, "kernel")?,
+        processor: name(table, "processor")?,
+        processors: table.need("processors", NUMBER)?.count()?,
+        date: date(table)?,
+        duration: span(table, "duration")?,
+        load: Load { hogs: load.need("hogs", NUMBER)?.count()?, flood: whole(&load, "flood")? },
+        scheduling: scheduling(table)?,
+        memory_locked: table.need("memory_locked", FLAG)?.flag()?,
+        kept_awake: table.need("kept_awake", FLAG)?.flag()?,
+        link: name(table, "link")?,
+        alpha: Probability::from_parts(Probability::ONE.parts() - probability(table, "confidence")?.parts()),
     })
 }
 
 fn cost(table: &Table<'_, '_>) -> Result<Cost, FileError> {
-    table.only(&["kind", "packet", "samples", "median", "claimed", "exceedance", "largest"])?;
+    only(table, &["kind", "packet", "samples", "median", "claimed", "exceedance", "largest"])?;
+    let packet = |entry: Entry<'_, '_>| match entry.size()? {
+        bytes if (1..=u64::from(MAX_PACKET_BYTES)).contains(&bytes) => entry.narrow(bytes, "B"),
+        bytes => Err(entry.expected(format!("{bytes}B"), format!("1B to {MAX_PACKET_BYTES}B"))),
+    };
     Ok(Cost {
-        kind: Piece::ALL[table.word("kind", &Piece::ALL.map(Piece::name))?],
-        packet: table.optional_size("packet")?,
-        samples: table.whole("samples")?,
-        median: table.span("median")?,
-        claimed: table.span("claimed")?,
-        exceedance: table.probability("exceedance")?,
-        largest: table.span("largest")?,
+        kind: table.need("kind", "a piece of work")?.word(&Piece::ALL.map(|piece| (piece.name(), piece)))?,
+        packet: table.get("packet").map(packet).transpose()?,
+        samples: whole(table, "samples")?,
+        median: span(table, "median")?,
+        claimed: span(table, "claimed")?,
+        exceedance: probability(table, "exceedance")?,
+        largest: span(table, "largest")?,
     })
 }
 
 fn window(table: &Table<'_, '_>) -> Result<Window, FileError> {
-    table.only(&["observer", "window", "windows", "parts", "stride", "median", "budget", "exceedance", "largest"])?;
-    let observer: Observer = Observer::ALL[table.word("observer", &Observer::ALL.map(Observer::name))?];
+    only(table, &["observer", "window", "windows", "parts", "stride", "median", "budget", "exceedance", "largest"])?;
+    let observers = Observer::ALL.map(|observer| (observer.name(), observer));
     Ok(Window {
-        observer,
-        window: table.span("window")?,
-        windows: table.whole("windows")?,
-        parts: table.whole("parts")?,
-        stride: table.whole("stride")?,
-        median: table.span("median")?,
-        budget: table.span("budget")?,
-        exceedance: table.probability("exceedance")?,
-        largest: table.span("largest")?,
+        observer: table.need("observer", "who saw it")?.word(&observers)?,
+        window: span(table, "window")?,
+        windows: whole(table, "windows")?,
+        parts: whole(table, "parts")?,
+        stride: whole(table, "stride")?,
+        median: span(table, "median")?,
+        budget: span(table, "budget")?,
+        exceedance: probability(table, "exceedance")?,
+        largest: span(table, "largest")?,
     })
 }
 
-/// A table with its name and place.
-struct Table<'t, 'i> {
-    source: Source<'t>,
-    name: &'static str,
-    at: usize,
-    table: &'t DeTable<'i>,
+fn span(table: &Table<'_, '_>, key: &str) -> Result<Duration, FileError> {
+    table.need(key, "a span of time such as \"55us\"")?.span()
 }
 
-impl<'t, 'i> Table<'t, 'i> {
-    fn new(source: Source<'t>, name: &'static str, at: usize, value: Value<'t, 'i>) -> Result<Self, FileError> {
-        match value.get_ref() {
-            DeValue::Table(table) => Ok(Self { source, name, at, table }),
-            _ => Err(source.wrong_kind(name, value, &format!("a table: [{name}]"))),
+fn whole(table: &Table<'_, '_>, key: &str) -> Result<u64, FileError> {
+    table.need(key, NUMBER)?.whole(MOST)
+}
+
+/// What `read` makes of a text, which may be nothing.
+fn text<T>(
+    table: &Table<'_, '_>,
+    key: &str,
+    expected: &str,
+    read: impl FnOnce(&str) -> Option<T>,
+) -> Result<T, FileError> {
+    let entry = table.need(key, expected)?;
+    read(entry.text(expected)?).ok_or_else(|| entry.wrong_kind(expected))
+}
+
+/// A text that can be shown as it is.
+fn name(table: &Table<'_, '_>, key: &str) -> Result<String, FileError> {
+    let entry = table.need(key, "a text in quotes")?;
+    let text = entry.text("a text in quotes")?;
+    if text.chars().any(char::is_control) || text.chars().count() > MOST_CHARACTERS {
+        let expected = format!("at most {MOST_CHARACTERS} characters, none of them a control character");
+        return Err(entry.wrong_kind(&expected));
+    }
+    Ok(text.to_owned())
+}
+
+fn probability(table: &Table<'_, '_>, key: &str) -> Result<Probability, FileError> {
+    text(table, key, "a probability in quotes such as \"0.000075\", exact to 12 places", |text| {
+        read_decimal(text).filter(|probability| decimal(*probability) == text)
+    })
+}
+
+fn date(table: &Table<'_, '_>) -> Result<u64, FileError> {
+    text(table, "date", "a date such as \"2026-05-09T14:03:00Z\"", |text| {
+        let date = humantime::parse_rfc3339(text).ok()?;
+        Some(date.duration_since(UNIX_EPOCH).ok()?.as_secs())
+    })
+}
+
+fn scheduling(table: &Table<'_, '_>) -> Result<Scheduling, FileError> {
+    text(table, "scheduling", "\"fifo 70\" (1 to 99), \"short slice\" or \"ordinary\"", |text| match text {
+        "short slice" => Some(Scheduling::ShortSlice),
+        "ordinary" => Some(Scheduling::Ordinary),
+        _ => {
+            let priority = text.strip_prefix("fifo ")?.parse().ok()?;
+            (1..=99).contains(&priority).then_some(Scheduling::Fifo(priority))
         }
-    }
-
-    fn key(&self, key: &str) -> String {
-        format!("{}.{key}", self.name)
-    }
-
-    /// No other keys than these.
-    fn only(&self, known: &[&str]) -> Result<(), FileError> {
-        for (key, _) in in_order(self.table) {
-            if !known.contains(&key.get_ref().as_ref()) {
-                let table = format!("{}.", self.name);
-                return Err(self.source.unknown(key.span().start, &table, key.get_ref(), &known.join(", ")));
-            }
-        }
-        Ok(())
-    }
-
-    fn get(&self, key: &str, expected: &str) -> Result<Value<'t, 'i>, FileError> {
-        self.table.get(key).ok_or_else(|| self.source.missing(self.at, &self.key(key), expected))
-    }
-
-    fn version(&self) -> Result<(), FileError> {
-        let value = self.get("version", &VERSION.to_string())?;
-        match self.source.whole("calibration.version", value, MOST)? {
-            VERSION => Ok(()),
-            later if later > VERSION => {
-                let problem = format!(
-                    "calibration.version is {later}, expected {VERSION}: a later laxity wrote it, take that one or \
-                     calibrate with this one"
-                );
-                Err(self.source.error(value.span().start, "calibration.version", problem))
-            }
-            found => Err(self.source.expected(value.span().start, "calibration.version", found, VERSION)),
-        }
-    }
-
-    fn tables(&self, key: &'static str) -> Result<Vec<Table<'t, 'i>>, FileError> {
-        let name = match key {
-            "cost" => "calibration.cost",
-            _ => "calibration.window",
-        };
-        let Some(value) = self.table.get(key) else { return Ok(Vec::new()) };
-        let tables = self.source.tables(name, value, &format!("tables: [[{name}]]"))?;
-        Ok(tables.into_iter().map(|(at, table)| Table { source: self.source, name, at, table }).collect())
-    }
-
-    fn word(&self, key: &str, words: &[&str]) -> Result<usize, FileError> {
-        self.source.word(&self.key(key), self.get(key, &words.join(" or "))?, words)
-    }
-
-    fn span(&self, key: &str) -> Result<Duration, FileError> {
-        self.source.span(&self.key(key), self.get(key, "a span of time such as \"55us\"")?)
-    }
-
-    fn count(&self, key: &str) -> Result<u32, FileError> {
-        self.source.count(&self.key(key), self.get(key, "a whole number")?)
-    }
-
-    fn whole(&self, key: &str) -> Result<u64, FileError> {
-        self.source.whole(&self.key(key), self.get(key, "a whole number")?, MOST)
-    }
-
-    fn optional_size(&self, key: &str) -> Result<Option<u32>, FileError> {
-        let Some(value) = self.table.get(key) else { return Ok(None) };
-        let key = self.key(key);
-        let bytes = self.source.size(&key, value)?;
-        match u32::try_from(bytes).ok().filter(|bytes| (1..=MAX_PACKET_BYTES).contains(bytes)) {
-            Some(bytes) => Ok(Some(bytes)),
-            None => {
-                let expected = format!("1B to {MAX_PACKET_BYTES}B");
-                Err(self.source.expected(value.span().start, &key, format!("{bytes}B"), expected))
-            }
-        }
-    }
-
-    fn yes_or_no(&self, key: &str) -> Result<bool, FileError> {
-        let value = self.get(key, "true or false")?;
-        value.get_ref().as_bool().ok_or_else(|| self.source.wrong_kind(&self.key(key), value, "true or false"))
-    }
-
-    /// A text that can be shown as it is.
-    fn name(&self, key: &str) -> Result<String, FileError> {
-        const EXPECTED: &str = "a text in quotes";
-        let (value, key) = (self.get(key, EXPECTED)?, self.key(key));
-        let text = self.source.text(&key, value, EXPECTED)?;
-        if text.chars().any(char::is_control) || text.chars().count() > MOST_CHARACTERS {
-            let expected = format!("at most {MOST_CHARACTERS} characters, none of them a control character");
-            return Err(self.source.wrong_kind(&key, value, &expected));
-        }
-        Ok(text.to_owned())
-    }
-
-    fn probability(&self, key: &str) -> Result<Probability, FileError> {
-        const EXPECTED: &str = "a probability in quotes such as \"0.000075\", exact to 12 places";
-        let (value, key) = (self.get(key, EXPECTED)?, self.key(key));
-        let text = self.source.text(&key, value, EXPECTED)?;
-        let read = read_decimal(text).filter(|probability| decimal(*probability) == text);
-        read.ok_or_else(|| self.source.wrong_kind(&key, value, EXPECTED))
-    }
-
-    fn date(&self, key: &str) -> Result<u64, FileError> {
-        const EXPECTED: &str = "a date such as \"2026-05-09T14:03:00Z\"";
-        let (value, key) = (self.get(key, EXPECTED)?, self.key(key));
-        let text = self.source.text(&key, value, EXPECTED)?;
-        let date = humantime::parse_rfc3339(text).ok().and_then(|date| date.duration_since(UNIX_EPOCH).ok());
-        date.map(|since| since.as_secs()).ok_or_else(|| self.source.wrong_kind(&key, value, EXPECTED))
-    }
-
-    fn scheduling(&self, key: &str) -> Result<Scheduling, FileError> {
-        const EXPECTED: &str = "\"fifo 70\" (1 to 99), \"short slice\" or \"ordinary\"";
-        let (value, key) = (self.get(key, EXPECTED)?, self.key(key));
-        let text = self.source.text(&key, value, EXPECTED)?;
-        let found = match text {
-            "short slice" => Some(Scheduling::ShortSlice),
-            "ordinary" => Some(Scheduling::Ordinary),
-            _ => {
-                let priority = text.strip_prefix("fifo ").and_then(|priority| priority.parse().ok());
-                priority.filter(|priority| (1..=99).contains(priority)).map(Scheduling::Fifo)
-            }
-        };
-        found.ok_or_else(|| self.source.wrong_kind(&key, value, EXPECTED))
-    }
+    })
 }

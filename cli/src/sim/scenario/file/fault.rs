@@ -1,13 +1,15 @@
 //! One `[[fault]]` table: what goes wrong, where and when.
 
 use laxity::FileError;
-use laxity::source::{Value, in_order};
+use laxity::source::Table;
 use laxity_core::units::{Duration, Instant};
 use toml::de::DeValue;
 
-use super::{Channel, Entry, Host};
+use super::{A_CHANNEL, A_HOST, Channel, Host, instant, place_of_channel, place_of_host, span, takes};
 
 const KEYS: &str = "kind, on, channel, at, until, ppm, most, extra, reopen, by, peer, spacing, each or places";
+/// Keys that every kind has.
+const COMMON: [&str; 5] = ["kind", "on", "channel", "at", "until"];
 /// The kinds, as files and reports name them, and which keys each has besides `at`, `until` and where.
 const KINDS: [(&str, &[&str]); 13] = [
     ("loss", &["ppm"]),
@@ -56,158 +58,112 @@ pub(in super::super) enum What {
     SmallRing { places: u32 },
 }
 
-#[derive(Default)]
-struct Given {
-    kind: Option<usize>,
-    on: Option<(usize, usize)>,
-    channel: Option<(usize, usize)>,
-    from: Option<(Instant, usize)>,
-    until: Option<(Instant, usize)>,
-    ppm: Option<(i64, usize)>,
-    span: Option<(Duration, usize)>,
-    reopen: Option<bool>,
-    peer: Option<(usize, usize)>,
-    places: Option<u32>,
-}
-
 /// Reads a table; `end` is when a fault is over that does not say so.
 pub(super) fn read(
-    entry: &Entry<'_, '_>,
+    table: &Table<'_, '_>,
     hosts: &[Host],
     channels: &[Channel],
     end: Instant,
 ) -> Result<Fault, FileError> {
-    let source = entry.source;
-    let (given, extra) = given(entry, hosts, channels)?;
-    let (name, takes) = KINDS[entry.needed(given.kind, "kind", "what goes wrong, such as \"link_down\"")?];
-    if let Some((key, at)) = extra.iter().find(|(key, _)| !takes.contains(&key.as_str())) {
-        let problem = format!("fault.{key} does not go with kind = \"{name}\"");
-        return Err(source.error(*at, &entry.key(key), problem));
-    }
-    let (at, at_at) = entry.needed(given.from, "at", "a span of time such as \"500ms\"")?;
-    if at >= end {
+    let own = ["ppm", "most", "extra", "reopen", "by", "peer", "spacing", "each", "places"];
+    table.only(&[&COMMON[..], &own].concat(), KEYS)?;
+    let kind = table.need("kind", "what goes wrong, such as \"link_down\"")?.word(&KINDS.map(|kind| (kind.0, kind)))?;
+    takes(table, &COMMON, kind)?;
+    let entry = table.need("at", "a span of time such as \"500ms\"")?;
+    let from = instant(&entry)?;
+    if from >= end {
         let expected = format!("less than {}, when the scenario is over", end.since(Instant::ZERO));
-        return Err(source.expected(at_at, "fault.at", at.since(Instant::ZERO), expected));
+        return Err(entry.expected(from.since(Instant::ZERO), expected));
     }
-    let (until, until_at) = given.until.unwrap_or((end, entry.at));
-    if until <= at {
-        let (found, begin) = (until.since(Instant::ZERO), at.since(Instant::ZERO));
-        return Err(source.expected(until_at, "fault.until", found, format!("more than {begin}, when it begins")));
+    let until = table.get("until").map_or(Ok(end), |entry| match instant(&entry)? {
+        until if until > from => Ok(until),
+        until => {
+            let (found, begin) = (until.since(Instant::ZERO), from.since(Instant::ZERO));
+            Err(entry.expected(found, format!("more than {begin}, when it begins")))
+        }
+    })?;
+    let (on, what) = match kind.0 {
+        "slow_receiver" => {
+            misplaced(table, "on", kind.0)?;
+            let channel = place_of_channel(&table.need("channel", A_CHANNEL)?, channels)?;
+            let each = span(&table.need("each", "a span of time such as \"50ms\"")?)?;
+            // At the host that receives.
+            (channels[channel].to, What::SlowReceiver { channel, each })
+        }
+        name => {
+            misplaced(table, "channel", name)?;
+            let entry = table.need("on", A_HOST)?;
+            let on = place_of_host(&entry, hosts)?;
+            if name.starts_with("clock_") && !hosts[on].own_clock {
+                let found = format!("{:?}, whose clock others share", hosts[on].name);
+                return Err(entry.expected(found, "a host with clock = \"own\""));
+            }
+            (on, of_host(table, name, on, hosts)?)
+        }
+    };
+    Ok(Fault { on, from, until, what })
+}
+
+fn misplaced(table: &Table<'_, '_>, key: &str, kind: &str) -> Result<(), FileError> {
+    match table.get(key) {
+        Some(entry) => Err(entry.error(format!("{} does not go with kind = \"{kind}\"", entry.key))),
+        None => Ok(()),
     }
-    let on = place(entry, &given, channels, name)?;
-    let span = |key, example| entry.needed(given.span, key, example).map(|(span, _)| span);
-    let share = || ppm(entry, &given, 0, MILLION.into()).map(|ppm| ppm.unsigned_abs());
-    let what = match name {
+}
+
+/// What goes wrong at a host.
+fn of_host(table: &Table<'_, '_>, kind: &str, on: usize, hosts: &[Host]) -> Result<What, FileError> {
+    let of = |key, example| span(&table.need(key, example)?);
+    let share = || ppm(table, 0, MILLION.into()).map(i32::unsigned_abs);
+    Ok(match kind {
         "loss" => What::Loss { ppm: share()? },
-        "reordering" => What::Reordering { most: span("most", "a span of time such as \"1ms\"")? },
+        "reordering" => What::Reordering { most: of("most", "a span of time such as \"1ms\"")? },
         "duplication" => What::Duplication { ppm: share()? },
         "corruption" => What::Corruption { ppm: share()? },
-        "delay" => What::Delay { extra: span("extra", "a span of time such as \"1ms\"")? },
+        "delay" => What::Delay { extra: of("extra", "a span of time such as \"1ms\"")? },
         "link_down" => What::LinkDown,
-        "crash" => What::Crash { reopen: given.reopen.unwrap_or(true) },
-        "clock_step" => What::ClockStep { by: span("by", "a span of time such as \"1s\"")? },
+        "crash" => What::Crash { reopen: table.get("reopen").map_or(Ok(true), |reopen| reopen.flag())? },
+        "clock_step" => What::ClockStep { by: of("by", "a span of time such as \"1s\"")? },
         "clock_drift" => {
             let most = i64::from(laxity_sim::Clock::MAX_DRIFT_PPM);
-            What::ClockDrift { ppm: ppm(entry, &given, -most, most)? }
+            What::ClockDrift { ppm: ppm(table, -most, most)? }
         }
         "interference" => What::Interference,
         "flood_back" => {
-            let (peer, peer_at) = entry.needed(given.peer, "peer", "the name of a [[host]]")?;
+            let entry = table.need("peer", A_HOST)?;
+            let peer = place_of_host(&entry, hosts)?;
             if peer == on {
                 let found = format!("{:?}, which is flooded", hosts[peer].name);
-                return Err(source.expected(peer_at, "fault.peer", found, "another host"));
+                return Err(entry.expected(found, "another host"));
             }
-            What::FloodBack { peer, spacing: span("spacing", "a span of time such as \"100us\"")? }
-        }
-        "slow_receiver" => {
-            let each = span("each", "a span of time such as \"50ms\"")?;
-            What::SlowReceiver { channel: given.channel.map_or(0, |(channel, _)| channel), each }
-        }
-        _ => What::SmallRing { places: entry.needed(given.places, "places", "a whole number such as 4")? },
-    };
-    if name.starts_with("clock_") && !hosts[on].own_clock {
-        let at = given.on.map_or(entry.at, |(_, at)| at);
-        let found = format!("{:?}, whose clock others share", hosts[on].name);
-        return Err(source.expected(at, "fault.on", found, "a host with clock = \"own\""));
-    }
-    if matches!(what, What::FloodBack { spacing, .. } if spacing < LEAST_SPACING) {
-        let (found, at) = given.span.unwrap_or_default();
-        return Err(source.expected(at, "fault.spacing", found, format!("at least {LEAST_SPACING}")));
-    }
-    Ok(Fault { on, from: at, until, what })
-}
-
-/// All values of the table, and the keys that not every kind has.
-fn given(
-    entry: &Entry<'_, '_>,
-    hosts: &[Host],
-    channels: &[Channel],
-) -> Result<(Given, Vec<(String, usize)>), FileError> {
-    let source = entry.source;
-    let (mut given, mut extra) = (Given::default(), Vec::new());
-    for (key, value) in in_order(entry.table) {
-        let (name, at) = (key.get_ref().as_ref(), value.span().start);
-        let full = entry.key(name);
-        let host = || entry.place(&full, value, hosts, |host| &host.name, "[[host]]");
-        match name {
-            "kind" => given.kind = Some(source.word(&full, value, &KINDS.map(|(name, _)| name))?),
-            "on" => given.on = Some((host()?, at)),
-            "channel" => {
-                let what = "[[channel]] or [[best_effort]]";
-                given.channel = Some((entry.place(&full, value, channels, |channel| &channel.name, what)?, at));
+            let entry = table.need("spacing", "a span of time such as \"100us\"")?;
+            let spacing = span(&entry)?;
+            if spacing < LEAST_SPACING {
+                return Err(entry.expected(spacing, format!("at least {LEAST_SPACING}")));
             }
-            "at" => given.from = Some((entry.instant(&full, value)?, at)),
-            "until" => given.until = Some((entry.instant(&full, value)?, at)),
-            "ppm" => given.ppm = Some((signed(entry, &full, value)?, at)),
-            "most" | "extra" | "by" | "spacing" | "each" => given.span = Some((entry.span(&full, value)?, at)),
-            "reopen" => given.reopen = Some(entry.flag(&full, value)?),
-            "peer" => given.peer = Some((host()?, at)),
-            "places" => given.places = Some(entry.count_within(&full, value, 0, 1 << 16)?),
-            other => return Err(source.unknown(key.span().start, "fault.", other, KEYS)),
+            What::FloodBack { peer, spacing }
         }
-        if !matches!(name, "kind" | "on" | "channel" | "at" | "until") {
-            extra.push((name.to_owned(), at));
+        _ => {
+            let entry = table.need("places", "a whole number such as 4")?;
+            What::SmallRing { places: entry.within(entry.count()?, 0..=1 << 16)? }
         }
-    }
-    Ok((given, extra))
+    })
 }
 
-/// The host: of a slow receiver that of its channel.
-fn place(entry: &Entry<'_, '_>, given: &Given, channels: &[Channel], kind: &str) -> Result<usize, FileError> {
-    let (wanted, unwanted, key) = match kind {
-        "slow_receiver" => (given.channel, given.on, "on"),
-        _ => (given.on, given.channel, "channel"),
-    };
-    if let Some((_, at)) = unwanted {
-        let problem = format!("fault.{key} does not go with kind = \"{kind}\"");
-        return Err(entry.source.error(at, &entry.key(key), problem));
-    }
-    match kind {
-        "slow_receiver" => {
-            let (channel, _) = entry.needed(wanted, "channel", "the name of a [[channel]] or [[best_effort]]")?;
-            Ok(channels[channel].to)
-        }
-        _ => entry.needed(wanted, "on", "the name of a [[host]]").map(|(host, _)| host),
-    }
-}
-
-fn signed(entry: &Entry<'_, '_>, key: &str, value: Value<'_, '_>) -> Result<i64, FileError> {
+fn ppm(table: &Table<'_, '_>, least: i64, most: i64) -> Result<i32, FileError> {
     const EXPECTED: &str = "parts per million, such as 10000";
-    let DeValue::Integer(number) = value.get_ref() else { return Err(entry.source.wrong_kind(key, value, EXPECTED)) };
-    i64::from_str_radix(number.as_str(), number.radix()).map_err(|_| entry.source.wrong_kind(key, value, EXPECTED))
-}
-
-fn ppm(entry: &Entry<'_, '_>, given: &Given, least: i64, most: i64) -> Result<i32, FileError> {
-    let (found, at) = entry.needed(given.ppm, "ppm", "parts per million, such as 10000")?;
-    match i32::try_from(found) {
-        Ok(ppm) if (least..=most).contains(&found) => Ok(ppm),
-        _ => Err(entry.source.expected(at, "fault.ppm", found, format!("{least} to {most}"))),
-    }
+    let entry = table.need("ppm", EXPECTED)?;
+    let found = match entry.value {
+        DeValue::Integer(number) => i64::from_str_radix(number.as_str(), number.radix()).ok(),
+        _ => None,
+    };
+    let ppm = entry.within(found.ok_or_else(|| entry.wrong_kind(EXPECTED))?, least..=most)?;
+    i32::try_from(ppm).map_err(|_| entry.wrong_kind(EXPECTED))
 }
 
 /// What faults must keep among each other: the platform takes a processor away one span after the other, and a host that is
 /// down cannot go down.
-pub(super) fn check(entries: &[Entry<'_, '_>], faults: &[Fault]) -> Result<(), FileError> {
+pub(super) fn check(tables: &[Table<'_, '_>], faults: &[Fault]) -> Result<(), FileError> {
     let alone = |fault: &Fault| match fault.what {
         What::Interference => 1,
         What::Crash { .. } => 2,
@@ -223,11 +179,10 @@ pub(super) fn check(entries: &[Entry<'_, '_>], faults: &[Fault]) -> Result<(), F
             && alone(&faults[before]) == alone(&faults[after])
             && faults[after].from < faults[before].until
         {
-            let (entry, found) = (&entries[after], faults[after].from.since(Instant::ZERO));
-            let at = entry.table.get("at").map_or(entry.at, |at| at.span().start);
-            let (other, line) = (faults[before].until.since(Instant::ZERO), entry.source.line(entries[before].at));
+            let entry = tables[after].need("at", "a span of time")?;
+            let (other, line) = (faults[before].until.since(Instant::ZERO), entry.source.line(tables[before].at));
             let expected = format!("at least {other}, when the one in line {line} is over");
-            return Err(entry.source.expected(at, "fault.at", found, expected));
+            return Err(entry.expected(faults[after].from.since(Instant::ZERO), expected));
         }
     }
     Ok(())

@@ -2,7 +2,7 @@
 
 use laxity::FileError;
 use laxity::platform_file;
-use laxity::source::{Value, in_order};
+use laxity::source::{Entry, Table};
 use laxity_core::admission::Settings;
 use laxity_core::admission::answer::Rule;
 use laxity_core::limits::MAX_CHANNELS;
@@ -10,7 +10,7 @@ use laxity_core::platform::Platform;
 use laxity_sim::WakeUp;
 use toml::de::DeValue;
 
-use super::{Entry, Reader};
+use super::Reader;
 
 const KEYS: &str = "name, platform, test, send_early, receive_early, wake_up, clock, channels or frames";
 const PLATFORM: &str =
@@ -30,61 +30,53 @@ pub(in super::super) struct Host {
     pub(in super::super) frames: Option<u32>,
 }
 
-pub(super) fn read(entry: &Entry<'_, '_>, reader: Reader<'_>) -> Result<Host, FileError> {
-    let mut name = None;
-    let mut host = Host {
-        name: String::new(),
-        platform: Platform::assumed_host(),
-        // As live hosts do unless they are told otherwise.
-        settings: Settings { receive_early: true, ..Settings::default() },
-        wake_up: WakeUp::Worst,
-        own_clock: false,
-        channels: None,
-        frames: None,
-    };
-    for (key, value) in in_order(entry.table) {
-        let full = entry.key(key.get_ref());
-        let count = |most| entry.count_within(&full, value, 1, most);
-        match key.get_ref().as_ref() {
-            "name" => name = Some(entry.name(&full, value)?),
-            "platform" => host.platform = platform(entry, key.span().start, value, reader)?,
-            "test" => {
-                host.settings.rule =
-                    [Rule::Split, Rule::Composite][entry.source.word(&full, value, &["split", "composite"])?];
-            }
-            "send_early" => host.settings.send_early = entry.flag(&full, value)?,
-            "receive_early" => host.settings.receive_early = entry.flag(&full, value)?,
-            "wake_up" => {
-                host.wake_up =
-                    [WakeUp::Worst, WakeUp::Uniform][entry.source.word(&full, value, &["worst", "uniform"])?];
-            }
-            "clock" => host.own_clock = entry.source.word(&full, value, &["shared", "own"])? == 1,
-            "channels" => host.channels = Some(count(MAX_CHANNELS as u32)?),
-            "frames" => host.frames = Some(count(1 << 20)?),
-            other => return Err(entry.source.unknown(key.span().start, "host.", other, KEYS)),
-        }
+pub(super) fn read(table: &Table<'_, '_>, reader: Reader<'_>) -> Result<Host, FileError> {
+    let known = ["name", "platform", "test", "send_early", "receive_early", "wake_up", "clock", "channels", "frames"];
+    table.only(&known, KEYS)?;
+    // As live hosts do unless they are told otherwise.
+    let mut settings = Settings { receive_early: true, ..Settings::default() };
+    if let Some(test) = table.get("test") {
+        settings.rule = test.word(&[("split", Rule::Split), ("composite", Rule::Composite)])?;
     }
-    host.name = entry.needed(name, "name", "a name in quotes such as \"robot\"")?;
-    Ok(host)
+    if let Some(early) = table.get("send_early") {
+        settings.send_early = early.flag()?;
+    }
+    if let Some(early) = table.get("receive_early") {
+        settings.receive_early = early.flag()?;
+    }
+    let count =
+        |name, most| table.get(name).map(|entry: Entry<'_, '_>| entry.within(entry.count()?, 1..=most)).transpose();
+    Ok(Host {
+        name: table.need("name", "a name in quotes such as \"robot\"")?.name()?,
+        platform: table.get("platform").map_or(Ok(Platform::assumed_host()), |entry| platform(&entry, reader))?,
+        settings,
+        wake_up: match table.get("wake_up") {
+            Some(wake_up) => wake_up.word(&[("worst", WakeUp::Worst), ("uniform", WakeUp::Uniform)])?,
+            None => WakeUp::Worst,
+        },
+        own_clock: match table.get("clock") {
+            Some(clock) => clock.word(&[("shared", false), ("own", true)])?,
+            None => false,
+        },
+        channels: count("channels", MAX_CHANNELS as u32)?,
+        frames: count("frames", 1 << 20)?,
+    })
 }
 
 /// A table, the name of one that is built in, or a file.
-fn platform(entry: &Entry<'_, '_>, at: usize, value: Value<'_, '_>, reader: Reader<'_>) -> Result<Platform, FileError> {
-    let name = match value.get_ref() {
-        DeValue::Table(_) => return platform_file::read(entry.source, at, value, Platform::assumed_host()),
-        _ => entry.source.text("host.platform", value, PLATFORM)?,
-    };
-    match name {
+fn platform(entry: &Entry<'_, '_>, reader: Reader<'_>) -> Result<Platform, FileError> {
+    if let DeValue::Table(_) = entry.value {
+        return platform_file::read(entry, Platform::assumed_host());
+    }
+    match entry.text(PLATFORM)? {
         "assumed-host" => Ok(Platform::assumed_host()),
         "channels-table-2b" => Ok(Platform::channels_table_2b()),
         "papers-table-2b" => Ok(Platform::papers_table_2b()),
         file if file.ends_with(".toml") => {
-            let text = reader(file).map_err(|problem| {
-                let problem = format!("host.platform: {} cannot be read: {problem}", file.escape_debug());
-                entry.source.error(value.span().start, "host.platform", problem)
-            })?;
+            let cannot = |problem| format!("host.platform: {} cannot be read: {problem}", file.escape_debug());
+            let text = reader(file).map_err(|problem| entry.error(cannot(problem)))?;
             platform_file::parse(&text, file, Platform::assumed_host())
         }
-        _ => Err(entry.source.wrong_kind("host.platform", value, PLATFORM)),
+        _ => Err(entry.wrong_kind(PLATFORM)),
     }
 }

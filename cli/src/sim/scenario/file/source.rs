@@ -1,14 +1,15 @@
 //! One `[[source]]` table: who sends what on a channel.
 
 use laxity::FileError;
-use laxity::source::{Value, in_order};
+use laxity::source::{Entry, Table};
 use laxity_core::limits::MAX_MESSAGE_BYTES;
 use laxity_core::units::{Instant, Rate};
-use toml::de::DeValue;
 
-use super::{Channel, Entry};
+use super::{A_CHANNEL, Channel, bytes, instant, place_of_channel, takes};
 
 const KEYS: &str = "channel, kind, start, until, factor, rate, size, group or sizes";
+/// Keys that every kind has.
+const COMMON: [&str; 4] = ["channel", "kind", "start", "until"];
 /// The kinds, as files name them, and which keys each has besides.
 const KINDS: [(&str, &[&str]); 9] = [
     ("full", &[]),
@@ -60,101 +61,66 @@ pub(in super::super) enum Kind {
     Rate { rate: Rate, bytes: u32, group: u32 },
 }
 
-#[derive(Default)]
-struct Given {
-    channel: Option<usize>,
-    kind: Option<(usize, usize)>,
-    start: Option<(Instant, usize)>,
-    until: Option<(Instant, usize)>,
-    factor: Option<u32>,
-    rate: Option<Rate>,
-    size: Option<u32>,
-    group: Option<u32>,
-    sizes: Option<Vec<u32>>,
-}
-
 /// Reads a table; `span` is when sources start and stop that do not say so.
-pub(super) fn read(entry: &Entry<'_, '_>, channels: &[Channel], span: (Instant, Instant)) -> Result<Feed, FileError> {
-    let source = entry.source;
-    let (mut given, mut extra) = (Given::default(), Vec::new());
-    for (key, value) in in_order(entry.table) {
-        let (name, at) = (key.get_ref().as_ref(), value.span().start);
-        let full = entry.key(name);
-        match name {
-            "channel" => {
-                let what = "[[channel]] or [[best_effort]]";
-                given.channel = Some(entry.place(&full, value, channels, |channel| &channel.name, what)?);
-            }
-            "kind" => given.kind = Some((source.word(&full, value, &KINDS.map(|(name, _)| name))?, at)),
-            "start" => given.start = Some((entry.instant(&full, value)?, at)),
-            "until" => given.until = Some((entry.instant(&full, value)?, at)),
-            "factor" => given.factor = Some(entry.count_within(&full, value, 2, MOST_FACTOR)?),
-            "rate" => given.rate = Some(source.rate(&full, value)?),
-            "size" => given.size = Some(entry.bytes(&full, value)?),
-            "group" => given.group = Some(entry.count_within(&full, value, 1, 1_000)?),
-            "sizes" => given.sizes = Some(sizes(entry, &full, value)?),
-            other => return Err(source.unknown(key.span().start, "source.", other, KEYS)),
-        }
-        if !matches!(name, "channel" | "kind" | "start" | "until") {
-            extra.push((name, at));
-        }
-    }
-    let channel = entry.needed(given.channel, "channel", "the name of a [[channel]] or [[best_effort]]")?;
-    let (kind, kind_at) = entry.needed(given.kind, "kind", "what it sends, such as \"full\"")?;
-    let (name, takes) = KINDS[kind];
-    if let Some((key, at)) = extra.iter().find(|(key, _)| !takes.contains(key)) {
-        let problem = format!("source.{key} does not go with kind = \"{name}\"");
-        return Err(source.error(*at, &entry.key(key), problem));
-    }
+pub(super) fn read(table: &Table<'_, '_>, channels: &[Channel], span: (Instant, Instant)) -> Result<Feed, FileError> {
+    table.only(&[&COMMON[..], &["factor", "rate", "size", "group", "sizes"]].concat(), KEYS)?;
+    let channel = place_of_channel(&table.need("channel", A_CHANNEL)?, channels)?;
+    let largest = channels[channel].service.max_message();
+    let of_kind = table.need("kind", "what it sends, such as \"full\"")?;
+    let (name, own) = of_kind.word(&KINDS.map(|kind| (kind.0, kind)))?;
+    takes(table, &COMMON, (name, own))?;
     if name != "rate" && channels[channel].contract().is_none() {
         let expected = format!("\"rate\", because {:?} is best effort", channels[channel].name);
-        return Err(source.expected(kind_at, "source.kind", format!("\"{name}\""), expected));
+        return Err(of_kind.expected(format!("\"{name}\""), expected));
     }
-    let (start, start_at) = given.start.unwrap_or((span.0, entry.at));
-    let (until, until_at) = given.until.unwrap_or((span.1, entry.at));
-    let until = until.min(span.1);
-    if until <= start {
-        let (starts, stops) = (start.since(Instant::ZERO), until.since(Instant::ZERO));
-        return Err(match given.until {
-            Some(_) if start < span.1 => {
-                source.expected(until_at, "source.until", stops, format!("more than {starts}, when it starts"))
+    let (start, until) = (table.get("start"), table.get("until"));
+    let starts = start.as_ref().map_or(Ok(span.0), instant)?;
+    let stops = until.as_ref().map_or(Ok(span.1), instant)?.min(span.1);
+    if stops <= starts {
+        let (from, to) = (starts.since(Instant::ZERO), stops.since(Instant::ZERO));
+        return Err(match (until, start) {
+            (Some(until), _) if starts < span.1 => until.expected(to, format!("more than {from}, when it starts")),
+            (_, Some(start)) => start.expected(from, format!("less than {to}, when it stops")),
+            _ => {
+                let problem = format!("source.start is {from}, expected less than {to}, when it stops");
+                table.source.error(table.at, "source.start", problem)
             }
-            _ => source.expected(start_at, "source.start", starts, format!("less than {stops}, when it stops")),
         });
     }
-    let factor = || entry.needed(given.factor, "factor", "a whole number such as 4");
-    if let ("too_large", Some(factor)) = (name, given.factor) {
-        let bytes = u64::from(channels[channel].service.max_message()) * u64::from(factor);
-        if bytes > MAX_MESSAGE_BYTES.into() {
-            let at = extra.first().map_or(entry.at, |(_, at)| *at);
+    let factor = || {
+        let entry = table.need("factor", "a whole number such as 4")?;
+        let factor = entry.within(entry.count()?, 2..=MOST_FACTOR)?;
+        let bytes = u64::from(largest) * u64::from(factor);
+        if name == "too_large" && bytes > MAX_MESSAGE_BYTES.into() {
             let found = format!("{factor}, which makes messages of {bytes} bytes");
-            return Err(source.expected(at, "source.factor", found, format!("at most {MAX_MESSAGE_BYTES} bytes")));
+            return Err(entry.expected(found, format!("at most {MAX_MESSAGE_BYTES} bytes")));
         }
-    }
+        Ok(factor)
+    };
     let kind = match name {
         "full" => Kind::Full,
         "bursts" => Kind::Bursts,
         "random" => Kind::Random,
         "film" => Kind::Film,
-        "recorded" => Kind::Recorded(entry.needed(given.sizes, "sizes", "sizes such as [\"40KB\", \"5KB\"]")?),
+        "recorded" => Kind::Recorded(sizes(&table.need("sizes", SIZES)?)?),
         "too_fast" => Kind::TooFast(factor()?),
         "too_large" => Kind::TooLarge(factor()?),
         "too_many" => Kind::TooMany(factor()?),
         _ => Kind::Rate {
-            rate: entry.needed(given.rate, "rate", "a rate such as \"16MB/s\"")?,
-            bytes: given.size.unwrap_or(channels[channel].service.max_message()),
-            group: given.group.unwrap_or(1),
+            rate: table.need("rate", "a rate such as \"16MB/s\"")?.rate()?,
+            bytes: table.get("size").as_ref().map_or(Ok(largest), bytes)?,
+            group: table.get("group").map_or(Ok(1), |group| group.within(group.count()?, 1..=1_000))?,
         },
     };
-    Ok(Feed { channel, start, until, kind, at: entry.at })
+    Ok(Feed { channel, start: starts, until: stops, kind, at: table.at })
 }
 
-fn sizes(entry: &Entry<'_, '_>, key: &str, value: Value<'_, '_>) -> Result<Vec<u32>, FileError> {
-    const EXPECTED: &str = "sizes such as [\"40KB\", \"5KB\"]";
-    let DeValue::Array(values) = value.get_ref() else { return Err(entry.source.wrong_kind(key, value, EXPECTED)) };
-    if values.is_empty() || values.len() > MOST_SIZES {
-        let found = format!("a list of {}", values.len());
-        return Err(entry.source.expected(value.span().start, key, found, format!("1 to {MOST_SIZES} sizes")));
+const SIZES: &str = "sizes such as [\"40KB\", \"5KB\"]";
+
+fn sizes(entry: &Entry<'_, '_>) -> Result<Vec<u32>, FileError> {
+    let sizes = entry.list(SIZES)?;
+    if !(1..=MOST_SIZES).contains(&sizes.len()) {
+        return Err(entry.expected(format!("a list of {}", sizes.len()), format!("1 to {MOST_SIZES} sizes")));
     }
-    values.iter().map(|value| entry.bytes(key, value)).collect()
+    sizes.iter().map(bytes).collect()
 }
