@@ -20,7 +20,10 @@ pub fn scenario(data: &[u8]) {
             assert!((1..=lines).contains(&error.line), "line {} of {lines}", error.line);
             assert!(!error.problem.is_empty() && error.problem.len() < 4_000, "{} bytes", error.problem.len());
             assert!(!error.to_string().contains(char::is_control), "{:?}", error.to_string());
-            // What stands above a mistake moves it down, and changes nothing else.
+            // What stands above a mistake moves it down, and changes nothing else; but a byte order mark stands at the beginning.
+            if text.starts_with('\u{feff}') {
+                return;
+            }
             let moved = read(&format!("# a line more\n{text}")).expect_err("the same mistake");
             let whole = error.line == 1;
             assert!(moved.line == error.line + 1 || (whole && moved.line == 1), "{} became {}", error.line, moved.line);
