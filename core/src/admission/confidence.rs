@@ -19,11 +19,11 @@
 //! came. And as one stall may make many messages late, also such as come when it is long over, R is how long it can be felt:
 //! longer than any busy period without it. What R is then, and why the line holds, is the head of `span.rs`; which also
 //! takes care of several envelopes ([`super::Admission::miss_probability`]). If several lengths of window are claimed at
-//! once, alpha is divided among them ([`envelopes`]); and if the analysis counts on more than one of them, their miss
+//! once, alpha is divided among them; and if the analysis counts on more than one of them, their miss
 //! probabilities add up.
 //!
 //! With too few windows for the target, no budget carries it. Then the largest value is claimed with the p_up of k = 0, which
-//! is above the target ([`Samples::claim`]): k still follows from n alone. [`needed_for`] tells how long is enough.
+//! is above the target ([`Samples::claim`]): k still follows from n alone.
 //!
 //! **What it rests on.** The windows are drawn as those of the run time will be: same load, same machine, thinned until they do
 //! not depend on one another. A host that changes afterwards voids the claim; that is found by counting violations, not here.
@@ -32,8 +32,6 @@
 //! a wide exponent, every step rounded up, so it is never less than the true one; and p_up is the least probability found
 //! whose sum, so computed, is at most alpha. So a claim is never below the true bound. Each step errs by 2⁻⁶³ and a power to the
 //! n by some n·2⁻⁶², so that for up to 10¹² windows a claim is above by less than a part in 10⁶, or by two units.
-
-use alloc::vec::Vec;
 
 use crate::units::Duration;
 use up::Up;
@@ -163,48 +161,6 @@ pub fn exceedances_allowed(windows: u64, target: Probability, alpha: Probability
     Some(k)
 }
 
-/// The least number of windows after which `target` can be claimed, if none of them may exceed the budget: the least n with
-/// `(1 − target)^n ≤ alpha`. `None` if none below 2⁶³ does.
-pub fn windows_needed(target: Probability, alpha: Probability) -> Option<u64> {
-    let enough = |windows| exceed_none(windows, target, alpha);
-    let (mut few, mut many) = (0, 1);
-    while !enough(many) {
-        few = many;
-        many = many.checked_mul(2).filter(|many| *many < 1 << 63)?;
-    }
-    while many - few > 1 {
-        let middle = few + (many - few) / 2;
-        if enough(middle) { many = middle } else { few = middle }
-    }
-    Some(many)
-}
-
-fn exceed_none(windows: u64, target: Probability, alpha: Probability) -> bool {
-    let alpha = Up::parts_rounded_down(alpha.min(Probability::HALF).0, Probability::ONE.0);
-    target.complement().up().power(windows) <= alpha
-}
-
-/// How long must be measured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Needed {
-    /// n: so many windows that do not depend on one another.
-    pub windows: u64,
-    /// How long they last, one after the other; times the stride if only every so manieth of them counts.
-    pub time: Duration,
-}
-
-/// How many windows of length `window` must be measured, of which none exceeds the budget, so that a message misses with a
-/// probability of `target` at most if a stall is felt for `span`. Where several envelopes are counted on, `target` is this one's part, and `alpha` too.
-///
-/// `None` if no number of windows is enough, or the target is too small to be told.
-pub fn needed_for(target: Probability, alpha: Probability, window: Duration, span: Duration) -> Option<Needed> {
-    if window.is_zero() {
-        return None;
-    }
-    let windows = windows_needed(target.divided_by(touched(span, window)), alpha)?;
-    Some(Needed { windows, time: window * windows })
-}
-
 /// How many windows a span touches at most.
 fn touched(span: Duration, window: Duration) -> u64 {
     span.div_ceil(window).saturating_add(1)
@@ -218,91 +174,6 @@ pub fn miss_probability(response: Duration, window: Duration, exceedance: Probab
         return Probability::ONE;
     }
     exceedance.times(touched(response, window))
-}
-
-/// Stolen time in windows of one length.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Stolen {
-    window: Duration,
-    samples: Samples,
-}
-
-impl Stolen {
-    /// From (stolen time, how many windows had it), in any order; for a histogram the upper ends of its bins. No window can lose
-    /// more than its length, so values above are taken as that. Counts add up to 2⁶⁴ − 1 at most; what is above is not taken.
-    pub fn new(window: Duration, counts: impl IntoIterator<Item = (Duration, u64)>) -> Self {
-        let counts = counts.into_iter().map(|(stolen, windows)| (stolen.min(window), windows));
-        Self { window, samples: Samples::new(counts) }
-    }
-
-    /// From one value for each window, in any order.
-    pub fn from_samples(window: Duration, samples: impl IntoIterator<Item = Duration>) -> Self {
-        Self::new(window, samples.into_iter().map(|stolen| (stolen, 1)))
-    }
-
-    /// w: how long each window is.
-    pub fn window(&self) -> Duration {
-        self.window
-    }
-    /// n: how many there are.
-    pub fn windows(&self) -> u64 {
-        self.samples.len()
-    }
-    /// What was stolen, by how often.
-    pub fn samples(&self) -> &Samples {
-        &self.samples
-    }
-
-    /// The budget whose exceedance is at most `target`, a claim that is wrong in a share `alpha` of all calibrations at most. `None`
-    /// if there are too few windows to claim so much of any budget.
-    pub fn envelope(&self, target: Probability, alpha: Probability) -> Option<Envelope> {
-        self.samples.claim_if_enough(target, alpha).map(|claim| claim.envelope(self.window))
-    }
-
-    /// As [`Stolen::envelope`]; with too few windows for the target, what they carry: see [`Samples::claim`]. `None` without
-    /// windows.
-    pub fn envelope_as_carried(&self, target: Probability, alpha: Probability) -> Option<Envelope> {
-        self.samples.claim(target, alpha).map(|claim| claim.envelope(self.window))
-    }
-}
-
-/// A budget for each window, and what is claimed of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Envelope {
-    /// w.
-    pub window: Duration,
-    /// q: stolen time of a window; at most the window.
-    pub budget: Duration,
-    /// n: windows that were measured.
-    pub windows: u64,
-    /// k: how many of them may have exceeded the budget.
-    pub allowed: u64,
-    /// p_up: a window exceeds the budget with this probability at most,
-    pub exceedance: Probability,
-    /// which is wrong in this share of all calibrations at most.
-    pub alpha: Probability,
-}
-
-impl Claim {
-    /// The claim as a budget of windows of this length, of which none can lose more.
-    pub fn envelope(&self, window: Duration) -> Envelope {
-        let Self { value, samples, allowed, exceedance, alpha } = *self;
-        Envelope { window, budget: value.min(window), windows: samples, allowed, exceedance, alpha }
-    }
-}
-
-impl Envelope {
-    /// (⌈R/w⌉ + 1) p_up, see [`miss_probability`].
-    pub fn miss_probability(&self, response: Duration) -> Probability {
-        miss_probability(response, self.window, self.exceedance)
-    }
-}
-
-/// An envelope for each length of window, `alpha` divided among all that were measured, so that all claims hold together with
-/// confidence 1 − alpha. `None` for a length with too few windows.
-pub fn envelopes(measured: &[Stolen], target: Probability, alpha: Probability) -> Vec<Option<Envelope>> {
-    let each = alpha.divided_by(measured.len() as u64);
-    measured.iter().map(|stolen| stolen.envelope(target, each)).collect()
 }
 
 #[cfg(test)]

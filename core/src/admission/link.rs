@@ -129,11 +129,6 @@ impl LinkTest {
         self.share.saturating_add(self.stolen.share())
     }
 
-    /// The longest that a packet waits for what the link was given before.
-    pub(super) fn blocking(&self) -> u128 {
-        u128::from(self.ahead) + u128::from(self.largest)
-    }
-
     fn block(&self, t: u64) -> u64 {
         if self.all_block {
             return self.largest;

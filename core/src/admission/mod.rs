@@ -15,7 +15,6 @@
 //! | `explain` | a refusal as advice: what would fit, and who stands in the way |
 //! | [`plan`] | channels asked for one after the other: numbers for a yes; whose fault, and what would fit, for a no |
 //! | [`route`] | deadlines of several hosts; what one host must tell another |
-//! | [`share`] | what is left for best effort |
 //! | [`buffers`] | how many messages and packets a granted channel must be able to hold |
 //! | `span` | how long a stall can be felt, and so with what probability a message misses |
 //! | [`confidence`] | which interference was measured, and how sure that is |
@@ -40,7 +39,6 @@ mod refusal;
 mod relax;
 mod reserve;
 pub mod route;
-pub mod share;
 mod span;
 mod split;
 mod walk;

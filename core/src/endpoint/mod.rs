@@ -273,10 +273,6 @@ impl Endpoint {
     pub fn seal(&mut self) {
         self.sealed = true;
     }
-    /// True after [`Endpoint::seal`].
-    pub fn is_sealed(&self) -> bool {
-        self.sealed
-    }
     /// How it was set up.
     pub fn config(&self) -> &Config {
         &self.config

@@ -254,11 +254,6 @@ impl LinkScheduler {
         best_effort.into_iter().chain(early).min().map(|at| at.max(free))
     }
 
-    /// True if a packet waits, whatever its class.
-    pub fn has_packets(&self) -> bool {
-        !self.current.is_empty() || !self.best_effort.is_empty() || !self.early.is_empty()
-    }
-
     /// Until when the link is busy with what it was given, by the model.
     pub fn busy_until(&self) -> Instant {
         self.busy_until

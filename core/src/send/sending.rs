@@ -156,10 +156,6 @@ impl Sending {
     pub(crate) fn peaks(&self) -> (u32, u32) {
         (self.queue.peak() as u32, self.packets.peak() as u32)
     }
-    /// Messages that were taken and are not yet with the link completely.
-    pub fn backlog(&self) -> u64 {
-        self.counters.accepted - self.counters.sent
-    }
 
     /// Enforces the contract on a message that arrived at `arrival` and queues it.
     pub fn submit(&mut self, arrival: Instant, message: MessageBuf) -> Result<Submitted, Rejected> {

@@ -136,24 +136,6 @@ proptest! {
         let granted: Vec<bool> = answers.channels.iter().map(|answer| answer.outcome.is_ok()).collect();
         prop_assert!(granted.is_sorted_by(|before, after| before >= after), "{granted:?}");
     }
-
-    /// Everything that is counted for best effort's share is counted: windows add up to no more than the long run leaves.
-    #[test]
-    fn best_effort_has_what_is_left(platform in platform(), requests in prop::collection::vec(channel(), 0..6)) {
-        let mut admission = Admission::new(platform).unwrap();
-        for request in &requests {
-            let _ = admission.reserve(&request.contract, request.role, request.contract.deadline());
-        }
-        let used = admission.utilisation_ppm();
-        let window = Duration::from_secs(100);
-        let left = admission.best_effort_within(window);
-        let share = |left: Duration| left.as_nanos() / 100_000;
-        prop_assert!(share(left.processor) <= 1_000_001u64.saturating_sub(used.processor) + 1);
-        prop_assert!(share(left.link) <= 1_000_001u64.saturating_sub(used.link) + 1);
-        if used.processor < 900_000 {
-            prop_assert!(share(left.processor) + used.processor > 950_000, "{left:?} {used:?}");
-        }
-    }
 }
 
 /// The random plans above are worth something: both answers come often, with every code that a plan can have.

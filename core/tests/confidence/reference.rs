@@ -1,6 +1,6 @@
 //! The bound of Clopper and Pearson against floating point.
 
-use laxity_core::admission::confidence::{Probability, upper_bound, windows_needed};
+use laxity_core::admission::confidence::{Probability, exceedances_allowed, upper_bound};
 use proptest::prelude::*;
 
 /// P(Bin(n, p) ≤ k), by logarithms.
@@ -66,6 +66,7 @@ fn clean_windows() {
     for (target, alpha) in [(0.01, 0.05), (0.001, 0.01), (0.000_001, 0.05), (0.25, 0.3)] {
         let millionths = |p: f64| Probability::from_millionths((p * 1e6).round() as u64);
         let windows = (f64::ln(alpha) / f64::ln_1p(-target)).ceil() as u64;
-        assert_eq!(windows_needed(millionths(target), millionths(alpha)), Some(windows));
+        let allowed = |windows| exceedances_allowed(windows, millionths(target), millionths(alpha));
+        assert_eq!((allowed(windows), allowed(windows - 1)), (Some(0), None));
     }
 }

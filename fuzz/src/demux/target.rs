@@ -10,7 +10,7 @@ use laxity_core::receive::{ArrivalClass, Budget, Expected, Judgement};
 use laxity_core::units::Duration;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
 
-use super::program::{Counters, Program, Settings, TestRun};
+use super::program::{EarlyFigures, Program, Settings, TestRun};
 use super::reference::Reference;
 
 pub const MAC: [u8; 6] = [2, 0, 0, 0, 0, 1];
@@ -120,7 +120,7 @@ impl Kernel {
     }
 
     /// The verdict, and what was counted.
-    fn run(&mut self, frame: &[u8], expected: Option<Judgement>) -> (u32, Counters) {
+    fn run(&mut self, frame: &[u8], expected: Option<Judgement>) -> (u32, EarlyFigures) {
         let program = match expected {
             Some(Judgement::Take(class)) => {
                 let class = CLASSES.iter().position(|known| *known == class).expect("all of them");
@@ -135,16 +135,16 @@ impl Kernel {
     }
 }
 
-fn outcome(expected: Option<Judgement>) -> (u32, Counters) {
-    let nothing = Counters::default();
+fn outcome(expected: Option<Judgement>) -> (u32, EarlyFigures) {
+    let nothing = EarlyFigures::default();
     match expected {
-        None => (TestRun::PASS, Counters { passed: 1, ..nothing }),
-        Some(Judgement::Take(_)) => (TestRun::REDIRECT, Counters { taken: 1, ..nothing }),
-        Some(Judgement::Malformed) => (TestRun::DROP, Counters { malformed: 1, ..nothing }),
-        Some(Judgement::Unknown) => (TestRun::DROP, Counters { unknown: 1, ..nothing }),
-        Some(Judgement::TooLarge(_)) => (TestRun::DROP, Counters { too_large: 1, ..nothing }),
-        Some(Judgement::OverRate(_)) => (TestRun::DROP, Counters { over_rate: 1, ..nothing }),
-        Some(Judgement::OverControl) => (TestRun::DROP, Counters { over_control: 1, ..nothing }),
+        None => (TestRun::PASS, EarlyFigures { passed: 1, ..nothing }),
+        Some(Judgement::Take(_)) => (TestRun::REDIRECT, EarlyFigures { taken: 1, ..nothing }),
+        Some(Judgement::Malformed) => (TestRun::DROP, EarlyFigures { malformed: 1, ..nothing }),
+        Some(Judgement::Unknown) => (TestRun::DROP, EarlyFigures { unknown: 1, ..nothing }),
+        Some(Judgement::TooLarge(_)) => (TestRun::DROP, EarlyFigures { too_large: 1, ..nothing }),
+        Some(Judgement::OverRate(_)) => (TestRun::DROP, EarlyFigures { over_rate: 1, ..nothing }),
+        Some(Judgement::OverControl) => (TestRun::DROP, EarlyFigures { over_control: 1, ..nothing }),
     }
 }
 

@@ -28,7 +28,7 @@ mod exchange;
 mod tests;
 mod watch;
 
-pub use watch::{Changes, Watch};
+pub use watch::Watch;
 
 /// The longest name that an interface can have, bytes.
 pub const NAME_MAX: usize = 15;

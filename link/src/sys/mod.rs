@@ -19,7 +19,7 @@ mod wall;
 use laxity_core::frames::{Frames, HeapFrames};
 
 pub use clock::{clock_identity, now, precise_timers, thread_processor_time};
-pub use socket::{buffers, mark, path_mtu};
+pub use socket::{buffers, mark};
 pub use thread::{pin, processors, real_time};
 pub(crate) use wait::{Found, wait_set};
 pub use wait::{Interest, MAX_WAIT, Readiness, wait};

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::mem::size_of;
-use std::net::{SocketAddr, UdpSocket};
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 use rustix::io::Errno;
@@ -129,16 +129,4 @@ pub fn buffers(socket: BorrowedFd<'_>, receive: Option<usize>, send: Option<usiz
             .or_else(|_| sockopt::set_socket_send_buffer_size(socket, bytes))?;
     }
     Ok((sockopt::socket_recv_buffer_size(socket)? / 2, sockopt::socket_send_buffer_size(socket)? / 2))
-}
-
-/// The largest IP packet, headers included, that the way to `peer` is known to carry, in bytes: the interface's MTU, or less
-/// if the kernel has learnt so. Sends nothing. A UDP payload is 28 bytes less with IPv4, 48 with IPv6.
-///
-/// # Errors
-/// If there is no route to `peer`.
-pub fn path_mtu(peer: SocketAddr) -> io::Result<u32> {
-    let any = if peer.is_ipv6() { "[::]:0" } else { "0.0.0.0:0" };
-    let socket = UdpSocket::bind(any)?;
-    socket.connect(peer)?;
-    Ok(if peer.is_ipv6() { sockopt::ipv6_mtu(&socket)? } else { sockopt::ip_mtu(&socket)? })
 }

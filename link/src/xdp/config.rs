@@ -4,6 +4,8 @@ use std::net::SocketAddr;
 
 use laxity_core::units::Duration;
 
+use super::program::EarlyFigures;
+
 pub use super::mode::Mode;
 
 /// The executive's own thread drives the interface's queue when it looks, instead of interrupts.
@@ -84,31 +86,6 @@ pub struct Opened {
     pub drop_cost: Duration,
     /// What is not as it should be, and what to do about it; one a line.
     pub notes: Vec<String>,
-}
-
-/// What happened to frames before they came here. Each value only grows; those of the last tenth of a second may be missing.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct EarlyFigures {
-    /// Not ours, or not to be judged there: the kernel has them.
-    pub passed: u64,
-    /// Given to their class.
-    pub taken: u64,
-    /// For our port, and no frame of ours.
-    pub malformed: u64,
-    /// Of no channel here.
-    pub unknown: u64,
-    /// Of a message or a fragment that the channel cannot have.
-    pub too_large: u64,
-    /// More than the contract has.
-    pub over_rate: u64,
-    /// More control frames than are answered.
-    pub over_control: u64,
-    /// Lost because as many frames waited already as may: of real-time channels, control, best effort.
-    pub full: [u64; 3],
-    /// The most frames that were dropped early in a tenth of a second or so, as a rate.
-    pub most_dropped_per_second: u64,
-    /// Lost because the kernel had no free frame of ours; a mistake of ours if it is not zero.
-    pub no_frame: u64,
 }
 
 impl EarlyFigures {

@@ -41,8 +41,9 @@ use laxity_core::frames::{FrameId, Frames};
 use laxity_core::receive::Expected;
 use laxity_core::units::Duration;
 
-pub use config::{BusyPoll, EarlyFigures, Mode, Opened, XdpConfig};
+pub use config::{BusyPoll, Mode, Opened, XdpConfig};
 pub use error::XdpError;
+pub use program::EarlyFigures;
 pub use region::KernelFrames;
 pub use watcher::Status;
 
@@ -57,8 +58,6 @@ use program::Program;
 use queue::{CLASSES, Queue};
 use watcher::Watcher;
 
-/// The longest packet of any region: a page less what comes before a packet.
-pub const MAX_PACKET: usize = region::MOST_PACKET;
 /// Channels that can be demultiplexed early; those at higher places are refused.
 pub const MAX_PLACES: usize = program::MOST_CHANNELS as usize;
 /// Receive queues that an interface may have.

@@ -10,10 +10,10 @@ use std::thread::JoinHandle;
 
 use laxity_core::units::{Duration, Instant};
 
-use super::config::{EarlyFigures, Opened};
+use super::config::Opened;
 use super::headers::{Mac, Template};
 use super::peers::{Direct, Directory};
-use super::program::{Counters, Observer};
+use super::program::{EarlyFigures, Observer};
 use super::queue::CLASSES;
 use crate::netlink::{Interface, NeighbourState, Netlink, Watch};
 use crate::sys::features::channels;
@@ -168,7 +168,7 @@ impl Work {
                 self.shared.wake.drain();
             }
             // An error of the watch: everything may have changed.
-            let changed = self.watch.drain().map_or(true, |changes| changes.any());
+            let changed = self.watch.drain().unwrap_or(true);
             self.read_counters();
             if woken || changed || self.failed || look_at <= now() {
                 look_at = now() + LOOK_EVERY;
@@ -179,18 +179,7 @@ impl Work {
     }
 
     fn read_counters(&mut self) {
-        let Ok(counted) = self.watched.observer.reasons() else { return };
-        let Counters { passed, taken, malformed, unknown, too_large, over_rate, over_control } = counted;
-        let mut figures = EarlyFigures {
-            passed,
-            taken,
-            malformed,
-            unknown,
-            too_large,
-            over_rate,
-            over_control,
-            ..EarlyFigures::default()
-        };
+        let Ok(mut figures) = self.watched.observer.reasons() else { return };
         for queue in &self.watched.sockets {
             for (class, socket) in queue.iter().enumerate().take(CLASSES.len()) {
                 let Ok(counted) = XdpSocket::statistics(socket.as_fd()) else { return };

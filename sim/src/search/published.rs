@@ -47,10 +47,9 @@ pub fn d_order(system: &mut System, block: Block, slack: &[Duration]) -> Option<
         let least = trial.channels()[place].response;
         let asked = (least + slack.get(number).copied().unwrap_or_default()).min(interval);
         let contract = channel.contract.with_deadline(asked).ok()?;
-        let place = host.insert(&contract).ok()?;
-        let deadline = host.channels()[place].deadline;
+        host.insert(&contract).ok()?;
         channel.contract = contract;
-        let promise = Promise::by(deadline);
+        let promise = Promise::by(asked);
         channel.stages = promise.stages;
         promises.push(promise);
     }

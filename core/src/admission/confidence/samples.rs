@@ -85,17 +85,8 @@ impl Samples {
     ///
     /// Which of the two it is depends on the number of values alone, so either is wrong no more often.
     pub fn claim(&self, target: Probability, alpha: Probability) -> Option<Claim> {
-        self.ranked_claim(Allowed::or_none(self.len, target, alpha), alpha)
-    }
-
-    /// As [`Samples::claim`], but `None` also if there are too few values to claim so much of any.
-    pub fn claim_if_enough(&self, target: Probability, alpha: Probability) -> Option<Claim> {
-        self.ranked_claim(Allowed::if_enough(self.len, target, alpha)?, alpha)
-    }
-
-    fn ranked_claim(&self, allowed: Allowed, alpha: Probability) -> Option<Claim> {
-        let value = self.ranked(self.len.saturating_sub(allowed.exceedances))?;
-        let (exceedance, allowed) = (allowed.exceedance, allowed.exceedances);
+        let Allowed { exceedances: allowed, exceedance } = Allowed::or_none(self.len, target, alpha);
+        let value = self.ranked(self.len.saturating_sub(allowed))?;
         Some(Claim { value, samples: self.len, allowed, exceedance, alpha })
     }
 }
@@ -110,17 +101,12 @@ pub(super) struct Allowed {
 }
 
 impl Allowed {
-    /// `None` if there are too few for the target.
-    fn if_enough(samples: u64, target: Probability, alpha: Probability) -> Option<Self> {
-        let exceedances = exceedances_allowed(samples, target, alpha)?;
-        // Either is a bound; they are rounded in different ways.
-        let exceedance = upper_bound(exceedances, samples, alpha).min(target);
-        Some(Self { exceedances, exceedance })
-    }
-
     /// As many as the target allows, or none, and then the exceedance is that of none.
     pub(super) fn or_none(samples: u64, target: Probability, alpha: Probability) -> Self {
-        let none = || Self { exceedances: 0, exceedance: upper_bound(0, samples, alpha) };
-        Self::if_enough(samples, target, alpha).unwrap_or_else(none)
+        match exceedances_allowed(samples, target, alpha) {
+            // Either is a bound; they are rounded in different ways.
+            Some(exceedances) => Self { exceedances, exceedance: upper_bound(exceedances, samples, alpha).min(target) },
+            None => Self { exceedances: 0, exceedance: upper_bound(0, samples, alpha) },
+        }
     }
 }

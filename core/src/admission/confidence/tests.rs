@@ -18,18 +18,16 @@ fn three_in_a_thousand() {
 #[test]
 fn one_in_a_million_takes_three_million_windows() {
     let target = Probability::from_millionths(1);
-    assert_eq!(windows_needed(target, percent(5)), Some(2_995_731));
-    let clean = |windows| Stolen::new(micros(1000), [(micros(7), windows)]).envelope(target, percent(5));
-    assert_eq!(clean(2_995_730), None);
-    let envelope = clean(2_995_731).unwrap();
-    assert_eq!((envelope.budget, envelope.allowed, envelope.windows), (micros(7), 0, 2_995_731));
-    assert!(envelope.exceedance <= target && envelope.exceedance.parts() > 999_999);
-    assert_eq!(windows_needed(Probability::ZERO, percent(5)), None);
-    assert_eq!(windows_needed(percent(50), percent(50)), Some(1));
-    assert_eq!(windows_needed(Probability::ONE, percent(5)), Some(1));
+    assert_eq!(exceedances_allowed(2_995_730, target, percent(5)), None);
+    assert_eq!(exceedances_allowed(2_995_731, target, percent(5)), Some(0));
+    let claim = Samples::new([(micros(7), 2_995_731)]).claim(target, percent(5)).unwrap();
+    assert_eq!((claim.value, claim.allowed, claim.samples), (micros(7), 0, 2_995_731));
+    assert!(claim.exceedance <= target && claim.exceedance.parts() > 999_999);
+    assert_eq!(exceedances_allowed(1, percent(50), percent(50)), Some(0));
     // 12 ln 10 · 10¹² = 27,631,021,115,914.7; the power errs by a part in 10⁷ here.
-    let most = windows_needed(Probability::from_parts(1), Probability::from_parts(1)).unwrap();
-    assert!((27_631_021_115_915..27_631_024_000_000).contains(&most), "{most}");
+    let [enough, too_few] = [27_631_024_000_000, 27_631_021_115_914];
+    let least = Probability::from_parts(1);
+    assert_eq!([enough, too_few].map(|windows| exceedances_allowed(windows, least, least)), [Some(0), None]);
 }
 
 #[test]
@@ -52,7 +50,7 @@ fn nothing_measured_nothing_claimed() {
     assert_eq!(exceedances_allowed(1000, Probability::ZERO, percent(5)), None);
     assert_eq!(exceedances_allowed(1000, percent(1), Probability::ZERO), None);
     assert_eq!(exceedances_allowed(1000, Probability::ONE, percent(5)), Some(999));
-    assert_eq!(Stolen::new(micros(1), []).envelope(Probability::ONE, percent(5)), None);
+    assert_eq!(Samples::new([]).claim(Probability::ONE, percent(5)), None);
     // An alpha above a half is not used.
     assert_eq!(upper_bound(2, 10, Probability::ONE), upper_bound(2, 10, Probability::HALF));
     // The least alpha, and as many windows as there can be.
@@ -61,52 +59,30 @@ fn nothing_measured_nothing_claimed() {
 
 #[test]
 fn the_budget_is_the_value_that_so_many_may_exceed() {
-    let samples = (1..=1000).rev().map(micros);
-    let stolen = Stolen::from_samples(micros(10_000), samples.clone());
     // p_up(4) = .0091, p_up(5) = .0105.
-    let envelope = stolen.envelope(percent(1), percent(5)).unwrap();
-    assert_eq!((envelope.allowed, envelope.budget), (4, micros(996)));
-    assert_eq!(envelope.exceedance, upper_bound(4, 1000, percent(5)));
-    // No window loses more than all of it.
-    let short = Stolen::from_samples(micros(990), samples).envelope(percent(1), percent(5)).unwrap();
-    assert_eq!(short.budget, micros(990));
+    let claim = Samples::from_values((1..=1000).rev().map(micros)).claim(percent(1), percent(5)).unwrap();
+    assert_eq!((claim.allowed, claim.value), (4, micros(996)));
+    assert_eq!(claim.exceedance, upper_bound(4, 1000, percent(5)));
     // Equal values do not make the claim smaller.
-    let steps = Stolen::new(micros(100), [(micros(9), 2), (micros(1), 990), (micros(3), 8), (micros(99), 0)]);
-    let steps = steps.envelope(percent(1), percent(5)).unwrap();
-    assert_eq!((steps.allowed, steps.budget, steps.exceedance), (4, micros(3), envelope.exceedance));
+    let steps = Samples::new([(micros(9), 2), (micros(1), 990), (micros(3), 8), (micros(99), 0)]);
+    let steps = steps.claim(percent(1), percent(5)).unwrap();
+    assert_eq!((steps.allowed, steps.value, steps.exceedance), (4, micros(3), claim.exceedance));
 }
 
 #[test]
 fn too_few_windows_claim_no_more_than_they_carry() {
     let target = Probability::from_millionths(1);
-    let stolen = Stolen::from_samples(micros(1000), (1..=200).map(micros));
-    assert_eq!(stolen.envelope(target, percent(5)), None);
-    let carried = stolen.envelope_as_carried(target, percent(5)).unwrap();
-    assert_eq!((carried.budget, carried.allowed, carried.windows), (micros(200), 0, 200));
+    let stolen = Samples::from_values((1..=200).map(micros));
+    assert_eq!(exceedances_allowed(200, target, percent(5)), None);
+    let carried = stolen.claim(target, percent(5)).unwrap();
+    assert_eq!((carried.value, carried.allowed, carried.samples), (micros(200), 0, 200));
     // 1 − .05^{1/200} = .014867.
     assert_eq!((carried.exceedance, carried.alpha), (upper_bound(0, 200, percent(5)), percent(5)));
     assert!((14_866_500_000..14_867_500_000).contains(&carried.exceedance.parts()));
-    assert_eq!(stolen.envelope_as_carried(percent(5), percent(5)), stolen.envelope(percent(5), percent(5)));
     // No confidence asked for, none claimed.
-    let nothing = stolen.envelope_as_carried(target, Probability::ZERO).unwrap();
-    assert_eq!((nothing.budget, nothing.exceedance), (micros(200), Probability::ONE));
-    assert_eq!(Stolen::new(micros(1), [(micros(1), 0)]).envelope_as_carried(target, percent(5)), None);
-}
-
-#[test]
-fn how_long_a_calibration_has_to_be() {
-    let (target, ms) = (Probability::from_millionths(1), Duration::from_millis);
-    // ⌈25/10⌉ + 1 = 4 windows of 10 ms: 2.5·10⁻⁷ each, ln 20 / 2.5·10⁻⁷ = 11,982,929 windows, or 33 hours.
-    let needed = needed_for(target, percent(5), ms(10), ms(25)).unwrap();
-    assert_eq!(needed.windows, windows_needed(Probability::from_parts(250_000), percent(5)).unwrap());
-    assert!((11_982_928..=11_982_930).contains(&needed.windows), "{}", needed.windows);
-    assert_eq!(needed.time, ms(10) * needed.windows);
-    // After so many the claim is small enough, after fewer it is not.
-    let claim = |windows| upper_bound(0, windows, percent(5)).times(4);
-    assert!(claim(needed.windows) <= target && claim(needed.windows - 1_000) > target);
-    assert_eq!(needed_for(target, percent(5), Duration::ZERO, ms(25)), None);
-    assert_eq!(needed_for(target, percent(5), ms(1), Duration::MAX), None);
-    assert_eq!(needed_for(target, Probability::ZERO, ms(1), ms(1)), None);
+    let nothing = stolen.claim(target, Probability::ZERO).unwrap();
+    assert_eq!((nothing.value, nothing.exceedance), (micros(200), Probability::ONE));
+    assert_eq!(Samples::new([(micros(1), 0)]).claim(target, percent(5)), None);
 }
 
 #[test]
@@ -121,21 +97,10 @@ fn samples_in_order() {
     let claim = samples.claim(percent(50), percent(50)).unwrap();
     // P(Bin(6, 1/2) ≤ 2) = 22/64.
     assert_eq!((claim.value, claim.allowed, claim.samples), (micros(5), 2, 6));
-    assert_eq!(samples.claim_if_enough(percent(1), percent(5)), None);
     assert_eq!(samples.claim(percent(1), percent(5)).map(|claim| (claim.value, claim.allowed)), Some((micros(9), 0)));
     // The largest count there can be.
     let many = Samples::new([(micros(1), u64::MAX), (micros(2), 1)]);
     assert_eq!((many.len(), many.largest()), (u64::MAX, Some(micros(1))));
-}
-
-#[test]
-fn alpha_is_divided_among_the_lengths() {
-    let measured = [100, 1000, 10_000, 100_000].map(|length| Stolen::new(micros(length), [(micros(20), 400)]));
-    let envelopes = envelopes(&measured, percent(2), percent(4));
-    // (.98)^400 = .0003; each claim is for 1 %.
-    assert!(envelopes.iter().flatten().all(|envelope| envelope.alpha == percent(1)));
-    assert_eq!(envelopes.iter().flatten().count(), 4);
-    assert_eq!(super::envelopes(&[], percent(2), percent(4)), []);
 }
 
 /// The sum of three draws in whole numbers: n! / (j! (n − j)!) p^j q^{n − j}, times 10^{12n}.
@@ -166,10 +131,7 @@ proptest! {
                 prop_assert!(upper_bound(k, n, alpha).parts() <= target.parts() + 1);
                 prop_assert!(k + 1 == n || upper_bound(k + 1, n, alpha).parts() + 1 >= target.parts());
             }
-            None => {
-                prop_assert!(upper_bound(0, n, alpha).parts() + 1 >= target.parts());
-                prop_assert!(windows_needed(target, alpha).is_none_or(|needed| needed > n));
-            }
+            None => prop_assert!(upper_bound(0, n, alpha).parts() + 1 >= target.parts()),
         }
     }
 }
@@ -194,10 +156,9 @@ fn wrong(trials: u64, sample: impl Fn(u64) -> u64, above: impl Fn(u64) -> u64) -
         .filter(|&seed| {
             let mut random = Random(seed << 20);
             let samples = (0..1000).map(|_| Duration::from_nanos(sample(random.next())));
-            let stolen = Stolen::from_samples(Duration::MAX, samples);
-            let envelope = stolen.envelope(percent(1), percent(5)).unwrap();
-            let truth = u128::from(above(envelope.budget.as_nanos()));
-            truth * u128::from(Probability::ONE.parts()) > u128::from(envelope.exceedance.parts()) << 32
+            let claim = Samples::from_values(samples).claim(percent(1), percent(5)).unwrap();
+            let truth = u128::from(above(claim.value.as_nanos()));
+            truth * u128::from(Probability::ONE.parts()) > u128::from(claim.exceedance.parts()) << 32
         })
         .count() as u64
 }

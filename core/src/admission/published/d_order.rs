@@ -25,7 +25,8 @@
 //! 4. The newcomer takes the highest place below which everybody has such an r.
 //!
 //! It may be on a host if its own `r ≤ min(D, I)` there and all others still hold: T_w may have grown. On a route the
-//! responses of the hops must add up to no more than the deadline; each hop's d is then its r and a part of the slack.
+//! responses of the hops must add up to no more than the deadline; each hop's d is then its r and a part of the slack
+//! ([`compose`](super::super::route::compose)).
 //!
 //! **What is wrong with it** (each with its counter-example in the tests, or a figure of the paper that it misses):
 //!
@@ -56,15 +57,6 @@ pub enum Block {
     Min,
 }
 
-/// How a route's slack is shared among its hops.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Slack {
-    /// The same for each hop.
-    Equal,
-    /// In proportion to the hops' responses.
-    Proportional,
-}
-
 /// A channel that D_order takes; times in nanoseconds, rounded up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Placed {
@@ -80,8 +72,6 @@ pub struct Placed {
     pub response: Duration,
     /// Its place in the order of priorities; 0 is the highest.
     pub position: usize,
-    /// d: this hop's deadline, the response and this hop's part of the slack.
-    pub deadline: Duration,
     /// T_s in units of 1/P ns.
     exact_service: u128,
 }
@@ -107,30 +97,6 @@ pub enum Refused {
         /// Its number in the order of insertion.
         channel: usize,
     },
-    /// Each hop would do, all together do not.
-    #[error("end_to_end_deadline: the hops need {needed}, the deadline leaves {within}")]
-    EndToEndDeadline {
-        /// Σ r.
-        needed: Duration,
-        /// The deadline without what passes outside the hops.
-        within: Duration,
-    },
-}
-
-/// A refusal on a route.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum RouteRefused {
-    /// One hop cannot.
-    #[error("hop {hop}: {refused}")]
-    Hop {
-        /// Which, from 0.
-        hop: usize,
-        /// Its reason.
-        refused: Refused,
-    },
-    /// No hop refuses, but the route does.
-    #[error("route: {0}")]
-    Route(Refused),
 }
 
 /// The channels of one sending host, in D_order.
@@ -149,15 +115,6 @@ pub struct DOrder {
     platform: Platform,
     block: Block,
     channels: Vec<Placed>,
-}
-
-/// Where a channel would stand, and what follows for all; nothing is changed yet.
-struct Plan {
-    newcomer: Placed,
-    /// T_w with the newcomer, rounded up.
-    wait: Duration,
-    /// Existing channels: (response, position), in order of insertion.
-    others: Vec<(Duration, usize)>,
 }
 
 /// What the response-time sum needs of a channel: T_s and I in units of 1/P ns.
@@ -182,25 +139,12 @@ impl DOrder {
         &self.channels
     }
 
-    /// Takes a channel of one hop, with all its slack there: d = D. Its number is its index in [`DOrder::channels`].
+    /// Takes a channel of one hop, whose deadline is d. Its number is its index in [`DOrder::channels`].
     /// Time grows with the square of the number of channels, up to a bound.
     ///
     /// # Errors
     /// [`Refused`], in its order; nothing has changed then.
     pub fn insert(&mut self, contract: &Contract) -> Result<usize, Refused> {
-        let plan = self.plan(contract)?;
-        Ok(self.carry_out(plan, contract.deadline()))
-    }
-
-    fn carry_out(&mut self, plan: Plan, deadline: Duration) -> usize {
-        for (channel, (response, position)) in self.channels.iter_mut().zip(plan.others) {
-            *channel = Placed { wait: plan.wait, response, position, ..*channel };
-        }
-        self.channels.push(Placed { deadline, ..plan.newcomer });
-        self.channels.len() - 1
-    }
-
-    fn plan(&self, contract: &Contract) -> Result<Plan, Refused> {
         let packets = contract::packets(contract.max_message(), self.platform.packet);
         let full = self.link(self.platform.packet);
         if packets > limits::MAX_PACKETS_PER_MESSAGE || full == 0 {
@@ -211,9 +155,7 @@ impl DOrder {
         let above = |channel: &Placed| self.above(&channel.contract, channel.exact_service);
         let newcomer = self.above(contract, service);
         let mut entries: Vec<(usize, u128, Above)> = (self.channels.iter().enumerate())
-            .map(|(index, channel)| {
-                (index, self.scaled(channel.deadline.min(channel.contract.interval())), above(channel))
-            })
+            .map(|(index, channel)| (index, self.scaled(within(&channel.contract)), above(channel)))
             .collect();
         // A stable sort keeps the older one first.
         entries.sort_by_key(|&(_, within, _)| within);
@@ -236,7 +178,7 @@ impl DOrder {
             position -= 1;
             below.push(response);
         }
-        let within = contract.deadline().min(contract.interval());
+        let within = within(contract);
         let higher = entries[..position].iter().map(|entry| entry.2);
         let own =
             response(wait + service, higher, self.scaled(within), &mut visits).ok_or(Refused::Deadline { within })?;
@@ -260,10 +202,13 @@ impl DOrder {
             wait,
             response: self.shown(own),
             position,
-            deadline: contract.deadline(),
             exact_service: service,
         };
-        Ok(Plan { newcomer, wait, others })
+        for (channel, (response, position)) in self.channels.iter_mut().zip(others) {
+            *channel = Placed { wait, response, position, ..*channel };
+        }
+        self.channels.push(newcomer);
+        Ok(self.channels.len() - 1)
     }
 
     /// Nanoseconds of a duration, in units of 1/P.
@@ -335,48 +280,9 @@ fn response(once: u128, above: impl Iterator<Item = Above> + Clone, within: u128
     }
 }
 
-/// Takes a channel on every hop of a route, or on none. `outside` is what passes between the hops: propagation, and the
-/// largest difference of their clocks. The channel's numbers, one for each hop.
-///
-/// # Errors
-/// The first hop that cannot, or [`Refused::EndToEndDeadline`]; nothing has changed then. A route without hops is refused as
-/// [`Refused::BadParameters`].
-pub fn insert_on_route(
-    hops: &mut [DOrder],
-    contract: &Contract,
-    outside: Duration,
-    slack: Slack,
-) -> Result<Vec<usize>, RouteRefused> {
-    let plans: Vec<Plan> = (hops.iter().enumerate())
-        .map(|(hop, host)| host.plan(contract).map_err(|refused| RouteRefused::Hop { hop, refused }))
-        .collect::<Result<_, _>>()?;
-    let responses: Vec<Duration> = plans.iter().map(|plan| plan.newcomer.response).collect();
-    let within = contract.deadline() - outside;
-    let deadlines = share(&responses, within, slack).map_err(RouteRefused::Route)?;
-    Ok(hops
-        .iter_mut()
-        .zip(plans)
-        .zip(deadlines)
-        .map(|((host, plan), deadline)| host.carry_out(plan, deadline))
-        .collect())
-}
-
-/// The hops' deadlines: each its response and its part of the slack, rounded down, so that they add up to `within` at most.
-///
-/// # Errors
-/// [`Refused::EndToEndDeadline`] if the responses are more than that; [`Refused::BadParameters`] if there are none.
-pub fn share(responses: &[Duration], within: Duration, slack: Slack) -> Result<Vec<Duration>, Refused> {
-    let needed: Duration = responses.iter().copied().sum();
-    let hops = responses.len() as u64;
-    if hops == 0 {
-        return Err(Refused::BadParameters);
-    }
-    let left = within.checked_sub(needed).ok_or(Refused::EndToEndDeadline { needed, within })?;
-    let part = |response: Duration| match slack {
-        Slack::Proportional if !needed.is_zero() => left.mul_ratio(response.as_nanos(), needed.as_nanos()),
-        _ => left.mul_ratio(1, hops),
-    };
-    Ok(responses.iter().map(|&response| response + part(response)).collect())
+/// The lesser of deadline and interval.
+fn within(contract: &Contract) -> Duration {
+    contract.deadline().min(contract.interval())
 }
 
 #[cfg(test)]

@@ -380,7 +380,7 @@ proptest! {
             prop_assert!(bound.worst <= handover + held.stages(rule).total());
             prop_assert_eq!(bound.terms.iter().map(|term| term.amount).sum::<Duration>(), bound.worst);
         }
-        let _ = (admission.best_effort_within(LONG), admission.utilisation_ppm(), admission.stretch_ppm());
+        let _ = (admission.utilisation_ppm(), admission.stretch_ppm());
     }
 
     /// What is granted is least: a nanosecond less on either stage fails.

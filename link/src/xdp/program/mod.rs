@@ -65,27 +65,33 @@ pub(crate) struct Attached {
     pub(crate) refused: Option<io::Error>,
 }
 
-/// What became of the frames that came in while the program was attached. Each value only grows.
+/// What happened to frames before they came here. Each value only grows; those of the last tenth of a second may be missing.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Counters {
-    /// Not ours, or no socket on its queue.
-    pub(crate) passed: u64,
+pub struct EarlyFigures {
+    /// Not ours, not to be judged there, or no socket on its queue: the kernel has them.
+    pub passed: u64,
     /// Given to the socket of its class.
-    pub(crate) taken: u64,
+    pub taken: u64,
     /// For our port, and no frame of ours.
-    pub(crate) malformed: u64,
+    pub malformed: u64,
     /// No such channel, another key, another sender.
-    pub(crate) unknown: u64,
+    pub unknown: u64,
     /// A message, or a fragment, that the channel cannot have.
-    pub(crate) too_large: u64,
+    pub too_large: u64,
     /// More packets than the contract has.
-    pub(crate) over_rate: u64,
+    pub over_rate: u64,
     /// More control frames than are answered.
-    pub(crate) over_control: u64,
+    pub over_control: u64,
+    /// Lost because as many frames waited already as may: of real-time channels, control, best effort.
+    pub full: [u64; 3],
+    /// The most frames that were dropped early in a tenth of a second or so, as a rate.
+    pub most_dropped_per_second: u64,
+    /// Lost because the kernel had no free frame of ours; a mistake of ours if it is not zero.
+    pub no_frame: u64,
 }
 
-impl Counters {
-    /// What came since `earlier`.
+impl EarlyFigures {
+    /// What the program judged since `earlier`.
     pub(crate) fn since(&self, earlier: &Self) -> Self {
         Self {
             passed: self.passed - earlier.passed,
@@ -95,6 +101,7 @@ impl Counters {
             too_large: self.too_large - earlier.too_large,
             over_rate: self.over_rate - earlier.over_rate,
             over_control: self.over_control - earlier.over_control,
+            ..*self
         }
     }
 }
@@ -195,24 +202,6 @@ impl Program {
         }
         self.first = Some(address);
         self.tell()
-    }
-
-    /// Frames to this address are no longer ours, if they were.
-    ///
-    /// # Errors
-    /// The kernel refuses.
-    // For tests and the fuzz target.
-    #[allow(dead_code)]
-    pub(crate) fn remove_address(&mut self, address: IpAddr) -> io::Result<()> {
-        let address = layout::octets(address);
-        if self.first == Some(address) {
-            self.first = None;
-            self.tell()?;
-        }
-        match self.addresses.remove(&address).map_err(error::of_map) {
-            Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(()),
-            done => done,
-        }
     }
 
     /// Has the program see every frame that comes in on the interface, until [`detach`](Self::detach); for set-up. Where it was
@@ -332,26 +321,13 @@ impl Program {
         self.sockets.set(socket_place(queue, class)?, socket.as_raw_fd(), 0).map_err(error::of_map)
     }
 
-    /// Frames of `class` that come in on `queue` are the kernel's again.
-    ///
-    /// # Errors
-    /// The queue is beyond [`MOST_QUEUES`], or the kernel refuses.
-    // For tests and the fuzz target.
-    #[allow(dead_code)]
-    pub(crate) fn clear_socket(&mut self, queue: u32, class: ArrivalClass) -> io::Result<()> {
-        match self.sockets.unset(socket_place(queue, class)?).map_err(error::of_map) {
-            Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(()),
-            done => done,
-        }
-    }
-
     /// What became of the frames so far. One system call for each field.
     ///
     /// # Errors
     /// The kernel refuses.
     // For tests and the fuzz target.
     #[allow(dead_code)]
-    pub(crate) fn reasons(&mut self) -> io::Result<Counters> {
+    pub(crate) fn reasons(&mut self) -> io::Result<EarlyFigures> {
         self.reasons.reasons()
     }
 

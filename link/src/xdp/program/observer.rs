@@ -4,7 +4,7 @@ use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
 use super::layout::REASONS;
-use super::{Counters, kernel};
+use super::{EarlyFigures, kernel};
 
 /// Reads what became of the frames.
 #[derive(Debug)]
@@ -13,12 +13,12 @@ pub(crate) struct Observer {
     /// One value for each processor.
     counts: Box<[u64]>,
     /// What is not to be counted: runs for measurements.
-    before: Counters,
+    before: EarlyFigures,
 }
 
 impl Observer {
     pub(super) fn new(reasons: OwnedFd, processors: usize) -> Self {
-        Self { reasons, counts: vec![0; processors].into_boxed_slice(), before: Counters::default() }
+        Self { reasons, counts: vec![0; processors].into_boxed_slice(), before: EarlyFigures::default() }
     }
 
     /// One that counts from here on.
@@ -31,17 +31,26 @@ impl Observer {
     ///
     /// # Errors
     /// The kernel refuses.
-    pub(crate) fn reasons(&mut self) -> io::Result<Counters> {
+    pub(crate) fn reasons(&mut self) -> io::Result<EarlyFigures> {
         Ok(self.sums()?.since(&self.before))
     }
 
-    fn sums(&mut self) -> io::Result<Counters> {
+    fn sums(&mut self) -> io::Result<EarlyFigures> {
         let mut sums = [0u64; REASONS];
         for (reason, sum) in (0..).zip(&mut sums) {
             kernel::look_up_per_processor(self.reasons.as_fd(), reason, &mut self.counts)?;
             *sum = self.counts.iter().sum();
         }
         let [passed, taken, malformed, unknown, too_large, over_rate, over_control] = sums;
-        Ok(Counters { passed, taken, malformed, unknown, too_large, over_rate, over_control })
+        Ok(EarlyFigures {
+            passed,
+            taken,
+            malformed,
+            unknown,
+            too_large,
+            over_rate,
+            over_control,
+            ..EarlyFigures::default()
+        })
     }
 }

@@ -1,4 +1,5 @@
 use super::*;
+use crate::admission::route::{Hop, Slack, compose};
 use crate::platform::{BestEffort, LinkModel};
 use crate::units::Rate;
 use proptest::prelude::*;
@@ -39,7 +40,7 @@ fn table_3_as_printed() {
     }
     // d = D, all the slack being on this hop: 13.9, 10.9, 12.9 ms.
     let slack: Vec<u64> =
-        host.channels().iter().map(|c| ((c.deadline - c.response).as_nanos() + 50_000) / 100_000).collect();
+        host.channels().iter().map(|c| ((c.contract.deadline() - c.response).as_nanos() + 50_000) / 100_000).collect();
     assert_eq!(slack, [139, 109, 129]);
 }
 
@@ -155,7 +156,7 @@ proptest! {
                 }
             }
             for (index, channel) in host.channels().iter().enumerate() {
-                prop_assert!(channel.response <= channel.deadline.min(channel.contract.interval()));
+                prop_assert!(channel.response <= within(&channel.contract));
                 let in_micros = |span: Duration| span.as_nanos() / 1000;
                 let above: Vec<&Placed> =
                     host.channels().iter().filter(|other| other.position < channel.position).collect();
@@ -221,39 +222,27 @@ fn refusals_in_their_order() {
 
 #[test]
 fn a_route_adds_up_its_hops() {
-    let hop = || DOrder::new(&Platform::papers_table_2b(), Block::Printed).unwrap();
-    let mut hops = [hop(), table_2b(Block::Printed, [0, 2, 1])];
-    // 12.1125 ms on the first hop; 47.125 ms on the second, where it stands below the others.
+    let hops =
+        [DOrder::new(&Platform::papers_table_2b(), Block::Printed).unwrap(), table_2b(Block::Printed, [0, 2, 1])];
     let relaxed = Contract::new(61_440, 1, Duration::from_millis(100), 1, Duration::from_millis(80)).unwrap();
-    let numbers = insert_on_route(&mut hops, &relaxed, micros(775), Slack::Equal).unwrap();
-    assert_eq!(numbers, [0, 3]);
-    let sum: Duration = hops.iter().zip(&numbers).map(|(hop, &number)| hop.channels()[number].deadline).sum();
-    assert_eq!(sum, micros(80_000 - 775));
-    assert_eq!(hops[1].channels()[3].position, 3);
-
-    let mut hops = [hop(), hop()];
-    let needed = micros(24_225);
-    let least = relaxed.with_deadline(needed).unwrap();
-    let within = needed - Duration::from_nanos(1);
+    let tried = |hop: &DOrder, contract: &Contract| {
+        let mut hop = hop.clone();
+        let number = hop.insert(contract).unwrap();
+        hop.channels()[number]
+    };
+    // On the second hop it stands below the others.
+    let alone = hops.each_ref().map(|hop| tried(hop, &relaxed));
     assert_eq!(
-        insert_on_route(&mut hops, &least, Duration::from_nanos(1), Slack::Equal),
-        Err(RouteRefused::Route(Refused::EndToEndDeadline { needed, within }))
+        alone.map(|placed| (placed.response, placed.position)),
+        [(micros(12_112) + Duration::from_nanos(500), 0), (micros(47_125), 3)]
     );
-    assert!(hops.iter().all(|hop| hop.channels().is_empty()));
-    assert_eq!(insert_on_route(&mut hops, &least, Duration::ZERO, Slack::Proportional), Ok(alloc::vec![0, 0]));
-    let mut hops = [hop(), hop()];
-    let tight = relaxed.with_deadline(micros(12_000)).unwrap();
-    let refused = Refused::Deadline { within: micros(12_000) };
-    assert_eq!(
-        insert_on_route(&mut hops, &tight, Duration::ZERO, Slack::Equal),
-        Err(RouteRefused::Hop { hop: 0, refused })
-    );
-}
-
-#[test]
-fn slack_is_shared() {
-    let responses = [micros(10), micros(30)];
-    assert_eq!(share(&responses, micros(60), Slack::Equal), Ok(alloc::vec![micros(20), micros(40)]));
-    assert_eq!(share(&responses, micros(60), Slack::Proportional), Ok(alloc::vec![micros(15), micros(45)]));
-    assert_eq!(share(&[], micros(60), Slack::Equal), Err(Refused::BadParameters));
+    let hop = |placed: Placed, propagation| Hop { least: placed.response, propagation, clock_error: Duration::ZERO };
+    let route = [hop(alone[0], micros(775)), hop(alone[1], Duration::ZERO)];
+    let deadlines = compose(&route, relaxed.deadline(), Slack::Equal).unwrap();
+    assert_eq!(deadlines.iter().copied().sum::<Duration>(), micros(80_000 - 775));
+    for ((host, deadline), alone) in hops.iter().zip(deadlines).zip(alone) {
+        assert_eq!(tried(host, &relaxed.with_deadline(deadline).unwrap()).response, alone.response);
+    }
+    let needed = alone[0].response + alone[1].response;
+    assert_eq!(compose(&route, needed, Slack::Equal), Err(micros(775)));
 }
