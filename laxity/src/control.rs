@@ -606,8 +606,7 @@ impl Shared {
         }
         drop(state);
         if let Some(opener) = known.opener.take() {
-            let error = Error::of_end(end, known.peer, unreachable).unwrap_or(Error::Closed);
-            let _ = opener.reply.send(Err(error));
+            let _ = opener.reply.send(Err(Error::of_end(end, known.peer, unreachable)));
         }
         known.port.set_end(end);
     }

@@ -200,16 +200,16 @@ impl Error {
         Self::Refused { by: "this host".to_owned(), refusal, advice }
     }
 
-    /// The error that the end of a channel with `peer` is; `None` if both sides agreed on it.
-    pub(crate) fn of_end(end: End, peer: SocketAddr, unreachable: bool) -> Option<Self> {
-        Some(match end {
-            End::Closed { .. } => return None,
+    /// What whoever goes on using a channel with `peer` is told that has ended so.
+    pub(crate) fn of_end(end: End, peer: SocketAddr, unreachable: bool) -> Self {
+        match end {
+            End::Closed { .. } => Self::Closed,
             End::ClosedByPeer => Self::ClosedByPeer { peer },
             End::PeerLost | End::RouteLost => Self::PeerLost { peer },
             End::NoAnswer => Self::NoAnswer { peer, unreachable },
             End::Refused(refusal) => Self::Refused { by: peer.to_string(), refusal, advice: None },
             End::Version { lowest, highest } => Self::Version { peer, lowest, highest },
-        })
+        }
     }
 }
 

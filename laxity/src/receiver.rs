@@ -96,7 +96,7 @@ impl Receiver {
                 });
             }
             match end {
-                Some(end) => return Err(Error::of_end(end, self.grant.peer, false).unwrap_or(Error::Closed)),
+                Some(end) => return Err(Error::of_end(end, self.grant.peer, false)),
                 None if self.shared.is_stopped() => return Err(Error::Stopped("its thread has ended".to_owned())),
                 None => {}
             }

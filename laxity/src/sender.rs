@@ -166,7 +166,7 @@ impl Sender {
                 let counters = self.counters();
                 return match end {
                     End::Closed { report } => Ok((counters, report)),
-                    other => Err(Error::of_end(other, self.grant.peer, false).unwrap_or(Error::Closed)),
+                    other => Err(Error::of_end(other, self.grant.peer, false)),
                 };
             }
             if self.shared.is_stopped() {
@@ -191,7 +191,7 @@ impl Sender {
             return Err(Error::Stopped("its thread has ended".to_owned()));
         }
         match self.port.port.end() {
-            Some(end) => Err(Error::of_end(end, self.grant.peer, false).unwrap_or(Error::Closed)),
+            Some(end) => Err(Error::of_end(end, self.grant.peer, false)),
             None => Ok(()),
         }
     }

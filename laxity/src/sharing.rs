@@ -27,7 +27,7 @@ use crate::error::{Advice, Error};
 use crate::executive::Command;
 use crate::link::ONLY_LINK;
 use crate::registry::{
-    self, Book, Claim, Direction, FLOOR, GRID, LOOK, Listed, MOST_LISTED, PATIENCE, RegistryError, Seat, Shortage,
+    self, Book, Claim, Direction, FLOOR, GRID, HeldChannel, LOOK, MOST_LISTED, PATIENCE, RegistryError, Seat, Shortage,
     Store, grid, shared,
 };
 
@@ -155,7 +155,12 @@ impl Sharing {
     }
 
     /// Asks the registry for the first candidate that is free.
-    fn ask(&mut self, candidates: &[Candidate], channels: &[Listed], may_wait: bool) -> Result<Outcome, RegistryError> {
+    fn ask(
+        &mut self,
+        candidates: &[Candidate],
+        channels: &[HeldChannel],
+        may_wait: bool,
+    ) -> Result<Outcome, RegistryError> {
         let (key, whole) = (self.seat.claim().key(), self.whole);
         self.seat.update(|book, mine| {
             let within = mine.link.saturating_add(book.free(mine.link_rate));
@@ -238,12 +243,12 @@ fn claim_processor(book: &Book, mine: &mut Claim, admission: &Admission) -> Resu
     Ok(())
 }
 
-fn list(mine: &mut Claim, channels: &[Listed]) {
+fn list(mine: &mut Claim, channels: &[HeldChannel]) {
     mine.channels = channels.iter().take(MOST_LISTED).cloned().collect();
     mine.more = channels.len().saturating_sub(MOST_LISTED) as u64;
 }
 
-fn listed(direction: Direction, name: &Name, peer: SocketAddr, service: Service) -> Listed {
+fn listed(direction: Direction, name: &Name, peer: SocketAddr, service: Service) -> HeldChannel {
     let (contract, rate) = match service {
         Service::RealTime(contract) => {
             let rate = u128::from(contract.max_message()) * 1_000_000_000 / u128::from(contract.interval().as_nanos());
@@ -253,10 +258,10 @@ fn listed(direction: Direction, name: &Name, peer: SocketAddr, service: Service)
         }
         Service::BestEffort { max_message, .. } => (format!("best effort, messages of {max_message}B"), 0),
     };
-    Listed { direction, name: name.as_str().to_owned(), peer, contract, rate }
+    HeldChannel { direction, name: name.as_str().to_owned(), peer, contract, rate }
 }
 
-fn listed_channel(known: &Known) -> Listed {
+fn listed_channel(known: &Known) -> HeldChannel {
     let direction = if known.is_receiving { Direction::Receives } else { Direction::Sends };
     listed(direction, &known.name, known.peer, known.service)
 }
@@ -281,7 +286,7 @@ impl State {
     /// Claims the processor for what `admission` says now, a receiving channel for `request` included.
     pub(crate) fn claim_receiving(&mut self, request: &Request) -> Result<(), Refusal> {
         let refusal = Refusal::new(Code::ProcessorUtilisation, Stage::ReceivingProcessor);
-        let mut channels: Vec<Listed> = self.channels().map(listed_channel).collect();
+        let mut channels: Vec<HeldChannel> = self.channels().map(listed_channel).collect();
         channels.push(listed(Direction::Receives, &request.name, request.peer, request.service));
         let Some(sharing) = &mut self.sharing else { return Ok(()) };
         let admission = &self.admission;
@@ -327,7 +332,7 @@ impl Shared {
             while state.sharing.as_ref().is_some_and(Sharing::is_changing) && !self.is_stopped() {
                 state = self.wait_for_share(state);
             }
-            let mut channels: Vec<Listed> = state.channels().map(listed_channel).collect();
+            let mut channels: Vec<HeldChannel> = state.channels().map(listed_channel).collect();
             channels.push(listed(Direction::Sends, &wanted.name, wanted.peer, wanted.service));
             let State { admission, sharing, .. } = &mut *state;
             let Some(sharing) = sharing.as_mut().filter(|_| !self.is_stopped()) else { return Err(stopped()) };
@@ -490,7 +495,7 @@ impl Shared {
 
     /// Writes our claim as it is now, and changes the share if there is a reason.
     fn review(&self, state: &mut State, has_best_effort: bool) {
-        let channels: Vec<Listed> = state.channels().map(listed_channel).collect();
+        let channels: Vec<HeldChannel> = state.channels().map(listed_channel).collect();
         let State { admission, sharing, .. } = state;
         let Some(sharing) = sharing else { return };
         let need = sharing.need(admission);

@@ -59,7 +59,6 @@ pub(super) fn d_order(platform: &Platform, channels: &[Channel]) -> Result<Vec<O
         Refused::BadParameters => "too many packets, or a link that takes no time".to_owned(),
         Refused::Utilisation => "the service times add up to more than there is".to_owned(),
         Refused::Deadline { within } => format!("its response would exceed {within}"),
-        other => other.to_string(),
     };
     let figures = |placed: Result<usize, Refused>| placed.map(|number| hop.channels()[number]).map_err(why);
     Ok(placed.into_iter().map(|placed| placed.map(figures)).collect())

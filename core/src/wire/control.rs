@@ -10,8 +10,8 @@
 //! | 16 | length − 8 | fields | `tag u8, length u8, value`, in any order |
 //!
 //! A field may stand once. A repeated known one, one of a wrong length, and a missing mandatory one are errors; an unknown
-//! one is skipped. [`ControlType::fields`] and [`ControlType::mandatory`] say which a type has; the ranges stand at
-//! the structures' fields.
+//! one is skipped. [`ControlType::fields`] says which a type has, `docs/wire.md` which of them it cannot do without; the
+//! ranges stand at the structures' fields.
 
 use super::data::DATA_HEADER_BYTES;
 use super::fields::{self as tag, Field, Fields, Writer};
@@ -105,18 +105,6 @@ impl ControlType {
             Self::Close => &[tag::CHANNEL, tag::KEY, tag::SENT, tag::REASON, tag::REVERSE],
             Self::Version => &[tag::LOWEST, tag::HIGHEST],
         }
-    }
-
-    /// True if a frame of this type cannot do without `field`. `min_message` of OPEN may be missing; `interval` and
-    /// `deadline` are mandatory for a real-time channel only.
-    pub fn mandatory(self, field: Field) -> bool {
-        let optional: &[Field] = match self {
-            Self::Open => &[tag::MIN_MESSAGE, tag::INTERVAL, tag::DEADLINE, tag::OVERSIZE],
-            Self::Refuse => &[tag::AT, tag::LEAST_DEADLINE, tag::DETAIL],
-            Self::Close => &[tag::REASON, tag::REVERSE],
-            _ => &[],
-        };
-        self.fields().contains(&field) && !optional.contains(&field)
     }
 }
 

@@ -7,6 +7,17 @@ mod properties;
 use super::*;
 use alloc::vec::Vec;
 
+/// True if a frame of this type cannot do without `field`; `interval` and `deadline` are mandatory for a real-time channel only.
+fn is_mandatory(control_type: ControlType, field: fields::Field) -> bool {
+    let optional: &[fields::Field] = match control_type {
+        ControlType::Open => &[fields::MIN_MESSAGE, fields::INTERVAL, fields::DEADLINE, fields::OVERSIZE],
+        ControlType::Refuse => &[fields::AT, fields::LEAST_DEADLINE, fields::DETAIL],
+        ControlType::Close => &[fields::REASON, fields::REVERSE],
+        _ => &[],
+    };
+    control_type.fields().contains(&field) && !optional.contains(&field)
+}
+
 /// The bytes of golden vectors: hex digits, white space, and a comment from ';' to the end of the line.
 fn hex(text: &str) -> Vec<u8> {
     let digits: Vec<u8> = text

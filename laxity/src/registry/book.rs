@@ -77,7 +77,7 @@ pub(crate) struct Claim {
     pub(crate) packet_bytes: u64,
     /// How much its bounds allow for the packets of all others.
     pub(crate) allowance_ns: u64,
-    pub(crate) channels: Vec<Listed>,
+    pub(crate) channels: Vec<HeldChannel>,
     /// Channels that are not listed.
     pub(crate) more: u64,
 }
@@ -85,13 +85,17 @@ pub(crate) struct Claim {
 /// A channel of an executive, for whoever is refused because of it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(crate) struct Listed {
-    pub(crate) direction: Direction,
-    pub(crate) name: String,
-    pub(crate) peer: SocketAddr,
-    pub(crate) contract: String,
+pub struct HeldChannel {
+    /// Which way it goes.
+    pub direction: Direction,
+    /// Its name.
+    pub name: String,
+    /// The other side.
+    pub peer: SocketAddr,
+    /// Its contract in words.
+    pub contract: String,
     /// Bytes per second of its largest messages; 0 for best effort.
-    pub(crate) rate: u64,
+    pub rate: u64,
 }
 
 /// Which way a channel goes.
@@ -346,7 +350,7 @@ pub(super) mod tests {
             setup_ns: 0,
             packet_bytes: 1526,
             allowance_ns: 274_001 + 15 * 1_526_000,
-            channels: vec![Listed {
+            channels: vec![HeldChannel {
                 direction: Direction::Sends,
                 name: "camera".to_owned(),
                 peer: "127.0.0.1:9".parse().unwrap(),

@@ -14,15 +14,14 @@ mod store;
 
 use std::fmt;
 use std::io;
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration as StdDuration, Instant as StdInstant};
 
 use laxity_core::units::Rate;
 
-pub use book::Direction;
-pub(crate) use book::{Book, Claim, Listed, MOST_LISTED, presentable};
+pub(crate) use book::{Book, Claim, MOST_LISTED, presentable};
+pub use book::{Direction, HeldChannel};
 pub(crate) use store::Store;
 
 /// Shares of the link are whole multiples of this part of its rate.
@@ -135,21 +134,6 @@ pub struct Holder {
     pub more: u64,
 }
 
-/// A channel of a [`Holder`].
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct HeldChannel {
-    /// Which way it goes.
-    pub direction: Direction,
-    /// Its name.
-    pub name: String,
-    /// The other side.
-    pub peer: SocketAddr,
-    /// Its contract in words.
-    pub contract: String,
-    /// Bytes per second of its largest messages; 0 for best effort.
-    pub rate: u64,
-}
-
 /// What the executives of this host have used up together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shortage {
@@ -240,19 +224,12 @@ pub(crate) fn shared(book: &Book, key: book::Key, shortage: Shortage) -> Shared 
 }
 
 fn holder(claim: &Claim) -> Holder {
-    let channels = claim.channels.iter().map(|channel| HeldChannel {
-        direction: channel.direction,
-        name: channel.name.clone(),
-        peer: channel.peer,
-        contract: channel.contract.clone(),
-        rate: channel.rate,
-    });
     Holder {
         pid: claim.pid,
         command: claim.command.clone(),
         link: claim.link,
         processor_ppm: claim.processor_ppm,
-        channels: channels.collect(),
+        channels: claim.channels.clone(),
         more: claim.more,
     }
 }

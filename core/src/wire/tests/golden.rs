@@ -263,7 +263,7 @@ fn the_document_has_every_field_and_type() {
             control_type
                 .fields()
                 .iter()
-                .filter(|field| control_type.mandatory(**field) == mandatory)
+                .filter(|field| is_mandatory(control_type, **field) == mandatory)
                 .map(|field| field.name)
                 .collect()
         };

@@ -145,7 +145,7 @@ fn a_repeated_field_is_named() {
 
 #[test]
 fn a_missing_mandatory_field_is_named() {
-    // By hand, independent of `ControlType::mandatory`.
+    // By hand, independent of `is_mandatory`.
     let optional = ["min_message", "oversize", "at", "least_deadline", "detail", "reason", "reverse"];
     for (frame, its_token, control) in controls() {
         let parts = taken_apart(&frame);
@@ -179,7 +179,7 @@ fn the_table_of_mandatory_fields_is_what_the_parser_does() {
             let field = fields::ALL[usize::from(*tag) - 1];
             let conditional = [fields::INTERVAL, fields::DEADLINE].contains(&field) && real_time;
             let missing = Control::parse(&put_together(&frame, &fewer)).is_err();
-            assert_eq!(missing, control_type.mandatory(field) || conditional, "{control_type:?} {field:?}");
+            assert_eq!(missing, is_mandatory(control_type, field) || conditional, "{control_type:?} {field:?}");
         }
     }
 }
