@@ -6,6 +6,8 @@
 use core::fmt;
 use core::ops::{Add, AddAssign, Mul, Sub};
 
+use zerocopy::{FromBytes, Immutable, IntoBytes};
+
 /// Nanoseconds in a second.
 pub const NANOS_PER_SECOND: u64 = 1_000_000_000;
 
@@ -16,8 +18,9 @@ pub const NANOS_PER_SECOND: u64 = 1_000_000_000;
 pub struct Instant(u64);
 
 /// A span of time in nanoseconds. Arithmetic saturates, so "too long to count" is [`Duration::MAX`], never a small number.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, FromBytes, IntoBytes, Immutable)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize), serde(transparent))]
+#[repr(transparent)]
 pub struct Duration(u64);
 
 /// A rate in bytes per second; never zero.

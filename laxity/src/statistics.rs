@@ -10,6 +10,7 @@ use laxity_core::figures::{Figures, Latencies};
 use laxity_core::receive::{Delivered, ReceiveCounters};
 use laxity_core::send::SendCounters;
 use laxity_core::units::Duration;
+use zerocopy::transmute;
 
 /// Sub-buckets of an octave: a latency is known to one part in 64.
 const SUB: u64 = 64;
@@ -99,13 +100,23 @@ impl Histogram {
 #[derive(Debug)]
 pub(crate) struct Statistics {
     latency: Histogram,
-    send: [AtomicU64; 8],
+    send: [AtomicU64; size_of::<SendCounters>() / 8],
     /// Messages that the application's thread refused because of their size: the executive never saw them.
     refused_size: AtomicU64,
-    receive: [AtomicU64; 9],
+    receive: [AtomicU64; size_of::<ReceiveCounters>() / 8],
     over_bound: AtomicU64,
     /// How long before its deadline a message is complete by the analysis: the least that was in force. `UNKNOWN` at first.
     spare: AtomicU64,
+}
+
+fn publish<const N: usize>(to: &[AtomicU64; N], values: [u64; N]) {
+    for (published, value) in to.iter().zip(values) {
+        published.store(value, Relaxed);
+    }
+}
+
+fn read<const N: usize>(from: &[AtomicU64; N]) -> [u64; N] {
+    from.each_ref().map(|published| published.load(Relaxed))
 }
 
 /// No bound but the deadline.
@@ -147,31 +158,13 @@ impl Statistics {
     }
 
     /// Publishes what the receiver counted.
-    pub(crate) fn receive(&self, c: &ReceiveCounters) {
-        let values = [
-            c.delivered,
-            c.delivered_bytes,
-            c.late,
-            c.lost,
-            c.dropped_receiver,
-            c.dropped_sender,
-            c.late_network,
-            c.late_platform,
-            c.late_laxity,
-        ];
-        for (published, value) in self.receive.iter().zip(values) {
-            published.store(value, Relaxed);
-        }
+    pub(crate) fn receive(&self, counters: &ReceiveCounters) {
+        publish(&self.receive, transmute!(*counters));
     }
 
     /// Publishes what the sender counted.
-    pub(crate) fn send(&self, c: &SendCounters) {
-        let v = &c.violations;
-        for (published, value) in
-            self.send.iter().zip([c.accepted, c.refused, c.sent, c.sent_bytes, c.late, v.size, v.rate, v.burst])
-        {
-            published.store(value, Relaxed);
-        }
+    pub(crate) fn send(&self, counters: &SendCounters) {
+        publish(&self.send, transmute!(*counters));
     }
 
     /// Counts a message that the application's thread refused because of its size.
@@ -180,31 +173,17 @@ impl Statistics {
     }
 
     pub(crate) fn send_counters(&self) -> SendCounters {
-        let [accepted, refused, sent, sent_bytes, late, size, rate, burst] =
-            std::array::from_fn(|field| self.send[field].load(Relaxed));
+        let mut counters: SendCounters = transmute!(read(&self.send));
         let here = self.refused_size.load(Relaxed);
-        let violations = laxity_core::send::Violations { size: size + here, rate, burst };
-        let refused = refused + here;
-        SendCounters { accepted, refused, sent, sent_bytes, late, violations }
+        counters.refused += here;
+        counters.violations.size += here;
+        counters
     }
 
     /// The receiver's figures as of now. `sent` is what the receiver knows of: everything that ended here.
     pub(crate) fn figures(&self, name: &str, best_effort: bool, deadline: Option<Duration>) -> Figures {
-        let [delivered, delivered_bytes, late, lost, dropped_receiver, dropped_sender, network, platform, laxity] =
-            std::array::from_fn(|field| self.receive[field].load(Relaxed));
         let mut figures = Figures { name: name.to_owned(), best_effort, deadline, ..Figures::default() };
-        figures.count(&ReceiveCounters {
-            delivered,
-            delivered_bytes,
-            late,
-            lost,
-            dropped_receiver,
-            dropped_sender,
-            late_network: network,
-            late_platform: platform,
-            late_laxity: laxity,
-            ..ReceiveCounters::default()
-        });
+        figures.count(&transmute!(read(&self.receive)));
         figures.sent = figures.delivered + figures.lost + figures.dropped;
         figures.over_bound = self.over_bound.load(Relaxed);
         figures.bound = deadline.map(|deadline| deadline.saturating_sub(self.spare()));

@@ -51,7 +51,7 @@ pub enum Test {
 }
 
 /// What the split test finds for one channel, on a host that holds what that test granted before it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct SplitFigures {
     /// The least d_cpu; `None` if there is none, zero if the channel needs no processor here.
     pub processor_min: Option<Duration>,
@@ -62,7 +62,7 @@ pub struct SplitFigures {
 }
 
 /// What the composite test finds for one channel, on a host that holds what that test granted before it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct CompositeFigures {
     /// The least deadline; `None` if there is none.
     pub least_deadline: Option<Duration>,

@@ -24,6 +24,7 @@ use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec;
 
+use super::composite::Parts;
 use super::link::Stream;
 use super::machine::Machine;
 use super::processor::Job;
@@ -103,20 +104,34 @@ fn start(cell: usize) -> u64 {
     if cell == 0 { 1 } else { end(cell - 1) + 1 }
 }
 
+/// Whether a channel comes or goes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Change {
+    /// It is not there yet.
+    Enters,
+    /// It was entered as it is.
+    Leaves,
+}
+
+impl Change {
+    fn of(self, value: u64, by: u64) -> u64 {
+        match self {
+            Self::Enters => value.saturating_add(by),
+            Self::Leaves => value.saturating_sub(by),
+        }
+    }
+}
+
 /// Values, each with how often it is there: their least and greatest.
 #[derive(Clone, Debug, Default)]
-struct Counted(BTreeMap<u64, u32>);
+struct Counted(BTreeMap<u64, u64>);
 
 impl Counted {
-    fn add(&mut self, value: u64) {
-        *self.0.entry(value).or_insert(0) += 1;
-    }
-    fn remove(&mut self, value: u64) {
-        if let Some(count) = self.0.get_mut(&value) {
-            *count -= 1;
-            if *count == 0 {
-                self.0.remove(&value);
-            }
+    fn change(&mut self, change: Change, value: u64) {
+        let count = self.0.entry(value).or_insert(0);
+        *count = change.of(*count, 1);
+        if *count == 0 {
+            self.0.remove(&value);
         }
     }
     fn least(&self) -> Option<u64> {
@@ -142,8 +157,13 @@ impl Tail {
     fn plus(self, other: Self) -> Self {
         Self { share: self.share.saturating_add(other.share), excess: self.excess.saturating_add(other.excess) }
     }
-    fn minus(self, other: Self) -> Self {
-        Self { share: self.share.saturating_sub(other.share), excess: self.excess.saturating_sub(other.excess) }
+    fn changed(self, change: Change, by: Self) -> Self {
+        match change {
+            Change::Enters => self.plus(by),
+            Change::Leaves => {
+                Self { share: self.share.saturating_sub(by.share), excess: self.excess.saturating_sub(by.excess) }
+            }
+        }
     }
 }
 
@@ -214,49 +234,26 @@ impl Ledger {
         }
     }
 
-    /// Enters a channel.
-    pub(super) fn add(&mut self, switch: u64, job: Option<&Job>, stream: Option<&Stream>) {
-        if let Some(job) = job {
+    /// A channel comes or goes.
+    pub(super) fn change(&mut self, change: Change, switch: u64, (job, stream): Parts) {
+        if let Some(job) = &job {
             for cell in cell_of(job.deadline)..CELLS {
                 let added = added(job, end(cell));
-                self.work[cell] = self.work[cell].saturating_add(added.work);
-                self.messages[cell] = self.messages[cell].saturating_add(added.messages);
-                self.inner[cell] = self.inner[cell].saturating_add(added.inner);
+                self.work[cell] = change.of(self.work[cell], added.work);
+                self.messages[cell] = change.of(self.messages[cell], added.messages);
+                self.inner[cell] = change.of(self.inner[cell], added.inner);
             }
             let tails = tails(job, switch);
-            self.tails = core::array::from_fn(|which| self.tails[which].plus(tails[which]));
-            self.blocks.add(job.block);
+            self.tails = core::array::from_fn(|which| self.tails[which].changed(change, tails[which]));
+            self.blocks.change(change, job.block);
         }
-        if let Some(stream) = stream {
+        if let Some(stream) = &stream {
             for cell in cell_of(stream.deadline)..CELLS {
-                self.packets[cell] = self.packets[cell].saturating_add(packets(stream, end(cell)));
+                self.packets[cell] = change.of(self.packets[cell], packets(stream, end(cell)));
             }
-            self.link_tail = self.link_tail.plus(link_tail(stream));
-            self.largest.add(stream.largest);
-            self.smallest.add(stream.smallest);
-        }
-    }
-
-    /// Takes a channel out that was entered as it is.
-    pub(super) fn remove(&mut self, switch: u64, job: Option<&Job>, stream: Option<&Stream>) {
-        if let Some(job) = job {
-            for cell in cell_of(job.deadline)..CELLS {
-                let added = added(job, end(cell));
-                self.work[cell] = self.work[cell].saturating_sub(added.work);
-                self.messages[cell] = self.messages[cell].saturating_sub(added.messages);
-                self.inner[cell] = self.inner[cell].saturating_sub(added.inner);
-            }
-            let tails = tails(job, switch);
-            self.tails = core::array::from_fn(|which| self.tails[which].minus(tails[which]));
-            self.blocks.remove(job.block);
-        }
-        if let Some(stream) = stream {
-            for cell in cell_of(stream.deadline)..CELLS {
-                self.packets[cell] = self.packets[cell].saturating_sub(packets(stream, end(cell)));
-            }
-            self.link_tail = self.link_tail.minus(link_tail(stream));
-            self.largest.remove(stream.largest);
-            self.smallest.remove(stream.smallest);
+            self.link_tail = self.link_tail.changed(change, link_tail(stream));
+            self.largest.change(change, stream.largest);
+            self.smallest.change(change, stream.smallest);
         }
     }
 

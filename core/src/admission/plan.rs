@@ -70,18 +70,13 @@ impl World {
 #[derive(Clone)]
 struct Under {
     world: World,
-    /// By request: the figures, and the answer no.
-    figures: Vec<Figures>,
+    /// By request: the figures of this rule, and the answer no.
+    split: Vec<SplitFigures>,
+    composite: Vec<CompositeFigures>,
     denials: Vec<Option<Denial>>,
     granted: usize,
     /// By request; shorter than the plan if it was left.
     taken: Vec<bool>,
-}
-
-#[derive(Clone, Copy)]
-enum Figures {
-    Split(SplitFigures),
-    Composite(CompositeFigures),
 }
 
 /// Goes through a plan under one rule. If it is not the one that answers, it is left when there are many channels; and refusals
@@ -94,18 +89,17 @@ fn under(
     explain_it: bool,
 ) -> Result<Under, PlatformError> {
     let mut world = World::new(platform, rule)?;
-    let (mut figures, mut denials) = (Vec::with_capacity(requests.len()), Vec::with_capacity(requests.len()));
+    let (mut split, mut composite, mut denials) = (Vec::new(), Vec::new(), Vec::with_capacity(requests.len()));
     let (mut granted, mut explained, mut taken) = (0, 0u64, Vec::with_capacity(requests.len()));
     for request in requests {
         if granted >= MANY && !answers {
             break;
         }
-        let found = match rule {
-            Rule::Split => Figures::Split(split_figures(&world, request)),
-            Rule::Composite => Figures::Composite(composite_figures(&world, request)),
-        };
-        figures.push(found);
-        taken.push(found.fits() && world.take(request));
+        match rule {
+            Rule::Split => split.push(split_figures(&world, request)),
+            Rule::Composite => composite.push(composite_figures(&world, request)),
+        }
+        taken.push(world.take(request));
         if taken.last() == Some(&true) {
             granted += 1;
             denials.push(None);
@@ -117,7 +111,7 @@ fn under(
         let square = (granted as u64).saturating_mul(granted as u64);
         explained = explained.saturating_add(square.max(256));
     }
-    Ok(Under { world, figures, denials, granted, taken })
+    Ok(Under { world, split, composite, denials, granted, taken })
 }
 
 /// The reasons under [`Test::Auto`]: as in one pass, with both hosts side by side.
@@ -168,15 +162,6 @@ impl Under {
     }
 }
 
-impl Figures {
-    fn fits(&self) -> bool {
-        match self {
-            Self::Split(figures) => figures.fits,
-            Self::Composite(figures) => figures.fits,
-        }
-    }
-}
-
 /// Answers the requests in their order. The deadline of each is what this host may use of it.
 ///
 /// # Errors
@@ -199,20 +184,16 @@ pub fn decide(platform: &Platform, requests: &[Request], test: Test) -> Result<A
         Test::Auto => explain_either(platform, requests, rule, [&split, &composite])?,
     };
     let bounds = chosen.world.admission.bounds();
-    let of_split = |place| match split.figures.get(place) {
-        Some(Figures::Split(figures)) => *figures,
-        _ => NO_SPLIT,
-    };
-    let of_composite = |place| match composite.figures.get(place) {
-        Some(Figures::Composite(figures)) => *figures,
-        _ => NO_COMPOSITE,
-    };
     let channels = requests.iter().enumerate().map(|(place, request)| {
         let outcome = match denials.get(place).cloned().flatten() {
             Some(denial) => Err(denial),
             None => Ok(grant(&chosen.world, place, request, &bounds)),
         };
-        Answer { split: of_split(place), composite: of_composite(place), outcome }
+        Answer {
+            split: split.split.get(place).copied().unwrap_or_default(),
+            composite: composite.composite.get(place).copied().unwrap_or_default(),
+            outcome,
+        }
     });
     Ok(Answers {
         rule,
@@ -221,9 +202,6 @@ pub fn decide(platform: &Platform, requests: &[Request], test: Test) -> Result<A
         demand: demand(&chosen.world.admission),
     })
 }
-
-const NO_SPLIT: SplitFigures = SplitFigures { processor_min: None, link_min: None, fits: false };
-const NO_COMPOSITE: CompositeFigures = CompositeFigures { least_deadline: None, fits: false };
 
 fn split_figures(world: &World, request: &Request) -> SplitFigures {
     if world.held.len() >= MANY {

@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use super::answer::{Role, Rule};
 use super::composite::{CompositeTest, Parts, least_deadline};
-use super::ledger::Ledger;
+use super::ledger::{Change, Ledger};
 use super::link::{LinkTest, Stream};
 use super::machine::Machine;
 use super::processor::{Job, ProcessorTest, parts_per_million};
@@ -173,7 +173,7 @@ impl Admission {
                 let anew = moved.machine.stream_of(&reservation.contract, reservation.role)?;
                 *stream = Stream { deadline: stream.deadline, reach: stream.reach, ..anew };
             }
-            moved.ledger.add(moved.machine.switch, reservation.job.as_ref(), reservation.stream.as_ref());
+            moved.ledger.change(Change::Enters, moved.machine.switch, reservation.parts());
         }
         moved.test()?;
         Ok(moved)
@@ -469,7 +469,7 @@ impl Admission {
     /// Gives a reservation back; false if `id` names none that exists.
     pub fn release(&mut self, id: ReservationId) -> bool {
         let Some(held) = self.reservation(id).copied() else { return false };
-        self.ledger.remove(self.machine.switch, held.job.as_ref(), held.stream.as_ref());
+        self.ledger.change(Change::Leaves, self.machine.switch, held.parts());
         let slot = &mut self.slots[id.index as usize];
         slot.reservation = None;
         slot.generation = slot.generation.wrapping_add(1);
@@ -491,8 +491,8 @@ impl Admission {
     }
 
     fn exchange(&mut self, before: &Reservation, after: &Reservation) {
-        self.ledger.remove(self.machine.switch, before.job.as_ref(), before.stream.as_ref());
-        self.ledger.add(self.machine.switch, after.job.as_ref(), after.stream.as_ref());
+        self.ledger.change(Change::Leaves, self.machine.switch, before.parts());
+        self.ledger.change(Change::Enters, self.machine.switch, after.parts());
     }
 
     pub(super) fn reservation(&self, id: ReservationId) -> Option<&Reservation> {
@@ -516,7 +516,7 @@ impl Admission {
                 self.slots.len() - 1
             }
         };
-        self.ledger.add(self.machine.switch, reservation.job.as_ref(), reservation.stream.as_ref());
+        self.ledger.change(Change::Enters, self.machine.switch, reservation.parts());
         let slot = &mut self.slots[index];
         slot.reservation = Some(reservation);
         // The limit above keeps the index within 32 bits.

@@ -24,6 +24,7 @@ use crate::piece::{Piece, Worked};
 use crate::processor::{Order, Work};
 use crate::units::{Duration, Instant};
 use crate::wire::{Counts, DATA_HEADER_BYTES, DataHeader, DataView};
+use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 /// How a receiving channel is set up.
 #[derive(Clone, Copy, Debug)]
@@ -81,8 +82,9 @@ pub enum Drop {
     Stale,
 }
 
-/// What happened to the channel's messages at the receiver.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// What happened to the channel's messages at the receiver. Words of 64 bits, so that they can be published one by one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable)]
+#[repr(C)]
 pub struct ReceiveCounters {
     /// Delivered to the application, in time or late.
     pub delivered: u64,

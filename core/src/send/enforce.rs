@@ -1,10 +1,12 @@
 //! Traffic enforcement: what breaks a contract, and whose fault that is [channels §2.1, §3.1].
 
 use crate::units::Duration;
+use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 /// What a channel's application did against its contract, counted one by one [channels §2.1: "each parameter constituting
 /// the traffic specification needs to be policed individually"].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable)]
+#[repr(C)]
 pub struct Violations {
     /// Messages larger than `max_message`, or smaller than `min_message`.
     pub size: u64,

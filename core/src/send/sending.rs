@@ -13,6 +13,7 @@ use crate::send::enforce::{Violation, Violations};
 use crate::send::link_scheduler::Head;
 use crate::units::{Duration, Instant};
 use crate::wire::DataHeader;
+use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 /// How a sending channel is set up.
 #[derive(Clone, Copy, Debug)]
@@ -68,8 +69,9 @@ pub struct Packet {
     pub deadline: Instant,
 }
 
-/// What a sending channel did.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// What a sending channel did. Words of 64 bits, so that they can be published one by one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable)]
+#[repr(C)]
 pub struct SendCounters {
     /// Messages taken.
     pub accepted: u64,
