@@ -559,7 +559,7 @@ impl Shared {
             (Some(id), Some(contract)) => {
                 let outside = receive + platform.propagation + platform.clock_error + self.allowance;
                 let budget = contract.deadline().saturating_sub(outside);
-                match state.admission.relax_sending(id, budget) {
+                match state.admission.relax(id, budget) {
                     Ok(stages) => stages.with_handover(platform.handover),
                     Err(refusal) => {
                         let peer = known.peer;

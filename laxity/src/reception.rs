@@ -39,8 +39,8 @@ impl Shared {
         let slack = budget.saturating_sub(least);
         let whole = (least + request.upstream).as_nanos().max(1);
         let share = slack.mul_ratio(least.as_nanos(), whole);
-        let stage = match state.admission.relax_receiving(id, least + share) {
-            Ok(stage) => stage,
+        let stage = match state.admission.relax(id, least + share) {
+            Ok(stages) => stages.processor,
             Err(refusal) => {
                 state.admission.release(id);
                 return Err(refusal);

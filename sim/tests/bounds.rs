@@ -32,7 +32,7 @@ fn granted(more: Duration) -> Vec<Granted> {
         .into_iter()
         .map(|(id, asked)| {
             let least = admission.bounds().iter().find(|(other, _)| *other == id).unwrap().1.worst;
-            let stage = admission.relax_receiving(id, least.max(ms(1)) + more).unwrap();
+            let stage = admission.relax(id, least.max(ms(1)) + more).unwrap().processor;
             (id, asked.with_deadline(UPSTREAM + stage).unwrap(), stage)
         })
         .collect();

@@ -55,7 +55,7 @@ pub(super) fn run(
         let outside = platform.propagation;
         // The receiver's stage first, as in the live set-up; what is left is the sender's.
         let (id, least) = receiving.reserve_receiving(&contract, contract.deadline()).map_err(refused)?;
-        let receive = receiving.relax_receiving(id, least).map_err(refused)?;
+        let receive = receiving.relax(id, least).map_err(refused)?.processor;
         let budget = contract.deadline() - receive - outside;
         let (id, budget) = match sending.reserve_sending(&contract, budget) {
             Ok((id, _)) => (id, budget),
@@ -67,7 +67,7 @@ pub(super) fn run(
                 (id, least)
             }
         };
-        let stages = sending.relax_sending(id, budget).map_err(refused)?;
+        let stages = sending.relax(id, budget).map_err(refused)?;
         let stages = stages.with_handover(platform.handover);
         let plan = Plan::new(&row.name, Service::RealTime(contract), stages, receive);
         let channel = world.open(here, there, plan);

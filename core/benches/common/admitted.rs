@@ -39,7 +39,7 @@ pub(crate) fn filled(platform: Platform, kinds: Kinds, channels: usize) -> Admis
 #[inline(always)]
 pub(crate) fn accept(admission: &mut Admission, contract: &Contract) -> ReservationId {
     let (id, _) = admission.reserve_sending(contract, contract.deadline()).expect("there is room");
-    admission.relax_sending(id, contract.deadline()).expect("there is slack");
+    admission.relax(id, contract.deadline()).expect("there is slack");
     id
 }
 

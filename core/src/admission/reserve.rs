@@ -34,7 +34,7 @@ const MOST_ROUNDS: usize = 256;
 /// let millis = Duration::from_millis;
 /// let contract = Contract::new(14_000, 1, millis(20), 1, millis(20))?;
 /// let (id, least) = admission.reserve_sending(&contract, millis(15))?;
-/// let stages = admission.relax_sending(id, millis(15))?;
+/// let stages = admission.relax(id, millis(15))?;
 /// assert!(stages.processor >= least.processor && stages.link >= least.link);
 /// assert_eq!(admission.platform().handover + stages.processor + stages.link, millis(15));
 /// assert!(admission.release(id));
@@ -96,12 +96,13 @@ pub(super) struct Reservation {
 
 impl Reservation {
     pub(super) fn stages(&self, rule: Rule) -> SendingStages {
-        let of_job = nanos(self.job.map_or(0, |job| job.deadline));
-        let of_stream = nanos(self.stream.map_or(0, |stream| stream.deadline));
-        match rule {
-            Rule::Composite if self.job.is_some() => SendingStages { processor: of_job, link: Duration::ZERO },
-            _ => SendingStages { processor: of_job, link: of_stream },
-        }
+        let (processor, link) = self.deadlines();
+        let link = if rule == Rule::Composite && self.job.is_some() { 0 } else { link };
+        SendingStages { processor: nanos(processor), link: nanos(link) }
+    }
+    /// On the processor and on the link; zero where there is nothing to do.
+    pub(super) fn deadlines(&self) -> (u64, u64) {
+        (self.job.map_or(0, |job| job.deadline), self.stream.map_or(0, |stream| stream.deadline))
     }
     pub(super) fn parts(&self) -> Parts {
         (self.job, self.stream)

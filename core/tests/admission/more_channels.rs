@@ -20,7 +20,7 @@ fn by_rule(platform: &Platform, contracts: &[Contract], rule: Rule) -> usize {
     let settings = Settings { rule, ..Settings::default() };
     let mut admission = Admission::with_settings(platform.clone(), settings).unwrap();
     let mut granted = |contract: &&Contract| match admission.reserve_sending(contract, contract.deadline()) {
-        Ok((id, _)) => admission.relax_sending(id, contract.deadline()).is_ok(),
+        Ok((id, _)) => admission.relax(id, contract.deadline()).is_ok(),
         Err(_) => false,
     };
     contracts.iter().filter(|contract| granted(contract)).count()

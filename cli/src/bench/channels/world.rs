@@ -59,7 +59,7 @@ pub(super) fn admit(mode: Mode) -> Result<Vec<Admitted>, Failure> {
         let refused = |refusal: Refusal| Failure::Usage(format!("{}: {refusal}", row.name));
         let deadline = row.contract.deadline();
         let (id, _) = admission.reserve_sending(&row.contract, deadline).map_err(refused)?;
-        let stages = admission.relax_sending(id, deadline).map_err(refused)?;
+        let stages = admission.relax(id, deadline).map_err(refused)?;
         held.push((id, row, stages));
     }
     let bounds = admission.bounds();

@@ -128,8 +128,8 @@ fn reserve(
         ];
         let deadlines = compose(&hops, deadline, Slack::Proportional);
         let deadlines = deadlines.map_err(|_| Refusal::new(Code::DeadlineSum, Stage::Route))?;
-        let stages = from.admission.relax_sending(here, deadlines[0])?.with_handover(ours.handover);
-        let receive = to.admission.relax_receiving(there, deadlines[1])?;
+        let stages = from.admission.relax(here, deadlines[0])?.with_handover(ours.handover);
+        let receive = to.admission.relax(there, deadlines[1])?.processor;
         Ok(Granted { here, there, stages, receive, outside })
     });
     sending.map_err(|refusal| {
