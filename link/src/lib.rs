@@ -40,6 +40,7 @@
 
 #![deny(unsafe_code)]
 
+use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
@@ -214,3 +215,28 @@ pub trait LinkOver<F: Frames>: Link {
 
 /// How many [`LinkEvent`]s wait at most: enough for every peer of one batch of the usual size.
 pub const EVENT_CAPACITY: usize = 64;
+
+/// What the network reported, read but not yet drained by the driver.
+#[derive(Debug)]
+struct Events {
+    waiting: VecDeque<LinkEvent>,
+    lost: u64,
+}
+
+impl Events {
+    fn new() -> Self {
+        Self { waiting: VecDeque::with_capacity(EVENT_CAPACITY), lost: 0 }
+    }
+
+    /// Equal events that wait are one: a dead peer that is sent to at a high rate is one piece of news.
+    fn push(&mut self, event: LinkEvent) {
+        if self.waiting.contains(&event) {
+            return;
+        }
+        if self.waiting.len() < EVENT_CAPACITY {
+            self.waiting.push_back(event);
+        } else {
+            self.lost += 1;
+        }
+    }
+}

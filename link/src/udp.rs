@@ -11,7 +11,6 @@
 //!
 //! Leaves out: pacing (the link scheduler's), segmentation offload, multicast.
 
-use std::collections::VecDeque;
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
@@ -22,7 +21,7 @@ use laxity_core::units::Duration;
 
 use crate::staging::{MAX_RETRIES, Outcome, Staged, Staging};
 use crate::sys::{self, Interest, NetworkError, ReceiveBatch, SendBatch, StableFrames, wait};
-use crate::{Counters, EVENT_CAPACITY, Link, LinkError, LinkEvent, LinkOver, Received};
+use crate::{Counters, Events, Link, LinkError, LinkEvent, LinkOver, Received};
 
 /// The largest batch; the kernel's own limit for one call (UIO_MAXIOV).
 pub const MAX_BATCH: usize = 1024;
@@ -166,15 +165,15 @@ impl Link for Udp {
     }
 
     fn poll_event(&mut self) -> Option<LinkEvent> {
-        if self.reports.events.is_empty() {
+        if self.reports.events.waiting.is_empty() {
             // An error while reading reports concerns no peer; the data path meets it too and says so.
             let _ = self.reports.drain(self.fd.as_fd());
         }
-        self.reports.events.pop_front()
+        self.reports.events.waiting.pop_front()
     }
 
     fn counters(&self) -> Counters {
-        Counters { events_lost: self.reports.lost, send_too_large: self.reports.sent_too_large, ..self.counters }
+        Counters { events_lost: self.reports.events.lost, send_too_large: self.reports.sent_too_large, ..self.counters }
     }
 }
 
@@ -210,9 +209,9 @@ impl<F: StableFrames> LinkOver<F> for Udp {
                     // Nobody else's reports explain it: it is this packet's own.
                     if errno == libc::EMSGSIZE {
                         reports.sent_too_large += 1;
-                        reports.push(LinkEvent::TooLarge { peer: head, mtu_bytes: reports.local_mtu_bytes });
+                        reports.events.push(LinkEvent::TooLarge { peer: head, mtu_bytes: reports.local_mtu_bytes });
                     } else {
-                        reports.push(LinkEvent::Unreachable(head));
+                        reports.events.push(LinkEvent::Unreachable(head));
                     }
                     Ok(Outcome::Refused)
                 }
@@ -323,10 +322,9 @@ fn class(error: &io::Error) -> Class {
     }
 }
 
-/// What the network reported, read but not yet drained by the driver.
+/// What the network reports of earlier packets.
 struct Reports {
-    events: VecDeque<LinkEvent>,
-    lost: u64,
+    events: Events,
     /// The socket's error queue may hold more. Left alone it would end every wait at once.
     pending: bool,
     /// What the kernel last said of the largest packet when it refused one of ours in the call; 0 before that.
@@ -336,20 +334,7 @@ struct Reports {
 
 impl Reports {
     fn new() -> Self {
-        let events = VecDeque::with_capacity(EVENT_CAPACITY);
-        Self { events, lost: 0, pending: false, local_mtu_bytes: 0, sent_too_large: 0 }
-    }
-
-    /// Equal events that wait are one: a dead peer that is sent to at a high rate is one piece of news.
-    fn push(&mut self, event: LinkEvent) {
-        if self.events.contains(&event) {
-            return;
-        }
-        if self.events.len() < EVENT_CAPACITY {
-            self.events.push_back(event);
-        } else {
-            self.lost += 1;
-        }
+        Self { events: Events::new(), pending: false, local_mtu_bytes: 0, sent_too_large: 0 }
     }
 
     /// Reads at most [`MAX_REPORTS`] reports, if there may be any.
@@ -373,8 +358,8 @@ impl Reports {
                 // The call failed too, and its packet is judged there.
                 (true, libc::EMSGSIZE) => self.local_mtu_bytes = info,
                 (true, _) => {}
-                (false, libc::EMSGSIZE) => self.push(LinkEvent::TooLarge { peer, mtu_bytes: info }),
-                (false, _) => self.push(LinkEvent::Unreachable(peer)),
+                (false, libc::EMSGSIZE) => self.events.push(LinkEvent::TooLarge { peer, mtu_bytes: info }),
+                (false, _) => self.events.push(LinkEvent::Unreachable(peer)),
             }
         }
         Ok(())
@@ -384,16 +369,17 @@ impl Reports {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::EVENT_CAPACITY;
 
     #[test]
     fn waiting_events_are_bounded_and_equal_ones_are_one() {
         let mut reports = Reports::new();
         for port in 0..=u16::try_from(EVENT_CAPACITY).unwrap() {
             for _ in 0..2 {
-                reports.push(LinkEvent::Unreachable(SocketAddr::from(([127, 0, 0, 1], port))));
+                reports.events.push(LinkEvent::Unreachable(SocketAddr::from(([127, 0, 0, 1], port))));
             }
         }
-        assert_eq!((reports.events.len(), reports.lost), (EVENT_CAPACITY, 2));
+        assert_eq!((reports.events.waiting.len(), reports.events.lost), (EVENT_CAPACITY, 2));
     }
 
     #[test]

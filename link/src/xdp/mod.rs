@@ -51,7 +51,7 @@ use crate::staging::Staged;
 use crate::sys::rings::{Sent, XdpSocket};
 use crate::sys::{Found, wait_set};
 use crate::udp::Udp;
-use crate::{Counters, EVENT_CAPACITY, Link, LinkEvent, LinkOver, Received};
+use crate::{Counters, Events, Link, LinkEvent, LinkOver, Received};
 use headers::Template;
 use peers::Peers;
 use program::Program;
@@ -112,8 +112,7 @@ pub struct Xdp {
     was_busy: bool,
     from_socket: usize,
     counters: Counters,
-    events: VecDeque<LinkEvent>,
-    events_lost: u64,
+    events: Events,
 }
 
 impl fmt::Debug for Xdp {
@@ -133,17 +132,6 @@ impl Xdp {
     /// What was got, and what happens to frames before they come here; for whoever watches, in any thread.
     pub fn status(&self) -> Arc<Status> {
         Arc::clone(self.watcher.status())
-    }
-
-    fn push_event(&mut self, event: LinkEvent) {
-        if self.events.contains(&event) {
-            return;
-        }
-        if self.events.len() < EVENT_CAPACITY {
-            self.events.push_back(event);
-        } else {
-            self.events_lost += 1;
-        }
     }
 
     /// Takes the frames back that were sent.
@@ -194,7 +182,7 @@ impl Xdp {
                 let mtu_bytes = (direct.most + if staged.peer.is_ipv6() { 48 } else { 28 }) as u32;
                 self.counters.send_dropped += 1;
                 self.counters.send_too_large += 1;
-                self.push_event(LinkEvent::TooLarge { peer: staged.peer, mtu_bytes });
+                self.events.push(LinkEvent::TooLarge { peer: staged.peer, mtu_bytes });
                 frames.free(staged.frame);
                 continue;
             }
@@ -317,7 +305,7 @@ impl Link for Xdp {
     }
 
     fn poll_event(&mut self) -> Option<LinkEvent> {
-        self.events.pop_front().or_else(|| self.udp.poll_event())
+        self.events.waiting.pop_front().or_else(|| self.udp.poll_event())
     }
 
     fn counters(&self) -> Counters {
@@ -333,7 +321,7 @@ impl Link for Xdp {
             receive_damaged: own.receive_damaged + udp.receive_damaged,
             receive_overflow: udp.receive_overflow + self.watcher.status().overflow(),
             receive_starved: own.receive_starved + udp.receive_starved,
-            events_lost: self.events_lost + udp.events_lost,
+            events_lost: self.events.lost + udp.events_lost,
         }
     }
 

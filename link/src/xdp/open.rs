@@ -27,7 +27,7 @@ use crate::sys::features::{channels, takes_vlan_tags};
 use crate::sys::rings::{self, Port};
 use crate::sys::{now, wait_set};
 use crate::udp::{MAX_BATCH, Udp, UdpConfig};
-use crate::{Counters, EVENT_CAPACITY, Link};
+use crate::{Counters, Events, Link};
 
 /// Control frames of each peer with a channel: keep-alives of as many channels as a host has, all at once and every tenth of a
 /// second; no more at once than half of what may wait.
@@ -160,8 +160,7 @@ impl Xdp {
             was_busy: false,
             from_socket: super::FROM_SOCKET,
             counters: Counters::default(),
-            events: VecDeque::with_capacity(EVENT_CAPACITY),
-            events_lost: 0,
+            events: Events::new(),
         };
         Ok((link, frames))
     }
