@@ -48,7 +48,7 @@ fn main() {
                 let millis = Duration::from_millis;
                 let large = Contract::new(12_000_000, 1, millis(1000), 1, millis(9)).expect("a contract");
                 line(&format!("refusal: ledger, then exact test, {channels} {name}"), 1, || {
-                    black_box(admission.reserve_sending(&large, large.deadline()).expect_err("no room"));
+                    black_box(admission.reserve(&large, Role::Sends, large.deadline()).expect_err("no room"));
                 });
             }
         }

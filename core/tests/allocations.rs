@@ -13,6 +13,7 @@ use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 use laxity_core::admission::Admission;
+use laxity_core::admission::answer::Role;
 use laxity_core::contract::{Contract, Service};
 use laxity_core::endpoint::{Config, Destination, Endpoint, Incoming, LinkConfig, Outgoing};
 use laxity_core::event::{Event, Name};
@@ -82,7 +83,7 @@ fn a_hundred_thousand_channels_are_less_than_200_megabytes() {
     let mut admission = Admission::new(platform).unwrap();
     for place in 0..100_000 {
         let contract = contract(place);
-        let (id, _) = admission.reserve_sending(&contract, contract.deadline()).unwrap();
+        let (id, _) = admission.reserve(&contract, Role::Sends, contract.deadline()).unwrap();
         admission.relax(id, contract.deadline()).unwrap();
     }
     let (now, most) = HELD.with(Cell::get);

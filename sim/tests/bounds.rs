@@ -4,6 +4,7 @@ mod common;
 
 use common::{address, at, contract, modern, ms, us};
 use laxity_core::admission::Admission;
+use laxity_core::admission::answer::Role;
 use laxity_core::contract::{Contract, SendingStages, Service};
 use laxity_core::figures::Misses;
 use laxity_core::units::Duration;
@@ -25,7 +26,7 @@ fn granted(more: Duration) -> Vec<Granted> {
     let mut held = Vec::new();
     for (max, interval) in [(6_000, ms(10)), (20_000, ms(20)), (3_000, ms(5))] {
         let asked = contract(max, interval, 1, ms(50));
-        let (id, _) = admission.reserve_receiving(&asked, ms(10)).unwrap();
+        let (id, _) = admission.reserve(&asked, Role::Receives, ms(10)).unwrap();
         held.push((id, asked));
     }
     let granted: Vec<_> = held

@@ -12,7 +12,7 @@ mod common;
 use common::twin::{self, Without};
 use common::{draw, us};
 use laxity_core::admission::Admission;
-use laxity_core::admission::answer::Rule;
+use laxity_core::admission::answer::{Role, Rule};
 use laxity_core::contract::{Contract, SendingStages};
 use laxity_core::platform::{BestEffort, LinkModel, MachineModel, Platform};
 use laxity_core::units::{Duration, Rate};
@@ -372,7 +372,7 @@ fn c3_early_service_blocks() {
         // Without early service 45 µs are enough for both.
         let mut admission =
             Admission::with_settings(platform.clone(), promise::settings(&system, Rule::Composite)).unwrap();
-        let granted = [one, one].map(|one| admission.reserve_sending(&one.contract, us(45)).is_ok());
+        let granted = [one, one].map(|one| admission.reserve(&one.contract, Role::Sends, us(45)).is_ok());
         assert_eq!(granted == [true, true], !send_early, "{granted:?}");
     }
 }

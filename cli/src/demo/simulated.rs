@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 
 use laxity_core::admission::Admission;
+use laxity_core::admission::answer::Role;
 use laxity_core::contract::{Contract, Service};
 use laxity_core::figures::{Figures, Latencies};
 use laxity_core::platform::Platform;
@@ -54,16 +55,16 @@ pub(super) fn run(
         let mut contract = row.contract;
         let outside = platform.propagation;
         // The receiver's stage first, as in the live set-up; what is left is the sender's.
-        let (id, least) = receiving.reserve_receiving(&contract, contract.deadline()).map_err(refused)?;
-        let receive = receiving.relax(id, least).map_err(refused)?.processor;
+        let (_, least) = receiving.reserve(&contract, Role::Receives, contract.deadline()).map_err(refused)?;
+        let receive = least.processor;
         let budget = contract.deadline() - receive - outside;
-        let (id, budget) = match sending.reserve_sending(&contract, budget) {
+        let (id, budget) = match sending.reserve(&contract, Role::Sends, budget) {
             Ok((id, _)) => (id, budget),
             Err(refusal) => {
                 let least = refusal.least_deadline.ok_or_else(|| refused(refusal))?;
                 contract = with_deadline(&contract, least + receive + outside)?;
                 notes.push(format!("{}: {}; going on with {}", row.name, refusal, contract.deadline()));
-                let (id, _) = sending.reserve_sending(&contract, least).map_err(refused)?;
+                let (id, _) = sending.reserve(&contract, Role::Sends, least).map_err(refused)?;
                 (id, least)
             }
         };

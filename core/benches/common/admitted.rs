@@ -2,6 +2,7 @@
 
 #![allow(dead_code, reason = "each benchmark uses what it needs")]
 
+use laxity_core::admission::answer::Role;
 use laxity_core::admission::{Admission, ReservationId};
 use laxity_core::contract::Contract;
 use laxity_core::platform::{Interference, LinkModel, Platform};
@@ -38,7 +39,7 @@ pub(crate) fn filled(platform: Platform, kinds: Kinds, channels: usize) -> Admis
 /// Reserves, and gives the slack to the stages. Not counted, unlike [`phase::accept`].
 #[inline(always)]
 pub(crate) fn accept(admission: &mut Admission, contract: &Contract) -> ReservationId {
-    let (id, _) = admission.reserve_sending(contract, contract.deadline()).expect("there is room");
+    let (id, _) = admission.reserve(contract, Role::Sends, contract.deadline()).expect("there is room");
     admission.relax(id, contract.deadline()).expect("there is slack");
     id
 }

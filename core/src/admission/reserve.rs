@@ -28,12 +28,13 @@ const MOST_ROUNDS: usize = 256;
 /// ledger's, whose cost does not grow with their number, and the exact test's only if that says no.
 ///
 /// ```
-/// use laxity_core::{admission::Admission, contract::Contract, platform::Platform, units::Duration};
+/// use laxity_core::admission::{Admission, answer::Role};
+/// use laxity_core::{contract::Contract, platform::Platform, units::Duration};
 ///
 /// let mut admission = Admission::new(Platform::assumed_host())?;
 /// let millis = Duration::from_millis;
 /// let contract = Contract::new(14_000, 1, millis(20), 1, millis(20))?;
-/// let (id, least) = admission.reserve_sending(&contract, millis(15))?;
+/// let (id, least) = admission.reserve(&contract, Role::Sends, millis(15))?;
 /// let stages = admission.relax(id, millis(15))?;
 /// assert!(stages.processor >= least.processor && stages.link >= least.link);
 /// assert_eq!(admission.platform().handover + stages.processor + stages.link, millis(15));
@@ -159,7 +160,7 @@ impl Admission {
     ///
     /// # Errors
     /// [`Code::BadParameters`]: the link is not paced, `rate` is more than it has, or so little that its set-up time is out of
-    /// range. Else the first test that fails, as in [`Admission::reserve_sending`]; `self` is as it was.
+    /// range. Else the first test that fails, as in [`Admission::reserve`]; `self` is as it was.
     pub fn with_rate(&self, rate: Rate) -> Result<Self, Refusal> {
         let bad = || Refusal::new(Code::BadParameters, Stage::Link);
         let link = self.link.part(rate).ok_or_else(bad)?;
@@ -236,8 +237,8 @@ impl Admission {
     }
 
     /// Reserves the least stages at which this channel and all existing ones keep their deadlines, if
-    /// `handover + processor + link ≤ budget`. `budget` is this host's part of the contract's deadline, which itself is
-    /// not looked at. Under the composite rule the processor's stage is all of it, as long as the budget allows.
+    /// `handover + processor + link ≤ budget`; a channel that is received has a stage on the processor only, one that passes
+    /// through on the link only. `budget` is this host's part of the contract's deadline, which itself is not looked at. Under the composite rule the processor's stage is all of it, as long as the budget allows.
     ///
     /// # Errors
     /// In this order. [`Code::BadParameters`]: too many packets, or the link is not paced. [`Code::ProcessorUtilisation`],
@@ -247,32 +248,6 @@ impl Admission {
     /// that fails. [`Code::DeadlineSum`]: the stages fit one by one; `at` is the shortfall. [`Code::Memory`]: too many
     /// channels. `least_deadline` is the least budget that would do, if any. Under the composite rule
     /// [`Code::CompositeUtilisation`] and [`Code::CompositeDeadline`] stand for both stages.
-    pub fn reserve_sending(
-        &mut self,
-        contract: &Contract,
-        budget: Duration,
-    ) -> Result<(ReservationId, SendingStages), Refusal> {
-        self.reserve(contract, Role::Sends, budget)
-    }
-
-    /// Reserves the least processor deadline at which this channel and all existing ones keep theirs, if it is at most
-    /// `budget`: this host's part of the contract's deadline.
-    ///
-    /// # Errors
-    /// As [`Admission::reserve_sending`], without those of the link and of the sum.
-    pub fn reserve_receiving(
-        &mut self,
-        contract: &Contract,
-        budget: Duration,
-    ) -> Result<(ReservationId, Duration), Refusal> {
-        self.reserve(contract, Role::Receives, budget).map(|(id, stages)| (id, stages.processor))
-    }
-
-    /// Reserves what this host does for a channel, as [`Admission::reserve_sending`] and [`Admission::reserve_receiving`] do;
-    /// a channel that passes through has a stage on the link only.
-    ///
-    /// # Errors
-    /// As [`Admission::reserve_sending`].
     pub fn reserve(
         &mut self,
         contract: &Contract,

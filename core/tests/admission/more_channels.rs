@@ -19,7 +19,7 @@ fn by_d_order(platform: &Platform, contracts: &[Contract]) -> usize {
 fn by_rule(platform: &Platform, contracts: &[Contract], rule: Rule) -> usize {
     let settings = Settings { rule, ..Settings::default() };
     let mut admission = Admission::with_settings(platform.clone(), settings).unwrap();
-    let mut granted = |contract: &&Contract| match admission.reserve_sending(contract, contract.deadline()) {
+    let mut granted = |contract: &&Contract| match admission.reserve(contract, Role::Sends, contract.deadline()) {
         Ok((id, _)) => admission.relax(id, contract.deadline()).is_ok(),
         Err(_) => false,
     };

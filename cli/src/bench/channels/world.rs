@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-use laxity_core::admission::answer::Rule;
+use laxity_core::admission::answer::{Role, Rule};
 use laxity_core::admission::{Admission, Refusal, ReservationId, Settings};
 use laxity_core::contract::{Contract, SendingStages, Service, packets};
 use laxity_core::figures::{Figures, Latencies, Misses};
@@ -58,7 +58,7 @@ pub(super) fn admit(mode: Mode) -> Result<Vec<Admitted>, Failure> {
     for row in table_3() {
         let refused = |refusal: Refusal| Failure::Usage(format!("{}: {refusal}", row.name));
         let deadline = row.contract.deadline();
-        let (id, _) = admission.reserve_sending(&row.contract, deadline).map_err(refused)?;
+        let (id, _) = admission.reserve(&row.contract, Role::Sends, deadline).map_err(refused)?;
         let stages = admission.relax(id, deadline).map_err(refused)?;
         held.push((id, row, stages));
     }

@@ -80,7 +80,7 @@ fn the_composite_rule_has_its_own_span() {
     for rule in [Rule::Split, Rule::Composite] {
         let mut admission =
             Admission::with_settings(platform.clone(), Settings { rule, ..Settings::default() }).unwrap();
-        admission.reserve_sending(&contract, millis(45)).unwrap();
+        admission.reserve(&contract, Role::Sends, millis(45)).unwrap();
         // No shorter than the channel's own bound, no longer than two intervals of a host that is half idle.
         let worst = admission.bounds()[0].1.worst;
         let span = admission.span();
@@ -99,7 +99,7 @@ fn what_a_stall_would_void_is_not_counted_on() {
     platform.interference = envelopes(&[(10, 1)]);
     let mut admission = Admission::new(platform).unwrap();
     let contract = Contract::new(14_000, 1, millis(100), 1, millis(60)).unwrap();
-    admission.reserve_sending(&contract, millis(60)).unwrap();
+    admission.reserve(&contract, Role::Sends, millis(60)).unwrap();
     assert!(admission.machine.tax_reaches());
     // C_l of 10 µs for each 10.5 µs of the link.
     assert!(admission.rests_on_reach());

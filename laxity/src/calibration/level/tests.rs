@@ -1,5 +1,6 @@
 use std::sync::Arc;
 
+use laxity_core::admission::answer::Role;
 use laxity_core::contract::Contract;
 
 use super::super::tests::example;
@@ -41,7 +42,7 @@ fn admission() -> Admission {
     let mut admission = Admission::new(here().platform).unwrap();
     let millis = Duration::from_millis;
     let contract = Contract::new(1000, 1, millis(50), 1, millis(200)).unwrap();
-    admission.reserve_sending(&contract, millis(200)).unwrap();
+    admission.reserve(&contract, Role::Sends, millis(200)).unwrap();
     admission
 }
 
