@@ -21,6 +21,7 @@
 
 use std::net::SocketAddr;
 
+pub use laxity_core::admission::answer::Role;
 use laxity_core::contract::{Contract, SendingStages, Service, packets};
 use laxity_core::limits;
 use laxity_core::platform::{BestEffort, Field, LinkModel, PARAMETERS, Platform};
@@ -29,20 +30,12 @@ use laxity_core::units::{Duration, Instant};
 
 use crate::{ChannelHandle, Gap, HostConfig, HostCounters, HostId, Plan, StepCosts, WakeUp, World};
 
-/// What the host under test does for a channel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Role {
-    /// It sends: the response is that of the last packet's transmission.
-    Sends,
-    /// It receives what the peer releases and hands over at once: the response is that of the handler, from the logical
-    /// arrival here, which is later than the release by [`System::ahead`].
-    Receives,
-}
-
 /// A channel of a small system.
 #[derive(Clone, Copy, Debug)]
 pub struct Channel {
-    /// What the host under test does.
+    /// What the host under test does. It sends: the response is that of the last packet's transmission. Or it receives what the
+    /// peer releases, and hands it over at once: the response is that of the handler, from the logical arrival here, which is
+    /// later than the release by [`System::ahead`]. It relays nothing.
     pub role: Role,
     /// Sizes, interval and burst; enforced. The deadline is not looked at.
     pub contract: Contract,
@@ -208,11 +201,10 @@ impl System {
             let service = Service::RealTime(channel.contract);
             let name = format!("c{number}");
             let sends = channel.role == Role::Sends;
-            let (stages, receive) = match channel.role {
-                Role::Sends => (channel.stages, Duration::ZERO),
-                Role::Receives => (SendingStages::default(), channel.stages.processor),
+            let (stages, receive, upstream) = match sends {
+                true => (channel.stages, Duration::ZERO, channel.stages.total()),
+                false => (SendingStages::default(), channel.stages.processor, self.ahead),
             };
-            let upstream = if sends { stages.total() } else { self.ahead };
             let plan = Plan {
                 upstream,
                 priority: self.priorities.get(number).copied().unwrap_or_default(),
@@ -308,9 +300,9 @@ impl Bench {
             self.world.run_until(self.world.now() + chunk);
             for ((number, &handle), missing) in self.channels.iter().enumerate().zip(&mut missing) {
                 let responses = self.world.take_responses(handle);
-                let (count, handler, end) = match self.system.channels[number].role {
-                    Role::Sends => (responses.sent, responses.at_handler, responses.at_sender),
-                    Role::Receives => (responses.delivered, responses.at_receiver, responses.at_receiver),
+                let (count, handler, end) = match self.system.channels[number].role == Role::Sends {
+                    true => (responses.sent, responses.at_handler, responses.at_sender),
+                    false => (responses.delivered, responses.at_receiver, responses.at_receiver),
                 };
                 *missing -= count;
                 seen[number] = seen[number].max(Seen { handler, end });

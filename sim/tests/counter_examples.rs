@@ -17,7 +17,7 @@ use laxity_core::contract::{Contract, SendingStages};
 use laxity_core::platform::{BestEffort, LinkModel, MachineModel, Platform};
 use laxity_core::units::{Duration, Rate};
 use laxity_sim::search::promise;
-use laxity_sim::tiny::{Bench, Channel, Release, Role, Seen, System};
+use laxity_sim::tiny::{Bench, Channel, Release, Seen, System};
 
 /// Bytes of a payload that occupies the link for so many microseconds.
 fn bytes(micros: u64) -> u32 {

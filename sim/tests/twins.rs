@@ -10,7 +10,7 @@ use laxity_core::contract::SendingStages;
 use laxity_core::platform::MachineModel;
 use laxity_core::units::Duration;
 use laxity_sim::search::case::Bounded;
-use laxity_sim::search::promise::{self, role};
+use laxity_sim::search::promise;
 use laxity_sim::search::small::{self, Kind};
 
 /// Shares beyond which the first instant that fails may be farther away than the twin looks.
@@ -41,7 +41,7 @@ fn both_grant_the_same_least_deadlines() {
             let Some((_, least)) = found else {
                 refused += 1;
                 // A utilisation may be too high for any deadline, or just for the first instants.
-                let refusal = admission.reserve(&channels[number].contract, role(channels[number].role), us(2_000_000));
+                let refusal = admission.reserve(&channels[number].contract, channels[number].role, us(2_000_000));
                 let best_effort = system.platform.best_effort;
                 if best_effort.starts.is_some() || best_effort.message_packets == 0 {
                     // The link's tax grows with the budget.
@@ -122,7 +122,7 @@ fn both_find_the_same_longest_deadline_of_the_composite_test() {
             let Some((id, least)) = promise::admit(&mut admission, &channel) else { break };
             admission.release(id);
             let budget = least.total() + us(draw(40)) * (1 + 10 * draw(1));
-            let (_, stages) = admission.reserve(&channel.contract, role(channel.role), budget).unwrap();
+            let (_, stages) = admission.reserve(&channel.contract, channel.role, budget).unwrap();
             system.channels[number].stages = stages;
             let mut twin = Twin::new(&system.platform, settings, &system.channels[..=number], Without::Nothing);
             assert!(twin.holds(), "{kind:?}, channel {number}: {stages:?}\n{system:?}");

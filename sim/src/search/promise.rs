@@ -8,7 +8,7 @@ use laxity_core::limits;
 use laxity_core::platform::Platform;
 use laxity_core::units::Duration;
 
-use crate::tiny::{Channel, Role, Seen, System};
+use crate::tiny::{Channel, Seen, System};
 
 /// What a channel's response is at most.
 #[derive(Clone, Debug)]
@@ -43,14 +43,6 @@ impl Promise {
     }
 }
 
-/// The role as admission names it.
-pub fn role(role: Role) -> answer::Role {
-    match role {
-        Role::Sends => answer::Role::Sends,
-        Role::Receives => answer::Role::Receives,
-    }
-}
-
 /// How the system's host serves what it admits, with this rule.
 pub fn settings(system: &System, rule: answer::Rule) -> Settings {
     Settings { rule, send_early: system.send_early, receive_early: system.receive_early }
@@ -58,7 +50,7 @@ pub fn settings(system: &System, rule: answer::Rule) -> Settings {
 
 /// Admits the channel with the least budget that does.
 pub fn admit(admission: &mut Admission, channel: &Channel) -> Option<(ReservationId, SendingStages)> {
-    let ask = |budget| admission.reserve(&channel.contract, role(channel.role), budget);
+    let ask = |budget| admission.reserve(&channel.contract, channel.role, budget);
     least_budget(100, limits::MAX_DEADLINE, ask)
 }
 

@@ -409,9 +409,9 @@ fn task(platform: &Platform, settings: Settings, channel: &Channel) -> Task {
     let contract = &channel.contract;
     let count = packets(contract.max_message(), platform.packet);
     let sends = channel.role == Role::Sends;
-    let (first, other) = match channel.role {
-        Role::Sends => (platform.first_packet, platform.packet_cost),
-        Role::Receives => (platform.receive_first, platform.receive_packet),
+    let (first, other) = match sends {
+        true => (platform.first_packet, platform.packet_cost),
+        false => (platform.receive_first, platform.receive_packet),
     };
     let sizes = (1..=count)
         .map(|k| if k < count { platform.packet } else { contract.max_message() - (count - 1) * platform.packet });
