@@ -229,9 +229,9 @@ impl Shared {
     }
 
     /// An error if the executive is gone. Under the lock of the state: whoever clears it does so after `stopped`.
-    fn check_running(&self) -> Result<(), Error> {
+    pub(crate) fn check_running(&self) -> Result<(), Error> {
         match self.is_stopped() {
-            true => Err(Error::Stopped("its thread has ended".to_owned())),
+            true => Err(Error::Stopped),
             false => Ok(()),
         }
     }

@@ -149,8 +149,8 @@ pub enum Error {
     #[error("it would have to wait")]
     WouldBlock,
     /// The executive has stopped.
-    #[error("the executive has stopped: {0}")]
-    Stopped(String),
+    #[error("the executive has stopped: its thread has ended")]
+    Stopped,
     /// The system refused something.
     #[error("{what}: {source}")]
     System {
@@ -191,7 +191,7 @@ impl Error {
             | Self::ClosedByPeer { .. }
             | Self::Version { .. } => 5,
             Self::System { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => 4,
-            Self::Closed | Self::Stopped(_) | Self::System { .. } => 5,
+            Self::Closed | Self::Stopped | Self::System { .. } => 5,
         }
     }
 

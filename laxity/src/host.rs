@@ -448,8 +448,7 @@ impl Host {
         let destination = Destination { link: ONLY_LINK, peer, name: checked_name(name)? };
         let ChannelSpec { service, overload, priority } = spec;
         let answer = self.shared.open(OpenRequest { destination, service, overload, priority })?;
-        let stopped = || Error::Stopped("its thread has ended".to_owned());
-        let opened = answer.recv().map_err(|_| stopped())??;
+        let opened = answer.recv().map_err(|_| Error::Stopped)??;
         Ok(Sender::new(opened, Arc::clone(&self.shared), overload))
     }
 
@@ -590,12 +589,11 @@ impl Listener {
     /// # Errors
     /// [`Error::WouldBlock`] after the timeout, [`Error::Stopped`] if the host has stopped.
     pub fn accept(&self, timeout: Option<StdDuration>) -> Result<Receiver, Error> {
-        let stopped = || Error::Stopped("its thread has ended".to_owned());
         let accepted = match timeout {
-            None => self.accepted.recv().map_err(|_| stopped())?,
+            None => self.accepted.recv().map_err(|_| Error::Stopped)?,
             Some(timeout) => self.accepted.recv_timeout(timeout).map_err(|error| match error {
                 mpsc::RecvTimeoutError::Timeout => Error::WouldBlock,
-                mpsc::RecvTimeoutError::Disconnected => stopped(),
+                mpsc::RecvTimeoutError::Disconnected => Error::Stopped,
             })?,
         };
         Ok(Receiver::new(accepted, Arc::clone(&self.shared)))

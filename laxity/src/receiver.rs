@@ -95,11 +95,10 @@ impl Receiver {
                     doorbell: Arc::clone(&self.shared.doorbell),
                 });
             }
-            match end {
-                Some(end) => return Err(Error::of_end(end, self.grant.peer, false)),
-                None if self.shared.is_stopped() => return Err(Error::Stopped("its thread has ended".to_owned())),
-                None => {}
+            if let Some(end) = end {
+                return Err(Error::of_end(end, self.grant.peer, false));
             }
+            self.shared.check_running()?;
             let left = until.map(|until| until.saturating_duration_since(StdInstant::now()));
             if left.is_some_and(|left| left.is_zero()) {
                 return Err(Error::WouldBlock);

@@ -169,9 +169,7 @@ impl Sender {
                     other => Err(Error::of_end(other, self.grant.peer, false)),
                 };
             }
-            if self.shared.is_stopped() {
-                return Err(Error::Stopped("its thread has ended".to_owned()));
-            }
+            self.shared.check_running()?;
             port.signal.wait(seen, Some(StdDuration::from_millis(100)));
         }
     }
@@ -187,9 +185,7 @@ impl Sender {
     }
 
     fn is_open(&self) -> Result<(), Error> {
-        if self.shared.is_stopped() {
-            return Err(Error::Stopped("its thread has ended".to_owned()));
-        }
+        self.shared.check_running()?;
         match self.port.port.end() {
             Some(end) => Err(Error::of_end(end, self.grant.peer, false)),
             None => Ok(()),

@@ -327,7 +327,6 @@ impl Shared {
         wanted: &Wanted,
     ) -> Result<(MutexGuard<'a, State>, ReservationId, SendingStages), Error> {
         let until = StdInstant::now() + PATIENCE;
-        let stopped = || Error::Stopped("its thread has ended".to_owned());
         loop {
             while state.sharing.as_ref().is_some_and(Sharing::is_changing) && !self.is_stopped() {
                 state = self.wait_for_share(state);
@@ -335,7 +334,7 @@ impl Shared {
             let mut channels: Vec<HeldChannel> = state.channels().map(listed_channel).collect();
             channels.push(listed(Direction::Sends, &wanted.name, wanted.peer, wanted.service));
             let State { admission, sharing, .. } = &mut *state;
-            let Some(sharing) = sharing.as_mut().filter(|_| !self.is_stopped()) else { return Err(stopped()) };
+            let Some(sharing) = sharing.as_mut().filter(|_| !self.is_stopped()) else { return Err(Error::Stopped) };
             let mut candidates = match self.candidates(admission, sharing, wanted) {
                 Ok(candidates) => candidates,
                 Err(error) => {
@@ -358,7 +357,7 @@ impl Shared {
                     if changed {
                         state = self.grow(state, settled);
                     }
-                    return if self.is_stopped() { Err(stopped()) } else { Ok((state, chosen.id, chosen.least)) };
+                    return if self.is_stopped() { Err(Error::Stopped) } else { Ok((state, chosen.id, chosen.least)) };
                 }
                 Outcome::Wait => {
                     drop(state);

@@ -20,6 +20,8 @@ use std::time::{Duration as StdDuration, Instant as StdInstant};
 
 use laxity_core::units::Rate;
 
+use crate::text::DisplayRate;
+
 pub(crate) use book::{Book, Claim, MOST_LISTED, presentable};
 pub use book::{Direction, HeldChannel};
 pub(crate) use store::Store;
@@ -171,14 +173,14 @@ impl fmt::Display for Shared {
             write!(f, "{} pid {} ({}) holds ", if at == 0 { ":" } else { "," }, holder.pid, holder.command)?;
             match self.shortage {
                 Shortage::Processors { .. } => write!(f, "{:.1}% of a processor", holder.processor_ppm as f64 / 1e4)?,
-                Shortage::Link { .. } | Shortage::Seats => write!(f, "{}", PerSecond(holder.link))?,
+                Shortage::Link { .. } | Shortage::Seats => write!(f, "{}", DisplayRate(holder.link))?,
             }
             for (at, channel) in holder.channels.iter().enumerate() {
                 let way = if channel.direction == Direction::Sends { "to" } else { "from" };
                 write!(f, "{} {} {way} {}", if at == 0 { " for" } else { " and" }, channel.name, channel.peer)?;
                 match channel.rate {
                     0 => f.write_str(" (best effort)")?,
-                    rate => write!(f, " ({})", PerSecond(rate))?,
+                    rate => write!(f, " ({})", DisplayRate(rate))?,
                 }
             }
             if holder.more > 0 {
@@ -186,22 +188,9 @@ impl fmt::Display for Shared {
             }
         }
         match self.shortage {
-            Shortage::Link { free } => write!(f, "; free are {}", PerSecond(free)),
+            Shortage::Link { free } => write!(f, "; free are {}", DisplayRate(free)),
             Shortage::Processors { free_ppm } => write!(f, "; free are {:.1}%", free_ppm as f64 / 1e4),
             Shortage::Seats => Ok(()),
-        }
-    }
-}
-
-/// A rate for people.
-struct PerSecond(u64);
-
-impl fmt::Display for PerSecond {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0 {
-            bytes @ 0..1000 => write!(f, "{bytes}B/s"),
-            bytes @ 1000..1_000_000 => write!(f, "{:.1}KB/s", bytes as f64 / 1e3),
-            bytes => write!(f, "{:.1}MB/s", bytes as f64 / 1e6),
         }
     }
 }

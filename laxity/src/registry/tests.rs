@@ -61,8 +61,8 @@ fn what_does_not_fit_is_refused_and_says_who_holds_what() {
     assert_eq!(
         refused.to_string(),
         format!(
-            "the link is used up: pid {pid} (send camera) holds 700.0KB/s for camera to 127.0.0.1:9 (4.0MB/s), \
-             pid {pid} (send camera) holds 300.0KB/s for camera to 127.0.0.1:9 (4.0MB/s); free are 0B/s"
+            "the link is used up: pid {pid} (send camera) holds 700KB/s for camera to 127.0.0.1:9 (4MB/s), \
+             pid {pid} (send camera) holds 300KB/s for camera to 127.0.0.1:9 (4MB/s); free are 0B/s"
         )
     );
     drop(first);
