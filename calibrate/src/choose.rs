@@ -33,7 +33,7 @@ mod reference;
 mod tests;
 
 pub use police::{SHARE_OF_BEST_EFFORT, police};
-pub use reference::{Kind, Reference};
+pub use reference::Reference;
 
 /// The values of P that are compared.
 pub const QUANTA: [u32; 7] = [1, 2, 4, 8, 16, 32, 64];
@@ -127,37 +127,28 @@ impl Choice {
     pub fn why(&self) -> String {
         let best = self.chosen();
         let (size, quantum) = self.place();
-        let mut text = format!("P = {} and S = {} bytes admit {}", best.quantum, best.packet, self.told(best));
-        let mut beside = Vec::new();
-        let mut compare = |size: Option<usize>, quantum: Option<usize>, what: &dyn Fn(&Cell) -> String| {
-            if let (Some(size), Some(quantum)) = (size, quantum)
-                && let Some(cell) = self.cell(size, quantum)
-            {
-                let found = if cell.counts.iter().zip(&best.counts).all(|(one, other)| one.channels == other.channels) {
-                    "as many".to_owned()
-                } else {
-                    self.told(cell)
-                };
-                beside.push(format!("{}: {found}", what(cell)));
-            }
-        };
-        compare(Some(size), quantum.checked_sub(1), &|cell| format!("with P = {}", cell.quantum));
-        compare(Some(size), Some(quantum + 1), &|cell| format!("with P = {}", cell.quantum));
-        compare(size.checked_sub(1), Some(quantum), &|cell| format!("with S = {}", cell.packet));
-        compare(Some(size + 1), Some(quantum), &|cell| format!("with S = {}", cell.packet));
-        if !beside.is_empty() {
-            text.push_str("; ");
-            text.push_str(&beside.join("; "));
-        }
-        text.push('.');
-        text
+        let beside = [
+            (Some(size), quantum.checked_sub(1), "P"),
+            (Some(size), Some(quantum + 1), "P"),
+            (size.checked_sub(1), Some(quantum), "S"),
+            (Some(size + 1), Some(quantum), "S"),
+        ];
+        let beside = beside.into_iter().filter_map(|(size, quantum, differs)| {
+            let cell = self.cell(size?, quantum?)?;
+            let as_many = cell.counts.iter().zip(&best.counts).all(|(one, other)| one.channels == other.channels);
+            let found = if as_many { "as many".to_owned() } else { self.told(cell) };
+            let value = if differs == "P" { cell.quantum } else { cell.packet };
+            Some(format!("; with {differs} = {value}: {found}"))
+        });
+        let (quantum, packet, admitted) = (best.quantum, best.packet, self.told(best));
+        format!("P = {quantum} and S = {packet} bytes admit {admitted}{}.", beside.collect::<String>())
     }
 
     /// `12 control, 4 video, 1 bulk`.
     fn told(&self, cell: &Cell) -> String {
         let counted = |(reference, count): (&Reference, &Count)| {
             let most = if count.refused.is_none() { "at least " } else { "" };
-            format!("{most}{} {}", count.channels, reference.name())
+            format!("{most}{} {}", count.channels, reference.name)
         };
         self.references.iter().zip(&cell.counts).map(counted).collect::<Vec<_>>().join(", ")
     }

@@ -21,7 +21,6 @@ mod load;
 mod spin;
 mod work;
 
-use std::net::{IpAddr, Ipv4Addr};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -35,9 +34,9 @@ pub use error::Error;
 
 use choose::{Choice, ChooseError, choose, police};
 use claims::Pieces;
+use laxity::Scheduling;
 use laxity::calibration::{Calibration, Cost, Load, Observer, Piece, Taken, ThisHost, Window, derive, now as today};
 use laxity::metering::{Recorded, Recorder};
-use laxity::{Scheduling, Standing};
 use link::Device;
 use work::{Pace, Run, Worked};
 
@@ -133,15 +132,7 @@ pub fn measure(plan: &Plan, stop: &AtomicBool, tell: &mut dyn FnMut(&Phase, Dura
     let _awake = awake.map_err(Error::system("keeping processors awake"))?;
     let _load = load::Running::start(plan.load)?;
     let mut notes = Vec::new();
-    let mut measuring = Measuring {
-        plan,
-        stop,
-        tell,
-        bind: Ipv4Addr::LOCALHOST.into(),
-        priority,
-        done: Duration::ZERO,
-        standing: None,
-    };
+    let mut measuring = Measuring { plan, stop, tell, priority, done: Duration::ZERO };
     let costs_time = plan.length.mul_ratio(1, 3);
     let mut costs = Vec::new();
     for &packet in &sizes {
@@ -174,25 +165,25 @@ pub fn measure(plan: &Plan, stop: &AtomicBool, tell: &mut dyn FnMut(&Phase, Dura
     };
     let mut chosen = Platform { quantum, ..of_size(packet)? };
     let left = plan.length.saturating_sub(measuring.done);
-    let worked = claims::windows(Observer::Working, &[measuring.work(&chosen, left)?], 1);
+    let Worked { windows, standing, .. } = measuring.work(&chosen, left)?;
+    let worked = claims::windows(Observer::Working, &[windows], 1);
     let windows = claims::merge(spun.claimed, worked.claimed);
     chosen.interference.envelopes = derive::envelopes(&windows);
     chosen.best_effort.starts = police(&chosen)?;
     measuring.interrupted()?;
-    let standing = measuring.standing.take();
     if plan.device != link::LOOPBACK {
         notes.push(format!(
             "the rate of {} is told, not measured, and handing over was measured over loopback",
             plan.device
         ));
     }
-    if plan.realtime && standing.as_ref().is_none_or(|standing| !matches!(standing.scheduling, Scheduling::Fifo(_))) {
+    if plan.realtime && !matches!(standing.scheduling, Scheduling::Fifo(_)) {
         notes.push(
             "measured without real-time priority, which is not permitted here: other threads took what they wanted"
                 .to_owned(),
         );
     }
-    if standing.as_ref().is_none_or(|standing| !standing.memory_locked) {
+    if !standing.memory_locked {
         notes.push(
             "measured without locked memory, which is not permitted here: page faults are among the costs".to_owned(),
         );
@@ -205,8 +196,8 @@ pub fn measure(plan: &Plan, stop: &AtomicBool, tell: &mut dyn FnMut(&Phase, Dura
         date: today(),
         duration: now().since(begin),
         load: plan.load,
-        scheduling: standing.as_ref().map_or(Scheduling::Ordinary, |standing| standing.scheduling),
-        memory_locked: standing.is_some_and(|standing| standing.memory_locked),
+        scheduling: standing.scheduling,
+        memory_locked: standing.memory_locked,
         kept_awake: plan.keep_awake,
         link: plan.device.clone(),
         alpha: ALPHA,
@@ -259,12 +250,9 @@ struct Measuring<'a> {
     plan: &'a Plan,
     stop: &'a AtomicBool,
     tell: &'a mut dyn FnMut(&Phase, Duration),
-    bind: IpAddr,
     priority: Option<u8>,
     /// Of the plan's length.
     done: Duration,
-    /// What the executives got: the last of them.
-    standing: Option<Standing>,
 }
 
 impl Measuring<'_> {
@@ -280,7 +268,6 @@ impl Measuring<'_> {
         let worked = work::run(&run, self.stop, &mut |elapsed| tell(phase, done + elapsed))?;
         self.done += length;
         self.interrupted()?;
-        self.standing = Some(worked.standing.clone());
         Ok(worked)
     }
 
@@ -288,9 +275,8 @@ impl Measuring<'_> {
     fn costs(&mut self, packet: u32, length: Duration) -> Result<Vec<Cost>, Error> {
         let phase = Phase::Costs(packet);
         let mut work = |groups, pace, parts| {
-            let (bind, priority) = (self.bind, self.priority);
-            let length = length.mul_ratio(parts, 8);
-            self.run(&phase, Run { packet, groups, length, pace, charged: None, windows: &[], bind, priority })
+            let (length, priority) = (length.mul_ratio(parts, 8), self.priority);
+            self.run(&phase, Run { packet, groups, length, pace, charged: None, windows: &[], priority })
         };
         let (alone, few) = (work(work::ALONE, Pace::STEADY, 1)?, work(work::FEW, Pace::STEADY, 1)?);
         let (many, sparse) = (work(work::MANY, Pace::STEADY, 3)?, work(work::SPARSE, Pace::SLOW, 2)?);
@@ -305,8 +291,7 @@ impl Measuring<'_> {
         let each = self.plan.length.mul_ratio(1, 50);
         for packet in std::iter::once(least).chain(sizes.iter().copied().filter(|&size| size != least)) {
             (self.tell)(&Phase::Link, self.done);
-            let counts =
-                link::spacing(self.bind, packet, each.mul_ratio(1, 4).min(LINK_TURN), self.priority, self.stop)?;
+            let counts = link::spacing(packet, each.mul_ratio(1, 4).min(LINK_TURN), self.priority, self.stop)?;
             // It never sleeps by itself: so it keeps out of the reach of the kernel's throttle, which would stop the next thread, too.
             std::thread::sleep(LINK_PAUSE);
             self.interrupted()?;
@@ -335,8 +320,7 @@ impl Measuring<'_> {
         Ok((recorders.into_iter().map(finish).collect(), among))
     }
 
-    fn work(&mut self, charged: &Platform, length: Duration) -> Result<Vec<Recorded>, Error> {
-        let (bind, priority) = (self.bind, self.priority);
+    fn work(&mut self, charged: &Platform, length: Duration) -> Result<Worked, Error> {
         let run = Run {
             packet: charged.packet,
             groups: work::MANY,
@@ -344,10 +328,9 @@ impl Measuring<'_> {
             pace: Pace::STEADY,
             charged: Some(charged),
             windows: &WINDOWS,
-            bind,
-            priority,
+            priority: self.priority,
         };
-        Ok(self.run(&Phase::Working, run)?.windows)
+        self.run(&Phase::Working, run)
     }
 }
 

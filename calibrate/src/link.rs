@@ -1,7 +1,7 @@
 //! The link: how far apart packets of one size leave, one after the other; or what its driver tells of it.
 
 use std::fs;
-use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::net::{Ipv4Addr, UdpSocket};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -9,6 +9,7 @@ use laxity_core::units::{Duration, Rate};
 use laxity_link::sys::{self, now};
 
 use crate::error::Error;
+use crate::work::spawn;
 use laxity::metering::Histogram;
 
 /// The device over which a host reaches itself.
@@ -59,14 +60,13 @@ impl Device {
 /// # Errors
 /// No socket is to be had.
 pub(super) fn spacing(
-    bind: IpAddr,
     packet: u32,
     length: Duration,
     priority: Option<u8>,
     stop: &AtomicBool,
 ) -> Result<Vec<(Duration, u64)>, Error> {
     let system = Error::system("opening a socket");
-    let bound = || UdpSocket::bind(SocketAddr::new(bind, 0)).map_err(system);
+    let bound = || UdpSocket::bind((Ipv4Addr::LOCALHOST, 0)).map_err(system);
     let (from, to) = (bound()?, bound()?);
     from.connect(to.local_addr().map_err(system)?).map_err(system)?;
     let histogram = Histogram::default();
@@ -88,11 +88,7 @@ pub(super) fn spacing(
                 before = after;
             }
         };
-        std::thread::Builder::new()
-            .name("calibrate-link".to_owned())
-            .spawn_scoped(scope, work)
-            .map_err(Error::system("starting a thread"))
-            .map(|thread| drop(thread.join()))
+        spawn(scope, "calibrate-link", work)
     })?;
     Ok(histogram.counts())
 }
@@ -103,8 +99,7 @@ mod tests {
 
     #[test]
     fn loopback_has_a_spacing() {
-        let counts =
-            spacing([127, 0, 0, 1].into(), 1000, Duration::from_millis(20), None, &AtomicBool::new(false)).unwrap();
+        let counts = spacing(1000, Duration::from_millis(20), None, &AtomicBool::new(false)).unwrap();
         assert!(counts.iter().all(|(took, _)| !took.is_zero()));
         assert!(counts.iter().map(|count| count.1).sum::<u64>() > 100);
     }

@@ -6,6 +6,7 @@ use laxity_core::units::{Duration, Instant};
 use laxity_link::sys::{self, now};
 
 use crate::error::Error;
+use crate::work::spawn;
 use laxity::metering::Recorder;
 use laxity::probe;
 
@@ -39,24 +40,17 @@ pub(super) fn spin(
         let on = processors.get(place).copied();
         let recorders = &mut recorders[place];
         std::thread::scope(|scope| {
-            let spinning =
-                std::thread::Builder::new().name("calibrate-spin".to_owned()).spawn_scoped(scope, move || {
-                    // Without the right to it, other threads are part of what is seen.
-                    if let Some(priority) = priority {
-                        let _ = sys::real_time(priority);
-                    }
-                    if let Some(processor) = on {
-                        // Of a processor where it may not be it says nothing; what was not looked at is not claimed.
-                        if sys::pin(processor).is_err() {
-                            std::thread::sleep(PAUSE);
-                            return;
-                        }
-                    }
-                    one_turn(recorders);
-                });
-            let spinning = spinning.map_err(Error::system("starting a thread"))?;
-            let _ = spinning.join();
-            Ok::<_, Error>(())
+            spawn(scope, "calibrate-spin", move || {
+                // Without the right to it, other threads are part of what is seen.
+                if let Some(priority) = priority {
+                    let _ = sys::real_time(priority);
+                }
+                // Of a processor where it may not be it says nothing; what was not looked at is not claimed.
+                match on.map(sys::pin) {
+                    Some(Err(_)) => std::thread::sleep(PAUSE),
+                    _ => one_turn(recorders),
+                }
+            })
         })?;
         tell(TURN * (turn + 1));
         if processors.len() < 2 {

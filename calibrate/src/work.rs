@@ -3,10 +3,10 @@
 //! Their costs are the ones that ship, for the meter is in the executive that ships. They are admitted on figures that nobody
 //! believes, so that nothing is refused, and promise nothing.
 
-use std::net::{IpAddr, SocketAddr};
+use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{self, ScopedJoinHandle};
+use std::thread;
 use std::time::Duration as StdDuration;
 
 use laxity_core::contract::Contract;
@@ -79,7 +79,6 @@ pub(super) struct Run<'a> {
     pub(super) charged: Option<&'a Platform>,
     /// Lengths of windows in which stolen time is recorded.
     pub(super) windows: &'a [Duration],
-    pub(super) bind: IpAddr,
     /// What the executives ask for; `None` stays ordinary.
     pub(super) priority: Option<u8>,
 }
@@ -156,7 +155,7 @@ pub(super) fn run(run: &Run<'_>, stop: &AtomicBool, tell: &mut dyn FnMut(Duratio
             tell(now().since(start).min(run.length));
         }
         over.store(true, Ordering::Relaxed);
-        running.map(|_| (start, now()))
+        running.map(|()| (start, now()))
     })?;
     let standing = receiving.standing().clone();
     let mut windows: Vec<Recorded> = Vec::new();
@@ -207,7 +206,7 @@ fn start(run: &Run<'_>, begin: Instant, histograms: &Arc<Histograms>) -> Result<
         platform.quantum = charged.quantum;
     }
     let config = HostConfig {
-        bind: SocketAddr::new(run.bind, 0),
+        bind: (Ipv4Addr::LOCALHOST, 0).into(),
         costs: Some(platform.into()),
         channels: 64,
         fifo_priority: run.priority,
@@ -223,31 +222,34 @@ fn apply<'scope>(
     channels: Vec<(Sender, Receiver, usize)>,
     real_time: bool,
     over: &'scope AtomicBool,
-) -> Result<Vec<ScopedJoinHandle<'scope, ()>>, Error> {
-    let mut running = Vec::new();
+) -> Result<(), Error> {
     for (sender, receiver, bytes) in channels {
-        let system = Error::system("starting a thread");
         let prepare = move || {
             if real_time {
                 let _ = sys::real_time(APPLICATION_PRIORITY);
             }
             let _ = sys::precise_timers();
         };
-        let sink = move || {
+        spawn(scope, "calibrate-recv", move || {
             prepare();
             take(receiver, over);
-        };
-        let source = move || {
+        })?;
+        spawn(scope, "calibrate-send", move || {
             prepare();
             give(sender, bytes, over);
-        };
-        running
-            .push(thread::Builder::new().name("calibrate-recv".to_owned()).spawn_scoped(scope, sink).map_err(system)?);
-        running.push(
-            thread::Builder::new().name("calibrate-send".to_owned()).spawn_scoped(scope, source).map_err(system)?,
-        );
+        })?;
     }
-    Ok(running)
+    Ok(())
+}
+
+/// A thread of that name.
+pub(super) fn spawn<'scope>(
+    scope: &'scope thread::Scope<'scope, '_>,
+    name: &str,
+    work: impl FnOnce() + Send + 'scope,
+) -> Result<(), Error> {
+    let thread = thread::Builder::new().name(name.to_owned()).spawn_scoped(scope, work);
+    thread.map(drop).map_err(Error::system("starting a thread"))
 }
 
 /// Sends as often as the contract lets it.
@@ -281,7 +283,6 @@ mod tests {
             pace: Pace::STEADY,
             charged: Some(&charged),
             windows: &lengths,
-            bind: [127, 0, 0, 1].into(),
             priority: None,
         };
         let worked = run(&plan, &AtomicBool::new(false), &mut |_| {}).unwrap();

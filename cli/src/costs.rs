@@ -15,6 +15,7 @@ use laxity_lab::workload::Row;
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
+use crate::file::failed;
 
 /// What this host costs, for a command that runs on it.
 #[derive(Debug, Args)]
@@ -61,7 +62,7 @@ pub(crate) fn of_wire(calibration: Option<Calibration>, platform: Option<&Path>)
 fn departing(costs: Costs, file: Option<&Path>) -> Result<Costs, Failure> {
     let Some(file) = file else { return Ok(costs) };
     let name = file.display().to_string();
-    let text = fs::read_to_string(file).map_err(|source| Failure::File { file: name.clone(), source })?;
+    let text = fs::read_to_string(file).map_err(failed(file))?;
     let parse = |defaults| platform_file::parse(&text, &name, defaults);
     let platform = beside(&costs, parse, |platform| platform.packet)?;
     if platform.machine.is_papers() {
@@ -140,7 +141,7 @@ pub(crate) fn taken(costs: &Costs) -> Value {
         "kernel": taken.kernel,
         "processor": taken.processor,
         "processors": taken.processors,
-        "duration_ns": taken.duration.as_nanos(),
+        "duration_ns": taken.duration,
         "hogs": taken.load.hogs,
         "flood_packets_s": taken.load.flood,
         "link": taken.link,

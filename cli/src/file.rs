@@ -6,10 +6,16 @@ use std::path::{Path, PathBuf};
 
 use crate::failure::Failure;
 
+/// What a command ends with that cannot do with the file what it has to.
+pub(crate) fn failed(path: &Path) -> impl Fn(io::Error) -> Failure {
+    |source| Failure::File { file: path.display().to_string(), source }
+}
+
 /// Writes `text` into the file: first beside it, then in its place, so that nobody ever reads half of it. What is no regular
 /// file, such as a pipe, is written as it is.
 pub(crate) fn write(path: &Path, text: &str) -> Result<(), Failure> {
-    replace(path, text).map_err(|source| Failure::File { file: path.display().to_string(), source })
+    let mut file = Streamed::create(path)?;
+    file.write_all(text.as_bytes()).and_then(|()| file.finish()).map_err(failed(path))
 }
 
 /// Fails if there is no directory for the file: better before a long run than after it.
@@ -19,56 +25,35 @@ pub(crate) fn has_directory(path: &Path) -> Result<(), Failure> {
         true => Ok(()),
         false => Err(io::ErrorKind::NotADirectory.into()),
     });
-    found.map_err(|source| Failure::File { file: path.display().to_string(), source })
+    found.map_err(failed(path))
 }
 
 /// Fails if the file could not be written: better before a long run than after it. Nothing is left of the attempt.
 pub(crate) fn can_be_written(path: &Path) -> Result<(), Failure> {
-    attempt(path).map_err(|source| Failure::File { file: path.display().to_string(), source })
-}
-
-fn attempt(path: &Path) -> io::Result<()> {
-    let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    match fs::metadata(&path) {
-        Ok(metadata) if metadata.is_dir() => return Err(io::ErrorKind::IsADirectory.into()),
+    match target(path).map_err(failed(path))? {
+        (_, true) => Streamed::create(path).map(drop),
         // To open a pipe would be to wait for its reader.
-        Ok(metadata) if !metadata.is_file() => return Ok(()),
-        Ok(_) => drop(OpenOptions::new().write(true).open(&path)?),
-        Err(_) => {}
+        (_, false) => Ok(()),
     }
-    let beside = beside(&path)?;
-    drop(OpenOptions::new().write(true).create_new(true).open(&beside)?);
-    fs::remove_file(&beside)
 }
 
 /// Makes the directory of the file, if it is not there.
 pub(crate) fn make_directory(path: &Path) -> Result<(), Failure> {
     let parent = path.parent().unwrap_or(Path::new("."));
-    fs::create_dir_all(parent).map_err(|source| Failure::File { file: parent.display().to_string(), source })
+    fs::create_dir_all(parent).map_err(failed(parent))
 }
 
-fn replace(path: &Path, text: &str) -> io::Result<()> {
+/// The file itself, and whether another takes its place when it is written; what is no regular file stays.
+fn target(path: &Path) -> io::Result<(PathBuf, bool)> {
     // A link stays a link: what it points to is replaced.
     let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-    match fs::metadata(&path) {
-        Ok(metadata) if metadata.is_dir() => return Err(io::ErrorKind::IsADirectory.into()),
-        Ok(metadata) if !metadata.is_file() => {
-            return OpenOptions::new().write(true).open(&path)?.write_all(text.as_bytes());
-        }
+    let is_replaced = match fs::metadata(&path) {
+        Ok(found) if found.is_dir() => return Err(io::ErrorKind::IsADirectory.into()),
         // Who may not write the file may not replace it either.
-        Ok(_) => drop(OpenOptions::new().write(true).open(&path)?),
-        Err(_) => {}
-    }
-    let beside = beside(&path)?;
-    let written = OpenOptions::new().write(true).create_new(true).open(&beside).and_then(|mut file| {
-        file.write_all(text.as_bytes())?;
-        file.sync_all()?;
-        fs::rename(&beside, &path)
-    });
-    if written.is_err() {
-        let _ = fs::remove_file(&beside);
-    }
-    written
+        Ok(found) if found.is_file() => OpenOptions::new().write(true).open(&path).map(|_| true)?,
+        found => found.is_err(),
+    };
+    Ok((path, is_replaced))
 }
 
 /// A name in the same directory that nobody else uses.
@@ -93,21 +78,16 @@ pub(crate) struct Streamed {
 impl Streamed {
     /// Begins to write.
     pub(crate) fn create(path: &Path) -> Result<Self, Failure> {
-        Self::begin(path).map_err(|source| Failure::File { file: path.display().to_string(), source })
+        Self::begin(path).map_err(failed(path))
     }
 
     fn begin(path: &Path) -> io::Result<Self> {
-        let path = fs::canonicalize(path).unwrap_or_else(|_| path.to_owned());
-        let (file, becomes) = match fs::metadata(&path) {
-            Ok(metadata) if metadata.is_dir() => return Err(io::ErrorKind::IsADirectory.into()),
-            Ok(metadata) if !metadata.is_file() => (OpenOptions::new().write(true).open(&path)?, None),
-            found => {
-                if found.is_ok() {
-                    drop(OpenOptions::new().write(true).open(&path)?);
-                }
-                let beside = beside(&path)?;
-                (OpenOptions::new().write(true).create_new(true).open(&beside)?, Some((beside, path)))
-            }
+        let (path, is_replaced) = target(path)?;
+        let (file, becomes) = if is_replaced {
+            let beside = beside(&path)?;
+            (OpenOptions::new().write(true).create_new(true).open(&beside)?, Some((beside, path)))
+        } else {
+            (OpenOptions::new().write(true).open(&path)?, None)
         };
         Ok(Self { out: BufWriter::new(file), becomes, finished: false })
     }

@@ -25,7 +25,7 @@ pub(crate) enum Framing {
 }
 
 /// Bytes of the length in front of a message.
-const LENGTH_BYTES: usize = size_of::<u32>();
+const LENGTH_BYTES: u32 = size_of::<u32>() as u32;
 
 impl FromStr for Framing {
     type Err = String;
@@ -153,24 +153,17 @@ impl<R: Read> Reader<R> {
     /// The stream cannot be cut; `message` then holds nothing of use, and so will every further call.
     pub(crate) fn next(&mut self, message: &mut Vec<u8>) -> Result<bool, FramingError> {
         match self.framing {
-            Framing::Fixed(bytes) => {
-                message.resize(bytes.get() as usize, 0);
-                let found = self.fill(message)?;
-                message.truncate(found);
-                Ok(found > 0)
-            }
+            Framing::Fixed(bytes) => Ok(self.fill(message, bytes.get())? > 0),
             Framing::Length32 => self.next_with_length(message),
         }
     }
 
     fn next_with_length(&mut self, message: &mut Vec<u8>) -> Result<bool, FramingError> {
         let start = self.at;
-        let mut length = [0; LENGTH_BYTES];
-        match self.fill(&mut length)? {
-            0 => return Ok(false),
-            LENGTH_BYTES => {}
-            found => return Err(self.truncated("a length", start, found, LENGTH_BYTES)),
+        if self.fill(message, LENGTH_BYTES)? == 0 {
+            return Ok(false);
         }
+        let length = message.as_slice().try_into().map_err(|_| self.truncated("a length", start, LENGTH_BYTES))?;
         let length = u32::from_be_bytes(length);
         if length > self.max_message {
             let (found, most, framing) = (length.into(), self.max_message, self.framing);
@@ -180,32 +173,23 @@ impl<R: Read> Reader<R> {
             return Err(FramingError::Empty { at: start });
         }
         let start = self.at;
-        message.resize(length as usize, 0);
-        match self.fill(message)? {
-            found if found == message.len() => Ok(true),
-            found => Err(self.truncated("a message", start, found, message.len())),
+        if self.fill(message, length)? < length {
+            return Err(self.truncated("a message", start, length));
         }
+        Ok(true)
     }
 
-    fn truncated(&self, part: &'static str, start: u64, found: usize, expected: usize) -> FramingError {
-        FramingError::Truncated { part, start, at: self.at, found: found as u64, expected: expected as u64 }
+    fn truncated(&self, part: &'static str, start: u64, expected: u32) -> FramingError {
+        FramingError::Truncated { part, start, at: self.at, found: self.at - start, expected: expected.into() }
     }
 
-    /// Reads until `bytes` is full or the stream ends; returns how many it read.
-    fn fill(&mut self, bytes: &mut [u8]) -> Result<usize, FramingError> {
-        let mut filled = 0;
-        while filled < bytes.len() {
-            match self.input.read(&mut bytes[filled..]) {
-                Ok(0) => break,
-                Ok(read) => {
-                    filled += read;
-                    self.at += read as u64;
-                }
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(source) => return Err(FramingError::Io { what: "reading the input", at: self.at, source }),
-            }
-        }
-        Ok(filled)
+    /// Puts the next `most` bytes into `bytes`, fewer if the stream ends before; returns how many there are.
+    fn fill(&mut self, bytes: &mut Vec<u8>, most: u32) -> Result<u32, FramingError> {
+        bytes.clear();
+        let read = self.input.by_ref().take(most.into()).read_to_end(bytes);
+        self.at += bytes.len() as u64;
+        read.map_err(|source| FramingError::Io { what: "reading the input", at: self.at, source })?;
+        Ok(bytes.len() as u32)
     }
 }
 

@@ -62,16 +62,14 @@ impl HostArguments {
         let calibration = costs::calibration(self.costs.calibration.as_deref())?;
         let costs = Some(costs::of_host(calibration, self.platform.as_deref())?);
         let (command, keep_awake) = (Some(command), self.costs.keep_awake);
-        let mut config = HostConfig { bind, costs, keep_awake, registry, command, any_port, ..HostConfig::default() };
-        self.link.set(&mut config)?;
-        config.lease = option("--lease", &self.lease, text::duration)?;
+        let link = self.link.choice()?;
+        let lease = option("--lease", &self.lease, text::duration)?;
         let (least, most) = (laxity_core::signal::MIN_LEASE, laxity_core::signal::MAX_LEASE);
-        if !(least..=most).contains(&config.lease) {
-            return Err(Failure::Usage(format!("--lease is {}, expected {least} to {most}", config.lease)));
+        if !(least..=most).contains(&lease) {
+            return Err(Failure::Usage(format!("--lease is {lease}, expected {least} to {most}")));
         }
-        if self.no_realtime {
-            config.fifo_priority = None;
-        }
-        Ok(config)
+        let default = HostConfig::default();
+        let fifo_priority = default.fifo_priority.filter(|_| !self.no_realtime);
+        Ok(HostConfig { bind, costs, keep_awake, registry, command, any_port, link, lease, fifo_priority, ..default })
     }
 }

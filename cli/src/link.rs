@@ -1,14 +1,12 @@
 //! Which link a command's host has, and what is reported of the fast path.
 
-use std::fmt;
-use std::str::FromStr;
-
 use clap::{Args, ValueEnum};
-use laxity::{Host, HostConfig, LinkChoice, XdpOptions};
+use laxity::{Host, LinkChoice, XdpOptions};
 use laxity_core::units::Duration;
 use laxity_link::xdp::{EarlyFigures, Mode, Status};
 use serde::{Deserialize, Serialize};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
+use strum::IntoStaticStr;
 
 use crate::failure::Failure;
 
@@ -32,66 +30,33 @@ pub(crate) struct LinkArguments {
     #[arg(long, value_name = "FRAMES")]
     pub(crate) dropped_per_second: Option<u64>,
     /// xdp: what driver and kernel take for each of those (1us) beside the program, whose time is measured; `bench livelock` tells the whole
-    #[arg(long, value_name = "SPAN")]
-    pub(crate) frame_overhead: Option<Overhead>,
+    #[arg(long, value_name = "SPAN", value_parser = laxity::text::duration)]
+    pub(crate) frame_overhead: Option<Duration>,
     /// xdp: how many frames may wait on each receive queue: of real-time channels, control frames, and best effort; rounded up to
     /// powers of two (512,512,256)
-    #[arg(long, value_name = "FRAMES,FRAMES,FRAMES")]
-    pub(crate) waiting: Option<Waiting>,
+    #[arg(long, value_name = "FRAMES,FRAMES,FRAMES", value_parser = waiting)]
+    pub(crate) waiting: Option<[u32; 3]>,
 }
 
-/// What driver and kernel take for a frame, ns.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Overhead(u64);
+/// How many frames may wait on a queue: what the link takes.
+const MOST_WAITING: u32 = 1 << 15;
 
-impl FromStr for Overhead {
-    type Err = laxity::text::TextError;
-
-    fn from_str(text: &str) -> Result<Self, Self::Err> {
-        laxity::text::duration(text).map(|span| Self(span.as_nanos()))
-    }
-}
-
-/// How many frames may wait: of real-time channels, control frames, and best effort.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Waiting([u32; 3]);
-
-impl Waiting {
-    /// What the link takes.
-    const MOST: u32 = 1 << 15;
-}
-
-impl Default for Waiting {
-    fn default() -> Self {
-        Self(XdpOptions::default().waiting)
-    }
-}
-
-impl fmt::Display for Waiting {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [real_time, control, best_effort] = self.0;
-        write!(f, "{real_time},{control},{best_effort}")
-    }
-}
-
-impl FromStr for Waiting {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        let number = |text: &str| text.parse().ok().filter(|number| (1..=Self::MOST).contains(number));
-        let numbers: Option<Vec<u32>> = text.split(',').map(number).collect();
-        numbers.and_then(|numbers| numbers.try_into().ok()).map(Self).ok_or_else(|| {
-            format!(
-                "expected three numbers from 1 to {}, of real-time channels, control frames, and best effort: {}",
-                Self::MOST,
-                Self::default()
-            )
-        })
-    }
+/// Reads how many may wait: of real-time channels, control frames, and best effort.
+fn waiting(text: &str) -> Result<[u32; 3], String> {
+    let number = |text: &str| text.parse().ok().filter(|number| (1..=MOST_WAITING).contains(number));
+    let numbers: Option<Vec<u32>> = text.split(',').map(number).collect();
+    numbers.and_then(|numbers| numbers.try_into().ok()).ok_or_else(|| {
+        let default = XdpOptions::default().waiting.map(|frames| frames.to_string()).join(",");
+        format!(
+            "expected three numbers from 1 to {MOST_WAITING}, of real-time channels, control frames, and best effort: \
+             {default}"
+        )
+    })
 }
 
 /// The links by name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize, IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
 pub(crate) enum LinkName {
     Udp,
     Xdp,
@@ -107,16 +72,14 @@ pub(crate) enum ModeName {
 
 impl LinkName {
     pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::Udp => "udp",
-            Self::Xdp => "xdp",
-            Self::Auto => "auto",
-        }
+        self.into()
     }
 }
 
 impl LinkArguments {
-    pub(crate) fn choice(&self) -> LinkChoice {
+    /// As the command line says, unless it asks of a socket what only AF_XDP can do.
+    pub(crate) fn choice(&self) -> Result<LinkChoice, Failure> {
+        self.check()?;
         let default = XdpOptions::default();
         let options = XdpOptions {
             interface: self.interface.clone(),
@@ -127,22 +90,15 @@ impl LinkArguments {
                 Some(ModeName::Generic) => Mode::Generic,
             },
             dropped_per_second: self.dropped_per_second.unwrap_or(default.dropped_per_second),
-            frame_overhead: self.frame_overhead.map_or(default.frame_overhead, |span| Duration::from_nanos(span.0)),
-            waiting: self.waiting.map_or(default.waiting, |waiting| waiting.0),
+            frame_overhead: self.frame_overhead.unwrap_or(default.frame_overhead),
+            waiting: self.waiting.unwrap_or(default.waiting),
             ..default
         };
-        match self.link {
+        Ok(match self.link {
             LinkName::Udp => LinkChoice::Udp,
             LinkName::Xdp => LinkChoice::Xdp(options),
             LinkName::Auto => LinkChoice::XdpOrUdp(options),
-        }
-    }
-
-    /// As the command line says, unless it asks of a socket what only AF_XDP can do.
-    pub(crate) fn set(&self, config: &mut HostConfig) -> Result<(), Failure> {
-        self.check()?;
-        config.link = self.choice();
-        Ok(())
+        })
     }
 
     /// Whether what is asked for goes together.
@@ -171,15 +127,7 @@ pub(crate) const PREMISE: &str = "premise: ";
 pub(crate) fn early(host: &Host) -> Value {
     let Some(status) = host.early() else { return Value::Null };
     let (opened, early, allowed) = (status.opened(), status.early(), host.allowed_drops());
-    let EarlyFigures { malformed, unknown, too_large, over_rate, over_control, full, .. } = early;
-    let [real_time, control, best_effort] = full;
-    let dropped = json!({
-        "malformed": malformed,
-        "unknown": unknown,
-        "too_large": too_large,
-        "over_rate": over_rate,
-        "over_control": over_control,
-    });
+    let [real_time, control, best_effort] = early.full;
     json!({
         "interface": opened.interface,
         "mode": opened.mode.to_string(),
@@ -187,20 +135,31 @@ pub(crate) fn early(host: &Host) -> Value {
         "queues": opened.queues,
         "passed": early.passed,
         "taken": early.taken,
-        "dropped": dropped,
+        "dropped": Map::from_iter(reasons(&early).map(|(reason, count)| (reason.to_owned(), count.into()))),
         // Lost because as many waited as may.
         "full": { "real_time": real_time, "control": control, "best_effort": best_effort },
         // Lost because the kernel had no free frame.
         "no_frame": early.no_frame,
         // What it took the program to drop one frame, measured at the start.
-        "drop_cost_ns": opened.drop_cost.as_nanos(),
+        "drop_cost_ns": opened.drop_cost,
         // What bounds reckon with for one: that, and what driver and kernel take.
-        "allowed_drop_cost_ns": allowed.map(|allowed| allowed.cost.as_nanos()),
+        "allowed_drop_cost_ns": allowed.map(|allowed| allowed.cost),
         // What dropping took, by that.
-        "dropping_ns": (cost(host, status) * early.dropped()).as_nanos(),
+        "dropping_ns": cost(host, status) * early.dropped(),
         "most_dropped_per_second": early.most_dropped_per_second,
         "allowed_dropped_per_second": allowed.map(|allowed| allowed.frames_per_second),
     })
+}
+
+/// Why frames were dropped, and how many.
+fn reasons(early: &EarlyFigures) -> [(&'static str, u64); 5] {
+    [
+        ("malformed", early.malformed),
+        ("unknown", early.unknown),
+        ("too_large", early.too_large),
+        ("over_rate", early.over_rate),
+        ("over_control", early.over_control),
+    ]
 }
 
 /// Likewise in words, with what is not as it should be.
@@ -210,18 +169,14 @@ pub(crate) fn early_lines(host: &Host, elapsed: Duration) -> Vec<String> {
     let dropping = cost(host, status) * early.dropped();
     let share = dropping.as_nanos() * 1000 / elapsed.as_nanos().max(1);
     let mut lines = vec![format!(
-        "early demultiplexing ({}, {}): {} frames taken, {} left to the kernel, {} dropped (malformed {}, unknown {}, too large {}, over \
-         rate {}, over control {}): {dropping} at {} each, {}.{} % of a processor",
+        "early demultiplexing ({}, {}): {} frames taken, {} left to the kernel, {} dropped ({}): {dropping} at {} each, {}.{} % of a \
+         processor",
         opened.interface,
         opened.mode,
         early.taken,
         early.passed,
         early.dropped(),
-        early.malformed,
-        early.unknown,
-        early.too_large,
-        early.over_rate,
-        early.over_control,
+        reasons(&early).map(|(reason, count)| format!("{} {count}", reason.replace('_', " "))).join(", "),
         cost(host, status),
         share / 10,
         share % 10,
@@ -269,17 +224,17 @@ mod tests {
 
     #[test]
     fn what_may_wait_is_three_numbers_that_the_link_takes() {
-        assert_eq!(Waiting::default().to_string().parse(), Ok(Waiting::default()));
-        assert_eq!("1,32768,3".parse(), Ok(Waiting([1, 32_768, 3])));
+        assert_eq!(waiting("512,512,256"), Ok(XdpOptions::default().waiting));
+        assert_eq!(waiting("1,32768,3"), Ok([1, 32_768, 3]));
         for text in ["", "512", "1,2", "1,2,3,4", "0,1,1", "1,1,32769", "1,-1,1", "1,1,1k", "1, 2,3"] {
-            let refused = text.parse::<Waiting>().unwrap_err();
+            let refused = waiting(text).unwrap_err();
             assert!(refused.contains("1 to 32768") && refused.contains("512,512,256"), "{text}: {refused}");
         }
         // The link says so before it asks for any right.
         let bind = std::net::SocketAddr::from(([127, 0, 0, 1], 0));
-        let config = XdpConfig { waiting: [1, 1, Waiting::MOST + 1], ..XdpConfig::new(bind) };
+        let config = XdpConfig { waiting: [1, 1, MOST_WAITING + 1], ..XdpConfig::new(bind) };
         let refused = Xdp::open(&config).map(drop).unwrap_err();
         let XdpError::Config { field: "waiting", least: 1, most, .. } = refused else { panic!("{refused}") };
-        assert_eq!(most, u64::from(Waiting::MOST));
+        assert_eq!(most, u64::from(MOST_WAITING));
     }
 }

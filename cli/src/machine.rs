@@ -1,9 +1,8 @@
 //! What a live run ran on, by name.
 
 use std::fs;
-use std::time::{SystemTime, UNIX_EPOCH};
 
-use laxity::{Backing, Scheduling, Standing};
+use laxity::{Backing, Scheduling, Standing, calibration};
 use laxity_core::units::Duration;
 
 /// Kernel, processors, scheduling, memory, throttling, costs, guarantee.
@@ -63,26 +62,12 @@ fn line(file: &str) -> Option<String> {
 
 /// Now, as `2026-05-09 14:03 UTC`.
 pub(crate) fn date() -> String {
-    let seconds = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
-    written(seconds)
+    written(calibration::now())
 }
 
 /// Seconds since 1970 as a date of the Gregorian calendar.
 fn written(seconds: u64) -> String {
-    let (minutes, mut days) = (seconds / 60 % 1440, seconds / 86_400);
-    let is_leap = |year: u64| year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
-    let mut year = 1970;
-    while days >= 365 + u64::from(is_leap(year)) {
-        days -= 365 + u64::from(is_leap(year));
-        year += 1;
-    }
-    let mut month = 0;
-    let lengths = [31, 28 + u64::from(is_leap(year)), 31, 30, 31, 30, 31, 31, 30, 31, 30, 31];
-    while days >= lengths[month] {
-        days -= lengths[month];
-        month += 1;
-    }
-    format!("{year}-{:02}-{:02} {:02}:{:02} UTC", month + 1, days + 1, minutes / 60, minutes % 60)
+    format!("{} UTC", calibration::written(seconds)[..16].replace('T', " "))
 }
 
 #[cfg(test)]

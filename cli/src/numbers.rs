@@ -7,15 +7,7 @@ pub(crate) const NONE: &str = "–";
 
 /// A count with its thousands apart: `12,345`.
 pub(crate) fn count(number: u64) -> String {
-    let digits = number.to_string();
-    let mut text = String::with_capacity(digits.len() + digits.len() / 3);
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
+    indicatif::HumanCount(number).to_string()
 }
 
 /// `part` of `whole` in per cent. Only none is 0 %, only all is 100 %; `–` of nothing.
@@ -63,13 +55,10 @@ pub(crate) fn part_of(value: u64, what: &str) -> String {
 
 /// A span to three digits, rounded up, or `–`.
 pub(crate) fn brief(span: Option<Duration>) -> String {
-    span.map_or_else(
-        || NONE.to_owned(),
-        |span| {
-            let unit = 10_u64.pow(span.as_nanos().max(1).ilog10().saturating_sub(2));
-            Duration::from_nanos(span.as_nanos().div_ceil(unit).saturating_mul(unit)).to_string()
-        },
-    )
+    self::span(span.map(|span| {
+        let unit = 10_u64.pow(span.as_nanos().max(1).ilog10().saturating_sub(2));
+        Duration::from_nanos(span.as_nanos().div_ceil(unit).saturating_mul(unit))
+    }))
 }
 
 /// Rounded up to what is shown of it.

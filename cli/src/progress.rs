@@ -1,23 +1,27 @@
 //! What a command shows while it runs: one line or a bar on a terminal, nothing in a pipe.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{self, JoinHandle};
+use std::fmt;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration as StdDuration;
 
-use indicatif::{ProgressBar, ProgressFinish, ProgressStyle};
+use indicatif::{ProgressBar, ProgressFinish, ProgressState, ProgressStyle};
 use laxity::Watch;
 use laxity::text::DisplayRate;
 use laxity_core::figures::Figures;
 use laxity_core::send::SendCounters;
 use laxity_core::units::{Duration, NANOS_PER_SECOND};
 
+use laxity_lab::figures::per_second;
+
 use crate::report::escaped;
 
 /// A bar of this template on standard error, until it is dropped.
 pub(crate) fn bar(template: &str, length: u64) -> ProgressBar {
-    let style = ProgressStyle::with_template(template).expect("the template is valid");
-    ProgressBar::new(length).with_style(style).with_finish(ProgressFinish::AndClear)
+    ProgressBar::new(length).with_style(style(template)).with_finish(ProgressFinish::AndClear)
+}
+
+fn style(template: &str) -> ProgressStyle {
+    ProgressStyle::with_template(template).expect("the template is valid")
 }
 
 /// How often the line is renewed.
@@ -25,28 +29,21 @@ const TICK: StdDuration = StdDuration::from_millis(250);
 
 /// A line on standard error that is renewed until this is dropped. Without a terminal nothing is written and no thread runs.
 #[derive(Debug)]
-pub(crate) struct Progress {
-    bar: ProgressBar,
-    over: Arc<AtomicBool>,
-    ticker: Option<JoinHandle<()>>,
-}
+pub(crate) struct Progress(#[expect(dead_code, reason = "it is there until it is dropped")] ProgressBar);
 
 impl Progress {
     /// Shows what `line` says.
-    pub(crate) fn start(mut line: impl FnMut() -> String + Send + 'static) -> Self {
-        let bar = bar("{spinner} {elapsed} {msg}", 0);
-        let over = Arc::new(AtomicBool::new(false));
-        let ticker = (!bar.is_hidden()).then(|| {
-            let (bar, over) = (bar.clone(), Arc::clone(&over));
-            thread::spawn(move || {
-                while !over.load(Ordering::Relaxed) {
-                    bar.set_message(line());
-                    bar.tick();
-                    thread::sleep(TICK);
-                }
-            })
-        });
-        Self { bar, over, ticker }
+    pub(crate) fn start(line: impl FnMut() -> String + Send + 'static) -> Self {
+        let line = Arc::new(Mutex::new(line));
+        let said = move |_: &ProgressState, out: &mut dyn fmt::Write| {
+            let mut line = line.lock().unwrap_or_else(PoisonError::into_inner);
+            let _ = out.write_str(&line());
+        };
+        let bar = bar("", 0).with_style(style("{spinner} {elapsed} {line}").with_key("line", said));
+        if !bar.is_hidden() {
+            bar.enable_steady_tick(TICK);
+        }
+        Self(bar)
     }
 
     /// The line of a sender.
@@ -91,18 +88,7 @@ impl Rate {
     fn of(&mut self, bytes: u64) -> u64 {
         let now = laxity_link::sys::now();
         let (then, before) = self.last.replace((now, bytes)).unwrap_or((now, bytes));
-        let span = now.since(then).max(Duration::from_nanos(1)).as_nanos();
-        (u128::from(bytes.saturating_sub(before)) * u128::from(NANOS_PER_SECOND) / u128::from(span)) as u64
-    }
-}
-
-impl Drop for Progress {
-    fn drop(&mut self) {
-        self.over.store(true, Ordering::Relaxed);
-        if let Some(ticker) = self.ticker.take() {
-            let _ = ticker.join();
-        }
-        self.bar.finish_and_clear();
+        per_second(bytes.saturating_sub(before), now.since(then))
     }
 }
 

@@ -39,16 +39,16 @@ pub(crate) fn run(command: &str, peer: Option<SocketAddr>, channels: &[Value], h
 pub(crate) fn premises(premises: &Premises) -> Value {
     let windows = premises.windows.iter().map(|window| {
         json!({
-            "window_ns": window.window.as_nanos(),
-            "budget_ns": window.budget.as_nanos(),
+            "window_ns": window.window,
+            "budget_ns": window.budget,
             "windows": window.windows,
             "exceeded": window.exceeded,
-            "largest_ns": window.largest.as_nanos(),
+            "largest_ns": window.largest,
         })
     });
-    let overruns = premises.overruns().map(|(kind, overruns)| {
-        json!({ "kind": kind.name(), "count": overruns.count, "largest_ns": overruns.largest.as_nanos() })
-    });
+    let overruns = premises.overruns().map(
+        |(kind, overruns)| json!({ "kind": kind.name(), "count": overruns.count, "largest_ns": overruns.largest }),
+    );
     json!({ "windows": windows.collect::<Value>(), "overruns": overruns.collect::<Value>() })
 }
 
@@ -65,13 +65,13 @@ pub(crate) fn channel(figures: &Figures) -> Value {
         "dropped": figures.dropped,
         "misses": figures.misses,
         "over_bound": figures.over_bound,
-        "deadline_ns": nanos(figures.deadline),
-        "bound_ns": nanos(figures.bound),
-        "min_ns": nanos(latencies.min),
-        "p50_ns": nanos(latencies.p50),
-        "p99_ns": nanos(latencies.p99),
-        "p999_ns": nanos(latencies.p999),
-        "max_ns": nanos(latencies.max),
+        "deadline_ns": figures.deadline,
+        "bound_ns": figures.bound,
+        "min_ns": latencies.min,
+        "p50_ns": latencies.p50,
+        "p99_ns": latencies.p99,
+        "p999_ns": latencies.p999,
+        "max_ns": latencies.max,
     })
 }
 
@@ -123,11 +123,6 @@ pub(crate) fn with(mut object: Value, more: Value) -> Value {
         object.extend(more);
     }
     object
-}
-
-/// A span in JSON.
-pub(crate) fn nanos(span: Option<Duration>) -> Option<u64> {
-    span.map(Duration::as_nanos)
 }
 
 /// Prints what a command has to say. A reader that has seen enough is no failure.

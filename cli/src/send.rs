@@ -5,7 +5,7 @@ use std::io::BufReader;
 
 use clap::{Args, ValueEnum};
 use laxity::text::{self, ChannelAddress};
-use laxity::{ChannelSpec, DEFAULT_PORT, Error, Host, Sender};
+use laxity::{ChannelSpec, DEFAULT_PORT, Error, Host};
 use laxity_core::contract::{Contract, Overload, Service};
 use laxity_core::figures::{Figures, Latencies, Misses};
 use laxity_core::send::{SendCounters, Violation};
@@ -132,7 +132,12 @@ pub(crate) fn run(arguments: &SendArguments) -> Result<bool, Failure> {
     drop(progress);
     let elapsed = laxity_link::sys::now().since(start);
     let grant = sender.grant().clone();
-    let (counters, report, closing) = close(sender);
+    // Those of this host, whatever comes of it.
+    let counters = sender.counters();
+    let (counters, report, closing) = match sender.close() {
+        Ok((counters, report)) => (counters, report, Ok(())),
+        Err(error) => (counters, None, Err(error)),
+    };
     let figures = figures(&grant, &counters, report.as_ref());
     let channel = match report.is_none_or(|report| report.late > 0) {
         true => report::channel_without_causes(&figures),
@@ -173,15 +178,6 @@ fn input_limit(spec: &ChannelSpec) -> u32 {
     match spec.overload {
         Overload::Decay => spec.service.max_message().saturating_mul(laxity_core::limits::DECAY_FACTOR),
         Overload::Block | Overload::Drop => spec.service.max_message(),
-    }
-}
-
-/// Closes the channel; the counters are those of this host, whatever came of it.
-fn close(sender: Sender) -> (SendCounters, Option<Counts>, Result<(), Failure>) {
-    let counters = sender.counters();
-    match sender.close() {
-        Ok((counters, report)) => (counters, report, Ok(())),
-        Err(error) => (counters, None, Err(error.into())),
     }
 }
 

@@ -1,7 +1,7 @@
 //! Ctrl-C and SIGTERM end a command as if its work had ended.
 
 use std::io::{self, Read};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -39,10 +39,6 @@ impl Stop {
     pub(crate) fn flag(&self) -> &AtomicBool {
         &self.0.0
     }
-
-    fn descriptor(&self) -> BorrowedFd<'_> {
-        self.0.1.as_fd()
-    }
 }
 
 /// How often a wait for input looks whether the channel is still there.
@@ -69,7 +65,7 @@ impl Read for Input {
                 return Ok(0);
             }
             let ready = sys::wait(
-                &[(self.stdin.as_fd(), Interest::Readable), (self.stop.descriptor(), Interest::Readable)],
+                &[(self.stdin.as_fd(), Interest::Readable), (self.stop.0.1.as_fd(), Interest::Readable)],
                 Some(LOOK),
             )?;
             if ready.readable(0) || ready.error(0) {

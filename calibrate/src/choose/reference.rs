@@ -23,71 +23,43 @@ const SELDOM: Duration = Duration::from_secs(10);
 
 /// What a reference channel is like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    /// Small messages of one size, with the tightest deadline: set-points, measurements.
-    Control,
-    /// Frames like those of [channels Table 3], of up to 60 KiB.
-    Video,
-    /// Large messages with much time.
-    Bulk,
+struct Kind {
+    name: &'static str,
+    /// The largest and the smallest message, bytes.
+    messages: (u64, u64),
+    /// How many times the least deadline the deadline is, before it is rounded. The channels of [channels Table 3] have 2 to 4
+    /// times what one of them alone needs on the machine of Table 2b.
+    multiple: u64,
 }
+
+const KINDS: [Kind; 3] = [
+    // Small messages of one size, with the tightest deadline: set-points, measurements.
+    Kind { name: "control", messages: (200, 200), multiple: 2 },
+    // Frames like those of [channels Table 3], of up to 60 KiB.
+    Kind { name: "video", messages: (60 << 10, 1), multiple: 3 },
+    // Large messages with much time.
+    Kind { name: "bulk", messages: (256 << 10, 1), multiple: 4 },
+];
 
 /// A kind of channel with the deadline and the interval that it has on this host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reference {
-    /// What it is like.
-    pub kind: Kind,
+    /// Its name in tables.
+    pub name: &'static str,
     /// The contract.
     pub contract: Contract,
 }
 
 impl Kind {
-    const EACH: [Self; 3] = [Self::Control, Self::Video, Self::Bulk];
-
-    /// Its name in tables.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Control => "control",
-            Self::Video => "video",
-            Self::Bulk => "bulk",
-        }
-    }
-
-    /// The largest and the smallest message, bytes.
-    fn messages(self) -> (u64, u64) {
-        match self {
-            Self::Control => (200, 200),
-            Self::Video => (60 << 10, 1),
-            Self::Bulk => (256 << 10, 1),
-        }
-    }
-
-    /// How many times the least deadline the deadline is, before it is rounded. The channels of [channels Table 3] have 2 to 4
-    /// times what one of them alone needs on the machine of Table 2b.
-    fn multiple(self) -> u64 {
-        match self {
-            Self::Control => 2,
-            Self::Video => 3,
-            Self::Bulk => 4,
-        }
-    }
-
     fn contract(self, interval: Duration, deadline: Duration) -> Result<Contract, ContractError> {
-        let (largest, smallest) = self.messages();
+        let (largest, smallest) = self.messages;
         Contract::new(largest, smallest, interval, 1, deadline)
-    }
-}
-
-impl Reference {
-    /// Its name in tables.
-    pub fn name(&self) -> &'static str {
-        self.kind.name()
     }
 }
 
 /// One of each kind, for the hosts of these cells, `quanta` of each packet size.
 pub(super) fn references(cells: &[Platform], quanta: usize) -> Result<Vec<Reference>, ChooseError> {
-    Kind::EACH.into_iter().map(|kind| reference(kind, cells, quanta)).collect()
+    KINDS.into_iter().map(|kind| reference(kind, cells, quanta)).collect()
 }
 
 fn reference(kind: Kind, cells: &[Platform], quanta: usize) -> Result<Reference, ChooseError> {
@@ -102,7 +74,7 @@ fn reference(kind: Kind, cells: &[Platform], quanta: usize) -> Result<Reference,
         }
         contract = kind.contract(interval, deadline)?;
     }
-    Ok(Reference { kind, contract })
+    Ok(Reference { name: kind.name, contract })
 }
 
 /// Whether as many fit on one of these hosts as are counted.
@@ -131,8 +103,8 @@ fn deadline(kind: Kind, cells: &[Platform]) -> Result<Duration, ChooseError> {
         }
     }
     match (least, refused) {
-        (Some(least), _) => Ok(round_up(least * kind.multiple()).clamp(limits::MIN_DEADLINE, limits::MAX_DEADLINE)),
-        (None, Some(refusal)) => Err(ChooseError::NothingFits { kind: kind.name(), refusal }),
+        (Some(least), _) => Ok(round_up(least * kind.multiple).clamp(limits::MIN_DEADLINE, limits::MAX_DEADLINE)),
+        (None, Some(refusal)) => Err(ChooseError::NothingFits { kind: kind.name, refusal }),
         (None, None) => Err(ChooseError::NoSizes),
     }
 }

@@ -4,6 +4,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
+use strum::IntoStaticStr;
 
 pub(crate) const HELP: &str = "\
 Exit status: 0 all granted, or the test does not decide; 2 bad input; 3 something is refused.
@@ -47,7 +48,8 @@ pub(crate) struct AdmitArguments {
     pub(crate) json: bool,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, IntoStaticStr)]
+#[strum(serialize_all = "kebab-case")]
 pub(crate) enum TestArgument {
     /// Channels: the split or the composite test, one for the whole file; upcalls: exact response times
     Auto,
@@ -59,4 +61,11 @@ pub(crate) enum TestArgument {
     DOrder,
     /// Upcalls: the test of the papers; decides where a change of upcall costs nothing
     Rmdp,
+}
+
+impl TestArgument {
+    /// As on the command line.
+    pub(super) fn name(self) -> &'static str {
+        self.into()
+    }
 }

@@ -1,8 +1,8 @@
 //! The answer as one JSON object. A contract, like that of [`crate::report`]: integers in ns and bytes, unknown values `null`,
 //! every key always there. `laxity admit --help` says what it holds.
 
-use clap::ValueEnum;
 use laxity::Guarantee;
+use laxity::calibration::decimal;
 use laxity::system_file::{Channel, Upcall};
 use laxity_core::admission::answer::{Answer, Denial, Grant, Role, Rule, Term};
 use laxity_core::platform::{MachineModel, Platform};
@@ -10,8 +10,8 @@ use serde_json::{Map, Value, json};
 
 use super::decide::{OfDOrder, OfUpcalls};
 use super::{Answered, Report};
-use crate::costs::{guaranteed, taken};
-use crate::report::{nanos, to_json, with};
+use crate::costs::taken;
+use crate::report::to_json;
 
 /// The object as one line, without a line end.
 pub(super) fn object(report: &Report) -> String {
@@ -21,15 +21,18 @@ pub(super) fn object(report: &Report) -> String {
         Answered::Channels(channels, answers) => {
             (tested, completion) = (Some(rule(answers.rule)), common(channels));
             used = [answers.utilisation.processor, answers.utilisation.link].map(Some);
-            let (answered, guarantee) = (channels.iter().zip(&answers.channels), report.guarantee(channels, answers));
-            of_channels.extend(answered.map(|(channel, answer)| of_channel(guarantee, channels, channel, answer)));
+            let guarantee = &report.guarantee(channels, answers);
+            of_channels.extend(
+                channels
+                    .iter()
+                    .zip(&answers.channels)
+                    .map(|(channel, answer)| of_channel(channels, channel, (Some(answer), guarantee), Value::Null)),
+            );
         }
         Answered::DOrder(channels, figures) => {
             completion = common(channels);
-            let placed = channels.iter().zip(figures);
-            of_channels.extend(placed.map(|(channel, figures)| {
-                let analysis = json!({ "split": null, "composite": null, "d_order": d_order(channel, figures) });
-                with(plain(channel), json!({ "analysis": analysis }))
+            of_channels.extend(channels.iter().zip(figures).map(|(channel, figures)| {
+                of_channel(channels, channel, (None, &Guarantee::default()), d_order(channel, figures))
             }));
         }
         Answered::Upcalls(upcalls, figures) => {
@@ -38,7 +41,7 @@ pub(super) fn object(report: &Report) -> String {
         }
     }
     to_json(&json!({
-        "test": report.test.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default(),
+        "test": report.test.name(),
         "decides": report.decides(),
         "machine": if report.costs.platform.machine.is_papers() { "papers" } else { "executive" },
         "link_mode": link_mode(&report.costs.platform),
@@ -48,7 +51,7 @@ pub(super) fn object(report: &Report) -> String {
         "channels": of_channels,
         "upcalls": of_upcalls,
         "utilisation_ppm": { "processor": used[0], "link": used[1] },
-        "decision_time_ns": report.elapsed.as_nanos(),
+        "decision_time_ns": report.elapsed,
     }))
 }
 
@@ -85,58 +88,48 @@ fn decision(granted: bool) -> &'static str {
     if granted { "granted" } else { "refused" }
 }
 
-/// A channel of which nothing is known but what is asked for.
-fn plain(channel: &Channel) -> Value {
-    let asked = json!({
+/// A channel, as far as the test says something of it.
+fn of_channel(
+    channels: &[Channel],
+    channel: &Channel,
+    (answer, guarantee): (Option<&Answer>, &Guarantee),
+    d_order: Value,
+) -> Value {
+    let request = &channel.request;
+    let outcome = answer.map(|answer| answer.outcome.as_ref());
+    let grant = outcome.and_then(Result::ok);
+    let none = Guarantee::default();
+    let guarantee = if grant.is_some() { guarantee } else { &none };
+    json!({
         "name": channel.name,
-        "role": match channel.request.role {
+        "role": match request.role {
             Role::Sends => "send",
             Role::Receives => "receive",
             Role::Relays => "relay",
         },
-        "completion": completion(channel.request.role),
-        "decision": null,
-    });
-    let unknown = json!({
-        "deadline_ns": channel.request.contract.deadline().as_nanos(),
-        "bound_ns": null,
-        "slack_ns": null,
-        "terms": null,
-        "reserved": null,
-        "analysis": null,
-        "refusal": null,
-    });
-    with(with(asked, guaranteed(&Guarantee::default())), unknown)
-}
-
-fn of_channel(guarantee: Guarantee, channels: &[Channel], channel: &Channel, answer: &Answer) -> Value {
-    let Answer { split, composite, outcome } = answer;
-    let asked = json!({
-        "decision": decision(outcome.is_ok()),
+        "completion": completion(request.role),
+        "decision": outcome.map(|outcome| decision(outcome.is_ok())),
+        "guarantee": guarantee.level.name(),
+        "miss_probability": guarantee.miss.map(decimal),
+        "deadline_ns": request.contract.deadline(),
+        "bound_ns": grant.map(|grant| grant.bound),
+        "slack_ns": grant.map(|grant| request.contract.deadline().saturating_sub(grant.bound)),
+        "terms": grant.map(|grant| terms(&grant.terms)),
+        "reserved": grant.map(reserved),
         "analysis": {
-            "split": {
-                "processor_min_ns": nanos(split.processor_min),
-                "link_min_ns": nanos(split.link_min),
+            "split": answer.map(|Answer { split, .. }| json!({
+                "processor_min_ns": split.processor_min,
+                "link_min_ns": split.link_min,
                 "fits": split.fits,
-            },
-            "composite": { "least_deadline_ns": nanos(composite.least_deadline), "fits": composite.fits },
-            "d_order": null,
+            })),
+            "composite": answer.map(|Answer { composite, .. }| json!({
+                "least_deadline_ns": composite.least_deadline,
+                "fits": composite.fits,
+            })),
+            "d_order": d_order,
         },
-    });
-    let answered = match outcome {
-        Ok(grant) => {
-            let slack = channel.request.contract.deadline().saturating_sub(grant.bound);
-            let granted = json!({
-                "bound_ns": grant.bound.as_nanos(),
-                "slack_ns": slack.as_nanos(),
-                "terms": terms(&grant.terms),
-                "reserved": reserved(grant),
-            });
-            with(guaranteed(&guarantee), granted)
-        }
-        Err(denial) => json!({ "refusal": refused(channels, denial) }),
-    };
-    with(with(plain(channel), asked), answered)
+        "refusal": outcome.and_then(Result::err).map(|denial| refused(channels, denial)),
+    })
 }
 
 /// In the order in which they are added up.
@@ -146,8 +139,8 @@ fn terms(terms: &[Term]) -> Map<String, Value> {
 
 fn reserved(grant: &Grant) -> Value {
     json!({
-        "processor_stage_ns": grant.stages.processor.as_nanos(),
-        "link_stage_ns": grant.stages.link.as_nanos(),
+        "processor_stage_ns": grant.stages.processor,
+        "link_stage_ns": grant.stages.link,
         "messages": grant.messages,
         "packets": grant.packets,
         "processor_ppm": grant.share.processor,
@@ -163,8 +156,8 @@ fn refused(channels: &[Channel], denial: &Denial) -> Value {
         "explained": denial.explained,
         "because_of": denial.because_of.iter().map(|&index| channels[index].name.as_str()).collect::<Vec<_>>(),
         "fits": {
-            "deadline_ns": nanos(denial.fits.deadline),
-            "interval_ns": nanos(denial.fits.interval),
+            "deadline_ns": denial.fits.deadline,
+            "interval_ns": denial.fits.interval,
             "max_message_bytes": denial.fits.max_message,
         },
     })
@@ -173,9 +166,9 @@ fn refused(channels: &[Channel], denial: &Denial) -> Value {
 fn d_order(channel: &Channel, figures: &OfDOrder) -> Value {
     let Some(figures) = figures.as_ref().map(|figures| figures.as_ref().ok()) else { return Value::Null };
     json!({
-        "service_ns": figures.map(|figures| figures.service.as_nanos()),
-        "wait_ns": figures.map(|figures| figures.wait.as_nanos()),
-        "response_ns": figures.map(|figures| figures.response.as_nanos()),
+        "service_ns": figures.map(|figures| figures.service),
+        "wait_ns": figures.map(|figures| figures.wait),
+        "response_ns": figures.map(|figures| figures.response),
         "position": figures.map(|figures| figures.position),
         "fits": figures.is_some_and(|figures| figures.response <= channel.request.contract.deadline()),
     })
@@ -186,13 +179,13 @@ fn of_upcall(report: &Report, upcalls: &[Upcall], figures: &OfUpcalls, index: us
     json!({
         "name": upcall.name,
         "decision": report.grants_upcall(upcalls, figures, index).map(decision),
-        "period_ns": upcall.period.as_nanos(),
-        "cost_ns": upcall.cost.as_nanos(),
+        "period_ns": upcall.period,
+        "cost_ns": upcall.cost,
         "analysis": {
             "liu_layland": figures.liu_layland,
             "sha": figures.sha,
             "rmdp": figures.rmdp,
-            "response_ns": nanos(figures.responses[index]),
+            "response_ns": figures.responses[index],
         },
     })
 }

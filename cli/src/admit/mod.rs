@@ -33,7 +33,7 @@ use decide::{OfDOrder, OfUpcalls};
 /// Decides and says so. The exit status: 0 all granted or nothing decided, 3 something refused.
 pub(crate) fn run(arguments: &AdmitArguments) -> Result<u8, Failure> {
     let name = arguments.file.display().to_string();
-    let text = fs::read_to_string(&arguments.file).map_err(|source| Failure::File { file: name.clone(), source })?;
+    let text = fs::read_to_string(&arguments.file).map_err(file::failed(&arguments.file))?;
     let (system, costs) = read(&text, &name, costs::calibration(arguments.calibration.as_deref())?)?;
     let begin = Instant::now();
     let answered = answer(&system.platform, system.plan, arguments.test)?;
@@ -77,13 +77,12 @@ enum Answered {
 }
 
 fn answer(platform: &Platform, plan: Plan, test: TestArgument) -> Result<Answered, Failure> {
-    let wrong =
-        |name: &str, kind: &str| Err(Failure::Usage(format!("--test {name} is for files with [[{kind}]] tables")));
+    let wrong = |kind: &str| Err(Failure::Usage(format!("--test {} is for files with [[{kind}]] tables", test.name())));
     Ok(match (plan, test) {
-        (Plan::Channels(_), TestArgument::Rmdp) => return wrong("rmdp", "upcall"),
-        (Plan::Upcalls(_), TestArgument::Split) => return wrong("split", "channel"),
-        (Plan::Upcalls(_), TestArgument::Composite) => return wrong("composite", "channel"),
-        (Plan::Upcalls(_), TestArgument::DOrder) => return wrong("d-order", "channel"),
+        (Plan::Channels(_), TestArgument::Rmdp) => return wrong("upcall"),
+        (Plan::Upcalls(_), TestArgument::Split | TestArgument::Composite | TestArgument::DOrder) => {
+            return wrong("channel");
+        }
         (Plan::Channels(channels), TestArgument::DOrder) => {
             let figures = decide::d_order(platform, &channels)?;
             Answered::DOrder(channels, figures)

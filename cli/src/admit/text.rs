@@ -8,7 +8,7 @@ use laxity::{Costs, Level};
 use laxity_core::admission::answer::{Answer, Answers, Denial, Fits, Grant, Rule, Term};
 use laxity_core::admission::published::d_order::Placed;
 use laxity_core::admission::{Code, Refusal, Stage};
-use laxity_core::platform::{MachineModel, Platform};
+use laxity_core::platform::MachineModel;
 use laxity_core::units::Duration;
 
 use super::arguments::TestArgument;
@@ -21,10 +21,7 @@ use crate::table::{Column, known, table};
 
 /// The whole answer.
 pub(super) fn page(report: &Report) -> String {
-    let mut page = match &report.answered {
-        Answered::Upcalls(..) => format!("{}:\n", changes(&report.costs.platform)),
-        _ => format!("{}:\n", machine(&report.costs)),
-    };
+    let mut page = format!("{}:\n", machine(report));
     match &report.answered {
         Answered::Channels(channels, answers) => of_channels(&mut page, report, channels, answers),
         Answered::DOrder(channels, figures) => of_d_order(&mut page, channels, figures),
@@ -42,27 +39,29 @@ pub(super) fn page(report: &Report) -> String {
     page
 }
 
-/// Whose machine it is.
-pub(super) fn machine(costs: &Costs) -> String {
-    match (costs.platform.machine, &costs.calibration) {
+/// Whose machine it is, and for upcalls what a change costs there.
+pub(super) fn machine(report: &Report) -> String {
+    let Costs { platform, calibration } = &report.costs;
+    if let Answered::Upcalls(..) = report.answered {
+        return match platform.upcall_switch {
+            Duration::ZERO => "On the executive, where a change of upcall costs nothing".to_owned(),
+            switch => format!("On the executive, where a change of upcall costs {switch}"),
+        };
+    }
+    match (platform.machine, calibration) {
         (MachineModel::Executive, None) => {
             "On the executive, with the costs in the file and those assumed for what it leaves out".to_owned()
         }
         (MachineModel::Executive, Some(_)) => {
-            format!("On the executive, with the costs in the file and those measured for what it leaves out: {costs}")
+            format!(
+                "On the executive, with the costs in the file and those measured for what it leaves out: {}",
+                report.costs
+            )
         }
         (MachineModel::PapersInline, _) => {
             "On the machine of the papers, link scheduling at interrupt level".to_owned()
         }
         (MachineModel::PapersOffload, _) => "On the machine of the papers, link scheduling on the adapter".to_owned(),
-    }
-}
-
-/// What a change of upcall costs.
-pub(super) fn changes(platform: &Platform) -> String {
-    match platform.upcall_switch {
-        Duration::ZERO => "On the executive, where a change of upcall costs nothing".to_owned(),
-        switch => format!("On the executive, where a change of upcall costs {switch}"),
     }
 }
 

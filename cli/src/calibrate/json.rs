@@ -7,7 +7,7 @@ use laxity::calibration::{Backing, Cost, Disagreement, Window, decimal};
 use laxity_calibrate::Measured;
 use serde_json::{Map, Value, json};
 
-use crate::report::{nanos, to_json};
+use crate::report::to_json;
 
 /// One object.
 pub(super) fn object(measured: &Measured, file: &Path, against: Option<&[Disagreement]>) -> String {
@@ -18,30 +18,30 @@ pub(super) fn object(measured: &Measured, file: &Path, against: Option<&[Disagre
             "kind": cost.kind.name(),
             "packet_bytes": cost.packet,
             "samples": cost.samples,
-            "median_ns": cost.median.as_nanos(),
-            "claimed_ns": cost.claimed.as_nanos(),
+            "median_ns": cost.median,
+            "claimed_ns": cost.claimed,
             "exceedance": decimal(cost.exceedance),
-            "largest_ns": cost.largest.as_nanos(),
+            "largest_ns": cost.largest,
         })
     };
     let window = |window: &Window| {
         json!({
             "observer": window.observer.name(),
-            "window_ns": window.window.as_nanos(),
+            "window_ns": window.window,
             "windows": window.windows,
             "parts": window.parts,
             "stride": window.stride,
-            "median_ns": window.median.as_nanos(),
-            "budget_ns": window.budget.as_nanos(),
+            "median_ns": window.median,
+            "budget_ns": window.budget,
             "exceedance": decimal(window.exceedance),
-            "largest_ns": window.largest.as_nanos(),
+            "largest_ns": window.largest,
         })
     };
     let chosen = |choice: &laxity_calibrate::choose::Choice| {
         let counts = choice.cells.iter().map(|cell| {
             let counted = choice.references.iter().zip(&cell.counts);
             let mut channels: Map<String, Value> =
-                counted.map(|(reference, count)| (reference.name().to_owned(), count.channels.into())).collect();
+                counted.map(|(reference, count)| (reference.name.to_owned(), count.channels.into())).collect();
             channels.sort_keys();
             json!({ "packet_bytes": cell.packet, "quantum": cell.quantum, "channels": channels })
         });
@@ -56,8 +56,8 @@ pub(super) fn object(measured: &Measured, file: &Path, against: Option<&[Disagre
         json!({
             "kind": one.kind.name(),
             "packet_bytes": one.packet,
-            "here_ns": one.here.as_nanos(),
-            "there_ns": nanos(one.there),
+            "here_ns": one.here,
+            "there_ns": one.there,
         })
     };
     let backing = Backing::expected(&calibration.clone().into());
@@ -68,7 +68,7 @@ pub(super) fn object(measured: &Measured, file: &Path, against: Option<&[Disagre
             "processor": taken.processor,
             "processors": taken.processors,
             "date": taken.date,
-            "duration_ns": taken.duration.as_nanos(),
+            "duration_ns": taken.duration,
             "load": { "hogs": taken.load.hogs, "flood_packets_s": taken.load.flood },
             "scheduling": scheduling(taken.scheduling),
             "memory_locked": taken.memory_locked,

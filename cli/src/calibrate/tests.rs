@@ -125,7 +125,7 @@ fn the_object_holds_what_was_measured() {
     assert_eq!(counts.len(), choice.cells.len());
     for (said, cell) in counts.iter().zip(&choice.cells) {
         for (reference, count) in choice.references.iter().zip(&cell.counts) {
-            assert_eq!(said["channels"][reference.name()], count.channels);
+            assert_eq!(said["channels"][reference.name], count.channels);
         }
     }
     // Another host's, so of no level here.

@@ -97,7 +97,7 @@ pub(super) fn page(measured: &Measured, file: &Path, against: Option<&[Disagreem
         let one = [(&reference.contract, Role::Sends)];
         let admitted = admitted(platform, Settings::default(), one);
         let guarantee = admitted.map_or_else(Guarantee::default, |admission| backing.guarantee(&admission));
-        let _ = writeln!(page, "- one {} channel alone: {}", reference.name(), in_words(&guarantee));
+        let _ = writeln!(page, "- one {} channel alone: {}", reference.name, in_words(&guarantee));
     }
     for why in backing.why() {
         let _ = writeln!(page, "- {}", escaped(why));

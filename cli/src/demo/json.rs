@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::Preface;
 use super::run::{Channel, Run};
 use crate::costs::{guaranteed, taken};
-use crate::report::{self, nanos, to_json, with};
+use crate::report::{self, to_json, with};
 
 /// One line, without a line end.
 pub(super) fn object(runs: &[Run], preface: &Preface) -> String {
@@ -38,7 +38,7 @@ fn channel(channel: &Channel) -> Value {
         "throughput_bytes_s": channel.throughput_bytes_s,
         "offered": channel.offered,
         "violator": channel.violator,
-        "in_hand_max_ns": nanos(channel.in_hand.max),
+        "in_hand_max_ns": channel.in_hand.max,
     });
     with(figures(&channel.figures), more)
 }

@@ -23,17 +23,15 @@ fn told(costs: Result<Costs, laxity::Error>) -> Finding {
         Level::Calibrated => State::Good,
         Level::Statistical | Level::None => State::Poor,
     };
-    let mut reasons: Vec<String> = backing.why().to_vec();
-    reasons.extend(costs.doubts());
     let mut found = format!("{costs}: the guarantee level is at most {}", backing.level());
-    for reason in reasons {
+    for reason in backing.why().iter().cloned().chain(costs.doubts()) {
         found.push_str(&format!("; {}", escaped(&reason)));
     }
-    let hours =
-        "`laxity calibrate`, for as long as can be: how much a calibration may claim depends on how long it took";
     Finding::new(name, state, found).mended_by(match costs.calibration {
         None => "`laxity calibrate`; until then bounds rest on assumed costs",
-        Some(_) => hours,
+        Some(_) => {
+            "`laxity calibrate`, for as long as can be: how much a calibration may claim depends on how long it took"
+        }
     })
 }
 

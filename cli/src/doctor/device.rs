@@ -95,7 +95,7 @@ fn told(root: &Root, name: &str, asked: &Asked) -> Finding {
     }
     facts.push("up".to_owned());
     facts.push(format!("MTU {}", asked.facts.mtu));
-    facts.push(offloads(asked));
+    facts.extend(offloads(asked));
     if is_shown {
         facts.extend(shown(root, name));
     } else {
@@ -134,8 +134,7 @@ fn told(root: &Root, name: &str, asked: &Asked) -> Finding {
         );
         remedies.push(format!("`sudo ethtool -K {name} tso off gso off`"));
     }
-    let found = facts.into_iter().filter(|fact| !fact.is_empty()).collect::<Vec<_>>().join(", ");
-    let found = ills.iter().fold(found, |found, ill| format!("{found}. {ill}"));
+    let found = ills.iter().fold(facts.join(", "), |found, ill| format!("{found}. {ill}"));
     let state = if ills.is_empty() && kept.is_none() { State::Good } else { State::Poor };
     let finding = Finding::new(title, state, found).mended_by(remedies.join("; "));
     match kept {
@@ -158,7 +157,7 @@ fn shown(root: &Root, name: &str) -> Vec<String> {
         facts.push("without a carrier".to_owned());
     }
     facts.push(queues(root, name));
-    facts.push(interrupts(root, name).unwrap_or_default());
+    facts.extend(interrupts(root, name));
     if root.number(&of("threaded")) == Some(1) {
         facts.push("received packets are processed in threads of their own (napi/*)".to_owned());
     }
@@ -181,9 +180,9 @@ fn interrupts(root: &Root, name: &str) -> Option<String> {
     (!places.is_empty()).then(|| format!("{} interrupts, on processors {}", lines.len(), places.join(" and ")))
 }
 
-fn offloads(asked: &Asked) -> String {
+fn offloads(asked: &Asked) -> Option<String> {
     let each: Vec<&str> = OFFLOADS.iter().filter(|(offload, _)| asked.has(*offload)).map(|(_, name)| *name).collect();
-    if each.is_empty() { String::new() } else { format!("offloads {}", each.join(" ")) }
+    (!each.is_empty()).then(|| format!("offloads {}", each.join(" ")))
 }
 
 #[cfg(test)]

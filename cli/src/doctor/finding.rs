@@ -1,7 +1,7 @@
 //! What the doctor found: one thing about this host, what it costs, and what mends it.
 
 use laxity_core::units::Duration;
-use serde::{Serialize, Serializer};
+use serde::Serialize;
 use strum::{IntoStaticStr, VariantArray};
 
 /// How it stands with a thing, the worst first.
@@ -30,7 +30,7 @@ pub(crate) struct Finding {
     /// What was found, in words.
     pub(crate) found: String,
     /// What it costs here, measured.
-    #[serde(rename = "cost_ns", serialize_with = "nanos")]
+    #[serde(rename = "cost_ns")]
     pub(crate) cost: Option<Duration>,
     /// What that number is, or why there is none.
     pub(crate) cost_text: Option<String>,
@@ -38,10 +38,6 @@ pub(crate) struct Finding {
     pub(crate) remedy: Option<String>,
     /// `--fix` mends it, for as long as it runs.
     pub(crate) fixable: bool,
-}
-
-fn nanos<S: Serializer>(span: &Option<Duration>, serializer: S) -> Result<S::Ok, S::Error> {
-    span.map(Duration::as_nanos).serialize(serializer)
 }
 
 impl Finding {

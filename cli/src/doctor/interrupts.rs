@@ -16,8 +16,6 @@ struct Counts {
     all: u64,
     /// Those for packets that arrived.
     receive: u64,
-    /// Those for packets that were sent.
-    transmit: u64,
     /// Ticks spent in them.
     ticks: u64,
     /// Interrupts of devices.
@@ -45,10 +43,8 @@ fn counts(root: &Root) -> Option<Counts> {
         let (name, numbers) = line.split_once(':')?;
         let sum: u64 = numbers.split_whitespace().filter_map(|number| number.parse::<u64>().ok()).sum();
         counts.all += sum;
-        match name.trim() {
-            "NET_RX" => counts.receive = sum,
-            "NET_TX" => counts.transmit = sum,
-            _ => {}
+        if name.trim() == "NET_RX" {
+            counts.receive = sum;
         }
     }
     let stat = root.line("proc/stat").unwrap_or_default();
@@ -139,7 +135,7 @@ mod tests {
         fake.file("proc/13/stat", "13 (other) S 2 0 0 0 -1 69238848 0 0 0 0 7 7 0 0 20 0 1 0 9 0 0\n");
         assert_eq!(put_off(&fake.root()), 45);
         let found = counts(&fake.root()).unwrap();
-        assert_eq!(found, Counts { all: 40, receive: 30, transmit: 7, ticks: 77, hard: 555 });
+        assert_eq!(found, Counts { all: 40, receive: 30, ticks: 77, hard: 555 });
         let later = Counts { all: 240, receive: 130, ticks: 80, hard: 755, ..found };
         let text = rates(found, later, 2.0);
         assert!(

@@ -1,11 +1,12 @@
 //! The findings for people, worst first, and for programs.
 
-use comfy_table::{ContentArrangement, Table, presets};
+use comfy_table::ContentArrangement;
 use serde_json::json;
 use strum::VariantArray;
 
 use super::{Finding, State, short};
 use crate::report::to_json;
+use crate::table::{Column, NONE, table};
 
 /// Where there is no terminal, lines are no longer than this.
 const USUAL_WIDTH: u16 = 120;
@@ -29,15 +30,13 @@ pub(super) fn text(findings: &[Finding], interrupted: bool, width: u16) -> Strin
         if of.is_empty() {
             continue;
         }
-        let mut table = Table::new();
-        table
-            .load_preset(presets::ASCII_BORDERS_ONLY_CONDENSED)
-            .set_content_arrangement(ContentArrangement::Dynamic)
-            .set_width(width)
-            .set_header([state.into(), "found", "costs here"]);
-        for finding in of {
-            table.add_row([finding.name.clone(), finding.found.clone(), cost(finding)]);
-        }
+        let columns: [Column<'_, &Finding>; 3] = [
+            (state.into(), &|finding| finding.name.clone()),
+            ("found", &|finding| finding.found.clone()),
+            ("costs here", &|finding| cost(finding)),
+        ];
+        let mut table = table(&columns, 3.., of);
+        table.set_content_arrangement(ContentArrangement::Dynamic).set_width(width);
         text.push_str(&format!("{table}\n\n"));
     }
     let remedies: Vec<(&Finding, &String)> =
@@ -67,7 +66,7 @@ fn cost(finding: &Finding) -> String {
         (Some(cost), Some(text)) => format!("{}: {text}", short(cost)),
         (Some(cost), None) => short(cost),
         (None, Some(text)) => text.to_owned(),
-        (None, None) => "-".to_owned(),
+        (None, None) => NONE.to_owned(),
     }
 }
 

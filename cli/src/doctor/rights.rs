@@ -15,7 +15,7 @@ fn priority(doctor: &Doctor<'_>) -> Finding {
     let ordinary = beside_hogs(doctor, Runs::Ordinary);
     let told = |late: &Option<Spans>| late.as_ref().map_or_else(|| "unknown".to_owned(), Spans::told);
     let limit = limit_told(&getrlimit(Resource::Rtprio));
-    let (finding, late, runs) = match &doctor.no_real_time {
+    let (finding, late) = match &doctor.no_real_time {
         None => {
             let real_time = beside_hogs(doctor, Runs::RealTime);
             let found = format!(
@@ -24,7 +24,7 @@ fn priority(doctor: &Doctor<'_>) -> Finding {
                 told(&real_time),
                 told(&ordinary)
             );
-            (Finding::new(name, State::Good, found), real_time, Runs::RealTime)
+            (Finding::new(name, State::Good, found), real_time)
         }
         Some(refused) => {
             let found = format!(
@@ -32,13 +32,12 @@ fn priority(doctor: &Doctor<'_>) -> Finding {
                  Beside processor hogs an ordinary thread wakes up late by {}",
                 told(&ordinary)
             );
-            let finding = Finding::new(name, State::Bad, found).mended_by(remedy(&doctor.root, &user()));
-            (finding, ordinary, Runs::Ordinary)
+            (Finding::new(name, State::Bad, found).mended_by(remedy(&doctor.root, &user())), ordinary)
         }
     };
     match late {
         Some(late) => {
-            finding.costs(late.quantile(990), format!("how late {} wakes up, 99th percentile", runs.thread()))
+            finding.costs(late.quantile(990), format!("how late {} wakes up, 99th percentile", doctor.runs().thread()))
         }
         None => finding.says("not measured"),
     }

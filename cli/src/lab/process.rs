@@ -49,7 +49,7 @@ impl Settings {
     fn apply(self, config: HostConfig) -> Result<HostConfig, Failure> {
         let costs = costs::of_host(costs::calibration(self.calibration.as_deref())?, None)?;
         let mut config = HostConfig { costs: Some(costs), keep_awake: self.keep_awake, ..config };
-        self.link.set(&mut config)?;
+        config.link = self.link.choice()?;
         Ok(config)
     }
 }

@@ -15,7 +15,7 @@ use laxity_core::admission::{Stage, Utilisation};
 use laxity_core::units::Duration;
 
 use super::decide::{OfDOrder, OfUpcalls};
-use super::text::{changes, machine, percent, tally, term_name};
+use super::text::{machine, percent, tally, term_name};
 use super::{Answered, Report};
 use crate::numbers::{brief, counted, up};
 use crate::report::escaped;
@@ -123,10 +123,7 @@ fn picture(report: &Report) -> Picture {
     };
     let name = Path::new(&report.file).file_name().map_or_else(|| report.file.as_str().into(), OsStr::to_string_lossy);
     picture.title = format!("{}: {}", escaped(&name), picture.title);
-    let host = match &report.answered {
-        Answered::Upcalls(..) => changes(&report.costs.platform),
-        _ => machine(&report.costs),
-    };
+    let host = machine(report);
     picture.subtitle = match picture.subtitle.as_str() {
         "" => format!("{host}."),
         more => format!("{host}: {more}."),
@@ -148,11 +145,8 @@ fn cut(picture: &mut Picture) {
     let mut order: Vec<usize> = (0..count).collect();
     order.sort_by_key(|&index| left(&picture.rows[index]));
     order.truncate(MOST_ROWS);
-    let mut index = 0;
-    picture.rows.retain(|_| {
-        index += 1;
-        order.contains(&(index - 1))
-    });
+    let rows = std::mem::take(&mut picture.rows).into_iter().enumerate();
+    picture.rows = rows.filter(|(index, _)| order.contains(index)).map(|(_, row)| row).collect();
     let note = format!("{MOST_ROWS} of {count} are drawn: those without a promise, then those with the least room.");
     picture.notes.push(note);
 }

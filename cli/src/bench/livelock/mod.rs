@@ -15,7 +15,7 @@ use super::{listed, show};
 use crate::failure::Failure;
 use crate::numbers::{NONE, count};
 use crate::progress;
-use crate::report::{self, nanos, to_json};
+use crate::report::{self, to_json};
 use crate::table::{Column, table};
 
 /// Of each step with each link, if nobody says otherwise: all of them take about a minute.
@@ -60,12 +60,12 @@ fn json(report: &Report, span: Duration) -> String {
             "best_effort": report::channel(&row.best_effort),
             "best_effort_goodput_bytes_s": row.best_effort_bytes_s,
             "dropped_early": row.dropped_early,
-            "dropping_ns": nanos(row.dropping),
+            "dropping_ns": row.dropping,
             "socket_overflow": row.overflow,
-            "soft_interrupts_ns": nanos(row.soft_interrupts),
+            "soft_interrupts_ns": row.soft_interrupts,
             // What was left of host b's processor, and what each packet of the flood took from it.
-            "left_over_ns": nanos(row.left_over),
-            "packet_cost_ns": nanos(row.packet_cost),
+            "left_over_ns": row.left_over,
+            "packet_cost_ns": row.packet_cost,
             "notes": row.notes,
         })
     };

@@ -17,7 +17,7 @@ const HEAD: f64 = 62.0;
 pub(crate) fn grid(choice: &Choice, host: &str) -> String {
     let chosen = choice.chosen();
     let bottom = TOP + HEAD + ROW * choice.sizes.len() as f64 + 12.0;
-    let kinds: Vec<&str> = choice.references.iter().map(|reference| reference.name()).collect();
+    let kinds: Vec<&str> = choice.references.iter().map(|reference| reference.name).collect();
     let title = format!("The choice: P = {} and S = {} bytes", chosen.quantum, chosen.packet);
     let mut notes = vec![
         format!(

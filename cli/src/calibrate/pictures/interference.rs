@@ -3,7 +3,7 @@
 
 use std::fmt::Write as _;
 
-use laxity::calibration::{Observer, Window};
+use laxity::calibration::Window;
 use laxity_calibrate::Seen;
 use laxity_core::platform::Interference;
 use laxity_core::units::Duration;
@@ -55,13 +55,6 @@ impl Observed<'_> {
 
 fn parts(part: u64, whole: u64) -> u64 {
     u64::try_from(u128::from(part) * u128::from(ONE) / u128::from(whole.max(1))).unwrap_or(ONE)
-}
-
-fn class(observer: Observer) -> usize {
-    match observer {
-        Observer::Spinning => 0,
-        Observer::Working => 1,
-    }
 }
 
 /// The picture as an SVG document: what was `seen`, the budgets that were taken from it, and what is `claimed` in the end. `host` says
@@ -136,7 +129,7 @@ fn stolen(window: Duration, observed: &[&Observed<'_>]) -> Markup {
         text.end x=(short(frame.right)) y="24" { (fitting(&windows.join(", "), PANEL - 160.0)) }
         (frame.axes(frame.spaced([58.0, 22.0]), nanos, percent, "stolen in a window; lines: share of windows with more"))
         @for one in observed {
-            @let class = class(one.seen.observer);
+            @let class = one.seen.observer as usize;
             @let end = frame.x(one.largest().as_nanos());
             @let curve = frame.points(one.exceedance().into_iter().map(|(stolen, share)| (stolen.as_nanos(), share)));
             g class={ "s" (class) } {
@@ -188,7 +181,7 @@ fn by_span(observed: &[Observed<'_>], claimed: &Interference) -> Markup {
         g.thin { @for path in each { path.line d=(path) {} } }
         g.claimed { path.line d=(line(&taken)) {} }
         @for one in observed {
-            @let (class, at) = (class(one.seen.observer), (one.seen.window.as_nanos(), one.largest().as_nanos()));
+            @let (class, at) = (one.seen.observer as usize, (one.seen.window.as_nanos(), one.largest().as_nanos()));
             g class={ "s" (class) } { path.mark d=(marker(class, frame.x(at.0), frame.y(at.1))) {} }
         }
     }

@@ -26,7 +26,7 @@ pub(crate) fn choice(choice: &Choice) -> String {
     for column in table.column_iter_mut() {
         column.set_padding((0, 1)).set_cell_alignment(CellAlignment::Right);
     }
-    let kinds: Vec<&str> = choice.references.iter().map(|reference| reference.name()).collect();
+    let kinds: Vec<&str> = choice.references.iter().map(|reference| reference.name).collect();
     let mut text = format!("Channels granted in each direction ({}), by the {}:\n", kinds.join("/"), rule(choice.rule));
     text.push_str(&table.to_string());
     text.push('\n');
@@ -42,7 +42,7 @@ pub(crate) fn references(choice: &Choice) -> Vec<String> {
         let contract = &reference.contract;
         let size = DisplaySize(contract.max_message().into());
         let upto = if contract.min_message() == contract.max_message() { "" } else { "up to " };
-        format!("{}: {upto}{size} every {}, due within {}.", reference.name(), contract.interval(), contract.deadline())
+        format!("{}: {upto}{size} every {}, due within {}.", reference.name, contract.interval(), contract.deadline())
     });
     let other = match choice.rule {
         Rule::Split => Rule::Composite,

@@ -23,6 +23,7 @@ use serde_json::{Value, json};
 use super::idle::{LATENCY, keep_awake};
 use super::{DoctorArguments, Finding, Root, State};
 use crate::failure::Failure;
+use crate::file::failed;
 use crate::report::to_json;
 use crate::stop::Stop;
 use journal::{Entry, Journal, Place};
@@ -72,8 +73,7 @@ impl Change {
 pub(super) fn run(root: &Root, arguments: &DoctorArguments, stop: &Stop) -> Result<u8, Failure> {
     let directory = Registry::Default.directory().map_err(laxity::Error::from)?;
     let place = Place::at(&directory);
-    let file = |source| Failure::File { file: place.file().display().to_string(), source };
-    let Some(locked) = place.lock(PATIENCE).map_err(file)? else {
+    let Some(locked) = place.lock(PATIENCE).map_err(failed(&place.file()))? else {
         let who = match place.read() {
             Ok(Some(journal)) => format!(" (pid {})", journal.pid),
             _ => String::new(),
@@ -105,9 +105,7 @@ pub(super) fn run(root: &Root, arguments: &DoctorArguments, stop: &Stop) -> Resu
         }
         Some((program, rest)) => {
             let command = Command::new(program).args(rest).spawn();
-            command
-                .and_then(|child| wait(child, stop))
-                .map_err(|source| Failure::File { file: program.to_string_lossy().into_owned(), source })
+            command.and_then(|child| wait(child, stop)).map_err(failed(Path::new(program)))
         }
     };
     drop(applied);
@@ -165,11 +163,10 @@ impl Applied {
         }
         let mut applied = Self { root: root.clone(), place, guardian: None, awake: None, _locked: locked };
         if !permitted.is_empty() {
-            let trouble = |source| Failure::File { file: applied.place.file().display().to_string(), source };
-            let journal = Journal::new(permitted.clone()).map_err(trouble)?;
             // If one of these fails nothing was changed, and dropping `applied` takes the journal away.
-            applied.place.write(&journal).map_err(trouble)?;
-            applied.guardian = Some(guardian::start(&applied.place).map_err(trouble)?);
+            let journal = Journal::new(permitted.clone()).and_then(|journal| applied.place.write(&journal));
+            let guardian = journal.and_then(|()| guardian::start(&applied.place));
+            applied.guardian = Some(guardian.map_err(failed(&applied.place.file()))?);
         }
         for wish in &permitted {
             changes.push(Change::of(wish, change::write(root, &wish.file, &wish.new)));

@@ -35,8 +35,6 @@ pub(super) struct Admitted {
     pub(super) plans: Vec<Plan>,
     /// What the hosts grant to each channel that passes through some of them, and has a contract.
     pub(super) routes: Vec<Option<route::Granted>>,
-    /// How much work each host gives its link ahead.
-    pub(super) look_aheads: Vec<Duration>,
 }
 
 /// Admits all channels, in their order.
@@ -52,7 +50,7 @@ pub(super) fn admit(hosts: &[Host], channels: &[Channel]) -> Result<Admitted, Fa
     let (mut plans, mut routes) = (Vec::with_capacity(channels.len()), vec![None; channels.len()]);
     let mut received = Vec::new();
     for (number, channel) in channels.iter().enumerate() {
-        plans.push(match channel.contract() {
+        let plan = match channel.contract() {
             Some(contract) if !channel.via.is_empty() => {
                 let granted = along(&mut admitting, channel, contract)?;
                 received.extend(granted.reservations.last().map(|&id| (number, id)));
@@ -66,10 +64,8 @@ pub(super) fn admit(hosts: &[Host], channels: &[Channel]) -> Result<Admitted, Fa
                 plan
             }
             None => Plan::new(&channel.name, channel.service, SendingStages::default(), Duration::ZERO),
-        });
-        if let Some(plan) = plans.last_mut() {
-            plan.overload = channel.overload;
-        }
+        };
+        plans.push(Plan { overload: channel.overload, ..plan });
     }
     let bounds: Vec<_> = admitting
         .iter()
@@ -81,30 +77,15 @@ pub(super) fn admit(hosts: &[Host], channels: &[Channel]) -> Result<Admitted, Fa
         // As in the library: the bound is what the receiving host knows.
         plan.spare = bound.map_or(Duration::ZERO, |(_, bound)| plan.receive.saturating_sub(bound.worst));
     }
-    let look_ahead = |host: &Admitting<'_>| match host.host.platform.machine.is_papers() {
-        true => Duration::ZERO,
-        false => host.admission.look_ahead(),
-    };
-    Ok(Admitted { plans, routes, look_aheads: admitting.iter().map(look_ahead).collect() })
+    Ok(Admitted { plans, routes })
 }
 
-/// What both hosts of a channel grant.
-struct Granted {
-    here: ReservationId,
-    there: ReservationId,
-    stages: SendingStages,
-    receive: Duration,
-    /// What of the deadline is neither host's: the way, the clocks, and the wait until a frame is found.
-    outside: Duration,
-}
-
-/// Reserves at both hosts; if one of them refuses, at none.
+/// Reserves at both hosts, the one that sends first; if one of them refuses, at none. What the channel is planned with.
 fn reserve(
     from: &mut Admitting<'_>,
     to: &mut Admitting<'_>,
-    contract: &Contract,
-    overload: Overload,
-) -> Result<Granted, Denied> {
+    (channel, contract): (&Channel, &Contract),
+) -> Result<(Plan, [ReservationId; 2]), Denied> {
     let (ours, theirs) = (&from.host.platform, &to.host.platform);
     let clock_error = if from.host.own_clock || to.host.own_clock { theirs.clock_error } else { Duration::ZERO };
     // The papers' machine looks at a frame when it arrives.
@@ -116,7 +97,7 @@ fn reserve(
     let (there, SendingStages { processor: least, .. }) =
         to.admission.reserve_least(contract, Role::Receives, budget).map_err(|refusal| denied(1, refusal, budget))?;
     let budget = budget.saturating_sub(least);
-    let analysed = match overload {
+    let analysed = match channel.overload {
         Overload::Decay => contract.under_decay(ours.packet).map_err(Refusal::from),
         _ => Ok(*contract),
     };
@@ -130,7 +111,10 @@ fn reserve(
         let deadlines = deadlines.map_err(|_| Refusal::new(Code::DeadlineSum, Stage::Route))?;
         let stages = from.admission.relax(here, deadlines[0])?.with_handover(ours.handover);
         let receive = to.admission.relax(there, deadlines[1])?.processor;
-        Ok(Granted { here, there, stages, receive, outside })
+        let mut plan = Plan::new(&channel.name, Service::RealTime(*contract), stages, receive);
+        plan.transit = from.admission.look_ahead() + ours.link.occupancy(ours.packet) + outside;
+        plan.receive_messages = buffers::receive_messages(contract, plan.upstream, receive) + contract.burst();
+        Ok((plan, [here, there]))
     });
     sending.map_err(|refusal| {
         to.admission.release(there);
@@ -146,18 +130,13 @@ fn real_time<'a>(
 ) -> Result<(Plan, ReservationId), Failure> {
     // They are different hosts of the file.
     let [from, to] = admitting.get_disjoint_mut([channel.from, channel.to]).expect("two hosts");
-    let granted = reserve(from, to, contract, channel.overload).map_err(|denied| {
-        let grants =
-            |contract: &Contract| reserve(&mut from.clone(), &mut to.clone(), contract, channel.overload).is_ok();
+    let reserved = reserve(from, to, (channel, contract));
+    let (plan, [here, there]) = reserved.map_err(|denied| {
+        let grants = |contract: &Contract| reserve(&mut from.clone(), &mut to.clone(), (channel, contract)).is_ok();
         refused(&[from, to], grants, (channel, contract), &denied)
     })?;
-    let Granted { here, there, stages, receive, outside } = granted;
     from.held.push((here, &channel.name));
     to.held.push((there, &channel.name));
-    let mut plan = Plan::new(&channel.name, Service::RealTime(*contract), stages, receive);
-    let platform = &from.host.platform;
-    plan.transit = from.admission.look_ahead() + platform.link.occupancy(platform.packet) + outside;
-    plan.receive_messages = buffers::receive_messages(contract, plan.upstream, receive) + contract.burst();
     Ok((plan, there))
 }
 

@@ -31,7 +31,6 @@ pub(super) fn build(scenario: &Scenario, mut world: World) -> Result<Built, Fail
     let admitted = admit(hosts, channels)?;
     world.collect_findings();
     let config = |(number, host): (usize, &Host)| HostConfig {
-        look_ahead: admitted.look_aheads[number],
         clock: if host.own_clock { number as u64 + 2 } else { 1 },
         send_early: host.settings.send_early,
         receive_early: host.settings.receive_early,
@@ -39,7 +38,7 @@ pub(super) fn build(scenario: &Scenario, mut world: World) -> Result<Built, Fail
         frames: host.frames.map_or_else(
             || {
                 // After a crash the old channels are kept for a lease beside the new ones.
-                frames(number, hosts, channels, &admitted).saturating_mul(lives(scenario)).max(1)
+                frames(number, hosts, channels, &admitted).saturating_mul(scenario.lives()).max(1)
             },
             |frames| frames as usize,
         ),
@@ -90,12 +89,7 @@ fn places(number: usize, scenario: &Scenario) -> usize {
         false => usize::from(channel.from == number || channel.to == number),
     };
     let channels: usize = scenario.channels.iter().map(here).sum();
-    channels.saturating_mul(lives(scenario)).clamp(1, MAX_CHANNELS)
-}
-
-/// How often a channel may be opened: after each crash once more.
-fn lives(scenario: &Scenario) -> usize {
-    1 + scenario.faults.iter().filter(|fault| matches!(fault.what, What::Crash { .. })).count()
+    channels.saturating_mul(scenario.lives()).clamp(1, MAX_CHANNELS)
 }
 
 fn address(number: usize) -> SocketAddr {
@@ -143,34 +137,22 @@ fn add_source(world: &mut World, feed: &Feed, handle: ChannelHandle, channel: &C
     // The file was checked: all others are of channels with a contract.
     let Some(contract) = channel.contract() else { return };
     let varied = |sizes| Varied { until, ..Varied::recorded(handle, contract, sizes, start) };
-    match &feed.kind {
-        Kind::Full | Kind::Rate { .. } => world.add_source(regular(Source::full(handle, contract, start))),
-        Kind::Bursts => world.add_source(regular(Source::bursts(handle, contract, start))),
-        Kind::TooFast(factor) => {
-            world.add_source(regular(Source::violating(handle, contract, start, u64::from(*factor))));
-        }
-        Kind::TooLarge(factor) => world.add_source(regular(Source::too_large(handle, contract, start, *factor))),
-        Kind::TooMany(factor) => world.add_source(regular(Source::too_many(handle, contract, start, *factor))),
-        Kind::Random => world.add_varied(Varied { until, ..Varied::conforming(handle, contract, start) }),
-        Kind::Film => world.add_varied(varied(Sizes::film(contract.min_message(), contract.max_message()))),
-        Kind::Recorded(sizes) => world.add_varied(varied(Sizes::Recorded(sizes.clone()))),
-    }
+    world.add_source(regular(match &feed.kind {
+        Kind::Random => return world.add_varied(Varied { until, ..Varied::conforming(handle, contract, start) }),
+        Kind::Film => return world.add_varied(varied(Sizes::film(contract.min_message(), contract.max_message()))),
+        Kind::Recorded(sizes) => return world.add_varied(varied(Sizes::Recorded(sizes.clone()))),
+        Kind::Full | Kind::Rate { .. } => Source::full(handle, contract, start),
+        Kind::Bursts => Source::bursts(handle, contract, start),
+        Kind::TooFast(factor) => Source::violating(handle, contract, start, u64::from(*factor)),
+        Kind::TooLarge(factor) => Source::too_large(handle, contract, start, *factor),
+        Kind::TooMany(factor) => Source::too_many(handle, contract, start, *factor),
+    }));
 }
 
 fn kind(fault: &file::Fault, hosts: &[HostId], channels: &[ChannelHandle]) -> FaultKind {
     match fault.what {
-        What::Loss { ppm } => FaultKind::Loss { ppm },
-        What::Reordering { most } => FaultKind::Reordering { most },
-        What::Duplication { ppm } => FaultKind::Duplication { ppm },
-        What::Corruption { ppm } => FaultKind::Corruption { ppm },
-        What::Delay { extra } => FaultKind::Delay { extra },
-        What::LinkDown => FaultKind::LinkDown,
-        What::Crash { reopen } => FaultKind::Crash { reopen },
-        What::ClockStep { by } => FaultKind::ClockStep { by },
-        What::ClockDrift { ppm } => FaultKind::ClockDrift { ppm },
-        What::Interference => FaultKind::Interference,
+        What::Of(kind) => kind,
         What::FloodBack { peer, spacing } => FaultKind::FloodBack { peer: hosts[peer], spacing },
         What::SlowReceiver { channel, each } => FaultKind::SlowReceiver { channel: channels[channel], each },
-        What::SmallRing { places } => FaultKind::SmallRing { places: places as usize },
     }
 }

@@ -11,7 +11,7 @@ mod report;
 
 use std::cell::RefCell;
 use std::fs;
-use std::io::{self, Read as _, Write as _};
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
@@ -22,7 +22,8 @@ use laxity_sim::trace::Trace;
 
 use super::RunArguments;
 use crate::failure::Failure;
-use crate::file::{Streamed, has_directory};
+use crate::file::{Streamed, failed, has_directory};
+use crate::report::say;
 use crate::stop::Stop;
 use file::Scenario;
 use report::Outcome;
@@ -60,7 +61,7 @@ pub(crate) fn run(path: &Path, scenario: &ScenarioArguments, arguments: &RunArgu
     let (RunArguments { seed, json, seconds, .. }, ScenarioArguments { trace, .. }) = (arguments, scenario);
     let (trace, seed) = (trace.as_deref(), *seed);
     let name = path.display().to_string();
-    let text = read(path).map_err(|source| Failure::File { file: name.clone(), source })?;
+    let text = read(path).map_err(failed(path))?;
     let beside = path.parent().unwrap_or(Path::new("."));
     let reader = |file: &str| read(&beside.join(file)).map_err(|error| error.to_string());
     let duration = seconds.map(|seconds| Duration::from_nanos(seconds.saturating_mul(NANOS_PER_SECOND)));
@@ -82,12 +83,9 @@ pub(crate) fn run(path: &Path, scenario: &ScenarioArguments, arguments: &RunArgu
     let outcome = simulate(&scenario, name, seed, world, &stop)?;
     // The world is gone, so nobody else has the trace.
     if let Some((path, trace)) = traced.and_then(|(path, trace)| Some((path, Rc::into_inner(trace)?))) {
-        let failure = |source| Failure::File { file: path.display().to_string(), source };
-        trace.into_inner().finish().map_err(failure)?.finish().map_err(failure)?;
+        trace.into_inner().finish().and_then(Streamed::finish).map_err(failed(path))?;
     }
-    let said = if *json { report::json(&outcome) } else { report::page(&outcome) };
-    // A reader that has seen enough is no failure.
-    let _ = writeln!(io::stdout(), "{said}");
+    say(&if *json { report::json(&outcome) } else { report::page(&outcome) });
     Ok(outcome.promises_kept())
 }
 

@@ -31,14 +31,16 @@ pub(super) struct Outcome {
     more_findings: u64,
 }
 
+#[derive(Serialize)]
 struct OfChannel {
     from: String,
     to: String,
     via: Vec<String>,
-    /// Messages of which nobody can say what became of them: a host crashed.
-    unaccounted: u64,
     /// How many had its place before it, until a crash.
     reopened: u32,
+    /// Messages of which nobody can say what became of them: a host crashed.
+    unaccounted: u64,
+    #[serde(skip)]
     report: Report,
 }
 
@@ -127,25 +129,20 @@ impl Outcome {
 /// The JSON object, in one line.
 pub(super) fn json(outcome: &Outcome) -> String {
     let of_channel = |channel: &OfChannel| {
-        let OfChannel { from, to, via, unaccounted, reopened, report } = channel;
+        let report = &channel.report;
         let more = json!({
-            "from": from,
-            "to": to,
-            "via": via,
-            "reopened": reopened,
-            "unaccounted": unaccounted,
             // Messages that the sending host refused, because they were beyond the contract or the queue.
             "refused": report.send.refused,
             "throughput_bytes_s": per_second(report.figures.delivered_bytes, outcome.elapsed),
             "sender_end": report.sender_end.map(end_name),
             "receiver_end": report.receiver_end.map(end_name),
         });
-        with(report::channel(&report.figures), more)
+        with(with(report::channel(&report.figures), json!(channel)), more)
     };
     let of_host = |(name, counters): &(String, HostCounters)| {
         json!({
             "name": name,
-            "busy_ns": counters.busy.as_nanos(),
+            "busy_ns": counters.busy,
             "steps": counters.steps,
             "switches": counters.switches,
             "sleeps": counters.sleeps,

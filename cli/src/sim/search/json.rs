@@ -53,7 +53,7 @@ fn smallest(seed: u64, system: u64, found: &Smallest) -> Value {
             "sends": channel.role == Role::Sends,
             "max_message": channel.contract.max_message(),
             "min_message": channel.contract.min_message(),
-            "interval_ns": channel.contract.interval().as_nanos(),
+            "interval_ns": channel.contract.interval(),
             "burst": channel.contract.burst(),
             "promised_ns": promised(number),
         })
@@ -63,9 +63,9 @@ fn smallest(seed: u64, system: u64, found: &Smallest) -> Value {
             Who::Channel(number) => Some(number),
             Who::BestEffort => None,
         };
-        json!({ "channel": channel, "at_ns": release.at.as_nanos(), "bytes": release.bytes })
+        json!({ "channel": channel, "at_ns": release.at, "bytes": release.bytes })
     });
-    let gap = |&(at, length): &(Duration, Duration)| json!({ "at_ns": at.as_nanos(), "length_ns": length.as_nanos() });
+    let gap = |&(at, length): &(Duration, Duration)| json!({ "at_ns": at, "length_ns": length });
     json!({
         "system": system,
         "replay": replay(seed, system),
@@ -75,7 +75,7 @@ fn smallest(seed: u64, system: u64, found: &Smallest) -> Value {
         "gaps": violation.pattern.gaps.iter().map(gap).collect::<Value>(),
         "late": violation.channel,
         "promised_ns": promised(violation.channel),
-        "seen_ns": violation.seen.end.as_nanos(),
+        "seen_ns": violation.seen.end,
     })
 }
 
@@ -84,15 +84,15 @@ fn costs(platform: &Platform, send_early: bool, receive_early: bool) -> Value {
     json!({
         "packet_bytes": platform.packet,
         "quantum": platform.quantum,
-        "switch_ns": platform.change_of_handler().as_nanos(),
-        "first_packet_ns": platform.first_packet.as_nanos(),
-        "packet_ns": platform.packet_cost.as_nanos(),
-        "receive_first_ns": platform.receive_first.as_nanos(),
-        "receive_packet_ns": platform.receive_packet.as_nanos(),
-        "demultiplex_ns": platform.demultiplex.as_nanos(),
-        "link_ns": platform.link_cost.as_nanos(),
-        "full_packet_on_link_ns": platform.link.occupancy(platform.packet).as_nanos(),
-        "wake_up_ns": platform.wake_up.as_nanos(),
+        "switch_ns": platform.change_of_handler(),
+        "first_packet_ns": platform.first_packet,
+        "packet_ns": platform.packet_cost,
+        "receive_first_ns": platform.receive_first,
+        "receive_packet_ns": platform.receive_packet,
+        "demultiplex_ns": platform.demultiplex,
+        "link_ns": platform.link_cost,
+        "full_packet_on_link_ns": platform.link.occupancy(platform.packet),
+        "wake_up_ns": platform.wake_up,
         "best_effort_packets": platform.best_effort.message_packets,
         "send_early": send_early,
         "receive_early": receive_early,

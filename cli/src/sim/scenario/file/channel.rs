@@ -6,12 +6,13 @@ use laxity::system_file;
 use laxity_core::contract::{Contract, Overload, Service, packets};
 use laxity_core::limits::MAX_QUEUED_MESSAGES;
 
-use super::{A_HOST, Host, bytes, place_of_host};
+use super::{A_HOST, Host, bytes, list, place_of_host};
 
 /// Keys of a channel that a file of one host does not have.
 const BESIDE: [&str; 4] = ["from", "to", "via", "overload"];
 /// A channel passes through no more hosts than that.
 const MOST_BETWEEN: usize = 16;
+const BETWEEN: &str = "names of hosts such as [\"relay1\"]";
 const BEST_EFFORT: &str = "name, from, to, via, overload, max_message or queue";
 
 /// A channel that is asked for.
@@ -38,7 +39,7 @@ fn ends(table: &Table<'_, '_>, service: Service, hosts: &[Host]) -> Result<Chann
     if from == to {
         return Err(of_to.expected(format!("{:?}, where it comes from", hosts[to].name), "another host"));
     }
-    let between = table.get("via").map_or(Ok(Vec::new()), |via| between(&via))?;
+    let between = table.get("via").map_or(Ok(Vec::new()), |via| list(&via, BETWEEN, (MOST_BETWEEN, "hosts")))?;
     let via = between.iter().map(|entry| place_of_host(entry, hosts)).collect::<Result<Vec<_>, _>>()?;
     for (&host, entry) in via.iter().zip(&between).chain([(&to, &of_to)]) {
         agrees(entry, (&hosts[from], &hosts[host]))?;
@@ -65,15 +66,6 @@ fn ends(table: &Table<'_, '_>, service: Service, hosts: &[Host]) -> Result<Chann
         return Err(entry.error(format!("{}: {problem}", entry.key)));
     }
     Ok(Channel { name, service, overload, from, to, via, at: table.at })
-}
-
-/// The hosts in between.
-fn between<'t, 'i>(entry: &Entry<'t, 'i>) -> Result<Vec<Entry<'t, 'i>>, FileError> {
-    let hosts = entry.list("names of hosts such as [\"relay1\"]")?;
-    if !(1..=MOST_BETWEEN).contains(&hosts.len()) {
-        return Err(entry.expected(format!("a list of {}", hosts.len()), format!("1 to {MOST_BETWEEN} hosts")));
-    }
-    Ok(hosts)
 }
 
 /// Says so if another host of a channel does not go with the one that sends.

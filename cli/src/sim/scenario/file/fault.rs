@@ -3,13 +3,14 @@
 use laxity::FileError;
 use laxity::source::Table;
 use laxity_core::units::{Duration, Instant};
+use laxity_sim::FaultKind;
 use toml::de::DeValue;
 
 use super::{A_CHANNEL, A_HOST, Channel, Host, instant, place_of_channel, place_of_host, span, takes};
 
 const KEYS: &str = "kind, on, channel, at, until, ppm, most, extra, reopen, by, peer, spacing, each or places";
-/// Keys that every kind has.
-const COMMON: [&str; 5] = ["kind", "on", "channel", "at", "until"];
+/// Keys that every kind has, beside that which says where.
+const COMMON: [&str; 3] = ["kind", "at", "until"];
 /// The kinds, as files and reports name them, and which keys each has besides `at`, `until` and where.
 const KINDS: [(&str, &[&str]); 13] = [
     ("loss", &["ppm"]),
@@ -43,19 +44,16 @@ pub(in super::super) struct Fault {
 /// What goes wrong; hosts and channels by their places.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) enum What {
-    Loss { ppm: u32 },
-    Reordering { most: Duration },
-    Duplication { ppm: u32 },
-    Corruption { ppm: u32 },
-    Delay { extra: Duration },
-    LinkDown,
-    Crash { reopen: bool },
-    ClockStep { by: Duration },
-    ClockDrift { ppm: i32 },
-    Interference,
-    FloodBack { peer: usize, spacing: Duration },
-    SlowReceiver { channel: usize, each: Duration },
-    SmallRing { places: u32 },
+    FloodBack {
+        peer: usize,
+        spacing: Duration,
+    },
+    SlowReceiver {
+        channel: usize,
+        each: Duration,
+    },
+    /// What is of the host alone.
+    Of(FaultKind),
 }
 
 /// Reads a table; `end` is when a fault is over that does not say so.
@@ -65,10 +63,11 @@ pub(super) fn read(
     channels: &[Channel],
     end: Instant,
 ) -> Result<Fault, FileError> {
-    let own = ["ppm", "most", "extra", "reopen", "by", "peer", "spacing", "each", "places"];
+    let own = ["on", "channel", "ppm", "most", "extra", "reopen", "by", "peer", "spacing", "each", "places"];
     table.only(&[&COMMON[..], &own].concat(), KEYS)?;
     let kind = table.need("kind", "what goes wrong, such as \"link_down\"")?.word(&KINDS.map(|kind| (kind.0, kind)))?;
-    takes(table, &COMMON, kind)?;
+    let place = if kind.0 == "slow_receiver" { "channel" } else { "on" };
+    takes(table, &[&COMMON[..], &[place]].concat(), kind)?;
     let entry = table.need("at", "a span of time such as \"500ms\"")?;
     let from = instant(&entry)?;
     if from >= end {
@@ -84,14 +83,12 @@ pub(super) fn read(
     })?;
     let (on, what) = match kind.0 {
         "slow_receiver" => {
-            misplaced(table, "on", kind.0)?;
             let channel = place_of_channel(&table.need("channel", A_CHANNEL)?, channels)?;
             let each = span(&table.need("each", "a span of time such as \"50ms\"")?)?;
             // At the host that receives.
             (channels[channel].to, What::SlowReceiver { channel, each })
         }
         name => {
-            misplaced(table, "channel", name)?;
             let entry = table.need("on", A_HOST)?;
             let on = place_of_host(&entry, hosts)?;
             if name.starts_with("clock_") && !hosts[on].own_clock {
@@ -104,31 +101,24 @@ pub(super) fn read(
     Ok(Fault { on, from, until, what })
 }
 
-fn misplaced(table: &Table<'_, '_>, key: &str, kind: &str) -> Result<(), FileError> {
-    match table.get(key) {
-        Some(entry) => Err(entry.error(format!("{} does not go with kind = \"{kind}\"", entry.key))),
-        None => Ok(()),
-    }
-}
-
 /// What goes wrong at a host.
 fn of_host(table: &Table<'_, '_>, kind: &str, on: usize, hosts: &[Host]) -> Result<What, FileError> {
     let of = |key, example| span(&table.need(key, example)?);
     let share = || ppm(table, 0, MILLION.into()).map(i32::unsigned_abs);
-    Ok(match kind {
-        "loss" => What::Loss { ppm: share()? },
-        "reordering" => What::Reordering { most: of("most", "a span of time such as \"1ms\"")? },
-        "duplication" => What::Duplication { ppm: share()? },
-        "corruption" => What::Corruption { ppm: share()? },
-        "delay" => What::Delay { extra: of("extra", "a span of time such as \"1ms\"")? },
-        "link_down" => What::LinkDown,
-        "crash" => What::Crash { reopen: table.get("reopen").map_or(Ok(true), |reopen| reopen.flag())? },
-        "clock_step" => What::ClockStep { by: of("by", "a span of time such as \"1s\"")? },
+    Ok(What::Of(match kind {
+        "loss" => FaultKind::Loss { ppm: share()? },
+        "reordering" => FaultKind::Reordering { most: of("most", "a span of time such as \"1ms\"")? },
+        "duplication" => FaultKind::Duplication { ppm: share()? },
+        "corruption" => FaultKind::Corruption { ppm: share()? },
+        "delay" => FaultKind::Delay { extra: of("extra", "a span of time such as \"1ms\"")? },
+        "link_down" => FaultKind::LinkDown,
+        "crash" => FaultKind::Crash { reopen: table.get("reopen").map_or(Ok(true), |reopen| reopen.flag())? },
+        "clock_step" => FaultKind::ClockStep { by: of("by", "a span of time such as \"1s\"")? },
         "clock_drift" => {
             let most = i64::from(laxity_sim::Clock::MAX_DRIFT_PPM);
-            What::ClockDrift { ppm: ppm(table, -most, most)? }
+            FaultKind::ClockDrift { ppm: ppm(table, -most, most)? }
         }
-        "interference" => What::Interference,
+        "interference" => FaultKind::Interference,
         "flood_back" => {
             let entry = table.need("peer", A_HOST)?;
             let peer = place_of_host(&entry, hosts)?;
@@ -141,13 +131,13 @@ fn of_host(table: &Table<'_, '_>, kind: &str, on: usize, hosts: &[Host]) -> Resu
             if spacing < LEAST_SPACING {
                 return Err(entry.expected(spacing, format!("at least {LEAST_SPACING}")));
             }
-            What::FloodBack { peer, spacing }
+            return Ok(What::FloodBack { peer, spacing });
         }
         _ => {
             let entry = table.need("places", "a whole number such as 4")?;
-            What::SmallRing { places: entry.within(entry.count()?, 0..=1 << 16)? }
+            FaultKind::SmallRing { places: entry.within(entry.count()?, 0..=1 << 16)? as usize }
         }
-    })
+    }))
 }
 
 fn ppm(table: &Table<'_, '_>, least: i64, most: i64) -> Result<i32, FileError> {
@@ -165,9 +155,9 @@ fn ppm(table: &Table<'_, '_>, least: i64, most: i64) -> Result<i32, FileError> {
 /// down cannot go down.
 pub(super) fn check(tables: &[Table<'_, '_>], faults: &[Fault]) -> Result<(), FileError> {
     let alone = |fault: &Fault| match fault.what {
-        What::Interference => 1,
-        What::Crash { .. } => 2,
-        What::ClockDrift { .. } => 3,
+        What::Of(FaultKind::Interference) => 1,
+        What::Of(FaultKind::Crash { .. }) => 2,
+        What::Of(FaultKind::ClockDrift { .. }) => 3,
         _ => 0,
     };
     let mut sorted: Vec<usize> = (0..faults.len()).filter(|&number| alone(&faults[number]) > 0).collect();

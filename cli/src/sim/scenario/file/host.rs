@@ -34,30 +34,24 @@ pub(super) fn read(table: &Table<'_, '_>, reader: Reader<'_>) -> Result<Host, Fi
     let known = ["name", "platform", "test", "send_early", "receive_early", "wake_up", "clock", "channels", "frames"];
     table.only(&known, KEYS)?;
     // As live hosts do unless they are told otherwise.
-    let mut settings = Settings { receive_early: true, ..Settings::default() };
-    if let Some(test) = table.get("test") {
-        settings.rule = test.word(&[("split", Rule::Split), ("composite", Rule::Composite)])?;
-    }
-    if let Some(early) = table.get("send_early") {
-        settings.send_early = early.flag()?;
-    }
-    if let Some(early) = table.get("receive_early") {
-        settings.receive_early = early.flag()?;
-    }
+    let default = Settings { receive_early: true, ..Settings::default() };
+    let rules = [("split", Rule::Split), ("composite", Rule::Composite)];
+    let flag = |name, default| table.get(name).map_or(Ok(default), |entry| entry.flag());
+    let settings = Settings {
+        rule: table.get("test").map_or(Ok(default.rule), |test| test.word(&rules))?,
+        send_early: flag("send_early", default.send_early)?,
+        receive_early: flag("receive_early", default.receive_early)?,
+    };
+    let wake_ups = [("worst", WakeUp::Worst), ("uniform", WakeUp::Uniform)];
+    let clocks = [("shared", false), ("own", true)];
     let count =
         |name, most| table.get(name).map(|entry: Entry<'_, '_>| entry.within(entry.count()?, 1..=most)).transpose();
     Ok(Host {
         name: table.need("name", "a name in quotes such as \"robot\"")?.name()?,
         platform: table.get("platform").map_or(Ok(Platform::assumed_host()), |entry| platform(&entry, reader))?,
         settings,
-        wake_up: match table.get("wake_up") {
-            Some(wake_up) => wake_up.word(&[("worst", WakeUp::Worst), ("uniform", WakeUp::Uniform)])?,
-            None => WakeUp::Worst,
-        },
-        own_clock: match table.get("clock") {
-            Some(clock) => clock.word(&[("shared", false), ("own", true)])?,
-            None => false,
-        },
+        wake_up: table.get("wake_up").map_or(Ok(WakeUp::Worst), |wake_up| wake_up.word(&wake_ups))?,
+        own_clock: table.get("clock").map_or(Ok(false), |clock| clock.word(&clocks))?,
         channels: count("channels", MAX_CHANNELS as u32)?,
         frames: count("frames", 1 << 20)?,
     })

@@ -33,7 +33,7 @@ pub(super) fn check(source: Source<'_>, scenario: &Scenario) -> Result<(), FileE
     if memory > MOST_MEMORY {
         return too_much(0, "", memory);
     }
-    let lives = 1 + faults.iter().filter(|fault| matches!(fault.what, What::Crash { .. })).count() as u64;
+    let lives = scenario.lives() as u64;
     for channel in channels {
         // No host in between needs more than both ends together.
         let copies = lives.saturating_mul(1 + channel.via.len() as u64);

@@ -20,6 +20,7 @@ use laxity::source::{Entry, Source, Table, named};
 use laxity_core::limits::MAX_MESSAGE_BYTES;
 use laxity_core::signal::{MAX_LEASE, MIN_LEASE};
 use laxity_core::units::{Duration, Instant};
+use laxity_sim::FaultKind;
 
 pub(super) use channel::Channel;
 pub(super) use fault::{Fault, What};
@@ -53,6 +54,13 @@ pub(super) struct Scenario {
     pub(super) channels: Vec<Channel>,
     pub(super) sources: Vec<Feed>,
     pub(super) faults: Vec<Fault>,
+}
+
+impl Scenario {
+    /// How often a channel may be opened: after each crash once more.
+    pub(super) fn lives(&self) -> usize {
+        1 + self.faults.iter().filter(|fault| matches!(fault.what, What::Of(FaultKind::Crash { .. }))).count()
+    }
 }
 
 /// Reads a file that a scenario names, such as a platform: what stands in it, or why it cannot be read.
@@ -122,6 +130,19 @@ fn place_of_host(entry: &Entry<'_, '_>, hosts: &[Host]) -> Result<usize, FileErr
 
 fn place_of_channel(entry: &Entry<'_, '_>, channels: &[Channel]) -> Result<usize, FileError> {
     place(entry, channels, |channel| &channel.name, A_CHANNEL)
+}
+
+/// The entries of a list of one to `most` things, called `what`.
+fn list<'t, 'i>(
+    entry: &Entry<'t, 'i>,
+    expected: &str,
+    (most, what): (usize, &str),
+) -> Result<Vec<Entry<'t, 'i>>, FileError> {
+    let entries = entry.list(expected)?;
+    match (1..=most).contains(&entries.len()) {
+        true => Ok(entries),
+        false => Err(entry.expected(format!("a list of {}", entries.len()), format!("1 to {most} {what}"))),
+    }
 }
 
 /// A size of a message, bytes.

@@ -1,11 +1,11 @@
 //! One `[[source]]` table: who sends what on a channel.
 
 use laxity::FileError;
-use laxity::source::{Entry, Table};
+use laxity::source::Table;
 use laxity_core::limits::MAX_MESSAGE_BYTES;
 use laxity_core::units::{Instant, Rate};
 
-use super::{A_CHANNEL, Channel, bytes, instant, place_of_channel, takes};
+use super::{A_CHANNEL, Channel, bytes, instant, list, place_of_channel, takes};
 
 const KEYS: &str = "channel, kind, start, until, factor, rate, size, group or sizes";
 /// Keys that every kind has.
@@ -102,7 +102,10 @@ pub(super) fn read(table: &Table<'_, '_>, channels: &[Channel], span: (Instant, 
         "bursts" => Kind::Bursts,
         "random" => Kind::Random,
         "film" => Kind::Film,
-        "recorded" => Kind::Recorded(sizes(&table.need("sizes", SIZES)?)?),
+        "recorded" => {
+            let sizes = list(&table.need("sizes", SIZES)?, SIZES, (MOST_SIZES, "sizes"))?;
+            Kind::Recorded(sizes.iter().map(bytes).collect::<Result<_, _>>()?)
+        }
         "too_fast" => Kind::TooFast(factor()?),
         "too_large" => Kind::TooLarge(factor()?),
         "too_many" => Kind::TooMany(factor()?),
@@ -116,11 +119,3 @@ pub(super) fn read(table: &Table<'_, '_>, channels: &[Channel], span: (Instant, 
 }
 
 const SIZES: &str = "sizes such as [\"40KB\", \"5KB\"]";
-
-fn sizes(entry: &Entry<'_, '_>) -> Result<Vec<u32>, FileError> {
-    let sizes = entry.list(SIZES)?;
-    if !(1..=MOST_SIZES).contains(&sizes.len()) {
-        return Err(entry.expected(format!("a list of {}", sizes.len()), format!("1 to {MOST_SIZES} sizes")));
-    }
-    sizes.iter().map(bytes).collect()
-}

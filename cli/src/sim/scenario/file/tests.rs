@@ -168,16 +168,20 @@ fn faults_of_every_kind_in_the_order_of_time() {
         at = "900ms"
     "#;
     let kinds = [
-        ("loss", "on = \"a\"\nppm = 1000000", What::Loss { ppm: 1_000_000 }),
-        ("reordering", "on = \"a\"\nmost = \"1ms\"", What::Reordering { most: Duration::from_millis(1) }),
-        ("duplication", "on = \"a\"\nppm = 0", What::Duplication { ppm: 0 }),
-        ("corruption", "on = \"a\"\nppm = 1", What::Corruption { ppm: 1 }),
-        ("delay", "on = \"a\"\nextra = \"2ms\"", What::Delay { extra: Duration::from_millis(2) }),
-        ("link_down", "on = \"a\"", What::LinkDown),
-        ("crash", "on = \"a\"\nreopen = false", What::Crash { reopen: false }),
-        ("clock_step", "on = \"d\"\nby = \"1s\"", What::ClockStep { by: Duration::from_secs(1) }),
-        ("clock_drift", "on = \"d\"\nppm = -200", What::ClockDrift { ppm: -200 }),
-        ("interference", "on = \"a\"", What::Interference),
+        ("loss", "on = \"a\"\nppm = 1000000", What::Of(FaultKind::Loss { ppm: 1_000_000 })),
+        (
+            "reordering",
+            "on = \"a\"\nmost = \"1ms\"",
+            What::Of(FaultKind::Reordering { most: Duration::from_millis(1) }),
+        ),
+        ("duplication", "on = \"a\"\nppm = 0", What::Of(FaultKind::Duplication { ppm: 0 })),
+        ("corruption", "on = \"a\"\nppm = 1", What::Of(FaultKind::Corruption { ppm: 1 })),
+        ("delay", "on = \"a\"\nextra = \"2ms\"", What::Of(FaultKind::Delay { extra: Duration::from_millis(2) })),
+        ("link_down", "on = \"a\"", What::Of(FaultKind::LinkDown)),
+        ("crash", "on = \"a\"\nreopen = false", What::Of(FaultKind::Crash { reopen: false })),
+        ("clock_step", "on = \"d\"\nby = \"1s\"", What::Of(FaultKind::ClockStep { by: Duration::from_secs(1) })),
+        ("clock_drift", "on = \"d\"\nppm = -200", What::Of(FaultKind::ClockDrift { ppm: -200 })),
+        ("interference", "on = \"a\"", What::Of(FaultKind::Interference)),
         (
             "flood_back",
             "on = \"a\"\npeer = \"b\"\nspacing = \"1ms\"",
@@ -188,14 +192,17 @@ fn faults_of_every_kind_in_the_order_of_time() {
             "channel = \"c\"\neach = \"1s\"",
             What::SlowReceiver { channel: 0, each: Duration::from_secs(1) },
         ),
-        ("small_ring", "on = \"a\"\nplaces = 0", What::SmallRing { places: 0 }),
+        ("small_ring", "on = \"a\"\nplaces = 0", What::Of(FaultKind::SmallRing { places: 0 })),
     ];
     assert_eq!(kinds.map(|(kind, ..)| kind), FaultKind::NAMES, "as the simulator names them");
     for (kind, lines, expected) in kinds {
         let text = format!("{BASE}{text}\n[[fault]]\nkind = \"{kind}\"\nat = \"1us\"\nuntil = \"1ms\"\n{lines}\n");
         let faults = read(&text).unwrap().faults;
         assert_eq!((faults[0].what, faults[0].until), (expected, at(1)), "{kind}");
-        assert_eq!((faults[1].what, faults[1].on, faults[1].until), (What::Crash { reopen: true }, 1, at(1000)));
+        assert_eq!(
+            (faults[1].what, faults[1].on, faults[1].until),
+            (What::Of(FaultKind::Crash { reopen: true }), 1, at(1000))
+        );
     }
     let slow =
         read(&format!("{BASE}[[fault]]\nkind = \"slow_receiver\"\nchannel = \"c\"\nat = \"0\"\neach = \"1s\"\n"));
