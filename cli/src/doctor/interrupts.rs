@@ -136,7 +136,7 @@ mod tests {
         assert_eq!(put_off(&fake.root()), 45);
         let found = counts(&fake.root()).unwrap();
         assert_eq!(found, Counts { all: 40, receive: 30, ticks: 77, hard: 555 });
-        let later = Counts { all: 240, receive: 130, ticks: 80, hard: 755, ..found };
+        let later = Counts { all: 240, receive: 130, ticks: 80, hard: 755 };
         let text = rates(found, later, 2.0);
         assert!(
             text.contains("100 soft interrupts a second, 50% of them") && text.contains("and 100 interrupts; 3"),

@@ -10,6 +10,7 @@ use laxity_core::platform::{LinkModel, Platform};
 use laxity_core::units::{Duration, Instant};
 use laxity_lab::figures::per_second;
 use laxity_lab::workload::{BEST_EFFORT, MESSAGE_BYTES, table_3};
+use laxity_link::emulated::SplitMix64;
 use laxity_sim::{ChannelHandle, Departure, HostConfig, HostId, Plan, Source, World};
 
 use super::plan::{Case, Mode};
@@ -84,14 +85,15 @@ pub(super) fn run(case: &Case, admitted: &[Admitted], duration: Duration, seed: 
     let (from, to) = hosts(&mut world, case);
     let begin = Instant::ZERO + SET_UP;
     let (steady, end) = (begin + WARM_UP, begin + WARM_UP + duration);
-    let mut phases = Phases(seed);
+    // Seed 0 is that of the critical instant.
+    let mut random = (seed != 0).then_some(SplitMix64(seed));
     let mut channels = Vec::new();
     for (number, channel) in admitted.iter().enumerate() {
         let handle = world.open(from, to, plan_of(channel));
         let percent = if number == 0 { case.channel_0_percent } else { 100 };
         let (group, interval) = (channel.contract.burst(), channel.contract.interval());
         let period = (interval * u64::from(group)).mul_ratio(100, percent);
-        let start = begin + phases.within(period);
+        let start = begin + phase(&mut random, period);
         let bytes = channel.contract.max_message();
         world.add_source(Source { channel: handle, bytes, start, first: group, period, group, until: end });
         channels.push(handle);
@@ -102,7 +104,7 @@ pub(super) fn run(case: &Case, admitted: &[Admitted], duration: Duration, seed: 
     channels.push(handle);
     if case.best_effort > 0 {
         let source = Source::at_rate(handle, MESSAGE_BYTES, case.best_effort, BEST_EFFORT_MESSAGES, begin);
-        world.add_source(Source { start: begin + phases.within(source.period), until: end, ..source });
+        world.add_source(Source { start: begin + phase(&mut random, source.period), until: end, ..source });
     }
     for &channel in &channels {
         world.take_departures(channel);
@@ -158,21 +160,10 @@ fn refused(world: &World, channels: &[ChannelHandle]) -> Vec<u64> {
     channels.iter().map(|&channel| world.report(channel).send.refused).collect()
 }
 
-/// When the sources start: all together for seed 0, each anywhere in its period for any other.
-struct Phases(u64);
-
-impl Phases {
-    fn within(&mut self, period: Duration) -> Duration {
-        if self.0 == 0 {
-            return Duration::ZERO;
-        }
-        // Steele, Lea, Flood (2014), as in the simulator.
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15).max(1);
-        let mut word = self.0;
-        word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        Duration::from_nanos((word ^ (word >> 31)) % period.as_nanos().max(1))
-    }
+/// When in its period a source starts: all together without random numbers, else each anywhere.
+fn phase(random: &mut Option<SplitMix64>, period: Duration) -> Duration {
+    let next = random.as_mut().map_or(0, SplitMix64::next);
+    Duration::from_nanos(next % period.as_nanos().max(1))
 }
 
 /// What happened to one channel in the steady state, of this duration: the packets that left, and how many messages found no room.
