@@ -16,7 +16,7 @@
 use std::sync::Arc;
 
 use laxity::{ChannelSpec, Host, HostConfig, Receiver, Sender};
-use laxity_core::contract::Contract;
+use laxity_core::contract::{Contract, Overload};
 use laxity_core::platform::Platform;
 use laxity_core::units::{Duration, Instant};
 
@@ -238,18 +238,11 @@ pub fn granted(platform: &Platform, rows: Vec<Row>) -> Result<(Vec<Row>, Vec<Str
     let mut granted = Vec::new();
     let mut open = Vec::new();
     for row in rows {
-        let (row, sender, receiver) = connect(&here, &there, there.address(), row, Overloads::Wait, &mut notes)?;
+        let (row, sender, receiver) = connect(&here, &there, there.address(), row, Overload::Block, &mut notes)?;
         granted.push(row);
         open.push((sender, receiver));
     }
     Ok((granted, notes))
-}
-
-/// What a channel does with messages beyond its contract.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Overloads {
-    Wait,
-    Drop,
 }
 
 /// Opens a channel through `peer`, with the least deadline that admission offers if its own is refused.
@@ -258,34 +251,44 @@ pub(crate) fn connect(
     to: &Host,
     peer: std::net::SocketAddr,
     row: Row,
-    overloads: Overloads,
+    overload: Overload,
     notes: &mut Vec<String>,
 ) -> Result<(Row, Sender, Receiver), Error> {
-    use laxity_core::contract::Overload;
+    let name = row.name.clone();
     let attempt = |contract| -> Result<(Sender, Receiver), laxity::Error> {
-        let overload = if overloads == Overloads::Drop { Overload::Drop } else { Overload::Block };
         let spec = ChannelSpec { overload, ..ChannelSpec::real_time(contract) };
-        let listener = to.listen(&row.name)?;
-        let sender = from.open(peer, &row.name, spec)?;
+        let listener = to.listen(&name)?;
+        let sender = from.open(peer, &name, spec)?;
         Ok((sender, listener.accept(Some(std::time::Duration::from_secs(2)))?))
     };
+    let (row, (sender, receiver)) = with_room(row, std::convert::identity, notes, attempt)?;
+    Ok((row, sender, receiver))
+}
+
+/// What `attempt` opens with the row's deadline, or with the least longer one, `rounded`, that is granted; and the row as it is then.
+pub(crate) fn with_room<T>(
+    row: Row,
+    rounded: fn(Duration) -> Duration,
+    notes: &mut Vec<String>,
+    attempt: impl Fn(Contract) -> Result<T, laxity::Error>,
+) -> Result<(Row, T), laxity::Error> {
     let mut contract = row.contract;
     // The sending host's answer counts its own stages only, so the receiving host may ask for more.
     for _ in 0..4 {
         let refused = match attempt(contract) {
-            Ok((sender, receiver)) => return Ok((Row { contract, ..row }, sender, receiver)),
+            Ok(opened) => return Ok((Row { contract, ..row }, opened)),
             Err(refused) => refused,
         };
-        let laxity::Error::Refused { refusal, .. } = &refused else { return Err(refused.into()) };
-        let least = refusal.least_deadline.filter(|least| *least > contract.deadline());
-        let Some(least) = least else { return Err(refused.into()) };
+        let laxity::Error::Refused { refusal, .. } = &refused else { return Err(refused) };
+        let least = refusal.least_deadline.map(rounded).filter(|least| *least > contract.deadline());
+        let Some(least) = least else { return Err(refused) };
         let deadline = contract.deadline();
         // Without the address, which is another one in every run.
         notes.push(format!("{}: a deadline of {deadline} is refused: {refusal}; going on with {least}", row.name));
-        contract = contract.with_deadline(least).map_err(laxity::Error::from)?;
+        contract = contract.with_deadline(least)?;
     }
-    let (sender, receiver) = attempt(contract)?;
-    Ok((Row { contract, ..row }, sender, receiver))
+    let opened = attempt(contract)?;
+    Ok((Row { contract, ..row }, opened))
 }
 
 /// What is left of the link for best effort beside `rows`, in payload bytes of full packets a second; at least 1.

@@ -11,6 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration as StdDuration;
 
 use laxity::{ChannelSpec, Costs, Error as LaxityError, Host, HostConfig, Scheduling};
+use laxity_core::contract::Overload;
 use laxity_core::figures::Misses;
 use laxity_core::send::Violation;
 use laxity_core::units::Instant;
@@ -21,7 +22,7 @@ use crate::error::Error;
 use crate::record::Arrived;
 use crate::timing;
 use crate::wire::Discipline;
-use crate::workload::{self, BEST_EFFORT, MESSAGE_BYTES, Overloads, Row, STAMP_BYTES, Workload};
+use crate::workload::{self, BEST_EFFORT, MESSAGE_BYTES, Row, STAMP_BYTES, Workload};
 
 /// Best-effort messages that may wait at the sender.
 const BEST_EFFORT_QUEUE: u64 = 10;
@@ -59,8 +60,8 @@ pub(super) fn assemble(setup: &Setup, workload: &Workload, rows: Vec<Row>) -> Re
             Some(_) => Manner::Keeps,
             None => Manner::Waits,
         };
-        let overloads = if manner == Manner::Violates { Overloads::Drop } else { Overloads::Wait };
-        let (row, sender, receiver) = workload::connect(&here, &there, wire.ingress(0), row, overloads, &mut notes)?;
+        let overload = if manner == Manner::Violates { Overload::Drop } else { Overload::Block };
+        let (row, sender, receiver) = workload::connect(&here, &there, wire.ingress(0), row, overload, &mut notes)?;
         channels.push(Ready {
             name: row.name,
             contract: Some(row.contract),

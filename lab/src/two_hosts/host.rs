@@ -26,7 +26,7 @@ use crate::attack::load::LONGEST;
 use crate::attack::{Content, Ground, Load, strangers};
 use crate::error::Error;
 use crate::sys::namespace::{self, Namespace};
-use crate::workload::Row;
+use crate::workload::{Row, with_room};
 
 /// Where strangers send what nobody reads.
 pub(super) const SINK_PORT: u16 = 9;
@@ -362,28 +362,13 @@ fn connect(host: &Host, ends: &Ends, stream: &Stream, notes: &mut Vec<String>) -
     };
     let (bytes, interval) = (u64::from(stream.message_bytes), Duration::from_nanos(stream.interval_ns));
     let contract = Contract::new(bytes, bytes, interval, 1, Duration::from_nanos(deadline));
-    let mut contract = contract.map_err(LaxityError::from)?;
+    let row = Row { name: stream.name.clone(), contract: contract.map_err(LaxityError::from)? };
     let overload = if stream.at_once > 1 { Overload::Drop } else { Overload::Block };
-    // The sending host's answer counts its own stages only, so the receiving host may ask for more.
-    for _ in 0..4 {
-        let spec = ChannelSpec { overload, ..ChannelSpec::real_time(contract) };
-        let error = match host.open(ends.peer, &stream.name, spec) {
-            Ok(sender) => return Ok((sender, Some(Row { name: stream.name.clone(), contract }))),
-            Err(error) => error,
-        };
-        let LaxityError::Refused { refusal, .. } = &error else { return Err(refused(error)) };
-        let least = refusal.least_deadline.map(Duration::rounded_up).filter(|least| *least > contract.deadline());
-        let Some(least) = least else { return Err(refused(error)) };
-        notes.push(format!(
-            "{}: a deadline of {} is refused here; going on with {least}",
-            stream.name,
-            contract.deadline()
-        ));
-        contract = contract.with_deadline(least).map_err(LaxityError::from)?;
-    }
-    let spec = ChannelSpec { overload, ..ChannelSpec::real_time(contract) };
-    let sender = host.open(ends.peer, &stream.name, spec).map_err(refused)?;
-    Ok((sender, Some(Row { name: stream.name.clone(), contract })))
+    let opened = with_room(row, Duration::rounded_up, notes, |contract| {
+        host.open(ends.peer, &stream.name, ChannelSpec { overload, ..ChannelSpec::real_time(contract) })
+    });
+    let (row, sender) = opened.map_err(refused)?;
+    Ok((sender, Some(row)))
 }
 
 /// Sends at most `most` messages, until `over`, and closes the channel.
