@@ -9,41 +9,34 @@ use laxity_core::units::{Duration, Instant};
 use laxity_link::sys::{self, Interest};
 use laxity_link::udp::{Udp, UdpConfig};
 use laxity_link::{Link, LinkError, LinkOver};
+use zerocopy::network_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 use crate::error::Error;
 
-/// Bytes of the header: channel 4, sequence 8, index 2, count 2, logical arrival 8; big-endian.
-pub(crate) const HEADER_BYTES: usize = 24;
+/// Bytes of the header.
+pub(crate) const HEADER_BYTES: usize = size_of::<Header>();
 
-/// A header.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A header, as it lies in the datagram.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
+#[repr(C)]
 pub(crate) struct Header {
-    pub(crate) channel: u32,
-    pub(crate) sequence: u64,
-    pub(crate) index: u16,
-    pub(crate) count: u16,
-    /// `None` for a message beyond its contract.
-    pub(crate) logical_arrival: Option<Instant>,
+    channel: U32,
+    sequence: U64,
+    index: U16,
+    count: U16,
+    /// [`Instant::MAX`] for a message beyond its contract.
+    logical_arrival: U64,
 }
 
 impl Header {
     pub(crate) fn write(&self, to: &mut [u8]) {
-        let nanos = self.logical_arrival.unwrap_or(Instant::MAX).as_nanos();
-        to[..4].copy_from_slice(&self.channel.to_be_bytes());
-        to[4..12].copy_from_slice(&self.sequence.to_be_bytes());
-        to[12..14].copy_from_slice(&self.index.to_be_bytes());
-        to[14..16].copy_from_slice(&self.count.to_be_bytes());
-        to[16..24].copy_from_slice(&nanos.to_be_bytes());
+        self.write_to_prefix(to).expect("room for a header");
     }
 
-    /// The header and the payload; `None` if it is too short.
-    pub(crate) fn read(datagram: &[u8]) -> Option<(Self, &[u8])> {
-        let (header, payload) = datagram.split_first_chunk::<HEADER_BYTES>()?;
-        let number =
-            |range: std::ops::Range<usize>| header[range].iter().fold(0, |all, &byte| all << 8 | u64::from(byte));
-        let logical_arrival = Some(Instant::from_nanos(number(16..24))).filter(|at| *at != Instant::MAX);
-        let (index, count) = (number(12..14) as u16, number(14..16) as u16);
-        Some((Self { channel: number(0..4) as u32, sequence: number(4..12), index, count, logical_arrival }, payload))
+    /// `None` for a message beyond its contract.
+    pub(crate) fn logical_arrival(&self) -> Option<Instant> {
+        Some(Instant::from_nanos(self.logical_arrival.get())).filter(|at| *at != Instant::MAX)
     }
 }
 
@@ -66,9 +59,10 @@ impl Cutter {
         message: &[u8],
     ) -> impl Iterator<Item = (Header, &[u8])> {
         let count = message.len().div_ceil(self.payload) as u16;
-        message.chunks(self.payload).zip(0..).map(move |(payload, index)| {
-            (Header { channel: self.channel, sequence, index, count, logical_arrival }, payload)
-        })
+        let logical_arrival = logical_arrival.unwrap_or(Instant::MAX).as_nanos().into();
+        let (channel, sequence, count) = (self.channel.into(), sequence.into(), count.into());
+        let header = move |index: u16| Header { channel, sequence, index: index.into(), count, logical_arrival };
+        message.chunks(self.payload).zip((0..).map(header)).map(|(payload, header)| (header, payload))
     }
 }
 
@@ -112,12 +106,12 @@ impl Assembler {
 
     /// Takes a datagram; if it completes a message, that message's header and contents.
     pub(crate) fn take(&mut self, datagram: &[u8]) -> Option<(Header, &[u8])> {
-        let (header, payload) = Header::read(datagram)?;
-        let index = usize::from(header.index);
+        let (header, payload) = Header::read_from_prefix(datagram).ok()?;
+        let (index, sequence) = (usize::from(header.index.get()), header.sequence.get());
         let at = index * self.cutter.payload;
-        let (end, count) = (at + payload.len(), usize::from(header.count));
+        let (end, count) = (at + payload.len(), usize::from(header.count.get()));
         let full = payload.len() == self.cutter.payload;
-        if header.channel != self.cutter.channel
+        if header.channel.get() != self.cutter.channel
             || index >= count
             || (index + 1 < count && !full)
             || payload.is_empty()
@@ -127,15 +121,15 @@ impl Assembler {
             self.strange += 1;
             return None;
         }
-        if header.sequence >= self.next {
-            self.lost += u64::from(self.current.is_some()) + (header.sequence - self.next);
-            self.next = header.sequence.saturating_add(1);
-            self.current = Some(header.sequence);
+        if sequence >= self.next {
+            self.lost += u64::from(self.current.is_some()) + (sequence - self.next);
+            self.next = sequence.saturating_add(1);
+            self.current = Some(sequence);
             self.seen.fill(false);
             self.missing = count;
             self.count = count;
         }
-        if self.current != Some(header.sequence) || self.count != count || self.seen[index] {
+        if self.current != Some(sequence) || self.count != count || self.seen[index] {
             self.strange += 1;
             return None;
         }
@@ -270,8 +264,10 @@ mod tests {
             for datagram in &each {
                 complete.extend(assembler.take(datagram).map(|(header, message)| {
                     assert_eq!(message.len(), 2500);
-                    assert!(message.iter().zip(header.sequence..).all(|(&byte, expected)| byte == expected as u8));
-                    header.sequence
+                    assert!(
+                        message.iter().zip(header.sequence.get()..).all(|(&byte, expected)| byte == expected as u8)
+                    );
+                    header.sequence.get()
                 }));
             }
         }
@@ -291,10 +287,13 @@ mod tests {
     #[test]
     fn headers_are_read_as_they_were_written() {
         for logical_arrival in [None, Some(Instant::from_nanos(0x0102_0304_0506_0708))] {
-            let header = Header { channel: 1, sequence: u64::MAX - 1, index: 2, count: 3, logical_arrival };
+            let cutter = Cutter { channel: 1, message_bytes: 2, payload: 1 };
+            let (header, _) = cutter.cut(u64::MAX - 1, logical_arrival, &[0; 2]).last().unwrap();
             let mut bytes = [9; HEADER_BYTES + 1];
             header.write(&mut bytes);
-            assert_eq!(Header::read(&bytes), Some((header, &[9][..])));
+            assert_eq!(bytes[..16], [0, 0, 0, 1, 255, 255, 255, 255, 255, 255, 255, 254, 0, 1, 0, 2]);
+            assert_eq!(Header::read_from_prefix(&bytes), Ok((header, &[9][..])));
+            assert_eq!(header.logical_arrival(), logical_arrival);
         }
     }
 }
