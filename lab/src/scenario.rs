@@ -9,7 +9,7 @@
 //! so that the next scenario begins as this one did; a caller who had locked memory does so again.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::thread::{self, ScopedJoinHandle};
+use std::thread::{self, Scope, ScopedJoinHandle};
 
 use laxity::{Costs, Host, Standing};
 use laxity_core::contract::Contract;
@@ -280,7 +280,6 @@ fn perform(
     let arrived = &AtomicU64::new(0);
     thread::scope(|scope| {
         let ending = Ending([abort, stop]);
-        let spawned = Error::system;
         let span = plan.until.since(now());
         // They end by themselves some seconds after the sources, should nobody be left to end them.
         let hogs = plan.attack.hogs().then(|| Hogs::start(attack::HOGS, span + Duration::from_secs(5))).transpose()?;
@@ -293,35 +292,26 @@ fn perform(
             let recorder = Recorder::new(plan.start, (plan.from, plan.until), deadline, most);
             let film = plan.workload.film(number);
             let (writer, checker) = (Writer::new(film), Checker::new(film));
-            let sink = thread::Builder::new()
-                .name(format!("sink-{number}"))
-                .spawn_scoped(scope, move || sink(inlet, (recorder, checker), priority, arrived, stop))
-                .map_err(spawned("starting a thread"))?;
+            let sink = move || sink(inlet, (recorder, checker), priority, arrived, stop);
+            let sink = spawn(scope, format!("sink-{number}"), sink)?;
             let source = plan.source(number, contract);
-            let source = thread::Builder::new()
-                .name(format!("source-{number}"))
-                .spawn_scoped(scope, move || feed(outlet, source, writer, plan.until, priority, abort))
-                .map_err(spawned("starting a thread"))?;
+            let feed = move || feed(outlet, source, writer, plan.until, priority, abort);
+            let source = spawn(scope, format!("source-{number}"), feed)?;
             running.push((name, contract, source, sink));
         }
-        let flood = match foreign.filter(|_| plan.flood == FloodPath::Foreign) {
-            Some(to) => Some(
-                thread::Builder::new()
-                    .name("flood".to_owned())
-                    .spawn_scoped(scope, move || {
-                        let rate = plan.left.saturating_mul(EXCESS);
-                        timing::prepare(None);
-                        timing::sleep_until(plan.start, abort);
-                        let (per_second, span) = (rate / plan.packet as u64, plan.until.since(plan.start));
-                        let load = Load { per_second: Some(per_second), packets: u64::MAX, span };
-                        let (content, ground) = (Content::Garbage, Ground::loopback());
-                        let offered = attack::strangers(&[to], content, plan.packet, &load, &ground, abort, |_| ());
-                        offered.map(|offered| offered.packets)
-                    })
-                    .map_err(spawned("starting a thread"))?,
-            ),
-            None => None,
+        let flood = |to| {
+            spawn(scope, "flood".to_owned(), move || {
+                let rate = plan.left.saturating_mul(EXCESS);
+                timing::prepare(None);
+                timing::sleep_until(plan.start, abort);
+                let (per_second, span) = (rate / plan.packet as u64, plan.until.since(plan.start));
+                let load = Load { per_second: Some(per_second), packets: u64::MAX, span };
+                let (content, ground) = (Content::Garbage, Ground::loopback());
+                let offered = attack::strangers(&[to], content, plan.packet, &load, &ground, abort, |_| ());
+                offered.map(|offered| offered.packets)
+            })
         };
+        let flood = foreign.filter(|_| plan.flood == FloodPath::Foreign).map(flood).transpose()?;
 
         let mut next = plan.start;
         while next < plan.until {
@@ -371,6 +361,14 @@ fn perform(
         }
         Ok(finished)
     })
+}
+
+fn spawn<'scope, T: Send + 'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    name: String,
+    work: impl FnOnce() -> Result<T, Error> + Send + 'scope,
+) -> Result<ScopedJoinHandle<'scope, Result<T, Error>>, Error> {
+    thread::Builder::new().name(name).spawn_scoped(scope, work).map_err(Error::system("starting a thread"))
 }
 
 fn joined<T>(thread: ScopedJoinHandle<'_, Result<T, Error>>, who: &'static str) -> Result<T, Error> {
