@@ -56,21 +56,14 @@ fn streams(interval: Duration, violates: bool) -> Vec<Stream> {
 }
 
 /// Which process it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display)]
 enum Who {
+    #[strum(to_string = "host a")]
     A,
+    #[strum(to_string = "host b")]
     B,
+    #[strum(to_string = "the flood")]
     Strangers,
-}
-
-impl Who {
-    fn name(self) -> &'static str {
-        match self {
-            Self::A => "host a",
-            Self::B => "host b",
-            Self::Strangers => "the flood",
-        }
-    }
 }
 
 /// A process of the lab. Dropping it ends it.
@@ -82,7 +75,7 @@ struct Process {
 impl Process {
     /// Starts one in a host. What it says comes with its name; `None` is its end.
     fn start(who: Who, home: &Namespace, role: Role, said: &Sender<(Who, Option<Event>)>) -> Result<Self, Error> {
-        let trouble = |source| Error::Lab { status: 5, text: format!("starting {}: {source}", who.name()) };
+        let trouble = |source| Error::Lab { status: 5, text: format!("starting {who}: {source}") };
         let mut child = Command::new("/proc/self/exe")
             .arg0("laxity")
             .args(["lab", "host"])
@@ -176,7 +169,7 @@ impl Ears<'_> {
             if until_stopped && (self.stopped)() {
                 return Ok(None);
             }
-            let lost = |who: Who, what: &str| Error::Lab { status: 5, text: format!("{} {what}", who.name()) };
+            let lost = |who: Who, what: &str| Error::Lab { status: 5, text: format!("{who} {what}") };
             let (who, event) = match self.heard.recv_timeout(LOOK) {
                 Ok(heard) => heard,
                 Err(RecvTimeoutError::Timeout) if heard_last.elapsed() < patience => continue,
@@ -195,7 +188,7 @@ impl Ears<'_> {
                     }
                 }
                 Some(Event::Failed { status, text }) => {
-                    return Err(Error::Lab { status, text: format!("{}: {text}", who.name()) });
+                    return Err(Error::Lab { status, text: format!("{who}: {text}") });
                 }
                 Some(event) => {
                     if matches!(event, Event::Sent { .. } | Event::Received { .. } | Event::Flooded { .. }) {
