@@ -14,7 +14,7 @@ pub(super) fn object(report: &Report) -> String {
     let Report { experiment, seed, duration, live, rows, notes } = report;
     let (live, nothing) = (live.as_ref(), json!({ "guarantee": null, "miss_probability": null }));
     let ran = json!({
-        "bench": experiment.name(),
+        "bench": experiment.to_string(),
         "simulated": live.is_none(),
         // `null` in virtual time, like the guarantee and what it rests on.
         "attack": live.map(|live| live.attack.to_string()),

@@ -29,6 +29,7 @@ use laxity::Guarantee;
 use laxity_core::units::Duration;
 use laxity_lab::Attack;
 use serde_json::Value;
+use strum::VariantArray;
 
 pub(super) use plan::Experiment;
 use plan::Mode;
@@ -89,8 +90,8 @@ fn simulated(experiment: Experiment, arguments: &BenchArguments, duration: Durat
     let processors = || thread::available_parallelism().map_or(1, usize::from);
     let threads = arguments.threads.map_or_else(processors, usize::from);
     let seed = arguments.seed;
-    let each = Mode::EACH.map(|mode| world::admit(mode).map(|admitted| (mode, admitted)));
-    let each: Vec<(Mode, Vec<Admitted>)> = each.into_iter().collect::<Result<_, _>>()?;
+    let each = Mode::VARIANTS.iter().map(|&mode| Ok((mode, world::admit(mode)?)));
+    let each: Vec<(Mode, Vec<Admitted>)> = each.collect::<Result<_, Failure>>()?;
     let admitted = |mode: Mode| each.iter().find(|(other, _)| *other == mode).map_or(&[][..], |(_, admitted)| admitted);
     let run = |case: &plan::Case| world::run(case, admitted(case.mode), duration, seed);
     let rows = sweep(&experiment.cases(), threads, run);

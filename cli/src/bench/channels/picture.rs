@@ -1,5 +1,7 @@
 //! The runs as the papers' figures.
 
+use strum::VariantArray;
+
 use super::Report;
 use super::plan::{Experiment, KIB, Mode};
 use super::row::{Outcome, Row, Unit};
@@ -36,7 +38,7 @@ pub(super) fn svg(report: &Report) -> String {
     };
     let ran = if report.live.is_some() { "LIVE on one host" } else { "Simulated" };
     chart::document(&Picture {
-        title: format!("{title} ({})", report.experiment.name()),
+        title: format!("{title} ({})", report.experiment),
         subtitle: format!("{ran}, seed {}. {explained}", report.seed),
         legend,
         panels,
@@ -67,7 +69,7 @@ fn preemption(report: &Report) -> Vec<Panel> {
             Panel { least_top: panel.least_top.max(all.max().unwrap_or(0) as i64), ..panel }
         })
     };
-    Mode::EACH.into_iter().flat_map(of_mode).collect()
+    Mode::VARIANTS.iter().copied().flat_map(of_mode).collect()
 }
 
 /// What is counted of a channel.
@@ -88,7 +90,7 @@ fn laxity(rows: &[&Row], report: &Report) -> Panel {
 /// Packets, or messages.
 fn counts(name: &str, rows: &[&Row], report: &Report, value: Count) -> Panel {
     let unit = report.unit();
-    let panel = panel(name, unit.name(), 1, rows, report, |outcome| Some(value(outcome, unit) as i64));
+    let panel = panel(name, unit.into(), 1, rows, report, |outcome| Some(value(outcome, unit) as i64));
     let least_top = match unit {
         Unit::Packets => 100,
         Unit::Messages => 10,

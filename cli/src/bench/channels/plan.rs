@@ -1,11 +1,13 @@
 //! What varies: the rows of each experiment.
 
 use laxity_core::processor::Preemption;
+use strum::{IntoStaticStr, VariantArray};
 
 use crate::numbers::count;
 
 /// An experiment of `[channels §5]`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display)]
+#[strum(prefix = "channels-", serialize_all = "kebab-case")]
 pub(in crate::bench) enum Experiment {
     /// Fig. 7.
     Guarantee,
@@ -16,7 +18,8 @@ pub(in crate::bench) enum Experiment {
 }
 
 /// When handlers may be replaced.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, IntoStaticStr, VariantArray)]
+#[strum(serialize_all = "kebab-case")]
 pub(super) enum Mode {
     Cooperative,
     BestEffortNotPreempted,
@@ -52,14 +55,6 @@ const LIVE_LOADS_PREEMPTION: [u64; 4] = [40, 85, 130, 300];
 const LIVE_BESIDE_VIOLATOR: u64 = 40;
 
 impl Experiment {
-    pub(super) const fn name(self) -> &'static str {
-        match self {
-            Self::Guarantee => "channels-guarantee",
-            Self::Violation => "channels-violation",
-            Self::Preemption => "channels-preemption",
-        }
-    }
-
     /// Its runs live, where `left` bytes a second are left of the link for best effort: fewer of them, at loads that stand to
     /// this link as the papers' loads stand to theirs.
     pub(super) fn live_cases(self, left: u64) -> Vec<Case> {
@@ -84,24 +79,16 @@ impl Experiment {
             }
             Self::Preemption => {
                 let in_mode = |&mode: &Mode| of_modes.iter().map(move |&load| (load, mode));
-                Mode::EACH.iter().flat_map(in_mode).map(|(load, mode)| at(load, mode)).collect()
+                Mode::VARIANTS.iter().flat_map(in_mode).map(|(load, mode)| at(load, mode)).collect()
             }
         }
     }
 }
 
 impl Mode {
-    pub(super) const EACH: [Self; 4] =
-        [Self::Cooperative, Self::BestEffortNotPreempted, Self::MessageBoundary, Self::Drain];
-
     /// Its name in JSON.
-    pub(super) const fn name(self) -> &'static str {
-        match self {
-            Self::Cooperative => "cooperative",
-            Self::BestEffortNotPreempted => "best-effort-not-preempted",
-            Self::MessageBoundary => "message-boundary",
-            Self::Drain => "drain",
-        }
+    pub(super) fn name(self) -> &'static str {
+        self.into()
     }
 
     /// What it is, for people.

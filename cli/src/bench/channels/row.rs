@@ -35,19 +35,11 @@ pub(super) struct Outcome {
 }
 
 /// What is counted as late and dropped: the papers' quantity where it is known.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display, strum::IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
 pub(super) enum Unit {
     Packets,
     Messages,
-}
-
-impl Unit {
-    pub(super) const fn name(self) -> &'static str {
-        match self {
-            Self::Packets => "packets",
-            Self::Messages => "messages",
-        }
-    }
 }
 
 impl Outcome {

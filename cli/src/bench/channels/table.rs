@@ -1,5 +1,7 @@
 //! The runs as tables for people, with the quantities of the papers' figures: KiB/s, ms and packets; live messages instead of packets.
 
+use strum::VariantArray;
+
 use super::Report;
 use super::plan::{Experiment, KIB, Mode};
 use super::row::{Outcome, Row, Unit};
@@ -20,7 +22,7 @@ pub(super) fn tables(report: &Report) -> String {
                 let table = table(&rows, unit, "best effort offers", |row| count(row.case.best_effort / KIB));
                 format!("{}\n{table}", mode.heading())
             };
-            Mode::EACH.iter().map(of_mode).collect::<Vec<_>>().join("\n\n")
+            Mode::VARIANTS.iter().map(of_mode).collect::<Vec<_>>().join("\n\n")
         }
     }
 }
@@ -32,7 +34,7 @@ fn table(rows: &[Row], unit: Unit, varied: &str, label: impl Fn(&Row) -> String)
         real_time.iter().map(value).collect::<Vec<_>>().join(" / ")
     };
     let best_effort = |row: &Row, value: &dyn Fn(&Outcome) -> u64| count(row.channels.last().map_or(0, value));
-    let (late, dropped) = (format!("late {}", unit.name()), format!("dropped {}", unit.name()));
+    let (late, dropped) = (format!("late {unit}"), format!("dropped {unit}"));
     let rate = |channel: &Outcome| nearest(channel.throughput, KIB);
     let columns: &[Column<'_, &Row>] = &[
         (varied, &|row| label(row)),
