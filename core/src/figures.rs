@@ -1,5 +1,7 @@
 //! The figures of one channel: the same shape wherever something is measured, live or simulated.
 
+use alloc::vec::Vec;
+
 use crate::receive::ReceiveCounters;
 use crate::units::Duration;
 
@@ -37,6 +39,15 @@ pub struct Latencies {
 }
 
 impl Latencies {
+    /// Of these, in nanoseconds.
+    pub fn of(mut nanos: Vec<u64>) -> Self {
+        nanos.sort_unstable();
+        let (samples, min, max) = (nanos.len() as u64, nanos.first(), nanos.last());
+        Self::new(samples, min.copied().unwrap_or(0), max.copied().unwrap_or(0), |numerator, denominator| {
+            nanos[(samples * numerator).div_ceil(denominator).max(1) as usize - 1]
+        })
+    }
+
     /// From a source of quantiles: `value_at(numerator, denominator)` is the least value that so large a part of the
     /// `samples` does not exceed.
     pub fn new(samples: u64, min: u64, max: u64, value_at: impl Fn(u64, u64) -> u64) -> Self {

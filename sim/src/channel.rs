@@ -415,14 +415,6 @@ impl Ledger {
     }
 
     pub(crate) fn report(&self, send: SendCounters, receive: ReceiveCounters) -> Report {
-        let mut sorted = self.latencies.clone();
-        sorted.sort_unstable();
-        let samples = sorted.len() as u64;
-        let (min, max) = (sorted.first().copied().unwrap_or(0), sorted.last().copied().unwrap_or(0));
-        let value_at = |numerator: u64, denominator: u64| {
-            let rank = (samples * numerator).div_ceil(denominator).max(1);
-            sorted[rank as usize - 1]
-        };
         let mut figures = Figures {
             name: self.plan.name.as_str().into(),
             best_effort: self.plan.service.contract().is_none(),
@@ -430,7 +422,7 @@ impl Ledger {
             over_bound: self.over_bound,
             deadline: self.plan.service.contract().map(|contract| contract.deadline()),
             bound: self.plan.service.contract().map(|contract| contract.deadline().saturating_sub(self.plan.spare)),
-            latencies: Latencies::new(samples, min, max, value_at),
+            latencies: Latencies::of(self.latencies.clone()),
             ..Figures::default()
         };
         figures.count(&receive);

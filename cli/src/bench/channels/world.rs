@@ -208,7 +208,7 @@ fn outcome(
         over_bound: last().filter(over).count() as u64,
         deadline,
         bound,
-        latencies: latencies(last().map(|departure| response(departure).as_nanos()).collect()),
+        latencies: Latencies::of(last().map(|departure| response(departure).as_nanos()).collect()),
     };
     Outcome {
         figures,
@@ -218,14 +218,4 @@ fn outcome(
         min_laxity: laxities.iter().copied().min(),
         mean_laxity: (!laxities.is_empty()).then(|| mean(laxities.len())),
     }
-}
-
-fn latencies(mut nanos: Vec<u64>) -> Latencies {
-    nanos.sort_unstable();
-    let samples = nanos.len() as u64;
-    let (min, max) = (nanos.first().copied().unwrap_or(0), nanos.last().copied().unwrap_or(0));
-    Latencies::new(samples, min, max, |numerator, denominator| {
-        let rank = (samples * numerator).div_ceil(denominator).max(1);
-        nanos[rank as usize - 1]
-    })
 }

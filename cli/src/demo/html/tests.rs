@@ -110,13 +110,10 @@ fn input(
     dropped: u64,
     misses_known: bool,
 ) -> Channel {
-    let mut sorted: Vec<u64> = samples.iter().map(|(_, latency)| latency.as_nanos()).collect();
-    sorted.sort_unstable();
-    let number = sorted.len() as u64;
+    let latencies = Latencies::of(samples.iter().map(|(_, latency)| latency.as_nanos()).collect());
+    let number = samples.len() as u64;
     let late =
         samples.iter().filter(|(_, latency)| deadline.is_some_and(|deadline| *latency > deadline)).count() as u64;
-    let at = |n: u64, d: u64| sorted[usize::try_from((number * n).div_ceil(d).max(1) - 1).unwrap()];
-    let (min, max) = (sorted.first().copied().unwrap_or(0), sorted.last().copied().unwrap_or(0));
     Channel {
         figures: Figures {
             name: name.to_owned(),
@@ -131,7 +128,7 @@ fn input(
             over_bound: 0,
             deadline,
             bound,
-            latencies: Latencies::new(number, min, max, at),
+            latencies,
         },
         misses_known,
         violator: false,
