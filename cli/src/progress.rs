@@ -10,7 +10,6 @@ use laxity::text::DisplayRate;
 use laxity_core::figures::Figures;
 use laxity_core::send::SendCounters;
 use laxity_core::units::{Duration, NANOS_PER_SECOND};
-
 use laxity_lab::figures::per_second;
 
 use crate::report::escaped;

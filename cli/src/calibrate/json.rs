@@ -1,11 +1,12 @@
 //! The calibration for machines.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use laxity::Scheduling;
 use laxity::calibration::{Backing, Cost, Disagreement, Window, decimal};
 use laxity_calibrate::Measured;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::report::to_json;
 
@@ -40,9 +41,7 @@ pub(super) fn object(measured: &Measured, file: &Path, against: Option<&[Disagre
     let chosen = |choice: &laxity_calibrate::choose::Choice| {
         let counts = choice.cells.iter().map(|cell| {
             let counted = choice.references.iter().zip(&cell.counts);
-            let mut channels: Map<String, Value> =
-                counted.map(|(reference, count)| (reference.name.to_owned(), count.channels.into())).collect();
-            channels.sort_keys();
+            let channels: BTreeMap<_, _> = counted.map(|(reference, count)| (reference.name, count.channels)).collect();
             json!({ "packet_bytes": cell.packet, "quantum": cell.quantum, "channels": channels })
         });
         json!({

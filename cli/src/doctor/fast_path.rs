@@ -234,6 +234,7 @@ fn address(interface: &Interface) -> Option<IpAddr> {
 /// Whether this interface could be driven.
 fn told(seen: &Seen) -> Finding {
     let (name, driven) = (&seen.interface.name, &seen.driven);
+    let title = format!("fast path {name}");
     let (mut facts, mut problems) = (Vec::new(), Problems::default());
     let is_member = matches!(&seen.master, Some((_, kind)) if kind == "bond" || kind == "team");
     match &seen.largest {
@@ -252,7 +253,7 @@ fn told(seen: &Seen) -> Finding {
             Some((problem, remedy)) => problems.add(problem, remedy),
             None => problems.problems.push(reason.clone()),
         },
-        Some(Err(error)) => return Finding::new(title(name), State::Unknown, error.to_string()),
+        Some(Err(error)) => return Finding::new(title, State::Unknown, error.to_string()),
     }
     match &seen.master {
         Some((master, kind)) if is_member => problems.add(
@@ -290,11 +291,7 @@ fn told(seen: &Seen) -> Finding {
     if !beside.is_empty() {
         facts.push(format!("for VLANs it needs `sudo ethtool -K {driven} {}` first", beside.join(" ")));
     }
-    problems.finding(title(name), &facts)
-}
-
-fn title(interface: &str) -> String {
-    format!("fast path {interface}")
+    problems.finding(title, &facts)
 }
 
 #[cfg(test)]

@@ -103,13 +103,9 @@ pub(crate) fn may_be_real_time() -> io::Result<()> {
     apart(Runs::RealTime, None, || Ok(()))
 }
 
-/// Sleeps for `period` again and again, for `length` altogether: how late it woke up each time.
-pub(crate) fn lateness(
-    length: Duration,
-    period: Duration,
-    (runs, processor): (Runs, Option<usize>),
-    told: Told<'_>,
-) -> io::Result<Spans> {
+/// Sleeps for a millisecond again and again, for `length` altogether: how late it woke up each time.
+pub(crate) fn lateness(length: Duration, runs: Runs, processor: Option<usize>, told: Told<'_>) -> io::Result<Spans> {
+    let period = Duration::from_millis(1);
     apart(runs, processor, || {
         let (start, mut late) = (now(), Vec::new());
         while now().since(start) < length && !told() {
@@ -330,9 +326,7 @@ mod tests {
         let length = Duration::from_millis(30);
         let hour = Duration::from_secs(3600);
         let start = now();
-        let late = beside_hogs(&[None], hour, || {
-            lateness(length, Duration::from_millis(1), (Runs::Ordinary, None), NEVER).unwrap()
-        });
+        let late = beside_hogs(&[None], hour, || lateness(length, Runs::Ordinary, None, NEVER).unwrap());
         assert!(late.unwrap().count() > 0);
         let first = processors()[0];
         let beat = Beat { spin: Duration::from_millis(5), sleep: Duration::ZERO };

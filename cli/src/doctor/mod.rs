@@ -100,8 +100,7 @@ impl Doctor<'_> {
     }
     /// How late sleeps of a millisecond end; `None` if that could not be measured.
     fn lateness(&self, length: Duration, runs: Runs, processor: Option<usize>) -> Option<Spans> {
-        let late = measure::lateness(length, Duration::from_millis(1), (runs, processor), self.told);
-        late.ok().filter(|late| late.count() > 0)
+        measure::lateness(length, runs, processor, self.told).ok().filter(|late| late.count() > 0)
     }
 }
 

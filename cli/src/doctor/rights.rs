@@ -14,7 +14,8 @@ fn priority(doctor: &Doctor<'_>) -> Finding {
     let name = "real-time priority";
     let ordinary = beside_hogs(doctor, Runs::Ordinary);
     let told = |late: &Option<Spans>| late.as_ref().map_or_else(|| "unknown".to_owned(), Spans::told);
-    let limit = limit_told(&getrlimit(Resource::Rtprio));
+    let limit = getrlimit(Resource::Rtprio).current;
+    let limit = limit.map_or_else(|| "unlimited".to_owned(), |value| value.to_string());
     let (finding, late) = match &doctor.no_real_time {
         None => {
             let real_time = beside_hogs(doctor, Runs::RealTime);
@@ -57,8 +58,8 @@ fn remedy(root: &Root, user: &str) -> String {
          again; for a systemd service, `LimitRTPRIO=80` and `LimitMEMLOCK=infinity` in its [Service] section; for one \
          program, `sudo setcap cap_sys_nice,cap_ipc_lock=ep PROGRAM`"
     );
-    let rtkit = root.exists("usr/share/dbus-1/system-services/org.freedesktop.RealtimeKit1.service");
-    let bus = root.exists("run/dbus/system_bus_socket");
+    let rtkit = root.path("usr/share/dbus-1/system-services/org.freedesktop.RealtimeKit1.service").exists();
+    let bus = root.path("run/dbus/system_bus_socket").exists();
     ways.push_str(match (rtkit, bus) {
         (true, true) => {
             "; rtkit is on this host's D-Bus and gives single threads a priority without any of these: `busctl call \
@@ -107,10 +108,6 @@ fn time_limit(limit: &Rlimit) -> Finding {
                 )
         }
     }
-}
-
-fn limit_told(limit: &Rlimit) -> String {
-    limit.current.map_or_else(|| "unlimited".to_owned(), |value| value.to_string())
 }
 
 #[cfg(test)]

@@ -22,9 +22,6 @@ impl Root {
     pub(crate) fn path(&self, file: &str) -> PathBuf {
         self.0.join(file)
     }
-    pub(crate) fn exists(&self, file: &str) -> bool {
-        self.path(file).exists()
-    }
     /// A file's text without blanks around it.
     pub(crate) fn text(&self, file: &str) -> io::Result<String> {
         Ok(String::from_utf8_lossy(&fs::read(self.path(file))?).trim().to_owned())

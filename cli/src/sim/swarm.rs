@@ -5,13 +5,13 @@ use std::time::Instant;
 
 use clap::Args;
 use laxity_sim::FaultKind;
-use laxity_sim::swarm::{self, Counts, Outcome, Totals};
+use laxity_sim::swarm::{self, Outcome, Totals};
 use serde_json::{Map, Value, json};
 
 use super::RunArguments;
 use crate::failure::Failure;
 use crate::progress::bar;
-use crate::report::to_json;
+use crate::report::{by_cause, to_json};
 
 /// Arguments of the swarm alone.
 #[derive(Debug, Args)]
@@ -89,7 +89,6 @@ fn digest(totals: &Totals) -> String {
 
 fn text(seed: u64, totals: &Totals) -> String {
     let counts = &totals.counts;
-    let Counts { misses, .. } = *counts;
     let seconds = counts.span.as_nanos() / 1_000_000_000;
     let mut lines = vec![
         format!("{} worlds from seed {seed} on, {seconds} s of virtual time", totals.worlds),
@@ -99,8 +98,9 @@ fn text(seed: u64, totals: &Totals) -> String {
             counts.messages, counts.delivered, counts.late, counts.lost, counts.violations
         ),
         format!(
-            "misses of real-time channels: sender {}, receiver {}, network {}, platform {}, laxity {}; over bound {}",
-            misses.sender, misses.receiver, misses.network, misses.platform, misses.laxity, counts.over_bound
+            "misses of real-time channels: {}; over bound {}",
+            by_cause(&counts.misses).map(|(cause, number)| format!("{cause} {number}")).join(", "),
+            counts.over_bound
         ),
     ];
     let faults: Vec<_> =

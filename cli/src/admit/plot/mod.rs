@@ -72,10 +72,6 @@ impl Part {
     fn new(name: &str, colour: usize, amount: Duration) -> Self {
         Self { name: name.to_owned(), colour, amount: amount.as_nanos() }
     }
-
-    fn of_term(term: &Term) -> Self {
-        Self::new(&term_name(term.name), colour(term.name), term.amount)
-    }
 }
 
 /// The colour of a term, the same in every picture: of the processor's terms blue to violet, of the link's green to brown.
@@ -170,7 +166,8 @@ fn of_channel(channel: &Channel, answer: &Answer) -> Row {
     let row = |parts, label, refused| Row::new(&channel.name, deadline, parts, label, refused);
     match &answer.outcome {
         Ok(grant) => {
-            let parts = grant.terms.iter().map(Part::of_term).collect();
+            let part = |term: &Term| Part::new(&term_name(term.name), colour(term.name), term.amount);
+            let parts = grant.terms.iter().map(part).collect();
             row(parts, format!("{} of {deadline}", brief(Some(grant.bound))), None)
         }
         Err(denial) => {

@@ -12,7 +12,7 @@ use laxity_sim::{
 };
 
 use super::admit::{admit, frames};
-use super::file::{self, Channel, Feed, Host, Kind, RECEIVE_RING, Scenario, What};
+use super::file::{Channel, Feed, Host, Kind, RECEIVE_RING, Scenario, What};
 use crate::failure::Failure;
 
 /// A world with its hosts and channels, in the file's order.
@@ -75,7 +75,11 @@ pub(super) fn build(scenario: &Scenario, mut world: World) -> Result<Built, Fail
             host: ids[fault.on],
             from: fault.from,
             until: fault.until,
-            kind: kind(fault, &ids, &handles),
+            kind: match fault.what {
+                What::FloodBack { peer, spacing } => FaultKind::FloodBack { peer: ids[peer], spacing },
+                What::SlowReceiver { channel, each } => FaultKind::SlowReceiver { channel: handles[channel], each },
+                What::Of(kind) => kind,
+            },
         });
     }
     Ok(Built { world, hosts: ids, channels: handles })
@@ -147,12 +151,4 @@ fn add_source(world: &mut World, feed: &Feed, handle: ChannelHandle, channel: &C
         Kind::TooLarge(factor) => Source::too_large(handle, contract, start, *factor),
         Kind::TooMany(factor) => Source::too_many(handle, contract, start, *factor),
     }));
-}
-
-fn kind(fault: &file::Fault, hosts: &[HostId], channels: &[ChannelHandle]) -> FaultKind {
-    match fault.what {
-        What::Of(kind) => kind,
-        What::FloodBack { peer, spacing } => FaultKind::FloodBack { peer: hosts[peer], spacing },
-        What::SlowReceiver { channel, each } => FaultKind::SlowReceiver { channel: channels[channel], each },
-    }
 }

@@ -24,14 +24,9 @@ pub(super) fn replay(seed: u64, system: u64) -> String {
     format!("laxity sim --search --seed {seed} --system {system}")
 }
 
-impl OfTest {
-    /// The largest response by its bound that so many thousandths of the channels do not exceed.
-    fn ratio(&self, permille: u64) -> String {
-        self.summary.largest_at(permille).map_or(NONE.to_owned(), thousandths)
-    }
-}
-
 pub(super) fn print(report: &Report) {
+    // The largest response by its bound that so many thousandths of the channels do not exceed.
+    let ratio = |of: &OfTest, permille| of.summary.largest_at(permille).map_or(NONE.to_owned(), thousandths);
     let columns: [Column<'_, &OfTest>; 10] = [
         ("test", &|of| of.test.name().to_owned()),
         ("run time", &|of| machine(of.test).to_owned()),
@@ -40,9 +35,9 @@ pub(super) fn print(report: &Report) {
         ("worlds", &|of| count(of.summary.worlds)),
         ("messages", &|of| count(of.summary.messages)),
         ("broken", &|of| count(of.summary.broken.len() as u64)),
-        ("seen/bound p50", &|of| of.ratio(500)),
-        ("p90", &|of| of.ratio(900)),
-        ("max", &|of| of.ratio(1000)),
+        ("seen/bound p50", &|of| ratio(of, 500)),
+        ("p90", &|of| ratio(of, 900)),
+        ("max", &|of| ratio(of, 1000)),
     ];
     let table = table(&columns, 3.., &report.tests);
     println!("Seed {}, {} systems, simulated. A world is one episode.\n\n{table}", report.seed, count(report.systems));

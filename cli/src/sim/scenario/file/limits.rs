@@ -8,7 +8,7 @@ use laxity::text::DisplaySize;
 use laxity_core::admission::buffers;
 use laxity_core::contract::Service;
 use laxity_core::limits::MAX_LISTENERS;
-use laxity_core::units::{Duration, Instant};
+use laxity_core::units::Instant;
 
 use super::{Channel, Feed, Host, Kind, Scenario, What};
 
@@ -60,9 +60,8 @@ pub(super) fn check(source: Source<'_>, scenario: &Scenario) -> Result<(), FileE
             return Err(source.error(feed.at, "", problem));
         }
     }
-    let frames = |span: Duration, spacing: Duration| span.div_ceil(spacing);
     let flood = faults.iter().filter_map(|fault| match fault.what {
-        What::FloodBack { spacing, .. } => Some(frames(fault.until.since(fault.from), spacing)),
+        What::FloodBack { spacing, .. } => Some(fault.until.since(fault.from).div_ceil(spacing)),
         _ => None,
     });
     let flood = flood.fold(0, u64::saturating_add);
