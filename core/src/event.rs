@@ -76,7 +76,8 @@ pub struct Request {
 pub struct RequestId(pub(crate) u64);
 
 /// How a channel ended.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(serialize_all = "snake_case")]
 pub enum End {
     /// Both sides agreed. A sender has the receiver's figures.
     Closed {

@@ -93,7 +93,8 @@ pub struct Starts {
 }
 
 /// Whose run time an analysis describes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, strum::Display, strum::IntoStaticStr)]
+#[strum(serialize_all = "kebab-case")]
 pub enum MachineModel {
     /// The executive that ships: one thread that polls the link and looks ahead in time.
     #[default]

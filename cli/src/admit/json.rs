@@ -4,8 +4,7 @@
 use laxity::Guarantee;
 use laxity::calibration::decimal;
 use laxity::system_file::{Channel, Upcall};
-use laxity_core::admission::answer::{Answer, Denial, Grant, Role, Rule, Term};
-use laxity_core::platform::{MachineModel, Platform};
+use laxity_core::admission::answer::{Answer, Denial, Grant, Role, Term};
 use serde_json::{Map, Value, json};
 
 use super::decide::{OfDOrder, OfUpcalls};
@@ -19,7 +18,7 @@ pub(super) fn object(report: &Report) -> String {
     let (mut of_channels, mut of_upcalls) = (Vec::new(), Vec::new());
     match &report.answered {
         Answered::Channels(channels, answers) => {
-            (tested, completion) = (Some(rule(answers.rule)), common(channels));
+            (tested, completion) = (Some(answers.rule.to_string()), common(channels));
             used = [answers.utilisation.processor, answers.utilisation.link].map(Some);
             let guarantee = &report.guarantee(channels, answers);
             of_channels.extend(
@@ -40,11 +39,14 @@ pub(super) fn object(report: &Report) -> String {
             used[0] = Some(figures.share(upcalls));
         }
     }
+    // Of the papers' machine there are two, by what its link is served by.
+    let whole: &str = report.costs.platform.machine.into();
+    let (machine, link_mode) = whole.split_once('-').map_or((whole, None), |(machine, mode)| (machine, Some(mode)));
     to_json(&json!({
         "test": report.test.name(),
         "decides": report.decides(),
-        "machine": if report.costs.platform.machine.is_papers() { "papers" } else { "executive" },
-        "link_mode": link_mode(&report.costs.platform),
+        "machine": machine,
+        "link_mode": link_mode,
         "calibration": taken(&report.costs),
         "rule": tested,
         "completion": completion,
@@ -53,21 +55,6 @@ pub(super) fn object(report: &Report) -> String {
         "utilisation_ppm": { "processor": used[0], "link": used[1] },
         "decision_time_ns": report.elapsed,
     }))
-}
-
-fn link_mode(platform: &Platform) -> Option<&'static str> {
-    match platform.machine {
-        MachineModel::Executive => None,
-        MachineModel::PapersInline => Some("inline"),
-        MachineModel::PapersOffload => Some("offload"),
-    }
-}
-
-fn rule(rule: Rule) -> &'static str {
-    match rule {
-        Rule::Split => "split",
-        Rule::Composite => "composite",
-    }
 }
 
 fn completion(role: Role) -> &'static str {

@@ -31,7 +31,8 @@ pub struct Request {
 }
 
 /// By which rule processor deadlines are given. One host keeps one rule: see the decision record on rules.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Hash, strum::Display, strum::IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
 pub enum Rule {
     /// Each stage has a deadline of its own, and each resource is tested on its own.
     #[default]

@@ -231,15 +231,13 @@ fn grant(world: &World, place: usize, request: &Request, bounds: &[(ReservationI
     let held = id.and_then(|id| world.admission.reservation(id));
     let bound = bounds.iter().find(|(other, _)| Some(*other) == id).map(|(_, bound)| bound);
     let own = held.map(|held| held.stages(world.admission.settings().rule)).unwrap_or_default();
-    let packets = match request.role {
-        Role::Sends => buffers::send_packets(contract, platform, false),
-        Role::Receives => buffers::receive_packets(contract, platform, Duration::ZERO, own.processor),
-        Role::Relays => buffers::receive_packets(contract, platform, Duration::ZERO, own.link),
-    };
-    let messages = match request.role {
-        Role::Sends => buffers::send_messages(contract),
-        Role::Receives => buffers::receive_messages(contract, Duration::ZERO, own.processor),
-        Role::Relays => buffers::receive_messages(contract, Duration::ZERO, own.link),
+    let (messages, packets) = match request.role {
+        Role::Sends => (buffers::send_messages(contract), buffers::send_packets(contract, platform, false)),
+        Role::Receives | Role::Relays => {
+            let stage = if request.role == Role::Relays { own.link } else { own.processor };
+            let packets = buffers::receive_packets(contract, platform, Duration::ZERO, stage);
+            (buffers::receive_messages(contract, Duration::ZERO, stage), packets)
+        }
     };
     let share = Utilisation {
         processor: held.and_then(|held| held.job).map_or(0, |job| share(job.cost.into(), job.interval)),

@@ -1,6 +1,5 @@
 //! An analysis, a system, and what the one promises for the other.
 
-use laxity_core::admission::answer::Rule;
 use laxity_core::admission::published::d_order::Block;
 use laxity_core::platform::MachineModel;
 use laxity_core::units::Duration;
@@ -31,8 +30,7 @@ impl Test {
     /// Its name.
     pub fn name(self) -> &'static str {
         match self {
-            Self::Admission(Kind { rule: Rule::Split, .. }) => "split",
-            Self::Admission(Kind { rule: Rule::Composite, .. }) => "composite",
+            Self::Admission(kind) => kind.rule.into(),
             Self::DOrder(Block::Printed) => "d-order",
             Self::DOrder(Block::Min) => "d-order-min",
             Self::ResponseTimes => "response-times",

@@ -3,7 +3,7 @@
 use laxity_calibrate::choose::{Cell, Choice};
 use maud::{Markup, html};
 
-use super::text::{counted, references, rule};
+use super::text::{counted, references};
 use super::{INSIDE, TOP, WIDTH};
 use crate::chart::{MARGIN, Page, short};
 
@@ -22,9 +22,9 @@ pub(crate) fn grid(choice: &Choice, host: &str) -> String {
     let mut notes = vec![
         format!(
             "In each cell: the counts, each as a part of the greatest of its kind, added up, in per cent of the greatest sum. Below: \
-             channels granted in each direction ({}), by the {}.",
+             channels granted in each direction ({}), by the {} rule.",
             kinds.join(" · "),
-            rule(choice.rule),
+            choice.rule,
         ),
         "In the frame: of the sums that are alike, within a fiftieth, the smallest P, then the largest S.".to_owned(),
         choice.why(),

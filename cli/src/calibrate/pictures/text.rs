@@ -27,7 +27,7 @@ pub(crate) fn choice(choice: &Choice) -> String {
         column.set_padding((0, 1)).set_cell_alignment(CellAlignment::Right);
     }
     let kinds: Vec<&str> = choice.references.iter().map(|reference| reference.name).collect();
-    let mut text = format!("Channels granted in each direction ({}), by the {}:\n", kinds.join("/"), rule(choice.rule));
+    let mut text = format!("Channels granted in each direction ({}), by the {} rule:\n", kinds.join("/"), choice.rule);
     text.push_str(&table.to_string());
     text.push('\n');
     let told = std::iter::once(choice.why()).chain(references(choice));
@@ -49,15 +49,8 @@ pub(crate) fn references(choice: &Choice) -> Vec<String> {
         Rule::Composite => Rule::Split,
     };
     let counts: Vec<String> = choice.other_rule.iter().map(u32::to_string).collect();
-    let other = format!("The {} would grant {} there.", rule(other), counts.join("/"));
+    let other = format!("The {other} rule would grant {} there.", counts.join("/"));
     told.chain([other]).collect()
-}
-
-pub(super) fn rule(rule: Rule) -> &'static str {
-    match rule {
-        Rule::Split => "split rule",
-        Rule::Composite => "composite rule",
-    }
 }
 
 /// `12/4/1`, with a + where as many were granted as are counted.

@@ -2,7 +2,6 @@
 
 use std::fmt::Write as _;
 
-use laxity_core::event::End;
 use laxity_core::figures::Figures;
 use laxity_core::units::{Duration, Instant};
 use laxity_lab::figures::{per_second, promises_kept};
@@ -134,8 +133,8 @@ pub(super) fn json(outcome: &Outcome) -> String {
             // Messages that the sending host refused, because they were beyond the contract or the queue.
             "refused": report.send.refused,
             "throughput_bytes_s": per_second(report.figures.delivered_bytes, outcome.elapsed),
-            "sender_end": report.sender_end.map(end_name),
-            "receiver_end": report.receiver_end.map(end_name),
+            "sender_end": report.sender_end.map(<&str>::from),
+            "receiver_end": report.receiver_end.map(<&str>::from),
         });
         with(with(report::channel(&report.figures), json!(channel)), more)
     };
@@ -164,18 +163,6 @@ pub(super) fn json(outcome: &Outcome) -> String {
         "findings": outcome.findings,
         "more_findings": outcome.more_findings,
     }))
-}
-
-fn end_name(end: End) -> &'static str {
-    match end {
-        End::Closed { .. } => "closed",
-        End::ClosedByPeer => "closed_by_peer",
-        End::PeerLost => "peer_lost",
-        End::NoAnswer => "no_answer",
-        End::RouteLost => "route_lost",
-        End::Refused(_) => "refused",
-        End::Version { .. } => "version",
-    }
 }
 
 /// The page for people.

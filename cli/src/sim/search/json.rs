@@ -7,7 +7,7 @@ use laxity_sim::search::shrink::Smallest;
 use laxity_sim::tiny::{Role, Who};
 use serde_json::{Value, json};
 
-use super::text::{machine, replay};
+use super::text::replay;
 use super::{OfTest, Report};
 use crate::report::to_json;
 
@@ -32,7 +32,7 @@ fn test(of: &OfTest, seed: u64) -> Value {
     let at = |permille| summary.largest_at(permille);
     json!({
         "test": test.name(),
-        "machine": machine(*test),
+        "machine": test.machine().to_string(),
         "decides": test.decides(),
         "systems": summary.systems,
         "worlds": summary.worlds,

@@ -1,7 +1,6 @@
 //! What a search found, for people.
 
 use laxity_core::contract::packets;
-use laxity_core::platform::MachineModel;
 use laxity_sim::search::case::Test;
 use laxity_sim::search::shrink::Smallest;
 use laxity_sim::tiny::{Role, Who};
@@ -9,15 +8,6 @@ use laxity_sim::tiny::{Role, Who};
 use super::{OfTest, Report};
 use crate::numbers::{NONE, count};
 use crate::table::{Column, table};
-
-/// Whose run time a test speaks of.
-pub(super) fn machine(test: Test) -> &'static str {
-    match test.machine() {
-        MachineModel::Executive => "executive",
-        MachineModel::PapersInline => "papers-inline",
-        MachineModel::PapersOffload => "papers-offload",
-    }
-}
 
 /// The command that shows one system again.
 pub(super) fn replay(seed: u64, system: u64) -> String {
@@ -29,7 +19,7 @@ pub(super) fn print(report: &Report) {
     let ratio = |of: &OfTest, permille| of.summary.largest_at(permille).map_or(NONE.to_owned(), thousandths);
     let columns: [Column<'_, &OfTest>; 10] = [
         ("test", &|of| of.test.name().to_owned()),
-        ("run time", &|of| machine(of.test).to_owned()),
+        ("run time", &|of| of.test.machine().to_string()),
         ("decides", &|of| if of.test.decides() { "yes" } else { "no" }.to_owned()),
         ("systems", &|of| count(of.summary.systems)),
         ("worlds", &|of| count(of.summary.worlds)),
@@ -58,7 +48,7 @@ fn thousandths(ppm: u64) -> String {
 fn explain(test: Test, seed: u64, number: u64, found: &Smallest) {
     let Smallest { bounded, violation, .. } = found;
     let (system, platform) = (&bounded.system, &bounded.system.platform);
-    println!("\nThe smallest counter-example to {} ({}):", test.name(), machine(test));
+    println!("\nThe smallest counter-example to {} ({}):", test.name(), test.machine());
     println!(
         "  P {}, change of handler {}, first packet {}, other packets {}, C_l {}, a full packet on the link {}, wake-up {}",
         platform.quantum,
