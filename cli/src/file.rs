@@ -18,16 +18,6 @@ pub(crate) fn write(path: &Path, text: &str) -> Result<(), Failure> {
     file.write_all(text.as_bytes()).and_then(|()| file.finish()).map_err(failed(path))
 }
 
-/// Fails if there is no directory for the file: better before a long run than after it.
-pub(crate) fn has_directory(path: &Path) -> Result<(), Failure> {
-    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    let found = fs::metadata(parent).and_then(|found| match found.is_dir() {
-        true => Ok(()),
-        false => Err(io::ErrorKind::NotADirectory.into()),
-    });
-    found.map_err(failed(path))
-}
-
 /// Fails if the file could not be written: better before a long run than after it. Nothing is left of the attempt.
 pub(crate) fn can_be_written(path: &Path) -> Result<(), Failure> {
     match target(path).map_err(failed(path))? {
@@ -139,11 +129,6 @@ mod tests {
         assert_eq!(fs::read_to_string(&file).unwrap(), "three");
         assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
         assert_eq!(fs::read_dir(&directory).unwrap().count(), 2);
-        assert!(has_directory(&file).is_ok() && has_directory(Path::new("plot.svg")).is_ok());
-        assert!(
-            has_directory(&directory.join("absent/plot.svg")).is_err()
-                && has_directory(&file.join("plot.svg")).is_err()
-        );
         for good in [file.clone(), link, directory.join("new.svg"), "/dev/null".into()] {
             can_be_written(&good).unwrap();
         }

@@ -57,7 +57,7 @@ pub(crate) fn run(arguments: &BenchArguments) -> Result<bool, Failure> {
     let within = |text| duration_within(text, Duration::from_millis(100), most);
     let duration = arguments.duration.as_deref().map_or(Ok(default), within)?;
     if let Some(path) = &arguments.plot {
-        file::has_directory(path)?;
+        file::can_be_written(path)?;
     }
     match experiment {
         Some(experiment) => channels::run(experiment, arguments, duration),

@@ -31,12 +31,12 @@ use laxity_lab::{Attack, FloodPath, Setup, Stack, scenario};
 
 use crate::costs;
 use crate::failure::Failure;
+use crate::file;
 use crate::machine;
 use crate::progress::RunsProgress;
 use crate::report::escaped;
 use arguments::demo_duration;
 use plan::{Step, steps};
-use report::ReportFile;
 use run::Run;
 
 /// Of virtual time: enough messages for percentiles.
@@ -45,7 +45,7 @@ const SIMULATED: Duration = Duration::from_secs(10);
 /// Runs everything; true if Laxity kept its promises. What ran is shown even if a later scenario could not run.
 pub(crate) fn run(arguments: &DemoArguments) -> Result<bool, Failure> {
     let duration = demo_duration(&arguments.duration)?;
-    let file = ReportFile::open(arguments)?;
+    let html = report::path(arguments)?;
     let calibration = costs::calibration(arguments.costs.calibration.as_deref())?;
     let costs = costs::of_wire(calibration, None)?;
     let steps = match arguments.simulated_only {
@@ -78,8 +78,10 @@ pub(crate) fn run(arguments: &DemoArguments) -> Result<bool, Failure> {
     for promise in &broken {
         eprintln!("broken: {}", escaped(promise));
     }
-    if let Some(file) = file {
-        let shown = file.write(&html::render(&report))?;
+    if let Some(path) = html {
+        file::write(&path, &html::render(&report))?;
+        let path = path.display().to_string();
+        let shown = escaped(&path);
         match arguments.json {
             true => eprintln!("report with plots: {shown}"),
             false => println!("Report with plots: {shown}"),

@@ -1,7 +1,5 @@
 //! From what ran to the HTML report, and that into its file.
 
-use std::fs::{File, OpenOptions};
-use std::io::Write;
 use std::path::PathBuf;
 
 use laxity_lab::wire::WireFigures;
@@ -11,45 +9,23 @@ use super::html::{Report, ScenarioReport};
 use super::run::Run;
 use super::{Preface, machine};
 use crate::failure::Failure;
-use crate::report::escaped;
+use crate::file;
 
 /// Where the report goes unless told otherwise.
 const DEFAULT: &str = "laxity-demo.html";
 
-/// The file of the report, open before a minute is spent on what goes into it.
-#[derive(Debug)]
-pub(super) struct ReportFile {
-    file: File,
-    path: PathBuf,
-}
-
-impl ReportFile {
-    /// Opens it, if there is to be one. What it holds stays until the report is written. Where the default one cannot be had
-    /// there is none, and it is said.
-    pub(super) fn open(arguments: &DemoArguments) -> Result<Option<Self>, Failure> {
-        if arguments.no_html {
-            return Ok(None);
-        }
-        let path = arguments.html.clone().unwrap_or_else(|| PathBuf::from(DEFAULT));
-        match OpenOptions::new().write(true).create(true).truncate(false).open(&path) {
-            Ok(file) => Ok(Some(Self { file, path })),
-            Err(error) if arguments.html.is_none() => {
-                eprintln!("no report with plots: {DEFAULT}: {error}; --html FILE writes it elsewhere");
-                Ok(None)
-            }
-            Err(source) => Err(Failure::File { file: path.display().to_string(), source }),
-        }
+/// Where the report goes, if there is to be one. Where the default file cannot be written there is none, and it is said.
+pub(super) fn path(arguments: &DemoArguments) -> Result<Option<PathBuf>, Failure> {
+    if arguments.no_html {
+        return Ok(None);
     }
-
-    /// Writes it, and returns its name as it may be shown.
-    pub(super) fn write(mut self, page: &str) -> Result<String, Failure> {
-        let name = escaped(&self.path.display().to_string()).into_owned();
-        let is_file = self.file.metadata().is_ok_and(|metadata| metadata.is_file());
-        let emptied = if is_file { self.file.set_len(0) } else { Ok(()) };
-        match emptied.and_then(|()| self.file.write_all(page.as_bytes())) {
-            Ok(()) => Ok(name),
-            Err(source) => Err(Failure::File { file: name, source }),
+    let path = arguments.html.clone().unwrap_or_else(|| PathBuf::from(DEFAULT));
+    match file::can_be_written(&path) {
+        Err(error) if arguments.html.is_none() => {
+            eprintln!("no report with plots: {error}; --html FILE writes it elsewhere");
+            Ok(None)
         }
+        found => found.map(|()| Some(path)),
     }
 }
 

@@ -22,7 +22,7 @@ use laxity_sim::trace::Trace;
 
 use super::RunArguments;
 use crate::failure::Failure;
-use crate::file::{Streamed, failed, has_directory};
+use crate::file::{Streamed, can_be_written, failed};
 use crate::report::say;
 use crate::stop::Stop;
 use file::Scenario;
@@ -67,7 +67,7 @@ pub(crate) fn run(path: &Path, scenario: &ScenarioArguments, arguments: &RunArgu
     let duration = seconds.map(|seconds| Duration::from_nanos(seconds.saturating_mul(NANOS_PER_SECOND)));
     let scenario = file::parse(&text, &name, duration, &reader)?;
     if let Some(trace) = trace {
-        has_directory(trace)?;
+        can_be_written(trace)?;
     }
     let stop = Stop::on_signals()?;
     let mut world = World::new(seed);
