@@ -5,11 +5,11 @@ use crate::platform::Interference;
 use crate::units::{Duration, Instant};
 
 const REMEMBERED: usize = 64;
-/// Gaps within so long are remembered as one, so that those of half of `REMEMBERED` times as long are never forgotten: a
-/// platform that takes a millisecond out of every two for a quarter of a second is seen to have done so.
+/// Older gaps within so long are remembered as one, so that those of half of `REMEMBERED` times as long are not forgotten: a platform
+/// that takes a millisecond out of every two for a quarter of a second is seen to have done so.
 const GRAIN: Duration = Duration::from_millis(8);
 
-/// Gaps that are remembered as one: all of them between `begin` and `end`, which took `taken` together.
+/// A gap, or several that are remembered as one: all of them between `begin` and `end`, which took `taken` together.
 #[derive(Clone, Copy, Debug)]
 struct Gap {
     begin: Instant,
@@ -17,13 +17,41 @@ struct Gap {
     taken: Duration,
 }
 
+/// The latest of a number of gaps.
+#[derive(Debug)]
+struct Latest {
+    gaps: [Gap; REMEMBERED],
+    /// Where the last one is.
+    last: usize,
+}
+
+impl Latest {
+    fn none() -> Self {
+        let none = Gap { begin: Instant::ZERO, end: Instant::ZERO, taken: Duration::ZERO };
+        Self { gaps: [none; REMEMBERED], last: 0 }
+    }
+
+    /// Remembers another one instead of the first.
+    fn push(&mut self, gap: Gap) -> Gap {
+        self.last = (self.last + 1) % REMEMBERED;
+        core::mem::replace(&mut self.gaps[self.last], gap)
+    }
+
+    /// From the last one back.
+    fn back(&self) -> impl Iterator<Item = &Gap> {
+        let (after, before) = self.gaps.split_at(self.last + 1);
+        after.iter().rev().chain(before.iter().rev()).take_while(|gap| !gap.taken.is_zero())
+    }
+}
+
 /// The latest gaps. Older ones are forgotten, which can only turn `platform` into `laxity`, never the reverse.
 #[derive(Debug)]
 pub(super) struct Gaps {
     envelope: Interference,
-    gaps: [Gap; REMEMBERED],
-    /// Where the latest one is.
-    last: usize,
+    each: Latest,
+    /// Those before them, several in one.
+    older: Latest,
+    latest: Instant,
     /// When this host last had nothing current and real-time to do: a gap since then still delays what it does now.
     pub(super) caught_up: Instant,
 }
@@ -31,19 +59,19 @@ pub(super) struct Gaps {
 impl Gaps {
     /// No gaps yet; what the platform may take without being blamed is `envelope`.
     pub(super) fn new(envelope: Interference) -> Self {
-        let none = Gap { begin: Instant::ZERO, end: Instant::ZERO, taken: Duration::ZERO };
-        Self { envelope, gaps: [none; REMEMBERED], last: 0, caught_up: Instant::ZERO }
+        let (each, older) = (Latest::none(), Latest::none());
+        Self { envelope, each, older, latest: Instant::ZERO, caught_up: Instant::ZERO }
     }
 
     /// Notes a gap that ended at `end` and took `taken` of the processor.
     pub(super) fn note(&mut self, end: Instant, taken: Duration) {
-        let latest = &mut self.gaps[self.last];
-        let end = end.max(latest.end);
-        if latest.taken.is_zero() || end.since(latest.begin) > GRAIN {
-            self.last = (self.last + 1) % REMEMBERED;
-            self.gaps[self.last] = Gap { begin: end.before(taken), end, taken };
+        self.latest = self.latest.max(end);
+        let gap = self.each.push(Gap { begin: end.before(taken), end, taken });
+        let last = &mut self.older.gaps[self.older.last];
+        if last.taken.is_zero() || gap.end.since(last.begin) > GRAIN {
+            self.older.push(gap);
         } else {
-            (latest.end, latest.taken) = (end, latest.taken + taken);
+            (last.end, last.taken) = (gap.end.max(last.end), last.taken + gap.taken);
         }
     }
 
@@ -51,22 +79,21 @@ impl Gaps {
     /// gap.
     #[inline]
     pub(super) fn stolen(&self, since: Instant, now: Instant) -> Duration {
-        let (since, latest) = (since.min(self.caught_up), self.gaps[self.last].end);
-        if latest < since || latest == Instant::ZERO { Duration::ZERO } else { self.excess(since, now) }
+        let since = since.min(self.caught_up);
+        if self.latest < since || self.latest == Instant::ZERO { Duration::ZERO } else { self.excess(since, now) }
     }
 
-    /// By how much the gaps after `since` exceed what the envelope allows, in the window until `now` in which they do so
+    /// By how much the gaps that end after `since` exceed what the envelope allows, in the window until `now` in which they do so
     /// most: a bound contains what is allowed in a busy period, which may be shorter than the time since `since`.
     #[cold]
     fn excess(&self, since: Instant, now: Instant) -> Duration {
+        // Of several that are one, what cannot have been taken before.
+        let part = |gap: &Gap| gap.taken.saturating_sub(since.since(gap.begin));
+        let each = self.each.back().map(|gap| (gap, gap.taken));
+        let all = each.chain(self.older.back().map(|gap| (gap, part(gap)))).take_while(|(gap, _)| gap.end >= since);
         let (mut taken, mut most) = (Duration::ZERO, Duration::ZERO);
-        for back in 0..REMEMBERED {
-            let gap = self.gaps[(self.last + REMEMBERED - back) % REMEMBERED];
-            if gap.end < since || gap.taken.is_zero() {
-                break;
-            }
-            // Of one that had begun before, what cannot have been taken before.
-            taken += gap.taken.saturating_sub(since.since(gap.begin));
+        for (gap, of_it) in all {
+            taken += of_it;
             most = most.max(taken.saturating_sub(self.envelope.within(now.since(gap.begin))));
         }
         most
@@ -112,9 +139,9 @@ mod tests {
     #[test]
     fn old_gaps_are_forgotten_in_favour_of_new_ones() {
         let mut gaps = Gaps::new(Interference::default());
-        for number in 1..=100 {
+        for number in 1..=200 {
             gaps.note(at(10 * number), ms(1));
         }
-        assert_eq!(gaps.excess(at(0), at(1000)), ms(64));
+        assert_eq!(gaps.excess(at(0), at(2000)), ms(128));
     }
 }
