@@ -1,7 +1,7 @@
 //! Small systems with deadlines that nobody admitted, run again and again: what an analysis has to bound.
 //!
 //! One host is under test; its peer costs nothing and has no say. Its channels are open before anything counts. An *episode*
-//! begins with the host at rest, takes a list of releases, and ends when all of them are through. A [`Bench`] runs one
+//! begins with the host at rest, takes a list of releases, and ends when all of them and all gaps are through. A [`Bench`] runs one
 //! episode after another and tells the largest response of each channel.
 //!
 //! ```
@@ -310,6 +310,9 @@ impl Bench {
             others -= self.world.take_responses(best_effort).sent;
             assert!(self.world.now() < start + EPISODE, "not through: {missing:?} and {others} of {releases:?}");
         }
+        // A gap that no message of this episode met is not the next one's.
+        let last = gaps.last().map_or(Duration::ZERO, |&(at, length)| at + length);
+        self.world.run_until(self.world.now().max(start + last));
         seen
     }
 

@@ -9,7 +9,7 @@ use common::draw;
 use common::totals::{self, Totals};
 use common::twin::{self, Without};
 use laxity_core::admission::answer::{Bound, Rule};
-use laxity_core::contract::SendingStages;
+use laxity_core::contract::{Contract, SendingStages};
 use laxity_core::platform::{Interference, MachineModel, Platform};
 use laxity_core::units::Duration;
 use laxity_sim::search::Draw;
@@ -17,6 +17,7 @@ use laxity_sim::search::attack::every_phasing;
 use laxity_sim::search::case::Bounded;
 use laxity_sim::search::promise::Promise;
 use laxity_sim::search::small::{self, ALL_FRAMES, Kind};
+use laxity_sim::tiny::{Channel, Release, Role, System};
 
 const EXECUTIVE: Kind = Kind { machine: MachineModel::Executive, rule: Rule::Split };
 const EXECUTIVE_TOGETHER: Kind = Kind { rule: Rule::Composite, ..EXECUTIVE };
@@ -54,6 +55,21 @@ fn nothing_breaks_the_papers_bounds_offload() {
     for rule in [Rule::Split, Rule::Composite] {
         check(Kind { machine: MachineModel::PapersOffload, rule }, 7);
     }
+}
+
+/// Found by the search, as a bound of admission that seemed broken: a gap that came after the last message of an episode was
+/// still to come when the next one began, and two gaps were closer together than the platform's may be.
+#[test]
+fn an_episode_has_only_its_own_gaps() {
+    let us = Duration::from_micros;
+    let contract = Contract::new(4096, 4096, us(50_000), 1, us(10_000)).unwrap();
+    let stages = SendingStages { processor: us(5_000), link: us(5_000) };
+    let system = System::new(Platform::papers_table_2b(), vec![Channel { role: Role::Sends, contract, stages }]);
+    let message = [Release::of(0, us(0), 4096)];
+    let alone = system.bench().run(&message);
+    let mut bench = system.bench();
+    assert_eq!(bench.run_with_gaps(&message, &[(us(50_000), us(20_000))]), alone, "the gap comes later");
+    assert_eq!(bench.run(&message), alone, "the gap was before");
 }
 
 /// A system of the papers' machine with what the twin gives it without a term.

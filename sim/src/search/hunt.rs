@@ -127,8 +127,8 @@ impl Hunt {
 
     /// System `number` again; if it breaks a promise, made as small as it gets.
     pub fn smallest(&self, number: u64) -> Option<Smallest> {
-        let (case, _, outcome) = self.broken(number)?;
-        Some(shrink::shrink(case, outcome.first?))
+        let (case, bounded, outcome) = self.broken(number)?;
+        Some(shrink::shrink(Smallest { case, bounded, violation: outcome.first? }))
     }
 
     /// The smallest counter-example that the first of these systems give, and the system's number.
