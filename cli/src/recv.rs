@@ -1,11 +1,12 @@
 //! `laxity recv`: the messages of one channel to standard output.
 
 use std::io::{self, BufWriter};
+use std::net::IpAddr;
 use std::time::Duration as StdDuration;
 
 use clap::Args;
-use laxity::{DEFAULT_PORT, Error, Host, Listener, Message, Receiver};
-use laxity_core::units::Duration;
+use laxity::{DEFAULT_PORT, Error, Grant, Host, Listener, Message, Receiver};
+use laxity_core::units::{Duration, Instant};
 use laxity_lab::figures::promises_kept;
 
 use crate::costs::in_words;
@@ -23,6 +24,9 @@ use crate::values::everywhere;
 pub(crate) struct RecvArguments {
     /// The channel's name: printable characters without /
     pub(crate) name: String,
+    /// From whom: to all others there is no such name
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) from: Option<IpAddr>,
     #[command(flatten)]
     pub(crate) pipe: PipeArguments,
     #[command(flatten)]
@@ -37,13 +41,13 @@ pub(crate) fn run(arguments: &RecvArguments) -> Result<bool, Failure> {
     let config = arguments.host.config(everywhere(), DEFAULT_PORT, format!("recv {}", arguments.name))?;
     let stop = Stop::on_signals()?;
     let host = Host::start(config)?;
-    let listener = host.listen(&arguments.name)?;
+    let listener = host.listen_from(&arguments.name, arguments.from)?;
     for note in &host.standing().notes {
         eprintln!("note: {note}");
     }
     eprintln!("receiving {} on {}", arguments.name, host.address());
     let begin = laxity_link::sys::now();
-    let Some(mut receiver) = accept(&listener, &stop)? else {
+    let Some(Served { mut receiver, start, first }) = serve(&listener, &stop)? else {
         publish(&report::run("recv", None, &[], &host), &arguments.pipe, true)?;
         if !arguments.pipe.json {
             eprintln!("nobody sent");
@@ -53,16 +57,8 @@ pub(crate) fn run(arguments: &RecvArguments) -> Result<bool, Failure> {
     };
     drop(listener);
     let peer = receiver.grant().peer;
-    match receiver.grant().bound {
-        Some(bound) => {
-            let guarantee = in_words(&receiver.grant().guarantee);
-            eprintln!("{peer} sends with a guarantee of {bound} ({guarantee})");
-        }
-        None => eprintln!("{peer} sends as best effort"),
-    }
-    let start = laxity_link::sys::now();
     let progress = Progress::of_receiver(receiver.watch());
-    let ended = copy(&mut receiver, arguments, &stop);
+    let ended = copy(&mut receiver, first, arguments, &stop);
     drop(progress);
     let elapsed = laxity_link::sys::now().since(start);
     let figures = receiver.figures();
@@ -77,26 +73,76 @@ pub(crate) fn run(arguments: &RecvArguments) -> Result<bool, Failure> {
     Ok(promises_kept(&figures))
 }
 
-fn accept(listener: &Listener, stop: &Stop) -> Result<Option<Receiver>, Failure> {
-    loop {
-        match listener.accept(Some(LOOK)) {
-            Ok(receiver) => return Ok(Some(receiver)),
-            Err(Error::WouldBlock) if stop.is_set() => return Ok(None),
-            Err(Error::WouldBlock) => {}
-            Err(error) => return Err(error.into()),
+/// The channel that is copied.
+struct Served {
+    receiver: Receiver,
+    /// When it was accepted.
+    start: Instant,
+    first: Option<Message>,
+}
+
+/// Most senders that may wait at once without having sent anything.
+const MOST_WAITING: usize = 64;
+
+/// Waits for the first sender that sends something, or closes. Who asks and stays silent takes nobody's place; `None` after
+/// Ctrl-C.
+fn serve(listener: &Listener, stop: &Stop) -> Result<Option<Served>, Failure> {
+    let mut waiting: Vec<(Receiver, Instant)> = Vec::new();
+    while !stop.is_set() {
+        // Of one alone the message is waited for; that somebody else asks can be found out later.
+        let pause = if waiting.is_empty() { LOOK } else { StdDuration::ZERO };
+        if waiting.len() < MOST_WAITING {
+            match listener.accept(Some(pause)) {
+                Ok(receiver) => {
+                    announce(receiver.grant());
+                    waiting.push((receiver, laxity_link::sys::now()));
+                }
+                Err(Error::WouldBlock) => {}
+                Err(error) => return Err(error.into()),
+            }
         }
+        let look = if waiting.len() == 1 { LOOK } else { StdDuration::from_millis(1) };
+        for place in (0..waiting.len()).rev() {
+            let first = match waiting[place].0.recv_timeout(look) {
+                Ok(message) => Some(message),
+                Err(Error::Closed) => None,
+                Err(Error::WouldBlock) => continue,
+                Err(Error::PeerLost { peer }) => {
+                    eprintln!("lost {peer} before it sent anything: waiting for another sender");
+                    waiting.swap_remove(place);
+                    continue;
+                }
+                Err(error) => return Err(error.into()),
+            };
+            let (receiver, start) = waiting.swap_remove(place);
+            return Ok(Some(Served { receiver, start, first }));
+        }
+    }
+    Ok(None)
+}
+
+fn announce(grant: &Grant) {
+    let peer = grant.peer;
+    match grant.bound {
+        Some(bound) => eprintln!("{peer} sends with a guarantee of {bound} ({})", in_words(&grant.guarantee)),
+        None => eprintln!("{peer} sends as best effort"),
     }
 }
 
-/// Copies messages until the sender closes, or Ctrl-C. A reader that goes away ends the command as Ctrl-C does.
-fn copy(receiver: &mut Receiver, arguments: &RecvArguments, stop: &Stop) -> Result<(), Failure> {
+/// Copies `first` and the messages after it until the sender closes, or Ctrl-C. A reader that goes away ends the command as Ctrl-C does.
+fn copy(
+    receiver: &mut Receiver,
+    mut first: Option<Message>,
+    arguments: &RecvArguments,
+    stop: &Stop,
+) -> Result<(), Failure> {
     let output = BufWriter::with_capacity(1 << 16, io::stdout().lock());
     let mut writer = Writer::new(output, arguments.pipe.framing);
     let mut explained = 0;
     let mut copied = || -> Result<(), Failure> {
         while !stop.is_set() {
             // Messages that are there are written together; the pipe is flushed when there are no more.
-            let next = match receiver.try_recv() {
+            let next = match first.take().map_or_else(|| receiver.try_recv(), Ok) {
                 Err(Error::WouldBlock) => {
                     writer.flush()?;
                     receiver.recv_timeout(LOOK)

@@ -10,6 +10,9 @@ use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
 use common::text;
+use laxity_core::contract::Service;
+use laxity_core::units;
+use laxity_core::wire::{Control, MAX_CONTROL_BYTES, Open};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -335,4 +338,73 @@ fn garbage_on_the_port_and_another_version_do_not_disturb_a_channel() {
     throw(2000);
     expect(&sending.join().unwrap(), 0, &["sent 60, delivered 60"]);
     assert_eq!(receiving.join().unwrap().stdout, stream);
+}
+
+/// An OPEN as anybody can write it who knows the name, best effort, for as long as may be.
+fn open_of_a_stranger(token: u64) -> Vec<u8> {
+    let open = Open {
+        name: "camera",
+        traffic: Service::best_effort(100, 1).unwrap().into(),
+        packet: 1000,
+        upstream: units::Duration::ZERO,
+        lease: units::Duration::from_secs(60),
+        clock: 0,
+        oversize: 1,
+    };
+    let mut frame = vec![0; MAX_CONTROL_BYTES];
+    let len = Control::Open(open).write(token, &mut frame).unwrap();
+    frame.truncate(len);
+    frame
+}
+
+#[test]
+fn who_asks_and_stays_silent_takes_nobodys_place() {
+    let port = free_port();
+    let receiving = finishing(receiver(port, &[]));
+    let stranger = UdpSocket::bind("127.0.0.1:0").unwrap();
+    stranger.set_read_timeout(Some(PATIENCE)).unwrap();
+    stranger.send_to(&open_of_a_stranger(7), ("127.0.0.1", port)).unwrap();
+    let mut answer = [0; 600];
+    let (len, _) = stranger.recv_from(&mut answer).unwrap();
+    assert!(matches!(Control::parse(&answer[..len]), Ok((7, Control::Accept(_)))), "it has a channel");
+
+    let (to, stream) = (to(port), framed(&messages(20)));
+    let mut send = vec!["send", to.as_str()];
+    send.extend(CONTRACT);
+    expect(&run(&send, &stream), 0, &["sent 20, delivered 20"]);
+    let received = receiving.join().unwrap();
+    expect(&received, 0, &["sends as best effort", "sends with a guarantee"]);
+    assert_eq!(received.stdout, stream);
+}
+
+#[test]
+fn who_asks_and_is_lost_does_not_end_the_receiver() {
+    let port = free_port();
+    let mut receiving = receiver(port, &[]);
+    let stranger = UdpSocket::bind("127.0.0.1:0").unwrap();
+    stranger.send_to(&open_of_a_stranger(7), ("127.0.0.1", port)).unwrap();
+    let (mut said, mut byte) = (Vec::new(), [0]);
+    while !text(&said).contains("before it sent anything") {
+        assert_eq!(receiving.stderr.as_mut().unwrap().read(&mut byte).unwrap(), 1, "it ended: {}", text(&said));
+        said.extend(byte);
+    }
+    let (to, stream) = (to(port), framed(&messages(5)));
+    let mut send = vec!["send", to.as_str()];
+    send.extend(CONTRACT);
+    expect(&run(&send, &stream), 0, &["sent 5, delivered 5"]);
+    assert_eq!(finish(receiving).stdout, stream);
+}
+
+#[test]
+fn a_receiver_can_be_for_one_address_only() {
+    let port = free_port();
+    let receiving = receiver(port, &["--from", "127.0.0.9"]);
+    let to = to(port);
+    let mut send = vec!["send", to.as_str()];
+    send.extend(CONTRACT);
+    expect(&run(&send, &framed(&messages(1))), 5, &["refused", "nobody receives by that name"]);
+    send.extend(["--bind", "127.0.0.9:0"]);
+    let stream = framed(&messages(3));
+    expect(&run(&send, &stream), 0, &["sent 3, delivered 3"]);
+    assert_eq!(finish(receiving).stdout, stream);
 }

@@ -35,8 +35,10 @@ pub const MAX_NAME_BYTES: usize = 64;
 pub const MAX_LISTENERS: usize = 1024;
 /// Requests of peers that wait for the driver's decision; more are ignored, and the peer tries again.
 pub const MAX_PENDING_REQUESTS: usize = 64;
-/// Control frames of channels queued for a link, and as many answers to strangers. A lost one is sent again by its timer, so
-/// overflow only delays.
+/// Of those, the requests of one host: the others have room whatever it asks for.
+pub const MAX_PENDING_OF_HOST: usize = 16;
+/// Last words of channels that are gone, queued for a link, and as many answers to strangers. The peer asks again, so overflow
+/// only delays.
 pub const MAX_CONTROL_FRAMES: usize = 64;
 /// Most bytes by which a control frame that we write is longer than the header of a data packet: what it is to the link's model,
 /// whose overhead counts that header. The wire's formats need as much, and admission charges it.

@@ -109,18 +109,17 @@ fn fifo_set(mut bytes: Bytes<'_>, capacity: usize) {
 
 /// A map. Tokens come from a small set and its images under what a table could be indexed by, so that they collide.
 fn token_map(mut bytes: Bytes<'_>, capacity: usize) {
-    let secret = if bytes.bool() { 0 } else { bytes.u64() };
-    let mut map = TokenMap::with_capacity(capacity, secret);
+    let mut map = TokenMap::with_capacity(capacity);
     // Rounded up to a power of two; the promise is `capacity` at least.
     let most = capacity.max(1).next_power_of_two();
     let mut model: BTreeMap<u64, u32> = BTreeMap::new();
     while !bytes.is_empty() {
         let (operation, shift) = (bytes.u8() % 4, bytes.up_to(63));
-        let token = u64::from(bytes.u8() % 24).rotate_left(shift as u32) ^ if bytes.bool() { secret } else { 0 };
+        let token = u64::from(bytes.u8() % 24).rotate_left(shift as u32);
         match operation {
             0 | 1 => {
                 let place = bytes.u32();
-                let fits = model.contains_key(&token) || model.len() < most;
+                let fits = !model.contains_key(&token) && model.len() < most;
                 assert_eq!(map.insert(token, place), fits);
                 if fits {
                     model.insert(token, place);

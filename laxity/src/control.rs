@@ -4,7 +4,7 @@
 //! channel will ever need, and hands it over in one piece. It also frees what channels leave behind.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak, mpsc};
 use std::time::{Duration as StdDuration, Instant as StdInstant};
@@ -66,12 +66,20 @@ pub(crate) struct Shared {
     state: Mutex<State>,
 }
 
+/// A name that peers may ask for.
+struct Listening {
+    name: Name,
+    /// The only one who may, if it is not anybody.
+    from: Option<IpAddr>,
+    sender: mpsc::Sender<Accepted>,
+}
+
 /// What the control thread knows of the channels.
 pub(crate) struct State {
     pub(crate) admission: Admission,
     /// Our part of what the host's executives share; `None` if this one has everything to itself.
     pub(crate) sharing: Option<Sharing>,
-    listeners: Vec<(Name, mpsc::Sender<Accepted>)>,
+    listeners: Vec<Listening>,
     tickets: BTreeMap<u64, Ticket>,
     channels: BTreeMap<ChannelId, Known>,
     unreachable: Vec<SocketAddr>,
@@ -242,21 +250,21 @@ impl Shared {
     }
 
     /// Listens on `name`: accepted channels come through the receiver.
-    pub(crate) fn listen(&self, name: Name) -> Result<mpsc::Receiver<Accepted>, Error> {
+    pub(crate) fn listen(&self, name: Name, from: Option<IpAddr>) -> Result<mpsc::Receiver<Accepted>, Error> {
         let mut state = self.state();
         self.check_running()?;
-        if state.listeners.iter().any(|(other, _)| *other == name) {
+        if state.listeners.iter().any(|other| other.name == name) {
             return Err(Error::NameInUse(name.as_str().to_owned()));
         }
         let (sender, receiver) = mpsc::channel();
-        state.listeners.push((name, sender));
+        state.listeners.push(Listening { name, from, sender });
         drop(state);
         self.command(Command::Listen(name));
         Ok(receiver)
     }
 
     pub(crate) fn unlisten(&self, name: Name) {
-        self.state().listeners.retain(|(other, _)| *other != name);
+        self.state().listeners.retain(|other| other.name != name);
         self.command(Command::Unlisten(name));
     }
 
@@ -478,7 +486,7 @@ impl Shared {
         if state.defer(request) {
             return;
         }
-        let Some(listener) = state.listener(&request.name) else {
+        let Some(listener) = state.listener(request) else {
             return state.refuse(request, Refusal::new(Code::NoSuchName, Stage::ReceivingProcessor));
         };
         let (reservation, upstream, stage) = match self.admit_receiving(&mut state, request) {
@@ -635,8 +643,11 @@ impl State {
         });
         tickets.chain(self.channels.values())
     }
-    fn listener(&self, name: &Name) -> Option<mpsc::Sender<Accepted>> {
-        self.listeners.iter().find(|(other, _)| other == name).map(|(_, listener)| listener.clone())
+    fn listener(&self, request: &Request) -> Option<mpsc::Sender<Accepted>> {
+        let is_meant = |listening: &&Listening| {
+            listening.name == request.name && listening.from.is_none_or(|from| from == request.peer.ip().to_canonical())
+        };
+        self.listeners.iter().find(is_meant).map(|listening| listening.sender.clone())
     }
 }
 

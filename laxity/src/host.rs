@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io;
-use std::net::{Ipv4Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread::JoinHandle;
@@ -435,8 +435,17 @@ impl Host {
     /// # Errors
     /// If the name cannot be, or is received here already.
     pub fn listen(&self, name: &str) -> Result<Listener, Error> {
+        self.listen_from(name, None)
+    }
+
+    /// As [`Host::listen`], for peers at one address only; to all others there is no such name. Whoever can forge that address
+    /// can ask, but is not told the answer.
+    ///
+    /// # Errors
+    /// As [`Host::listen`].
+    pub fn listen_from(&self, name: &str, from: Option<IpAddr>) -> Result<Listener, Error> {
         let name = checked_name(name)?;
-        let accepted = self.shared.listen(name)?;
+        let accepted = self.shared.listen(name, from.map(|from| from.to_canonical()))?;
         Ok(Listener { name, accepted, shared: Arc::clone(&self.shared) })
     }
 

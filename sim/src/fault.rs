@@ -263,7 +263,7 @@ impl World {
             }
         }
         self.crash_relays(number, reopen);
-        let secret = Random(self.hosts[number].endpoint().config().secret).next();
+        let secret = Random(self.hosts[number].endpoint().config().secret as u64).next();
         self.hosts[number].crash(secret);
         // The applications' wishes wait until the host is back; what was about channels that are gone is gone.
         let agenda = core::mem::take(&mut self.hosts[number].agenda);

@@ -71,7 +71,7 @@ impl Side {
             links: vec![link],
             handover: Duration::from_millis(1),
             clock: 7,
-            secret: u64::from(port),
+            secret: u128::from(port),
         });
         let capacity = MAX_CONTROL_BYTES.max(packet as usize + laxity_core::wire::DATA_HEADER_BYTES);
         let address = SocketAddr::from(([10, 0, 0, 1], port));

@@ -74,6 +74,13 @@ impl FifoSet {
         (self.occupied != 0).then(|| self.occupied.trailing_zeros() as u8)
     }
 
+    /// The number of the first list after `list`, in a circle that leaves list 0 out, that is not empty.
+    pub fn next_list(&self, list: u8) -> Option<u8> {
+        let after = u32::from(list) + 1;
+        let ahead = (self.occupied & !1).rotate_right(after);
+        (ahead != 0).then(|| ((ahead.trailing_zeros() + after) % u32::BITS) as u8)
+    }
+
     /// The oldest id of `list`.
     pub fn front(&self, list: u8) -> Option<u32> {
         let id = self.head[list as usize];

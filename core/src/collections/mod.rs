@@ -11,4 +11,3 @@ pub use fifo_set::FifoSet;
 pub use ring::Ring;
 pub use slab::{Key, Slab};
 pub use token_map::TokenMap;
-pub(crate) use token_map::mix;

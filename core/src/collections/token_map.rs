@@ -1,21 +1,20 @@
-//! From a peer's token to the place of its channel.
+//! From a token to the place of its channel.
 
 use alloc::boxed::Box;
 use alloc::vec;
 
-/// A hash table of fixed size from 64-bit tokens to places. Tokens are a peer's choice, so they are mixed with a secret:
-/// nobody outside can aim at one bucket. Linear probing at a load of at most one half.
+/// A hash table of fixed size from 64-bit tokens to places. Its tokens must be as good as random to everybody outside, so that
+/// nobody can aim at one bucket: the endpoint's are of a keyed function. Linear probing at a load of at most one half.
 #[derive(Debug)]
 pub struct TokenMap {
     slots: Box<[Option<(u64, u32)>]>,
-    secret: u64,
     len: usize,
 }
 
 impl TokenMap {
     /// A table for `capacity` tokens.
-    pub fn with_capacity(capacity: usize, secret: u64) -> Self {
-        Self { slots: vec![None; (2 * capacity.max(1)).next_power_of_two()].into_boxed_slice(), secret, len: 0 }
+    pub fn with_capacity(capacity: usize) -> Self {
+        Self { slots: vec![None; (2 * capacity.max(1)).next_power_of_two()].into_boxed_slice(), len: 0 }
     }
 
     /// The place of `token`.
@@ -30,13 +29,12 @@ impl TokenMap {
         None
     }
 
-    /// Notes `place` for `token`, replacing an earlier one; false if the table is at its capacity.
+    /// Notes `place` for `token`; false if it has a place already, or the table is at its capacity.
     pub fn insert(&mut self, token: u64, place: u32) -> bool {
         let mut slot = self.home(token);
         while let Some((found, _)) = self.slots[slot] {
             if found == token {
-                self.slots[slot] = Some((token, place));
-                return true;
+                return false;
             }
             slot = self.after(slot);
         }
@@ -85,16 +83,9 @@ impl TokenMap {
     }
 
     fn home(&self, token: u64) -> usize {
-        mix(token ^ self.secret) as usize & (self.slots.len() - 1)
+        token as usize & (self.slots.len() - 1)
     }
     fn after(&self, slot: usize) -> usize {
         (slot + 1) & (self.slots.len() - 1)
     }
-}
-
-/// The finaliser of SplitMix64: a bijection in which every input bit reaches every output bit.
-pub(crate) fn mix(mut word: u64) -> u64 {
-    word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-    word ^ (word >> 31)
 }

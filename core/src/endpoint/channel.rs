@@ -4,12 +4,13 @@ use alloc::boxed::Box;
 use core::net::SocketAddr;
 
 use super::job::Job;
+use super::link::SENDING;
 use crate::event::{LinkId, Name, Request};
 use crate::receive::{ReceiveConfig, Receiving};
 use crate::send::{SendConfig, Sending};
 use crate::signal::Association;
 use crate::units::{Duration, Instant};
-use crate::wire::Counts;
+use crate::wire::{ControlType, Counts};
 
 /// A channel and its signalling.
 #[derive(Debug)]
@@ -27,6 +28,10 @@ pub struct Channel {
     pub(super) report: Option<Counts>,
     /// Why it is closed, as CLOSE says.
     pub(super) reason: u8,
+    /// The control frames that wait for the link.
+    pub(super) unsaid: Unsaid,
+    /// In which list of the link they take their turn.
+    pub(super) list: u8,
 }
 
 impl Channel {
@@ -37,7 +42,41 @@ impl Channel {
         (peer, link, name): (SocketAddr, LinkId, Name),
         upstream: Duration,
     ) -> Self {
-        Self { job, association, peer, link, name, remote: (0, 0), upstream, report: None, reason: 0 }
+        Self {
+            job,
+            association,
+            peer,
+            link,
+            name,
+            remote: (0, 0),
+            upstream,
+            report: None,
+            reason: 0,
+            unsaid: Unsaid::default(),
+            list: SENDING,
+        }
+    }
+}
+
+/// Types of control frames that wait to be written, each once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Unsaid(u16);
+
+impl Unsaid {
+    pub(super) fn add(&mut self, frame: ControlType) {
+        self.0 |= 1 << frame as u8;
+    }
+    /// Takes one out.
+    pub(super) fn pop(&mut self) -> Option<ControlType> {
+        let frame = ControlType::from_repr(self.0.trailing_zeros() as u8)?;
+        self.0 &= self.0 - 1;
+        Some(frame)
+    }
+    pub(super) fn is_empty(self) -> bool {
+        self.0 == 0
+    }
+    pub(super) fn clear(&mut self) {
+        *self = Self::default();
     }
 }
 

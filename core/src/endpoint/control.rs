@@ -4,44 +4,103 @@ use core::fmt::Write as _;
 use core::net::SocketAddr;
 
 use super::Endpoint;
-use super::link::{ControlFrame, For};
+use super::link::ControlFrame;
 use crate::admission::Refusal;
 use crate::event::{ChannelId, LinkId};
+use crate::units::Instant;
 use crate::wire::fields::MAX_DETAIL_BYTES;
-use crate::wire::{Accept, Close, Control, Keepalive, MAJOR, MAX_CONTROL_BYTES, Open, Refuse, Versions, token};
+use crate::wire::{Accept, Close, Control, ControlType, Keepalive, MAJOR, Open, Refuse, Versions, token};
 
 impl Endpoint {
-    pub(super) fn send_open(&mut self, key: ChannelId) {
-        let Some(channel) = self.channels.get(key) else { return };
-        let Some(offer) = channel.job.offer() else { return };
-        let (name, association) = (channel.name, channel.association);
-        let open = Open {
-            name: name.as_str(),
-            traffic: offer.service.into(),
-            packet: offer.packet as u16,
-            upstream: channel.upstream,
-            lease: association.lease,
-            clock: offer.clock.unwrap_or(self.config.clock),
-            oversize: offer.oversize as u8,
-        };
-        let (link, peer) = (channel.link, channel.peer);
-        self.reply(link, peer, association.token, &Control::Open(open));
+    /// A channel is to say this to its peer. It is written when it leaves, and says what holds then.
+    pub(super) fn say(&mut self, key: ChannelId, frame: ControlType) {
+        let Some(channel) = self.channels.get_mut(key) else { return };
+        channel.unsaid.add(frame);
+        self.links[usize::from(channel.link)].speak(channel.list, key.index());
     }
 
-    pub(super) fn send_accept(&mut self, key: ChannelId) {
-        let Some(channel) = self.channels.get(key) else { return };
-        let Some((receive, packet, clock)) = channel.job.terms(self.config.clock) else { return };
-        let accept = Accept {
-            channel: channel.remote.0,
-            key: channel.remote.1,
-            receive,
-            packet: packet as u16,
-            lease: channel.association.lease,
-            clock,
+    /// Answers a frame of a channel's peer that came at `now`, unless it repeats itself too often.
+    pub(super) fn answer_channel(&mut self, now: Instant, key: ChannelId, frame: ControlType) {
+        if self.channels.get_mut(key).is_some_and(|channel| channel.association.may_answer(now)) {
+            self.say(key, frame);
+        }
+    }
+
+    /// The next control frame of `link`'s channels: of those that are sent from here first, then last words.
+    pub(super) fn pop_control(&mut self, link: LinkId) -> Option<ControlFrame> {
+        loop {
+            let state = self.links.get_mut(usize::from(link))?;
+            let sending = state.next_sending();
+            if sending.is_none()
+                && let farewell @ Some(_) = state.pop_farewell()
+            {
+                return farewell;
+            }
+            let id = sending.or_else(|| state.next_receiving())?;
+            let Some(key) = self.channels.key_at(id) else { continue };
+            let frame = self.channels.get_mut(key).and_then(|channel| channel.unsaid.pop());
+            let written = frame.and_then(|frame| self.write_control(key, frame));
+            if let Some(channel) = self.channels.get(key).filter(|channel| !channel.unsaid.is_empty()) {
+                self.links[usize::from(link)].speak(channel.list, id);
+            }
+            if written.is_some() {
+                return written;
+            }
+        }
+    }
+
+    /// A channel goes: what it has still to say of its end stays.
+    pub(super) fn say_farewell(&mut self, key: ChannelId) {
+        while let Some(channel) = self.channels.get_mut(key)
+            && let Some(frame) = channel.unsaid.pop()
+        {
+            let link = usize::from(channel.link);
+            if matches!(frame, ControlType::Close | ControlType::Closed)
+                && let Some(farewell) = self.write_control(key, frame)
+                && !self.links[link].push_farewell(farewell)
+            {
+                self.counters.control_overflow += 1;
+            }
+        }
+    }
+
+    /// What a channel says now.
+    fn write_control(&mut self, key: ChannelId, frame: ControlType) -> Option<ControlFrame> {
+        let channel = self.channels.get(key)?;
+        let (association, job, (slot, nonce)) = (&channel.association, &channel.job, channel.remote);
+        let control = match frame {
+            ControlType::Open => {
+                let offer = job.offer()?;
+                Control::Open(Open {
+                    name: channel.name.as_str(),
+                    traffic: offer.service.into(),
+                    packet: offer.packet as u16,
+                    upstream: channel.upstream,
+                    lease: association.lease,
+                    clock: offer.clock.unwrap_or(self.config.clock),
+                    oversize: offer.oversize as u8,
+                })
+            }
+            ControlType::Accept => {
+                let (receive, packet, clock) = job.terms(self.config.clock)?;
+                let (packet, lease) = (packet as u16, association.lease);
+                Control::Accept(Accept { channel: slot, key: nonce, receive, packet, lease, clock })
+            }
+            ControlType::Keepalive => {
+                Control::Keepalive(Keepalive { channel: slot, key: nonce, sent: job.messages()? })
+            }
+            ControlType::Status => Control::Status(self.counts(key)),
+            ControlType::Closed => Control::Closed(self.counts(key)),
+            ControlType::Close => {
+                let sent = job.messages().unwrap_or_else(|| self.counts(key).delivered);
+                let (reason, reverse) = (channel.reason, job.is_receiving());
+                Control::Close(Close { channel: slot, key: nonce, sent, reason, reverse })
+            }
+            ControlType::Refuse | ControlType::Version => return None,
         };
-        let (link, peer, token) = (channel.link, channel.peer, channel.association.token);
-        self.set_timer(key);
-        self.reply(link, peer, token, &Control::Accept(accept));
+        let written = ControlFrame::new(channel.peer, association.token, &control);
+        self.counters.control_invalid += u64::from(written.is_none());
+        written
     }
 
     pub(super) fn send_refusal(&mut self, link: LinkId, peer: SocketAddr, token: u64, refusal: &Refusal) {
@@ -52,32 +111,6 @@ impl Endpoint {
         self.answer(link, peer, token, &Control::Refuse(Refuse::new(refusal, detail.as_str())));
     }
 
-    pub(super) fn send_keepalive(&mut self, key: ChannelId) {
-        let Some(channel) = self.channels.get(key) else { return };
-        let Some(sent) = channel.job.messages() else { return };
-        let (slot, nonce) = channel.remote;
-        let keepalive = Keepalive { channel: slot, key: nonce, sent };
-        let (link, peer, token) = (channel.link, channel.peer, channel.association.token);
-        self.reply(link, peer, token, &Control::Keepalive(keepalive));
-    }
-
-    pub(super) fn send_close(&mut self, key: ChannelId) {
-        let Some(channel) = self.channels.get(key) else { return };
-        let (slot, nonce) = channel.remote;
-        let sent = channel.job.messages().unwrap_or_else(|| self.counts(key).delivered);
-        let reverse = channel.job.is_receiving();
-        let close = Close { channel: slot, key: nonce, sent, reason: channel.reason, reverse };
-        let (link, peer, token) = (channel.link, channel.peer, channel.association.token);
-        self.reply(link, peer, token, &Control::Close(close));
-    }
-
-    pub(super) fn send_closed(&mut self, key: ChannelId) {
-        let counts = self.counts(key);
-        let Some(channel) = self.channels.get(key) else { return };
-        let (link, peer, token) = (channel.link, channel.peer, channel.association.token);
-        self.reply(link, peer, token, &Control::Closed(counts));
-    }
-
     /// Answers a frame of another major version, unless it is such an answer itself.
     pub(super) fn answer_version(&mut self, link: LinkId, peer: SocketAddr, frame: &[u8]) {
         if let Some(token) = token(frame) {
@@ -85,24 +118,14 @@ impl Endpoint {
         }
     }
 
-    pub(super) fn reply(&mut self, link: LinkId, peer: SocketAddr, token: u64, control: &Control<'_>) {
-        self.queue(link, peer, token, control, For::Channel);
-    }
-
     /// Answers a peer that has no channel here.
     pub(super) fn answer(&mut self, link: LinkId, peer: SocketAddr, token: u64, control: &Control<'_>) {
-        self.queue(link, peer, token, control, For::UnknownPeer);
-    }
-
-    pub(super) fn queue(&mut self, link: LinkId, peer: SocketAddr, token: u64, control: &Control<'_>, whom: For) {
-        let mut frame = ControlFrame { peer, bytes: [0; MAX_CONTROL_BYTES], len: 0 };
-        let Ok(len) = control.write(token, &mut frame.bytes) else {
+        let Some(frame) = ControlFrame::new(peer, token, control) else {
             self.counters.control_invalid += 1;
             return;
         };
-        frame.len = len;
         if let Some(state) = self.links.get_mut(usize::from(link))
-            && !state.push(frame, whom)
+            && !state.push_answer(frame)
         {
             self.counters.control_overflow += 1;
         }

@@ -281,6 +281,16 @@ impl Job {
         }
     }
 
+    /// True if this can be what became of the messages: of no more than there were.
+    pub(super) fn can_have_become(&self, report: &Counts) -> bool {
+        let sent = match self {
+            Self::Sender(sending) => sending.counters.accepted,
+            Self::Onward(onward) => onward.sent(),
+            Self::Receiver(_) | Self::Inward(_) => 0,
+        };
+        report.messages().is_some_and(|messages| messages <= sent)
+    }
+
     /// What the receiver tells the sender.
     pub(super) fn counts(&self) -> Counts {
         self.receiver().map_or(Counts::default(), Receiving::counts)

@@ -2,12 +2,12 @@
 
 use core::net::SocketAddr;
 
-use crate::collections::Ring;
+use crate::collections::{FifoSet, Ring};
 use crate::limits;
 use crate::platform::{BestEffort, LinkModel};
 use crate::send::LinkScheduler;
 use crate::units::{Duration, Instant};
-use crate::wire::{MAX_CONTROL_BYTES, token};
+use crate::wire::{Control, MAX_CONTROL_BYTES, token};
 
 /// One link of an endpoint.
 #[derive(Clone, Debug)]
@@ -37,6 +37,13 @@ pub(super) struct ControlFrame {
 }
 
 impl ControlFrame {
+    /// `None` if something is outside its range.
+    pub(super) fn new(peer: SocketAddr, token: u64, control: &Control<'_>) -> Option<Self> {
+        let mut frame = Self { peer, bytes: [0; MAX_CONTROL_BYTES], len: 0 };
+        frame.len = control.write(token, &mut frame.bytes).ok()?;
+        Some(frame)
+    }
+
     pub(super) fn bytes(&self) -> &[u8] {
         &self.bytes[..self.len]
     }
@@ -48,21 +55,23 @@ impl ControlFrame {
     }
 }
 
-/// For whom a control frame is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum For {
-    /// The peer of one of our channels.
-    Channel,
-    /// A peer that asked and got no channel.
-    UnknownPeer,
-}
+/// The list of [`LinkState::speaking`] for the channels that are sent from here: their leases, and new ones.
+pub(super) const SENDING: u8 = 0;
+/// The other lists: of channels that are received here, and mostly answer what their peers say, by a hash of the peer's address.
+pub(super) const SHARES: u8 = 31;
 
 #[derive(Debug)]
 pub(super) struct LinkState {
     pub(super) scheduler: LinkScheduler,
     pub(super) best_effort: BestEffort,
-    /// Frames of our channels, and answers to unknown peers: apart, so that these cannot crowd a keep-alive out.
-    control: Ring<ControlFrame>,
+    /// Channels that have something to say, a frame a turn; the lists of peers take turns. It is written when it leaves, so
+    /// nothing can overflow.
+    speaking: FifoSet,
+    /// Which list of peers had the last turn.
+    last_share: u8,
+    /// The last words of channels that are gone.
+    farewells: Ring<ControlFrame>,
+    /// Answers to peers that have no channel here.
     answers: Ring<ControlFrame>,
 }
 
@@ -72,31 +81,55 @@ impl LinkState {
         Self {
             scheduler: LinkScheduler::new(model, look_ahead, horizon, &best_effort, capacity),
             best_effort,
-            control: Ring::with_capacity(limits::MAX_CONTROL_FRAMES),
+            speaking: FifoSet::with_capacity(capacity),
+            last_share: SENDING,
+            farewells: Ring::with_capacity(limits::MAX_CONTROL_FRAMES),
             answers: Ring::with_capacity(limits::MAX_CONTROL_FRAMES),
         }
     }
 
-    /// Queues a control frame; false if its queue is full. One that repeats a frame which still waits is not needed.
-    pub(super) fn push(&mut self, frame: ControlFrame, whom: For) -> bool {
-        let queue = match whom {
-            For::Channel => &mut self.control,
-            For::UnknownPeer => &mut self.answers,
-        };
-        if queue.iter().any(|waiting| waiting.repeats(&frame)) {
-            return true;
-        }
-        let first = queue.is_empty();
-        let taken = queue.push(frame).is_ok();
-        if whom == For::UnknownPeer && first {
-            self.scheduler.enqueue_answer();
-        }
-        taken
+    /// Channel `id` has something to say, in its list's turn.
+    pub(super) fn speak(&mut self, list: u8, id: u32) {
+        self.speaking.push_back(list, id);
     }
 
-    /// The next frame for the peer of a channel.
-    pub(super) fn pop_control(&mut self) -> Option<ControlFrame> {
-        self.control.pop()
+    /// Channel `id` is over: nothing of it leaves any more.
+    pub(super) fn remove(&mut self, id: u32) {
+        self.scheduler.remove(id);
+        self.speaking.remove(id);
+    }
+
+    /// The next channel that is sent from here and has something to say.
+    pub(super) fn next_sending(&mut self) -> Option<u32> {
+        self.speaking.pop_front(SENDING)
+    }
+
+    /// The last word of a channel that is gone.
+    pub(super) fn pop_farewell(&mut self) -> Option<ControlFrame> {
+        self.farewells.pop()
+    }
+
+    /// The next channel that is received here and has something to say.
+    pub(super) fn next_receiving(&mut self) -> Option<u32> {
+        self.last_share = self.speaking.next_list(self.last_share)?;
+        self.speaking.pop_front(self.last_share)
+    }
+
+    /// Queues the last word of a channel; false if there are too many.
+    pub(super) fn push_farewell(&mut self, frame: ControlFrame) -> bool {
+        self.farewells.push(frame).is_ok()
+    }
+
+    /// Queues an answer to an unknown peer; false if there are too many. One that repeats an answer which still waits is not
+    /// needed.
+    pub(super) fn push_answer(&mut self, frame: ControlFrame) -> bool {
+        if self.answers.iter().any(|waiting| waiting.repeats(&frame)) {
+            return true;
+        }
+        if self.answers.is_empty() {
+            self.scheduler.enqueue_answer();
+        }
+        self.answers.push(frame).is_ok()
     }
 
     /// The next answer to an unknown peer; those behind it wait for another turn.
@@ -110,7 +143,7 @@ impl LinkState {
 
     /// True if frames of our channels wait.
     pub(super) fn has_control(&self) -> bool {
-        !self.control.is_empty()
+        !self.speaking.is_empty() || !self.farewells.is_empty()
     }
     /// True if any control frame waits.
     pub(super) fn has_frames(&self) -> bool {
@@ -130,10 +163,7 @@ mod tests {
     use crate::wire::{Close, Control, Keepalive};
 
     fn frame(token: u64, control: &Control<'_>) -> ControlFrame {
-        let mut frame =
-            ControlFrame { peer: SocketAddr::from(([10, 0, 0, 1], 1)), bytes: [0; MAX_CONTROL_BYTES], len: 0 };
-        frame.len = control.write(token, &mut frame.bytes).unwrap();
-        frame
+        ControlFrame::new(SocketAddr::from(([10, 0, 0, 1], 1)), token, control).unwrap()
     }
     fn keepalive(token: u64, sent: u64) -> ControlFrame {
         frame(token, &Control::Keepalive(Keepalive { channel: 1, key: 2, sent }))
@@ -141,26 +171,40 @@ mod tests {
     fn link() -> LinkState {
         let (look_ahead, best_effort) = (Duration::ZERO, BestEffort::UNLIMITED);
         let config = LinkConfig { model: LinkModel::UNLIMITED, look_ahead, horizon: Duration::ZERO, best_effort };
-        let mut link = LinkState::new(&config, 4);
+        let mut link = LinkState::new(&config, 8);
         link.scheduler.set_room(usize::MAX);
         link
     }
 
     #[test]
-    fn a_frame_that_repeats_one_which_waits_takes_no_place() {
+    fn an_answer_that_repeats_one_which_waits_takes_no_place() {
         let mut link = link();
         for sent in 0..1000 {
-            assert!(link.push(keepalive(1, sent), For::Channel));
+            assert!(link.push_answer(keepalive(1, sent)));
         }
-        assert!(link.push(keepalive(2, 0), For::Channel));
+        assert!(link.push_answer(keepalive(2, 0)));
         let close = Close { channel: 1, key: 2, sent: 0, reason: 0, reverse: false };
-        assert!(link.push(frame(1, &Control::Close(close)), For::Channel));
+        assert!(link.push_answer(frame(1, &Control::Close(close))));
         let mut waiting = 0;
-        while link.pop_control().is_some() {
+        while link.pop_answer().is_some() {
             waiting += 1;
         }
-        assert_eq!((waiting, link.has_frames()), (3, false), "two keep-alives and a CLOSE");
-        assert!(link.push(keepalive(1, 7), For::Channel) && link.has_control(), "what has left can be said again");
+        assert_eq!(waiting, 3, "two keep-alives and a CLOSE");
+        assert!(link.push_answer(keepalive(1, 7)) && link.has_frames(), "what has left can be said again");
+    }
+
+    #[test]
+    fn hosts_that_are_received_from_take_turns() {
+        let mut link = link();
+        for (list, id) in [(5, 4), (5, 1), (5, 6), (31, 2), (31, 7), (SENDING, 3), (SENDING, 0), (SENDING, 3)] {
+            link.speak(list, id);
+        }
+        link.remove(1);
+        let sending: alloc::vec::Vec<_> = core::iter::from_fn(|| link.next_sending()).collect();
+        assert_eq!(sending, [3, 0]);
+        let receiving: alloc::vec::Vec<_> = core::iter::from_fn(|| link.next_receiving()).collect();
+        assert_eq!(receiving, [4, 2, 6, 7]);
+        assert!(!link.has_control());
     }
 
     #[test]
@@ -168,13 +212,14 @@ mod tests {
         let (mut link, now) = (link(), Instant::from_nanos(5));
         let most = limits::MAX_CONTROL_FRAMES as u64;
         for token in 0..2 * most {
-            assert_eq!(link.push(keepalive(token, 0), For::UnknownPeer), token < most);
+            assert_eq!(link.push_answer(keepalive(token, 0)), token < most);
         }
-        assert!(link.push(keepalive(0, 0), For::Channel), "the queue of channels is empty");
+        link.speak(1, 0);
         let mut order = alloc::vec::Vec::new();
         while let Some(next) = link.scheduler.next(now, link.has_control()) {
-            let taken = if next == Next::Answer { link.pop_answer() } else { link.pop_control() };
-            assert!(taken.is_some(), "{next:?}");
+            let taken =
+                if next == Next::Answer { link.pop_answer().is_some() } else { link.next_receiving().is_some() };
+            assert!(taken, "{next:?}");
             link.scheduler.issued(now, Class::BestEffort, 0);
             order.push(next);
         }

@@ -9,6 +9,7 @@ mod inspect;
 mod job;
 mod link;
 mod relay;
+mod secret;
 mod signalling;
 mod step;
 mod transmit;
@@ -60,8 +61,8 @@ pub struct Config {
     pub stretch_ppm: u64,
     /// The clock's identity, equal on hosts that share it; 0 if unknown.
     pub clock: u64,
-    /// Seeds the nonces of channels; should be unpredictable on a live host.
-    pub secret: u64,
+    /// The key of the function that tokens and keys come from; unpredictable on a live host.
+    pub secret: u128,
 }
 
 /// A packet to be handed to a link.
@@ -546,14 +547,4 @@ impl Endpoint {
             }
         }
     }
-}
-
-/// Half of what a receiving channel needs to be told apart from a sending one in the token map.
-fn incoming_token(peer: &SocketAddr, token: u64) -> u64 {
-    let address = match peer.ip() {
-        core::net::IpAddr::V4(v4) => u128::from(v4.to_bits()),
-        core::net::IpAddr::V6(v6) => v6.to_bits(),
-    };
-    let folded = (address as u64) ^ ((address >> 64) as u64) ^ (u64::from(peer.port()) << 48);
-    crate::collections::mix(token ^ crate::collections::mix(folded))
 }

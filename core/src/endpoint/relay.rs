@@ -6,19 +6,18 @@
 //! the request when the onward side was ([`Incoming::relay`]). From then on the two sides live and end together.
 
 use alloc::boxed::Box;
-use core::net::SocketAddr;
 
 use super::channel::Channel;
 use super::job::Job;
 use super::{Destination, Endpoint, Incoming, Outgoing};
 use crate::admission::{Code, Refusal, Stage};
-use crate::event::{ChannelId, End, LinkId, Request, RequestId};
+use crate::event::{ChannelId, End, Request, RequestId};
 use crate::frames::FrameId;
 use crate::receive::{Drop, stretched};
 use crate::relay::{Passage, RelayConfig, Relaying};
 use crate::signal::{Association, State};
 use crate::units::{Duration, Instant};
-use crate::wire::{Control, Counts, DataView, ROUTE_LOST};
+use crate::wire::{Counts, DataView, ROUTE_LOST};
 
 /// The side towards the sender.
 #[derive(Debug)]
@@ -240,11 +239,5 @@ impl Endpoint {
         let Some(channel) = self.channels.get(key) else { return false };
         let lives = matches!(channel.association.state, State::Open | State::Finishing { .. });
         lives && channel.job.partner().is_some_and(|partner| self.channels.get(partner).is_none())
-    }
-
-    /// Answers a repeated CLOSE while the onward side is still closing: a sign of life.
-    pub(super) fn say_status(&mut self, link: LinkId, peer: SocketAddr, token: u64, key: ChannelId) {
-        let counts = self.counts(key);
-        self.reply(link, peer, token, &Control::Status(counts));
     }
 }

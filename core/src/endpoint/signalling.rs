@@ -5,10 +5,12 @@ use alloc::vec::Vec;
 use core::fmt::Write as _;
 use core::net::SocketAddr;
 
+use super::Endpoint;
 use super::channel::{Channel, Incoming, Outgoing, Released};
 use super::control::Text;
 use super::job::Offer;
-use super::{Endpoint, incoming_token};
+use super::link::{SENDING, SHARES};
+use super::secret::Secret;
 use crate::admission::{Code, Refusal, Stage};
 use crate::collections::{DeadlineHeap, TokenMap};
 use crate::contract::{self, ContractError, SendingStages, Service, packets};
@@ -18,7 +20,7 @@ use crate::limits;
 use crate::platform::BestEffort;
 use crate::signal::{Association, Due, GRACE, RETRY, State};
 use crate::units::{Duration, Instant};
-use crate::wire::{Accept, Close, Control, Counts, Open, ROUTE_LOST, Refuse, Versions, same_clock, token};
+use crate::wire::{Accept, Close, Control, ControlType, Counts, Open, ROUTE_LOST, Refuse, Versions, same_clock, token};
 
 /// A request that waits for the driver.
 #[derive(Debug)]
@@ -33,28 +35,23 @@ pub(super) struct Pending {
 pub(super) struct Signalling {
     /// When something is due on each channel.
     pub(super) timers: DeadlineHeap,
-    /// The channels by their tokens.
+    /// The channels by their peers and tokens ([`Secret::place`]).
     tokens: TokenMap,
     pending: Vec<Pending>,
     listeners: Vec<Name>,
-    nonce: u64,
+    secret: Secret,
 }
 
 impl Signalling {
-    /// For `capacity` channels; `secret` seeds tokens and nonces.
-    pub(super) fn new(capacity: usize, secret: u64) -> Self {
+    /// For `capacity` channels; tokens and keys come from `secret`.
+    pub(super) fn new(capacity: usize, secret: u128) -> Self {
         Self {
             timers: DeadlineHeap::with_capacity(capacity),
-            tokens: TokenMap::with_capacity(capacity, secret),
+            tokens: TokenMap::with_capacity(capacity),
             pending: Vec::with_capacity(limits::MAX_PENDING_REQUESTS),
             listeners: Vec::with_capacity(limits::MAX_LISTENERS),
-            nonce: secret,
+            secret: Secret::new(secret),
         }
-    }
-
-    fn next_nonce(&mut self) -> u64 {
-        self.nonce = self.nonce.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        crate::collections::mix(self.nonce)
     }
 }
 
@@ -86,7 +83,7 @@ impl Endpoint {
     pub fn open(&mut self, now: Instant, outgoing: Outgoing) -> Result<ChannelId, (Outgoing, Refusal)> {
         let Outgoing(mut channel) = outgoing;
         let lease = channel.association.lease;
-        let token = self.signalling.next_nonce();
+        let token = self.signalling.secret.draw();
         channel.association = Association::opening(now, token, lease);
         let Some(link) = self.links.get(usize::from(channel.link)) else {
             return Err((Outgoing(channel), Refusal::new(Code::BadParameters, Stage::Link)));
@@ -104,7 +101,7 @@ impl Endpoint {
         if let Some(refusal) = refusal {
             return Err((Outgoing(channel), refusal));
         }
-        match self.install(channel, token) {
+        match self.install(channel) {
             Ok(key) => Ok(key),
             Err(channel) => Err((Outgoing(channel), Refusal::new(Code::Memory, Stage::SendingProcessor))),
         }
@@ -147,14 +144,14 @@ impl Endpoint {
         if let Some(receiving) = channel.job.receiver_mut() {
             receiving.begin_at(now);
         }
-        match self.install(channel, incoming_token(&request.peer, pending.token)) {
+        match self.install(channel) {
             Ok(key) => {
-                let nonce = self.signalling.next_nonce() as u32;
+                let nonce = self.signalling.secret.draw() as u32;
                 if let Some(channel) = self.channels.get_mut(key) {
                     channel.remote = (key.index(), nonce);
                 }
                 self.join(now, key);
-                self.send_accept(key);
+                self.say(key, ControlType::Accept);
                 Ok(key)
             }
             Err(channel) => {
@@ -200,14 +197,16 @@ impl Endpoint {
         frames: &mut impl Frames,
         spent: impl FnMut(MessageBuf),
     ) -> Option<Released> {
+        self.say_farewell(channel);
         let mut removed = self.channels.remove(channel)?;
         let id = channel.index();
         self.processor.remove(id);
-        self.links[usize::from(removed.link)].scheduler.remove(id);
+        self.links[usize::from(removed.link)].remove(id);
         self.signalling.timers.remove(id);
         self.deliverable.remove(id);
         self.starved.remove(id);
-        self.signalling.tokens.remove(token_of(&removed));
+        let place = self.place_of(&removed);
+        self.signalling.tokens.remove(place);
         self.frames_in_quota -= removed.job.frame_quota();
         removed.job.clear(frames, spent);
         if let Some(partner) = removed.job.partner().filter(|&partner| self.is_orphan(partner)) {
@@ -227,9 +226,9 @@ impl Endpoint {
             let due = channel.association.timeout(now);
             match due {
                 Due::Nothing => {}
-                Due::Open => self.send_open(key),
-                Due::Keepalive => self.send_keepalive(key),
-                Due::Close => self.send_close(key),
+                Due::Open => self.say(key, ControlType::Open),
+                Due::Keepalive => self.say(key, ControlType::Keepalive),
+                Due::Close => self.say(key, ControlType::Close),
                 Due::Finish => self.conclude(now, key),
                 Due::NoAnswer => self.end(now, key, End::NoAnswer),
                 Due::PeerLost => self.end(now, key, End::PeerLost),
@@ -265,27 +264,28 @@ impl Endpoint {
             }
             Control::Keepalive(keepalive) => {
                 if let Some(key) = self.incoming(peer, token, (keepalive.channel, keepalive.key)) {
-                    self.heard(now, key);
-                    self.say_status(link, peer, token, key);
+                    match self.confirm(now, key) {
+                        true => self.say(key, ControlType::Status),
+                        false => self.answer_channel(now, key, ControlType::Status),
+                    }
                 }
             }
             Control::Status(counts) => {
-                if let Some(channel) = self.outgoing(peer, token).and_then(|key| self.channels.get_mut(key)) {
-                    channel.association.heard(now);
-                    channel.report = Some(counts);
+                if let Some(key) = self.outgoing(peer, token) {
+                    self.confirm(now, key);
+                    let report = self.believed(key, counts);
+                    if let Some(channel) = self.channels.get_mut(key).filter(|_| report.is_some()) {
+                        channel.report = report;
+                    }
                 }
             }
-            Control::Close(close) => self.handle_close(now, link, peer, token, &close),
-            Control::Closed(report) if self.outgoing(peer, token).is_some() => {
-                self.end_if(now, peer, token, State::Closing, End::Closed { report: Some(report) });
-            }
-            Control::Closed(_) => {
-                let id = self.signalling.tokens.get(incoming_token(&peer, token));
-                if let Some(key) = id.and_then(|id| self.channels.key_at(id))
-                    && self.state(key) == Some(State::Closing)
-                {
-                    self.end(now, key, End::Closed { report: None });
-                }
+            Control::Close(close) => self.handle_close(now, peer, token, &close),
+            Control::Closed(counts) => {
+                let closing = |key: &ChannelId| self.state(*key) == Some(State::Closing);
+                let sending = self.outgoing(peer, token).filter(closing);
+                let Some(key) = sending.or_else(|| self.find(peer, token, true).filter(closing)) else { return };
+                let report = sending.and_then(|key| self.believed(key, counts));
+                self.end(now, key, End::Closed { report });
             }
         }
     }
@@ -300,13 +300,12 @@ impl Endpoint {
     }
 
     fn handle_open(&mut self, now: Instant, link: LinkId, peer: SocketAddr, token: u64, open: &Open<'_>) {
-        if let Some(id) = self.signalling.tokens.get(incoming_token(&peer, token)) {
-            // A repetition: our ACCEPT was lost.
-            if let Some(key) = self.channels.key_at(id)
-                && self.state(key) == Some(State::Open)
-            {
-                self.heard(now, key);
-                self.send_accept(key);
+        if let Some(key) = self.find(peer, token, true) {
+            // A repetition: our ACCEPT was lost, unless the peer has shown that it has it.
+            let lacks_accept =
+                |channel: &Channel| channel.association.state == State::Open && !channel.association.is_confirmed();
+            if self.channels.get(key).is_some_and(lacks_accept) {
+                self.answer_channel(now, key, ControlType::Accept);
             }
             return;
         }
@@ -330,11 +329,13 @@ impl Endpoint {
         {
             return self.send_refusal(link, peer, token, &Refusal::from(error));
         }
-        if self.signalling.pending.len() >= limits::MAX_PENDING_REQUESTS {
+        let of_its_host =
+            self.signalling.pending.iter().filter(|pending| pending.request.peer.ip() == peer.ip()).count();
+        if self.signalling.pending.len() >= limits::MAX_PENDING_REQUESTS || of_its_host >= limits::MAX_PENDING_OF_HOST {
             return;
         }
         let request = Request {
-            id: RequestId(self.signalling.next_nonce()),
+            id: RequestId(self.signalling.secret.draw()),
             peer,
             link,
             name,
@@ -387,16 +388,16 @@ impl Endpoint {
         });
     }
 
-    fn handle_close(&mut self, now: Instant, link: LinkId, peer: SocketAddr, token: u64, close: &Close) {
+    fn handle_close(&mut self, now: Instant, peer: SocketAddr, token: u64, close: &Close) {
         if close.reverse {
             let Some(key) = self.outgoing(peer, token) else { return };
-            self.reply(link, peer, token, &Control::Closed(Counts::default()));
             let end = if close.reason == ROUTE_LOST { End::RouteLost } else { End::ClosedByPeer };
             self.end(now, key, end);
+            self.say(key, ControlType::Closed);
             return;
         }
         let Some(key) = self.incoming(peer, token, (close.channel, close.key)) else { return };
-        self.heard(now, key);
+        self.confirm(now, key);
         match self.state(key) {
             Some(State::Open) => {
                 if let Some(channel) = self.channels.get_mut(key) {
@@ -409,13 +410,13 @@ impl Endpoint {
             // Both sides close at once, our CLOSED was lost, or we had given the peer up: what has not come will not be taken
             // any more. A relay may not know yet what became of them: it only says that it closes.
             Some(State::Closing | State::Ended) => {
-                match self.channels.get_mut(key).is_some_and(|channel| channel.job.finish(close.sent)) {
-                    true => self.send_closed(key),
-                    false => self.send_close(key),
-                }
+                let is_known = self.channels.get_mut(key).is_some_and(|channel| channel.job.finish(close.sent));
+                self.say(key, if is_known { ControlType::Closed } else { ControlType::Close });
             }
             // A relay closes hop by hop, which takes time.
-            Some(State::Finishing { .. }) if self.is_inward(key) => self.say_status(link, peer, token, key),
+            Some(State::Finishing { .. }) if self.is_inward(key) => {
+                self.answer_channel(now, key, ControlType::Status);
+            }
             _ => {}
         }
     }
@@ -428,7 +429,7 @@ impl Endpoint {
             channel.association.enter(State::Closing, now + RETRY);
         }
         self.set_timer(key);
-        self.send_close(key);
+        self.say(key, ControlType::Close);
     }
 
     /// A finishing receiver is through when every message that was sent has been delivered or given up.
@@ -468,9 +469,9 @@ impl Endpoint {
         if let Some(inward) = channel.job.inward_mut() {
             inward.is_counted = true;
         }
-        self.send_closed(key);
         let end = if reason == ROUTE_LOST { End::RouteLost } else { End::Closed { report: None } };
         self.end(now, key, end);
+        self.say(key, ControlType::Closed);
     }
 
     fn end(&mut self, now: Instant, key: ChannelId, end: End) {
@@ -479,11 +480,12 @@ impl Endpoint {
             return;
         }
         channel.association.state = State::Ended;
+        channel.unsaid.clear();
         if let End::Closed { report: report @ Some(_) } = end {
             channel.report = report;
         }
         self.processor.remove(key.index());
-        self.links[usize::from(channel.link)].scheduler.remove(key.index());
+        self.links[usize::from(channel.link)].remove(key.index());
         self.signalling.timers.remove(key.index());
         self.starved.remove(key.index());
         self.push_event(Event::Ended { channel: key, end });
@@ -509,13 +511,16 @@ impl Endpoint {
 
     // ------------------------------------------------------------------------------------------------ look-ups
 
-    fn install(&mut self, channel: Box<Channel>, token: u64) -> Result<ChannelId, Box<Channel>> {
-        let quota = channel.job.frame_quota();
+    fn install(&mut self, mut channel: Box<Channel>) -> Result<ChannelId, Box<Channel>> {
+        let (quota, place) = (channel.job.frame_quota(), self.place_of(&channel));
         if self.frames_in_quota + quota > self.config.frames {
             return Err(channel);
         }
+        if channel.job.is_receiving() {
+            channel.list = SENDING + 1 + self.signalling.secret.share(&channel.peer, SHARES);
+        }
         let key = self.channels.insert(channel)?;
-        if !self.signalling.tokens.insert(token, key.index()) {
+        if !self.signalling.tokens.insert(place, key.index()) {
             return Err(self.channels.remove(key).expect("it was just inserted"));
         }
         self.frames_in_quota += quota;
@@ -528,18 +533,37 @@ impl Endpoint {
         Some(self.signalling.pending.swap_remove(at))
     }
 
+    /// Under what number a channel stands in the table of tokens.
+    fn place_of(&self, channel: &Channel) -> u64 {
+        self.signalling.secret.place(&channel.peer, channel.association.token, channel.job.is_receiving())
+    }
+
+    /// The channel of `peer` that `token` names, `receiving` or sending.
+    fn find(&self, peer: SocketAddr, token: u64, receiving: bool) -> Option<ChannelId> {
+        let place = self.signalling.tokens.get(self.signalling.secret.place(&peer, token, receiving))?;
+        let key = self.channels.key_at(place)?;
+        let channel = self.channels.get(key)?;
+        let is_it =
+            channel.peer == peer && channel.association.token == token && channel.job.is_receiving() == receiving;
+        is_it.then_some(key)
+    }
+
     /// The sending channel to `peer` that `token` names.
     fn outgoing(&self, peer: SocketAddr, token: u64) -> Option<ChannelId> {
-        let key = self.channels.key_at(self.signalling.tokens.get(token)?)?;
-        let channel = self.channels.get(key)?;
-        (channel.peer == peer && !channel.job.is_receiving() && channel.association.token == token).then_some(key)
+        self.find(peer, token, false)
     }
 
     /// The receiving channel from `peer` that token, slot and nonce name.
     fn incoming(&self, peer: SocketAddr, token: u64, remote: (u32, u32)) -> Option<ChannelId> {
-        let key = self.channels.key_at(self.signalling.tokens.get(incoming_token(&peer, token))?)?;
-        let channel = self.channels.get(key)?;
-        (channel.peer == peer && channel.job.is_receiving() && channel.remote == remote).then_some(key)
+        let key = self.find(peer, token, true)?;
+        (self.channels.get(key)?.remote == remote).then_some(key)
+    }
+
+    /// What a peer reports of a channel to it, if it can be true: of no more messages than there were.
+    fn believed(&mut self, key: ChannelId, report: Counts) -> Option<Counts> {
+        let believed = self.channels.get(key).is_some_and(|channel| channel.job.can_have_become(&report));
+        self.counters.control_invalid += u64::from(!believed);
+        believed.then_some(report)
     }
 
     fn is_inward(&self, key: ChannelId) -> bool {
@@ -550,10 +574,9 @@ impl Endpoint {
         self.channels.get(key).map(|channel| channel.association.state)
     }
 
-    fn heard(&mut self, now: Instant, key: ChannelId) {
-        if let Some(channel) = self.channels.get_mut(key) {
-            channel.association.heard(now);
-        }
+    /// The peer of a channel has named it; true if it is the first time.
+    fn confirm(&mut self, now: Instant, key: ChannelId) -> bool {
+        self.channels.get_mut(key).is_some_and(|channel| channel.association.confirm(now))
     }
 }
 
@@ -563,13 +586,5 @@ fn check_packets(service: &Service, best_effort: &BestEffort, packet: u32, most:
     match service {
         Service::RealTime(contract) => contract::check_packets(contract.max_message(), packet.max(1), most),
         Service::BestEffort { max_message, .. } => best_effort.check(*max_message, packet),
-    }
-}
-
-/// The token under which a channel stands in the map.
-fn token_of(channel: &Channel) -> u64 {
-    match channel.job.is_receiving() {
-        true => incoming_token(&channel.peer, channel.association.token),
-        false => channel.association.token,
     }
 }

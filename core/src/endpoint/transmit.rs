@@ -22,11 +22,19 @@ impl Endpoint {
                         }
                         return None;
                     };
-                    let control = if next == Next::Control { state.pop_control() } else { state.pop_answer() }?;
+                    let control = match next {
+                        Next::Control => self.pop_control(link),
+                        _ => state.pop_answer(),
+                    };
+                    let Some(control) = control else {
+                        frames.free(frame);
+                        continue;
+                    };
                     let len = control.len;
                     frames.packet_mut(&frame)[..len].copy_from_slice(control.bytes());
                     let payload = len.saturating_sub(DATA_HEADER_BYTES) as u32;
-                    let completes = state.scheduler.issued(now, Class::BestEffort, payload);
+                    let scheduler = &mut self.links[usize::from(link)].scheduler;
+                    let completes = scheduler.issued(now, Class::BestEffort, payload);
                     return Some(Transmit { frame, len, peer: control.peer, message: None, completes });
                 }
                 Next::Channel(id) => {

@@ -1,8 +1,10 @@
 //! Setting channels up and down between two hosts: the state machine of one channel's signalling.
 //!
-//! OPEN is repeated until it is answered; ACCEPT and REFUSE answer each OPEN, so a lost answer is asked for again. While the
-//! channel is open the sender says KEEPALIVE four times in a lease and the receiver answers STATUS; a side that hears
-//! nothing for a lease frees the channel and tells its application. CLOSE is repeated until CLOSED.
+//! OPEN is repeated until it is answered; ACCEPT and REFUSE answer each OPEN, so a lost answer is asked for again. Then the
+//! sender says KEEPALIVE until it is answered, and while the channel is open four times in a lease; the receiver answers STATUS.
+//! A side that hears nothing for a lease frees the channel and tells its application; a receiver that was never told KEEPALIVE
+//! does so much earlier ([`HALF_OPEN`]). CLOSE is repeated until CLOSED.
+//! A peer that repeats itself more often is answered no more often for it ([`Association::may_answer`]).
 //! Both sides admit: the sender before it asks, the receiver before it accepts [channels §2.2].
 //!
 //! This module decides *when* something is due and *what*; the endpoint writes the frames.
@@ -15,6 +17,8 @@ pub const RETRY: Duration = Duration::from_millis(100);
 pub const OPEN_TRIES: u32 = 20;
 /// Keep-alives in a lease: three may be lost.
 pub const KEEPALIVES_PER_LEASE: u64 = 4;
+/// How long a receiver keeps a channel for a peer that has not shown that it has ACCEPT. Whoever forges an address never does.
+pub const HALF_OPEN: Duration = Duration::from_millis(1000);
 /// The shortest lease that makes sense beside [`RETRY`].
 pub const MIN_LEASE: Duration = Duration::from_millis(400);
 /// The longest lease: how long the reservation of a dead peer may be held.
@@ -76,18 +80,32 @@ pub struct Association {
     tries: u32,
     last_heard: Instant,
     due: Instant,
+    /// The other side has shown that it has the channel: the sender by KEEPALIVE, the receiver by STATUS.
+    confirmed: bool,
+    answered: Instant,
 }
 
 impl Association {
     /// A sender's, about to send its first OPEN at `now`.
     pub fn opening(now: Instant, token: u64, lease: Duration) -> Self {
-        Self { state: State::Opening, token, lease: bounded(lease), sender: true, tries: 0, last_heard: now, due: now }
+        Self { state: State::Opening, sender: true, due: now, ..Self::accepted(now, token, lease) }
     }
 
     /// A receiver's that accepts at `now`.
     pub fn accepted(now: Instant, token: u64, lease: Duration) -> Self {
-        let lease = bounded(lease);
-        Self { state: State::Open, token, lease, sender: false, tries: 0, last_heard: now, due: now + lease }
+        let mut association = Self {
+            state: State::Open,
+            token,
+            lease: bounded(lease),
+            sender: false,
+            tries: 0,
+            last_heard: now,
+            due: now,
+            confirmed: false,
+            answered: now,
+        };
+        association.due = now + association.patience();
+        association
     }
 
     /// When something is due next.
@@ -100,15 +118,41 @@ impl Association {
         self.last_heard = now;
     }
 
+    /// True if the other side has shown that it has the channel.
+    pub fn is_confirmed(&self) -> bool {
+        self.confirmed
+    }
+
+    /// The other side was heard, and has shown that it has the channel; true if it is the first time.
+    pub fn confirm(&mut self, now: Instant) -> bool {
+        self.heard(now);
+        !core::mem::replace(&mut self.confirmed, true)
+    }
+
+    /// True if a frame that came at `now` is to be answered: a peer that keeps to the protocol asks no more often than half as
+    /// often as this allows.
+    pub fn may_answer(&mut self, now: Instant) -> bool {
+        let may = now.since(self.answered).as_nanos() >= RETRY.as_nanos() / 2;
+        if may {
+            self.answered = now;
+        }
+        may
+    }
+
+    /// How long the other side may be silent.
+    fn patience(&self) -> Duration {
+        if self.sender || self.confirmed { self.lease } else { self.lease.min(HALF_OPEN) }
+    }
+
     /// What is due at `now`; sets the next time.
     pub fn timeout(&mut self, now: Instant) -> Due {
         if now < self.due || self.state == State::Ended {
             return Due::Nothing;
         }
-        if self.state != State::Opening && now.since(self.last_heard) >= self.lease {
+        if self.state != State::Opening && now.since(self.last_heard) >= self.patience() {
             return Due::PeerLost;
         }
-        let silent_until = self.last_heard + self.lease;
+        let silent_until = self.last_heard + self.patience();
         match self.state {
             State::Opening if self.tries >= OPEN_TRIES => Due::NoAnswer,
             State::Opening => {
@@ -122,7 +166,10 @@ impl Association {
             }
             State::Finishing { .. } => Due::Finish,
             State::Accepted | State::Open | State::Draining if self.sender => {
-                let pause = Duration::from_nanos(self.lease.as_nanos() / KEEPALIVES_PER_LEASE);
+                let pause = match self.confirmed {
+                    true => Duration::from_nanos(self.lease.as_nanos() / KEEPALIVES_PER_LEASE),
+                    false => RETRY,
+                };
                 self.due = (now + pause).min(silent_until);
                 Due::Keepalive
             }
@@ -184,7 +231,7 @@ mod tests {
         for (millis, heard) in [(0, true), (500, true), (1000, false), (1500, false), (2000, false)] {
             assert_eq!(association.timeout(at(millis)), Due::Keepalive);
             if heard {
-                association.heard(at(millis));
+                association.confirm(at(millis));
             }
         }
         assert_eq!(association.next_due(), Some(at(2500)), "last heard at 500");
@@ -194,10 +241,38 @@ mod tests {
     #[test]
     fn a_receiver_only_watches_the_lease() {
         let mut association = Association::accepted(at(0), 1, LEASE);
-        association.heard(at(1900));
+        assert!(association.confirm(at(100)) && !association.confirm(at(1900)));
+        assert_eq!(association.timeout(at(1000)), Due::Nothing);
         assert_eq!(association.timeout(at(2000)), Due::Nothing);
         assert_eq!(association.next_due(), Some(at(3900)));
         assert_eq!(association.timeout(at(3900)), Due::PeerLost);
+    }
+
+    #[test]
+    fn a_receiver_does_not_wait_long_for_who_asked_and_says_nothing_more() {
+        for lease in [LEASE, MAX_LEASE] {
+            let mut association = Association::accepted(at(0), 1, lease);
+            assert_eq!((association.next_due(), association.timeout(at(999))), (Some(at(1000)), Due::Nothing));
+            assert_eq!(association.timeout(at(1000)), Due::PeerLost);
+        }
+    }
+
+    #[test]
+    fn a_sender_repeats_its_first_keepalive_until_it_is_answered() {
+        let mut association = Association::opening(at(0), 1, MAX_LEASE);
+        association.accept(at(0), MAX_LEASE);
+        for millis in [0, 100, 200] {
+            assert_eq!(association.timeout(at(millis)), Due::Keepalive);
+        }
+        association.confirm(at(210));
+        assert_eq!((association.timeout(at(300)), association.next_due()), (Due::Keepalive, Some(at(15_300))));
+    }
+
+    #[test]
+    fn who_repeats_itself_is_answered_twice_as_often_as_is_proper_at_most() {
+        let mut association = Association::accepted(at(0), 1, LEASE);
+        let answered = (1..=1000).filter(|&millis| association.may_answer(at(millis))).count();
+        assert_eq!(answered, 20);
     }
 
     #[test]

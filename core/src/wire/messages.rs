@@ -180,6 +180,13 @@ pub struct Counts {
     pub largest: Duration,
 }
 
+impl Counts {
+    /// Of how many messages they tell; `None` if that is more than can be counted.
+    pub fn messages(&self) -> Option<u64> {
+        self.delivered.checked_add(self.late)?.checked_add(self.lost)?.checked_add(self.dropped)
+    }
+}
+
 /// [`Close::reason`]: a relay closes because a host further along the route, in either direction, was lost.
 pub const ROUTE_LOST: u8 = 1;
 

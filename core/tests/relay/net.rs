@@ -376,6 +376,6 @@ pub(crate) fn config(secret: u64, clock: u64, mega: u64) -> Config {
         envelope: Default::default(),
         stretch_ppm: 1_000_000,
         clock,
-        secret,
+        secret: secret.into(),
     }
 }

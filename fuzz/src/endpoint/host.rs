@@ -66,7 +66,7 @@ impl Host {
             envelope: interference,
             stretch_ppm: 1_250_000,
             clock,
-            secret: 0x5eed + number as u64,
+            secret: 0x5eed + number as u128,
         });
         for number in 0..NAMES {
             assert!(endpoint.listen(name(number)) && !endpoint.listen(name(number)));

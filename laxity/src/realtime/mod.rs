@@ -91,13 +91,15 @@ pub(crate) fn throttle() -> Option<(Duration, Duration)> {
     (runtime < period).then(|| (Duration::from_micros(runtime), Duration::from_micros(period)))
 }
 
-/// A number that a peer cannot guess, for the nonces of channels.
+/// A number that nobody can guess: the key of tokens and keys.
 ///
 /// # Errors
 /// What the kernel says.
-pub(crate) fn random() -> io::Result<u64> {
-    let mut bytes = [0u8; 8];
-    // SAFETY: the buffer is valid for its length.
-    let got = unsafe { libc::getrandom(bytes.as_mut_ptr().cast(), bytes.len(), 0) };
-    if got == bytes.len() as isize { Ok(u64::from_ne_bytes(bytes)) } else { Err(io::Error::last_os_error()) }
+pub(crate) fn random() -> io::Result<u128> {
+    let mut bytes = [0; size_of::<u128>()];
+    let mut got = 0;
+    while got < bytes.len() {
+        got += rustix::rand::getrandom(&mut bytes[got..], rustix::rand::GetRandomFlags::empty())?;
+    }
+    Ok(u128::from_ne_bytes(bytes))
 }

@@ -1,0 +1,47 @@
+//! What nobody outside may guess: tokens, keys, and where a peer's token stands in the table of tokens.
+
+use core::net::{IpAddr, SocketAddr};
+
+use siphasher::sip::SipHasher24;
+
+/// A keyed pseudo-random function (SipHash-2-4). What was drawn from it before says nothing about what is drawn next, and
+/// nobody without the key can make two peers' tokens meet. Each use has inputs of its own length.
+#[derive(Debug)]
+pub(super) struct Secret {
+    function: SipHasher24,
+    drawn: u64,
+}
+
+impl Secret {
+    pub(super) fn new(key: u128) -> Self {
+        Self { function: SipHasher24::new_with_key(&key.to_be_bytes()), drawn: 0 }
+    }
+
+    /// The next number of those that name channels.
+    pub(super) fn draw(&mut self) -> u64 {
+        self.drawn += 1;
+        self.function.hash(&self.drawn.to_be_bytes())
+    }
+
+    /// Under what number the channel stands that `peer` knows by `token`; `receiving` if the peer opened it.
+    pub(super) fn place(&self, peer: &SocketAddr, token: u64, receiving: bool) -> u64 {
+        let mut input = [0; 27];
+        input[..16].copy_from_slice(&octets(peer));
+        input[16..18].copy_from_slice(&peer.port().to_be_bytes());
+        input[18..26].copy_from_slice(&token.to_be_bytes());
+        input[26] = receiving.into();
+        self.function.hash(&input)
+    }
+
+    /// Which of `shares` the peer's host has, from 0 on.
+    pub(super) fn share(&self, peer: &SocketAddr, shares: u8) -> u8 {
+        (self.function.hash(&octets(peer)) % u64::from(shares)) as u8
+    }
+}
+
+fn octets(peer: &SocketAddr) -> [u8; 16] {
+    match peer.ip() {
+        IpAddr::V4(v4) => v4.to_ipv6_mapped().octets(),
+        IpAddr::V6(v6) => v6.octets(),
+    }
+}

@@ -1,0 +1,298 @@
+//! What a peer does that nobody should have trusted: the other channels of the host do not notice.
+
+use std::collections::BTreeSet;
+use std::net::SocketAddr;
+
+use laxity_core::contract::{Overload, SendingStages, Service};
+use laxity_core::endpoint::{Config, Destination, Endpoint, Incoming, LinkConfig, Outgoing, Reception};
+use laxity_core::event::{ChannelId, End, Event, Name};
+use laxity_core::frames::{Frames, HeapFrames};
+use laxity_core::platform::{BestEffort, LinkModel, Starts};
+use laxity_core::send::SendConfig;
+use laxity_core::units::{Duration, Instant, Rate};
+use laxity_core::wire::{Accept, Control, Counts, Keepalive, Open};
+
+const LEASE: Duration = Duration::from_millis(400);
+/// As the default executive does on a link of 100 Mbit/s: best effort and control frames have 2 % of it.
+const STARTS: Starts = Starts { burst: 2, spacing: Duration::from_micros(2_500) };
+
+fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+
+fn us(micros: u64) -> Duration {
+    Duration::from_micros(micros)
+}
+
+fn address(host: u8) -> SocketAddr {
+    SocketAddr::from(([10, 0, 0, host], 7))
+}
+
+/// One host, whose peers the test plays.
+struct Scene {
+    endpoint: Endpoint,
+    frames: HeapFrames,
+    now: Instant,
+    /// Control frames that have left: to whom, and what.
+    said: Vec<(SocketAddr, u64, Vec<u8>)>,
+    events: Vec<Event>,
+}
+
+impl Scene {
+    fn new() -> Self {
+        let link = LinkConfig {
+            model: LinkModel { rate: Rate::bytes_per_second(12_500_000), ..LinkModel::UNLIMITED },
+            look_ahead: us(100),
+            horizon: Duration::ZERO,
+            best_effort: BestEffort { starts: Some(STARTS), ..BestEffort::UNLIMITED },
+        };
+        let config = Config {
+            channels: 80,
+            frames: 512,
+            packet: 1000,
+            quantum: 4,
+            policy: Default::default(),
+            links: vec![link],
+            handover: Duration::ZERO,
+            envelope: Default::default(),
+            stretch_ppm: 1_000_000,
+            clock: 7,
+            secret: 9,
+        };
+        let mut endpoint = Endpoint::new(config);
+        assert!(endpoint.listen(Name::new("in").unwrap()));
+        let now = Instant::ZERO + ms(1_000);
+        Self { endpoint, frames: HeapFrames::new(600, 1044), now, said: Vec::new(), events: Vec::new() }
+    }
+
+    fn hear(&mut self, from: SocketAddr, token: u64, control: &Control<'_>) {
+        let frame = self.frames.take().unwrap();
+        let len = control.write(token, self.frames.packet_mut(&frame)).unwrap();
+        self.endpoint.handle_frame(self.now, 0, from, frame, len, &mut self.frames);
+    }
+
+    fn turn(&mut self) {
+        self.endpoint.handle_timeout(self.now);
+        self.endpoint.handle_link_ready(self.now, 0, 64);
+        while let Some(out) = self.endpoint.poll_transmit(self.now, 0, &mut self.frames) {
+            let bytes = self.frames.packet(&out.frame)[..out.len].to_vec();
+            if let Ok((token, _)) = Control::parse(&bytes) {
+                self.said.push((out.peer, token, bytes));
+            }
+            self.frames.free(out.frame);
+        }
+        self.events.extend(std::iter::from_fn(|| self.endpoint.poll_event()));
+    }
+
+    fn run_for(&mut self, span: Duration) {
+        let until = self.now + span;
+        while self.now < until {
+            self.now += us(50);
+            self.turn();
+        }
+    }
+
+    /// What was said to `peer` and has this token; from here on it was not said.
+    fn said_to(&mut self, peer: SocketAddr, token: u64) -> Vec<Vec<u8>> {
+        let is_it = |said: &mut (SocketAddr, u64, Vec<u8>)| said.0 == peer && said.1 == token;
+        self.said.extract_if(.., is_it).map(|(.., bytes)| bytes).collect()
+    }
+
+    /// A peer opens a channel and is accepted; what ACCEPT says.
+    fn accept_from(&mut self, peer: SocketAddr, token: u64) -> Option<Accept> {
+        self.hear(peer, token, &Control::Open(open()));
+        self.turn();
+        let request = self.events.iter().find_map(|event| match event {
+            Event::Requested(request) if request.peer == peer => Some(*request),
+            _ => None,
+        })?;
+        self.events.clear();
+        let reception = Reception {
+            stage: ms(5),
+            input_delay: Duration::ZERO,
+            upstream: ms(5),
+            transit: ms(5),
+            work_conserving: true,
+            priority: 0,
+            messages: 1,
+            packets: 1,
+        };
+        self.endpoint.accept(self.now, &request, Incoming::new(&request, reception)).ok()?;
+        self.run_for(ms(3));
+        let bytes = self.said_to(peer, token).pop()?;
+        match Control::parse(&bytes) {
+            Ok((_, Control::Accept(accept))) => Some(accept),
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// The host opens a channel to `peer`, which accepts; the channel and its token.
+    fn open_to(&mut self, peer: SocketAddr) -> (ChannelId, u64) {
+        let service = Service::best_effort(1000, 4).unwrap();
+        let send = SendConfig { service, overload: Overload::Drop, priority: 0, packet: 1000, work_conserving: false };
+        let to = Destination { link: 0, peer, name: Name::new("out").unwrap() };
+        let outgoing = Outgoing::new(to, send, Duration::ZERO, LEASE, 4, 4);
+        let channel = self.endpoint.open(self.now, outgoing).unwrap();
+        self.run_for(ms(10));
+        let (_, token, _) = self.said.pop().expect("OPEN left");
+        let accept = Accept { channel: 1, key: 2, receive: ms(5), packet: 1000, lease: LEASE, clock: 0 };
+        self.hear(peer, token, &Control::Accept(accept));
+        self.turn();
+        assert!(matches!(self.events.pop(), Some(Event::Accepted { .. })));
+        self.endpoint.begin(self.now, channel, SendingStages { processor: ms(5), link: ms(5) });
+        (channel, token)
+    }
+}
+
+fn open() -> Open<'static> {
+    let traffic = Service::best_effort(100, 1).unwrap().into();
+    Open { name: "in", traffic, packet: 1000, upstream: Duration::ZERO, lease: LEASE, clock: 0, oversize: 1 }
+}
+
+fn counts(delivered: u64) -> Counts {
+    Counts { delivered, late: 0, lost: 0, dropped: 0, largest: Duration::ZERO }
+}
+
+/// 62 granted channels whose KEEPALIVE and OPEN are repeated, nothing forged: beside them one channel is sent and one is
+/// received, with short leases, over a link that gives control frames 2 % of itself.
+#[test]
+fn a_granted_peer_that_repeats_itself_crowds_nobody_out() {
+    let mut scene = Scene::new();
+    let (sender, receiver, crowd) = (address(1), address(2), address(3));
+    let received = scene.accept_from(sender, 5).expect("a proper peer");
+    let granted: Vec<_> =
+        (0..62).map(|number| (100 + number, scene.accept_from(crowd, 100 + number).expect("granted"))).collect();
+    let (sent, token) = scene.open_to(receiver);
+    let (begin, mut heard, mut next) = (scene.now, 0, scene.now);
+    scene.said.clear();
+    for number in 0..100_000_usize {
+        // 20,000 frames a second for five seconds.
+        scene.now = begin + us(50) * number as u64;
+        let (token_of_crowd, Accept { channel, key, .. }) = granted[number / 2 % granted.len()];
+        let again = Keepalive { channel, key, sent: 0 };
+        match number % 2 {
+            0 => scene.hear(crowd, token_of_crowd, &Control::Keepalive(again)),
+            _ => scene.hear(crowd, token_of_crowd, &Control::Open(open())),
+        }
+        if scene.now >= next {
+            next += ms(100);
+            let Accept { channel, key, .. } = received;
+            scene.hear(sender, 5, &Control::Keepalive(Keepalive { channel, key, sent: 0 }));
+            heard += scene.said_to(sender, 5).len();
+        }
+        scene.turn();
+        if !scene.said_to(receiver, token).is_empty() {
+            scene.hear(receiver, token, &Control::Status(counts(0)));
+        }
+    }
+    let ended: Vec<_> = scene.events.iter().filter(|event| matches!(event, Event::Ended { .. })).collect();
+    assert!(ended.is_empty(), "{ended:?}");
+    assert!(scene.endpoint.report(sent).is_some(), "the other end of what is sent was heard");
+    assert!((45..=50).contains(&heard), "of 50 keep-alives {heard} were answered in time");
+    // A proper peer's 62 channels have four answers each in a lease.
+    let answers = scene.said.iter().filter(|said| said.0 == crowd).count();
+    assert!(answers <= 62 * 2 * 4 * 5_000 / 400 + 62, "{answers} answers to who repeats itself");
+    assert_eq!(scene.endpoint.counters.control_overflow, 0);
+}
+
+/// What becomes of a token if two peers' tokens stand under `token ^ mix(peer)`, as they did: the second took the place of the
+/// first, or never got its own.
+#[test]
+fn nobody_can_take_the_place_of_another_peers_token() {
+    let mix = |mut word: u64| {
+        word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        word = (word ^ (word >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        word ^ (word >> 31)
+    };
+    let folded = |peer: SocketAddr| {
+        let SocketAddr::V4(v4) = peer else { panic!() };
+        mix(u64::from(v4.ip().to_bits()) ^ (u64::from(v4.port()) << 48))
+    };
+    let mut scene = Scene::new();
+    let (honest, thief, token) = (address(1), address(2), 0x1234_5678_9abc_def0);
+    let same_place = token ^ folded(honest) ^ folded(thief);
+    let stolen = scene.accept_from(thief, same_place).expect("a peer like any other");
+    let own = scene.accept_from(honest, token).expect("its token stands nowhere yet");
+    assert_ne!((stolen.channel, stolen.key), (own.channel, own.key));
+    // A token that a peer uses twice is one connection.
+    scene.hear(honest, token, &Control::Open(open()));
+    scene.run_for(ms(60));
+    assert!(scene.events.is_empty(), "{:?}", scene.events);
+}
+
+/// A peer that reports more than it can have been sent is not believed, and its CLOSED closes all the same.
+#[test]
+fn a_report_that_cannot_be_is_not_believed() {
+    let most = u64::MAX;
+    let too_many =
+        [counts(1), counts(most), Counts { late: most, ..counts(1) }, Counts { lost: 1, dropped: most, ..counts(0) }];
+    for report in too_many {
+        let mut scene = Scene::new();
+        let peer = address(1);
+        let (channel, token) = scene.open_to(peer);
+        scene.hear(peer, token, &Control::Status(counts(0)));
+        scene.hear(peer, token, &Control::Status(report));
+        assert_eq!(scene.endpoint.report(channel), Some(counts(0)), "the last one that can be");
+        assert_eq!(scene.endpoint.counters.control_invalid, 1);
+        scene.endpoint.close(scene.now, channel);
+        scene.run_for(ms(10));
+        scene.hear(peer, token, &Control::Closed(report));
+        scene.turn();
+        let end = scene.events.pop();
+        assert!(matches!(end, Some(Event::Ended { end: End::Closed { report: None }, .. })), "{end:?}");
+        assert_eq!(scene.endpoint.counters.control_invalid, 2);
+    }
+}
+
+/// The last word of a channel leaves although the driver has taken the channel out before.
+#[test]
+fn what_a_channel_says_of_its_end_outlives_it() {
+    let mut scene = Scene::new();
+    let peer = address(1);
+    let accept = scene.accept_from(peer, 5).unwrap();
+    let key = scene.endpoint.key_at(accept.channel).unwrap();
+    scene.endpoint.close(scene.now, key);
+    assert!(scene.endpoint.release(key, &mut scene.frames, |_| ()).is_some());
+    assert!(!scene.endpoint.is_sent_out(), "CLOSE waits");
+    scene.run_for(ms(10));
+    let said = scene.said_to(peer, 5).pop().expect("CLOSE left");
+    assert!(matches!(Control::parse(&said), Ok((5, Control::Close(close))) if close.reverse), "{said:?}");
+    assert!(scene.endpoint.is_sent_out());
+}
+
+/// Tokens and keys: each bit is set in half of them, whatever the one before was, and none comes twice.
+#[test]
+fn tokens_and_keys_look_random_and_do_not_follow_from_one_another() {
+    let mut scene = Scene::new();
+    let (mut tokens, mut keys) = (Vec::new(), Vec::new());
+    for number in 0..4_000 {
+        let (channel, token) = scene.open_to(address(1));
+        tokens.push(token);
+        scene.endpoint.release(channel, &mut scene.frames, |_| ()).unwrap();
+        let accept = scene.accept_from(address(2), number).unwrap();
+        keys.push(u64::from(accept.key));
+        scene.endpoint.release(scene.endpoint.key_at(accept.channel).unwrap(), &mut scene.frames, |_| ()).unwrap();
+        scene.said.clear();
+    }
+    for (numbers, bits) in [(&tokens, 64), (&keys, 32)] {
+        let differences = numbers.windows(2).map(|pair| pair[0] ^ pair[1]);
+        let sums = numbers.windows(2).map(|pair| pair[1].wrapping_sub(pair[0]));
+        for words in [numbers.clone(), differences.collect(), sums.collect()] {
+            for bit in 0..bits {
+                let set = words.iter().filter(|&&word| word >> bit & 1 == 1).count();
+                // Five standard deviations of a fair coin: beyond that once in 1.7 million bits.
+                let expected = words.len() / 2;
+                assert!(set.abs_diff(expected) < 5 * 32, "bit {bit}: {set} of {}", words.len());
+            }
+        }
+    }
+    assert_eq!(tokens.iter().collect::<BTreeSet<_>>().len(), tokens.len());
+    // As the nonces once were: a counter that was mixed by a bijection, so that one of them gave all others away.
+    let unmixed = |word: u64| {
+        let unshift = |word: u64, by: u32| (0..64 / by).fold(word, |found, _| word ^ (found >> by));
+        let word = unshift(word, 31).wrapping_mul(0x3196_42b2_d24d_8ec3);
+        unshift(unshift(word, 27).wrapping_mul(0x96de_1b17_3f11_9089), 30)
+    };
+    let steps: BTreeSet<_> = tokens.windows(2).map(|pair| unmixed(pair[1]).wrapping_sub(unmixed(pair[0]))).collect();
+    assert_eq!(steps.len(), tokens.len() - 1, "the same step from one to the next");
+}
