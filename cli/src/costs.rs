@@ -1,6 +1,5 @@
 //! Which costs a command reasons with: measured, given in a file, or assumed; and how it says so.
 
-use std::fs;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -15,7 +14,7 @@ use laxity_lab::workload::Row;
 use serde_json::{Value, json};
 
 use crate::failure::Failure;
-use crate::file::failed;
+use crate::file::{failed, read};
 
 /// What this host costs, for a command that runs on it.
 #[derive(Debug, Args)]
@@ -62,7 +61,7 @@ pub(crate) fn of_wire(calibration: Option<Calibration>, platform: Option<&Path>)
 fn departing(costs: Costs, file: Option<&Path>) -> Result<Costs, Failure> {
     let Some(file) = file else { return Ok(costs) };
     let name = file.display().to_string();
-    let text = fs::read_to_string(file).map_err(failed(file))?;
+    let text = read(file).map_err(failed(file))?;
     let parse = |defaults| platform_file::parse(&text, &name, defaults);
     let platform = beside(&costs, parse, |platform| platform.packet)?;
     if platform.machine.is_papers() {

@@ -1,7 +1,7 @@
 //! Files that appear whole or not at all.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter, Read, Write};
 use std::path::{Path, PathBuf};
 
 use crate::failure::Failure;
@@ -9,6 +9,24 @@ use crate::failure::Failure;
 /// What a command ends with that cannot do with the file what it has to.
 pub(crate) fn failed(path: &Path) -> impl Fn(io::Error) -> Failure {
     |source| Failure::File { file: path.display().to_string(), source }
+}
+
+/// Most bytes of a file that is read: far more than anybody writes by hand.
+const MOST_BYTES: u64 = 4 << 20;
+
+/// The text of a regular file, or of standard input if its name is `-`.
+pub(crate) fn read(path: &Path) -> io::Result<String> {
+    let source: Box<dyn Read> = match path == Path::new("-") {
+        true => Box::new(io::stdin()),
+        // Looked at first: to open a pipe would be to wait for its writer.
+        false if fs::metadata(path)?.is_file() => Box::new(File::open(path)?),
+        false => return Err(io::Error::other("it is no regular file; - is standard input")),
+    };
+    let mut text = String::new();
+    if source.take(MOST_BYTES + 1).read_to_string(&mut text)? as u64 > MOST_BYTES {
+        return Err(io::Error::other(format!("it has more than {MOST_BYTES} bytes")));
+    }
+    Ok(text)
 }
 
 /// Writes `text` into the file: first beside it, then in its place, so that nobody ever reads half of it. What is no regular

@@ -285,6 +285,32 @@ fn no_host_runs_the_machine_of_the_papers() {
 }
 
 #[test]
+fn what_never_ends_or_is_too_long_is_not_read() {
+    let scratch = Scratch::new("admit", "endless");
+    let pipe = scratch.0.join("pipe");
+    assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    let long = scratch.file("long.toml", &"#".repeat((4 << 20) + 1));
+    for (file, problem) in [
+        (Path::new("/dev/zero"), "it is no regular file"),
+        (&pipe, "it is no regular file"),
+        (&long, "it has more than 4194304 bytes"),
+    ] {
+        for before in [&["admit"][..], &["recv", "camera", "--registry", "off", "--platform"]] {
+            let mut command = Command::new(env!("CARGO_BIN_EXE_laxity"));
+            let output = command.env("LAXITY_CALIBRATION", "none").args(before).arg(file).output().unwrap();
+            let said = text(&output.stderr);
+            assert!(!output.status.success() && said.contains(problem), "{}: {said}", file.display());
+            assert!(said.contains(file.to_str().unwrap()), "{said}");
+        }
+    }
+    // Standard input has no name.
+    let system = std::fs::File::open(example("table3.toml")).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_laxity"));
+    let output = command.args(["admit", "-"]).env("LAXITY_CALIBRATION", "none").stdin(system).output().unwrap();
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+}
+
+#[test]
 fn pictures_appear_whole() {
     let scratch = Scratch::new("admit", "plot");
     for (name, status) in [("table3.toml", 0), ("robot.toml", 3), ("upcalls-liu-layland.toml", 3)] {

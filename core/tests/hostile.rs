@@ -100,7 +100,11 @@ impl Scene {
 
     /// A peer opens a channel and is accepted; what ACCEPT says.
     fn accept_from(&mut self, peer: SocketAddr, token: u64) -> Option<Accept> {
-        self.hear(peer, token, &Control::Open(open()));
+        self.accept_open(peer, token, open())
+    }
+
+    fn accept_open(&mut self, peer: SocketAddr, token: u64, open: Open<'_>) -> Option<Accept> {
+        self.hear(peer, token, &Control::Open(open));
         self.turn();
         let request = self.events.iter().find_map(|event| match event {
             Event::Requested(request) if request.peer == peer => Some(*request),
@@ -218,6 +222,35 @@ fn nobody_can_take_the_place_of_another_peers_token() {
     scene.hear(honest, token, &Control::Open(open()));
     scene.run_for(ms(60));
     assert!(scene.events.is_empty(), "{:?}", scene.events);
+}
+
+/// One host asks from a thousand ports and nobody decides: there is room for the requests of others.
+#[test]
+fn the_requests_of_one_host_leave_room_for_others() {
+    let mut scene = Scene::new();
+    for port in 0..1_000 {
+        let from = SocketAddr::from(([10, 0, 0, 3], 2_000 + port));
+        scene.hear(from, u64::from(port), &Control::Open(open()));
+        scene.turn();
+    }
+    assert_eq!(scene.events.len(), 16);
+    scene.hear(address(1), 5, &Control::Open(open()));
+    scene.turn();
+    assert!(matches!(scene.events.last(), Some(Event::Requested(request)) if request.peer == address(1)));
+}
+
+/// Whoever never says KEEPALIVE, perhaps because it cannot hear ACCEPT, has what it asked for a second, however often it asks.
+#[test]
+fn who_never_names_its_channel_does_not_keep_it() {
+    let mut scene = Scene::new();
+    let (peer, begin) = (address(1), scene.now);
+    let open = Open { lease: ms(60_000), ..open() };
+    scene.accept_open(peer, 5, open).unwrap();
+    while scene.events.is_empty() && scene.now < begin + ms(1_100) {
+        scene.hear(peer, 5, &Control::Open(open));
+        scene.run_for(ms(20));
+    }
+    assert!(matches!(scene.events[..], [Event::Ended { end: End::PeerLost, .. }]), "{:?}", scene.events);
 }
 
 /// A peer that reports more than it can have been sent is not believed, and its CLOSED closes all the same.

@@ -13,7 +13,6 @@ mod tests;
 
 pub(crate) use arguments::{AdmitArguments, HELP};
 
-use std::fs;
 use std::time::Instant;
 
 use laxity::system_file::{self, Channel, Plan, System, Upcall};
@@ -33,7 +32,7 @@ use decide::{OfDOrder, OfUpcalls};
 /// Decides and says so. The exit status: 0 all granted or nothing decided, 3 something refused.
 pub(crate) fn run(arguments: &AdmitArguments) -> Result<u8, Failure> {
     let name = arguments.file.display().to_string();
-    let text = fs::read_to_string(&arguments.file).map_err(file::failed(&arguments.file))?;
+    let text = file::read(&arguments.file).map_err(file::failed(&arguments.file))?;
     let (system, costs) = read(&text, &name, costs::calibration(arguments.calibration.as_deref())?)?;
     let begin = Instant::now();
     let answered = answer(&system.platform, system.plan, arguments.test)?;

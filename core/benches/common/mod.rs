@@ -12,6 +12,7 @@ use laxity_core::contract::{Contract, Overload, SendingStages, Service};
 use laxity_core::endpoint::{Config, Destination, Endpoint, Incoming, LinkConfig, Outgoing, Reception, Transmit};
 use laxity_core::event::{ChannelId, Event, Name};
 use laxity_core::frames::{FrameId, Frames, HeapFrames, MessageBuf};
+use laxity_core::limits;
 use laxity_core::platform::{BestEffort, LinkModel};
 use laxity_core::send::SendConfig;
 use laxity_core::units::{Duration, Instant};
@@ -22,7 +23,7 @@ pub(crate) const INTERVAL: Duration = Duration::from_millis(10);
 /// From the logical arrival at the sender to that at the receiver.
 const UPSTREAM: Duration = Duration::from_millis(4);
 /// Channels that are opened together: fewer than an endpoint keeps requests and control frames.
-const OPENED_TOGETHER: usize = 32;
+const OPENED_TOGETHER: usize = limits::MAX_PENDING_OF_HOST;
 const NAME: &str = "bench";
 
 /// One host's endpoint with its frames.

@@ -75,6 +75,10 @@ impl Store {
         let path = with_ending(&self.path, ".lock");
         let error = |source| RegistryError::io(&path, "locking", source);
         let start = Instant::now();
+        // Nothing is left beside what is no registry.
+        if let Ok(there) = fs::symlink_metadata(&self.path) {
+            trusted(&there, &self.path)?;
+        }
         loop {
             let file = open(OpenOptions::new().read(true).write(true).create(true), &path, 0o600)
                 .map_err(|source| RegistryError::io(&path, "opening", source))?;
@@ -296,6 +300,16 @@ mod tests {
         let linked = directory.join("linked");
         symlink(&loose, &linked).unwrap();
         assert!(own_directory(&linked, user, 0o700).is_err());
+        fs::remove_dir_all(directory).unwrap();
+    }
+
+    #[test]
+    fn nothing_is_left_beside_what_is_no_registry() {
+        let directory = place("beside");
+        fs::create_dir(directory.join("registry")).unwrap();
+        let error = store(&directory).update(|_| ()).unwrap_err();
+        assert!(matches!(error, RegistryError::Foreign { .. }), "{error}");
+        assert_eq!(fs::read_dir(&directory).unwrap().count(), 1);
         fs::remove_dir_all(directory).unwrap();
     }
 

@@ -10,8 +10,6 @@ mod fuzz;
 mod report;
 
 use std::cell::RefCell;
-use std::fs;
-use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
@@ -22,7 +20,7 @@ use laxity_sim::trace::Trace;
 
 use super::RunArguments;
 use crate::failure::Failure;
-use crate::file::{Streamed, can_be_written, failed};
+use crate::file::{Streamed, can_be_written, failed, read};
 use crate::report::say;
 use crate::stop::Stop;
 use file::Scenario;
@@ -99,14 +97,4 @@ fn simulate(scenario: &Scenario, name: String, seed: u64, world: World, stop: &S
     let sent_until = built.world.now();
     built.world.finish();
     Ok(Outcome::new(scenario, &built, name, seed, sent_until))
-}
-
-/// The text of a file, if it is no larger than a scenario may be.
-fn read(path: &Path) -> io::Result<String> {
-    let mut text = String::new();
-    let bytes = fs::File::open(path)?.take(file::MOST_BYTES + 1).read_to_string(&mut text)?;
-    if bytes as u64 > file::MOST_BYTES {
-        return Err(io::Error::other(format!("it has more than {} bytes", file::MOST_BYTES)));
-    }
-    Ok(text)
 }

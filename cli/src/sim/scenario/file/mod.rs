@@ -28,8 +28,6 @@ pub(super) use host::Host;
 pub(super) use limits::RECEIVE_RING;
 pub(super) use source::{Feed, Kind};
 
-/// The largest file, bytes.
-pub(super) const MOST_BYTES: u64 = 4 << 20;
 const MOST_HOSTS: usize = 1_000;
 const MOST_CHANNELS: usize = 10_000;
 const MOST_SOURCES: usize = 10_000;
