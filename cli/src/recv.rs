@@ -17,7 +17,7 @@ use crate::link::early_lines;
 use crate::pipe::{PipeArguments, publish};
 use crate::progress::Progress;
 use crate::report;
-use crate::stop::Stop;
+use crate::stop::{Output, Stop};
 use crate::values::everywhere;
 
 #[derive(Debug, Args)]
@@ -136,7 +136,7 @@ fn copy(
     arguments: &RecvArguments,
     stop: &Stop,
 ) -> Result<(), Failure> {
-    let output = BufWriter::with_capacity(1 << 16, io::stdout().lock());
+    let output = BufWriter::with_capacity(1 << 16, Output::new(stop.clone()));
     let mut writer = Writer::new(output, arguments.pipe.framing);
     let mut explained = 0;
     let mut copied = || -> Result<(), Failure> {

@@ -1,6 +1,7 @@
 //! Ctrl-C and SIGTERM end a command as if its work had ended.
 
-use std::io::{self, Read};
+use std::fs::File;
+use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -73,5 +74,45 @@ impl Read for Input {
                 return rustix::io::read(&self.stdin, bytes).map_err(io::Error::from);
             }
         }
+    }
+}
+
+/// Standard output. If nobody reads it when the command is told to end, it is as if its reader had gone.
+#[derive(Debug)]
+pub(crate) struct Output {
+    stdout: io::Stdout,
+    stop: Stop,
+    /// Bytes that are written at once.
+    most: usize,
+}
+
+impl Output {
+    pub(crate) fn new(stop: Stop) -> Self {
+        let stdout = io::stdout();
+        let file = stdout.as_fd().try_clone_to_owned().and_then(|descriptor| File::from(descriptor).metadata());
+        // A pipe that has room at all has it for a page; to write more could be to wait.
+        let most = if file.is_ok_and(|file| file.is_file()) { usize::MAX } else { 4096 };
+        Self { stdout, stop, most }
+    }
+}
+
+impl Write for Output {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        loop {
+            let wake = (self.stop.0.1.as_fd(), Interest::Readable);
+            let ready = sys::wait(&[(self.stdout.as_fd(), Interest::Writable), wake], None)?;
+            if ready.writable(0) || ready.error(0) {
+                // Not through the standard library's buffer, which would hold lines back.
+                let bytes = &bytes[..bytes.len().min(self.most)];
+                return rustix::io::write(&self.stdout, bytes).map_err(io::Error::from);
+            }
+            if self.stop.is_set() {
+                return Err(io::ErrorKind::BrokenPipe.into());
+            }
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }

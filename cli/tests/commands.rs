@@ -230,6 +230,31 @@ fn ctrl_c_ends_both_sides_with_their_figures() {
 }
 
 #[test]
+fn a_pipe_that_nobody_reads_does_not_keep_the_receiver_from_its_end() {
+    let port = free_port();
+    let mut receiving = receiver(port, &[]);
+    let to = to(port);
+    let mut send = vec!["send", to.as_str()];
+    send.extend(CONTRACT);
+    // Far more than a pipe holds; what the receiver has no room for is lost.
+    run(&send, &framed(&vec![vec![7; 20_000]; 60]));
+    rustix::process::kill_process(rustix::process::Pid::from_child(&receiving), rustix::process::Signal::TERM).unwrap();
+    let start = Instant::now();
+    while receiving.try_wait().unwrap().is_none() && start.elapsed() < PATIENCE {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let ended = receiving.try_wait().unwrap();
+    let _ = receiving.kill();
+    let output = finish(receiving);
+    assert!(ended.is_some_and(|status| status.code().is_some()), "{}", text(&output.stderr));
+    assert!(
+        output.stdout.len() < 60 * 20_000 && text(&output.stderr).contains("camera"),
+        "{} bytes",
+        output.stdout.len()
+    );
+}
+
+#[test]
 fn bad_input_says_what_was_found_and_what_was_expected() {
     let send = |more: &[&str]| {
         let mut arguments = vec!["send", "127.0.0.1:9/x"];

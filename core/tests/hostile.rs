@@ -329,3 +329,21 @@ fn tokens_and_keys_look_random_and_do_not_follow_from_one_another() {
     let steps: BTreeSet<_> = tokens.windows(2).map(|pair| unmixed(pair[1]).wrapping_sub(unmixed(pair[0]))).collect();
     assert_eq!(steps.len(), tokens.len() - 1, "the same step from one to the next");
 }
+
+#[test]
+fn a_host_that_has_just_begun_refuses_nobody_for_a_name_that_it_is_about_to_listen_for() {
+    let mut scene = Scene::new();
+    let (early, late) = (address(2), address(3));
+    let unknown = Open { name: "soon", ..open() };
+    scene.turn();
+    scene.hear(early, 5, &Control::Open(unknown));
+    scene.run_for(ms(99));
+    assert!(scene.said_to(early, 5).is_empty());
+    assert!(scene.endpoint.listen(Name::new("soon").unwrap()));
+    assert!(scene.accept_open(early, 5, unknown).is_some(), "the repetition is a request like any other");
+    scene.run_for(ms(2));
+    scene.hear(late, 6, &Control::Open(Open { name: "never", ..open() }));
+    scene.run_for(ms(10));
+    let said = scene.said_to(late, 6);
+    assert!(matches!(Control::parse(&said[0]), Ok((6, Control::Refuse(_)))));
+}

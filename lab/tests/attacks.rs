@@ -11,10 +11,11 @@ use std::time::Duration as StdDuration;
 
 use lab::{Lab, Side};
 use laxity::{ChannelSpec, Error as LaxityError, Host, HostConfig, LinkChoice, Receiver, Sender, XdpOptions};
-use laxity_core::contract::Contract;
+use laxity_core::contract::{Contract, Service};
 use laxity_core::figures::Figures;
 use laxity_core::platform::Platform;
 use laxity_core::units::Duration;
+use laxity_core::wire::{Accept, Control, Keepalive, MAX_CONTROL_BYTES, Open};
 use laxity_lab::Error;
 use laxity_lab::attack::{Content, Ground, Load, Offered, Violator, strangers};
 use laxity_link::sys::{self, now};
@@ -247,6 +248,95 @@ fn strangers_disturb_nobody() {
         assert!(some.bytes >= some.packets);
     }
     assert_eq!(offered.iter().map(|some| some.refused).sum::<u64>(), 0, "{offered:?}");
+}
+
+/// 56 best-effort channels that are granted to `crowd`: the token of each, and its place and key.
+fn be_granted(scene: &Scene, crowd: &UdpSocket, open: &Open<'_>) -> (Vec<(u64, u32, u32)>, Vec<Receiver>) {
+    let listener = scene.there.listen(open.name).unwrap();
+    let granted = |token| {
+        let (mut frame, mut answer) = ([0; MAX_CONTROL_BYTES], [0; MAX_CONTROL_BYTES]);
+        let len = Control::Open(*open).write(token, &mut frame).unwrap();
+        crowd.send_to(&frame[..len], scene.there.address()).unwrap();
+        let receiver = listener.accept(PATIENCE).unwrap();
+        loop {
+            let len = crowd.recv(&mut answer).unwrap();
+            if let Ok((of, Control::Accept(Accept { channel, key, .. }))) = Control::parse(&answer[..len])
+                && of == token
+            {
+                let alive = Control::Keepalive(Keepalive { channel, key, sent: 0 }).write(token, &mut frame).unwrap();
+                crowd.send_to(&frame[..alive], scene.there.address()).unwrap();
+                return ((token, channel, key), receiver);
+            }
+        }
+    };
+    (0..56).map(granted).unzip()
+}
+
+/// What ended every other channel of a host within two seconds, once: best-effort channels of one peer whose KEEPALIVE and OPEN
+/// come 20,000 times a second. Beside them 300 ports ask for what no host can grant, 3,000 times a second.
+#[test]
+fn who_repeats_itself_ends_nobodys_channel_and_keeps_nobody_out() {
+    let scene = Scene::on_loopback();
+    let to = scene.there.address();
+    let socket = || UdpSocket::bind("127.0.0.1:0").unwrap();
+    let (crowd, askers): (_, Vec<_>) = (socket(), (0..300).map(|_| socket()).collect());
+    crowd.set_read_timeout(PATIENCE).unwrap();
+    let open = Open {
+        name: "crowded",
+        traffic: Service::best_effort(100, 1).unwrap().into(),
+        packet: 1_000,
+        upstream: Duration::ZERO,
+        lease: ms(2_000),
+        clock: 0,
+        oversize: 1,
+    };
+    let (granted, held) = be_granted(&scene, &crowd, &open);
+    crowd.set_nonblocking(true).unwrap();
+    let impossible = Service::RealTime(Contract::new(16_000_000, 1, ms(1), 1, ms(1)).unwrap());
+    let impossible = Open { traffic: impossible.into(), ..open };
+    let attack = || {
+        let (mut frame, mut answer, start) = ([0; MAX_CONTROL_BYTES], [0; MAX_CONTROL_BYTES], now());
+        let (mut sent, mut asked, mut answers) = (0_usize, 0_usize, 0_usize);
+        while now().since(start) < SPAN {
+            for _ in 0..20 {
+                let (token, channel, key) = granted[sent / 2 % granted.len()];
+                let control = match sent % 2 {
+                    0 => Control::Keepalive(Keepalive { channel, key, sent: 0 }),
+                    _ => Control::Open(open),
+                };
+                let len = control.write(token, &mut frame).unwrap();
+                sent += usize::from(crowd.send_to(&frame[..len], to).is_ok());
+            }
+            for _ in 0..3 {
+                let len = Control::Open(impossible).write(asked as u64, &mut frame).unwrap();
+                asked += usize::from(askers[asked % askers.len()].send_to(&frame[..len], to).is_ok());
+            }
+            while crowd.recv(&mut answer).is_ok() {
+                answers += 1;
+            }
+            sys::wait(&[], Some(ms(1))).unwrap();
+        }
+        (sent, asked, answers)
+    };
+    let (offered, opened) = scene.beside(|| {
+        std::thread::scope(|scope| {
+            let attacking = scope.spawn(attack);
+            sys::wait(&[], Some(ms(300))).unwrap();
+            let (contract, start) = (Contract::new(1_000, 1, INTERVAL, 1, ms(500)).unwrap(), now());
+            let proper = scene.connect("proper", ChannelSpec::real_time(contract));
+            let opened = now().since(start);
+            assert!(proper.0.end().is_none());
+            (attacking.join().unwrap(), opened)
+        })
+    });
+    println!("{offered:?}, a proper peer has its channel after {opened}");
+    let (sent, asked, answers) = offered;
+    assert!(sent > 5_000 && asked > 500, "{offered:?}");
+    // One in 50 ms for each channel, and one more.
+    let most = held.len() as u64 * (SPAN.div_ceil(ms(50)) + 2);
+    assert!((answers as u64) < most, "{answers} answers of at most {most}");
+    assert!(opened < ms(1_000), "{opened}");
+    assert!(held.iter().all(|receiver| receiver.end().is_none()));
 }
 
 #[test]

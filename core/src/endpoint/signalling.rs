@@ -40,6 +40,8 @@ pub(super) struct Signalling {
     pending: Vec<Pending>,
     listeners: Vec<Name>,
     secret: Secret,
+    /// When the endpoint was driven first.
+    begin: Option<Instant>,
 }
 
 impl Signalling {
@@ -51,6 +53,7 @@ impl Signalling {
             pending: Vec::with_capacity(limits::MAX_PENDING_REQUESTS),
             listeners: Vec::with_capacity(limits::MAX_LISTENERS),
             secret: Secret::new(secret),
+            begin: None,
         }
     }
 }
@@ -217,6 +220,7 @@ impl Endpoint {
 
     /// Does what is due by `now`: one timer a channel at most.
     pub fn handle_timeout(&mut self, now: Instant) {
+        self.signalling.begin.get_or_insert(now);
         while let Some((_, id)) = self.signalling.timers.pop_due(now) {
             let Some(key) = self.channels.key_at(id) else { continue };
             if self.is_orphan(key) {
@@ -314,6 +318,10 @@ impl Endpoint {
         }
         let name = Name::new(open.name).ok().filter(|name| self.signalling.listeners.contains(name));
         let Some(name) = name else {
+            // Who has just begun may be about to listen; the peer asks again.
+            if self.signalling.begin.is_none_or(|begin| now.since(begin) < RETRY) {
+                return;
+            }
             let refusal = Refusal::new(Code::NoSuchName, Stage::ReceivingProcessor);
             return self.send_refusal(link, peer, token, &refusal);
         };
@@ -576,7 +584,11 @@ impl Endpoint {
 
     /// The peer of a channel has named it; true if it is the first time.
     fn confirm(&mut self, now: Instant, key: ChannelId) -> bool {
-        self.channels.get_mut(key).is_some_and(|channel| channel.association.confirm(now))
+        let first = self.channels.get_mut(key).is_some_and(|channel| channel.association.confirm(now));
+        if first {
+            self.set_timer(key);
+        }
+        first
     }
 }
 

@@ -126,7 +126,11 @@ impl Association {
     /// The other side was heard, and has shown that it has the channel; true if it is the first time.
     pub fn confirm(&mut self, now: Instant) -> bool {
         self.heard(now);
-        !core::mem::replace(&mut self.confirmed, true)
+        let first = !core::mem::replace(&mut self.confirmed, true);
+        if first && matches!(self.state, State::Accepted | State::Open | State::Draining) {
+            self.due = self.next_watch(now);
+        }
+        first
     }
 
     /// True if a frame that came at `now` is to be answered: a peer that keeps to the protocol asks no more often than half as
@@ -152,7 +156,6 @@ impl Association {
         if self.state != State::Opening && now.since(self.last_heard) >= self.patience() {
             return Due::PeerLost;
         }
-        let silent_until = self.last_heard + self.patience();
         match self.state {
             State::Opening if self.tries >= OPEN_TRIES => Due::NoAnswer,
             State::Opening => {
@@ -161,22 +164,30 @@ impl Association {
                 Due::Open
             }
             State::Closing => {
-                self.due = (now + RETRY).min(silent_until);
+                self.due = (now + RETRY).min(self.last_heard + self.patience());
                 Due::Close
             }
             State::Finishing { .. } => Due::Finish,
             State::Accepted | State::Open | State::Draining if self.sender => {
-                let pause = match self.confirmed {
-                    true => Duration::from_nanos(self.lease.as_nanos() / KEEPALIVES_PER_LEASE),
-                    false => RETRY,
-                };
-                self.due = (now + pause).min(silent_until);
+                self.due = self.next_watch(now);
                 Due::Keepalive
             }
             _ => {
-                self.due = silent_until;
+                self.due = self.next_watch(now);
                 Due::Nothing
             }
+        }
+    }
+
+    /// When, after `now`, an open channel's sender says KEEPALIVE next, and its receiver has waited long enough.
+    fn next_watch(&self, now: Instant) -> Instant {
+        let silent_until = self.last_heard + self.patience();
+        match (self.sender, self.confirmed) {
+            (true, true) => {
+                (now + Duration::from_nanos(self.lease.as_nanos() / KEEPALIVES_PER_LEASE)).min(silent_until)
+            }
+            (true, false) => (now + RETRY).min(silent_until),
+            (false, _) => silent_until,
         }
     }
 
@@ -242,8 +253,8 @@ mod tests {
     fn a_receiver_only_watches_the_lease() {
         let mut association = Association::accepted(at(0), 1, LEASE);
         assert!(association.confirm(at(100)) && !association.confirm(at(1900)));
-        assert_eq!(association.timeout(at(1000)), Due::Nothing);
-        assert_eq!(association.timeout(at(2000)), Due::Nothing);
+        assert_eq!((association.next_due(), association.timeout(at(1000))), (Some(at(2100)), Due::Nothing));
+        assert_eq!(association.timeout(at(2100)), Due::Nothing);
         assert_eq!(association.next_due(), Some(at(3900)));
         assert_eq!(association.timeout(at(3900)), Due::PeerLost);
     }
@@ -264,8 +275,8 @@ mod tests {
         for millis in [0, 100, 200] {
             assert_eq!(association.timeout(at(millis)), Due::Keepalive);
         }
-        association.confirm(at(210));
-        assert_eq!((association.timeout(at(300)), association.next_due()), (Due::Keepalive, Some(at(15_300))));
+        assert!(association.confirm(at(210)));
+        assert_eq!((association.timeout(at(300)), association.next_due()), (Due::Nothing, Some(at(15_210))));
     }
 
     #[test]

@@ -206,7 +206,7 @@ fn a_refusal_of_any_host_reaches_the_sender_as_it_is() {
     net.listen(2, "a");
     net.hosts[2].endpoint.unlisten(&crate::net::name("a"));
     let channel = net.open(0, "a", contract(900, ms(10), 2, 1));
-    net.run_for(ms(50));
+    net.run_for(ms(250));
     assert!(matches!(net.end(0, channel), Some(End::Refused(Refusal { code: Code::NoSuchName, .. }))));
     net.hosts[2].dead = true;
     let channel = net.open(0, "a", contract(900, ms(10), 2, 1));
