@@ -249,6 +249,14 @@ impl Platform {
         self.demultiplex * u64::from(self.receive_batch)
     }
 
+    /// R + P (C_step + C_csp + C_l) + 2 C_l: how long the executive is awake at most from one look at the inputs to the next, if the
+    /// link takes no packet meanwhile that waited.
+    pub fn round(&self) -> Duration {
+        let steps = [self.first_packet, self.packet_cost, self.receive_first, self.receive_packet];
+        let step = steps.into_iter().max().unwrap_or_default() + self.change_of_handler() + self.link_cost;
+        self.look() + step * u64::from(self.quantum) + self.link_cost * 2
+    }
+
     /// What a step may take, a change of handler before it included.
     pub fn step(&self, piece: Piece, switched: bool) -> Duration {
         let step = piece.cost(self);

@@ -10,7 +10,7 @@ use laxity_core::frames::{Frames, HeapFrames};
 use laxity_core::platform::{BestEffort, LinkModel, Starts};
 use laxity_core::send::SendConfig;
 use laxity_core::units::{Duration, Instant, Rate};
-use laxity_core::wire::{Accept, Control, Counts, Keepalive, Open};
+use laxity_core::wire::{Accept, Control, Counts, DataHeader, Keepalive, Open};
 
 const LEASE: Duration = Duration::from_millis(400);
 /// As the default executive does on a link of 100 Mbit/s: best effort and control frames have 2 % of it.
@@ -49,6 +49,7 @@ impl Scene {
         let config = Config {
             channels: 80,
             frames: 512,
+            best_effort_frames: 64,
             packet: 1000,
             quantum: 4,
             policy: Default::default(),
@@ -69,6 +70,26 @@ impl Scene {
         let frame = self.frames.take().unwrap();
         let len = control.write(token, self.frames.packet_mut(&frame)).unwrap();
         self.endpoint.handle_frame(self.now, 0, from, frame, len, &mut self.frames);
+    }
+
+    /// A message of one packet comes for a granted channel; true if it was taken.
+    fn hear_message(&mut self, from: SocketAddr, (channel, key): (u32, u32), sequence: u64) -> bool {
+        let frame = self.frames.take().unwrap();
+        let header = DataHeader {
+            channel,
+            key,
+            message_bytes: 100,
+            sequence,
+            logical_arrival: self.now,
+            index: 0,
+            payload: 100,
+            stolen_micros: 0,
+            waited_micros: 0,
+        };
+        header.write(self.frames.packet_mut(&frame)).unwrap().fill(7);
+        let free = self.frames.available();
+        self.endpoint.handle_frame(self.now, 0, from, frame, 144, &mut self.frames);
+        self.frames.available() == free
     }
 
     fn turn(&mut self) {
@@ -118,8 +139,8 @@ impl Scene {
             transit: ms(5),
             work_conserving: true,
             priority: 0,
-            messages: 1,
-            packets: 1,
+            messages: 64,
+            packets: 64,
         };
         self.endpoint.accept(self.now, &request, Incoming::new(&request, reception)).ok()?;
         self.run_for(ms(3));
@@ -346,4 +367,34 @@ fn a_host_that_has_just_begun_refuses_nobody_for_a_name_that_it_is_about_to_list
     scene.run_for(ms(10));
     let said = scene.said_to(late, 6);
     assert!(matches!(Control::parse(&said[0]), Ok((6, Control::Refuse(_)))));
+}
+
+/// 64 frames are shared. Nobody's steps are done: whoever floods fills what it may, and others find as much.
+#[test]
+fn best_effort_that_floods_leaves_frames_for_others_and_takes_none_that_are_kept() {
+    let mut scene = Scene::new();
+    let channels: Vec<_> = (1..=70)
+        .map(|peer| {
+            let Accept { channel, key, .. } =
+                scene.accept_from(address(peer), peer.into()).expect("nothing is kept for it");
+            (address(peer), (channel, key))
+        })
+        .collect();
+    let flood = |scene: &mut Scene, (peer, channel): (SocketAddr, (u32, u32)), begin: u64| {
+        (0..100).filter(|number| scene.hear_message(peer, channel, begin + number)).count()
+    };
+    let free = scene.frames.available();
+    let taken: Vec<_> = channels[..8].iter().map(|&channel| flood(&mut scene, channel, 0)).collect();
+    assert_eq!(taken, [32, 16, 8, 4, 2, 1, 1, 0]);
+    assert_eq!(scene.frames.available(), free - 64);
+    // What is stepped, and what goes with its channel, is there for others again.
+    let step = |scene: &mut Scene| scene.endpoint.poll_step(scene.now, &mut scene.frames).is_some();
+    let (_, (place, _)) = channels[1];
+    scene.endpoint.release(scene.endpoint.key_at(place).unwrap(), &mut scene.frames, |_| ()).unwrap();
+    assert!(step(&mut scene) && step(&mut scene));
+    assert_eq!(scene.frames.available(), free - 64 + 16 + 2);
+    assert_eq!(flood(&mut scene, channels[7], 100), 9);
+    while step(&mut scene) {}
+    assert_eq!(scene.frames.available(), free);
+    assert_eq!(flood(&mut scene, channels[8], 0), 32);
 }

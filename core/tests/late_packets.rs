@@ -57,7 +57,7 @@ impl Channel {
         let frame = self.frames.take().unwrap();
         header.write(self.frames.packet_mut(&frame)).unwrap();
         let bytes = self.frames.packet(&frame).to_vec();
-        let taken = self.receiving.accept(at(now), &DataView::parse(&bytes).unwrap(), frame);
+        let taken = self.receiving.accept(at(now), &DataView::parse(&bytes).unwrap(), frame, usize::MAX);
         taken.map_err(|(frame, reason)| {
             self.frames.free(frame);
             reason

@@ -116,7 +116,7 @@ fn a_small_message_from_the_network_makes_no_work() {
         let view = DataView::parse(&bytes[..DATA_HEADER_BYTES + usize::from(payload)]).ok();
         let frame = frames.take().unwrap();
         let refused = view.map(|view| {
-            receiving.accept(at(1), &view, frame).map_err(|(frame, reason)| {
+            receiving.accept(at(1), &view, frame, usize::MAX).map_err(|(frame, reason)| {
                 frames.free(frame);
                 reason
             })

@@ -68,7 +68,7 @@ fn offer(receiving: &mut Receiving, frames: &mut HeapFrames, now: Instant, frame
     let len =
         DATA_HEADER_BYTES + usize::from(u16::from_be_bytes([frames.packet(&frame)[34], frames.packet(&frame)[35]]));
     let bytes = frames.packet(&frame)[..len].to_vec();
-    let taken = receiving.accept(now, &DataView::parse(&bytes).unwrap(), frame);
+    let taken = receiving.accept(now, &DataView::parse(&bytes).unwrap(), frame, usize::MAX);
     taken.map_err(|(frame, reason)| {
         frames.free(frame);
         reason

@@ -14,6 +14,7 @@ use crate::gaps::Round;
 use crate::mailbox::Mailbox;
 use crate::share::Share;
 use crate::sleep::Next;
+use crate::strangers::Strangers;
 
 /// How a driver is set up.
 #[derive(Clone, Debug)]
@@ -43,6 +44,7 @@ pub struct Driver<F> {
     pub(crate) round: Round,
     pub(crate) least_gap: Duration,
     pub(crate) share: Share,
+    strangers: Strangers,
     /// When it ends at the latest, once it was told to.
     pub(crate) stops_at: Option<Instant>,
     /// Whether a mailbox rang the driver out of its sleep, and nothing was taken from one since.
@@ -82,6 +84,7 @@ impl<F: Frames> Driver<F> {
             round: Round::new(now),
             least_gap,
             share: Share::new(now, None),
+            strangers: Strangers::new(now, &platform),
             stops_at: None,
             was_rung: false,
             awake_since: now,
@@ -251,17 +254,22 @@ impl<F: Frames> Driver<F> {
         let work = Work::of(Piece::Round, 1);
         let now = env.after(&work);
         env.lap(&work, now);
+        let (took, stepped) = (now.since(self.awake_since), self.progress.unlooked > 0);
         self.progress.begins_round = true;
         self.progress.unlooked = self.platform.quantum;
         self.end_round(now, env);
         self.wake_applications(env);
         env.preemption_point();
         let restricted = self.progress.restricted;
+        let found = core::mem::take(&mut self.progress.found) > 0;
+        let rest = if stepped { None } else { self.strangers.looked(now, took) };
+        // What is not in vain is heard at once: that a blocked link has room, too.
+        let rest = rest.filter(|_| found && !self.is_blocked(env));
         // While frames keep coming, a look at the links is cheaper than asking the kernel whether to look.
-        if core::mem::take(&mut self.progress.found) > 0 && !restricted {
+        if found && rest.is_none() && !restricted {
             return Next::Again;
         }
-        Next::Sleep(self.sleep(now, restricted, env))
+        Next::Sleep(self.sleep(now, restricted, rest, env))
     }
 
     fn end_round(&mut self, now: Instant, env: &mut impl Environment<F>) {

@@ -28,6 +28,7 @@ mod gaps;
 mod mailbox;
 mod share;
 mod sleep;
+mod strangers;
 
 pub use driver::{Config, Driver};
 pub use environment::{Clock, Control, Delivery, Environment, Links, Meter, Outbound, Ports, Work};

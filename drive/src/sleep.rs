@@ -3,7 +3,7 @@
 use laxity_core::endpoint;
 use laxity_core::frames::Frames;
 use laxity_core::piece::Piece;
-use laxity_core::units::Instant;
+use laxity_core::units::{Duration, Instant};
 
 use crate::driver::Driver;
 use crate::environment::Environment;
@@ -25,7 +25,8 @@ pub enum Next {
 pub struct Sleep {
     /// When it ends at the latest, and why; not after now means at once. `None` if only an input can end it.
     pub until: Option<(Instant, Why)>,
-    /// Whether a frame that arrives ends it, too. Not if the share of the processor is used up, or the driver is about to stop.
+    /// Whether a frame that arrives ends it, too. Not if the share of the processor is used up, many frames came that nobody waits
+    /// for, or the driver is about to stop.
     pub hears_frames: bool,
     /// Whether the share of the processor is used up.
     pub is_restricted: bool,
@@ -40,13 +41,20 @@ pub enum Why {
     Mailbox,
     /// A link is to be flushed again.
     Flush,
-    /// The share of the processor is used up, or the driver is about to stop: inputs are looked at now and then.
+    /// The share of the processor is used up, many frames came that nobody waits for, or the driver is about to stop: inputs are
+    /// looked at now and then.
     Poll,
 }
 
 impl<F: Frames> Driver<F> {
-    /// How long there is nothing to do, as of `now`.
-    pub(crate) fn sleep(&self, now: Instant, restricted: bool, env: &impl Environment<F>) -> Sleep {
+    /// How long there is nothing to do, as of `now`; at most for `rest`, if inputs are to be looked at only then.
+    pub(crate) fn sleep(
+        &self,
+        now: Instant,
+        restricted: bool,
+        rest: Option<Duration>,
+        env: &impl Environment<F>,
+    ) -> Sleep {
         let endpoint = self.endpoint.poll_timeout(now).map(|(at, why)| (at, Why::Endpoint(why)));
         let mailbox = self.mailbox_timeout().map(|at| (at, Why::Mailbox));
         let flush =
@@ -54,7 +62,8 @@ impl<F: Frames> Driver<F> {
         let soon = now + RESTRICTED_POLL;
         let poll = match (restricted, self.stops_at) {
             (true, _) => Some(soon.min(self.share.window_ends())),
-            (false, stopping) => stopping.map(|_| soon),
+            (false, Some(_)) => Some(soon),
+            (false, None) => rest.map(|rest| now + rest),
         };
         let until = [endpoint, mailbox, flush, poll.map(|at| (at, Why::Poll))].into_iter().flatten();
         Sleep { until: until.min_by_key(|&(at, _)| at), hears_frames: poll.is_none(), is_restricted: restricted }

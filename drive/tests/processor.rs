@@ -129,3 +129,54 @@ fn what_a_sleep_ends_late_is_a_gap_beyond_the_wake_up_that_the_platform_has() {
     assert_eq!(late(51), Some(micros(1)), "to know it costs nothing, however short it is");
     assert_eq!(late(2_050), Some(micros(2_000)));
 }
+
+/// A frame of nobody every 10 µs for 100 ms, and a look takes 5. Returns for how long the driver was awake, and the longest that
+/// a frame waited.
+fn flooded(host: &mut Host) -> (Duration, Duration) {
+    let (begin, mut arrived, mut oldest) = (host.around.now, 0, None);
+    let (mut awake, mut longest) = (Duration::ZERO, Duration::ZERO);
+    let at_of = |number: u64| begin + micros(10) * number;
+    while host.around.now < begin + micros(100_000) {
+        while at_of(arrived) <= host.around.now {
+            oldest = oldest.or(Some(at_of(arrived)));
+            host.around.inboxes[0].push_back(vec![9; 60]);
+            arrived += 1;
+        }
+        let turn_begins = host.around.now;
+        host.around.stall = micros(5);
+        let before = host.around.inboxes[0].len();
+        let next = host.turn();
+        awake += host.around.now.since(turn_begins);
+        if host.around.inboxes[0].len() < before {
+            longest = longest.max(turn_begins.since(oldest.take().unwrap()));
+            // The socket takes no more than this.
+            host.around.inboxes[0].clear();
+        }
+        if let Next::Sleep(sleep) = next {
+            let frame = if host.around.inboxes[0].is_empty() { at_of(arrived) } else { host.around.now };
+            let due = sleep.until.map(|(due, _)| due);
+            let wakes = due.into_iter().chain(sleep.hears_frames.then_some(frame)).min().unwrap();
+            host.wake_at(wakes.max(host.around.now), due);
+        }
+    }
+    (awake, longest)
+}
+
+#[test]
+fn a_flood_of_strangers_takes_no_more_of_the_processor_than_looks_are_charged() {
+    let platform = platform();
+    let mut host = Host::new(platform.clone(), micros(200));
+    let (awake, longest) = flooded(&mut host);
+    // The share of a look in a round, and 10 ms of credit; here a look takes longer than it is charged with, and rests are cut to
+    // what the bounds have room for.
+    let rest = platform.round() - platform.look() - platform.wake_up;
+    let most = micros(10_000) + micros(100_000).mul_ratio(5, 5 + rest.as_nanos() / 1_000);
+    assert!(awake <= most, "awake for {awake} of 100 ms, at most {most}");
+    assert!(longest <= platform.round(), "a frame waited {longest}");
+    // It is over, and a message is found as it comes.
+    let sleep = host.rest();
+    assert!(sleep.hears_frames, "{sleep:?}");
+    let (channel, key) = host.receiver(0, best_effort());
+    host.message_arrives(0, (channel, key), 0);
+    assert!(host.did_in_turn().contains(&Did::Step(channel.index())));
+}

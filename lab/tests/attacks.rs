@@ -11,6 +11,7 @@ use std::time::Duration as StdDuration;
 
 use lab::{Lab, Side};
 use laxity::{ChannelSpec, Error as LaxityError, Host, HostConfig, LinkChoice, Receiver, Sender, XdpOptions};
+use laxity_core::admission::Code;
 use laxity_core::contract::{Contract, Service};
 use laxity_core::figures::Figures;
 use laxity_core::platform::Platform;
@@ -248,6 +249,60 @@ fn strangers_disturb_nobody() {
         assert!(some.bytes >= some.packets);
     }
     assert_eq!(offered.iter().map(|some| some.refused).sum::<u64>(), 0, "{offered:?}");
+}
+
+/// One host asks for all the memory of another, as best effort and as real time, by one request and by many.
+#[test]
+fn one_host_takes_no_more_of_another_than_it_leaves_for_others() {
+    let scene = Scene::on_loopback();
+    let to = scene.there.address();
+    let greedy = UdpSocket::bind("127.0.0.2:0").unwrap();
+    greedy.set_read_timeout(PATIENCE).unwrap();
+    let listener = scene.there.listen("greedy").unwrap();
+    let mut tokens = 0..;
+    let mut ask = |service: Service| {
+        let (mut frame, mut answer, token) = ([0; MAX_CONTROL_BYTES], [0; MAX_CONTROL_BYTES], tokens.next().unwrap());
+        let open = Open {
+            name: "greedy",
+            traffic: service.into(),
+            packet: 1_000,
+            upstream: Duration::ZERO,
+            lease: ms(60_000),
+            clock: 0,
+            oversize: 1,
+        };
+        let len = Control::Open(open).write(token, &mut frame).unwrap();
+        greedy.send_to(&frame[..len], to).unwrap();
+        loop {
+            let len = greedy.recv(&mut answer).unwrap();
+            match Control::parse(&answer[..len]).unwrap() {
+                (answered, _) if answered != token => {}
+                (_, Control::Accept(Accept { channel, key, .. })) => {
+                    let len = Control::Keepalive(Keepalive { channel, key, sent: 0 }).write(token, &mut frame).unwrap();
+                    greedy.send_to(&frame[..len], to).unwrap();
+                    break Ok(());
+                }
+                (_, Control::Refuse(refuse)) => break Err(refuse.refusal().code),
+                (_, other) => panic!("{other:?}"),
+            }
+        }
+    };
+    // 70 bytes that ask for 256 MiB, as the reported attack did.
+    assert_eq!(ask(Service::best_effort(16 << 20, 16).unwrap()), Err(Code::Memory));
+    assert_eq!(ask(Service::best_effort(16 << 20, 5).unwrap()), Err(Code::PeerShare));
+    let small: Vec<_> = std::iter::repeat_with(|| ask(Service::best_effort(1, 1).unwrap())).take(70).collect();
+    assert_eq!(small.iter().filter(|answer| answer.is_ok()).count(), 64, "{small:?}");
+    assert!(small[64..].iter().all(|answer| *answer == Err(Code::PeerShare)), "{small:?}");
+    let large = Contract::new(200_000, 1, ms(1_000), 4, ms(2_000)).unwrap();
+    let large: Vec<_> = std::iter::repeat_with(|| ask(Service::RealTime(large))).take(30).collect();
+    println!("granted of 30 real-time channels: {}", large.iter().filter(|answer| answer.is_ok()).count());
+    assert_eq!(large.last(), Some(&Err(Code::PeerShare)), "{large:?}");
+    // Others find what they need, best effort and real time.
+    let contract = Contract::new(100_000, 1, ms(1_000), 1, ms(2_000)).unwrap();
+    let real_time = scene.connect("proper", ChannelSpec::real_time(contract));
+    let best_effort = scene.connect("other", ChannelSpec::best_effort(100_000, 16).unwrap());
+    assert!(real_time.0.end().is_none() && best_effort.0.end().is_none());
+    drop(listener);
 }
 
 /// 56 best-effort channels that are granted to `crowd`: the token of each, and its place and key.

@@ -45,6 +45,12 @@ impl Question {
 pub(crate) fn helps(refusal: &Refusal) -> bool {
     !matches!(
         refusal.code,
-        Code::Memory | Code::NoSuchName | Code::NameInUse | Code::Version | Code::Protocol | Code::Declined
+        Code::Memory
+            | Code::PeerShare
+            | Code::NoSuchName
+            | Code::NameInUse
+            | Code::Version
+            | Code::Protocol
+            | Code::Declined
     )
 }

@@ -24,6 +24,7 @@ use crate::doorbell::Doorbell;
 use crate::error::Error;
 use crate::executive::{Command, Notice};
 use crate::experiments::Marks;
+use crate::holdings::Holdings;
 use crate::host::Grant;
 use crate::port::{self, Port, ReceivePort, SendPort, Slot};
 use crate::reception::in_packets;
@@ -42,7 +43,10 @@ pub(crate) struct Behaviour {
     pub(crate) lease: Duration,
     pub(crate) send_early: bool,
     pub(crate) receive_early: bool,
-    pub(crate) receive_memory: u64,
+    /// What channels may hold in all.
+    pub(crate) whole: Holdings,
+    /// Frames beside those that the channels that receive best effort share.
+    pub(crate) shared_frames: usize,
     /// Whether the host serves its channels in the order that the bounds are computed for.
     pub(crate) proves_bounds: bool,
     /// What guarantee its grants have.
@@ -83,10 +87,8 @@ pub(crate) struct State {
     tickets: BTreeMap<u64, Ticket>,
     channels: BTreeMap<ChannelId, Known>,
     unreachable: Vec<SocketAddr>,
-    /// Bytes of the message buffers of all receiving channels.
-    receive_memory: u64,
-    /// Channels that are over, and when they are released.
-    lingering: Vec<(StdInstant, ChannelId)>,
+    /// Channels that are over, and when they are released: until then they hold what they held.
+    lingering: Vec<(StdInstant, ChannelId, Known)>,
     next_ticket: u64,
     /// What a batch of notices leads to, in its order; waits until the bounds allow for it.
     outcomes: Vec<Outcome>,
@@ -147,8 +149,7 @@ pub(crate) struct Known {
     pub(crate) is_receiving: bool,
     /// d_rx, if it receives and has a reservation.
     pub(crate) stage: Duration,
-    /// Bytes of its message buffers, if it receives.
-    bytes: u64,
+    holds: Holdings,
     pub(crate) name: Name,
     pub(crate) service: Service,
     /// Who waits for `open` to come to an end.
@@ -195,7 +196,6 @@ impl Shared {
             tickets: BTreeMap::new(),
             channels: BTreeMap::new(),
             unreachable: Vec::new(),
-            receive_memory: 0,
             lingering: Vec::new(),
             next_ticket: 0,
             outcomes: Vec::new(),
@@ -338,7 +338,7 @@ impl Shared {
             reservation,
             is_receiving: false,
             stage: Duration::ZERO,
-            bytes: 0,
+            holds: Holdings { channels: 1, frames: queued_packets.into(), bytes: 0 },
             name: request.destination.name,
             service: request.service,
             opener: Some(Opener { reply, port: send_port }),
@@ -425,9 +425,9 @@ impl Shared {
         let now = StdInstant::now();
         let mut state = self.state();
         let due: Vec<ChannelId> =
-            state.lingering.iter().filter(|(until, _)| *until <= now).map(|(_, channel)| *channel).collect();
-        state.lingering.retain(|(until, _)| *until > now);
-        let next = state.lingering.iter().map(|(until, _)| until.saturating_duration_since(now)).min();
+            state.lingering.iter().filter(|(until, ..)| *until <= now).map(|(_, channel, _)| *channel).collect();
+        state.lingering.retain(|(until, ..)| *until > now);
+        let next = state.lingering.iter().map(|(until, ..)| until.saturating_duration_since(now)).min();
         drop(state);
         for channel in due {
             self.command(Command::Release(channel));
@@ -501,7 +501,11 @@ impl Shared {
                 let messages = buffers::receive_messages(&contract, upstream, stage) + contract.burst();
                 (messages, buffers::receive_packets(&analysed, platform, upstream, stage))
             }
-            Service::BestEffort { queue, max_message } => (queue, best_effort_packets(max_message, request.packet)),
+            Service::BestEffort { queue, max_message } => {
+                // It holds as many frames as are left of those that are shared, so never more than half of them.
+                let most = (self.behaviour.shared_frames / 2).max(1);
+                (queue, best_effort_packets(max_message, request.packet).min(most as u32))
+            }
         };
         let transit = state.admission.look_ahead()
             + platform.link.occupancy(platform.packet)
@@ -518,14 +522,18 @@ impl Shared {
             messages,
             packets,
         };
-        let bytes = u64::from(messages) * u64::from(request.service.max_message()) * u64::from(request.oversize);
-        if bytes > self.behaviour.receive_memory.saturating_sub(state.receive_memory) {
+        let largest = u64::from(request.service.max_message()) * u64::from(request.oversize);
+        let holds = Holdings {
+            channels: 1,
+            frames: if request.service.contract().is_some() { packets.into() } else { 0 },
+            bytes: u64::from(messages) * largest,
+        };
+        if let Err(refusal) = state.has_room(self.behaviour.whole, request, holds) {
             if let Some(id) = reservation {
                 state.admission.release(id);
             }
-            return state.refuse(request, Refusal::new(Code::Memory, Stage::ReceivingProcessor));
+            return state.refuse(request, refusal);
         }
-        state.receive_memory += bytes;
         let incoming = Incoming::new(request, reception);
         let (receive_port, slot) = port::receiving(messages.max(2) as usize);
         let grant = Grant {
@@ -544,7 +552,7 @@ impl Shared {
             reservation,
             is_receiving: true,
             stage,
-            bytes,
+            holds,
             name: request.name,
             service: request.service,
             opener: None,
@@ -604,19 +612,18 @@ impl Shared {
         let mut state = self.state();
         let Some(mut known) = state.channels.remove(&channel) else { return };
         state.release(&known);
-        let unreachable = state.unreachable.contains(&known.peer);
-        let lingers = known.is_receiving && matches!(end, End::Closed { .. });
-        if lingers {
-            state.lingering.push((StdInstant::now() + LINGER, channel));
-        }
-        if !lingers {
+        let (port, opener, peer) = (Arc::clone(&known.port), known.opener.take(), known.peer);
+        let unreachable = state.unreachable.contains(&peer);
+        if known.is_receiving && matches!(end, End::Closed { .. }) {
+            state.lingering.push((StdInstant::now() + LINGER, channel, known));
+        } else {
             state.outcomes.push(Outcome::Command(Command::Release(channel)));
         }
         drop(state);
-        if let Some(opener) = known.opener.take() {
-            let _ = opener.reply.send(Err(Error::of_end(end, known.peer, unreachable)));
+        if let Some(opener) = opener {
+            let _ = opener.reply.send(Err(Error::of_end(end, peer, unreachable)));
         }
-        known.port.set_end(end);
+        port.set_end(end);
     }
 }
 
@@ -631,7 +638,6 @@ impl State {
     }
     fn release(&mut self, known: &Known) {
         self.review_share();
-        self.receive_memory -= known.bytes;
         if let Some(id) = known.reservation {
             self.admission.release(id);
         }
@@ -642,6 +648,22 @@ impl State {
             Ticket::Opening { known } | Ticket::Accepting { known, .. } => known,
         });
         tickets.chain(self.channels.values())
+    }
+    /// Whether the host that asks may have this; best effort has half of the whole at most, so that some is left for real-time
+    /// channels.
+    fn has_room(&self, whole: Holdings, request: &Request, asked: Holdings) -> Result<(), Refusal> {
+        let held = |counts: &dyn Fn(&Known) -> bool| {
+            let all = self.channels().chain(self.lingering.iter().map(|(.., known)| known));
+            all.filter(|known| counts(known)).map(|known| known.holds).sum()
+        };
+        let is_its =
+            |known: &Known| known.is_receiving && known.peer.ip().to_canonical() == request.peer.ip().to_canonical();
+        let is_best_effort = |known: &Known| known.is_receiving && known.service.contract().is_none();
+        if request.service.contract().is_none() {
+            let its = held(&|known| is_its(known) && is_best_effort(known));
+            whole.half().grant(held(&is_best_effort), its, asked)?;
+        }
+        whole.grant(held(&|_| true), held(&is_its), asked)
     }
     fn listener(&self, request: &Request) -> Option<mpsc::Sender<Accepted>> {
         let is_meant = |listening: &&Listening| {

@@ -26,6 +26,7 @@ use crate::control::{Accepted, Behaviour, OpenRequest, Shared};
 use crate::doorbell::Doorbell;
 use crate::error::Error;
 use crate::executive::{Command, Executive, Meter, Parts, Published, Sampling};
+use crate::holdings::Holdings;
 use crate::link::{self, DropAllowance, LinkChoice, ONLY_LINK, Wire};
 use crate::realtime::{self, Scheduling};
 use crate::receiver::Receiver;
@@ -36,6 +37,9 @@ use crate::signal::Signal;
 
 /// The port of a host's first executive.
 pub const DEFAULT_PORT: u16 = 5709;
+
+/// Which part of a host's frames the channels that receive best effort share.
+const BEST_EFFORT_PART: usize = 8;
 
 /// How a host is set up.
 #[derive(Clone, Debug)]
@@ -61,9 +65,10 @@ pub struct HostConfig {
     pub receive_early: bool,
     /// How long before its logical arrival a packet may leave, if `send_early`.
     pub horizon: Duration,
-    /// Most channels at once.
+    /// Most channels at once. Of these, of `frames` and of `receive_memory` the channels from one host get no more than stays for
+    /// all others: half, if there are no others. Those that receive best effort get no more than half in all.
     pub channels: usize,
-    /// Frames that channels may hold together.
+    /// Frames that channels may hold together. An eighth of them is shared by the channels that receive best effort.
     pub frames: usize,
     /// Bytes of message buffers that peers' channels may take here; what they ask for beyond that is refused.
     pub receive_memory: u64,
@@ -301,9 +306,11 @@ impl Host {
         let system = |what| move |source| Error::System { what, source };
         let doorbell = Arc::new(Doorbell::new(config.channels).map_err(system("creating the wake-up event"))?);
         let secret = realtime::random().map_err(system("asking for a random number"))?;
+        let shared_frames = config.frames / BEST_EFFORT_PART;
         let mut endpoint = Endpoint::new(Config {
             channels: config.channels,
-            frames: config.frames,
+            frames: config.frames - shared_frames,
+            best_effort_frames: shared_frames,
             packet: platform.packet,
             quantum: platform.quantum,
             policy: config.policy,
@@ -376,7 +383,12 @@ impl Host {
                 lease: config.lease,
                 send_early: config.send_early,
                 receive_early: config.receive_early,
-                receive_memory: config.receive_memory,
+                whole: Holdings {
+                    channels: config.channels as u64,
+                    frames: (config.frames - shared_frames) as u64,
+                    bytes: config.receive_memory,
+                },
+                shared_frames,
                 proves_bounds,
                 backing: standing.backing.clone(),
             },

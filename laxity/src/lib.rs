@@ -43,6 +43,7 @@ mod error;
 mod executive;
 #[doc(hidden)]
 pub mod experiments;
+mod holdings;
 mod host;
 mod link;
 #[doc(hidden)]

@@ -238,7 +238,7 @@ fn a_loan_that_is_not_sent_costs_nothing() {
 #[test]
 fn messages_held_from_closed_channels_do_not_silence_an_open_one() {
     let start = || {
-        Host::start(HostConfig { channels: 2, registry: None, ..HostConfig::with_costs(Platform::assumed_host()) })
+        Host::start(HostConfig { channels: 8, registry: None, ..HostConfig::with_costs(Platform::assumed_host()) })
             .unwrap()
     };
     let (a, b) = (start(), start());

@@ -79,8 +79,10 @@ pub struct HostConfig {
     pub wire: EmulatedConfig,
     /// Most channels.
     pub channels: usize,
-    /// Frames for channels.
+    /// Frames that are kept for channels.
     pub frames: usize,
+    /// Frames that the channels that receive best effort share.
+    pub best_effort_frames: usize,
     /// Frames for what arrives and has not been looked at; a frame that finds none free is dropped.
     pub receive_ring: usize,
     /// How late it wakes up.
@@ -111,6 +113,7 @@ impl HostConfig {
             receive_early: false,
             channels: 16,
             frames: 2048,
+            best_effort_frames: 256,
             receive_ring: 256,
             wake_up: WakeUp::Worst,
             step_costs: StepCosts::Worst,
@@ -250,6 +253,7 @@ fn driver(config: &HostConfig, secret: u64) -> Option<Box<Driver<HeapFrames>>> {
     let mut endpoint = Endpoint::new(Config {
         channels: config.channels,
         frames: config.frames,
+        best_effort_frames: config.best_effort_frames,
         packet: platform.packet,
         quantum: platform.quantum,
         policy: config.policy,
@@ -275,7 +279,7 @@ fn driver(config: &HostConfig, secret: u64) -> Option<Box<Driver<HeapFrames>>> {
 
 /// Frames of a host: for channels, for what arrives, and for the one that is looked at.
 fn region(config: &HostConfig) -> usize {
-    config.frames + config.receive_ring + 1
+    config.frames + config.best_effort_frames + config.receive_ring + 1
 }
 
 impl Host {

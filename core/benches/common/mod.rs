@@ -66,6 +66,7 @@ impl Side {
             stretch_ppm: 1_000_000,
             channels,
             frames,
+            best_effort_frames: 0,
             packet,
             quantum: 16,
             policy: Default::default(),

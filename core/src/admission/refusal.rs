@@ -39,6 +39,8 @@ pub enum Code {
     CompositeUtilisation = 14,
     /// Processor and link together: some instant has more demand than time.
     CompositeDeadline = 15,
+    /// One host would hold more of the receiver's channels, frames or buffers than would be left for all others.
+    PeerShare = 16,
 }
 
 impl Code {
@@ -120,6 +122,7 @@ impl core::fmt::Display for Refusal {
             Code::Version => f.write_str("the peer speaks another major version of the protocol")?,
             Code::Protocol => f.write_str("the peer's answer cannot be used")?,
             Code::Declined => f.write_str("the receiving application declined")?,
+            Code::PeerShare => write!(f, "this host would hold more at the {} than would be left for others", self.stage)?,
             Code::CompositeUtilisation => f.write_str("processor and link together are used up in the long run")?,
             Code::CompositeDeadline => {
                 f.write_str("no deadline for processor and link together leaves every channel its own")?;

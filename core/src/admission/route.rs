@@ -84,10 +84,7 @@ impl Admission {
     /// can fall into the wait as it takes within that.
     pub fn input_delay(&self) -> Duration {
         let platform = self.platform();
-        let steps = [platform.first_packet, platform.packet_cost, platform.receive_first, platform.receive_packet];
-        let step = steps.into_iter().max().unwrap_or_default() + platform.change_of_handler() + platform.link_cost;
-        let look = platform.demultiplex * u64::from(platform.receive_batch);
-        let busy = look + step * u64::from(platform.quantum) + platform.link_cost * 2;
+        let busy = platform.round();
         let between = self.link.occupancy(1).max(platform.link_cost);
         let free = between - platform.link_cost;
         let stretched = if free.is_zero() { busy } else { busy.mul_ratio(between.as_nanos(), free.as_nanos()) };

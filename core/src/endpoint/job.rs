@@ -311,14 +311,26 @@ impl Job {
 
 /// Memory, and what is told of it.
 impl Job {
-    /// Frames that it may hold.
+    /// Frames that are kept for it.
     pub(super) fn frame_quota(&self) -> usize {
         match self {
             Self::Sender(sending) => sending.frame_quota(),
+            Self::Receiver(receiving) if receiving.shares_frames() => 0,
             Self::Receiver(receiving) => receiving.frame_quota(),
             Self::Inward(_) => 0,
             Self::Onward(onward) => onward.relaying.frame_quota(),
         }
+    }
+
+    /// True if the frames that it holds are of those that best effort shares.
+    #[inline]
+    pub(super) fn shares_frames(&self) -> bool {
+        self.receiver().is_some_and(Receiving::shares_frames)
+    }
+
+    /// Frames that it holds of those that best effort shares.
+    pub(super) fn shared_frames(&self) -> usize {
+        self.receiver().filter(|receiving| receiving.shares_frames()).map_or(0, Receiving::waiting)
     }
 
     /// Empties its queues; frames go back to the region, messages to `spent`.

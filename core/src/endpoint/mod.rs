@@ -42,8 +42,11 @@ use crate::wire::{DataView, MAX_CONTROL_BYTES};
 pub struct Config {
     /// Most channels at once.
     pub channels: usize,
-    /// Frames that channels may hold together; the rest of the region is the driver's, for what is in transit.
+    /// Frames that are kept for channels, for each as many as it may ever hold: all but those that receive best effort. The rest of
+    /// the region is the driver's, for what is in transit.
     pub frames: usize,
+    /// Frames beside those that the channels that receive best effort share. One holds at most as many as are left.
+    pub best_effort_frames: usize,
     /// S: the largest packet payload, bytes.
     pub packet: u32,
     /// P: packets between preemption points.
@@ -165,7 +168,7 @@ pub struct EndpointCounters {
 /// use laxity_core::units::{Duration, Instant};
 ///
 /// let config = |secret| Config {
-///     envelope: Default::default(), stretch_ppm: 1_000_000, channels: 4, frames: 64, packet: 1000, quantum: 4, policy: Default::default(), handover: Duration::ZERO,
+///     envelope: Default::default(), stretch_ppm: 1_000_000, channels: 4, frames: 64, best_effort_frames: 0, packet: 1000, quantum: 4, policy: Default::default(), handover: Duration::ZERO,
 ///     clock: 7, secret,
 ///     links: vec![LinkConfig {
 ///         model: LinkModel::UNLIMITED, look_ahead: Duration::ZERO, horizon: Duration::ZERO, best_effort: BestEffort::UNLIMITED,
@@ -234,6 +237,8 @@ pub struct Endpoint {
     starved: FifoSet,
     gaps: Gaps,
     frames_in_quota: usize,
+    /// Frames that channels hold of those that best effort shares.
+    frames_shared: usize,
     sealed: bool,
     /// Frames that belong to no channel here.
     pub counters: EndpointCounters,
@@ -264,6 +269,7 @@ impl Endpoint {
             starved: FifoSet::with_capacity(capacity),
             gaps: Gaps::new(config.envelope.clone()),
             frames_in_quota: 0,
+            frames_shared: 0,
             sealed: false,
             counters: EndpointCounters::default(),
             config,
@@ -417,7 +423,10 @@ impl Endpoint {
         let Some(receiving) = channel.job.receiver_mut() else {
             return self.pass_on(now, place, &view, frame);
         };
-        let refused = receiving.accept(now, &view, frame).err().map(|(frame, _)| frame);
+        let shares = receiving.shares_frames();
+        let most = if shares { self.config.best_effort_frames - self.frames_shared } else { usize::MAX };
+        let refused = receiving.accept(now, &view, frame, most).err().map(|(frame, _)| frame);
+        self.frames_shared += usize::from(shares && refused.is_none());
         if let Some(work) = channel.job.work(self.config.quantum) {
             self.processor.ready(now, place, work);
         }
@@ -467,6 +476,8 @@ impl Endpoint {
             if channel.job.packets() > 0 {
                 self.making = Some(pick.id);
             }
+            // A step of a receiver is done with one packet.
+            self.frames_shared -= usize::from(channel.job.shares_frames());
             if channel.job.has_delivery() {
                 self.deliverable.push_back(0, pick.id);
             }

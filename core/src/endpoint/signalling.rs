@@ -211,6 +211,7 @@ impl Endpoint {
         let place = self.place_of(&removed);
         self.signalling.tokens.remove(place);
         self.frames_in_quota -= removed.job.frame_quota();
+        self.frames_shared -= removed.job.shared_frames();
         removed.job.clear(frames, spent);
         if let Some(partner) = removed.job.partner().filter(|&partner| self.is_orphan(partner)) {
             self.signalling.timers.set(partner.index(), Instant::ZERO);

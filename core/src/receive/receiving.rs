@@ -216,6 +216,15 @@ impl Receiving {
     pub fn frame_quota(&self) -> usize {
         self.packets.capacity()
     }
+    /// True if nothing is kept for it, because what it carries is best effort: it shares frames with others of its kind.
+    #[inline]
+    pub(crate) fn shares_frames(&self) -> bool {
+        matches!(self.config.service, Service::BestEffort { .. })
+    }
+    /// Packets that wait for the handler.
+    pub(crate) fn waiting(&self) -> usize {
+        self.packets.len()
+    }
     /// Messages with a buffer and packets that were here at most. As many buffers as places for complete messages.
     pub(crate) fn peaks(&self) -> (u32, u32) {
         ((self.complete.capacity() - self.buffers.least_free) as u32, self.packets.peak() as u32)
@@ -242,8 +251,15 @@ impl Receiving {
         self.packets.is_empty() && self.complete.is_empty()
     }
 
-    /// Checks a packet against the contract and queues it; the frame comes back with the reason if it is not taken.
-    pub fn accept(&mut self, now: Instant, view: &DataView<'_>, frame: FrameId) -> Result<(), (FrameId, Drop)> {
+    /// Checks a packet against the contract and queues it, if fewer than `most` wait; the frame comes back with the reason if it is
+    /// not taken.
+    pub fn accept(
+        &mut self,
+        now: Instant,
+        view: &DataView<'_>,
+        frame: FrameId,
+        most: usize,
+    ) -> Result<(), (FrameId, Drop)> {
         self.dropped_early.forget_old(now);
         match self.find_slot(now, view) {
             Ok(slot) => {
@@ -252,7 +268,9 @@ impl Receiving {
                 let arrived = Arrived { frame, slot, sequence, index, payload };
                 // In front of later messages, which may have to wait for their logical arrival.
                 let behind = self.packets.iter().rev().take_while(|other| other.sequence > sequence).count();
-                match self.packets.insert(arrived, behind) {
+                let queued =
+                    if self.packets.len() < most { self.packets.insert(arrived, behind) } else { Err(arrived) };
+                match queued {
                     // Noted at once: copies must not take the places of packets that are still to come.
                     Ok(()) => {
                         self.note_seen(usize::from(slot), index);

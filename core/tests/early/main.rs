@@ -84,7 +84,7 @@ impl Host {
         let bytes = written(header);
         let frame: FrameId = self.frames.take().expect("as many as wait, and one");
         self.frames.packet_mut(&frame)[..bytes.len()].copy_from_slice(&bytes);
-        let taken = self.receiving.accept(now, &DataView::parse(&bytes).unwrap(), frame);
+        let taken = self.receiving.accept(now, &DataView::parse(&bytes).unwrap(), frame, usize::MAX);
         taken.map_err(|(frame, reason)| {
             self.frames.free(frame);
             reason

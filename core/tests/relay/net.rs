@@ -367,7 +367,8 @@ pub(crate) fn config(secret: u64, clock: u64, mega: u64) -> Config {
     };
     Config {
         channels: 12,
-        frames: FRAMES - 20,
+        frames: FRAMES - 60,
+        best_effort_frames: 40,
         packet: PACKET,
         quantum: 4,
         policy: Default::default(),

@@ -115,6 +115,7 @@ impl Host {
         let endpoint = Endpoint::new(Config {
             channels: 8,
             frames: 200,
+            best_effort_frames: 40,
             packet: PACKET as u32,
             quantum: platform.quantum,
             policy: Default::default(),

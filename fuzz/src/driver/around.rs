@@ -412,6 +412,7 @@ impl Meter for Around<'_> {
         let host = self.host();
         assert_eq!(host.turn.looked, host.links.len(), "a look is one at every link");
         assert!(count <= host.links.len() * host.platform.receive_batch as usize);
+        host.turn.found += count;
     }
     fn record(&mut self, _: Piece, _: Duration, _: Instant) {}
     fn skip(&mut self, _: Instant) {}

@@ -16,6 +16,8 @@ use super::region::Region;
 
 /// Names that every host listens on: one for each channel that may be opened in a run.
 pub const NAMES: usize = 12;
+/// Frames that the channels that receive best effort share.
+pub const BEST_EFFORT_FRAMES: usize = 24;
 /// Frames beyond the channels' quotas, for what is on its way.
 const SPARE_FRAMES: usize = 4;
 
@@ -58,6 +60,7 @@ impl Host {
         let mut endpoint = Endpoint::new(Config {
             channels: 1 + usize::from(shape >> 3 & 7),
             frames,
+            best_effort_frames: BEST_EFFORT_FRAMES,
             packet,
             quantum: 1 + u32::from(shape >> 6),
             policy: if bytes.bool() { Policy::FixedPriority } else { Policy::EarliestDeadline },
@@ -75,7 +78,7 @@ impl Host {
         let capacity = (DATA_HEADER_BYTES + packet as usize).max(MAX_CONTROL_BYTES);
         Self {
             endpoint,
-            region: Region::new(frames + SPARE_FRAMES, capacity),
+            region: Region::new(frames + BEST_EFFORT_FRAMES + SPARE_FRAMES, capacity),
             offset,
             requests: Vec::new(),
             lent: Vec::new(),

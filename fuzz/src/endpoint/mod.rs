@@ -240,7 +240,7 @@ impl World {
             id,
             request,
             accepted: now.as_nanos(),
-            quota: quota as usize,
+            quota: if request.service.contract().is_some() { quota as usize } else { 0 },
             sender: sender.unwrap_or(usize::MAX),
             remotes: Vec::new(),
             tainted: sender.is_none(),

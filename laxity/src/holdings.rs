@@ -1,0 +1,113 @@
+//! What channels take of this host, and how much of it those of one peer may have.
+//!
+//! No host's channels may hold more than what is left for all others once they have it. The first host that asks can have half,
+//! another one half of what is left, and so on: whoever comes always finds something, however many ask and whatever for, and
+//! nobody has to say beforehand how many there will be (dynamic thresholds: Choudhury and Hahne, IEEE/ACM Transactions on
+//! Networking 6(2), 1998, there for the buffers of a switch).
+
+use laxity_core::admission::{Code, Refusal, Stage};
+
+/// What channels take.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Holdings {
+    pub(crate) channels: u64,
+    /// Frames that are kept for them.
+    pub(crate) frames: u64,
+    /// Bytes of the buffers of messages that are received.
+    pub(crate) bytes: u64,
+}
+
+impl std::iter::Sum for Holdings {
+    fn sum<I: Iterator<Item = Self>>(all: I) -> Self {
+        all.fold(Self::default(), |sum, one| Self {
+            channels: sum.channels.saturating_add(one.channels),
+            frames: sum.frames.saturating_add(one.frames),
+            bytes: sum.bytes.saturating_add(one.bytes),
+        })
+    }
+}
+
+impl Holdings {
+    pub(crate) fn half(self) -> Self {
+        Self { channels: self.channels / 2, frames: self.frames / 2, bytes: self.bytes / 2 }
+    }
+
+    /// Whether of this whole, of which `held` is taken, a host may have `asked` beside what it has, which is `its` part of `held`.
+    ///
+    /// # Errors
+    /// [`Code::Memory`] if that is not there at all, [`Code::PeerShare`] if it is kept for others.
+    pub(crate) fn grant(self, held: Self, its: Self, asked: Self) -> Result<(), Refusal> {
+        let of = |part: fn(&Self) -> u64| (part(&self), part(&held), part(&its), part(&asked));
+        for (whole, held, its, asked) in [of(|all| all.channels), of(|all| all.frames), of(|all| all.bytes)] {
+            let refusal = |code| Err(Refusal::new(code, Stage::ReceivingProcessor));
+            match whole.saturating_sub(held).checked_sub(asked) {
+                None => return refusal(Code::Memory),
+                Some(left) if asked > 0 && its.saturating_add(asked) > left => return refusal(Code::PeerShare),
+                Some(_) => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WHOLE: Holdings = Holdings { channels: 256, frames: 1_000, bytes: 1 << 20 };
+
+    /// How many channels that take this much `hosts` hosts get that ask in turn until each is refused, and what is left.
+    fn taken(hosts: usize, asked: Holdings) -> (Vec<u64>, Holdings) {
+        let mut held = vec![Holdings::default(); hosts];
+        loop {
+            let before = held.clone();
+            for host in 0..hosts {
+                let all = held.iter().copied().sum();
+                if WHOLE.grant(all, held[host], asked).is_ok() {
+                    held[host] = [held[host], asked].into_iter().sum();
+                }
+            }
+            if held == before {
+                return (held.iter().map(|held| held.channels).collect(), held.into_iter().sum());
+            }
+        }
+    }
+
+    #[test]
+    fn whoever_comes_finds_as_much_as_any_other_host_has() {
+        let asked = Holdings { channels: 1, frames: 0, bytes: 1 << 10 };
+        for hosts in 1..20 {
+            let (each, all) = taken(hosts, asked);
+            let most = *each.iter().max().unwrap();
+            assert!(256 - all.channels >= most, "{each:?}");
+            assert!(each.iter().all(|&channels| channels >= most - 1), "{each:?}");
+            assert!(most >= 256 / (hosts as u64 + 1) - 1, "{each:?}");
+        }
+    }
+
+    #[test]
+    fn one_that_asks_first_gets_half_and_the_next_half_of_the_rest() {
+        let mut held = Holdings::default();
+        for expected in [128, 64, 32, 16, 8, 4, 2, 1, 0, 0] {
+            let mut its = Holdings::default();
+            let asked = Holdings { channels: 1, ..Holdings::default() };
+            while WHOLE.grant(held, its, asked).is_ok() {
+                (held, its) = ([held, asked].into_iter().sum(), [its, asked].into_iter().sum());
+            }
+            assert_eq!(its.channels, expected);
+        }
+    }
+
+    #[test]
+    fn what_is_not_there_and_what_is_kept_for_others_are_told_apart_and_nothing_overflows() {
+        let ask =
+            |bytes| WHOLE.grant(Holdings::default(), Holdings::default(), Holdings { channels: 1, frames: 0, bytes });
+        let code = |result: Result<(), Refusal>| result.map_err(|refusal| refusal.code);
+        assert_eq!(code(ask(1 << 19)), Ok(()));
+        assert_eq!(code(ask((1 << 19) + 1)), Err(Code::PeerShare));
+        assert_eq!(code(ask(1 << 20)), Err(Code::PeerShare));
+        for bytes in [(1 << 20) + 1, u64::MAX] {
+            assert_eq!(code(ask(bytes)), Err(Code::Memory));
+        }
+    }
+}
