@@ -21,6 +21,7 @@ use laxity_lab::Error;
 use laxity_lab::attack::{Content, Ground, Load, Offered, Violator, strangers};
 use laxity_link::sys::{self, now};
 use laxity_link::xdp::XdpError;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 const PATIENCE: Option<StdDuration> = Some(StdDuration::from_secs(10));
 /// How long an attack lasts.
@@ -251,6 +252,33 @@ fn strangers_disturb_nobody() {
     assert_eq!(offered.iter().map(|some| some.refused).sum::<u64>(), 0, "{offered:?}");
 }
 
+/// Processor time that the executives of this process have taken.
+fn executives_time() -> Duration {
+    let tasks = std::fs::read_dir("/proc/self/task").unwrap().filter_map(|task| {
+        let task = task.unwrap().path();
+        // A thread may end meanwhile.
+        let name = std::fs::read_to_string(task.join("comm")).ok()?;
+        let times = std::fs::read_to_string(task.join("schedstat")).ok()?;
+        if name.trim() == "laxity" { times.split_whitespace().next()?.parse::<u64>().ok() } else { None }
+    });
+    Duration::from_nanos(tasks.sum())
+}
+
+#[test]
+fn strangers_take_no_more_of_the_processor_than_looks_are_charged() {
+    let scene = Scene::on_loopback();
+    let (stop, begin) = (AtomicBool::new(false), executives_time());
+    let load = Load { per_second: None, packets: u64::MAX, span: SPAN };
+    let to = [scene.there.address()];
+    let offered = strangers(&to, Content::Garbage, 60, &load, &Ground::loopback(), &stop, |_| ()).unwrap();
+    let took = executives_time() - begin;
+    println!("{offered:?}, the executives ran for {took}");
+    assert!(offered.per_second() > 50_000, "{offered:?}");
+    // By the costs that are assumed a look takes 14 % of a round; what is measured contains waking up, too, and where the test is not
+    // optimised a look takes longer than the longest rest allows for. Without rests it was 82 to 90 %, as fast as frames came.
+    assert!(took < offered.elapsed.mul_ratio(55, 100), "{took} of {}", offered.elapsed);
+}
+
 /// One host asks for all the memory of another, as best effort and as real time, by one request and by many.
 #[test]
 fn one_host_takes_no_more_of_another_than_it_leaves_for_others() {
@@ -305,7 +333,7 @@ fn one_host_takes_no_more_of_another_than_it_leaves_for_others() {
     drop(listener);
 }
 
-/// 56 best-effort channels that are granted to `crowd`: the token of each, and its place and key.
+/// 62 best-effort channels that are granted to `crowd`: the token of each, and its place and key.
 fn be_granted(scene: &Scene, crowd: &UdpSocket, open: &Open<'_>) -> (Vec<(u64, u32, u32)>, Vec<Receiver>) {
     let listener = scene.there.listen(open.name).unwrap();
     let granted = |token| {
@@ -324,17 +352,22 @@ fn be_granted(scene: &Scene, crowd: &UdpSocket, open: &Open<'_>) -> (Vec<(u64, u
             }
         }
     };
-    (0..56).map(granted).unzip()
+    (0..62).map(granted).unzip()
 }
 
-/// What ended every other channel of a host within two seconds, once: best-effort channels of one peer whose KEEPALIVE and OPEN
-/// come 20,000 times a second. Beside them 300 ports ask for what no host can grant, 3,000 times a second.
+/// What ended every other channel of a host within two seconds, once: 62 best-effort channels of one peer whose KEEPALIVE and OPEN
+/// come again and again, here 100,000 times a second. Beside them 1,000 ports ask 20,000 times a second for what cannot be granted. Both
+/// as fast as this machine can, if that is less.
 #[test]
 fn who_repeats_itself_ends_nobodys_channel_and_keeps_nobody_out() {
+    const REPEATED: u64 = 100_000;
+    const ASKED: u64 = 20_000;
+    let limit = getrlimit(Resource::Nofile);
+    setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit }).unwrap();
     let scene = Scene::on_loopback();
     let to = scene.there.address();
-    let socket = || UdpSocket::bind("127.0.0.1:0").unwrap();
-    let (crowd, askers): (_, Vec<_>) = (socket(), (0..300).map(|_| socket()).collect());
+    let socket = || UdpSocket::bind("127.0.0.2:0").unwrap();
+    let (crowd, askers): (_, Vec<_>) = (socket(), (0..1_000).map(|_| socket()).collect());
     crowd.set_read_timeout(PATIENCE).unwrap();
     let open = Open {
         name: "crowded",
@@ -347,49 +380,60 @@ fn who_repeats_itself_ends_nobodys_channel_and_keeps_nobody_out() {
     };
     let (granted, held) = be_granted(&scene, &crowd, &open);
     crowd.set_nonblocking(true).unwrap();
-    let impossible = Service::RealTime(Contract::new(16_000_000, 1, ms(1), 1, ms(1)).unwrap());
-    let impossible = Open { traffic: impossible.into(), ..open };
-    let attack = || {
-        let (mut frame, mut answer, start) = ([0; MAX_CONTROL_BYTES], [0; MAX_CONTROL_BYTES], now());
-        let (mut sent, mut asked, mut answers) = (0_usize, 0_usize, 0_usize);
+    let _listener = scene.there.listen("asked").unwrap();
+    let late = Service::RealTime(Contract::new(60_000, 1, ms(20), 1, ms(1)).unwrap());
+    let late = Open { name: "asked", traffic: late.into(), ..open };
+    // Until the time is over, so many a second; how many there were.
+    let at_rate = |rate: u64, send: &mut dyn FnMut(u64) -> bool| {
+        let (start, mut sent) = (now(), 0);
         while now().since(start) < SPAN {
-            for _ in 0..20 {
-                let (token, channel, key) = granted[sent / 2 % granted.len()];
-                let control = match sent % 2 {
-                    0 => Control::Keepalive(Keepalive { channel, key, sent: 0 }),
-                    _ => Control::Open(open),
-                };
-                let len = control.write(token, &mut frame).unwrap();
-                sent += usize::from(crowd.send_to(&frame[..len], to).is_ok());
-            }
-            for _ in 0..3 {
-                let len = Control::Open(impossible).write(asked as u64, &mut frame).unwrap();
-                asked += usize::from(askers[asked % askers.len()].send_to(&frame[..len], to).is_ok());
-            }
-            while crowd.recv(&mut answer).is_ok() {
-                answers += 1;
+            while sent < now().since(start).as_nanos() * rate / 1_000_000_000 && now().since(start) < SPAN {
+                sent += u64::from(send(sent));
             }
             sys::wait(&[], Some(ms(1))).unwrap();
         }
-        (sent, asked, answers)
+        sent
     };
-    let (offered, opened) = scene.beside(|| {
+    let repeat = || {
+        let (mut frame, mut answer, mut answers) = ([0; MAX_CONTROL_BYTES], [0; MAX_CONTROL_BYTES], 0_u64);
+        let sent = at_rate(REPEATED, &mut |number| {
+            let (token, channel, key) = granted[number as usize / 2 % granted.len()];
+            let control = match number % 2 {
+                0 => Control::Keepalive(Keepalive { channel, key, sent: 0 }),
+                _ => Control::Open(open),
+            };
+            let len = control.write(token, &mut frame).unwrap();
+            if number % 100 == 0 {
+                answers += std::iter::repeat_with(|| crowd.recv(&mut answer)).take_while(Result::is_ok).count() as u64;
+            }
+            crowd.send_to(&frame[..len], to).is_ok()
+        });
+        (sent, answers)
+    };
+    let ask = || {
+        let mut frame = [0; MAX_CONTROL_BYTES];
+        at_rate(ASKED, &mut |number| {
+            let len = Control::Open(late).write(number, &mut frame).unwrap();
+            askers[number as usize % askers.len()].send_to(&frame[..len], to).is_ok()
+        })
+    };
+    let (sent, answers, asked, opened) = scene.beside(|| {
         std::thread::scope(|scope| {
-            let attacking = scope.spawn(attack);
+            let (repeating, asking) = (scope.spawn(repeat), scope.spawn(ask));
             sys::wait(&[], Some(ms(300))).unwrap();
             let (contract, start) = (Contract::new(1_000, 1, INTERVAL, 1, ms(500)).unwrap(), now());
             let proper = scene.connect("proper", ChannelSpec::real_time(contract));
             let opened = now().since(start);
             assert!(proper.0.end().is_none());
-            (attacking.join().unwrap(), opened)
+            let (sent, answers) = repeating.join().unwrap();
+            (sent, answers, asking.join().unwrap(), opened)
         })
     });
-    println!("{offered:?}, a proper peer has its channel after {opened}");
-    let (sent, asked, answers) = offered;
-    assert!(sent > 5_000 && asked > 500, "{offered:?}");
-    // One in 50 ms for each channel, and one more.
+    println!("{sent} repeated, {asked} asked, {answers} answers, a proper peer has its channel after {opened}");
+    assert!(sent > 15_000 && asked > 3_000, "{sent} {asked}");
+    // One in 50 ms for each channel, and two more.
     let most = held.len() as u64 * (SPAN.div_ceil(ms(50)) + 2);
-    assert!((answers as u64) < most, "{answers} answers of at most {most}");
+    assert!(answers < most, "{answers} answers of at most {most}");
     assert!(opened < ms(1_000), "{opened}");
     assert!(held.iter().all(|receiver| receiver.end().is_none()));
 }
