@@ -120,3 +120,18 @@ fn what_others_hold_is_refused_and_said_and_can_be_had_when_they_go() {
     until("what was held is free", || b.open(c.address(), "late", spec(40_000, 5, 100)).is_ok());
     drop(listener);
 }
+
+#[test]
+fn a_peer_has_its_answer_though_somebody_holds_the_registry() {
+    let place = Place::new("held");
+    let here = place.host("receiver");
+    let listener = here.listen("held").unwrap();
+    let peer = Host::start(HostConfig { registry: None, ..HostConfig::with_costs(Platform::assumed_host()) }).unwrap();
+    let lock = std::fs::File::open(place.0.join("registry.lock")).unwrap();
+    lock.lock().unwrap();
+    let refused = peer.open(here.address(), "held", spec(1_000, 100, 200)).unwrap_err();
+    assert!(matches!(refused, Error::Refused { .. }), "{refused}");
+    lock.unlock().unwrap();
+    assert!(peer.open(here.address(), "held", spec(1_000, 100, 200)).is_ok());
+    drop(listener);
+}

@@ -11,8 +11,9 @@ use rustix::fs::{FlockOperation, flock};
 use super::book::Book;
 use super::{Registry, RegistryError, process};
 
-/// Longer than any change takes.
-const LOCK_PATIENCE: Duration = Duration::from_secs(2);
+/// Longer than any change takes, and much shorter than a peer waits for its answer (`OPEN_TRIES` times `RETRY`): whoever holds the lock,
+/// the peer is told no.
+const LOCK_PATIENCE: Duration = Duration::from_millis(500);
 /// A registry with all the executives and channels that it may list is smaller.
 const MOST_BYTES: u64 = 16 << 20;
 
@@ -96,7 +97,7 @@ impl Store {
             if start.elapsed() > LOCK_PATIENCE {
                 return Err(error(io::Error::new(
                     io::ErrorKind::TimedOut,
-                    "another process has held it for two seconds",
+                    "another process has held it for half a second",
                 )));
             }
             std::thread::sleep(Duration::from_micros(500));
