@@ -417,7 +417,8 @@ fn talk(seed: u64, mut start: impl FnMut(&UdpSocket) -> (Running, Option<SocketA
         }
         ends.push(running.finish(|| _ = say(&mut known, &mut peer)));
     }
-    println!("{said} frames, ended with {ends:?}");
+    let lost = ends.iter().filter(|&&end| end == 5).count();
+    println!("{said} frames in {} runs, of which {lost} lost their peer", ends.len());
     ends
 }
 
