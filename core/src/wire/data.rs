@@ -148,6 +148,7 @@ impl<'a> DataView<'a> {
     ///
     /// # Errors
     /// Not a data frame of this major version, a length other than 44 + payload, or a value outside its range.
+    #[inline]
     pub fn parse(frame: &'a [u8]) -> Result<Self, WireError> {
         expect(frame, Kind::Data)?;
         let (raw, payload) = RawHeader::ref_from_prefix(frame)
