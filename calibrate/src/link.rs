@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use laxity_core::units::{Duration, Rate};
+use laxity_core::wire::DATA_HEADER_BYTES;
 use laxity_link::sys::{self, now};
 
 use crate::error::Error;
@@ -16,8 +17,8 @@ use laxity::metering::Histogram;
 pub(super) const LOOPBACK: &str = "lo";
 /// What Linux gives it.
 const LOOPBACK_MTU: u32 = 65_536;
-/// Our header 44, UDP 8, IPv6 40: what a packet of S needs beside it within the MTU.
-const AROUND_PACKET: u32 = 44 + 8 + 40;
+/// Our header, UDP 8, IPv6 40: what a packet of S needs beside it within the MTU.
+const AROUND_PACKET: u32 = DATA_HEADER_BYTES as u32 + 8 + 40;
 
 /// What the kernel says of a network device.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -117,7 +118,7 @@ mod tests {
                 fs::write(root.join(name).join(file), text).unwrap();
             }
         }
-        let gigabit = Device { name: "eth0".to_owned(), packet: 1408, rate: Rate::bytes_per_second(125_000_000) };
+        let gigabit = Device { name: "eth0".to_owned(), packet: 1404, rate: Rate::bytes_per_second(125_000_000) };
         assert_eq!(Device::named(&root, "eth0"), Some(gigabit));
         assert_eq!(Device::named(&root, "eth1").unwrap().rate, None);
         assert_eq!(Device::named(&root, "eth2"), None);
@@ -125,7 +126,7 @@ mod tests {
         up.sort();
         assert_eq!(up, ["eth0", "lo"]);
         fs::remove_dir_all(&root).unwrap();
-        assert_eq!(Device::named(&root, "lo").unwrap().packet, 65_444, "without /sys");
+        assert_eq!(Device::named(&root, "lo").unwrap().packet, 65_440, "without /sys");
         assert_eq!(Device::named(&root, "eth0"), None);
     }
 }

@@ -37,7 +37,7 @@ fn frames_to_send() -> u64 {
 struct Known {
     token: u64,
     channel: u32,
-    key: u32,
+    key: u64,
 }
 
 /// Chooses what a peer says.

@@ -122,7 +122,7 @@ pub enum Event {
         /// The payload size that was agreed, bytes.
         packet: u32,
         /// The receiver's place for the channel, and its key: what each packet carries.
-        receiver: (u32, u32),
+        receiver: (u32, u64),
     },
     /// A channel is over; call `release`. Not before a lease has passed if memory allows: a peer that did not get our last
     /// word repeats its CLOSE as long, and takes us for lost if nobody answers.

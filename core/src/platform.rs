@@ -341,8 +341,8 @@ impl Platform {
             link: LinkModel {
                 setup: Duration::ZERO,
                 rate: Rate::bytes_per_second(12_500_000),
-                // Our header 44, UDP 8, IPv6 40, Ethernet 18 with its checksum, preamble and gap 20.
-                overhead_bytes: 130,
+                // Our header 48, UDP 8, IPv6 40, Ethernet 18 with its checksum, preamble and gap 20.
+                overhead_bytes: 134,
                 floor_bytes: 400,
             },
             wake_up: Duration::from_micros(200),

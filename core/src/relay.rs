@@ -219,7 +219,7 @@ impl Relaying {
         }
     }
     /// What may arrive for it from `peer` with `key`, once it has begun.
-    pub(crate) fn expected(&self, peer: SocketAddr, key: u32) -> Expected {
+    pub(crate) fn expected(&self, peer: SocketAddr, key: u64) -> Expected {
         let RelayConfig { service, packet, oversize, passage, .. } = &self.config;
         let Passage { upstream, input_delay, .. } = *passage;
         let taken = Taken { service, packet: *packet, oversize: *oversize, upstream, input_delay, messages: 1 };

@@ -110,7 +110,7 @@ impl Relay {
         self.frame(from, |area| control.write(token, area).unwrap());
     }
     /// What leaves by now: the last control frame's token, channel and key are kept in `last`; packets are counted.
-    fn drain(&mut self, last: &mut Option<(u64, u32, u32)>) -> u64 {
+    fn drain(&mut self, last: &mut Option<(u64, u32, u64)>) -> u64 {
         self.endpoint.handle_timeout(self.now);
         self.endpoint.handle_link_ready(self.now, 0, 64);
         let mut packets = 0;

@@ -10,7 +10,7 @@ use laxity_core::frames::{Frames, HeapFrames};
 use laxity_core::platform::{BestEffort, LinkModel, Starts};
 use laxity_core::send::SendConfig;
 use laxity_core::units::{Duration, Instant, Rate};
-use laxity_core::wire::{Accept, Control, Counts, DataHeader, Keepalive, Open};
+use laxity_core::wire::{Accept, Control, Counts, DATA_HEADER_BYTES, DataHeader, Keepalive, Open};
 
 const LEASE: Duration = Duration::from_millis(400);
 /// As the default executive does on a link of 100 Mbit/s: best effort and control frames have 2 % of it.
@@ -63,7 +63,13 @@ impl Scene {
         let mut endpoint = Endpoint::new(config);
         assert!(endpoint.listen(Name::new("in").unwrap()));
         let now = Instant::ZERO + ms(1_000);
-        Self { endpoint, frames: HeapFrames::new(600, 1044), now, said: Vec::new(), events: Vec::new() }
+        Self {
+            endpoint,
+            frames: HeapFrames::new(600, DATA_HEADER_BYTES + 1_000),
+            now,
+            said: Vec::new(),
+            events: Vec::new(),
+        }
     }
 
     fn hear(&mut self, from: SocketAddr, token: u64, control: &Control<'_>) {
@@ -73,7 +79,7 @@ impl Scene {
     }
 
     /// A message of one packet comes for a granted channel; true if it was taken.
-    fn hear_message(&mut self, from: SocketAddr, (channel, key): (u32, u32), sequence: u64) -> bool {
+    fn hear_message(&mut self, from: SocketAddr, (channel, key): (u32, u64), sequence: u64) -> bool {
         let frame = self.frames.take().unwrap();
         let header = DataHeader {
             channel,
@@ -88,7 +94,7 @@ impl Scene {
         };
         header.write(self.frames.packet_mut(&frame)).unwrap().fill(7);
         let free = self.frames.available();
-        self.endpoint.handle_frame(self.now, 0, from, frame, 144, &mut self.frames);
+        self.endpoint.handle_frame(self.now, 0, from, frame, header.frame_bytes(), &mut self.frames);
         self.frames.available() == free
     }
 
@@ -380,7 +386,7 @@ fn best_effort_that_floods_leaves_frames_for_others_and_takes_none_that_are_kept
             (address(peer), (channel, key))
         })
         .collect();
-    let flood = |scene: &mut Scene, (peer, channel): (SocketAddr, (u32, u32)), begin: u64| {
+    let flood = |scene: &mut Scene, (peer, channel): (SocketAddr, (u32, u64)), begin: u64| {
         (0..100).filter(|number| scene.hear_message(peer, channel, begin + number)).count()
     };
     let free = scene.frames.available();

@@ -66,7 +66,7 @@ fn packet(frames: &mut HeapFrames, sequence: u64, bytes: u32, index: u16, arriva
 /// Gives the packet to the channel, and the frame back if it is not taken.
 fn offer(receiving: &mut Receiving, frames: &mut HeapFrames, now: Instant, frame: FrameId) -> Result<(), Drop> {
     let len =
-        DATA_HEADER_BYTES + usize::from(u16::from_be_bytes([frames.packet(&frame)[34], frames.packet(&frame)[35]]));
+        DATA_HEADER_BYTES + usize::from(u16::from_be_bytes([frames.packet(&frame)[38], frames.packet(&frame)[39]]));
     let bytes = frames.packet(&frame)[..len].to_vec();
     let taken = receiving.accept(now, &DataView::parse(&bytes).unwrap(), frame, usize::MAX);
     taken.map_err(|(frame, reason)| {

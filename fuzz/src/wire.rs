@@ -24,7 +24,7 @@ pub fn data_frame(data: &[u8]) {
     let mut bytes = Bytes::new(data);
     let header = DataHeader {
         channel: bytes.u32(),
-        key: bytes.u32(),
+        key: bytes.u64(),
         message_bytes: bytes.number() as u32,
         sequence: bytes.number(),
         logical_arrival: Instant::from_nanos(bytes.number()),
@@ -122,7 +122,7 @@ pub(crate) fn made<'a>(kind: u8, bytes: &mut Bytes<'a>) -> Control<'a> {
         }
         1 => Control::Accept(Accept {
             channel: bytes.u32(),
-            key: bytes.u32(),
+            key: bytes.u64(),
             receive: span(bytes),
             packet: bytes.u16(),
             lease: span(bytes),
@@ -134,11 +134,11 @@ pub(crate) fn made<'a>(kind: u8, bytes: &mut Bytes<'a>) -> Control<'a> {
             let least_deadline = (there & 2 != 0).then(|| span(bytes));
             Control::Refuse(Refuse { code, stage, at, least_deadline, detail: text(bytes) })
         }
-        3 => Control::Keepalive(Keepalive { channel: bytes.u32(), key: bytes.u32(), sent: bytes.number() }),
+        3 => Control::Keepalive(Keepalive { channel: bytes.u32(), key: bytes.u64(), sent: bytes.number() }),
         4 => Control::Status(counts(bytes)),
         5 => Control::Close(Close {
             channel: bytes.u32(),
-            key: bytes.u32(),
+            key: bytes.u64(),
             sent: bytes.number(),
             reason: bytes.u8(),
             reverse: bytes.bool(),

@@ -334,7 +334,7 @@ fn one_host_takes_no_more_of_another_than_it_leaves_for_others() {
 }
 
 /// 62 best-effort channels that are granted to `crowd`: the token of each, and its place and key.
-fn be_granted(scene: &Scene, crowd: &UdpSocket, open: &Open<'_>) -> (Vec<(u64, u32, u32)>, Vec<Receiver>) {
+fn be_granted(scene: &Scene, crowd: &UdpSocket, open: &Open<'_>) -> (Vec<(u64, u32, u64)>, Vec<Receiver>) {
     let listener = scene.there.listen(open.name).unwrap();
     let granted = |token| {
         let (mut frame, mut answer) = ([0; MAX_CONTROL_BYTES], [0; MAX_CONTROL_BYTES]);

@@ -16,7 +16,7 @@ pub struct Marks {
     /// The receiver's place for the channel.
     pub place: u32,
     /// The receiver's key for it. It tells a stale sender from a current one; it is no cryptography.
-    pub key: u32,
+    pub key: u64,
     /// S: the payload of a packet that was agreed on, bytes.
     pub packet: u32,
 }

@@ -1,6 +1,7 @@
 //! What messages contain: a pattern of channel, number and place, so that every byte that is delivered can be checked; and
 //! the one random source of the simulator.
 
+use laxity_core::wire::DATA_HEADER_BYTES;
 pub(crate) use laxity_link::emulated::SplitMix64 as Random;
 
 fn start(channel: usize, sequence: u64) -> u64 {
@@ -31,6 +32,8 @@ pub(crate) fn check_sequence(frame: &[u8]) -> [u8; CHECK_BYTES] {
 
 /// Bytes of the check sequence.
 pub(crate) const CHECK_BYTES: usize = 4;
+/// What a data packet has on a wire beside its payload, bytes.
+pub(crate) const HEADERS: u32 = (DATA_HEADER_BYTES + CHECK_BYTES) as u32;
 
 #[cfg(test)]
 mod tests {

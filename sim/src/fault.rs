@@ -335,7 +335,7 @@ fn forged(number: u64) -> Vec<u8> {
     let mut frame = vec![0; DATA_HEADER_BYTES + 8];
     let header = DataHeader {
         channel: (random.next() % 8) as u32,
-        key: random.next() as u32,
+        key: random.next(),
         message_bytes: 8,
         sequence: random.next() % 1000,
         logical_arrival: Instant::ZERO,

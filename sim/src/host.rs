@@ -16,7 +16,7 @@ use laxity_drive::{Driver, Sleep};
 use laxity_link::emulated::{EmulatedConfig, EmulatedCounters, EmulatedLink};
 
 use crate::clock::Clock;
-use crate::content::{CHECK_BYTES, Random};
+use crate::content::{CHECK_BYTES, HEADERS, Random};
 use crate::fault::Said;
 use crate::papers::{Papers, link_model};
 
@@ -125,7 +125,7 @@ impl HostConfig {
 /// A wire without faults that takes as long for a packet as the platform's model, headers and check sequence included, or
 /// less where the model leaves too little for them.
 pub fn wire_no_slower_than(platform: &Platform) -> EmulatedConfig {
-    let (model, header) = (platform.link, (DATA_HEADER_BYTES + CHECK_BYTES) as u32);
+    let (model, header) = (platform.link, HEADERS);
     // What a packet carries beside its payload comes out of the overhead, and what is left of that out of the set-up.
     let uncovered = header.saturating_sub(model.overhead_bytes);
     let cost = model.rate.map_or(Duration::ZERO, |rate| rate.time_for(uncovered.into()));
@@ -286,7 +286,7 @@ impl Host {
     pub(crate) fn new(config: HostConfig, seed: u64) -> Self {
         let platform = &config.platform;
         let largest = platform.link.occupancy(platform.packet);
-        let frame = platform.packet + (DATA_HEADER_BYTES + CHECK_BYTES) as u32;
+        let frame = platform.packet + HEADERS;
         assert!(config.wire.model.occupancy(frame) <= largest, "the wire is slower than the link's model");
         Self {
             driver: driver(&config, seed),

@@ -274,7 +274,7 @@ fn platform() -> Platform {
         link: LinkModel {
             setup: Duration::ZERO,
             rate: Rate::bytes_per_second(125_000_000),
-            overhead_bytes: 130,
+            overhead_bytes: 134,
             floor_bytes: 400,
         },
         wake_up: micros(20),

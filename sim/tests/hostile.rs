@@ -4,7 +4,7 @@ mod common;
 
 use common::{address, ample, at, contract, modern, ms, plan, us};
 use laxity_core::units::Instant;
-use laxity_core::wire::{Close, Control, DataHeader, Keepalive};
+use laxity_core::wire::{Close, Control, DataHeader, Keepalive, MAJOR};
 use laxity_sim::{ChannelHandle, HostConfig, HostId, Source, World};
 use proptest::prelude::*;
 
@@ -27,7 +27,7 @@ fn two_hosts(seed: u64) -> (World, HostId, [ChannelHandle; 2]) {
 #[derive(Clone, Debug)]
 enum Forged {
     Random(Vec<u8>),
-    Data { channel: u32, key: u32, bytes: u32, sequence: u64, arrival: u64, index: u16, payload: u16, flip: (u16, u8) },
+    Data { channel: u32, key: u64, bytes: u32, sequence: u64, arrival: u64, index: u16, payload: u16, flip: (u16, u8) },
     Control { kind: u8, token: u64, number: u64, flip: (u16, u8) },
 }
 
@@ -35,7 +35,7 @@ fn forged() -> impl Strategy<Value = Forged> {
     let edge = || prop_oneof![0u64..100, any::<u64>(), u64::MAX - 2..=u64::MAX];
     prop_oneof![
         prop::collection::vec(any::<u8>(), 0..600).prop_map(Forged::Random),
-        (0u32..4, any::<u32>(), 1u32..5_000, edge(), edge(), 0u16..8, 1u16..1_000, any::<(u16, u8)>()).prop_map(
+        (0u32..4, any::<u64>(), 1u32..5_000, edge(), edge(), 0u16..8, 1u16..1_000, any::<(u16, u8)>()).prop_map(
             |(channel, key, bytes, sequence, arrival, index, payload, flip)| Forged::Data {
                 channel,
                 key,
@@ -76,7 +76,7 @@ fn bytes_of(forged: &Forged) -> Vec<u8> {
             (header.frame_bytes(), flip)
         }
         Forged::Control { kind, token, number, flip } => {
-            let (channel, key) = (number as u32 % 4, number as u32);
+            let (channel, key) = (number as u32 % 4, number);
             let control = match kind {
                 0 => Control::Keepalive(Keepalive { channel, key, sent: number }),
                 1 => Control::Close(Close { channel, key, sent: number, reason: 0, reverse: false }),
@@ -129,7 +129,7 @@ proptest! {
 fn a_flood_ends_at_the_ring_and_the_demultiplexer() {
     let (mut world, to, channels) = two_hosts(1);
     for number in 0..200_000_u64 {
-        world.inject_at(at(500) + us(number * 5), to, address(9), &[b'L', b'X', 1, 1, 0, 0, 0, 0]);
+        world.inject_at(at(500) + us(number * 5), to, address(9), &[b'L', b'X', MAJOR, 1, 0, 0, 0, 0]);
     }
     world.run_until(at(1500));
     for channel in channels {

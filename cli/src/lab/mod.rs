@@ -188,7 +188,7 @@ pub(crate) fn run(arguments: &LabArguments) -> Result<u8, Failure> {
     }
 }
 
-/// Before packets of this size there are headers of Laxity (44), UDP (8) and IPv6 (40).
+/// Before packets of this size there are headers of Laxity (48), UDP (8) and IPv6 (40).
 const HEADERS: u32 = 92;
 
 /// Has the story happen that the options ask for.

@@ -21,7 +21,7 @@ pub struct Channel {
     pub(super) link: LinkId,
     pub(super) name: Name,
     /// The receiver's slot index and nonce, which each packet carries.
-    pub(super) remote: (u32, u32),
+    pub(super) remote: (u32, u64),
     /// The part of the deadline that the sender's stages need at least (sender).
     pub(super) upstream: Duration,
     /// What the receiver last reported (sender).

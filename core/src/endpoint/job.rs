@@ -98,7 +98,7 @@ impl Job {
     #[inline]
     pub(super) fn step(
         &mut self,
-        remote: (u32, u32),
+        remote: (u32, u64),
         quantum: u32,
         frames: &mut impl Frames,
     ) -> Option<(Worked, After)> {
@@ -149,7 +149,7 @@ impl Job {
     pub(super) fn pop_packet(
         &mut self,
         now: Instant,
-        (channel, remote): (ChannelId, (u32, u32)),
+        (channel, remote): (ChannelId, (u32, u64)),
         stolen: impl FnOnce(Instant) -> Duration,
         frames: &mut impl Frames,
     ) -> Option<Leaving> {
@@ -354,7 +354,7 @@ impl Job {
     }
 
     /// What may arrive for it from `peer` with `key`.
-    pub(super) fn expected(&self, peer: SocketAddr, key: u32) -> Option<Expected> {
+    pub(super) fn expected(&self, peer: SocketAddr, key: u64) -> Option<Expected> {
         match self {
             Self::Receiver(receiving) => Some(receiving.expected(peer, key)),
             Self::Onward(onward) => Some(onward.relaying.expected(peer, key)),

@@ -149,7 +149,7 @@ impl Endpoint {
         }
         match self.install(channel) {
             Ok(key) => {
-                let nonce = self.signalling.secret.draw() as u32;
+                let nonce = self.signalling.secret.draw();
                 if let Some(channel) = self.channels.get_mut(key) {
                     channel.remote = (key.index(), nonce);
                 }
@@ -563,7 +563,7 @@ impl Endpoint {
     }
 
     /// The receiving channel from `peer` that token, slot and nonce name.
-    fn incoming(&self, peer: SocketAddr, token: u64, remote: (u32, u32)) -> Option<ChannelId> {
+    fn incoming(&self, peer: SocketAddr, token: u64, remote: (u32, u64)) -> Option<ChannelId> {
         let key = self.find(peer, token, true)?;
         (self.channels.get(key)?.remote == remote).then_some(key)
     }

@@ -71,7 +71,7 @@ pub struct Expected {
     /// Who sends it.
     pub peer: SocketAddr,
     /// The key that its packets carry.
-    pub key: u32,
+    pub key: u64,
     /// Real-time or best effort.
     pub class: ArrivalClass,
     /// S: the packet payload that was agreed on, bytes.
@@ -100,7 +100,7 @@ pub(crate) struct Taken<'a> {
 
 impl Taken<'_> {
     /// From `peer`, with `key`.
-    pub(crate) fn expected(&self, peer: SocketAddr, key: u32) -> Expected {
+    pub(crate) fn expected(&self, peer: SocketAddr, key: u64) -> Expected {
         let Self { service, packet, oversize, upstream, input_delay, messages } = *self;
         let (class, spacing, tolerance) = match service.contract() {
             None => (ArrivalClass::BestEffort, Duration::ZERO, Duration::ZERO),

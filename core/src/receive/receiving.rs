@@ -230,7 +230,7 @@ impl Receiving {
         ((self.complete.capacity() - self.buffers.least_free) as u32, self.packets.peak() as u32)
     }
     /// What may arrive for the channel from `peer` with `key`: nothing that [`accept`](Self::accept) would take is beyond it.
-    pub fn expected(&self, peer: SocketAddr, key: u32) -> Expected {
+    pub fn expected(&self, peer: SocketAddr, key: u64) -> Expected {
         let ReceiveConfig { service, packet, oversize, upstream, input_delay, .. } = &self.config;
         let (packet, oversize, upstream, input_delay) = (*packet, *oversize, *upstream, *input_delay);
         Taken { service, packet, oversize, upstream, input_delay, messages: self.slots.len() }.expected(peer, key)

@@ -281,7 +281,7 @@ impl Sending {
     }
 
     /// Makes one packet for the receiver with this slot and key. `None` if there is nothing to do or no frame.
-    pub fn step(&mut self, (channel, key): (u32, u32), frames: &mut impl Frames) -> Option<Worked> {
+    pub fn step(&mut self, (channel, key): (u32, u64), frames: &mut impl Frames) -> Option<Worked> {
         if self.packets.is_full() || (self.fragmenting.is_none() && self.queue.is_empty()) {
             return None;
         }

@@ -215,7 +215,7 @@ impl<'a> Control<'a> {
             }),
             ControlType::Accept => Self::Accept(Accept {
                 channel: u32_of(tag::CHANNEL)?,
-                key: u32_of(tag::KEY)?,
+                key: u64_of(tag::KEY)?,
                 receive: span_of(tag::RECEIVE)?,
                 packet: packet()?,
                 lease: span_of(tag::LEASE)?,
@@ -230,13 +230,13 @@ impl<'a> Control<'a> {
             }),
             ControlType::Keepalive => Self::Keepalive(Keepalive {
                 channel: u32_of(tag::CHANNEL)?,
-                key: u32_of(tag::KEY)?,
+                key: u64_of(tag::KEY)?,
                 sent: u64_of(tag::SENT)?,
             }),
             ControlType::Status => Self::Status(counts()?),
             ControlType::Close => Self::Close(Close {
                 channel: u32_of(tag::CHANNEL)?,
-                key: u32_of(tag::KEY)?,
+                key: u64_of(tag::KEY)?,
                 sent: u64_of(tag::SENT)?,
                 reason: fields.get(tag::REASON).map_or(0, u8::from_be_bytes),
                 reverse: flag(tag::REVERSE, fields.get(tag::REVERSE).map_or(0, u8::from_be_bytes))?,

@@ -1,18 +1,18 @@
-//! Data frames: one packet of one message behind a fixed header of 44 bytes.
+//! Data frames: one packet of one message behind a fixed header of 48 bytes.
 //!
 //! | offset | bytes | field | range |
 //! |---|---|---|---|
 //! | 0 | 4 | prefix | kind 1 |
 //! | 4 | 4 | channel | all; the receiver's slot index, looked up by the endpoint |
-//! | 8 | 4 | key | all; the receiver's nonce for the slot |
-//! | 12 | 4 | message_bytes | 1 to [`MAX_MESSAGE_BYTES`]; the whole message |
+//! | 8 | 8 | key | all; the receiver's nonce for the slot |
 //! | 16 | 8 | sequence | all; message number from 0 |
 //! | 24 | 8 | logical_arrival | all; ns on the sender's clock |
-//! | 32 | 2 | index | below ⌈message_bytes / S⌉; fragment number from 0 |
-//! | 34 | 2 | payload | 1 to [`MAX_PACKET_BYTES`], at most message_bytes; S, or what is left for the last fragment |
-//! | 36 | 4 | stolen | all; µs, 2³² − 1 means that or more |
-//! | 40 | 4 | waited | all; µs, 2³² − 1 means that or more |
-//! | 44 | payload | the bytes | the frame ends with them |
+//! | 32 | 4 | message_bytes | 1 to [`MAX_MESSAGE_BYTES`]; the whole message |
+//! | 36 | 2 | index | below ⌈message_bytes / S⌉; fragment number from 0 |
+//! | 38 | 2 | payload | 1 to [`MAX_PACKET_BYTES`], at most message_bytes; S, or what is left for the last fragment |
+//! | 40 | 4 | stolen | all; µs, 2³² − 1 means that or more |
+//! | 44 | 4 | waited | all; µs, 2³² − 1 means that or more |
+//! | 48 | payload | the bytes | the frame ends with them |
 //!
 //! S is the packet size that the channel's ACCEPT named. It is not in the frame: [`DataView::check`] takes it from the
 //! channel, so a sender cannot choose where in the message its bytes land.
@@ -25,7 +25,7 @@ use zerocopy::network_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// Bytes before the payload of a data frame.
-pub const DATA_HEADER_BYTES: usize = 44;
+pub const DATA_HEADER_BYTES: usize = 48;
 
 /// The header as it lies in the frame.
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
@@ -33,10 +33,10 @@ pub const DATA_HEADER_BYTES: usize = 44;
 struct RawHeader {
     prefix: Prefix,
     channel: U32,
-    key: U32,
-    message_bytes: U32,
+    key: U64,
     sequence: U64,
     logical_arrival: U64,
+    message_bytes: U32,
     index: U16,
     payload: U16,
     stolen: U32,
@@ -55,7 +55,7 @@ pub struct DataHeader {
     /// The receiver's slot index.
     pub channel: u32,
     /// The receiver's nonce for the slot.
-    pub key: u32,
+    pub key: u64,
     /// Bytes of the whole message.
     pub message_bytes: u32,
     /// The message's number in its channel, from 0.
@@ -79,7 +79,7 @@ pub struct DataHeader {
 /// Where `channel` stands in a frame: a relay fills it and the key in anew.
 const RECEIVER_AT: usize = 4;
 /// Where `stolen` stands in a frame: the sender fills both in when it hands the packet to the link.
-const EVIDENCE_AT: usize = 36;
+const EVIDENCE_AT: usize = 40;
 
 impl DataHeader {
     /// Bytes of the whole frame.
@@ -147,7 +147,7 @@ impl<'a> DataView<'a> {
     /// Reads a frame. Bounded by the header; the payload is not looked at.
     ///
     /// # Errors
-    /// Not a data frame of this major version, a length other than 44 + payload, or a value outside its range.
+    /// Not a data frame of this major version, a length other than 48 + payload, or a value outside its range.
     #[inline]
     pub fn parse(frame: &'a [u8]) -> Result<Self, WireError> {
         expect(frame, Kind::Data)?;
@@ -214,9 +214,9 @@ pub fn write_evidence(frame: &mut [u8], stolen: Duration, waited: Duration) {
 ///
 /// # Panics
 /// If `frame` is shorter than a header.
-pub fn write_receiver(frame: &mut [u8], channel: u32, key: u32) {
+pub fn write_receiver(frame: &mut [u8], channel: u32, key: u64) {
     frame[RECEIVER_AT..RECEIVER_AT + 4].copy_from_slice(&channel.to_be_bytes());
-    frame[RECEIVER_AT + 4..RECEIVER_AT + 8].copy_from_slice(&key.to_be_bytes());
+    frame[RECEIVER_AT + 4..RECEIVER_AT + 12].copy_from_slice(&key.to_be_bytes());
 }
 
 /// A span in whole µs for [`DataHeader::stolen_micros`]: rounded down, so that no more is claimed than was taken, and

@@ -37,7 +37,7 @@ pub enum WireError {
         found: u16,
     },
     /// A frame of another major version; a VERSION frame is the answer.
-    #[error("major version {found}, expected 1")]
+    #[error("major version {found}, expected {expected}", expected = super::MAJOR)]
     Version {
         /// The peer's major version.
         found: u8,

@@ -54,7 +54,7 @@ pub const CLOCK: Field = number(11, "clock", 8);
 /// The receiver's slot index.
 pub const CHANNEL: Field = number(12, "channel", 4);
 /// The receiver's nonce for the slot.
-pub const KEY: Field = number(13, "key", 4);
+pub const KEY: Field = number(13, "key", 8);
 /// The deadline of the receiver's stage, in ns.
 pub const RECEIVE: Field = number(14, "receive", 8);
 /// [`Code`](crate::admission::Code) of a refusal.

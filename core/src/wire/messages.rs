@@ -91,7 +91,7 @@ pub struct Accept {
     /// The receiver's slot index, to be put into each data frame; all.
     pub channel: u32,
     /// The receiver's nonce for the slot, to be put into each data frame; all.
-    pub key: u32,
+    pub key: u64,
     /// The deadline of the receiver's stage; all.
     pub receive: Duration,
     /// S as accepted, in bytes, [`MIN_PACKET_BYTES`] to what was offered ([`Accept::check`]).
@@ -160,7 +160,7 @@ pub struct Keepalive {
     /// The receiver's slot index; all.
     pub channel: u32,
     /// The receiver's nonce for the slot; all.
-    pub key: u32,
+    pub key: u64,
     /// Messages handed to the network so far; all.
     pub sent: u64,
 }
@@ -196,7 +196,7 @@ pub struct Close {
     /// The receiver's slot index; all.
     pub channel: u32,
     /// The receiver's nonce for the slot; all.
-    pub key: u32,
+    pub key: u64,
     /// Messages handed to the network, finally; all. If `reverse`, the last such count that the receiver was told.
     pub sent: u64,
     /// Why; all, 0 if not said or not in the frame, [`ROUTE_LOST`].

@@ -7,7 +7,7 @@
 //! | offset | bytes | field | range |
 //! |---|---|---|---|
 //! | 0 | 2 | magic | 0x4C58, "LX" |
-//! | 2 | 1 | major | 1 |
+//! | 2 | 1 | major | 2 |
 //! | 3 | 1 | kind | 1 data, 2 control |
 //!
 //! **What arrives is an allegation.** Parsing checks each range named here and in the tables; it never panics, never
@@ -46,7 +46,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 /// "LX", the first two bytes of every frame.
 pub const MAGIC: u16 = 0x4C58;
 /// The major version that this code speaks; frames of another cannot be read, except VERSION.
-pub const MAJOR: u8 = 1;
+pub const MAJOR: u8 = 2;
 /// The minor version that this code writes; it reads all of them.
 pub const MINOR: u8 = 0;
 /// Bytes of the prefix of every frame.

@@ -42,13 +42,13 @@ fn what_is_not_ours_is_malformed() {
         bytes[place] = byte;
         bytes
     };
-    for bytes in [changed(0, 0), changed(2, 2), changed(3, 3), changed(3, 0)] {
+    for bytes in [changed(0, 0), changed(2, 1), changed(3, 3), changed(3, 0)] {
         assert_eq!(early.judge(at(0), peer(), &bytes), Judgement::Malformed);
     }
     // A message of no bytes, of more than there can be, and smaller than its packet.
     for bytes in [[0; 4], [0xff; 4], [0, 0, 0, 99]] {
         let mut frame = whole.clone();
-        frame[12..16].copy_from_slice(&bytes);
+        frame[32..36].copy_from_slice(&bytes);
         assert_eq!(early.judge(at(0), peer(), &frame), Judgement::Malformed);
     }
     assert_eq!(early.judge(at(0), peer(), &whole), Judgement::Take(ArrivalClass::RealTime));

@@ -8,7 +8,7 @@ use laxity_core::event::ChannelId;
 use laxity_core::receive::ArrivalClass;
 use laxity_core::relay::RelayCounters;
 use laxity_core::units::{Duration, Instant};
-use laxity_core::wire::{Close, Control, DataHeader, DataView, Keepalive};
+use laxity_core::wire::{Close, Control, DATA_HEADER_BYTES, DataHeader, DataView, Keepalive};
 
 use crate::net::{Fate, LEASE, Net, PACKET, RELAYING, SENDING, WAY, byte, contract, deadline, ms};
 
@@ -177,9 +177,9 @@ fn whatever_is_alleged_no_deadline_is_nearer_than_the_stage() {
 fn forged_frames_change_nothing() {
     let Scene { mut net, honest, forger } = scene(4, ms(10));
     let genuine = forger.packet(30, 4000, 0);
-    let mut junk: Vec<Vec<u8>> = vec![vec![], vec![0; 44], genuine[..43].to_vec()];
+    let mut junk: Vec<Vec<u8>> = vec![vec![], vec![0; DATA_HEADER_BYTES], genuine[..DATA_HEADER_BYTES - 1].to_vec()];
     // Each byte of the header changed, from the right address and from a wrong one.
-    for place in 0..44 {
+    for place in 0..DATA_HEADER_BYTES {
         let mut bytes = genuine.clone();
         bytes[place] ^= 0x15;
         junk.push(bytes);

@@ -230,7 +230,7 @@ impl Host {
     }
 
     /// A receiving channel, and the key that its packets carry.
-    pub fn receiver(&mut self, link: LinkId, service: Service) -> (ChannelId, u32) {
+    pub fn receiver(&mut self, link: LinkId, service: Service) -> (ChannelId, u64) {
         self.opened += 1;
         let (upstream, lease) = (micros(500), Duration::from_secs(2));
         let packet = PACKET as u16;
@@ -266,7 +266,7 @@ impl Host {
     }
 
     /// A message of one packet arrives.
-    pub fn message_arrives(&mut self, link: LinkId, (channel, key): (ChannelId, u32), sequence: u64) {
+    pub fn message_arrives(&mut self, link: LinkId, (channel, key): (ChannelId, u64), sequence: u64) {
         let header = DataHeader {
             channel: channel.index(),
             key,

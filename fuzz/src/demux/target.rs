@@ -31,13 +31,13 @@ pub fn demux(frame: &[u8]) {
 }
 
 /// Place, sender, key, class, packet size, largest message.
-pub const CHANNELS: [(u32, &str, u32, ArrivalClass, u32, u32); 6] = [
-    (0, "192.0.2.1:40000", 0x0102_0304, ArrivalClass::RealTime, 1000, 2500),
+pub const CHANNELS: [(u32, &str, u64, ArrivalClass, u32, u32); 6] = [
+    (0, "192.0.2.1:40000", 0x0102_0304_0506_0708, ArrivalClass::RealTime, 1000, 2500),
     (5, "[2001:db8::1]:40000", 7, ArrivalClass::BestEffort, 1400, 1400),
-    (6, "192.0.2.1:40000", u32::MAX, ArrivalClass::RealTime, 1, 65536),
+    (6, "192.0.2.1:40000", u64::MAX, ArrivalClass::RealTime, 1, 65536),
     (7, "192.0.2.2:1", 0, ArrivalClass::RealTime, 8900, 16 << 20),
     (8, "198.51.100.77:65535", 1, ArrivalClass::BestEffort, 100, 99),
-    (1023, "[fe80::1]:5709", 0x8000_0000, ArrivalClass::RealTime, 64, 1000),
+    (1023, "[fe80::1]:5709", 1 << 63, ArrivalClass::RealTime, 64, 1000),
 ];
 
 /// Who is sent to, and sends control frames only.

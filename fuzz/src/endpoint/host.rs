@@ -136,7 +136,7 @@ fn link(bytes: &mut Bytes<'_>) -> LinkConfig {
         slow => LinkModel {
             setup: Duration::from_micros(10 * u64::from(slow)),
             rate: Rate::bytes_per_second(10_000_000 >> slow),
-            overhead_bytes: 44,
+            overhead_bytes: DATA_HEADER_BYTES as u32,
             floor_bytes: 32 * u32::from(slow),
         },
     };

@@ -179,7 +179,7 @@ pub struct Received {
     /// The channel at the sender, by the name that was asked for.
     pub sender: usize,
     /// Place and key, once ACCEPT has left; with those of an earlier channel, if its ACCEPT came late.
-    pub remotes: Vec<(u32, u32)>,
+    pub remotes: Vec<(u32, u64)>,
     pub tainted: bool,
     /// A packet came more than a second after its message's logical arrival: those behind it are taken for younger.
     pub stalled: bool,

@@ -65,7 +65,7 @@ impl World {
         }
     }
 
-    fn partner(&mut self, token: u64, remote: (u32, u32)) {
+    fn partner(&mut self, token: u64, remote: (u32, u64)) {
         if let Some(number) = self.sent.iter().position(|sent| sent.token == Some(token)) {
             let is_partner = |received: &Received| received.remotes.contains(&remote) && received.sender == number;
             let partner = self.received.iter().position(is_partner);
@@ -200,7 +200,7 @@ impl World {
                 let remotes: Vec<_> =
                     self.received.iter().flat_map(|received| received.remotes.iter().copied()).collect();
                 let (channel, key) = match remotes.len() {
-                    0 => (bytes.u32(), bytes.u32()),
+                    0 => (bytes.u32(), bytes.u64()),
                     count => remotes[bytes.place(count)],
                 };
                 let message_bytes = (1 + bytes.up_to(3_000)) as u32;

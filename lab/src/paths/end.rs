@@ -27,7 +27,7 @@ pub(super) const PACKET: usize = DATA_HEADER_BYTES + PAYLOAD as usize;
 /// Where the number stands.
 const NUMBER_AT: usize = 16;
 const PLACE: u32 = 0;
-const KEY: u32 = 0x1a1a;
+const KEY: u64 = 0x1a1a;
 /// How long anybody waits at most before it looks whether the run is over.
 const LOOK: Duration = Duration::from_millis(10);
 

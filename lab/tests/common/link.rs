@@ -15,7 +15,7 @@ use laxity_link::{Link, LinkOver};
 use crate::lab::{Lab, Side};
 
 pub const LIMIT: Duration = Duration::from_secs(10);
-pub const KEY: u32 = 77;
+pub const KEY: u64 = 77;
 
 /// A host's link and its frames.
 #[derive(Debug)]

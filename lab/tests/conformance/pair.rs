@@ -97,7 +97,7 @@ pub(crate) trait Pair: Sized {
     }
 }
 
-const KEY: u32 = 0x51ab;
+const KEY: u64 = 0x51ab;
 /// The shortest packet of a channel.
 pub(crate) const SHORTEST: usize = DATA_HEADER_BYTES + 1;
 

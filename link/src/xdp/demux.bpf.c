@@ -27,6 +27,7 @@
 #define __type(name, value) typeof(value) *name
 #define be16(x) __builtin_bswap16(x)
 #define be32(x) __builtin_bswap32(x)
+#define be64(x) __builtin_bswap64(x)
 
 static void *(*const lookup)(void *map, const void *key) = (void *)BPF_FUNC_map_lookup_elem;
 static __u64 (*const time_ns)(void) = (void *)BPF_FUNC_ktime_get_ns;
@@ -69,13 +70,12 @@ struct settings {
 // is written may drop a packet, and nobody sends any then: a peer learns the key later, or has heard that it holds no more.
 struct channel {
     __u32 open;
-    __u32 key;
+    __u32 packet; // S
+    __u64 key;
     __u8 peer[16]; // IPv4 addresses as ::ffff:a.b.c.d
     __u16 peer_port;
     __u16 class;
-    __u32 packet;      // S
     __u32 max_message; // with what `decay` grants
-    __u32 unused;
     __u64 packet_ns;    // a packet may come every so often: I / N; 0 is not policed
     __u64 tolerance_ns; // and so much too early
 };
@@ -101,12 +101,12 @@ IS_AT(settings, most, 10);
 IS_AT(settings, control_ns, 16);
 IS_AT(settings, peer_control_ns, 32);
 IS_AT(settings, address, 48);
-IS_AT(channel, key, 4);
-IS_AT(channel, peer, 8);
-IS_AT(channel, peer_port, 24);
-IS_AT(channel, class, 26);
-IS_AT(channel, packet, 28);
-IS_AT(channel, max_message, 32);
+IS_AT(channel, packet, 4);
+IS_AT(channel, key, 8);
+IS_AT(channel, peer, 16);
+IS_AT(channel, peer_port, 32);
+IS_AT(channel, class, 34);
+IS_AT(channel, max_message, 36);
 IS_AT(channel, packet_ns, 40);
 IS_AT(channel, tolerance_ns, 48);
 IS_AT(sender, port, 16);
@@ -189,10 +189,10 @@ struct prefix {
 struct data_header {
     struct prefix prefix;
     __be32 channel;
-    __be32 key;
-    __be32 message_bytes;
+    __be64 key;
     __be64 sequence;
     __be64 logical_arrival;
+    __be32 message_bytes;
     __be16 index;
     __be16 payload;
     __be32 stolen;
@@ -201,7 +201,7 @@ struct data_header {
 
 enum {
     MAGIC = 0x4C58,
-    MAJOR = 1,
+    MAJOR = 2,
     DATA = 1,
     CONTROL_FRAME = 2,
     MAX_MESSAGE_BYTES = 16777216,
@@ -306,7 +306,7 @@ static __attribute__((always_inline)) int data(struct xdp_md *context, const str
     __u32 place = be32(header->channel);
     // The loader opens no channel beyond the table's end.
     const struct channel *channel = lookup(&channels, &place);
-    if (!channel || !channel->open || channel->key != be32(header->key) || channel->peer_port != datagram->from.port ||
+    if (!channel || !channel->open || channel->key != be64(header->key) || channel->peer_port != datagram->from.port ||
         !is_same(channel->peer, datagram->from.address))
         return drop(UNKNOWN);
     // As DataHeader::check: the fragment begins at index · S, and is S bytes or what is left.

@@ -9,6 +9,7 @@ use laxity_core::platform::{BestEffort, Interference, LinkModel, MachineModel, P
 use laxity_core::units::{Duration, Rate};
 
 use super::{Bounded, Case, Draw, Test, us};
+use crate::content::HEADERS;
 use crate::host::StepCosts;
 use crate::tiny::{Channel, Role, System};
 
@@ -108,8 +109,8 @@ fn with_brisk(draw: &mut impl Draw, machine: MachineModel) -> System {
 /// of the processor: what the smallest packet is matters here.
 fn with_fillers(draw: &mut impl Draw, machine: MachineModel) -> System {
     let mut platform = platform(draw, machine);
-    // 48 bytes take a microsecond.
-    platform.packet = 48 * (10 + draw(20)) as u32;
+    // 52 bytes take a microsecond.
+    platform.packet = HEADERS * (10 + draw(20)) as u32;
     platform.link.setup = Duration::ZERO;
     platform.link_cost = us(1 + draw(9));
     platform.demultiplex = Duration::ZERO;
@@ -156,8 +157,8 @@ fn platform(draw: &mut impl Draw, machine: MachineModel) -> Platform {
     let setup = if draw(3) > 0 { link_cost + us(draw(6)) } else { us(draw(3)) };
     let wake_up = us(draw(8) * draw(1) * (1 + draw(1) * draw(3)));
     let demultiplex = us(draw(3) / 2);
-    // 48 bytes of headers count, and take a microsecond; so S takes 3 to 9, or up to 27: as long as a control frame.
-    let packet = 48 * (2 + if draw(2) > 0 { draw(6) } else { draw(24) }) as u32;
+    // 52 bytes of headers count, and take a microsecond; so S takes 3 to 9, or up to 27: as long as a control frame.
+    let packet = HEADERS * (2 + if draw(2) > 0 { draw(6) } else { draw(24) }) as u32;
     let packet_max = if draw(1) == 0 { packet } else { 64 + draw(u64::from(packet) - 64) as u32 };
     let packet_min = 1 + draw(u64::from(packet_max) - 1) as u32;
     let starts = (draw(2) == 0).then(|| Starts { burst: 1 + draw(2) as u32, spacing: us(5 + draw(55)) });
@@ -175,7 +176,12 @@ fn platform(draw: &mut impl Draw, machine: MachineModel) -> Platform {
         receive_batch: [1, ALL_FRAMES][draw(1) as usize],
         link_cost,
         transmit_batch: if draw(1) == 0 { 1 } else { 1 + draw(2) as u32 },
-        link: LinkModel { setup, rate: Rate::bytes_per_second(48_000_000), overhead_bytes: 48, floor_bytes: 0 },
+        link: LinkModel {
+            setup,
+            rate: Rate::bytes_per_second(1_000_000 * u64::from(HEADERS)),
+            overhead_bytes: HEADERS,
+            floor_bytes: 0,
+        },
         wake_up,
         best_effort: BestEffort { message_packets: draw(3) as u32, packet_min, packet_max, starts },
         interference: interference(draw),

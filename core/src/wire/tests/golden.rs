@@ -5,13 +5,13 @@ use crate::units::{Duration, Instant};
 
 const DATA: &str = "
     4C58                ; magic LX
-    01                  ; major
+    02                  ; major
     01                  ; kind: data
     00000007            ; channel
-    DEADBEEF            ; key
-    00001003            ; message_bytes: 4099
+    DEADBEEFCAFEF00D    ; key
     0000000000000102    ; sequence: 258
     00000000075BCD15    ; logical_arrival: 123,456,789 ns
+    00001003            ; message_bytes: 4099
     0001                ; index: the second fragment
     0003                ; payload: 3 bytes, what 4096 leave of 4099
     000000C8            ; stolen: 200 us
@@ -20,7 +20,7 @@ const DATA: &str = "
 ";
 
 const OPEN: &str = "
-    4C58 01 02          ; prefix: magic LX, major, kind: control
+    4C58 02 02          ; prefix: magic LX, major, kind: control
     01                  ; type: OPEN
     00                  ; minor
     0059                ; length: 89 = token 8, fields 81
@@ -39,7 +39,7 @@ const OPEN: &str = "
 ";
 
 const OPEN_BEST_EFFORT: &str = "
-    4C58 01 02          ; prefix
+    4C58 02 02          ; prefix
     01                  ; type: OPEN
     00                  ; minor
     0041                ; length: 65 = token 8, fields 57
@@ -56,13 +56,13 @@ const OPEN_BEST_EFFORT: &str = "
 ";
 
 const ACCEPT: &str = "
-    4C58 01 02          ; prefix
+    4C58 02 02          ; prefix
     02                  ; type: ACCEPT
     00                  ; minor
-    0036                ; length: 54 = token 8, fields 46
+    003A                ; length: 58 = token 8, fields 50
     0123456789ABCDEF    ; token
     0C 04 00000007      ; channel
-    0D 04 DEADBEEF      ; key
+    0D 08 DEADBEEFCAFEF00D ; key
     0E 08 00000000001E8480 ; receive: 2 ms
     08 02 0400          ; packet: 1024
     0A 08 000000003B9ACA00 ; lease: 1 s
@@ -70,7 +70,7 @@ const ACCEPT: &str = "
 ";
 
 const REFUSE: &str = "
-    4C58 01 02          ; prefix
+    4C58 02 02          ; prefix
     03                  ; type: REFUSE
     00                  ; minor
     0029                ; length: 41 = token 8, fields 33
@@ -83,18 +83,18 @@ const REFUSE: &str = "
 ";
 
 const KEEPALIVE: &str = "
-    4C58 01 02          ; prefix
+    4C58 02 02          ; prefix
     04                  ; type: KEEPALIVE
     00                  ; minor
-    001E                ; length: 30 = token 8, fields 22
+    0022                ; length: 34 = token 8, fields 26
     0123456789ABCDEF    ; token
     0C 04 00000007      ; channel
-    0D 04 DEADBEEF      ; key
+    0D 08 DEADBEEFCAFEF00D ; key
     14 08 00000000000003E8 ; sent: 1000
 ";
 
 const STATUS: &str = "
-    4C58 01 02          ; prefix
+    4C58 02 02          ; prefix
     05                  ; type: STATUS
     00                  ; minor
     003A                ; length: 58 = token 8, fields 50
@@ -107,20 +107,20 @@ const STATUS: &str = "
 ";
 
 const CLOSE: &str = "
-    4C58 01 02          ; prefix
+    4C58 02 02          ; prefix
     06                  ; type: CLOSE
     00                  ; minor
-    0024                ; length: 36 = token 8, fields 28
+    0028                ; length: 40 = token 8, fields 32
     0123456789ABCDEF    ; token
     0C 04 00000007      ; channel
-    0D 04 DEADBEEF      ; key
+    0D 08 DEADBEEFCAFEF00D ; key
     14 08 00000000000003E8 ; sent: 1000
     1A 01 05            ; reason: 5
     1B 01 01            ; reverse: the receiver closes
 ";
 
 const CLOSED: &str = "
-    4C58 01 02          ; prefix
+    4C58 02 02          ; prefix
     07                  ; type: CLOSED
     00                  ; minor
     003A                ; length: 58 = token 8, fields 50
@@ -133,7 +133,7 @@ const CLOSED: &str = "
 ";
 
 const VERSION: &str = "
-    4C58 01 02          ; prefix
+    4C58 02 02          ; prefix
     08                  ; type: VERSION
     00                  ; minor
     000E                ; length: 14 = token 8, fields 6
@@ -176,7 +176,7 @@ pub(super) fn controls() -> [(Vec<u8>, u64, Control<'static>); 9] {
     };
     let accept = Accept {
         channel: 7,
-        key: 0xDEAD_BEEF,
+        key: 0xDEAD_BEEF_CAFE_F00D,
         receive: Duration::from_millis(2),
         packet: 1024,
         lease: Duration::from_secs(1),
@@ -189,13 +189,13 @@ pub(super) fn controls() -> [(Vec<u8>, u64, Control<'static>); 9] {
         least_deadline: Some(Duration::from_micros(5_200)),
         detail: "full",
     };
-    let close = Close { channel: 7, key: 0xDEAD_BEEF, sent: 1000, reason: 5, reverse: true };
+    let close = Close { channel: 7, key: 0xDEAD_BEEF_CAFE_F00D, sent: 1000, reason: 5, reverse: true };
     [
         (hex(OPEN), TOKEN, Control::Open(open)),
         (hex(OPEN_BEST_EFFORT), 1, Control::Open(best_effort)),
         (hex(ACCEPT), TOKEN, Control::Accept(accept)),
         (hex(REFUSE), TOKEN, Control::Refuse(refuse)),
-        (hex(KEEPALIVE), TOKEN, Control::Keepalive(Keepalive { channel: 7, key: 0xDEAD_BEEF, sent: 1000 })),
+        (hex(KEEPALIVE), TOKEN, Control::Keepalive(Keepalive { channel: 7, key: 0xDEAD_BEEF_CAFE_F00D, sent: 1000 })),
         (hex(STATUS), TOKEN, Control::Status(counts)),
         (hex(CLOSE), TOKEN, Control::Close(close)),
         (hex(CLOSED), TOKEN, Control::Closed(counts)),
@@ -207,7 +207,7 @@ pub(super) fn controls() -> [(Vec<u8>, u64, Control<'static>); 9] {
 fn the_data_frame_is_read_and_written() {
     let header = DataHeader {
         channel: 7,
-        key: 0xDEAD_BEEF,
+        key: 0xDEAD_BEEF_CAFE_F00D,
         message_bytes: 4099,
         sequence: 258,
         logical_arrival: Instant::from_nanos(123_456_789),

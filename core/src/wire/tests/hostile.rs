@@ -54,7 +54,7 @@ fn a_frame_that_is_cut_or_has_a_tail_is_an_error() {
         assert_eq!(Control::parse(&long), Err(WireError::Length { found: frame.len() + 1, expected: frame.len() }));
     }
     let long = [&data[..], &[0]].concat();
-    assert_eq!(DataView::parse(&long), Err(WireError::Length { found: 48, expected: 47 }));
+    assert_eq!(DataView::parse(&long), Err(WireError::Length { found: 52, expected: 51 }));
     assert_eq!(classify(&[]), Err(WireError::Truncated { found: 0, expected: PREFIX_BYTES }));
 }
 
@@ -279,8 +279,8 @@ fn what_cannot_be_parsed_cannot_be_written() {
         assert_eq!(control.write(its_token, &mut frame[..golden.len()]), Ok(golden.len()));
     }
     let data = header(100, 0, 100);
-    for room in 0..144 {
-        assert_eq!(data.write(&mut frame[..room]), Err(WireError::Room { found: room, expected: 144 }));
+    for room in 0..148 {
+        assert_eq!(data.write(&mut frame[..room]), Err(WireError::Room { found: room, expected: 148 }));
     }
     assert!(header(0, 0, 0).write(&mut frame).is_err());
     assert!(header(100, 0, 101).write(&mut frame).is_err());
@@ -290,15 +290,15 @@ fn what_cannot_be_parsed_cannot_be_written() {
 fn data_numbers_outside_their_range_are_named() {
     let range = |field, found, least, most| Err(WireError::Range { field, found, least, most });
     let most = u64::from(MAX_MESSAGE_BYTES);
-    assert_eq!(DataView::parse(&data_with(12, &[0; 4])), range("message_bytes", 0, 1, most));
+    assert_eq!(DataView::parse(&data_with(32, &[0; 4])), range("message_bytes", 0, 1, most));
     let over = (MAX_MESSAGE_BYTES + 1).to_be_bytes();
-    assert_eq!(DataView::parse(&data_with(12, &over)), range("message_bytes", most + 1, 1, most));
-    assert_eq!(DataView::parse(&data_with(12, &2_u32.to_be_bytes())), range("payload", 3, 1, 2));
-    assert_eq!(DataView::parse(&data_with(34, &[0, 0])), Err(WireError::Length { found: 47, expected: 44 }));
-    assert_eq!(DataView::parse(&data_with(34, &[0, 0])[..44]), range("payload", 0, 1, 4099));
+    assert_eq!(DataView::parse(&data_with(32, &over)), range("message_bytes", most + 1, 1, most));
+    assert_eq!(DataView::parse(&data_with(32, &2_u32.to_be_bytes())), range("payload", 3, 1, 2));
+    assert_eq!(DataView::parse(&data_with(38, &[0, 0])), Err(WireError::Length { found: 51, expected: 48 }));
+    assert_eq!(DataView::parse(&data_with(38, &[0, 0])[..DATA_HEADER_BYTES]), range("payload", 0, 1, 4099));
     let over = u16::try_from(MAX_PACKET_BYTES + 1).unwrap();
-    let mut frame = data_with(12, &MAX_MESSAGE_BYTES.to_be_bytes());
-    frame[34..36].copy_from_slice(&over.to_be_bytes());
+    let mut frame = data_with(32, &MAX_MESSAGE_BYTES.to_be_bytes());
+    frame[38..40].copy_from_slice(&over.to_be_bytes());
     frame.resize(DATA_HEADER_BYTES + usize::from(over), 0);
     assert_eq!(DataView::parse(&frame), range("payload", over.into(), 1, MAX_PACKET_BYTES.into()));
 }
@@ -372,11 +372,11 @@ fn a_refusal_arrives_as_it_was_meant() {
 fn a_relay_changes_the_receiver_and_the_evidence_and_nothing_else() {
     let mut frame = data_frame();
     let before = *DataView::parse(&frame).unwrap().header();
-    write_receiver(&mut frame, 0x0102_0304, u32::MAX);
+    write_receiver(&mut frame, 0x0102_0304, u64::MAX);
     write_evidence(&mut frame, Duration::from_micros(9), Duration::MAX);
     let after = DataView::parse(&frame).unwrap();
     let expected =
-        DataHeader { channel: 0x0102_0304, key: u32::MAX, stolen_micros: 9, waited_micros: u32::MAX, ..before };
+        DataHeader { channel: 0x0102_0304, key: u64::MAX, stolen_micros: 9, waited_micros: u32::MAX, ..before };
     assert_eq!((*after.header(), after.payload()), (expected, &data_frame()[DATA_HEADER_BYTES..]));
 }
 

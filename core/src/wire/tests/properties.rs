@@ -59,7 +59,7 @@ fn control(name: &'static str, detail: &'static str) -> impl Strategy<Value = Co
                 Control::Open(Open { name, traffic, packet, upstream, lease, clock, oversize })
             }
         ),
-        (any::<u32>(), any::<u32>(), span(), packet(), span(), number()).prop_map(
+        (any::<u32>(), any::<u64>(), span(), packet(), span(), number()).prop_map(
             |(channel, key, receive, packet, lease, clock)| Control::Accept(Accept {
                 channel,
                 key,
@@ -78,13 +78,13 @@ fn control(name: &'static str, detail: &'static str) -> impl Strategy<Value = Co
                 detail
             })
         ),
-        (any::<u32>(), any::<u32>(), number()).prop_map(|(channel, key, sent)| Control::Keepalive(Keepalive {
+        (any::<u32>(), any::<u64>(), number()).prop_map(|(channel, key, sent)| Control::Keepalive(Keepalive {
             channel,
             key,
             sent
         })),
         counts().prop_map(Control::Status),
-        (any::<u32>(), any::<u32>(), number(), any::<u8>(), any::<bool>()).prop_map(
+        (any::<u32>(), any::<u64>(), number(), any::<u8>(), any::<bool>()).prop_map(
             |(channel, key, sent, reason, reverse)| Control::Close(Close { channel, key, sent, reason, reverse })
         ),
         counts().prop_map(Control::Closed),
@@ -97,7 +97,7 @@ fn control(name: &'static str, detail: &'static str) -> impl Strategy<Value = Co
 /// A header that `write` takes; the payload's bytes all have one value.
 fn data() -> impl Strategy<Value = (DataHeader, u8)> {
     let sizes = (1..=MAX_MESSAGE_BYTES).prop_flat_map(|most| (Just(most), 1..=most.min(MAX_PACKET_BYTES)));
-    (any::<(u32, u32, u16, u32, u8)>(), sizes, number(), number()).prop_map(
+    (any::<(u32, u64, u16, u32, u8)>(), sizes, number(), number()).prop_map(
         |((channel, key, index, stolen_micros, byte), (message_bytes, payload), sequence, arrival)| {
             let waited_micros = stolen_micros.rotate_left(16);
             let payload = u16::try_from(payload).unwrap();
@@ -205,7 +205,7 @@ proptest! {
         kind in 0..=9_u8,
         parts in vec((0..=31_u8, value()), 0..14),
     ) {
-        let header = [0x4C, 0x58, 1, 2, kind, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
+        let header = [0x4C, 0x58, MAJOR, 2, kind, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0];
         survives(&put_together(&header, &parts))?;
     }
 

@@ -39,13 +39,12 @@ pub(super) struct Settings {
 #[repr(C)]
 pub(super) struct Channel {
     pub(super) open: AtomicU32,
-    pub(super) key: AtomicU32,
+    pub(super) packet: AtomicU32,
+    pub(super) key: AtomicU64,
     pub(super) peer: [AtomicU64; 2],
     pub(super) peer_port: AtomicU16,
     pub(super) class: AtomicU16,
-    pub(super) packet: AtomicU32,
     pub(super) max_message: AtomicU32,
-    pub(super) unused: AtomicU32,
     pub(super) packet_ns: AtomicU64,
     pub(super) tolerance_ns: AtomicU64,
 }
@@ -77,12 +76,12 @@ const _: () = {
     assert!(offset_of!(Settings, control_ns) == 16);
     assert!(offset_of!(Settings, peer_control_ns) == 32);
     assert!(offset_of!(Settings, address) == 48);
-    assert!(offset_of!(Channel, key) == 4);
-    assert!(offset_of!(Channel, peer) == 8);
-    assert!(offset_of!(Channel, peer_port) == 24);
-    assert!(offset_of!(Channel, class) == 26);
-    assert!(offset_of!(Channel, packet) == 28);
-    assert!(offset_of!(Channel, max_message) == 32);
+    assert!(offset_of!(Channel, packet) == 4);
+    assert!(offset_of!(Channel, key) == 8);
+    assert!(offset_of!(Channel, peer) == 16);
+    assert!(offset_of!(Channel, peer_port) == 32);
+    assert!(offset_of!(Channel, class) == 34);
+    assert!(offset_of!(Channel, max_message) == 36);
     assert!(offset_of!(Channel, packet_ns) == 40);
     assert!(offset_of!(Channel, tolerance_ns) == 48);
     assert!(offset_of!(Sender, port) == 16);

@@ -11,7 +11,7 @@ use crate::xdp::headers::Template;
 const OTHER_MAC: [u8; 6] = [2, 0, 0, 0, 0, 2];
 
 /// A fragment of a message of `message_bytes` bytes in packets of `packet` bytes.
-pub(super) fn packet((channel, key): (u32, u32), message_bytes: u32, packet: u32, index: u16) -> Vec<u8> {
+pub(super) fn packet((channel, key): (u32, u64), message_bytes: u32, packet: u32, index: u16) -> Vec<u8> {
     let payload = message_bytes.saturating_sub(u32::from(index) * packet).clamp(1, packet) as u16;
     let (sequence, logical_arrival) = (7, Instant::from_nanos(1_000_000));
     let (stolen_micros, waited_micros) = (3, 5);
@@ -32,7 +32,7 @@ pub(super) fn packet((channel, key): (u32, u32), message_bytes: u32, packet: u32
 }
 
 /// A control frame.
-pub(super) fn control(channel: u32, key: u32) -> Vec<u8> {
+pub(super) fn control(channel: u32, key: u64) -> Vec<u8> {
     let mut bytes = [0; MAX_CONTROL_BYTES];
     let len = Control::Keepalive(Keepalive { channel, key, sent: 9 }).write(77, &mut bytes).unwrap();
     bytes[..len].to_vec()
@@ -68,7 +68,7 @@ pub(super) const NAMED: [(&str, Make); 8] = [
             source,
             SocketAddr::new("::ffff:192.0.2.9".parse().unwrap(), PORT),
             None,
-            &packet((0, 0x0102_0304), 10, 1000, 0),
+            &packet((0, 0x0102_0304_0506_0708), 10, 1000, 0),
         )
     }),
     // Who asks as everybody would have everybody answered.
@@ -81,20 +81,20 @@ pub(super) const NAMED: [(&str, Make); 8] = [
             address(CHANNELS[0].1),
             here(address(CHANNELS[0].1)),
             Some(1),
-            &packet((0, 0x0102_0304), 10, 1000, 0),
+            &packet((0, 0x0102_0304_0506_0708), 10, 1000, 0),
         );
         frame[14..16].copy_from_slice(&0xE000u16.to_be_bytes());
         frame
     }),
     // Another version's packet; only its control frames are answered.
     ("version", || {
-        let mut packet = packet((0, 0x0102_0304), 10, 1000, 0);
-        packet[2] = 2;
+        let mut packet = packet((0, 0x0102_0304_0506_0708), 10, 1000, 0);
+        packet[2] = 1;
         frame(address(CHANNELS[0].1), here(address(CHANNELS[0].1)), None, &packet)
     }),
     ("version of control", || {
         let mut packet = control(1, 1);
-        packet[2] = 2;
+        packet[2] = 1;
         frame(address(CHANNELS[0].1), here(address(CHANNELS[0].1)), None, &packet)
     }),
     ("nothing", || frame(address(CHANNELS[1].1), here(address(CHANNELS[1].1)), None, &[])),
@@ -199,7 +199,7 @@ impl Mutants {
             }
             // Lengths, of IP, UDP, and the packet's.
             8 => {
-                let at = choices.of(&[places.length, places.udp + 4, places.packet + 34, places.packet + 14]);
+                let at = choices.of(&[places.length, places.udp + 4, places.packet + 38, places.packet + 34]);
                 let change = choices.of(&[1, 0xFFFF, 8, 0xFFF8, 0x8000, 4, 20]);
                 let before = frame.get(at..at + 2).map_or(0, |word| u16::from_be_bytes([word[0], word[1]]));
                 put(frame, at, &before.wrapping_add(change).to_be_bytes());
@@ -243,10 +243,11 @@ impl Mutants {
             // The header's words: channel, key, message, index and payload.
             12 => {
                 let (place, _, key, _, size, most) = choices.of(&CHANNELS);
-                let at = places.packet + choices.of(&[4, 8, 12, 32]);
+                let at = places.packet + choices.of(&[4, 8, 12, 32, 36]);
                 let some = [
                     place,
-                    key,
+                    key as u32,
+                    (key >> 32) as u32,
                     size,
                     most,
                     most + 1,
@@ -257,7 +258,7 @@ impl Mutants {
                     1023,
                     16 << 20,
                     (16 << 20) + 1,
-                    key.swap_bytes(),
+                    key.swap_bytes() as u32,
                 ];
                 put(frame, at, &choices.of(&some).to_be_bytes());
             }
@@ -357,7 +358,7 @@ fn repair(frame: &mut [u8], lengths: bool) {
         let length = if places.is_v4 { ip } else { datagram };
         put(frame, places.length, &(length as u16).to_be_bytes());
         put(frame, places.udp + 4, &(datagram as u16).to_be_bytes());
-        put(frame, places.packet + 34, &((datagram - 8 - DATA_HEADER_BYTES) as u16).to_be_bytes());
+        put(frame, places.packet + 38, &((datagram - 8 - DATA_HEADER_BYTES) as u16).to_be_bytes());
     }
     if places.is_v4 && frame.len() >= places.udp {
         put(frame, places.ip + 10, &[0, 0]);

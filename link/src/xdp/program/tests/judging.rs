@@ -21,7 +21,7 @@ fn settings() -> Settings {
     Settings { port: PORT, vlan: None, mac: MAC, largest_frame: 2000, control, peer_control }
 }
 
-fn expected(peer: &str, key: u32) -> Expected {
+fn expected(peer: &str, key: u64) -> Expected {
     let (class, spacing, tolerance) = (ArrivalClass::RealTime, Duration::ZERO, Duration::ZERO);
     Expected { peer: at(peer), key, class, packet: 1000, max_message: 2500, spacing, tolerance }
 }
@@ -58,7 +58,7 @@ fn taken(program: &mut Program, frame: &[u8], count: u32) -> u64 {
     program.reasons().unwrap().since(&before).taken
 }
 
-fn data(peer: &str, place: u32, key: u32, bytes: u32, index: u16) -> Vec<u8> {
+fn data(peer: &str, place: u32, key: u64, bytes: u32, index: u16) -> Vec<u8> {
     let here = if at(peer).is_ipv4() { HERE } else { HERE6 };
     frame(at(peer), at(here), None, &packet((place, key), bytes, 1000, index))
 }
@@ -81,6 +81,7 @@ fn a_channel_gets_what_it_expects() {
             assert_eq!(counted(&mut program, &data(peer, 5, 1, 2500, index)), taken);
         }
         assert_eq!(counted(&mut program, &data(peer, 5, 2, 2500, 0)), unknown);
+        assert_eq!(counted(&mut program, &data(peer, 5, 1 | 1 << 63, 2500, 0)), unknown);
         assert_eq!(counted(&mut program, &data(peer, 5, 1, 2501, 0)), too_large);
         program.expect_nothing(5);
         assert_eq!(counted(&mut program, &data(peer, 5, 1, 2500, 0)), unknown);
