@@ -32,6 +32,10 @@ pub(crate) struct HostArguments {
     /// Stay an ordinary thread, even where real-time priority is permitted
     #[arg(long)]
     pub(crate) no_realtime: bool,
+    /// The key that this host and its peers have: a file of 64 hexadecimal digits that only its owner may read. With one, whoever
+    /// does not have it gets no answer
+    #[arg(long, value_name = "FILE")]
+    pub(crate) key: Option<PathBuf>,
     /// The file by which Laxity processes on this host divide link and processors, or off to have them alone
     #[arg(long, value_name = "FILE|off")]
     pub(crate) registry: Option<PathBuf>,
@@ -63,6 +67,7 @@ impl HostArguments {
         let costs = Some(costs::of_host(calibration, self.platform.as_deref())?);
         let (command, keep_awake) = (Some(command), self.costs.keep_awake);
         let link = self.link.choice()?;
+        let key = self.key.as_deref().map(laxity::key::read).transpose()?;
         let lease = option("--lease", &self.lease, text::duration)?;
         let (least, most) = (laxity_core::signal::MIN_LEASE, laxity_core::signal::MAX_LEASE);
         if !(least..=most).contains(&lease) {
@@ -70,6 +75,18 @@ impl HostArguments {
         }
         let default = HostConfig::default();
         let fifo_priority = default.fifo_priority.filter(|_| !self.no_realtime);
-        Ok(HostConfig { bind, costs, keep_awake, registry, command, any_port, link, lease, fifo_priority, ..default })
+        Ok(HostConfig {
+            bind,
+            costs,
+            keep_awake,
+            registry,
+            command,
+            any_port,
+            link,
+            lease,
+            fifo_priority,
+            key,
+            ..default
+        })
     }
 }

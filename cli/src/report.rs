@@ -30,6 +30,7 @@ pub(crate) fn run(command: &str, peer: Option<SocketAddr>, channels: &[Value], h
         "channels": channels,
         "link": link(&host.link_counters()),
         "early": early(host),
+        "frames": host.endpoint_counters(),
         "premises": premises(&host.premises()),
     })
 }

@@ -6,6 +6,7 @@ mod common;
 
 use std::io::{Read, Write};
 use std::net::UdpSocket;
+use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -432,4 +433,42 @@ fn a_receiver_can_be_for_one_address_only() {
     let stream = framed(&messages(3));
     expect(&run(&send, &stream), 0, &["sent 3, delivered 3"]);
     assert_eq!(finish(receiving).stdout, stream);
+}
+
+#[test]
+fn with_a_key_a_host_hears_and_answers_those_who_have_it() {
+    let scratch = common::Scratch::new("commands", "key");
+    let key = |name: &str, digits: &str| {
+        let file = scratch.file(name, &digits.repeat(32));
+        std::fs::set_permissions(&file, std::fs::Permissions::from_mode(0o600)).unwrap();
+        file.to_str().unwrap().to_owned()
+    };
+    let (ours, other) = (key("ours", "5a"), key("other", "a5"));
+    let port = free_port();
+    let figures = scratch.file("figures.json", "");
+    let receiving = finishing(receiver(port, &["--key", &ours, "--figures", figures.to_str().unwrap()]));
+    let (to, stream) = (to(port), framed(&messages(60)));
+    let send = |more: &[&str]| run(&[&["send", to.as_str()], &CONTRACT[..], more].concat(), &stream);
+    for more in [&[][..], &["--key", &other]] {
+        expect(&send(more), 5, &["no answer"]);
+    }
+    // Not even a frame of another version, or one that cannot be read, is answered.
+    let stranger = UdpSocket::bind("127.0.0.1:0").unwrap();
+    stranger.set_read_timeout(Some(Duration::from_millis(300))).unwrap();
+    let mut cut = open_of_a_stranger(7);
+    cut.truncate(40);
+    for frame in [&b"LX\x09\x02\x01\x00\x00\x08\0\0\0\0\0\0\0\x07"[..], &open_of_a_stranger(7), &cut] {
+        stranger.send_to(frame, ("127.0.0.1", port)).unwrap();
+    }
+    let silence = stranger.recv_from(&mut [0; 600]).unwrap_err();
+    assert_eq!(silence.kind(), std::io::ErrorKind::WouldBlock);
+    expect(&send(&["--key", &ours]), 0, &["sent 60, delivered 60", "frames are authenticated"]);
+    assert_eq!(receiving.join().unwrap().stdout, stream);
+    let figures: serde_json::Value = serde_json::from_slice(&std::fs::read(&figures).unwrap()).unwrap();
+    let unauthenticated = figures["frames"]["unauthenticated"].as_u64().unwrap();
+    assert!(unauthenticated >= 20, "two senders that ask up to 20 times each, and a stranger: {figures}");
+    assert_eq!((&figures["frames"]["other_version"], &figures["frames"]["replayed"]), (&1.into(), &0.into()));
+
+    std::fs::set_permissions(&ours, std::fs::Permissions::from_mode(0o640)).unwrap();
+    expect(&send(&["--key", &ours]), 2, &["ours", "others may read or write it (mode 640)"]);
 }

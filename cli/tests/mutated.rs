@@ -189,6 +189,7 @@ impl Target {
             stretch_ppm: 1_000_000,
             clock: 7,
             secret: 9,
+            key: None,
         });
         assert!(endpoint.listen(Name::new("camera").unwrap()));
         endpoint.seal();

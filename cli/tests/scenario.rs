@@ -401,7 +401,7 @@ fn a_host_on_the_way_refuses_what_does_not_fit_there() {
     );
     let least: f64 = said.split("a deadline of ").nth(1).unwrap().split("ms").next().unwrap().parse().unwrap();
     for (deadline, status) in [(least, 0), (least - 0.02, 3)] {
-        let file = scenario(&format!("{deadline:.2}ms"), "100ms");
+        let file = scenario(&format!("{deadline:.3}ms"), "100ms");
         assert_eq!(sim(&file, &[]).status.code(), Some(status), "{deadline} ms, {least} ms fit");
     }
 }

@@ -144,6 +144,7 @@ fn a_relay_takes_no_memory_once_its_channel_is_set_up() {
         handover: ms(0),
         clock: 7,
         secret: 9,
+        key: None,
         links: vec![link],
     };
     let now = Instant::ZERO + ms(1000);

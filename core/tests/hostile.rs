@@ -59,6 +59,7 @@ impl Scene {
             stretch_ppm: 1_000_000,
             clock: 7,
             secret: 9,
+            key: None,
         };
         let mut endpoint = Endpoint::new(config);
         assert!(endpoint.listen(Name::new("in").unwrap()));

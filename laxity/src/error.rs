@@ -51,6 +51,14 @@ pub enum Error {
         /// Why.
         source: io::Error,
     },
+    /// The key cannot be had.
+    #[error("{file}: {source}")]
+    Key {
+        /// Which file.
+        file: String,
+        /// Why.
+        source: io::Error,
+    },
     /// What stands in a file cannot be.
     #[error(transparent)]
     Content(#[from] FileError),
@@ -180,7 +188,10 @@ impl Error {
             Self::Registry(RegistryError::Damaged { .. }) => 2,
             Self::Registry(RegistryError::Lost { .. }) => 3,
             Self::Registry(_) | Self::Link(LinkError::NotPermitted { .. }) => 4,
-            Self::Link(LinkError::Config { .. }) | Self::Xdp(XdpError::Config { .. }) | Self::Drops { .. } => 2,
+            Self::Key { .. }
+            | Self::Link(LinkError::Config { .. })
+            | Self::Xdp(XdpError::Config { .. })
+            | Self::Drops { .. } => 2,
             Self::Xdp(XdpError::Udp(LinkError::AddressInUse { .. } | LinkError::AddressNotAvailable { .. })) => 5,
             Self::Xdp(_) => 4,
             Self::Link(_)

@@ -11,7 +11,7 @@ use std::time::Duration as StdDuration;
 use laxity_core::admission::answer::Rule;
 use laxity_core::admission::{Admission, Settings};
 use laxity_core::contract::{Contract, Overload, SendingStages, Service};
-use laxity_core::endpoint::{Config, Destination, Endpoint, LinkConfig};
+use laxity_core::endpoint::{Config, Destination, Endpoint, EndpointCounters, LinkConfig, SharedKey};
 use laxity_core::event::Name;
 use laxity_core::frames::Frames;
 use laxity_core::platform::{Platform, Starts};
@@ -87,6 +87,10 @@ pub struct HostConfig {
     pub registry: Option<Registry>,
     /// What the process calls itself in the registry, for those who are refused because of it; `None` takes its name.
     pub command: Option<String>,
+    /// The key that this host and its peers have ([`key::read`](crate::key::read)). With one, whoever does not have it gets no
+    /// answer, and no frame that was changed or sent before is taken; what that costs is a term of every bound
+    /// ([`Platform::authenticated`]). Without one nothing is authenticated.
+    pub key: Option<SharedKey>,
     /// Whether to take a free port if a live executive has the one of `bind`.
     pub any_port: bool,
 }
@@ -112,6 +116,7 @@ impl Default for HostConfig {
             keep_awake: false,
             registry: Some(Registry::Default),
             command: None,
+            key: None,
             any_port: false,
         }
     }
@@ -259,6 +264,9 @@ impl Host {
     ) -> Result<Self, Error> {
         let costs = config.costs.clone().map_or_else(Costs::of_this_host, Ok)?;
         let mut platform = costs.platform.clone();
+        if config.key.is_some() {
+            platform = platform.authenticated();
+        }
         platform.validate()?;
         if platform.machine.is_papers() {
             return Err(Error::PapersMachine);
@@ -325,11 +333,18 @@ impl Host {
             stretch_ppm: admission.stretch_ppm(),
             clock: sys::clock_identity(),
             secret,
+            key: config.key.clone(),
         });
         prepare(&mut endpoint);
         let mut notes = Vec::new();
         if config.policy == Policy::FixedPriority {
             notes.push("fixed priority: bounds are those of earliest deadline first, and not proved".to_owned());
+        }
+        if config.key.is_some() {
+            let cost = platform.link_cost - costs.platform.link_cost;
+            notes.push(format!(
+                "frames are authenticated: {cost} more of every packet at each host, assumed and watched, not measured"
+            ));
         }
         notes.extend(room_for_signalling(&config, &platform));
         notes.extend(shortened);
@@ -471,6 +486,11 @@ impl Host {
         let answer = self.shared.open(OpenRequest { destination, service, overload, priority })?;
         let opened = answer.recv().map_err(|_| Error::Stopped)??;
         Ok(Sender::new(opened, Arc::clone(&self.shared), overload))
+    }
+
+    /// Frames that came and belonged to no channel here, or were not genuine, as of the last sleep.
+    pub fn endpoint_counters(&self) -> EndpointCounters {
+        *self.published.frames.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
     }
 
     /// What the link did so far.

@@ -45,6 +45,7 @@ mod executive;
 pub mod experiments;
 mod holdings;
 mod host;
+pub mod key;
 mod link;
 #[doc(hidden)]
 pub mod metering;

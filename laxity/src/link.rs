@@ -7,7 +7,7 @@ use laxity_core::event::LinkId;
 use laxity_core::frames::HeapFrames;
 use laxity_core::platform::Platform;
 use laxity_core::units::{Duration, NANOS_PER_SECOND};
-use laxity_core::wire::DATA_HEADER_BYTES;
+use laxity_core::wire::{DATA_HEADER_BYTES, TAG_BYTES};
 use laxity_link::udp::{Udp, UdpConfig};
 use laxity_link::xdp::{BusyPoll, KernelFrames, MAX_PLACES, Mode, Status, Xdp, XdpConfig, XdpError};
 use laxity_link::{Link, LinkError};
@@ -149,7 +149,8 @@ impl DropAllowance {
 pub(crate) fn fit(config: &HostConfig, platform: &mut Platform) -> Option<String> {
     let (LinkChoice::Xdp(options) | LinkChoice::XdpOrUdp(options)) = &config.link else { return None };
     // What is wrong with the interface is said when it is opened. Somebody who still drives it is nothing wrong: they are waited for then.
-    let most = Xdp::largest_packet(&xdp_config(config.bind, options)).ok()?.checked_sub(DATA_HEADER_BYTES)?;
+    let around = DATA_HEADER_BYTES + if config.key.is_some() { TAG_BYTES } else { 0 };
+    let most = Xdp::largest_packet(&xdp_config(config.bind, options)).ok()?.checked_sub(around)?;
     let most = u32::try_from(most).ok().filter(|most| *most < platform.packet)?;
     let note = format!("packets of {most} bytes instead of {}: longer ones do not fit the interface", platform.packet);
     platform.packet = most;
@@ -214,7 +215,7 @@ fn frames(config: &HostConfig, batch: usize) -> usize {
 
 fn wire(config: &HostConfig, platform: &Platform, batch: usize, address: SocketAddr) -> Result<Bound, Error> {
     let frames = frames(config, batch);
-    let packet = platform.packet.max(512) as usize + DATA_HEADER_BYTES;
+    let packet = platform.packet.max(512) as usize + DATA_HEADER_BYTES + TAG_BYTES;
     let udp = || -> Result<Wire, Error> {
         let link = Udp::bind(&UdpConfig { batch, ..UdpConfig::new(address) })?;
         Ok(Wire::Udp(Box::new(link), HeapFrames::new(frames, packet)))

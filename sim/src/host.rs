@@ -269,6 +269,7 @@ fn driver(config: &HostConfig, secret: u64) -> Option<Box<Driver<HeapFrames>>> {
         stretch_ppm: Admission::new(platform.clone()).expect("a platform that can be").stretch_ppm(),
         clock: config.clock,
         secret: secret.into(),
+        key: None,
     });
     endpoint.set_preemption(config.preemption);
     let frames = HeapFrames::new(region(config), frame_capacity(platform.packet));

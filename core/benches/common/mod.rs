@@ -74,6 +74,7 @@ impl Side {
             handover: Duration::from_millis(1),
             clock: 7,
             secret: u128::from(port),
+            key: None,
         });
         let capacity = MAX_CONTROL_BYTES.max(packet as usize + laxity_core::wire::DATA_HEADER_BYTES);
         let address = SocketAddr::from(([10, 0, 0, 1], port));

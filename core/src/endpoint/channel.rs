@@ -5,6 +5,7 @@ use core::net::SocketAddr;
 
 use super::job::Job;
 use super::link::SENDING;
+use super::seal::Seal;
 use crate::event::{LinkId, Name, Request};
 use crate::receive::{ReceiveConfig, Receiving};
 use crate::send::{SendConfig, Sending};
@@ -32,6 +33,42 @@ pub struct Channel {
     pub(super) unsaid: Unsaid,
     /// In which list of the link they take their turn.
     pub(super) list: u8,
+    /// What tags its packets, between hosts with a key.
+    pub(super) seal: Option<Seal>,
+    pub(super) numbers: Numbers,
+}
+
+/// The numbers of control frames between hosts with a key: none is taken twice.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Numbers {
+    /// That of our last one.
+    said: u64,
+    /// The largest that came.
+    heard: u64,
+    /// What OPEN has to say.
+    pub(super) challenge: u64,
+}
+
+impl Numbers {
+    /// That of our next one.
+    pub(super) fn next(&mut self) -> u64 {
+        self.said += 1;
+        self.said
+    }
+    /// True if OPEN has to say this from now on: a challenge ends with the number of the span in which it was made.
+    pub(super) fn is_challenged(&mut self, challenge: u64) -> bool {
+        let is_later = self.challenge == 0 || (challenge as u8).wrapping_sub(self.challenge as u8).cast_signed() > 0;
+        if is_later {
+            self.challenge = challenge;
+        }
+        is_later
+    }
+    /// True if a frame with this number is later than all that came.
+    pub(super) fn hears(&mut self, number: u64) -> bool {
+        let is_new = number > self.heard;
+        self.heard = self.heard.max(number);
+        is_new
+    }
 }
 
 impl Channel {
@@ -54,6 +91,8 @@ impl Channel {
             reason: 0,
             unsaid: Unsaid::default(),
             list: SENDING,
+            seal: None,
+            numbers: Numbers::default(),
         }
     }
 }

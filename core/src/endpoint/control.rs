@@ -96,9 +96,14 @@ impl Endpoint {
                 let (reason, reverse) = (channel.reason, job.is_receiving());
                 Control::Close(Close { channel: slot, key: nonce, sent, reason, reverse })
             }
-            ControlType::Refuse | ControlType::Version => return None,
+            ControlType::Refuse | ControlType::Version | ControlType::Challenge => return None,
         };
-        let written = ControlFrame::new(channel.peer, association.token, &control);
+        let mut written = ControlFrame::new(channel.peer, association.token, &control);
+        if let Some(authentication) = &self.signalling.authentication {
+            let numbers = &mut self.channels.get_mut(key)?.numbers;
+            let number = if frame == ControlType::Open { numbers.challenge } else { numbers.next() };
+            written = written.and_then(|written| written.sealed(number, authentication));
+        }
         self.counters.control_invalid += u64::from(written.is_none());
         written
     }
@@ -113,14 +118,31 @@ impl Endpoint {
 
     /// Answers a frame of another major version, unless it is such an answer itself.
     pub(super) fn answer_version(&mut self, link: LinkId, peer: SocketAddr, frame: &[u8]) {
-        if let Some(token) = token(frame) {
+        if let Some(token) = token(frame).filter(|_| self.signalling.authentication.is_none()) {
             self.answer(link, peer, token, &Control::Version(Versions { lowest: MAJOR, highest: MAJOR }));
         }
     }
 
     /// Answers a peer that has no channel here.
     pub(super) fn answer(&mut self, link: LinkId, peer: SocketAddr, token: u64, control: &Control<'_>) {
-        let Some(frame) = ControlFrame::new(peer, token, control) else {
+        self.answer_numbered(link, peer, token, control, 1);
+    }
+
+    /// Likewise, with this number if hosts have a key.
+    pub(super) fn answer_numbered(
+        &mut self,
+        link: LinkId,
+        peer: SocketAddr,
+        token: u64,
+        control: &Control<'_>,
+        number: u64,
+    ) {
+        let frame = ControlFrame::new(peer, token, control);
+        let frame = match &self.signalling.authentication {
+            Some(authentication) => frame.and_then(|frame| frame.sealed(number, authentication)),
+            None => frame,
+        };
+        let Some(frame) = frame else {
             self.counters.control_invalid += 1;
             return;
         };

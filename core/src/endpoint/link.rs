@@ -2,12 +2,13 @@
 
 use core::net::SocketAddr;
 
+use super::seal::Authentication;
 use crate::collections::{FifoSet, Ring};
 use crate::limits;
 use crate::platform::{BestEffort, LinkModel};
 use crate::send::LinkScheduler;
 use crate::units::{Duration, Instant};
-use crate::wire::{Control, MAX_CONTROL_BYTES, token};
+use crate::wire::{Control, MAX_CONTROL_BYTES, seal, token};
 
 /// One link of an endpoint.
 #[derive(Clone, Debug)]
@@ -42,6 +43,12 @@ impl ControlFrame {
         let mut frame = Self { peer, bytes: [0; MAX_CONTROL_BYTES], len: 0 };
         frame.len = control.write(token, &mut frame.bytes).ok()?;
         Some(frame)
+    }
+
+    /// With a number, and with the code that shows that it comes from a host with the key.
+    pub(super) fn sealed(mut self, number: u64, authentication: &Authentication) -> Option<Self> {
+        self.len = seal(&mut self.bytes, self.len, number, |covered| authentication.code(covered)).ok()?;
+        Some(self)
     }
 
     pub(super) fn bytes(&self) -> &[u8] {

@@ -9,6 +9,7 @@ mod inspect;
 mod job;
 mod link;
 mod relay;
+mod seal;
 mod secret;
 mod signalling;
 mod step;
@@ -22,6 +23,7 @@ use gaps::Gaps;
 pub use inspect::QueuePeaks;
 pub use link::LinkConfig;
 use link::LinkState;
+pub use seal::SharedKey;
 use signalling::Signalling;
 
 use crate::collections::{FifoSet, Ring, Slab};
@@ -66,6 +68,9 @@ pub struct Config {
     pub clock: u64,
     /// The key of the function that tokens and keys come from; unpredictable on a live host.
     pub secret: u128,
+    /// The key that this host and its peers have. With one, only they may ask for channels, and only they are answered; frames need 8
+    /// more bytes ([`crate::wire::TAG_BYTES`]).
+    pub key: Option<SharedKey>,
 }
 
 /// A packet to be handed to a link.
@@ -128,6 +133,7 @@ pub enum Why {
 
 /// Frames that belong to no channel here.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize))]
 pub struct EndpointCounters {
     /// Not a frame of ours, or damaged.
     pub foreign: u64,
@@ -135,6 +141,10 @@ pub struct EndpointCounters {
     pub other_version: u64,
     /// For a channel that is not open here, or with a wrong key or from a wrong address.
     pub unknown_channel: u64,
+    /// Between hosts with a key: without a code or a tag, or with a wrong one.
+    pub unauthenticated: u64,
+    /// Between hosts with a key: control frames that had come before, or come too late.
+    pub replayed: u64,
     /// Control frames that could not be used.
     pub control_invalid: u64,
     /// Control frames that found their queue full; their timers repeat them.
@@ -169,7 +179,7 @@ pub struct EndpointCounters {
 ///
 /// let config = |secret| Config {
 ///     envelope: Default::default(), stretch_ppm: 1_000_000, channels: 4, frames: 64, best_effort_frames: 0, packet: 1000, quantum: 4, policy: Default::default(), handover: Duration::ZERO,
-///     clock: 7, secret,
+///     clock: 7, secret, key: None,
 ///     links: vec![LinkConfig {
 ///         model: LinkModel::UNLIMITED, look_ahead: Duration::ZERO, horizon: Duration::ZERO, best_effort: BestEffort::UNLIMITED,
 ///     }],
@@ -260,7 +270,7 @@ impl Endpoint {
             channels: Slab::with_capacity(capacity),
             processor: Processor::new(config.policy, capacity),
             links: links.collect(),
-            signalling: Signalling::new(capacity, config.secret),
+            signalling: Signalling::new(capacity, config.secret, config.key.as_ref()),
             // Beside requests, each channel is accepted once and ends once: those must never be lost.
             events: Ring::with_capacity(limits::MAX_EVENTS + 2 * capacity),
             events_dropped: 0,
@@ -419,6 +429,15 @@ impl Endpoint {
             self.counters.unknown_channel += 1;
             return Some(frame);
         };
+        let is_genuine = match (&channel.seal, view.tag()) {
+            (None, None) => true,
+            (Some(seal), Some((covered, tag))) => seal.tag(covered) == tag,
+            _ => false,
+        };
+        if !is_genuine {
+            self.counters.unauthenticated += 1;
+            return Some(frame);
+        }
         channel.association.heard(now);
         let Some(receiving) = channel.job.receiver_mut() else {
             return self.pass_on(now, place, &view, frame);

@@ -33,6 +33,17 @@ impl Secret {
         self.function.hash(&input)
     }
 
+    /// What `peer` has to say when it asks for the channel that it calls `token`, from when `slot` began, for a while. It ends with
+    /// the slot, so that whoever made it finds it again.
+    pub(super) fn challenge(&self, peer: &SocketAddr, token: u64, slot: u64) -> u64 {
+        let mut input = [0; 34];
+        input[..16].copy_from_slice(&octets(peer));
+        input[16..18].copy_from_slice(&peer.port().to_be_bytes());
+        input[18..26].copy_from_slice(&token.to_be_bytes());
+        input[26..].copy_from_slice(&slot.to_be_bytes());
+        self.function.hash(&input) << 8 | slot & 0xFF
+    }
+
     /// Which of `shares` the peer's host has, from 0 on.
     pub(super) fn share(&self, peer: &SocketAddr, shares: u8) -> u8 {
         (self.function.hash(&octets(peer)) % u64::from(shares)) as u8

@@ -10,9 +10,10 @@ use super::channel::{Channel, Incoming, Outgoing, Released};
 use super::control::Text;
 use super::job::Offer;
 use super::link::{SENDING, SHARES};
+use super::seal::{Authentication, Seal, SharedKey};
 use super::secret::Secret;
 use crate::admission::{Code, Refusal, Stage};
-use crate::collections::{DeadlineHeap, TokenMap};
+use crate::collections::{DeadlineHeap, Ring, TokenMap};
 use crate::contract::{self, ContractError, SendingStages, Service, packets};
 use crate::event::{ChannelId, End, Event, LinkId, Name, Request, RequestId};
 use crate::frames::{Frames, MessageBuf};
@@ -40,23 +41,57 @@ pub(super) struct Signalling {
     pending: Vec<Pending>,
     listeners: Vec<Name>,
     secret: Secret,
+    /// If hosts have a key.
+    pub(super) authentication: Option<Authentication>,
+    /// The challenges that were met lately, and when they were forgotten anyway, the oldest first: each serves once.
+    met: Ring<(u64, Instant)>,
     /// When the endpoint was driven first.
     begin: Option<Instant>,
 }
 
 impl Signalling {
     /// For `capacity` channels; tokens and keys come from `secret`.
-    pub(super) fn new(capacity: usize, secret: u128) -> Self {
+    pub(super) fn new(capacity: usize, secret: u128, key: Option<&SharedKey>) -> Self {
         Self {
             timers: DeadlineHeap::with_capacity(capacity),
             tokens: TokenMap::with_capacity(capacity),
             pending: Vec::with_capacity(limits::MAX_PENDING_REQUESTS),
             listeners: Vec::with_capacity(limits::MAX_LISTENERS),
             secret: Secret::new(secret),
+            authentication: key.map(Authentication::new),
+            met: Ring::with_capacity(if key.is_some() { limits::MAX_PENDING_REQUESTS + capacity } else { 0 }),
             begin: None,
         }
     }
+
+    /// What tags the packets of a channel.
+    fn seal(&self, token: u64, remote: (u32, u64)) -> Option<Seal> {
+        self.authentication.as_ref().map(|authentication| authentication.of_channel(token, remote))
+    }
+
+    /// What `peer` is challenged to say now, if it asks for the channel that it calls `token`.
+    fn challenge(&self, now: Instant, peer: &SocketAddr, token: u64) -> u64 {
+        self.secret.challenge(peer, token, now.as_nanos() / CHALLENGE_SLOT.as_nanos())
+    }
+
+    /// True if `peer` was challenged a short while ago to say `number`, and has not said it before.
+    fn meet(&mut self, now: Instant, peer: &SocketAddr, token: u64, number: u64) -> bool {
+        while self.met.front().is_some_and(|&(_, forget)| forget <= now) {
+            self.met.pop();
+        }
+        let slot = now.as_nanos() / CHALLENGE_SLOT.as_nanos();
+        let age = u64::from((slot as u8).wrapping_sub(number as u8));
+        let is_met = age < CHALLENGE_SLOTS
+            && slot.checked_sub(age).is_some_and(|slot| self.secret.challenge(peer, token, slot) == number)
+            && self.met.iter().all(|&(met, _)| met != number);
+        is_met && self.met.push((number, now + CHALLENGE_SLOT * CHALLENGE_SLOTS)).is_ok()
+    }
 }
+
+/// A challenge is another one after so long,
+const CHALLENGE_SLOT: Duration = Duration::from_millis(100);
+/// and is met in time until so many of these spans have begun.
+const CHALLENGE_SLOTS: u64 = 10;
 
 /// How long the driver has to decide on a request; the peer asks again anyway.
 const DECISION: Duration = Duration::from_secs(2);
@@ -152,6 +187,7 @@ impl Endpoint {
                 let nonce = self.signalling.secret.draw();
                 if let Some(channel) = self.channels.get_mut(key) {
                     channel.remote = (key.index(), nonce);
+                    channel.seal = self.signalling.seal(channel.association.token, channel.remote);
                 }
                 self.join(now, key);
                 self.say(key, ControlType::Accept);
@@ -246,6 +282,13 @@ impl Endpoint {
     // ------------------------------------------------------------------------------------------------ inputs
 
     pub(super) fn handle_control(&mut self, now: Instant, link: LinkId, peer: SocketAddr, frame: &[u8]) {
+        let number = match self.signalling.authentication.as_ref().map(|authentication| authentication.check(frame)) {
+            Some(None) => {
+                self.counters.unauthenticated += 1;
+                return;
+            }
+            checked => checked.flatten(),
+        };
         let (token, control) = match Control::parse(frame) {
             Ok(parsed) => parsed,
             Err(error) => {
@@ -260,7 +303,14 @@ impl Endpoint {
                 return;
             }
         };
+        if let Some(number) = number
+            && !self.is_new(now, (link, peer), token, &control, number)
+        {
+            return;
+        }
         match control {
+            // It has been taken, or this host has no key, and nobody to challenge it.
+            Control::Challenge => {}
             Control::Open(open) => self.handle_open(now, link, peer, token, &open),
             Control::Accept(accept) => self.handle_accept(now, peer, token, &accept),
             Control::Refuse(refuse) => self.end_if(now, peer, token, State::Opening, End::Refused(refuse.refusal())),
@@ -295,6 +345,50 @@ impl Endpoint {
         }
     }
 
+    /// Whether a genuine frame with this number is to be looked at; otherwise it may have been sent long ago.
+    fn is_new(
+        &mut self,
+        now: Instant,
+        (link, peer): (LinkId, SocketAddr),
+        token: u64,
+        control: &Control<'_>,
+        number: u64,
+    ) -> bool {
+        let is_new = match control {
+            // A repetition while there is no answer, or none that the peer has, is taken as without a key.
+            Control::Open(_) if self.is_pending(peer, token) => true,
+            Control::Open(_) if let Some(key) = self.find(peer, token, true) => self.lacks_accept(key),
+            Control::Open(_) => {
+                let is_met = self.signalling.meet(now, &peer, token, number);
+                if !is_met {
+                    let challenge = self.signalling.challenge(now, &peer, token);
+                    self.answer_numbered(link, peer, token, &Control::Challenge, challenge);
+                }
+                // Who asks for the first time cannot have met one.
+                if number == 0 {
+                    return false;
+                }
+                is_met
+            }
+            Control::Challenge => {
+                let opening = self.outgoing(peer, token).filter(|&key| self.state(key) == Some(State::Opening));
+                let channel = opening.and_then(|key| self.channels.get_mut(key));
+                let is_new = channel.is_some_and(|channel| channel.numbers.is_challenged(number));
+                if let Some(key) = opening.filter(|_| is_new) {
+                    self.say(key, ControlType::Open);
+                }
+                is_new
+            }
+            _ => {
+                let key = self.outgoing(peer, token).or_else(|| self.find(peer, token, true));
+                let channel = key.and_then(|key| self.channels.get_mut(key));
+                channel.is_some_and(|channel| channel.numbers.hears(number))
+            }
+        };
+        self.counters.replayed += u64::from(!is_new);
+        is_new
+    }
+
     /// Ends the sending channel to `peer` that `token` names, if it is in `state`.
     fn end_if(&mut self, now: Instant, peer: SocketAddr, token: u64, state: State, end: End) {
         if let Some(key) = self.outgoing(peer, token)
@@ -306,15 +400,13 @@ impl Endpoint {
 
     fn handle_open(&mut self, now: Instant, link: LinkId, peer: SocketAddr, token: u64, open: &Open<'_>) {
         if let Some(key) = self.find(peer, token, true) {
-            // A repetition: our ACCEPT was lost, unless the peer has shown that it has it.
-            let lacks_accept =
-                |channel: &Channel| channel.association.state == State::Open && !channel.association.is_confirmed();
-            if self.channels.get(key).is_some_and(lacks_accept) {
+            // A repetition.
+            if self.lacks_accept(key) {
                 self.answer_channel(now, key, ControlType::Accept);
             }
             return;
         }
-        if self.signalling.pending.iter().any(|pending| pending.token == token && pending.request.peer == peer) {
+        if self.is_pending(peer, token) {
             return;
         }
         let name = Name::new(open.name).ok().filter(|name| self.signalling.listeners.contains(name));
@@ -386,6 +478,7 @@ impl Endpoint {
         }
         channel.job.set_packet(u32::from(accept.packet));
         channel.remote = (accept.channel, accept.key);
+        channel.seal = self.signalling.seal(token, channel.remote);
         channel.association.accept(now, accept.lease);
         self.set_timer(key);
         self.push_event(Event::Accepted {
@@ -573,6 +666,17 @@ impl Endpoint {
         let believed = self.channels.get(key).is_some_and(|channel| channel.job.can_have_become(&report));
         self.counters.control_invalid += u64::from(!believed);
         believed.then_some(report)
+    }
+
+    /// True if the peer that opened a channel has not shown yet that it has ACCEPT.
+    fn lacks_accept(&self, key: ChannelId) -> bool {
+        let association = self.channels.get(key).map(|channel| channel.association);
+        association.is_some_and(|association| association.state == State::Open && !association.is_confirmed())
+    }
+
+    /// True if the driver has still to decide on what `peer` asked for under `token`.
+    fn is_pending(&self, peer: SocketAddr, token: u64) -> bool {
+        self.signalling.pending.iter().any(|pending| pending.token == token && pending.request.peer == peer)
     }
 
     fn is_inward(&self, key: ChannelId) -> bool {

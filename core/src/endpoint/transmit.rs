@@ -7,7 +7,7 @@ use crate::frames::Frames;
 use crate::send::link_scheduler::{Class, Next};
 use crate::signal::State;
 use crate::units::Instant;
-use crate::wire::DATA_HEADER_BYTES;
+use crate::wire::{DATA_HEADER_BYTES, write_tag};
 
 impl Endpoint {
     /// The packet to hand to `link` next, or `None` if it holds enough, has no room, or nothing waits.
@@ -49,7 +49,7 @@ impl Endpoint {
     fn transmit_packet(&mut self, now: Instant, link: LinkId, id: u32, frames: &mut impl Frames) -> Option<Transmit> {
         let key = self.channels.key_at(id)?;
         let channel = self.channels.get_mut(key)?;
-        let (peer, remote) = (channel.peer, channel.remote);
+        let (peer, remote, seal) = (channel.peer, channel.remote, channel.seal);
         let stolen = |since| self.gaps.stolen(since, now);
         let Leaving { frame, payload, is_real_time, message } =
             channel.job.pop_packet(now, (key, remote), stolen, frames)?;
@@ -65,7 +65,10 @@ impl Endpoint {
         if channel.association.state == State::Draining && channel.job.is_drained() {
             self.start_closing(now, key);
         }
-        let len = DATA_HEADER_BYTES + payload as usize;
+        let mut len = DATA_HEADER_BYTES + payload as usize;
+        if let Some(seal) = seal {
+            len = write_tag(frames.packet_mut(&frame), len, |covered| seal.tag(covered));
+        }
         Some(Transmit { frame, len, peer, message: Some(message), completes })
     }
 }

@@ -27,7 +27,7 @@ pub enum Route<'a> {
 /// What the frame is instead.
 pub fn route(frame: &[u8]) -> Result<Route<'_>, Foreign> {
     match classify(frame) {
-        Ok(Kind::Data) => DataView::parse(frame).map(Route::Data).map_err(Foreign::Malformed),
+        Ok(Kind::Data | Kind::Tagged) => DataView::parse(frame).map(Route::Data).map_err(Foreign::Malformed),
         Ok(Kind::Control) => Ok(Route::Control),
         Err(WireError::Version { found }) => Err(Foreign::Version(found)),
         Err(error) => Err(Foreign::Malformed(error)),

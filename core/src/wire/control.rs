@@ -3,7 +3,7 @@
 //! | offset | bytes | field | range |
 //! |---|---|---|---|
 //! | 0 | 4 | prefix | kind 2 |
-//! | 4 | 1 | type | 1 to 8, [`ControlType`] |
+//! | 4 | 1 | type | 1 to 9, [`ControlType`] |
 //! | 5 | 1 | minor | all; 0 is written |
 //! | 6 | 2 | length | 8 to 504; bytes that follow this field, token included: the frame has exactly 8 + length |
 //! | 8 | 8 | token | all; the opener's nonce that names this connection |
@@ -16,7 +16,7 @@
 use super::data::DATA_HEADER_BYTES;
 use super::fields::{self as tag, Field, Fields, Writer};
 use super::messages::{Accept, Close, Counts, Keepalive, Open, Refuse, Traffic, Versions, check_name};
-use super::{Kind, MAGIC, MINOR, Prefix, WireError, check_range, expect};
+use super::{KIND_AT, Kind, MAGIC, MINOR, Prefix, WireError, check_range, classify};
 use crate::limits::{DECAY_FACTOR, MAX_CONTROL_PAYLOAD, MAX_PACKET_BYTES, MIN_PACKET_BYTES};
 use crate::units::{Duration, Instant};
 use strum::VariantArray;
@@ -27,6 +27,10 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 pub const CONTROL_HEADER_BYTES: usize = 16;
 /// Most bytes of a control frame: below any path's MTU, with room for the fields of later minor versions.
 pub const MAX_CONTROL_BYTES: usize = 512;
+/// Bytes of an authentication code.
+pub const CODE_BYTES: usize = 16;
+/// Bytes that [`seal`] adds.
+pub const SEAL_BYTES: usize = tag::most_bytes(&[tag::NUMBER, tag::CODE_OF_FRAME]);
 /// The bytes that `length` does not count.
 const UNCOUNTED_BYTES: usize = 8;
 
@@ -47,7 +51,7 @@ const _: () = {
     // The largest type with all its fields.
     let (mut most, mut next) = (0, 0);
     while next < ControlType::ALL.len() {
-        let bytes = CONTROL_HEADER_BYTES + tag::most_bytes(ControlType::ALL[next].fields());
+        let bytes = CONTROL_HEADER_BYTES + tag::most_bytes(ControlType::ALL[next].fields()) + SEAL_BYTES;
         most = if bytes > most { bytes } else { most };
         next += 1;
     }
@@ -75,6 +79,8 @@ pub enum ControlType {
     Closed = 7,
     /// The answer to a frame of another major version; never answered itself.
     Version = 8,
+    /// Receiver to sender, between hosts with a key: ask again, with this number.
+    Challenge = 9,
 }
 
 impl ControlType {
@@ -104,6 +110,7 @@ impl ControlType {
             Self::Status | Self::Closed => &[tag::DELIVERED, tag::LATE, tag::LOST, tag::DROPPED, tag::LARGEST],
             Self::Close => &[tag::CHANNEL, tag::KEY, tag::SENT, tag::REASON, tag::REVERSE],
             Self::Version => &[tag::LOWEST, tag::HIGHEST],
+            Self::Challenge => &[],
         }
     }
 }
@@ -127,6 +134,8 @@ pub enum Control<'a> {
     Closed(Counts),
     /// The answer to another major version; never answered itself.
     Version(Versions),
+    /// Receiver to sender: ask again, with this frame's number.
+    Challenge,
 }
 
 impl<'a> Control<'a> {
@@ -141,6 +150,7 @@ impl<'a> Control<'a> {
             Self::Close(_) => ControlType::Close,
             Self::Closed(_) => ControlType::Closed,
             Self::Version(_) => ControlType::Version,
+            Self::Challenge => ControlType::Challenge,
         }
     }
 
@@ -150,7 +160,9 @@ impl<'a> Control<'a> {
     /// Not a control frame of this major version, a length other than its header's, a type that this version does not
     /// know, or fields that break the rules of the module's head.
     pub fn parse(frame: &'a [u8]) -> Result<(u64, Self), WireError> {
-        expect(frame, Kind::Control)?;
+        if classify(frame)? != Kind::Control {
+            return Err(WireError::Kind { found: frame[KIND_AT], expected: "2 (control)" });
+        }
         if frame.len() > MAX_CONTROL_BYTES {
             return Err(WireError::TooLong { found: frame.len(), most: MAX_CONTROL_BYTES });
         }
@@ -246,6 +258,7 @@ impl<'a> Control<'a> {
                 lowest: u8::from_be_bytes(fields.need(tag::LOWEST)?),
                 highest: u8::from_be_bytes(fields.need(tag::HIGHEST)?),
             }),
+            ControlType::Challenge => Self::Challenge,
         })
     }
 
@@ -308,6 +321,7 @@ impl<'a> Control<'a> {
                 to.put(tag::LOWEST, &versions.lowest.to_be_bytes())?;
                 to.put(tag::HIGHEST, &versions.highest.to_be_bytes())
             }
+            Self::Challenge => Ok(()),
         }
     }
 
@@ -326,7 +340,12 @@ impl<'a> Control<'a> {
             Self::Version(Versions { lowest, highest }) => {
                 check_range(tag::HIGHEST.name, (*highest).into(), (*lowest).into(), u8::MAX.into())
             }
-            Self::Refuse(_) | Self::Keepalive(_) | Self::Status(_) | Self::Close(_) | Self::Closed(_) => Ok(()),
+            Self::Refuse(_)
+            | Self::Keepalive(_)
+            | Self::Status(_)
+            | Self::Close(_)
+            | Self::Closed(_)
+            | Self::Challenge => Ok(()),
         }
     }
 }
@@ -376,6 +395,41 @@ fn text<'a>(fields: &Fields<'a>, field: Field) -> Result<Option<&'a str>, WireEr
 fn flag(field: Field, found: u8) -> Result<bool, WireError> {
     check_range(field.name, found.into(), 0, 1)?;
     Ok(found == 1)
+}
+
+/// Appends a number, and the code that `code` makes of all before it, to the control frame of `len` bytes that `frame` begins with.
+/// Returns the new length: [`SEAL_BYTES`] more.
+///
+/// # Errors
+/// `frame` is too small.
+pub fn seal(
+    frame: &mut [u8],
+    len: usize,
+    number: u64,
+    code: impl FnOnce(&[u8]) -> [u8; CODE_BYTES],
+) -> Result<usize, WireError> {
+    let room = WireError::Room { found: frame.len(), expected: len + SEAL_BYTES };
+    if frame.len() < len + SEAL_BYTES {
+        return Err(room);
+    }
+    let (header, _) = RawHeader::mut_from_prefix(frame).map_err(|_| room)?;
+    header.length = u16::try_from(len + SEAL_BYTES - UNCOUNTED_BYTES).map_err(|_| room)?.into();
+    let mut writer = Writer::new(frame, len);
+    writer.put(tag::NUMBER, &number.to_be_bytes())?;
+    let covered = writer.written();
+    let code = code(&frame[..covered]);
+    Writer::new(frame, covered).put(tag::CODE_OF_FRAME, &code)?;
+    Ok(len + SEAL_BYTES)
+}
+
+/// What [`seal`] appended: what the code covers, the number, the code. `None` if the frame does not end so.
+pub fn sealed(frame: &[u8]) -> Option<(&[u8], u64, &[u8; CODE_BYTES])> {
+    let (rest, code) = frame.split_last_chunk()?;
+    let (covered, &header) = rest.split_last_chunk()?;
+    let (rest, &number) = covered.split_last_chunk()?;
+    let (_, &before) = rest.split_last_chunk()?;
+    let is_so = header == tag::CODE_OF_FRAME.header() && before == tag::NUMBER.header();
+    is_so.then_some((covered, u64::from_be_bytes(number), code))
 }
 
 /// The token of a control frame, whatever its major version and whatever else is wrong with it; `None` if it is no

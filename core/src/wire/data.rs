@@ -12,12 +12,13 @@
 //! | 38 | 2 | payload | 1 to [`MAX_PACKET_BYTES`], at most message_bytes; S, or what is left for the last fragment |
 //! | 40 | 4 | stolen | all; µs, 2³² − 1 means that or more |
 //! | 44 | 4 | waited | all; µs, 2³² − 1 means that or more |
-//! | 48 | payload | the bytes | the frame ends with them |
+//! | 48 | payload | the bytes | the frame ends with them, if its kind is 1 |
+//! | 48 + payload | 8 | tag | only if its kind is 3: authenticates all before it |
 //!
 //! S is the packet size that the channel's ACCEPT named. It is not in the frame: [`DataView::check`] takes it from the
 //! channel, so a sender cannot choose where in the message its bytes land.
 
-use super::{Kind, Prefix, WireError, check_range, expect};
+use super::{KIND_AT, Kind, Prefix, WireError, check_range, classify};
 use crate::contract::packets;
 use crate::limits::{MAX_MESSAGE_BYTES, MAX_PACKET_BYTES, MAX_PACKETS_PER_MESSAGE};
 use crate::units::{Duration, Instant};
@@ -26,6 +27,9 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// Bytes before the payload of a data frame.
 pub const DATA_HEADER_BYTES: usize = 48;
+
+/// Bytes of the tag behind the payload of an authenticated packet.
+pub const TAG_BYTES: usize = 8;
 
 /// The header as it lies in the frame.
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
@@ -140,18 +144,22 @@ impl DataHeader {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DataView<'a> {
     header: DataHeader,
-    payload: &'a [u8],
+    frame: &'a [u8],
 }
 
 impl<'a> DataView<'a> {
     /// Reads a frame. Bounded by the header; the payload is not looked at.
     ///
     /// # Errors
-    /// Not a data frame of this major version, a length other than 48 + payload, or a value outside its range.
+    /// Not a data frame of this major version, a length other than 48 + payload (and 8 for a tag), or a value outside its range.
     #[inline]
     pub fn parse(frame: &'a [u8]) -> Result<Self, WireError> {
-        expect(frame, Kind::Data)?;
-        let (raw, payload) = RawHeader::ref_from_prefix(frame)
+        let tag = match classify(frame)? {
+            Kind::Data => 0,
+            Kind::Tagged => TAG_BYTES,
+            Kind::Control => return Err(WireError::Kind { found: Kind::Control as u8, expected: "1 or 3 (data)" }),
+        };
+        let (raw, _) = RawHeader::ref_from_prefix(frame)
             .map_err(|_| WireError::Truncated { found: frame.len(), expected: DATA_HEADER_BYTES })?;
         let header = DataHeader {
             channel: raw.channel.get(),
@@ -164,11 +172,12 @@ impl<'a> DataView<'a> {
             stolen_micros: raw.stolen.get(),
             waited_micros: raw.waited.get(),
         };
-        if frame.len() != header.frame_bytes() {
-            return Err(WireError::Length { found: frame.len(), expected: header.frame_bytes() });
+        let expected = header.frame_bytes() + tag;
+        if frame.len() != expected {
+            return Err(WireError::Length { found: frame.len(), expected });
         }
         header.check_ranges()?;
-        Ok(Self { header, payload })
+        Ok(Self { header, frame })
     }
 
     /// The fields before the payload.
@@ -178,7 +187,14 @@ impl<'a> DataView<'a> {
 
     /// The fragment's bytes.
     pub fn payload(&self) -> &'a [u8] {
-        self.payload
+        &self.frame[DATA_HEADER_BYTES..self.header.frame_bytes()]
+    }
+
+    /// The tag and what it covers, if there is one.
+    #[inline]
+    pub fn tag(&self) -> Option<(&'a [u8], u64)> {
+        let (covered, tag) = self.frame.split_at_checked(self.header.frame_bytes())?;
+        Some((covered, u64::from_be_bytes(tag.try_into().ok()?)))
     }
 
     /// As [`DataHeader::check`].
@@ -208,6 +224,18 @@ pub fn write_evidence(frame: &mut [u8], stolen: Duration, waited: Duration) {
     let (first, second) = (micros_saturating(stolen).to_be_bytes(), micros_saturating(waited).to_be_bytes());
     frame[EVIDENCE_AT..EVIDENCE_AT + 4].copy_from_slice(&first);
     frame[EVIDENCE_AT + 4..EVIDENCE_AT + 8].copy_from_slice(&second);
+}
+
+/// Makes the packet of `len` bytes that `frame` begins with an authenticated one: its kind, and behind it the tag that `tag` makes of
+/// it. Returns the new length: [`TAG_BYTES`] more.
+///
+/// # Panics
+/// If `frame` is shorter than that.
+pub fn write_tag(frame: &mut [u8], len: usize, tag: impl FnOnce(&[u8]) -> u64) -> usize {
+    frame[KIND_AT] = Kind::Tagged as u8;
+    let tag = tag(&frame[..len]);
+    frame[len..len + TAG_BYTES].copy_from_slice(&tag.to_be_bytes());
+    len + TAG_BYTES
 }
 
 /// Writes another receiver's slot and nonce into a frame that a relay passes on; the rest stays as it is.

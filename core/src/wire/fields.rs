@@ -4,7 +4,7 @@
 //! meaning within a major version; 0 is not used. A tag that is not among those of the frame's type is skipped, whether
 //! it is new or merely from another type, so a later minor version can add fields.
 
-use super::WireError;
+use super::{CODE_BYTES, WireError};
 use crate::limits::MAX_NAME_BYTES;
 
 /// Bytes before a field's value.
@@ -90,8 +90,13 @@ pub const HIGHEST: Field = number(29, "highest", 1);
 /// How many times `max_message` a message may have; 1 if absent (the sender's `decay` policy).
 pub const OVERSIZE: Field = number(30, "oversize", 1);
 
+/// In a frame with a code: what no earlier frame of its sender to this channel had; in OPEN what CHALLENGE asked to be said.
+pub const NUMBER: Field = number(31, "number", 8);
+/// The authentication code of all before it; always the last field.
+pub const CODE_OF_FRAME: Field = number(32, "code_of_frame", CODE_BYTES as u8);
+
 /// All fields; number `tag` stands at `tag − 1`.
-pub const ALL: [Field; 30] = [
+pub const ALL: [Field; 32] = [
     NAME,
     SERVICE,
     MAX_MESSAGE,
@@ -122,6 +127,8 @@ pub const ALL: [Field; 30] = [
     LOWEST,
     HIGHEST,
     OVERSIZE,
+    NUMBER,
+    CODE_OF_FRAME,
 ];
 
 const _: () = {
@@ -136,6 +143,11 @@ const _: () = {
 };
 
 impl Field {
+    /// What stands before the value of a number.
+    pub(super) fn header(self) -> [u8; FIELD_HEADER_BYTES] {
+        [self.tag, self.most]
+    }
+
     fn slot(self) -> usize {
         usize::from(self.tag) - 1
     }

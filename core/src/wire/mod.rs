@@ -8,7 +8,7 @@
 //! |---|---|---|---|
 //! | 0 | 2 | magic | 0x4C58, "LX" |
 //! | 2 | 1 | major | 2 |
-//! | 3 | 1 | kind | 1 data, 2 control |
+//! | 3 | 1 | kind | 1 data, 2 control, 3 data with a tag |
 //!
 //! **What arrives is an allegation.** Parsing checks each range named here and in the tables; it never panics, never
 //! allocates, and its work is bounded by the length of the frame, of which it reads at most [`MAX_CONTROL_BYTES`] for
@@ -31,9 +31,12 @@ mod messages;
 #[cfg(test)]
 mod tests;
 
-pub use control::{CONTROL_HEADER_BYTES, Control, ControlType, MAX_CONTROL_BYTES, token};
+pub use control::{
+    CODE_BYTES, CONTROL_HEADER_BYTES, Control, ControlType, MAX_CONTROL_BYTES, SEAL_BYTES, seal, sealed, token,
+};
 pub use data::{
-    DATA_HEADER_BYTES, DataHeader, DataView, fragment_bytes, micros_saturating, write_evidence, write_receiver,
+    DATA_HEADER_BYTES, DataHeader, DataView, TAG_BYTES, fragment_bytes, micros_saturating, write_evidence,
+    write_receiver, write_tag,
 };
 pub use error::WireError;
 pub use messages::{
@@ -49,6 +52,8 @@ pub const MAGIC: u16 = 0x4C58;
 pub const MAJOR: u8 = 2;
 /// The minor version that this code writes; it reads all of them.
 pub const MINOR: u8 = 0;
+/// Where the kind stands in every frame.
+const KIND_AT: usize = 3;
 /// Bytes of the prefix of every frame.
 pub const PREFIX_BYTES: usize = 4;
 
@@ -60,6 +65,8 @@ pub enum Kind {
     Data = 1,
     /// What two endpoints say about a channel: [`Control::parse`].
     Control = 2,
+    /// As [`Kind::Data`], and [`TAG_BYTES`] behind the payload that authenticate all before them.
+    Tagged = 3,
 }
 
 /// The first four bytes, as they lie in the frame.
@@ -96,21 +103,9 @@ pub fn classify(frame: &[u8]) -> Result<Kind, WireError> {
     match prefix.kind {
         1 => Ok(Kind::Data),
         2 => Ok(Kind::Control),
-        found => Err(WireError::Kind { found, expected: "1 (data) or 2 (control)" }),
+        3 => Ok(Kind::Tagged),
+        found => Err(WireError::Kind { found, expected: "1 or 3 (data) or 2 (control)" }),
     }
-}
-
-/// As [`classify`], for a parser that reads one kind only.
-fn expect(frame: &[u8], kind: Kind) -> Result<(), WireError> {
-    let found = classify(frame)?;
-    if found == kind {
-        return Ok(());
-    }
-    let expected = match kind {
-        Kind::Data => "1 (data)",
-        Kind::Control => "2 (control)",
-    };
-    Err(WireError::Kind { found: found as u8, expected })
 }
 
 /// One range check for reading and writing alike.

@@ -5,3 +5,4 @@ mod endings;
 mod hostile;
 mod net;
 mod properties;
+mod sealed;

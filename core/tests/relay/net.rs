@@ -13,6 +13,7 @@ use laxity_core::receive::{Delivered, Evidence};
 use laxity_core::relay::Passage;
 use laxity_core::send::SendConfig;
 use laxity_core::units::{Duration, Instant, Rate};
+use laxity_core::wire::DATA_HEADER_BYTES;
 
 pub(crate) const PACKET: u32 = 1000;
 pub(crate) const FRAMES: usize = 400;
@@ -110,7 +111,7 @@ impl Net {
         let host = |config: Config| Host {
             packet: config.packet,
             endpoint: Endpoint::new(config),
-            frames: HeapFrames::new(FRAMES, 44 + PACKET as usize + 500),
+            frames: HeapFrames::new(FRAMES, DATA_HEADER_BYTES + PACKET as usize + 500),
             routes: BTreeMap::new(),
             asked: BTreeMap::new(),
             delivered: Vec::new(),
@@ -378,5 +379,6 @@ pub(crate) fn config(secret: u64, clock: u64, mega: u64) -> Config {
         stretch_ppm: 1_000_000,
         clock,
         secret: secret.into(),
+        key: None,
     }
 }

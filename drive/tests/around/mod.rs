@@ -125,6 +125,7 @@ impl Host {
             stretch_ppm: 1_000_000,
             clock: 7,
             secret: 9,
+            key: None,
         });
         let frames = HeapFrames::new(300, (DATA_HEADER_BYTES + PACKET).max(MAX_CONTROL_BYTES));
         let config = laxity_drive::Config { platform, channels: 8, least_gap: Duration::from_micros(100) };

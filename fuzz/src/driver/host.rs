@@ -183,6 +183,7 @@ impl Host {
             stretch_ppm: 1_250_000,
             clock: if more & 8 == 0 { 7 } else { 8 + number as u64 },
             secret: 0x5eed + number as u128,
+            key: None,
         });
         for number in 0..NAMES {
             assert!(endpoint.listen(name(number)));

@@ -70,6 +70,7 @@ impl Host {
             stretch_ppm: 1_250_000,
             clock,
             secret: 0x5eed + number as u128,
+            key: None,
         });
         for number in 0..NAMES {
             assert!(endpoint.listen(name(number)) && !endpoint.listen(name(number)));

@@ -21,7 +21,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use laxity_core::admission::Refusal;
 use laxity_core::contract::SendingStages;
-use laxity_core::endpoint::{Endpoint, Incoming, Outgoing, Released};
+use laxity_core::endpoint::{Endpoint, EndpointCounters, Incoming, Outgoing, Released};
 use laxity_core::event::{ChannelId, Event, LinkId, Name, Request};
 use laxity_core::frames::Frames;
 use laxity_core::piece::Piece;
@@ -102,6 +102,7 @@ pub(crate) enum Opener {
 #[derive(Debug, Default)]
 pub(crate) struct Published {
     pub(crate) link: Mutex<laxity_link::Counters>,
+    pub(crate) frames: Mutex<EndpointCounters>,
     /// Rounds and wake-ups that took longer than the platform's figures and envelope allow.
     pub(crate) gaps: AtomicU64,
     /// The longest of them, ns.
@@ -237,6 +238,9 @@ impl<L: LinkOver<F>, F: Frames> Executive<L, F> {
         let around = &mut self.around;
         if let Ok(mut link) = around.published.link.try_lock() {
             *link = around.link.counters();
+        }
+        if let Ok(mut frames) = around.published.frames.try_lock() {
+            *frames = self.driver.endpoint.counters;
         }
         if sleep.is_restricted {
             around.published.restricted.fetch_add(1, Ordering::Relaxed);

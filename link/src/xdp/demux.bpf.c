@@ -204,6 +204,8 @@ enum {
     MAJOR = 2,
     DATA = 1,
     CONTROL_FRAME = 2,
+    TAGGED = 3, // as DATA, with a tag behind the payload
+    TAG_BYTES = 8,
     MAX_MESSAGE_BYTES = 16777216,
     MAX_PACKET_BYTES = 8900,
     EXTENSIONS = 4, // extension headers of IPv6 that are followed
@@ -300,7 +302,8 @@ static __attribute__((always_inline)) int data(struct xdp_md *context, const str
                                                const struct datagram *datagram)
 {
     __u32 message_bytes = be32(header->message_bytes), payload = be16(header->payload);
-    if (datagram->bytes != sizeof(*header) + payload || !payload || payload > MAX_PACKET_BYTES || !message_bytes ||
+    __u32 tag = header->prefix.kind == TAGGED ? TAG_BYTES : 0;
+    if (datagram->bytes != sizeof(*header) + payload + tag || !payload || payload > MAX_PACKET_BYTES || !message_bytes ||
         message_bytes > MAX_MESSAGE_BYTES || payload > message_bytes)
         return drop(MALFORMED);
     __u32 place = be32(header->channel);
@@ -330,7 +333,7 @@ static __attribute__((always_inline)) int frame(struct xdp_md *context, const vo
     if (prefix->kind == CONTROL_FRAME)
         return control(context, own, datagram);
     const struct data_header *header = start;
-    if (prefix->kind != DATA || prefix->major != MAJOR || datagram->bytes < sizeof(*header) || (const void *)(header + 1) > end)
+    if ((prefix->kind != DATA && prefix->kind != TAGGED) || prefix->major != MAJOR || datagram->bytes < sizeof(*header) || (const void *)(header + 1) > end)
         return drop(MALFORMED);
     return data(context, header, datagram);
 }
