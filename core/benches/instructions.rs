@@ -12,12 +12,17 @@ use std::hint::black_box;
 
 use common::{Pair, phase};
 use gungraun::{library_benchmark, library_benchmark_group};
+use laxity_core::endpoint::SharedKey;
 
 const PACKET: u32 = 1400;
 
 fn opened(packets: u32) -> Box<Pair> {
-    let mut pair = Box::new(Pair::open(1, packets, PACKET));
-    // Once through, so that no count contains a first time.
+    used(Pair::open(1, packets, PACKET))
+}
+
+/// Once through, so that no count contains a first time.
+fn used(pair: Pair) -> Box<Pair> {
+    let mut pair = Box::new(pair);
     pair.round(&[0]);
     pair
 }
@@ -56,6 +61,20 @@ fn demultiplexed(packets: u32) -> Box<Pair> {
 fn complete(packets: u32) -> Box<Pair> {
     let mut pair = demultiplexed(packets);
     phase::reassemble(&mut pair);
+    pair
+}
+
+fn authenticated_made(packets: u32) -> Box<Pair> {
+    let mut pair = used(Pair::open_with(1, packets, PACKET, Some(SharedKey::new([7; 32]))));
+    phase::submit(&mut pair, &[0]);
+    phase::make_packets(&mut pair);
+    pair
+}
+
+fn authenticated_arrived(packets: u32) -> Box<Pair> {
+    let mut pair = authenticated_made(packets);
+    phase::transmit(&mut pair);
+    pair.wire();
     pair
 }
 
@@ -122,9 +141,36 @@ fn deliver(mut pair: Box<Pair>) -> Box<Pair> {
     pair
 }
 
+// What a key adds: a tag is made here,
+#[library_benchmark(setup = authenticated_made)]
+#[benches::packets(1, 44)]
+fn transmit_authenticated(mut pair: Box<Pair>) -> Box<Pair> {
+    phase::transmit(&mut pair);
+    pair
+}
+
+// and looked at there.
+#[library_benchmark(setup = authenticated_arrived)]
+#[benches::packets(1, 44)]
+fn demultiplex_authenticated(mut pair: Box<Pair>) -> Box<Pair> {
+    phase::demultiplex(&mut pair);
+    pair
+}
+
 library_benchmark_group!(
     name = path,
-    benchmarks = [submit, step_first, step_next, all_steps, transmit, demultiplex, reassemble, deliver]
+    benchmarks = [
+        submit,
+        step_first,
+        step_next,
+        all_steps,
+        transmit,
+        demultiplex,
+        reassemble,
+        deliver,
+        transmit_authenticated,
+        demultiplex_authenticated
+    ]
 );
 
 fn main() {

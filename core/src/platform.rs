@@ -269,10 +269,9 @@ impl Platform {
         self
     }
 
-    /// What the tag of a packet, or the code of a control frame, is assumed to take: a microsecond, and a nanosecond a byte of S. A
-    /// processor of 3 GHz takes about half of it.
+    /// What the tag of a packet, or the code of a control frame, is assumed to take: 2 µs, and a nanosecond a byte of S.
     pub fn authentication(&self) -> Duration {
-        Duration::from_nanos(1_000 + u64::from(self.packet))
+        Duration::from_nanos(2_000 + u64::from(self.packet))
     }
 
     /// What a step may take, a change of handler before it included.

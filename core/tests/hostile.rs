@@ -331,15 +331,16 @@ fn tokens_and_keys_look_random_and_do_not_follow_from_one_another() {
         tokens.push(token);
         scene.endpoint.release(channel, &mut scene.frames, |_| ()).unwrap();
         let accept = scene.accept_from(address(2), number).unwrap();
-        keys.push(u64::from(accept.key));
+        keys.push(accept.key);
         scene.endpoint.release(scene.endpoint.key_at(accept.channel).unwrap(), &mut scene.frames, |_| ()).unwrap();
         scene.said.clear();
     }
-    for (numbers, bits) in [(&tokens, 64), (&keys, 32)] {
+    let between: Vec<_> = tokens.iter().zip(&keys).map(|(token, key)| token ^ key).collect();
+    for numbers in [&tokens, &keys, &between] {
         let differences = numbers.windows(2).map(|pair| pair[0] ^ pair[1]);
         let sums = numbers.windows(2).map(|pair| pair[1].wrapping_sub(pair[0]));
         for words in [numbers.clone(), differences.collect(), sums.collect()] {
-            for bit in 0..bits {
+            for bit in 0..64 {
                 let set = words.iter().filter(|&&word| word >> bit & 1 == 1).count();
                 // Five standard deviations of a fair coin: beyond that once in 1.7 million bits.
                 let expected = words.len() / 2;
@@ -347,15 +348,17 @@ fn tokens_and_keys_look_random_and_do_not_follow_from_one_another() {
             }
         }
     }
-    assert_eq!(tokens.iter().collect::<BTreeSet<_>>().len(), tokens.len());
+    assert_eq!(tokens.iter().chain(&keys).collect::<BTreeSet<_>>().len(), 2 * tokens.len());
     // As the nonces once were: a counter that was mixed by a bijection, so that one of them gave all others away.
     let unmixed = |word: u64| {
         let unshift = |word: u64, by: u32| (0..64 / by).fold(word, |found, _| word ^ (found >> by));
         let word = unshift(word, 31).wrapping_mul(0x3196_42b2_d24d_8ec3);
         unshift(unshift(word, 27).wrapping_mul(0x96de_1b17_3f11_9089), 30)
     };
-    let steps: BTreeSet<_> = tokens.windows(2).map(|pair| unmixed(pair[1]).wrapping_sub(unmixed(pair[0]))).collect();
-    assert_eq!(steps.len(), tokens.len() - 1, "the same step from one to the next");
+    for numbers in [&tokens, &keys] {
+        let steps = numbers.windows(2).map(|pair| unmixed(pair[1]).wrapping_sub(unmixed(pair[0])));
+        assert_eq!(steps.collect::<BTreeSet<_>>().len(), numbers.len() - 1, "the same step from one to the next");
+    }
 }
 
 #[test]

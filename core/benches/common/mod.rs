@@ -9,14 +9,16 @@ use std::net::SocketAddr;
 use std::process::Command;
 
 use laxity_core::contract::{Contract, Overload, SendingStages, Service};
-use laxity_core::endpoint::{Config, Destination, Endpoint, Incoming, LinkConfig, Outgoing, Reception, Transmit};
+use laxity_core::endpoint::{
+    Config, Destination, Endpoint, Incoming, LinkConfig, Outgoing, Reception, SharedKey, Transmit,
+};
 use laxity_core::event::{ChannelId, Event, Name};
 use laxity_core::frames::{FrameId, Frames, HeapFrames, MessageBuf};
 use laxity_core::limits;
 use laxity_core::platform::{BestEffort, LinkModel};
 use laxity_core::send::SendConfig;
 use laxity_core::units::{Duration, Instant};
-use laxity_core::wire::MAX_CONTROL_BYTES;
+use laxity_core::wire::{DATA_HEADER_BYTES, MAX_CONTROL_BYTES, TAG_BYTES};
 
 /// From one message of a channel to its next.
 pub(crate) const INTERVAL: Duration = Duration::from_millis(10);
@@ -52,7 +54,7 @@ pub(crate) struct Pair {
 }
 
 impl Side {
-    fn new(channels: usize, packets: u32, packet: u32, port: u16) -> Self {
+    fn new(channels: usize, packets: u32, packet: u32, port: u16, key: Option<SharedKey>) -> Self {
         let frames = channels * packets as usize;
         let best_effort = BestEffort::UNLIMITED;
         let link = LinkConfig {
@@ -74,9 +76,9 @@ impl Side {
             handover: Duration::from_millis(1),
             clock: 7,
             secret: u128::from(port),
-            key: None,
+            key,
         });
-        let capacity = MAX_CONTROL_BYTES.max(packet as usize + laxity_core::wire::DATA_HEADER_BYTES);
+        let capacity = MAX_CONTROL_BYTES.max(packet as usize + DATA_HEADER_BYTES + TAG_BYTES);
         let address = SocketAddr::from(([10, 0, 0, 1], port));
         Self { endpoint, frames: HeapFrames::new(frames + 2 * OPENED_TOGETHER, capacity), address }
     }
@@ -115,9 +117,14 @@ fn spread(index: usize, salt: usize, most: Duration) -> Duration {
 impl Pair {
     /// `channels` open real-time channels for one message of `packets` packets of `packet` bytes at a time.
     pub(crate) fn open(channels: usize, packets: u32, packet: u32) -> Self {
+        Self::open_with(channels, packets, packet, None)
+    }
+
+    /// Likewise, between hosts with this key.
+    pub(crate) fn open_with(channels: usize, packets: u32, packet: u32, key: Option<SharedKey>) -> Self {
         let mut pair = Self {
-            sender: Side::new(channels, packets, packet, 1),
-            receiver: Side::new(channels, 2 * packets, packet, 2),
+            sender: Side::new(channels, packets, packet, 1, key.clone()),
+            receiver: Side::new(channels, 2 * packets, packet, 2, key),
             channels: Vec::with_capacity(channels),
             buffers: Vec::with_capacity(channels),
             left: Vec::with_capacity(channels * packets as usize),
@@ -157,6 +164,9 @@ impl Pair {
             sender.endpoint.open(now, outgoing).expect("room for every channel");
         }
         sender.endpoint.handle_timeout(now);
+        sender.carry(now, receiver);
+        // With a key they are challenged, and ask again.
+        receiver.carry(now, sender);
         sender.carry(now, receiver);
         while let Some(event) = receiver.endpoint.poll_event() {
             let Event::Requested(request) = event else { panic!("expected a request, found {event:?}") };

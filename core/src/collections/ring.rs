@@ -16,6 +16,7 @@ impl<T> Ring<T> {
         Self { items: VecDeque::with_capacity(capacity), capacity, peak: 0 }
     }
     /// Appends `value`, or gives it back if the queue is full.
+    #[inline]
     pub fn push(&mut self, value: T) -> Result<(), T> {
         self.insert(value, 0)
     }
@@ -24,6 +25,7 @@ impl<T> Ring<T> {
     ///
     /// # Panics
     /// If there are fewer than `behind`.
+    #[inline]
     pub fn insert(&mut self, value: T, behind: usize) -> Result<(), T> {
         if self.is_full() {
             return Err(value);
@@ -36,6 +38,7 @@ impl<T> Ring<T> {
         Ok(())
     }
     /// Takes the oldest value.
+    #[inline]
     pub fn pop(&mut self) -> Option<T> {
         self.items.pop_front()
     }

@@ -2,7 +2,7 @@
 
 use super::job::Leaving;
 use super::{Endpoint, Transmit};
-use crate::event::LinkId;
+use crate::event::{ChannelId, LinkId};
 use crate::frames::Frames;
 use crate::send::link_scheduler::{Class, Next};
 use crate::signal::State;
@@ -49,7 +49,7 @@ impl Endpoint {
     fn transmit_packet(&mut self, now: Instant, link: LinkId, id: u32, frames: &mut impl Frames) -> Option<Transmit> {
         let key = self.channels.key_at(id)?;
         let channel = self.channels.get_mut(key)?;
-        let (peer, remote, seal) = (channel.peer, channel.remote, channel.seal);
+        let (peer, remote) = (channel.peer, channel.remote);
         let stolen = |since| self.gaps.stolen(since, now);
         let Leaving { frame, payload, is_real_time, message } =
             channel.job.pop_packet(now, (key, remote), stolen, frames)?;
@@ -66,9 +66,18 @@ impl Endpoint {
             self.start_closing(now, key);
         }
         let mut len = DATA_HEADER_BYTES + payload as usize;
-        if let Some(seal) = seal {
-            len = write_tag(frames.packet_mut(&frame), len, |covered| seal.tag(covered));
+        if self.signalling.authentication.is_some() {
+            len = self.tag(key, frames.packet_mut(&frame), len);
         }
         Some(Transmit { frame, len, peer, message: Some(message), completes })
+    }
+
+    /// Tags the packet of a channel that `frame` begins with; how long it is then.
+    #[cold]
+    fn tag(&self, channel: ChannelId, frame: &mut [u8], len: usize) -> usize {
+        match self.channels.get(channel).and_then(|channel| channel.seal.as_ref()) {
+            Some(seal) => write_tag(frame, len, |covered| seal.tag(covered)),
+            None => len,
+        }
     }
 }

@@ -76,7 +76,7 @@ fn messages_pass_between_hosts_with_the_key_and_nothing_else_does() {
     net.run_for(ms(100));
     assert_eq!(net.hosts[2].delivered.len(), 50);
     assert!(matches!(net.end(0, channel), Some(End::Closed { report: Some(report) }) if report.delivered == 50));
-    assert_eq!(dropped(&net, &vec![EndpointCounters::default(); 3]), (0, 0));
+    assert_eq!(dropped(&net, &[EndpointCounters::default(); 3]), (0, 0));
     let mut seen = BTreeMap::new();
     for (_, _, bytes) in tape.borrow().iter() {
         *seen.entry(name_of(bytes)).or_insert(0) += 1;
