@@ -193,7 +193,7 @@ impl Demo<'_> {
                     Attack::Idle => "Live, no attack (idle)".to_owned(),
                     attack => format!("Live, attack: {attack}"),
                 };
-                self.show(&format!("{heading}. {}", html::attack_text(&step.attack.to_string())), first);
+                self.show(&format!("{heading}. {}", html::attack_text(step.attack)), first);
                 first = self.runs.len();
             }
             outcome?;

@@ -54,6 +54,11 @@ impl Run {
         format!("{}{}", self.step(), if self.simulated { ", simulated" } else { "" })
     }
 
+    /// The real-time channels.
+    pub(super) fn real_time(&self) -> impl Iterator<Item = &Channel> {
+        self.channels.iter().filter(|channel| !channel.figures.best_effort)
+    }
+
     /// Whether Laxity promised anything here: it counts on nobody's flood but its own.
     pub(super) fn is_promised(&self) -> bool {
         self.stack == Stack::Laxity && self.flood != FloodPath::Foreign
@@ -62,7 +67,7 @@ impl Run {
     /// The promises that Laxity broke, a line each. The violator's accepted messages are within its contract and count, what
     /// was not accepted does not.
     pub(super) fn broken_promises(&self) -> Vec<String> {
-        let real_time = self.channels.iter().map(|channel| &channel.figures).filter(|figures| !figures.best_effort);
+        let real_time = self.real_time().map(|channel| &channel.figures);
         let broken = real_time
             .filter(|figures| self.is_promised() && (figures.misses.laxity > 0 || figures.over_bound > 0))
             .map(|figures| {

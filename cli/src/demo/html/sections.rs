@@ -1,22 +1,21 @@
 //! The scenarios in the order of the page: by attack, and in each attack by stack, with a name and a style for each.
 
-use super::{Channel, Report, ScenarioReport};
+use super::{Channel, Report, Run};
 use crate::numbers::{count, share};
-use crate::report::escaped;
 use laxity_core::figures::Figures;
 use laxity_core::units::Duration;
+use laxity_lab::{Attack, Stack};
 
 /// One attack.
 pub(super) struct Section<'a> {
-    /// Its name, as it came.
-    pub(super) attack: &'a str,
+    pub(super) attack: Attack,
     /// What ran under it.
     pub(super) series: Vec<Series<'a>>,
 }
 
 /// One scenario with its place.
 pub(super) struct Series<'a> {
-    pub(super) scenario: &'a ScenarioReport,
+    pub(super) scenario: &'a Run,
     /// Index of the colour and the dashes, the same for the same stack in every attack.
     pub(super) style: usize,
     /// Name of the stack, and what else tells it from its neighbours. Safe to show.
@@ -36,11 +35,10 @@ const STYLES: usize = 6;
 /// The scenarios by attack.
 pub(super) fn sections(report: &Report) -> Vec<Section<'_>> {
     let mut sections: Vec<Section<'_>> = Vec::new();
-    let mut styles: Vec<(&str, bool, usize)> =
-        ["laxity", "tuned-udp", "plain-udp"].into_iter().map(|stack| (stack, false, 0)).collect();
+    let mut styles = vec![(Stack::Laxity, false, 0), (Stack::TunedUdp, false, 0), (Stack::PlainUdp, false, 0)];
     for scenario in &report.scenarios {
         let index = sections.iter().position(|section| section.attack == scenario.attack).unwrap_or_else(|| {
-            sections.push(Section { attack: &scenario.attack, series: Vec::new() });
+            sections.push(Section { attack: scenario.attack, series: Vec::new() });
             sections.len() - 1
         });
         let same = |other: &Series<'_>| column(other.scenario) == column(scenario);
@@ -62,12 +60,12 @@ pub(super) fn sections(report: &Report) -> Vec<Section<'_>> {
 }
 
 /// What stands in one column of the overview: the stack, live or simulated.
-pub(super) fn column(scenario: &ScenarioReport) -> (&str, bool) {
-    (&scenario.stack, scenario.simulated)
+pub(super) fn column(scenario: &Run) -> (Stack, bool) {
+    (scenario.stack, scenario.simulated)
 }
 
 /// The columns in the order in which they first occur.
-pub(super) fn columns(report: &Report) -> Vec<(&str, bool)> {
+pub(super) fn columns(report: &Report) -> Vec<(Stack, bool)> {
     distinct(report.scenarios.iter().map(column))
 }
 
@@ -82,46 +80,39 @@ pub(super) fn distinct<T: PartialEq>(all: impl Iterator<Item = T>) -> Vec<T> {
     found
 }
 
-/// The real-time channels.
-pub(super) fn real_time(scenario: &ScenarioReport) -> impl Iterator<Item = &Channel> {
-    scenario.channels.iter().filter(|channel| !channel.figures.best_effort)
-}
-
 /// What is counted of all these channels.
 pub(super) fn sum<'a>(channels: impl Iterator<Item = &'a Channel>, of: impl Fn(&Figures) -> u64) -> u64 {
     channels.map(|channel| of(&channel.figures)).fold(0, u64::saturating_add)
 }
 
-fn label(scenario: &ScenarioReport, section: &Section<'_>) -> String {
+fn label(scenario: &Run, section: &Section<'_>) -> String {
     let name = column_name(column(scenario));
     let twins = section.series.iter().filter(|other| column(other.scenario) == column(scenario)).count();
-    if twins > 1 { format!("{name}, flood {}", escaped(&scenario.flood)) } else { name }
+    if twins > 1 { format!("{name}, flood {}", scenario.flood) } else { name }
 }
 
 /// The name of a stack, and whether it was simulated.
-pub(super) fn column_name((stack, simulated): (&str, bool)) -> String {
+pub(super) fn column_name((stack, simulated): (Stack, bool)) -> String {
     format!("{}{}", stack_name(stack), if simulated { " (simulated)" } else { "" })
 }
 
 /// The name of a stack.
-pub(super) fn stack_name(stack: &str) -> String {
+pub(super) fn stack_name(stack: Stack) -> &'static str {
     match stack {
-        "laxity" => "Laxity".to_owned(),
-        "plain-udp" => "plain UDP".to_owned(),
-        "tuned-udp" => "tuned UDP".to_owned(),
-        other => escaped(other).into_owned(),
+        Stack::Laxity => "Laxity",
+        Stack::PlainUdp => "plain UDP",
+        Stack::TunedUdp => "tuned UDP",
     }
 }
 
-/// What an attack does, if it is one that we know.
-pub(crate) fn attack_text(attack: &str) -> &'static str {
+/// What an attack does.
+pub(crate) fn attack_text(attack: Attack) -> &'static str {
     match attack {
-        "idle" => "The channels and best effort alone.",
-        "flood" => "Far more traffic than the wire has room for.",
-        "violator" => "One real-time channel sends far more than its contract.",
-        "hogs" => "Processes of normal priority that keep the processors busy.",
-        "all" => "Flood, violator and hogs at once.",
-        _ => "",
+        Attack::Idle => "The channels and best effort alone.",
+        Attack::Flood => "Far more traffic than the wire has room for.",
+        Attack::Violator => "One real-time channel sends far more than its contract.",
+        Attack::Hogs => "Processes of normal priority that keep the processors busy.",
+        Attack::All => "Flood, violator and hogs at once.",
     }
 }
 
@@ -134,29 +125,24 @@ impl<'a> Section<'a> {
     }
 
     /// The scenario of `stack`, live or simulated; the first if there are several.
-    pub(super) fn of(&self, stack: &str, simulated: bool) -> Option<&'a ScenarioReport> {
+    pub(super) fn of(&self, stack: Stack, simulated: bool) -> Option<&'a Run> {
         self.series.iter().map(|series| series.scenario).find(|scenario| column(scenario) == (stack, simulated))
     }
 }
 
-impl ScenarioReport {
+impl Run {
     pub(super) fn channel(&self, key: ChannelKey<'_>) -> Option<&Channel> {
         self.channels.iter().find(|channel| channel.key() == key)
     }
 
-    /// Whether Laxity promised anything here: no grant counts on a stranger's flood.
-    pub(super) fn is_promised(&self) -> bool {
-        self.stack == "laxity" && self.flood != "foreign"
-    }
-
     /// The real-time channels, without those that broke their contract.
     pub(super) fn on_contract(&self) -> impl Iterator<Item = &Channel> {
-        real_time(self).filter(|channel| !channel.violator)
+        self.real_time().filter(|channel| !channel.violator)
     }
 
     /// The real-time channels that broke their contract.
     pub(super) fn violators(&self) -> impl Iterator<Item = &Channel> {
-        real_time(self).filter(|channel| channel.violator)
+        self.real_time().filter(|channel| channel.violator)
     }
 
     /// Bytes per second of all best effort.
@@ -239,7 +225,7 @@ impl Tally {
 
 /// Where the time axis of a section ends: after the last message of all scenarios that are drawn.
 pub(super) fn end_of(section: &Section<'_>) -> Duration {
-    let end = |scenario: &ScenarioReport| {
+    let end = |scenario: &Run| {
         let samples = scenario.channels.iter().flat_map(|channel| &channel.samples);
         Some(samples.map(|&(at, _)| at).max()?.max(scenario.elapsed))
     };
