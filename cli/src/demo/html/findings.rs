@@ -5,10 +5,10 @@ use std::cmp::Ordering;
 
 use laxity::text::DisplayRate;
 use laxity_core::units::Duration;
-use laxity_lab::{Attack, FloodPath, Stack};
+use laxity_lab::{Attack, ChannelOutcome, FloodPath, Stack};
 
-use super::sections::{Section, Tally, columns, distinct, sections, stack_name, sum};
-use super::{Channel, Report, Run};
+use super::sections::{Section, Tally, columns, distinct, key_of, sections, stack_name, sum};
+use super::{Report, Run};
 use crate::numbers::{NONE, brief, count, counted, list, part_of, percent, percent_of, span};
 use crate::report::{by_cause, escaped};
 
@@ -160,7 +160,7 @@ pub(super) fn beside_the_headline(report: &Report) -> Vec<String> {
 /// How one scenario went.
 pub(super) fn verdict(scenario: &Run) -> Verdict {
     let tally: Tally = scenario.on_contract().collect();
-    let broken = |channel: &Channel| channel.figures.misses.laxity > 0 || channel.figures.over_bound > 0;
+    let broken = |channel: &ChannelOutcome| channel.figures.misses.laxity > 0 || channel.figures.over_bound > 0;
     match (tally.messages, tally.missed()) {
         _ if scenario.is_promised() && scenario.real_time().any(broken) => Verdict::Broken,
         (0, _) => Verdict::Unknown,
@@ -172,7 +172,7 @@ pub(super) fn verdict(scenario: &Run) -> Verdict {
 }
 
 /// The causes that occurred, each with its count; `none` if there was none.
-pub(super) fn causes<'a>(channels: impl Iterator<Item = &'a Channel>) -> String {
+pub(super) fn causes<'a>(channels: impl Iterator<Item = &'a ChannelOutcome>) -> String {
     let mut all = [("", 0_u64); 5];
     for channel in channels {
         for (sum, (cause, number)) in all.iter_mut().zip(by_cause(&channel.figures.misses)) {
@@ -211,7 +211,7 @@ pub(super) fn expert(report: &Report) -> Vec<String> {
     });
     let medians = pairs.iter().flat_map(|pair| {
         pair.tuned.on_contract().filter_map(|tuned| {
-            let ours = pair.ours.channel(tuned.key())?;
+            let ours = pair.ours.channel(key_of(tuned))?;
             Some(tuned.figures.latencies.p50? < ours.figures.latencies.p50?)
         })
     });
@@ -260,8 +260,8 @@ fn violator(pairs: &[Pair<'_, '_>]) -> String {
 
 /// A channel that waited longer than one with a later deadline did, and by how much.
 struct Inversion<'a> {
-    hurried: &'a Channel,
-    patient: &'a Channel,
+    hurried: &'a ChannelOutcome,
+    patient: &'a ChannelOutcome,
     longer: Duration,
 }
 
@@ -277,12 +277,12 @@ fn order(pairs: &[Pair<'_, '_>]) -> String {
     let Some((pair, worst)) = worst.filter(|_| tuned.len() > ours) else {
         return format!("This run shows no advantage of Laxity here. {counts}");
     };
-    let facts = |channel: &Channel| {
+    let facts = |channel: &ChannelOutcome| {
         let (deadline, max) = (channel.figures.deadline, channel.figures.latencies.max);
         (escaped(&channel.figures.name).into_owned(), span(deadline), brief(max))
     };
     let ((hurried, tight, waited), (patient, loose, less)) = (facts(worst.hurried), facts(worst.patient));
-    let ours_then = pair.ours.channel(worst.hurried.key()).map(|channel| brief(channel.figures.latencies.max));
+    let ours_then = pair.ours.channel(key_of(worst.hurried)).map(|channel| brief(channel.figures.latencies.max));
     let compared = ours_then.map_or_else(String::new, |max| format!("; through Laxity {hurried} waited {max}"));
     format!(
         "A class sends first come, first served. {counts} By the most {under}: over tuned UDP, {hurried} (deadline {tight}) waited up \
@@ -309,7 +309,7 @@ fn under(attack: Attack) -> String {
 }
 
 fn beforehand(report: &Report) -> String {
-    let bounded: Vec<(u64, &Channel)> = promised(report)
+    let bounded: Vec<(u64, &ChannelOutcome)> = promised(report)
         .into_iter()
         .flat_map(|scenario| scenario.on_contract())
         .filter_map(|channel| {

@@ -16,7 +16,7 @@ mod tests;
 
 pub(crate) use sections::attack_text;
 
-use super::run::{Channel, Run};
+use super::run::Run;
 
 /// All that the report shows.
 #[derive(Clone, Debug, Default)]

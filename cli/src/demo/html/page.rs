@@ -2,15 +2,16 @@
 
 use laxity::text::DisplayRate;
 use laxity_lab::wire::WireFigures;
-use laxity_lab::{Attack, Stack};
+use laxity_lab::{Attack, ChannelOutcome, Stack};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use super::findings;
 use super::plot::{self, Axes, Curve};
 use super::sections::{
-    ChannelKey, Section, Series, Tally, attack_text, column, column_name, columns, end_of, sections, sum,
+    ChannelKey, Section, Series, Tally, attack_text, column, column_name, columns, end_of, imbalance, late_or_lost,
+    sections, sent_of_offered, sum,
 };
-use super::{Channel, Report, Run};
+use super::{Report, Run};
 use crate::numbers::{NONE, brief, count, counted, part_of, rounded, span};
 use crate::report::escaped;
 
@@ -142,8 +143,8 @@ fn cell(series: &Series<'_>, has_twins: bool) -> Markup {
             }
             @for channel in scenario.violators() {
                 div.small {
-                    "violator " (escaped(&channel.figures.name)) ": " (count(channel.missed())) " late or lost, "
-                    (count(channel.figures.dropped)) " dropped, sent " (channel.sent_of_offered())
+                    "violator " (escaped(&channel.figures.name)) ": " (count(late_or_lost(channel))) " late or lost, "
+                    (count(channel.figures.dropped)) " dropped, sent " (sent_of_offered(channel))
                 }
             }
         }
@@ -237,7 +238,7 @@ fn attack(index: usize, section: &Section<'_>) -> Markup {
 
 /// Latency over time, one plot for each stack with the same axes, and the distributions in one.
 fn channel_plots(id: &str, section: &Section<'_>, key: ChannelKey<'_>) -> Markup {
-    let is_drawn = |channel: &Channel| !channel.samples.is_empty() || channel.figures.delivered == 0;
+    let is_drawn = |channel: &ChannelOutcome| !channel.samples.is_empty() || channel.figures.delivered == 0;
     let all = || section.series.iter().filter_map(|series| Some((series, series.scenario.channel(key)?)));
     let found = || all().filter(|(_, channel)| is_drawn(channel));
     let axes = Axes::around(found().map(|(_, channel)| channel), end_of(section));
@@ -280,7 +281,7 @@ fn channel_plots(id: &str, section: &Section<'_>, key: ChannelKey<'_>) -> Markup
     }
 }
 
-fn plot_caption(channel: &Channel) -> String {
+fn plot_caption(channel: &ChannelOutcome) -> String {
     let figures = &channel.figures;
     let largest = format!("largest {}", brief(figures.latencies.max));
     match figures.best_effort {
@@ -352,7 +353,7 @@ fn class_of(section: &Section<'_>, key: ChannelKey<'_>) -> &'static str {
     }
 }
 
-fn row(series: &Series<'_>, channel: &Channel) -> Markup {
+fn row(series: &Series<'_>, channel: &ChannelOutcome) -> Markup {
     let figures = &channel.figures;
     let latencies = figures.latencies;
     let is_late = matches!((latencies.max, figures.deadline), (Some(max), Some(deadline)) if max > deadline);
@@ -364,14 +365,14 @@ fn row(series: &Series<'_>, channel: &Channel) -> Markup {
             td { (span(latencies.p50)) }
             td { (span(latencies.p99)) }
             td class=[is_late.then_some("bad")] { (span(latencies.max)) }
-            td { (channel.sent_of_offered()) }
+            td { (sent_of_offered(channel)) }
             td class=[(figures.late > 0).then_some("bad")] { (count(figures.late)) }
             td class=[(figures.lost > 0 && !figures.best_effort).then_some("bad")] { (count(figures.lost)) }
             td { (count(figures.dropped)) }
             td.text {
                 @if channel.misses_known { (findings::causes(std::iter::once(channel))) }
                 @else if figures.best_effort { (NONE) }
-                @else if channel.missed() == 0 { "none" }
+                @else if late_or_lost(channel) == 0 { "none" }
                 @else { "not known" }
             }
             td class=[(figures.over_bound > 0).then_some("bad")] {
@@ -423,8 +424,8 @@ fn wire(section: &Section<'_>) -> Markup {
 }
 
 fn imbalances(section: &Section<'_>) -> Vec<String> {
-    let of = |series: &Series<'_>, channel: &Channel| {
-        Some(format!("{}, {}: {}", escaped(&channel.figures.name), series.label, channel.imbalance()?))
+    let of = |series: &Series<'_>, channel: &ChannelOutcome| {
+        Some(format!("{}, {}: {}", escaped(&channel.figures.name), series.label, imbalance(channel)?))
     };
     let each = |series: &Series<'_>| {
         series.scenario.channels.iter().filter_map(|channel| of(series, channel)).collect::<Vec<_>>()

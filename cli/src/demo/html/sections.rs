@@ -1,10 +1,10 @@
 //! The scenarios in the order of the page: by attack, and in each attack by stack, with a name and a style for each.
 
-use super::{Channel, Report, Run};
+use super::{Report, Run};
 use crate::numbers::{count, share};
 use laxity_core::figures::Figures;
 use laxity_core::units::Duration;
-use laxity_lab::{Attack, Stack};
+use laxity_lab::{Attack, ChannelOutcome, Stack};
 
 /// One attack.
 pub(super) struct Section<'a> {
@@ -81,7 +81,7 @@ pub(super) fn distinct<T: PartialEq>(all: impl Iterator<Item = T>) -> Vec<T> {
 }
 
 /// What is counted of all these channels.
-pub(super) fn sum<'a>(channels: impl Iterator<Item = &'a Channel>, of: impl Fn(&Figures) -> u64) -> u64 {
+pub(super) fn sum<'a>(channels: impl Iterator<Item = &'a ChannelOutcome>, of: impl Fn(&Figures) -> u64) -> u64 {
     channels.map(|channel| of(&channel.figures)).fold(0, u64::saturating_add)
 }
 
@@ -119,7 +119,7 @@ pub(crate) fn attack_text(attack: Attack) -> &'static str {
 impl<'a> Section<'a> {
     /// The channels of all scenarios, real-time ones first.
     pub(super) fn channels(&self) -> Vec<ChannelKey<'a>> {
-        let mut keys = distinct(self.series.iter().flat_map(|series| &series.scenario.channels).map(Channel::key));
+        let mut keys = distinct(self.series.iter().flat_map(|series| &series.scenario.channels).map(key_of));
         keys.sort_by_key(|key| key.best_effort);
         keys
     }
@@ -131,17 +131,17 @@ impl<'a> Section<'a> {
 }
 
 impl Run {
-    pub(super) fn channel(&self, key: ChannelKey<'_>) -> Option<&Channel> {
-        self.channels.iter().find(|channel| channel.key() == key)
+    pub(super) fn channel(&self, key: ChannelKey<'_>) -> Option<&ChannelOutcome> {
+        self.channels.iter().find(|channel| key_of(channel) == key)
     }
 
     /// The real-time channels, without those that broke their contract.
-    pub(super) fn on_contract(&self) -> impl Iterator<Item = &Channel> {
+    pub(super) fn on_contract(&self) -> impl Iterator<Item = &ChannelOutcome> {
         self.real_time().filter(|channel| !channel.violator)
     }
 
     /// The real-time channels that broke their contract.
-    pub(super) fn violators(&self) -> impl Iterator<Item = &Channel> {
+    pub(super) fn violators(&self) -> impl Iterator<Item = &ChannelOutcome> {
         self.real_time().filter(|channel| channel.violator)
     }
 
@@ -152,42 +152,40 @@ impl Run {
     }
 
     /// The channel whose largest latency is the largest part of its deadline, with the per cent.
-    pub(super) fn tightest(&self) -> Option<(&Channel, u64)> {
-        let parts = self.on_contract().filter_map(|channel| Some((channel, channel.worst_percent()?)));
+    pub(super) fn tightest(&self) -> Option<(&ChannelOutcome, u64)> {
+        let parts = self.on_contract().filter_map(|channel| Some((channel, worst_percent(channel)?)));
         parts.reduce(|worst, other| if other.1 > worst.1 { other } else { worst })
     }
 }
 
-impl Channel {
-    /// What finds it in every scenario.
-    pub(super) fn key(&self) -> ChannelKey<'_> {
-        ChannelKey { name: &self.figures.name, best_effort: self.figures.best_effort }
-    }
+/// What finds it in every scenario.
+pub(super) fn key_of(channel: &ChannelOutcome) -> ChannelKey<'_> {
+    ChannelKey { name: &channel.figures.name, best_effort: channel.figures.best_effort }
+}
 
-    /// Late and lost.
-    pub(super) fn missed(&self) -> u64 {
-        self.figures.late.saturating_add(self.figures.lost)
-    }
+/// Late and lost.
+pub(super) fn late_or_lost(channel: &ChannelOutcome) -> u64 {
+    channel.figures.late.saturating_add(channel.figures.lost)
+}
 
-    /// How many were sent, and of how many if the stack refused some.
-    pub(super) fn sent_of_offered(&self) -> String {
-        match self.offered > self.figures.sent {
-            true => format!("{} of {}", count(self.figures.sent), count(self.offered)),
-            false => count(self.figures.sent),
-        }
+/// How many were sent, and of how many if the stack refused some.
+pub(super) fn sent_of_offered(channel: &ChannelOutcome) -> String {
+    match channel.offered > channel.figures.sent {
+        true => format!("{} of {}", count(channel.figures.sent), count(channel.offered)),
+        false => count(channel.figures.sent),
     }
+}
 
-    /// The largest latency in per cent of the deadline.
-    pub(super) fn worst_percent(&self) -> Option<u64> {
-        Some(crate::numbers::percent_of(self.figures.latencies.max?, self.figures.deadline?))
-    }
+/// The largest latency in per cent of the deadline.
+pub(super) fn worst_percent(channel: &ChannelOutcome) -> Option<u64> {
+    Some(crate::numbers::percent_of(channel.figures.latencies.max?, channel.figures.deadline?))
+}
 
-    /// Where each message ended, if the counts do not add up.
-    pub(super) fn imbalance(&self) -> Option<String> {
-        let figures = &self.figures;
-        let ended = figures.delivered.saturating_add(figures.lost).saturating_add(figures.dropped);
-        (ended != figures.sent).then(|| format!("sent {}, but delivered + lost + dropped = {ended}", figures.sent))
-    }
+/// Where each message ended, if the counts do not add up.
+pub(super) fn imbalance(channel: &ChannelOutcome) -> Option<String> {
+    let figures = &channel.figures;
+    let ended = figures.delivered.saturating_add(figures.lost).saturating_add(figures.dropped);
+    (ended != figures.sent).then(|| format!("sent {}, but delivered + lost + dropped = {ended}", figures.sent))
 }
 
 /// Sums over channels.
@@ -198,9 +196,9 @@ pub(super) struct Tally {
     pub(super) lost: u64,
 }
 
-impl<'a> FromIterator<&'a Channel> for Tally {
-    fn from_iter<I: IntoIterator<Item = &'a Channel>>(channels: I) -> Self {
-        channels.into_iter().fold(Self::default(), |sum, Channel { figures, .. }| Self {
+impl<'a> FromIterator<&'a ChannelOutcome> for Tally {
+    fn from_iter<I: IntoIterator<Item = &'a ChannelOutcome>>(channels: I) -> Self {
+        channels.into_iter().fold(Self::default(), |sum, ChannelOutcome { figures, .. }| Self {
             messages: sum.messages.saturating_add(figures.sent),
             late: sum.late.saturating_add(figures.late),
             lost: sum.lost.saturating_add(figures.lost),
@@ -227,7 +225,7 @@ impl Tally {
 pub(super) fn end_of(section: &Section<'_>) -> Duration {
     let end = |scenario: &Run| {
         let samples = scenario.channels.iter().flat_map(|channel| &channel.samples);
-        Some(samples.map(|&(at, _)| at).max()?.max(scenario.elapsed))
+        Some(samples.map(|sample| sample.at).max()?.max(scenario.elapsed))
     };
     let drawn = section.series.iter().filter_map(|series| end(series.scenario)).max();
     drawn.or_else(|| section.series.iter().map(|series| series.scenario.elapsed).max()).unwrap_or_default()

@@ -4,7 +4,7 @@
 use laxity_core::figures::{Figures, Latencies, Misses};
 use laxity_core::units::Duration;
 use laxity_lab::wire::{ClassFigures, Discipline, WireFigures};
-use laxity_lab::{Attack, FloodPath, Stack};
+use laxity_lab::{Attack, ChannelOutcome, FloodPath, Sample, Stack};
 
 use super::findings::{Verdict, beyond_two_classes, expert, headline, limits, verdict};
 use super::*;
@@ -17,6 +17,10 @@ impl Dice {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         (self.0 >> 33) % below.max(1)
     }
+}
+
+fn sample(at: Duration, latency: Duration) -> Sample {
+    Sample { at, latency }
 }
 
 fn ms(millis: u64) -> Duration {
@@ -76,13 +80,13 @@ fn scenario(attack: Attack, stack: Stack, messages: u64, dice: &mut Dice) -> Run
             _ if hard => (180_000_000, 240_000_000),
             _ => (12_000_000, 50_000_000),
         };
-        let samples: Vec<(Duration, Duration)> = (0..messages)
+        let samples: Vec<Sample> = (0..messages)
             .map(|n| {
                 let at = elapsed.mul_ratio(n, messages.max(1));
                 let ramp = if typical > 100_000_000 { (n * 40 / messages.max(1) + 1).min(10) } else { 10 };
                 let usual = typical / 10 * ramp + dice.roll(spread / 3 * ramp / 10);
                 let rare = if dice.roll(40) == 0 { dice.roll(spread * 2 / 3) } else { 0 };
-                (at, Duration::from_nanos(usual + rare))
+                Sample { at, latency: Duration::from_nanos(usual + rare) }
             })
             .collect();
         let lost = if stack == Stack::PlainUdp && hard { messages / 5 } else { 0 };
@@ -93,7 +97,7 @@ fn scenario(attack: Attack, stack: Stack, messages: u64, dice: &mut Dice) -> Run
         channel.violator = violator;
         channels.push(channel);
     }
-    let samples = (0..messages).map(|n| (elapsed.mul_ratio(n, messages), ms(30 + dice.roll(400)))).collect();
+    let samples = (0..messages).map(|n| sample(elapsed.mul_ratio(n, messages), ms(30 + dice.roll(400)))).collect();
     let mut bulk =
         input("best-effort", None, None, samples, if hard { messages / 2 } else { 0 }, 0, stack == Stack::Laxity);
     bulk.throughput_bytes_s = 5_123_456 + dice.roll(900_000);
@@ -119,16 +123,16 @@ fn input(
     name: &str,
     deadline: Option<Duration>,
     bound: Option<Duration>,
-    samples: Vec<(Duration, Duration)>,
+    samples: Vec<Sample>,
     lost: u64,
     dropped: u64,
     misses_known: bool,
-) -> Channel {
-    let latencies = Latencies::of(samples.iter().map(|(_, latency)| latency.as_nanos()).collect());
+) -> ChannelOutcome {
+    let latencies = Latencies::of(samples.iter().map(|sample| sample.latency.as_nanos()).collect());
     let number = samples.len() as u64;
     let late =
-        samples.iter().filter(|(_, latency)| deadline.is_some_and(|deadline| *latency > deadline)).count() as u64;
-    Channel {
+        samples.iter().filter(|sample| deadline.is_some_and(|deadline| sample.latency > deadline)).count() as u64;
+    ChannelOutcome {
         figures: Figures {
             name: name.to_owned(),
             best_effort: deadline.is_none(),
@@ -145,17 +149,16 @@ fn input(
             latencies,
         },
         misses_known,
-        violator: false,
         offered: number + lost + dropped,
         throughput_bytes_s: number * 61_440 / 4,
-        in_hand: Latencies::default(),
         samples,
+        ..ChannelOutcome::default()
     }
 }
 
 /// One scenario of Laxity with one channel.
 fn small(late: u64, misses: Misses, over_bound: u64) -> Report {
-    let samples = (0..100).map(|n| (ms(n * 10), ms(5 + n % 7))).collect();
+    let samples = (0..100).map(|n| sample(ms(n * 10), ms(5 + n % 7))).collect();
     let mut channel = input("camera", Some(ms(40)), Some(ms(30)), samples, 0, 0, true);
     channel.figures = Figures { late, misses, over_bound, ..channel.figures };
     let scenario = Run { elapsed: ms(1_000), channels: vec![channel], ..empty(Attack::Flood, Stack::Laxity) };
@@ -248,13 +251,13 @@ fn unknown_percentiles_are_dashes() {
 fn a_page_of_nothing_is_a_page() {
     assert_eq!(headline(&Report::default()).0, Verdict::Unknown);
     let none = empty(Attack::Idle, Stack::PlainUdp);
-    let unsent = Run { channels: vec![Channel::default()], ..none.clone() };
+    let unsent = Run { channels: vec![ChannelOutcome::default()], ..none.clone() };
     let laxity = empty(Attack::Idle, Stack::Laxity);
-    let odd = Channel {
+    let odd = ChannelOutcome {
         figures: Figures { deadline: Some(Duration::ZERO), bound: Some(Duration::MAX), ..Figures::default() },
-        samples: vec![(Duration::MAX, Duration::MAX), (Duration::ZERO, Duration::ZERO)],
+        samples: vec![sample(Duration::MAX, Duration::MAX), sample(Duration::ZERO, Duration::ZERO)],
         throughput_bytes_s: u64::MAX,
-        ..Channel::default()
+        ..ChannelOutcome::default()
     };
     let odd = Run { channels: vec![odd], ..none };
     for scenarios in [vec![], vec![unsent], vec![laxity], vec![odd]] {
@@ -347,8 +350,9 @@ fn findings_follow_the_figures_in_both_directions() {
 #[test]
 fn deadline_order_is_claimed_only_where_it_shows() {
     let stack = |stack: Stack, [hurried, patient]: [u64; 2]| {
-        let channel =
-            |name, deadline, largest| input(name, Some(ms(deadline)), None, vec![(ms(1), ms(largest))], 0, 0, true);
+        let channel = |name, deadline, largest| {
+            input(name, Some(ms(deadline)), None, vec![sample(ms(1), ms(largest))], 0, 0, true)
+        };
         let channels = vec![channel("tight", 25, hurried), channel("loose", 40, patient)];
         Run { channels, ..empty(Attack::Flood, stack) }
     };
