@@ -35,16 +35,18 @@ use crate::file;
 use crate::machine;
 use crate::progress::RunsProgress;
 use crate::report::escaped;
-use arguments::demo_duration;
+use crate::values::span_within;
 use plan::{Step, steps};
 use run::Run;
 
+/// How long a scenario may run.
+const LENGTHS: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(600)];
 /// Of virtual time: enough messages for percentiles.
 const SIMULATED: Duration = Duration::from_secs(10);
 
 /// Runs everything; true if Laxity kept its promises. What ran is shown even if a later scenario could not run.
 pub(crate) fn run(arguments: &DemoArguments) -> Result<bool, Failure> {
-    let duration = demo_duration(&arguments.duration)?;
+    let duration = span_within("--duration", &arguments.duration, LENGTHS)?;
     let html = report::path(arguments)?;
     let calibration = costs::calibration(arguments.costs.calibration.as_deref())?;
     let costs = costs::of_wire(calibration, None)?;

@@ -8,6 +8,7 @@ use laxity_core::units::{Duration, Instant};
 use laxity_link::sys::{self, now};
 
 use super::end::{BATCH, End};
+use crate::figures::per_second;
 use crate::timing;
 
 /// Packets that may be on their way in one direction: fewer than any ring or buffer holds, so that none is lost for want of room.
@@ -195,10 +196,8 @@ fn absorb(manner: Manner, first: u64, b: &mut impl End, stop: &AtomicBool, sent:
         }
         manner.pause(b, found)?;
     }
-    let packets_s = begin.map_or(0, |(begin, before)| {
-        let span = u128::from(last.0.since(begin).as_nanos().max(1));
-        u64::try_from(u128::from(last.1 - before) * 1_000_000_000 / span).unwrap_or(u64::MAX)
-    });
+    let packets_s = begin
+        .map_or(0, |(begin, before)| per_second(last.1 - before, last.0.since(begin).max(Duration::from_nanos(1))));
     Ok((received, packets_s))
 }
 

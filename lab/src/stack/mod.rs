@@ -44,9 +44,7 @@ pub enum Stack {
 impl Stack {
     /// Each of them, in the order of the reports.
     pub const EACH: [Self; 3] = [Self::Laxity, Self::PlainUdp, Self::TunedUdp];
-}
 
-impl Stack {
     fn unknown(found: &str) -> Error {
         Error::Setup { what: "stack", found: found.to_owned(), expected: "laxity, plain-udp or tuned-udp" }
     }

@@ -23,7 +23,6 @@
 
 mod bottleneck;
 
-use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -180,6 +179,7 @@ pub struct WireFigures {
 }
 
 /// A running wire. Dropping it stops it.
+#[derive(Debug)]
 pub struct Wire {
     ingress: Vec<SocketAddr>,
     foreign: Option<SocketAddr>,
@@ -187,12 +187,7 @@ pub struct Wire {
     thread: Option<JoinHandle<WireFigures>>,
 }
 
-impl fmt::Debug for Wire {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Wire").field("ingress", &self.ingress).field("foreign", &self.foreign).finish_non_exhaustive()
-    }
-}
-
+#[derive(Debug)]
 struct Stop {
     asked: AtomicBool,
     wake: Wake,

@@ -98,7 +98,7 @@ fn promised(report: &Report) -> Vec<&Run> {
 }
 
 /// The whole in a few sentences: the result, the others, where the expert does well, what two classes cannot do.
-pub(super) fn summary(report: &Report) -> Vec<String> {
+pub(crate) fn summary(report: &Report) -> Vec<String> {
     let mut sentences = vec![headline(report).1];
     let compared = compared(report);
     if !compared.is_empty() {

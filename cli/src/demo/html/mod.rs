@@ -14,6 +14,7 @@ mod sections;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use findings::summary;
 pub(crate) use sections::attack_text;
 
 use super::run::Run;
@@ -34,9 +35,4 @@ pub(crate) struct Report {
 /// The report as one HTML document.
 pub(crate) fn render(report: &Report) -> String {
     page::page(report).into_string()
-}
-
-/// The report in a few sentences.
-pub(crate) fn summary(report: &Report) -> Vec<String> {
-    findings::summary(report)
 }
