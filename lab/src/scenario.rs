@@ -23,8 +23,7 @@ use crate::experiment::{Around, WARM_UP};
 use crate::record::{Arrived, Recorder, Sample};
 use crate::source::Source;
 use crate::stack::{
-    self, APPLICATION_PRIORITY, Assembly, Inlet, MAX_DURATION, NO_MISSES, Outlet, Ready, Received, Sent, Setup, Stack,
-    assemble,
+    self, APPLICATION_PRIORITY, Assembly, Inlet, MAX_DURATION, Outlet, Ready, Received, Sent, Setup, Stack, assemble,
 };
 use crate::timing;
 use crate::wire::WireFigures;
@@ -464,7 +463,6 @@ impl Finished {
                     delivered_bytes: recorder.delivered_bytes,
                     late: recorder.late,
                     lost: lost + unseen,
-                    misses: NO_MISSES,
                     deadline: contract.map(|contract| contract.deadline()),
                     latencies: recorder.latency.latencies(),
                     ..Figures::default()

@@ -112,9 +112,6 @@ pub(crate) struct Assembly {
     pub(crate) notes: Vec<String>,
 }
 
-/// What a stack that keeps no contracts can say.
-pub(crate) const NO_MISSES: Misses = Misses { sender: 0, receiver: 0, network: 0, platform: 0, laxity: 0 };
-
 /// Puts the stack of `setup` together. `rows` are the channels of `workload` as they are admitted.
 pub(crate) fn assemble(setup: &Setup, workload: &Workload, rows: Vec<Row>) -> Result<Assembly, Error> {
     match setup.stack {

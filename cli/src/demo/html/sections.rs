@@ -48,13 +48,7 @@ pub(super) fn sections(report: &Report) -> Vec<Section<'_>> {
             styles.push(key);
             styles.len() - 1
         });
-        sections[index].series.push(Series { scenario, style: style % STYLES, label: String::new() });
-    }
-    for section in &mut sections {
-        let labels: Vec<String> = section.series.iter().map(|series| label(series.scenario, section)).collect();
-        for (series, label) in section.series.iter_mut().zip(labels) {
-            series.label = label;
-        }
+        sections[index].series.push(Series { scenario, style: style % STYLES, label: label(scenario, report) });
     }
     sections
 }
@@ -85,10 +79,10 @@ pub(super) fn sum<'a>(channels: impl Iterator<Item = &'a ChannelOutcome>, of: im
     channels.map(|channel| of(&channel.figures)).fold(0, u64::saturating_add)
 }
 
-fn label(scenario: &Run, section: &Section<'_>) -> String {
+fn label(scenario: &Run, report: &Report) -> String {
     let name = column_name(column(scenario));
-    let twins = section.series.iter().filter(|other| column(other.scenario) == column(scenario)).count();
-    if twins > 1 { format!("{name}, flood {}", scenario.flood) } else { name }
+    let is_twin = |other: &&Run| other.attack == scenario.attack && column(other) == column(scenario);
+    if report.scenarios.iter().filter(is_twin).count() > 1 { format!("{name}, flood {}", scenario.flood) } else { name }
 }
 
 /// The name of a stack, and whether it was simulated.
