@@ -36,7 +36,7 @@ use crate::machine;
 use crate::progress::RunsProgress;
 use crate::report::escaped;
 use crate::values::span_within;
-use plan::{Step, steps};
+use plan::{Step, is_wanted, steps};
 use run::Run;
 
 /// How long a scenario may run.
@@ -174,13 +174,12 @@ impl Demo<'_> {
 
     fn perform(&mut self, steps: &[Step]) -> Result<(), Failure> {
         let DemoArguments { attacks, stacks, seed, .. } = self.arguments;
-        if stacks.is_empty() || stacks.contains(&Stack::Laxity) {
-            for attack in Attack::EACH.into_iter().filter(|attack| attacks.is_empty() || attacks.contains(attack)) {
-                if simulated::knows(attack) {
-                    let (platform, rows) = (&self.costs.platform, &self.preface.admitted);
-                    self.runs.push(simulated::run(platform, rows, attack, SIMULATED, *seed)?);
-                }
-            }
+        // Nobody else competes for a simulated processor, so hogs have no counterpart in virtual time.
+        let is_simulated =
+            |attack: &Attack| is_wanted(stacks, &Stack::Laxity) && is_wanted(attacks, attack) && !attack.hogs();
+        for attack in Attack::EACH.into_iter().filter(is_simulated) {
+            let (platform, rows) = (&self.costs.platform, &self.preface.admitted);
+            self.runs.push(simulated::run(platform, rows, attack, SIMULATED, *seed)?);
         }
         self.show(&format!("Simulated, {SIMULATED} of virtual time"), 0);
         let mut first = self.runs.len();

@@ -17,11 +17,6 @@ use laxity_sim::{HostConfig, Plan, Source, World};
 use super::run::Run;
 use crate::failure::Failure;
 
-/// Whether an attack has a counterpart in virtual time. Nobody else competes for a simulated processor.
-pub(super) fn knows(attack: Attack) -> bool {
-    !attack.hogs()
-}
-
 /// Runs `rows`, as they are admitted live, for `duration` of virtual time.
 pub(super) fn run(
     platform: &Platform,

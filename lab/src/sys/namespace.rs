@@ -148,9 +148,7 @@ impl Namespace {
         let metadata = file.metadata()?;
         Ok((metadata.dev(), metadata.ino()))
     }
-}
 
-impl Namespace {
     /// A number that no other one has or will have until the machine starts again; `None` before Linux 5.14.
     ///
     /// # Errors
