@@ -5,12 +5,13 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 
 use clap::Args;
-use laxity::text::{self, HostAddress};
+use laxity::text::HostAddress;
 use laxity::{HostConfig, Registry};
+use laxity_core::signal::{MAX_LEASE, MIN_LEASE};
 
 use crate::costs::{self, CostsArguments};
 use crate::failure::Failure;
-use crate::values::{look_up, option};
+use crate::values::{look_up, span_within};
 
 /// How this host takes part.
 #[derive(Debug, Args)]
@@ -68,11 +69,7 @@ impl HostArguments {
         let (command, keep_awake) = (Some(command), self.costs.keep_awake);
         let link = self.link.choice()?;
         let key = self.key.as_deref().map(laxity::key::read).transpose()?;
-        let lease = option("--lease", &self.lease, text::duration)?;
-        let (least, most) = (laxity_core::signal::MIN_LEASE, laxity_core::signal::MAX_LEASE);
-        if !(least..=most).contains(&lease) {
-            return Err(Failure::Usage(format!("--lease is {lease}, expected {least} to {most}")));
-        }
+        let lease = span_within("--lease", &self.lease, [MIN_LEASE, MAX_LEASE])?;
         let default = HostConfig::default();
         let fifo_priority = default.fifo_priority.filter(|_| !self.no_realtime);
         Ok(HostConfig {

@@ -61,16 +61,6 @@ pub(crate) fn brief(span: Option<Duration>) -> String {
     }))
 }
 
-/// Rounded up to what is shown of it.
-pub(crate) fn up(span: Duration) -> Duration {
-    let step = match span.as_nanos() {
-        0..=999_999 => 1,
-        1_000_000..=999_999_999 => 1_000,
-        _ => 1_000_000,
-    };
-    Duration::from_nanos(span.as_nanos().div_ceil(step).saturating_mul(step))
-}
-
 /// A rate to four digits, rounded down: enough in a table.
 pub(crate) fn rounded(rate: u64) -> u64 {
     let unit = 10_u64.pow(rate.max(1).ilog10().saturating_sub(3));

@@ -23,13 +23,13 @@ pub(crate) fn look_up(address: &HostAddress) -> Result<SocketAddr, Failure> {
     Ok(found[0])
 }
 
-/// The span that `--duration` gives.
-pub(crate) fn duration_within(text: &str, least: Duration, most: Duration) -> Result<Duration, Failure> {
-    let duration = option("--duration", text, text::duration)?;
-    if !(least..=most).contains(&duration) {
-        return Err(Failure::Usage(format!("--duration is {duration}, expected {least} to {most}")));
+/// The span that an option gives.
+pub(crate) fn span_within(name: &'static str, text: &str, [least, most]: [Duration; 2]) -> Result<Duration, Failure> {
+    let span = option(name, text, text::duration)?;
+    if !(least..=most).contains(&span) {
+        return Err(Failure::Usage(format!("{name} is {span}, expected {least} to {most}")));
     }
-    Ok(duration)
+    Ok(span)
 }
 
 /// Every address of this host, if it has IPv6 then both families.

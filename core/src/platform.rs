@@ -8,7 +8,6 @@ use crate::contract::{self, ContractError};
 use crate::limits;
 use crate::piece::Piece;
 use crate::units::{Duration, Rate};
-use crate::wire::TAG_BYTES;
 
 pub use parameters::{Field, PARAMETERS, Parameter, TERMS, Terms};
 
@@ -263,7 +262,7 @@ impl Platform {
     #[must_use]
     pub fn authenticated(mut self) -> Self {
         let cost = self.authentication();
-        self.link.overhead_bytes += TAG_BYTES as u32;
+        self.link.overhead_bytes += limits::TAG_BYTES as u32;
         self.link_cost += cost;
         self.demultiplex += cost;
         self

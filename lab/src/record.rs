@@ -5,6 +5,8 @@ use laxity_core::figures::Latencies;
 use laxity_core::receive::{Cause, Evidence};
 use laxity_core::units::{Duration, Instant};
 
+use crate::figures::per_second;
+
 /// Messages of a channel of which the evidence is kept.
 const MOST_EVIDENCE: usize = 5;
 
@@ -192,8 +194,7 @@ impl Recorder {
 
     /// Bytes per second while throughput was counted.
     pub(crate) fn throughput_bytes_s(&self) -> u64 {
-        let nanos = self.until.since(self.from).as_nanos().max(1);
-        u64::try_from(u128::from(self.bytes_in_time) * 1_000_000_000 / u128::from(nanos)).unwrap_or(u64::MAX)
+        per_second(self.bytes_in_time, self.until.since(self.from).max(Duration::from_nanos(1)))
     }
 }
 

@@ -23,8 +23,7 @@ use crate::experiment::{Around, WARM_UP};
 use crate::record::{Arrived, Recorder, Sample};
 use crate::source::Source;
 use crate::stack::{
-    self, APPLICATION_PRIORITY, Assembly, Inlet, MAX_DURATION, NO_MISSES, Outlet, Ready, Received, Sent, Setup, Stack,
-    assemble,
+    self, APPLICATION_PRIORITY, Assembly, Inlet, MAX_DURATION, Outlet, Ready, Received, Sent, Setup, Stack, assemble,
 };
 use crate::timing;
 use crate::wire::WireFigures;
@@ -68,12 +67,14 @@ pub struct Outcome {
 }
 
 /// What came of one channel.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct ChannelOutcome {
     /// The figures. Without contracts `misses` is meaningless, see `misses_known`.
     pub figures: Figures,
     /// Whether the stack knows contracts, and so whose fault a miss is.
     pub misses_known: bool,
+    /// Whether it sends more than its contract in this attack: its losses are no failure of a stack.
+    pub violator: bool,
     /// Messages that the application wanted to send; more than `figures.sent` where the stack refused some.
     pub offered: u64,
     /// Messages that the stack refused, by whose fault: of a channel that broke its contract, the sender's. Nobody's where nothing
@@ -251,6 +252,7 @@ impl Plan<'_> {
 struct Finished {
     name: String,
     contract: Option<Contract>,
+    violator: bool,
     offered: u64,
     sent: Sent,
     received: Received,
@@ -351,7 +353,8 @@ fn perform(
                 return Err(Error::Conservation { channel: name, detail });
             }
             real_time &= permitted;
-            finished.push(Finished { name, contract, offered, sent, received, recorder, altered });
+            let violator = plan.workload.violates(number, plan.attack);
+            finished.push(Finished { name, contract, violator, offered, sent, received, recorder, altered });
         }
         if !real_time {
             notes.push("the applications have no real-time priority, as it is not permitted".to_owned());
@@ -428,7 +431,7 @@ fn sink(
 impl Finished {
     /// The figures, if they add up. `network_lost` is whether the wire dropped anything.
     fn outcome(self, network_lost: bool, notes: &mut Vec<String>) -> Result<ChannelOutcome, Error> {
-        let Self { name, contract, offered, sent, received, recorder, altered } = self;
+        let Self { name, contract, violator, offered, sent, received, recorder, altered } = self;
         let wrong = |detail: String| Err(Error::Conservation { channel: name.clone(), detail });
         let (figures, misses_known) = match received {
             Received::Figures(figures) => {
@@ -460,7 +463,6 @@ impl Finished {
                     delivered_bytes: recorder.delivered_bytes,
                     late: recorder.late,
                     lost: lost + unseen,
-                    misses: NO_MISSES,
                     deadline: contract.map(|contract| contract.deadline()),
                     latencies: recorder.latency.latencies(),
                     ..Figures::default()
@@ -485,6 +487,7 @@ impl Finished {
         Ok(ChannelOutcome {
             figures,
             misses_known,
+            violator,
             offered,
             refused,
             throughput_bytes_s: recorder.throughput_bytes_s(),

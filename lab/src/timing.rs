@@ -1,6 +1,7 @@
 //! Sleeping until a point in time, and what a thread runs as.
 
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::ScopedJoinHandle;
 
 use laxity_core::units::{Duration, Instant};
 use laxity_link::sys;
@@ -21,6 +22,11 @@ pub(crate) fn sleep_until(until: Instant, stop: &AtomicBool) -> bool {
         // An error would be one of the arguments, and there are none; a signal ends the wait early.
         let _ = sys::wait(&[], Some(until.since(now).min(LOOK)));
     }
+}
+
+/// What a thread came back with; if it panicked, so does the caller.
+pub(crate) fn joined<T>(thread: ScopedJoinHandle<'_, T>) -> T {
+    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
 /// Prepares the calling thread: exact timers, and SCHED_FIFO with `priority` if asked for. True if it is real-time now.

@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use laxity_core::event::LinkId;
 use laxity_core::frames::HeapFrames;
+use laxity_core::limits::TAG_BYTES;
 use laxity_core::platform::Platform;
 use laxity_core::units::{Duration, NANOS_PER_SECOND};
-use laxity_core::wire::{DATA_HEADER_BYTES, TAG_BYTES};
+use laxity_core::wire::DATA_HEADER_BYTES;
 use laxity_link::udp::{Udp, UdpConfig};
 use laxity_link::xdp::{BusyPoll, KernelFrames, MAX_PLACES, Mode, Status, Xdp, XdpConfig, XdpError};
 use laxity_link::{Link, LinkError};

@@ -77,6 +77,29 @@ impl Outcome {
     pub fn violations(&self) -> u64 {
         self.late + self.lost + self.dropped + self.over_bound + self.late_at_relays + self.unopened + self.findings
     }
+
+    fn add(&mut self, world: &World, handle: ChannelHandle, granted: &Granted, hosts: &[HostId]) {
+        let figures = world.report(handle).figures;
+        self.sent += figures.sent;
+        self.delivered += figures.delivered;
+        self.late += figures.late;
+        self.lost += figures.lost;
+        self.dropped += figures.dropped;
+        self.over_bound += figures.over_bound;
+        let part = |part: Duration, whole: Duration| part.mul_ratio(1_000_000, whole.as_nanos().max(1)).as_nanos();
+        let largest = figures.latencies.max.unwrap_or(Duration::ZERO);
+        self.latency_by_deadline = self.latency_by_deadline.max(part(largest, granted.contract.deadline()));
+        let mut seen = [figures.sent, figures.delivered, largest.as_nanos(), 0];
+        for (hop, planned) in world.hops(handle).iter().zip(granted.hops(hosts)) {
+            self.relayed_bytes += hop.counters.passed_bytes;
+            self.late_at_relays += hop.counters.late;
+            self.response_by_stage = self.response_by_stage.max(part(hop.response, planned.passage.stage));
+            seen[3] += hop.response.as_nanos();
+        }
+        for number in seen {
+            self.digest = Random(self.digest ^ number).next();
+        }
+    }
 }
 
 /// What is being done.
@@ -228,31 +251,6 @@ fn open(world: &mut World, hosts: &[HostId], granted: &[Vec<Granted>], tell: &mu
     // A frame that found its queue full is sent again.
     world.run_until(world.now() + Duration::from_secs(1));
     handles
-}
-
-impl Outcome {
-    fn add(&mut self, world: &World, handle: ChannelHandle, granted: &Granted, hosts: &[HostId]) {
-        let figures = world.report(handle).figures;
-        self.sent += figures.sent;
-        self.delivered += figures.delivered;
-        self.late += figures.late;
-        self.lost += figures.lost;
-        self.dropped += figures.dropped;
-        self.over_bound += figures.over_bound;
-        let part = |part: Duration, whole: Duration| part.mul_ratio(1_000_000, whole.as_nanos().max(1)).as_nanos();
-        let largest = figures.latencies.max.unwrap_or(Duration::ZERO);
-        self.latency_by_deadline = self.latency_by_deadline.max(part(largest, granted.contract.deadline()));
-        let mut seen = [figures.sent, figures.delivered, largest.as_nanos(), 0];
-        for (hop, planned) in world.hops(handle).iter().zip(granted.hops(hosts)) {
-            self.relayed_bytes += hop.counters.passed_bytes;
-            self.late_at_relays += hop.counters.late;
-            self.response_by_stage = self.response_by_stage.max(part(hop.response, planned.passage.stage));
-            seen[3] += hop.response.as_nanos();
-        }
-        for number in seen {
-            self.digest = Random(self.digest ^ number).next();
-        }
-    }
 }
 
 /// A server of today: a gigabit, about a microsecond a packet.

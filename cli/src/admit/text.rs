@@ -15,7 +15,7 @@ use super::arguments::TestArgument;
 use super::decide::{OfDOrder, OfUpcalls};
 use super::{Answered, Report};
 use crate::costs::in_words;
-use crate::numbers::{brief, counted, left, list, up};
+use crate::numbers::{brief, counted, left, list};
 use crate::report::escaped;
 use crate::table::{Column, known, table};
 
@@ -75,7 +75,7 @@ fn of_channels(page: &mut String, report: &Report, channels: &[Channel], answers
         ("channel", &|(channel, _)| escaped(&channel.name).into_owned()),
         ("answer", &|row| if granted(row).is_some() { "granted" } else { "REFUSED" }.to_owned()),
         ("deadline", &|(channel, _)| deadline(channel).to_string()),
-        ("bound", &|row| known(granted(row).map(|grant| up(grant.bound)))),
+        ("bound", &|row| known(granted(row).map(|grant| grant.bound.rounded_up()))),
         ("slack", &|row| known(slack(row))),
         ("where the bound goes", &|row| granted(row).map(|grant| terms(&grant.terms)).unwrap_or_default()),
     ];
@@ -129,7 +129,12 @@ fn advice(channels: &[Channel], channel: &Channel, denial: &Denial) -> String {
     let mut text = format!("{name} is refused: {}.", reason(denial));
     match denial.at.map(|at| Duration::from_nanos(at.as_nanos())) {
         Some(at) if matches!(denial.code, Code::DeadlineSum | Code::DeadlineBelowServiceTime) => {
-            let _ = write!(text, " The deadline of {} is {} too short.", channel.request.contract.deadline(), up(at));
+            let _ = write!(
+                text,
+                " The deadline of {} is {} too short.",
+                channel.request.contract.deadline(),
+                at.rounded_up()
+            );
         }
         Some(at) => {
             let _ = write!(
@@ -212,9 +217,9 @@ fn of_d_order(page: &mut String, channels: &[Channel], figures: &[OfDOrder]) {
         ("channel", &|(channel, _)| escaped(&channel.name).into_owned()),
         ("position", &|row| known(placed(row).map(|placed| placed.position))),
         ("deadline", &|(channel, _)| deadline(channel).to_string()),
-        ("response", &|row| known(placed(row).map(|placed| up(placed.response)))),
-        ("own time", &|row| known(placed(row).map(|placed| up(placed.service)))),
-        ("wait", &|row| known(placed(row).map(|placed| up(placed.wait)))),
+        ("response", &|row| known(placed(row).map(|placed| placed.response.rounded_up()))),
+        ("own time", &|row| known(placed(row).map(|placed| placed.service.rounded_up()))),
+        ("wait", &|row| known(placed(row).map(|placed| placed.wait.rounded_up()))),
         ("D_order", &|row| says(row)),
     ];
     let _ = writeln!(page, "{}", table(columns, 1..6, channels.iter().zip(figures)));
@@ -227,7 +232,7 @@ fn of_d_order(page: &mut String, channels: &[Channel], figures: &[OfDOrder]) {
 
 fn of_upcalls(page: &mut String, report: &Report, upcalls: &[Upcall], figures: &OfUpcalls) {
     let answer = |granted| if granted { "granted" } else { "REFUSED" };
-    let response = |(index, _): &(usize, &Upcall)| figures.responses[*index].map(up);
+    let response = |(index, _): &(usize, &Upcall)| figures.responses[*index].map(Duration::rounded_up);
     let columns: &[Column<'_, (usize, &Upcall)>] = &[
         ("upcall", &|(_, upcall)| escaped(&upcall.name).into_owned()),
         ("answer", &|(index, _)| known(report.grants_upcall(upcalls, figures, *index).map(answer))),
@@ -266,7 +271,11 @@ fn upcall_advice(upcalls: &[Upcall], upcall: &Upcall, response: Option<Duration>
     let name = escaped(&upcall.name);
     let mut text = match response {
         Some(response) => {
-            format!("{name} is refused: it may take {}, longer than its period of {}.", up(response), upcall.period)
+            format!(
+                "{name} is refused: it may take {}, longer than its period of {}.",
+                response.rounded_up(),
+                upcall.period
+            )
         }
         None => format!("{name} is refused: with those of shorter periods it asks for more than there is."),
     };

@@ -22,7 +22,7 @@ use laxity_core::units::Duration;
 use crate::failure::Failure;
 use crate::file;
 use crate::report::{escaped, say};
-use crate::values::duration_within;
+use crate::values::span_within;
 use arguments::BenchName;
 use channels::Experiment;
 
@@ -54,7 +54,7 @@ pub(crate) fn run(arguments: &BenchArguments) -> Result<bool, Failure> {
         _ if arguments.simulated => (SIMULATED, LONGEST),
         _ => (LIVE, LONGEST),
     };
-    let within = |text| duration_within(text, Duration::from_millis(100), most);
+    let within = |text| span_within("--duration", text, [Duration::from_millis(100), most]);
     let duration = arguments.duration.as_deref().map_or(Ok(default), within)?;
     if let Some(path) = &arguments.plot {
         file::can_be_written(path)?;

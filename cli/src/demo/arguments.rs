@@ -4,12 +4,9 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use laxity_core::units::Duration;
 use laxity_lab::{Attack, Stack};
 
 use crate::costs::CostsArguments;
-use crate::failure::Failure;
-use crate::values::duration_within;
 
 pub(crate) const HELP: &str = "\
 JSON: {guarantee, miss_probability, calibration, scenarios}. guarantee is none, statistical or calibrated: the lowest level of the \
@@ -49,9 +46,4 @@ pub(crate) struct DemoArguments {
     /// Only the part in virtual time
     #[arg(long)]
     pub(crate) simulated_only: bool,
-}
-
-/// Checks that a span is one that a demonstration can run.
-pub(crate) fn demo_duration(text: &str) -> Result<Duration, Failure> {
-    duration_within(text, Duration::from_secs(1), Duration::from_secs(600))
 }

@@ -1,9 +1,10 @@
 //! The scenarios as one JSON object. A contract like that of [`crate::report`]: integers, unknown values `null`, every key there.
 
+use laxity_lab::ChannelOutcome;
 use serde_json::{Value, json};
 
 use super::Preface;
-use super::run::{Channel, Run};
+use super::run::Run;
 use crate::costs::{guaranteed, taken};
 use crate::report::{self, to_json, with};
 
@@ -31,7 +32,7 @@ fn scenario(run: &Run) -> Value {
     })
 }
 
-fn channel(channel: &Channel) -> Value {
+fn channel(channel: &ChannelOutcome) -> Value {
     let known = channel.misses_known;
     let figures = if known { report::channel } else { report::channel_without_causes };
     let more = json!({

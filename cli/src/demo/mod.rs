@@ -35,16 +35,18 @@ use crate::file;
 use crate::machine;
 use crate::progress::RunsProgress;
 use crate::report::escaped;
-use arguments::demo_duration;
-use plan::{Step, steps};
+use crate::values::span_within;
+use plan::{Step, is_wanted, steps};
 use run::Run;
 
+/// How long a scenario may run.
+const LENGTHS: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(600)];
 /// Of virtual time: enough messages for percentiles.
 const SIMULATED: Duration = Duration::from_secs(10);
 
 /// Runs everything; true if Laxity kept its promises. What ran is shown even if a later scenario could not run.
 pub(crate) fn run(arguments: &DemoArguments) -> Result<bool, Failure> {
-    let duration = demo_duration(&arguments.duration)?;
+    let duration = span_within("--duration", &arguments.duration, LENGTHS)?;
     let html = report::path(arguments)?;
     let calibration = costs::calibration(arguments.costs.calibration.as_deref())?;
     let costs = costs::of_wire(calibration, None)?;
@@ -172,13 +174,12 @@ impl Demo<'_> {
 
     fn perform(&mut self, steps: &[Step]) -> Result<(), Failure> {
         let DemoArguments { attacks, stacks, seed, .. } = self.arguments;
-        if stacks.is_empty() || stacks.contains(&Stack::Laxity) {
-            for attack in Attack::EACH.into_iter().filter(|attack| attacks.is_empty() || attacks.contains(attack)) {
-                if simulated::knows(attack) {
-                    let (platform, rows) = (&self.costs.platform, &self.preface.admitted);
-                    self.runs.push(simulated::run(platform, rows, attack, SIMULATED, *seed)?);
-                }
-            }
+        // Nobody else competes for a simulated processor, so hogs have no counterpart in virtual time.
+        let is_simulated =
+            |attack: &Attack| is_wanted(stacks, &Stack::Laxity) && is_wanted(attacks, attack) && !attack.hogs();
+        for attack in Attack::EACH.into_iter().filter(is_simulated) {
+            let (platform, rows) = (&self.costs.platform, &self.preface.admitted);
+            self.runs.push(simulated::run(platform, rows, attack, SIMULATED, *seed)?);
         }
         self.show(&format!("Simulated, {SIMULATED} of virtual time"), 0);
         let mut first = self.runs.len();
@@ -193,7 +194,7 @@ impl Demo<'_> {
                     Attack::Idle => "Live, no attack (idle)".to_owned(),
                     attack => format!("Live, attack: {attack}"),
                 };
-                self.show(&format!("{heading}. {}", html::attack_text(&step.attack.to_string())), first);
+                self.show(&format!("{heading}. {}", html::attack_text(step.attack)), first);
                 first = self.runs.len();
             }
             outcome?;

@@ -19,18 +19,22 @@ impl fmt::Display for Step {
     }
 }
 
+/// Whether this is among those that are named; all are if none is.
+pub(super) fn is_wanted<T: PartialEq>(named: &[T], one: &T) -> bool {
+    named.is_empty() || named.contains(one)
+}
+
 /// The scenarios of these attacks on these stacks, each once; all of them if none is named.
 ///
 /// A flood goes through the stack. Laxity has a stranger's flood beside it once, which is outside its grants.
 pub(super) fn steps(attacks: &[Attack], stacks: &[Stack]) -> Vec<Step> {
-    let attacks = Attack::EACH.into_iter().filter(|attack| attacks.is_empty() || attacks.contains(attack));
     let mut steps = Vec::new();
-    for attack in attacks {
-        for stack in Stack::EACH.into_iter().filter(|stack| stacks.is_empty() || stacks.contains(stack)) {
+    for attack in Attack::EACH.into_iter().filter(|attack| is_wanted(attacks, attack)) {
+        for stack in Stack::EACH.into_iter().filter(|stack| is_wanted(stacks, stack)) {
             let flood = if attack.floods() { FloodPath::Through } else { FloodPath::None };
             steps.push(Step { attack, stack, flood });
         }
-        if attack == Attack::Flood && (stacks.is_empty() || stacks.contains(&Stack::Laxity)) {
+        if attack == Attack::Flood && is_wanted(stacks, &Stack::Laxity) {
             steps.push(Step { attack, stack: Stack::Laxity, flood: FloodPath::Foreign });
         }
     }

@@ -1,6 +1,6 @@
 //! What came of one scenario, live or simulated: what tables, JSON and the HTML report are made of.
 
-use laxity_core::figures::{Figures, Latencies};
+use laxity_core::figures::Figures;
 use laxity_core::units::Duration;
 use laxity_lab::wire::WireFigures;
 use laxity_lab::{Attack, ChannelOutcome, FloodPath, Outcome, Stack};
@@ -16,31 +16,12 @@ pub(super) struct Run {
     pub(super) simulated: bool,
     pub(super) elapsed: Duration,
     /// The real-time channels, then best effort.
-    pub(super) channels: Vec<Channel>,
+    pub(super) channels: Vec<ChannelOutcome>,
     /// Nothing in virtual time.
     pub(super) wire: Option<WireFigures>,
     /// Gaps beyond the envelope that Laxity's executives saw, and the longest.
     pub(super) gaps: (u64, Duration),
     pub(super) notes: Vec<String>,
-}
-
-/// What came of one channel.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Channel {
-    pub(super) figures: Figures,
-    /// False for a stack that knows no contracts: its misses have no cause.
-    pub(super) misses_known: bool,
-    /// True for the channel that sends more than its contract in this attack. Its losses are shown, but they are no failure of
-    /// a stack, so they stay out of the comparison, for every stack alike.
-    pub(super) violator: bool,
-    /// Messages that the application wanted to send.
-    pub(super) offered: u64,
-    /// Bytes per second of delivered messages.
-    pub(super) throughput_bytes_s: u64,
-    /// By the applications' own clocks, until the receiving thread had the message.
-    pub(super) in_hand: Latencies,
-    /// When since the scenario's start, and how late after its logical arrival, each delivered message was complete. Any order.
-    pub(super) samples: Vec<(Duration, Duration)>,
 }
 
 impl Run {
@@ -54,6 +35,11 @@ impl Run {
         format!("{}{}", self.step(), if self.simulated { ", simulated" } else { "" })
     }
 
+    /// The real-time channels.
+    pub(super) fn real_time(&self) -> impl Iterator<Item = &ChannelOutcome> {
+        self.channels.iter().filter(|channel| !channel.figures.best_effort)
+    }
+
     /// Whether Laxity promised anything here: it counts on nobody's flood but its own.
     pub(super) fn is_promised(&self) -> bool {
         self.stack == Stack::Laxity && self.flood != FloodPath::Foreign
@@ -62,7 +48,7 @@ impl Run {
     /// The promises that Laxity broke, a line each. The violator's accepted messages are within its contract and count, what
     /// was not accepted does not.
     pub(super) fn broken_promises(&self) -> Vec<String> {
-        let real_time = self.channels.iter().map(|channel| &channel.figures).filter(|figures| !figures.best_effort);
+        let real_time = self.real_time().map(|channel| &channel.figures);
         let broken = real_time
             .filter(|figures| self.is_promised() && (figures.misses.laxity > 0 || figures.over_bound > 0))
             .map(|figures| {
@@ -87,19 +73,6 @@ impl From<Outcome> for Run {
     fn from(outcome: Outcome) -> Self {
         let Outcome { attack, stack, flood, elapsed, channels, wire, gaps, mut notes, disturbances } = outcome;
         notes.extend(disturbances);
-        let channels = channels.into_iter().enumerate().map(|(number, channel)| {
-            let ChannelOutcome { figures, misses_known, offered, throughput_bytes_s, in_hand, samples, .. } = channel;
-            Channel {
-                figures,
-                misses_known,
-                violator: number == 0 && attack.violates(),
-                offered,
-                throughput_bytes_s,
-                in_hand,
-                samples: samples.into_iter().map(|sample| (sample.at, sample.latency)).collect(),
-            }
-        });
-        let channels = channels.collect();
         Self { attack, stack, flood, simulated: false, elapsed, channels, wire: Some(wire), gaps, notes }
     }
 }
@@ -111,15 +84,7 @@ mod tests {
     use super::*;
 
     fn run(stack: Stack, flood: FloodPath, figures: Figures) -> Run {
-        let channel = Channel {
-            figures,
-            misses_known: true,
-            violator: false,
-            offered: 0,
-            throughput_bytes_s: 0,
-            in_hand: Latencies::default(),
-            samples: Vec::new(),
-        };
+        let channel = ChannelOutcome { figures, misses_known: true, ..ChannelOutcome::default() };
         Run {
             attack: Attack::Flood,
             stack,

@@ -5,22 +5,17 @@ use std::net::SocketAddr;
 use laxity_core::admission::Admission;
 use laxity_core::admission::answer::Role;
 use laxity_core::contract::{Contract, Service};
-use laxity_core::figures::{Figures, Latencies};
+use laxity_core::figures::Figures;
 use laxity_core::platform::Platform;
 use laxity_core::units::{Duration, Instant};
 use laxity_lab::attack::EXCESS;
 use laxity_lab::figures::per_second;
 use laxity_lab::workload::{BEST_EFFORT, MESSAGE_BYTES, Row, left_bytes_per_second};
-use laxity_lab::{Attack, FloodPath, Stack};
+use laxity_lab::{Attack, ChannelOutcome, FloodPath, Stack};
 use laxity_sim::{HostConfig, Plan, Source, World};
 
-use super::run::{Channel, Run};
+use super::run::Run;
 use crate::failure::Failure;
-
-/// Whether an attack has a counterpart in virtual time. Nobody else competes for a simulated processor.
-pub(super) fn knows(attack: Attack) -> bool {
-    !attack.hogs()
-}
 
 /// Runs `rows`, as they are admitted live, for `duration` of virtual time.
 pub(super) fn run(
@@ -91,14 +86,13 @@ pub(super) fn run(
     let channels = channels.into_iter().map(|(channel, name, contract, violator)| {
         let report = world.report(channel);
         let figures = Figures { name, bound: contract.map(|contract| contract.deadline()), ..report.figures };
-        Channel {
+        ChannelOutcome {
             throughput_bytes_s: per_second(figures.delivered_bytes, duration),
             offered: figures.sent + if violator { report.send.refused } else { 0 },
             figures,
             misses_known: true,
             violator,
-            in_hand: Latencies::default(),
-            samples: Vec::new(),
+            ..ChannelOutcome::default()
         }
     });
     Ok(Run {

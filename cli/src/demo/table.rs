@@ -2,9 +2,9 @@
 
 use laxity::text::DisplayRate;
 use laxity_core::units::Duration;
-use laxity_lab::{FloodPath, Stack};
+use laxity_lab::{ChannelOutcome, FloodPath, Stack};
 
-use super::run::{Channel, Run};
+use super::run::Run;
 use crate::numbers::{brief, rounded};
 use crate::report::{escaped, misses};
 use crate::table::{self, Column, NONE, known};
@@ -13,7 +13,7 @@ use crate::table::{self, Column, NONE, known};
 pub(super) fn table(runs: &[Run]) -> String {
     let span = |span: Option<Duration>| known(span.map(|span| brief(Some(span))));
     // The stack stands beside its first channel only.
-    let columns: &[Column<'_, (Option<&Run>, &Channel)>] = &[
+    let columns: &[Column<'_, (Option<&Run>, &ChannelOutcome)>] = &[
         ("stack", &|(run, _)| run.map(label).unwrap_or_default()),
         ("channel", &|(_, channel)| name(channel)),
         ("deadline", &|(_, channel)| span(channel.figures.deadline)),
@@ -45,15 +45,15 @@ fn label(run: &Run) -> String {
     }
 }
 
-fn name(channel: &Channel) -> String {
+fn name(channel: &ChannelOutcome) -> String {
     format!("{}{}", escaped(&channel.figures.name), if channel.violator { " (violator)" } else { "" })
 }
 
-fn sent(Channel { figures, offered, .. }: &Channel) -> String {
+fn sent(ChannelOutcome { figures, offered, .. }: &ChannelOutcome) -> String {
     if *offered > figures.sent { format!("{} of {offered}", figures.sent) } else { figures.sent.to_string() }
 }
 
-fn causes(Channel { figures, misses_known, .. }: &Channel) -> String {
+fn causes(ChannelOutcome { figures, misses_known, .. }: &ChannelOutcome) -> String {
     match (misses_known, figures.best_effort, figures.late + figures.lost) {
         (true, ..) => misses(figures),
         (false, true, _) => NONE.to_owned(),

@@ -12,7 +12,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand};
-use laxity::text;
 use laxity_core::units::Duration;
 use laxity_lab::Attack;
 use laxity_lab::two_hosts::pair::Size;
@@ -25,7 +24,7 @@ use crate::link::{LinkName, ModeName};
 use crate::progress::Progress;
 use crate::report::to_json;
 use crate::stop::Stop;
-use crate::values::option;
+use crate::values::span_within;
 use process::{Process, Settings};
 
 pub(crate) const HELP: &str = "\
@@ -194,11 +193,8 @@ const HEADERS: u32 = 92;
 /// Has the story happen that the options ask for.
 fn tell(arguments: &RunArguments) -> Result<u8, Failure> {
     Settings::new(arguments, None).link.check()?;
-    let interval = option("--interval", &arguments.interval, text::duration)?;
-    let (least, most) = (Duration::from_micros(100), Duration::from_secs(1));
-    if !(least..=most).contains(&interval) {
-        return Err(Failure::Usage(format!("--interval is {interval}, expected {least} to {most}")));
-    }
+    let intervals = [Duration::from_micros(100), Duration::from_secs(1)];
+    let interval = span_within("--interval", &arguments.interval, intervals)?;
     let costs = costs::of_host(costs::calibration(arguments.costs.calibration.as_deref())?, None)?;
     let packet = costs.platform.packet;
     if arguments.pair.mtu < packet + HEADERS {

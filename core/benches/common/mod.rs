@@ -15,10 +15,11 @@ use laxity_core::endpoint::{
 use laxity_core::event::{ChannelId, Event, Name};
 use laxity_core::frames::{FrameId, Frames, HeapFrames, MessageBuf};
 use laxity_core::limits;
+use laxity_core::limits::TAG_BYTES;
 use laxity_core::platform::{BestEffort, LinkModel};
 use laxity_core::send::SendConfig;
 use laxity_core::units::{Duration, Instant};
-use laxity_core::wire::{DATA_HEADER_BYTES, MAX_CONTROL_BYTES, TAG_BYTES};
+use laxity_core::wire::{DATA_HEADER_BYTES, MAX_CONTROL_BYTES};
 
 /// From one message of a channel to its next.
 pub(crate) const INTERVAL: Duration = Duration::from_millis(10);

@@ -9,6 +9,7 @@ mod inspect;
 mod job;
 mod link;
 mod relay;
+mod replay;
 mod seal;
 mod secret;
 mod signalling;
@@ -69,7 +70,7 @@ pub struct Config {
     /// The key of the function that tokens and keys come from; unpredictable on a live host.
     pub secret: u128,
     /// The key that this host and its peers have. With one, only they may ask for channels, and only they are answered; frames need 8
-    /// more bytes ([`crate::wire::TAG_BYTES`]).
+    /// more bytes ([`limits::TAG_BYTES`]).
     pub key: Option<SharedKey>,
 }
 

@@ -89,3 +89,62 @@ impl Seal {
         SipHasher24::new_with_key(&self.0).hash(covered)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use alloc::vec::Vec;
+
+    use super::*;
+    use crate::wire::{Control, DataView, Keepalive, MAX_CONTROL_BYTES, seal, write_tag};
+
+    // Of a host whose key is the bytes 0 to 31, by another implementation of both functions: a KEEPALIVE with the number 5,
+    const KEEPALIVE: &str = "4C580202 0400003E 0123456789ABCDEF 0C0400000007 0D08DEADBEEFCAFEF00D 140800000000000003E8 \
+                             1F080000000000000005 2010 1C8B52C634DEAA0E87482B91CDB124A8";
+    // and a packet of its channel.
+    const PACKET: &str = "4C580203 00000007 DEADBEEFCAFEF00D 0000000000000102 00000000075BCD15 00001003 0001 0003 000000C8 \
+                          00001388 6C6178 1DBB685717AC1AE7";
+    const TOKEN: u64 = 0x0123_4567_89AB_CDEF;
+    const REMOTE: (u32, u64) = (7, 0xDEAD_BEEF_CAFE_F00D);
+
+    fn hex(text: &str) -> Vec<u8> {
+        let digits: Vec<u8> = text.chars().filter_map(|digit| Some(digit.to_digit(16)? as u8)).collect();
+        digits.chunks(2).map(|pair| pair[0] << 4 | pair[1]).collect()
+    }
+    fn authentication() -> Authentication {
+        Authentication::new(&SharedKey::new(core::array::from_fn(|place| place as u8)))
+    }
+
+    #[test]
+    fn the_code_is_that_of_another_implementation() {
+        let (authentication, golden) = (authentication(), hex(KEEPALIVE));
+        let mut frame = [0; MAX_CONTROL_BYTES];
+        let (channel, key) = REMOTE;
+        let len = Control::Keepalive(Keepalive { channel, key, sent: 1000 }).write(TOKEN, &mut frame).unwrap();
+        let len = seal(&mut frame, len, 5, |covered| authentication.code(covered)).unwrap();
+        assert_eq!(frame[..len], golden);
+        assert_eq!(authentication.check(&golden), Some(5));
+        assert!(matches!(Control::parse(&golden), Ok((TOKEN, Control::Keepalive(Keepalive { sent: 1000, .. })))));
+        assert!(seal(&mut frame[..len + 27], len, 5, |_| [0; CODE_BYTES]).is_err(), "no room");
+    }
+
+    #[test]
+    fn the_tag_is_that_of_another_implementation() {
+        let (seal, golden) = (authentication().of_channel(TOKEN, REMOTE), hex(PACKET));
+        let (covered, tag) = DataView::parse(&golden).unwrap().tag().unwrap();
+        assert_eq!(seal.tag(covered), tag);
+        let mut frame = golden.clone();
+        let len = frame.len() - 8;
+        frame[3] = 1;
+        frame[len..].fill(0);
+        assert_eq!(write_tag(&mut frame, len, |covered| seal.tag(covered)), golden.len());
+        assert_eq!(frame, golden);
+        let others = [(TOKEN ^ 1, REMOTE), (TOKEN, (8, REMOTE.1)), (TOKEN, (7, REMOTE.1 ^ 1))];
+        for (token, remote) in others {
+            assert_ne!(
+                authentication().of_channel(token, remote).tag(covered),
+                tag,
+                "each channel has a key of its own"
+            );
+        }
+    }
+}

@@ -10,7 +10,7 @@ use super::channel::{Channel, Incoming, Outgoing, Released};
 use super::control::Text;
 use super::job::Offer;
 use super::link::{SENDING, SHARES};
-use super::seal::{Authentication, Seal, SharedKey};
+use super::seal::{Authentication, SharedKey};
 use super::secret::Secret;
 use crate::admission::{Code, Refusal, Stage};
 use crate::collections::{DeadlineHeap, Ring, TokenMap};
@@ -40,11 +40,11 @@ pub(super) struct Signalling {
     tokens: TokenMap,
     pending: Vec<Pending>,
     listeners: Vec<Name>,
-    secret: Secret,
+    pub(super) secret: Secret,
     /// If hosts have a key.
     pub(super) authentication: Option<Authentication>,
     /// The challenges that were met lately, and when they were forgotten anyway, the oldest first: each serves once.
-    met: Ring<(u64, Instant)>,
+    pub(super) met: Ring<(u64, Instant)>,
     /// When the endpoint was driven first.
     begin: Option<Instant>,
 }
@@ -63,35 +63,7 @@ impl Signalling {
             begin: None,
         }
     }
-
-    /// What tags the packets of a channel.
-    fn seal(&self, token: u64, remote: (u32, u64)) -> Option<Seal> {
-        self.authentication.as_ref().map(|authentication| authentication.of_channel(token, remote))
-    }
-
-    /// What `peer` is challenged to say now, if it asks for the channel that it calls `token`.
-    fn challenge(&self, now: Instant, peer: &SocketAddr, token: u64) -> u64 {
-        self.secret.challenge(peer, token, now.as_nanos() / CHALLENGE_SLOT.as_nanos())
-    }
-
-    /// True if `peer` was challenged a short while ago to say `number`, and has not said it before.
-    fn meet(&mut self, now: Instant, peer: &SocketAddr, token: u64, number: u64) -> bool {
-        while self.met.front().is_some_and(|&(_, forget)| forget <= now) {
-            self.met.pop();
-        }
-        let slot = now.as_nanos() / CHALLENGE_SLOT.as_nanos();
-        let age = u64::from((slot as u8).wrapping_sub(number as u8));
-        let is_met = age < CHALLENGE_SLOTS
-            && slot.checked_sub(age).is_some_and(|slot| self.secret.challenge(peer, token, slot) == number)
-            && self.met.iter().all(|&(met, _)| met != number);
-        is_met && self.met.push((number, now + CHALLENGE_SLOT * CHALLENGE_SLOTS)).is_ok()
-    }
 }
-
-/// A challenge is another one after so long,
-const CHALLENGE_SLOT: Duration = Duration::from_millis(100);
-/// and is met in time until so many of these spans have begun.
-const CHALLENGE_SLOTS: u64 = 10;
 
 /// How long the driver has to decide on a request; the peer asks again anyway.
 const DECISION: Duration = Duration::from_secs(2);
@@ -343,50 +315,6 @@ impl Endpoint {
                 self.end(now, key, End::Closed { report });
             }
         }
-    }
-
-    /// Whether a genuine frame with this number is to be looked at; otherwise it may have been sent long ago.
-    fn is_new(
-        &mut self,
-        now: Instant,
-        (link, peer): (LinkId, SocketAddr),
-        token: u64,
-        control: &Control<'_>,
-        number: u64,
-    ) -> bool {
-        let is_new = match control {
-            // A repetition while there is no answer, or none that the peer has, is taken as without a key.
-            Control::Open(_) if self.is_pending(peer, token) => true,
-            Control::Open(_) if let Some(key) = self.find(peer, token, true) => self.lacks_accept(key),
-            Control::Open(_) => {
-                let is_met = self.signalling.meet(now, &peer, token, number);
-                if !is_met {
-                    let challenge = self.signalling.challenge(now, &peer, token);
-                    self.answer_numbered(link, peer, token, &Control::Challenge, challenge);
-                }
-                // Who asks for the first time cannot have met one.
-                if number == 0 {
-                    return false;
-                }
-                is_met
-            }
-            Control::Challenge => {
-                let opening = self.outgoing(peer, token).filter(|&key| self.state(key) == Some(State::Opening));
-                let channel = opening.and_then(|key| self.channels.get_mut(key));
-                let is_new = channel.is_some_and(|channel| channel.numbers.is_challenged(number));
-                if let Some(key) = opening.filter(|_| is_new) {
-                    self.say(key, ControlType::Open);
-                }
-                is_new
-            }
-            _ => {
-                let key = self.outgoing(peer, token).or_else(|| self.find(peer, token, true));
-                let channel = key.and_then(|key| self.channels.get_mut(key));
-                channel.is_some_and(|channel| channel.numbers.hears(number))
-            }
-        };
-        self.counters.replayed += u64::from(!is_new);
-        is_new
     }
 
     /// Ends the sending channel to `peer` that `token` names, if it is in `state`.
@@ -641,7 +569,7 @@ impl Endpoint {
     }
 
     /// The channel of `peer` that `token` names, `receiving` or sending.
-    fn find(&self, peer: SocketAddr, token: u64, receiving: bool) -> Option<ChannelId> {
+    pub(super) fn find(&self, peer: SocketAddr, token: u64, receiving: bool) -> Option<ChannelId> {
         let place = self.signalling.tokens.get(self.signalling.secret.place(&peer, token, receiving))?;
         let key = self.channels.key_at(place)?;
         let channel = self.channels.get(key)?;
@@ -651,7 +579,7 @@ impl Endpoint {
     }
 
     /// The sending channel to `peer` that `token` names.
-    fn outgoing(&self, peer: SocketAddr, token: u64) -> Option<ChannelId> {
+    pub(super) fn outgoing(&self, peer: SocketAddr, token: u64) -> Option<ChannelId> {
         self.find(peer, token, false)
     }
 
@@ -669,13 +597,13 @@ impl Endpoint {
     }
 
     /// True if the peer that opened a channel has not shown yet that it has ACCEPT.
-    fn lacks_accept(&self, key: ChannelId) -> bool {
+    pub(super) fn lacks_accept(&self, key: ChannelId) -> bool {
         let association = self.channels.get(key).map(|channel| channel.association);
         association.is_some_and(|association| association.state == State::Open && !association.is_confirmed())
     }
 
     /// True if the driver has still to decide on what `peer` asked for under `token`.
-    fn is_pending(&self, peer: SocketAddr, token: u64) -> bool {
+    pub(super) fn is_pending(&self, peer: SocketAddr, token: u64) -> bool {
         self.signalling.pending.iter().any(|pending| pending.token == token && pending.request.peer == peer)
     }
 
@@ -683,7 +611,7 @@ impl Endpoint {
         self.channels.get(key).is_some_and(|channel| channel.job.inward().is_some())
     }
 
-    fn state(&self, key: ChannelId) -> Option<State> {
+    pub(super) fn state(&self, key: ChannelId) -> Option<State> {
         self.channels.get(key).map(|channel| channel.association.state)
     }
 

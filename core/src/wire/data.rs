@@ -20,16 +20,13 @@
 
 use super::{KIND_AT, Kind, Prefix, WireError, check_range, classify};
 use crate::contract::packets;
-use crate::limits::{MAX_MESSAGE_BYTES, MAX_PACKET_BYTES, MAX_PACKETS_PER_MESSAGE};
+use crate::limits::{MAX_MESSAGE_BYTES, MAX_PACKET_BYTES, MAX_PACKETS_PER_MESSAGE, TAG_BYTES};
 use crate::units::{Duration, Instant};
 use zerocopy::network_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// Bytes before the payload of a data frame.
 pub const DATA_HEADER_BYTES: usize = 48;
-
-/// Bytes of the tag behind the payload of an authenticated packet.
-pub const TAG_BYTES: usize = 8;
 
 /// The header as it lies in the frame.
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]

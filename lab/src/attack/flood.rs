@@ -12,7 +12,7 @@ use laxity_link::sys::{self, Interest};
 use laxity_link::udp::{Udp, UdpConfig};
 use laxity_link::{Link, LinkOver};
 
-use super::load::{BATCH, Burst, Ground, Load, Offered, offer};
+use super::load::{BATCH, Ground, Load, Offered, offer};
 use crate::error::Error;
 
 /// What strangers send.
@@ -109,10 +109,11 @@ pub fn strangers(
         }
         let after = link.counters();
         progress(after.sent_frames);
-        Ok(Burst {
+        Ok(Offered {
             packets: after.sent_frames - before.sent_frames,
             bytes: after.sent_bytes - before.sent_bytes,
             refused: after.send_dropped - before.send_dropped,
+            ..Offered::default()
         })
     })
 }

@@ -49,20 +49,12 @@ impl Offered {
     }
 }
 
-/// What became of some datagrams.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Burst {
-    pub(crate) packets: u64,
-    pub(crate) bytes: u64,
-    pub(crate) refused: u64,
-}
-
 /// Calls `send` with how many datagrams it may send, again and again, as `load` says. A load that was held up makes up for a second
-/// at most.
+/// at most. What `send` says of how long it took is not looked at.
 pub(crate) fn offer(
     load: &Load,
     stop: &AtomicBool,
-    mut send: impl FnMut(usize) -> Result<Burst, Error>,
+    mut send: impl FnMut(usize) -> Result<Offered, Error>,
 ) -> Result<Offered, Error> {
     if load.span > LONGEST || load.span.is_zero() {
         let expected = "more than nothing, and an hour at most";
@@ -223,14 +215,14 @@ mod tests {
     #[test]
     fn a_load_keeps_its_pace_and_its_limits() {
         let stop = AtomicBool::new(false);
-        let all = |count: usize| Ok(Burst { packets: count as u64, bytes: 10 * count as u64, refused: 0 });
+        let all = |count: usize| Ok(Offered { packets: count as u64, bytes: 10 * count as u64, ..Offered::default() });
         let span = Duration::from_millis(50);
         let few = offer(&Load { per_second: None, packets: 1_000, span: LONGEST }, &stop, all).unwrap();
         assert_eq!((few.packets, few.bytes), (1_000, 10_000));
         let paced = offer(&Load { per_second: Some(10_000), packets: u64::MAX, span }, &stop, all).unwrap();
         assert!(paced.packets <= due_by(10_000, paced.elapsed), "{paced:?}");
         assert!(paced.elapsed >= span && paced.packets > 0, "{paced:?}");
-        let refused = |count: usize| Ok(Burst { refused: count as u64, ..Burst::default() });
+        let refused = |count: usize| Ok(Offered { refused: count as u64, ..Offered::default() });
         let none = offer(&Load { per_second: None, packets: 100, span }, &stop, refused).unwrap();
         assert_eq!((none.packets, none.refused), (0, 100));
         assert!(offer(&Load { per_second: None, packets: 1, span: LONGEST + span }, &stop, all).is_err());

@@ -56,9 +56,7 @@ impl Attack {
     pub fn hogs(self) -> bool {
         matches!(self, Self::Hogs | Self::All)
     }
-}
 
-impl Attack {
     fn unknown(found: &str) -> Error {
         Error::Setup { what: "attack", found: found.to_owned(), expected: "idle, flood, violator, hogs or all" }
     }

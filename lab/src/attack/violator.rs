@@ -13,7 +13,7 @@ use laxity_core::wire::{DataHeader, fragment_bytes};
 use laxity_link::sys::now;
 
 use super::forger::Forger;
-use super::load::{Burst, Ground, Load, Offered, offer};
+use super::load::{Ground, Load, Offered, offer};
 use crate::error::Error;
 
 /// Sends in the name of one channel.
@@ -72,7 +72,7 @@ impl Violator {
     /// The load is none, or the kernel refuses it.
     pub fn run(&mut self, load: &Load, stop: &AtomicBool) -> Result<Offered, Error> {
         offer(load, stop, |count| {
-            let mut burst = Burst::default();
+            let mut burst = Offered::default();
             for _ in 0..count {
                 // What the kernel has no room for is gone, as in a full queue.
                 match self.send().map_err(Error::system("forging frames"))? {

@@ -8,7 +8,7 @@ use laxity_core::units::Duration;
 use laxity_link::sys;
 
 use super::FLOOD_BYTES;
-use crate::attack::load::{Burst, Load, offer};
+use crate::attack::load::{Load, Offered, offer};
 use crate::error::Error;
 use crate::hosts::Place;
 use crate::sys::bare_xdp::Bare;
@@ -29,7 +29,7 @@ pub(super) fn run([from, to]: [Place; 2], packets_s: Option<u64>, span: Duration
             // The other processor has to receive first.
             std::thread::yield_now();
         }
-        Ok(Burst { packets: sent as u64, ..Burst::default() })
+        Ok(Offered { packets: sent as u64, ..Offered::default() })
     })?;
     Ok(offered.packets)
 }

@@ -30,6 +30,7 @@ use laxity_link::xdp::Mode;
 use crate::error::Error;
 use crate::figures::per_second;
 use crate::hosts::{Hosts, Place};
+use crate::timing::joined;
 
 /// The links, in the order of the rows of each step.
 pub const LINKS: [&str; 2] = ["udp", "xdp"];
@@ -235,9 +236,9 @@ impl World {
             let (links_after, early_after) = (b.link_counters(), self.dropped_early());
             let mut notes = Vec::new();
             for sender in senders {
-                notes.extend(joined(sender.join()));
+                notes.extend(joined(sender));
             }
-            let [real_time, best_effort] = receivers.map(|receiver| joined(receiver.join()));
+            let [real_time, best_effort] = receivers.map(|receiver| joined(receiver));
             let flooded_packets = flooded.map_err(Error::system("entering a network namespace"))??;
             notes.extend([&real_time, &best_effort].into_iter().filter_map(|(_, note)| note.clone()));
             let in_time = |at: &Figures| at.delivered.saturating_sub(at.late) * MESSAGE_BYTES;
@@ -255,7 +256,7 @@ impl World {
                 best_effort: best_effort.0,
                 dropped_early,
                 dropping: drop_cost.zip(dropped_early).map(|(cost, dropped)| cost * dropped),
-                left_over: left_over.map(|counting| joined(counting.join())),
+                left_over: left_over.map(|counting| joined(counting)),
                 packet_cost: None,
                 overflow: links_after.receive_overflow.saturating_sub(links.receive_overflow),
                 soft_interrupts: interrupts_after
@@ -286,10 +287,6 @@ fn packet_cost(undisturbed: (Duration, Duration), flooded: (Duration, Duration),
 fn contract(deadline: Duration) -> Result<Contract, Error> {
     Contract::new(MESSAGE_BYTES, MESSAGE_BYTES, INTERVAL, 1, deadline)
         .map_err(|error| laxity::Error::from(error).into())
-}
-
-fn joined<T>(result: thread::Result<T>) -> T {
-    result.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
 /// ns of all processors in soft interrupts since the machine was started; the kernel counts hundredths of a second.

@@ -8,7 +8,8 @@ use laxity_core::units::{Duration, Instant};
 use laxity_link::sys::{self, now};
 
 use super::end::{BATCH, End};
-use crate::timing;
+use crate::figures::per_second;
+use crate::timing::{self, joined};
 
 /// Packets that may be on their way in one direction: fewer than any ring or buffer holds, so that none is lost for want of room.
 const WINDOW: u64 = 256;
@@ -81,8 +82,8 @@ pub(super) fn round_trips<E: End>(
             stop.store(true, Ordering::Relaxed);
             asked
         });
-        let asked = joined(asked.join())?;
-        joined(echo.join())?;
+        let asked = joined(asked)?;
+        joined(echo)?;
         Ok(asked)
     })
 }
@@ -137,8 +138,8 @@ pub(super) fn one_way<E: End>(manner: Manner, span: Duration, [a, b]: [&mut E; 2
             stop.store(true, Ordering::Release);
             sent
         });
-        let sent = joined(source.join())?;
-        let (received, packets_s) = joined(sink.join())?;
+        let sent = joined(source)?;
+        let (received, packets_s) = joined(sink)?;
         Ok(OneWay { sent, received, packets_s })
     })
 }
@@ -195,15 +196,9 @@ fn absorb(manner: Manner, first: u64, b: &mut impl End, stop: &AtomicBool, sent:
         }
         manner.pause(b, found)?;
     }
-    let packets_s = begin.map_or(0, |(begin, before)| {
-        let span = u128::from(last.0.since(begin).as_nanos().max(1));
-        u64::try_from(u128::from(last.1 - before) * 1_000_000_000 / span).unwrap_or(u64::MAX)
-    });
+    let packets_s = begin
+        .map_or(0, |(begin, before)| per_second(last.1 - before, last.0.since(begin).max(Duration::from_nanos(1))));
     Ok((received, packets_s))
-}
-
-fn joined<T>(result: thread::Result<io::Result<T>>) -> io::Result<T> {
-    result.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
 /// Lets whatever else wants the processors run, so that the kernel has no reason to stop real-time threads.

@@ -44,9 +44,7 @@ pub enum Stack {
 impl Stack {
     /// Each of them, in the order of the reports.
     pub const EACH: [Self; 3] = [Self::Laxity, Self::PlainUdp, Self::TunedUdp];
-}
 
-impl Stack {
     fn unknown(found: &str) -> Error {
         Error::Setup { what: "stack", found: found.to_owned(), expected: "laxity, plain-udp or tuned-udp" }
     }
@@ -113,9 +111,6 @@ pub(crate) struct Assembly {
     pub(crate) wire: Wire,
     pub(crate) notes: Vec<String>,
 }
-
-/// What a stack that keeps no contracts can say.
-pub(crate) const NO_MISSES: Misses = Misses { sender: 0, receiver: 0, network: 0, platform: 0, laxity: 0 };
 
 /// Puts the stack of `setup` together. `rows` are the channels of `workload` as they are admitted.
 pub(crate) fn assemble(setup: &Setup, workload: &Workload, rows: Vec<Row>) -> Result<Assembly, Error> {

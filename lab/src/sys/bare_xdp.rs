@@ -33,6 +33,7 @@ const HEADERS: usize = ETHERNET + headers::BYTES;
 const PORT: usize = HEADERS - 6;
 
 /// One end of the loop. Its program is attached as long as it lives.
+#[derive(Debug)]
 pub struct Bare {
     // First what brings frames here, last the memory that they lie in.
     program: Option<Ebpf>,
@@ -44,12 +45,6 @@ pub struct Bare {
     packet: usize,
     /// The port that packets for us have, as it stands in them.
     port: [u8; 2],
-}
-
-impl std::fmt::Debug for Bare {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Bare").field("socket", &self.socket).finish_non_exhaustive()
-    }
 }
 
 /// Waiting for it is waiting for its socket.

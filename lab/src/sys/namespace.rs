@@ -14,6 +14,8 @@ use std::thread;
 use rustix::mount::{MountFlags, MountPropagationFlags, UnmountFlags};
 use rustix::thread::{LinkNameSpaceType, UnshareFlags};
 
+use crate::timing::joined;
+
 /// Where `ip netns` looks for names.
 const NAMES: &str = "/run/netns";
 /// That of the thread that asks, not of its process.
@@ -146,9 +148,7 @@ impl Namespace {
         let metadata = file.metadata()?;
         Ok((metadata.dev(), metadata.ino()))
     }
-}
 
-impl Namespace {
     /// A number that no other one has or will have until the machine starts again; `None` before Linux 5.14.
     ///
     /// # Errors
@@ -270,7 +270,7 @@ fn unshare(what: UnshareFlags) -> io::Result<()> {
 fn elsewhere<T: Send>(work: impl FnOnce() -> io::Result<T> + Send) -> io::Result<T> {
     thread::scope(|scope| {
         let thread = thread::Builder::new().spawn_scoped(scope, work)?;
-        thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        joined(thread)
     })
 }
 

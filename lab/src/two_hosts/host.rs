@@ -4,9 +4,9 @@ use std::io::{self, BufRead};
 use std::net::UdpSocket;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
+use std::thread::{self, ScopedJoinHandle};
 use std::time::Duration as StdDuration;
 
 use laxity::{ChannelSpec, Error as LaxityError, Host, HostConfig, Listener, Receiver, Registry, Sender, Watch};
@@ -33,7 +33,7 @@ pub(super) const SINK_PORT: u16 = 9;
 /// How long a wait does not look whether the work is over.
 const LOOK: StdDuration = StdDuration::from_millis(50);
 /// How often it tells how far it is.
-const TOLD: StdDuration = StdDuration::from_millis(500);
+const TOLD: Duration = Duration::from_millis(500);
 /// How long a host may be silent: a flood may take a keep-alive or two.
 const LEASE: Duration = Duration::from_secs(5);
 /// Of the applications of real-time channels, below that of the executives.
@@ -179,10 +179,9 @@ fn receive(ends: &Ends, command: &dyn Command, over: &AtomicBool) -> Result<(), 
     tell(&Event::Ready);
     let start = now();
     let first: Mutex<Option<Watch>> = Mutex::new(None);
-    let running = AtomicU64::new(ends.streams.len() as u64);
     let arrived: Vec<Option<Arrived>> = thread::scope(|scope| {
         let threads = ends.streams.iter().zip(listeners).enumerate().map(|(number, (stream, listener))| {
-            let (first, running) = (&first, &running);
+            let first = &first;
             scope.spawn(move || {
                 prepare(ends, stream);
                 let receiver = accept(&listener, over);
@@ -190,16 +189,14 @@ fn receive(ends: &Ends, command: &dyn Command, over: &AtomicBool) -> Result<(), 
                 if let (0, Some(receiver)) = (number, &receiver) {
                     *first.lock().unwrap_or_else(PoisonError::into_inner) = Some(receiver.watch());
                 }
-                let arrived = receiver.map(|receiver| take(receiver, stream, over));
-                running.fetch_sub(1, Ordering::Relaxed);
-                arrived
+                receiver.map(|receiver| take(receiver, stream, over))
             })
         });
         let threads: Vec<_> = threads.collect();
         let mut told = now();
-        while running.load(Ordering::Relaxed) > 0 {
+        while !threads.iter().all(ScopedJoinHandle::is_finished) {
             thread::sleep(LOOK);
-            if now().since(told).as_nanos() < TOLD.as_nanos() as u64 {
+            if now().since(told) < TOLD {
                 continue;
             }
             told = now();
@@ -251,7 +248,7 @@ fn flood(flood: &Flood, over: &AtomicBool) -> Result<(), Error> {
         let before = packets;
         let offered =
             strangers(&flood.to, Content::Garbage, flood.packet_bytes as usize, &load, &ground, over, |sent| {
-                if now().since(told).as_nanos() >= TOLD.as_nanos() as u64 {
+                if now().since(told) >= TOLD {
                     told = now();
                     tell(&Event::Progress { messages: before + sent, missed: 0, largest_ns: None });
                 }
@@ -309,11 +306,10 @@ fn send(ends: &Ends, command: &dyn Command, span: Span, over: &Arc<AtomicBool>) 
     until_input_ends(over);
     let start = now();
     let until = start + Duration::from_nanos(span.nanos);
-    let running = AtomicU64::new(ends.streams.len() as u64);
     let first = open.first().map(Sender::watch);
     let sent: Vec<SentStream> = thread::scope(|scope| {
         let threads = ends.streams.iter().zip(open).enumerate().map(|(number, (stream, sender))| {
-            let (over, running) = (&**over, &running);
+            let over = &**over;
             scope.spawn(move || {
                 prepare(ends, stream);
                 let most = if number == 0 { span.messages } else { None };
@@ -322,18 +318,17 @@ fn send(ends: &Ends, command: &dyn Command, span: Span, over: &Arc<AtomicBool>) 
                 if number == 0 {
                     over.store(true, Ordering::Relaxed);
                 }
-                running.fetch_sub(1, Ordering::Relaxed);
                 sent
             })
         });
         let threads: Vec<_> = threads.collect();
         let mut told = start;
-        while running.load(Ordering::Relaxed) > 0 {
+        while !threads.iter().all(ScopedJoinHandle::is_finished) {
             thread::sleep(LOOK);
             if now() >= until {
                 over.store(true, Ordering::Relaxed);
             }
-            if now().since(told).as_nanos() >= TOLD.as_nanos() as u64 {
+            if now().since(told) >= TOLD {
                 told = now();
                 let messages = first.as_ref().map_or(0, |watch| watch.send_counters().accepted);
                 tell(&Event::Progress { messages, missed: 0, largest_ns: None });

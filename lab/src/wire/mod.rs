@@ -23,7 +23,6 @@
 
 mod bottleneck;
 
-use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -55,11 +54,12 @@ const BATCH: usize = 32;
 const INGRESS_BUFFER_BYTES: usize = 16 << 20;
 
 /// Which packet goes next.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display, strum::EnumString, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, strum::Display, strum::EnumString, Serialize)]
 #[serde(rename_all = "kebab-case")]
 #[strum(serialize_all = "kebab-case", parse_err_fn = Discipline::unknown, parse_err_ty = Error)]
 pub enum Discipline {
     /// First come, first served, in one queue.
+    #[default]
     Fifo,
     /// Strict priority without preemption: code points EF, VOICE-ADMIT and CS4 to CS7 before all others; a queue each.
     TwoClassesByDscp,
@@ -147,7 +147,7 @@ pub struct ClassFigures {
 }
 
 /// What a wire did.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct WireFigures {
     /// Which packet went next.
     pub discipline: Discipline,
@@ -179,6 +179,7 @@ pub struct WireFigures {
 }
 
 /// A running wire. Dropping it stops it.
+#[derive(Debug)]
 pub struct Wire {
     ingress: Vec<SocketAddr>,
     foreign: Option<SocketAddr>,
@@ -186,12 +187,7 @@ pub struct Wire {
     thread: Option<JoinHandle<WireFigures>>,
 }
 
-impl fmt::Debug for Wire {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Wire").field("ingress", &self.ingress).field("foreign", &self.foreign).finish_non_exhaustive()
-    }
-}
-
+#[derive(Debug)]
 struct Stop {
     asked: AtomicBool,
     wake: Wake,
@@ -241,20 +237,7 @@ impl Wire {
             routes,
             _sink: sink,
             looked: Instant::ZERO,
-            figures: WireFigures {
-                discipline: config.discipline,
-                high: ClassFigures::default(),
-                low: ClassFigures::default(),
-                foreign: ClassFigures::default(),
-                reverse: 0,
-                too_long: 0,
-                overflow: 0,
-                undeliverable: 0,
-                late_releases: 0,
-                largest_lateness: Duration::ZERO,
-                busy: Duration::ZERO,
-                realtime: false,
-            },
+            figures: WireFigures { discipline: config.discipline, ..WireFigures::default() },
             stop: Arc::clone(&stop),
         };
         let priority = config.realtime.then_some(PRIORITY);

@@ -5,7 +5,7 @@
 use std::fmt::{self, Arguments, Display};
 use std::io::{self, Write};
 
-use laxity_core::units::{Duration, Instant};
+use laxity_core::units::Instant;
 
 /// Nanoseconds as microseconds.
 pub(super) struct Micros(pub(super) i128);
@@ -13,12 +13,6 @@ pub(super) struct Micros(pub(super) i128);
 impl From<Instant> for Micros {
     fn from(at: Instant) -> Self {
         Self(at.as_nanos().into())
-    }
-}
-
-impl From<Duration> for Micros {
-    fn from(span: Duration) -> Self {
-        Self(span.as_nanos().into())
     }
 }
 
@@ -94,7 +88,7 @@ impl<W: Write> Events<W> {
     /// A span on a track. `name` is in its quotes, `more` are further members, each with a comma before it.
     pub(super) fn slice(&mut self, track: Track, name: &str, (start, end): Span, more: Arguments<'_>) {
         let Track { pid, tid } = track;
-        let (ts, dur) = (Micros::from(start), Micros::from(end.since(start)));
+        let (ts, dur) = (Micros::from(start), Micros(end.since(start).as_nanos().into()));
         self.event(format_args!(
             "\"ph\":\"X\",\"name\":{name},\"pid\":{pid},\"tid\":{tid},\"ts\":{ts},\"dur\":{dur}{more}"
         ));

@@ -17,7 +17,7 @@ use laxity_core::units::Duration;
 use super::decide::{OfDOrder, OfUpcalls};
 use super::text::{machine, percent, tally, term_name};
 use super::{Answered, Report};
-use crate::numbers::{brief, counted, up};
+use crate::numbers::{brief, counted};
 use crate::report::escaped;
 
 /// Most rows of bounds.
@@ -246,7 +246,7 @@ fn of_upcalls(report: &Report, upcalls: &[Upcall], figures: &OfUpcalls) -> Pictu
             None => (Vec::new(), upcall.period.to_string()),
         };
         let why = match response {
-            Some(response) if response > upcall.period => format!("may take {}", up(response)),
+            Some(response) if response > upcall.period => format!("may take {}", response.rounded_up()),
             Some(_) => "by the test of the papers".to_owned(),
             None => "no bound: they ask for more than there is".to_owned(),
         };

@@ -5,9 +5,10 @@ use std::cmp::Ordering;
 
 use laxity::text::DisplayRate;
 use laxity_core::units::Duration;
+use laxity_lab::{Attack, ChannelOutcome, FloodPath, Stack};
 
-use super::sections::{Section, Tally, columns, distinct, real_time, sections, stack_name, sum};
-use super::{Channel, Report, ScenarioReport};
+use super::sections::{Section, Tally, columns, distinct, key_of, sections, stack_name, sum};
+use super::{Report, Run};
 use crate::numbers::{NONE, brief, count, counted, list, part_of, percent, percent_of, span};
 use crate::report::{by_cause, escaped};
 
@@ -51,7 +52,7 @@ pub(super) fn headline(report: &Report) -> (Verdict, String) {
     if ours.is_empty() {
         return (Verdict::Unknown, "This run has no scenario with Laxity, so it says nothing about Laxity.".to_owned());
     }
-    let all = || ours.iter().flat_map(|scenario| real_time(scenario));
+    let all = || ours.iter().flat_map(|scenario| scenario.real_time());
     let messages = |tally: Tally| counted(tally.messages, "real-time message");
     let tally: Tally = ours.iter().flat_map(|scenario| scenario.on_contract()).collect();
     let sent: Tally = all().collect();
@@ -88,7 +89,7 @@ pub(super) fn headline(report: &Report) -> (Verdict, String) {
 }
 
 /// The scenarios in which Laxity promised something: the live ones, or the simulated ones if there are no others.
-fn promised(report: &Report) -> Vec<&ScenarioReport> {
+fn promised(report: &Report) -> Vec<&Run> {
     let of = |simulated| {
         report.scenarios.iter().filter(move |scenario| scenario.is_promised() && scenario.simulated == simulated)
     };
@@ -97,7 +98,7 @@ fn promised(report: &Report) -> Vec<&ScenarioReport> {
 }
 
 /// The whole in a few sentences: the result, the others, where the expert does well, what two classes cannot do.
-pub(super) fn summary(report: &Report) -> Vec<String> {
+pub(crate) fn summary(report: &Report) -> Vec<String> {
     let mut sentences = vec![headline(report).1];
     let compared = compared(report);
     if !compared.is_empty() {
@@ -111,9 +112,9 @@ pub(super) fn summary(report: &Report) -> Vec<String> {
 }
 
 /// `at rest and under 4 attacks`.
-fn circumstances(scenarios: &[&ScenarioReport]) -> String {
-    let all = distinct(scenarios.iter().map(|scenario| scenario.attack.as_str()));
-    let rest = all.contains(&"idle");
+fn circumstances(scenarios: &[&Run]) -> String {
+    let all = distinct(scenarios.iter().map(|scenario| scenario.attack));
+    let rest = all.contains(&Attack::Idle);
     match (rest, all.len() as u64 - u64::from(rest)) {
         (_, 0) => "at rest".to_owned(),
         (true, number) => format!("at rest and under {}", counted(number, "attack")),
@@ -123,15 +124,15 @@ fn circumstances(scenarios: &[&ScenarioReport]) -> String {
 
 /// What the headline compares with: the other stacks, and Laxity against what it does not count on.
 fn compared(report: &Report) -> Vec<String> {
-    let tally = |stack, counts: fn(&ScenarioReport) -> bool| -> Option<String> {
-        let scenarios = of_stack(report, stack).filter(|scenario| counts(scenario));
+    let tally = |stack, counts: fn(&Run) -> bool| -> Option<String> {
+        let scenarios = report.scenarios.iter().filter(|scenario| scenario.stack == stack && counts(scenario));
         let tally: Tally = scenarios.flat_map(|scenario| scenario.on_contract()).collect();
         (tally.messages > 0).then(|| format!("{} late or lost ({})", tally.of_all(), tally.share()))
     };
-    let others = stacks(report).into_iter().filter(|&stack| stack != "laxity").filter_map(|stack| {
+    let others = stacks(report).into_iter().filter(|&stack| stack != Stack::Laxity).filter_map(|stack| {
         Some(format!("The same channels over {}: {}.", stack_name(stack), tally(stack, |_| true)?))
     });
-    let strange = tally("laxity", |scenario| !scenario.is_promised());
+    let strange = tally(Stack::Laxity, |scenario| !scenario.is_promised());
     let strange = strange.map(|tally| format!("Against a stranger’s flood, outside its grants, Laxity had {tally}."));
     others.chain(strange).collect()
 }
@@ -141,7 +142,7 @@ pub(super) fn beside_the_headline(report: &Report) -> Vec<String> {
     let mut sentences = compared(report);
     let messages = |simulated| {
         let scenarios = report.scenarios.iter().filter(|scenario| scenario.simulated == simulated);
-        scenarios.flat_map(real_time).collect::<Tally>().messages
+        scenarios.flat_map(Run::real_time).collect::<Tally>().messages
     };
     sentences.push(match (messages(false), messages(true)) {
         (0, 0) => "Nothing was sent.".to_owned(),
@@ -157,11 +158,11 @@ pub(super) fn beside_the_headline(report: &Report) -> Vec<String> {
 }
 
 /// How one scenario went.
-pub(super) fn verdict(scenario: &ScenarioReport) -> Verdict {
+pub(super) fn verdict(scenario: &Run) -> Verdict {
     let tally: Tally = scenario.on_contract().collect();
-    let broken = |channel: &Channel| channel.figures.misses.laxity > 0 || channel.figures.over_bound > 0;
+    let broken = |channel: &ChannelOutcome| channel.figures.misses.laxity > 0 || channel.figures.over_bound > 0;
     match (tally.messages, tally.missed()) {
-        _ if scenario.is_promised() && real_time(scenario).any(broken) => Verdict::Broken,
+        _ if scenario.is_promised() && scenario.real_time().any(broken) => Verdict::Broken,
         (0, _) => Verdict::Unknown,
         (_, 0) => Verdict::Kept,
         // From one in a hundred on nobody would call it a glitch.
@@ -171,7 +172,7 @@ pub(super) fn verdict(scenario: &ScenarioReport) -> Verdict {
 }
 
 /// The causes that occurred, each with its count; `none` if there was none.
-pub(super) fn causes<'a>(channels: impl Iterator<Item = &'a Channel>) -> String {
+pub(super) fn causes<'a>(channels: impl Iterator<Item = &'a ChannelOutcome>) -> String {
     let mut all = [("", 0_u64); 5];
     for channel in channels {
         for (sum, (cause, number)) in all.iter_mut().zip(by_cause(&channel.figures.misses)) {
@@ -190,7 +191,7 @@ pub(super) fn expert(report: &Report) -> Vec<String> {
     if pairs.is_empty() {
         return vec!["This run has no tuned UDP beside Laxity, so there is nothing to compare.".to_owned()];
     }
-    let attack = |pair: &Pair<'_, '_>| escaped(pair.section.attack).into_owned();
+    let attack = |pair: &Pair<'_, '_>| pair.section.attack.to_string();
     // Where something holds, and nothing if it holds nowhere.
     let holding = |what: &str, holds: &dyn Fn(&Pair<'_, '_>) -> Option<String>| {
         let found: Vec<String> = pairs.iter().filter_map(holds).collect();
@@ -210,7 +211,7 @@ pub(super) fn expert(report: &Report) -> Vec<String> {
     });
     let medians = pairs.iter().flat_map(|pair| {
         pair.tuned.on_contract().filter_map(|tuned| {
-            let ours = pair.ours.channel(tuned.key())?;
+            let ours = pair.ours.channel(key_of(tuned))?;
             Some(tuned.figures.latencies.p50? < ours.figures.latencies.p50?)
         })
     });
@@ -259,8 +260,8 @@ fn violator(pairs: &[Pair<'_, '_>]) -> String {
 
 /// A channel that waited longer than one with a later deadline did, and by how much.
 struct Inversion<'a> {
-    hurried: &'a Channel,
-    patient: &'a Channel,
+    hurried: &'a ChannelOutcome,
+    patient: &'a ChannelOutcome,
     longer: Duration,
 }
 
@@ -276,12 +277,12 @@ fn order(pairs: &[Pair<'_, '_>]) -> String {
     let Some((pair, worst)) = worst.filter(|_| tuned.len() > ours) else {
         return format!("This run shows no advantage of Laxity here. {counts}");
     };
-    let facts = |channel: &Channel| {
+    let facts = |channel: &ChannelOutcome| {
         let (deadline, max) = (channel.figures.deadline, channel.figures.latencies.max);
         (escaped(&channel.figures.name).into_owned(), span(deadline), brief(max))
     };
     let ((hurried, tight, waited), (patient, loose, less)) = (facts(worst.hurried), facts(worst.patient));
-    let ours_then = pair.ours.channel(worst.hurried.key()).map(|channel| brief(channel.figures.latencies.max));
+    let ours_then = pair.ours.channel(key_of(worst.hurried)).map(|channel| brief(channel.figures.latencies.max));
     let compared = ours_then.map_or_else(String::new, |max| format!("; through Laxity {hurried} waited {max}"));
     format!(
         "A class sends first come, first served. {counts} By the most {under}: over tuned UDP, {hurried} (deadline {tight}) waited up \
@@ -291,7 +292,7 @@ fn order(pairs: &[Pair<'_, '_>]) -> String {
 }
 
 /// The pair of channels with the largest inversion, if there is one.
-fn inversion(scenario: &ScenarioReport) -> Option<Inversion<'_>> {
+fn inversion(scenario: &Run) -> Option<Inversion<'_>> {
     let pairs = scenario.on_contract().flat_map(|hurried| {
         scenario.on_contract().filter_map(move |patient| {
             let is_tighter = hurried.figures.deadline? < patient.figures.deadline?;
@@ -303,12 +304,12 @@ fn inversion(scenario: &ScenarioReport) -> Option<Inversion<'_>> {
 }
 
 /// `under “flood”`.
-fn under(attack: &str) -> String {
-    if attack == "idle" { "at rest".to_owned() } else { format!("under “{}”", escaped(attack)) }
+fn under(attack: Attack) -> String {
+    if attack == Attack::Idle { "at rest".to_owned() } else { format!("under “{attack}”") }
 }
 
 fn beforehand(report: &Report) -> String {
-    let bounded: Vec<(u64, &Channel)> = promised(report)
+    let bounded: Vec<(u64, &ChannelOutcome)> = promised(report)
         .into_iter()
         .flat_map(|scenario| scenario.on_contract())
         .filter_map(|channel| {
@@ -329,8 +330,8 @@ fn beforehand(report: &Report) -> String {
             }
         }
     };
-    let others = report.scenarios.iter().filter(|scenario| !is_ours(scenario));
-    let rest = match others.flat_map(real_time).filter(|channel| channel.figures.bound.is_some()).count() {
+    let others = report.scenarios.iter().filter(|scenario| scenario.stack != Stack::Laxity);
+    let rest = match others.flat_map(Run::real_time).filter(|channel| channel.figures.bound.is_some()).count() {
         0 if stacks(report).len() > 1 => " The other stacks name no bound: what they do is known afterwards.",
         _ => "",
     };
@@ -344,37 +345,29 @@ fn beforehand(report: &Report) -> String {
 /// An attack on both stacks, live or simulated alike.
 struct Pair<'s, 'a> {
     section: &'s Section<'a>,
-    tuned: &'a ScenarioReport,
-    ours: &'a ScenarioReport,
+    tuned: &'a Run,
+    ours: &'a Run,
 }
 
 fn pairs<'s, 'a>(sections: &'s [Section<'a>]) -> Vec<Pair<'s, 'a>> {
     let both = sections.iter().flat_map(|section| [(section, false), (section, true)]);
     both.filter_map(|(section, simulated)| {
-        let (tuned, ours) = (section.of("tuned-udp", simulated)?, section.of("laxity", simulated)?);
+        let (tuned, ours) = (section.of(Stack::TunedUdp, simulated)?, section.of(Stack::Laxity, simulated)?);
         Some(Pair { section, tuned, ours })
     })
     .collect()
 }
 
-fn tally(scenario: &ScenarioReport) -> Tally {
+fn tally(scenario: &Run) -> Tally {
     scenario.on_contract().collect()
 }
 
-fn missed(scenario: &ScenarioReport) -> u64 {
+fn missed(scenario: &Run) -> u64 {
     tally(scenario).missed()
 }
 
-fn is_ours(scenario: &ScenarioReport) -> bool {
-    scenario.stack == "laxity"
-}
-
-fn of_stack<'a>(report: &'a Report, stack: &str) -> impl Iterator<Item = &'a ScenarioReport> {
-    report.scenarios.iter().filter(move |scenario| scenario.stack == stack)
-}
-
 /// The stacks, live and simulated together.
-fn stacks(report: &Report) -> Vec<&str> {
+fn stacks(report: &Report) -> Vec<Stack> {
     distinct(columns(report).into_iter().map(|(stack, _)| stack))
 }
 
@@ -394,7 +387,7 @@ pub(super) fn limits(report: &Report) -> Vec<String> {
         };
         limits.push(format!("One run, at most {longest} for a scenario: no evidence for rare events.{rare}"));
     }
-    let any = |is: fn(&ScenarioReport) -> bool| report.scenarios.iter().any(is);
+    let any = |is: fn(&Run) -> bool| report.scenarios.iter().any(is);
     let of_some = [
         (
             any(|scenario| !scenario.simulated),
@@ -407,7 +400,7 @@ pub(super) fn limits(report: &Report) -> Vec<String> {
              does.",
         ),
         (
-            any(|scenario| scenario.flood == "foreign"),
+            any(|scenario| scenario.flood == FloodPath::Foreign),
             "A foreign flood enters the wire beside Laxity. It is outside every grant until a guard stands in its way, so what it \
              costs is shown but not promised.",
         ),

@@ -14,11 +14,10 @@ mod sections;
 #[cfg(test)]
 mod tests;
 
+pub(crate) use findings::summary;
 pub(crate) use sections::attack_text;
 
-use laxity_core::units::Duration;
-
-use super::run::Channel;
+use super::run::Run;
 
 /// All that the report shows.
 #[derive(Clone, Debug, Default)]
@@ -28,38 +27,12 @@ pub(crate) struct Report {
     /// What it was measured on, by name: kernel, processors, scheduling, memory locked, guarantee.
     pub(crate) machine: Vec<(String, String)>,
     /// The scenarios, in the order in which they shall appear. Those of one attack come together under its first.
-    pub(crate) scenarios: Vec<ScenarioReport>,
+    pub(crate) scenarios: Vec<Run>,
     /// What is worth saying about the whole run, such as what this user could not have, or a refusal.
-    pub(crate) notes: Vec<String>,
-}
-
-/// One attack on one stack.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct ScenarioReport {
-    /// `idle`, `flood`, `violator`, `hogs` or `all`.
-    pub(crate) attack: String,
-    /// `laxity`, `plain-udp` or `tuned-udp`.
-    pub(crate) stack: String,
-    /// How the flood comes in: `through`, `foreign` or `none`.
-    pub(crate) flood: String,
-    /// In virtual time.
-    pub(crate) simulated: bool,
-    /// How long data flowed.
-    pub(crate) elapsed: Duration,
-    /// The channels, real-time and best-effort.
-    pub(crate) channels: Vec<Channel>,
-    /// What the wire counted, by name: its own drops and gaps.
-    pub(crate) wire: Vec<(String, String)>,
-    /// What is worth saying about this scenario.
     pub(crate) notes: Vec<String>,
 }
 
 /// The report as one HTML document.
 pub(crate) fn render(report: &Report) -> String {
     page::page(report).into_string()
-}
-
-/// The report in a few sentences.
-pub(crate) fn summary(report: &Report) -> Vec<String> {
-    findings::summary(report)
 }

@@ -1,15 +1,17 @@
 //! The page: sections, tables and legends around the plots.
 
 use laxity::text::DisplayRate;
+use laxity_lab::wire::WireFigures;
+use laxity_lab::{Attack, ChannelOutcome, Stack};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 
 use super::findings;
 use super::plot::{self, Axes, Curve};
 use super::sections::{
-    ChannelKey, Section, Series, Tally, attack_text, column, column_name, columns, distinct, end_of, real_time,
-    sections, sum,
+    ChannelKey, Section, Series, Tally, attack_text, column, column_name, columns, end_of, imbalance, late_or_lost,
+    sections, sent_of_offered, sum,
 };
-use super::{Channel, Report, ScenarioReport};
+use super::{Report, Run};
 use crate::numbers::{NONE, brief, count, counted, part_of, rounded, span};
 use crate::report::escaped;
 
@@ -39,7 +41,7 @@ pub(super) fn page(report: &Report) -> Markup {
                     nav aria-label="Sections" {
                         a href="#overview" { "Overview" }
                         @for (index, section) in sections.iter().enumerate() {
-                            a href={ "#attack-" (index) } { (escaped(section.attack)) }
+                            a href={ "#attack-" (index) } { (section.attack) }
                         }
                         a href="#findings" { "Findings" }
                         a href="#reading" { "How to read it" }
@@ -105,7 +107,7 @@ fn overview(report: &Report, sections: &[Section<'_>]) -> Markup {
                     tbody {
                         @for (index, section) in sections.iter().enumerate() {
                             tr {
-                                th scope="row" { a href={ "#attack-" (index) } { (escaped(section.attack)) } }
+                                th scope="row" { a href={ "#attack-" (index) } { (section.attack) } }
                                 @for &wanted in &columns {
                                     td {
                                         @let here = || section.series.iter().filter(|series| column(series.scenario) == wanted);
@@ -128,7 +130,7 @@ fn cell(series: &Series<'_>, has_twins: bool) -> Markup {
     let verdict = findings::verdict(scenario);
     html! {
         div class={ "cell " (verdict.class()) } {
-            @if has_twins { div.small { "flood " (escaped(&scenario.flood)) (outside(scenario)) } }
+            @if has_twins { div.small { "flood " (scenario.flood) (outside(scenario)) } }
             div.who { (column_name(column(scenario))) }
             div.share { span.sign aria-hidden="true" { (verdict.sign()) } " " (tally.share()) " late or lost" }
             div.small { (tally.of_all()) (own_fault(scenario)) }
@@ -141,8 +143,8 @@ fn cell(series: &Series<'_>, has_twins: bool) -> Markup {
             }
             @for channel in scenario.violators() {
                 div.small {
-                    "violator " (escaped(&channel.figures.name)) ": " (count(channel.missed())) " late or lost, "
-                    (count(channel.figures.dropped)) " dropped, sent " (channel.sent_of_offered())
+                    "violator " (escaped(&channel.figures.name)) ": " (count(late_or_lost(channel))) " late or lost, "
+                    (count(channel.figures.dropped)) " dropped, sent " (sent_of_offered(channel))
                 }
             }
         }
@@ -150,13 +152,13 @@ fn cell(series: &Series<'_>, has_twins: bool) -> Markup {
 }
 
 /// Says so where Laxity promised nothing.
-fn outside(scenario: &ScenarioReport) -> &'static str {
-    if scenario.stack == "laxity" && !scenario.is_promised() { ", outside the grants" } else { "" }
+fn outside(scenario: &Run) -> &'static str {
+    if scenario.stack == Stack::Laxity && !scenario.is_promised() { ", outside the grants" } else { "" }
 }
 
 /// What Laxity has to answer for.
-fn own_fault(scenario: &ScenarioReport) -> String {
-    let known = || real_time(scenario).filter(|channel| channel.misses_known);
+fn own_fault(scenario: &Run) -> String {
+    let known = || scenario.real_time().filter(|channel| channel.misses_known);
     let by_us = count(sum(known(), |figures| figures.misses.laxity));
     match (known().next(), sum(known(), |figures| figures.over_bound)) {
         (None, _) => String::new(),
@@ -189,7 +191,7 @@ fn attack(index: usize, section: &Section<'_>) -> Markup {
     };
     html! {
         section.attack id={ "attack-" (index) } {
-            h2 { (if section.attack == "idle" { "No attack: " } else { "Attack: " }) (escaped(section.attack)) }
+            h2 { (if section.attack == Attack::Idle { "No attack: " } else { "Attack: " }) (section.attack) }
             p { (attack_text(section.attack)) }
             ul.legend {
                 @for series in &section.series {
@@ -236,13 +238,13 @@ fn attack(index: usize, section: &Section<'_>) -> Markup {
 
 /// Latency over time, one plot for each stack with the same axes, and the distributions in one.
 fn channel_plots(id: &str, section: &Section<'_>, key: ChannelKey<'_>) -> Markup {
-    let is_drawn = |channel: &Channel| !channel.samples.is_empty() || channel.figures.delivered == 0;
+    let is_drawn = |channel: &ChannelOutcome| !channel.samples.is_empty() || channel.figures.delivered == 0;
     let all = || section.series.iter().filter_map(|series| Some((series, series.scenario.channel(key)?)));
     let found = || all().filter(|(_, channel)| is_drawn(channel));
     let axes = Axes::around(found().map(|(_, channel)| channel), end_of(section));
     let name = escaped(key.name);
     let curves: Vec<Curve<'_>> = found().map(|(series, channel)| Curve { style: series.style, channel }).collect();
-    let attack = escaped(section.attack);
+    let attack = section.attack;
     html! {
         h3 { (name) (class_of(section, key)) }
         @if axes.is_log() { p.hint { "Logarithmic: the latencies are of very different sizes." } }
@@ -279,7 +281,7 @@ fn channel_plots(id: &str, section: &Section<'_>, key: ChannelKey<'_>) -> Markup
     }
 }
 
-fn plot_caption(channel: &Channel) -> String {
+fn plot_caption(channel: &ChannelOutcome) -> String {
     let figures = &channel.figures;
     let largest = format!("largest {}", brief(figures.latencies.max));
     match figures.best_effort {
@@ -318,7 +320,7 @@ fn throughput(section: &Section<'_>, channels: &[ChannelKey<'_>]) -> Markup {
 fn figures(section: &Section<'_>, channels: &[ChannelKey<'_>]) -> Markup {
     html! {
         h3 { "All figures" }
-        div.scroll role="region" aria-label={ "All figures of " (escaped(section.attack)) } tabindex="0" {
+        div.scroll role="region" aria-label={ "All figures of " (section.attack) } tabindex="0" {
             table.figures {
                 thead {
                     tr {
@@ -351,7 +353,7 @@ fn class_of(section: &Section<'_>, key: ChannelKey<'_>) -> &'static str {
     }
 }
 
-fn row(series: &Series<'_>, channel: &Channel) -> Markup {
+fn row(series: &Series<'_>, channel: &ChannelOutcome) -> Markup {
     let figures = &channel.figures;
     let latencies = figures.latencies;
     let is_late = matches!((latencies.max, figures.deadline), (Some(max), Some(deadline)) if max > deadline);
@@ -363,14 +365,14 @@ fn row(series: &Series<'_>, channel: &Channel) -> Markup {
             td { (span(latencies.p50)) }
             td { (span(latencies.p99)) }
             td class=[is_late.then_some("bad")] { (span(latencies.max)) }
-            td { (channel.sent_of_offered()) }
+            td { (sent_of_offered(channel)) }
             td class=[(figures.late > 0).then_some("bad")] { (count(figures.late)) }
             td class=[(figures.lost > 0 && !figures.best_effort).then_some("bad")] { (count(figures.lost)) }
             td { (count(figures.dropped)) }
             td.text {
                 @if channel.misses_known { (findings::causes(std::iter::once(channel))) }
                 @else if figures.best_effort { (NONE) }
-                @else if channel.missed() == 0 { "none" }
+                @else if late_or_lost(channel) == 0 { "none" }
                 @else { "not known" }
             }
             td class=[(figures.over_bound > 0).then_some("bad")] {
@@ -381,28 +383,37 @@ fn row(series: &Series<'_>, channel: &Channel) -> Markup {
     }
 }
 
+type Counted = (&'static str, fn(&WireFigures) -> String);
+
+/// What a wire counts, by name.
+const COUNTED: [Counted; 11] = [
+    ("queues", |wire| wire.discipline.to_string()),
+    ("high class", |wire| wire.high.forwarded.to_string()),
+    ("high class, dropped", |wire| wire.high.dropped.to_string()),
+    ("all others", |wire| wire.low.forwarded.to_string()),
+    ("all others, dropped", |wire| wire.low.dropped.to_string()),
+    ("of a stranger", |wire| wire.foreign.forwarded.to_string()),
+    ("lost in front of it", |wire| wire.overflow.to_string()),
+    ("released over 1ms late", |wire| wire.late_releases.to_string()),
+    ("latest release", |wire| wire.largest_lateness.to_string()),
+    ("busy", |wire| wire.busy.to_string()),
+    ("real-time", |wire| if wire.realtime { "yes" } else { "no" }.to_owned()),
+];
+
 /// What the wire says about itself, side by side.
 fn wire(section: &Section<'_>) -> Markup {
-    let counted = section.series.iter().flat_map(|series| &series.scenario.wire);
-    let names = distinct(counted.map(|(name, _)| name.as_str()));
+    let wires = || section.series.iter().map(|series| series.scenario.wire.as_ref());
     html! {
-        @if !names.is_empty() {
+        @if wires().any(|wire| wire.is_some()) {
             h3 { "The wire itself" }
-            div.scroll role="region" aria-label={ "What the wire counted, " (escaped(section.attack)) } tabindex="0" {
+            div.scroll role="region" aria-label={ "What the wire counted, " (section.attack) } tabindex="0" {
                 table.figures {
                     thead { tr { th scope="col" { "counted" } @for series in &section.series { th scope="col" { (series.label) } } } }
                     tbody {
-                        @for name in names {
+                        @for (name, value) in COUNTED {
                             tr {
-                                th scope="row" { (escaped(name)) }
-                                @for series in &section.series {
-                                    td {
-                                        @match series.scenario.wire.iter().find(|(other, _)| other == name) {
-                                            Some((_, value)) => (escaped(value)),
-                                            None => (NONE),
-                                        }
-                                    }
-                                }
+                                th scope="row" { (name) }
+                                @for wire in wires() { td { (wire.map_or_else(|| NONE.to_owned(), value)) } }
                             }
                         }
                     }
@@ -413,8 +424,8 @@ fn wire(section: &Section<'_>) -> Markup {
 }
 
 fn imbalances(section: &Section<'_>) -> Vec<String> {
-    let of = |series: &Series<'_>, channel: &Channel| {
-        Some(format!("{}, {}: {}", escaped(&channel.figures.name), series.label, channel.imbalance()?))
+    let of = |series: &Series<'_>, channel: &ChannelOutcome| {
+        Some(format!("{}, {}: {}", escaped(&channel.figures.name), series.label, imbalance(channel)?))
     };
     let each = |series: &Series<'_>| {
         series.scenario.channels.iter().filter_map(|channel| of(series, channel)).collect::<Vec<_>>()

@@ -6,9 +6,9 @@
 use std::fmt::Write as _;
 
 use laxity_core::units::Duration;
+use laxity_lab::ChannelOutcome;
 use maud::{Markup, html};
 
-use super::Channel;
 use crate::chart::{self, Frame, Scale, across, down, nanos, short};
 
 /// The picture, in its own units; the page scales it to its column.
@@ -34,8 +34,8 @@ pub(super) struct Axes {
 impl Axes {
     /// Axes for all of `channels`, from the scenario's start to `end`. Linear where the latencies are of the deadline's size, or
     /// close together; otherwise logarithmic.
-    pub(super) fn around<'a>(channels: impl Iterator<Item = &'a Channel> + Clone, end: Duration) -> Self {
-        let samples = channels.clone().flat_map(|channel| &channel.samples).map(|&(_, latency)| latency.as_nanos());
+    pub(super) fn around<'a>(channels: impl Iterator<Item = &'a ChannelOutcome> + Clone, end: Duration) -> Self {
+        let samples = channels.clone().flat_map(|channel| &channel.samples).map(|sample| sample.latency.as_nanos());
         let lines = channels.filter_map(|channel| channel.figures.deadline.max(channel.figures.bound));
         let line = lines.map(Duration::as_nanos).max();
         let largest = samples.clone().max().unwrap_or(0).max(line.unwrap_or(0));
@@ -69,7 +69,7 @@ fn part_label(part: u64) -> String {
 }
 
 /// Latency over time. `id` is unique on the page; `title` is for those who do not see the picture.
-pub(super) fn over_time(id: &str, title: &str, axes: Axes, style: usize, channel: &Channel) -> Markup {
+pub(super) fn over_time(id: &str, title: &str, axes: Axes, style: usize, channel: &ChannelOutcome) -> Markup {
     let figures = &channel.figures;
     let frame = frame(axes.time, axes.latency);
     let line = |limit: Option<Duration>| limit.map(|limit| (limit, frame.y(limit.as_nanos())));
@@ -108,10 +108,10 @@ struct Marks {
 }
 
 impl Marks {
-    fn of(channel: &Channel, frame: &Frame) -> Self {
+    fn of(channel: &ChannelOutcome, frame: &Frame) -> Self {
         let (deadline, bound) = (channel.figures.deadline, channel.figures.bound);
         let mut samples: Vec<(u64, Duration)> =
-            channel.samples.iter().map(|&(at, latency)| (column(frame.across, at.as_nanos()), latency)).collect();
+            channel.samples.iter().map(|sample| (column(frame.across, sample.at.as_nanos()), sample.latency)).collect();
         samples.sort_unstable();
         let mut marks = Self::default();
         for column in samples.chunk_by(|one, other| one.0 == other.0) {
@@ -161,12 +161,12 @@ fn column(scale: Scale, value: u64) -> u64 {
 /// One line of a distribution.
 pub(super) struct Curve<'a> {
     pub(super) style: usize,
-    pub(super) channel: &'a Channel,
+    pub(super) channel: &'a ChannelOutcome,
 }
 
 /// What part of the messages took longer than so long, both logarithmic. What was lost took longer than anything.
 pub(super) fn distribution(id: &str, title: &str, curves: &[Curve<'_>]) -> Markup {
-    let samples = || curves.iter().flat_map(|curve| &curve.channel.samples).map(|&(_, latency)| latency.as_nanos());
+    let samples = || curves.iter().flat_map(|curve| &curve.channel.samples).map(|sample| sample.latency.as_nanos());
     let deadline = curves.iter().filter_map(|curve| curve.channel.figures.deadline).max();
     let bounds = curves.iter().filter_map(|curve| curve.channel.figures.bound);
     let bound = bounds.max();
@@ -197,8 +197,8 @@ pub(super) fn distribution(id: &str, title: &str, curves: &[Curve<'_>]) -> Marku
 }
 
 /// The steps of one complementary distribution.
-fn steps(channel: &Channel, frame: &Frame) -> String {
-    let mut sorted: Vec<u64> = channel.samples.iter().map(|&(_, latency)| latency.as_nanos()).collect();
+fn steps(channel: &ChannelOutcome, frame: &Frame) -> String {
+    let mut sorted: Vec<u64> = channel.samples.iter().map(|sample| sample.latency.as_nanos()).collect();
     sorted.sort_unstable();
     let delivered = u128::from(channel.figures.delivered.max(sorted.len() as u64));
     let lost = u128::from(channel.figures.lost);

@@ -1,22 +1,21 @@
 //! The scenarios in the order of the page: by attack, and in each attack by stack, with a name and a style for each.
 
-use super::{Channel, Report, ScenarioReport};
+use super::{Report, Run};
 use crate::numbers::{count, share};
-use crate::report::escaped;
 use laxity_core::figures::Figures;
 use laxity_core::units::Duration;
+use laxity_lab::{Attack, ChannelOutcome, Stack};
 
 /// One attack.
 pub(super) struct Section<'a> {
-    /// Its name, as it came.
-    pub(super) attack: &'a str,
+    pub(super) attack: Attack,
     /// What ran under it.
     pub(super) series: Vec<Series<'a>>,
 }
 
 /// One scenario with its place.
 pub(super) struct Series<'a> {
-    pub(super) scenario: &'a ScenarioReport,
+    pub(super) scenario: &'a Run,
     /// Index of the colour and the dashes, the same for the same stack in every attack.
     pub(super) style: usize,
     /// Name of the stack, and what else tells it from its neighbours. Safe to show.
@@ -36,11 +35,10 @@ const STYLES: usize = 6;
 /// The scenarios by attack.
 pub(super) fn sections(report: &Report) -> Vec<Section<'_>> {
     let mut sections: Vec<Section<'_>> = Vec::new();
-    let mut styles: Vec<(&str, bool, usize)> =
-        ["laxity", "tuned-udp", "plain-udp"].into_iter().map(|stack| (stack, false, 0)).collect();
+    let mut styles = vec![(Stack::Laxity, false, 0), (Stack::TunedUdp, false, 0), (Stack::PlainUdp, false, 0)];
     for scenario in &report.scenarios {
         let index = sections.iter().position(|section| section.attack == scenario.attack).unwrap_or_else(|| {
-            sections.push(Section { attack: &scenario.attack, series: Vec::new() });
+            sections.push(Section { attack: scenario.attack, series: Vec::new() });
             sections.len() - 1
         });
         let same = |other: &Series<'_>| column(other.scenario) == column(scenario);
@@ -50,24 +48,18 @@ pub(super) fn sections(report: &Report) -> Vec<Section<'_>> {
             styles.push(key);
             styles.len() - 1
         });
-        sections[index].series.push(Series { scenario, style: style % STYLES, label: String::new() });
-    }
-    for section in &mut sections {
-        let labels: Vec<String> = section.series.iter().map(|series| label(series.scenario, section)).collect();
-        for (series, label) in section.series.iter_mut().zip(labels) {
-            series.label = label;
-        }
+        sections[index].series.push(Series { scenario, style: style % STYLES, label: label(scenario, report) });
     }
     sections
 }
 
 /// What stands in one column of the overview: the stack, live or simulated.
-pub(super) fn column(scenario: &ScenarioReport) -> (&str, bool) {
-    (&scenario.stack, scenario.simulated)
+pub(super) fn column(scenario: &Run) -> (Stack, bool) {
+    (scenario.stack, scenario.simulated)
 }
 
 /// The columns in the order in which they first occur.
-pub(super) fn columns(report: &Report) -> Vec<(&str, bool)> {
+pub(super) fn columns(report: &Report) -> Vec<(Stack, bool)> {
     distinct(report.scenarios.iter().map(column))
 }
 
@@ -82,81 +74,69 @@ pub(super) fn distinct<T: PartialEq>(all: impl Iterator<Item = T>) -> Vec<T> {
     found
 }
 
-/// The real-time channels.
-pub(super) fn real_time(scenario: &ScenarioReport) -> impl Iterator<Item = &Channel> {
-    scenario.channels.iter().filter(|channel| !channel.figures.best_effort)
-}
-
 /// What is counted of all these channels.
-pub(super) fn sum<'a>(channels: impl Iterator<Item = &'a Channel>, of: impl Fn(&Figures) -> u64) -> u64 {
+pub(super) fn sum<'a>(channels: impl Iterator<Item = &'a ChannelOutcome>, of: impl Fn(&Figures) -> u64) -> u64 {
     channels.map(|channel| of(&channel.figures)).fold(0, u64::saturating_add)
 }
 
-fn label(scenario: &ScenarioReport, section: &Section<'_>) -> String {
+fn label(scenario: &Run, report: &Report) -> String {
     let name = column_name(column(scenario));
-    let twins = section.series.iter().filter(|other| column(other.scenario) == column(scenario)).count();
-    if twins > 1 { format!("{name}, flood {}", escaped(&scenario.flood)) } else { name }
+    let is_twin = |other: &&Run| other.attack == scenario.attack && column(other) == column(scenario);
+    if report.scenarios.iter().filter(is_twin).count() > 1 { format!("{name}, flood {}", scenario.flood) } else { name }
 }
 
 /// The name of a stack, and whether it was simulated.
-pub(super) fn column_name((stack, simulated): (&str, bool)) -> String {
+pub(super) fn column_name((stack, simulated): (Stack, bool)) -> String {
     format!("{}{}", stack_name(stack), if simulated { " (simulated)" } else { "" })
 }
 
 /// The name of a stack.
-pub(super) fn stack_name(stack: &str) -> String {
+pub(super) fn stack_name(stack: Stack) -> &'static str {
     match stack {
-        "laxity" => "Laxity".to_owned(),
-        "plain-udp" => "plain UDP".to_owned(),
-        "tuned-udp" => "tuned UDP".to_owned(),
-        other => escaped(other).into_owned(),
+        Stack::Laxity => "Laxity",
+        Stack::PlainUdp => "plain UDP",
+        Stack::TunedUdp => "tuned UDP",
     }
 }
 
-/// What an attack does, if it is one that we know.
-pub(crate) fn attack_text(attack: &str) -> &'static str {
+/// What an attack does.
+pub(crate) fn attack_text(attack: Attack) -> &'static str {
     match attack {
-        "idle" => "The channels and best effort alone.",
-        "flood" => "Far more traffic than the wire has room for.",
-        "violator" => "One real-time channel sends far more than its contract.",
-        "hogs" => "Processes of normal priority that keep the processors busy.",
-        "all" => "Flood, violator and hogs at once.",
-        _ => "",
+        Attack::Idle => "The channels and best effort alone.",
+        Attack::Flood => "Far more traffic than the wire has room for.",
+        Attack::Violator => "One real-time channel sends far more than its contract.",
+        Attack::Hogs => "Processes of normal priority that keep the processors busy.",
+        Attack::All => "Flood, violator and hogs at once.",
     }
 }
 
 impl<'a> Section<'a> {
     /// The channels of all scenarios, real-time ones first.
     pub(super) fn channels(&self) -> Vec<ChannelKey<'a>> {
-        let mut keys = distinct(self.series.iter().flat_map(|series| &series.scenario.channels).map(Channel::key));
+        let mut keys = distinct(self.series.iter().flat_map(|series| &series.scenario.channels).map(key_of));
         keys.sort_by_key(|key| key.best_effort);
         keys
     }
 
     /// The scenario of `stack`, live or simulated; the first if there are several.
-    pub(super) fn of(&self, stack: &str, simulated: bool) -> Option<&'a ScenarioReport> {
+    pub(super) fn of(&self, stack: Stack, simulated: bool) -> Option<&'a Run> {
         self.series.iter().map(|series| series.scenario).find(|scenario| column(scenario) == (stack, simulated))
     }
 }
 
-impl ScenarioReport {
-    pub(super) fn channel(&self, key: ChannelKey<'_>) -> Option<&Channel> {
-        self.channels.iter().find(|channel| channel.key() == key)
-    }
-
-    /// Whether Laxity promised anything here: no grant counts on a stranger's flood.
-    pub(super) fn is_promised(&self) -> bool {
-        self.stack == "laxity" && self.flood != "foreign"
+impl Run {
+    pub(super) fn channel(&self, key: ChannelKey<'_>) -> Option<&ChannelOutcome> {
+        self.channels.iter().find(|channel| key_of(channel) == key)
     }
 
     /// The real-time channels, without those that broke their contract.
-    pub(super) fn on_contract(&self) -> impl Iterator<Item = &Channel> {
-        real_time(self).filter(|channel| !channel.violator)
+    pub(super) fn on_contract(&self) -> impl Iterator<Item = &ChannelOutcome> {
+        self.real_time().filter(|channel| !channel.violator)
     }
 
     /// The real-time channels that broke their contract.
-    pub(super) fn violators(&self) -> impl Iterator<Item = &Channel> {
-        real_time(self).filter(|channel| channel.violator)
+    pub(super) fn violators(&self) -> impl Iterator<Item = &ChannelOutcome> {
+        self.real_time().filter(|channel| channel.violator)
     }
 
     /// Bytes per second of all best effort.
@@ -166,42 +146,40 @@ impl ScenarioReport {
     }
 
     /// The channel whose largest latency is the largest part of its deadline, with the per cent.
-    pub(super) fn tightest(&self) -> Option<(&Channel, u64)> {
-        let parts = self.on_contract().filter_map(|channel| Some((channel, channel.worst_percent()?)));
+    pub(super) fn tightest(&self) -> Option<(&ChannelOutcome, u64)> {
+        let parts = self.on_contract().filter_map(|channel| Some((channel, worst_percent(channel)?)));
         parts.reduce(|worst, other| if other.1 > worst.1 { other } else { worst })
     }
 }
 
-impl Channel {
-    /// What finds it in every scenario.
-    pub(super) fn key(&self) -> ChannelKey<'_> {
-        ChannelKey { name: &self.figures.name, best_effort: self.figures.best_effort }
-    }
+/// What finds it in every scenario.
+pub(super) fn key_of(channel: &ChannelOutcome) -> ChannelKey<'_> {
+    ChannelKey { name: &channel.figures.name, best_effort: channel.figures.best_effort }
+}
 
-    /// Late and lost.
-    pub(super) fn missed(&self) -> u64 {
-        self.figures.late.saturating_add(self.figures.lost)
-    }
+/// Late and lost.
+pub(super) fn late_or_lost(channel: &ChannelOutcome) -> u64 {
+    channel.figures.late.saturating_add(channel.figures.lost)
+}
 
-    /// How many were sent, and of how many if the stack refused some.
-    pub(super) fn sent_of_offered(&self) -> String {
-        match self.offered > self.figures.sent {
-            true => format!("{} of {}", count(self.figures.sent), count(self.offered)),
-            false => count(self.figures.sent),
-        }
+/// How many were sent, and of how many if the stack refused some.
+pub(super) fn sent_of_offered(channel: &ChannelOutcome) -> String {
+    match channel.offered > channel.figures.sent {
+        true => format!("{} of {}", count(channel.figures.sent), count(channel.offered)),
+        false => count(channel.figures.sent),
     }
+}
 
-    /// The largest latency in per cent of the deadline.
-    pub(super) fn worst_percent(&self) -> Option<u64> {
-        Some(crate::numbers::percent_of(self.figures.latencies.max?, self.figures.deadline?))
-    }
+/// The largest latency in per cent of the deadline.
+pub(super) fn worst_percent(channel: &ChannelOutcome) -> Option<u64> {
+    Some(crate::numbers::percent_of(channel.figures.latencies.max?, channel.figures.deadline?))
+}
 
-    /// Where each message ended, if the counts do not add up.
-    pub(super) fn imbalance(&self) -> Option<String> {
-        let figures = &self.figures;
-        let ended = figures.delivered.saturating_add(figures.lost).saturating_add(figures.dropped);
-        (ended != figures.sent).then(|| format!("sent {}, but delivered + lost + dropped = {ended}", figures.sent))
-    }
+/// Where each message ended, if the counts do not add up.
+pub(super) fn imbalance(channel: &ChannelOutcome) -> Option<String> {
+    let figures = &channel.figures;
+    let ended = figures.delivered.saturating_add(figures.lost).saturating_add(figures.dropped);
+    (ended != figures.sent).then(|| format!("sent {}, but delivered + lost + dropped = {ended}", figures.sent))
 }
 
 /// Sums over channels.
@@ -212,9 +190,9 @@ pub(super) struct Tally {
     pub(super) lost: u64,
 }
 
-impl<'a> FromIterator<&'a Channel> for Tally {
-    fn from_iter<I: IntoIterator<Item = &'a Channel>>(channels: I) -> Self {
-        channels.into_iter().fold(Self::default(), |sum, Channel { figures, .. }| Self {
+impl<'a> FromIterator<&'a ChannelOutcome> for Tally {
+    fn from_iter<I: IntoIterator<Item = &'a ChannelOutcome>>(channels: I) -> Self {
+        channels.into_iter().fold(Self::default(), |sum, ChannelOutcome { figures, .. }| Self {
             messages: sum.messages.saturating_add(figures.sent),
             late: sum.late.saturating_add(figures.late),
             lost: sum.lost.saturating_add(figures.lost),
@@ -239,9 +217,9 @@ impl Tally {
 
 /// Where the time axis of a section ends: after the last message of all scenarios that are drawn.
 pub(super) fn end_of(section: &Section<'_>) -> Duration {
-    let end = |scenario: &ScenarioReport| {
+    let end = |scenario: &Run| {
         let samples = scenario.channels.iter().flat_map(|channel| &channel.samples);
-        Some(samples.map(|&(at, _)| at).max()?.max(scenario.elapsed))
+        Some(samples.map(|sample| sample.at).max()?.max(scenario.elapsed))
     };
     let drawn = section.series.iter().filter_map(|series| end(series.scenario)).max();
     drawn.or_else(|| section.series.iter().map(|series| series.scenario.elapsed).max()).unwrap_or_default()

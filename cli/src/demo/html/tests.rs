@@ -2,12 +2,12 @@
 //! browser; `LAXITY_REPORT_LARGE_HTML` one with many messages.
 
 use laxity_core::figures::{Figures, Latencies, Misses};
+use laxity_core::units::Duration;
+use laxity_lab::wire::{ClassFigures, Discipline, WireFigures};
+use laxity_lab::{Attack, ChannelOutcome, FloodPath, Sample, Stack};
 
 use super::findings::{Verdict, beyond_two_classes, expert, headline, limits, verdict};
 use super::*;
-
-const ATTACKS: [&str; 5] = ["idle", "flood", "violator", "hogs", "all"];
-const STACKS: [&str; 3] = ["laxity", "plain-udp", "tuned-udp"];
 
 /// Numbers that look random and are always the same.
 struct Dice(u64);
@@ -19,6 +19,10 @@ impl Dice {
     }
 }
 
+fn sample(at: Duration, latency: Duration) -> Sample {
+    Sample { at, latency }
+}
+
 fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
 }
@@ -28,8 +32,8 @@ fn ms(millis: u64) -> Duration {
 fn synthetic(messages: u64) -> Report {
     let mut dice = Dice(7);
     let mut scenarios = Vec::new();
-    for attack in ATTACKS {
-        for stack in STACKS {
+    for attack in Attack::EACH {
+        for stack in Stack::EACH {
             scenarios.push(scenario(attack, stack, messages, &mut dice));
         }
     }
@@ -48,73 +52,87 @@ fn synthetic(messages: u64) -> Report {
     }
 }
 
-fn scenario(attack: &str, stack: &str, messages: u64, dice: &mut Dice) -> ScenarioReport {
+/// A scenario without channels.
+fn empty(attack: Attack, stack: Stack) -> Run {
+    Run {
+        attack,
+        stack,
+        flood: if attack.floods() { FloodPath::Through } else { FloodPath::None },
+        simulated: false,
+        elapsed: Duration::ZERO,
+        channels: Vec::new(),
+        wire: None,
+        gaps: (0, Duration::ZERO),
+        notes: Vec::new(),
+    }
+}
+
+fn scenario(attack: Attack, stack: Stack, messages: u64, dice: &mut Dice) -> Run {
     let elapsed = ms(4_000);
-    let hard = matches!(attack, "flood" | "all");
+    let hard = attack.floods();
     let mut channels = Vec::new();
     for (index, deadline) in [40, 25, 30].into_iter().enumerate() {
-        let violator = index == 0 && matches!(attack, "violator" | "all");
+        let violator = index == 0 && attack.violates();
         let (typical, spread) = match stack {
-            "laxity" => (4_000_000, deadline * 400_000),
-            "tuned-udp" if violator || matches!(attack, "violator" | "all") => (9_000_000, 45_000_000),
-            "tuned-udp" => (2_500_000, if hard { 21_000_000 } else { 14_000_000 }),
+            Stack::Laxity => (4_000_000, deadline * 400_000),
+            Stack::TunedUdp if attack.violates() => (9_000_000, 45_000_000),
+            Stack::TunedUdp => (2_500_000, if hard { 21_000_000 } else { 14_000_000 }),
             _ if hard => (180_000_000, 240_000_000),
             _ => (12_000_000, 50_000_000),
         };
-        let samples: Vec<(Duration, Duration)> = (0..messages)
+        let samples: Vec<Sample> = (0..messages)
             .map(|n| {
                 let at = elapsed.mul_ratio(n, messages.max(1));
                 let ramp = if typical > 100_000_000 { (n * 40 / messages.max(1) + 1).min(10) } else { 10 };
                 let usual = typical / 10 * ramp + dice.roll(spread / 3 * ramp / 10);
                 let rare = if dice.roll(40) == 0 { dice.roll(spread * 2 / 3) } else { 0 };
-                (at, Duration::from_nanos(usual + rare))
+                Sample { at, latency: Duration::from_nanos(usual + rare) }
             })
             .collect();
-        let lost = if stack == "plain-udp" && hard { messages / 5 } else { 0 };
-        let dropped = if violator && stack == "laxity" { messages * 3 } else { 0 };
+        let lost = if stack == Stack::PlainUdp && hard { messages / 5 } else { 0 };
+        let dropped = if violator && stack == Stack::Laxity { messages * 3 } else { 0 };
         let name = ["channel-0", "channel-1", "channel-2"][index];
-        let bound = (stack == "laxity").then(|| ms(deadline * 9 / 10));
-        let mut channel = input(name, Some(ms(deadline)), bound, samples, lost, dropped, stack == "laxity");
+        let bound = (stack == Stack::Laxity).then(|| ms(deadline * 9 / 10));
+        let mut channel = input(name, Some(ms(deadline)), bound, samples, lost, dropped, stack == Stack::Laxity);
         channel.violator = violator;
         channels.push(channel);
     }
-    let samples = (0..messages).map(|n| (elapsed.mul_ratio(n, messages), ms(30 + dice.roll(400)))).collect();
-    let mut bulk = input("best-effort", None, None, samples, if hard { messages / 2 } else { 0 }, 0, stack == "laxity");
+    let samples = (0..messages).map(|n| sample(elapsed.mul_ratio(n, messages), ms(30 + dice.roll(400)))).collect();
+    let mut bulk =
+        input("best-effort", None, None, samples, if hard { messages / 2 } else { 0 }, 0, stack == Stack::Laxity);
     bulk.throughput_bytes_s = 5_123_456 + dice.roll(900_000);
     channels.push(bulk);
-    ScenarioReport {
-        attack: attack.to_owned(),
-        stack: stack.to_owned(),
-        flood: if hard { "through" } else { "none" }.to_owned(),
-        simulated: false,
-        elapsed,
-        channels,
-        wire: vec![
-            ("frames".to_owned(), (12_000 + dice.roll(999)).to_string()),
-            ("dropped, queue full".to_owned(), if hard { dice.roll(9_000) } else { 0 }.to_string()),
-            ("longest gap".to_owned(), Duration::from_micros(dice.roll(900)).to_string()),
-        ],
-        notes: match (stack, attack) {
-            ("tuned-udp", "hogs") => vec!["Real-time threads were permitted.".to_owned()],
-            _ => Vec::new(),
-        },
-    }
+    let count = |forwarded, dropped| ClassFigures { forwarded, dropped, ..ClassFigures::default() };
+    let wire = WireFigures {
+        discipline: if stack == Stack::TunedUdp { Discipline::TwoClassesByDscp } else { Discipline::Fifo },
+        high: count(12_000 + dice.roll(999), 0),
+        low: count(3_000, if hard { dice.roll(9_000) } else { 0 }),
+        largest_lateness: Duration::from_micros(dice.roll(900)),
+        busy: elapsed,
+        realtime: true,
+        ..WireFigures::default()
+    };
+    let notes = match (stack, attack) {
+        (Stack::TunedUdp, Attack::Hogs) => vec!["Real-time threads were permitted.".to_owned()],
+        _ => Vec::new(),
+    };
+    Run { elapsed, channels, wire: Some(wire), notes, ..empty(attack, stack) }
 }
 
 fn input(
     name: &str,
     deadline: Option<Duration>,
     bound: Option<Duration>,
-    samples: Vec<(Duration, Duration)>,
+    samples: Vec<Sample>,
     lost: u64,
     dropped: u64,
     misses_known: bool,
-) -> Channel {
-    let latencies = Latencies::of(samples.iter().map(|(_, latency)| latency.as_nanos()).collect());
+) -> ChannelOutcome {
+    let latencies = Latencies::of(samples.iter().map(|sample| sample.latency.as_nanos()).collect());
     let number = samples.len() as u64;
     let late =
-        samples.iter().filter(|(_, latency)| deadline.is_some_and(|deadline| *latency > deadline)).count() as u64;
-    Channel {
+        samples.iter().filter(|sample| deadline.is_some_and(|deadline| sample.latency > deadline)).count() as u64;
+    ChannelOutcome {
         figures: Figures {
             name: name.to_owned(),
             best_effort: deadline.is_none(),
@@ -131,27 +149,19 @@ fn input(
             latencies,
         },
         misses_known,
-        violator: false,
         offered: number + lost + dropped,
         throughput_bytes_s: number * 61_440 / 4,
-        in_hand: Latencies::default(),
         samples,
+        ..ChannelOutcome::default()
     }
 }
 
 /// One scenario of Laxity with one channel.
 fn small(late: u64, misses: Misses, over_bound: u64) -> Report {
-    let samples = (0..100).map(|n| (ms(n * 10), ms(5 + n % 7))).collect();
+    let samples = (0..100).map(|n| sample(ms(n * 10), ms(5 + n % 7))).collect();
     let mut channel = input("camera", Some(ms(40)), Some(ms(30)), samples, 0, 0, true);
     channel.figures = Figures { late, misses, over_bound, ..channel.figures };
-    let scenario = ScenarioReport {
-        attack: "flood".to_owned(),
-        stack: "laxity".to_owned(),
-        flood: "through".to_owned(),
-        elapsed: ms(1_000),
-        channels: vec![channel],
-        ..ScenarioReport::default()
-    };
+    let scenario = Run { elapsed: ms(1_000), channels: vec![channel], ..empty(Attack::Flood, Stack::Laxity) };
     Report { scenarios: vec![scenario], ..Report::default() }
 }
 
@@ -165,7 +175,7 @@ fn the_page_has_every_section_and_its_numbers() {
     for id in ["measured", "overview", "attack-0", "attack-4", "findings", "reading", "limits"] {
         assert_eq!(page.matches(&format!("id=\"{id}\"")).count(), 1, "{id}");
     }
-    for attack in ATTACKS {
+    for attack in Attack::EACH {
         assert!(page.contains(&format!("ttack: {attack}</h2>")), "{attack}");
     }
     for text in
@@ -206,17 +216,11 @@ fn hostile_names_stay_text() {
     report.machine.push((hostile.to_owned(), hostile.to_owned()));
     report.notes.push(hostile.to_owned());
     for scenario in &mut report.scenarios {
-        scenario.attack = hostile.to_owned();
-        scenario.flood = hostile.to_owned();
-        scenario.wire.push((hostile.to_owned(), hostile.to_owned()));
         scenario.notes.push(hostile.to_owned());
         for channel in &mut scenario.channels {
             channel.figures.name = hostile.to_owned();
         }
     }
-    let mut other = report.scenarios[0].clone();
-    other.stack = hostile.to_owned();
-    report.scenarios.push(other);
     let page = render(&report);
     assert!(!page.contains("<script") && !page.contains(['\u{202e}', '\u{1b}']));
     assert!(page.contains("&lt;script&gt;alert(1)&lt;/script&gt;&quot;'&amp;\\u{202e}\\u{1b}[31m"));
@@ -246,16 +250,17 @@ fn unknown_percentiles_are_dashes() {
 #[test]
 fn a_page_of_nothing_is_a_page() {
     assert_eq!(headline(&Report::default()).0, Verdict::Unknown);
-    let empty = ScenarioReport { channels: vec![Channel::default()], ..ScenarioReport::default() };
-    let laxity = ScenarioReport { stack: "laxity".to_owned(), ..ScenarioReport::default() };
-    let odd = Channel {
+    let none = empty(Attack::Idle, Stack::PlainUdp);
+    let unsent = Run { channels: vec![ChannelOutcome::default()], ..none.clone() };
+    let laxity = empty(Attack::Idle, Stack::Laxity);
+    let odd = ChannelOutcome {
         figures: Figures { deadline: Some(Duration::ZERO), bound: Some(Duration::MAX), ..Figures::default() },
-        samples: vec![(Duration::MAX, Duration::MAX), (Duration::ZERO, Duration::ZERO)],
+        samples: vec![sample(Duration::MAX, Duration::MAX), sample(Duration::ZERO, Duration::ZERO)],
         throughput_bytes_s: u64::MAX,
-        ..Channel::default()
+        ..ChannelOutcome::default()
     };
-    let odd = ScenarioReport { channels: vec![odd], ..ScenarioReport::default() };
-    for scenarios in [vec![], vec![empty], vec![laxity], vec![odd]] {
+    let odd = Run { channels: vec![odd], ..none };
+    for scenarios in [vec![], vec![unsent], vec![laxity], vec![odd]] {
         let page = render(&Report { scenarios, ..Report::default() });
         assert!(page.ends_with("</html>") && !page.contains("NaN") && !page.contains("inf\""));
     }
@@ -320,12 +325,11 @@ fn findings_follow_the_figures_in_both_directions() {
     // The other way round: what was tuned UDP is Laxity.
     let mut swapped = report;
     for scenario in &mut swapped.scenarios {
-        scenario.stack = match scenario.stack.as_str() {
-            "laxity" => "tuned-udp",
-            "tuned-udp" => "laxity",
-            other => other,
-        }
-        .to_owned();
+        scenario.stack = match scenario.stack {
+            Stack::Laxity => Stack::TunedUdp,
+            Stack::TunedUdp => Stack::Laxity,
+            Stack::PlainUdp => Stack::PlainUdp,
+        };
     }
     let said = all(&swapped);
     assert!(said[0].contains("Tuned UDP protected the other channels better"), "{}", said[0]);
@@ -345,18 +349,15 @@ fn findings_follow_the_figures_in_both_directions() {
 
 #[test]
 fn deadline_order_is_claimed_only_where_it_shows() {
-    let stack = |stack: &str, [hurried, patient]: [u64; 2]| {
-        let channel =
-            |name, deadline, largest| input(name, Some(ms(deadline)), None, vec![(ms(1), ms(largest))], 0, 0, true);
-        ScenarioReport {
-            attack: "flood".to_owned(),
-            stack: stack.to_owned(),
-            channels: vec![channel("tight", 25, hurried), channel("loose", 40, patient)],
-            ..ScenarioReport::default()
-        }
+    let stack = |stack: Stack, [hurried, patient]: [u64; 2]| {
+        let channel = |name, deadline, largest| {
+            input(name, Some(ms(deadline)), None, vec![sample(ms(1), ms(largest))], 0, 0, true)
+        };
+        let channels = vec![channel("tight", 25, hurried), channel("loose", 40, patient)];
+        Run { channels, ..empty(Attack::Flood, stack) }
     };
     let said = |tuned, ours| {
-        let scenarios = vec![stack("laxity", ours), stack("tuned-udp", tuned)];
+        let scenarios = vec![stack(Stack::Laxity, ours), stack(Stack::TunedUdp, tuned)];
         beyond_two_classes(&Report { scenarios, ..Report::default() }).remove(1).1
     };
     assert_eq!(
@@ -382,7 +383,7 @@ fn counts_that_do_not_add_up_are_pointed_out() {
 fn the_same_stack_twice_is_told_apart() {
     let mut report = synthetic(20);
     let mut twin = report.scenarios[3].clone();
-    twin.flood = "foreign".to_owned();
+    twin.flood = FloodPath::Foreign;
     report.scenarios.push(twin);
     let mut simulated = report.scenarios[0].clone();
     simulated.simulated = true;

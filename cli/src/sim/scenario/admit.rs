@@ -15,7 +15,6 @@ use laxity_sim::route::{self, Denied};
 
 use super::file::{Channel, Host};
 use crate::failure::Failure;
-use crate::numbers::up;
 
 /// Most channels of a host among which those that stand in the way are looked for, and whose bounds are computed.
 const MOST: usize = 256;
@@ -179,7 +178,11 @@ fn refused(
         let in_the_way = by.admission.in_the_way(contract, role, budget).into_iter().filter_map(name).collect();
         let fits = fits(grants, &Request { contract: *contract, role });
         // What is shown fits too.
-        let fits = Fits { deadline: fits.deadline.map(up), interval: fits.interval.map(up), ..fits };
+        let fits = Fits {
+            deadline: fits.deadline.map(Duration::rounded_up),
+            interval: fits.interval.map(Duration::rounded_up),
+            ..fits
+        };
         Box::new(Advice { fits, in_the_way })
     });
     // Only the advice knows the whole way.

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use laxity_core::figures::Figures;
 use laxity_core::units::{Duration, Instant};
 use laxity_lab::figures::{per_second, promises_kept};
-use laxity_sim::{ChannelHandle, HostCounters, Report};
+use laxity_sim::{ChannelHandle, Finding, HostCounters, Report};
 use serde::Serialize;
 use serde_json::{Value, json};
 
@@ -26,7 +26,8 @@ pub(super) struct Outcome {
     hosts: Vec<(String, HostCounters)>,
     channels: Vec<OfChannel>,
     faults: Vec<OfFault>,
-    findings: Vec<OfFinding>,
+    /// With the name of the channel, if it is of one.
+    findings: Vec<(Option<String>, Finding)>,
     more_findings: u64,
 }
 
@@ -49,15 +50,6 @@ struct OfFault {
     on: String,
     at_ns: u64,
     until_ns: u64,
-}
-
-#[derive(Serialize)]
-struct OfFinding {
-    what: &'static str,
-    channel: Option<String>,
-    at_ns: u64,
-    expected: String,
-    found: String,
 }
 
 impl Outcome {
@@ -87,13 +79,7 @@ impl Outcome {
         });
         let (findings, more_findings) = world.findings();
         let name_of = |handle| names.iter().find(|(other, _)| *other == handle).map(|(_, name)| (*name).to_owned());
-        let findings = findings.into_iter().map(|finding| OfFinding {
-            what: finding.what.name(),
-            channel: finding.channel.and_then(name_of),
-            at_ns: finding.at.as_nanos(),
-            expected: finding.expected,
-            found: finding.found,
-        });
+        let findings = findings.into_iter().map(|finding| (finding.channel.and_then(name_of), finding));
         let counters = |(host, &id): (&Host, _)| (host.name.clone(), world.host_counters(id));
         Self {
             scenario: name,
@@ -152,6 +138,15 @@ pub(super) fn json(outcome: &Outcome) -> String {
             "lost_on_wire": counters.wire.lost,
         })
     };
+    let of_finding = |(channel, Finding { at, what, expected, found, .. }): &(Option<String>, Finding)| {
+        json!({
+            "what": what.name(),
+            "channel": channel,
+            "at_ns": at.as_nanos(),
+            "expected": expected,
+            "found": found,
+        })
+    };
     to_json(&json!({
         "command": "sim",
         "scenario": outcome.scenario,
@@ -160,7 +155,7 @@ pub(super) fn json(outcome: &Outcome) -> String {
         "channels": outcome.channels.iter().map(of_channel).collect::<Value>(),
         "hosts": outcome.hosts.iter().map(of_host).collect::<Value>(),
         "faults": outcome.faults,
-        "findings": outcome.findings,
+        "findings": outcome.findings.iter().map(of_finding).collect::<Value>(),
         "more_findings": outcome.more_findings,
     }))
 }
@@ -201,10 +196,9 @@ pub(super) fn page(outcome: &Outcome) -> String {
 /// Whether the promises were kept; and if not, whose and how.
 fn verdict(outcome: &Outcome, figures: &[Figures]) -> String {
     let mut verdict = String::new();
-    for finding in &outcome.findings {
-        let OfFinding { what, channel, at_ns, expected, found } = finding;
+    for (channel, Finding { at, what, expected, found, .. }) in &outcome.findings {
         let whose = channel.as_ref().map_or(String::new(), |channel| format!("{}, ", escaped(channel)));
-        let at = Duration::from_nanos(*at_ns);
+        let (at, what) = (at.since(Instant::ZERO), what.name());
         let _ = writeln!(verdict, "FINDING ({what}): {whose}at {at}: found {found}, expected {expected}.");
     }
     if outcome.more_findings > 0 {

@@ -142,6 +142,14 @@ const VERSION: &str = "
     1D 01 03            ; highest: 3
 ";
 
+const CHALLENGE: &str = "
+    4C58 02 02          ; prefix
+    09                  ; type: CHALLENGE
+    00                  ; minor
+    0008                ; length: 8 = token 8, no fields
+    0123456789ABCDEF    ; token
+";
+
 const TOKEN: u64 = 0x0123_4567_89AB_CDEF;
 
 pub(super) fn data_frame() -> Vec<u8> {
@@ -149,7 +157,7 @@ pub(super) fn data_frame() -> Vec<u8> {
 }
 
 /// Each golden control frame with what it says.
-pub(super) fn controls() -> [(Vec<u8>, u64, Control<'static>); 9] {
+pub(super) fn controls() -> [(Vec<u8>, u64, Control<'static>); 10] {
     let counts = Counts { delivered: 996, late: 2, lost: 1, dropped: 1, largest: Duration::from_micros(4_400) };
     let open = Open {
         name: "arm1",
@@ -200,6 +208,7 @@ pub(super) fn controls() -> [(Vec<u8>, u64, Control<'static>); 9] {
         (hex(CLOSE), TOKEN, Control::Close(close)),
         (hex(CLOSED), TOKEN, Control::Closed(counts)),
         (hex(VERSION), TOKEN, Control::Version(Versions { lowest: 1, highest: 3 })),
+        (hex(CHALLENGE), TOKEN, Control::Challenge),
     ]
 }
 
