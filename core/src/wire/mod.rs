@@ -65,7 +65,7 @@ pub enum Kind {
     Data = 1,
     /// What two endpoints say about a channel: [`Control::parse`].
     Control = 2,
-    /// As [`Kind::Data`], and [`TAG_BYTES`] behind the payload that authenticate all before them.
+    /// As [`Kind::Data`], and [`TAG_BYTES`](crate::limits::TAG_BYTES) behind the payload that authenticate all before them.
     Tagged = 3,
 }
 
