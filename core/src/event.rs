@@ -63,10 +63,8 @@ pub struct Request {
     pub upstream: Duration,
     /// How many times `max_message` a message may have (the sender's `decay` policy); 1 otherwise.
     pub oversize: u32,
-    /// True if the sender's clock is ours.
+    /// True if the times in its packets are on our clock, as the peer has shown, or vouches for if it is a relay.
     pub same_clock: bool,
-    /// The clock that the times in its packets are on: that of the host where they begin; 0 if nobody shares it.
-    pub clock: u64,
     /// How long a side may be silent.
     pub lease: Duration,
 }
@@ -117,7 +115,7 @@ pub enum Event {
         channel: ChannelId,
         /// The deadline of the receiver's stage.
         receive: Duration,
-        /// True if the receiver's clock is ours.
+        /// True if the receiver's clock is ours, as the peer has shown, or vouches for if it is a relay.
         same_clock: bool,
         /// The payload size that was agreed, bytes.
         packet: u32,

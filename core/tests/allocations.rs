@@ -20,8 +20,9 @@ use laxity_core::event::{Event, Name};
 use laxity_core::frames::{Frames, HeapFrames};
 use laxity_core::platform::{BestEffort, Interference, LinkModel, Platform};
 use laxity_core::relay::Passage;
+use laxity_core::signal::clock_sign;
 use laxity_core::units::{Duration, Instant, Rate};
-use laxity_core::wire::{Accept, Control, DATA_HEADER_BYTES, DataHeader, Keepalive, Open};
+use laxity_core::wire::{Accept, Control, ControlType, DATA_HEADER_BYTES, DataHeader, Keepalive, Open};
 
 thread_local! {
     /// Bytes of this thread now, and at most so far; the test harness has threads of its own.
@@ -158,7 +159,7 @@ fn a_relay_takes_no_memory_once_its_channel_is_set_up() {
         packet: 1000,
         upstream: ms(4),
         lease: ms(1000),
-        clock: 7,
+        clock: clock_sign(7, now, 77, ControlType::Open),
         oversize: 1,
     };
     relay.control(before, 77, &Control::Open(open));
@@ -168,7 +169,8 @@ fn a_relay_takes_no_memory_once_its_channel_is_set_up() {
     let mut last = None;
     relay.drain(&mut last);
     let (token, ..) = last.expect("OPEN left");
-    let accept = Accept { channel: 5, key: 6, receive: ms(4), packet: 1000, lease: ms(1000), clock: 7 };
+    let clock = clock_sign(7, now, token, ControlType::Accept);
+    let accept = Accept { channel: 5, key: 6, receive: ms(4), packet: 1000, lease: ms(1000), clock };
     relay.control(next, token, &Control::Accept(accept));
     assert!(matches!(relay.endpoint.poll_event(), Some(Event::Accepted { channel, .. }) if channel == onward));
     let passage = Passage { stage: ms(3), input_delay: ms(0), upstream: ms(5), transit: ms(1), onward: ms(5) };

@@ -3,14 +3,16 @@
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
 
+use laxity_core::admission::{Code, Refusal, Stage};
 use laxity_core::contract::{Overload, SendingStages, Service};
 use laxity_core::endpoint::{Config, Destination, Endpoint, Incoming, LinkConfig, Outgoing, Reception};
 use laxity_core::event::{ChannelId, End, Event, Name};
 use laxity_core::frames::{Frames, HeapFrames};
 use laxity_core::platform::{BestEffort, LinkModel, Starts};
 use laxity_core::send::SendConfig;
+use laxity_core::signal::clock_sign;
 use laxity_core::units::{Duration, Instant, Rate};
-use laxity_core::wire::{Accept, Control, Counts, DATA_HEADER_BYTES, DataHeader, Keepalive, Open};
+use laxity_core::wire::{Accept, Control, ControlType, Counts, DATA_HEADER_BYTES, DataHeader, Keepalive, Open};
 
 const LEASE: Duration = Duration::from_millis(400);
 /// As the default executive does on a link of 100 Mbit/s: best effort and control frames have 2 % of it.
@@ -158,15 +160,22 @@ impl Scene {
         }
     }
 
-    /// The host opens a channel to `peer`, which accepts; the channel and its token.
-    fn open_to(&mut self, peer: SocketAddr) -> (ChannelId, u64) {
+    /// The host asks `peer` for a channel; the channel, its token, and what OPEN says of the clock.
+    fn ask(&mut self, peer: SocketAddr) -> (ChannelId, u64, u64) {
         let service = Service::best_effort(1000, 4).unwrap();
         let send = SendConfig { service, overload: Overload::Drop, priority: 0, packet: 1000, work_conserving: false };
         let to = Destination { link: 0, peer, name: Name::new("out").unwrap() };
         let outgoing = Outgoing::new(to, send, Duration::ZERO, LEASE, 4, 4);
         let channel = self.endpoint.open(self.now, outgoing).unwrap();
         self.run_for(ms(10));
-        let (_, token, _) = self.said.pop().expect("OPEN left");
+        let (.., bytes) = self.said.pop().expect("OPEN left");
+        let Ok((token, Control::Open(open))) = Control::parse(&bytes) else { panic!("{bytes:?}") };
+        (channel, token, open.clock)
+    }
+
+    /// The host opens a channel to `peer`, which accepts; the channel and its token.
+    fn open_to(&mut self, peer: SocketAddr) -> (ChannelId, u64) {
+        let (channel, token, _) = self.ask(peer);
         let accept = Accept { channel: 1, key: 2, receive: ms(5), packet: 1000, lease: LEASE, clock: 0 };
         self.hear(peer, token, &Control::Accept(accept));
         self.turn();
@@ -358,6 +367,35 @@ fn tokens_and_keys_look_random_and_do_not_follow_from_one_another() {
     for numbers in [&tokens, &keys] {
         let steps = numbers.windows(2).map(|pair| unmixed(pair[1]).wrapping_sub(unmixed(pair[0])));
         assert_eq!(steps.collect::<BTreeSet<_>>().len(), numbers.len() - 1, "the same step from one to the next");
+    }
+}
+
+/// Whoever is told this host's clock, by OPEN or by ACCEPT, cannot say that it has the same one: old arrivals that it alleges are
+/// not believed, and its messages are late by nobody's fault here.
+#[test]
+fn nobody_can_claim_this_hosts_clock_with_what_it_was_told() {
+    let mut scene = Scene::new();
+    let said_same = |scene: &mut Scene, peer, token, clock| {
+        scene.hear(peer, token, &Control::Open(Open { clock, ..open() }));
+        scene.turn();
+        let Some(Event::Requested(request)) = scene.events.pop() else { panic!("nobody asks") };
+        scene.endpoint.refuse(&request, &Refusal::new(Code::Declined, Stage::ReceivingProcessor));
+        request.same_clock
+    };
+    let honest = clock_sign(7, scene.now, 5, ControlType::Open);
+    assert!(said_same(&mut scene, address(1), 5, honest), "on this host");
+    // An ACCEPT tells a peer nothing that has not shown that it has the clock.
+    let accept = scene.accept_from(address(2), 6).unwrap();
+    assert_eq!(accept.clock, 0);
+    // What OPEN says is for that connection, and for a second or two.
+    let (channel, token, clock) = scene.ask(address(3));
+    assert!(clock != 0 && !said_same(&mut scene, address(3), 9, clock), "another connection");
+    assert!(!said_same(&mut scene, address(3), token, clock), "it is this host's own");
+    scene.endpoint.release(channel, &mut scene.frames, |_| ()).unwrap();
+    scene.run_for(ms(2_000));
+    assert!(!said_same(&mut scene, address(3), token, clock), "too late");
+    for claim in [7, 1, u64::MAX, honest] {
+        assert!(!said_same(&mut scene, address(4), 10, claim));
     }
 }
 

@@ -150,8 +150,7 @@ impl DropAllowance {
 pub(crate) fn fit(config: &HostConfig, platform: &mut Platform) -> Option<String> {
     let (LinkChoice::Xdp(options) | LinkChoice::XdpOrUdp(options)) = &config.link else { return None };
     // What is wrong with the interface is said when it is opened. Somebody who still drives it is nothing wrong: they are waited for then.
-    let around = DATA_HEADER_BYTES + if config.key.is_some() { TAG_BYTES } else { 0 };
-    let most = Xdp::largest_packet(&xdp_config(config.bind, options)).ok()?.checked_sub(around)?;
+    let most = Xdp::largest_packet(&xdp_config(config.bind, options)).ok()?.checked_sub(around_payload(config))?;
     let most = u32::try_from(most).ok().filter(|most| *most < platform.packet)?;
     let note = format!("packets of {most} bytes instead of {}: longer ones do not fit the interface", platform.packet);
     platform.packet = most;
@@ -159,6 +158,11 @@ pub(crate) fn fit(config: &HostConfig, platform: &mut Platform) -> Option<String
     platform.best_effort.packet_min = platform.best_effort.packet_min.min(most);
     platform.link.floor_bytes = platform.link.floor_bytes.min(most);
     Some(note)
+}
+
+/// Bytes that a packet has beside its payload.
+fn around_payload(config: &HostConfig) -> usize {
+    DATA_HEADER_BYTES + if config.key.is_some() { TAG_BYTES } else { 0 }
 }
 
 fn xdp_config(address: SocketAddr, options: &XdpOptions) -> XdpConfig {
@@ -216,7 +220,7 @@ fn frames(config: &HostConfig, batch: usize) -> usize {
 
 fn wire(config: &HostConfig, platform: &Platform, batch: usize, address: SocketAddr) -> Result<Bound, Error> {
     let frames = frames(config, batch);
-    let packet = platform.packet.max(512) as usize + DATA_HEADER_BYTES + TAG_BYTES;
+    let packet = platform.packet.max(512) as usize + around_payload(config);
     let udp = || -> Result<Wire, Error> {
         let link = Udp::bind(&UdpConfig { batch, ..UdpConfig::new(address) })?;
         Ok(Wire::Udp(Box::new(link), HeapFrames::new(frames, packet)))

@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand};
 use laxity_core::units::Duration;
+use laxity_core::wire::DATA_HEADER_BYTES;
 use laxity_lab::Attack;
 use laxity_lab::two_hosts::pair::Size;
 use laxity_lab::two_hosts::standing::{self, DEFAULT_NAME};
@@ -187,8 +188,8 @@ pub(crate) fn run(arguments: &LabArguments) -> Result<u8, Failure> {
     }
 }
 
-/// Before packets of this size there are headers of Laxity (48), UDP (8) and IPv6 (40).
-const HEADERS: u32 = 92;
+/// What a packet has before its payload: the headers of Laxity, UDP (8) and IPv6 (40).
+const HEADERS: u32 = DATA_HEADER_BYTES as u32 + 48;
 
 /// Has the story happen that the options ask for.
 fn tell(arguments: &RunArguments) -> Result<u8, Failure> {

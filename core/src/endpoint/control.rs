@@ -7,6 +7,7 @@ use super::Endpoint;
 use super::link::ControlFrame;
 use crate::admission::Refusal;
 use crate::event::{ChannelId, LinkId};
+use crate::signal::clock_sign;
 use crate::units::Instant;
 use crate::wire::fields::MAX_DETAIL_BYTES;
 use crate::wire::{Accept, Close, Control, ControlType, Keepalive, MAJOR, Open, Refuse, Versions, token};
@@ -27,7 +28,7 @@ impl Endpoint {
     }
 
     /// The next control frame of `link`'s channels: of those that are sent from here first, then last words.
-    pub(super) fn pop_control(&mut self, link: LinkId) -> Option<ControlFrame> {
+    pub(super) fn pop_control(&mut self, now: Instant, link: LinkId) -> Option<ControlFrame> {
         loop {
             let state = self.links.get_mut(usize::from(link))?;
             let sending = state.next_sending();
@@ -39,7 +40,7 @@ impl Endpoint {
             let id = sending.or_else(|| state.next_receiving())?;
             let Some(key) = self.channels.key_at(id) else { continue };
             let frame = self.channels.get_mut(key).and_then(|channel| channel.unsaid.pop());
-            let written = frame.and_then(|frame| self.write_control(key, frame));
+            let written = frame.and_then(|frame| self.write_control(now, key, frame));
             if let Some(channel) = self.channels.get(key).filter(|channel| !channel.unsaid.is_empty()) {
                 self.links[usize::from(link)].speak(channel.list, id);
             }
@@ -56,7 +57,7 @@ impl Endpoint {
         {
             let link = usize::from(channel.link);
             if matches!(frame, ControlType::Close | ControlType::Closed)
-                && let Some(farewell) = self.write_control(key, frame)
+                && let Some(farewell) = self.write_control(Instant::ZERO, key, frame)
                 && !self.links[link].push_farewell(farewell)
             {
                 self.counters.control_overflow += 1;
@@ -64,10 +65,14 @@ impl Endpoint {
         }
     }
 
-    /// What a channel says now.
-    fn write_control(&mut self, key: ChannelId, frame: ControlType) -> Option<ControlFrame> {
+    /// What a channel says now. (What it says of its end is the same at any time.)
+    fn write_control(&mut self, now: Instant, key: ChannelId, frame: ControlType) -> Option<ControlFrame> {
         let channel = self.channels.get(key)?;
         let (association, job, (slot, nonce)) = (&channel.association, &channel.job, channel.remote);
+        let sign = |same_clock: bool| match same_clock {
+            true => clock_sign(self.config.clock, now, association.token, frame),
+            false => 0,
+        };
         let control = match frame {
             ControlType::Open => {
                 let offer = job.offer()?;
@@ -77,12 +82,13 @@ impl Endpoint {
                     packet: offer.packet as u16,
                     upstream: channel.upstream,
                     lease: association.lease,
-                    clock: offer.clock.unwrap_or(self.config.clock),
+                    clock: sign(offer.same_clock),
                     oversize: offer.oversize as u8,
                 })
             }
             ControlType::Accept => {
-                let (receive, packet, clock) = job.terms(self.config.clock)?;
+                let (receive, packet, same_clock) = job.terms()?;
+                let clock = sign(same_clock);
                 let (packet, lease) = (packet as u16, association.lease);
                 Control::Accept(Accept { channel: slot, key: nonce, receive, packet, lease, clock })
             }

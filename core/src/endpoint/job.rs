@@ -41,8 +41,8 @@ pub(super) struct Offer {
     pub(super) packet: u32,
     /// How many times `max_message` a message may have.
     pub(super) oversize: u32,
-    /// The clock of the times in its packets, if that is not ours.
-    pub(super) clock: Option<u64>,
+    /// True if the times in its packets are on our clock.
+    pub(super) same_clock: bool,
 }
 
 /// A packet that its job gives to the link.
@@ -238,24 +238,24 @@ impl Job {
             Self::Sender(sending) => {
                 let config = sending.config();
                 let oversize = if config.overload == Overload::Decay { limits::DECAY_FACTOR } else { 1 };
-                Some(Offer { service: config.service, packet: config.packet, oversize, clock: None })
+                Some(Offer { service: config.service, packet: config.packet, oversize, same_clock: true })
             }
             Self::Onward(onward) => {
                 let config = onward.relaying.config();
                 let (service, packet, oversize) = (config.service, config.packet, config.oversize);
-                Some(Offer { service, packet, oversize, clock: Some(onward.clock) })
+                Some(Offer { service, packet, oversize, same_clock: config.same_clock })
             }
             Self::Receiver(_) | Self::Inward(_) => None,
         }
     }
 
-    /// What ACCEPT says beside the channel: the deadline of all that follows from here on, S, and the receiver's clock, which is
-    /// `own` if the channel ends here.
-    pub(super) fn terms(&self, own: u64) -> Option<(Duration, u32, u64)> {
+    /// What ACCEPT says beside the channel: the deadline of all that follows from here on, S, and whether the receiver's clock is
+    /// told: only to who has shown that it has the same one.
+    pub(super) fn terms(&self) -> Option<(Duration, u32, bool)> {
         match self {
             Self::Receiver(receiving) => {
                 let config = receiving.config();
-                Some((config.stage + config.input_delay, config.packet, own))
+                Some((config.stage + config.input_delay, config.packet, config.same_clock))
             }
             Self::Inward(inward) => Some(inward.terms()),
             Self::Sender(_) | Self::Onward(_) => None,

@@ -26,8 +26,8 @@ pub(super) struct Inward {
     passage: Passage,
     /// S as the next host accepted it, bytes.
     packet: u32,
-    /// The clock of the receiver at the end of the route.
-    clock: u64,
+    /// True if the sender's clock and the receiver's at the end of the route are ours.
+    same_clock: bool,
     /// What became of the messages, once the onward side is over.
     counts: Counts,
     /// True if those are of all messages.
@@ -41,10 +41,8 @@ pub(super) struct Onward {
     /// What it was opened for.
     request: RequestId,
     pub(super) inward: Option<ChannelId>,
-    /// The clock of the times in its packets: the sender's at the beginning of the route.
-    pub(super) clock: u64,
-    /// The clock that ACCEPT named.
-    pub(super) receiver_clock: u64,
+    /// True if the receiver's clock is ours, as ACCEPT showed.
+    pub(super) receiver_has_same_clock: bool,
     /// Messages that the sender sent, finally.
     sent: Option<u64>,
 }
@@ -57,10 +55,11 @@ impl Onward {
 }
 
 impl Inward {
-    /// What ACCEPT says beside the channel: the deadline of all that follows from here on, S, and the receiver's clock.
-    pub(super) fn terms(&self) -> (Duration, u32, u64) {
+    /// What ACCEPT says beside the channel: the deadline of all that follows from here on, S, and whether sender and receiver have
+    /// our clock.
+    pub(super) fn terms(&self) -> (Duration, u32, bool) {
         let Passage { stage, input_delay, onward, .. } = self.passage;
-        (stage + input_delay + onward, self.packet, self.clock)
+        (stage + input_delay + onward, self.packet, self.same_clock)
     }
 }
 
@@ -81,8 +80,7 @@ impl Outgoing {
             relaying: Relaying::new(config, packets),
             request: request.id,
             inward: None,
-            clock: request.clock,
-            receiver_clock: 0,
+            receiver_has_same_clock: false,
             sent: None,
         };
         let association = Association::opening(Instant::ZERO, 0, request.lease);
@@ -95,7 +93,8 @@ impl Incoming {
     /// The channel that answers `request` and is joined to `onward`, which was opened for it and has been accepted. `passage`
     /// is what this host grants to it.
     pub fn relay(request: &Request, onward: ChannelId, passage: Passage) -> Self {
-        let inward = Inward { onward, passage, packet: 0, clock: 0, counts: Counts::default(), is_counted: false };
+        let inward =
+            Inward { onward, passage, packet: 0, same_clock: false, counts: Counts::default(), is_counted: false };
         let association = Association::accepted(Instant::ZERO, 0, request.lease);
         let at = (request.peer, request.link, request.name);
         Self(Box::new(Channel::new(Job::Inward(inward), association, at, request.upstream)))
@@ -123,11 +122,12 @@ impl Endpoint {
         let Some(side) = channel.job.onward_mut() else { return };
         side.inward = Some(key);
         side.relaying.begin(now, passage);
-        let terms = (side.relaying.config().packet, side.receiver_clock);
+        let config = side.relaying.config();
+        let terms = (config.packet, config.same_clock && side.receiver_has_same_clock);
         channel.association.enter(State::Open, now);
         self.set_timer(onward);
         if let Some(inward) = self.channels.get_mut(key).and_then(|channel| channel.job.inward_mut()) {
-            (inward.packet, inward.clock) = terms;
+            (inward.packet, inward.same_clock) = terms;
         }
     }
 

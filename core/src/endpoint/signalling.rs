@@ -19,9 +19,9 @@ use crate::event::{ChannelId, End, Event, LinkId, Name, Request, RequestId};
 use crate::frames::{Frames, MessageBuf};
 use crate::limits;
 use crate::platform::BestEffort;
-use crate::signal::{Association, Due, GRACE, RETRY, State};
+use crate::signal::{Association, Due, GRACE, RETRY, State, is_same_clock};
 use crate::units::{Duration, Instant};
-use crate::wire::{Accept, Close, Control, ControlType, Counts, Open, ROUTE_LOST, Refuse, Versions, same_clock, token};
+use crate::wire::{Accept, Close, Control, ControlType, Counts, Open, ROUTE_LOST, Refuse, Versions, token};
 
 /// A request that waits for the driver.
 #[derive(Debug)]
@@ -363,6 +363,9 @@ impl Endpoint {
         if self.signalling.pending.len() >= limits::MAX_PENDING_REQUESTS || of_its_host >= limits::MAX_PENDING_OF_HOST {
             return;
         }
+        // What this host said itself is not taken from who heard it.
+        let same_clock = self.outgoing(peer, token).is_none()
+            && is_same_clock(self.config.clock, now, token, ControlType::Open, open.clock);
         let request = Request {
             id: RequestId(self.signalling.secret.draw()),
             peer,
@@ -372,8 +375,7 @@ impl Endpoint {
             packet,
             upstream: open.upstream,
             oversize: open.oversize.into(),
-            same_clock: same_clock(self.config.clock, open.clock),
-            clock: open.clock,
+            same_clock,
             lease: open.lease,
         };
         self.signalling.pending.push(Pending { request, token, expires: now + DECISION });
@@ -385,7 +387,7 @@ impl Endpoint {
         if self.state(key) != Some(State::Opening) {
             return;
         }
-        let clock = self.config.clock;
+        let same_clock = is_same_clock(self.config.clock, now, token, ControlType::Accept, accept.clock);
         let Some(channel) = self.channels.get_mut(key) else { return };
         let Some(Offer { service, packet, .. }) = channel.job.offer() else { return };
         if accept.check(packet as u16).is_err() {
@@ -397,7 +399,7 @@ impl Endpoint {
         let best_effort = self.links[usize::from(channel.link)].best_effort;
         let mut checked = check_packets(&service, &best_effort, accept.packet.into(), most);
         if let Some(onward) = channel.job.onward_mut() {
-            onward.receiver_clock = accept.clock;
+            onward.receiver_has_same_clock = same_clock;
             let (most, packet) = (onward.relaying.most_packets(), u32::from(accept.packet).max(1));
             checked = checked.and_then(|()| contract::check_packets(service.max_message(), packet, most));
         }
@@ -412,7 +414,7 @@ impl Endpoint {
         self.push_event(Event::Accepted {
             channel: key,
             receive: accept.receive,
-            same_clock: same_clock(clock, accept.clock),
+            same_clock,
             packet: u32::from(accept.packet),
             receiver: (accept.channel, accept.key),
         });

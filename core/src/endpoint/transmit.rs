@@ -23,7 +23,7 @@ impl Endpoint {
                         return None;
                     };
                     let control = match next {
-                        Next::Control => self.pop_control(link),
+                        Next::Control => self.pop_control(now, link),
                         _ => state.pop_answer(),
                     };
                     let Some(control) = control else {

@@ -9,6 +9,10 @@
 //!
 //! This module decides *when* something is due and *what*; the endpoint writes the frames.
 
+mod clock;
+
+pub use clock::{clock_sign, is_same_clock};
+
 use crate::units::{Duration, Instant};
 
 /// How long OPEN and CLOSE wait for an answer before they are repeated.

@@ -62,7 +62,8 @@ pub struct Open<'a> {
     pub upstream: Duration,
     /// How long a side may be silent before the other frees the channel; all, the endpoint bounds it.
     pub lease: Duration,
-    /// The clock that the sender's times are on; all, 0 if nobody shares it ([`same_clock`]).
+    /// What shows whoever has the clock that the sender's times are on that it has it ([`crate::signal::clock_sign`]); all, 0 if
+    /// nobody shares it.
     pub clock: u64,
     /// How many times `max_message` a message may have: 1 to [`crate::limits::DECAY_FACTOR`], 1 if absent. More than 1
     /// says that the sender's overload policy is `decay`.
@@ -98,7 +99,7 @@ pub struct Accept {
     pub packet: u16,
     /// The lease as accepted; all.
     pub lease: Duration,
-    /// The clock that the receiver's times are on; all, 0 if nobody shares it.
+    /// Likewise of the receiver's clock; all, 0 if the sender has not shown that it has the same one.
     pub clock: u64,
 }
 
@@ -228,9 +229,4 @@ pub fn check_name(name: &str) -> Result<(), WireError> {
         Some((at, found)) => Err(WireError::Name { found, at }),
         None => Ok(()),
     }
-}
-
-/// Are these two hosts' times on one clock, so that a delay between them means something? Equal and not zero.
-pub const fn same_clock(ours: u64, theirs: u64) -> bool {
-    ours == theirs && ours != 0
 }

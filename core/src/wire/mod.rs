@@ -39,9 +39,7 @@ pub use data::{
     write_tag,
 };
 pub use error::WireError;
-pub use messages::{
-    Accept, Close, Counts, Keepalive, Open, ROUTE_LOST, Refuse, Traffic, Versions, check_name, same_clock,
-};
+pub use messages::{Accept, Close, Counts, Keepalive, Open, ROUTE_LOST, Refuse, Traffic, Versions, check_name};
 
 use zerocopy::network_endian::U16;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};

@@ -14,8 +14,11 @@ use laxity_core::piece::Piece;
 use laxity_core::platform::{BestEffort, Interference, LinkModel, Platform};
 use laxity_core::receive::{Expected, ReceiveCounters};
 use laxity_core::send::{Rejected, SendConfig, SendCounters, Submitted};
+use laxity_core::signal::clock_sign;
 use laxity_core::units::{Duration, Instant};
-use laxity_core::wire::{Accept, Control as Frame, DATA_HEADER_BYTES, DataHeader, MAX_CONTROL_BYTES, Open};
+use laxity_core::wire::{
+    Accept, Control as Frame, ControlType, DATA_HEADER_BYTES, DataHeader, MAX_CONTROL_BYTES, Open,
+};
 use laxity_drive::{Clock, Control, Delivery, Driver, Links, Meter, Next, Outbound, Ports, Sleep, Work};
 
 /// Payload bytes of a packet.
@@ -201,7 +204,8 @@ impl Host {
         });
         let token = tokens.next().expect("OPEN has left");
         let (receive, lease) = (micros(500), Duration::from_secs(2));
-        let accept = Accept { channel: 5, key: 6, receive, packet: PACKET as u16, lease, clock: 7 };
+        let clock = clock_sign(7, self.around.now, token, ControlType::Accept);
+        let accept = Accept { channel: 5, key: 6, receive, packet: PACKET as u16, lease, clock };
         self.control_arrives(link, token, &Frame::Accept(accept));
         self.rest();
     }
@@ -235,7 +239,8 @@ impl Host {
         self.opened += 1;
         let (upstream, lease) = (micros(500), Duration::from_secs(2));
         let packet = PACKET as u16;
-        let open = Open { name: "here", traffic: service.into(), packet, upstream, lease, clock: 7, oversize: 1 };
+        let clock = clock_sign(7, self.around.now, self.opened, ControlType::Open);
+        let open = Open { name: "here", traffic: service.into(), packet, upstream, lease, clock, oversize: 1 };
         self.control_arrives(link, self.opened, &Frame::Open(open));
         self.rest();
         let Some(Event::Requested(request)) = self.around.events.pop() else { panic!("nobody asks") };

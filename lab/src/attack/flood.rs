@@ -133,7 +133,7 @@ mod tests {
                 assert_eq!(len, bytes);
                 assert!(route(&area[..len]).is_err());
                 let len = Content::UnknownChannel.write(number, bytes, &mut area);
-                assert_eq!(len, bytes.max(45));
+                assert_eq!(len, bytes.max(49));
                 assert!(matches!(route(&area[..len]), Ok(Route::Data(_))));
                 let len = Content::Control.write(number, bytes, &mut area);
                 assert!(matches!(route(&area[..len]), Ok(Route::Control)) && Control::parse(&area[..len]).is_ok());

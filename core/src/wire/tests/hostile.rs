@@ -382,8 +382,7 @@ fn a_relay_changes_the_receiver_and_the_evidence_and_nothing_else() {
 }
 
 #[test]
-fn clocks_stolen_time_and_fragments_at_their_edges() {
-    assert!(same_clock(5, 5) && !same_clock(0, 0) && !same_clock(5, 6));
+fn stolen_time_and_fragments_at_their_edges() {
     assert_eq!(micros_saturating(Duration::from_nanos(1_999)), 1);
     assert_eq!(micros_saturating(Duration::MAX), u32::MAX);
     assert_eq!(fragment_bytes(100, 0, 0), None);
