@@ -1,12 +1,13 @@
 //! Frames from the network: nothing that arrives is too much, and what was read is what is written.
 
 use laxity_core::event::Name;
-use laxity_core::limits::{MAX_CONTROL_PAYLOAD, MAX_MESSAGE_BYTES, MAX_PACKET_BYTES, MIN_PACKET_BYTES};
+use laxity_core::limits::{MAX_CONTROL_PAYLOAD, MAX_MESSAGE_BYTES, MAX_PACKET_BYTES, MIN_PACKET_BYTES, TAG_BYTES};
 use laxity_core::receive::{Route, route};
 use laxity_core::units::{Duration, Instant};
 use laxity_core::wire::{
-    Accept, CONTROL_HEADER_BYTES, Close, Control, Counts, DATA_HEADER_BYTES, DataHeader, DataView, Keepalive, Kind,
-    MAX_CONTROL_BYTES, Open, Refuse, Traffic, Versions, classify, fragment_bytes, token,
+    Accept, CODE_BYTES, CONTROL_HEADER_BYTES, Close, Control, Counts, DATA_HEADER_BYTES, DataHeader, DataView,
+    Keepalive, Kind, MAX_CONTROL_BYTES, Open, Refuse, SEAL_BYTES, Traffic, Versions, classify, fragment_bytes, seal,
+    sealed, token, write_tag,
 };
 
 use super::bytes::Bytes;
@@ -15,8 +16,14 @@ use super::bytes::Bytes;
 pub fn data_frame(data: &[u8]) {
     any_frame(data);
     if let Ok(view) = DataView::parse(data) {
-        assert_eq!(classify(data), Ok(Kind::Data));
-        assert_eq!(written_data(view.header(), view.payload()), data, "another frame comes back");
+        let mut again = written_data(view.header(), view.payload());
+        if let Some((covered, tag)) = view.tag() {
+            assert_eq!(covered, &data[..again.len()]);
+            let len = again.len();
+            again.resize(len + TAG_BYTES, 0xAA);
+            write_tag(&mut again, len, |_| tag);
+        }
+        assert_eq!(again, data, "another frame comes back");
         for packet in [0, 1, MIN_PACKET_BYTES, 1400, MAX_PACKET_BYTES, u32::MAX] {
             fragment(view.header(), packet);
         }
@@ -65,6 +72,9 @@ fn fragment(header: &DataHeader, packet: u32) {
 /// The input is a frame; then it is what a frame of every kind is made from.
 pub fn control_frame(data: &[u8]) {
     any_frame(data);
+    if let Some((covered, _, code)) = sealed(data) {
+        assert_eq!([covered, &data[covered.len()..covered.len() + 2], code].concat(), data, "a code of something else");
+    }
     if let Ok((its_token, control)) = Control::parse(data) {
         assert!((CONTROL_HEADER_BYTES..=MAX_CONTROL_BYTES).contains(&data.len()));
         assert_eq!((classify(data), token(data)), (Ok(Kind::Control), Some(its_token)));
@@ -94,7 +104,27 @@ pub fn control_frame(data: &[u8]) {
         for cut in [CONTROL_HEADER_BYTES - 1, frame.len() - 1] {
             assert!(Control::parse(&frame[..cut]).is_err(), "a frame without its end");
         }
+        with_a_code(&frame, bytes.number(), (its_token, control));
     }
+}
+
+/// A code is read as it was written, covers all before it, and makes no other frame of it.
+fn with_a_code(frame: &[u8], number: u64, read: (u64, Control<'_>)) {
+    let mut longer = [frame, &[0xAA; SEAL_BYTES]].concat();
+    let mut covered = Vec::new();
+    let code = |before: &[u8]| {
+        covered = before.to_vec();
+        [0x5A; CODE_BYTES]
+    };
+    match seal(&mut longer, frame.len(), number, code) {
+        Ok(len) => {
+            assert_eq!(len, longer.len());
+            assert_eq!(sealed(&longer), Some((&covered[..], number, &[0x5A; CODE_BYTES])));
+            assert_eq!(Control::parse(&longer), Ok(read));
+        }
+        Err(error) => panic!("{error}"),
+    }
+    assert!(seal(&mut longer[..frame.len() + SEAL_BYTES - 1], frame.len(), number, |_| [0; CODE_BYTES]).is_err());
 }
 
 pub(crate) fn made<'a>(kind: u8, bytes: &mut Bytes<'a>) -> Control<'a> {
@@ -107,7 +137,8 @@ pub(crate) fn made<'a>(kind: u8, bytes: &mut Bytes<'a>) -> Control<'a> {
         largest: Duration::from_nanos(bytes.number()),
     };
     let text = |bytes: &mut Bytes<'a>| std::str::from_utf8(bytes.slice(200)).unwrap_or("from");
-    match kind % 8 {
+    // What is left over is for what came last, so that the corpus keeps its meaning.
+    match if kind < 250 { kind % 8 } else { 8 } {
         0 => {
             let (max_message, burst) = (bytes.number() as u32, bytes.number() as u32);
             let traffic = if bytes.bool() {
@@ -144,6 +175,7 @@ pub(crate) fn made<'a>(kind: u8, bytes: &mut Bytes<'a>) -> Control<'a> {
             reverse: bytes.bool(),
         }),
         6 => Control::Closed(counts(bytes)),
+        8 => Control::Challenge,
         _ => Control::Version(Versions { lowest: bytes.u8(), highest: bytes.u8() }),
     }
 }
@@ -153,7 +185,7 @@ fn any_frame(data: &[u8]) {
     let kind = classify(data);
     match route(data) {
         Ok(Route::Data(view)) => {
-            assert_eq!(kind, Ok(Kind::Data));
+            assert_eq!(kind, Ok(if view.tag().is_some() { Kind::Tagged } else { Kind::Data }));
             assert_eq!(DataView::parse(data), Ok(view));
         }
         Ok(Route::Control) => assert_eq!(kind, Ok(Kind::Control)),

@@ -3,9 +3,10 @@
 
 use std::net::SocketAddr;
 
-use laxity_core::endpoint::{Config, Endpoint, EndpointCounters, LinkConfig};
+use laxity_core::endpoint::{Config, Endpoint, EndpointCounters, LinkConfig, SharedKey};
 use laxity_core::event::{ChannelId, Name, Request};
 use laxity_core::frames::MessageBuf;
+use laxity_core::limits::TAG_BYTES;
 use laxity_core::platform::{BestEffort, Interference, LinkModel, Starts};
 use laxity_core::processor::Policy;
 use laxity_core::units::{Duration, Instant, Rate};
@@ -46,7 +47,8 @@ pub fn address(host: usize) -> SocketAddr {
 }
 
 impl Host {
-    pub fn new(number: usize, bytes: &mut Bytes<'_>, allocations: fn() -> u64) -> Self {
+    /// `is_keyed` is whether the hosts share a key: the first one says so for all.
+    pub fn new(number: usize, bytes: &mut Bytes<'_>, is_keyed: &mut Option<bool>, allocations: fn() -> u64) -> Self {
         let shape = bytes.u8();
         let (clock, offset) = match shape & 3 {
             0 | 1 => (7, 0),
@@ -57,26 +59,28 @@ impl Host {
         let links = (0..1 + usize::from(shape >> 2 & 1)).map(|_| link(bytes)).collect();
         let frames = 8 + bytes.up_to(56) as usize;
         let interference = Interference { burst: Duration::from_micros(200), ..Interference::default() };
+        let policy = bytes.u8();
+        let is_keyed = *is_keyed.get_or_insert(policy & 2 != 0);
         let mut endpoint = Endpoint::new(Config {
             channels: 1 + usize::from(shape >> 3 & 7),
             frames,
             best_effort_frames: BEST_EFFORT_FRAMES,
             packet,
             quantum: 1 + u32::from(shape >> 6),
-            policy: if bytes.bool() { Policy::FixedPriority } else { Policy::EarliestDeadline },
+            policy: if policy & 1 != 0 { Policy::FixedPriority } else { Policy::EarliestDeadline },
             links,
             handover: Duration::from_micros(bytes.up_to(3) * 100),
             envelope: interference,
             stretch_ppm: 1_250_000,
             clock,
             secret: 0x5eed + number as u128,
-            key: None,
+            key: is_keyed.then(|| SharedKey::new([1; 32])),
         });
         for number in 0..NAMES {
             assert!(endpoint.listen(name(number)) && !endpoint.listen(name(number)));
         }
         endpoint.seal();
-        let capacity = (DATA_HEADER_BYTES + packet as usize).max(MAX_CONTROL_BYTES);
+        let capacity = (DATA_HEADER_BYTES + packet as usize + TAG_BYTES).max(MAX_CONTROL_BYTES);
         Self {
             endpoint,
             region: Region::new(frames + BEST_EFFORT_FRAMES + SPARE_FRAMES, capacity),
@@ -154,7 +158,16 @@ fn link(bytes: &mut Bytes<'_>) -> LinkConfig {
     }
 }
 
-fn list(counters: &EndpointCounters) -> [u64; 6] {
+fn list(counters: &EndpointCounters) -> [u64; 8] {
     let c = counters;
-    [c.foreign, c.other_version, c.unknown_channel, c.control_invalid, c.control_overflow, c.stamps_clamped]
+    [
+        c.foreign,
+        c.other_version,
+        c.unknown_channel,
+        c.control_invalid,
+        c.control_overflow,
+        c.stamps_clamped,
+        c.unauthenticated,
+        c.replayed,
+    ]
 }

@@ -17,7 +17,7 @@
 //! - **ends**: on a network that works again every channel ends, and nothing is left.
 //!
 //! Nothing is promised to the two ends of a connection of which somebody forged a frame with all its secrets; to all others
-//! it is. Deadlines are arbitrary here, nothing was admitted: whether messages are in time is the simulator's subject.
+//! it is, and to all if the hosts share a key. Deadlines are arbitrary here, nothing was admitted: whether messages are in time is the simulator's subject.
 
 mod ends;
 mod host;
@@ -65,6 +65,8 @@ pub fn run(data: &[u8], allocations: fn() -> u64) {
 struct World {
     /// ns since long before the first operation.
     now: u64,
+    /// The hosts share a key, which nobody else has.
+    is_keyed: bool,
     hosts: Vec<Host>,
     sent: Vec<Sent>,
     received: Vec<Received>,
@@ -79,9 +81,11 @@ fn micros(micros: u64) -> Duration {
 
 impl World {
     fn new(bytes: &mut Bytes<'_>, allocations: fn() -> u64) -> Self {
-        let hosts = (0..HOSTS).map(|number| Host::new(number, bytes, allocations)).collect();
+        let mut is_keyed = None;
+        let hosts = (0..HOSTS).map(|number| Host::new(number, bytes, &mut is_keyed, allocations)).collect();
         let (sent, received, wire) = (Vec::new(), Vec::new(), VecDeque::new());
-        Self { now: 100_000_000_000, hosts, sent, received, wire, disturbed: [[false; HOSTS]; HOSTS] }
+        let is_keyed = is_keyed.unwrap_or(false);
+        Self { now: 100_000_000_000, is_keyed, hosts, sent, received, wire, disturbed: [[false; HOSTS]; HOSTS] }
     }
 
     fn operation(&mut self, bytes: &mut Bytes<'_>) {

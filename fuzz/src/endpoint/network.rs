@@ -248,8 +248,12 @@ impl World {
         self.arrive(to, bytes.u8(), peer, &frame);
     }
 
-    /// Notes whose promises a forged frame takes away: those of the connection whose secrets it has.
+    /// Notes whose promises a forged frame takes away: those of the connection whose secrets it has, if the hosts
+    /// share no key.
     fn forged(&mut self, to: usize, peer: SocketAddr, frame: &[u8]) {
+        if self.is_keyed {
+            return;
+        }
         if let Ok(view) = DataView::parse(frame) {
             let remote = (view.header().channel, view.header().key);
             self.received
