@@ -35,8 +35,9 @@ pub const MAX_NAME_BYTES: usize = 64;
 pub const MAX_LISTENERS: usize = 1024;
 /// Requests of peers that wait for the driver's decision; more are ignored, and the peer tries again.
 pub const MAX_PENDING_REQUESTS: usize = 64;
-/// Of those, the requests of one host: the others have room whatever it asks for.
-pub const MAX_PENDING_OF_HOST: usize = 16;
+/// Of those, the requests of one host, and of the answers to strangers those to one host: there is room for others whatever it asks
+/// for.
+pub const MAX_WAITING_OF_HOST: usize = 16;
 /// Last words of channels that are gone, queued for a link, and as many answers to strangers. The peer asks again, so overflow
 /// only delays.
 pub const MAX_CONTROL_FRAMES: usize = 64;

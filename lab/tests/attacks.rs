@@ -438,6 +438,71 @@ fn who_repeats_itself_ends_nobodys_channel_and_keeps_nobody_out() {
     assert!(held.iter().all(|receiver| receiver.end().is_none()));
 }
 
+/// How long the threads of this process that decide on requests have had a processor.
+fn deciding() -> Duration {
+    let tasks = std::fs::read_dir("/proc/self/task").unwrap().map(|task| task.unwrap().path());
+    let read = |task: &std::path::Path, file: &str| std::fs::read_to_string(task.join(file)).unwrap_or_default();
+    let deciding = tasks.filter(|task| read(task, "comm").trim() == "laxity-control");
+    // The first figure: ns on a processor.
+    let taken = deciding.map(|task| read(&task, "schedstat").split(' ').next().unwrap().parse::<u64>().unwrap());
+    Duration::from_nanos(taken.sum())
+}
+
+/// Being refused costs nothing; so refusing has a share of the processor: a tenth for one host, and half a second beforehand.
+#[test]
+fn who_is_refused_without_end_has_a_share_of_the_processor_and_keeps_nobody_out() {
+    const LONG: Duration = Duration::from_secs(6);
+    let scene = Scene::on_loopback();
+    let to = scene.there.address();
+    let socket = UdpSocket::bind("127.0.0.2:0").unwrap();
+    let _listener = scene.there.listen("asked").unwrap();
+    // Every decision looks at them.
+    let held: Vec<_> = (0..60)
+        .map(|number| {
+            let contract = Contract::new(1_000, 1, ms(100 + number), 1, ms(2_000)).unwrap();
+            scene.connect(&format!("c{number}"), ChannelSpec::real_time(contract))
+        })
+        .collect();
+    let late = Service::RealTime(Contract::new(60_000, 1, ms(20), 1, ms(1)).unwrap());
+    let open = Open {
+        name: "asked",
+        traffic: late.into(),
+        packet: 1_000,
+        upstream: Duration::ZERO,
+        lease: ms(2_000),
+        clock: 0,
+        oversize: 1,
+    };
+    let (before, start, mut asked, mut frame) = (deciding(), now(), 0, [0; MAX_CONTROL_BYTES]);
+    let mut opened = None;
+    while now().since(start) < LONG {
+        let len = Control::Open(open).write(asked, &mut frame).unwrap();
+        asked += u64::from(socket.send_to(&frame[..len], to).is_ok());
+        if opened.is_none() && now().since(start) > LONG - ms(1_000) {
+            opened = Some(std::thread::scope(|scope| {
+                let opening = scope.spawn(|| {
+                    let contract = Contract::new(1_000, 1, INTERVAL, 1, ms(500)).unwrap();
+                    let start = now();
+                    drop(scene.connect("proper", ChannelSpec::real_time(contract)));
+                    now().since(start)
+                });
+                while !opening.is_finished() {
+                    asked += u64::from(socket.send_to(&frame[..len], to).is_ok());
+                }
+                opening.join().unwrap()
+            }));
+        }
+    }
+    let (taken, span, opened) = (deciding() - before, now().since(start), opened.unwrap());
+    println!("{asked} asked in {span}, decisions took {taken}, a proper peer has its channel after {opened}");
+    assert!(asked > 10_000, "{asked}");
+    // What is not a decision: looking at the requests, and at what else the executive tells.
+    let most = ms(500) + Duration::from_nanos(span.as_nanos() / 10) + ms(150);
+    assert!(taken < most, "{taken} of at most {most}");
+    assert!(opened < ms(1_000), "{opened}");
+    drop(held);
+}
+
 #[test]
 fn strangers_end_in_the_driver() {
     let Some(scene) = Scene::in_lab() else { return };

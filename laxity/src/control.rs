@@ -17,6 +17,7 @@ use laxity_core::event::{ChannelId, End, Event, Name, Request};
 use laxity_core::platform::Platform;
 use laxity_core::send::SendConfig;
 use laxity_core::units::Duration;
+use laxity_link::sys::{now, thread_processor_time};
 
 use crate::advice;
 use crate::calibration::{Backing, Guarantee};
@@ -28,6 +29,7 @@ use crate::holdings::Holdings;
 use crate::host::Grant;
 use crate::port::{self, Port, ReceivePort, SendPort, Slot};
 use crate::reception::in_packets;
+use crate::requests::Requests;
 use crate::sharing::{Sharing, Wanted};
 use crate::signal::Signal;
 
@@ -370,23 +372,54 @@ impl Shared {
 
     /// The control thread: serves notices until the executive stops.
     pub(crate) fn serve(self: &Arc<Self>, mut notices: rtrb::Consumer<Notice>) {
+        let mut requests = Requests::new(now());
         loop {
-            let seen = self.notified.seen();
+            let (seen, begin) = (self.notified.seen(), thread_processor_time());
             for _ in 0..BATCH {
-                let Ok(notice) = notices.pop() else { break };
-                self.handle(notice);
+                match notices.pop() {
+                    Ok(Notice::Event(Event::Requested(request))) => {
+                        requests.push(now(), request.peer.ip(), request);
+                    }
+                    Ok(notice) => self.handle(notice),
+                    Err(_) => break,
+                }
             }
             if self.is_stopped() {
                 break;
             }
             let look = self.attend_to_share();
-            self.settle();
+            let decision = self.decide(&mut requests, begin);
             let linger = self.release_lingering();
             if !notices.is_empty() {
                 continue;
             }
-            self.notified.wait(seen, linger.into_iter().chain(look).min());
+            self.notified.wait(seen, [linger, look, decision].into_iter().flatten().min());
         }
+    }
+
+    /// Decides on what peers ask for, and lets in who is granted something. Returns how long until the next decision. The turn has
+    /// begun at that reading of the thread's processor time.
+    fn decide(&self, requests: &mut Requests<Request>, begin: Duration) -> Option<StdDuration> {
+        let (mut before, mut hosts) = (thread_processor_time(), Vec::new());
+        let mut beside = before.saturating_sub(begin);
+        while let Some((host, request)) = requests.pop(now()).filter(|_| hosts.len() < BATCH) {
+            if !self.requested(&request) {
+                requests.push(now(), host, request);
+                break;
+            }
+            let after = thread_processor_time();
+            requests.charge(now(), host, after.saturating_sub(before));
+            hosts.push(host);
+            before = after;
+        }
+        self.settle();
+        beside += thread_processor_time().saturating_sub(before);
+        for host in &hosts {
+            requests.charge(now(), *host, Duration::from_nanos(beside.as_nanos() / hosts.len() as u64));
+        }
+        // What changes the share says so when it has.
+        let rest = if self.state().is_share_changing() { None } else { requests.rest(now()) };
+        rest.map(|rest| StdDuration::from_nanos(rest.as_nanos()))
     }
 
     /// Nobody will answer any more: whoever waits learns it.
@@ -438,12 +471,12 @@ impl Shared {
     fn handle(self: &Arc<Self>, notice: Notice) {
         match notice {
             Notice::Installed { ticket, result } => self.installed(ticket, result),
-            Notice::Event(Event::Requested(request)) => self.requested(&request),
             Notice::Event(Event::Accepted { channel, receive, same_clock, packet, receiver: (place, key) }) => {
                 self.accepted(channel, receive, same_clock, Marks { place, key, packet });
             }
             Notice::Event(Event::Ended { channel, end }) => self.ended(channel, end),
-            Notice::Event(Event::Overflow { .. }) => {}
+            // Requests were put where they wait.
+            Notice::Event(Event::Requested(_) | Event::Overflow { .. }) => {}
             Notice::Unreachable(peer) => {
                 let mut state = self.state();
                 if !state.unreachable.contains(&peer) && state.unreachable.len() < 64 {
@@ -480,19 +513,23 @@ impl Shared {
         }
     }
 
-    /// A peer asks for a channel: the receiving half of admission.
-    pub(crate) fn requested(&self, request: &Request) {
+    /// A peer asks for a channel. False if that has to wait, because the share of the link is changing.
+    fn requested(&self, request: &Request) -> bool {
         let mut state = self.state();
-        if state.defer(request) {
-            return;
+        if state.is_share_changing() {
+            return false;
         }
-        let Some(listener) = state.listener(request) else {
-            return state.refuse(request, Refusal::new(Code::NoSuchName, Stage::ReceivingProcessor));
-        };
-        let (reservation, upstream, stage) = match self.admit_receiving(&mut state, request) {
-            Ok(admitted) => admitted,
-            Err(refusal) => return state.refuse(request, refusal),
-        };
+        if let Err(refusal) = self.admit(&mut state, request) {
+            state.outcomes.push(Outcome::Command(Command::Refuse { request: *request, refusal }));
+        }
+        true
+    }
+
+    /// The receiving half of admission, and everything that the channel needs.
+    fn admit(&self, state: &mut State, request: &Request) -> Result<(), Refusal> {
+        let listener =
+            state.listener(request).ok_or_else(|| Refusal::new(Code::NoSuchName, Stage::ReceivingProcessor))?;
+        let (reservation, upstream, stage) = self.admit_receiving(state, request)?;
         let platform = &self.platform;
         let (messages, packets) = match request.service {
             Service::RealTime(contract) => {
@@ -532,7 +569,7 @@ impl Shared {
             if let Some(id) = reservation {
                 state.admission.release(id);
             }
-            return state.refuse(request, refusal);
+            return Err(refusal);
         }
         let incoming = Incoming::new(request, reception);
         let (receive_port, slot) = port::receiving(messages.max(2) as usize);
@@ -562,6 +599,7 @@ impl Shared {
         let slot = Box::new(Slot::Receive(slot));
         state.review_bounds();
         state.outcomes.push(Outcome::Command(Command::Accept { ticket, request: *request, incoming, slot }));
+        Ok(())
     }
 
     /// The peer accepted: the sending stages get what is left of the deadline.
@@ -632,9 +670,6 @@ impl State {
         self.next_ticket += 1;
         self.tickets.insert(self.next_ticket, ticket);
         self.next_ticket
-    }
-    fn refuse(&mut self, request: &Request, refusal: Refusal) {
-        self.outcomes.push(Outcome::Command(Command::Refuse { request: *request, refusal }));
     }
     fn release(&mut self, known: &Known) {
         self.review_share();

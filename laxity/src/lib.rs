@@ -56,6 +56,7 @@ mod realtime;
 mod receiver;
 mod reception;
 mod registry;
+mod requests;
 mod sender;
 mod sharing;
 mod signal;

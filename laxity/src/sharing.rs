@@ -33,8 +33,6 @@ use crate::registry::{
 
 /// How often an executive with best effort looks whether somebody wishes for its share.
 const TICK: StdDuration = StdDuration::from_millis(200);
-/// Requests of peers that wait while the share changes; more ask again.
-const MOST_DEFERRED: usize = limits::MAX_PENDING_REQUESTS;
 
 /// What one executive has of the shared resources.
 pub(crate) struct Sharing {
@@ -48,7 +46,6 @@ pub(crate) struct Sharing {
     /// True while an opener prepares a change.
     is_held: bool,
     changes: u64,
-    deferred: Vec<Request>,
     /// True if channels came or went since the claim was written.
     is_stale: bool,
 }
@@ -123,16 +120,7 @@ impl Sharing {
             let (code, stage) = (Code::LinkUtilisation, Stage::Link);
             Error::Shared { refusal: Refusal::new(code, stage), advice: None, shared: Box::new(shared) }
         })?;
-        let sharing = Self {
-            seat,
-            whole,
-            parts: FLOOR,
-            change: None,
-            is_held: false,
-            changes: 0,
-            deferred: Vec::new(),
-            is_stale: false,
-        };
+        let sharing = Self { seat, whole, parts: FLOOR, change: None, is_held: false, changes: 0, is_stale: false };
         Ok(Some((admission, sharing)))
     }
 
@@ -274,13 +262,9 @@ impl State {
         }
     }
 
-    /// Keeps a peer's request until the share has changed; false if it need not wait.
-    pub(crate) fn defer(&mut self, request: &Request) -> bool {
-        let Some(sharing) = self.sharing.as_mut().filter(|sharing| sharing.is_changing()) else { return false };
-        if sharing.deferred.len() < MOST_DEFERRED {
-            sharing.deferred.push(*request);
-        }
-        true
+    /// True while the share is about to change: nothing is admitted until then.
+    pub(crate) fn is_share_changing(&self) -> bool {
+        self.sharing.as_ref().is_some_and(Sharing::is_changing)
     }
 
     /// Claims the processor for what `admission` says now, a receiving channel for `request` included.
@@ -480,16 +464,10 @@ impl Shared {
         if sharing.is_changing() {
             return None;
         }
-        let deferred = std::mem::take(&mut sharing.deferred);
         if sharing.is_stale || has_best_effort {
             self.review(&mut state, has_best_effort);
         }
-        let look = state.sharing.as_ref().is_some_and(|sharing| sharing.is_stale || has_best_effort).then_some(TICK);
-        drop(state);
-        for request in deferred {
-            self.requested(&request);
-        }
-        look
+        state.sharing.as_ref().is_some_and(|sharing| sharing.is_stale || has_best_effort).then_some(TICK)
     }
 
     /// Writes our claim as it is now, and changes the share if there is a reason.

@@ -26,7 +26,7 @@ pub(crate) const INTERVAL: Duration = Duration::from_millis(10);
 /// From the logical arrival at the sender to that at the receiver.
 const UPSTREAM: Duration = Duration::from_millis(4);
 /// Channels that are opened together: fewer than an endpoint keeps requests and control frames.
-const OPENED_TOGETHER: usize = limits::MAX_PENDING_OF_HOST;
+const OPENED_TOGETHER: usize = limits::MAX_WAITING_OF_HOST;
 const NAME: &str = "bench";
 
 /// One host's endpoint with its frames.

@@ -127,11 +127,15 @@ impl LinkState {
         self.farewells.push(frame).is_ok()
     }
 
-    /// Queues an answer to an unknown peer; false if there are too many. One that repeats an answer which still waits is not
-    /// needed.
+    /// Queues an answer to an unknown peer; false if there are too many, for its host or at all. One that repeats an answer which
+    /// still waits is not needed.
     pub(super) fn push_answer(&mut self, frame: ControlFrame) -> bool {
         if self.answers.iter().any(|waiting| waiting.repeats(&frame)) {
             return true;
+        }
+        let of_its_host = self.answers.iter().filter(|waiting| waiting.peer.ip() == frame.peer.ip()).count();
+        if of_its_host >= limits::MAX_WAITING_OF_HOST {
+            return false;
         }
         if self.answers.is_empty() {
             self.scheduler.enqueue_answer();
@@ -217,9 +221,13 @@ mod tests {
     #[test]
     fn unknown_peers_fill_their_own_queue_and_leave_one_by_one() {
         let (mut link, now) = (link(), Instant::from_nanos(5));
-        let most = limits::MAX_CONTROL_FRAMES as u64;
-        for token in 0..2 * most {
-            assert_eq!(link.push_answer(keepalive(token, 0)), token < most);
+        let (most, of_a_host) = (limits::MAX_CONTROL_FRAMES as u64, limits::MAX_WAITING_OF_HOST as u64);
+        for host in 0..2 * most / of_a_host {
+            for token in 0..2 * of_a_host {
+                let mut frame = keepalive(token, 0);
+                frame.peer = SocketAddr::from(([10, 0, 0, host as u8], token as u16));
+                assert_eq!(link.push_answer(frame), host < most / of_a_host && token < of_a_host);
+            }
         }
         link.speak(1, 0);
         let mut order = alloc::vec::Vec::new();

@@ -25,6 +25,7 @@ pub use inspect::QueuePeaks;
 pub use link::LinkConfig;
 use link::LinkState;
 pub use seal::SharedKey;
+pub use signalling::DECISION;
 use signalling::Signalling;
 
 use crate::collections::{FifoSet, Ring, Slab};

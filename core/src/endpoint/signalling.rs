@@ -66,7 +66,7 @@ impl Signalling {
 }
 
 /// How long the driver has to decide on a request; the peer asks again anyway.
-const DECISION: Duration = Duration::from_secs(2);
+pub const DECISION: Duration = Duration::from_secs(2);
 
 impl Endpoint {
     // ------------------------------------------------------------------------------------------------ commands
@@ -360,7 +360,7 @@ impl Endpoint {
         }
         let of_its_host =
             self.signalling.pending.iter().filter(|pending| pending.request.peer.ip() == peer.ip()).count();
-        if self.signalling.pending.len() >= limits::MAX_PENDING_REQUESTS || of_its_host >= limits::MAX_PENDING_OF_HOST {
+        if self.signalling.pending.len() >= limits::MAX_PENDING_REQUESTS || of_its_host >= limits::MAX_WAITING_OF_HOST {
             return;
         }
         // What this host said itself is not taken from who heard it.
