@@ -3,6 +3,8 @@
 //! Every host on the way does this anew, the last one and each relay, so that no burst grows and nothing that a peer alleges
 //! moves a deadline nearer than admission counted on. It knows messages; packets and memory are its caller's.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, reason = "a peer can allege any number"))]
+
 use crate::contract::Contract;
 use crate::regulator::Regulator;
 use crate::units::{Duration, Instant};
@@ -50,7 +52,8 @@ impl Claims {
         let (claim, taken) = (header.logical_arrival, interval * u64::from(intervals));
         let Some(beyond) = header.sequence.checked_sub(self.next) else {
             // Overtaken by message next − 1: as many intervals before it as messages.
-            let is_before = claim <= self.latest.before(interval * (self.next - 1 - header.sequence));
+            let is_before =
+                claim <= self.latest.before(interval * self.next.saturating_sub(header.sequence).saturating_sub(1));
             if !is_before || taken > self.skipped {
                 return None;
             }
@@ -65,7 +68,7 @@ impl Claims {
         }
         let skipped = if beyond > 0 { arrival.since(self.earliest) } else { Duration::ZERO };
         *self = Self {
-            next: header.sequence + 1,
+            next: header.sequence.saturating_add(1),
             earliest: arrival + taken,
             latest: arrival,
             refused: 0,
@@ -143,7 +146,7 @@ impl Policing {
         };
         let stamp = self.regulator.stamp(alleged);
         let interval = self.contract.interval();
-        let ahead = interval * (u64::from(self.contract.burst()) - 1) + self.upstream;
+        let ahead = interval * u64::from(self.contract.burst()).saturating_sub(1) + self.upstream;
         let believed = match self.same_clock {
             true => self.claims.take(now, header, intervals, Allowed { interval, ahead, overtaken: self.overtaken }),
             false => (stamp.logical_arrival.since(now) <= ahead).then_some(stamp.logical_arrival),

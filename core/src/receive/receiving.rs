@@ -362,7 +362,7 @@ impl Receiving {
                         slot.spoilt.get_or_insert(Cause::Receiver);
                     }
                 }
-                self.give_up_to(sequence + 1);
+                self.give_up_to(sequence.saturating_add(1));
                 oldest
             }
         };
@@ -373,7 +373,7 @@ impl Receiving {
             let policed = policing.take(now, header, intervals);
             match policed.believed {
                 Some(arrival) => {
-                    self.begun = self.begun.max(header.sequence + 1);
+                    self.begun = self.begun.max(header.sequence.saturating_add(1));
                     logical_arrival = arrival;
                 }
                 None => spoilt = Some(Cause::Sender),
@@ -401,7 +401,7 @@ impl Receiving {
             buffer,
             spoilt,
         };
-        if header.sequence + 1 < self.begun {
+        if header.sequence.saturating_add(1) < self.begun {
             // It was overtaken, and takes the place behind those that it should have come before. They wait for it, too: who
             // overtakes gets no second place. All that is the way's doing.
             slot.transit_excess = slot.transit_excess.max(deferred);
@@ -451,7 +451,8 @@ impl Receiving {
     fn keep_apart(&mut self, release: Instant, before: &HeldUp, intervals: u32) {
         let (Some(contract), Some(policing)) = (self.config.service.contract(), &mut self.policing) else { return };
         let earliest = |sequence: u64| {
-            let behind = u64::from(intervals) + (sequence - before.sequence - 1);
+            let behind =
+                u64::from(intervals).saturating_add(sequence.saturating_sub(before.sequence).saturating_sub(1));
             release + contract.interval() * behind
         };
         if self.begun > before.sequence {
@@ -588,7 +589,7 @@ impl Receiving {
         let Some(slot) = self.slots[number].take() else { return };
         let Some(message) = slot.buffer else { return };
         self.give_up_to(slot.sequence);
-        self.next = slot.sequence + 1;
+        self.next = slot.sequence.saturating_add(1);
         let deadline = self.config.service.contract().map(|contract| {
             let extra = contract.interval() * u64::from(self.config.intervals(slot.message_bytes) - 1);
             match self.config.same_clock {

@@ -189,7 +189,7 @@ impl<'a> Control<'a> {
         self.put(&mut writer)?;
         let bytes = writer.written();
         let room = WireError::Room { found: frame.len(), expected: bytes };
-        let length = u16::try_from(bytes - UNCOUNTED_BYTES).map_err(|_| room)?;
+        let length = u16::try_from(bytes.saturating_sub(UNCOUNTED_BYTES)).map_err(|_| room)?;
         let raw = RawHeader {
             prefix: Prefix::new(Kind::Control),
             control_type: self.control_type() as u8,
@@ -408,18 +408,19 @@ pub fn seal(
     number: u64,
     code: impl FnOnce(&[u8]) -> [u8; CODE_BYTES],
 ) -> Result<usize, WireError> {
-    let room = WireError::Room { found: frame.len(), expected: len + SEAL_BYTES };
-    if frame.len() < len + SEAL_BYTES {
+    let sealed_len = len.saturating_add(SEAL_BYTES);
+    let room = WireError::Room { found: frame.len(), expected: sealed_len };
+    if frame.len() < sealed_len {
         return Err(room);
     }
     let (header, _) = RawHeader::mut_from_prefix(frame).map_err(|_| room)?;
-    header.length = u16::try_from(len + SEAL_BYTES - UNCOUNTED_BYTES).map_err(|_| room)?.into();
+    header.length = u16::try_from(sealed_len.saturating_sub(UNCOUNTED_BYTES)).map_err(|_| room)?.into();
     let mut writer = Writer::new(frame, len);
     writer.put(tag::NUMBER, &number.to_be_bytes())?;
     let covered = writer.written();
     let code = code(&frame[..covered]);
     Writer::new(frame, covered).put(tag::CODE_OF_FRAME, &code)?;
-    Ok(len + SEAL_BYTES)
+    Ok(sealed_len)
 }
 
 /// What [`seal`] appended: what the code covers, the number, the code. `None` if the frame does not end so.

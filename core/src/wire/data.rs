@@ -122,9 +122,9 @@ impl DataHeader {
     /// below ⌈message_bytes / S⌉, or the payload is neither S nor, for the last fragment, what is left.
     pub fn check(&self, packet: u32) -> Result<(), WireError> {
         check_range("packet", packet.into(), 1, MAX_PACKET_BYTES.into())?;
-        let most = u64::from(MAX_MESSAGE_BYTES).min(u64::from(packet) * u64::from(MAX_PACKETS_PER_MESSAGE));
+        let most = u64::from(MAX_MESSAGE_BYTES).min(u64::from(packet).saturating_mul(MAX_PACKETS_PER_MESSAGE.into()));
         check_range("message_bytes", self.message_bytes.into(), 1, most)?;
-        let last = packets(self.message_bytes, packet) - 1;
+        let last = packets(self.message_bytes, packet).saturating_sub(1);
         check_range("index", self.index.into(), 0, last.into())?;
         let expected = fragment_bytes(self.message_bytes, packet, self.index).unwrap_or(0).into();
         check_range("payload", self.payload.into(), expected, expected)
@@ -169,7 +169,7 @@ impl<'a> DataView<'a> {
             stolen_micros: raw.stolen.get(),
             waited_micros: raw.waited.get(),
         };
-        let expected = header.frame_bytes() + tag;
+        let expected = header.frame_bytes().saturating_add(tag);
         if frame.len() != expected {
             return Err(WireError::Length { found: frame.len(), expected });
         }
@@ -231,8 +231,9 @@ pub fn write_evidence(frame: &mut [u8], stolen: Duration, waited: Duration) {
 pub fn write_tag(frame: &mut [u8], len: usize, tag: impl FnOnce(&[u8]) -> u64) -> usize {
     frame[KIND_AT] = Kind::Tagged as u8;
     let tag = tag(&frame[..len]);
-    frame[len..len + TAG_BYTES].copy_from_slice(&tag.to_be_bytes());
-    len + TAG_BYTES
+    let end = len.saturating_add(TAG_BYTES);
+    frame[len..end].copy_from_slice(&tag.to_be_bytes());
+    end
 }
 
 /// Writes another receiver's slot and nonce into a frame that a relay passes on; the rest stays as it is.

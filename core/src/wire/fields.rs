@@ -149,7 +149,7 @@ impl Field {
     }
 
     fn slot(self) -> usize {
-        usize::from(self.tag) - 1
+        usize::from(self.tag).saturating_sub(1)
     }
 
     fn check_length(self, found: usize) -> Result<(), WireError> {
@@ -163,10 +163,10 @@ impl Field {
 
 /// Most bytes that `fields` take, each once.
 pub(super) const fn most_bytes(fields: &[Field]) -> usize {
-    let (mut bytes, mut next) = (0, 0);
+    let (mut bytes, mut next) = (0_usize, 0_usize);
     while next < fields.len() {
-        bytes += FIELD_HEADER_BYTES + fields[next].most as usize;
-        next += 1;
+        bytes = bytes.saturating_add(FIELD_HEADER_BYTES).saturating_add(fields[next].most as usize);
+        next = next.saturating_add(1);
     }
     bytes
 }
@@ -229,7 +229,7 @@ impl<'b> Writer<'b> {
     /// Appends a field.
     pub(super) fn put(&mut self, field: Field, value: &[u8]) -> Result<(), WireError> {
         field.check_length(value.len())?;
-        let end = self.at + FIELD_HEADER_BYTES + value.len();
+        let end = self.at.saturating_add(FIELD_HEADER_BYTES).saturating_add(value.len());
         let room = WireError::Room { found: self.frame.len(), expected: end };
         let Some([tag, length, area @ ..]) = self.frame.get_mut(self.at..end) else { return Err(room) };
         *tag = field.tag;

@@ -23,6 +23,8 @@
 //!
 //! **Writing** refuses what parsing would refuse: every frame that was written can be parsed.
 
+#![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, reason = "a frame can hold any number"))]
+
 mod control;
 mod data;
 mod error;
