@@ -23,8 +23,8 @@ use crate::units::Duration;
 /// Most points of a demand curve.
 const MOST_POINTS: u64 = 2_000;
 /// How much is spent on explaining refusals, in squares of the number of channels that are granted by then: the first refusal of
-/// a plan is explained in any case, a hundred of them with a hundred channels, few with thousands.
-const MOST_EXPLAINED: u64 = 100 * 100 * 100;
+/// a plan is explained in any case, 25 of them with a hundred channels, few with thousands.
+const MOST_EXPLAINED: u64 = 25 * 100 * 100;
 /// Most packets of a message that a demand curve has steps for.
 const MOST_PACKETS: u64 = 32;
 /// With this many channels granted, the least deadlines that are told are those that the decision found, which is the ledger's

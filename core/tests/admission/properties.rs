@@ -182,3 +182,23 @@ fn roles_use_what_they_need() {
     assert!(stages[1].processor == millis(15) && stages[1].link == Duration::ZERO);
     assert!(stages[2].processor == Duration::ZERO && stages[2].link == millis(15));
 }
+
+#[test]
+fn many_refusals_among_many_channels_are_not_all_explained() {
+    let contract = |interval, deadline| {
+        let (interval, deadline) = (Duration::from_millis(interval), Duration::from_micros(deadline));
+        Contract::new(100, 1, interval, 1, deadline).unwrap()
+    };
+    let easy = (0..100).map(|number| contract(1_000 + number, 900_000));
+    let requests: Vec<Request> = easy
+        .chain((0..60).map(|_| contract(1_000, 10)))
+        .map(|contract| Request { contract, role: Role::Sends })
+        .collect();
+    for test in [Test::Auto, Test::Only(Rule::Split), Test::Only(Rule::Composite)] {
+        let answers = decide(&Platform::assumed_host(), &requests, test).unwrap();
+        let refusals = answers.channels.iter().filter_map(|answer| answer.outcome.as_ref().err());
+        let explained: Vec<bool> = refusals.map(|denial| denial.explained).collect();
+        // The first in any case, and as many as fit what may be spent.
+        assert_eq!(explained, (0..60).map(|number| number <= 25).collect::<Vec<_>>());
+    }
+}
