@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, Weak, mpsc};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, mpsc};
 use std::time::{Duration as StdDuration, Instant as StdInstant};
 
 use laxity_core::admission::answer::Role;
@@ -27,7 +27,8 @@ use crate::executive::{Command, Notice};
 use crate::experiments::Marks;
 use crate::holdings::Holdings;
 use crate::host::Grant;
-use crate::port::{self, Port, ReceivePort, SendPort, Slot};
+use crate::port::{self, Port, SendPort, Slot};
+use crate::receiver::{Accepted, Unclaimed};
 use crate::reception::in_packets;
 use crate::requests::Requests;
 use crate::sharing::{Sharing, Wanted};
@@ -106,35 +107,6 @@ enum Outcome {
         opened: Opened,
         reply: mpsc::SyncSender<Result<Opened, Error>>,
     },
-}
-
-/// A receiving channel that is open.
-pub(crate) struct Accepted {
-    pub(crate) port: ReceivePort,
-    pub(crate) grant: Grant,
-    /// Closes the channel if nobody comes to take it.
-    pub(crate) unclaimed: Option<Unclaimed>,
-}
-
-/// Closes a channel that was accepted, unless somebody takes it.
-pub(crate) struct Unclaimed {
-    shared: Weak<Shared>,
-    port: Arc<Port>,
-}
-
-impl Unclaimed {
-    /// Somebody has taken it.
-    pub(crate) fn taken(mut self) {
-        self.shared = Weak::new();
-    }
-}
-
-impl Drop for Unclaimed {
-    fn drop(&mut self) {
-        if let Some(shared) = self.shared.upgrade() {
-            shared.close_port(&self.port);
-        }
-    }
 }
 
 /// A channel on its way into the endpoint.
@@ -500,7 +472,7 @@ impl Shared {
                 state.channels.insert(channel, known);
                 drop(state);
                 // From here on it belongs to the listener; if that is gone, or goes without taking it, it is closed.
-                accepted.unclaimed = Some(Unclaimed { shared: Arc::downgrade(self), port });
+                accepted.unclaimed = Some(Unclaimed::new(self, port));
                 let _ = listener.send(*accepted);
             }
             (Ticket::Opening { known }, Err(refusal)) => {

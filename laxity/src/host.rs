@@ -22,14 +22,14 @@ use laxity_link::xdp::Status;
 use laxity_link::{Counters, LinkOver, sys};
 
 use crate::calibration::{Backing, Costs, Guarantee, Premises, Running};
-use crate::control::{Accepted, Behaviour, OpenRequest, Shared};
+use crate::control::{Behaviour, OpenRequest, Shared};
 use crate::doorbell::Doorbell;
 use crate::error::Error;
 use crate::executive::{Command, Executive, Meter, Parts, Published, Sampling};
 use crate::holdings::Holdings;
 use crate::link::{self, DropAllowance, LinkChoice, ONLY_LINK, Wire};
 use crate::realtime::{self, Scheduling};
-use crate::receiver::Receiver;
+use crate::receiver::{Accepted, Receiver};
 use crate::registry::{Registry, Store};
 use crate::sender::Sender;
 use crate::sharing::Sharing;

@@ -1,6 +1,6 @@
 //! The application's end of a receiving channel.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::{Duration as StdDuration, Instant as StdInstant};
 
 use laxity_core::event::End;
@@ -8,7 +8,7 @@ use laxity_core::figures::Figures;
 use laxity_core::receive::{Cause, Evidence};
 use laxity_core::units::{Duration, Instant};
 
-use crate::control::{Accepted, Shared};
+use crate::control::Shared;
 use crate::doorbell::Doorbell;
 use crate::error::Error;
 use crate::host::Grant;
@@ -31,6 +31,39 @@ pub struct Message {
     returned: Arc<Returned>,
     port: Arc<Port>,
     doorbell: Arc<Doorbell>,
+}
+
+/// A receiving channel that is open.
+pub(crate) struct Accepted {
+    pub(crate) port: ReceivePort,
+    pub(crate) grant: Grant,
+    /// Closes the channel if nobody comes to take it.
+    pub(crate) unclaimed: Option<Unclaimed>,
+}
+
+/// Closes a channel that was accepted, unless somebody takes it.
+pub(crate) struct Unclaimed {
+    shared: Weak<Shared>,
+    port: Arc<Port>,
+}
+
+impl Unclaimed {
+    pub(crate) fn new(shared: &Arc<Shared>, port: Arc<Port>) -> Self {
+        Self { shared: Arc::downgrade(shared), port }
+    }
+
+    /// Somebody has taken it.
+    pub(crate) fn taken(mut self) {
+        self.shared = Weak::new();
+    }
+}
+
+impl Drop for Unclaimed {
+    fn drop(&mut self) {
+        if let Some(shared) = self.shared.upgrade() {
+            shared.close_port(&self.port);
+        }
+    }
 }
 
 impl Receiver {
