@@ -10,6 +10,7 @@ use laxity_core::contract::{Contract, Overload, Service};
 use laxity_core::figures::{Figures, Latencies, Misses};
 use laxity_core::send::{SendCounters, Violation};
 use laxity_core::wire::Counts;
+use laxity_lab::figures::promises_kept;
 
 use crate::costs::in_words;
 use crate::failure::Failure;
@@ -139,7 +140,7 @@ pub(crate) fn run(arguments: &SendArguments) -> Result<bool, Failure> {
         Err(error) => (counters, None, Err(error)),
     };
     let figures = figures(&grant, &counters, report.as_ref());
-    let channel = match report.is_none_or(|report| report.late > 0) {
+    let channel = match report.is_none_or(|report| report.late > report.laxity) {
         true => report::channel_without_causes(&figures),
         false => report::channel(&figures),
     };
@@ -150,7 +151,7 @@ pub(crate) fn run(arguments: &SendArguments) -> Result<bool, Failure> {
     }
     sending?;
     closing?;
-    Ok(true)
+    Ok(promises_kept(&[figures]))
 }
 
 fn specification(arguments: &SendArguments) -> Result<ChannelSpec, Failure> {
@@ -197,7 +198,12 @@ fn figures(grant: &laxity::Grant, counters: &SendCounters, report: Option<&Count
         figures.late = report.late;
         figures.lost = report.lost;
         figures.dropped = report.dropped;
-        figures.misses = Misses { network: report.lost, receiver: report.dropped, ..Misses::default() };
+        figures.misses = Misses {
+            network: report.lost,
+            receiver: report.dropped,
+            laxity: report.laxity,
+            ..Misses::default()
+        };
         figures.latencies = Latencies { max: Some(report.largest), ..Latencies::default() };
     }
     figures

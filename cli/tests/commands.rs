@@ -472,3 +472,49 @@ fn with_a_key_a_host_hears_and_answers_those_who_have_it() {
     std::fs::set_permissions(&ours, std::fs::Permissions::from_mode(0o640)).unwrap();
     expect(&send(&["--key", &ours]), 2, &["ours", "others may read or write it (mode 640)"]);
 }
+
+/// A receiver that is nobody's but the test's: it accepts, and says at the end what `laxity` of 3 late messages were.
+fn who_says_at_the_end(socket: &UdpSocket, laxity: u64) {
+    let mut frame = [0; 1_600];
+    loop {
+        let (len, peer) = socket.recv_from(&mut frame).unwrap();
+        let Ok((token, control)) = Control::parse(&frame[..len]) else { continue };
+        let span = laxity_core::units::Duration::from_millis;
+        let answer = match control {
+            Control::Open(open) => Control::Accept(Accept {
+                channel: 1,
+                key: 2,
+                receive: span(1),
+                packet: open.packet,
+                lease: span(2_000),
+                clock: 0,
+            }),
+            Control::Keepalive(_) => Control::Status(Counts::default()),
+            Control::Close(close) => {
+                let counts = Counts { delivered: close.sent - 3, late: 3, laxity, ..Counts::default() };
+                Control::Closed(counts)
+            }
+            _ => continue,
+        };
+        let mut bytes = [0; 600];
+        let len = answer.write(token, &mut bytes).unwrap();
+        socket.send_to(&bytes[..len], peer).unwrap();
+        if let Control::Close(_) = control {
+            return;
+        }
+    }
+}
+
+#[test]
+fn what_the_receiver_blames_on_laxity_is_the_senders_exit_status() {
+    for (laxity, status) in [(0, 0), (2, 1)] {
+        let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
+        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        let to = format!("{}/camera", socket.local_addr().unwrap());
+        let receiving = std::thread::spawn(move || who_says_at_the_end(&socket, laxity));
+        let mut send = vec!["send", to.as_str()];
+        send.extend(CONTRACT);
+        expect(&run(&send, &framed(&messages(5))), status, &["sent 5, delivered 5 (3 late)"]);
+        receiving.join().unwrap();
+    }
+}

@@ -101,6 +101,16 @@ pub struct Figures {
 }
 
 impl Figures {
+    /// True if Laxity broke its promise: it missed messages by its own fault, or was over its bound.
+    pub fn is_broken(&self) -> bool {
+        self.misses.laxity > 0 || self.over_bound > 0
+    }
+
+    /// True if a real-time channel brought nothing at all: whoever asks for causes of misses has nothing to judge.
+    pub fn is_silent(&self) -> bool {
+        !self.best_effort && self.delivered == 0
+    }
+
     /// Takes over what the receiver counted.
     pub fn count(&mut self, counters: &ReceiveCounters) {
         self.delivered = counters.delivered;

@@ -191,7 +191,7 @@ fn open() -> Open<'static> {
 }
 
 fn counts(delivered: u64) -> Counts {
-    Counts { delivered, late: 0, lost: 0, dropped: 0, largest: Duration::ZERO }
+    Counts { delivered, late: 0, lost: 0, dropped: 0, largest: Duration::ZERO, laxity: 0 }
 }
 
 /// 62 granted channels whose KEEPALIVE and OPEN are repeated, nothing forged: beside them one channel is sent and one is
@@ -295,7 +295,7 @@ fn who_never_names_its_channel_does_not_keep_it() {
 fn a_report_that_cannot_be_is_not_believed() {
     let most = u64::MAX;
     let too_many =
-        [counts(1), counts(most), Counts { late: most, ..counts(1) }, Counts { lost: 1, dropped: most, ..counts(0) }];
+        [counts(1), counts(most), Counts { late: most, ..counts(1) }, Counts { lost: 1, dropped: most, ..counts(0) }, Counts { laxity: 1, ..counts(0) }];
     for report in too_many {
         let mut scene = Scene::new();
         let peer = address(1);

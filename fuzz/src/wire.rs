@@ -135,6 +135,7 @@ pub(crate) fn made<'a>(kind: u8, bytes: &mut Bytes<'a>) -> Control<'a> {
         lost: bytes.number(),
         dropped: bytes.number(),
         largest: Duration::from_nanos(bytes.number()),
+        laxity: bytes.number(),
     };
     let text = |bytes: &mut Bytes<'a>| std::str::from_utf8(bytes.slice(200)).unwrap_or("from");
     // What is left over is for what came last, so that the corpus keeps its meaning.

@@ -12,7 +12,16 @@ pub fn per_second(number: u64, elapsed: Duration) -> u64 {
 
 /// True if Laxity kept its promises: no miss of its own, nothing over a bound. Misses by others do not count.
 pub fn promises_kept(figures: &[Figures]) -> bool {
-    figures.iter().all(|channel| channel.misses.laxity == 0 && channel.over_bound == 0)
+    !figures.iter().any(Figures::is_broken)
+}
+
+/// What of its promise Laxity broke on a real-time channel that was to bring something in `run`, a line.
+pub fn broken_promise(run: &str, figures: &Figures) -> Option<String> {
+    let Figures { name, misses, over_bound, .. } = figures;
+    if figures.is_broken() {
+        return Some(format!("{run}: {name} missed {} by Laxity's fault, {over_bound} over the bound", misses.laxity));
+    }
+    figures.is_silent().then(|| format!("{run}: {name} brought nothing"))
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use laxity_core::figures::Figures;
 use laxity_core::units::Duration;
+use laxity_lab::figures::broken_promise;
 use laxity_lab::wire::WireFigures;
 use laxity_lab::{Attack, ChannelOutcome, FloodPath, Outcome, Stack};
 
@@ -49,12 +50,8 @@ impl Run {
     /// was not accepted does not.
     pub(super) fn broken_promises(&self) -> Vec<String> {
         let real_time = self.real_time().map(|channel| &channel.figures);
-        let broken = real_time
-            .filter(|figures| self.is_promised() && (figures.misses.laxity > 0 || figures.over_bound > 0))
-            .map(|figures| {
-                let (missed, over) = (figures.misses.laxity, figures.over_bound);
-                format!("{}: {} missed {missed} by Laxity's fault, {over} over the bound", self.name(), figures.name)
-            });
+        let broken =
+            real_time.filter(|_| self.is_promised()).filter_map(|figures| broken_promise(&self.name(), figures));
         let wrong = self.channels.iter().map(|channel| &channel.figures).filter_map(|figures| {
             let Figures { sent, delivered, dropped, lost, .. } = *figures;
             (sent != delivered + dropped + lost).then(|| {
@@ -100,16 +97,20 @@ mod tests {
 
     #[test]
     fn a_promise_is_laxitys_and_never_against_a_strangers_flood() {
-        let missed = || Figures { misses: Misses { laxity: 2, ..Misses::default() }, ..Figures::default() };
+        let missed = || Figures { delivered: 1, misses: Misses { laxity: 2, ..Misses::default() }, ..Figures::default() };
         let broken = |stack, flood, figures| run(stack, flood, figures).broken_promises().len();
         assert_eq!(broken(Stack::Laxity, FloodPath::Through, missed()), 1);
         assert_eq!(broken(Stack::Laxity, FloodPath::Foreign, missed()), 0);
         assert_eq!(broken(Stack::PlainUdp, FloodPath::Through, missed()), 0);
-        assert_eq!(broken(Stack::Laxity, FloodPath::None, Figures { over_bound: 1, ..Figures::default() }), 1);
+        let over = Figures { delivered: 1, over_bound: 1, ..Figures::default() };
+        assert_eq!(broken(Stack::Laxity, FloodPath::None, over), 1);
         let by_others = Misses { sender: 1, receiver: 1, network: 1, platform: 1, laxity: 0 };
-        let others = Figures { misses: by_others, ..Figures::default() };
+        let others = Figures { delivered: 1, misses: by_others, ..Figures::default() };
         assert_eq!(broken(Stack::Laxity, FloodPath::Through, others), 0);
         assert_eq!(broken(Stack::Laxity, FloodPath::Through, Figures { best_effort: true, ..missed() }), 0);
+        // Nothing to judge is no promise kept.
+        assert_eq!(broken(Stack::Laxity, FloodPath::None, Figures::default()), 1);
+        assert_eq!(broken(Stack::PlainUdp, FloodPath::None, Figures::default()), 0);
     }
 
     #[test]

@@ -621,7 +621,7 @@ impl Receiving {
     pub(crate) fn counts(&self) -> Counts {
         let c = &self.counters;
         let (delivered, dropped) = (c.delivered - c.late, c.dropped_receiver + c.dropped_sender);
-        Counts { delivered, late: c.late, lost: c.lost, dropped, largest: c.largest }
+        Counts { delivered, late: c.late, lost: c.lost, dropped, largest: c.largest, laxity: c.late_laxity }
     }
 
     /// True if a message waits for the application.

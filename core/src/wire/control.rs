@@ -107,7 +107,7 @@ impl ControlType {
             Self::Accept => &[tag::CHANNEL, tag::KEY, tag::RECEIVE, tag::PACKET, tag::LEASE, tag::CLOCK],
             Self::Refuse => &[tag::CODE, tag::STAGE, tag::AT, tag::LEAST_DEADLINE, tag::DETAIL],
             Self::Keepalive => &[tag::CHANNEL, tag::KEY, tag::SENT],
-            Self::Status | Self::Closed => &[tag::DELIVERED, tag::LATE, tag::LOST, tag::DROPPED, tag::LARGEST],
+            Self::Status | Self::Closed => &[tag::DELIVERED, tag::LATE, tag::LOST, tag::DROPPED, tag::LARGEST, tag::LAXITY],
             Self::Close => &[tag::CHANNEL, tag::KEY, tag::SENT, tag::REASON, tag::REVERSE],
             Self::Version => &[tag::LOWEST, tag::HIGHEST],
             Self::Challenge => &[],
@@ -213,6 +213,7 @@ impl<'a> Control<'a> {
                 lost: u64_of(tag::LOST)?,
                 dropped: u64_of(tag::DROPPED)?,
                 largest: span_of(tag::LARGEST)?,
+                laxity: fields.get(tag::LAXITY).map_or(0, u64::from_be_bytes),
             })
         };
         Ok(match control_type {
@@ -308,7 +309,11 @@ impl<'a> Control<'a> {
                 to.put(tag::LATE, &counts.late.to_be_bytes())?;
                 to.put(tag::LOST, &counts.lost.to_be_bytes())?;
                 to.put(tag::DROPPED, &counts.dropped.to_be_bytes())?;
-                to.put(tag::LARGEST, &counts.largest.as_nanos().to_be_bytes())
+                to.put(tag::LARGEST, &counts.largest.as_nanos().to_be_bytes())?;
+                if counts.laxity > 0 {
+                    to.put(tag::LAXITY, &counts.laxity.to_be_bytes())?;
+                }
+                Ok(())
             }
             Self::Close(close) => {
                 to.put(tag::CHANNEL, &close.channel.to_be_bytes())?;

@@ -95,8 +95,11 @@ pub const NUMBER: Field = number(31, "number", 8);
 /// The authentication code of all before it; always the last field.
 pub const CODE_OF_FRAME: Field = number(32, "code_of_frame", CODE_BYTES as u8);
 
+/// Of the late messages, those that were so by Laxity's fault; 0 if absent.
+pub const LAXITY: Field = number(33, "laxity", 8);
+
 /// All fields; number `tag` stands at `tag − 1`.
-pub const ALL: [Field; 32] = [
+pub const ALL: [Field; 33] = [
     NAME,
     SERVICE,
     MAX_MESSAGE,
@@ -129,6 +132,7 @@ pub const ALL: [Field; 32] = [
     OVERSIZE,
     NUMBER,
     CODE_OF_FRAME,
+    LAXITY,
 ];
 
 const _: () = {

@@ -179,11 +179,16 @@ pub struct Counts {
     pub dropped: u64,
     /// The largest delay seen, from logical arrival to completion; all.
     pub largest: Duration,
+    /// Of `late`, those that were so by Laxity's fault; all.
+    pub laxity: u64,
 }
 
 impl Counts {
-    /// Of how many messages they tell; `None` if that is more than can be counted.
+    /// Of how many messages they tell; `None` if that is more than can be counted, or contradicts itself.
     pub fn messages(&self) -> Option<u64> {
+        if self.laxity > self.late {
+            return None;
+        }
         self.delivered.checked_add(self.late)?.checked_add(self.lost)?.checked_add(self.dropped)
     }
 }

@@ -2,6 +2,7 @@
 
 use laxity_core::figures::Figures;
 use laxity_core::units::Duration;
+use laxity_lab::figures::broken_promise;
 
 use super::plan::{Case, Experiment};
 
@@ -67,12 +68,7 @@ impl Row {
     /// The promises that were broken, a line each; nothing was promised where handlers do not yield.
     pub(super) fn broken(&self, experiment: Experiment) -> Vec<String> {
         let real_time = self.real_time().map(|channel| &channel.figures);
-        let broken = real_time.filter(|figures| figures.misses.laxity > 0 || figures.over_bound > 0);
-        let said = broken.map(|figures| {
-            let Figures { name, misses, over_bound, .. } = figures;
-            let case = self.case.label(experiment);
-            format!("{case}: {name} missed {} by Laxity's fault, {over_bound} over the bound", misses.laxity)
-        });
+        let said = real_time.filter_map(|figures| broken_promise(&self.case.label(experiment), figures));
         if self.case.is_promised() { said.collect() } else { Vec::new() }
     }
 }
@@ -86,8 +82,8 @@ mod tests {
 
     #[test]
     fn only_misses_of_our_own_break_what_was_promised() {
-        let row = |mode, misses, best_effort| {
-            let figures = Figures { name: "a".to_owned(), misses, late: 3, best_effort, ..Figures::default() };
+        let row = |mode, misses, best_effort, delivered| {
+            let figures = Figures { name: "a".to_owned(), misses, late: 3, best_effort, delivered, ..Figures::default() };
             let channels = vec![Outcome { figures, ..Outcome::default() }];
             let case = Case { best_effort: 0, channel_0_percent: 125, mode };
             Row { case, channels, gaps: None, notes: Vec::new(), disturbances: Vec::new() }
@@ -95,12 +91,13 @@ mod tests {
         };
         let laxity = Misses { laxity: 2, ..Misses::default() };
         let others = Misses { sender: 1, receiver: 1, network: 1, platform: 3, laxity: 0 };
-        let said = row(Mode::Cooperative, laxity, false);
+        let said = row(Mode::Cooperative, laxity, false, 4);
         assert_eq!(said, ["channel 0 ×1.25: a missed 2 by Laxity's fault, 0 over the bound"]);
         for nothing in
             [(Mode::Cooperative, others, false), (Mode::Drain, laxity, false), (Mode::Cooperative, laxity, true)]
         {
-            assert!(row(nothing.0, nothing.1, nothing.2).is_empty(), "{nothing:?}");
+            assert!(row(nothing.0, nothing.1, nothing.2, 4).is_empty(), "{nothing:?}");
         }
+        assert_eq!(row(Mode::Cooperative, Misses::default(), false, 0), ["channel 0 ×1.25: a brought nothing"]);
     }
 }

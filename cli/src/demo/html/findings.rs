@@ -62,14 +62,19 @@ pub(super) fn headline(report: &Report) -> (Verdict, String) {
     let circumstances = circumstances(&ours);
     let by_us = sum(all(), |figures| figures.misses.laxity);
     let over_bound = sum(all(), |figures| figures.over_bound);
-    if by_us > 0 || over_bound > 0 {
+    let silent = all().filter(|channel| channel.figures.is_silent()).count() as u64;
+    if by_us > 0 || over_bound > 0 || silent > 0 {
         let (by_us, sent) = (count(by_us), messages(sent));
+        let nothing = match silent {
+            0 => String::new(),
+            number => format!("; {} brought nothing at all", counted(number, "channel")),
+        };
         let over = match over_bound {
             0 => String::new(),
             number => format!(", and {} came after the bound though within the deadline", count(number)),
         };
         let said =
-            format!("Laxity broke its promise {circumstances}: it missed {by_us} of {sent} by its own fault{over}.");
+            format!("Laxity broke its promise {circumstances}: it missed {by_us} of {sent} by its own fault{over}{nothing}.");
         return (Verdict::Broken, said);
     }
     let messages = messages(tally);
@@ -160,7 +165,7 @@ pub(super) fn beside_the_headline(report: &Report) -> Vec<String> {
 /// How one scenario went.
 pub(super) fn verdict(scenario: &Run) -> Verdict {
     let tally: Tally = scenario.on_contract().collect();
-    let broken = |channel: &ChannelOutcome| channel.figures.misses.laxity > 0 || channel.figures.over_bound > 0;
+    let broken = |channel: &ChannelOutcome| channel.figures.is_broken() || channel.figures.is_silent();
     match (tally.messages, tally.missed()) {
         _ if scenario.is_promised() && scenario.real_time().any(broken) => Verdict::Broken,
         (0, _) => Verdict::Unknown,

@@ -206,7 +206,7 @@ fn verdict(outcome: &Outcome, figures: &[Figures]) -> String {
     }
     let broken: Vec<String> = figures
         .iter()
-        .filter(|figures| figures.misses.laxity > 0 || figures.over_bound > 0)
+        .filter(|figures| figures.is_broken())
         .map(|figures| escaped(&figures.name).into_owned())
         .collect();
     verdict.push_str(&match (broken.is_empty(), outcome.findings.is_empty()) {

@@ -42,12 +42,13 @@ fn traffic() -> impl Strategy<Value = Traffic> {
 }
 
 fn counts() -> impl Strategy<Value = Counts> {
-    (number(), number(), number(), number(), span()).prop_map(|(delivered, late, lost, dropped, largest)| Counts {
+    (number(), number(), number(), number(), span(), number()).prop_map(|(delivered, late, lost, dropped, largest, laxity)| Counts {
         delivered,
         late,
         lost,
         dropped,
         largest,
+        laxity,
     })
 }
 
