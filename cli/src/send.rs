@@ -198,12 +198,8 @@ fn figures(grant: &laxity::Grant, counters: &SendCounters, report: Option<&Count
         figures.late = report.late;
         figures.lost = report.lost;
         figures.dropped = report.dropped;
-        figures.misses = Misses {
-            network: report.lost,
-            receiver: report.dropped,
-            laxity: report.laxity,
-            ..Misses::default()
-        };
+        figures.misses =
+            Misses { network: report.lost, receiver: report.dropped, laxity: report.laxity, ..Misses::default() };
         figures.latencies = Latencies { max: Some(report.largest), ..Latencies::default() };
     }
     figures

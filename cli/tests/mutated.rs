@@ -73,7 +73,8 @@ impl Liar {
     }
     fn counts(&mut self) -> Counts {
         let (delivered, late, lost, dropped) = (self.number(), self.number(), self.number(), self.number());
-        let (largest, laxity) = (Duration::from_nanos(self.number()), if self.below(2) == 0 { 0 } else { self.number() });
+        let (largest, laxity) =
+            (Duration::from_nanos(self.number()), if self.below(2) == 0 { 0 } else { self.number() });
         Counts { delivered, late, lost, dropped, largest, laxity }
     }
 

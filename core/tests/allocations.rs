@@ -203,7 +203,8 @@ fn a_relay_takes_no_memory_once_its_channel_is_set_up() {
         }
         relay.control(before, 77, &Control::Keepalive(Keepalive { channel, key, sent: sequence }));
         relay.control(next, token, &Control::Accept(accept));
-        let status = laxity_core::wire::Counts { delivered: sequence, late: 0, lost: 0, dropped: 0, largest: ms(9), laxity: 0 };
+        let status =
+            laxity_core::wire::Counts { delivered: sequence, late: 0, lost: 0, dropped: 0, largest: ms(9), laxity: 0 };
         relay.control(next, token, &Control::Status(status));
         relay.now += ms(10);
         packets += relay.drain(&mut last);

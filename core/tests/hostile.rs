@@ -294,8 +294,13 @@ fn who_never_names_its_channel_does_not_keep_it() {
 #[test]
 fn a_report_that_cannot_be_is_not_believed() {
     let most = u64::MAX;
-    let too_many =
-        [counts(1), counts(most), Counts { late: most, ..counts(1) }, Counts { lost: 1, dropped: most, ..counts(0) }, Counts { laxity: 1, ..counts(0) }];
+    let too_many = [
+        counts(1),
+        counts(most),
+        Counts { late: most, ..counts(1) },
+        Counts { lost: 1, dropped: most, ..counts(0) },
+        Counts { laxity: 1, ..counts(0) },
+    ];
     for report in too_many {
         let mut scene = Scene::new();
         let peer = address(1);

@@ -4,7 +4,7 @@ use laxity_core::contract::{Contract, Overload, Service, packets};
 use laxity_core::frames::{Frames, HeapFrames, MessageBuf};
 use laxity_core::processor::{After, Order, Policy, Processor, Work};
 use laxity_core::receive::{Drop, ReceiveConfig, Receiving};
-use laxity_core::send::{SendConfig, Sending, Violation};
+use laxity_core::send::{Arrival, HandOver, SendConfig, Sending, Violation};
 use laxity_core::units::{Duration, Instant};
 use laxity_core::wire::{DATA_HEADER_BYTES, DataHeader, DataView};
 use proptest::prelude::*;
@@ -239,4 +239,48 @@ fn an_oversize_message_has_no_more_on_the_link_in_an_interval_than_whole_packets
     let largest = u64::from(laxity_core::limits::MAX_MESSAGE_BYTES);
     let contract = Contract::new(largest, 1, millis(10), 1, millis(40)).unwrap();
     assert_eq!(contract.under_decay(1400).unwrap().max_message(), laxity_core::limits::MAX_MESSAGE_BYTES);
+}
+
+/// P1, at the sender: however late messages are handed over, what is served is an interval apart. What is promised counts from the
+/// application's stamp all the same, and what is known of the hand-over explains the difference for as long as it lasts.
+#[test]
+fn what_is_promised_counts_from_the_stamp_and_what_is_served_keeps_its_distance() {
+    let ms = |millis: u64| at(millis * 1_000_000);
+    let mut sending = sending(real_time(1_000, 1), 1_000);
+    let late = Arrival { stamp: ms(100), served: ms(149), withheld: Duration::from_millis(30) };
+    let mut taken =
+        |arrival: Arrival| sending.submit(arrival, message(1_000)).map(|it| (it.logical_arrival, it.release));
+    assert_eq!(taken(late).unwrap(), (ms(100), ms(149)));
+    assert_eq!(taken(ms(151).into()).unwrap(), (ms(151), ms(159)));
+    assert_eq!(taken(ms(200).into()).unwrap(), (ms(200), ms(200)), "what is late is made up for in a pause");
+    assert_eq!(taken(ms(211).into()).unwrap(), (ms(211), ms(211)));
+    let mut frames = HeapFrames::new(4, DATA_HEADER_BYTES + 1_000);
+    let mut evidence = Vec::new();
+    while sending.step((0, 0), &mut frames).is_some() {
+        let packet = sending.pop_packet().unwrap();
+        let header = *DataView::parse(frames.packet(&packet.frame)).unwrap().header();
+        assert_eq!(header.logical_arrival, packet.message_arrival, "the receiver counts from the stamp");
+        let HandOver { late, withheld, since } = packet.handed_over;
+        evidence.push((late.as_nanos() / 1_000_000, withheld.as_nanos() / 1_000_000, since));
+    }
+    assert_eq!(evidence, [(49, 30, ms(100)), (8, 8, ms(100)), (0, 0, ms(200)), (0, 0, ms(211))]);
+}
+
+/// A host that is behind does not blame its application: what has no room though the contract has waits, whatever the policy.
+#[test]
+fn a_message_within_its_contract_waits_for_a_place_and_is_no_violation() {
+    for overload in [Overload::Block, Overload::Drop, Overload::Decay] {
+        let config =
+            SendConfig { service: real_time(1_000, 1), overload, priority: 0, packet: 1_000, work_conserving: false };
+        let mut sending = Sending::new(config, 2, 400);
+        let stamp = |number: u64| at(number * 10_000_000);
+        for number in 0..2 {
+            assert!(sending.submit(stamp(number), message(1_000)).is_ok());
+        }
+        let rejected = sending.submit(stamp(2), message(1_000)).unwrap_err();
+        assert_eq!((rejected.would_block, rejected.violation), (true, Violation::Burst { wait: Duration::ZERO }));
+        assert_eq!((sending.counters.refused, sending.counters.violations.burst), (0, 0), "{overload:?}");
+        sending.step((0, 0), &mut HeapFrames::new(4, DATA_HEADER_BYTES + 1_000)).unwrap();
+        assert_eq!(sending.submit(stamp(2), message(1_000)).unwrap().logical_arrival, stamp(2));
+    }
 }

@@ -43,6 +43,10 @@ pub trait Clock {
     /// How much of the time since this was last asked the platform took, by evidence; the thread was awake for `awake` of it.
     /// May be a system call: it is asked only when something took too long.
     fn stolen(&mut self, awake: Duration) -> Duration;
+
+    /// How long the thread was ready to run and had no processor, by evidence, since this was last asked and lately. May be a system
+    /// call: it is asked only when a message came late for which the driver was rung out of its sleep.
+    fn delayed(&mut self) -> Duration;
 }
 
 /// Where packets go, and where they come from. Links are numbered from zero.
@@ -86,6 +90,8 @@ pub struct Outbound {
     pub message: MessageBuf,
     /// Stamped in the application's thread.
     pub arrival: Instant,
+    /// How long before the message was put in that is: its sender waited for memory though its contract had room.
+    pub waited: Duration,
 }
 
 /// A message for an application.
@@ -108,6 +114,10 @@ pub trait Ports {
 
     /// The oldest message that the application at `place` has put into its mailbox.
     fn take(&mut self, place: u32) -> Option<Outbound>;
+
+    /// How long the application at `place` took from `begin` until it had put the message in that was taken last, and had rung for
+    /// it; until `now` if it is still about to. Asked only if the message came late.
+    fn withheld(&self, now: Instant, place: u32, begin: Instant) -> Duration;
 
     /// Gives every buffer that the application at `place` has read and returned to `give`; false if that cannot be had without
     /// waiting for another thread.

@@ -67,8 +67,12 @@ impl<F: Frames> Driver<F> {
             }
             Some(Mailbox::Sends { held, begun, closing }) if *begun || *closing => {
                 while let Some(outbound) = held.take().or_else(|| env.take(place)) {
-                    let (arrival, age) = (outbound.arrival, now.since(outbound.arrival));
-                    match self.endpoint.submit(now, key, arrival, outbound.message) {
+                    let Outbound { arrival, waited, .. } = outbound;
+                    let age = now.since(arrival);
+                    let is_late = age > self.endpoint.config().handover;
+                    let withheld =
+                        if is_late { self.late_hand_over(now, place, (arrival, waited), env) } else { Duration::ZERO };
+                    match self.endpoint.submit_withheld(now, key, arrival, withheld, outbound.message) {
                         Ok(submitted) => {
                             taken += 1;
                             env.record(Piece::Handover, age, now);
@@ -82,10 +86,9 @@ impl<F: Frames> Driver<F> {
                                 Violation::Burst { wait } => wait,
                                 _ => Duration::ZERO,
                             };
-                            // It arrives when its contract has room for it, however late it is asked for again; the wait is
-                            // from when the endpoint believes that it arrived, and may be over.
-                            let room = arrival.clamp(now.before(self.endpoint.config().handover), now) + wait;
-                            *held = Some(Outbound { message: rejected.message, arrival: arrival.max(room) });
+                            // It arrives when its contract has room for it, however late it is asked for again: that may be over.
+                            let room = arrival.min(now) + wait;
+                            *held = Some(Outbound { message: rejected.message, arrival: arrival.max(room), waited });
                             if !wait.is_zero() && room <= now {
                                 continue;
                             }
@@ -108,6 +111,26 @@ impl<F: Frames> Driver<F> {
             _ => {}
         }
         taken
+    }
+
+    /// A message came later than it may: how much of that the application withheld it. If the driver slept, and was rung, the platform may
+    /// have kept it from waking up.
+    #[cold]
+    fn late_hand_over(
+        &mut self,
+        now: Instant,
+        place: u32,
+        (arrival, waited): (Instant, Duration),
+        env: &mut impl Environment<F>,
+    ) -> Duration {
+        let begin = arrival + waited;
+        let withheld = env.withheld(now, place, begin);
+        if self.was_rung {
+            let waking = now.since(begin + withheld).saturating_sub(self.platform.wake_up);
+            let taken = env.delayed().min(waking);
+            self.note_gap(now, taken, env);
+        }
+        withheld
     }
 
     /// Hands complete messages to their applications; whether there was one. A real-time message wakes its receiver at once, a

@@ -6,6 +6,7 @@ mod around;
 use around::{Did, Host, at, best_effort, micros, platform, real_time};
 use laxity_core::contract::Overload;
 use laxity_core::units::{Duration, Instant};
+use laxity_core::wire::DataView;
 use laxity_drive::Why;
 
 #[test]
@@ -164,4 +165,43 @@ fn buffers_that_cannot_be_taken_back_now_are_asked_for_200_us_later() {
     host.rest();
     assert_eq!(host.around.count(Did::Return(channel.index())), 1);
     assert_eq!(host.driver.mailbox_timeout(), None);
+}
+
+/// A message is taken 50 ms after it was sent, because an application that was stopped in between had not rung yet, or because the
+/// executive had no processor though it was rung, or for no reason that anybody knows.
+#[test]
+fn a_late_hand_over_is_in_the_latency_and_is_explained_as_far_as_there_is_evidence() {
+    let whole = micros(50_000) - platform().wake_up;
+    for (delay, withheld, explained) in [
+        (micros(60_000), Duration::ZERO, whole),
+        (micros(20_000), Duration::ZERO, micros(20_000)),
+        (Duration::ZERO, micros(30_000), micros(30_000)),
+        (micros(60_000), micros(30_000), whole),
+        (Duration::ZERO, Duration::ZERO, Duration::ZERO),
+    ] {
+        let mut host = Host::new(platform(), micros(200));
+        let channel = host.sender(0, real_time(10_000, 1), Overload::Block, 8);
+        host.rest();
+        host.around.step = micros(1);
+        let sent = host.around.now;
+        host.around.now = sent + micros(50_000);
+        host.send_at(channel, 1, sent);
+        (host.around.delay, host.around.withheld) = (delay, withheld);
+        host.driver.woke(host.around.now, None, true, &mut host.around);
+        host.rest();
+        // The next one is in time, and stands 200 us less behind it than the interval.
+        host.around.now = sent + micros(51_000);
+        host.send(channel, 1);
+        host.rest();
+        host.wake_at(sent + micros(60_000), None);
+        host.rest();
+        let headers: Vec<_> =
+            host.around.flushed[0].iter().filter_map(|frame| Some(*DataView::parse(frame).ok()?.header())).collect();
+        let [late, next] = headers[..] else { panic!("{headers:?}") };
+        assert_eq!((late.logical_arrival, next.logical_arrival), (sent, sent + micros(51_000)));
+        assert!(late.waited_micros >= 50_000 && next.waited_micros >= 8_800, "{late:?} {next:?}");
+        assert_eq!(late.stolen_micros, explained.as_nanos() as u32 / 1_000, "delay {delay}, withheld {withheld}");
+        assert_eq!(next.stolen_micros, late.stolen_micros.min(8_800));
+        assert_eq!(host.driver.endpoint.counters.stamps_clamped, 1);
+    }
 }

@@ -5,12 +5,13 @@
 //! applications share a lock ([`Returned`]) it only tries.
 //! What an application announces goes through one [`crate::doorbell::Doorbell`] per executive, so that it looks at those who rang only.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError, TryLockError};
 
 use laxity_core::event::End;
 use laxity_core::frames::MessageBuf;
 use laxity_core::receive::{Delivered, Evidence};
+use laxity_core::units::Instant;
 use laxity_drive::Outbound;
 
 use crate::signal::Signal;
@@ -33,6 +34,8 @@ pub(crate) struct Port {
     pub(crate) signal: Signal,
     end: OnceLock<End>,
     index: AtomicU32,
+    /// When the application had last put a message in and rung, ns.
+    rang_at: AtomicU64,
 }
 
 const UNASSIGNED: u32 = u32::MAX;
@@ -44,12 +47,18 @@ impl Port {
             signal: Signal::default(),
             end: OnceLock::new(),
             index: AtomicU32::new(UNASSIGNED),
+            rang_at: AtomicU64::new(0),
         })
     }
 
     /// The channel's place in the executive, known once it is opened there.
     pub(crate) fn assign(&self, index: u32) {
         self.index.store(index, Ordering::Release);
+    }
+
+    /// The application has put a message in, and rung.
+    pub(crate) fn has_rung(&self, now: Instant) {
+        self.rang_at.store(now.as_nanos(), Ordering::Release);
     }
 
     /// The channel's place, as long as it has one.
@@ -78,6 +87,16 @@ pub(crate) struct SendSlot {
     pub(crate) inbox: rtrb::Consumer<Outbound>,
     pub(crate) free: rtrb::Producer<MessageBuf>,
     pub(crate) port: Arc<Port>,
+}
+
+impl SendSlot {
+    /// When the message was in and rung for, at the latest, that was taken last and whose application had begun that at `begin`: before
+    /// the next one was stamped, or `now` if it is still about to ring.
+    pub(crate) fn put_at(&self, now: Instant, begin: Instant) -> Instant {
+        let rang_at = Instant::from_nanos(self.port.rang_at.load(Ordering::Acquire));
+        let rang_at = if rang_at < begin { now } else { rang_at.min(now) };
+        self.inbox.peek().map_or(rang_at, |next| rang_at.min(next.arrival)).max(begin)
+    }
 }
 
 /// Messages that applications have read. Any thread returns them; the executive looks only if nobody else does at that moment,

@@ -76,6 +76,8 @@ impl Watch {
 pub struct Loan<'s> {
     sender: &'s mut Sender,
     message: Option<MessageBuf>,
+    /// How long its sender has waited for memory though its contract had room.
+    waited: Duration,
 }
 
 impl Sender {
@@ -120,7 +122,7 @@ impl Sender {
         self.room(sys::now())?;
         let mut buffer = self.free_buffer().ok_or(Error::WouldBlock)?;
         buffer.fill(message);
-        self.hand_over(buffer)
+        self.hand_over(buffer, Duration::ZERO)
     }
 
     /// Lends memory for a message of `len` bytes, to be written in place; waits as [`Sender::send`] does. Its contents are
@@ -138,16 +140,19 @@ impl Sender {
                 other => break other?,
             }
         }
+        let mut since = None;
         loop {
             let seen = self.port.port.signal.seen();
             if let Some(mut message) = self.free_buffer() {
                 message.set_len(len);
-                return Ok(Loan { sender: self, message: Some(message) });
+                let waited = since.map_or(Duration::ZERO, |since| sys::now().since(since));
+                return Ok(Loan { sender: self, message: Some(message), waited });
             }
             if self.overload == Overload::Drop {
                 return Err(Error::Violation(Violation::Burst { wait: Duration::ZERO }));
             }
             self.is_open()?;
+            since.get_or_insert_with(sys::now);
             // A stopped executive does not notify; so look now and then.
             self.port.port.signal.wait(seen, Some(StdDuration::from_millis(100)));
         }
@@ -239,14 +244,16 @@ impl Sender {
         self.spare.take().or_else(|| self.port.free.pop().ok())
     }
 
-    fn hand_over(&mut self, message: MessageBuf) -> Result<(), Error> {
-        let arrival = sys::now();
+    /// The message arrives now, or as much before as its sender had to wait for memory.
+    fn hand_over(&mut self, message: MessageBuf, waited: Duration) -> Result<(), Error> {
+        let arrival = sys::now().before(waited);
         if let Some(regulator) = &mut self.regulator {
             let stamp = regulator.stamp(arrival);
             regulator.accept(stamp, 1);
         }
-        self.port.outbox.push(Outbound { message, arrival }).expect("as many places as buffers");
+        self.port.outbox.push(Outbound { message, arrival, waited }).expect("as many places as buffers");
         self.shared.doorbell.ring(&self.port.port);
+        self.port.port.has_rung(sys::now());
         Ok(())
     }
 
@@ -272,7 +279,7 @@ impl Loan<'_> {
     pub fn send(mut self) -> Result<(), Error> {
         self.sender.is_open()?;
         match self.message.take() {
-            Some(message) => self.sender.hand_over(message),
+            Some(message) => self.sender.hand_over(message, self.waited),
             None => Err(Error::Closed),
         }
     }

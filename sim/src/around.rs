@@ -62,6 +62,10 @@ impl Clock for Around<'_> {
         self.host().local()
     }
 
+    fn delayed(&mut self) -> Duration {
+        Duration::ZERO
+    }
+
     fn stolen(&mut self, _: Duration) -> Duration {
         core::mem::take(&mut self.host().stolen)
     }
@@ -142,7 +146,11 @@ impl Ports for Around<'_> {
         if let Some(command) = blocked {
             self.world.schedule(self.number, now, command);
         }
-        Some(Outbound { message, arrival })
+        Some(Outbound { message, arrival, waited: Duration::ZERO })
+    }
+
+    fn withheld(&self, _: Instant, _: u32, _: Instant) -> Duration {
+        Duration::ZERO
     }
 
     fn take_returned(&mut self, place: u32, give: impl FnMut(MessageBuf)) -> bool {
@@ -157,7 +165,8 @@ impl Ports for Around<'_> {
         assert_eq!(submitted.sequence, ledger.accepted, "messages are numbered as they are accepted");
         let Posted { arrival, bytes } = ledger.offered;
         let (sequence, logical_arrival) = (submitted.sequence, host.clock.when(submitted.logical_arrival));
-        ledger.accepted(&Submitted { logical_arrival, ..*submitted }, bytes as usize);
+        let release = host.clock.when(submitted.release);
+        ledger.accepted(&Submitted { logical_arrival, release, ..*submitted }, bytes as usize);
         let deadline = due(logical_arrival, &ledger.plan.service, bytes, host.config.platform.packet);
         let channel = ChannelHandle(channel);
         self.world.tell(Seen::Submitted { channel, sequence, arrival, logical_arrival, deadline, bytes });

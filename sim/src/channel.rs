@@ -318,14 +318,14 @@ impl Ledger {
     pub(crate) fn accepted(&mut self, submitted: &Submitted, bytes: usize) {
         self.accepted += 1;
         self.under_way.push_back((submitted.sequence, bytes, submitted.logical_arrival));
-        self.unmade.push_back(submitted.logical_arrival);
+        self.unmade.push_back(submitted.release);
     }
 
     /// The handler made a message's last packet by `end`.
     pub(crate) fn made(&mut self, end: Instant) {
-        if let Some(logical_arrival) = self.unmade.pop_front() {
+        if let Some(release) = self.unmade.pop_front() {
             self.responses.made += 1;
-            self.responses.at_handler = self.responses.at_handler.max(end.since(logical_arrival));
+            self.responses.at_handler = self.responses.at_handler.max(end.since(release));
         }
     }
 

@@ -97,7 +97,8 @@ mod tests {
 
     #[test]
     fn a_promise_is_laxitys_and_never_against_a_strangers_flood() {
-        let missed = || Figures { delivered: 1, misses: Misses { laxity: 2, ..Misses::default() }, ..Figures::default() };
+        let missed =
+            || Figures { delivered: 1, misses: Misses { laxity: 2, ..Misses::default() }, ..Figures::default() };
         let broken = |stack, flood, figures| run(stack, flood, figures).broken_promises().len();
         assert_eq!(broken(Stack::Laxity, FloodPath::Through, missed()), 1);
         assert_eq!(broken(Stack::Laxity, FloodPath::Foreign, missed()), 0);

@@ -52,6 +52,8 @@ pub(super) struct Leaving {
     pub(super) payload: u32,
     pub(super) is_real_time: bool,
     pub(super) message: Departed,
+    /// Until when this host had to be done with it by what is promised; its deadline may be later.
+    pub(super) promised: Instant,
 }
 
 /// Each kind of job by itself, for commands and questions that only one kind knows.
@@ -150,17 +152,24 @@ impl Job {
         &mut self,
         now: Instant,
         (channel, remote): (ChannelId, (u32, u64)),
-        stolen: impl FnOnce(Instant) -> Duration,
+        stolen: impl Fn(Instant) -> Duration,
         frames: &mut impl Frames,
     ) -> Option<Leaving> {
         match self {
             Self::Sender(sending) => {
                 let packet = sending.pop_packet()?;
-                let Packet { frame, payload, sequence, last, message_arrival, logical_arrival, deadline } = packet;
-                write_evidence(frames.packet_mut(&frame), stolen(message_arrival), now.since(message_arrival));
+                let Packet { frame, payload, sequence, last, message_arrival, logical_arrival, deadline, .. } = packet;
+                let taken = packet.handed_over.explained(message_arrival, stolen);
+                write_evidence(frames.packet_mut(&frame), taken, now.since(message_arrival));
                 let is_real_time = sending.config().service.contract().is_some();
                 let message = Departed { channel, sequence, last, logical_arrival, deadline };
-                Some(Leaving { frame, payload, is_real_time, message })
+                Some(Leaving {
+                    frame,
+                    payload,
+                    is_real_time,
+                    message,
+                    promised: deadline.before(packet.handed_over.late),
+                })
             }
             Self::Onward(Onward { relaying, .. }) => {
                 let packet = relaying.pop()?;
@@ -171,7 +180,8 @@ impl Job {
                 let is_real_time = relaying.config().service.contract().is_some();
                 let (sequence, last, deadline) = (packet.sequence, packet.last, packet.deadline);
                 let message = Departed { channel, sequence, last, logical_arrival: packet.release, deadline };
-                Some(Leaving { frame: packet.frame, payload: packet.payload, is_real_time, message })
+                let (frame, payload) = (packet.frame, packet.payload);
+                Some(Leaving { frame, payload, is_real_time, message, promised: deadline })
             }
             Self::Receiver(_) | Self::Inward(_) => None,
         }

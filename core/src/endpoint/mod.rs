@@ -36,7 +36,7 @@ use crate::piece::{Piece, Worked};
 use crate::platform::LinkModel;
 use crate::processor::{After, Policy, Processor};
 use crate::receive::{Delivered, Evidence, Foreign};
-use crate::send::{Rejected, Submitted, Violation};
+use crate::send::{Arrival, Rejected, Submitted, Violation};
 use crate::signal::State;
 use crate::units::{Duration, Instant};
 use crate::wire::{DataView, MAX_CONTROL_BYTES};
@@ -99,9 +99,9 @@ pub struct Departed {
     pub sequence: u64,
     /// True if it is the message's last packet.
     pub last: bool,
-    /// The message's logical arrival.
+    /// From when on this host serves the message: its logical arrival, unless it, or one before it, was handed over too late.
     pub logical_arrival: Instant,
-    /// Until when this host had to be done with it.
+    /// Until when this host had to be done with it, counted from there.
     pub deadline: Instant,
 }
 
@@ -303,8 +303,9 @@ impl Endpoint {
 
     // ------------------------------------------------------------------------------------------------ commands
 
-    /// Takes a message that arrived at `arrival` in the application's thread. The stamp is confined to
-    /// [`now − handover`, `now`]: no application can back-date a deadline.
+    /// Takes a message that arrived at `stamp` in the application's thread, not after `now`. What is promised counts from there, and
+    /// so does whether the contract is kept. It is served as if it had arrived no more than `handover` ago: no application can bring
+    /// deadlines closer than was admitted by handing over late.
     ///
     /// # Errors
     /// The message comes back with the reason; a channel that is not open has a burst of none.
@@ -312,14 +313,30 @@ impl Endpoint {
         &mut self,
         now: Instant,
         channel: ChannelId,
-        arrival: Instant,
+        stamp: Instant,
         message: MessageBuf,
     ) -> Result<Submitted, Rejected> {
-        let earliest = now.before(self.config.handover);
-        if arrival < earliest {
+        self.submit_withheld(now, channel, stamp, Duration::ZERO, message)
+    }
+
+    /// As [`Endpoint::submit`], for a message that the application itself withheld for so long after it had stamped it.
+    ///
+    /// # Errors
+    /// As [`Endpoint::submit`].
+    pub fn submit_withheld(
+        &mut self,
+        now: Instant,
+        channel: ChannelId,
+        stamp: Instant,
+        withheld: Duration,
+        message: MessageBuf,
+    ) -> Result<Submitted, Rejected> {
+        let (stamp, earliest) = (stamp.min(now), now.before(self.config.handover));
+        let mut arrival = Arrival::from(stamp);
+        if stamp < earliest {
             self.counters.stamps_clamped += 1;
+            arrival = Arrival { stamp, served: earliest, withheld };
         }
-        let arrival = arrival.clamp(earliest, now);
         let closed =
             |message| Rejected { message, violation: Violation::Burst { wait: Duration::MAX }, would_block: false };
         let Some(state) = self.channels.get_mut(channel) else { return Err(closed(message)) };

@@ -51,12 +51,12 @@ impl Endpoint {
         let channel = self.channels.get_mut(key)?;
         let (peer, remote) = (channel.peer, channel.remote);
         let stolen = |since| self.gaps.stolen(since, now);
-        let Leaving { frame, payload, is_real_time, message } =
+        let Leaving { frame, payload, is_real_time, message, promised } =
             channel.job.pop_packet(now, (key, remote), stolen, frames)?;
         let class = if is_real_time { Class::RealTime } else { Class::BestEffort };
         let scheduler = &mut self.links[usize::from(link)].scheduler;
         let completes = scheduler.issued(now, class, payload);
-        let late = is_real_time && completes > message.deadline;
+        let late = is_real_time && completes > promised;
         let making = self.making == Some(id);
         channel.job.sent(payload, (message.last, late), making, |head| scheduler.enqueue(now, id, head));
         if let Some(work) = channel.job.work(self.config.quantum) {

@@ -7,4 +7,4 @@ pub mod starts;
 
 pub use enforce::{Violation, Violations};
 pub use link_scheduler::LinkScheduler;
-pub use sending::{Packet, Rejected, SendConfig, SendCounters, Sending, Submitted};
+pub use sending::{Arrival, HandOver, Packet, Rejected, SendConfig, SendCounters, Sending, Submitted};

@@ -30,13 +30,59 @@ pub struct SendConfig {
     pub work_conserving: bool,
 }
 
+/// When a message arrived.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Arrival {
+    /// By the application's stamp. What is promised counts from it, whenever the message was handed over.
+    pub stamp: Instant,
+    /// From when on it may be served: not before the time that admission allows for the hand-over, however old the stamp is, so that
+    /// no deadline comes closer than was admitted.
+    pub served: Instant,
+    /// How long the application itself withheld it after the stamp.
+    pub withheld: Duration,
+}
+
+impl From<Instant> for Arrival {
+    /// Handed over in time.
+    fn from(stamp: Instant) -> Self {
+        Self { stamp, served: stamp, withheld: Duration::ZERO }
+    }
+}
+
 /// A message that was taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Submitted {
     /// Its number, from 0.
     pub sequence: u64,
-    /// What its deadline counts from.
+    /// What is promised counts from it.
     pub logical_arrival: Instant,
+    /// From when on it is served, later than that if it, or one before it, was handed over too late.
+    pub release: Instant,
+}
+
+/// By how much a message is served later than is promised, because it, or one before it, was handed over too late.
+#[derive(Clone, Copy, Debug)]
+pub struct HandOver {
+    /// So much.
+    pub late: Duration,
+    /// For how much of that an application had withheld its message.
+    pub withheld: Duration,
+    /// From when on what the platform took may have caused it, or the message's logical arrival.
+    pub since: Instant,
+}
+
+impl HandOver {
+    /// What is explained of how late a message is that arrived logically at `arrival`, if the platform has taken as much as `stolen`
+    /// tells since a point in time.
+    #[inline]
+    pub(crate) fn explained(&self, arrival: Instant, stolen: impl Fn(Instant) -> Duration) -> Duration {
+        let since_arrival = stolen(arrival);
+        if self.late.is_zero() {
+            return since_arrival;
+        }
+        // What was taken before the message arrived explains no more than it was late by then.
+        (self.withheld + stolen(self.since)).min(self.late + since_arrival)
+    }
 }
 
 /// A message that was not taken, with its buffer.
@@ -63,10 +109,12 @@ pub struct Packet {
     pub last: bool,
     /// The logical arrival of its message.
     pub message_arrival: Instant,
-    /// The same (of its part, if the message is oversize).
+    /// From when on it is served (of its part, if the message is oversize).
     pub logical_arrival: Instant,
-    /// Its deadline at this host: logical arrival + d_cpu + d_link.
+    /// Its deadline at this host: that and d_cpu + d_link.
     pub deadline: Instant,
+    /// How much later that is than is promised.
+    pub handed_over: HandOver,
 }
 
 /// What a sending channel did. Words of 64 bits, so that they can be published one by one.
@@ -92,6 +140,8 @@ struct Queued {
     message: MessageBuf,
     sequence: u64,
     logical_arrival: Instant,
+    release: Instant,
+    handed_over: HandOver,
 }
 
 #[derive(Debug)]
@@ -101,12 +151,25 @@ struct Fragmenting {
     count: u32,
 }
 
+/// Why a message is not taken.
+enum Refused {
+    /// It breaks the contract, or there is none and the queue is full.
+    Violates(Violation),
+    /// It does not, but the queue is full.
+    Behind,
+}
+
 /// One sending channel.
 #[derive(Debug)]
 pub struct Sending {
     config: SendConfig,
     stages: SendingStages,
+    /// What is promised counts from its stamps: those of the application.
     regulator: Option<Regulator>,
+    /// What is served counts from its stamps: an interval apart, whenever messages are handed over.
+    serving: Option<Regulator>,
+    /// How late the last message was handed over, or one that it stands behind.
+    handed_over: HandOver,
     next_sequence: u64,
     queue: Ring<Queued>,
     fragmenting: Option<Fragmenting>,
@@ -118,8 +181,11 @@ pub struct Sending {
 impl Sending {
     /// A channel that may have `messages` messages waiting and `packets` packets in its packet queue. Allocates both.
     pub fn new(config: SendConfig, messages: u32, packets: u32) -> Self {
+        let regulator = config.service.contract().map(|contract| Regulator::new(contract.interval()));
         Self {
-            regulator: config.service.contract().map(|contract| Regulator::new(contract.interval())),
+            serving: regulator.clone(),
+            regulator,
+            handed_over: HandOver { late: Duration::ZERO, withheld: Duration::ZERO, since: Instant::ZERO },
             config,
             stages: SendingStages::default(),
             next_sequence: 0,
@@ -159,18 +225,25 @@ impl Sending {
         (self.queue.peak() as u32, self.packets.peak() as u32)
     }
 
-    /// Enforces the contract on a message that arrived at `arrival` and queues it.
-    pub fn submit(&mut self, arrival: Instant, message: MessageBuf) -> Result<Submitted, Rejected> {
-        match self.admit(arrival, message.len() as u64) {
-            Ok(logical_arrival) => {
+    /// Enforces the contract on a message that arrived so and queues it. One that has no room though its contract has is not
+    /// refused: it waits with the caller, whatever the policy, for it is this host that is behind.
+    pub fn submit(&mut self, arrival: impl Into<Arrival>, message: MessageBuf) -> Result<Submitted, Rejected> {
+        let arrival = arrival.into();
+        match self.admit(&arrival, message.len() as u64) {
+            Ok((logical_arrival, release)) => {
                 let sequence = self.next_sequence;
                 self.next_sequence += 1;
                 self.counters.accepted += 1;
-                let queued = Queued { message, sequence, logical_arrival };
+                let handed_over = self.hand_over(arrival.withheld, logical_arrival, release);
+                let queued = Queued { message, sequence, logical_arrival, release, handed_over };
                 self.queue.push(queued).unwrap_or_else(|_| unreachable!("admit() found room"));
-                Ok(Submitted { sequence, logical_arrival })
+                Ok(Submitted { sequence, logical_arrival, release })
             }
-            Err(violation) => {
+            Err(Refused::Behind) => {
+                let violation = Violation::Burst { wait: Duration::ZERO };
+                Err(Rejected { message, violation, would_block: true })
+            }
+            Err(Refused::Violates(violation)) => {
                 self.counters.refused += 1;
                 let would_block =
                     self.config.overload == Overload::Block && matches!(violation, Violation::Burst { .. });
@@ -179,7 +252,17 @@ impl Sending {
         }
     }
 
-    fn admit(&mut self, arrival: Instant, bytes: u64) -> Result<Instant, Violation> {
+    /// What is known of a message that is served later than is promised: of its own hand-over, or of that of one before it, which keeps
+    /// it an interval away.
+    fn hand_over(&mut self, withheld: Duration, logical_arrival: Instant, release: Instant) -> HandOver {
+        let (late, before) = (release.since(logical_arrival), self.handed_over);
+        let since = if late.is_zero() || before.late.is_zero() { logical_arrival } else { before.since };
+        self.handed_over = HandOver { late, withheld: withheld.max(before.withheld).min(late), since };
+        self.handed_over
+    }
+
+    /// The logical arrival of a message that is taken, and from when on it is served.
+    fn admit(&mut self, arrival: &Arrival, bytes: u64) -> Result<(Instant, Instant), Refused> {
         let max = u64::from(self.config.service.max_message());
         let weight = match self.config.overload {
             Overload::Decay if bytes > max => self.decay_weight(bytes),
@@ -188,31 +271,34 @@ impl Sending {
         if weight == 0 {
             self.counters.violations.size += 1;
             let most = if self.config.overload == Overload::Decay { u64::from(self.largest_decayed()) } else { max };
-            return Err(Violation::Oversize { found: bytes, most });
+            return Err(Refused::Violates(Violation::Oversize { found: bytes, most }));
         }
         let least = self.config.service.contract().map_or(1, |contract| u64::from(contract.min_message()));
         if bytes < least {
             self.counters.violations.size += 1;
-            return Err(Violation::Undersize { found: bytes, least });
+            return Err(Refused::Violates(Violation::Undersize { found: bytes, least }));
         }
         if weight > 1 {
             self.counters.violations.size += 1;
         }
-        let Some(regulator) = &mut self.regulator else {
+        let (Some(regulator), Some(serving)) = (&mut self.regulator, &mut self.serving) else {
             if self.queue.is_full() {
                 self.counters.violations.burst += 1;
-                return Err(Violation::Burst { wait: Duration::ZERO });
+                return Err(Refused::Violates(Violation::Burst { wait: Duration::ZERO }));
             }
-            return Ok(arrival);
+            return Ok((arrival.stamp, arrival.served));
         };
-        let stamp = regulator.stamp(arrival);
+        let stamp = regulator.stamp(arrival.stamp);
         let contract = self.config.service.contract().expect("a regulated channel has a contract");
         let beyond = stamp.ahead > u64::from(contract.burst()) - 1;
+        if self.queue.is_full() && !beyond {
+            return Err(Refused::Behind);
+        }
         if self.queue.is_full() || (beyond && self.config.overload != Overload::Decay) {
             self.counters.violations.burst += 1;
             let allowance = contract.interval() * (u64::from(contract.burst()) - 1);
-            let wait = stamp.logical_arrival.since(arrival).saturating_sub(allowance);
-            return Err(Violation::Burst { wait });
+            let wait = stamp.logical_arrival.since(arrival.stamp).saturating_sub(allowance);
+            return Err(Refused::Violates(Violation::Burst { wait }));
         }
         match (stamp.ahead, beyond) {
             (0, _) => {}
@@ -220,7 +306,9 @@ impl Sending {
             (_, true) => self.counters.violations.burst += 1,
         }
         regulator.accept(stamp, weight);
-        Ok(stamp.logical_arrival)
+        let served = serving.stamp(stamp.logical_arrival.max(arrival.served));
+        serving.accept(served, weight);
+        Ok((stamp.logical_arrival, served.logical_arrival))
     }
 
     /// The largest message that `decay` takes, bytes: what the wire can carry is the limit, too.
@@ -253,7 +341,7 @@ impl Sending {
         let order = match self.config.service {
             Service::BestEffort { .. } => Order::BestEffort,
             Service::RealTime(_) => {
-                let release = queued.logical_arrival + self.part_delay(index);
+                let release = queued.release + self.part_delay(index);
                 Order::RealTime {
                     release,
                     deadline: release + self.stages.processor,
@@ -296,7 +384,7 @@ impl Sending {
             self.fragmenting = Some(Fragmenting { queued, index: 0, count });
         }
         let fragmenting = self.fragmenting.as_mut()?;
-        let Queued { message, sequence, logical_arrival } = &fragmenting.queued;
+        let Queued { message, sequence, logical_arrival, release, handed_over } = &fragmenting.queued;
         let start = fragmenting.index as usize * size as usize;
         let payload = message.len().saturating_sub(start).min(size as usize);
         let area = frames.packet_mut(&frame);
@@ -322,8 +410,9 @@ impl Sending {
             sequence: *sequence,
             last,
             message_arrival: *logical_arrival,
-            logical_arrival: *logical_arrival + delay,
-            deadline: *logical_arrival + delay + self.stages.processor + self.stages.link,
+            logical_arrival: *release + delay,
+            deadline: *release + delay + self.stages.processor + self.stages.link,
+            handed_over: *handed_over,
         };
         fragmenting.index += 1;
         let part_end = last || fragmenting.index.is_multiple_of(part_packets);

@@ -107,7 +107,9 @@ impl ControlType {
             Self::Accept => &[tag::CHANNEL, tag::KEY, tag::RECEIVE, tag::PACKET, tag::LEASE, tag::CLOCK],
             Self::Refuse => &[tag::CODE, tag::STAGE, tag::AT, tag::LEAST_DEADLINE, tag::DETAIL],
             Self::Keepalive => &[tag::CHANNEL, tag::KEY, tag::SENT],
-            Self::Status | Self::Closed => &[tag::DELIVERED, tag::LATE, tag::LOST, tag::DROPPED, tag::LARGEST, tag::LAXITY],
+            Self::Status | Self::Closed => {
+                &[tag::DELIVERED, tag::LATE, tag::LOST, tag::DROPPED, tag::LARGEST, tag::LAXITY]
+            }
             Self::Close => &[tag::CHANNEL, tag::KEY, tag::SENT, tag::REASON, tag::REVERSE],
             Self::Version => &[tag::LOWEST, tag::HIGHEST],
             Self::Challenge => &[],

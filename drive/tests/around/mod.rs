@@ -68,6 +68,9 @@ pub struct Around {
     /// What the next work takes beside that, and how much of it the platform is known to have taken.
     pub stall: Duration,
     pub evidence: Duration,
+    /// How long it waited for a processor, and an application after its stamp, when a message comes late.
+    pub delay: Duration,
+    pub withheld: Duration,
     pub did: Vec<Did>,
     pub mailboxes: Vec<VecDeque<Outbound>>,
     pub rung: VecDeque<u32>,
@@ -141,6 +144,8 @@ impl Host {
             step: Duration::ZERO,
             stall: Duration::ZERO,
             evidence: Duration::ZERO,
+            delay: Duration::ZERO,
+            withheld: Duration::ZERO,
             did: Vec::new(),
             mailboxes: (0..8).map(|_| VecDeque::new()).collect(),
             rung: VecDeque::new(),
@@ -294,7 +299,7 @@ impl Host {
         let mut message = MessageBuf::with_capacity(packets * PACKET);
         message.set_len(packets * PACKET);
         let place = channel.index();
-        self.around.mailboxes[place as usize].push_back(Outbound { message, arrival });
+        self.around.mailboxes[place as usize].push_back(Outbound { message, arrival, waited: Duration::ZERO });
         self.around.ring(place);
     }
     pub fn send(&mut self, channel: ChannelId, packets: usize) {
@@ -348,6 +353,10 @@ impl Clock for Around {
         self.now += std::mem::take(&mut self.stall);
         self.now
     }
+    fn delayed(&mut self) -> Duration {
+        std::mem::take(&mut self.delay)
+    }
+
     fn stolen(&mut self, _: Duration) -> Duration {
         std::mem::take(&mut self.evidence)
     }
@@ -414,6 +423,10 @@ impl Ports for Around {
     fn take(&mut self, place: u32) -> Option<Outbound> {
         self.mailboxes[place as usize].pop_front()
     }
+    fn withheld(&self, _: Instant, _: u32, _: Instant) -> Duration {
+        self.withheld
+    }
+
     fn take_returned(&mut self, place: u32, _: impl FnMut(MessageBuf)) -> bool {
         self.did.push(Did::Return(place));
         !self.is_busy

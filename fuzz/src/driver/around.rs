@@ -157,6 +157,10 @@ impl Clock for Around<'_> {
         })
     }
 
+    fn delayed(&mut self) -> Duration {
+        Duration::ZERO
+    }
+
     fn stolen(&mut self, _: Duration) -> Duration {
         let host = self.host();
         let evidence = std::mem::take(&mut host.evidence);
@@ -325,6 +329,10 @@ impl Ports for Around<'_> {
         })
     }
 
+    fn withheld(&self, _: Instant, _: u32, _: Instant) -> Duration {
+        Duration::ZERO
+    }
+
     fn take_returned(&mut self, place: u32, mut give: impl FnMut(MessageBuf)) -> bool {
         self.left();
         let now = self.host().now;
@@ -344,10 +352,9 @@ impl Ports for Around<'_> {
     fn submitted(&mut self, now: Instant, channel: ChannelId, submitted: &Submitted) {
         self.outside(|around| {
             let sent = around.sent_at(channel.index()).expect("who submits sends");
-            let handover = around.host().handover;
             let sent = &mut around.world.sent[sent];
             assert!(sent.id == channel && sent.begun);
-            sent.submitted(now, handover, submitted);
+            sent.submitted(now, submitted);
         });
     }
 

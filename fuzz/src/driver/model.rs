@@ -6,7 +6,7 @@ use laxity_core::contract::{Overload, Service};
 use laxity_core::event::ChannelId;
 use laxity_core::frames::MessageBuf;
 use laxity_core::send::Submitted;
-use laxity_core::units::Instant;
+use laxity_core::units::{Duration, Instant};
 use laxity_drive::Outbound;
 
 /// The shortest message: so much says whose it is.
@@ -108,18 +108,18 @@ impl Sent {
         let (number, message) = self.mailbox.pop_front()?;
         self.messages[number].fate = Fate::Held;
         self.was_full = self.is_full();
-        Some(Outbound { message, arrival: Instant::from_nanos(self.messages[number].arrival) })
+        Some(Outbound { message, arrival: Instant::from_nanos(self.messages[number].arrival), waited: Duration::ZERO })
     }
 
     /// The held message was accepted at `now`.
-    pub fn submitted(&mut self, now: Instant, handover: u64, submitted: &Submitted) {
+    pub fn submitted(&mut self, now: Instant, submitted: &Submitted) {
         let number = self.held().expect("a message that is accepted was taken before");
         assert_eq!(submitted.sequence, self.accepted.len() as u64, "messages are numbered as they are accepted");
         let message = &mut self.messages[number];
         if self.asked.overload != Overload::Decay {
             // However long it was held: it arrives when its contract has room for it, or when it was sent.
             let now = now.as_nanos();
-            let expected = self.next.max(now.saturating_sub(handover)).max(message.arrival.min(now));
+            let expected = self.next.max(message.arrival.min(now));
             assert_eq!(submitted.logical_arrival.as_nanos(), expected, "the logical arrival of message {number}");
             if let Some(contract) = self.asked.service.contract() {
                 self.next = expected + contract.interval().as_nanos();

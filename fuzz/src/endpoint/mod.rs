@@ -315,7 +315,7 @@ impl World {
         let host = &mut self.hosts[sent.host];
         let now = host.time(self.now);
         let stamp = now.before(Duration::from_nanos(age));
-        let arrival = stamp.max(now.before(host.endpoint.config().handover)).as_nanos();
+        let (arrival, earliest) = (stamp.as_nanos(), now.before(host.endpoint.config().handover).as_nanos());
         match host.call(0, |endpoint, _| endpoint.submit(now, sent.id, stamp, message)) {
             Ok(submitted) => {
                 assert!(sent.is_open(), "a channel that is not open takes a message");
@@ -324,14 +324,17 @@ impl World {
                 let expected = sent.verdict(arrival, len);
                 let Verdict::Taken { weight, .. } = expected else { panic!("taken: {expected:?}") };
                 assert_eq!(Verdict::Taken { logical_arrival, weight }, expected);
-                sent.take(logical_arrival, weight, len);
+                let release = sent.served(logical_arrival, earliest);
+                assert_eq!(submitted.release.as_nanos(), release);
+                sent.take((logical_arrival, release), weight, len);
             }
             Err(rejected) => {
                 assert!(rejected.message.iter().enumerate().all(|(at, byte)| *byte == content(channel, number, at)));
                 if sent.is_open() {
                     let verdict = verdict_of(&rejected.violation);
                     assert_eq!(verdict, sent.verdict(arrival, len));
-                    assert_eq!(rejected.would_block, verdict == Verdict::Burst && sent.overload == Overload::Block);
+                    let waits = sent.overload == Overload::Block || sent.is_behind(arrival);
+                    assert_eq!(rejected.would_block, verdict == Verdict::Burst && waits);
                 } else {
                     assert!(!rejected.would_block && verdict_of(&rejected.violation) == Verdict::Burst);
                 }

@@ -11,6 +11,8 @@ use laxity_core::send::{SendCounters, Violation};
 pub struct Message {
     /// ns on the sender's clock.
     pub logical_arrival: u64,
+    /// From when on it is served.
+    pub release: u64,
     pub bytes: usize,
     /// How many messages of the contract it takes the place of.
     pub weight: u64,
@@ -40,8 +42,9 @@ pub struct Sent {
     /// Somebody forged a frame of this connection: nothing is promised to its two ends then.
     pub tainted: bool,
     pub messages: Vec<Message>,
-    /// The earliest logical arrival of the next message.
+    /// The earliest logical arrival of the next message, and from when on it is served at the earliest.
     next: u64,
+    serving: u64,
     /// The next packet that its handler makes, and the next that leaves: message and index.
     pub made: (usize, u32),
     pub left: (usize, u32),
@@ -89,6 +92,7 @@ impl Sent {
             tainted: false,
             messages: Vec::new(),
             next: 0,
+            serving: 0,
             made: (0, 0),
             left: (0, 0),
             partner: None,
@@ -153,9 +157,23 @@ impl Sent {
         Verdict::Taken { logical_arrival, weight }
     }
 
-    pub fn take(&mut self, logical_arrival: u64, weight: u64, bytes: usize) {
+    /// True if its queue is full though the contract has room for a message that arrives then.
+    pub fn is_behind(&self, arrival: u64) -> bool {
+        let ahead = |interval| (self.next.max(arrival) - arrival).div_ceil(interval);
+        self.service.contract().is_some_and(|contract| ahead(self.interval()) < u64::from(contract.burst()))
+    }
+
+    /// When a message is served that is not served before `earliest`.
+    pub fn served(&self, logical_arrival: u64, earliest: u64) -> u64 {
+        logical_arrival.max(earliest).max(self.serving)
+    }
+
+    pub fn take(&mut self, (logical_arrival, release): (u64, u64), weight: u64, bytes: usize) {
         self.next = logical_arrival + weight * self.interval();
-        self.messages.push(Message { logical_arrival, bytes, weight, delivered: false });
+        if self.service.contract().is_some() {
+            self.serving = release + weight * self.interval();
+        }
+        self.messages.push(Message { logical_arrival, release, bytes, weight, delivered: false });
     }
 }
 

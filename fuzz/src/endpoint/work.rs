@@ -111,12 +111,12 @@ impl World {
         if let Some(contract) = sent.service.contract() {
             // Each part of an oversize message takes the place of a message of the contract.
             let own = contract.max_message().div_ceil(sent.packet.expect("it is open"));
-            let release = logical_arrival + sent.interval() * u64::from(index / own);
+            let release = sent.messages[message].release + sent.interval() * u64::from(index / own);
             let horizon = self.hosts[host].horizon(link);
             assert!(release <= now + horizon, "a packet leaves {} ns too early", release - now - horizon);
             // So by the contract: one message and one more for each interval since the first.
             let before: u64 = sent.messages[..message].iter().map(|message| message.weight).sum();
-            let span = now + horizon - sent.messages[0].logical_arrival;
+            let span = now + horizon - sent.messages[0].release;
             assert!((before + u64::from(index / own)) * sent.interval() <= span, "more than the contract on the link");
         }
         sent.left = sent.after(sent.left);

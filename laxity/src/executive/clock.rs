@@ -1,14 +1,59 @@
 //! The live host's clock, and its evidence of time that the platform took.
 
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+
 use laxity_core::units::{Duration, Instant};
 use laxity_drive::{Clock, Work};
 use laxity_link::sys;
+
+/// How old a reading of the run delay may be.
+const DELAY_LASTS: Duration = Duration::from_millis(100);
 
 /// CLOCK_MONOTONIC; what the platform took is the clock's time against the thread's own.
 #[derive(Debug, Default)]
 pub(crate) struct SystemClock {
     /// The thread's processor time when it was last asked for.
     own: Duration,
+    run_delay: RunDelay,
+}
+
+impl SystemClock {
+    /// The thread that it is for begins, or goes to sleep: what delays it from now on is of interest.
+    pub(crate) fn refresh(&mut self, now: Instant) {
+        self.run_delay.refresh(now);
+    }
+}
+
+/// How long the thread has waited for a processor so far, as the kernel's scheduler counts it (`schedstat`, the second figure).
+#[derive(Debug, Default)]
+struct RunDelay {
+    /// `None` before the thread has begun, or where the kernel does not count.
+    schedstat: Option<File>,
+    read: Duration,
+    read_at: Instant,
+}
+
+impl RunDelay {
+    fn refresh(&mut self, now: Instant) {
+        if self.read_at == Instant::ZERO {
+            self.schedstat = File::open("/proc/thread-self/schedstat").ok();
+        }
+        if now.since(self.read_at) >= DELAY_LASTS {
+            self.grown();
+            self.read_at = now;
+        }
+    }
+
+    /// By how much it has grown since it was last read.
+    fn grown(&mut self) -> Duration {
+        let mut text = [0; 64];
+        let read = self.schedstat.as_ref().and_then(|file| file.read_at(&mut text, 0).ok());
+        let text = read.and_then(|read| std::str::from_utf8(&text[..read]).ok()).unwrap_or_default();
+        let Some(delay) = text.split(' ').nth(1).and_then(|delay| delay.parse().ok()) else { return Duration::ZERO };
+        let delay = Duration::from_nanos(delay);
+        delay.saturating_sub(std::mem::replace(&mut self.read, delay))
+    }
 }
 
 impl Clock for SystemClock {
@@ -24,6 +69,10 @@ impl Clock for SystemClock {
         let own = sys::thread_processor_time();
         let used = own.saturating_sub(std::mem::replace(&mut self.own, own));
         awake.saturating_sub(used)
+    }
+
+    fn delayed(&mut self) -> Duration {
+        self.run_delay.grown()
     }
 }
 
@@ -57,5 +106,30 @@ mod tests {
             }
         });
         assert!(clock.stolen(ran) <= ran.saturating_sub(nap), "20 ms of {ran} were our own work ({wasted})");
+    }
+
+    /// A thread that shares a processor with one that never sleeps waits for it, and the kernel says for how long.
+    #[test]
+    fn waiting_for_a_processor_is_counted_and_sleeping_is_not() {
+        let processor = sys::processors()[0];
+        sys::pin(processor).unwrap();
+        let mut clock = SystemClock::default();
+        clock.refresh(now());
+        let slept = timed(|| std::thread::sleep(std::time::Duration::from_millis(30)));
+        let delayed = clock.delayed();
+        assert!(delayed + Duration::from_millis(30) <= slept, "{delayed} of {slept}");
+        let busy = || {
+            sys::pin(processor).unwrap();
+            let own = sys::thread_processor_time();
+            while sys::thread_processor_time() - own < Duration::from_millis(50) {}
+        };
+        let took = timed(|| {
+            let other = std::thread::spawn(busy);
+            busy();
+            other.join().unwrap();
+        });
+        let delayed = clock.delayed();
+        println!("delayed {delayed} of {took}");
+        assert!(took < Duration::from_millis(90) || delayed > Duration::from_millis(10), "{delayed} of {took}");
     }
 }

@@ -203,6 +203,7 @@ impl<L: LinkOver<F>, F: Frames> Executive<L, F> {
         self.driver.endpoint.seal();
         self.driver.start(now(), throttle);
         self.around.clock.stolen(Duration::ZERO);
+        self.around.clock.refresh(now());
         self.around.meter.skip(now());
         loop {
             match self.driver.turn(&mut self.around) {
@@ -254,6 +255,7 @@ impl<L: LinkOver<F>, F: Frames> Executive<L, F> {
         let due = sleep.until.map(|(at, _)| at);
         // What comes before the sleep is work, and so is what comes after it; only a sleep that is none is no piece's.
         let asleep = now();
+        around.clock.refresh(asleep);
         if due.is_none_or(|due| due > asleep) {
             around.meter.lap(&Work::of(Piece::Round, 1), asleep);
             // If preempted before blocking, the timeout is what is left.

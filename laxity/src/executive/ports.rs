@@ -42,6 +42,9 @@ impl<L, C: Clock> Clock for Surroundings<L, C> {
     fn stolen(&mut self, awake: Duration) -> Duration {
         self.clock.stolen(awake)
     }
+    fn delayed(&mut self) -> Duration {
+        self.clock.delayed()
+    }
 }
 
 /// One link, number zero.
@@ -103,6 +106,13 @@ impl<L, C> Ports for Surroundings<L, C> {
 
     fn take(&mut self, place: u32) -> Option<Outbound> {
         self.sender(place)?.inbox.pop().ok()
+    }
+
+    fn withheld(&self, now: Instant, place: u32, begin: Instant) -> Duration {
+        match self.slots.get(place as usize).and_then(Option::as_deref) {
+            Some(Slot::Send(slot)) => slot.put_at(now, begin).since(begin),
+            _ => Duration::ZERO,
+        }
     }
 
     fn take_returned(&mut self, place: u32, give: impl FnMut(MessageBuf)) -> bool {

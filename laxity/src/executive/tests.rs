@@ -74,6 +74,10 @@ impl Clock for ManualClock {
         }
         time.now
     }
+    fn delayed(&mut self) -> Duration {
+        Duration::ZERO
+    }
+
     fn stolen(&mut self, _: Duration) -> Duration {
         std::mem::take(&mut self.0.borrow_mut().stolen)
     }
@@ -276,7 +280,7 @@ impl LiveHost {
             let Some(send) = self.sends[channel].as_mut().filter(|_| self.accepted[channel]) else { continue };
             let mut message = send.free.pop().expect("a buffer: what is sent conforms");
             message.set_len(bytes as usize);
-            send.outbox.push(laxity_drive::Outbound { message, arrival }).unwrap();
+            send.outbox.push(laxity_drive::Outbound { message, arrival, waited: Duration::ZERO }).unwrap();
             self.doorbell.ring(&send.port);
         }
         if slept.is_some() {

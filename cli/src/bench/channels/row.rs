@@ -83,7 +83,8 @@ mod tests {
     #[test]
     fn only_misses_of_our_own_break_what_was_promised() {
         let row = |mode, misses, best_effort, delivered| {
-            let figures = Figures { name: "a".to_owned(), misses, late: 3, best_effort, delivered, ..Figures::default() };
+            let figures =
+                Figures { name: "a".to_owned(), misses, late: 3, best_effort, delivered, ..Figures::default() };
             let channels = vec![Outcome { figures, ..Outcome::default() }];
             let case = Case { best_effort: 0, channel_0_percent: 125, mode };
             Row { case, channels, gaps: None, notes: Vec::new(), disturbances: Vec::new() }

@@ -31,8 +31,7 @@ pub(super) fn run(arguments: &BenchArguments, span: Duration) -> Result<bool, Fa
     drop(bar);
     let report = report.map_err(|error| of_bench("livelock", error))?;
     show(arguments, || picture::svg(&report, span), || json(&report, span), || page(&report, span))?;
-    let broken: Vec<String> =
-        report.rows.iter().filter_map(|row| broken_promise(row.link, &row.real_time)).collect();
+    let broken: Vec<String> = report.rows.iter().filter_map(|row| broken_promise(row.link, &row.real_time)).collect();
     broken.iter().for_each(|promise| eprintln!("broken: {promise}"));
     Ok(broken.is_empty())
 }

@@ -73,8 +73,9 @@ pub(super) fn headline(report: &Report) -> (Verdict, String) {
             0 => String::new(),
             number => format!(", and {} came after the bound though within the deadline", count(number)),
         };
-        let said =
-            format!("Laxity broke its promise {circumstances}: it missed {by_us} of {sent} by its own fault{over}{nothing}.");
+        let said = format!(
+            "Laxity broke its promise {circumstances}: it missed {by_us} of {sent} by its own fault{over}{nothing}."
+        );
         return (Verdict::Broken, said);
     }
     let messages = messages(tally);

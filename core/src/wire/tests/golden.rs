@@ -158,7 +158,8 @@ pub(super) fn data_frame() -> Vec<u8> {
 
 /// Each golden control frame with what it says.
 pub(super) fn controls() -> [(Vec<u8>, u64, Control<'static>); 10] {
-    let counts = Counts { delivered: 996, late: 2, lost: 1, dropped: 1, largest: Duration::from_micros(4_400), laxity: 0 };
+    let counts =
+        Counts { delivered: 996, late: 2, lost: 1, dropped: 1, largest: Duration::from_micros(4_400), laxity: 0 };
     let open = Open {
         name: "arm1",
         traffic: Traffic::RealTime {

@@ -42,14 +42,9 @@ fn traffic() -> impl Strategy<Value = Traffic> {
 }
 
 fn counts() -> impl Strategy<Value = Counts> {
-    (number(), number(), number(), number(), span(), number()).prop_map(|(delivered, late, lost, dropped, largest, laxity)| Counts {
-        delivered,
-        late,
-        lost,
-        dropped,
-        largest,
-        laxity,
-    })
+    (number(), number(), number(), number(), span(), number()).prop_map(
+        |(delivered, late, lost, dropped, largest, laxity)| Counts { delivered, late, lost, dropped, largest, laxity },
+    )
 }
 
 /// A control frame whose texts are `name` and `detail`.
