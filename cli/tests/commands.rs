@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 use common::text;
 use laxity_core::contract::Service;
 use laxity_core::units;
-use laxity_core::wire::{Control, MAX_CONTROL_BYTES, Open};
+use laxity_core::wire::{Accept, Control, Counts, MAX_CONTROL_BYTES, Open};
 
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -479,7 +479,7 @@ fn who_says_at_the_end(socket: &UdpSocket, laxity: u64) {
     loop {
         let (len, peer) = socket.recv_from(&mut frame).unwrap();
         let Ok((token, control)) = Control::parse(&frame[..len]) else { continue };
-        let span = laxity_core::units::Duration::from_millis;
+        let span = units::Duration::from_millis;
         let answer = match control {
             Control::Open(open) => Control::Accept(Accept {
                 channel: 1,

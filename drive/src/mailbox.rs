@@ -1,5 +1,6 @@
 //! What applications put into their mailboxes, and what they are given: between the ports and the endpoint.
 
+use laxity_core::endpoint::Endpoint;
 use laxity_core::frames::Frames;
 use laxity_core::piece::Piece;
 use laxity_core::send::Violation;
@@ -70,8 +71,13 @@ impl<F: Frames> Driver<F> {
                     let Outbound { arrival, waited, .. } = outbound;
                     let age = now.since(arrival);
                     let is_late = age > self.endpoint.config().handover;
-                    let withheld =
-                        if is_late { self.late_hand_over(now, place, (arrival, waited), env) } else { Duration::ZERO };
+                    let mut withheld = Duration::ZERO;
+                    if is_late {
+                        let begin = arrival + waited;
+                        withheld = env.withheld(now, place, begin);
+                        let rung = self.was_rung.then(|| begin + withheld + self.platform.wake_up);
+                        note_late_waking(&mut self.endpoint, now, rung, env);
+                    }
                     match self.endpoint.submit_withheld(now, key, arrival, withheld, outbound.message) {
                         Ok(submitted) => {
                             taken += 1;
@@ -113,26 +119,6 @@ impl<F: Frames> Driver<F> {
         taken
     }
 
-    /// A message came later than it may: how much of that the application withheld it. If the driver slept, and was rung, the platform may
-    /// have kept it from waking up.
-    #[cold]
-    fn late_hand_over(
-        &mut self,
-        now: Instant,
-        place: u32,
-        (arrival, waited): (Instant, Duration),
-        env: &mut impl Environment<F>,
-    ) -> Duration {
-        let begin = arrival + waited;
-        let withheld = env.withheld(now, place, begin);
-        if self.was_rung {
-            let waking = now.since(begin + withheld).saturating_sub(self.platform.wake_up);
-            let taken = env.delayed().min(waking);
-            self.note_gap(now, taken, env);
-        }
-        withheld
-    }
-
     /// Hands complete messages to their applications; whether there was one. A real-time message wakes its receiver at once, a
     /// best-effort one with others: a wake-up is a system call, and costs more than the message.
     pub fn deliver(&mut self, now: Instant, env: &mut impl Environment<F>) -> bool {
@@ -167,5 +153,22 @@ impl<F: Frames> Driver<F> {
         while let Some(event) = self.endpoint.poll_event() {
             env.event(self, now, event);
         }
+    }
+}
+
+/// A message came late that had rung the driver out of its sleep, so that it should have been awake at `due`: the platform may have kept
+/// it from that.
+#[cold]
+fn note_late_waking<F: Frames>(
+    endpoint: &mut Endpoint,
+    now: Instant,
+    due: Option<Instant>,
+    env: &mut impl Environment<F>,
+) {
+    let late = due.map_or(Duration::ZERO, |due| now.since(due));
+    let taken = if late.is_zero() { late } else { env.delayed().min(late) };
+    if !taken.is_zero() {
+        endpoint.note_gap(now, taken);
+        env.gap(taken);
     }
 }

@@ -13,6 +13,7 @@ fn is_mandatory(control_type: ControlType, field: fields::Field) -> bool {
         ControlType::Open => &[fields::MIN_MESSAGE, fields::INTERVAL, fields::DEADLINE, fields::OVERSIZE],
         ControlType::Refuse => &[fields::AT, fields::LEAST_DEADLINE, fields::DETAIL],
         ControlType::Close => &[fields::REASON, fields::REVERSE],
+        ControlType::Status | ControlType::Closed => &[fields::LAXITY],
         _ => &[],
     };
     control_type.fields().contains(&field) && !optional.contains(&field)

@@ -118,7 +118,7 @@ mod tests {
         let slept = timed(|| std::thread::sleep(std::time::Duration::from_millis(30)));
         let delayed = clock.delayed();
         assert!(delayed + Duration::from_millis(30) <= slept, "{delayed} of {slept}");
-        let busy = || {
+        let busy = move || {
             sys::pin(processor).unwrap();
             let own = sys::thread_processor_time();
             while sys::thread_processor_time() - own < Duration::from_millis(50) {}

@@ -123,13 +123,14 @@ const CLOSED: &str = "
     4C58 02 02          ; prefix
     07                  ; type: CLOSED
     00                  ; minor
-    003A                ; length: 58 = token 8, fields 50
+    0044                ; length: 68 = token 8, fields 60
     0123456789ABCDEF    ; token
     15 08 00000000000003E4 ; delivered: 996
     16 08 0000000000000002 ; late: 2
     17 08 0000000000000001 ; lost: 1
     18 08 0000000000000001 ; dropped: 1
     19 08 0000000000432380 ; largest: 4.4 ms
+    21 08 0000000000000001 ; laxity: 1
 ";
 
 const VERSION: &str = "
@@ -207,7 +208,7 @@ pub(super) fn controls() -> [(Vec<u8>, u64, Control<'static>); 10] {
         (hex(KEEPALIVE), TOKEN, Control::Keepalive(Keepalive { channel: 7, key: 0xDEAD_BEEF_CAFE_F00D, sent: 1000 })),
         (hex(STATUS), TOKEN, Control::Status(counts)),
         (hex(CLOSE), TOKEN, Control::Close(close)),
-        (hex(CLOSED), TOKEN, Control::Closed(counts)),
+        (hex(CLOSED), TOKEN, Control::Closed(Counts { laxity: 1, ..counts })),
         (hex(VERSION), TOKEN, Control::Version(Versions { lowest: 1, highest: 3 })),
         (hex(CHALLENGE), TOKEN, Control::Challenge),
     ]
