@@ -97,16 +97,20 @@ mod tests {
 
     #[test]
     fn a_promise_is_laxitys_and_never_against_a_strangers_flood() {
-        let missed =
-            || Figures { delivered: 1, misses: Misses { laxity: 2, ..Misses::default() }, ..Figures::default() };
+        let missed = || Figures {
+            sent: 1,
+            delivered: 1,
+            misses: Misses { laxity: 2, ..Misses::default() },
+            ..Figures::default()
+        };
         let broken = |stack, flood, figures| run(stack, flood, figures).broken_promises().len();
         assert_eq!(broken(Stack::Laxity, FloodPath::Through, missed()), 1);
         assert_eq!(broken(Stack::Laxity, FloodPath::Foreign, missed()), 0);
         assert_eq!(broken(Stack::PlainUdp, FloodPath::Through, missed()), 0);
-        let over = Figures { delivered: 1, over_bound: 1, ..Figures::default() };
+        let over = Figures { sent: 1, delivered: 1, over_bound: 1, ..Figures::default() };
         assert_eq!(broken(Stack::Laxity, FloodPath::None, over), 1);
         let by_others = Misses { sender: 1, receiver: 1, network: 1, platform: 1, laxity: 0 };
-        let others = Figures { delivered: 1, misses: by_others, ..Figures::default() };
+        let others = Figures { sent: 1, delivered: 1, misses: by_others, ..Figures::default() };
         assert_eq!(broken(Stack::Laxity, FloodPath::Through, others), 0);
         assert_eq!(broken(Stack::Laxity, FloodPath::Through, Figures { best_effort: true, ..missed() }), 0);
         // Nothing to judge is no promise kept.

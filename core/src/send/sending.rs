@@ -225,8 +225,8 @@ impl Sending {
         (self.queue.peak() as u32, self.packets.peak() as u32)
     }
 
-    /// Enforces the contract on a message that arrived so and queues it. One that has no room though its contract has is not
-    /// refused: it waits with the caller, whatever the policy, for it is this host that is behind.
+    /// Enforces the contract on a message that arrived so and queues it. One that has no room though its contract has waits with the
+    /// caller, if it may, and is no violation: it is this host that is behind.
     pub fn submit(&mut self, arrival: impl Into<Arrival>, message: MessageBuf) -> Result<Submitted, Rejected> {
         let arrival = arrival.into();
         match self.admit(&arrival, message.len() as u64) {
@@ -291,7 +291,7 @@ impl Sending {
         let stamp = regulator.stamp(arrival.stamp);
         let contract = self.config.service.contract().expect("a regulated channel has a contract");
         let beyond = stamp.ahead > u64::from(contract.burst()) - 1;
-        if self.queue.is_full() && !beyond {
+        if self.queue.is_full() && !beyond && self.config.overload == Overload::Block {
             return Err(Refused::Behind);
         }
         if self.queue.is_full() || (beyond && self.config.overload != Overload::Decay) {

@@ -157,12 +157,6 @@ impl Sent {
         Verdict::Taken { logical_arrival, weight }
     }
 
-    /// True if its queue is full though the contract has room for a message that arrives then.
-    pub fn is_behind(&self, arrival: u64) -> bool {
-        let ahead = |interval| (self.next.max(arrival) - arrival).div_ceil(interval);
-        self.service.contract().is_some_and(|contract| ahead(self.interval()) < u64::from(contract.burst()))
-    }
-
     /// When a message is served that is not served before `earliest`.
     pub fn served(&self, logical_arrival: u64, earliest: u64) -> u64 {
         logical_arrival.max(earliest).max(self.serving)
