@@ -38,6 +38,8 @@ use clap::Parser;
 use args::{Arguments, Command};
 
 fn main() -> ExitCode {
+    #[cfg(feature = "fault-points")]
+    let _points = fail::FailScenario::setup();
     let arguments = Arguments::parse();
     let status = |kept: bool| if kept { 0 } else { 1 };
     let outcome = match arguments.command {

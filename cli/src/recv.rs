@@ -182,13 +182,14 @@ fn explain(message: &Message, explained: &mut u32) {
     *explained += 1;
     if *explained <= MOST {
         eprintln!(
-            "message {}: {} {what}, cause {:?} (taken from the sender {}, from this host {}, by the way {})",
+            "message {}: {} {what}, cause {:?} (more than granted: by Laxity {}, the network {}, the platform {}, unknown {})",
             message.sequence(),
             evidence.lateness,
             evidence.cause,
-            evidence.taken_at_sender,
-            evidence.taken_here,
-            evidence.transit_excess
+            evidence.laxity,
+            evidence.network,
+            evidence.platform,
+            evidence.unknown
         );
     }
     if *explained == MOST {

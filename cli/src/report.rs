@@ -82,9 +82,16 @@ pub(crate) fn channel_without_causes(figures: &Figures) -> Value {
 }
 
 /// Misses by cause.
-pub(crate) fn by_cause(misses: &Misses) -> [(&'static str, u64); 5] {
-    let Misses { sender, receiver, network, platform, laxity } = *misses;
-    [("sender", sender), ("receiver", receiver), ("network", network), ("platform", platform), ("laxity", laxity)]
+pub(crate) fn by_cause(misses: &Misses) -> [(&'static str, u64); 6] {
+    let Misses { sender, receiver, network, platform, laxity, unexplained } = *misses;
+    [
+        ("sender", sender),
+        ("receiver", receiver),
+        ("network", network),
+        ("platform", platform),
+        ("laxity", laxity),
+        ("unexplained", unexplained),
+    ]
 }
 
 /// What the link did: frames, and those that it dropped by reason.
@@ -227,7 +234,7 @@ mod tests {
             concat!(
                 r#"{"name":"camera","kind":"real-time","sent":200,"#,
                 r#""delivered":198,"late":1,"lost":2,"dropped":0,"misses":{"sender":0,"receiver":0,"network":2,"platform":1,"#,
-                r#""laxity":0},"over_bound":0,"deadline_ns":40000000,"bound_ns":30000000,"min_ns":2000000,"p50_ns":5000000,"#,
+                r#""laxity":0,"unexplained":0},"over_bound":0,"deadline_ns":40000000,"bound_ns":30000000,"min_ns":2000000,"p50_ns":5000000,"#,
                 r#""p99_ns":null,"p999_ns":null,"max_ns":41500000}"#
             )
         );

@@ -198,8 +198,11 @@ fn figures(grant: &laxity::Grant, counters: &SendCounters, report: Option<&Count
         figures.late = report.late;
         figures.lost = report.lost;
         figures.dropped = report.dropped;
-        figures.misses =
-            Misses { network: report.lost, receiver: report.dropped, laxity: report.laxity, ..Misses::default() };
+        // Of causes the report has Laxity's alone: as many as were late, and of what was lost the rest.
+        let beside_late = report.laxity.saturating_sub(report.late);
+        let network = report.lost.saturating_sub(beside_late);
+        let receiver = report.dropped.saturating_sub(beside_late.saturating_sub(report.lost));
+        figures.misses = Misses { network, receiver, laxity: report.laxity, ..Misses::default() };
         figures.latencies = Latencies { max: Some(report.largest), ..Latencies::default() };
     }
     figures

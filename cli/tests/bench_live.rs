@@ -11,7 +11,7 @@ use common::{bench, golden, text};
 use serde_json::Value;
 
 const KIB: u64 = 1024;
-const CAUSES: [&str; 5] = ["sender", "receiver", "network", "platform", "laxity"];
+const CAUSES: [&str; 6] = ["sender", "receiver", "network", "platform", "laxity", "unexplained"];
 
 /// One at a time: they would be each other's attack.
 fn alone() -> MutexGuard<'static, ()> {

@@ -89,14 +89,14 @@ impl Liar {
             }
             1 => Control::Accept(Accept { channel, key, receive: span, packet: 1_000, lease: LEASE, clock }),
             2 => Control::Refuse(Refuse::new(&Refusal::new(Code::Declined, Stage::Route), "no")),
-            3 | 4 => Control::Keepalive(Keepalive { channel, key, sent }),
+            3 | 4 => Control::Keepalive(Keepalive { channel, key, sent, unsent: 0 }),
             5 => Control::Status(self.counts()),
             6 => {
                 // Who closes in earnest has nothing more to say.
                 if self.below(1_000) > 0 {
                     token ^= 1 << self.below(64);
                 }
-                Control::Close(Close { channel, key, sent, reason: sent as u8, reverse: clock % 2 == 0 })
+                Control::Close(Close { channel, key, sent, unsent: 0, reason: sent as u8, reverse: clock % 2 == 0 })
             }
             7 => Control::Closed(self.counts()),
             _ => Control::Version(Versions { lowest: 1, highest: 1 + self.below(8) as u8 }),

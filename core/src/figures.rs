@@ -2,24 +2,9 @@
 
 use alloc::vec::Vec;
 
+pub use crate::receive::Misses;
 use crate::receive::ReceiveCounters;
 use crate::units::Duration;
-
-/// Late, lost and dropped messages by whose fault it was.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-pub struct Misses {
-    /// The sender broke its contract.
-    pub sender: u64,
-    /// The receiver's queue was full.
-    pub receiver: u64,
-    /// Packets were lost on the way.
-    pub network: u64,
-    /// The platform took more processor time than its envelope.
-    pub platform: u64,
-    /// None of these: a bug.
-    pub laxity: u64,
-}
 
 /// Latencies of delivered messages, from logical arrival to completion. A percentile with fewer than ten samples beyond it
 /// is not known.
@@ -101,9 +86,9 @@ pub struct Figures {
 }
 
 impl Figures {
-    /// True if Laxity broke its promise: it missed messages by its own fault, or was over its bound.
+    /// True if Laxity broke its promise: it missed messages by its own fault, or nobody can tell by whose, or was over its bound.
     pub fn is_broken(&self) -> bool {
-        self.misses.laxity > 0 || self.over_bound > 0
+        self.misses.laxity > 0 || self.misses.unexplained > 0 || self.over_bound > 0
     }
 
     /// True if a real-time channel brought nothing at all: whoever asks for causes of misses has nothing to judge.
@@ -117,14 +102,8 @@ impl Figures {
         self.delivered_bytes = counters.delivered_bytes;
         self.late = counters.late;
         self.lost = counters.lost;
-        self.dropped = counters.dropped_receiver + counters.dropped_sender;
-        self.misses = Misses {
-            sender: counters.dropped_sender,
-            receiver: counters.dropped_receiver,
-            network: counters.lost + counters.late_network,
-            platform: counters.late_platform,
-            laxity: counters.late_laxity,
-        };
+        self.dropped = counters.dropped;
+        self.misses = counters.misses;
     }
 }
 

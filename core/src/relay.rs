@@ -22,7 +22,7 @@ use crate::collections::Ring;
 use crate::contract::{Service, packets};
 use crate::frames::{FrameId, Frames};
 use crate::limits;
-use crate::receive::{Drop, DroppedEarly, Expected, Policed, Policing, Taken};
+use crate::receive::{Drop, DroppedEarly, Expected, Found, NoPlace, Policed, Policing, Taken};
 use crate::send::link_scheduler::Head;
 use crate::units::{Duration, Instant};
 use crate::wire::{DataHeader, DataView};
@@ -282,14 +282,14 @@ impl Relaying {
     /// how much a frame can have been delayed since a point in time because the platform took the processor of this host.
     pub(crate) fn accept(
         &mut self,
-        now: Instant,
+        found: Found,
         view: &DataView<'_>,
         frame: FrameId,
         held_up: impl FnOnce(Instant) -> Duration,
     ) -> Result<(), (FrameId, Drop)> {
-        match self.place(now, view) {
+        match self.place(found, view) {
             Ok((eligible, release)) => {
-                let packet = self.packet(now, view.header(), frame, (eligible, release), held_up);
+                let packet = self.packet(found, view.header(), frame, (eligible, release), held_up);
                 self.packets.push(packet).map_err(|packet| (packet.frame, Drop::ReceiverFull))
             }
             Err(reason) => {
@@ -310,7 +310,8 @@ impl Relaying {
     }
 
     /// From when on the packet may leave, and what its deadline counts from.
-    fn place(&mut self, now: Instant, view: &DataView<'_>) -> Result<(Instant, Instant), Drop> {
+    fn place(&mut self, found: Found, view: &DataView<'_>) -> Result<(Instant, Instant), Drop> {
+        let now = found.at;
         let (header, config) = (view.header(), self.config);
         let least = config.service.contract().map_or(1, |contract| contract.min_message());
         let most = config.service.largest_message(config.oversize);
@@ -326,7 +327,7 @@ impl Relaying {
                     return Err(Drop::Invalid);
                 }
             }
-            _ => self.begin_message(now, header),
+            _ => self.begin_message(found, header),
         }
         let (word, bit) = (usize::from(header.index) / 64, 1 << (header.index % 64));
         let part = u32::from(header.index) / packets(config.service.max_message(), config.packet);
@@ -349,13 +350,15 @@ impl Relaying {
         if now > current.release + delay {
             current.release = now.before(delay);
             let intervals = config.service.intervals(header.message_bytes, config.packet);
-            policing.not_before(current.release + contract.interval() * u64::from(intervals));
+            let behind = contract.interval() * u64::from(intervals);
+            policing.not_before(current.release + behind, found.arrival().before(delay) + behind);
         }
         Ok((current.eligible + delay, current.release + delay))
     }
 
     /// A message's first packet to come: is there room, and does it keep the contract?
-    fn begin_message(&mut self, now: Instant, header: &DataHeader) {
+    fn begin_message(&mut self, found: Found, header: &DataHeader) {
+        let now = found.at;
         let count = packets(header.message_bytes, self.config.packet);
         self.count_missing(now, header.sequence);
         self.seen.fill(0);
@@ -375,15 +378,22 @@ impl Relaying {
             self.counters.dropped_full += 1;
         } else if let Some(policing) = &mut self.policing {
             let intervals = self.config.service.intervals(header.message_bytes, self.config.packet);
-            let Policed { believed, eligible, release } = policing.take(now, header, intervals);
+            let Policed { believed, eligible, release } = policing.take(found, header, intervals);
             (current.eligible, current.release) = (eligible, release);
             let deferred = release.since(eligible);
             if let Some(before) = self.current.as_ref().filter(|_| !deferred.is_zero()) {
                 current.held_up = HeldUp { excess: before.held_up.excess.min(deferred), ..before.held_up };
             }
-            if believed.is_none() {
-                current.spoilt = Some(Drop::OverContract);
-                self.counters.dropped_sender += 1;
+            match believed {
+                Ok(_) => {}
+                Err(NoPlace::Contract) => {
+                    current.spoilt = Some(Drop::OverContract);
+                    self.counters.dropped_sender += 1;
+                }
+                Err(NoPlace::Backlog(_)) => {
+                    current.spoilt = Some(Drop::ReceiverFull);
+                    self.counters.dropped_full += 1;
+                }
             }
         }
         self.current = Some(current);
@@ -391,13 +401,14 @@ impl Relaying {
 
     fn packet(
         &mut self,
-        now: Instant,
+        found: Found,
         header: &DataHeader,
         frame: FrameId,
         (eligible, release): (Instant, Instant),
         held_up: impl FnOnce(Instant) -> Duration,
     ) -> Packet {
         let RelayConfig { passage, same_clock, service, packet, .. } = self.config;
+        let now = found.at;
         let waited = Duration::from_micros(header.waited_micros.into());
         let under_way = match same_clock {
             true => (header.logical_arrival + waited).min(now),
@@ -408,11 +419,18 @@ impl Relaying {
             contract.interval() * u64::from(u32::from(header.index) / packets(service.max_message(), packet))
         });
         let late = now.since(header.logical_arrival + passage.upstream + delay);
-        let excess = match same_clock {
-            true => now.since(under_way).saturating_sub(passage.transit).min(late),
-            false => Duration::ZERO,
+        let excess = match (same_clock, found.arrived) {
+            (true, Some(_)) => {
+                let granted = passage.transit.saturating_sub(passage.input_delay);
+                found.arrival().since(under_way).saturating_sub(granted).min(late)
+            }
+            // It may have lain in this host's input.
+            (true, None) => {
+                let excess = now.since(under_way).saturating_sub(passage.transit).min(late);
+                if excess.is_zero() { excess } else { excess.saturating_sub(held_up(under_way)) }
+            }
+            (false, _) => Duration::ZERO,
         };
-        let excess = if excess.is_zero() { excess } else { excess.saturating_sub(held_up(under_way)) };
         let stolen = Duration::from_micros(header.stolen_micros.into());
         let mut evidence = HeldUp { excess, stolen, under_way };
         if let Some(current) = &mut self.current {

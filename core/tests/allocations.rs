@@ -201,7 +201,7 @@ fn a_relay_takes_no_memory_once_its_channel_is_set_up() {
                 relay.frame(before, |area| DATA_HEADER_BYTES + frame.write(area).unwrap().len());
             }
         }
-        relay.control(before, 77, &Control::Keepalive(Keepalive { channel, key, sent: sequence }));
+        relay.control(before, 77, &Control::Keepalive(Keepalive { channel, key, sent: sequence, unsent: 0 }));
         relay.control(next, token, &Control::Accept(accept));
         let status =
             laxity_core::wire::Counts { delivered: sequence, late: 0, lost: 0, dropped: 0, largest: ms(9), laxity: 0 };

@@ -210,7 +210,7 @@ fn a_granted_peer_that_repeats_itself_crowds_nobody_out() {
         // 20,000 frames a second for five seconds.
         scene.now = begin + us(50) * number as u64;
         let (token_of_crowd, Accept { channel, key, .. }) = granted[number / 2 % granted.len()];
-        let again = Keepalive { channel, key, sent: 0 };
+        let again = Keepalive { channel, key, sent: 0, unsent: 0 };
         match number % 2 {
             0 => scene.hear(crowd, token_of_crowd, &Control::Keepalive(again)),
             _ => scene.hear(crowd, token_of_crowd, &Control::Open(open())),
@@ -218,7 +218,7 @@ fn a_granted_peer_that_repeats_itself_crowds_nobody_out() {
         if scene.now >= next {
             next += ms(100);
             let Accept { channel, key, .. } = received;
-            scene.hear(sender, 5, &Control::Keepalive(Keepalive { channel, key, sent: 0 }));
+            scene.hear(sender, 5, &Control::Keepalive(Keepalive { channel, key, sent: 0, unsent: 0 }));
             heard += scene.said_to(sender, 5).len();
         }
         scene.turn();

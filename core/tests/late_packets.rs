@@ -4,7 +4,7 @@
 use laxity_core::contract::{Contract, Service};
 use laxity_core::frames::{Frames, HeapFrames};
 use laxity_core::processor::{Order, Work};
-use laxity_core::receive::{Cause, Delivered, Drop, Evidence, ReceiveConfig, Receiving};
+use laxity_core::receive::{Cause, Delivered, Drop, Evidence, ReceiveConfig, Receiving, TimeTaken};
 use laxity_core::units::{Duration, Instant};
 use laxity_core::wire::{DATA_HEADER_BYTES, DataHeader, DataView};
 
@@ -57,7 +57,9 @@ impl Channel {
         let frame = self.frames.take().unwrap();
         header.write(self.frames.packet_mut(&frame)).unwrap();
         let bytes = self.frames.packet(&frame).to_vec();
-        let taken = self.receiving.accept(at(now), &DataView::parse(&bytes).unwrap(), frame, usize::MAX);
+        let taken = self
+            .receiving
+            .accept(at(now).into(), &DataView::parse(&bytes).unwrap(), frame, usize::MAX, |_| TimeTaken::default());
         taken.map_err(|(frame, reason)| {
             self.frames.free(frame);
             reason
@@ -85,7 +87,7 @@ impl Channel {
     fn deliver(&mut self, now: u64) -> (Delivered, Option<Evidence>) {
         while self.receiving.step(&mut self.frames).is_some() {}
         let (delivered, evidence) =
-            self.receiving.deliver(at(now), |_| Duration::ZERO, 1_000_000).expect("a complete message");
+            self.receiving.deliver(at(now), |_| TimeTaken::default()).expect("a complete message");
         (delivered, evidence)
     }
 }
@@ -163,7 +165,7 @@ fn copies_take_no_place() {
     channel.find(101, 0, 2, 100).unwrap();
     assert_eq!(channel.deliver(111).0.sequence, 0);
     let counters = channel.receiving.counters;
-    assert_eq!((counters.frames_stale, counters.frames_receiver_full, counters.dropped_receiver), (4, 0, 0));
+    assert_eq!((counters.frames_stale, counters.frames_receiver_full, counters.misses.receiver), (4, 0, 0));
 }
 
 /// A message that has to wait for its logical arrival does not hold up an earlier one whose packets it overtook.
@@ -207,7 +209,7 @@ fn what_is_left_of_a_message_is_due_when_the_message_was() {
         assert_eq!(channel.find(0, sequence, 0, 0), Err(Drop::OverContract));
     }
     // The last two took the places of messages 0 and 1.
-    assert_eq!(channel.receiving.counters.dropped_receiver, 2);
+    assert_eq!(channel.receiving.counters.misses.sender, 2);
     for (sequence, claim) in [(0, (0, 10)), (1, (10, 20)), (2, (20, 30))] {
         for _ in 0..3 {
             assert_eq!(channel.claim(), claim, "message {sequence}");

@@ -3,7 +3,7 @@
 use laxity_core::contract::{Contract, Overload, Service, packets};
 use laxity_core::frames::{Frames, HeapFrames, MessageBuf};
 use laxity_core::processor::{After, Order, Policy, Processor, Work};
-use laxity_core::receive::{Drop, ReceiveConfig, Receiving};
+use laxity_core::receive::{Drop, ReceiveConfig, Receiving, TimeTaken};
 use laxity_core::send::{Arrival, HandOver, SendConfig, Sending, Violation};
 use laxity_core::units::{Duration, Instant};
 use laxity_core::wire::{DATA_HEADER_BYTES, DataHeader, DataView};
@@ -116,10 +116,12 @@ fn a_small_message_from_the_network_makes_no_work() {
         let view = DataView::parse(&bytes[..DATA_HEADER_BYTES + usize::from(payload)]).ok();
         let frame = frames.take().unwrap();
         let refused = view.map(|view| {
-            receiving.accept(at(1), &view, frame, usize::MAX).map_err(|(frame, reason)| {
-                frames.free(frame);
-                reason
-            })
+            receiving.accept(at(1).into(), &view, frame, usize::MAX, |_| TimeTaken::default()).map_err(
+                |(frame, reason)| {
+                    frames.free(frame);
+                    reason
+                },
+            )
         });
         (refused, receiving.work(1).is_some(), receiving.counters.frames_invalid)
     };

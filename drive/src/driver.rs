@@ -3,10 +3,12 @@
 use alloc::boxed::Box;
 
 use laxity_core::collections::{DeadlineHeap, FifoSet};
-use laxity_core::endpoint::Endpoint;
+use laxity_core::endpoint::{Endpoint, EndpointCounters};
+use laxity_core::event::LinkId;
 use laxity_core::frames::Frames;
 use laxity_core::piece::Piece;
 use laxity_core::platform::Platform;
+use laxity_core::receive::TimeTaken;
 use laxity_core::units::{Duration, Instant};
 
 use crate::environment::{Environment, Work};
@@ -67,14 +69,31 @@ struct Progress {
     found: usize,
     /// Only what is current is done, because the share of the processor is used up.
     restricted: bool,
+    /// When the links' inputs were last looked at.
+    looked: Instant,
+    /// How long looks have brought as many frames as they take, as far as nobody was told.
+    full: Duration,
+    /// When the links were last fed: what they hold says that it left then.
+    fed: Instant,
+    /// What this host has lost of its input, as far as that was told.
+    lost: u64,
 }
 
 impl<F: Frames> Driver<F> {
     /// A driver of `endpoint` whose packets lie in `frames`. Allocates all that it needs.
     pub fn new(now: Instant, endpoint: Endpoint, frames: F, config: Config) -> Self {
         let Config { platform, channels, least_gap } = config;
-        let progress =
-            Progress { begins_round: true, unlooked: platform.quantum, unfed: 0, found: 0, restricted: false };
+        let progress = Progress {
+            begins_round: true,
+            unlooked: platform.quantum,
+            unfed: 0,
+            found: 0,
+            restricted: false,
+            looked: now,
+            full: Duration::ZERO,
+            fed: now,
+            lost: 0,
+        };
         Self {
             endpoint,
             frames,
@@ -115,7 +134,6 @@ impl<F: Frames> Driver<F> {
     pub fn turn(&mut self, env: &mut impl Environment<F>) -> Next {
         let mut now = env.now();
         if self.progress.begins_round {
-            self.round.begin(now);
             env.obey(self, now);
             if self.stops_at.is_some_and(|at| at <= now || self.is_sent_out(env)) {
                 return Next::Stop;
@@ -179,14 +197,65 @@ impl<F: Frames> Driver<F> {
     fn look(&mut self, now: Instant, env: &mut impl Environment<F>) -> Instant {
         let limit = self.platform.receive_batch as usize;
         self.progress.found = 0;
+        let (before, mut is_full) = (self.endpoint.counters, false);
         for link in 0..env.links() {
-            self.progress.found += env.receive(now, link, limit, &mut self.frames, &mut self.endpoint);
+            let found = env.receive(now, link, limit, &mut self.frames, &mut self.endpoint);
+            self.progress.found += found;
             // However few frames: the look itself costs as much as some of them.
             self.round.allowance += self.platform.look();
+            is_full |= found == limit;
         }
+        self.note_flood(now, is_full, &before);
+        self.account(now, env);
         let now = env.after(&Work::of(Piece::Demultiplex, self.progress.found));
         env.looked(self.progress.found, now);
         now
+    }
+
+    /// After a look that brought as many frames as one takes others waited. If most were for nobody here, or the network had held some up
+    /// and let them go at once, that is why. For how long we did not look ourselves is no part of that.
+    fn note_flood(&mut self, now: Instant, is_full: bool, before: &EndpointCounters) {
+        let between = now.since(core::mem::replace(&mut self.progress.looked, now));
+        if self.progress.full.is_zero() && !is_full {
+            return;
+        }
+        let counters = &self.endpoint.counters;
+        let is_strange = (counters.strangers() - before.strangers()) * 2 > self.progress.found as u64;
+        // While strangers fill the input, what passes between two looks is theirs: they keep the kernel busy, too.
+        self.progress.full += if is_strange { between } else { between.min(self.platform.round()) };
+        if is_strange || counters.delayed > before.delayed {
+            let flooded = core::mem::take(&mut self.progress.full);
+            self.endpoint.note_gap(now, TimeTaken { flooded, ..TimeTaken::default() });
+        }
+        if !is_full {
+            self.progress.full = Duration::ZERO;
+        }
+    }
+
+    /// Compares what the links had with what the endpoint was given: the rest this host has lost.
+    fn account(&mut self, now: Instant, env: &impl Environment<F>) {
+        let (mut received, mut lost) = (0u64, 0u64);
+        for link in 0..env.links() {
+            let passed = env.passed(link);
+            (received, lost) = (received + passed.received, lost + passed.lost);
+        }
+        let lost = lost + received.saturating_sub(self.endpoint.counters.handled);
+        if lost > self.progress.lost {
+            self.endpoint.note_lost(now, lost - self.progress.lost);
+            self.progress.lost = lost;
+        }
+    }
+
+    /// What a link still holds says that it left when the link was last fed. It did not: if the network took no more, that is the
+    /// platform's doing, else ours.
+    #[cold]
+    fn restamp(&mut self, now: Instant, link: LinkId, env: &mut impl Environment<F>) {
+        let late = now.since(self.progress.fed);
+        let endpoint = &self.endpoint;
+        env.rewrite(link, &mut self.frames, |packet| endpoint.restamp(packet, late));
+        if env.is_blocked(link) {
+            self.note_gap(now, late, env);
+        }
     }
 
     /// Hands packets over until each link holds enough; when that was done. Part of [`turn`](Self::turn).
@@ -194,13 +263,20 @@ impl<F: Frames> Driver<F> {
         let mut now = now;
         self.progress.unfed = 0;
         for link in 0..env.links() {
+            self.endpoint.note_departed(link, env.passed(link).departed);
+            if env.staged(link) > 0 {
+                self.restamp(now, link, env);
+            }
+        }
+        for link in 0..env.links() {
             loop {
                 // What was taken is known before anything is stamped or judged.
                 self.watch(now, env);
                 let staged = self.stage(now, link, env);
-                if staged == 0 && !env.is_blocked(link) {
+                if staged == 0 && !env.is_blocked(link) && env.staged(link) == 0 {
                     break;
                 }
+                self.progress.fed = now;
                 // An error of the whole link leaves the frames staged; the next flush tries again, and the leases notice.
                 env.flush(link, &mut self.frames);
                 // Time has passed, and the link has taken from what it holds: it may want more (A5).

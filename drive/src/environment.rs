@@ -40,13 +40,25 @@ pub trait Clock {
     /// The time after this work. A real clock is read; a virtual one lets the work's cost pass.
     fn after(&mut self, work: &Work) -> Instant;
 
-    /// How much of the time since this was last asked the platform took, by evidence; the thread was awake for `awake` of it.
-    /// May be a system call: it is asked only when something took too long.
-    fn stolen(&mut self, awake: Duration) -> Duration;
+    /// How much of the time since this was last asked the platform took, by evidence; the thread was awake for `awake` of it, until
+    /// `now`. What it waited for by itself is its own. May be a system call: it is asked only when something took too long.
+    fn stolen(&mut self, now: Instant, awake: Duration) -> Duration;
 
-    /// How long the thread was ready to run and had no processor, by evidence, since this was last asked and lately. May be a system
-    /// call: it is asked only when a message came late for which the driver was rung out of its sleep.
-    fn delayed(&mut self) -> Duration;
+    /// How long, of the time from `since` to `now`, the platform kept the thread from waking up, by evidence. May be a system
+    /// call: it is asked only when something came late that should have ended a sleep.
+    fn delayed(&mut self, since: Instant, now: Instant) -> Duration;
+}
+
+/// The packets that a link has passed on so far: what this host has lost itself is found by comparing them with what the endpoint
+/// has given and got.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Passed {
+    /// Handed to the network, refused by it, or still staged.
+    pub departed: u64,
+    /// Got from the network.
+    pub received: u64,
+    /// This host had them in its input and lost them, by its own counters.
+    pub lost: u64,
 }
 
 /// Where packets go, and where they come from. Links are numbered from zero.
@@ -65,6 +77,15 @@ pub trait Links<F: Frames> {
 
     /// True if a flush left something staged because the network was full.
     fn is_blocked(&self, link: LinkId) -> bool;
+
+    /// Packets that were staged and not yet handed over. After a flush there are none, unless the network is full.
+    fn staged(&self, link: LinkId) -> usize;
+
+    /// Gives each of them to `write`, which changes what it says of itself.
+    fn rewrite(&mut self, link: LinkId, frames: &mut F, write: impl FnMut(&mut [u8]));
+
+    /// What came and went so far.
+    fn passed(&self, link: LinkId) -> Passed;
 
     /// How soon to flush again though nothing will say that there is room.
     fn retry_after(&self, link: LinkId) -> Option<Duration>;

@@ -1,6 +1,7 @@
 //! Time that the platform takes away in the middle of the loop: found, and told to the endpoint, which judges misses by it.
 
 use laxity_core::frames::Frames;
+use laxity_core::receive::TimeTaken;
 use laxity_core::units::{Duration, Instant};
 
 use crate::driver::Driver;
@@ -34,21 +35,25 @@ impl Round {
 }
 
 impl<F: Frames> Driver<F> {
-    /// Compares a round, as far as it has come, with what it may cost. What is beyond that, and was not our own processor time,
-    /// the platform took: a slow handler is not an excuse. A round that was too long is settled, and begins anew.
+    /// Compares a round, as far as it has come, with what it may cost. What is beyond that the platform took, as far as there is
+    /// evidence; the rest we did ourselves, and that is evidence, too: a slow handler is not an excuse. A round that was too long is settled, and begins anew.
     pub(crate) fn watch(&mut self, now: Instant, env: &mut impl Environment<F>) {
         let beyond = now.since(self.round.start).saturating_sub(self.round.allowance);
         if beyond > self.least_gap {
             self.round.end(now);
-            let stolen = env.stolen(core::mem::take(&mut self.round.awake));
-            self.note_gap(now, stolen.min(beyond), env);
+            let stolen = env.stolen(now, core::mem::take(&mut self.round.awake)).min(beyond);
+            let own = beyond.saturating_sub(stolen);
+            self.endpoint.note_gap(now, TimeTaken { platform: stolen, own, ..TimeTaken::default() });
+            if !stolen.is_zero() {
+                env.gap(stolen);
+            }
         }
     }
 
     /// The platform took `taken` of the processor until now.
     pub fn note_gap(&mut self, now: Instant, taken: Duration, env: &mut impl Environment<F>) {
         if !taken.is_zero() {
-            self.endpoint.note_gap(now, taken);
+            self.endpoint.note_gap(now, TimeTaken::by_platform(taken));
             env.gap(taken);
         }
     }

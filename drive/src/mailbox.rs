@@ -3,6 +3,7 @@
 use laxity_core::endpoint::Endpoint;
 use laxity_core::frames::Frames;
 use laxity_core::piece::Piece;
+use laxity_core::receive::TimeTaken;
 use laxity_core::send::Violation;
 use laxity_core::units::{Duration, Instant};
 
@@ -126,9 +127,11 @@ impl<F: Frames> Driver<F> {
         while let Some((channel, delivered, evidence)) = self.endpoint.poll_delivery(now) {
             delivered_any = true;
             let place = channel.index();
-            let beyond = delivered.beyond_bound(env.spare(place));
+            let spare = env.spare(place);
+            let beyond = delivered.beyond_bound(spare);
             // Held against the bound as a late message is against its deadline.
-            let beyond_bound = (!beyond.is_zero()).then(|| self.endpoint.judge(now, &delivered, beyond));
+            let judged = || self.endpoint.judge(now, channel, &delivered, (beyond, spare));
+            let beyond_bound = if beyond.is_zero() { None } else { judged() };
             let counters = self.endpoint.receive_counters(channel).unwrap_or_default();
             let urgent = delivered.deadline.is_some();
             env.deliver(now, Delivery { channel, delivered, evidence, beyond_bound }, &counters);
@@ -166,9 +169,9 @@ fn note_late_waking<F: Frames>(
     env: &mut impl Environment<F>,
 ) {
     let late = due.map_or(Duration::ZERO, |due| now.since(due));
-    let taken = if late.is_zero() { late } else { env.delayed().min(late) };
+    let taken = if late.is_zero() { late } else { env.delayed(now.before(late), now).min(late) };
     if !taken.is_zero() {
-        endpoint.note_gap(now, taken);
+        endpoint.note_gap(now, TimeTaken::by_platform(taken));
         env.gap(taken);
     }
 }

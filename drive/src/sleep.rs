@@ -69,8 +69,8 @@ impl<F: Frames> Driver<F> {
         Sleep { until: until.min_by_key(|&(at, _)| at), hears_frames: poll.is_none(), is_restricted: restricted }
     }
 
-    /// A sleep is over that should have ended at `due`, as far as that is known, and has not begun after it. `rung` if a mailbox rang: the next message
-    /// that is taken says how long the wake-up took.
+    /// A sleep is over for which a timeout was passed that ended at `due`, if one was, and that has not begun after it. `rung` if a
+    /// mailbox rang: the next message that is taken says how long the wake-up took.
     pub fn woke(&mut self, now: Instant, due: Option<Instant>, rung: bool, env: &mut impl Environment<F>) {
         env.skip(now);
         self.was_rung = rung;

@@ -166,12 +166,18 @@ pub(crate) fn made<'a>(kind: u8, bytes: &mut Bytes<'a>) -> Control<'a> {
             let least_deadline = (there & 2 != 0).then(|| span(bytes));
             Control::Refuse(Refuse { code, stage, at, least_deadline, detail: text(bytes) })
         }
-        3 => Control::Keepalive(Keepalive { channel: bytes.u32(), key: bytes.u64(), sent: bytes.number() }),
+        3 => Control::Keepalive(Keepalive {
+            channel: bytes.u32(),
+            key: bytes.u64(),
+            sent: bytes.number(),
+            unsent: bytes.number(),
+        }),
         4 => Control::Status(counts(bytes)),
         5 => Control::Close(Close {
             channel: bytes.u32(),
             key: bytes.u64(),
             sent: bytes.number(),
+            unsent: bytes.number(),
             reason: bytes.u8(),
             reverse: bytes.bool(),
         }),

@@ -1,6 +1,6 @@
 //! What is reckoned of figures everywhere.
 
-use laxity_core::figures::Figures;
+use laxity_core::figures::{Figures, Misses};
 use laxity_core::units::{Duration, NANOS_PER_SECOND};
 
 /// How many a second, rounded down; 0 if no time passed.
@@ -17,17 +17,19 @@ pub fn promises_kept(figures: &[Figures]) -> bool {
 
 /// What of its promise Laxity broke on a real-time channel that was to bring something in `run`, a line.
 pub fn broken_promise(run: &str, figures: &Figures) -> Option<String> {
-    let Figures { name, misses, over_bound, .. } = figures;
+    let Figures { name, misses: Misses { laxity, unexplained, .. }, over_bound, .. } = figures;
     if figures.is_broken() {
-        return Some(format!("{run}: {name} missed {} by Laxity's fault, {over_bound} over the bound", misses.laxity));
+        let unexplained =
+            if *unexplained > 0 { format!(" and {unexplained} nobody can tell why") } else { String::new() };
+        return Some(format!(
+            "{run}: {name} missed {laxity} by Laxity's fault{unexplained}, {over_bound} over the bound"
+        ));
     }
     figures.is_silent().then(|| format!("{run}: {name} brought nothing"))
 }
 
 #[cfg(test)]
 mod tests {
-    use laxity_core::figures::Misses;
-
     use super::*;
 
     #[test]

@@ -2,7 +2,7 @@
 
 use hdrhistogram::Histogram;
 use laxity_core::figures::Latencies;
-use laxity_core::receive::{Cause, Evidence};
+use laxity_core::receive::Evidence;
 use laxity_core::units::{Duration, Instant};
 
 use crate::figures::per_second;
@@ -155,11 +155,11 @@ impl Recorder {
 
     /// Keeps what is known of a message that is late by Laxity's own fault, as long as there are few.
     fn blame(&mut self, sequence: u64, logical_arrival: Instant, evidence: Evidence) {
-        let Evidence { cause, lateness, taken_at_sender, taken_here, transit_excess } = evidence;
-        if cause == Cause::Laxity && self.evidence.len() < MOST_EVIDENCE {
+        let Evidence { cause, lateness, network, platform, laxity, unknown } = evidence;
+        if cause.breaks_promise() && self.evidence.len() < MOST_EVIDENCE {
             self.evidence.push(format!(
-                "message {sequence}, due since {}, came {lateness} late by Laxity's own fault: the platform took \
-                 {taken_at_sender} at the sender and {taken_here} at the receiver, the way {transit_excess} more than granted",
+                "message {sequence}, due since {}, came {lateness} late, cause {cause:?}: more than granted, by Laxity {laxity}, \
+                 the network {network}, the platform {platform}, unknown {unknown}",
                 logical_arrival.since(self.start)
             ));
         }

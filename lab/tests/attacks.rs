@@ -306,7 +306,9 @@ fn one_host_takes_no_more_of_another_than_it_leaves_for_others() {
             match Control::parse(&answer[..len]).unwrap() {
                 (answered, _) if answered != token => {}
                 (_, Control::Accept(Accept { channel, key, .. })) => {
-                    let len = Control::Keepalive(Keepalive { channel, key, sent: 0 }).write(token, &mut frame).unwrap();
+                    let len = Control::Keepalive(Keepalive { channel, key, sent: 0, unsent: 0 })
+                        .write(token, &mut frame)
+                        .unwrap();
                     greedy.send_to(&frame[..len], to).unwrap();
                     break Ok(());
                 }
@@ -346,7 +348,9 @@ fn be_granted(scene: &Scene, crowd: &UdpSocket, open: &Open<'_>) -> (Vec<(u64, u
             if let Ok((of, Control::Accept(Accept { channel, key, .. }))) = Control::parse(&answer[..len])
                 && of == token
             {
-                let alive = Control::Keepalive(Keepalive { channel, key, sent: 0 }).write(token, &mut frame).unwrap();
+                let alive = Control::Keepalive(Keepalive { channel, key, sent: 0, unsent: 0 })
+                    .write(token, &mut frame)
+                    .unwrap();
                 crowd.send_to(&frame[..alive], scene.there.address()).unwrap();
                 return ((token, channel, key), receiver);
             }
@@ -399,7 +403,7 @@ fn who_repeats_itself_ends_nobodys_channel_and_keeps_nobody_out() {
         let sent = at_rate(REPEATED, &mut |number| {
             let (token, channel, key) = granted[number as usize / 2 % granted.len()];
             let control = match number % 2 {
-                0 => Control::Keepalive(Keepalive { channel, key, sent: 0 }),
+                0 => Control::Keepalive(Keepalive { channel, key, sent: 0, unsent: 0 }),
                 _ => Control::Open(open),
             };
             let len = control.write(token, &mut frame).unwrap();

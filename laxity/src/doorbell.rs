@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
 
 use laxity_link::sys::Wake;
 
+use crate::executive::fault::{self, Fault};
 use crate::port::Port;
 
 const BITS: usize = u64::BITS as usize;
@@ -39,6 +40,9 @@ impl Doorbell {
 
     /// Says that `port` has something; wakes the executive if it sleeps.
     pub(crate) fn ring(&self, port: &Port) {
+        if fault::is_on(Fault::LoseRing) {
+            return;
+        }
         self.announce(port);
         self.poke();
     }

@@ -34,8 +34,6 @@ pub(crate) struct Port {
     pub(crate) signal: Signal,
     end: OnceLock<End>,
     index: AtomicU32,
-    /// When the application had last put a message in and rung, ns.
-    rang_at: AtomicU64,
 }
 
 const UNASSIGNED: u32 = u32::MAX;
@@ -47,18 +45,12 @@ impl Port {
             signal: Signal::default(),
             end: OnceLock::new(),
             index: AtomicU32::new(UNASSIGNED),
-            rang_at: AtomicU64::new(0),
         })
     }
 
     /// The channel's place in the executive, known once it is opened there.
     pub(crate) fn assign(&self, index: u32) {
         self.index.store(index, Ordering::Release);
-    }
-
-    /// The application has put a message in, and rung.
-    pub(crate) fn has_rung(&self, now: Instant) {
-        self.rang_at.store(now.as_nanos(), Ordering::Release);
     }
 
     /// The channel's place, as long as it has one.
@@ -87,15 +79,46 @@ pub(crate) struct SendSlot {
     pub(crate) inbox: rtrb::Consumer<Outbound>,
     pub(crate) free: rtrb::Producer<MessageBuf>,
     pub(crate) port: Arc<Port>,
+    rung: Arc<Rung>,
+    /// How many messages were taken.
+    taken: u64,
 }
 
 impl SendSlot {
-    /// When the message was in and rung for, at the latest, that was taken last and whose application had begun that at `begin`: before
-    /// the next one was stamped, or `now` if it is still about to ring.
+    /// The oldest message in the mailbox.
+    pub(crate) fn take(&mut self) -> Option<Outbound> {
+        let outbound = self.inbox.pop().ok()?;
+        self.taken += 1;
+        Some(outbound)
+    }
+
+    /// When the message was in and rung for that was taken last and whose application had begun that at `begin`: `now` if it is still
+    /// about to ring.
     pub(crate) fn put_at(&self, now: Instant, begin: Instant) -> Instant {
-        let rang_at = Instant::from_nanos(self.port.rang_at.load(Ordering::Acquire));
-        let rang_at = if rang_at < begin { now } else { rang_at.min(now) };
-        self.inbox.peek().map_or(rang_at, |next| rang_at.min(next.arrival)).max(begin)
+        let rang_at = self.rung.of(self.taken.saturating_sub(1));
+        if rang_at < begin { now.max(begin) } else { rang_at.min(now).max(begin) }
+    }
+}
+
+/// When an application had put each message into its mailbox, and rung, ns. A place is used again once its message has been taken.
+#[derive(Debug)]
+pub(crate) struct Rung(Box<[AtomicU64]>);
+
+impl Rung {
+    fn new(messages: usize) -> Self {
+        Self((0..=messages).map(|_| AtomicU64::new(0)).collect())
+    }
+
+    fn place(&self, number: u64) -> &AtomicU64 {
+        &self.0[(number % self.0.len() as u64) as usize]
+    }
+
+    fn note(&self, number: u64, now: Instant) {
+        self.place(number).store(now.as_nanos(), Ordering::Release);
+    }
+
+    fn of(&self, number: u64) -> Instant {
+        Instant::from_nanos(self.place(number).load(Ordering::Acquire))
     }
 }
 
@@ -159,6 +182,17 @@ pub(crate) struct SendPort {
     pub(crate) outbox: rtrb::Producer<Outbound>,
     pub(crate) free: rtrb::Consumer<MessageBuf>,
     pub(crate) port: Arc<Port>,
+    rung: Arc<Rung>,
+    /// How many messages were put in.
+    put: u64,
+}
+
+impl SendPort {
+    /// The application has put a message in, and rung.
+    pub(crate) fn has_rung(&mut self, now: Instant) {
+        self.rung.note(self.put, now);
+        self.put += 1;
+    }
 }
 
 /// The application's side of a receiving channel.
@@ -178,8 +212,9 @@ pub(crate) fn sending(buffers: usize, bytes: usize) -> (SendPort, SendSlot) {
     for _ in 0..buffers {
         give.push(MessageBuf::with_capacity(bytes)).expect("as many places as buffers");
     }
-    let slot = SendSlot { inbox, free: give, port: Arc::clone(&port) };
-    (SendPort { outbox, free, port }, slot)
+    let rung = Arc::new(Rung::new(buffers));
+    let slot = SendSlot { inbox, free: give, port: Arc::clone(&port), rung: Arc::clone(&rung), taken: 0 };
+    (SendPort { outbox, free, port, rung, put: 0 }, slot)
 }
 
 /// Both sides of a receiving channel's mailbox for `messages` messages.

@@ -167,8 +167,8 @@ pub struct EmulatedLink {
     under_way: BinaryHeap<Reverse<Flight>>,
     sequence: u64,
     free: Vec<u32>,
-    slots: Box<[Slot]>,
-    memory: Box<[u8]>,
+    slots: Vec<Slot>,
+    memory: Vec<u8>,
     counters: EmulatedCounters,
 }
 
@@ -187,7 +187,7 @@ struct Slot {
 }
 
 impl EmulatedLink {
-    /// A quiet wire. Allocates `capacity · packet_bytes` bytes and never again.
+    /// A quiet wire. Allocates `capacity · packet_bytes` bytes.
     ///
     /// # Errors
     /// The first parameter that is out of range.
@@ -208,21 +208,27 @@ impl EmulatedLink {
             under_way: BinaryHeap::with_capacity(config.capacity),
             sequence: 0,
             free: (0..count).rev().collect(),
-            slots: vec![Slot { len: 0, from: nobody, to: nobody }; config.capacity].into(),
-            memory: vec![0; bytes].into(),
+            slots: vec![Slot { len: 0, from: nobody, to: nobody }; config.capacity],
+            memory: vec![0; bytes],
             counters: EmulatedCounters::default(),
         })
     }
 
     /// From now on packets fare as `config` says: its propagation, jitter, order, loss, duplication and corruption. What is under
-    /// way arrives as it would have. How long a packet occupies the wire and how much room there is stay as they are.
+    /// way arrives as it would have. How long a packet occupies the wire and how many may queue stay as they are; a larger `capacity`
+    /// allocates what is more.
     ///
     /// # Errors
     /// The first parameter that is out of range; nothing changes then.
     pub fn set_way(&mut self, config: &EmulatedConfig) -> Result<(), EmulatedConfigError> {
         config.validate()?;
         let EmulatedConfig { model, queue_packets, capacity, packet_bytes, .. } = self.config;
-        self.config = EmulatedConfig { model, queue_packets, capacity, packet_bytes, ..*config };
+        let more = config.capacity.max(capacity);
+        self.free.extend((capacity..more).filter_map(|slot| u32::try_from(slot).ok()).rev());
+        let nobody = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
+        self.slots.resize(more, Slot { len: 0, from: nobody, to: nobody });
+        self.memory.resize(more * packet_bytes, 0);
+        self.config = EmulatedConfig { model, queue_packets, capacity: more, packet_bytes, ..*config };
         Ok(())
     }
 

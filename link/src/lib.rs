@@ -47,7 +47,7 @@ use std::os::fd::BorrowedFd;
 
 use laxity_core::frames::{FrameId, Frames};
 use laxity_core::receive::Expected;
-use laxity_core::units::Duration;
+use laxity_core::units::{Duration, Instant};
 
 pub mod emulated;
 mod error;
@@ -101,6 +101,9 @@ pub struct Received {
     pub peer: SocketAddr,
     /// Its type of service (IPv4) or traffic class (IPv6), if the link was told to ask for it; else 0.
     pub tos: u8,
+    /// When this host had it (CLOCK_MONOTONIC): stamped by the kernel, or by the program in the driver, before anybody looked. `None` if
+    /// it was not, or the stamp's clock was set meanwhile.
+    pub arrived: Option<Instant>,
 }
 
 /// Something that the network reported about a peer. It concerns that peer only; the link goes on.
@@ -134,6 +137,9 @@ pub trait Link {
     /// If there is no [`room`](Link::room).
     fn transmit(&mut self, frame: FrameId, len: usize, peer: SocketAddr);
 
+    /// Frames that are staged.
+    fn staged(&self) -> usize;
+
     /// True after a flush that left something staged because the network was full: wait until the link is writable.
     fn wants_writable(&self) -> bool;
 
@@ -159,6 +165,11 @@ pub trait Link {
 
     /// What the link has done so far. No system call.
     fn counters(&self) -> Counters;
+
+    /// Frames that this host had, of real-time channels perhaps, and lost for want of room. No system call.
+    fn lost(&self) -> u64 {
+        self.counters().receive_overflow
+    }
 
     /// `expected` may arrive for the channel at `place` from now on; its peer's control frames are answered before those of
     /// strangers. A link that demultiplexes early needs to know, others ignore it. A few system calls, no allocation.
@@ -203,6 +214,9 @@ pub trait LinkOver<F: Frames>: Link {
     /// # Panics
     /// If a staged `len` exceeds the region's packet capacity.
     fn flush(&mut self, frames: &mut F) -> io::Result<usize>;
+
+    /// Gives each packet that is staged to `write`, which may change its bytes.
+    fn rewrite(&mut self, frames: &mut F, write: impl FnMut(&mut [u8]));
 
     /// Receives at most `limit` frames, taking them from `frames`, and gives each to `sink` in the order of arrival.
     /// Returns how many it gave. Fewer than `limit` means that no more is there, that `frames` has no free frame, or that what is

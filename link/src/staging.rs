@@ -51,6 +51,16 @@ impl Staging {
         self.capacity - self.ring.len()
     }
 
+    pub(crate) fn len(&self) -> usize {
+        self.ring.len()
+    }
+
+    pub(crate) fn rewrite<F: Frames>(&self, frames: &mut F, mut write: impl FnMut(&mut [u8])) {
+        for staged in &self.ring {
+            write(&mut frames.packet_mut(&staged.frame)[..staged.len]);
+        }
+    }
+
     pub(crate) fn blocked(&self) -> bool {
         self.blocked
     }

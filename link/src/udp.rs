@@ -1,6 +1,6 @@
 //! UDP over IPv4 and IPv6 on a non-blocking socket, in batches.
 //!
-//! Relies on: Linux with `sendmmsg`, `recvmmsg`, `IP_RECVERR`, `SO_RXQ_OVFL`. Packets are never split (don't-fragment is set)
+//! Relies on: Linux with `sendmmsg`, `recvmmsg`, `IP_RECVERR`, `SO_RXQ_OVFL`, `SO_TIMESTAMPNS`. Packets are never split (don't-fragment is set)
 //! and never cut (a datagram longer than a frame is dropped and counted). An IPv6 socket on `[::]` serves IPv4 peers too;
 //! their addresses are IPv4 addresses here, never `::ffff:a.b.c.d`.
 //!
@@ -17,7 +17,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use laxity_core::frames::FrameId;
-use laxity_core::units::Duration;
+use laxity_core::units::{Duration, Instant};
 
 use crate::staging::{MAX_RETRIES, Outcome, Staged, Staging};
 use crate::sys::{self, Interest, NetworkError, ReceiveBatch, SendBatch, StableFrames, wait};
@@ -75,6 +75,7 @@ pub struct Udp {
     counters: Counters,
     /// The kernel's count of drops when it was last seen.
     drops: u32,
+    stamps: Stamps,
     reports: Reports,
 }
 
@@ -125,6 +126,7 @@ impl Udp {
             armed: Vec::with_capacity(config.batch),
             counters: Counters::default(),
             drops: 0,
+            stamps: Stamps::default(),
             reports: Reports::new(),
         })
     }
@@ -152,6 +154,10 @@ impl Link for Udp {
 
     fn transmit(&mut self, frame: FrameId, len: usize, peer: SocketAddr) {
         self.staging.push(Staged { frame, len, peer });
+    }
+
+    fn staged(&self) -> usize {
+        self.staging.len()
     }
 
     fn wants_writable(&self) -> bool {
@@ -224,6 +230,10 @@ impl<F: StableFrames> LinkOver<F> for Udp {
         result
     }
 
+    fn rewrite(&mut self, frames: &mut F, write: impl FnMut(&mut [u8])) {
+        self.staging.rewrite(frames, write);
+    }
+
     fn receive(&mut self, limit: usize, frames: &mut F, mut sink: impl FnMut(Received, &mut F)) -> io::Result<usize> {
         let (mut given, mut taken, mut retries) = (0, 0, 0);
         let batch = self.armed.capacity();
@@ -243,6 +253,9 @@ impl<F: StableFrames> LinkOver<F> for Udp {
             }
             let outcome = self.receive.receive(self.fd.as_fd(), frames, &self.armed);
             let filled = *outcome.as_ref().unwrap_or(&0);
+            if filled > 0 {
+                self.stamps.read();
+            }
             while self.armed.len() > filled {
                 if let Some(frame) = self.armed.pop() {
                     frames.free(frame);
@@ -276,13 +289,53 @@ impl<F: StableFrames> LinkOver<F> for Udp {
                 self.counters.received_frames += 1;
                 self.counters.received_bytes += datagram.len as u64;
                 given += 1;
-                sink(Received { frame, len: datagram.len, peer: datagram.peer, tos: datagram.tos }, frames);
+                let arrived = datagram.stamp.and_then(|stamp| self.stamps.monotonic(stamp));
+                sink(Received { frame, len: datagram.len, peer: datagram.peer, tos: datagram.tos, arrived }, frames);
+            }
+            if filled < armed {
+                self.stamps.emptied();
             }
             if filled < armed || armed < wanted {
                 break;
             }
         }
         Ok(given)
+    }
+}
+
+/// The kernel stamps datagrams by CLOCK_REALTIME, which can be set.
+#[derive(Debug, Default)]
+struct Stamps {
+    /// How far CLOCK_REALTIME is ahead of CLOCK_MONOTONIC, and on which reading of the latter; ns.
+    ahead: i128,
+    read_at: Instant,
+    /// It was set, and datagrams may wait that were stamped before.
+    doubtful: bool,
+}
+
+impl Stamps {
+    /// CLOCK_REALTIME is slewed by no more than 500 ppm; twice that, and what reading two clocks takes, is no step.
+    const SLEW: u64 = 1_000;
+    const LEAST_STEP: Duration = Duration::from_millis(1);
+
+    /// Datagrams were just taken.
+    fn read(&mut self) {
+        let (now, wall) = sys::now_and_wall();
+        let ahead = i128::from(wall) - i128::from(now.as_nanos());
+        let slewed = Self::LEAST_STEP + now.since(self.read_at).mul_ratio(1, Self::SLEW);
+        self.doubtful |= (ahead - self.ahead).unsigned_abs() > u128::from(slewed.as_nanos());
+        (self.ahead, self.read_at) = (ahead, now);
+    }
+
+    /// None wait: those to come are stamped by the clock as it is.
+    fn emptied(&mut self) {
+        self.doubtful = false;
+    }
+
+    /// A stamp on CLOCK_MONOTONIC.
+    fn monotonic(&self, stamp: u64) -> Option<Instant> {
+        let nanos = u64::try_from(i128::from(stamp) - self.ahead).ok()?;
+        (!self.doubtful).then(|| Instant::from_nanos(nanos).min(self.read_at))
     }
 }
 

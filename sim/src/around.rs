@@ -10,7 +10,7 @@ use laxity_core::piece::Piece;
 use laxity_core::receive::{Cause, Expected, ReceiveCounters};
 use laxity_core::send::{Rejected, SendCounters, Submitted};
 use laxity_core::units::{Duration, Instant};
-use laxity_drive::{Clock, Control, Delivery, Driver, Links, Meter, Outbound, Ports, Work};
+use laxity_drive::{Clock, Control, Delivery, Driver, Links, Meter, Outbound, Passed, Ports, Work};
 
 use crate::content;
 use crate::observe::{self, due};
@@ -62,11 +62,11 @@ impl Clock for Around<'_> {
         self.host().local()
     }
 
-    fn delayed(&mut self) -> Duration {
+    fn delayed(&mut self, _: Instant, _: Instant) -> Duration {
         Duration::ZERO
     }
 
-    fn stolen(&mut self, _: Duration) -> Duration {
+    fn stolen(&mut self, _: Instant, _: Duration) -> Duration {
         core::mem::take(&mut self.host().stolen)
     }
 }
@@ -97,6 +97,14 @@ impl Links<HeapFrames> for Around<'_> {
         false
     }
 
+    fn staged(&self, _: LinkId) -> usize {
+        0
+    }
+    fn rewrite(&mut self, _: LinkId, _: &mut HeapFrames, _: impl FnMut(&mut [u8])) {}
+    /// Nothing that leaves is lost here.
+    fn passed(&self, _: LinkId) -> Passed {
+        Passed { departed: u64::MAX, received: 0, lost: self.world.hosts[self.number].lost }
+    }
     fn retry_after(&self, _: LinkId) -> Option<Duration> {
         None
     }
@@ -196,7 +204,7 @@ impl Ports for Around<'_> {
         let world = &mut *self.world;
         let ledger = &mut world.channels[channel];
         let judged = beyond_bound.map(|evidence| evidence.cause);
-        let over_bound = judged == Some(Cause::Laxity);
+        let over_bound = judged.is_some_and(Cause::breaks_promise);
         ledger.over_bound += u64::from(over_bound);
         let (arrival, problem) = ledger.delivered(&delivered, evidence);
         let (sequence, latency) = (delivered.sequence, delivered.latency());
@@ -210,6 +218,9 @@ impl Ports for Around<'_> {
             }
         }
         let late = evidence.map(|evidence| evidence.cause);
+        if let Some(cause) = late {
+            ledger.watch.came_late(cause);
+        }
         let handle = ChannelHandle(channel);
         world.tell(Seen::Delivered { channel: handle, sequence, completion: at, cause: late, over_bound });
         world.saw([channel as u64, sequence, latency.as_nanos(), at.as_nanos()]);
@@ -287,7 +298,7 @@ impl Control<HeapFrames> for Around<'_> {
                 // Kept for a while, so that a repeated CLOSE is answered.
                 let (later, release) = (at + ledger.plan.lease, Command::Release { key, channel, sender });
                 let counters = driver.endpoint.receive_counters(key).unwrap_or_default();
-                let over = counters.delivered + counters.lost + counters.dropped_receiver + counters.dropped_sender;
+                let over = counters.delivered + counters.lost + counters.dropped;
                 self.world.tell(Seen::Ended { channel: ChannelHandle(channel), at, sender, over, end });
                 self.world.schedule(number, later, release);
                 if lost {

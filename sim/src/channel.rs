@@ -32,6 +32,8 @@ pub struct Plan {
     pub upstream: Duration,
     /// How long a packet may take from the hand-over to the link until the receiver has it.
     pub transit: Duration,
+    /// How much of that it may lie in the receiver's input until it is found there.
+    pub input_delay: Duration,
     /// How long before its deadline a message is complete by the analysis: its deadline minus its bound.
     pub spare: Duration,
     /// The level under the fixed-priority policy.
@@ -65,6 +67,7 @@ impl Plan {
             upstream,
             // No less than all that the sender was granted: in these worlds the network is to blame only where a test says so.
             transit: upstream,
+            input_delay: Duration::ZERO,
             spare: Duration::ZERO,
             priority: 0,
             lease: Duration::from_secs(2),
@@ -98,8 +101,7 @@ impl Decide for AsPlanned {
     fn decide(&mut self, _: HostId, request: &Request, plan: &Plan, early: bool) -> Result<Incoming, Refusal> {
         let reception = Reception {
             stage: plan.receive,
-            // Frames are found as soon as the plan says, or the way takes longer.
-            input_delay: Duration::ZERO,
+            input_delay: plan.input_delay,
             upstream: plan.upstream,
             transit: plan.transit,
             work_conserving: early,
@@ -386,8 +388,8 @@ impl Ledger {
     /// Conservation: each message that was accepted ended once. What does not hold, if something does not.
     pub(crate) fn check(&self) -> Option<Problem> {
         let (accepted, receive) = (self.send.accepted, &self.receive);
-        let ended = receive.delivered + receive.lost + receive.dropped_receiver + receive.dropped_sender;
-        let late = receive.late_network + receive.late_platform + receive.late_laxity;
+        let ended = receive.delivered + receive.lost + receive.dropped;
+        let missed = receive.misses.all();
         let seen = self.latencies.len() as u64;
         let closed = match (self.sender.end, self.receiver.end) {
             (Some(End::Closed { report }), Some(End::Closed { .. })) => Some(report),
@@ -397,8 +399,8 @@ impl Ledger {
             (format!("at most {accepted} ends of messages"), format!("{ended}"))
         } else if receive.delivered != seen {
             (format!("{seen} deliveries"), format!("{}", receive.delivered))
-        } else if receive.late != late {
-            (format!("{} late messages by cause", receive.late), format!("{late}"))
+        } else if receive.late + receive.lost + receive.dropped != missed {
+            (format!("a cause for each that was late, lost or dropped: {receive:?}"), format!("{missed}"))
         } else if let Some(report) = closed
             && (accepted, accepted) != (self.send.sent, ended)
         {

@@ -49,6 +49,7 @@ use core::fmt;
 
 use laxity_core::contract::{Contract, Overload};
 use laxity_core::endpoint::Departed;
+use laxity_core::figures::Misses;
 use laxity_core::receive::{Cause, ReceiveCounters};
 use laxity_core::units::{Duration, Instant};
 use strum::IntoStaticStr;
@@ -166,7 +167,9 @@ pub(crate) struct Watch {
     /// The message, or part of an oversize one, whose packets leave: its number, its logical arrival, its bytes so far.
     leaving: Option<(u64, Instant, u64)>,
     /// What the receiver had counted when it was last looked at.
-    counted: ReceiveCounters,
+    counted: Misses,
+    /// What came late since then.
+    late: Misses,
 }
 
 impl Watch {
@@ -212,14 +215,21 @@ impl Watch {
         None
     }
 
-    /// What the receiver counted since this was last asked: lost, dropped by the receiver's fault, by the sender's.
-    pub(crate) fn newly_missed(&mut self, counters: &ReceiveCounters) -> [(Cause, u64); 3] {
-        let before = core::mem::replace(&mut self.counted, *counters);
-        [
-            (Cause::Network, counters.lost - before.lost),
-            (Cause::Receiver, counters.dropped_receiver - before.dropped_receiver),
-            (Cause::Sender, counters.dropped_sender - before.dropped_sender),
-        ]
+    /// A message came late, and this is whose fault it is.
+    pub(crate) fn came_late(&mut self, cause: Cause) {
+        *self.late.of(cause) += 1;
+    }
+
+    /// What the receiver counted as lost or dropped since this was last asked, by whose fault it is.
+    pub(crate) fn newly_missed(&mut self, counters: &ReceiveCounters) -> [(Cause, u64); 6] {
+        let before = core::mem::replace(&mut self.counted, counters.misses);
+        let late = core::mem::take(&mut self.late);
+        let causes =
+            [Cause::Sender, Cause::Receiver, Cause::Network, Cause::Platform, Cause::Laxity, Cause::Unexplained];
+        causes.map(|cause| {
+            let [now, before, late] = [counters.misses, before, late].map(|mut misses| *misses.of(cause));
+            (cause, now.saturating_sub(before + late))
+        })
     }
 }
 
@@ -317,7 +327,7 @@ impl World {
     /// The receiver's counters at `at`: what is missed has an excuse, and every message up to `next` ended, none twice.
     pub(crate) fn check_counters(&mut self, channel: usize, at: Instant, counters: &ReceiveCounters) {
         let ledger = &mut self.channels[channel];
-        let ended = counters.delivered + counters.lost + counters.dropped_receiver + counters.dropped_sender;
+        let ended = counters.delivered + counters.lost + counters.dropped;
         let (next, accepted) = (ledger.next, ledger.accepted);
         let missed = ledger.watch.newly_missed(counters);
         let promised = ledger.promise.is_some();

@@ -127,6 +127,9 @@ impl FaultKind {
     }
 }
 
+/// So many more packets are under way at most on a wire that takes longer.
+const MOST_MORE: u64 = 1 << 16;
+
 /// What is due in a world, beside what hosts do.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Change {
@@ -239,7 +242,12 @@ impl World {
             FaultKind::Reordering { most } => EmulatedConfig { jitter: way.jitter + most, reorder: true, ..way },
             FaultKind::Duplication { ppm } => EmulatedConfig { duplication_ppm: way.duplication_ppm.max(ppm), ..way },
             FaultKind::Corruption { ppm } => EmulatedConfig { corruption_ppm: way.corruption_ppm.max(ppm), ..way },
-            FaultKind::Delay { extra } => EmulatedConfig { propagation: way.propagation + extra, ..way },
+            // As many more are under way as leave in that time, or they would be in the way of those behind them.
+            FaultKind::Delay { extra } => EmulatedConfig {
+                propagation: way.propagation + extra,
+                capacity: way.capacity + extra.div_ceil(way.model.occupancy(1)).min(MOST_MORE) as usize,
+                ..way
+            },
             FaultKind::LinkDown => EmulatedConfig { loss_ppm: PPM, ..way },
             _ => way,
         });

@@ -10,6 +10,7 @@ use laxity_core::frames::{FrameId, Frames, HeapFrames, MessageBuf};
 use laxity_core::piece::Piece;
 use laxity_core::platform::{LinkModel, Platform};
 use laxity_core::processor::{Policy, Preemption};
+use laxity_core::receive::TimeTaken;
 use laxity_core::units::{Duration, Instant};
 use laxity_core::wire::{DATA_HEADER_BYTES, MAX_CONTROL_BYTES};
 use laxity_drive::{Driver, Sleep};
@@ -236,6 +237,8 @@ pub(crate) struct Host {
     down: bool,
     /// Frames that find a place which arrive and have not been looked at.
     pub(crate) ring: usize,
+    /// Frames that found it full though it was as long as it should be.
+    pub(crate) lost: u64,
     /// Buffers of messages that applications keep, by when they give them back.
     pub(crate) lent: BTreeMap<(Instant, u64), (ChannelId, MessageBuf)>,
     /// What it said last, if a flood is to be made of that.
@@ -309,6 +312,7 @@ impl Host {
             frozen: false,
             down: false,
             ring: config.receive_ring,
+            lost: 0,
             lent: BTreeMap::new(),
             said: None,
             papers: Papers::new(config.platform.machine),
@@ -328,14 +332,18 @@ impl Host {
         self.ports.iter_mut().for_each(|port| *port = Port::default());
         self.rung.clear();
         self.lent.clear();
-        (self.asleep, self.stolen, self.down) = (None, Duration::ZERO, true);
+        (self.asleep, self.stolen, self.down, self.lost) = (None, Duration::ZERO, true, 0);
     }
 
     /// Its clock is stepped. To an executive, which has no other clock, that much processor time is gone.
     pub(crate) fn step_clock(&mut self, at: Instant, by: Duration) {
         self.clock.step(at, by);
+        if self.asleep.is_none() {
+            self.stolen += by;
+            return;
+        }
         let reading = self.clock.reading(at.max(self.now));
-        self.endpoint_mut().note_gap(reading, by);
+        self.endpoint_mut().note_gap(reading, TimeTaken::by_platform(by));
     }
 
     /// It is there again.
@@ -519,7 +527,11 @@ impl Host {
                 frames.packet_mut(&frame)[..bytes.len()].copy_from_slice(bytes);
                 self.inbox.push_back(Arrived { at, peer, frame, len: bytes.len() });
             }
-            None => self.counters.ring_full += 1,
+            None => {
+                self.counters.ring_full += 1;
+                // A ring that a fault made small is the way's.
+                self.lost += u64::from(self.ring == self.config.receive_ring);
+            }
         }
     }
 

@@ -11,7 +11,7 @@ use laxity_core::endpoint::{Endpoint, Transmit};
 use laxity_core::event::{ChannelId, End, LinkId, Name};
 use laxity_core::frames::{Frames, HeapFrames};
 use laxity_core::piece::Piece;
-use laxity_core::receive::{Cause, Drop};
+use laxity_core::receive::{Cause, Drop, Found};
 use laxity_core::relay::RelayCounters;
 use laxity_core::send::Violation;
 use laxity_core::units::{Duration, Instant};
@@ -310,11 +310,13 @@ impl World {
         frames: &mut HeapFrames,
         endpoint: &mut Endpoint,
     ) {
-        let Arrived { peer, frame, len, .. } = arrived;
+        let Arrived { at, peer, frame, len, .. } = arrived;
         let bytes = &frames.packet(&frame)[..len];
         let place = self.observer.is_some().then(|| self.place_of(number, bytes, endpoint)).flatten();
         let before = place.map(|(_, key)| drops(endpoint, key));
-        endpoint.handle_frame(now, link, peer, frame, len, frames);
+        let waited = self.hosts[number].now.since(at);
+        let found = Found { at: now, arrived: Some(now.before(waited)) };
+        endpoint.handle_frame(found, link, peer, frame, len, frames);
         let host = &mut self.hosts[number];
         host.counters.received += 1;
         let now = host.now;
@@ -364,8 +366,8 @@ fn drops(endpoint: &Endpoint, key: ChannelId) -> [u64; 8] {
         counters.frames_receiver_full,
         counters.frames_stale,
         counters.lost,
-        counters.dropped_receiver,
-        counters.dropped_sender,
+        counters.dropped - counters.misses.sender,
+        counters.misses.sender,
     ]
 }
 

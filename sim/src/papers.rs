@@ -13,6 +13,7 @@
 
 use laxity_core::endpoint::{Step, Transmit};
 use laxity_core::platform::{LinkModel, MachineModel, Platform};
+use laxity_core::receive::TimeTaken;
 use laxity_core::units::{Duration, Instant};
 use laxity_drive::Control as _;
 
@@ -115,7 +116,7 @@ impl World {
             {
                 *until += gap.length;
             }
-            driver.endpoint.note_gap(host.clock.reading(gap.start + gap.length), gap.excess);
+            driver.endpoint.note_gap(host.clock.reading(gap.start + gap.length), TimeTaken::by_platform(gap.excess));
             worked = true;
         }
         worked |= self.serve_link(number, &mut papers, now, &mut driver);

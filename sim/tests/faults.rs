@@ -53,7 +53,7 @@ proptest! {
         }
         let report = world.report(real_time);
         prop_assert!(report.figures.delivered > 0 || bytes > 2_000, "{:?}", report);
-        prop_assert_eq!(report.receive.dropped_sender, 0, "an honest sender was blamed: {:?}", report);
+        prop_assert_eq!(report.receive.misses.sender, 0, "an honest sender was blamed: {:?}", report);
     }
 }
 

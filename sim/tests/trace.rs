@@ -153,7 +153,7 @@ fn compare(told: &[Told], reports: &[Report]) {
         assert_eq!(mark("LOST: network") + mark("LATE: network"), misses.network);
         assert_eq!(mark("DROPPED: sender"), misses.sender);
         assert_eq!(mark("DROPPED: receiver"), misses.receiver);
-        assert_eq!(mark("LATE: platform"), receive.late_platform);
+        assert_eq!(mark("LATE: platform"), receive.misses.platform);
         assert_eq!(mark("LATE: laxity"), misses.laxity);
         assert_eq!(mark("OVER BOUND"), figures.over_bound);
         assert_eq!(told.deadlines, if figures.best_effort { 0 } else { figures.sent });

@@ -109,7 +109,7 @@ mod tests {
         assert_eq!(broken(Stack::PlainUdp, FloodPath::Through, missed()), 0);
         let over = Figures { sent: 1, delivered: 1, over_bound: 1, ..Figures::default() };
         assert_eq!(broken(Stack::Laxity, FloodPath::None, over), 1);
-        let by_others = Misses { sender: 1, receiver: 1, network: 1, platform: 1, laxity: 0 };
+        let by_others = Misses { sender: 1, receiver: 1, network: 1, platform: 1, ..Misses::default() };
         let others = Figures { sent: 1, delivered: 1, misses: by_others, ..Figures::default() };
         assert_eq!(broken(Stack::Laxity, FloodPath::Through, others), 0);
         assert_eq!(broken(Stack::Laxity, FloodPath::Through, Figures { best_effort: true, ..missed() }), 0);

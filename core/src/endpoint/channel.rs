@@ -25,6 +25,8 @@ pub struct Channel {
     pub(super) remote: (u32, u64),
     /// The part of the deadline that the sender's stages need at least (sender).
     pub(super) upstream: Duration,
+    /// Packets that its link had lost before it was opened (sender).
+    pub(super) unsent_before: u64,
     /// What the receiver last reported (sender).
     pub(super) report: Option<Counts>,
     /// Why it is closed, as CLOSE says.
@@ -90,6 +92,7 @@ impl Channel {
             report: None,
             reason: 0,
             unsaid: Unsaid::default(),
+            unsent_before: 0,
             list: SENDING,
             seal: None,
             numbers: Numbers::default(),

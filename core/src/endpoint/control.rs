@@ -69,6 +69,7 @@ impl Endpoint {
     fn write_control(&mut self, now: Instant, key: ChannelId, frame: ControlType) -> Option<ControlFrame> {
         let channel = self.channels.get(key)?;
         let (association, job, (slot, nonce)) = (&channel.association, &channel.job, channel.remote);
+        let unsent = self.links.get(usize::from(channel.link))?.unsent.saturating_sub(channel.unsent_before);
         let sign = |same_clock: bool| match same_clock {
             true => clock_sign(self.config.clock, now, association.token, frame),
             false => 0,
@@ -93,14 +94,14 @@ impl Endpoint {
                 Control::Accept(Accept { channel: slot, key: nonce, receive, packet, lease, clock })
             }
             ControlType::Keepalive => {
-                Control::Keepalive(Keepalive { channel: slot, key: nonce, sent: job.messages()? })
+                Control::Keepalive(Keepalive { channel: slot, key: nonce, sent: job.messages()?, unsent })
             }
             ControlType::Status => Control::Status(self.counts(key)),
             ControlType::Closed => Control::Closed(self.counts(key)),
             ControlType::Close => {
                 let sent = job.messages().unwrap_or_else(|| self.counts(key).delivered);
                 let (reason, reverse) = (channel.reason, job.is_receiving());
-                Control::Close(Close { channel: slot, key: nonce, sent, reason, reverse })
+                Control::Close(Close { channel: slot, key: nonce, sent, unsent, reason, reverse })
             }
             ControlType::Refuse | ControlType::Version | ControlType::Challenge => return None,
         };

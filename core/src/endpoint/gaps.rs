@@ -1,8 +1,10 @@
-//! Processor time that the platform took, and how much of it was beyond what it was said to take: the evidence behind
-//! `platform`.
+//! What took time at this host, and how much of what the platform took was beyond what it was said to take: the evidence behind
+//! `platform`, and against it.
 
 use crate::platform::Interference;
+use crate::receive::TimeTaken;
 use crate::units::{Duration, Instant};
+use core::ops::AddAssign;
 
 const REMEMBERED: usize = 64;
 /// Older gaps within so long are remembered as one, so that those of half of `REMEMBERED` times as long are not forgotten: a platform
@@ -14,7 +16,25 @@ const GRAIN: Duration = Duration::from_millis(8);
 struct Gap {
     begin: Instant,
     end: Instant,
-    taken: Duration,
+    taken: TimeTaken,
+}
+
+impl TimeTaken {
+    fn is_zero(&self) -> bool {
+        *self == Self::default()
+    }
+
+    fn all(&self) -> Duration {
+        self.platform + self.own + self.flooded
+    }
+}
+
+impl AddAssign for TimeTaken {
+    fn add_assign(&mut self, other: Self) {
+        self.platform += other.platform;
+        self.own += other.own;
+        self.flooded += other.flooded;
+    }
 }
 
 /// The latest of a number of gaps.
@@ -27,7 +47,7 @@ struct Latest {
 
 impl Latest {
     fn none() -> Self {
-        let none = Gap { begin: Instant::ZERO, end: Instant::ZERO, taken: Duration::ZERO };
+        let none = Gap { begin: Instant::ZERO, end: Instant::ZERO, taken: TimeTaken::default() };
         Self { gaps: [none; REMEMBERED], last: 0 }
     }
 
@@ -64,39 +84,54 @@ impl Gaps {
     }
 
     /// Notes a gap that ended at `end` and took `taken` of the processor.
-    pub(super) fn note(&mut self, end: Instant, taken: Duration) {
+    pub(super) fn note(&mut self, end: Instant, taken: TimeTaken) {
+        if taken.is_zero() {
+            return;
+        }
         self.latest = self.latest.max(end);
-        let gap = self.each.push(Gap { begin: end.before(taken), end, taken });
+        let gap = self.each.push(Gap { begin: end.before(taken.all()), end, taken });
         let last = &mut self.older.gaps[self.older.last];
         if last.taken.is_zero() || gap.end.since(last.begin) > GRAIN {
             self.older.push(gap);
         } else {
-            (last.end, last.taken) = (gap.end.max(last.end), last.taken + gap.taken);
+            last.end = gap.end.max(last.end);
+            last.taken += gap.taken;
         }
     }
 
-    /// The excess that may have delayed what this host began at `since` and does at `now`. A few instructions where there was no
-    /// gap.
+    /// What may have delayed what this host began at `since` and does at `now`; of what the platform took, the excess. A few
+    /// instructions where there was no gap.
+    #[inline]
+    pub(super) fn taken(&self, since: Instant, now: Instant) -> TimeTaken {
+        let since = since.min(self.caught_up);
+        if self.latest < since || self.latest == Instant::ZERO { TimeTaken::default() } else { self.excess(since, now) }
+    }
+
+    /// The platform's part of it.
     #[inline]
     pub(super) fn stolen(&self, since: Instant, now: Instant) -> Duration {
-        let since = since.min(self.caught_up);
-        if self.latest < since || self.latest == Instant::ZERO { Duration::ZERO } else { self.excess(since, now) }
+        self.taken(since, now).platform
     }
 
     /// By how much the gaps that end after `since` exceed what the envelope allows, in the window until `now` in which they do so
     /// most: a bound contains what is allowed in a busy period, which may be shorter than the time since `since`.
     #[cold]
-    fn excess(&self, since: Instant, now: Instant) -> Duration {
+    fn excess(&self, since: Instant, now: Instant) -> TimeTaken {
         // Of several that are one, what cannot have been taken before.
-        let part = |gap: &Gap| gap.taken.saturating_sub(since.since(gap.begin));
+        let part = |gap: &Gap| {
+            let before = since.since(gap.begin);
+            let TimeTaken { platform, own, flooded } = gap.taken;
+            let [platform, own, flooded] = [platform, own, flooded].map(|taken| taken.saturating_sub(before));
+            TimeTaken { platform, own, flooded }
+        };
         let each = self.each.back().map(|gap| (gap, gap.taken));
         let all = each.chain(self.older.back().map(|gap| (gap, part(gap)))).take_while(|(gap, _)| gap.end >= since);
-        let (mut taken, mut most) = (Duration::ZERO, Duration::ZERO);
+        let (mut taken, mut most) = (TimeTaken::default(), Duration::ZERO);
         for (gap, of_it) in all {
             taken += of_it;
-            most = most.max(taken.saturating_sub(self.envelope.within(now.since(gap.begin))));
+            most = most.max(taken.platform.saturating_sub(self.envelope.within(now.since(gap.begin))));
         }
-        most
+        TimeTaken { platform: most, ..taken }
     }
 }
 
@@ -110,19 +145,22 @@ mod tests {
     fn at(millis: u64) -> Instant {
         Instant::ZERO + ms(millis)
     }
+    fn excess(gaps: &Gaps, since: Instant, now: Instant) -> Duration {
+        gaps.excess(since, now).platform
+    }
 
     #[test]
     fn what_the_envelope_allows_is_nobodys_fault_and_what_is_beyond_is_counted() {
         let mut gaps =
             Gaps::new(Interference { burst: ms(2), periodic: alloc::vec![(ms(10), ms(1))], ..Interference::default() });
-        assert_eq!(gaps.excess(at(0), at(100)), Duration::ZERO);
-        gaps.note(at(50), ms(3));
-        assert_eq!(gaps.excess(at(45), at(55)), Duration::ZERO, "2 + 1 are allowed in 10 ms");
-        gaps.note(at(53), ms(3));
-        assert_eq!(gaps.excess(at(45), at(55)), ms(3), "two gaps within one envelope");
-        assert_eq!(gaps.excess(at(0), at(55)), ms(3), "however long the message had been under way before");
-        assert_eq!(gaps.excess(at(51), at(55)), Duration::ZERO, "only the second one overlaps");
-        assert_eq!(gaps.excess(at(54), at(60)), Duration::ZERO);
+        assert_eq!(excess(&gaps, at(0), at(100)), Duration::ZERO);
+        gaps.note(at(50), TimeTaken::by_platform(ms(3)));
+        assert_eq!(excess(&gaps, at(45), at(55)), Duration::ZERO, "2 + 1 are allowed in 10 ms");
+        gaps.note(at(53), TimeTaken::by_platform(ms(3)));
+        assert_eq!(excess(&gaps, at(45), at(55)), ms(3), "two gaps within one envelope");
+        assert_eq!(excess(&gaps, at(0), at(55)), ms(3), "however long the message had been under way before");
+        assert_eq!(excess(&gaps, at(51), at(55)), Duration::ZERO, "only the second one overlaps");
+        assert_eq!(excess(&gaps, at(54), at(60)), Duration::ZERO);
     }
 
     /// A machine from which a neighbour took three quarters of the time, a millisecond or so at once, for seconds: messages that were
@@ -131,17 +169,18 @@ mod tests {
     fn many_small_gaps_are_remembered_as_well_as_few_large_ones() {
         let mut gaps = Gaps::new(Interference { burst: ms(11), ..Interference::default() });
         for number in 0..300 {
-            gaps.note(Instant::ZERO + Duration::from_micros(2_000 * (number + 1)), Duration::from_micros(1_500));
+            let taken = TimeTaken::by_platform(Duration::from_micros(1_500));
+            gaps.note(Instant::ZERO + Duration::from_micros(2_000 * (number + 1)), taken);
         }
-        assert_eq!(gaps.excess(at(350), at(600)), Duration::from_micros(175_500));
+        assert_eq!(excess(&gaps, at(350), at(600)), Duration::from_micros(175_500));
     }
 
     #[test]
     fn old_gaps_are_forgotten_in_favour_of_new_ones() {
         let mut gaps = Gaps::new(Interference::default());
         for number in 1..=200 {
-            gaps.note(at(10 * number), ms(1));
+            gaps.note(at(10 * number), TimeTaken::by_platform(ms(1)));
         }
-        assert_eq!(gaps.excess(at(0), at(2000)), ms(128));
+        assert_eq!(excess(&gaps, at(0), at(2000)), ms(128));
     }
 }

@@ -82,10 +82,17 @@ impl Endpoint {
         Some(self.channels.get(channel)?.job.sender()?.stages())
     }
 
-    /// Whose fault it is that a message, delivered just now, was complete `lateness` after it was expected: judged as a miss is.
-    pub fn judge(&self, now: Instant, delivered: &Delivered, lateness: Duration) -> Evidence {
-        let taken_here = self.gaps.stolen(delivered.since, now);
-        Evidence::judge(lateness, delivered.stolen, taken_here, delivered.transit_excess, self.config.stretch_ppm)
+    /// Whose fault it is that a message of `channel`, delivered just now, was complete `lateness` after its bound, which is `spare`
+    /// before its deadline: judged as a miss is. `None` if there is no such channel.
+    pub fn judge(
+        &self,
+        now: Instant,
+        channel: ChannelId,
+        delivered: &Delivered,
+        (lateness, spare): (Duration, Duration),
+    ) -> Option<Evidence> {
+        let receiving = self.channels.get(channel)?.job.receiver()?;
+        Some(receiving.judge(delivered, lateness, spare, self.gaps.taken(delivered.since, now)))
     }
 
     /// True if control frames wait for `link`.

@@ -80,6 +80,10 @@ pub(super) struct LinkState {
     farewells: Ring<ControlFrame>,
     /// Answers to peers that have no channel here.
     answers: Ring<ControlFrame>,
+    /// Packets that were to be handed over so far.
+    pub(super) issued: u64,
+    /// Those of them that the link has neither sent nor has any more.
+    pub(super) unsent: u64,
 }
 
 impl LinkState {
@@ -92,6 +96,8 @@ impl LinkState {
             last_share: SENDING,
             farewells: Ring::with_capacity(limits::MAX_CONTROL_FRAMES),
             answers: Ring::with_capacity(limits::MAX_CONTROL_FRAMES),
+            issued: 0,
+            unsent: 0,
         }
     }
 
@@ -177,7 +183,7 @@ mod tests {
         ControlFrame::new(SocketAddr::from(([10, 0, 0, 1], 1)), token, control).unwrap()
     }
     fn keepalive(token: u64, sent: u64) -> ControlFrame {
-        frame(token, &Control::Keepalive(Keepalive { channel: 1, key: 2, sent }))
+        frame(token, &Control::Keepalive(Keepalive { channel: 1, key: 2, sent, unsent: 0 }))
     }
     fn link() -> LinkState {
         let (look_ahead, best_effort) = (Duration::ZERO, BestEffort::UNLIMITED);
@@ -194,7 +200,7 @@ mod tests {
             assert!(link.push_answer(keepalive(1, sent)));
         }
         assert!(link.push_answer(keepalive(2, 0)));
-        let close = Close { channel: 1, key: 2, sent: 0, reason: 0, reverse: false };
+        let close = Close { channel: 1, key: 2, sent: 0, unsent: 0, reason: 0, reverse: false };
         assert!(link.push_answer(frame(1, &Control::Close(close))));
         let mut waiting = 0;
         while link.pop_answer().is_some() {

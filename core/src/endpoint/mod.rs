@@ -35,7 +35,7 @@ use crate::limits;
 use crate::piece::{Piece, Worked};
 use crate::platform::LinkModel;
 use crate::processor::{After, Policy, Processor};
-use crate::receive::{Delivered, Evidence, Foreign};
+use crate::receive::{Cause, Delivered, Evidence, Excess, Foreign, Found, Receiving, TimeTaken};
 use crate::send::{Arrival, Rejected, Submitted, Violation};
 use crate::signal::State;
 use crate::units::{Duration, Instant};
@@ -151,8 +151,41 @@ pub struct EndpointCounters {
     pub control_invalid: u64,
     /// Control frames that found their queue full; their timers repeat them.
     pub control_overflow: u64,
+    /// All frames that came.
+    pub handled: u64,
+    /// Packets that the network took longer for than it may.
+    pub delayed: u64,
     /// Submitted messages whose arrival stamp was older than the handover bound.
     pub stamps_clamped: u64,
+}
+
+impl EndpointCounters {
+    /// Frames that nobody here waits for.
+    pub fn strangers(&self) -> u64 {
+        self.foreign
+            + self.other_version
+            + self.unknown_channel
+            + self.unauthenticated
+            + self.replayed
+            + self.control_invalid
+    }
+}
+
+/// How long packets that this host has lost explain messages that miss some.
+const LOSSES_LAST: Duration = Duration::from_secs(1);
+
+/// Packets that this host had and lost, and have explained nothing yet.
+#[derive(Debug)]
+struct LostHere {
+    packets: u64,
+    cause: Cause,
+    noted: Instant,
+}
+
+impl LostHere {
+    fn left(&self, now: Instant) -> u64 {
+        if now.since(self.noted) <= LOSSES_LAST { self.packets } else { 0 }
+    }
 }
 
 /// One host's end of Laxity, without I/O, clock or threads.
@@ -248,6 +281,7 @@ pub struct Endpoint {
     making: Option<u32>,
     starved: FifoSet,
     gaps: Gaps,
+    lost: Option<LostHere>,
     frames_in_quota: usize,
     /// Frames that channels hold of those that best effort shares.
     frames_shared: usize,
@@ -280,6 +314,7 @@ impl Endpoint {
             making: None,
             starved: FifoSet::with_capacity(capacity),
             gaps: Gaps::new(config.envelope.clone()),
+            lost: None,
             frames_in_quota: 0,
             frames_shared: 0,
             sealed: false,
@@ -358,10 +393,47 @@ impl Endpoint {
         }
     }
 
-    /// Notes that the platform took `taken` of the processor, ending now. What is beyond the envelope is evidence when a
-    /// message is late.
-    pub fn note_gap(&mut self, now: Instant, taken: Duration) {
+    /// Notes what took time that no work accounts for, ending now: evidence when a message is late. Of what the platform took, what is
+    /// beyond the envelope counts.
+    pub fn note_gap(&mut self, now: Instant, taken: TimeTaken) {
         self.gaps.note(now, taken);
+    }
+
+    /// Notes that this host had `packets` more packets in its input and lost them before this endpoint saw them. Messages that turn out
+    /// to miss some are not the network's fault.
+    pub fn note_lost(&mut self, now: Instant, packets: u64) {
+        let taken = self.gaps.taken(now.before(LOSSES_LAST), now);
+        let cause = Evidence::of_backlog(Excess::default(), taken, self.config.stretch_ppm).unwrap_or(Cause::Laxity);
+        let before = self.lost.as_ref().filter(|lost| lost.cause == cause).map_or(0, |lost| lost.left(now));
+        self.lost = Some(LostHere { packets: before.saturating_add(packets), cause, noted: now });
+    }
+
+    /// So many messages of the channel at `place` were found to be lost: this host may know more of it than their receiver.
+    #[cold]
+    fn explain_lost(&mut self, now: Instant, place: u32, messages: u64) {
+        let Some(lost) = &mut self.lost else { return };
+        let explained = messages.min(lost.left(now));
+        lost.packets -= explained;
+        if let Some(receiving) = self.channels.at_mut(place).and_then(|channel| channel.job.receiver_mut()) {
+            receiving.explain_lost(explained, lost.cause);
+        }
+    }
+
+    /// `link` has had `departed` packets in all that it has sent or still holds: what it had more of it has lost, and the receivers are told.
+    pub fn note_departed(&mut self, link: LinkId, departed: u64) {
+        if let Some(state) = self.links.get_mut(usize::from(link)) {
+            state.unsent = state.unsent.max(state.issued.saturating_sub(departed));
+        }
+    }
+
+    /// A packet that was to leave before has been waiting for `late` more, at a link that did not take it: what it says of itself is
+    /// written anew.
+    pub fn restamp(&self, packet: &mut [u8], late: Duration) {
+        crate::wire::add_waited(packet, late, |channel, key, covered| {
+            let all = self.channels.keys().filter_map(|key| self.channels.get(key));
+            let seal = all.filter(|of| of.remote == (channel, key)).find_map(|of| of.seal.as_ref());
+            seal.map_or(0, |seal| seal.tag(covered))
+        });
     }
 
     /// Notes that the driver slept because its processor had nothing to do before `until`. What waits for a link is not caught up.
@@ -394,20 +466,24 @@ impl Endpoint {
 
     // ------------------------------------------------------------------------------------------------ inputs
 
-    /// A frame of `len` bytes came in on `link` from `peer`. The endpoint owns it now and frees what it does not keep.
+    /// A frame of `len` bytes came in on `link` from `peer`, and was found then. The endpoint owns it now and frees what it does not
+    /// keep.
     pub fn handle_frame(
         &mut self,
-        now: Instant,
+        found: impl Into<Found>,
         link: LinkId,
         peer: SocketAddr,
         frame: FrameId,
         len: usize,
         frames: &mut impl Frames,
     ) {
+        let found = found.into();
+        let now = found.at;
+        self.counters.handled += 1;
         let bytes = &frames.packet(&frame)[..len.min(frames.packet_capacity())];
         match crate::receive::route(bytes) {
             Ok(crate::receive::Route::Data(view)) => {
-                if let Some(frame) = self.handle_data(now, peer, view, frame) {
+                if let Some(frame) = self.handle_data(found, peer, view, frame) {
                     frames.free(frame);
                 }
                 return;
@@ -435,7 +511,8 @@ impl Endpoint {
     }
 
     /// Demultiplexes a packet; gives the frame back if no channel takes it.
-    fn handle_data(&mut self, now: Instant, peer: SocketAddr, view: DataView<'_>, frame: FrameId) -> Option<FrameId> {
+    fn handle_data(&mut self, found: Found, peer: SocketAddr, view: DataView<'_>, frame: FrameId) -> Option<FrameId> {
+        let now = found.at;
         let header = view.header();
         let place = header.channel;
         let channel = self.channels.at_mut(place).filter(|channel| {
@@ -459,14 +536,20 @@ impl Endpoint {
         }
         channel.association.heard(now);
         let Some(receiving) = channel.job.receiver_mut() else {
-            return self.pass_on(now, place, &view, frame);
+            return self.pass_on(found, place, &view, frame);
         };
         let shares = receiving.shares_frames();
         let most = if shares { self.config.best_effort_frames - self.frames_shared } else { usize::MAX };
-        let refused = receiving.accept(now, &view, frame, most).err().map(|(frame, _)| frame);
+        let taken = |since| self.gaps.taken(since, now);
+        let refused = receiving.accept(found, &view, frame, most, taken).err().map(|(frame, _)| frame);
+        let lost = receiving.take_lost();
+        self.counters.delayed += u64::from(receiving.is_delayed());
         self.frames_shared += usize::from(shares && refused.is_none());
         if let Some(work) = channel.job.work(self.config.quantum) {
             self.processor.ready(now, place, work);
+        }
+        if lost > 0 {
+            self.explain_lost(now, place, lost);
         }
         refused
     }
@@ -519,9 +602,13 @@ impl Endpoint {
             if channel.job.has_delivery() {
                 self.deliverable.push_back(0, pick.id);
             }
+            let lost = channel.job.receiver_mut().map_or(0, Receiving::take_lost);
             let quantum_end = self.processor.stepped(now, after);
             if matches!(channel.association.state, State::Finishing { .. }) {
                 self.conclude_if_complete(now, key);
+            }
+            if lost > 0 {
+                self.explain_lost(now, key.index(), lost);
             }
             let Worked { piece, bytes, spent, .. } = worked;
             return Some(Step { channel: key, kind: piece, switched: pick.switched, quantum_end, bytes, spent });
@@ -536,9 +623,7 @@ impl Endpoint {
             let Some(receiving) = self.channels.get_mut(key).and_then(|channel| channel.job.receiver_mut()) else {
                 continue;
             };
-            let Some((delivered, cause)) =
-                receiving.deliver(now, |since| self.gaps.stolen(since, now), self.config.stretch_ppm)
-            else {
+            let Some((delivered, cause)) = receiving.deliver(now, |since| self.gaps.taken(since, now)) else {
                 continue;
             };
             if receiving.has_delivery() {

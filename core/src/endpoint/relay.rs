@@ -13,7 +13,7 @@ use super::{Destination, Endpoint, Incoming, Outgoing};
 use crate::admission::{Code, Refusal, Stage};
 use crate::event::{ChannelId, End, Request, RequestId};
 use crate::frames::FrameId;
-use crate::receive::{Drop, stretched};
+use crate::receive::{Drop, Found, stretched};
 use crate::relay::{Passage, RelayConfig, Relaying};
 use crate::signal::{Association, State};
 use crate::units::{Duration, Instant};
@@ -134,14 +134,15 @@ impl Endpoint {
     // ------------------------------------------------------------------------------------------------ data
 
     /// A packet came for the inward side at `place`; gives the frame back if it is not taken.
-    pub(super) fn pass_on(&mut self, now: Instant, place: u32, view: &DataView<'_>, frame: FrameId) -> Option<FrameId> {
+    pub(super) fn pass_on(&mut self, found: Found, place: u32, view: &DataView<'_>, frame: FrameId) -> Option<FrameId> {
         let Some(inward) = self.channels.key_at(place) else { return Some(frame) };
-        let refused = self.pass_to(now, inward, view, frame);
-        self.conclude_if_complete(now, inward);
+        let refused = self.pass_to(found, inward, view, frame);
+        self.conclude_if_complete(found.at, inward);
         refused
     }
 
-    fn pass_to(&mut self, now: Instant, inward: ChannelId, view: &DataView<'_>, frame: FrameId) -> Option<FrameId> {
+    fn pass_to(&mut self, found: Found, inward: ChannelId, view: &DataView<'_>, frame: FrameId) -> Option<FrameId> {
+        let now = found.at;
         let Some(onward) = self.taker(inward) else { return Some(frame) };
         let Some(channel) = self.channels.get_mut(onward) else {
             self.counters.unknown_channel += 1;
@@ -154,7 +155,7 @@ impl Endpoint {
         }
         let waits_already = !relaying.is_drained();
         let held_up = |since| stretched(self.gaps.stolen(since, now), self.config.stretch_ppm);
-        if let Err((frame, _)) = relaying.accept(now, view, frame, held_up) {
+        if let Err((frame, _)) = relaying.accept(found, view, frame, held_up) {
             return Some(frame);
         }
         if let Some(head) = relaying.head().filter(|_| !waits_already) {

@@ -99,6 +99,7 @@ impl Endpoint {
             return Err((Outgoing(channel), Refusal::new(Code::BadParameters, Stage::Link)));
         };
         let best_effort = link.best_effort;
+        channel.unsent_before = link.unsent;
         let refusal = match channel.job.offer().filter(|offer| offer.packet <= self.config.packet) {
             Some(Offer { service, packet, .. }) => {
                 let packet = if service.contract().is_none() { packet.min(best_effort.packet_max) } else { packet };
@@ -152,7 +153,7 @@ impl Endpoint {
         };
         channel.association = Association::accepted(now, pending.token, pending.request.lease);
         if let Some(receiving) = channel.job.receiver_mut() {
-            receiving.begin_at(now);
+            receiving.begin_at(now, self.config.stretch_ppm);
         }
         match self.install(channel) {
             Ok(key) => {
@@ -291,6 +292,7 @@ impl Endpoint {
             }
             Control::Keepalive(keepalive) => {
                 if let Some(key) = self.incoming(peer, token, (keepalive.channel, keepalive.key)) {
+                    self.note_unsent(key, keepalive.unsent);
                     match self.confirm(now, key) {
                         true => self.say(key, ControlType::Status),
                         false => self.answer_channel(now, key, ControlType::Status),
@@ -430,6 +432,7 @@ impl Endpoint {
         }
         let Some(key) = self.incoming(peer, token, (close.channel, close.key)) else { return };
         self.confirm(now, key);
+        self.note_unsent(key, close.unsent);
         match self.state(key) {
             Some(State::Open) => {
                 if let Some(channel) = self.channels.get_mut(key) {
@@ -491,7 +494,18 @@ impl Endpoint {
             return;
         }
         receiving.finish(sent);
+        let lost = receiving.take_lost();
+        if lost > 0 {
+            self.explain_lost(now, key.index(), lost);
+        }
         self.close_finished(now, key);
+    }
+
+    /// The peer says how many packets it made and lost itself.
+    fn note_unsent(&mut self, key: ChannelId, unsent: u64) {
+        if let Some(receiving) = self.channels.get_mut(key).and_then(|channel| channel.job.receiver_mut()) {
+            receiving.note_unsent(unsent);
+        }
     }
 
     /// Tells a peer that has closed what became of its messages.

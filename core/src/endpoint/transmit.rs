@@ -12,6 +12,12 @@ use crate::wire::{DATA_HEADER_BYTES, write_tag};
 impl Endpoint {
     /// The packet to hand to `link` next, or `None` if it holds enough, has no room, or nothing waits.
     pub fn poll_transmit(&mut self, now: Instant, link: LinkId, frames: &mut impl Frames) -> Option<Transmit> {
+        let transmit = self.next_transmit(now, link, frames)?;
+        self.links[usize::from(link)].issued += 1;
+        Some(transmit)
+    }
+
+    fn next_transmit(&mut self, now: Instant, link: LinkId, frames: &mut impl Frames) -> Option<Transmit> {
         loop {
             let state = self.links.get_mut(usize::from(link))?;
             match state.scheduler.next(now, state.has_control())? {

@@ -1,17 +1,28 @@
-//! Whose fault is it that a message is late? The first cause that holds, judged by evidence and never by default.
+//! Whose fault is it that a message is late? Its time is cut into segments, each with an owner; the cause is the owner of the
+//! excess, by evidence and never by default.
 //!
-//! A message's way is cut into parts that can each be held against what was granted: the sender's processor (which reports
-//! in each packet what the platform took from it), the way (from the hand-over to the link until the packet was found
-//! here), and this host's processor (whose gaps are recorded). What none of them explains is ours.
+//! | segment | witness | owner of what it takes beyond its grant |
+//! |---|---|---|
+//! | from the logical arrival until the packet was handed to the link | the sender's clock, in the packet | the platform, as far as the sender has evidence of stolen time; else Laxity |
+//! | from there until it had arrived at this host | the arrival stamp of the kernel, or of the program in the driver | the network |
+//! | from there until it was found | the same, and this host's clock | as below |
+//! | from there until the message was complete | this host's clock | the platform, as far as there is evidence of stolen time here; else Laxity |
+//!
+//! What no witness explains is Laxity's. Only where there is no arrival stamp can nobody tell the network from an input that was not
+//! looked at: that is unexplained.
 
-use crate::units::Duration;
+use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-/// Whose fault a miss is: the first that holds.
+use super::config::ReceiveConfig;
+use crate::units::{Duration, Instant};
+use crate::wire::DataHeader;
+
+/// Whose fault a miss is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
     /// The sender broke its contract.
     Sender,
-    /// The receiver's queue was full.
+    /// The receiving application did not read its messages, so that its queue was full.
     Receiver,
     /// Packets were lost on the way, or took longer than the way was said to take.
     Network,
@@ -20,48 +31,292 @@ pub enum Cause {
     Platform,
     /// None of these: a bug of ours.
     Laxity,
+    /// Nobody can tell: the witness is missing that could.
+    Unexplained,
 }
 
-/// What is known of a late message: the judgement and all that it rests on.
+impl Cause {
+    /// True if a promise counts as broken by it.
+    pub fn breaks_promise(self) -> bool {
+        matches!(self, Self::Laxity | Self::Unexplained)
+    }
+}
+
+/// Late, lost and dropped messages by whose fault it was. Words of 64 bits, so that they can be published one by one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[repr(C)]
+pub struct Misses {
+    /// The sender broke its contract.
+    pub sender: u64,
+    /// The receiving application did not read.
+    pub receiver: u64,
+    /// Packets were lost on the way, or took too long.
+    pub network: u64,
+    /// The platform took more processor time than its envelope.
+    pub platform: u64,
+    /// None of these: a bug.
+    pub laxity: u64,
+    /// Nobody can tell: the witness is missing that could.
+    pub unexplained: u64,
+}
+
+impl Misses {
+    /// Of any cause.
+    pub fn all(&self) -> u64 {
+        let Self { sender, receiver, network, platform, laxity, unexplained } = self;
+        sender + receiver + network + platform + laxity + unexplained
+    }
+
+    /// Those of a cause.
+    pub fn of(&mut self, cause: Cause) -> &mut u64 {
+        match cause {
+            Cause::Sender => &mut self.sender,
+            Cause::Receiver => &mut self.receiver,
+            Cause::Network => &mut self.network,
+            Cause::Platform => &mut self.platform,
+            Cause::Laxity => &mut self.laxity,
+            Cause::Unexplained => &mut self.unexplained,
+        }
+    }
+}
+
+/// When a frame was found, and when it had arrived.
+#[derive(Clone, Copy, Debug)]
+pub struct Found {
+    /// When it was found at the link.
+    pub at: Instant,
+    /// When this host had it, on the same clock, by a witness that does not depend on the executive; `None` if there is none.
+    pub arrived: Option<Instant>,
+}
+
+impl From<Instant> for Found {
+    /// Found as soon as it had arrived.
+    fn from(at: Instant) -> Self {
+        Self { at, arrived: Some(at) }
+    }
+}
+
+impl Found {
+    /// When it had arrived, as far as that is known: else when it was found. It may be later than that by as much as who looked was
+    /// held up between reading the clock and looking.
+    pub fn arrival(&self) -> Instant {
+        self.arrived.unwrap_or(self.at)
+    }
+}
+
+/// A packet's way here, cut into its segments.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Way {
+    /// From the message's logical arrival until the packet was handed to the sender's link; the sender's word.
+    waited: Duration,
+    /// For how much of that the sender has evidence that the platform took it.
+    stolen: Duration,
+    /// From there until it had arrived here; until it was found if the arrival is not known. Zero where the clocks differ.
+    transit: Duration,
+    /// From its arrival until it was found; `None` if that is not known.
+    lay: Option<Duration>,
+}
+
+/// From the hand-over to the sender's link until a packet had arrived, as far as that is the network's.
+fn granted_to_network(config: &ReceiveConfig) -> Duration {
+    config.transit.saturating_sub(config.input_delay)
+}
+
+impl Way {
+    pub(crate) fn of(found: Found, header: &DataHeader, same_clock: bool) -> Self {
+        let micros = |micros: u32| Duration::from_micros(micros.into());
+        let waited = micros(header.waited_micros);
+        let handed_over = header.logical_arrival + waited;
+        let transit = if same_clock { found.arrival().since(handed_over) } else { Duration::ZERO };
+        let lay = found.arrived.map(|arrived| found.at.since(arrived));
+        Self { waited, stolen: micros(header.stolen_micros), transit, lay }
+    }
+
+    /// True if the network took longer than it may.
+    #[inline]
+    pub(crate) fn is_delayed(&self, config: &ReceiveConfig) -> bool {
+        self.transit > granted_to_network(config)
+    }
+
+    /// Another packet of the message came later. When the message is late is known by its last packet; where the clocks differ, nobody
+    /// knows by which.
+    pub(crate) fn follow(&mut self, other: Self, same_clock: bool) {
+        let lay = if same_clock { other.lay } else { self.lay.max(other.lay) };
+        *self = Self { lay, ..other };
+    }
+
+    /// What each segment took beyond its grant, which a bound undercuts by `spare`.
+    pub(crate) fn excess(&self, config: &ReceiveConfig, spare: Duration, stretch_ppm: u64) -> Excess {
+        let granted = granted_to_network(config);
+        let unlooked = self.lay.unwrap_or(Duration::ZERO).saturating_sub(config.input_delay);
+        let (network, unknown) = match self.lay {
+            Some(_) => (self.transit.saturating_sub(granted), Duration::ZERO),
+            None => (Duration::ZERO, self.transit.saturating_sub(config.transit)),
+        };
+        let upstream = config.upstream.saturating_sub(spare);
+        if !config.same_clock {
+            // Nobody here knows when it had to be handed over; but what the sender's host has evidence of held it up.
+            let platform = self.waited.saturating_sub(upstream.saturating_sub(config.transit));
+            let platform = platform.min(stretched(self.stolen, stretch_ppm));
+            return Excess { platform, unlooked, ..Excess::default() };
+        }
+        // A packet may wait longer at its sender than others if its way takes less: the sender's is what is beyond the whole grant and
+        // nobody else's.
+        let beyond = (self.waited + self.transit + self.lay.unwrap_or(Duration::ZERO)).saturating_sub(upstream);
+        let at_sender = beyond.saturating_sub(network + unknown + unlooked);
+        let platform = at_sender.min(stretched(self.stolen, stretch_ppm));
+        let own = at_sender.saturating_sub(platform);
+        Excess { network, platform, own, unknown, unlooked }
+    }
+}
+
+/// What the segments until a message was found took beyond their grants, by owner.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Excess {
+    /// The network.
+    pub(crate) network: Duration,
+    /// The platform, at the sender.
+    platform: Duration,
+    /// Laxity, at the sender.
+    own: Duration,
+    /// The network, or an input that was not looked at.
+    unknown: Duration,
+    /// It lay in this host's input: the platform's as far as that has stolen time here, else Laxity's.
+    unlooked: Duration,
+}
+
+impl Excess {
+    /// As far as it explains a delay of so much.
+    fn at_most(self, by: Duration) -> Self {
+        let Self { network, platform, own, unknown, unlooked } = self;
+        let [network, platform, own, unknown, unlooked] =
+            [network, platform, own, unknown, unlooked].map(|part| part.min(by));
+        Self { network, platform, own, unknown, unlooked }
+    }
+
+    /// What explains two delays of which one comes on top of the other.
+    fn and(self, other: Self) -> Self {
+        Self {
+            network: self.network + other.network,
+            platform: self.platform + other.platform,
+            own: self.own + other.own,
+            unknown: self.unknown + other.unknown,
+            unlooked: self.unlooked + other.unlooked,
+        }
+    }
+}
+
+/// What took time at this host, beyond what it may, since a point in time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct TimeTaken {
+    /// The platform took so much of the processor, beyond its envelope.
+    pub platform: Duration,
+    /// The executive itself took so much longer than its work may take, without evidence that the platform took it.
+    pub own: Duration,
+    /// Its input was full of frames that nobody had admitted, so that others waited behind them.
+    pub flooded: Duration,
+}
+
+impl TimeTaken {
+    /// All of it by the platform.
+    pub fn by_platform(platform: Duration) -> Self {
+        Self { platform, ..Self::default() }
+    }
+}
+
+/// What is known of why a message is late before it is complete.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Delay {
+    /// The way of the packet that was found last.
+    pub(crate) way: Way,
+    /// What held up the messages before it, if they moved its place in time, or the way that overtook it.
+    pub(crate) inherited: Excess,
+}
+
+impl Delay {
+    /// All of it, against the grants.
+    pub(crate) fn excess(&self, config: &ReceiveConfig, spare: Duration, stretch_ppm: u64) -> Excess {
+        self.way.excess(config, spare, stretch_ppm).and(self.inherited)
+    }
+
+    /// Messages before it move its place in time by so much: what held them up explains that.
+    pub(crate) fn inherit(&mut self, before: Excess, by: Duration) {
+        self.inherited = before.at_most(by);
+    }
+
+    /// It was overtaken on its way, or has overtaken others, and so its place in time moves by so much.
+    pub(crate) fn overtaken(&mut self, by: Duration) {
+        self.inherited.network += by;
+    }
+}
+
+/// What is known of a late message: the judgement and all that it rests on. What the segments took beyond their grants may be more
+/// than the lateness: others may have taken less.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Evidence {
     /// The judgement.
     pub cause: Cause,
-    /// How long after its deadline the message was complete.
+    /// How long after its deadline, or its bound, the message was complete.
     pub lateness: Duration,
-    /// Processor time beyond the envelope at the sending host, between logical arrival and the last hand-over to the link.
-    pub taken_at_sender: Duration,
-    /// Processor time beyond the envelope at this host, between logical arrival and completion.
-    pub taken_here: Duration,
-    /// How much longer than granted the slowest packet took from the hand-over to the link until it was found here; zero
-    /// where the clocks differ.
-    pub transit_excess: Duration,
+    /// Beyond the grants: the network's part.
+    pub network: Duration,
+    /// The platform's, at both hosts.
+    pub platform: Duration,
+    /// Laxity's, at both hosts.
+    pub laxity: Duration,
+    /// What is the network's, or an input's that was not looked at.
+    pub unknown: Duration,
 }
 
 impl Evidence {
-    /// Judges. `stretch_ppm` is how much longer a stage is delayed than time was taken from it: while the platform's gap is
+    /// Judges a message that was complete `lateness` too late, and `here` after it had to be, counted from when it was found.
+    /// `stretch_ppm` is how much longer a stage is delayed than time was taken from it: while the platform's gap is
     /// made up for, the link goes on asking for the processor, so a gap of g delays by g / (1 − ρ). In parts per million, at
     /// least 1,000,000.
     pub(crate) fn judge(
         lateness: Duration,
-        taken_at_sender: Duration,
-        taken_here: Duration,
-        transit_excess: Duration,
+        excess: Excess,
+        here: Duration,
+        taken: TimeTaken,
         stretch_ppm: u64,
     ) -> Self {
-        let stretched = |taken: Duration| stretched(taken, stretch_ppm);
-        // A packet that lies in the socket while this host has no processor looks slow on its way; that is no fault of the
-        // network's.
-        let network = transit_excess.saturating_sub(stretched(taken_here));
-        let cause = if lateness <= network {
-            Cause::Network
-        } else if lateness <= stretched(taken_at_sender + taken_here) + network {
-            // With the network's part, neither alone explains it; the platform is the larger unknown.
-            if network > taken_at_sender + taken_here { Cause::Network } else { Cause::Platform }
-        } else {
+        let here = here + excess.unlooked;
+        let by_platform = stretched(taken.platform, stretch_ppm);
+        let platform_here = here.min(by_platform);
+        // Where both took time, either may have caused the delay; a gap does not excuse what we did beside it.
+        let network_here = here.saturating_sub(platform_here).min(taken.flooded);
+        let own_here = here.saturating_sub(platform_here + network_here).max(here.min(taken.own));
+        // Where nobody can tell how long it lay, a gap explains that, too.
+        let explained = excess.unknown.min(by_platform.saturating_sub(platform_here));
+        let unknown = excess.unknown.saturating_sub(explained);
+        let platform = excess.platform + platform_here + explained;
+        let (network, laxity) = (excess.network + network_here, excess.own + own_here);
+        let cause = if lateness > network + platform + unknown {
             Cause::Laxity
+        } else if lateness > network + platform {
+            if laxity >= unknown { Cause::Laxity } else { Cause::Unexplained }
+        } else {
+            let owners = [
+                (laxity, Cause::Laxity),
+                (unknown, Cause::Unexplained),
+                (network, Cause::Network),
+                (platform, Cause::Platform),
+            ];
+            // Of equal parts that of the first counts.
+            owners.into_iter().rev().max_by_key(|owner| owner.0).map_or(Cause::Laxity, |owner| owner.1)
         };
-        Self { cause, lateness, taken_at_sender, taken_here, transit_excess }
+        Self { cause, lateness, network, platform, laxity, unknown }
+    }
+
+    /// Whose fault it is that packets wait in such numbers that one finds no room, though its sender keeps its contract: the owner
+    /// of the largest part of what held them up; `None` if nothing did.
+    pub(crate) fn of_backlog(excess: Excess, taken: TimeTaken, stretch_ppm: u64) -> Option<Cause> {
+        let held_up = (stretched(taken.platform, stretch_ppm) + taken.flooded).max(taken.own);
+        let here = held_up.saturating_sub(excess.unlooked);
+        let judged = Self::judge(Duration::ZERO, excess, here, taken, stretch_ppm);
+        let most = judged.network.max(judged.platform).max(judged.laxity).max(judged.unknown);
+        (!most.is_zero()).then_some(judged.cause)
     }
 }
 
@@ -73,30 +328,108 @@ pub(crate) fn stretched(taken: Duration, stretch_ppm: u64) -> Duration {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::contract::{Contract, Service};
 
     fn ms(millis: u64) -> Duration {
         Duration::from_millis(millis)
     }
-    fn cause(lateness: u64, sender: u64, here: u64, transit: u64) -> Cause {
-        Evidence::judge(ms(lateness), ms(sender), ms(here), ms(transit), 1_250_000).cause
+    fn at(millis: u64) -> Instant {
+        Instant::ZERO + ms(millis)
+    }
+
+    /// 20 ms: 7 at the sender, 4 on the way and 1 in the input, 8 here.
+    fn config() -> ReceiveConfig {
+        ReceiveConfig {
+            service: Service::RealTime(Contract::new(1_000, 1, ms(10), 1, ms(20)).unwrap()),
+            packet: 1_000,
+            priority: 0,
+            work_conserving: false,
+            stage: ms(8),
+            input_delay: ms(1),
+            upstream: ms(12),
+            same_clock: true,
+            transit: ms(5),
+            oversize: 1,
+        }
+    }
+
+    /// What a message is blamed on that arrived at its sender at 100 ms, waited there for `waited` of which the platform took `stolen`, was on its
+    /// way for `transit`, lay in the input for `lay`, and was complete `here` after that.
+    fn blamed(waited: u64, stolen: u64, transit: u64, lay: Option<u64>, here: u64, taken: TimeTaken) -> Option<Cause> {
+        let config = config();
+        let micros = |millis: u64| 1_000 * millis as u32;
+        let header = DataHeader {
+            channel: 0,
+            key: 0,
+            message_bytes: 1_000,
+            sequence: 0,
+            logical_arrival: at(100),
+            index: 0,
+            payload: 1_000,
+            stolen_micros: micros(stolen),
+            waited_micros: micros(waited),
+        };
+        let arrived = at(100 + waited + transit);
+        let found = Found { at: arrived + ms(lay.unwrap_or(0)), arrived: lay.map(|_| arrived) };
+        let delay = Delay { way: Way::of(found, &header, true), ..Delay::default() };
+        let completion = found.at + ms(here);
+        let due_here = found.at.max(at(112)) + config.stage;
+        let lateness = completion.since(at(120));
+        let excess = delay.excess(&config, Duration::ZERO, 1_250_000);
+        let judged = Evidence::judge(lateness, excess, completion.since(due_here), taken, 1_250_000);
+        (!lateness.is_zero()).then_some(judged.cause)
+    }
+
+    fn nothing() -> TimeTaken {
+        TimeTaken::default()
+    }
+    fn platform(millis: u64) -> TimeTaken {
+        TimeTaken::by_platform(ms(millis))
     }
 
     #[test]
-    fn what_nothing_explains_is_ours() {
-        assert_eq!(cause(1, 0, 0, 0), Cause::Laxity);
-        assert_eq!(cause(14, 5, 5, 0), Cause::Laxity, "10 ms taken explain 12.5");
-        assert_eq!(cause(11, 0, 0, 10), Cause::Laxity);
+    fn each_segment_has_its_owner() {
+        assert_eq!(blamed(7, 0, 4, Some(1), 8, nothing()), None);
+        assert_eq!(blamed(17, 0, 4, Some(1), 8, nothing()), Some(Cause::Laxity), "it waited at its sender");
+        assert_eq!(blamed(17, 8, 4, Some(1), 8, nothing()), Some(Cause::Platform), "8 ms taken there explain 10");
+        assert_eq!(blamed(17, 7, 4, Some(1), 8, nothing()), Some(Cause::Laxity), "7 ms do not");
+        assert_eq!(blamed(7, 0, 14, Some(1), 8, nothing()), Some(Cause::Network));
+        assert_eq!(blamed(7, 0, 4, Some(11), 8, nothing()), Some(Cause::Laxity), "nobody looked");
+        assert_eq!(blamed(7, 0, 4, Some(11), 8, platform(8)), Some(Cause::Platform), "nobody could look");
+        assert_eq!(blamed(7, 0, 4, Some(1), 18, nothing()), Some(Cause::Laxity));
+        assert_eq!(blamed(7, 0, 4, Some(1), 18, platform(8)), Some(Cause::Platform));
+        let flooded = TimeTaken { flooded: ms(10), ..nothing() };
+        assert_eq!(blamed(7, 0, 4, Some(11), 8, flooded), Some(Cause::Network), "others were before it");
     }
 
     #[test]
-    fn the_platform_explains_what_it_took_and_the_queueing_after_it() {
-        assert_eq!(cause(12, 5, 5, 0), Cause::Platform);
-        assert_eq!(cause(1, 10, 0, 0), Cause::Platform);
+    fn a_segments_evidence_excuses_no_other() {
+        assert_eq!(blamed(17, 0, 4, Some(1), 8, platform(10)), Some(Cause::Laxity), "taken here, late there");
+        assert_eq!(blamed(7, 20, 4, Some(1), 18, nothing()), Some(Cause::Laxity), "taken there, late here");
+        assert_eq!(blamed(3, 0, 8, Some(1), 18, nothing()), Some(Cause::Laxity), "a slow way, within the whole grant");
+        // What is quick elsewhere makes up for it, and what nobody needs to explain is nobody's.
+        assert_eq!(blamed(2, 0, 9, Some(1), 8, nothing()), None);
     }
 
     #[test]
-    fn the_network_explains_what_it_held_up_but_not_what_lay_here() {
-        assert_eq!(cause(10, 0, 0, 10), Cause::Network);
-        assert_eq!(cause(10, 0, 8, 10), Cause::Platform, "the packet lay in the socket while nobody looked");
+    fn what_we_did_beside_a_gap_is_not_excused_by_it() {
+        let both = TimeTaken { own: ms(12), ..platform(8) };
+        assert_eq!(blamed(7, 0, 4, Some(1), 18, both), Some(Cause::Laxity));
+        let less = TimeTaken { own: ms(2), ..platform(8) };
+        assert_eq!(blamed(7, 0, 4, Some(1), 18, less), Some(Cause::Platform));
+    }
+
+    #[test]
+    fn without_an_arrival_stamp_nobody_can_tell() {
+        assert_eq!(blamed(7, 0, 14, None, 8, nothing()), Some(Cause::Unexplained));
+        assert_eq!(blamed(7, 0, 14, None, 8, platform(8)), Some(Cause::Platform), "but a gap explains it");
+        assert_eq!(blamed(7, 0, 14, None, 28, nothing()), Some(Cause::Laxity), "and that, nothing does");
+    }
+
+    #[test]
+    fn the_largest_part_is_the_cause_and_of_equals_ours() {
+        assert_eq!(blamed(7, 0, 24, Some(1), 18, platform(8)), Some(Cause::Network));
+        assert_eq!(blamed(7, 0, 8, Some(1), 18, platform(8)), Some(Cause::Platform));
+        assert_eq!(blamed(7, 0, 14, Some(11), 8, nothing()), Some(Cause::Laxity), "10 ms each");
     }
 }

@@ -1,5 +1,6 @@
 //! A complete message, and what is known of its way.
 
+use super::attribution::Delay;
 use crate::frames::MessageBuf;
 use crate::units::{Duration, Instant};
 
@@ -16,16 +17,16 @@ pub struct Delivered {
     pub completion: Instant,
     /// When it was due; `None` for best effort.
     pub deadline: Option<Instant>,
-    /// Processor time beyond the envelope that the platform took at the sender while it was under way.
-    pub stolen: Duration,
-    /// How much longer than granted its slowest packet was on its way.
-    pub transit_excess: Duration,
     /// How much later it was due at this host than it could have been, because messages before it came late: their intervals
     /// are kept, so that what is due here stays what was admitted. Zero where the clocks differ: there it moves the deadline.
-    /// What held those up is evidence for this one, too: `stolen` and `transit_excess` are at least theirs.
+    /// What held those up is evidence for this one, too.
     pub deferred: Duration,
     /// From when on a gap at this host may have delayed it: its logical arrival, or that of the messages that deferred it.
     pub since: Instant,
+    /// Until when this host had to be done with it, counted from when it was found.
+    pub due_here: Instant,
+    /// What is known of why it may be late.
+    pub delay: Delay,
 }
 
 impl Delivered {

@@ -1,6 +1,7 @@
 //! The receiving side of the data path: demux → packet queue → handler (reassemble) → message queue.
 
 mod attribution;
+mod config;
 mod delivered;
 mod demux;
 mod early;
@@ -8,11 +9,14 @@ mod policing;
 mod receiving;
 mod slot;
 
+pub use attribution::Delay;
+pub(crate) use attribution::Excess;
 pub(crate) use attribution::stretched;
-pub use attribution::{Cause, Evidence};
+pub use attribution::{Cause, Evidence, Found, Misses, TimeTaken};
+pub use config::{Drop, ReceiveConfig, ReceiveCounters};
 pub use delivered::Delivered;
 pub use demux::{Foreign, Route, route};
 pub use early::{ArrivalClass, Budget, EarlyDemux, Expected, Judgement, SURPLUS_PACKETS};
 pub(crate) use early::{DroppedEarly, Taken};
-pub(crate) use policing::{Policed, Policing};
-pub use receiving::{Drop, ReceiveConfig, ReceiveCounters, Receiving};
+pub(crate) use policing::{NoPlace, Policed, Policing};
+pub use receiving::Receiving;

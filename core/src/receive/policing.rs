@@ -5,13 +5,14 @@
 
 #![cfg_attr(not(test), deny(clippy::arithmetic_side_effects, reason = "a peer can allege any number"))]
 
+use super::attribution::Found;
 use crate::contract::Contract;
 use crate::regulator::Regulator;
 use crate::units::{Duration, Instant};
 use crate::wire::DataHeader;
 
-/// How far back a logical arrival is believed. Messages that the platform or the network held up that long are still within
-/// their contract; a sender that alleges more cannot save up rate that it did not use.
+/// How far back a logical arrival is believed, from when the message came to this host. Messages that the network held up that long
+/// are still within their contract; a sender that alleges more cannot save up rate that it did not use.
 pub(super) const CREDIT: Duration = Duration::from_secs(1);
 
 /// What a sender on the same clock alleged so far: its logical arrivals are at least an interval apart, in the order of
@@ -88,12 +89,21 @@ struct Allowed {
     overtaken: Duration,
 }
 
+/// Why a message has no place in time.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NoPlace {
+    /// Its sender broke the contract.
+    Contract,
+    /// Its sender kept the contract, but those before it were found so late that there is no place near enough, by so much.
+    Backlog(Duration),
+}
+
 /// A message's place in time at this host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Policed {
-    /// Its logical arrival at the sender, as far as that is believed; at this host where the clocks differ. `None` if the
-    /// sender broke its contract: the message is dropped, and those behind it stand where they would without it.
-    pub(crate) believed: Option<Instant>,
+    /// Its logical arrival at the sender, as far as that is believed; at this host where the clocks differ. A message that has no
+    /// place is dropped, and those behind it stand where they would without it.
+    pub(crate) believed: Result<Instant, NoPlace>,
     /// From when on it may be served.
     pub(crate) eligible: Instant,
     /// Its logical arrival at this host: what its deadline counts from; not before `eligible`.
@@ -110,6 +120,8 @@ pub(crate) struct Policing {
     /// How much time messages that were overtaken may take up at once.
     overtaken: Duration,
     regulator: Regulator,
+    /// Where the clocks differ: whether messages keep the contract, by when they arrived. When they were found is this host's doing.
+    arrivals: Regulator,
     claims: Claims,
 }
 
@@ -120,7 +132,8 @@ impl Policing {
     pub(crate) fn new(contract: Contract, upstream: Duration, same_clock: bool, overtaken: u64) -> Self {
         let regulator = Regulator::new(contract.interval());
         let overtaken = contract.interval() * overtaken;
-        Self { contract, upstream, same_clock, overtaken, regulator, claims: Claims::default() }
+        let arrivals = regulator.clone();
+        Self { contract, upstream, same_clock, overtaken, regulator, arrivals, claims: Claims::default() }
     }
 
     /// No message of the channel can have arrived at its sender before `now`.
@@ -135,8 +148,10 @@ impl Policing {
         !self.same_clock || self.claims.has_place(header.sequence, self.contract.interval() * u64::from(intervals))
     }
 
-    /// Judges the message of which the first packet was found at `now`. It uses up `intervals` intervals.
-    pub(crate) fn take(&mut self, now: Instant, header: &DataHeader, intervals: u32) -> Policed {
+    /// Judges the message of which the first packet was found then. It uses up `intervals` intervals. Whether it keeps the contract is
+    /// judged by when it arrived, what it is served by counts from when it was found.
+    pub(crate) fn take(&mut self, found: Found, header: &DataHeader, intervals: u32) -> Policed {
+        let (now, arrived) = (found.at, found.arrival());
         // An honest sender's message arrives between its logical arrival and `upstream` later; earlier by its burst if
         // it works ahead. Nothing that it alleges can move the deadline before that of a message which arrives now, or the
         // next one closer than the interval: the demand that admission counted on.
@@ -148,10 +163,25 @@ impl Policing {
         let interval = self.contract.interval();
         let ahead = interval * u64::from(self.contract.burst()).saturating_sub(1) + self.upstream;
         let believed = match self.same_clock {
-            true => self.claims.take(now, header, intervals, Allowed { interval, ahead, overtaken: self.overtaken }),
-            false => (stamp.logical_arrival.since(now) <= ahead).then_some(stamp.logical_arrival),
+            true => {
+                let allowed = Allowed { interval, ahead, overtaken: self.overtaken };
+                self.claims.take(arrived, header, intervals, allowed).ok_or(NoPlace::Contract)
+            }
+            false => {
+                let conforming = self.arrivals.stamp(arrived);
+                let keeps = conforming.logical_arrival.since(arrived) <= ahead;
+                if keeps {
+                    self.arrivals.accept(conforming, intervals);
+                }
+                let [lag, kept] = [stamp.logical_arrival.since(now), conforming.logical_arrival.since(arrived)];
+                match (keeps, lag <= ahead) {
+                    (false, _) => Err(NoPlace::Contract),
+                    (true, false) => Err(NoPlace::Backlog(lag.saturating_sub(kept))),
+                    (true, true) => Ok(stamp.logical_arrival),
+                }
+            }
         };
-        if believed.is_some() {
+        if believed.is_ok() {
             self.regulator.accept(stamp, intervals);
         }
         // A message that came late, by the platform's fault or the network's, moves the deadlines of those behind it:
@@ -163,8 +193,9 @@ impl Policing {
     }
 
     /// The rest of a message came so late that it counts as released only now: no later message arrives logically before
-    /// `earliest`.
-    pub(crate) fn not_before(&mut self, earliest: Instant) {
+    /// `earliest`; by when they arrived, before `arrived`.
+    pub(crate) fn not_before(&mut self, earliest: Instant, arrived: Instant) {
         self.regulator.not_before(earliest);
+        self.arrivals.not_before(arrived);
     }
 }

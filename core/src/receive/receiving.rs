@@ -11,11 +11,12 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::net::SocketAddr;
 
-use super::attribution::{Cause, Evidence};
+use super::attribution::{Cause, Delay, Evidence, Found, TimeTaken, Way};
+use super::config::{Drop, ReceiveConfig, ReceiveCounters};
 use super::delivered::Delivered;
 use super::early::{DroppedEarly, Expected, Taken};
-use super::policing::{Policed, Policing};
-use super::slot::{HeldUp, Left, Slot, is_for, is_newer};
+use super::policing::{CREDIT, NoPlace, Policed, Policing};
+use super::slot::{Buffers, HeldUp, Left, Lost, Slot, is_for, is_newer};
 use crate::collections::Ring;
 use crate::contract::{Service, packets};
 use crate::frames::{FrameId, Frames, MessageBuf};
@@ -24,97 +25,6 @@ use crate::piece::{Piece, Worked};
 use crate::processor::{Order, Work};
 use crate::units::{Duration, Instant};
 use crate::wire::{Counts, DATA_HEADER_BYTES, DataHeader, DataView};
-use zerocopy::{FromBytes, Immutable, IntoBytes};
-
-/// How a receiving channel is set up.
-#[derive(Clone, Copy, Debug)]
-pub struct ReceiveConfig {
-    /// What it is served as.
-    pub service: Service,
-    /// S: the packet payload that both sides agreed on, bytes.
-    pub packet: u32,
-    /// The level under the fixed-priority policy.
-    pub priority: u8,
-    /// Whether the handler may process a message before its logical arrival here.
-    pub work_conserving: bool,
-    /// d_rx: from the logical arrival here to delivery.
-    pub stage: Duration,
-    /// How long a frame may wait here until it is found ([`crate::admission::Admission::input_delay`]); part of `upstream`.
-    pub input_delay: Duration,
-    /// From the logical arrival at the sender to the logical arrival here: the sender's stages and the network path.
-    pub upstream: Duration,
-    /// True if the sender's clock is ours.
-    pub same_clock: bool,
-    /// How long a packet may take from the hand-over to the sender's link until it is found here: look-ahead, transmission,
-    /// propagation, clock error, and the wait in the socket. Beyond it the network is to blame.
-    pub transit: Duration,
-    /// How many times `max_message` a message may have: more than 1 if the sender's overload policy is `decay`.
-    pub oversize: u32,
-}
-
-impl ReceiveConfig {
-    /// The largest message that may come, bytes.
-    pub fn largest_message(&self) -> u32 {
-        self.service.largest_message(self.oversize)
-    }
-
-    /// How many intervals a message of `bytes` uses up: its packets in proportion to the contract's.
-    fn intervals(&self, bytes: u32) -> u32 {
-        self.service.intervals(bytes, self.packet)
-    }
-
-    /// Which part of an oversize message the packet `index` is of; 0 within the contract's size.
-    fn part(&self, index: u16) -> u32 {
-        u32::from(index) / packets(self.service.max_message(), self.packet)
-    }
-}
-
-/// Why a frame of this channel was not taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Drop {
-    /// The header contradicts the contract, or the packet size that was agreed.
-    Invalid,
-    /// More, or earlier, than the contract allows: the sender broke it.
-    OverContract,
-    /// The packet queue or the message queue was full: the receiver was too slow.
-    ReceiverFull,
-    /// A packet that was received before, or of a message that is over.
-    Stale,
-}
-
-/// What happened to the channel's messages at the receiver. Words of 64 bits, so that they can be published one by one.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable)]
-#[repr(C)]
-pub struct ReceiveCounters {
-    /// Delivered to the application, in time or late.
-    pub delivered: u64,
-    /// Of these, after the deadline.
-    pub late: u64,
-    /// Bytes delivered.
-    pub delivered_bytes: u64,
-    /// Never complete, because packets were lost in transit.
-    pub lost: u64,
-    /// Dropped because the receiver's queue was full.
-    pub dropped_receiver: u64,
-    /// Dropped because the sender broke its contract.
-    pub dropped_sender: u64,
-    /// Frames that were not taken, by reason.
-    pub frames_invalid: u64,
-    /// Frames over the contract.
-    pub frames_over_contract: u64,
-    /// Frames that found a queue full.
-    pub frames_receiver_full: u64,
-    /// Frames that were duplicates or too late to be of use.
-    pub frames_stale: u64,
-    /// Late messages by cause: network, platform, laxity.
-    pub late_network: u64,
-    /// Late, and the platform's excess explains it.
-    pub late_platform: u64,
-    /// Late without another cause.
-    pub late_laxity: u64,
-    /// The largest latency of a delivered message.
-    pub largest: Duration,
-}
 
 #[derive(Debug)]
 struct Arrived {
@@ -123,24 +33,6 @@ struct Arrived {
     sequence: u64,
     index: u16,
     payload: u16,
-}
-
-/// The buffers of a channel's messages.
-#[derive(Debug)]
-struct Buffers {
-    free: Vec<MessageBuf>,
-    /// How few were free at least.
-    least_free: usize,
-    /// Buffers that the application has.
-    lent: usize,
-}
-
-impl Buffers {
-    fn take(&mut self) -> Option<MessageBuf> {
-        let buffer = self.free.pop();
-        self.least_free = self.least_free.min(self.free.len());
-        buffer
-    }
 }
 
 /// One receiving channel.
@@ -163,6 +55,11 @@ pub struct Receiving {
     /// The least sequence that may still be delivered.
     next: u64,
     dropped_early: DroppedEarly,
+    lost: Lost,
+    /// The network took longer than it may for the last packet.
+    is_delayed: bool,
+    /// As [`Evidence::judge`] needs it.
+    stretch_ppm: u64,
     /// What happened.
     pub counters: ReceiveCounters,
 }
@@ -196,13 +93,18 @@ impl Receiving {
             complete: Ring::with_capacity(messages),
             next: 0,
             dropped_early: DroppedEarly::default(),
+            lost: Lost::default(),
+            is_delayed: false,
+            stretch_ppm: 1_000_000,
             counters: ReceiveCounters::default(),
             config,
         }
     }
 
-    /// The channel is accepted at `now`: no message of it can have arrived at its sender before.
-    pub fn begin_at(&mut self, now: Instant) {
+    /// The channel is accepted at `now`: no message of it can have arrived at its sender before. `stretch_ppm` is how much longer a
+    /// message is delayed than the platform took at this host ([`crate::admission::Admission::stretch_ppm`]).
+    pub fn begin_at(&mut self, now: Instant, stretch_ppm: u64) {
+        self.stretch_ppm = stretch_ppm;
         if let Some(policing) = &mut self.policing {
             policing.begin_at(now);
         }
@@ -215,6 +117,11 @@ impl Receiving {
     /// Frames that its packet queue can hold: its quota.
     pub fn frame_quota(&self) -> usize {
         self.packets.capacity()
+    }
+    /// Whether the network took longer than it may for the last packet; never for best effort.
+    #[inline]
+    pub(crate) fn is_delayed(&self) -> bool {
+        self.is_delayed && !self.shares_frames()
     }
     /// True if nothing is kept for it, because what it carries is best effort: it shares frames with others of its kind.
     #[inline]
@@ -252,16 +159,17 @@ impl Receiving {
     }
 
     /// Checks a packet against the contract and queues it, if fewer than `most` wait; the frame comes back with the reason if it is
-    /// not taken.
+    /// not taken. `taken` tells what took time at this host since a point in time.
     pub fn accept(
         &mut self,
-        now: Instant,
+        found: Found,
         view: &DataView<'_>,
         frame: FrameId,
         most: usize,
+        taken: impl Fn(Instant) -> TimeTaken,
     ) -> Result<(), (FrameId, Drop)> {
-        self.dropped_early.forget_old(now);
-        match self.find_slot(now, view) {
+        self.dropped_early.forget_old(found.at);
+        match self.find_slot(found, view, &taken) {
             Ok(slot) => {
                 let header = view.header();
                 let (sequence, index, payload) = (header.sequence, header.index, header.payload);
@@ -280,7 +188,9 @@ impl Receiving {
                         Ok(())
                     }
                     Err(arrived) => {
-                        self.spoil(slot, Cause::Receiver);
+                        let delay = self.slots[usize::from(slot)].as_ref().map(|slot| (slot.delay, slot.since));
+                        let cause = self.owner_of_backlog(delay.unwrap_or_default(), &taken);
+                        self.spoil(slot, cause);
                         self.counters.frames_receiver_full += 1;
                         Err((arrived.frame, Drop::ReceiverFull))
                     }
@@ -298,7 +208,12 @@ impl Receiving {
         }
     }
 
-    fn find_slot(&mut self, now: Instant, view: &DataView<'_>) -> Result<u16, Drop> {
+    fn find_slot(
+        &mut self,
+        found: Found,
+        view: &DataView<'_>,
+        taken: &impl Fn(Instant) -> TimeTaken,
+    ) -> Result<u16, Drop> {
         let header = view.header();
         let max = self.config.largest_message();
         let least = self.config.service.contract().map_or(1, |contract| contract.min_message());
@@ -312,10 +227,11 @@ impl Receiving {
         }
         if let Some(number) = self.slots.iter().position(|slot| is_for(slot, header.sequence)) {
             let slot = self.slots[number].as_mut().expect("it was just found");
-            slot.stolen_micros = slot.stolen_micros.max(header.stolen_micros);
-            slot.transit_excess = slot.transit_excess.max(transit_excess(&self.config, now, header));
+            let way = Way::of(found, header, self.config.same_clock);
+            self.is_delayed = way.is_delayed(&self.config);
+            slot.delay.way.follow(way, self.config.same_clock);
             if slot.sequence == self.held_up.sequence {
-                self.held_up = HeldUp::of(slot);
+                self.held_up = held_up_by(slot, &self.config, self.stretch_ppm);
             }
             if slot.message_bytes != header.message_bytes {
                 return Err(Drop::Invalid);
@@ -324,18 +240,42 @@ impl Receiving {
             return match spoilt {
                 None if self.is_seen(number, header.index) => Err(Drop::Stale),
                 None => {
-                    self.arrives_anew(number, now, header.index);
+                    self.arrives_anew(number, found, header.index);
                     Ok(number as u16)
                 }
-                Some(Cause::Receiver) => Err(Drop::ReceiverFull),
-                Some(_) => Err(Drop::OverContract),
+                Some(Cause::Sender) => Err(Drop::OverContract),
+                Some(_) => Err(Drop::ReceiverFull),
             };
         }
-        self.begin(now, header)
+        self.begin(found, header, taken)
+    }
+
+    /// Whose fault it is that this host has no room for a message within its contract that was delayed so, since then.
+    fn owner_of_backlog(&self, (delay, since): (Delay, Instant), taken: impl Fn(Instant) -> TimeTaken) -> Cause {
+        // What the application has not given back lacks; beyond half of it nobody else is asked.
+        let reads_late = self.buffers.lent * 2 >= self.complete.capacity();
+        if reads_late || self.shares_frames() {
+            return Cause::Receiver;
+        }
+        let taken = taken(since);
+        let excess = delay.excess(&self.config, Duration::ZERO, self.stretch_ppm);
+        if let Some(cause) = Evidence::of_backlog(excess, taken, self.stretch_ppm) {
+            return cause;
+        }
+        // Nobody was held up. Packets that do not come keep most messages from being complete; or, where the clocks differ, messages that
+        // come faster than they were sent cannot be told from such that were sent so.
+        let lacks = |slot: &&Slot| slot.spoilt.is_none() && slot.waiting < slot.remaining;
+        let occupied = self.slots.iter().flatten();
+        match (occupied.clone().filter(lacks).count() * 2 > occupied.count(), self.config.same_clock) {
+            (true, _) => Cause::Network,
+            (false, true) => Cause::Laxity,
+            (false, false) => Cause::Sender,
+        }
     }
 
     /// A message's first packet to arrive: its logical arrival here, and a slot for it.
-    fn begin(&mut self, now: Instant, header: &DataHeader) -> Result<u16, Drop> {
+    fn begin(&mut self, found: Found, header: &DataHeader, taken: &impl Fn(Instant) -> TimeTaken) -> Result<u16, Drop> {
+        let now = found.at;
         let intervals = self.config.intervals(header.message_bytes);
         if self.policing.as_ref().is_some_and(|policing| !policing.has_place(header, intervals)) {
             return Err(Drop::Stale);
@@ -354,36 +294,53 @@ impl Receiving {
                 if is_newer(&self.slots[oldest], header.sequence) {
                     return Err(Drop::Stale);
                 }
-                let mut sequence = 0;
-                if let Some(slot) = &mut self.slots[oldest] {
-                    sequence = slot.sequence;
-                    // All of it has come: nobody but this host, which has not got round to it, keeps it from being complete.
-                    if slot.waiting >= slot.remaining {
-                        slot.spoilt.get_or_insert(Cause::Receiver);
-                    }
-                }
-                self.give_up_to(sequence.saturating_add(1));
                 oldest
             }
         };
         let mut spoilt = None;
         let (mut eligible, mut release, mut deferred) = (now, now, Duration::ZERO);
         let mut logical_arrival = if self.config.same_clock { header.logical_arrival } else { now };
+        let mut delay = Delay { way: Way::of(found, header, self.config.same_clock), ..Delay::default() };
+        self.is_delayed = delay.way.is_delayed(&self.config);
+        let mut since = if self.config.same_clock { logical_arrival } else { found.arrival() };
         if let Some(policing) = &mut self.policing {
-            let policed = policing.take(now, header, intervals);
+            let policed = policing.take(found, header, intervals);
+            Policed { eligible, release, .. } = policed;
+            deferred = release.since(eligible);
+            let waits = release.since(if self.config.same_clock { eligible } else { now });
+            if !waits.is_zero() {
+                // It waits for those before it: what held them up is why.
+                delay.inherit(self.held_up.excess, waits);
+                since = since.min(self.held_up.since);
+            }
             match policed.believed {
-                Some(arrival) => {
+                Ok(arrival) => {
                     self.begun = self.begun.max(header.sequence.saturating_add(1));
                     logical_arrival = arrival;
                 }
-                None => spoilt = Some(Cause::Sender),
+                Err(NoPlace::Backlog(by)) if by > self.config.input_delay => {
+                    spoilt = Some(self.owner_of_backlog((delay, since), taken));
+                }
+                // What is older than is believed has no place: by its sender's fault, unless it was on its way for so long.
+                Err(_) => {
+                    let is_delayed = delay.excess(&self.config, Duration::ZERO, self.stretch_ppm).network > CREDIT;
+                    spoilt = Some(if is_delayed { Cause::Network } else { Cause::Sender });
+                }
             }
-            Policed { eligible, release, .. } = policed;
-            deferred = release.since(eligible);
+        }
+        if let Some(slot) = &self.slots[number] {
+            let (sequence, delay, is_all_here) =
+                (slot.sequence, (slot.delay, slot.since), slot.waiting >= slot.remaining);
+            // All of it has come: it makes room for what breaks the contract, or this host has not got round to it.
+            if is_all_here {
+                let cause = spoilt.unwrap_or_else(|| self.owner_of_backlog(delay, taken));
+                self.spoil(number as u16, cause);
+            }
+            self.give_up_to(sequence.saturating_add(1));
         }
         let buffer = if spoilt.is_none() { self.buffers.take() } else { None };
         if spoilt.is_none() && buffer.is_none() {
-            spoilt = Some(Cause::Receiver);
+            spoilt = Some(self.owner_of_backlog((delay, since), taken));
         }
         self.seen[number * self.words..][..self.words].fill(0);
         let mut slot = Slot {
@@ -394,31 +351,29 @@ impl Receiving {
             message_bytes: header.message_bytes,
             remaining: packets(header.message_bytes, self.config.packet),
             waiting: 0,
-            stolen_micros: header.stolen_micros,
-            transit_excess: transit_excess(&self.config, now, header),
+            delay,
             deferred,
-            since: logical_arrival,
+            since,
             buffer,
             spoilt,
         };
         if header.sequence.saturating_add(1) < self.begun {
             // It was overtaken, and takes the place behind those that it should have come before. They wait for it, too: who
             // overtakes gets no second place. All that is the way's doing.
-            slot.transit_excess = slot.transit_excess.max(deferred);
+            slot.delay.overtaken(deferred);
             for later in self.slots.iter_mut().flatten().filter(|later| later.sequence > header.sequence) {
-                later.transit_excess = later.transit_excess.max(release.since(later.release));
+                later.delay.overtaken(release.since(later.release));
             }
+            // Those to come wait for it as well.
+            self.held_up.excess.network += release.since(eligible) + self.config.interval() * u64::from(intervals);
         } else {
-            if !deferred.is_zero() {
-                slot.inherit(&self.held_up);
-            }
-            self.held_up = HeldUp::of(&slot);
+            self.held_up = held_up_by(&slot, &self.config, self.stretch_ppm);
         }
         self.slots[number] = Some(slot);
         match spoilt {
             None => Ok(number as u16),
-            Some(Cause::Receiver) => Err(Drop::ReceiverFull),
-            Some(_) => Err(Drop::OverContract),
+            Some(Cause::Sender) => Err(Drop::OverContract),
+            Some(_) => Err(Drop::ReceiverFull),
         }
     }
 
@@ -428,14 +383,16 @@ impl Receiving {
     ///
     /// Where the clocks differ nobody here knows when packets had to be found at the latest; not before the last one has been. For
     /// an honest sender that is never after what was admitted, because there its messages are an interval apart.
-    fn arrives_anew(&mut self, number: usize, now: Instant, index: u16) {
+    fn arrives_anew(&mut self, number: usize, found: Found, index: u16) {
         let (Some(late), Some(contract)) = (&self.slots[number], self.config.service.contract()) else { return };
         // The parts of an oversize message follow each other an interval apart.
-        let now = now.before(contract.interval() * u64::from(self.config.part(index)));
+        let before = contract.interval() * u64::from(self.config.part(index));
+        let (now, arrived) = (found.at.before(before), found.arrival().before(before));
         if now <= late.release {
             return;
         }
-        let (held_up, same_clock) = (HeldUp::of(late), self.config.same_clock);
+        let held_up = held_up_by(late, &self.config, self.stretch_ppm);
+        let same_clock = self.config.same_clock;
         let intervals = self.config.intervals(late.message_bytes);
         if let Some(late) = &mut self.slots[number] {
             late.release = now;
@@ -443,20 +400,20 @@ impl Receiving {
                 (late.eligible, late.logical_arrival) = (now, now);
             }
         }
-        self.keep_apart(now, &held_up, intervals);
+        self.keep_apart((now, arrived), &held_up, intervals);
     }
 
     /// The message `before` arrives logically at `release`, later than those that have begun behind it counted on: they arrive
-    /// logically an interval later each.
-    fn keep_apart(&mut self, release: Instant, before: &HeldUp, intervals: u32) {
+    /// logically an interval later each. All of it had come at `arrived`.
+    fn keep_apart(&mut self, (release, arrived): (Instant, Instant), before: &HeldUp, intervals: u32) {
         let (Some(contract), Some(policing)) = (self.config.service.contract(), &mut self.policing) else { return };
-        let earliest = |sequence: u64| {
-            let behind =
-                u64::from(intervals).saturating_add(sequence.saturating_sub(before.sequence).saturating_sub(1));
-            release + contract.interval() * behind
+        let behind = |sequence: u64| {
+            let messages = sequence.saturating_sub(before.sequence).saturating_sub(1);
+            contract.interval() * u64::from(intervals).saturating_add(messages)
         };
+        let earliest = |sequence: u64| release + behind(sequence);
         if self.begun > before.sequence {
-            policing.not_before(earliest(self.begun));
+            policing.not_before(earliest(self.begun), arrived + behind(self.begun));
         }
         for slot in self.slots.iter_mut().flatten().filter(|slot| slot.sequence > before.sequence) {
             let earliest = earliest(slot.sequence);
@@ -464,8 +421,10 @@ impl Receiving {
                 continue;
             }
             if self.config.same_clock {
-                slot.deferred += earliest.since(slot.release);
-                slot.inherit(before);
+                let by = earliest.since(slot.release);
+                slot.deferred += by;
+                // It has overtaken a packet of that one.
+                slot.delay.overtaken(by);
             } else {
                 (slot.eligible, slot.logical_arrival) = (earliest, earliest);
             }
@@ -496,9 +455,11 @@ impl Receiving {
                 self.left.push(Left::of(&slot));
             }
             match slot.spoilt {
-                Some(Cause::Receiver) => self.counters.dropped_receiver += 1,
-                Some(Cause::Sender) => self.counters.dropped_sender += 1,
-                _ => self.count_missing(1, slot.remaining.saturating_sub(slot.waiting)),
+                Some(cause) => {
+                    self.counters.dropped += 1;
+                    *self.counters.misses.of(cause) += 1;
+                }
+                None => self.count_missing(1, slot.remaining.saturating_sub(slot.waiting)),
             }
             self.buffers.free.extend(slot.buffer);
         }
@@ -509,11 +470,42 @@ impl Receiving {
     }
 
     /// Counts messages of which `packets` each are missing: by the sender's fault, as far as packets were dropped as over its
-    /// contract, and else as lost in transit.
+    /// contract, and else as lost: by the network, unless another host's counters explain it ([`explain_lost`](Self::explain_lost)).
     fn count_missing(&mut self, messages: u64, packets: u32) {
         let explained = self.dropped_early.explain(messages, u64::from(packets));
-        self.counters.dropped_sender += explained;
-        self.counters.lost += messages - explained;
+        let lost = messages - explained;
+        self.counters.dropped += explained;
+        self.counters.misses.sender += explained;
+        self.counters.lost += lost;
+        let unsent = lost.min(self.lost.unsent);
+        self.lost.unsent -= unsent;
+        self.counters.misses.laxity += unsent;
+        self.counters.misses.network += lost - unsent;
+        self.lost.fresh += lost - unsent;
+        self.lost.by_network += lost - unsent;
+    }
+
+    /// How many messages were found to be lost, as it seems by the network, since this was last called.
+    #[inline]
+    pub(crate) fn take_lost(&mut self) -> u64 {
+        core::mem::take(&mut self.lost.fresh)
+    }
+
+    /// A counter of the sender's or of this host explains that so many messages are lost that seemed to be lost on the way.
+    pub(crate) fn explain_lost(&mut self, messages: u64, cause: Cause) {
+        let messages = messages.min(self.lost.by_network);
+        self.lost.by_network -= messages;
+        self.counters.misses.network -= messages;
+        *self.counters.misses.of(cause) += messages;
+    }
+
+    /// The sender says that so many packets in all were made at its host and never sent, of whatever channel: each explains a message.
+    pub(crate) fn note_unsent(&mut self, unsent: u64) {
+        let more = unsent.saturating_sub(self.lost.told);
+        self.lost.told = self.lost.told.max(unsent);
+        let explained = more.min(self.lost.by_network);
+        self.explain_lost(explained, Cause::Laxity);
+        self.lost.unsent = self.lost.unsent.saturating_add(more - explained);
     }
 
     fn is_seen(&self, slot: usize, index: u16) -> bool {
@@ -590,12 +582,13 @@ impl Receiving {
         let Some(message) = slot.buffer else { return };
         self.give_up_to(slot.sequence);
         self.next = slot.sequence.saturating_add(1);
-        let deadline = self.config.service.contract().map(|contract| {
-            let extra = contract.interval() * u64::from(self.config.intervals(slot.message_bytes) - 1);
-            match self.config.same_clock {
-                true => slot.logical_arrival + contract.deadline() + extra,
-                false => slot.release + self.config.stage,
-            }
+        let contract = self.config.service.contract();
+        let extra = contract.map_or(Duration::ZERO, |contract| {
+            contract.interval() * u64::from(self.config.intervals(slot.message_bytes) - 1)
+        });
+        let deadline = contract.map(|contract| match self.config.same_clock {
+            true => slot.logical_arrival + contract.deadline() + extra,
+            false => slot.release + self.config.stage,
         });
         let delivered = Delivered {
             message,
@@ -603,10 +596,10 @@ impl Receiving {
             logical_arrival: slot.logical_arrival,
             completion: Instant::MAX,
             deadline,
-            stolen: Duration::from_micros(u64::from(slot.stolen_micros)),
-            transit_excess: slot.transit_excess,
             deferred: slot.deferred,
             since: slot.since,
+            due_here: slot.release + self.config.stage + extra,
+            delay: slot.delay,
         };
         self.complete.push(delivered).unwrap_or_else(|_| unreachable!("as many places as buffers"));
     }
@@ -614,14 +607,15 @@ impl Receiving {
     /// True if nothing more can come or waits once the sender has sent `sent` messages.
     pub(crate) fn is_through(&self, sent: u64) -> bool {
         let c = &self.counters;
-        self.is_drained() && c.delivered + c.lost + c.dropped_receiver + c.dropped_sender >= sent
+        self.is_drained() && c.delivered + c.lost + c.dropped >= sent
     }
 
     /// What the sender is told.
     pub(crate) fn counts(&self) -> Counts {
         let c = &self.counters;
-        let (delivered, dropped) = (c.delivered - c.late, c.dropped_receiver + c.dropped_sender);
-        Counts { delivered, late: c.late, lost: c.lost, dropped, largest: c.largest, laxity: c.late_laxity }
+        let laxity = c.misses.laxity + c.misses.unexplained;
+        let delivered = c.delivered - c.late;
+        Counts { delivered, late: c.late, lost: c.lost, dropped: c.dropped, largest: c.largest, laxity }
     }
 
     /// True if a message waits for the application.
@@ -629,14 +623,12 @@ impl Receiving {
         !self.complete.is_empty()
     }
 
-    /// The next message for the application, complete at `now`; counts it, with the evidence if it is late. `gaps` tells how
-    /// much processor time beyond the envelope the platform took at this host since a point in time, `stretch_ppm` what
-    /// [`Evidence`] needs.
+    /// The next message for the application, complete at `now`; counts it, with the evidence if it is late. `taken` tells what took
+    /// time at this host since a point in time.
     pub fn deliver(
         &mut self,
         now: Instant,
-        gaps: impl FnOnce(Instant) -> Duration,
-        stretch_ppm: u64,
+        taken: impl FnOnce(Instant) -> TimeTaken,
     ) -> Option<(Delivered, Option<Evidence>)> {
         let mut delivered = self.complete.pop()?;
         self.buffers.lent += 1;
@@ -649,14 +641,22 @@ impl Receiving {
             return Some((delivered, None));
         }
         self.counters.late += 1;
-        let taken_here = gaps(delivered.since);
-        let evidence = Evidence::judge(lateness, delivered.stolen, taken_here, delivered.transit_excess, stretch_ppm);
-        match evidence.cause {
-            Cause::Network => self.counters.late_network += 1,
-            Cause::Platform => self.counters.late_platform += 1,
-            Cause::Sender | Cause::Receiver | Cause::Laxity => self.counters.late_laxity += 1,
-        }
+        let evidence = self.judge(&delivered, lateness, Duration::ZERO, taken(delivered.since));
+        *self.counters.misses.of(evidence.cause) += 1;
         Some((delivered, Some(evidence)))
+    }
+
+    /// Judges a message that was complete `lateness` after its deadline, or after a bound that is `spare` before it.
+    pub(crate) fn judge(
+        &self,
+        delivered: &Delivered,
+        lateness: Duration,
+        spare: Duration,
+        taken: TimeTaken,
+    ) -> Evidence {
+        let excess = delivered.delay.excess(&self.config, spare, self.stretch_ppm);
+        let here = delivered.completion.since(delivered.due_here.before(spare));
+        Evidence::judge(lateness, excess, here, taken, self.stretch_ppm)
     }
 
     /// Takes a buffer back from the application; only as many as it was lent, and none that is too small.
@@ -683,11 +683,8 @@ impl Receiving {
     }
 }
 
-/// How much longer than granted a packet found at `now` was in transit; zero where the clocks differ.
-fn transit_excess(config: &ReceiveConfig, now: Instant, header: &DataHeader) -> Duration {
-    if !config.same_clock {
-        return Duration::ZERO;
-    }
-    let handed_over = header.logical_arrival + Duration::from_micros(u64::from(header.waited_micros));
-    now.since(handed_over).saturating_sub(config.transit)
+/// What is known of how `slot` was held up, for those behind it.
+fn held_up_by(slot: &Slot, config: &ReceiveConfig, stretch_ppm: u64) -> HeldUp {
+    let excess = slot.delay.excess(config, Duration::ZERO, stretch_ppm);
+    HeldUp { sequence: slot.sequence, excess, since: slot.since }
 }

@@ -1,6 +1,8 @@
-//! One message under reassembly, and what is known of why it came late.
+//! One message under reassembly, and what is known of why it came late; the buffers of all, and those that are lost.
 
-use super::attribution::Cause;
+use super::attribution::{Cause, Delay, Excess};
+use alloc::vec::Vec;
+
 use crate::frames::MessageBuf;
 use crate::units::{Duration, Instant};
 
@@ -18,9 +20,8 @@ pub(super) struct Slot {
     pub(super) remaining: u32,
     /// Its packets that wait for the handler.
     pub(super) waiting: u32,
-    pub(super) stolen_micros: u32,
-    /// The longest that a packet took on its way beyond what it may take.
-    pub(super) transit_excess: Duration,
+    /// What is known of why it may be late.
+    pub(super) delay: Delay,
     /// By how much messages before it moved `release`.
     pub(super) deferred: Duration,
     /// From when on gaps at this host may have delayed it.
@@ -48,25 +49,8 @@ impl Left {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct HeldUp {
     pub(super) sequence: u64,
-    pub(super) stolen_micros: u32,
-    pub(super) transit_excess: Duration,
+    pub(super) excess: Excess,
     pub(super) since: Instant,
-}
-
-impl HeldUp {
-    pub(super) fn of(slot: &Slot) -> Self {
-        let Slot { sequence, stolen_micros, transit_excess, since, .. } = *slot;
-        Self { sequence, stolen_micros, transit_excess, since }
-    }
-}
-
-impl Slot {
-    /// Messages before it came late and defer it: what held them up explains its lateness as well.
-    pub(super) fn inherit(&mut self, before: &HeldUp) {
-        self.stolen_micros = self.stolen_micros.max(before.stolen_micros);
-        self.transit_excess = self.transit_excess.max(before.transit_excess);
-        self.since = self.since.min(before.since);
-    }
 }
 
 pub(super) fn is_for(slot: &Option<Slot>, sequence: u64) -> bool {
@@ -75,4 +59,35 @@ pub(super) fn is_for(slot: &Option<Slot>, sequence: u64) -> bool {
 
 pub(super) fn is_newer(slot: &Option<Slot>, sequence: u64) -> bool {
     slot.as_ref().is_some_and(|slot| slot.sequence > sequence)
+}
+
+/// Messages that never became complete, and what is known of why.
+#[derive(Debug, Default)]
+pub(super) struct Lost {
+    /// Found to be lost, and nobody has been asked yet.
+    pub(super) fresh: u64,
+    /// Counted as lost by the network.
+    pub(super) by_network: u64,
+    /// As many packets were never sent, by the sender's word, and have explained nothing yet.
+    pub(super) unsent: u64,
+    /// What the sender has said of them in all.
+    pub(super) told: u64,
+}
+
+/// The buffers of a channel's messages.
+#[derive(Debug)]
+pub(super) struct Buffers {
+    pub(super) free: Vec<MessageBuf>,
+    /// How few were free at least.
+    pub(super) least_free: usize,
+    /// Buffers that the application has.
+    pub(super) lent: usize,
+}
+
+impl Buffers {
+    pub(super) fn take(&mut self) -> Option<MessageBuf> {
+        let buffer = self.free.pop();
+        self.least_free = self.least_free.min(self.free.len());
+        buffer
+    }
 }

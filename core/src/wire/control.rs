@@ -106,11 +106,11 @@ impl ControlType {
             ],
             Self::Accept => &[tag::CHANNEL, tag::KEY, tag::RECEIVE, tag::PACKET, tag::LEASE, tag::CLOCK],
             Self::Refuse => &[tag::CODE, tag::STAGE, tag::AT, tag::LEAST_DEADLINE, tag::DETAIL],
-            Self::Keepalive => &[tag::CHANNEL, tag::KEY, tag::SENT],
+            Self::Keepalive => &[tag::CHANNEL, tag::KEY, tag::SENT, tag::UNSENT],
             Self::Status | Self::Closed => {
                 &[tag::DELIVERED, tag::LATE, tag::LOST, tag::DROPPED, tag::LARGEST, tag::LAXITY]
             }
-            Self::Close => &[tag::CHANNEL, tag::KEY, tag::SENT, tag::REASON, tag::REVERSE],
+            Self::Close => &[tag::CHANNEL, tag::KEY, tag::SENT, tag::REASON, tag::REVERSE, tag::UNSENT],
             Self::Version => &[tag::LOWEST, tag::HIGHEST],
             Self::Challenge => &[],
         }
@@ -247,12 +247,14 @@ impl<'a> Control<'a> {
                 channel: u32_of(tag::CHANNEL)?,
                 key: u64_of(tag::KEY)?,
                 sent: u64_of(tag::SENT)?,
+                unsent: fields.get(tag::UNSENT).map_or(0, u64::from_be_bytes),
             }),
             ControlType::Status => Self::Status(counts()?),
             ControlType::Close => Self::Close(Close {
                 channel: u32_of(tag::CHANNEL)?,
                 key: u64_of(tag::KEY)?,
                 sent: u64_of(tag::SENT)?,
+                unsent: fields.get(tag::UNSENT).map_or(0, u64::from_be_bytes),
                 reason: fields.get(tag::REASON).map_or(0, u8::from_be_bytes),
                 reverse: flag(tag::REVERSE, fields.get(tag::REVERSE).map_or(0, u8::from_be_bytes))?,
             }),
@@ -304,7 +306,8 @@ impl<'a> Control<'a> {
             Self::Keepalive(alive) => {
                 to.put(tag::CHANNEL, &alive.channel.to_be_bytes())?;
                 to.put(tag::KEY, &alive.key.to_be_bytes())?;
-                to.put(tag::SENT, &alive.sent.to_be_bytes())
+                to.put(tag::SENT, &alive.sent.to_be_bytes())?;
+                put_unsent(to, alive.unsent)
             }
             Self::Status(counts) | Self::Closed(counts) => {
                 to.put(tag::DELIVERED, &counts.delivered.to_be_bytes())?;
@@ -322,7 +325,8 @@ impl<'a> Control<'a> {
                 to.put(tag::KEY, &close.key.to_be_bytes())?;
                 to.put(tag::SENT, &close.sent.to_be_bytes())?;
                 to.put(tag::REASON, &close.reason.to_be_bytes())?;
-                to.put(tag::REVERSE, &[u8::from(close.reverse)])
+                to.put(tag::REVERSE, &[u8::from(close.reverse)])?;
+                put_unsent(to, close.unsent)
             }
             Self::Version(versions) => {
                 to.put(tag::LOWEST, &versions.lowest.to_be_bytes())?;
@@ -355,6 +359,10 @@ impl<'a> Control<'a> {
             | Self::Challenge => Ok(()),
         }
     }
+}
+
+fn put_unsent(to: &mut Writer<'_>, unsent: u64) -> Result<(), WireError> {
+    if unsent > 0 { to.put(tag::UNSENT, &unsent.to_be_bytes()) } else { Ok(()) }
 }
 
 fn read_traffic(fields: &Fields<'_>) -> Result<Traffic, WireError> {

@@ -223,6 +223,19 @@ pub fn write_evidence(frame: &mut [u8], stolen: Duration, waited: Duration) {
     frame[EVIDENCE_AT + 4..EVIDENCE_AT + 8].copy_from_slice(&second);
 }
 
+/// The data packet that `packet` is was not handed to the link when it says, but `late` later: says so. A tag is made anew by `tag`, of the
+/// receiver's slot, the key and what it covers.
+pub fn add_waited(packet: &mut [u8], late: Duration, tag: impl FnOnce(u32, u64, &[u8]) -> u64) {
+    let Ok(view) = DataView::parse(packet) else { return };
+    let DataHeader { channel, key, waited_micros, .. } = *view.header();
+    let (len, is_tagged) = (view.header().frame_bytes(), view.tag().is_some());
+    let waited = waited_micros.saturating_add(micros_saturating(late));
+    packet[EVIDENCE_AT + 4..EVIDENCE_AT + 8].copy_from_slice(&waited.to_be_bytes());
+    if is_tagged {
+        write_tag(packet, len, |covered| tag(channel, key, covered));
+    }
+}
+
 /// Makes the packet of `len` bytes that `frame` begins with an authenticated one: its kind, and behind it the tag that `tag` makes of
 /// it. Returns the new length: [`TAG_BYTES`] more.
 ///

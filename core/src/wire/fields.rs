@@ -95,11 +95,13 @@ pub const NUMBER: Field = number(31, "number", 8);
 /// The authentication code of all before it; always the last field.
 pub const CODE_OF_FRAME: Field = number(32, "code_of_frame", CODE_BYTES as u8);
 
-/// Of the late messages, those that were so by Laxity's fault; 0 if absent.
+/// Of the messages that were late, lost or dropped, those that were so by Laxity's fault, or nobody can tell by whose; 0 if absent.
 pub const LAXITY: Field = number(33, "laxity", 8);
+/// Packets that the sender made and lost before they left its host; 0 if absent.
+pub const UNSENT: Field = number(34, "unsent", 8);
 
 /// All fields; number `tag` stands at `tag − 1`.
-pub const ALL: [Field; 33] = [
+pub const ALL: [Field; 34] = [
     NAME,
     SERVICE,
     MAX_MESSAGE,
@@ -133,6 +135,7 @@ pub const ALL: [Field; 33] = [
     NUMBER,
     CODE_OF_FRAME,
     LAXITY,
+    UNSENT,
 ];
 
 const _: () = {

@@ -164,6 +164,9 @@ pub struct Keepalive {
     pub key: u64,
     /// Messages handed to the network so far; all.
     pub sent: u64,
+    /// Packets, of whatever channel, that this host made since the channel was opened and lost before they left it; all, 0 if not in
+    /// the frame. What the receiver misses is not the network's fault so far.
+    pub unsent: u64,
 }
 
 /// STATUS and CLOSED: what became of the messages, at the receiver, so far. Each message counts once.
@@ -179,14 +182,15 @@ pub struct Counts {
     pub dropped: u64,
     /// The largest delay seen, from logical arrival to completion; all.
     pub largest: Duration,
-    /// Of `late`, those that were so by Laxity's fault; all.
+    /// Of those that were late, lost or dropped, how many were so by Laxity's fault, or nobody can tell by whose; all, 0 if not in the
+    /// frame.
     pub laxity: u64,
 }
 
 impl Counts {
     /// Of how many messages they tell; `None` if that is more than can be counted, or contradicts itself.
     pub fn messages(&self) -> Option<u64> {
-        if self.laxity > self.late {
+        if self.laxity > self.late.checked_add(self.lost)?.checked_add(self.dropped)? {
             return None;
         }
         self.delivered.checked_add(self.late)?.checked_add(self.lost)?.checked_add(self.dropped)
@@ -205,6 +209,8 @@ pub struct Close {
     pub key: u64,
     /// Messages handed to the network, finally; all. If `reverse`, the last such count that the receiver was told.
     pub sent: u64,
+    /// As [`Keepalive::unsent`].
+    pub unsent: u64,
     /// Why; all, 0 if not said or not in the frame, [`ROUTE_LOST`].
     pub reason: u8,
     /// True if the receiver closes; 0 or 1 on the wire, 0 if not in the frame.

@@ -37,8 +37,8 @@ pub use control::{
     CODE_BYTES, CONTROL_HEADER_BYTES, Control, ControlType, MAX_CONTROL_BYTES, SEAL_BYTES, seal, sealed, token,
 };
 pub use data::{
-    DATA_HEADER_BYTES, DataHeader, DataView, fragment_bytes, micros_saturating, write_evidence, write_receiver,
-    write_tag,
+    DATA_HEADER_BYTES, DataHeader, DataView, add_waited, fragment_bytes, micros_saturating, write_evidence,
+    write_receiver, write_tag,
 };
 pub use error::WireError;
 pub use messages::{Accept, Close, Counts, Keepalive, Open, ROUTE_LOST, Refuse, Traffic, Versions, check_name};

@@ -12,7 +12,8 @@ fn is_mandatory(control_type: ControlType, field: fields::Field) -> bool {
     let optional: &[fields::Field] = match control_type {
         ControlType::Open => &[fields::MIN_MESSAGE, fields::INTERVAL, fields::DEADLINE, fields::OVERSIZE],
         ControlType::Refuse => &[fields::AT, fields::LEAST_DEADLINE, fields::DETAIL],
-        ControlType::Close => &[fields::REASON, fields::REVERSE],
+        ControlType::Keepalive => &[fields::UNSENT],
+        ControlType::Close => &[fields::REASON, fields::REVERSE, fields::UNSENT],
         ControlType::Status | ControlType::Closed => &[fields::LAXITY],
         _ => &[],
     };

@@ -26,14 +26,14 @@ fn after(
 #[test]
 fn what_the_network_lost_stays_the_networks() {
     let counters = after(&[], 20, |sequence, index| sequence % 5 != 1 && (sequence % 5 != 3 || index != 1));
-    assert_eq!((counters.delivered, counters.lost, counters.dropped_sender), (12, 8, 0));
+    assert_eq!((counters.delivered, counters.lost, counters.misses.sender), (12, 8, 0));
 }
 
 #[test]
 fn what_misses_packets_that_were_dropped_early_is_the_senders_fault() {
     // Message 3 as a whole, a packet of 5.
     let counters = after(&[(4, 3), (6, 1)], 10, |sequence, index| sequence != 3 && (sequence != 5 || index != 2));
-    assert_eq!((counters.delivered, counters.lost, counters.dropped_sender), (8, 0, 2));
+    assert_eq!((counters.delivered, counters.lost, counters.misses.sender), (8, 0, 2));
     assert_eq!(counters.frames_over_contract, 4);
 }
 
@@ -41,19 +41,19 @@ fn what_misses_packets_that_were_dropped_early_is_the_senders_fault() {
 fn what_was_dropped_early_explains_only_so_much() {
     // Two packets were dropped, four messages are missing: of one the whole was lost, too.
     let counters = after(&[(2, 2)], 10, |sequence, _| !(2..6).contains(&sequence));
-    assert_eq!((counters.delivered, counters.lost, counters.dropped_sender), (6, 2, 2));
+    assert_eq!((counters.delivered, counters.lost, counters.misses.sender), (6, 2, 2));
 }
 
 #[test]
 fn what_was_dropped_early_explains_nothing_that_is_lost_much_later() {
     let counters = after(&[(2, 50)], 300, |sequence, _| sequence != 250);
-    assert_eq!((counters.delivered, counters.lost, counters.dropped_sender), (299, 1, 0));
+    assert_eq!((counters.delivered, counters.lost, counters.misses.sender), (299, 1, 0));
 }
 
 #[test]
 fn no_number_is_too_large() {
     let counters = after(&[(2, u64::MAX), (2, u64::MAX), (3, 1)], 4, |sequence, _| sequence != 2);
-    assert_eq!((counters.frames_over_contract, counters.dropped_sender), (u64::MAX, 1));
+    assert_eq!((counters.frames_over_contract, counters.misses.sender), (u64::MAX, 1));
 }
 
 /// A channel at its full rate, whose way is cut for so many ms, and then brings all that was sent meanwhile: how many messages are

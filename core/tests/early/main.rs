@@ -7,7 +7,7 @@ mod judgement;
 
 use laxity_core::contract::{Contract, Service};
 use laxity_core::frames::{FrameId, Frames, HeapFrames};
-use laxity_core::receive::{Drop, ReceiveConfig, Receiving};
+use laxity_core::receive::{Drop, ReceiveConfig, Receiving, TimeTaken};
 use laxity_core::units::{Duration, Instant};
 use laxity_core::wire::{DATA_HEADER_BYTES, DataHeader, DataView, fragment_bytes};
 
@@ -75,7 +75,7 @@ struct Host {
 impl Host {
     fn new(config: ReceiveConfig, messages: u32, queue: u32) -> Self {
         let mut receiving = Receiving::new(config, messages, queue);
-        receiving.begin_at(Instant::ZERO);
+        receiving.begin_at(Instant::ZERO, 1_000_000);
         Self { receiving, frames: HeapFrames::new(queue as usize + 1, DATA_HEADER_BYTES + PACKET as usize) }
     }
 
@@ -84,7 +84,9 @@ impl Host {
         let bytes = written(header);
         let frame: FrameId = self.frames.take().expect("as many as wait, and one");
         self.frames.packet_mut(&frame)[..bytes.len()].copy_from_slice(&bytes);
-        let taken = self.receiving.accept(now, &DataView::parse(&bytes).unwrap(), frame, usize::MAX);
+        let taken = self
+            .receiving
+            .accept(now.into(), &DataView::parse(&bytes).unwrap(), frame, usize::MAX, |_| TimeTaken::default());
         taken.map_err(|(frame, reason)| {
             self.frames.free(frame);
             reason
@@ -94,7 +96,7 @@ impl Host {
     /// Does all work that there is.
     fn work(&mut self, now: Instant) {
         while self.receiving.step(&mut self.frames).is_some() {}
-        while let Some((delivered, _)) = self.receiving.deliver(now, |_| Duration::ZERO, 1_000_000) {
+        while let Some((delivered, _)) = self.receiving.deliver(now, |_| TimeTaken::default()) {
             self.receiving.recycle(delivered.message);
         }
     }

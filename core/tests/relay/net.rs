@@ -9,7 +9,7 @@ use laxity_core::endpoint::{Config, Destination, Endpoint, Incoming, LinkConfig,
 use laxity_core::event::{ChannelId, End, Event, Name, Request};
 use laxity_core::frames::{Frames, HeapFrames, MessageBuf};
 use laxity_core::platform::{BestEffort, LinkModel};
-use laxity_core::receive::{Delivered, Evidence};
+use laxity_core::receive::{Delivered, Evidence, Found};
 use laxity_core::relay::Passage;
 use laxity_core::send::SendConfig;
 use laxity_core::units::{Duration, Instant, Rate};
@@ -66,6 +66,8 @@ pub(crate) struct Host {
     /// Requests whose way onward is being opened, by that channel.
     asked: BTreeMap<ChannelId, Request>,
     pub(crate) delivered: Vec<(ChannelId, Delivered, Option<Evidence>)>,
+    /// What the network took of each beyond its grant, and the platform.
+    pub(crate) excess: Vec<(Duration, Duration)>,
     pub(crate) events: Vec<Event>,
     /// Both sides of what it relays, and what it receives, as they were accepted.
     pub(crate) accepted: Vec<(ChannelId, Option<ChannelId>)>,
@@ -115,6 +117,7 @@ impl Net {
             routes: BTreeMap::new(),
             asked: BTreeMap::new(),
             delivered: Vec::new(),
+            excess: Vec::new(),
             events: Vec::new(),
             accepted: Vec::new(),
             dead: false,
@@ -208,7 +211,8 @@ impl Net {
             let host = &mut self.hosts[to];
             let Some(frame) = (if host.dead { None } else { host.frames.take() }) else { continue };
             host.frames.packet_mut(&frame)[..bytes.len()].copy_from_slice(&bytes);
-            host.endpoint.handle_frame(self.now, 0, address(from), frame, bytes.len(), &mut host.frames);
+            let found = Found { at: self.now, arrived: Some(key.0) };
+            host.endpoint.handle_frame(found, 0, address(from), frame, bytes.len(), &mut host.frames);
         }
         for number in 0..self.hosts.len() {
             if !self.hosts[number].dead && !self.stalled.contains_key(&number) {
@@ -249,6 +253,8 @@ impl Net {
             let exact = |(place, &found): (usize, &u8)| found == byte(delivered.sequence, place);
             let whole = delivered.message.iter().enumerate().all(exact);
             assert!(whole || self.forged, "message {}", delivered.sequence);
+            let judged = host.endpoint.judge(now, key, &delivered, (Duration::ZERO, Duration::ZERO)).unwrap();
+            host.excess.push((judged.network, judged.platform));
             let message = MessageBuf::with_capacity(delivered.message.capacity());
             host.endpoint.recycle(key, message);
             host.delivered.push((key, delivered, evidence));

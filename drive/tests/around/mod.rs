@@ -19,7 +19,7 @@ use laxity_core::units::{Duration, Instant};
 use laxity_core::wire::{
     Accept, Control as Frame, ControlType, DATA_HEADER_BYTES, DataHeader, MAX_CONTROL_BYTES, Open,
 };
-use laxity_drive::{Clock, Control, Delivery, Driver, Links, Meter, Next, Outbound, Ports, Sleep, Work};
+use laxity_drive::{Clock, Control, Delivery, Driver, Links, Meter, Next, Outbound, Passed, Ports, Sleep, Work};
 
 /// Payload bytes of a packet.
 pub const PACKET: usize = 100;
@@ -353,11 +353,11 @@ impl Clock for Around {
         self.now += std::mem::take(&mut self.stall);
         self.now
     }
-    fn delayed(&mut self) -> Duration {
+    fn delayed(&mut self, _: Instant, _: Instant) -> Duration {
         std::mem::take(&mut self.delay)
     }
 
-    fn stolen(&mut self, _: Duration) -> Duration {
+    fn stolen(&mut self, _: Instant, _: Duration) -> Duration {
         std::mem::take(&mut self.evidence)
     }
 }
@@ -385,6 +385,13 @@ impl Links<HeapFrames> for Around {
     }
     fn is_blocked(&self, link: LinkId) -> bool {
         self.is_blocked[usize::from(link)]
+    }
+    fn staged(&self, _: LinkId) -> usize {
+        0
+    }
+    fn rewrite(&mut self, _: LinkId, _: &mut HeapFrames, _: impl FnMut(&mut [u8])) {}
+    fn passed(&self, _: LinkId) -> Passed {
+        Passed { departed: u64::MAX, ..Passed::default() }
     }
     fn retry_after(&self, link: LinkId) -> Option<Duration> {
         self.retry.filter(|_| self.is_blocked(link))

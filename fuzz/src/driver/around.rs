@@ -11,7 +11,7 @@ use laxity_core::piece::Piece;
 use laxity_core::receive::{Expected, ReceiveCounters};
 use laxity_core::send::{Rejected, SendCounters, Submitted};
 use laxity_core::units::{Duration, Instant};
-use laxity_drive::{Clock, Control, Delivery, Driver, Links, Meter, Outbound, Ports, Work};
+use laxity_drive::{Clock, Control, Delivery, Driver, Links, Meter, Outbound, Passed, Ports, Work};
 
 use super::host::{Command, Flying, Host, address};
 use super::model::{Received, Sent};
@@ -157,11 +157,11 @@ impl Clock for Around<'_> {
         })
     }
 
-    fn delayed(&mut self) -> Duration {
+    fn delayed(&mut self, _: Instant, _: Instant) -> Duration {
         Duration::ZERO
     }
 
-    fn stolen(&mut self, _: Duration) -> Duration {
+    fn stolen(&mut self, _: Instant, _: Duration) -> Duration {
         let host = self.host();
         let evidence = std::mem::take(&mut host.evidence);
         host.given += evidence;
@@ -238,6 +238,16 @@ impl Links<Region> for Around<'_> {
 
     fn is_blocked(&self, link: LinkId) -> bool {
         self.world.hosts[self.number].links[usize::from(link)].is_blocked
+    }
+
+    fn staged(&self, _: LinkId) -> usize {
+        0
+    }
+
+    fn rewrite(&mut self, _: LinkId, _: &mut Region, _: impl FnMut(&mut [u8])) {}
+
+    fn passed(&self, _: LinkId) -> Passed {
+        Passed { departed: u64::MAX, ..Passed::default() }
     }
 
     fn retry_after(&self, link: LinkId) -> Option<Duration> {

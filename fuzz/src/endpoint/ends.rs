@@ -68,7 +68,7 @@ impl World {
                 continue;
             }
             let c = &received.counters;
-            let ended = c.delivered + c.lost + c.dropped_receiver + c.dropped_sender;
+            let ended = c.delivered + c.lost + c.dropped;
             assert!(ended <= sent.counters.sent, "{ended} of {} messages have ended", sent.counters.sent);
             let (Some(End::Closed { report: Some(report) }), Some(End::Closed { report: None })) =
                 (sent.end, received.end)
@@ -82,7 +82,7 @@ impl World {
             if !self.disturbed[sent.host][sent.to] {
                 assert_eq!((c.lost, c.frames_invalid), (0, 0), "lost on a way without faults: {c:?}");
                 // What waits of a message that was given up for want of a place is stale.
-                assert!(c.frames_stale == 0 || c.dropped_receiver > 0, "stale on a way without faults: {c:?}");
+                assert!(c.frames_stale == 0 || c.dropped > 0, "stale on a way without faults: {c:?}");
             }
         }
     }

@@ -34,6 +34,7 @@ use laxity_core::endpoint::{Destination, Incoming, Outgoing, Reception};
 use laxity_core::event::{End, Event};
 use laxity_core::frames::MessageBuf;
 use laxity_core::limits::MIN_PACKET_BYTES;
+use laxity_core::receive::TimeTaken;
 use laxity_core::send::SendConfig;
 use laxity_core::units::{Duration, Rate};
 
@@ -132,7 +133,7 @@ impl World {
             35 => self.run_network(3),
             36 => {
                 let (now, taken) = (self.hosts[host].time(self.now), micros(bytes.up_to(60_000)));
-                self.hosts[host].call(0, |endpoint, _| endpoint.note_gap(now, taken));
+                self.hosts[host].call(0, |endpoint, _| endpoint.note_gap(now, TimeTaken::by_platform(taken)));
             }
             37 => {
                 let restricted = bytes.bool();

@@ -57,7 +57,12 @@ impl Content {
                 header.write(area).map(|_| header.frame_bytes())
             }
             Self::Control => {
-                let alive = Control::Keepalive(Keepalive { channel: scattered % 1024, key: scattered.into(), sent: 0 });
+                let alive = Control::Keepalive(Keepalive {
+                    channel: scattered % 1024,
+                    key: scattered.into(),
+                    sent: 0,
+                    unsent: 0,
+                });
                 alive.write(scattered.into(), area)
             }
         };

@@ -160,7 +160,7 @@ mod tests {
             late: 3,
             lost: 4,
             dropped: 5,
-            misses: Misses { sender: 6, receiver: 7, network: 8, platform: 9, laxity: 10 },
+            misses: Misses { sender: 6, receiver: 7, network: 8, platform: 9, laxity: 10, unexplained: 11 },
             over_bound: 11,
             deadline: span(12),
             bound: None,

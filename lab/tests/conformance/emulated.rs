@@ -45,6 +45,10 @@ impl Link for Emulated {
         self.staged.push_back((frame, len, peer));
     }
 
+    fn staged(&self) -> usize {
+        self.staged.len()
+    }
+
     fn wants_writable(&self) -> bool {
         self.is_blocked
     }
@@ -96,6 +100,12 @@ impl LinkOver<HeapFrames> for Emulated {
         Ok(sent)
     }
 
+    fn rewrite(&mut self, frames: &mut HeapFrames, mut write: impl FnMut(&mut [u8])) {
+        for (frame, len, _) in &self.staged {
+            write(&mut frames.packet_mut(frame)[..*len]);
+        }
+    }
+
     fn receive(
         &mut self,
         limit: usize,
@@ -115,7 +125,7 @@ impl LinkOver<HeapFrames> for Emulated {
                     given += 1;
                     self.counters.received_frames += 1;
                     self.counters.received_bytes += len as u64;
-                    sink(Received { frame, len, peer, tos: 0 }, frames);
+                    sink(Received { frame, len, peer, tos: 0, arrived: None }, frames);
                 }
                 Some(_) => frames.free(frame),
                 None => {

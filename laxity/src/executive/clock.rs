@@ -1,4 +1,9 @@
-//! The live host's clock, and its evidence of time that the platform took.
+//! The live host's clock, and its witnesses of time that the platform took.
+//!
+//! The thread's processor time says for how long it did not run while it was awake. Whether somebody kept it from running or it waited
+//! for something itself, which a mistake of ours may make it do, two more tell: how often it waited by itself, beside its sleeps; and if
+//! it did, how long it stood ready without a processor, as the kernel's scheduler counts, and whether the whole process was stopped
+//! meanwhile ([`super::stopped`]).
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
@@ -7,21 +12,36 @@ use laxity_core::units::{Duration, Instant};
 use laxity_drive::{Clock, Work};
 use laxity_link::sys;
 
+use super::stopped;
+
 /// How old a reading of the run delay may be.
 const DELAY_LASTS: Duration = Duration::from_millis(100);
+
+/// A sleep that is shorter may have been none, as there was something to do already.
+const SURE_TO_SLEEP: Duration = Duration::from_micros(50);
 
 /// CLOCK_MONOTONIC; what the platform took is the clock's time against the thread's own.
 #[derive(Debug, Default)]
 pub(crate) struct SystemClock {
     /// The thread's processor time when it was last asked for.
     own: Duration,
+    /// How often it had waited by itself when that was last asked for, and how often it has slept since.
+    waited: u64,
+    slept: u64,
     run_delay: RunDelay,
 }
 
 impl SystemClock {
     /// The thread that it is for begins, or goes to sleep: what delays it from now on is of interest.
     pub(crate) fn refresh(&mut self, now: Instant) {
-        self.run_delay.refresh(now);
+        if self.run_delay.refresh(now) {
+            (self.waited, self.slept) = (sys::times_waited(), 0);
+        }
+    }
+
+    /// It has slept for so long.
+    pub(crate) fn slept(&mut self, took: Duration) {
+        self.slept += u64::from(took > SURE_TO_SLEEP);
     }
 }
 
@@ -35,14 +55,17 @@ struct RunDelay {
 }
 
 impl RunDelay {
-    fn refresh(&mut self, now: Instant) {
+    /// Reads it if the last reading is old; whether it was.
+    fn refresh(&mut self, now: Instant) -> bool {
         if self.read_at == Instant::ZERO {
             self.schedstat = File::open("/proc/thread-self/schedstat").ok();
         }
-        if now.since(self.read_at) >= DELAY_LASTS {
+        let is_old = now.since(self.read_at) >= DELAY_LASTS;
+        if is_old {
             self.grown();
             self.read_at = now;
         }
+        is_old
     }
 
     /// By how much it has grown since it was last read.
@@ -65,14 +88,24 @@ impl Clock for SystemClock {
         sys::now()
     }
 
-    fn stolen(&mut self, awake: Duration) -> Duration {
+    fn stolen(&mut self, now: Instant, awake: Duration) -> Duration {
         let own = sys::thread_processor_time();
         let used = own.saturating_sub(std::mem::replace(&mut self.own, own));
-        awake.saturating_sub(used)
+        let away = awake.saturating_sub(used);
+        if away.is_zero() {
+            return away;
+        }
+        let waited = sys::times_waited();
+        let by_itself = waited.saturating_sub(std::mem::replace(&mut self.waited, waited));
+        // It only slept: somebody took all that it was away.
+        if by_itself <= std::mem::take(&mut self.slept) {
+            return away;
+        }
+        self.delayed(now.before(away), now).min(away)
     }
 
-    fn delayed(&mut self) -> Duration {
-        self.run_delay.grown()
+    fn delayed(&mut self, since: Instant, now: Instant) -> Duration {
+        if stopped::until(since, now).is_some() { now.since(since) } else { self.run_delay.grown() }
     }
 }
 
@@ -90,13 +123,21 @@ mod tests {
     }
 
     #[test]
-    fn time_without_a_processor_counts_and_own_work_does_not() {
+    fn time_without_a_processor_counts_and_neither_own_work_nor_waiting_does() {
         let mut clock = SystemClock::default();
-        clock.stolen(Duration::ZERO);
+        clock.refresh(now());
+        clock.stolen(now(), Duration::ZERO);
         let nap = Duration::from_millis(20);
-        let awake = timed(|| std::thread::sleep(std::time::Duration::from_millis(20)));
+        let sleep = || timed(|| std::thread::sleep(std::time::Duration::from_millis(20)));
+        // Nobody told the clock that this was a sleep: a mistake of ours, but for what the thread stood ready.
+        let awake = sleep();
+        let stolen = clock.stolen(now(), awake);
+        assert!(stolen + nap <= awake, "{stolen} of {awake}");
         // The sleeper has no processor for as long as it sleeps, whatever else the machine does.
-        assert!(clock.stolen(awake) >= nap.mul_ratio(9, 10));
+        let awake = sleep();
+        clock.slept(awake);
+        let stolen = clock.stolen(now(), awake);
+        assert!(stolen >= nap.mul_ratio(9, 10), "{stolen} of {awake}");
 
         let own = sys::thread_processor_time();
         let mut wasted = 0u64;
@@ -105,7 +146,8 @@ mod tests {
                 wasted = wasted.wrapping_mul(31).wrapping_add(1);
             }
         });
-        assert!(clock.stolen(ran) <= ran.saturating_sub(nap), "20 ms of {ran} were our own work ({wasted})");
+        let stolen = clock.stolen(now(), ran);
+        assert!(stolen <= ran.saturating_sub(nap), "20 ms of {ran} were our own work ({wasted})");
     }
 
     /// A thread that shares a processor with one that never sleeps waits for it, and the kernel says for how long.
@@ -116,7 +158,7 @@ mod tests {
         let mut clock = SystemClock::default();
         clock.refresh(now());
         let slept = timed(|| std::thread::sleep(std::time::Duration::from_millis(30)));
-        let delayed = clock.delayed();
+        let delayed = clock.delayed(now(), now());
         assert!(delayed + Duration::from_millis(30) <= slept, "{delayed} of {slept}");
         let busy = move || {
             sys::pin(processor).unwrap();
@@ -128,7 +170,7 @@ mod tests {
             busy();
             other.join().unwrap();
         });
-        let delayed = clock.delayed();
+        let delayed = clock.delayed(now(), now());
         println!("delayed {delayed} of {took}");
         assert!(took < Duration::from_millis(90) || delayed > Duration::from_millis(10), "{delayed} of {took}");
     }

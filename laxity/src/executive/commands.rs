@@ -8,6 +8,7 @@ use laxity_core::units::{Duration, Instant};
 use laxity_drive::{Clock, Control, Driver};
 use laxity_link::LinkOver;
 
+use super::fault::{self, Fault};
 use super::{Command, Notice, Opener, Surroundings};
 use crate::port::Slot;
 
@@ -16,6 +17,7 @@ const TOLD_EVERY: Duration = Duration::from_millis(100);
 
 impl<F: Frames, L: LinkOver<F>, C: Clock> Control<F> for Surroundings<L, C> {
     fn obey(&mut self, driver: &mut Driver<F>, now: Instant) {
+        fault::point(Fault::Round);
         while let Ok(command) = self.commands.pop() {
             match command {
                 Command::Listen(name) => {

@@ -7,9 +7,11 @@
 
 mod clock;
 mod commands;
+pub(crate) mod fault;
 mod meter;
 mod ports;
 mod recorder;
+mod stopped;
 #[cfg(test)]
 mod tests;
 mod windows;
@@ -162,6 +164,8 @@ pub(crate) struct Surroundings<L, C> {
     setting: Option<(u64, LinkId)>,
     /// When what was counted was told.
     told_at: Instant,
+    /// When it went to sleep, if no frame has been found since.
+    slept_at: Option<Instant>,
 }
 
 impl<L, C: Clock> Surroundings<L, C> {
@@ -182,6 +186,7 @@ impl<L, C: Clock> Surroundings<L, C> {
             platform,
             setting: None,
             told_at,
+            slept_at: None,
         };
         (around, endpoint)
     }
@@ -199,11 +204,12 @@ impl<L: LinkOver<F>, F: Frames> Executive<L, F> {
     /// Runs until it is told to stop. `scheduling` is what the thread runs as.
     pub(crate) fn run(mut self, scheduling: Scheduling) {
         let _ = sys::precise_timers();
+        stopped::witness();
         let throttle = matches!(scheduling, Scheduling::Fifo(_)).then(realtime::throttle).flatten();
         self.driver.endpoint.seal();
         self.driver.start(now(), throttle);
-        self.around.clock.stolen(Duration::ZERO);
         self.around.clock.refresh(now());
+        self.around.clock.stolen(now(), Duration::ZERO);
         self.around.meter.skip(now());
         loop {
             match self.driver.turn(&mut self.around) {
@@ -259,7 +265,7 @@ impl<L: LinkOver<F>, F: Frames> Executive<L, F> {
         if due.is_none_or(|due| due > asleep) {
             around.meter.lap(&Work::of(Piece::Round, 1), asleep);
             // If preempted before blocking, the timeout is what is left.
-            let timeout = due.map(|due| due.since(asleep));
+            let timeout = due.map(|due| due.since(asleep) + fault::longer());
             let doorbell = around.doorbell.wake.as_fd();
             let rung = if sleep.hears_frames {
                 around.link.wait(doorbell, timeout).unwrap_or(false)
@@ -269,7 +275,11 @@ impl<L: LinkOver<F>, F: Frames> Executive<L, F> {
             if rung {
                 around.doorbell.wake.drain();
             }
-            self.driver.woke(now(), due, rung, around);
+            let awake = now();
+            around.clock.slept(awake.since(asleep));
+            around.slept_at = Some(asleep);
+            // What woke too late by the timeout that was passed: that it was the wrong one excuses nobody.
+            self.driver.woke(awake, timeout.map(|timeout| asleep + timeout), rung, around);
         }
         self.around.doorbell.awake();
     }

@@ -7,13 +7,15 @@ use laxity_core::endpoint::{Endpoint, Transmit};
 use laxity_core::event::{ChannelId, LinkId};
 use laxity_core::frames::{Frames, MessageBuf};
 use laxity_core::piece::Piece;
-use laxity_core::receive::{Cause, Expected, ReceiveCounters};
+use laxity_core::platform::Platform;
+use laxity_core::receive::{Expected, Found, ReceiveCounters, TimeTaken};
 use laxity_core::send::{Rejected, SendCounters, Submitted};
 use laxity_core::units::{Duration, Instant};
-use laxity_drive::{Clock, Delivery, Links, Meter, Outbound, Ports, Work};
-use laxity_link::{LinkEvent, LinkOver};
+use laxity_drive::{Clock, Delivery, Links, Meter, Outbound, Passed, Ports, Work};
+use laxity_link::{LinkEvent, LinkOver, Received};
 
-use super::{Notice, Surroundings};
+use super::fault::{self, Fault};
+use super::{Notice, Published, Surroundings};
 use crate::port::{Inbound, ReceiveSlot, SendSlot, Slot};
 
 impl<L, C> Surroundings<L, C> {
@@ -32,6 +34,14 @@ impl<L, C> Surroundings<L, C> {
     }
 }
 
+/// Publishes that the platform took so much at once.
+fn note_gap(published: &Published, platform: &Platform, taken: Duration) {
+    if taken > platform.interference.within(taken) {
+        published.gaps.fetch_add(1, Ordering::Relaxed);
+    }
+    published.largest_gap.fetch_max(taken.as_nanos(), Ordering::Relaxed);
+}
+
 impl<L, C: Clock> Clock for Surroundings<L, C> {
     fn now(&mut self) -> Instant {
         self.clock.now()
@@ -39,39 +49,78 @@ impl<L, C: Clock> Clock for Surroundings<L, C> {
     fn after(&mut self, work: &Work) -> Instant {
         self.clock.after(work)
     }
-    fn stolen(&mut self, awake: Duration) -> Duration {
-        self.clock.stolen(awake)
+    fn stolen(&mut self, now: Instant, awake: Duration) -> Duration {
+        self.clock.stolen(now, awake)
     }
-    fn delayed(&mut self) -> Duration {
-        self.clock.delayed()
+    fn delayed(&mut self, since: Instant, now: Instant) -> Duration {
+        self.clock.delayed(since, now)
     }
 }
 
 /// One link, number zero.
-impl<F: Frames, L: LinkOver<F>, C> Links<F> for Surroundings<L, C> {
+impl<F: Frames, L: LinkOver<F>, C: Clock> Links<F> for Surroundings<L, C> {
     fn links(&self) -> LinkId {
         1
     }
     fn room(&self, _: LinkId) -> usize {
         self.link.room()
     }
-    fn transmit(&mut self, _: LinkId, packet: Transmit, _: &mut F) {
+    fn transmit(&mut self, _: LinkId, packet: Transmit, frames: &mut F) {
+        if fault::is_on(Fault::DiscardSent) && packet.message.is_some() {
+            return frames.free(packet.frame);
+        }
         self.link.transmit(packet.frame, packet.len, packet.peer);
     }
     fn flush(&mut self, _: LinkId, frames: &mut F) {
+        if fault::is_on(Fault::WithholdFlush) {
+            return;
+        }
         // An error of the whole link leaves the frames staged; the next flush tries again, and the leases notice.
         let _ = self.link.flush(frames);
     }
     fn is_blocked(&self, _: LinkId) -> bool {
         self.link.wants_writable()
     }
+    fn staged(&self, _: LinkId) -> usize {
+        self.link.staged()
+    }
+    fn rewrite(&mut self, _: LinkId, frames: &mut F, write: impl FnMut(&mut [u8])) {
+        self.link.rewrite(frames, write);
+    }
+    fn passed(&self, _: LinkId) -> Passed {
+        let counters = self.link.counters();
+        Passed {
+            // What the kernel refused has left us: the network, or the way to it, would not have it.
+            departed: counters.sent_frames + counters.send_dropped + self.link.staged() as u64,
+            received: counters.received_frames,
+            lost: self.link.lost(),
+        }
+    }
     fn retry_after(&self, _: LinkId) -> Option<Duration> {
         self.link.retry_after()
     }
 
     fn receive(&mut self, now: Instant, link: LinkId, limit: usize, frames: &mut F, endpoint: &mut Endpoint) -> usize {
+        if fault::is_on(Fault::SkipLook) {
+            return 0;
+        }
+        let Self { clock, platform, slept_at, published, .. } = self;
         let got = self.link.receive(limit, frames, |received, frames| {
-            endpoint.handle_frame(now, link, received.peer, received.frame, received.len, frames);
+            let Received { frame, len, peer, arrived, .. } = received;
+            if let Some(slept_at) = slept_at.take() {
+                // The first that came while the executive slept should have woken it.
+                let due =
+                    arrived.filter(|arrived| *arrived > slept_at).map_or(now, |arrived| arrived + platform.wake_up);
+                if now > due {
+                    let taken = clock.delayed(due, now).min(now.since(due));
+                    endpoint.note_gap(now, TimeTaken::by_platform(taken));
+                    note_gap(published, platform, taken);
+                }
+            }
+            if fault::is_on(Fault::DiscardReceived) {
+                return frames.free(frame);
+            }
+            endpoint.handle_frame(Found { at: now, arrived }, link, peer, frame, len, frames);
         });
         for _ in 0..limit {
             let Some((place, packets)) = self.link.poll_policed() else { break };
@@ -105,7 +154,7 @@ impl<L, C> Ports for Surroundings<L, C> {
     }
 
     fn take(&mut self, place: u32) -> Option<Outbound> {
-        self.sender(place)?.inbox.pop().ok()
+        self.sender(place)?.take()
     }
 
     fn withheld(&self, now: Instant, place: u32, begin: Instant) -> Duration {
@@ -151,7 +200,7 @@ impl<L, C> Ports for Surroundings<L, C> {
         let Some(slot) = self.receiver(channel.index()) else { return };
         let statistics = &slot.port.statistics;
         statistics.delivered(&delivered);
-        let over_bound = beyond_bound.filter(|judged| judged.cause == Cause::Laxity);
+        let over_bound = beyond_bound.filter(|judged| judged.cause.breaks_promise());
         if over_bound.is_some() {
             statistics.over_bound();
         }
@@ -184,9 +233,6 @@ impl<L, C> Meter for Surroundings<L, C> {
         self.meter.preemption_point();
     }
     fn gap(&mut self, taken: Duration) {
-        if taken > self.platform.interference.within(taken) {
-            self.published.gaps.fetch_add(1, Ordering::Relaxed);
-        }
-        self.published.largest_gap.fetch_max(taken.as_nanos(), Ordering::Relaxed);
+        note_gap(&self.published, &self.platform, taken);
     }
 }

@@ -74,11 +74,11 @@ impl Clock for ManualClock {
         }
         time.now
     }
-    fn delayed(&mut self) -> Duration {
+    fn delayed(&mut self, _: Instant, _: Instant) -> Duration {
         Duration::ZERO
     }
 
-    fn stolen(&mut self, _: Duration) -> Duration {
+    fn stolen(&mut self, _: Instant, _: Duration) -> Duration {
         std::mem::take(&mut self.0.borrow_mut().stolen)
     }
 }
@@ -106,14 +106,18 @@ impl Link for WireLink {
     fn transmit(&mut self, frame: FrameId, len: usize, peer: SocketAddr) {
         self.staged.push((frame, len, peer));
     }
+    fn staged(&self) -> usize {
+        self.staged.len()
+    }
     fn wants_writable(&self) -> bool {
         false
     }
     fn poll_event(&mut self) -> Option<LinkEvent> {
         None
     }
+    /// It loses nothing.
     fn counters(&self) -> Counters {
-        Counters::default()
+        Counters { sent_frames: u64::MAX / 2, ..Counters::default() }
     }
 }
 
@@ -135,6 +139,8 @@ impl LinkOver<HeapFrames> for WireLink {
         Ok(0)
     }
 
+    fn rewrite(&mut self, _: &mut HeapFrames, _: impl FnMut(&mut [u8])) {}
+
     fn receive(
         &mut self,
         limit: usize,
@@ -144,10 +150,10 @@ impl LinkOver<HeapFrames> for WireLink {
         let now = self.time.borrow().now;
         for found in 0..limit {
             let arrived = self.arrived.borrow_mut().pop_front_if(|(at, ..)| *at <= now);
-            let Some((_, peer, bytes)) = arrived else { return Ok(found) };
+            let Some((at, peer, bytes)) = arrived else { return Ok(found) };
             let frame = frames.take().expect("a frame for what arrives");
             frames.packet_mut(&frame)[..bytes.len()].copy_from_slice(&bytes);
-            sink(Received { frame, len: bytes.len(), peer, tos: 0 }, frames);
+            sink(Received { frame, len: bytes.len(), peer, tos: 0, arrived: Some(at) }, frames);
         }
         Ok(limit)
     }

@@ -8,18 +8,21 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr;
 
 use laxity_core::frames::FrameId;
+use laxity_core::units::NANOS_PER_SECOND;
 
 use super::StableFrames;
 use super::address::Address;
 use super::socket::SO_RXQ_OVFL;
 
-/// Room for two control messages of at most 32 bits each; `u64` for the alignment of `cmsghdr`.
-type Control = [u64; 6];
+/// Room for two control messages of at most 32 bits each, and a time; `u64` for the alignment of `cmsghdr`.
+type Control = [u64; 10];
 
 const _: () = {
     // SAFETY: CMSG_SPACE only computes.
     let space = unsafe { libc::CMSG_SPACE(size_of::<u32>() as libc::c_uint) };
-    assert!(2 * space as usize <= size_of::<Control>());
+    // SAFETY: likewise.
+    let stamp = unsafe { libc::CMSG_SPACE(size_of::<libc::timespec>() as libc::c_uint) };
+    assert!(2 * space as usize + stamp as usize <= size_of::<Control>());
     assert!(align_of::<libc::cmsghdr>() <= align_of::<Control>());
 };
 
@@ -89,6 +92,8 @@ pub(crate) struct Datagram {
     pub(crate) drops: Option<u32>,
     /// The type of service (IPv4) or traffic class (IPv6), if it was asked for; else 0.
     pub(crate) tos: u8,
+    /// When the kernel had it, by CLOCK_REALTIME, ns since the epoch.
+    pub(crate) stamp: Option<u64>,
 }
 
 /// The arrays of one `recvmmsg`.
@@ -160,24 +165,37 @@ impl ReceiveBatch {
             peer: self.addresses[index].read(),
             drops: None,
             tos: 0,
+            stamp: None,
         };
         for_each_control(&header.msg_hdr, &self.controls[index], |level, kind, value| match (level, kind) {
-            (libc::SOL_SOCKET, SO_RXQ_OVFL) => datagram.drops = Some(u32::from_ne_bytes(value)),
+            (libc::SOL_SOCKET, SO_RXQ_OVFL) => datagram.drops = Some(first(value)),
             // One byte with IPv4.
             (libc::SOL_IP, libc::IP_TOS) => datagram.tos = value[0],
-            (libc::SOL_IPV6, libc::IPV6_TCLASS) => datagram.tos = u32::from_ne_bytes(value) as u8,
+            (libc::SOL_IPV6, libc::IPV6_TCLASS) => datagram.tos = first(value) as u8,
+            (libc::SOL_SOCKET, libc::SCM_TIMESTAMPNS) => datagram.stamp = time(value),
             _ => {}
         });
         datagram
     }
 }
 
-/// Calls `found` with level, type and the first four bytes (zero where there are fewer) of each control message.
+fn first(value: [u8; 16]) -> u32 {
+    u32::from_ne_bytes([value[0], value[1], value[2], value[3]])
+}
+
+/// A `timespec` of two words in ns; `None` if it is shorter here, or no time.
+fn time(value: [u8; 16]) -> Option<u64> {
+    let [seconds, nanos] = [0, 8].map(|at| value[at..at + 8].try_into().map(i64::from_ne_bytes).ok());
+    let (seconds, nanos) = (u64::try_from(seconds?).ok()?, u64::try_from(nanos?).ok()?);
+    (size_of::<libc::timespec>() == 16).then(|| seconds.saturating_mul(NANOS_PER_SECOND).saturating_add(nanos))
+}
+
+/// Calls `found` with level, type and the first sixteen bytes (zero where there are fewer) of each control message.
 #[allow(clippy::unnecessary_cast, reason = "the lengths are u32 with musl")]
 fn for_each_control(
     header: &libc::msghdr,
     control: &Control,
-    mut found: impl FnMut(libc::c_int, libc::c_int, [u8; 4]),
+    mut found: impl FnMut(libc::c_int, libc::c_int, [u8; 16]),
 ) {
     let given = (header.msg_controllen as usize).min(size_of::<Control>());
     // SAFETY: CMSG_LEN only computes.
@@ -191,7 +209,7 @@ fn for_each_control(
         if len < first || at + len > given {
             return;
         }
-        let mut value = [0; 4];
+        let mut value = [0; 16];
         for (offset, byte) in value.iter_mut().enumerate().take(len - first) {
             // SAFETY: it is less than `at + len`, which is at most the size of the buffer.
             *byte = unsafe { bytes.add(at + first + offset).read() };

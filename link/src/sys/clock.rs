@@ -15,6 +15,25 @@ pub fn now() -> Instant {
     Instant::from_nanos(seconds.saturating_mul(NANOS_PER_SECOND).saturating_add(nanos))
 }
 
+/// Now, and CLOCK_REALTIME at nearly the same time, ns since the epoch.
+pub(crate) fn now_and_wall() -> (Instant, u64) {
+    let wall = clock_gettime(ClockId::Realtime);
+    let seconds = u64::try_from(wall.tv_sec).unwrap_or(0);
+    (now(), seconds.saturating_mul(NANOS_PER_SECOND).saturating_add(u64::try_from(wall.tv_nsec).unwrap_or(0)))
+}
+
+/// How often the calling thread has given its processor up by itself so far: it slept or waited. (The kernel's count of voluntary
+/// context switches; one that is preempted, or yields, does not.)
+pub fn times_waited() -> u64 {
+    // SAFETY: zero is a value of plain numbers, and the kernel writes a whole rusage.
+    let usage = unsafe {
+        let mut usage: libc::rusage = std::mem::zeroed();
+        libc::getrusage(libc::RUSAGE_THREAD, &mut usage);
+        usage
+    };
+    u64::try_from(usage.ru_nvcsw).unwrap_or(0)
+}
+
 /// How long the calling thread has had a processor so far (CLOCK_THREAD_CPUTIME_ID). Time that the hypervisor takes is not in
 /// it where the kernel accounts for it; interrupts are.
 pub fn thread_processor_time() -> Duration {

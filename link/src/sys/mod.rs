@@ -18,9 +18,10 @@ mod wall;
 
 use laxity_core::frames::{Frames, HeapFrames};
 
-pub use clock::{clock_identity, now, precise_timers, thread_processor_time};
+pub(crate) use clock::now_and_wall;
+pub use clock::{clock_identity, now, precise_timers, thread_processor_time, times_waited};
 pub use socket::{buffers, mark};
-pub use thread::{pin, processors, real_time};
+pub use thread::{pin, processors, real_time, wait_for_interruptions};
 pub(crate) use wait::{Found, wait_set};
 pub use wait::{Interest, MAX_WAIT, Readiness, wait};
 pub use wake::Wake;

@@ -74,6 +74,7 @@ pub(crate) fn open(
         set(socket, libc::SOL_IPV6, libc::IPV6_V6ONLY, 0).map_err(kernel("IPV6_V6ONLY"))?;
     }
     set(socket, libc::SOL_SOCKET, SO_RXQ_OVFL, 1).map_err(kernel("SO_RXQ_OVFL"))?;
+    set(socket, libc::SOL_SOCKET, libc::SO_TIMESTAMPNS, 1).map_err(kernel("SO_TIMESTAMPNS"))?;
     let buffers = buffers(socket, receive_buffer, send_buffer).map_err(kernel("SO_RCVBUF or SO_SNDBUF"))?;
 
     rustix::net::bind(&fd, &address).map_err(|error| match error {

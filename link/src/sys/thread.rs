@@ -17,6 +17,26 @@ pub fn real_time(priority: u8) -> io::Result<()> {
     }
 }
 
+/// Calls `interrupted` each time that the kernel ends a wait of the calling thread without a reason of the thread's own, which takes no
+/// signals from here on: the process had been stopped, and goes on. Never returns, unless the kernel refuses.
+pub fn wait_for_interruptions(mut interrupted: impl FnMut()) -> io::Result<()> {
+    // SAFETY: the set is a local that sigfillset fills; the old one is not asked for.
+    unsafe {
+        let mut all: libc::sigset_t = std::mem::zeroed();
+        libc::sigfillset(&mut all);
+        libc::pthread_sigmask(libc::SIG_SETMASK, &all, std::ptr::null_mut());
+    }
+    let nothing = rustix::event::epoll::create(rustix::event::epoll::CreateFlags::CLOEXEC)?;
+    let mut event = [const { std::mem::MaybeUninit::uninit() }; 1];
+    loop {
+        match rustix::event::epoll::wait(&nothing, &mut event[..], None) {
+            Err(rustix::io::Errno::INTR) => interrupted(),
+            Ok(_) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
 /// The processors that this process may run on; none if it cannot tell.
 pub fn processors() -> Vec<usize> {
     let Ok(allowed) = sched_getaffinity(None) else { return Vec::new() };

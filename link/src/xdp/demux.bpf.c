@@ -31,6 +31,7 @@
 
 static void *(*const lookup)(void *map, const void *key) = (void *)BPF_FUNC_map_lookup_elem;
 static __u64 (*const time_ns)(void) = (void *)BPF_FUNC_ktime_get_ns;
+static long (*const adjust_meta)(struct xdp_md *context, int bytes) = (void *)BPF_FUNC_xdp_adjust_meta;
 static long (*const redirect_map)(void *map, __u64 key, __u64 flags) = (void *)BPF_FUNC_redirect_map;
 
 // Most channels of an executive, queues of an interface, addresses of a host that are looked at; the loader has them, too.
@@ -248,6 +249,13 @@ static __attribute__((always_inline)) int pass(void)
     return XDP_PASS;
 }
 
+// When a frame was seen, for whoever reads it: in front of it, where the device has room for that. region.rs has the same.
+#define STAMP_SIGN 0x4C58537461ULL
+struct stamp {
+    __u64 sign;
+    __u64 nanos; // CLOCK_MONOTONIC
+};
+
 // Whether one more is within `every` and `tolerance`: a virtual clock that each packet moves on by its share of the rate. Several
 // queues may race for it; who loses three times is let through, which the host's own policing makes up for.
 static __attribute__((always_inline)) int is_within(__u64 *until, __u64 every, __u64 tolerance)
@@ -271,6 +279,14 @@ static __attribute__((always_inline)) int give(struct xdp_md *context, __u32 cla
 {
     if (context->rx_queue_index >= QUEUES)
         return pass();
+    // A device that has no room for a stamp changes nothing. From here on nobody looks at the packet, which may have moved.
+    if (!adjust_meta(context, -(int)sizeof(struct stamp))) {
+        struct stamp *stamp = (void *)(long)context->data_meta;
+        if ((void *)(stamp + 1) <= (void *)(long)context->data) {
+            stamp->sign = STAMP_SIGN;
+            stamp->nanos = time_ns();
+        }
+    }
     // Without a socket on this queue it is the kernel's, whose socket of our port takes it.
     long verdict = redirect_map(&sockets, context->rx_queue_index * CLASSES + class, XDP_PASS);
     count(verdict == XDP_REDIRECT ? TAKEN : PASSED);

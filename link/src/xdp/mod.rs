@@ -281,6 +281,10 @@ impl Link for Xdp {
         self.staged.push_back(Staged { frame, len, peer });
     }
 
+    fn staged(&self) -> usize {
+        self.staged.len() + self.udp.staged()
+    }
+
     fn wants_writable(&self) -> bool {
         self.blocked || self.udp.wants_writable()
     }
@@ -323,6 +327,10 @@ impl Link for Xdp {
             receive_starved: own.receive_starved + udp.receive_starved,
             events_lost: self.events.lost + udp.events_lost,
         }
+    }
+
+    fn lost(&self) -> u64 {
+        self.udp.counters().receive_overflow + self.watcher.status().real_time_overflow()
     }
 
     fn expect(&mut self, place: u32, expected: &Expected) -> io::Result<()> {
@@ -407,6 +415,13 @@ impl LinkOver<KernelFrames> for Xdp {
         Ok((self.counters.sent_frames - before) as usize + by_socket?)
     }
 
+    fn rewrite(&mut self, frames: &mut KernelFrames, mut write: impl FnMut(&mut [u8])) {
+        for staged in &self.staged {
+            write(&mut frames.packet_mut(&staged.frame)[..staged.len]);
+        }
+        self.udp.rewrite(frames, write);
+    }
+
     fn receive(
         &mut self,
         limit: usize,
@@ -442,7 +457,8 @@ impl LinkOver<KernelFrames> for Xdp {
                             self.counters.received_bytes += datagram.len as u64;
                             given += 1;
                             let (peer, tos, len) = (datagram.peer, datagram.tos, datagram.len);
-                            sink(Received { frame, len, peer, tos }, frames);
+                            let arrived = frames.take_stamp(&frame, begin);
+                            sink(Received { frame, len, peer, tos, arrived }, frames);
                         }
                         Err(_) => {
                             self.counters.receive_damaged += 1;

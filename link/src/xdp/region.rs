@@ -5,10 +5,14 @@ use std::io;
 use std::sync::Arc;
 
 use laxity_core::frames::{FrameId, Frames};
+use laxity_core::units::Instant;
 
 use crate::sys::StableFrames;
 use crate::sys::rings::Mapping;
 
+/// What the program writes before a frame that it gives us: a sign, and the time. demux.bpf.c has the same.
+const STAMP_SIGN: u64 = 0x4C_5853_7461;
+const STAMP_BYTES: usize = 16;
 /// What the kernel leaves free before a frame that it receives (XDP_PACKET_HEADROOM).
 const KERNEL_HEADROOM: usize = 256;
 /// Ethernet 14, VLAN 4, IPv6 40, UDP 8: the longest headers before a packet.
@@ -93,6 +97,16 @@ impl KernelFrames {
     /// What arrived in a frame, headers first: `len` bytes from `begin` on; `None` if that is not within the frame.
     pub(super) fn arrived(&self, frame: &FrameId, begin: usize, len: usize) -> Option<&[u8]> {
         self.bytes(frame).get(begin..begin.checked_add(len)?)
+    }
+
+    /// When the program in the driver saw what arrived at `begin`, if it could say: what it writes before the frame. Each is read once.
+    pub(super) fn take_stamp(&mut self, frame: &FrameId, begin: usize) -> Option<Instant> {
+        let stamp = self.bytes_mut(frame).get_mut(begin.checked_sub(STAMP_BYTES)?..begin)?;
+        let (sign, nanos) = stamp.split_at(8);
+        let nanos = (sign == STAMP_SIGN.to_ne_bytes()).then(|| nanos.try_into().map(u64::from_ne_bytes).ok()).flatten();
+        // The kernel leaves what is there of an earlier one.
+        stamp.fill(0);
+        nanos.map(Instant::from_nanos)
     }
 
     /// The packet of what arrived begins there.

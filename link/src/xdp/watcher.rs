@@ -31,6 +31,8 @@ pub struct Status {
     opened: Opened,
     early: Mutex<EarlyFigures>,
     overflow: AtomicU64,
+    /// Those of it that may have been a real-time channel's.
+    real_time_overflow: AtomicU64,
     is_gone: AtomicBool,
     /// Receive queues of the interface, as far as they can be counted.
     queues: AtomicU32,
@@ -50,6 +52,11 @@ impl Status {
     /// Frames that were lost for want of room, whatever their class. Waits for nobody.
     pub(super) fn overflow(&self) -> u64 {
         self.overflow.load(Ordering::Relaxed)
+    }
+
+    /// Those of them that may have been a real-time channel's: other classes have rings of their own. Waits for nobody.
+    pub(super) fn real_time_overflow(&self) -> u64 {
+        self.real_time_overflow.load(Ordering::Relaxed)
     }
 
     /// The receive queues that the interface has now. Packets that arrive on those beyond
@@ -104,7 +111,8 @@ impl Watcher {
         let early = Mutex::new(EarlyFigures::default());
         let queues = AtomicU32::new(opened.queues);
         let (overflow, is_gone) = (AtomicU64::new(0), AtomicBool::new(false));
-        let status = Arc::new(Status { opened, early, overflow, is_gone, queues });
+        let real_time_overflow = AtomicU64::new(0);
+        let status = Arc::new(Status { opened, early, overflow, real_time_overflow, is_gone, queues });
         let directory = Directory::new(watched.peers);
         let shared = Arc::new(Shared { directory, wake: Wake::new()?, stop: AtomicBool::new(false) });
         let mut work = Work {
@@ -191,6 +199,7 @@ impl Work {
             }
         }
         self.status.overflow.store(figures.full.iter().sum::<u64>() + figures.no_frame, Ordering::Relaxed);
+        self.status.real_time_overflow.store(figures.full[0] + figures.no_frame, Ordering::Relaxed);
         let time = now();
         let mut published = self.status.early.lock().unwrap_or_else(PoisonError::into_inner);
         figures.most_dropped_per_second = published.most_dropped_per_second;

@@ -3,7 +3,7 @@
 use laxity_core::contract::{SendingStages, Service};
 use laxity_core::frames::{Frames, MessageBuf};
 use laxity_core::platform::Platform;
-use laxity_core::receive::Delivered;
+use laxity_core::receive::{Delay, Delivered};
 use laxity_core::send::Submitted;
 
 use super::*;
@@ -171,10 +171,10 @@ fn delivered(sequence: u64, bytes: usize, wrong: Option<usize>) -> Delivered {
         logical_arrival: at(10 * sequence),
         completion: at(30),
         deadline: Some(at(30)),
-        stolen: Duration::ZERO,
-        transit_excess: Duration::ZERO,
         deferred: Duration::ZERO,
         since: at(10 * sequence),
+        due_here: at(30),
+        delay: Delay::default(),
     }
 }
 
@@ -209,7 +209,8 @@ fn a_message_that_ends_twice_or_never_is_found() {
         world.check_counters(0, at(30), &counters);
         world.findings().0.iter().map(|finding| finding.what).collect::<Vec<_>>()
     };
-    let counters = ReceiveCounters { delivered: 1, lost: 1, ..ReceiveCounters::default() };
+    let misses = Misses { network: 1, ..Misses::default() };
+    let counters = ReceiveCounters { delivered: 1, lost: 1, misses, ..ReceiveCounters::default() };
     assert_eq!(found(counters), []);
     assert_eq!(found(ReceiveCounters { lost: 0, ..counters }), [What::Conservation]);
     assert_eq!(found(ReceiveCounters { lost: 2, ..counters }), [What::Conservation]);

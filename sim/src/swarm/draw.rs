@@ -208,6 +208,7 @@ pub(super) fn channel(random: &mut Random, hosts: &mut [Host], number: usize) ->
         overload: random.pick(&[Overload::Drop, Overload::Drop, Overload::Block]),
         upstream,
         transit,
+        input_delay: hosts[to].admission.input_delay(),
         lease: us(400_000),
         // More than was computed, so that it shows if that is not enough.
         send_messages: queues[0] + 2,

@@ -67,6 +67,7 @@ impl Counts {
             (&mut self.misses.network, &misses.network),
             (&mut self.misses.platform, &misses.platform),
             (&mut self.misses.laxity, &misses.laxity),
+            (&mut self.misses.unexplained, &misses.unexplained),
         ] {
             *sum += more;
         }

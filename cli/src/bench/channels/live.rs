@@ -103,6 +103,7 @@ fn outcome(channel: ChannelOutcome, case: &Case, platform: &Platform) -> Outcome
         network: misses.network + refused.network,
         platform: misses.platform + refused.platform,
         laxity: misses.laxity + refused.laxity,
+        unexplained: misses.unexplained + refused.unexplained,
     };
     if !case.is_promised() {
         (figures.bound, figures.over_bound) = (None, 0);

@@ -91,7 +91,7 @@ mod tests {
                 .broken(Experiment::Violation)
         };
         let laxity = Misses { laxity: 2, ..Misses::default() };
-        let others = Misses { sender: 1, receiver: 1, network: 1, platform: 3, laxity: 0 };
+        let others = Misses { sender: 1, receiver: 1, network: 1, platform: 3, ..Misses::default() };
         let said = row(Mode::Cooperative, laxity, false, 4);
         assert_eq!(said, ["channel 0 ×1.25: a missed 2 by Laxity's fault, 0 over the bound"]);
         for nothing in

@@ -60,7 +60,7 @@ pub(super) fn headline(report: &Report) -> (Verdict, String) {
         return (Verdict::Unknown, "No real-time message was sent through Laxity, so nothing was measured.".to_owned());
     }
     let circumstances = circumstances(&ours);
-    let by_us = sum(all(), |figures| figures.misses.laxity);
+    let by_us = sum(all(), |figures| figures.misses.laxity + figures.misses.unexplained);
     let over_bound = sum(all(), |figures| figures.over_bound);
     let silent = all().filter(|channel| channel.figures.is_silent()).count() as u64;
     if by_us > 0 || over_bound > 0 || silent > 0 {
@@ -330,7 +330,7 @@ fn beforehand(report: &Report) -> String {
         0..=100 => format!("The worst message took {}", part_of(largest, "its bound")),
         _ => {
             let beyond = format!("The worst message exceeded its bound: it took {}", part_of(largest, "it"));
-            match (worst.figures.over_bound, worst.figures.misses.laxity) {
+            match (worst.figures.over_bound, worst.figures.misses.laxity + worst.figures.misses.unexplained) {
                 (0, 0) => format!("{beyond}, not by Laxity’s fault: {}", causes(std::iter::once(worst))),
                 _ => beyond,
             }

@@ -159,7 +159,7 @@ fn outside(scenario: &Run) -> &'static str {
 /// What Laxity has to answer for.
 fn own_fault(scenario: &Run) -> String {
     let known = || scenario.real_time().filter(|channel| channel.misses_known);
-    let by_us = count(sum(known(), |figures| figures.misses.laxity));
+    let by_us = count(sum(known(), |figures| figures.misses.laxity + figures.misses.unexplained));
     match (known().next(), sum(known(), |figures| figures.over_bound)) {
         (None, _) => String::new(),
         (_, 0) => format!("; by Laxity’s fault: {by_us}"),

@@ -199,13 +199,17 @@ pub(super) fn controls() -> [(Vec<u8>, u64, Control<'static>); 10] {
         least_deadline: Some(Duration::from_micros(5_200)),
         detail: "full",
     };
-    let close = Close { channel: 7, key: 0xDEAD_BEEF_CAFE_F00D, sent: 1000, reason: 5, reverse: true };
+    let close = Close { channel: 7, key: 0xDEAD_BEEF_CAFE_F00D, sent: 1000, unsent: 0, reason: 5, reverse: true };
     [
         (hex(OPEN), TOKEN, Control::Open(open)),
         (hex(OPEN_BEST_EFFORT), 1, Control::Open(best_effort)),
         (hex(ACCEPT), TOKEN, Control::Accept(accept)),
         (hex(REFUSE), TOKEN, Control::Refuse(refuse)),
-        (hex(KEEPALIVE), TOKEN, Control::Keepalive(Keepalive { channel: 7, key: 0xDEAD_BEEF_CAFE_F00D, sent: 1000 })),
+        (
+            hex(KEEPALIVE),
+            TOKEN,
+            Control::Keepalive(Keepalive { channel: 7, key: 0xDEAD_BEEF_CAFE_F00D, sent: 1000, unsent: 0 }),
+        ),
         (hex(STATUS), TOKEN, Control::Status(counts)),
         (hex(CLOSE), TOKEN, Control::Close(close)),
         (hex(CLOSED), TOKEN, Control::Closed(Counts { laxity: 1, ..counts })),

@@ -74,14 +74,13 @@ fn control(name: &'static str, detail: &'static str) -> impl Strategy<Value = Co
                 detail
             })
         ),
-        (any::<u32>(), any::<u64>(), number()).prop_map(|(channel, key, sent)| Control::Keepalive(Keepalive {
-            channel,
-            key,
-            sent
-        })),
+        (any::<u32>(), any::<u64>(), number(), number())
+            .prop_map(|(channel, key, sent, unsent)| { Control::Keepalive(Keepalive { channel, key, sent, unsent }) }),
         counts().prop_map(Control::Status),
-        (any::<u32>(), any::<u64>(), number(), any::<u8>(), any::<bool>()).prop_map(
-            |(channel, key, sent, reason, reverse)| Control::Close(Close { channel, key, sent, reason, reverse })
+        (any::<u32>(), any::<u64>(), number(), number(), any::<u8>(), any::<bool>()).prop_map(
+            |(channel, key, sent, unsent, reason, reverse)| {
+                Control::Close(Close { channel, key, sent, unsent, reason, reverse })
+            }
         ),
         counts().prop_map(Control::Closed),
         any::<(u8, u8)>().prop_map(|(one, other)| {

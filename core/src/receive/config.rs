@@ -1,0 +1,96 @@
+//! How a receiving channel is set up, and what it counts.
+
+use crate::contract::{Service, packets};
+use crate::units::Duration;
+use zerocopy::{FromBytes, Immutable, IntoBytes};
+
+use super::attribution::Misses;
+
+/// How a receiving channel is set up.
+#[derive(Clone, Copy, Debug)]
+pub struct ReceiveConfig {
+    /// What it is served as.
+    pub service: Service,
+    /// S: the packet payload that both sides agreed on, bytes.
+    pub packet: u32,
+    /// The level under the fixed-priority policy.
+    pub priority: u8,
+    /// Whether the handler may process a message before its logical arrival here.
+    pub work_conserving: bool,
+    /// d_rx: from the logical arrival here to delivery.
+    pub stage: Duration,
+    /// How long a frame may wait here until it is found ([`crate::admission::Admission::input_delay`]); part of `upstream`.
+    pub input_delay: Duration,
+    /// From the logical arrival at the sender to the logical arrival here: the sender's stages and the network path.
+    pub upstream: Duration,
+    /// True if the sender's clock is ours.
+    pub same_clock: bool,
+    /// How long a packet may take from the hand-over to the sender's link until it is found here: look-ahead, transmission,
+    /// propagation, clock error, and the wait in the socket. Beyond it the network is to blame.
+    pub transit: Duration,
+    /// How many times `max_message` a message may have: more than 1 if the sender's overload policy is `decay`.
+    pub oversize: u32,
+}
+
+impl ReceiveConfig {
+    /// The largest message that may come, bytes.
+    pub fn largest_message(&self) -> u32 {
+        self.service.largest_message(self.oversize)
+    }
+
+    /// How many intervals a message of `bytes` uses up: its packets in proportion to the contract's.
+    pub(super) fn intervals(&self, bytes: u32) -> u32 {
+        self.service.intervals(bytes, self.packet)
+    }
+
+    /// I; zero for best effort.
+    pub(super) fn interval(&self) -> Duration {
+        self.service.contract().map_or(Duration::ZERO, |contract| contract.interval())
+    }
+
+    /// Which part of an oversize message the packet `index` is of; 0 within the contract's size.
+    pub(super) fn part(&self, index: u16) -> u32 {
+        u32::from(index) / packets(self.service.max_message(), self.packet)
+    }
+}
+
+/// Why a frame of this channel was not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Drop {
+    /// The header contradicts the contract, or the packet size that was agreed.
+    Invalid,
+    /// More, or earlier, than the contract allows: the sender broke it.
+    OverContract,
+    /// The packet queue or the message queue was full: the receiver was too slow.
+    ReceiverFull,
+    /// A packet that was received before, or of a message that is over.
+    Stale,
+}
+
+/// What happened to the channel's messages at the receiver. Words of 64 bits, so that they can be published one by one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable)]
+#[repr(C)]
+pub struct ReceiveCounters {
+    /// Delivered to the application, in time or late.
+    pub delivered: u64,
+    /// Of these, after the deadline.
+    pub late: u64,
+    /// Bytes delivered.
+    pub delivered_bytes: u64,
+    /// Never complete, because packets were lost.
+    pub lost: u64,
+    /// Dropped here: there was no room for them, or their sender broke its contract.
+    pub dropped: u64,
+    /// Frames that were not taken, by reason.
+    pub frames_invalid: u64,
+    /// Frames over the contract.
+    pub frames_over_contract: u64,
+    /// Frames that found a queue full.
+    pub frames_receiver_full: u64,
+    /// Frames that were duplicates or too late to be of use.
+    pub frames_stale: u64,
+    /// What was late, lost or dropped, by cause.
+    pub misses: Misses,
+    /// The largest latency of a delivered message.
+    pub largest: Duration,
+}
