@@ -344,12 +344,15 @@ impl Shared {
 
     /// The control thread: serves notices until the executive stops.
     pub(crate) fn serve(self: &Arc<Self>, mut notices: rtrb::Consumer<Notice>) {
-        let mut requests = Requests::new(now());
+        let (mut requests, mut asking) = (Requests::new(now()), Vec::with_capacity(2 * BATCH));
+        let mut charged = thread_processor_time();
         loop {
-            let (seen, begin) = (self.notified.seen(), thread_processor_time());
+            let seen = self.notified.seen();
+            asking.clear();
             for _ in 0..BATCH {
                 match notices.pop() {
                     Ok(Notice::Event(Event::Requested(request))) => {
+                        asking.push(request.peer.ip());
                         requests.push(now(), request.peer.ip(), request);
                     }
                     Ok(notice) => self.handle(notice),
@@ -360,7 +363,7 @@ impl Shared {
                 break;
             }
             let look = self.attend_to_share();
-            let decision = self.decide(&mut requests, begin);
+            let decision = self.decide(&mut requests, &mut asking, &mut charged);
             let linger = self.release_lingering();
             if !notices.is_empty() {
                 continue;
@@ -369,25 +372,33 @@ impl Shared {
         }
     }
 
-    /// Decides on what peers ask for, and lets in who is granted something. Returns how long until the next decision. The turn has
-    /// begun at that reading of the thread's processor time.
-    fn decide(&self, requests: &mut Requests<Request>, begin: Duration) -> Option<StdDuration> {
-        let (mut before, mut hosts) = (thread_processor_time(), Vec::new());
-        let mut beside = before.saturating_sub(begin);
-        while let Some((host, request)) = requests.pop(now()).filter(|_| hosts.len() < BATCH) {
+    /// Decides on what peers ask for, and lets in who is granted something. Returns how long until the next decision. `asking` are the
+    /// hosts whose requests have come in this turn: with those on whose requests it decides they pay for all that the thread has done
+    /// since `charged`, waking up included.
+    fn decide(
+        &self,
+        requests: &mut Requests<Request>,
+        asking: &mut Vec<IpAddr>,
+        charged: &mut Duration,
+    ) -> Option<StdDuration> {
+        let mut before = thread_processor_time();
+        let mut beside = before.saturating_sub(*charged);
+        let most = asking.len() + BATCH;
+        while let Some((host, request)) = requests.pop(now()).filter(|_| asking.len() < most) {
             if !self.requested(&request) {
                 requests.push(now(), host, request);
                 break;
             }
             let after = thread_processor_time();
             requests.charge(now(), host, after.saturating_sub(before));
-            hosts.push(host);
+            asking.push(host);
             before = after;
         }
         self.settle();
-        beside += thread_processor_time().saturating_sub(before);
-        for host in &hosts {
-            requests.charge(now(), *host, Duration::from_nanos(beside.as_nanos() / hosts.len() as u64));
+        *charged = thread_processor_time();
+        beside += charged.saturating_sub(before);
+        for host in &*asking {
+            requests.charge(now(), *host, Duration::from_nanos(beside.as_nanos() / asking.len() as u64));
         }
         // What changes the share says so when it has.
         let rest = if self.state().is_share_changing() { None } else { requests.rest(now()) };
