@@ -13,6 +13,10 @@ pub(crate) struct Signal {
 }
 
 impl Signal {
+    pub(crate) const fn new() -> Self {
+        Self { count: AtomicU32::new(0), waiting: AtomicU32::new(0) }
+    }
+
     /// How often it was notified; to be read before looking for what the event announces.
     pub(crate) fn seen(&self) -> u32 {
         self.count.load(Ordering::SeqCst)

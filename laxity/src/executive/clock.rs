@@ -105,7 +105,11 @@ impl Clock for SystemClock {
     }
 
     fn delayed(&mut self, since: Instant, now: Instant) -> Duration {
-        if stopped::until(since, now).is_some() { now.since(since) } else { self.run_delay.grown() }
+        let before = sys::times_waited();
+        let was_stopped = stopped::since(since, now);
+        // To wait for the answer was no mistake.
+        self.waited += sys::times_waited() - before;
+        if was_stopped { now.since(since) } else { self.run_delay.grown() }
     }
 }
 

@@ -1,7 +1,9 @@
 //! What a thread runs as, and where.
 
 use std::io;
+use std::os::fd::AsFd;
 
+use rustix::event::epoll;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
 /// Makes the calling thread SCHED_FIFO with `priority` (1 to 99); threads and processes that it starts are ordinary ones again.
@@ -18,20 +20,32 @@ pub fn real_time(priority: u8) -> io::Result<()> {
 }
 
 /// Calls `interrupted` each time that the kernel ends a wait of the calling thread without a reason of the thread's own, which takes no
-/// signals from here on: the process had been stopped, and goes on. Never returns, unless the kernel refuses.
-pub fn wait_for_interruptions(mut interrupted: impl FnMut()) -> io::Result<()> {
+/// signals from here on: the process had been stopped, and goes on. Calls `asked` when `question`, an eventfd, was written to: by then
+/// it has been interrupted for all that happened before. Never returns, unless the kernel refuses.
+///
+/// # Errors
+/// The kernel has no epoll for it.
+pub fn wait_for_interruptions(
+    question: impl AsFd,
+    mut interrupted: impl FnMut(),
+    mut asked: impl FnMut(),
+) -> io::Result<()> {
     // SAFETY: the set is a local that sigfillset fills; the old one is not asked for.
     unsafe {
         let mut all: libc::sigset_t = std::mem::zeroed();
         libc::sigfillset(&mut all);
         libc::pthread_sigmask(libc::SIG_SETMASK, &all, std::ptr::null_mut());
     }
-    let nothing = rustix::event::epoll::create(rustix::event::epoll::CreateFlags::CLOEXEC)?;
+    let waits = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+    epoll::add(&waits, &question, epoll::EventData::new_u64(0), epoll::EventFlags::IN)?;
     let mut event = [const { std::mem::MaybeUninit::uninit() }; 1];
     loop {
-        match rustix::event::epoll::wait(&nothing, &mut event[..], None) {
+        match epoll::wait(&waits, &mut event[..], None) {
             Err(rustix::io::Errno::INTR) => interrupted(),
-            Ok(_) => {}
+            Ok(_) => {
+                rustix::io::read(&question, &mut [0; 8])?;
+                asked();
+            }
             Err(error) => return Err(error.into()),
         }
     }
