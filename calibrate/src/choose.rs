@@ -27,12 +27,10 @@ use laxity_core::limits;
 use laxity_core::platform::{Platform, PlatformError};
 use laxity_core::units::Duration;
 
-mod police;
 mod reference;
 #[cfg(test)]
 mod tests;
 
-pub use police::{SHARE_OF_BEST_EFFORT, police};
 pub use reference::Reference;
 
 /// The values of P that are compared.
@@ -155,10 +153,9 @@ impl Choice {
 }
 
 /// Compares every packet size with each of [`QUANTA`]. Each platform has the costs that were measured with its S; its own
-/// P does not matter, and its best effort is as it would be at run time ([`police`]).
+/// P does not matter.
 ///
-/// Deterministic. Six sizes take 0.1 to 2 s of a processor in a release build: the more, the longer deadlines are beside intervals,
-/// and where best effort is policed.
+/// Deterministic. Six sizes take 0.1 to 2 s of a processor in a release build: the more, the longer deadlines are beside intervals.
 ///
 /// # Errors
 /// There is no size, a platform is out of its ranges, or nothing is granted anywhere.

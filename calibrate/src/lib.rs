@@ -32,7 +32,7 @@ use laxity_link::sys::{self, now};
 
 pub use error::Error;
 
-use choose::{Choice, ChooseError, choose, police};
+use choose::{Choice, ChooseError, choose};
 use claims::Pieces;
 use laxity::Scheduling;
 use laxity::calibration::{Calibration, Cost, Load, Observer, Piece, Taken, ThisHost, Window, derive, now as today};
@@ -146,8 +146,7 @@ pub fn measure(plan: &Plan, stop: &AtomicBool, tell: &mut dyn FnMut(&Phase, Dura
     let (spun, among) = measuring.spin(left.mul_ratio(1, 2))?;
     let spun = claims::windows(Observer::Spinning, &spun, among);
     let of_size = |packet| platform(&costs, packet, link, &spun.claimed);
-    let platforms: Vec<(u32, Platform)> =
-        sizes.iter().map(|&packet| Ok((packet, of_size(packet)?))).collect::<Result<_, Error>>()?;
+    let platforms: Vec<(u32, Platform)> = sizes.iter().map(|&packet| (packet, of_size(packet))).collect();
     (measuring.tell)(&Phase::Choosing, measuring.done);
     let fitting = platforms.iter().take_while(|(packet, _)| *packet <= every.max(MIN_PACKET_BYTES)).count();
     let choice = match choose(&platforms[..fitting.max(1)]) {
@@ -163,13 +162,12 @@ pub fn measure(plan: &Plan, stop: &AtomicBool, tell: &mut dyn FnMut(&Phase, Dura
         Some(chosen) => (chosen.packet, chosen.quantum),
         None => (every.max(MIN_PACKET_BYTES), Platform::assumed_host().quantum),
     };
-    let mut chosen = Platform { quantum, ..of_size(packet)? };
+    let mut chosen = Platform { quantum, ..of_size(packet) };
     let left = plan.length.saturating_sub(measuring.done);
     let Worked { windows, standing, .. } = measuring.work(&chosen, left)?;
     let worked = claims::windows(Observer::Working, &[windows], 1);
     let windows = claims::merge(spun.claimed, worked.claimed);
     chosen.interference.envelopes = derive::envelopes(&windows);
-    chosen.best_effort.starts = police(&chosen)?;
     measuring.interrupted()?;
     if plan.device != link::LOOPBACK {
         notes.push(format!(
@@ -226,7 +224,7 @@ fn sizes(device: &Device, every: u32) -> Vec<u32> {
 }
 
 /// The platform that follows from the costs and the windows, for one packet size and any quantum.
-fn platform(costs: &[Cost], packet: u32, link: (Duration, Rate), windows: &[Window]) -> Result<Platform, Error> {
+fn platform(costs: &[Cost], packet: u32, link: (Duration, Rate), windows: &[Window]) -> Platform {
     let assumed = Platform::assumed_host();
     let overhead = assumed.link.overhead_bytes;
     let around = Platform {
@@ -235,14 +233,14 @@ fn platform(costs: &[Cost], packet: u32, link: (Duration, Rate), windows: &[Wind
             rate: Some(link.1),
             overhead_bytes: overhead,
             floor_bytes: assumed.link.floor_bytes.min(packet),
+            spacing: Duration::ZERO,
         },
         propagation: Duration::ZERO,
         best_effort: BestEffort { packet_min: 1, packet_max: packet, starts: None, ..assumed.best_effort },
         interference: Interference { envelopes: derive::envelopes(windows), ..Interference::default() },
         ..assumed
     };
-    let platform = derive::spread(derive::processor(costs, packet, around));
-    Ok(Platform { best_effort: BestEffort { starts: police(&platform)?, ..platform.best_effort }, ..platform })
+    derive::spread(derive::processor(costs, packet, around))
 }
 
 /// The measurement while it goes on.

@@ -123,6 +123,7 @@ pub(super) fn nothing_costs_anything(packet: u32, pace: Pace) -> Platform {
             rate: Rate::bytes_per_second(u64::from(packet + overhead) * pace.packets_per_second),
             overhead_bytes: overhead,
             floor_bytes: packet,
+            spacing: Duration::ZERO,
         },
         transmit_batch: pace.batch,
         wake_up: least,

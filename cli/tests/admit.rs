@@ -341,3 +341,27 @@ fn well_formed(svg: &str) {
     }
     assert!(open.is_empty());
 }
+
+/// A link of any speed admits what a slower one does, and promises no less.
+#[test]
+fn bounds_do_not_grow_with_the_rate_of_the_link() {
+    for (role, deadline) in [("send", "5ms"), ("send", "50ms"), ("receive", "5ms"), ("receive", "50ms")] {
+        let mut before = u64::MAX;
+        for rate in ["12.5MB/s", "125MB/s", "1250MB/s", "12500MB/s"] {
+            let scratch = Scratch::new("admit", "fast");
+            let file = scratch.file(
+                "fast.toml",
+                &format!(
+                    "[platform]\nlink_rate = \"{rate}\"\n[[channel]]\nname = \"a\"\nrole = \"{role}\"\n\
+                     max_message = \"512B\"\ninterval = \"1ms\"\ndeadline = \"{deadline}\"\n"
+                ),
+            );
+            let (answer, status) = json(&file, &[]);
+            assert_eq!(status, 0, "{answer}");
+            let bound = nanos(&of(&answer, "a")["bound_ns"]);
+            println!("{role} within {deadline} at {rate}: {bound} ns");
+            assert!(bound <= before, "{role} at {rate}: {bound} ns, before {before} ns");
+            before = bound;
+        }
+    }
+}

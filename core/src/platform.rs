@@ -11,7 +11,8 @@ use crate::units::{Duration, Rate};
 
 pub use parameters::{Field, PARAMETERS, Parameter, TERMS, Terms};
 
-/// How long a link is occupied by a packet: `L_x(s) = C_x + ⌈(max(s, floor) + overhead) / B⌉` [channels §3.3].
+/// How long a link is occupied by a packet: `L_x(s) = C_x + ⌈(max(s, floor) + overhead) / B⌉` [channels §3.3], or the spacing if that
+/// is longer.
 ///
 /// The floor is ours: a flood of tiny packets would otherwise ask the processor for C_l so often that nothing else is
 /// admissible (premise P2, L_min). The link scheduler paces by this model, so the floor is enforced, not assumed.
@@ -25,20 +26,35 @@ pub struct LinkModel {
     pub overhead_bytes: u32,
     /// Payloads shorter than this occupy the link as if they were this long. Zero in the papers.
     pub floor_bytes: u32,
+    /// Packets start at least so far apart while anything is promised here. Zero in the papers.
+    ///
+    /// Each packet takes C_l of the processor from whoever is current, so that a link which takes packets as fast as they come leaves
+    /// nothing to promise. While nothing is promised the link scheduler does without ([`LinkModel::unspaced`]).
+    pub spacing: Duration,
 }
 
 impl LinkModel {
     /// A link without any delay of its own: nothing is paced.
-    pub const UNLIMITED: Self = Self { setup: Duration::ZERO, rate: None, overhead_bytes: 0, floor_bytes: 0 };
+    pub const UNLIMITED: Self =
+        Self { setup: Duration::ZERO, rate: None, overhead_bytes: 0, floor_bytes: 0, spacing: Duration::ZERO };
 
     /// `L_x(s)` for a payload of `bytes`.
     pub fn occupancy(&self, bytes: u32) -> Duration {
-        match self.rate {
-            Some(rate) => {
-                self.setup + rate.time_for(u64::from(bytes.max(self.floor_bytes)) + u64::from(self.overhead_bytes))
-            }
-            None => self.setup,
-        }
+        let bytes = u64::from(bytes.max(self.floor_bytes)) + u64::from(self.overhead_bytes);
+        let transmission = self.rate.map_or(Duration::ZERO, |rate| rate.time_for(bytes));
+        (self.setup + transmission).max(self.spacing)
+    }
+
+    /// The spacing that a host has by default, for its C_l: as far apart as the smallest packets of a link of 100 Mbit/s with the costs
+    /// that are assumed ([`Platform::assumed_host`]). So bounds are no longer on any faster link.
+    pub fn usual_spacing(link_cost: Duration) -> Duration {
+        link_cost.mul_ratio(4_272, 1_000)
+    }
+
+    /// The same link while nothing is promised.
+    #[must_use]
+    pub fn unspaced(self) -> Self {
+        Self { spacing: Duration::ZERO, ..self }
     }
 
     /// The part of this link that has `rate` of its rate: every packet occupies it longer by the same factor, so that parts
@@ -318,6 +334,7 @@ impl Platform {
                 // The paper has no control frames; with the floor they cost the link what a full packet does, and the
                 // processor no more often.
                 floor_bytes: 4096,
+                spacing: Duration::ZERO,
             },
             wake_up: Duration::ZERO,
             handover: Duration::ZERO,
@@ -360,6 +377,7 @@ impl Platform {
                 // Our header 48, UDP 8, IPv6 40, Ethernet 18 with its checksum, preamble and gap 20.
                 overhead_bytes: 134,
                 floor_bytes: 400,
+                spacing: LinkModel::usual_spacing(Duration::from_micros(10)),
             },
             wake_up: Duration::from_micros(200),
             handover: Duration::from_micros(200),
@@ -390,7 +408,7 @@ mod tests {
             setup in 0u64..100_000,
         ) {
             let whole = Rate::bytes_per_second(12_500_000).unwrap();
-            let link = LinkModel { setup: Duration::from_nanos(setup), rate: Some(whole), overhead_bytes: 126, floor_bytes: 400 };
+            let link = LinkModel { setup: Duration::from_nanos(setup), rate: Some(whole), overhead_bytes: 126, floor_bytes: 400, spacing: Duration::ZERO };
             let sum: u64 = weights.iter().sum();
             let span = 1_000_000_000u128;
             let mut used = 0;

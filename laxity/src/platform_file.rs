@@ -20,7 +20,9 @@
 mod write;
 
 use laxity_core::limits::MAX_PACKETS_PER_MESSAGE;
-use laxity_core::platform::{Field, MachineModel, PARAMETERS, Parameter, Platform, PlatformError, TERMS, Terms};
+use laxity_core::platform::{
+    Field, LinkModel, MachineModel, PARAMETERS, Parameter, Platform, PlatformError, TERMS, Terms,
+};
 use laxity_core::units::Duration;
 use toml::de::DeValue;
 
@@ -67,7 +69,7 @@ pub fn read(entry: &Entry<'_, '_>, defaults: Platform) -> Result<Platform, FileE
     let mut reading = Reading { source: table.source, platform, given, best_effort_bytes: None };
     table.entries().iter().try_for_each(|entry| reading.take(entry))?;
     reading.starts()?;
-    reading.adapt_to_packet();
+    reading.adapt_defaults();
     reading.best_effort_packets()?;
     reading.platform.validate().map_err(|error| reading.out_of_range(&error))?;
     Ok(reading.platform)
@@ -182,9 +184,10 @@ impl Reading<'_> {
         }
     }
 
-    /// Defaults were made for the default packet; a smaller one takes those along that may not exceed it.
-    fn adapt_to_packet(&mut self) {
-        let (floor, max, min, message) = (
+    /// Defaults were made for the default packet and the default C_l; others take those along that follow from them.
+    fn adapt_defaults(&mut self) {
+        let (spacing, floor, max, min, message) = (
+            self.is_given("packet_spacing"),
             self.is_given("link_floor"),
             self.is_given("best_effort_packet_max"),
             self.is_given("best_effort_packet_min"),
@@ -192,6 +195,9 @@ impl Reading<'_> {
         );
         let at = self.position("").unwrap_or(0);
         let platform = &mut self.platform;
+        if !spacing && !platform.machine.is_papers() {
+            platform.link.spacing = LinkModel::usual_spacing(platform.link_cost);
+        }
         if !floor {
             platform.link.floor_bytes = platform.link.floor_bytes.min(platform.packet);
         }

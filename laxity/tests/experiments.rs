@@ -18,7 +18,7 @@ const BULK_BYTES: usize = 250_000;
 fn config() -> HostConfig {
     // A link that is faster than the processor: that alone decides who is first.
     let assumed = Platform::assumed_host();
-    let link = LinkModel { rate: Rate::bytes_per_second(1_000_000_000), ..assumed.link };
+    let link = LinkModel { rate: Rate::bytes_per_second(1_000_000_000), ..assumed.link.unspaced() };
     let cost = Duration::from_nanos(100);
     let platform = Platform { link, link_cost: cost, demultiplex: cost, ..assumed };
     HostConfig { registry: None, ..HostConfig::with_costs(platform) }

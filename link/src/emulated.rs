@@ -419,6 +419,7 @@ mod tests {
             rate: Rate::bytes_per_second(1_000_000),
             overhead_bytes: 20,
             floor_bytes: 64,
+            spacing: Duration::ZERO,
         }
     }
 

@@ -135,6 +135,7 @@ pub fn wire_no_slower_than(platform: &Platform) -> EmulatedConfig {
         rate: model.rate.filter(|_| cost <= model.setup),
         overhead_bytes: model.overhead_bytes.saturating_sub(header),
         floor_bytes: model.floor_bytes + header,
+        spacing: Duration::ZERO,
     };
     let packet_bytes = frame_capacity(platform.packet) + CHECK_BYTES;
     EmulatedConfig { packet_bytes, ..EmulatedConfig::ideal(wire, platform.propagation) }

@@ -274,6 +274,7 @@ fn platform() -> Platform {
             rate: Rate::bytes_per_second(125_000_000),
             overhead_bytes: 134,
             floor_bytes: 400,
+            spacing: Duration::ZERO,
         },
         wake_up: micros(20),
         handover: Duration::ZERO,

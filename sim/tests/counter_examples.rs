@@ -55,6 +55,7 @@ fn platform(costs: &Costs) -> Platform {
             rate: Rate::bytes_per_second(200_000_000),
             overhead_bytes: 52,
             floor_bytes: 0,
+            spacing: Duration::ZERO,
         },
         best_effort: BestEffort {
             message_packets: costs.best_effort,

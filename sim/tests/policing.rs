@@ -6,8 +6,8 @@ use common::{address, at, best_effort, contract, modern, ms, plan, us};
 use laxity_core::contract::{SendingStages, Service};
 use laxity_core::event::End;
 use laxity_core::figures::Misses;
-use laxity_core::platform::{BestEffort, Platform, Starts};
-use laxity_core::units::{Duration, Instant};
+use laxity_core::platform::{BestEffort, LinkModel, Platform, Starts};
+use laxity_core::units::{Duration, Instant, Rate};
 use laxity_sim::{ChannelHandle, HostConfig, HostId, Plan, Source, World};
 
 const STARTS: Starts = Starts { burst: 3, spacing: us(900) };
@@ -173,4 +173,44 @@ fn a_real_time_message_never_needs_more_packets_than_its_sender_admitted() {
     let text =
         "the contract is not possible: messages of 4000 bytes need 8 packets of 500 bytes, at most 4 are analysed";
     assert_eq!(refusal(five, five, 500, stream(4_000)), text);
+}
+
+/// Bytes of best effort that a host delivers in a second, alone or beside a guaranteed channel.
+fn alone_or_not(platform: &Platform, with_promise: bool) -> u64 {
+    let mut world = World::new(11);
+    let from = world.add_host(HostConfig::new(platform.clone(), address(1)));
+    let to = world.add_host(HostConfig { frames: 4096, ..HostConfig::new(platform.clone(), address(2)) });
+    let contract = contract(512, ms(1), 1, ms(5));
+    let channel = with_promise.then(|| world.open(from, to, plan("a", contract, ms(1), us(100))));
+    let bulk = world.open(from, to, best_effort("b", 30_000, 8));
+    world.run_until(at(100));
+    if let Some(channel) = channel {
+        world.add_source(Source { until: at(1_000), ..Source::full(channel, &contract, at(100)) });
+    }
+    world.add_source(Source { until: at(1_100), ..Source::at_rate(bulk, 30_000, 200_000_000, 8, at(100)) });
+    world.run_until(at(1_100));
+    if let Some(channel) = channel {
+        let figures = world.report(channel).figures;
+        assert_eq!((figures.misses, figures.sent > 800), (Misses::default(), true), "{figures:?}");
+    }
+    let delivered = world.report(bulk).figures.delivered;
+    world.finish();
+    delivered * 30_000
+}
+
+/// While nothing is promised, packets start as fast as host and link let them, at every rate; beside a promise as far apart as it needs.
+#[test]
+fn best_effort_alone_is_as_fast_as_without_any_spacing() {
+    for rate in [12_500_000, 125_000_000, 1_250_000_000, 12_500_000_000] {
+        let host = Platform { interference: Default::default(), ..Platform::assumed_host() };
+        let link = LinkModel { rate: Rate::bytes_per_second(rate), ..host.link };
+        let host = Platform { link, ..host };
+        let (spaced, unspaced) = (&host, &Platform { link: link.unspaced(), ..host.clone() });
+        let [alone, free] = [spaced, unspaced].map(|platform| alone_or_not(platform, false));
+        let beside = alone_or_not(spaced, true);
+        println!("{rate} B/s: alone {alone} B, without spacing {free} B, beside a promise {beside} B");
+        assert!(alone * 10 >= free * 8 && free > 5_000_000, "{rate}: {alone} of {free}");
+        // A packet each 42.72 µs at most.
+        assert!(beside <= 1_000_000_000 / 42_720 * 1_400 && beside > 1_000_000, "{rate}: {beside}");
+    }
 }

@@ -150,6 +150,7 @@ fn platform(packet: u32, next: &mut impl FnMut(u64) -> u64) -> Platform {
             rate: Rate::bytes_per_second(4_000_000 + 1_000_000 * next(20)),
             overhead_bytes: 126,
             floor_bytes: 100 + next(200) as u32,
+            spacing: Duration::ZERO,
         },
         wake_up: us(next(200)),
         propagation: us(next(100)),

@@ -42,7 +42,7 @@ fn table_2b(packet: u32) -> (u32, Platform) {
 /// A link of 1 Gbit/s.
 fn fast(link_cost: u64) -> Platform {
     let (_, host) = quiet(1400);
-    let link = LinkModel { rate: Rate::bytes_per_second(125_000_000), ..host.link };
+    let link = LinkModel { rate: Rate::bytes_per_second(125_000_000), ..host.link.unspaced() };
     Platform { link, link_cost: micros(link_cost), demultiplex: micros(1), receive_batch: 16, ..host }
 }
 
@@ -91,16 +91,15 @@ fn on_the_machine_of_the_papers_blocking_and_small_packets_cost_channels() {
 }
 
 #[test]
-fn policing_lets_channels_in_where_handing_over_is_dear() {
+fn spacing_lets_channels_in_where_handing_over_is_dear() {
     for (link_cost, none_before) in [(3, false), (8, true)] {
         let host = fast(link_cost);
-        let policed =
-            Platform { best_effort: BestEffort { starts: police(&host).unwrap(), ..host.best_effort }, ..host.clone() };
-        let references = reference::references(std::slice::from_ref(&policed), 1).unwrap();
+        let spaced = laxity::calibration::derive::spread(host.clone());
+        let references = reference::references(std::slice::from_ref(&spaced), 1).unwrap();
         let of = |host: &Platform| -> Vec<u32> {
             references.iter().map(|one| count(host, Rule::Split, &one.contract).unwrap().channels).collect()
         };
-        let (before, after) = (of(&host), of(&policed));
+        let (before, after) = (of(&host), of(&spaced));
         assert!(before.iter().zip(&after).all(|(before, after)| before < after), "{before:?} {after:?}");
         assert_eq!(before.iter().all(|&count| count == 0), none_before, "{before:?}");
     }

@@ -9,7 +9,7 @@ use strum::IntoStaticStr;
 pub(crate) const HELP: &str = "\
 Exit status: 0 all granted, or the test does not decide; 2 bad input; 3 something is refused.
 
-JSON: {test, decides, machine, link_mode, calibration, rule, completion, channels, upcalls, utilisation_ppm: {processor, link}, \
+JSON: {test, decides, machine, link_mode, calibration, rule, completion, channels, upcalls, utilisation_ppm: {processor, link}, packet_spacing_ns, \
 decision_time_ns}. Every key is always there; what is not known, or does not apply, is null. Times are integers in ns, \
 sizes in bytes, shares in parts per million.
 

@@ -53,6 +53,7 @@ pub(super) fn object(report: &Report) -> String {
         "channels": of_channels,
         "upcalls": of_upcalls,
         "utilisation_ppm": { "processor": used[0], "link": used[1] },
+        "packet_spacing_ns": report.costs.platform.link.spacing,
         "decision_time_ns": report.elapsed,
     }))
 }

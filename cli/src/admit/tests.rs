@@ -105,7 +105,7 @@ fn the_json_is_the_contract() {
         common,
         r#""refusal":{"code":"link_deadline","stage":"link","at_ns":12300000,"explained":true,"because_of":["camera"],"#,
         r#""fits":{"deadline_ns":44912345,"interval_ns":null,"max_message_bytes":30720}}}],"upcalls":[],"#,
-        r#""utilisation_ppm":{"processor":512345,"link":607000},"decision_time_ns":123000}"#,
+        r#""utilisation_ppm":{"processor":512345,"link":607000},"packet_spacing_ns":0,"decision_time_ns":123000}"#,
     ];
     assert_eq!(json::object(&two()), expected.concat());
 }

@@ -8,7 +8,7 @@ use laxity::{Costs, Level};
 use laxity_core::admission::answer::{Answer, Answers, Denial, Fits, Grant, Rule, Term};
 use laxity_core::admission::published::d_order::Placed;
 use laxity_core::admission::{Code, Refusal, Stage};
-use laxity_core::platform::MachineModel;
+use laxity_core::platform::{LinkModel, MachineModel, Platform};
 use laxity_core::units::Duration;
 
 use super::arguments::TestArgument;
@@ -96,12 +96,22 @@ fn of_channels(page: &mut String, report: &Report, channels: &[Channel], answers
         "A bound counts from a message's logical arrival here to the end of its transmission, or to its delivery if it is \
          received here.\n",
     );
+    page.push_str(&spacing(&report.costs.platform));
     page.push_str(&guarantee(report, channels, answers));
     for (channel, answer) in channels.iter().zip(&answers.channels) {
         if let Err(denial) = &answer.outcome {
             let _ = writeln!(page, "\n{}", advice(channels, channel, denial));
         }
     }
+}
+
+/// What best effort pays for the promises, where the link by itself would let packets start faster.
+fn spacing(platform: &Platform) -> String {
+    let LinkModel { spacing, .. } = platform.link;
+    if spacing <= platform.link.unspaced().occupancy(1) {
+        return String::new();
+    }
+    format!("While anything is promised, packets start at least {spacing} apart; best effort alone is not held back.\n")
 }
 
 /// How far the bounds can be trusted, and why no further.

@@ -343,6 +343,15 @@ impl Job {
         self.receiver().filter(|receiving| receiving.shares_frames()).map_or(0, Receiving::waiting)
     }
 
+    /// True if something is promised to whoever uses it.
+    pub(super) fn is_promised(&self) -> bool {
+        match self {
+            Self::Sender(sending) => matches!(sending.config().service, Service::RealTime(_)),
+            Self::Receiver(receiving) => !receiving.shares_frames(),
+            Self::Inward(_) | Self::Onward(_) => true,
+        }
+    }
+
     /// Empties its queues; frames go back to the region, messages to `spent`.
     pub(super) fn clear(&mut self, frames: &mut impl Frames, spent: impl FnMut(MessageBuf)) {
         match self {

@@ -285,6 +285,8 @@ pub struct Endpoint {
     frames_in_quota: usize,
     /// Frames that channels hold of those that best effort shares.
     frames_shared: usize,
+    /// Channels, or sides of relays, to which something is promised.
+    promises: usize,
     sealed: bool,
     /// Frames that belong to no channel here.
     pub counters: EndpointCounters,
@@ -317,6 +319,7 @@ impl Endpoint {
             lost: None,
             frames_in_quota: 0,
             frames_shared: 0,
+            promises: 0,
             sealed: false,
             counters: EndpointCounters::default(),
             config,

@@ -221,6 +221,8 @@ impl Endpoint {
         self.signalling.tokens.remove(place);
         self.frames_in_quota -= removed.job.frame_quota();
         self.frames_shared -= removed.job.shared_frames();
+        self.promises -= usize::from(removed.job.is_promised());
+        self.tell_links();
         removed.job.clear(frames, spent);
         if let Some(partner) = removed.job.partner().filter(|&partner| self.is_orphan(partner)) {
             self.signalling.timers.set(partner.index(), Instant::ZERO);
@@ -570,8 +572,17 @@ impl Endpoint {
             return Err(self.channels.remove(key).expect("it was just inserted"));
         }
         self.frames_in_quota += quota;
+        let is_promised = self.channels.get(key).is_some_and(|channel| channel.job.is_promised());
+        self.promises += usize::from(is_promised);
+        self.tell_links();
         self.set_timer(key);
         Ok(key)
+    }
+
+    /// Whether packets have to be spaced.
+    fn tell_links(&mut self) {
+        let promises = self.promises > 0;
+        self.links.iter_mut().for_each(|link| link.scheduler.set_promises(promises));
     }
 
     fn take_pending(&mut self, id: RequestId) -> Option<Pending> {

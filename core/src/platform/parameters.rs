@@ -128,7 +128,7 @@ macro_rules! parameters {
 }
 
 /// All of them, in the order of files. Of several that are out of range, the first is reported.
-pub static PARAMETERS: [Parameter; 27] = parameters! {
+pub static PARAMETERS: [Parameter; 28] = parameters! {
     packet: Bytes(packet), |_| MIN_PACKET_BYTES.into()..=MAX_PACKET_BYTES.into(), "S: largest packet payload";
     quantum: Count(quantum), |_| 1..=MAX_QUANTUM.into(), "P: packets between preemption points";
     switch: Span(switch), |_| COST, "C_sw: a change of handler";
@@ -147,6 +147,7 @@ pub static PARAMETERS: [Parameter; 27] = parameters! {
     link_overhead: Bytes(link.overhead_bytes), |_| 0..=65_535, "bytes that travel with each packet beside its payload";
     link_floor: Bytes(link.floor_bytes), |platform| 0..=platform.packet.into(),
         "shorter payloads occupy the link as if they were this long";
+    packet_spacing: Span(link.spacing), |_| COST, "packets start at least so far apart while anything is promised";
     wake_up: Span(wake_up), |_| COST, "W: how late a sleeping executive wakes up";
     handover: Span(handover), |_| COST, "from send() in the application until the executive has the message";
     propagation: Span(propagation), |_| COST, "time on the way between the two hosts";

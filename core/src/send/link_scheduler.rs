@@ -73,6 +73,8 @@ pub struct LinkScheduler {
     busy_until: Instant,
     room: usize,
     change: Change,
+    /// Whether anything is promised on this host: only then packets have to be spaced.
+    promises: bool,
 }
 
 /// How far a change of the model is.
@@ -111,7 +113,14 @@ impl LinkScheduler {
             busy_until: Instant::ZERO,
             room: 0,
             change: Change::Settled,
+            promises: false,
         }
+    }
+
+    /// Whether anything is promised on this host: while nothing is, packets start as soon as the link takes them
+    /// ([`LinkModel::spacing`]). At the first promise the link holds less than A and a packet, as it does from then on.
+    pub fn set_promises(&mut self, promises: bool) {
+        self.promises = promises;
     }
 
     /// Changes the model, such that the deadlines of the packets that wait are kept if they are under both models.
@@ -129,9 +138,12 @@ impl LinkScheduler {
         if after < before {
             self.change = Change::Slower(model);
         } else {
-            let held = self.busy_until.since(now).as_nanos();
-            let held = (u128::from(held) * u128::from(before)).div_ceil(u128::from(after.max(1)));
-            self.busy_until = self.busy_until.min(now + Duration::from_nanos(u64::try_from(held).unwrap_or(u64::MAX)));
+            let held = self.busy_until.since(now);
+            let faster = (u128::from(held.as_nanos()) * u128::from(before)).div_ceil(u128::from(after.max(1)));
+            let faster = Duration::from_nanos(u64::try_from(faster).unwrap_or(u64::MAX)).min(held);
+            // Packets that are spaced are so on both, and up to A is held in any case.
+            let spaced = if model.spacing.is_zero() { Duration::ZERO } else { held.min(self.look_ahead) };
+            self.busy_until = self.busy_until.min(now + faster.max(spaced));
             self.model = model;
             self.change = Change::Faster;
         }
@@ -228,7 +240,8 @@ impl LinkScheduler {
                 payload.max(self.best_effort_least)
             }
         };
-        self.busy_until = self.busy_until.max(now) + self.model.occupancy(payload);
+        let model = if self.promises { self.model } else { self.model.unspaced() };
+        self.busy_until = self.busy_until.max(now) + model.occupancy(payload);
         self.room = self.room.saturating_sub(1);
         self.busy_until
     }

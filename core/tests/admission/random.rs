@@ -45,6 +45,7 @@ pub(crate) fn platform() -> impl Strategy<Value = Platform> {
                 rate: Rate::bytes_per_second(12_500_000),
                 overhead_bytes: 100,
                 floor_bytes: 200,
+                spacing: Duration::ZERO,
             };
             let starts = starts.map(|(burst, spacing)| Starts { burst, spacing: nanos(spacing) });
             platform.best_effort = BestEffort { message_packets: packets, packet_min: min, packet_max: 1000, starts };

@@ -143,6 +143,7 @@ fn link(bytes: &mut Bytes<'_>) -> LinkConfig {
             rate: Rate::bytes_per_second(10_000_000 >> slow),
             overhead_bytes: DATA_HEADER_BYTES as u32,
             floor_bytes: 32 * u32::from(slow),
+            spacing: Duration::ZERO,
         },
     };
     let policed = Starts { burst: 1 + u32::from(shape >> 7), spacing: Duration::from_micros(500) };

@@ -127,7 +127,7 @@ pub(crate) fn assemble(setup: &Setup, workload: &Workload, rows: Vec<Row>) -> Re
 fn wire(setup: &Setup, discipline: Discipline, targets: Vec<std::net::SocketAddr>) -> Result<Wire, Error> {
     let link = setup.costs.platform.link;
     let overhead_bytes = link.overhead_bytes.saturating_sub(DATA_HEADER_BYTES as u32);
-    let model = LinkModel { overhead_bytes, floor_bytes: 0, ..link };
+    let model = LinkModel { overhead_bytes, floor_bytes: 0, ..link.unspaced() };
     let packet_bytes = (setup.costs.platform.packet as usize + DATA_HEADER_BYTES).max(2048);
     Wire::start(&WireConfig { discipline, packet_bytes, realtime: setup.realtime, ..WireConfig::new(model, targets) })
 }

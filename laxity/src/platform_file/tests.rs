@@ -27,6 +27,7 @@ fn table_2b_in_a_file_is_table_2b() {
         link_rate = "20MB/s"
         link_overhead = "0"
         link_floor = "4096B"
+        packet_spacing = "0"
         wake_up = "0"
         handover = "0"
         propagation = "0"
@@ -60,6 +61,7 @@ fn every_key_is_read_into_its_own_place() {
         link_rate = "14B/s"
         link_overhead = "15B"
         link_floor = "16B"
+        packet_spacing = "36ns"
         wake_up = "17ns"
         handover = "18ns"
         propagation = "19ns"
@@ -100,7 +102,13 @@ fn every_key_is_read_into_its_own_place() {
         receive_batch: 10,
         link_cost: ns(11),
         transmit_batch: 12,
-        link: LinkModel { setup: ns(13), rate: Rate::bytes_per_second(14), overhead_bytes: 15, floor_bytes: 16 },
+        link: LinkModel {
+            setup: ns(13),
+            rate: Rate::bytes_per_second(14),
+            overhead_bytes: 15,
+            floor_bytes: 16,
+            spacing: ns(36),
+        },
         wake_up: ns(17),
         handover: ns(18),
         propagation: ns(19),

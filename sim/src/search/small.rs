@@ -181,6 +181,7 @@ fn platform(draw: &mut impl Draw, machine: MachineModel) -> Platform {
             rate: Rate::bytes_per_second(1_000_000 * u64::from(HEADERS)),
             overhead_bytes: HEADERS,
             floor_bytes: 0,
+            spacing: Duration::ZERO,
         },
         wake_up,
         best_effort: BestEffort { message_packets: draw(3) as u32, packet_min, packet_max, starts },

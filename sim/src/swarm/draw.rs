@@ -99,6 +99,7 @@ fn platform(random: &mut Random, packet: u32, slow: bool) -> Platform {
             rate: Rate::bytes_per_second(if slow { 6_000_000 } else { 12_500_000 } * (1 + random.up_to(2))),
             overhead_bytes: 60 + random.up_to(80) as u32,
             floor_bytes: random.pick(&[0, 64, 100, 200]),
+            spacing: Duration::ZERO,
         },
         wake_up: micros(random, 0, 60),
         propagation: micros(random, 0, 120),

@@ -61,6 +61,7 @@ pub fn modern() -> Platform {
             rate: Rate::bytes_per_second(12_500_000),
             overhead_bytes: 126,
             floor_bytes: 100,
+            spacing: Duration::ZERO,
         },
         wake_up: us(50),
         propagation: us(20),

@@ -311,6 +311,7 @@ fn any_platform() -> impl Strategy<Value = Platform> {
                 rate: Rate::bytes_per_second(link.2),
                 overhead_bytes: link.3,
                 floor_bytes: link.4,
+                spacing: Duration::ZERO,
             },
             wake_up,
             handover,
