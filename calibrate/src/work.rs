@@ -307,7 +307,11 @@ mod tests {
                 registry: None,
                 ..HostConfig::default()
             };
-            let (sending, receiving) = (Host::start(config.clone()).unwrap(), Host::start(config).unwrap());
+            let start = |config| {
+                let sampling = Sampling { histograms: Histograms::new(), windows: Vec::new(), charged: None };
+                metering::start(config, sampling).unwrap()
+            };
+            let (sending, receiving) = (start(config.clone()), start(config));
             let listener = receiving.listen("calibrate").unwrap();
             let opened = open(MANY, packet, (&sending, &receiving), &listener).unwrap();
             assert_eq!(opened.len() as u32, MANY.iter().map(|group| group.channels).sum::<u32>());

@@ -376,6 +376,7 @@ fn open_of_a_stranger(token: u64) -> Vec<u8> {
         lease: units::Duration::from_secs(60),
         clock: 0,
         oversize: 1,
+        pace: laxity_core::event::Pace::default(),
     };
     let mut frame = vec![0; MAX_CONTROL_BYTES];
     let len = Control::Open(open).write(token, &mut frame).unwrap();
@@ -488,8 +489,9 @@ fn who_says_at_the_end(socket: &UdpSocket, laxity: u64) {
                 packet: open.packet,
                 lease: span(2_000),
                 clock: 0,
+                spacing: units::Duration::ZERO,
             }),
-            Control::Keepalive(_) => Control::Status(Counts::default()),
+            Control::Keepalive(_) => Control::Status(Counts::default().into()),
             Control::Close(close) => {
                 let counts = Counts { delivered: close.sent - 3, late: 3, laxity, ..Counts::default() };
                 Control::Closed(counts)

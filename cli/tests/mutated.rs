@@ -85,12 +85,29 @@ impl Liar {
         let control = match self.below(9) {
             0 => {
                 let (traffic, oversize) = (self.service().into(), 1 + self.below(4) as u8);
-                Control::Open(Open { name, traffic, packet: 1_000, upstream: span, lease: LEASE, clock, oversize })
+                Control::Open(Open {
+                    name,
+                    traffic,
+                    packet: 1_000,
+                    upstream: span,
+                    lease: LEASE,
+                    clock,
+                    oversize,
+                    pace: laxity_core::event::Pace::default(),
+                })
             }
-            1 => Control::Accept(Accept { channel, key, receive: span, packet: 1_000, lease: LEASE, clock }),
+            1 => Control::Accept(Accept {
+                channel,
+                key,
+                receive: span,
+                packet: 1_000,
+                lease: LEASE,
+                clock,
+                spacing: Duration::ZERO,
+            }),
             2 => Control::Refuse(Refuse::new(&Refusal::new(Code::Declined, Stage::Route), "no")),
-            3 | 4 => Control::Keepalive(Keepalive { channel, key, sent, unsent: 0 }),
-            5 => Control::Status(self.counts()),
+            3 | 4 => Control::Keepalive(Keepalive { channel, key, sent, unsent: 0, spacing: Duration::ZERO }),
+            5 => Control::Status(self.counts().into()),
             6 => {
                 // Who closes in earnest has nothing more to say.
                 if self.below(1_000) > 0 {
@@ -268,7 +285,7 @@ impl Target {
                 self.endpoint.begin(self.now, channel, SendingStages { processor: stage, link: stage });
             }
             Event::Ended { channel, .. } => self.release(channel),
-            Event::Overflow { .. } => {}
+            Event::Spaced { .. } | Event::Overflow { .. } => {}
         }
     }
 
@@ -380,7 +397,15 @@ fn listen(socket: &UdpSocket, known: &mut Vec<Known>, peer: &mut Option<SocketAd
             Ok((token, Control::Accept(Accept { channel, key, .. }))) => known.push(Known { token, channel, key }),
             Ok((token, Control::Open(_))) if known.iter().all(|known| known.token != token) => {
                 known.push(Known { token, channel: 1, key: 2 });
-                let accept = Accept { channel: 1, key: 2, receive: LEASE, packet: 1_000, lease: LEASE, clock: 0 };
+                let accept = Accept {
+                    channel: 1,
+                    key: 2,
+                    receive: LEASE,
+                    packet: 1_000,
+                    lease: LEASE,
+                    clock: 0,
+                    spacing: Duration::ZERO,
+                };
                 let accept = Accept { receive: Duration::from_millis(1), ..accept };
                 let mut answer = [0; MAX_CONTROL_BYTES];
                 let len = Control::Accept(accept).write(token, &mut answer).unwrap();

@@ -7,6 +7,8 @@ use crate::limits::MAX_NAME_BYTES;
 use crate::units::Duration;
 use crate::wire::{self, Counts, WireError};
 
+pub use crate::wire::Pace;
+
 /// A channel at this endpoint.
 pub type ChannelId = Key;
 
@@ -67,6 +69,8 @@ pub struct Request {
     pub same_clock: bool,
     /// How long a side may be silent.
     pub lease: Duration,
+    /// What carries it.
+    pub pace: Pace,
 }
 
 /// A pending request.
@@ -121,6 +125,14 @@ pub enum Event {
         packet: u32,
         /// The receiver's place for the channel, and its key: what each packet carries.
         receiver: (u32, u64),
+    },
+    /// The sender of a best-effort channel starts its packets so far apart now, and everything that it sent before has come or is lost: the
+    /// answer to [`ask_spacing`](crate::endpoint::Endpoint::ask_spacing).
+    Spaced {
+        /// The channel.
+        channel: ChannelId,
+        /// How far apart.
+        spacing: Duration,
     },
     /// A channel is over; call `release`. Not before a lease has passed if memory allows: a peer that did not get our last
     /// word repeats its CLOSE as long, and takes us for lost if nobody answers.

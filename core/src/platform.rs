@@ -203,6 +203,8 @@ pub struct Platform {
     pub transmit_batch: u32,
     /// The link.
     pub link: LinkModel,
+    /// The rate of the last switch port on the way in; `None` if it is the link's.
+    pub receive_rate: Option<Rate>,
     /// W: how late a sleeping executive wakes up.
     pub wake_up: Duration,
     /// From `send()` in the application's thread until the executive sees the message.
@@ -327,6 +329,7 @@ impl Platform {
             upcall_switch: Duration::ZERO,
             link_cost: Duration::from_micros(160),
             transmit_batch: 1,
+            receive_rate: None,
             link: LinkModel {
                 setup: Duration::from_nanos(40_200),
                 rate: Rate::bytes_per_second(20_000_000),
@@ -371,6 +374,7 @@ impl Platform {
             upcall_switch: Duration::from_micros(5),
             link_cost: Duration::from_micros(10),
             transmit_batch: 1,
+            receive_rate: None,
             link: LinkModel {
                 setup: Duration::ZERO,
                 rate: Rate::bytes_per_second(12_500_000),

@@ -161,6 +161,7 @@ fn a_relay_takes_no_memory_once_its_channel_is_set_up() {
         lease: ms(1000),
         clock: clock_sign(7, now, 77, ControlType::Open),
         oversize: 1,
+        pace: laxity_core::event::Pace::default(),
     };
     relay.control(before, 77, &Control::Open(open));
     let Some(Event::Requested(request)) = relay.endpoint.poll_event() else { panic!() };
@@ -170,7 +171,8 @@ fn a_relay_takes_no_memory_once_its_channel_is_set_up() {
     relay.drain(&mut last);
     let (token, ..) = last.expect("OPEN left");
     let clock = clock_sign(7, now, token, ControlType::Accept);
-    let accept = Accept { channel: 5, key: 6, receive: ms(4), packet: 1000, lease: ms(1000), clock };
+    let accept =
+        Accept { channel: 5, key: 6, receive: ms(4), packet: 1000, lease: ms(1000), clock, spacing: Duration::ZERO };
     relay.control(next, token, &Control::Accept(accept));
     assert!(matches!(relay.endpoint.poll_event(), Some(Event::Accepted { channel, .. }) if channel == onward));
     let passage = Passage { stage: ms(3), input_delay: ms(0), upstream: ms(5), transit: ms(1), onward: ms(5) };
@@ -201,11 +203,15 @@ fn a_relay_takes_no_memory_once_its_channel_is_set_up() {
                 relay.frame(before, |area| DATA_HEADER_BYTES + frame.write(area).unwrap().len());
             }
         }
-        relay.control(before, 77, &Control::Keepalive(Keepalive { channel, key, sent: sequence, unsent: 0 }));
+        relay.control(
+            before,
+            77,
+            &Control::Keepalive(Keepalive { channel, key, sent: sequence, unsent: 0, spacing: Duration::ZERO }),
+        );
         relay.control(next, token, &Control::Accept(accept));
         let status =
             laxity_core::wire::Counts { delivered: sequence, late: 0, lost: 0, dropped: 0, largest: ms(9), laxity: 0 };
-        relay.control(next, token, &Control::Status(status));
+        relay.control(next, token, &Control::Status(status.into()));
         relay.now += ms(10);
         packets += relay.drain(&mut last);
     }

@@ -176,7 +176,15 @@ impl Scene {
     /// The host opens a channel to `peer`, which accepts; the channel and its token.
     fn open_to(&mut self, peer: SocketAddr) -> (ChannelId, u64) {
         let (channel, token, _) = self.ask(peer);
-        let accept = Accept { channel: 1, key: 2, receive: ms(5), packet: 1000, lease: LEASE, clock: 0 };
+        let accept = Accept {
+            channel: 1,
+            key: 2,
+            receive: ms(5),
+            packet: 1000,
+            lease: LEASE,
+            clock: 0,
+            spacing: Duration::ZERO,
+        };
         self.hear(peer, token, &Control::Accept(accept));
         self.turn();
         assert!(matches!(self.events.pop(), Some(Event::Accepted { .. })));
@@ -187,7 +195,16 @@ impl Scene {
 
 fn open() -> Open<'static> {
     let traffic = Service::best_effort(100, 1).unwrap().into();
-    Open { name: "in", traffic, packet: 1000, upstream: Duration::ZERO, lease: LEASE, clock: 0, oversize: 1 }
+    Open {
+        name: "in",
+        traffic,
+        packet: 1000,
+        upstream: Duration::ZERO,
+        lease: LEASE,
+        clock: 0,
+        oversize: 1,
+        pace: laxity_core::event::Pace::default(),
+    }
 }
 
 fn counts(delivered: u64) -> Counts {
@@ -210,7 +227,7 @@ fn a_granted_peer_that_repeats_itself_crowds_nobody_out() {
         // 20,000 frames a second for five seconds.
         scene.now = begin + us(50) * number as u64;
         let (token_of_crowd, Accept { channel, key, .. }) = granted[number / 2 % granted.len()];
-        let again = Keepalive { channel, key, sent: 0, unsent: 0 };
+        let again = Keepalive { channel, key, sent: 0, unsent: 0, spacing: Duration::ZERO };
         match number % 2 {
             0 => scene.hear(crowd, token_of_crowd, &Control::Keepalive(again)),
             _ => scene.hear(crowd, token_of_crowd, &Control::Open(open())),
@@ -218,12 +235,16 @@ fn a_granted_peer_that_repeats_itself_crowds_nobody_out() {
         if scene.now >= next {
             next += ms(100);
             let Accept { channel, key, .. } = received;
-            scene.hear(sender, 5, &Control::Keepalive(Keepalive { channel, key, sent: 0, unsent: 0 }));
+            scene.hear(
+                sender,
+                5,
+                &Control::Keepalive(Keepalive { channel, key, sent: 0, unsent: 0, spacing: Duration::ZERO }),
+            );
             heard += scene.said_to(sender, 5).len();
         }
         scene.turn();
         if !scene.said_to(receiver, token).is_empty() {
-            scene.hear(receiver, token, &Control::Status(counts(0)));
+            scene.hear(receiver, token, &Control::Status(counts(0).into()));
         }
     }
     let ended: Vec<_> = scene.events.iter().filter(|event| matches!(event, Event::Ended { .. })).collect();
@@ -305,8 +326,8 @@ fn a_report_that_cannot_be_is_not_believed() {
         let mut scene = Scene::new();
         let peer = address(1);
         let (channel, token) = scene.open_to(peer);
-        scene.hear(peer, token, &Control::Status(counts(0)));
-        scene.hear(peer, token, &Control::Status(report));
+        scene.hear(peer, token, &Control::Status(counts(0).into()));
+        scene.hear(peer, token, &Control::Status(report.into()));
         assert_eq!(scene.endpoint.report(channel), Some(counts(0)), "the last one that can be");
         assert_eq!(scene.endpoint.counters.control_invalid, 1);
         scene.endpoint.close(scene.now, channel);

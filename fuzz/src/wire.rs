@@ -1,13 +1,14 @@
 //! Frames from the network: nothing that arrives is too much, and what was read is what is written.
 
-use laxity_core::event::Name;
+use laxity_core::admission::incoming::MAX_SPACING;
+use laxity_core::event::{Name, Pace};
 use laxity_core::limits::{MAX_CONTROL_PAYLOAD, MAX_MESSAGE_BYTES, MAX_PACKET_BYTES, MIN_PACKET_BYTES, TAG_BYTES};
 use laxity_core::receive::{Route, route};
-use laxity_core::units::{Duration, Instant};
+use laxity_core::units::{Duration, Instant, Rate};
 use laxity_core::wire::{
     Accept, CODE_BYTES, CONTROL_HEADER_BYTES, Close, Control, Counts, DATA_HEADER_BYTES, DataHeader, DataView,
-    Keepalive, Kind, MAX_CONTROL_BYTES, Open, Refuse, SEAL_BYTES, Traffic, Versions, classify, fragment_bytes, seal,
-    sealed, token, write_tag,
+    Keepalive, Kind, MAX_CONTROL_BYTES, Open, Refuse, SEAL_BYTES, Status, Traffic, Versions, classify, fragment_bytes,
+    seal, sealed, token, write_tag,
 };
 
 use super::bytes::Bytes;
@@ -137,6 +138,8 @@ pub(crate) fn made<'a>(kind: u8, bytes: &mut Bytes<'a>) -> Control<'a> {
         largest: Duration::from_nanos(bytes.number()),
         laxity: bytes.number(),
     };
+    // Made from what there is, so that the corpus keeps its meaning; one in two is outside of its range.
+    let spacing = |number: u64| Duration::from_nanos(number % (2 * MAX_SPACING.as_nanos()));
     let text = |bytes: &mut Bytes<'a>| std::str::from_utf8(bytes.slice(200)).unwrap_or("from");
     // What is left over is for what came last, so that the corpus keeps its meaning.
     match if kind < 250 { kind % 8 } else { 8 } {
@@ -150,29 +153,28 @@ pub(crate) fn made<'a>(kind: u8, bytes: &mut Bytes<'a>) -> Control<'a> {
             };
             let (packet, upstream, lease) = (bytes.u16(), span(bytes), span(bytes));
             let (clock, oversize) = (bytes.number(), bytes.u8());
-            Control::Open(Open { name: text(bytes), traffic, packet, upstream, lease, clock, oversize })
+            let pace = Pace { rate: Rate::bytes_per_second(clock), ahead: lease, is_shared: oversize & 1 != 0 };
+            Control::Open(Open { name: text(bytes), traffic, packet, upstream, lease, clock, oversize, pace })
         }
-        1 => Control::Accept(Accept {
-            channel: bytes.u32(),
-            key: bytes.u64(),
-            receive: span(bytes),
-            packet: bytes.u16(),
-            lease: span(bytes),
-            clock: bytes.number(),
-        }),
+        1 => {
+            let (channel, key, receive, packet) = (bytes.u32(), bytes.u64(), span(bytes), bytes.u16());
+            let (lease, clock) = (span(bytes), bytes.number());
+            Control::Accept(Accept { channel, key, receive, packet, lease, clock, spacing: spacing(clock) })
+        }
         2 => {
             let (code, stage, there) = (bytes.u16(), bytes.u8(), bytes.u8());
             let at = (there & 1 != 0).then(|| Instant::from_nanos(bytes.number()));
             let least_deadline = (there & 2 != 0).then(|| span(bytes));
             Control::Refuse(Refuse { code, stage, at, least_deadline, detail: text(bytes) })
         }
-        3 => Control::Keepalive(Keepalive {
-            channel: bytes.u32(),
-            key: bytes.u64(),
-            sent: bytes.number(),
-            unsent: bytes.number(),
-        }),
-        4 => Control::Status(counts(bytes)),
+        3 => {
+            let (channel, key, sent, unsent) = (bytes.u32(), bytes.u64(), bytes.number(), bytes.number());
+            Control::Keepalive(Keepalive { channel, key, sent, unsent, spacing: spacing(unsent) })
+        }
+        4 => {
+            let counts = counts(bytes);
+            Control::Status(Status { counts, spacing: spacing(counts.laxity) })
+        }
         5 => Control::Close(Close {
             channel: bytes.u32(),
             key: bytes.u64(),

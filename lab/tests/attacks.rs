@@ -15,8 +15,8 @@ use laxity_core::admission::Code;
 use laxity_core::contract::{Contract, Service};
 use laxity_core::figures::Figures;
 use laxity_core::platform::Platform;
-use laxity_core::units::Duration;
-use laxity_core::wire::{Accept, Control, Keepalive, MAX_CONTROL_BYTES, Open};
+use laxity_core::units::{Duration, Rate};
+use laxity_core::wire::{Accept, Control, Keepalive, MAX_CONTROL_BYTES, Open, Pace};
 use laxity_lab::Error;
 use laxity_lab::attack::{Content, Ground, Load, Offered, Violator, strangers};
 use laxity_link::sys::{self, now};
@@ -35,6 +35,11 @@ fn ms(millis: u64) -> Duration {
 
 fn config() -> HostConfig {
     HostConfig { registry: None, ..HostConfig::with_costs(Platform::assumed_host()) }
+}
+
+/// What a peer tells of its link that need not be slower beside anybody.
+fn told() -> Pace {
+    Pace { rate: Rate::bytes_per_second(1_000_000), ahead: Duration::ZERO, is_shared: false }
 }
 
 /// Two hosts, and a channel between them that is attacked. One scene at a time: they would be each other's attack.
@@ -298,6 +303,7 @@ fn one_host_takes_no_more_of_another_than_it_leaves_for_others() {
             lease: ms(60_000),
             clock: 0,
             oversize: 1,
+            pace: told(),
         };
         let len = Control::Open(open).write(token, &mut frame).unwrap();
         greedy.send_to(&frame[..len], to).unwrap();
@@ -306,9 +312,10 @@ fn one_host_takes_no_more_of_another_than_it_leaves_for_others() {
             match Control::parse(&answer[..len]).unwrap() {
                 (answered, _) if answered != token => {}
                 (_, Control::Accept(Accept { channel, key, .. })) => {
-                    let len = Control::Keepalive(Keepalive { channel, key, sent: 0, unsent: 0 })
-                        .write(token, &mut frame)
-                        .unwrap();
+                    let len =
+                        Control::Keepalive(Keepalive { channel, key, sent: 0, unsent: 0, spacing: Duration::ZERO })
+                            .write(token, &mut frame)
+                            .unwrap();
                     greedy.send_to(&frame[..len], to).unwrap();
                     break Ok(());
                 }
@@ -348,7 +355,7 @@ fn be_granted(scene: &Scene, crowd: &UdpSocket, open: &Open<'_>) -> (Vec<(u64, u
             if let Ok((of, Control::Accept(Accept { channel, key, .. }))) = Control::parse(&answer[..len])
                 && of == token
             {
-                let alive = Control::Keepalive(Keepalive { channel, key, sent: 0, unsent: 0 })
+                let alive = Control::Keepalive(Keepalive { channel, key, sent: 0, unsent: 0, spacing: Duration::ZERO })
                     .write(token, &mut frame)
                     .unwrap();
                 crowd.send_to(&frame[..alive], scene.there.address()).unwrap();
@@ -381,6 +388,7 @@ fn who_repeats_itself_ends_nobodys_channel_and_keeps_nobody_out() {
         lease: ms(2_000),
         clock: 0,
         oversize: 1,
+        pace: told(),
     };
     let (granted, held) = be_granted(&scene, &crowd, &open);
     crowd.set_nonblocking(true).unwrap();
@@ -403,7 +411,7 @@ fn who_repeats_itself_ends_nobodys_channel_and_keeps_nobody_out() {
         let sent = at_rate(REPEATED, &mut |number| {
             let (token, channel, key) = granted[number as usize / 2 % granted.len()];
             let control = match number % 2 {
-                0 => Control::Keepalive(Keepalive { channel, key, sent: 0, unsent: 0 }),
+                0 => Control::Keepalive(Keepalive { channel, key, sent: 0, unsent: 0, spacing: Duration::ZERO }),
                 _ => Control::Open(open),
             };
             let len = control.write(token, &mut frame).unwrap();
@@ -476,6 +484,7 @@ fn who_is_refused_without_end_has_a_share_of_the_processor_and_keeps_nobody_out(
         lease: ms(2_000),
         clock: 0,
         oversize: 1,
+        pace: told(),
     };
     let (before, start, mut asked, mut frame) = (deciding(), now(), 0, [0; MAX_CONTROL_BYTES]);
     let mut opened = None;

@@ -47,6 +47,8 @@ pub(crate) fn helps(refusal: &Refusal) -> bool {
         refusal.code,
         Code::Memory
             | Code::PeerShare
+            | Code::ArrivalUtilisation
+            | Code::ArrivalDeadline
             | Code::NoSuchName
             | Code::NameInUse
             | Code::Version

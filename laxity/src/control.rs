@@ -11,25 +11,26 @@ use std::time::{Duration as StdDuration, Instant as StdInstant};
 
 use laxity_core::admission::answer::Role;
 use laxity_core::admission::{Admission, Code, Refusal, ReservationId, Stage, buffers};
-use laxity_core::contract::{Contract, Overload, SendingStages, Service, packets};
+use laxity_core::contract::{Contract, Overload, SendingStages, Service};
 use laxity_core::endpoint::{Destination, Incoming, Outgoing, Reception};
-use laxity_core::event::{ChannelId, End, Event, Name, Request};
+use laxity_core::event::{ChannelId, End, Event, Name, Pace, Request};
 use laxity_core::platform::Platform;
 use laxity_core::send::SendConfig;
 use laxity_core::units::Duration;
 use laxity_link::sys::{now, thread_processor_time};
 
 use crate::advice;
+use crate::arrivals::{Arrivals, Part};
 use crate::calibration::{Backing, Guarantee};
 use crate::doorbell::Doorbell;
 use crate::error::Error;
 use crate::executive::{Command, Notice};
 use crate::experiments::Marks;
-use crate::holdings::Holdings;
+use crate::holdings::{Holdings, best_effort_packets};
 use crate::host::Grant;
 use crate::port::{self, Port, SendPort, Slot};
 use crate::receiver::{Accepted, Unclaimed};
-use crate::reception::in_packets;
+use crate::reception::{Admitted, in_packets};
 use crate::requests::Requests;
 use crate::sharing::{Sharing, Wanted};
 use crate::signal::Signal;
@@ -54,6 +55,8 @@ pub(crate) struct Behaviour {
     pub(crate) proves_bounds: bool,
     /// What guarantee its grants have.
     pub(crate) backing: Backing,
+    /// Whether it is measured: then nothing is refused for what comes in.
+    pub(crate) is_metered: bool,
 }
 
 /// What application threads, the control thread and the executive share of a host.
@@ -88,15 +91,16 @@ pub(crate) struct State {
     pub(crate) sharing: Option<Sharing>,
     listeners: Vec<Listening>,
     tickets: BTreeMap<u64, Ticket>,
-    channels: BTreeMap<ChannelId, Known>,
+    pub(crate) channels: BTreeMap<ChannelId, Known>,
     unreachable: Vec<SocketAddr>,
     /// Channels that are over, and when they are released: until then they hold what they held.
-    lingering: Vec<(StdInstant, ChannelId, Known)>,
+    pub(crate) lingering: Vec<(StdInstant, ChannelId, Known)>,
     next_ticket: u64,
     /// What a batch of notices leads to, in its order; waits until the bounds allow for it.
     outcomes: Vec<Outcome>,
     pub(crate) bounds_are_stale: bool,
     pub(crate) proves_bounds: bool,
+    pub(crate) arrivals: Arrivals,
 }
 
 /// What a notice leads to.
@@ -123,9 +127,11 @@ pub(crate) struct Known {
     pub(crate) is_receiving: bool,
     /// d_rx, if it receives and has a reservation.
     pub(crate) stage: Duration,
-    holds: Holdings,
+    pub(crate) holds: Holdings,
     pub(crate) name: Name,
     pub(crate) service: Service,
+    /// Its part in what comes in, if it is received.
+    pub(crate) part: Option<Part>,
     /// Who waits for `open` to come to an end.
     opener: Option<Opener>,
 }
@@ -164,6 +170,7 @@ impl Shared {
         let allowance = sharing.as_ref().map_or(Duration::ZERO, Sharing::allowance);
         let (commands, share_changed) = (Mutex::new(commands), Condvar::new());
         let state = State {
+            arrivals: Arrivals::new(&admission, behaviour.is_metered),
             admission,
             sharing,
             listeners: Vec::new(),
@@ -305,6 +312,8 @@ impl Shared {
         let (send_port, slot) = port::sending(messages as usize + 2, capacity);
         let outgoing =
             Outgoing::new(request.destination, config, upstream, self.behaviour.lease, messages, queued_packets);
+        let (rate, ahead) = (platform.link.rate, state.admission.look_ahead());
+        let outgoing = outgoing.paced(Pace { rate, ahead, is_shared: state.sharing.is_some() });
         let (reply, answer) = mpsc::sync_channel(1);
         let known = Known {
             port: Arc::clone(&send_port.port),
@@ -315,6 +324,7 @@ impl Shared {
             holds: Holdings { channels: 1, frames: queued_packets.into(), bytes: 0 },
             name: request.destination.name,
             service: request.service,
+            part: None,
             opener: Some(Opener { reply, port: send_port }),
         };
         state.unreachable.retain(|peer| *peer != request.destination.peer);
@@ -363,12 +373,13 @@ impl Shared {
                 break;
             }
             let look = self.attend_to_share();
+            self.state().attend_to_arrivals();
             let decision = self.decide(&mut requests, &mut asking, &mut charged);
-            let linger = self.release_lingering();
+            let (linger, again) = (self.release_lingering(), self.state().tells_again());
             if !notices.is_empty() {
                 continue;
             }
-            self.notified.wait(seen, [linger, look, decision].into_iter().flatten().min());
+            self.notified.wait(seen, [linger, look, again, decision].into_iter().flatten().min());
         }
     }
 
@@ -400,8 +411,8 @@ impl Shared {
         for host in &*asking {
             requests.charge(now(), *host, Duration::from_nanos(beside.as_nanos() / asking.len() as u64));
         }
-        // What changes the share says so when it has.
-        let rest = if self.state().is_share_changing() { None } else { requests.rest(now()) };
+        // What changes says so when it has.
+        let rest = if self.state().is_changing() { None } else { requests.rest(now()) };
         rest.map(|rest| StdDuration::from_nanos(rest.as_nanos()))
     }
 
@@ -458,6 +469,7 @@ impl Shared {
                 self.accepted(channel, receive, same_clock, Marks { place, key, packet });
             }
             Notice::Event(Event::Ended { channel, end }) => self.ended(channel, end),
+            Notice::Event(Event::Spaced { channel, spacing }) => self.state().slowed(channel, spacing),
             // Requests were put where they wait.
             Notice::Event(Event::Requested(_) | Event::Overflow { .. }) => {}
             Notice::Unreachable(peer) => {
@@ -496,23 +508,28 @@ impl Shared {
         }
     }
 
-    /// A peer asks for a channel. False if that has to wait, because the share of the link is changing.
+    /// A peer asks for a channel. False if that has to wait, because the share of the link is changing, or best effort is told to be slower.
     fn requested(&self, request: &Request) -> bool {
         let mut state = self.state();
         if state.is_share_changing() {
             return false;
         }
-        if let Err(refusal) = self.admit(&mut state, request) {
+        let decided = self.admit(&mut state, request);
+        if let Err(refusal) = decided {
             state.outcomes.push(Outcome::Command(Command::Refuse { request: *request, refusal }));
         }
-        true
+        decided != Ok(false)
     }
 
-    /// The receiving half of admission, and everything that the channel needs.
-    fn admit(&self, state: &mut State, request: &Request) -> Result<(), Refusal> {
+    /// The receiving half of admission, and everything that the channel needs. False if it has to wait.
+    fn admit(&self, state: &mut State, request: &Request) -> Result<bool, Refusal> {
         let listener =
             state.listener(request).ok_or_else(|| Refusal::new(Code::NoSuchName, Stage::ReceivingProcessor))?;
-        let (reservation, upstream, stage) = self.admit_receiving(state, request)?;
+        let Some(Admitted { reservation, upstream, stage, part, arrival }) = self.admit_receiving(state, request)?
+        else {
+            return Ok(false);
+        };
+        let input_delay = self.input_delay + arrival;
         let platform = &self.platform;
         let (messages, packets) = match request.service {
             Service::RealTime(contract) => {
@@ -531,10 +548,10 @@ impl Shared {
             + platform.link.occupancy(platform.packet)
             + platform.propagation
             + platform.clock_error
-            + self.input_delay;
+            + input_delay;
         let reception = Reception {
             stage,
-            input_delay: self.input_delay,
+            input_delay,
             upstream,
             transit,
             work_conserving: self.behaviour.receive_early,
@@ -552,16 +569,17 @@ impl Shared {
             if let Some(id) = reservation {
                 state.admission.release(id);
             }
+            state.depart(Some(part));
             return Err(refusal);
         }
-        let incoming = Incoming::new(request, reception);
+        let incoming = Incoming::new(request, reception).spaced(part.spacing());
         let (receive_port, slot) = port::receiving(messages.max(2) as usize);
         let grant = Grant {
             name: request.name.as_str().to_owned(),
             peer: request.peer,
             service: request.service,
             stages: SendingStages::default(),
-            receive: if reservation.is_some() { stage + self.input_delay } else { Duration::ZERO },
+            receive: if reservation.is_some() { stage + input_delay } else { Duration::ZERO },
             bound: request.service.contract().map(Contract::deadline),
             guarantee: self.guarantee(&state.admission, &request.service),
             same_clock: request.same_clock,
@@ -575,6 +593,7 @@ impl Shared {
             holds,
             name: request.name,
             service: request.service,
+            part: Some(part),
             opener: None,
         };
         let accepted = Box::new(Accepted { port: receive_port, grant, unclaimed: None });
@@ -582,7 +601,7 @@ impl Shared {
         let slot = Box::new(Slot::Receive(slot));
         state.review_bounds();
         state.outcomes.push(Outcome::Command(Command::Accept { ticket, request: *request, incoming, slot }));
-        Ok(())
+        Ok(true)
     }
 
     /// The peer accepted: the sending stages get what is left of the deadline.
@@ -659,6 +678,11 @@ impl State {
         if let Some(id) = known.reservation {
             self.admission.release(id);
         }
+        self.depart(known.part);
+    }
+
+    pub(crate) fn push_command(&mut self, command: Command) {
+        self.outcomes.push(Outcome::Command(command));
     }
     /// All channels, those on their way in included.
     pub(crate) fn channels(&self) -> impl Iterator<Item = &Known> {
@@ -667,32 +691,10 @@ impl State {
         });
         tickets.chain(self.channels.values())
     }
-    /// Whether the host that asks may have this; best effort has half of the whole at most, so that some is left for real-time
-    /// channels.
-    fn has_room(&self, whole: Holdings, request: &Request, asked: Holdings) -> Result<(), Refusal> {
-        let held = |counts: &dyn Fn(&Known) -> bool| {
-            let all = self.channels().chain(self.lingering.iter().map(|(.., known)| known));
-            all.filter(|known| counts(known)).map(|known| known.holds).sum()
-        };
-        let is_its =
-            |known: &Known| known.is_receiving && known.peer.ip().to_canonical() == request.peer.ip().to_canonical();
-        let is_best_effort = |known: &Known| known.is_receiving && known.service.contract().is_none();
-        if request.service.contract().is_none() {
-            let its = held(&|known| is_its(known) && is_best_effort(known));
-            whole.half().grant(held(&is_best_effort), its, asked)?;
-        }
-        whole.grant(held(&|_| true), held(&is_its), asked)
-    }
     fn listener(&self, request: &Request) -> Option<mpsc::Sender<Accepted>> {
         let is_meant = |listening: &&Listening| {
             listening.name == request.name && listening.from.is_none_or(|from| from == request.peer.ip().to_canonical())
         };
         self.listeners.iter().find(is_meant).map(|listening| listening.sender.clone())
     }
-}
-
-/// Packets that a best-effort channel may hold: a message, or a batch, whichever is more.
-fn best_effort_packets(max_message: u32, packet: u32) -> u32 {
-    const LEAST: u32 = 256;
-    packets(max_message, packet.max(1)).max(LEAST)
 }

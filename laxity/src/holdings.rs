@@ -6,6 +6,10 @@
 //! Networking 6(2), 1998, there for the buffers of a switch).
 
 use laxity_core::admission::{Code, Refusal, Stage};
+use laxity_core::contract::packets;
+use laxity_core::event::Request;
+
+use crate::control::{Known, State};
 
 /// What channels take.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -48,6 +52,31 @@ impl Holdings {
         }
         Ok(())
     }
+}
+
+impl State {
+    /// Whether the host that asks may have this; best effort has half of the whole at most, so that some is left for real-time
+    /// channels.
+    pub(crate) fn has_room(&self, whole: Holdings, request: &Request, asked: Holdings) -> Result<(), Refusal> {
+        let held = |counts: &dyn Fn(&Known) -> bool| {
+            let all = self.channels().chain(self.lingering.iter().map(|(.., known)| known));
+            all.filter(|known| counts(known)).map(|known| known.holds).sum()
+        };
+        let is_its =
+            |known: &Known| known.is_receiving && known.peer.ip().to_canonical() == request.peer.ip().to_canonical();
+        let is_best_effort = |known: &Known| known.is_receiving && known.service.contract().is_none();
+        if request.service.contract().is_none() {
+            let its = held(&|known| is_its(known) && is_best_effort(known));
+            whole.half().grant(held(&is_best_effort), its, asked)?;
+        }
+        whole.grant(held(&|_| true), held(&is_its), asked)
+    }
+}
+
+/// Packets that a best-effort channel may hold: a message, or a batch, whichever is more.
+pub(crate) fn best_effort_packets(max_message: u32, packet: u32) -> u32 {
+    const LEAST: u32 = 256;
+    packets(max_message, packet.max(1)).max(LEAST)
 }
 
 #[cfg(test)]

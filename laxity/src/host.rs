@@ -359,6 +359,7 @@ impl Host {
         let (notices, notice_reader) = rtrb::RingBuffer::new(1024 + 4 * config.channels);
         let notified = Arc::new(Signal::default());
         let stopped = Arc::new(AtomicBool::new(false));
+        let is_metered = sampling.is_some();
         let meter = Meter::new(sys::now(), &platform, sampling);
         let published = Published { premises: Mutex::new(meter.premises().clone()), ..Published::default() };
         let published = Arc::new(published);
@@ -406,6 +407,7 @@ impl Host {
                 shared_frames,
                 proves_bounds,
                 backing: standing.backing.clone(),
+                is_metered,
             },
             doorbell,
             notified,

@@ -35,6 +35,7 @@
 #![deny(unsafe_code)]
 
 mod advice;
+mod arrivals;
 mod bounds;
 pub mod calibration;
 mod control;

@@ -7,19 +7,20 @@ use laxity_core::event::Request;
 use laxity_core::platform::Platform;
 use laxity_core::units::Duration;
 
+use crate::arrivals::{Found, Part};
 use crate::control::{Shared, State};
 
 impl Shared {
-    /// (reservation, upstream, stage) of a channel that this host receives.
-    pub(crate) fn admit_receiving(
-        &self,
-        state: &mut State,
-        request: &Request,
-    ) -> Result<(Option<ReservationId>, Duration, Duration), Refusal> {
-        let Service::RealTime(contract) = request.service else {
+    /// A channel that this host receives; `None` if it has to wait until best effort is slower.
+    pub(crate) fn admit_receiving(&self, state: &mut State, request: &Request) -> Result<Option<Admitted>, Refusal> {
+        if let Some(flow) = state.best_effort_flow(request) {
+            let Found::Fits(room) = state.find_room(&flow, Duration::MAX)? else { return Ok(None) };
             state.review_share();
-            return Ok((None, Duration::ZERO, Duration::ZERO));
-        };
+            let part = state.arrive(flow, &room, true);
+            let none = Duration::ZERO;
+            return Ok(Some(Admitted { reservation: None, upstream: none, stage: none, part, arrival: none }));
+        }
+        let Service::RealTime(contract) = request.service else { unreachable!("best effort, or not") };
         let platform = &self.platform;
         // Outside both hosts' stages: the way, the clocks, and how long a frame may wait until the socket is looked at.
         let outside = platform.propagation + platform.clock_error + self.input_delay;
@@ -27,10 +28,26 @@ impl Shared {
         let budget = contract.deadline().saturating_sub(request.upstream + outside);
         let analysed = in_packets(&contract, request.packet, platform)?;
         let reserved = state.admission.reserve_least(&analysed, Role::Receives, budget);
-        let (id, SendingStages { processor: least, .. }) = reserved.map_err(|mut refusal| {
-            refusal.least_deadline = refusal.least_deadline.map(|least| least + request.upstream + outside);
-            refusal
+        let elsewhere = request.upstream + outside;
+        let (id, SendingStages { processor: least, .. }) = reserved.map_err(|refusal| {
+            let least_deadline =
+                refusal.least_deadline.and_then(|least| state.least_deadline(request, &contract, elsewhere + least));
+            Refusal { least_deadline, ..refusal }
         })?;
+        let flow = state.real_time_flow(request, &contract);
+        let room = match state.find_room(&flow, budget.saturating_sub(least)) {
+            Ok(Found::Fits(room)) => room,
+            Ok(Found::Waits) => {
+                state.admission.release(id);
+                return Ok(None);
+            }
+            Err(refusal) => {
+                state.admission.release(id);
+                let least_deadline = state.least_deadline(request, &contract, elsewhere + least);
+                return Err(Refusal { least_deadline, ..refusal });
+            }
+        };
+        let budget = budget - room.allowance;
         if let Err(refusal) = state.claim_receiving(request) {
             state.admission.release(id);
             return Err(refusal);
@@ -46,8 +63,21 @@ impl Shared {
                 return Err(refusal);
             }
         };
-        Ok((Some(id), contract.deadline().saturating_sub(stage), stage))
+        let (part, arrival) = (state.arrive(flow, &room, false), room.allowance);
+        let upstream = contract.deadline().saturating_sub(stage);
+        Ok(Some(Admitted { reservation: Some(id), upstream, stage, part, arrival }))
     }
+}
+
+/// What a channel was granted that this host receives.
+pub(crate) struct Admitted {
+    pub(crate) reservation: Option<ReservationId>,
+    /// From the logical arrival at the sender to the one here.
+    pub(crate) upstream: Duration,
+    pub(crate) stage: Duration,
+    pub(crate) part: Part,
+    /// How long its frames may wait on their way in, beside the wait for a look.
+    pub(crate) arrival: Duration,
 }
 
 /// The contract as the analysis must see it when the peer's packets are smaller than ours and a message needs more of them:

@@ -20,7 +20,8 @@ fn config() -> HostConfig {
     let assumed = Platform::assumed_host();
     let link = LinkModel { rate: Rate::bytes_per_second(1_000_000_000), ..assumed.link.unspaced() };
     let cost = Duration::from_nanos(100);
-    let platform = Platform { link, link_cost: cost, demultiplex: cost, ..assumed };
+    // And looks that take whatever comes at once.
+    let platform = Platform { link, link_cost: cost, demultiplex: cost, receive_batch: 1024, ..assumed };
     HostConfig { registry: None, ..HostConfig::with_costs(platform) }
 }
 

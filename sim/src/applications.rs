@@ -2,7 +2,7 @@
 
 use laxity_core::contract::Overload;
 use laxity_core::endpoint::{Destination, Outgoing};
-use laxity_core::event::End;
+use laxity_core::event::{End, Pace};
 use laxity_core::send::SendConfig;
 use laxity_core::units::Instant;
 
@@ -71,6 +71,11 @@ impl Around<'_> {
                     driver.close(now, key, self);
                 }
             }
+            Command::Space { channel, spacing } => {
+                if let Some(key) = self.world.channels[channel].receiver.key {
+                    driver.endpoint.ask_spacing(key, spacing);
+                }
+            }
             Command::ReleaseRelayed(key) => self.release_relayed(driver, key),
             Command::Release { key, channel, sender } => {
                 let ledger = &mut self.world.channels[channel];
@@ -110,7 +115,9 @@ impl Around<'_> {
         let destination = Destination { link: 0, peer, name: plan.name };
         let packets = plan.packet_queue(plan.send_messages, packet);
         let upstream = plan.stages.processor + plan.stages.link;
-        let outgoing = Outgoing::new(destination, config, upstream, plan.lease, plan.send_messages, packets);
+        let pace = Pace { rate: host.config.platform.link.rate, ahead: host.config.look_ahead, is_shared: false };
+        let outgoing =
+            Outgoing::new(destination, config, upstream, plan.lease, plan.send_messages, packets).paced(pace);
         match driver.open(now, outgoing, self) {
             Ok(key) => {
                 self.host().attach(key, channel);

@@ -283,6 +283,12 @@ impl Control<HeapFrames> for Around<'_> {
                 let stages = ledger.plan.stages;
                 driver.begin(now, key, stages, self);
             }
+            Event::Spaced { channel: key, spacing } => {
+                let host = &self.world.hosts[number];
+                if let Some(&channel) = host.keys.get(&key) {
+                    self.world.channels[channel].spaced = Some((host.now, spacing));
+                }
+            }
             Event::Ended { channel: key, end } => {
                 if self.world.relay_ended(number, key, end) {
                     return;

@@ -36,6 +36,8 @@ pub struct Plan {
     pub input_delay: Duration,
     /// How long before its deadline a message is complete by the analysis: its deadline minus its bound.
     pub spare: Duration,
+    /// How far apart the packets of best effort have to start, as the receiver tells when it accepts; zero is as soon as they can.
+    pub spacing: Duration,
     /// The level under the fixed-priority policy.
     pub priority: u8,
     /// How long a side may be silent. An ended channel is kept as long, so that a repeated CLOSE is answered.
@@ -69,6 +71,7 @@ impl Plan {
             transit: upstream,
             input_delay: Duration::ZERO,
             spare: Duration::ZERO,
+            spacing: Duration::ZERO,
             priority: 0,
             lease: Duration::from_secs(2),
             send_messages: messages,
@@ -109,7 +112,7 @@ impl Decide for AsPlanned {
             messages: plan.receive_messages,
             packets: plan.packet_queue(plan.receive_messages, request.packet),
         };
-        Ok(Incoming::new(request, reception))
+        Ok(Incoming::new(request, reception).spaced(plan.spacing))
     }
 }
 
@@ -236,6 +239,7 @@ pub(crate) struct Ledger {
     pub(crate) sender: Side,
     pub(crate) receiver: Side,
     pub(crate) open: bool,
+    pub(crate) spaced: Option<(Instant, Duration)>,
     pub(crate) send: SendCounters,
     pub(crate) receive: ReceiveCounters,
     /// The messages that were accepted and not yet delivered or overtaken: number, size, logical arrival.
@@ -281,6 +285,7 @@ impl Ledger {
             sender: Side::default(),
             receiver: Side::default(),
             open: false,
+            spaced: None,
             send: SendCounters::default(),
             receive: ReceiveCounters::default(),
             under_way: VecDeque::new(),

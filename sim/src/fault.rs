@@ -279,7 +279,7 @@ impl World {
             let at = match command {
                 Command::Emit { .. } => at.max(until),
                 Command::Submit { .. } if at < until => continue,
-                Command::Open(_) | Command::Submit { .. } | Command::Close { .. } => at,
+                Command::Open(_) | Command::Submit { .. } | Command::Close { .. } | Command::Space { .. } => at,
                 Command::Restrict(_) | Command::Release { .. } | Command::ReleaseRelayed(_) => continue,
             };
             self.hosts[number].agenda.insert((at, order), command);

@@ -78,6 +78,9 @@ pub struct HostConfig {
     pub look_ahead: Duration,
     /// Its outgoing wire. It must not be slower than the link's model.
     pub wire: EmulatedConfig,
+    /// The last switch port before it, a FIFO with a queue; `None` if frames come as they leave their senders' wires. [`port_like`] is one of the
+    /// rate that admission reasons with.
+    pub port: Option<EmulatedConfig>,
     /// Most channels.
     pub channels: usize,
     /// Frames that are kept for channels.
@@ -104,6 +107,7 @@ impl HostConfig {
         Self {
             look_ahead: if platform.machine.is_papers() { Duration::ZERO } else { look_ahead() },
             wire: wire_no_slower_than(&platform),
+            port: None,
             platform,
             address,
             clock: 1,
@@ -121,6 +125,13 @@ impl HostConfig {
             gaps: Vec::new(),
         }
     }
+}
+
+/// A switch port of the platform's `receive_rate` that has room for `packets` packets.
+pub fn port_like(platform: &Platform, packets: usize) -> EmulatedConfig {
+    let rate = platform.receive_rate.or(platform.link.rate);
+    let wire = wire_no_slower_than(&Platform { link: LinkModel { rate, ..platform.link }, ..platform.clone() });
+    EmulatedConfig { queue_packets: packets, capacity: packets, propagation: Duration::ZERO, ..wire }
 }
 
 /// A wire without faults that takes as long for a packet as the platform's model, headers and check sequence included, or
@@ -152,6 +163,8 @@ pub struct HostCounters {
     pub endpoint: EndpointCounters,
     /// Its outgoing wire.
     pub wire: EmulatedCounters,
+    /// The port before it.
+    pub port: EmulatedCounters,
     /// Steps of handlers.
     pub steps: u64,
     /// Of these, after another handler.
@@ -178,11 +191,29 @@ pub struct HostCounters {
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Command {
     Open(usize),
-    Close { channel: usize, sender: bool },
-    Release { key: ChannelId, channel: usize, sender: bool },
+    Close {
+        channel: usize,
+        sender: bool,
+    },
+    /// The receiver of a best-effort channel wants its packets to start so far apart.
+    Space {
+        channel: usize,
+        spacing: Duration,
+    },
+    Release {
+        key: ChannelId,
+        channel: usize,
+        sender: bool,
+    },
     ReleaseRelayed(ChannelId),
-    Submit { channel: usize, bytes: u32 },
-    Emit { source: usize, messages: u32 },
+    Submit {
+        channel: usize,
+        bytes: u32,
+    },
+    Emit {
+        source: usize,
+        messages: u32,
+    },
     Restrict(bool),
 }
 
@@ -211,6 +242,7 @@ pub(crate) struct Host {
     /// Only its own turn takes it out.
     pub(crate) driver: Option<Box<Driver<HeapFrames>>>,
     pub(crate) wire: EmulatedLink,
+    pub(crate) port: Option<EmulatedLink>,
     pub(crate) inbox: VecDeque<Arrived>,
     pub(crate) agenda: BTreeMap<(Instant, u64), Command>,
     pub(crate) keys: BTreeMap<ChannelId, usize>,
@@ -296,6 +328,7 @@ impl Host {
         Self {
             driver: driver(&config, seed),
             wire: EmulatedLink::new(&config.wire, seed).expect("a wire that can be"),
+            port: config.port.map(|port| EmulatedLink::new(&port, seed).expect("a port that can be")),
             inbox: VecDeque::with_capacity(config.receive_ring),
             agenda: BTreeMap::new(),
             keys: BTreeMap::new(),

@@ -56,7 +56,7 @@ pub use channel::{AsPlanned, Decide, Departure, Laxity, Plan, Report, Responses}
 pub use checkers::{Digest, Finding, Promise, What};
 pub use clock::Clock;
 pub use fault::{Fault, FaultKind};
-pub use host::{Gap, HostConfig, HostCounters, StepCosts, WakeUp, wire_no_slower_than};
+pub use host::{Gap, HostConfig, HostCounters, StepCosts, WakeUp, port_like, wire_no_slower_than};
 pub use observe::{Observer, Place, Seen, Work};
 pub use relay::{Hop, HopReport};
 pub use source::{FILM_PERMILLE, Sizes, Source, Varied};

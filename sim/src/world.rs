@@ -9,6 +9,7 @@ use laxity_core::frames::{Frames, HeapFrames, MessageBuf};
 use laxity_core::units::{Duration, Instant};
 use laxity_core::wire::DATA_HEADER_BYTES;
 use laxity_drive::{Clock as _, Next as Upcoming};
+use laxity_link::emulated::{EmulatedCounters, EmulatedLink};
 
 use crate::content::{self, CHECK_BYTES};
 use crate::fault::Faults;
@@ -147,6 +148,17 @@ impl World {
         self.schedule(host, self.now, Command::Close { channel: channel.0, sender: true });
     }
 
+    /// The receiver of a best-effort channel asks its sender, now, to start its packets so far apart.
+    pub fn ask_spacing(&mut self, channel: ChannelHandle, spacing: Duration) {
+        let host = self.channels[channel.0].to.0;
+        self.schedule(host, self.now, Command::Space { channel: channel.0, spacing });
+    }
+
+    /// What the sender of a best-effort channel has confirmed of that, and when; `None` if nothing.
+    pub fn spaced(&self, channel: ChannelHandle) -> Option<(Instant, Duration)> {
+        self.channels[channel.0].spaced
+    }
+
     /// Closes a channel from its receiver's side, now.
     pub fn close_by_receiver(&mut self, channel: ChannelHandle) {
         let host = self.channels[channel.0].to.0;
@@ -196,7 +208,8 @@ impl World {
     /// What a host did so far.
     pub fn host_counters(&self, host: HostId) -> HostCounters {
         let host = &self.hosts[host.0];
-        HostCounters { endpoint: host.endpoint().counters, wire: host.wire.counters(), ..host.counters }
+        let port = host.port.as_ref().map_or_else(EmulatedCounters::default, EmulatedLink::counters);
+        HostCounters { endpoint: host.endpoint().counters, wire: host.wire.counters(), port, ..host.counters }
     }
     /// When a host, if its platform polices that, gave best-effort packets and control frames to its wire.
     pub fn best_effort_starts(&self, host: HostId) -> &[Instant] {
@@ -240,6 +253,7 @@ impl World {
             match next {
                 Next::Change => self.change(),
                 Next::Arrival(wire) => self.arrive(wire),
+                Next::Passed(host) => self.pass(host),
                 Next::Injected => {
                     if let Some(((at, _), (host, peer, bytes))) = self.injected.pop_first() {
                         self.hosts[host].receive(at, peer, &bytes);
@@ -311,19 +325,42 @@ impl World {
     /// What happens next, and when.
     fn next(&mut self) -> Option<(Instant, Next)> {
         let hosts = &self.hosts;
-        self.coming.refresh(|host| [hosts[host].wire.next_arrival(), hosts[host].next_turn()]);
+        self.coming.refresh(|host| {
+            let Host { wire, port, .. } = &hosts[host];
+            [wire.next_arrival(), port.as_ref().and_then(EmulatedLink::next_arrival), hosts[host].next_turn()]
+        });
         let injected = self.injected.first_key_value().map(|(&(at, _), _)| (at, Next::Injected));
         let change = self.faults.due.first_key_value().map(|(&(at, _), _)| (at, Next::Change));
         self.coming.first().into_iter().chain(injected).chain(change).min()
     }
 
-    /// The switch: a frame from a wire to the host with its address, if it is undamaged.
+    /// The switch: a frame from a wire to the host with its address, or into the queue of the port before it.
     fn arrive(&mut self, wire: usize) {
         let Some(at) = self.hosts[wire].wire.next_arrival() else { return };
         let Some((len, from, to)) = self.hosts[wire].wire.poll_arrival(at, &mut self.scratch) else { return };
         self.touch(wire);
         let Some(&number) = self.addresses.get(&to) else { return };
         self.touch(number);
+        if let Some(port) = &mut self.hosts[number].port {
+            // If there is no room, its counters say so.
+            let _ = port.transmit(at, &self.scratch[..len], from, to);
+            return;
+        }
+        self.arrived(number, at, from, len);
+    }
+
+    /// A frame has passed the port before a host.
+    fn pass(&mut self, number: usize) {
+        self.touch(number);
+        let Some(port) = &mut self.hosts[number].port else { return };
+        let Some(at) = port.next_arrival() else { return };
+        if let Some((len, from, _)) = port.poll_arrival(at, &mut self.scratch) {
+            self.arrived(number, at, from, len);
+        }
+    }
+
+    /// A frame has come to a host, undamaged or not.
+    fn arrived(&mut self, number: usize, at: Instant, from: SocketAddr, len: usize) {
         let host = &mut self.hosts[number];
         let (frame, check) = self.scratch[..len].split_at(len - CHECK_BYTES);
         if content::check_sequence(frame) == *check {

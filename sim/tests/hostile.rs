@@ -78,7 +78,13 @@ fn bytes_of(forged: &Forged) -> Vec<u8> {
         Forged::Control { kind, token, number, flip } => {
             let (channel, key) = (number as u32 % 4, number);
             let control = match kind {
-                0 => Control::Keepalive(Keepalive { channel, key, sent: number, unsent: 0 }),
+                0 => Control::Keepalive(Keepalive {
+                    channel,
+                    key,
+                    sent: number,
+                    unsent: 0,
+                    spacing: laxity_core::units::Duration::ZERO,
+                }),
                 1 => Control::Close(Close { channel, key, sent: number, unsent: 0, reason: 0, reverse: false }),
                 2 => Control::Close(Close { channel, key, sent: number, unsent: 0, reason: 0, reverse: true }),
                 _ => Control::Version(laxity_core::wire::Versions { lowest: 1, highest: 9 }),

@@ -119,6 +119,7 @@ fn open_of_a_stranger() -> Vec<u8> {
         lease: ms(400),
         clock: 0,
         oversize: 1,
+        pace: laxity_core::event::Pace::default(),
     };
     let len = Control::Open(open).write(0x0102_0304_0506_0708, &mut frame).unwrap();
     assert_eq!(frame[8..16], [1, 2, 3, 4, 5, 6, 7, 8]);

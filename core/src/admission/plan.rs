@@ -9,12 +9,13 @@ use alloc::vec::Vec;
 
 use super::answer::{
     Answer, Answers, CompositeFigures, DemandCurve, DemandPoint, Denial, Fits, Grant, Request, Role, Rule,
-    SplitFigures, Test,
+    SplitFigures, Term, Test,
 };
+use super::incoming::{Flow, FlowId, Incoming, Source};
 use super::processor::parts_per_million;
 use super::reserve::{Admission, ReservationId, Settings, Utilisation};
 use super::walk::{self, Demand};
-use super::{Code, Refusal, Stage, buffers};
+use super::{Code, Refusal, Stage, bounds, buffers};
 use crate::contract::Contract;
 use crate::limits;
 use crate::platform::{Platform, PlatformError};
@@ -37,32 +38,92 @@ struct World {
     admission: Admission,
     /// By request.
     held: Vec<Option<ReservationId>>,
+    /// What is received, each from a host of its own with a link like this one's, after an interval on its way at most.
+    incoming: Incoming,
+    /// By request.
+    flows: Vec<Option<FlowId>>,
 }
 
 impl World {
     fn new(platform: &Platform, rule: Rule) -> Result<Self, PlatformError> {
         let settings = Settings { rule, ..Settings::default() };
-        Ok(Self { admission: Admission::with_settings(platform.clone(), settings)?, held: Vec::new() })
+        let admission = Admission::with_settings(platform.clone(), settings)?;
+        let incoming = Incoming::new(&admission);
+        Ok(Self { admission, held: Vec::new(), incoming, flows: Vec::new() })
     }
 
     fn grants(&self, request: &Request) -> bool {
-        self.admission.decide(&request.contract, request.role, request.contract.deadline()).is_ok()
+        self.check(request).is_ok()
+    }
+
+    /// Whether it fits, and if it is received, what it brings and may wait on its way in.
+    fn check(&self, request: &Request) -> Result<Option<(Flow, Duration)>, Refusal> {
+        let Request { contract, role } = request;
+        let deadline = contract.deadline();
+        if *role != Role::Receives {
+            return self.admission.decide(contract, *role, deadline).map(|_| None);
+        }
+        let least = self.admission.least_stage(contract, *role, deadline)?;
+        let (rate, ahead) = (self.admission.link.rate, self.admission.look_ahead());
+        let source = Source { host: self.held.len() as u64, rate, ahead };
+        let flow = Flow::real_time(source, contract, self.admission.platform().packet, contract.interval());
+        let room = self.incoming.room(&flow, deadline.saturating_sub(least))?;
+        Ok(Some((flow, room.allowance)))
     }
 
     /// Takes the channel in with all of its deadline; false if it does not fit.
     fn take(&mut self, request: &Request) -> bool {
-        let budget = request.contract.deadline();
+        let Ok(arrives) = self.check(request) else { return false };
+        let budget = request.contract.deadline() - arrives.map_or(Duration::ZERO, |(_, allowance)| allowance);
         let Ok((id, _)) = self.admission.reserve(&request.contract, request.role, budget) else { return false };
         // A stage that cannot be longer stays as it is.
         let _ = self.admission.relax(id, budget);
         self.held.push(Some(id));
+        self.flows.push(arrives.map(|(flow, allowance)| self.incoming.insert(flow, allowance)));
         true
+    }
+
+    /// A request that was not granted.
+    fn leave(&mut self) {
+        self.held.push(None);
+        self.flows.push(None);
     }
 
     /// The requests that stand in the way of another, greatest first.
     fn in_the_way(&self, request: &Request) -> Vec<usize> {
+        if self.check(request).is_err_and(|refusal| refusal.stage == Stage::Arrival) {
+            return self.in_the_way_in(request);
+        }
         let ids = self.admission.in_the_way(&request.contract, request.role, request.contract.deadline());
         ids.into_iter().filter_map(|id| self.held.iter().position(|held| *held == Some(id))).collect()
+    }
+}
+
+impl World {
+    /// The requests that stand in the way on the way in: those that bring most, no more than needed.
+    fn in_the_way_in(&self, request: &Request) -> Vec<usize> {
+        let without = |gone: &[usize]| {
+            let mut rest = self.clone();
+            gone.iter().filter_map(|place| self.flows[*place]).for_each(|flow| rest.incoming.remove(flow));
+            rest.grants(request)
+        };
+        let mut order: Vec<(u64, usize)> = self
+            .flows
+            .iter()
+            .enumerate()
+            .filter_map(|(place, flow)| Some((self.incoming.weight((*flow)?), place)))
+            .collect();
+        order.sort_unstable_by_key(|&(weight, place)| (core::cmp::Reverse(weight), place));
+        let order: Vec<usize> = order.into_iter().map(|(_, place)| place).collect();
+        if !without(&order) {
+            return Vec::new();
+        }
+        let (mut low, mut high) = (0, order.len());
+        while low < high {
+            let middle = usize::midpoint(low, high);
+            if without(&order[..middle]) { high = middle } else { low = middle + 1 }
+        }
+        order[..low].to_vec()
     }
 }
 
@@ -107,7 +168,7 @@ fn under(
         }
         let grants = |request: &Request| world.grants(request);
         denials.push(explain_it.then(|| explain(&world, request, &grants, explained <= MOST_EXPLAINED)));
-        world.held.push(None);
+        world.leave();
         let square = (granted as u64).saturating_mul(granted as u64);
         explained = explained.saturating_add(square.max(256));
     }
@@ -148,7 +209,7 @@ fn explain_either(
         for which in [0, 1] {
             let takes = if which == chosen { is_granted } else { has_say[which] && took[which] == Some(true) };
             if !(takes && worlds[which].take(request)) {
-                worlds[which].held.push(None);
+                worlds[which].leave();
             }
         }
     }
@@ -243,9 +304,13 @@ fn grant(world: &World, place: usize, request: &Request, bounds: &[(ReservationI
         processor: held.and_then(|held| held.job).map_or(0, |job| share(job.cost.into(), job.interval)),
         link: held.and_then(|held| held.stream).map_or(0, |stream| share(stream.whole(), stream.interval)),
     };
+    let is_received = request.role == Role::Receives;
+    let arrival = world.incoming.wait().filter(|_| is_received).unwrap_or(Duration::ZERO);
+    let mut terms = bound.map_or_else(Vec::new, |bound| bound.terms.clone());
+    terms.extend(is_received.then_some(Term { name: bounds::terms::ARRIVAL, amount: arrival }));
     Grant {
-        bound: bound.map_or(contract.deadline(), |bound| bound.worst),
-        terms: bound.map_or_else(Vec::new, |bound| bound.terms.clone()),
+        bound: bound.map_or(contract.deadline(), |bound| bound.worst + arrival),
+        terms,
         stages: own,
         share,
         messages,
@@ -259,7 +324,7 @@ fn share(cost: u128, interval: u64) -> u64 {
 
 /// Why not, because of whom, and what would fit.
 fn explain(world: &World, request: &Request, grants: &impl Fn(&Request) -> bool, explained: bool) -> Denial {
-    let refusal = world.admission.decide(&request.contract, request.role, request.contract.deadline()).err();
+    let refusal = world.check(request).err();
     let refusal = refusal.unwrap_or(Refusal::new(Code::Memory, Stage::Contract));
     Denial {
         code: refusal.code,

@@ -41,6 +41,10 @@ pub enum Code {
     CompositeDeadline = 15,
     /// One host would hold more of the receiver's channels, frames or buffers than would be left for all others.
     PeerShare = 16,
+    /// The receiver's port or its looks at the input could not take everything that its peers may send, in the long run.
+    ArrivalUtilisation = 17,
+    /// Somebody's messages would wait too long on their way in, if everything came at once that was granted.
+    ArrivalDeadline = 18,
 }
 
 impl Code {
@@ -67,6 +71,9 @@ pub enum Stage {
     ReceivingProcessor = 3,
     /// The whole way: the sum of the stages.
     Route = 4,
+    /// The way into the receiving host: the last switch port, and the looks at its input.
+    #[strum(serialize = "way into the receiver")]
+    Arrival = 5,
 }
 
 /// The answer no, with its reason.
@@ -123,6 +130,10 @@ impl core::fmt::Display for Refusal {
             Code::Protocol => f.write_str("the peer's answer cannot be used")?,
             Code::Declined => f.write_str("the receiving application declined")?,
             Code::PeerShare => write!(f, "this host would hold more at the {} than would be left for others", self.stage)?,
+            Code::ArrivalUtilisation => f.write_str(
+                "the receiver's link, or its looks at what came, cannot take everything that may come in the long run",
+            )?,
+            Code::ArrivalDeadline => f.write_str("if everything came at once that was granted, somebody's messages would wait too long on their way in")?,
             Code::CompositeUtilisation => f.write_str("processor and link together are used up in the long run")?,
             Code::CompositeDeadline => {
                 f.write_str("no deadline for processor and link together leaves every channel its own")?;

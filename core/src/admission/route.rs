@@ -115,6 +115,21 @@ impl Admission {
     }
 }
 
+impl Admission {
+    /// The least deadline of the channel's stages here, without the handover, if it is within `budget`.
+    pub(super) fn least_stage(&self, contract: &Contract, role: Role, budget: Duration) -> Result<Duration, Refusal> {
+        let found = self.decide(contract, role, budget)?;
+        if self.settings().rule == Rule::Split {
+            return Ok(found.stages(Rule::Split).total());
+        }
+        let newcomer = self.newcomer(contract, role)?;
+        let least = self.least_composite(&newcomer, Duration::ZERO)?;
+        least
+            .map(|(least, _)| Duration::from_nanos(least))
+            .map_err(|_| Refusal::new(Code::CompositeDeadline, Stage::Route))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -6,7 +6,7 @@ use core::net::SocketAddr;
 use super::job::Job;
 use super::link::SENDING;
 use super::seal::Seal;
-use crate::event::{LinkId, Name, Request};
+use crate::event::{LinkId, Name, Pace, Request};
 use crate::receive::{ReceiveConfig, Receiving};
 use crate::send::{SendConfig, Sending};
 use crate::signal::Association;
@@ -38,6 +38,12 @@ pub struct Channel {
     /// What tags its packets, between hosts with a key.
     pub(super) seal: Option<Seal>,
     pub(super) numbers: Numbers,
+    /// What carries it (sender).
+    pub(super) pace: Pace,
+    /// How far apart its packets have to start, as the receiver said last.
+    pub(super) spacing: Duration,
+    /// What the sender has confirmed of that (receiver).
+    pub(super) confirmed: Duration,
 }
 
 /// The numbers of control frames between hosts with a key: none is taken twice.
@@ -96,6 +102,9 @@ impl Channel {
             list: SENDING,
             seal: None,
             numbers: Numbers::default(),
+            pace: Pace::default(),
+            spacing: Duration::ZERO,
+            confirmed: Duration::ZERO,
         }
     }
 }
@@ -153,6 +162,13 @@ impl Outgoing {
         let Destination { link, peer, name } = destination;
         Self(Box::new(Channel::new(job, association, (peer, link, name), upstream)))
     }
+
+    /// Tells the receiver what carries the channel.
+    #[must_use]
+    pub fn paced(mut self, pace: Pace) -> Self {
+        self.0.pace = pace;
+        self
+    }
 }
 
 /// A receiving channel before it is accepted: all its memory, allocated by the caller.
@@ -202,6 +218,14 @@ impl Incoming {
         let association = Association::accepted(Instant::ZERO, 0, request.lease);
         let at = (request.peer, request.link, request.name);
         Self(Box::new(Channel::new(job, association, at, request.upstream)))
+    }
+
+    /// Tells the sender of a best-effort channel how far apart its packets have to start, at most
+    /// [`MAX_SPACING`](crate::admission::incoming::MAX_SPACING).
+    #[must_use]
+    pub fn spaced(mut self, spacing: Duration) -> Self {
+        (self.0.spacing, self.0.confirmed) = (spacing, spacing);
+        self
     }
 }
 

@@ -6,11 +6,11 @@ use core::net::SocketAddr;
 use super::Endpoint;
 use super::link::ControlFrame;
 use crate::admission::Refusal;
-use crate::event::{ChannelId, LinkId};
-use crate::signal::clock_sign;
-use crate::units::Instant;
+use crate::event::{ChannelId, Event, LinkId};
+use crate::signal::{State, clock_sign};
+use crate::units::{Duration, Instant};
 use crate::wire::fields::MAX_DETAIL_BYTES;
-use crate::wire::{Accept, Close, Control, ControlType, Keepalive, MAJOR, Open, Refuse, Versions, token};
+use crate::wire::{Accept, Close, Control, ControlType, Keepalive, MAJOR, Open, Refuse, Status, Versions, token};
 
 impl Endpoint {
     /// A channel is to say this to its peer. It is written when it leaves, and says what holds then.
@@ -85,18 +85,21 @@ impl Endpoint {
                     lease: association.lease,
                     clock: sign(offer.same_clock),
                     oversize: offer.oversize as u8,
+                    pace: channel.pace,
                 })
             }
             ControlType::Accept => {
                 let (receive, packet, same_clock) = job.terms()?;
                 let clock = sign(same_clock);
                 let (packet, lease) = (packet as u16, association.lease);
-                Control::Accept(Accept { channel: slot, key: nonce, receive, packet, lease, clock })
+                let spacing = channel.spacing;
+                Control::Accept(Accept { channel: slot, key: nonce, receive, packet, lease, clock, spacing })
             }
             ControlType::Keepalive => {
-                Control::Keepalive(Keepalive { channel: slot, key: nonce, sent: job.messages()?, unsent })
+                let (sent, spacing) = (job.messages()?, channel.spacing);
+                Control::Keepalive(Keepalive { channel: slot, key: nonce, sent, unsent, spacing })
             }
-            ControlType::Status => Control::Status(self.counts(key)),
+            ControlType::Status => Control::Status(Status { counts: self.counts(key), spacing: channel.spacing }),
             ControlType::Closed => Control::Closed(self.counts(key)),
             ControlType::Close => {
                 let sent = job.messages().unwrap_or_else(|| self.counts(key).delivered);
@@ -113,6 +116,39 @@ impl Endpoint {
         }
         self.counters.control_invalid += u64::from(written.is_none());
         written
+    }
+
+    /// Asks the sender of a best-effort channel to start its packets so far apart from now on, at most
+    /// [`MAX_SPACING`](crate::admission::incoming::MAX_SPACING); [`Event::Spaced`] tells that it does. Call it again if that does not come.
+    pub fn ask_spacing(&mut self, channel: ChannelId, spacing: Duration) {
+        let Some(state) = self.channels.get_mut(channel).filter(|state| state.job.is_receiving()) else { return };
+        state.spacing = spacing;
+        if matches!(state.association.state, State::Open) {
+            self.say(channel, ControlType::Status);
+        }
+    }
+
+    /// The sender says how far apart its packets start.
+    pub(super) fn note_spacing(&mut self, key: ChannelId, spacing: Duration) {
+        let Some(channel) = self.channels.get_mut(key) else { return };
+        if spacing == channel.spacing && spacing != channel.confirmed {
+            channel.confirmed = spacing;
+            self.push_event(Event::Spaced { channel: key, spacing });
+        }
+    }
+
+    /// The receiver says how far apart packets have to start. True if that is new.
+    pub(super) fn obey_spacing(&mut self, now: Instant, key: ChannelId, spacing: Duration) -> bool {
+        let Some(channel) = self.channels.get_mut(key).filter(|channel| channel.spacing != spacing) else {
+            return false;
+        };
+        // Who is promised something keeps its contract, whatever its receiver says.
+        if channel.job.is_real_time() {
+            return false;
+        }
+        channel.spacing = spacing;
+        self.links[usize::from(channel.link)].scheduler.set_spacing(now, key.index(), spacing);
+        true
     }
 
     pub(super) fn send_refusal(&mut self, link: LinkId, peer: SocketAddr, token: u64, refusal: &Refusal) {

@@ -344,11 +344,13 @@ impl Job {
     }
 
     /// True if something is promised to whoever uses it.
-    pub(super) fn is_promised(&self) -> bool {
+    pub(super) fn is_real_time(&self) -> bool {
         match self {
-            Self::Sender(sending) => matches!(sending.config().service, Service::RealTime(_)),
+            Self::Sender(sending) => sending.config().service.contract().is_some(),
             Self::Receiver(receiving) => !receiving.shares_frames(),
-            Self::Inward(_) | Self::Onward(_) => true,
+            Self::Onward(onward) => onward.relaying.config().service.contract().is_some(),
+            // Its other side counts.
+            Self::Inward(_) => false,
         }
     }
 

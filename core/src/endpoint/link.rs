@@ -183,7 +183,7 @@ mod tests {
         ControlFrame::new(SocketAddr::from(([10, 0, 0, 1], 1)), token, control).unwrap()
     }
     fn keepalive(token: u64, sent: u64) -> ControlFrame {
-        frame(token, &Control::Keepalive(Keepalive { channel: 1, key: 2, sent, unsent: 0 }))
+        frame(token, &Control::Keepalive(Keepalive { channel: 1, key: 2, sent, unsent: 0, spacing: Duration::ZERO }))
     }
     fn link() -> LinkState {
         let (look_ahead, best_effort) = (Duration::ZERO, BestEffort::UNLIMITED);

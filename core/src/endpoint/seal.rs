@@ -119,8 +119,15 @@ mod tests {
         let (authentication, golden) = (authentication(), hex(KEEPALIVE));
         let mut frame = [0; MAX_CONTROL_BYTES];
         let (channel, key) = REMOTE;
-        let len =
-            Control::Keepalive(Keepalive { channel, key, sent: 1000, unsent: 0 }).write(TOKEN, &mut frame).unwrap();
+        let len = Control::Keepalive(Keepalive {
+            channel,
+            key,
+            sent: 1000,
+            unsent: 0,
+            spacing: crate::units::Duration::ZERO,
+        })
+        .write(TOKEN, &mut frame)
+        .unwrap();
         let len = seal(&mut frame, len, 5, |covered| authentication.code(covered)).unwrap();
         assert_eq!(frame[..len], golden);
         assert_eq!(authentication.check(&golden), Some(5));

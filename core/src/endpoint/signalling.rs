@@ -221,7 +221,7 @@ impl Endpoint {
         self.signalling.tokens.remove(place);
         self.frames_in_quota -= removed.job.frame_quota();
         self.frames_shared -= removed.job.shared_frames();
-        self.promises -= usize::from(removed.job.is_promised());
+        self.promises -= usize::from(removed.job.is_real_time());
         self.tell_links();
         removed.job.clear(frames, spent);
         if let Some(partner) = removed.job.partner().filter(|&partner| self.is_orphan(partner)) {
@@ -295,16 +295,21 @@ impl Endpoint {
             Control::Keepalive(keepalive) => {
                 if let Some(key) = self.incoming(peer, token, (keepalive.channel, keepalive.key)) {
                     self.note_unsent(key, keepalive.unsent);
+                    self.note_spacing(key, keepalive.spacing);
                     match self.confirm(now, key) {
                         true => self.say(key, ControlType::Status),
                         false => self.answer_channel(now, key, ControlType::Status),
                     }
                 }
             }
-            Control::Status(counts) => {
+            Control::Status(status) => {
                 if let Some(key) = self.outgoing(peer, token) {
                     self.confirm(now, key);
-                    let report = self.believed(key, counts);
+                    if self.obey_spacing(now, key, status.spacing) {
+                        // It comes behind everything that was sent before.
+                        self.say(key, ControlType::Keepalive);
+                    }
+                    let report = self.believed(key, status.counts);
                     if let Some(channel) = self.channels.get_mut(key).filter(|_| report.is_some()) {
                         channel.report = report;
                     }
@@ -381,6 +386,7 @@ impl Endpoint {
             oversize: open.oversize.into(),
             same_clock,
             lease: open.lease,
+            pace: open.pace,
         };
         self.signalling.pending.push(Pending { request, token, expires: now + DECISION });
         self.push_event(Event::Requested(request));
@@ -414,6 +420,7 @@ impl Endpoint {
         channel.remote = (accept.channel, accept.key);
         channel.seal = self.signalling.seal(token, channel.remote);
         channel.association.accept(now, accept.lease);
+        self.obey_spacing(now, key, accept.spacing);
         self.set_timer(key);
         self.push_event(Event::Accepted {
             channel: key,
@@ -567,14 +574,16 @@ impl Endpoint {
         if channel.job.is_receiving() {
             channel.list = SENDING + 1 + self.signalling.secret.share(&channel.peer, SHARES);
         }
+        let link = channel.link;
         let key = self.channels.insert(channel)?;
         if !self.signalling.tokens.insert(place, key.index()) {
             return Err(self.channels.remove(key).expect("it was just inserted"));
         }
         self.frames_in_quota += quota;
-        let is_promised = self.channels.get(key).is_some_and(|channel| channel.job.is_promised());
+        let is_promised = self.channels.get(key).is_some_and(|channel| channel.job.is_real_time());
         self.promises += usize::from(is_promised);
         self.tell_links();
+        self.links[usize::from(link)].scheduler.set_spacing(Instant::ZERO, key.index(), Duration::ZERO);
         self.set_timer(key);
         Ok(key)
     }

@@ -128,7 +128,7 @@ macro_rules! parameters {
 }
 
 /// All of them, in the order of files. Of several that are out of range, the first is reported.
-pub static PARAMETERS: [Parameter; 28] = parameters! {
+pub static PARAMETERS: [Parameter; 29] = parameters! {
     packet: Bytes(packet), |_| MIN_PACKET_BYTES.into()..=MAX_PACKET_BYTES.into(), "S: largest packet payload";
     quantum: Count(quantum), |_| 1..=MAX_QUANTUM.into(), "P: packets between preemption points";
     switch: Span(switch), |_| COST, "C_sw: a change of handler";
@@ -144,6 +144,8 @@ pub static PARAMETERS: [Parameter; 28] = parameters! {
     transmit_batch: Count(transmit_batch), |_| 1..=1024, "packets that are handed over together";
     link_setup: Span(link.setup), |_| COST, "C_x: the time to start a transmission";
     link_rate: LinkRate(link.rate), |_| 1..=u64::MAX, "B: the link's rate";
+    receive_rate: LinkRate(receive_rate), |_| 1..=u64::MAX,
+        "the rate at which the last switch port passes on what is for this host; the link's if unlimited";
     link_overhead: Bytes(link.overhead_bytes), |_| 0..=65_535, "bytes that travel with each packet beside its payload";
     link_floor: Bytes(link.floor_bytes), |platform| 0..=platform.packet.into(),
         "shorter payloads occupy the link as if they were this long";

@@ -62,6 +62,10 @@ pub struct LinkScheduler {
     horizon: Duration,
     current: DeadlineHeap,
     best_effort: FifoSet,
+    /// Best effort that waits for the time at which its receiver lets it start.
+    held: DeadlineHeap,
+    /// By channel: how far apart its receiver wants its packets to start, and when the next one may.
+    apart: alloc::boxed::Box<[(Duration, Instant)]>,
     early: DeadlineHeap,
     /// Starts of best effort, control frames included.
     starts: Policer,
@@ -105,6 +109,8 @@ impl LinkScheduler {
             horizon,
             current: DeadlineHeap::with_capacity(capacity),
             best_effort: FifoSet::with_capacity(capacity + 1),
+            held: DeadlineHeap::with_capacity(capacity),
+            apart: alloc::vec![(Duration::ZERO, Instant::ZERO); capacity].into_boxed_slice(),
             early: DeadlineHeap::with_capacity(capacity),
             starts: Policer::new(best_effort.starts),
             best_effort_least: best_effort.packet_min,
@@ -186,12 +192,23 @@ impl LinkScheduler {
     /// Puts the head packet of channel `id` in.
     pub fn enqueue(&mut self, now: Instant, id: u32, head: Head) {
         match head {
-            Head::BestEffort => self.best_effort.push_back(0, id),
+            Head::BestEffort => match self.apart[id as usize].1 {
+                from if from > now => self.held.set(id, from),
+                _ => self.best_effort.push_back(0, id),
+            },
             Head::RealTime { release, deadline } if release > now => {
                 self.deadlines[id as usize] = deadline;
                 self.early.set(id, release);
             }
             Head::RealTime { deadline, .. } => self.current.set(id, deadline),
+        }
+    }
+
+    /// From `now` on the best-effort packets of channel `id` start `spacing` apart; as soon as they can if that is zero.
+    pub fn set_spacing(&mut self, now: Instant, id: u32, spacing: Duration) {
+        self.apart[id as usize] = (spacing, now);
+        if self.held.remove(id) {
+            self.best_effort.push_back(0, id);
         }
     }
 
@@ -202,7 +219,7 @@ impl LinkScheduler {
 
     /// Takes channel `id` out.
     pub fn remove(&mut self, id: u32) {
-        let _ = self.current.remove(id) || self.best_effort.remove(id) || self.early.remove(id);
+        let _ = self.current.remove(id) || self.best_effort.remove(id) || self.early.remove(id) || self.held.remove(id);
     }
 
     /// Picks the packet that is handed over at `now` and takes it out of the queues; `None` if the link holds enough, has
@@ -224,8 +241,16 @@ impl LinkScheduler {
             if control_waits {
                 return Some(Next::Control);
             }
+            while let Some((_, id)) = self.held.pop_due(now) {
+                self.best_effort.push_back(0, id);
+            }
             if let Some(id) = self.best_effort.pop_front(0) {
-                return Some(if id == self.answers { Next::Answer } else { Next::Channel(id) });
+                if id == self.answers {
+                    return Some(Next::Answer);
+                }
+                let (spacing, from) = &mut self.apart[id as usize];
+                *from = now + *spacing;
+                return Some(Next::Channel(id));
             }
         }
         self.early.pop_due(now + self.horizon).map(|(_, id)| Next::Channel(id))
@@ -262,7 +287,9 @@ impl LinkScheduler {
         if !self.current.is_empty() {
             return Some(free);
         }
-        let best_effort = (control_waits || !self.best_effort.is_empty()).then(|| self.starts.allowed_at());
+        let held = self.held.peek().map(|(at, _)| at);
+        let now_or_held = if control_waits || !self.best_effort.is_empty() { Some(Instant::ZERO) } else { held };
+        let best_effort = now_or_held.map(|at| at.max(self.starts.allowed_at()));
         let early = self.early.peek().map(|(release, _)| release.before(self.horizon));
         best_effort.into_iter().chain(early).min().map(|at| at.max(free))
     }

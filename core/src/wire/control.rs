@@ -15,10 +15,11 @@
 
 use super::data::DATA_HEADER_BYTES;
 use super::fields::{self as tag, Field, Fields, Writer};
-use super::messages::{Accept, Close, Counts, Keepalive, Open, Refuse, Traffic, Versions, check_name};
+use super::messages::{Accept, Close, Counts, Keepalive, Open, Pace, Refuse, Status, Traffic, Versions, check_name};
 use super::{KIND_AT, Kind, MAGIC, MINOR, Prefix, WireError, check_range, classify};
+use crate::admission::incoming::MAX_SPACING;
 use crate::limits::{DECAY_FACTOR, MAX_CONTROL_PAYLOAD, MAX_PACKET_BYTES, MIN_PACKET_BYTES};
-use crate::units::{Duration, Instant};
+use crate::units::{Duration, Instant, Rate};
 use strum::VariantArray;
 use zerocopy::network_endian::{U16, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -103,13 +104,17 @@ impl ControlType {
                 tag::LEASE,
                 tag::CLOCK,
                 tag::OVERSIZE,
+                tag::LINK_RATE,
+                tag::AHEAD,
+                tag::SHARED,
             ],
-            Self::Accept => &[tag::CHANNEL, tag::KEY, tag::RECEIVE, tag::PACKET, tag::LEASE, tag::CLOCK],
+            Self::Accept => &[tag::CHANNEL, tag::KEY, tag::RECEIVE, tag::PACKET, tag::LEASE, tag::CLOCK, tag::SPACING],
             Self::Refuse => &[tag::CODE, tag::STAGE, tag::AT, tag::LEAST_DEADLINE, tag::DETAIL],
-            Self::Keepalive => &[tag::CHANNEL, tag::KEY, tag::SENT, tag::UNSENT],
-            Self::Status | Self::Closed => {
-                &[tag::DELIVERED, tag::LATE, tag::LOST, tag::DROPPED, tag::LARGEST, tag::LAXITY]
+            Self::Keepalive => &[tag::CHANNEL, tag::KEY, tag::SENT, tag::UNSENT, tag::SPACING],
+            Self::Status => {
+                &[tag::DELIVERED, tag::LATE, tag::LOST, tag::DROPPED, tag::LARGEST, tag::LAXITY, tag::SPACING]
             }
+            Self::Closed => &[tag::DELIVERED, tag::LATE, tag::LOST, tag::DROPPED, tag::LARGEST, tag::LAXITY],
             Self::Close => &[tag::CHANNEL, tag::KEY, tag::SENT, tag::REASON, tag::REVERSE, tag::UNSENT],
             Self::Version => &[tag::LOWEST, tag::HIGHEST],
             Self::Challenge => &[],
@@ -129,7 +134,7 @@ pub enum Control<'a> {
     /// Sender to receiver: still here.
     Keepalive(Keepalive),
     /// Receiver to sender: the answer to KEEPALIVE.
-    Status(Counts),
+    Status(Status),
     /// Either side: the channel ends.
     Close(Close),
     /// The answer to CLOSE.
@@ -207,6 +212,7 @@ impl<'a> Control<'a> {
         let u32_of = |field| fields.need(field).map(u32::from_be_bytes);
         let u64_of = |field| fields.need(field).map(u64::from_be_bytes);
         let span_of = |field| u64_of(field).map(Duration::from_nanos);
+        let spacing = || Duration::from_nanos(fields.get(tag::SPACING).map_or(0, u64::from_be_bytes));
         let packet = || fields.need(tag::PACKET).map(u16::from_be_bytes);
         let counts = || {
             Ok(Counts {
@@ -227,6 +233,11 @@ impl<'a> Control<'a> {
                 lease: span_of(tag::LEASE)?,
                 clock: u64_of(tag::CLOCK)?,
                 oversize: fields.get(tag::OVERSIZE).map_or(1, u8::from_be_bytes),
+                pace: Pace {
+                    rate: fields.get(tag::LINK_RATE).map(u64::from_be_bytes).and_then(Rate::bytes_per_second),
+                    ahead: Duration::from_nanos(fields.get(tag::AHEAD).map_or(0, u64::from_be_bytes)),
+                    is_shared: flag(tag::SHARED, fields.get(tag::SHARED).map_or(0, u8::from_be_bytes))?,
+                },
             }),
             ControlType::Accept => Self::Accept(Accept {
                 channel: u32_of(tag::CHANNEL)?,
@@ -235,6 +246,7 @@ impl<'a> Control<'a> {
                 packet: packet()?,
                 lease: span_of(tag::LEASE)?,
                 clock: u64_of(tag::CLOCK)?,
+                spacing: spacing(),
             }),
             ControlType::Refuse => Self::Refuse(Refuse {
                 code: u16::from_be_bytes(fields.need(tag::CODE)?),
@@ -248,8 +260,9 @@ impl<'a> Control<'a> {
                 key: u64_of(tag::KEY)?,
                 sent: u64_of(tag::SENT)?,
                 unsent: fields.get(tag::UNSENT).map_or(0, u64::from_be_bytes),
+                spacing: spacing(),
             }),
-            ControlType::Status => Self::Status(counts()?),
+            ControlType::Status => Self::Status(Status { counts: counts()?, spacing: spacing() }),
             ControlType::Close => Self::Close(Close {
                 channel: u32_of(tag::CHANNEL)?,
                 key: u64_of(tag::KEY)?,
@@ -279,7 +292,10 @@ impl<'a> Control<'a> {
                 if open.oversize != 1 {
                     to.put(tag::OVERSIZE, &[open.oversize])?;
                 }
-                Ok(())
+                let Pace { rate, ahead, is_shared } = open.pace;
+                put_number(to, tag::LINK_RATE, rate.map_or(0, Rate::as_bytes_per_second))?;
+                put_number(to, tag::AHEAD, ahead.as_nanos())?;
+                if is_shared { to.put(tag::SHARED, &[1]) } else { Ok(()) }
             }
             Self::Accept(accept) => {
                 to.put(tag::CHANNEL, &accept.channel.to_be_bytes())?;
@@ -287,7 +303,8 @@ impl<'a> Control<'a> {
                 to.put(tag::RECEIVE, &accept.receive.as_nanos().to_be_bytes())?;
                 to.put(tag::PACKET, &accept.packet.to_be_bytes())?;
                 to.put(tag::LEASE, &accept.lease.as_nanos().to_be_bytes())?;
-                to.put(tag::CLOCK, &accept.clock.to_be_bytes())
+                to.put(tag::CLOCK, &accept.clock.to_be_bytes())?;
+                put_number(to, tag::SPACING, accept.spacing.as_nanos())
             }
             Self::Refuse(refuse) => {
                 to.put(tag::CODE, &refuse.code.to_be_bytes())?;
@@ -307,26 +324,21 @@ impl<'a> Control<'a> {
                 to.put(tag::CHANNEL, &alive.channel.to_be_bytes())?;
                 to.put(tag::KEY, &alive.key.to_be_bytes())?;
                 to.put(tag::SENT, &alive.sent.to_be_bytes())?;
-                put_unsent(to, alive.unsent)
+                put_number(to, tag::UNSENT, alive.unsent)?;
+                put_number(to, tag::SPACING, alive.spacing.as_nanos())
             }
-            Self::Status(counts) | Self::Closed(counts) => {
-                to.put(tag::DELIVERED, &counts.delivered.to_be_bytes())?;
-                to.put(tag::LATE, &counts.late.to_be_bytes())?;
-                to.put(tag::LOST, &counts.lost.to_be_bytes())?;
-                to.put(tag::DROPPED, &counts.dropped.to_be_bytes())?;
-                to.put(tag::LARGEST, &counts.largest.as_nanos().to_be_bytes())?;
-                if counts.laxity > 0 {
-                    to.put(tag::LAXITY, &counts.laxity.to_be_bytes())?;
-                }
-                Ok(())
+            Self::Status(status) => {
+                put_counts(to, &status.counts)?;
+                put_number(to, tag::SPACING, status.spacing.as_nanos())
             }
+            Self::Closed(counts) => put_counts(to, counts),
             Self::Close(close) => {
                 to.put(tag::CHANNEL, &close.channel.to_be_bytes())?;
                 to.put(tag::KEY, &close.key.to_be_bytes())?;
                 to.put(tag::SENT, &close.sent.to_be_bytes())?;
                 to.put(tag::REASON, &close.reason.to_be_bytes())?;
                 to.put(tag::REVERSE, &[u8::from(close.reverse)])?;
-                put_unsent(to, close.unsent)
+                put_number(to, tag::UNSENT, close.unsent)
             }
             Self::Version(versions) => {
                 to.put(tag::LOWEST, &versions.lowest.to_be_bytes())?;
@@ -341,28 +353,40 @@ impl<'a> Control<'a> {
         let check_packet = |packet: u16| {
             check_range(tag::PACKET.name, packet.into(), MIN_PACKET_BYTES.into(), MAX_PACKET_BYTES.into())
         };
+        let check_spacing =
+            |spacing: Duration| check_range(tag::SPACING.name, spacing.as_nanos(), 0, MAX_SPACING.as_nanos());
         match self {
             Self::Open(open) => {
                 check_name(open.name)?;
                 check_range(tag::OVERSIZE.name, open.oversize.into(), 1, DECAY_FACTOR.into())?;
                 check_packet(open.packet)
             }
-            Self::Accept(accept) => check_packet(accept.packet),
+            Self::Accept(accept) => {
+                check_spacing(accept.spacing)?;
+                check_packet(accept.packet)
+            }
+            Self::Keepalive(alive) => check_spacing(alive.spacing),
+            Self::Status(status) => check_spacing(status.spacing),
             Self::Version(Versions { lowest, highest }) => {
                 check_range(tag::HIGHEST.name, (*highest).into(), (*lowest).into(), u8::MAX.into())
             }
-            Self::Refuse(_)
-            | Self::Keepalive(_)
-            | Self::Status(_)
-            | Self::Close(_)
-            | Self::Closed(_)
-            | Self::Challenge => Ok(()),
+            Self::Refuse(_) | Self::Close(_) | Self::Closed(_) | Self::Challenge => Ok(()),
         }
     }
 }
 
-fn put_unsent(to: &mut Writer<'_>, unsent: u64) -> Result<(), WireError> {
-    if unsent > 0 { to.put(tag::UNSENT, &unsent.to_be_bytes()) } else { Ok(()) }
+/// A number that is 0 if it is not in the frame.
+fn put_number(to: &mut Writer<'_>, field: Field, number: u64) -> Result<(), WireError> {
+    if number > 0 { to.put(field, &number.to_be_bytes()) } else { Ok(()) }
+}
+
+fn put_counts(to: &mut Writer<'_>, counts: &Counts) -> Result<(), WireError> {
+    to.put(tag::DELIVERED, &counts.delivered.to_be_bytes())?;
+    to.put(tag::LATE, &counts.late.to_be_bytes())?;
+    to.put(tag::LOST, &counts.lost.to_be_bytes())?;
+    to.put(tag::DROPPED, &counts.dropped.to_be_bytes())?;
+    to.put(tag::LARGEST, &counts.largest.as_nanos().to_be_bytes())?;
+    put_number(to, tag::LAXITY, counts.laxity)
 }
 
 fn read_traffic(fields: &Fields<'_>) -> Result<Traffic, WireError> {

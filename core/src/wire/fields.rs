@@ -100,8 +100,17 @@ pub const LAXITY: Field = number(33, "laxity", 8);
 /// Packets that the sender made and lost before they left its host; 0 if absent.
 pub const UNSENT: Field = number(34, "unsent", 8);
 
+/// The rate of the sender's link in bytes a second; absent if nobody paces it.
+pub const LINK_RATE: Field = number(35, "link_rate", 8);
+/// How much work the sender's link may have been given ahead, in ns; 0 if absent.
+pub const AHEAD: Field = number(36, "ahead", 8);
+/// How far apart a best-effort channel has to start its packets, in ns; 0, as soon as it can, if absent.
+pub const SPACING: Field = number(37, "spacing", 8);
+/// 1 if all executives of the sender's host share its link by admission; 0 if absent.
+pub const SHARED: Field = number(38, "shared", 1);
+
 /// All fields; number `tag` stands at `tag − 1`.
-pub const ALL: [Field; 34] = [
+pub const ALL: [Field; 38] = [
     NAME,
     SERVICE,
     MAX_MESSAGE,
@@ -136,6 +145,10 @@ pub const ALL: [Field; 34] = [
     CODE_OF_FRAME,
     LAXITY,
     UNSENT,
+    LINK_RATE,
+    AHEAD,
+    SPACING,
+    SHARED,
 ];
 
 const _: () = {

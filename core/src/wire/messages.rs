@@ -7,7 +7,7 @@ use super::{WireError, check_range};
 use crate::admission::{Code, Refusal, Stage};
 use crate::contract::{Contract, ContractError, Service};
 use crate::limits::{MAX_NAME_BYTES, MIN_PACKET_BYTES};
-use crate::units::{Duration, Instant};
+use crate::units::{Duration, Instant, Rate};
 
 /// What a peer asks for, as it says; [`Open::service`] checks it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,6 +49,17 @@ impl From<Service> for Traffic {
     }
 }
 
+/// What carries a channel on its first link, as its sender tells: what it may have in transit at once follows from that.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Pace {
+    /// The link's rate; `None` if nobody paces it.
+    pub rate: Option<Rate>,
+    /// How much work the link may have been given ahead.
+    pub ahead: Duration,
+    /// Whether all executives of the sender's host share the link by admission.
+    pub is_shared: bool,
+}
+
 /// OPEN: may this channel be?
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Open<'a> {
@@ -68,6 +79,8 @@ pub struct Open<'a> {
     /// How many times `max_message` a message may have: 1 to [`crate::limits::DECAY_FACTOR`], 1 if absent. More than 1
     /// says that the sender's overload policy is `decay`.
     pub oversize: u8,
+    /// What carries the channel on its first link: fields `link_rate`, `ahead` and `shared`.
+    pub pace: Pace,
 }
 
 impl Open<'_> {
@@ -101,6 +114,9 @@ pub struct Accept {
     pub lease: Duration,
     /// Likewise of the receiver's clock; all, 0 if the sender has not shown that it has the same one.
     pub clock: u64,
+    /// How far apart a best-effort channel has to start its packets: up to [`MAX_SPACING`](crate::admission::incoming::MAX_SPACING), 0 if not
+    /// in the frame, as soon as it can.
+    pub spacing: Duration,
 }
 
 impl Accept {
@@ -167,9 +183,26 @@ pub struct Keepalive {
     /// Packets, of whatever channel, that this host made since the channel was opened and lost before they left it; all, 0 if not in
     /// the frame. What the receiver misses is not the network's fault so far.
     pub unsent: u64,
+    /// How far apart its packets start: what the receiver said last. As [`Accept::spacing`].
+    pub spacing: Duration,
 }
 
-/// STATUS and CLOSED: what became of the messages, at the receiver, so far. Each message counts once.
+/// STATUS: the answer to KEEPALIVE.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Status {
+    /// What became of the messages.
+    pub counts: Counts,
+    /// How far apart they have to start their packets from now on. As [`Accept::spacing`].
+    pub spacing: Duration,
+}
+
+impl From<Counts> for Status {
+    fn from(counts: Counts) -> Self {
+        Self { counts, spacing: Duration::ZERO }
+    }
+}
+
+/// In STATUS and CLOSED: what became of the messages, at the receiver, so far. Each message counts once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Delivered within the deadline; all.

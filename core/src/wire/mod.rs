@@ -41,7 +41,9 @@ pub use data::{
     write_receiver, write_tag,
 };
 pub use error::WireError;
-pub use messages::{Accept, Close, Counts, Keepalive, Open, ROUTE_LOST, Refuse, Traffic, Versions, check_name};
+pub use messages::{
+    Accept, Close, Counts, Keepalive, Open, Pace, ROUTE_LOST, Refuse, Status, Traffic, Versions, check_name,
+};
 
 use zerocopy::network_endian::U16;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};

@@ -10,11 +10,21 @@ use alloc::vec::Vec;
 /// True if a frame of this type cannot do without `field`; `interval` and `deadline` are mandatory for a real-time channel only.
 fn is_mandatory(control_type: ControlType, field: fields::Field) -> bool {
     let optional: &[fields::Field] = match control_type {
-        ControlType::Open => &[fields::MIN_MESSAGE, fields::INTERVAL, fields::DEADLINE, fields::OVERSIZE],
+        ControlType::Open => &[
+            fields::MIN_MESSAGE,
+            fields::INTERVAL,
+            fields::DEADLINE,
+            fields::OVERSIZE,
+            fields::LINK_RATE,
+            fields::AHEAD,
+            fields::SHARED,
+        ],
+        ControlType::Accept => &[fields::SPACING],
         ControlType::Refuse => &[fields::AT, fields::LEAST_DEADLINE, fields::DETAIL],
-        ControlType::Keepalive => &[fields::UNSENT],
+        ControlType::Keepalive => &[fields::UNSENT, fields::SPACING],
         ControlType::Close => &[fields::REASON, fields::REVERSE, fields::UNSENT],
-        ControlType::Status | ControlType::Closed => &[fields::LAXITY],
+        ControlType::Status => &[fields::LAXITY, fields::SPACING],
+        ControlType::Closed => &[fields::LAXITY],
         _ => &[],
     };
     control_type.fields().contains(&field) && !optional.contains(&field)

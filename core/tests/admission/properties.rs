@@ -179,7 +179,8 @@ fn roles_use_what_they_need() {
     let answers = decide(&Platform::assumed_host(), &requests, Test::Only(Rule::Split)).unwrap();
     let stages: Vec<_> = answers.channels.iter().map(|answer| answer.outcome.as_ref().unwrap().stages).collect();
     assert!(stages[0].processor > Duration::ZERO && stages[0].link > Duration::ZERO);
-    assert!(stages[1].processor == millis(15) && stages[1].link == Duration::ZERO);
+    // A part of the rest is for what others will send.
+    assert!((millis(5)..millis(15)).contains(&stages[1].processor) && stages[1].link == Duration::ZERO);
     assert!(stages[2].processor == Duration::ZERO && stages[2].link == millis(15));
 }
 

@@ -21,16 +21,7 @@ fn expected() -> Expected {
 
 fn keepalive() -> Vec<u8> {
     let mut bytes = [0; 512];
-    let len = Control::Status(laxity_core::wire::Counts {
-        delivered: 0,
-        late: 0,
-        lost: 0,
-        dropped: 0,
-        largest: ms(0),
-        laxity: 0,
-    })
-    .write(1, &mut bytes)
-    .unwrap();
+    let len = Control::Status(laxity_core::wire::Status::default()).write(1, &mut bytes).unwrap();
     bytes[..len].to_vec()
 }
 

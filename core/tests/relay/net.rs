@@ -327,7 +327,7 @@ impl Net {
                     host.endpoint.begin(now, channel, stages);
                 }
             },
-            Event::Ended { .. } | Event::Overflow { .. } => {}
+            Event::Spaced { .. } | Event::Ended { .. } | Event::Overflow { .. } => {}
         }
     }
 

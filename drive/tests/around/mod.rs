@@ -210,7 +210,8 @@ impl Host {
         let token = tokens.next().expect("OPEN has left");
         let (receive, lease) = (micros(500), Duration::from_secs(2));
         let clock = clock_sign(7, self.around.now, token, ControlType::Accept);
-        let accept = Accept { channel: 5, key: 6, receive, packet: PACKET as u16, lease, clock };
+        let accept =
+            Accept { channel: 5, key: 6, receive, packet: PACKET as u16, lease, clock, spacing: Duration::ZERO };
         self.control_arrives(link, token, &Frame::Accept(accept));
         self.rest();
     }
@@ -245,7 +246,16 @@ impl Host {
         let (upstream, lease) = (micros(500), Duration::from_secs(2));
         let packet = PACKET as u16;
         let clock = clock_sign(7, self.around.now, self.opened, ControlType::Open);
-        let open = Open { name: "here", traffic: service.into(), packet, upstream, lease, clock, oversize: 1 };
+        let open = Open {
+            name: "here",
+            traffic: service.into(),
+            packet,
+            upstream,
+            lease,
+            clock,
+            oversize: 1,
+            pace: laxity_core::event::Pace::default(),
+        };
         self.control_arrives(link, self.opened, &Frame::Open(open));
         self.rest();
         let Some(Event::Requested(request)) = self.around.events.pop() else { panic!("nobody asks") };

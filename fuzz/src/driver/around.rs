@@ -475,7 +475,7 @@ impl Control<Region> for Around<'_> {
                         around.order(driver, now, Command::Release(channel));
                     }
                 }
-                Event::Overflow { .. } => {}
+                Event::Spaced { .. } | Event::Overflow { .. } => {}
             }
         });
     }

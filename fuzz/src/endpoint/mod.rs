@@ -28,6 +28,7 @@ mod work;
 
 use std::collections::VecDeque;
 
+use laxity_core::admission::incoming::MAX_SPACING;
 use laxity_core::admission::{Code, Refusal, Stage};
 use laxity_core::contract::{Contract, Overload, SendingStages, Service};
 use laxity_core::endpoint::{Destination, Incoming, Outgoing, Reception};
@@ -193,6 +194,15 @@ impl World {
         }
     }
 
+    /// All best effort, and what is none, is asked to start its packets so far apart.
+    fn ask_spacing(&mut self, host: usize, micros_apart: u64) {
+        let here: Vec<_> =
+            self.received.iter().filter(|received| received.host == host).map(|received| received.id).collect();
+        for id in here {
+            self.hosts[host].call(0, |endpoint, _| endpoint.ask_spacing(id, micros(micros_apart)));
+        }
+    }
+
     /// Runs everything until all channels that can be are open.
     fn connect(&mut self) {
         for _ in 0..3 {
@@ -222,6 +232,7 @@ impl World {
                 return self.hosts[host].call(0, |endpoint, _| endpoint.refuse(&request, &refusal));
             }
             2 => return self.hosts[host].call(0, |endpoint, _| endpoint.forget(&request)),
+            3 => self.ask_spacing(host, bytes.up_to(255)),
             _ => {}
         }
         let upstream = micros(2_000 + 100 * bytes.up_to(255));
@@ -236,7 +247,8 @@ impl World {
             messages,
             packets: quota,
         };
-        let incoming = Incoming::new(&request, reception);
+        let spacing = if choice & 4 != 0 { micros(u64::from(messages)) } else { micros(0) };
+        let incoming = Incoming::new(&request, reception).spaced(spacing);
         let now = self.hosts[host].time(self.now);
         let Ok(id) = self.hosts[host].call(0, |endpoint, _| endpoint.accept(now, &request, incoming)) else { return };
         let sender = (0..self.sent.len()).find(|number| host::name(*number) == request.name);
@@ -366,6 +378,12 @@ impl World {
                     let sent = self.sender(host, channel).expect("a channel that was opened");
                     assert!(self.sent[sent].packet.is_none(), "a channel is accepted twice");
                     self.sent[sent].packet = Some(packet);
+                }
+                Event::Spaced { channel, spacing } => {
+                    assert!(
+                        self.receiver(host, channel).is_some() && spacing <= MAX_SPACING,
+                        "{spacing} of {channel:?}"
+                    );
                 }
                 Event::Ended { channel, end } => self.ended(host, channel, end),
                 Event::Overflow { dropped } => panic!("{dropped} events are dropped though all are fetched"),

@@ -62,6 +62,7 @@ impl Content {
                     key: scattered.into(),
                     sent: 0,
                     unsent: 0,
+                    spacing: laxity_core::units::Duration::ZERO,
                 });
                 alive.write(scattered.into(), area)
             }

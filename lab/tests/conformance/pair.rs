@@ -126,7 +126,13 @@ impl Packet {
     /// Writes it to the start of `area`; returns its length.
     pub(crate) fn write(&self, area: &mut [u8]) -> usize {
         if self.class == ArrivalClass::Control {
-            let alive = Control::Keepalive(Keepalive { channel: 1, key: KEY, sent: self.number, unsent: 0 });
+            let alive = Control::Keepalive(Keepalive {
+                channel: 1,
+                key: KEY,
+                sent: self.number,
+                unsent: 0,
+                spacing: Duration::ZERO,
+            });
             return alive.write(self.number, area).expect("there is room");
         }
         let payload = self.bytes - DATA_HEADER_BYTES;

@@ -37,6 +37,7 @@ impl<F: Frames, L: LinkOver<F>, C: Clock> Control<F> for Surroundings<L, C> {
                 Command::Begin { channel, stages } => driver.begin(now, channel, stages, self),
                 Command::Refuse { request, refusal } => driver.endpoint.refuse(&request, &refusal),
                 Command::Close(channel) => driver.close(now, channel, self),
+                Command::Space { channel, spacing } => driver.endpoint.ask_spacing(channel, spacing),
                 Command::Release(channel) => self.release(driver, channel),
                 Command::SetLink { ticket, link, model } => {
                     driver.endpoint.set_link_model(now, link, model);

@@ -69,6 +69,11 @@ pub(crate) enum Command {
     },
     Close(ChannelId),
     Release(ChannelId),
+    /// Tells the sender of a best-effort channel how far apart its packets have to start.
+    Space {
+        channel: ChannelId,
+        spacing: Duration,
+    },
     /// Paces a link by another share of it.
     SetLink {
         ticket: u64,

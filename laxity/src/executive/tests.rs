@@ -379,7 +379,13 @@ impl Script {
             let destination = Destination { link: 0, peer: configs[1 - from].address, name: plan.name };
             let queue = plan.send_messages * packets(service.max_message(), packet);
             let upstream = plan.stages.processor + plan.stages.link;
-            let outgoing = Outgoing::new(destination, config, upstream, plan.lease, plan.send_messages, queue);
+            let pace = laxity_core::event::Pace {
+                rate: configs[*from].platform.link.rate,
+                ahead: configs[*from].look_ahead,
+                is_shared: false,
+            };
+            let outgoing =
+                Outgoing::new(destination, config, upstream, plan.lease, plan.send_messages, queue).paced(pace);
             let (send, slot) = port::sending(plan.send_messages as usize + 64, service.max_message() as usize);
             hosts[*from].sends[channel] = Some(send);
             hosts[*from].command(Command::Open { ticket: channel as u64, outgoing, slot: Box::new(Slot::Send(slot)) });

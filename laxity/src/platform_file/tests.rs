@@ -59,6 +59,7 @@ fn every_key_is_read_into_its_own_place() {
         transmit_batch = 12
         link_setup = "13ns"
         link_rate = "14B/s"
+        receive_rate = "37B/s"
         link_overhead = "15B"
         link_floor = "16B"
         packet_spacing = "36ns"
@@ -102,6 +103,7 @@ fn every_key_is_read_into_its_own_place() {
         receive_batch: 10,
         link_cost: ns(11),
         transmit_batch: 12,
+        receive_rate: Rate::bytes_per_second(37),
         link: LinkModel {
             setup: ns(13),
             rate: Rate::bytes_per_second(14),

@@ -1,7 +1,7 @@
 //! Golden vectors, written by hand from docs/wire.md: whoever implements the formats elsewhere can use them.
 
 use super::*;
-use crate::units::{Duration, Instant};
+use crate::units::{Duration, Instant, Rate};
 
 const DATA: &str = "
     4C58                ; magic LX
@@ -42,7 +42,7 @@ const OPEN_BEST_EFFORT: &str = "
     4C58 02 02          ; prefix
     01                  ; type: OPEN
     00                  ; minor
-    0041                ; length: 65 = token 8, fields 57
+    0058                ; length: 88 = token 8, fields 80
     0000000000000001    ; token
     01 03 6C6F67        ; name: log
     02 01 01            ; service: best effort
@@ -53,13 +53,16 @@ const OPEN_BEST_EFFORT: &str = "
     0A 08 0000000077359400 ; lease: 2 s
     0B 08 0000000000000000 ; clock: nobody's
     1E 01 04            ; oversize: 4 times
+    23 08 0000000000BEBC20 ; link_rate: 12.5 MB/s
+    24 08 0000000000042E50 ; ahead: 274 us
+    26 01 01            ; shared: 1
 ";
 
 const ACCEPT: &str = "
     4C58 02 02          ; prefix
     02                  ; type: ACCEPT
     00                  ; minor
-    003A                ; length: 58 = token 8, fields 50
+    0044                ; length: 68 = token 8, fields 60
     0123456789ABCDEF    ; token
     0C 04 00000007      ; channel
     0D 08 DEADBEEFCAFEF00D ; key
@@ -67,6 +70,7 @@ const ACCEPT: &str = "
     08 02 0400          ; packet: 1024
     0A 08 000000003B9ACA00 ; lease: 1 s
     0B 08 00000000000000C1 ; clock: 193
+    25 08 00000000005B8D80 ; spacing: 6 ms
 ";
 
 const REFUSE: &str = "
@@ -86,24 +90,26 @@ const KEEPALIVE: &str = "
     4C58 02 02          ; prefix
     04                  ; type: KEEPALIVE
     00                  ; minor
-    0022                ; length: 34 = token 8, fields 26
+    002C                ; length: 44 = token 8, fields 36
     0123456789ABCDEF    ; token
     0C 04 00000007      ; channel
     0D 08 DEADBEEFCAFEF00D ; key
     14 08 00000000000003E8 ; sent: 1000
+    25 08 00000000005B8D80 ; spacing: 6 ms
 ";
 
 const STATUS: &str = "
     4C58 02 02          ; prefix
     05                  ; type: STATUS
     00                  ; minor
-    003A                ; length: 58 = token 8, fields 50
+    0044                ; length: 68 = token 8, fields 60
     0123456789ABCDEF    ; token
     15 08 00000000000003E4 ; delivered: 996
     16 08 0000000000000002 ; late: 2
     17 08 0000000000000001 ; lost: 1
     18 08 0000000000000001 ; dropped: 1
     19 08 0000000000432380 ; largest: 4.4 ms
+    25 08 00000000005B8D80 ; spacing: 6 ms
 ";
 
 const CLOSE: &str = "
@@ -175,6 +181,7 @@ pub(super) fn controls() -> [(Vec<u8>, u64, Control<'static>); 10] {
         lease: Duration::from_secs(2),
         clock: 0xC1,
         oversize: 1,
+        pace: Pace::default(),
     };
     let best_effort = Open {
         name: "log",
@@ -182,6 +189,7 @@ pub(super) fn controls() -> [(Vec<u8>, u64, Control<'static>); 10] {
         upstream: Duration::ZERO,
         clock: 0,
         oversize: 4,
+        pace: Pace { rate: Rate::bytes_per_second(12_500_000), ahead: Duration::from_micros(274), is_shared: true },
         ..open
     };
     let accept = Accept {
@@ -191,6 +199,7 @@ pub(super) fn controls() -> [(Vec<u8>, u64, Control<'static>); 10] {
         packet: 1024,
         lease: Duration::from_secs(1),
         clock: 0xC1,
+        spacing: Duration::from_millis(6),
     };
     let refuse = Refuse {
         code: 7,
@@ -208,9 +217,15 @@ pub(super) fn controls() -> [(Vec<u8>, u64, Control<'static>); 10] {
         (
             hex(KEEPALIVE),
             TOKEN,
-            Control::Keepalive(Keepalive { channel: 7, key: 0xDEAD_BEEF_CAFE_F00D, sent: 1000, unsent: 0 }),
+            Control::Keepalive(Keepalive {
+                channel: 7,
+                key: 0xDEAD_BEEF_CAFE_F00D,
+                sent: 1000,
+                unsent: 0,
+                spacing: Duration::from_millis(6),
+            }),
         ),
-        (hex(STATUS), TOKEN, Control::Status(counts)),
+        (hex(STATUS), TOKEN, Control::Status(Status { counts, spacing: Duration::from_millis(6) })),
         (hex(CLOSE), TOKEN, Control::Close(close)),
         (hex(CLOSED), TOKEN, Control::Closed(Counts { laxity: 1, ..counts })),
         (hex(VERSION), TOKEN, Control::Version(Versions { lowest: 1, highest: 3 })),

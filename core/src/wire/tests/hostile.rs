@@ -147,7 +147,20 @@ fn a_repeated_field_is_named() {
 #[test]
 fn a_missing_mandatory_field_is_named() {
     // By hand, independent of `is_mandatory`.
-    let optional = ["min_message", "oversize", "at", "least_deadline", "detail", "reason", "reverse", "laxity"];
+    let optional = [
+        "min_message",
+        "oversize",
+        "at",
+        "least_deadline",
+        "detail",
+        "reason",
+        "reverse",
+        "laxity",
+        "link_rate",
+        "ahead",
+        "spacing",
+        "shared",
+    ];
     for (frame, its_token, control) in controls() {
         let parts = taken_apart(&frame);
         for at in 0..parts.len() {

@@ -2,8 +2,9 @@
 
 use super::golden::{controls, data_frame};
 use super::*;
+use crate::admission::incoming::MAX_SPACING;
 use crate::limits::{MAX_CONTROL_PAYLOAD, MAX_MESSAGE_BYTES, MAX_PACKET_BYTES, MIN_PACKET_BYTES};
-use crate::units::{Duration, Instant};
+use crate::units::{Duration, Instant, Rate};
 use alloc::string::String;
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -15,6 +16,18 @@ fn number() -> impl Strategy<Value = u64> {
 
 fn span() -> impl Strategy<Value = Duration> {
     number().prop_map(Duration::from_nanos)
+}
+
+fn spacing() -> impl Strategy<Value = Duration> {
+    (0..=MAX_SPACING.as_nanos()).prop_map(Duration::from_nanos)
+}
+
+fn pace() -> impl Strategy<Value = Pace> {
+    (number(), span(), any::<bool>()).prop_map(|(rate, ahead, is_shared)| Pace {
+        rate: Rate::bytes_per_second(rate),
+        ahead,
+        is_shared,
+    })
 }
 
 fn packet() -> impl Strategy<Value = u16> {
@@ -50,19 +63,20 @@ fn counts() -> impl Strategy<Value = Counts> {
 /// A control frame whose texts are `name` and `detail`.
 fn control(name: &'static str, detail: &'static str) -> impl Strategy<Value = Control<'static>> {
     prop_oneof![
-        (traffic(), packet(), span(), span(), number(), 1u8..=4).prop_map(
-            move |(traffic, packet, upstream, lease, clock, oversize)| {
-                Control::Open(Open { name, traffic, packet, upstream, lease, clock, oversize })
+        (traffic(), packet(), span(), span(), number(), 1u8..=4, pace()).prop_map(
+            move |(traffic, packet, upstream, lease, clock, oversize, pace)| {
+                Control::Open(Open { name, traffic, packet, upstream, lease, clock, oversize, pace })
             }
         ),
-        (any::<u32>(), any::<u64>(), span(), packet(), span(), number()).prop_map(
-            |(channel, key, receive, packet, lease, clock)| Control::Accept(Accept {
+        (any::<u32>(), any::<u64>(), span(), packet(), span(), number(), spacing()).prop_map(
+            |(channel, key, receive, packet, lease, clock, spacing)| Control::Accept(Accept {
                 channel,
                 key,
                 receive,
                 packet,
                 lease,
-                clock
+                clock,
+                spacing
             })
         ),
         (any::<u16>(), any::<u8>(), proptest::option::of(span()), proptest::option::of(span())).prop_map(
@@ -74,9 +88,12 @@ fn control(name: &'static str, detail: &'static str) -> impl Strategy<Value = Co
                 detail
             })
         ),
-        (any::<u32>(), any::<u64>(), number(), number())
-            .prop_map(|(channel, key, sent, unsent)| { Control::Keepalive(Keepalive { channel, key, sent, unsent }) }),
-        counts().prop_map(Control::Status),
+        (any::<u32>(), any::<u64>(), number(), number(), spacing()).prop_map(
+            |(channel, key, sent, unsent, spacing)| {
+                Control::Keepalive(Keepalive { channel, key, sent, unsent, spacing })
+            }
+        ),
+        (counts(), spacing()).prop_map(|(counts, spacing)| Control::Status(Status { counts, spacing })),
         (any::<u32>(), any::<u64>(), number(), number(), any::<u8>(), any::<bool>()).prop_map(
             |(channel, key, sent, unsent, reason, reverse)| {
                 Control::Close(Close { channel, key, sent, unsent, reason, reverse })

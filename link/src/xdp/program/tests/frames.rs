@@ -34,7 +34,10 @@ pub(super) fn packet((channel, key): (u32, u64), message_bytes: u32, packet: u32
 /// A control frame.
 pub(super) fn control(channel: u32, key: u64) -> Vec<u8> {
     let mut bytes = [0; MAX_CONTROL_BYTES];
-    let len = Control::Keepalive(Keepalive { channel, key, sent: 9, unsent: 0 }).write(77, &mut bytes).unwrap();
+    let len =
+        Control::Keepalive(Keepalive { channel, key, sent: 9, unsent: 0, spacing: laxity_core::units::Duration::ZERO })
+            .write(77, &mut bytes)
+            .unwrap();
     bytes[..len].to_vec()
 }
 

@@ -1,0 +1,454 @@
+//! Everything that comes in: what all peers may have in transit at once, and what that makes a message wait.
+//!
+//! The last switch port before a host is a FIFO of the host's own rate, and knows no deadlines: whatever all admitted peers have on
+//! the way lies there in front of everything else. Behind it a look at the inputs takes K frames at most. So everything incoming is
+//! admitted here, best effort too, against both: real-time by its contract, best effort as often as it was told.
+//!
+//! **Arrivals.** What a channel brings in any span t is at most `b + ρ t`. A real-time one of N packets: a message every I in the long run, and
+//! at once as many as its burst and as may have waited on their way, `B + J/I`, J being how long its packets
+//! may be on their way: early bursts included. Best effort that starts a packet
+//! every s brings `1 + (t + a)/s` of them, and as fast as its link is otherwise. All flows of a host cross its link of rate r, which it gives up
+//! to a of work ahead: `r (t + a)` and a packet. So of a host comes at most the lesser of both, a curve with one bend, and
+//!
+//! ```text
+//! F_port  = max over t of Σ_hosts min(link, Σ flows)(t) − t           in transmission times at the port's rate
+//! F_looks = 0 if no more than K frames pass the port within T, else max over t of (the same in frames · T/K) − t + F_port
+//! ```
+//!
+//! with T between two looks at most ([`Admission::input_delay`], which a frame waits in any case). Sums of such curves are concave, so the
+//! maximum is at a bend. Every real-time channel is granted an allowance for this wait; a newcomer is let in if nobody's is exceeded.
+//!
+//! **Best effort** is not held back until something is promised. Then, if the port or the looks could not cope with all links at once, every best-effort
+//! channel is told the same spacing: such that they have three quarters of what is left of the port, and half of the looks, and more apart
+//! if an allowance needs it. Who would have to wait for more than [`MAX_SPACING`] is refused.
+//!
+//! **What it leaves out.** Frames of strangers and of peers that do not do what they are told; other executives of this host, which do not know
+//! of what this one receives; queues in front of the last port.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+
+use super::reserve::Admission;
+use super::walk::{ONE, share};
+use super::{Code, Refusal, Stage};
+use crate::contract::{self, Contract};
+use crate::limits::{MAX_CONTROL_PAYLOAD, MAX_INTERVAL};
+use crate::units::{Duration, Instant, Rate};
+
+/// Best effort has so much of what real-time leaves of the port: three quarters.
+const OF_PORT: (u64, u64) = (3, 4);
+/// And so much of the looks.
+const OF_LOOKS: (u64, u64) = (1, 2);
+/// Best effort is not told to start its packets further apart than this.
+pub const MAX_SPACING: Duration = Duration::from_secs(1);
+/// Of what a channel could wait beyond what it has to now, one part in so many is kept for those who come later.
+const SPARE: u64 = 2;
+/// Best effort is left as it is if a newcomer has to wait for no more than one part in so many of what it could.
+const UNHURRIED: u64 = 4;
+
+const _: () = assert!(MAX_SPACING.as_nanos() <= MAX_INTERVAL.as_nanos());
+
+/// Where a flow comes from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Source {
+    /// Flows with the same number come over the same link.
+    pub host: u64,
+    /// The link's rate; `None` if it is not known, or paced by nobody.
+    pub rate: Option<Rate>,
+    /// How much work the link may have been given ahead.
+    pub ahead: Duration,
+}
+
+/// What a channel may bring.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Flow {
+    source: Source,
+    /// N, and the payload of all of them.
+    packets: u64,
+    bytes: u64,
+    arrival: Arrival,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Arrival {
+    RealTime {
+        interval: Duration,
+        /// B.
+        burst: u32,
+        /// How long before its last packet a message's first one may come, and how late.
+        jitter: Duration,
+        /// What it was granted to wait.
+        allowance: Duration,
+    },
+    BestEffort {
+        /// How far apart its packets start; `None` if it was not told.
+        spacing: Option<Duration>,
+    },
+}
+
+impl Flow {
+    /// A real-time channel in packets of at most `packet` bytes, which are on their way for at most `jitter` before they come.
+    pub fn real_time(source: Source, contract: &Contract, packet: u32, jitter: Duration) -> Self {
+        let (interval, burst) = (contract.interval(), contract.burst());
+        let packets = contract::packets(contract.max_message(), packet.max(1)).into();
+        let arrival = Arrival::RealTime { interval, burst, jitter, allowance: Duration::MAX };
+        Self { source, packets, bytes: contract.max_message().into(), arrival }
+    }
+
+    /// A best-effort channel in packets of at most `packet` bytes, that start `spacing` apart if it was told so.
+    pub fn best_effort(source: Source, packet: u32, spacing: Option<Duration>) -> Self {
+        Self { source, packets: 1, bytes: packet.into(), arrival: Arrival::BestEffort { spacing } }
+    }
+
+    fn is_best_effort(&self) -> bool {
+        matches!(self.arrival, Arrival::BestEffort { .. })
+    }
+
+    /// Best effort that is told `spacing`; anything else as it is.
+    fn told(self, spacing: Option<Duration>) -> Self {
+        match self.arrival {
+            Arrival::BestEffort { .. } => Self { arrival: Arrival::BestEffort { spacing }, ..self },
+            Arrival::RealTime { .. } => self,
+        }
+    }
+
+    /// `b` and ρ, if a message takes `cost`; `None` if only the link bounds it.
+    fn curve(&self, cost: u64) -> Option<Affine> {
+        let (often, ahead) = match self.arrival {
+            Arrival::RealTime { interval, burst, jitter, .. } => {
+                let early = Affine::rising(cost, interval).at(jitter.as_nanos());
+                (interval, early.saturating_add(u128::from(cost) * u128::from(burst)))
+            }
+            Arrival::BestEffort { spacing } => {
+                let spacing = spacing.filter(|spacing| !spacing.is_zero())?;
+                let early = Affine::rising(cost, spacing).at(self.source.ahead.as_nanos());
+                (spacing, early.saturating_add(cost.into()))
+            }
+        };
+        Some(Affine { level: ahead, ..Affine::rising(cost, often) })
+    }
+}
+
+/// `level + slope t`, the slope in parts of [`ONE`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Affine {
+    level: u128,
+    slope: u128,
+}
+
+impl Affine {
+    fn rising(cost: u64, often: Duration) -> Self {
+        Self { level: 0, slope: share(cost.into(), often.as_nanos().max(1)) }
+    }
+    fn at(self, t: u64) -> u128 {
+        self.level.saturating_add(self.slope.saturating_mul(t.into()).div_ceil(ONE))
+    }
+    fn and(self, other: Self) -> Self {
+        Self { level: self.level.saturating_add(other.level), slope: self.slope.saturating_add(other.slope) }
+    }
+}
+
+/// What a host may bring: the least of its link and its flows. At least one of them is known.
+#[derive(Clone, Copy, Debug)]
+struct Curve {
+    link: Option<Affine>,
+    flows: Option<Affine>,
+}
+
+impl Curve {
+    /// The part that counts from 0 on, and the one after the bend, if there is one, and where.
+    fn parts(&self) -> Option<(Affine, Option<(u64, Affine)>)> {
+        let (one, other) = match (self.link, self.flows) {
+            (Some(link), Some(flows)) => (link, flows),
+            (one, other) => return Some((one.or(other)?, None)),
+        };
+        let (first, last) =
+            if (one.level, one.slope) <= (other.level, other.slope) { (one, other) } else { (other, one) };
+        if first.slope <= last.slope {
+            return Some((first, None));
+        }
+        let bend = (last.level - first.level).saturating_mul(ONE).div_ceil(first.slope - last.slope);
+        Some((first, Some((u64::try_from(bend).unwrap_or(u64::MAX), last))))
+    }
+}
+
+/// `max over t of Σ curves − t`; `None` if that has no end.
+fn most(curves: &[Curve]) -> Option<u64> {
+    let (mut sum, mut bends) = (Affine::default(), Vec::with_capacity(curves.len()));
+    for curve in curves {
+        let (first, bend) = curve.parts()?;
+        sum = sum.and(first);
+        bends.extend(bend.map(|(at, last)| (at, first, last)));
+    }
+    bends.sort_unstable_by_key(|(at, ..)| *at);
+    let mut at = 0;
+    for (bend, first, last) in bends {
+        if sum.slope <= ONE {
+            break;
+        }
+        at = bend;
+        sum.level = sum.level.saturating_add(last.level - first.level);
+        sum.slope -= first.slope - last.slope;
+    }
+    (sum.slope <= ONE).then(|| u64::try_from(sum.at(at).saturating_sub(at.into())).unwrap_or(u64::MAX))
+}
+
+/// Frames are counted in parts, because curves are rounded up.
+const COUNTED: u64 = 1 << 20;
+
+/// Names a flow.
+pub type FlowId = u64;
+
+/// What a newcomer finds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Room {
+    /// How long a frame may wait at the port and for looks beyond the first, with the newcomer, and with best effort as told.
+    pub wait: Duration,
+    /// What the newcomer is granted of that, if it is real-time: as much, and some for those who come later.
+    pub allowance: Duration,
+    /// How far apart all best effort has to start its packets; `None` if it is not held back.
+    pub spacing: Option<Duration>,
+}
+
+/// Everything that one executive receives.
+#[derive(Clone, Debug)]
+pub struct Incoming {
+    /// B of the port; `None` if nothing is known to be slower than the hosts.
+    port: Option<Rate>,
+    /// Bytes that travel with each packet.
+    overhead: u64,
+    /// The smallest packet on a link, headers included.
+    least: u64,
+    /// T and K.
+    look: (u64, u64),
+    flows: BTreeMap<FlowId, Flow>,
+    next: FlowId,
+}
+
+impl Incoming {
+    /// Nothing comes in yet.
+    pub fn new(admission: &Admission) -> Self {
+        let platform = admission.platform();
+        let overhead = u64::from(platform.link.overhead_bytes);
+        Self {
+            port: platform.receive_rate.or(admission.link.rate),
+            overhead,
+            least: u64::from(platform.link.floor_bytes.max(1)) + overhead,
+            look: (admission.input_delay().as_nanos().max(1), platform.receive_batch.max(1).into()),
+            flows: BTreeMap::new(),
+            next: 0,
+        }
+    }
+
+    /// Lets a flow in; of a real-time one with what it was granted to wait.
+    pub fn insert(&mut self, mut flow: Flow, granted: Duration) -> FlowId {
+        if let Arrival::RealTime { allowance, .. } = &mut flow.arrival {
+            *allowance = granted;
+        }
+        self.next += 1;
+        self.flows.insert(self.next, flow);
+        self.next
+    }
+
+    /// A flow is gone.
+    pub fn remove(&mut self, id: FlowId) {
+        self.flows.remove(&id);
+    }
+
+    /// A best-effort flow starts its packets so far apart from now on.
+    pub fn set_spacing(&mut self, id: FlowId, spacing: Option<Duration>) {
+        if let Some(flow) = self.flows.get_mut(&id) {
+            *flow = flow.told(spacing);
+        }
+    }
+
+    /// What a message of a flow takes of the port.
+    pub(super) fn weight(&self, id: FlowId) -> u64 {
+        self.flows.get(&id).map_or(0, |flow| self.on_port(flow))
+    }
+
+    /// How long a frame may wait with what comes in now; `None` if that has no end.
+    pub fn wait(&self) -> Option<Duration> {
+        self.wait_of(self.flows.values().copied())
+    }
+
+    /// How far apart best effort has to start its packets for what has been granted, with nobody new; `None` if it need not be held back.
+    pub fn spacing(&self) -> Option<Duration> {
+        self.room_with(None, Duration::MAX).ok().and_then(|(_, spacing)| spacing)
+    }
+
+    /// Whether `newcomer` fits. A real-time one may wait for `most` at the most.
+    ///
+    /// # Errors
+    /// [`Code::ArrivalUtilisation`]: the port, or the looks, could not cope in the long run. [`Code::ArrivalDeadline`]: somebody would wait for
+    /// longer than is granted, `at` by how much.
+    pub fn room(&self, newcomer: &Flow, most: Duration) -> Result<Room, Refusal> {
+        let most = if newcomer.is_best_effort() { Duration::MAX } else { most };
+        let (wait, spacing) = self.room_with(Some(*newcomer), most)?;
+        let spare = if most == Duration::MAX { Duration::ZERO } else { (most - wait).mul_ratio(1, SPARE) };
+        Ok(Room { wait, allowance: wait + spare, spacing })
+    }
+
+    fn room_with(&self, newcomer: Option<Flow>, most: Duration) -> Result<(Duration, Option<Duration>), Refusal> {
+        let all = || self.flows.values().copied().chain(newcomer);
+        let allowances = self.flows.values().filter_map(|flow| match flow.arrival {
+            Arrival::RealTime { allowance, .. } => Some(allowance),
+            Arrival::BestEffort { .. } => None,
+        });
+        let promises = all().any(|flow| !flow.is_best_effort());
+        if !promises {
+            return Ok((Duration::ZERO, None));
+        }
+        let others = allowances.min().unwrap_or(Duration::MAX);
+        let limit = others.min(most);
+        let refused = |code, at: Option<Duration>| {
+            let at = at.map(|at| Instant::from_nanos(at.as_nanos()));
+            Err(Refusal { at, ..Refusal::new(code, Stage::Arrival) })
+        };
+        let used = self.shares(all().filter(|flow| !flow.is_best_effort()));
+        if used.0 >= ONE || used.1 >= ONE {
+            return refused(Code::ArrivalUtilisation, None);
+        }
+        let with = |spacing| self.wait_of(all().map(|flow| flow.told(spacing)));
+        // A newcomer with a spare part of its time waits for best effort as it is.
+        let unhurried = if most == Duration::MAX { most } else { most.mul_ratio(1, UNHURRIED) };
+        if let Some(wait) = with(None).filter(|wait| *wait <= others.min(unhurried)) {
+            return Ok((wait, None));
+        }
+        // As far apart as the long run needs, all the same.
+        let (port, looks) = self.shares(all().filter(Flow::is_best_effort).map(|flow| flow.told(Some(MAX_SPACING))));
+        let apart = |asked: u128, used: u128, (numerator, denominator): (u64, u64)| {
+            let left = (ONE - used) * u128::from(numerator) / u128::from(denominator);
+            (asked * u128::from(MAX_SPACING.as_nanos())).div_ceil(left.max(1))
+        };
+        let mut spacing = apart(port, used.0, OF_PORT).max(apart(looks, used.1, OF_LOOKS)).max(1);
+        let mut last = None;
+        while spacing <= u128::from(MAX_SPACING.as_nanos()) {
+            let told = Some(Duration::from_nanos(u64::try_from(spacing).unwrap_or(u64::MAX)));
+            match with(told) {
+                Some(wait) if wait <= limit => return Ok((wait, told)),
+                wait => last = wait,
+            }
+            // Nobody to hold back.
+            if port == 0 && looks == 0 {
+                break;
+            }
+            spacing += spacing.div_ceil(4);
+        }
+        match last {
+            Some(wait) => refused(Code::ArrivalDeadline, Some(wait - limit)),
+            None => refused(Code::ArrivalUtilisation, None),
+        }
+    }
+
+    /// T/K, rounded up: what a frame takes of the looks.
+    fn frame(&self) -> u64 {
+        self.look.0.div_ceil(self.look.1)
+    }
+
+    /// What a message of a flow takes of the port.
+    fn on_port(&self, flow: &Flow) -> u64 {
+        let bytes = flow.bytes.saturating_add(flow.packets.saturating_mul(self.overhead));
+        self.port.map_or(0, |port| port.time_for(bytes).as_nanos())
+    }
+
+    /// Long-run shares of the port and of the looks.
+    fn shares(&self, flows: impl Iterator<Item = Flow>) -> (u128, u128) {
+        flows.fold((0, 0), |(port, looks): (u128, u128), flow| {
+            let slope = |cost| flow.curve(cost).map_or(ONE, |curve| curve.slope);
+            let frames = flow.packets.saturating_mul(self.frame());
+            (port.saturating_add(slope(self.on_port(&flow))), looks.saturating_add(slope(frames)))
+        })
+    }
+
+    fn wait_of(&self, flows: impl Iterator<Item = Flow>) -> Option<Duration> {
+        let mut hosts: BTreeMap<u64, Vec<Flow>> = BTreeMap::new();
+        for flow in flows {
+            hosts.entry(flow.source.host).or_default().push(flow);
+        }
+        let port: Vec<Curve> = match self.port {
+            Some(_) => hosts.values().map(|flows| self.port_curve(flows)).collect(),
+            None => Vec::new(),
+        };
+        let at_port = most(&port)?;
+        let looks: Vec<Curve> = hosts.values().map(|flows| self.looks_curve(flows)).collect();
+        let at_a_look = self.frames_at_a_look(hosts.values(), at_port);
+        let for_looks = if at_a_look <= self.look.1.into() { 0 } else { most(&looks)?.saturating_add(at_port) };
+        Some(Duration::from_nanos(at_port.saturating_add(for_looks)))
+    }
+
+    /// Most frames that pass the port between two looks: of those that can have come by then the shortest, as many as it has time for, and one that
+    /// it had begun with before.
+    fn frames_at_a_look<'a>(&self, hosts: impl Iterator<Item = &'a Vec<Flow>>, at_port: u64) -> u128 {
+        let time = |bytes: u64| self.port.map_or(0, |port| port.time_for(bytes).as_nanos());
+        let span = self.look.0.saturating_add(at_port);
+        let mut sorts: Vec<(u64, u128)> = Vec::new();
+        for flows in hosts {
+            let of_flows = flows.iter().map(|flow| {
+                let cost = self.on_port(flow) / flow.packets.max(1);
+                flow.curve(flow.packets.saturating_mul(COUNTED))
+                    .map(|curve| (cost, curve.at(span).div_ceil(COUNTED.into())))
+            });
+            match of_flows.collect::<Option<Vec<_>>>() {
+                Some(of_flows) => {
+                    let control = time(u64::from(MAX_CONTROL_PAYLOAD) + self.overhead);
+                    sorts.push((control, flows.len() as u128));
+                    sorts.extend(of_flows);
+                }
+                None => sorts.push((time(self.least), u128::MAX)),
+            }
+        }
+        sorts.sort_unstable();
+        let (mut left, mut frames) = (u128::from(self.look.0), 1u128);
+        for (cost, count) in sorts {
+            let passing = if cost == 0 { count } else { count.min(left.div_ceil(cost.into())) };
+            frames = frames.saturating_add(passing);
+            left = left.saturating_sub(passing.saturating_mul(cost.into()));
+        }
+        frames
+    }
+
+    fn port_curve(&self, flows: &[Flow]) -> Curve {
+        let control =
+            self.port.map_or(0, |port| port.time_for(u64::from(MAX_CONTROL_PAYLOAD) + self.overhead).as_nanos());
+        let largest =
+            flows.iter().map(|flow| flow.bytes.div_ceil(flow.packets.max(1))).max().unwrap_or(0) + self.overhead;
+        let link = link_of(flows).and_then(|(rate, ahead)| {
+            let port = self.port?;
+            let (rate, whole) = (u128::from(rate.as_bytes_per_second()), u128::from(port.as_bytes_per_second()));
+            let given = rate.saturating_mul(ahead.as_nanos().into()).div_ceil(1_000_000_000);
+            let bytes = u64::try_from(given).unwrap_or(u64::MAX).saturating_add(largest);
+            let slope = rate.saturating_mul(ONE).div_ceil(whole);
+            Some(Affine { level: port.time_for(bytes).as_nanos().into(), slope })
+        });
+        Curve { link, flows: sum(flows, control, |flow| self.on_port(flow)) }
+    }
+
+    fn looks_curve(&self, flows: &[Flow]) -> Curve {
+        let frame = self.frame();
+        let link = link_of(flows).map(|(rate, ahead)| {
+            // A frame every so many nanoseconds.
+            let smallest = rate.time_for(self.least).as_nanos().max(1);
+            let frames = u128::from(ahead.as_nanos() / smallest) + 2;
+            Affine { level: frames.saturating_mul(frame.into()), slope: share(frame.into(), smallest) }
+        });
+        Curve { link, flows: sum(flows, frame, |flow| flow.packets.saturating_mul(frame)) }
+    }
+}
+
+/// What bounds all flows of a host: its link, if it is known.
+fn link_of(flows: &[Flow]) -> Option<(Rate, Duration)> {
+    let rate = flows.iter().map(|flow| flow.source.rate.map(Rate::as_bytes_per_second)).collect::<Option<Vec<_>>>()?;
+    let ahead = flows.iter().map(|flow| flow.source.ahead).max()?;
+    Some((Rate::bytes_per_second(rate.into_iter().max()?)?, ahead))
+}
+
+/// All flows of a host, and a control frame of each; `None` if one of them is bounded by the link alone.
+fn sum(flows: &[Flow], control: u64, cost: impl Fn(&Flow) -> u64) -> Option<Affine> {
+    flows.iter().try_fold(Affine::default(), |sum, flow| {
+        Some(sum.and(flow.curve(cost(flow))?).and(Affine { level: control.into(), slope: 0 }))
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,152 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::platform::Platform;
+
+fn ms(millis: u64) -> Duration {
+    Duration::from_millis(millis)
+}
+fn contract(max: u64, interval: Duration, burst: u64, deadline: Duration) -> Contract {
+    Contract::new(max, 1, interval, burst, deadline).unwrap()
+}
+fn at_rate(host: u64, bytes: u64) -> Source {
+    Source { host, rate: Rate::bytes_per_second(bytes), ahead: Duration::from_micros(274) }
+}
+fn of(source: Source, contract: Contract) -> Flow {
+    Flow::real_time(source, &contract, 1400, contract.deadline())
+}
+/// 100 Mbit/s.
+fn fast(host: u64) -> Source {
+    at_rate(host, 12_500_000)
+}
+fn assumed() -> Incoming {
+    Incoming::new(&Admission::new(Platform::assumed_host()).unwrap())
+}
+
+/// What arrives as early as its curve lets it, served at one unit a nanosecond: the longest wait, instant by instant.
+fn served(curves: &[Curve], last: u64) -> u64 {
+    let (mut worst, mut t) = (0, 0);
+    while t <= last {
+        let arrived: u128 = curves
+            .iter()
+            .map(|curve| curve.link.into_iter().chain(curve.flows).map(|part| part.at(t)).min().unwrap_or(0))
+            .sum();
+        worst = worst.max(u64::try_from(arrived.saturating_sub(t.into())).unwrap());
+        t += 1;
+    }
+    worst
+}
+
+fn affine() -> impl Strategy<Value = Affine> {
+    (0u64..60, 0u64..4, 1u64..9).prop_map(|(level, cost, often)| Affine {
+        level: level.into(),
+        ..Affine::rising(cost, Duration::from_nanos(often))
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(600))]
+
+    /// The maximum at a bend is that of every instant, and at most a unit for each host more.
+    #[test]
+    fn the_longest_wait_is_that_of_every_instant(parts in prop::collection::vec((affine(), affine(), 0u8..3), 1..5)) {
+        let curves: Vec<Curve> = parts
+            .into_iter()
+            .map(|(link, flows, kind)| Curve { link: (kind != 1).then_some(link), flows: (kind != 2).then_some(flows) })
+            .collect();
+        let slope = |curve: &Curve| curve.link.into_iter().chain(curve.flows).map(|part| part.slope).min().unwrap();
+        let is_endless = curves.iter().map(slope).sum::<u128>() > ONE;
+        let found = most(&curves);
+        prop_assert_eq!(found.is_none(), is_endless);
+        if let Some(found) = found {
+            let naive = served(&curves, 2_000);
+            prop_assert!(found + 9 >= naive && found <= naive + 40, "{found} {naive}");
+            prop_assert!(found + curves.len() as u64 >= naive);
+        }
+    }
+
+    /// Whoever was let in keeps what it was granted, whoever comes after it; and nobody's leaving makes anybody wait longer.
+    #[test]
+    fn what_was_granted_is_kept(
+        asked in prop::collection::vec((any::<bool>(), 1u64..60_000, 1u64..30, 1u64..4, 1u64..60, 0u64..6), 1..14),
+    ) {
+        let mut incoming = assumed();
+        let (mut granted, mut told) = (Vec::new(), Vec::new());
+        for (real_time, max, interval, burst, deadline, host) in asked {
+            let flow = if real_time {
+                of(fast(host), contract(max, ms(interval), burst, ms(deadline)))
+            } else {
+                Flow::best_effort(fast(host), 1400, None)
+            };
+            let Ok(room) = incoming.room(&flow, ms(deadline)) else { continue };
+            prop_assert!(!real_time || room.wait <= room.allowance && room.allowance <= ms(deadline));
+            // All best effort does what it is told before the newcomer comes.
+            told.iter().for_each(|&id| incoming.set_spacing(id, room.spacing));
+            let id = incoming.insert(flow, room.allowance);
+            if real_time { granted.push((id, room.allowance)) } else {
+                incoming.set_spacing(id, room.spacing);
+                told.push(id);
+            }
+            if !granted.is_empty() {
+                let wait = incoming.wait().expect("an end");
+                prop_assert!(granted.iter().all(|(_, allowance)| wait <= *allowance), "{wait} {granted:?}");
+            }
+        }
+        let before = incoming.wait();
+        if let Some(&(gone, _)) = granted.first() {
+            incoming.remove(gone);
+            prop_assert!(before.is_none_or(|before| incoming.wait().is_some_and(|after| after <= before)));
+        }
+    }
+}
+
+#[test]
+fn best_effort_is_held_back_only_beside_a_promise_that_it_could_break() {
+    let mut incoming = assumed();
+    for host in 0..32 {
+        let flow = Flow::best_effort(fast(host), 1400, None);
+        let room = incoming.room(&flow, Duration::MAX).unwrap();
+        assert_eq!((room.wait, room.spacing), (Duration::ZERO, None));
+        incoming.insert(flow, Duration::ZERO);
+    }
+    // 32 hosts that could each fill the port: a guaranteed channel of another host makes all of them slower.
+    let control = of(fast(99), contract(200, ms(5), 1, ms(20)));
+    let room = incoming.room(&control, ms(15)).unwrap();
+    let spacing = room.spacing.expect("they have to be slower");
+    // 32 packets of 122.72 µs in three quarters of what is left.
+    assert!(spacing > Duration::from_micros(5_200) && spacing < Duration::from_micros(8_000), "{spacing}");
+    assert!(room.wait > ms(3) && room.wait < ms(9), "{}", room.wait);
+    // From the same host and link nothing has to: the link itself is in order.
+    let mut alone = assumed();
+    alone.insert(Flow::best_effort(fast(1), 1400, None), Duration::ZERO);
+    let room = alone.room(&of(fast(1), contract(200, ms(5), 1, ms(20))), ms(15)).unwrap();
+    assert_eq!(room.spacing, None);
+    assert!(room.wait < ms(1), "{}", room.wait);
+}
+
+#[test]
+fn five_channels_that_ask_for_more_than_the_port_are_not_all_let_in() {
+    // 60 KiB every 10 ms is half of 12.5 MB/s.
+    let wanted = contract(60 << 10, ms(10), 1, ms(60));
+    let mut incoming = assumed();
+    let codes: Vec<_> = (0..5)
+        .map(|host| {
+            let flow = of(fast(host), wanted);
+            let room = incoming.room(&flow, ms(50)).map_err(|refusal| (refusal.code, refusal.stage))?;
+            incoming.insert(flow, room.allowance);
+            Ok(())
+        })
+        .collect();
+    assert_eq!(codes[0], Ok(()));
+    let refused = Err((Code::ArrivalUtilisation, Stage::Arrival));
+    assert_eq!(codes[1..], [refused; 4]);
+}
+
+#[test]
+fn who_is_not_told_how_fast_a_link_is_holds_its_best_effort_back() {
+    let unknown = |host| Source { host, rate: None, ahead: Duration::ZERO };
+    let mut incoming = assumed();
+    incoming.insert(Flow::best_effort(unknown(1), 1400, None), Duration::ZERO);
+    let room = incoming.room(&of(fast(2), contract(200, ms(5), 1, ms(20))), ms(15)).unwrap();
+    assert!(room.spacing.is_some());
+}

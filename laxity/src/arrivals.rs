@@ -1,0 +1,217 @@
+//! The way in, live: everything that this host receives is admitted against its port and its looks ([`laxity_core::admission::incoming`]),
+//! and best effort is told how far apart its packets have to start.
+//!
+//! Somebody who asks for a channel that needs best effort to be slower waits until it is: each sender is told (STATUS), and again every
+//! [`AGAIN`]; its answer (KEEPALIVE) comes behind everything that it sent before. Who has not answered after [`PATIENCE`] is closed, and counts no
+//! more. What may be faster again is told so, and nobody waits for that.
+
+use std::hash::{BuildHasher, RandomState};
+use std::time::{Duration as StdDuration, Instant as StdInstant};
+
+use laxity_core::admission::incoming::{Flow, FlowId, Incoming, Room, Source};
+use laxity_core::admission::{Admission, Refusal};
+use laxity_core::contract::{Contract, Service};
+use laxity_core::event::{ChannelId, Request};
+use laxity_core::limits;
+use laxity_core::units::Duration;
+
+use crate::control::State;
+use crate::executive::Command;
+
+/// How often somebody is told who has not answered.
+const AGAIN: StdDuration = StdDuration::from_millis(50);
+/// How long whoever was told may take to answer.
+const PATIENCE: StdDuration = StdDuration::from_millis(500);
+
+/// What comes in, and who is told to be slower.
+pub(crate) struct Arrivals {
+    pub(crate) incoming: Incoming,
+    /// Addresses of hosts as numbers.
+    hasher: RandomState,
+    /// Somebody waits for best effort to be slower.
+    waits: bool,
+    /// Whether there is no limit: on a host that is measured.
+    is_free: bool,
+}
+
+/// A channel's part in that.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Part {
+    id: FlowId,
+    /// What a best-effort channel was told last, what it confirmed; zero is no spacing.
+    asked: Duration,
+    confirmed: Duration,
+    /// When it was told so first and last.
+    told: Option<(StdInstant, StdInstant)>,
+}
+
+impl Part {
+    pub(crate) fn spacing(&self) -> Duration {
+        self.asked
+    }
+}
+
+/// A newcomer that fits, or will when best effort is slower.
+pub(crate) enum Found {
+    Fits(Room),
+    Waits,
+}
+
+fn spaced(spacing: Duration) -> Option<Duration> {
+    Some(spacing).filter(|spacing| !spacing.is_zero())
+}
+
+impl Arrivals {
+    pub(crate) fn new(admission: &Admission, is_free: bool) -> Self {
+        Self { incoming: Incoming::new(admission), hasher: RandomState::new(), waits: false, is_free }
+    }
+
+    /// Where what is asked for comes from. Executives that share their link by admission are one source.
+    fn source(&self, request: &Request) -> Source {
+        let (ip, port) = (request.peer.ip().to_canonical(), request.peer.port());
+        let port = if request.pace.is_shared { 0 } else { port };
+        Source { host: self.hasher.hash_one((ip, port)), rate: request.pace.rate, ahead: request.pace.ahead }
+    }
+}
+
+impl State {
+    /// The flow of a real-time channel, as it is analysed.
+    pub(crate) fn real_time_flow(&self, request: &Request, contract: &Contract) -> Flow {
+        Flow::real_time(self.arrivals.source(request), contract, request.packet, contract.deadline())
+    }
+
+    /// The least deadline with which the way in would be granted, `elsewhere` of it being spent otherwise; `None` if none helps.
+    pub(crate) fn least_deadline(
+        &self,
+        request: &Request,
+        contract: &Contract,
+        elsewhere: Duration,
+    ) -> Option<Duration> {
+        let fits = |deadline: Duration| {
+            let contract = contract.with_deadline(deadline).ok()?;
+            let flow = self.real_time_flow(request, &contract);
+            self.arrivals.incoming.room(&flow, deadline.checked_sub(elsewhere)?).ok()
+        };
+        let (mut no, mut yes) = (contract.deadline(), contract.deadline().max(elsewhere));
+        while fits(yes).is_none() {
+            (no, yes) = (yes, Some(yes * 2).filter(|yes| *yes <= limits::MAX_DEADLINE)?);
+        }
+        while yes - no > Duration::from_micros(1) {
+            let middle = no + (yes - no).mul_ratio(1, 2);
+            if fits(middle).is_some() { yes = middle } else { no = middle }
+        }
+        Some(yes)
+    }
+
+    /// The flow of a best-effort channel, if that is what is asked for.
+    pub(crate) fn best_effort_flow(&self, request: &Request) -> Option<Flow> {
+        let is_it = matches!(request.service, Service::BestEffort { .. });
+        is_it.then(|| Flow::best_effort(self.arrivals.source(request), request.packet, None))
+    }
+
+    /// Whether a newcomer fits that can wait for `most`; tells best effort to be slower if that is needed.
+    pub(crate) fn find_room(&mut self, flow: &Flow, most: Duration) -> Result<Found, Refusal> {
+        if self.arrivals.is_free {
+            return Ok(Found::Fits(Room { wait: Duration::ZERO, allowance: Duration::ZERO, spacing: None }));
+        }
+        let room = self.arrivals.incoming.room(flow, most)?;
+        let needed = room.spacing.unwrap_or(Duration::ZERO);
+        let is_ready = self.parts().all(|part| part.confirmed >= needed);
+        self.arrivals.waits = !is_ready;
+        if is_ready {
+            return Ok(Found::Fits(room));
+        }
+        self.ask(needed);
+        Ok(Found::Waits)
+    }
+
+    /// Lets a flow in.
+    pub(crate) fn arrive(&mut self, flow: Flow, room: &Room, is_best_effort: bool) -> Part {
+        let spacing = room.spacing.filter(|_| is_best_effort).unwrap_or(Duration::ZERO);
+        let id = self.arrivals.incoming.insert(flow, room.allowance);
+        self.arrivals.incoming.set_spacing(id, spaced(spacing));
+        Part { id, asked: spacing, confirmed: spacing, told: None }
+    }
+
+    /// A flow is gone: the others may be faster.
+    pub(crate) fn depart(&mut self, part: Option<Part>) {
+        let Some(part) = part else { return };
+        self.arrivals.incoming.remove(part.id);
+        if !self.arrivals.is_free {
+            let enough = self.arrivals.incoming.spacing().unwrap_or(Duration::ZERO);
+            self.ask(enough);
+        }
+    }
+
+    /// The sender of a best-effort channel does what it was told.
+    pub(crate) fn slowed(&mut self, channel: ChannelId, spacing: Duration) {
+        let Some(part) = self.channels.get_mut(&channel).and_then(|known| known.part.as_mut()) else { return };
+        if spacing == part.asked {
+            (part.confirmed, part.told) = (spacing, None);
+            self.arrivals.incoming.set_spacing(part.id, spaced(spacing));
+        }
+    }
+
+    /// The parts of best effort.
+    fn parts(&self) -> impl Iterator<Item = &Part> {
+        let best_effort = self.channels().filter(|known| known.service.contract().is_none());
+        best_effort.filter_map(|known| known.part.as_ref())
+    }
+
+    /// Tells all best effort this spacing.
+    fn ask(&mut self, spacing: Duration) {
+        let now = StdInstant::now();
+        let mut asked = Vec::new();
+        for (channel, known) in &mut self.channels {
+            let is_best_effort = known.service.contract().is_none();
+            let Some(part) = known.part.as_mut().filter(|part| is_best_effort && part.asked != spacing) else {
+                continue;
+            };
+            // Until it says so it may be as fast as it was, or as it may be.
+            part.confirmed = part.confirmed.min(spacing);
+            (part.asked, part.told) = (spacing, Some((now, now)));
+            self.arrivals.incoming.set_spacing(part.id, spaced(part.confirmed));
+            asked.push((*channel, spacing));
+        }
+        self.tell(asked);
+    }
+
+    fn tell(&mut self, asked: Vec<(ChannelId, Duration)>) {
+        for (channel, spacing) in asked {
+            self.push_command(Command::Space { channel, spacing });
+        }
+    }
+
+    /// Tells those again who have not answered, and closes those who do not.
+    pub(crate) fn attend_to_arrivals(&mut self) {
+        let now = StdInstant::now();
+        let (mut again, mut gone) = (Vec::new(), Vec::new());
+        for (channel, known) in &mut self.channels {
+            let Some(part) = known.part.as_mut() else { continue };
+            let Some((first, last)) = part.told else { continue };
+            if now.duration_since(first) >= PATIENCE {
+                gone.push((*channel, part.id));
+                known.part = None;
+            } else if now.duration_since(last) >= AGAIN {
+                part.told = Some((first, now));
+                again.push((*channel, part.asked));
+            }
+        }
+        self.tell(again);
+        for (channel, id) in gone {
+            self.arrivals.incoming.remove(id);
+            self.push_command(Command::Close(channel));
+        }
+    }
+
+    /// How long until the next time; `None` if all have answered.
+    pub(crate) fn tells_again(&self) -> Option<StdDuration> {
+        self.channels.values().any(|known| known.part.is_some_and(|part| part.told.is_some())).then_some(AGAIN)
+    }
+
+    /// Whether decisions wait: for the share of the link, or for best effort to be slower.
+    pub(crate) fn is_changing(&self) -> bool {
+        let is_slowing = self.arrivals.waits && self.tells_again().is_some();
+        is_slowing || self.is_share_changing()
+    }
+}
