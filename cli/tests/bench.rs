@@ -92,6 +92,7 @@ fn channels(row: &Value) -> (&[Value], &Value) {
             "p99_ns",
             "p999_ns",
             "max_ns",
+            "in_hand_max_ns",
             "throughput_bytes_s",
             "min_laxity_ns",
             "mean_laxity_ns",

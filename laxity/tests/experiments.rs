@@ -56,7 +56,7 @@ fn after_all(host: impl Fn() -> Host) -> (usize, usize) {
 fn best_effort_runs_on_where_it_is_not_preempted_and_nowhere_else() {
     // Above the executives: messages come at once, and the test looks in time.
     if let Err(error) = sys::real_time(80) {
-        println!("not permitted here, and nothing could be seen without it: {error}");
+        println!("skipped: not permitted here, and nothing could be seen without it: {error}");
         return;
     }
     let (last, of) = after_all(|| Host::start(config()).unwrap());

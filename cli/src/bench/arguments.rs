@@ -13,7 +13,8 @@ permitted on this host; 5 network or port.
 
 JSON: {bench, simulated, attack, guarantee, miss_probability, calibration, seed, duration_ns, completion, rows, notes}. Each of rows: \
 {best_effort_offered_bytes_s, channel0_factor, mode, channels, gaps: {count, longest_ns}, notes}; what is not known, or does not \
-apply, is null. Each of channels: the figures that all commands report, then throughput_bytes_s, min_laxity_ns and mean_laxity_ns \
+apply, is null. Each of channels: the figures that all commands report, then throughput_bytes_s, in_hand_max_ns (from the \
+sending application's stamp to the receiving application's hand), min_laxity_ns and mean_laxity_ns \
 (deadline minus completion, below zero if late), late_packets and dropped_packets. All numbers are integers but channel0_factor \
 (1, 1.25, 1.5 and so on).
 

@@ -41,7 +41,8 @@ JSON of up: {name, vlan, hosts}; each of hosts: {host: a|b, namespace, interface
 
 JSON of run: {link, attack, ip, vlan, interval_ns, elapsed_ns, guarantee, miss_probability, calibration, flood, channels, altered, \
 links: {a, b}, early: {a, b}, premises: {a, b}, notes}. flood is null, or {offered_packets_s, packet_bytes, packets, bytes, elapsed_ns, \
-packets_s}. Each of channels: the figures that all commands report. altered counts messages that were not what was sent. What is \
+packets_s}. Each of channels: the figures that all commands report, then in_hand_max_ns: from the sending application's stamp to the receiving \
+application's hand. altered counts messages that were not what was sent. What is \
 not known, or does not apply, is null.";
 
 /// What is asked for.

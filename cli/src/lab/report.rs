@@ -1,6 +1,7 @@
 //! What `laxity lab` says: to people and to programs.
 
 use laxity::Costs;
+use laxity_core::figures::Figures;
 use laxity_core::units::Duration;
 use laxity_lab::two_hosts::pair::VLAN;
 use laxity_lab::two_hosts::standing::{Made, Removed, named};
@@ -9,7 +10,7 @@ use serde_json::{Value, json};
 
 use super::RunArguments;
 use crate::costs::taken;
-use crate::report::{self, escaped, to_json};
+use crate::report::{self, escaped, to_json, with};
 
 pub(super) fn made(made: &Made<'_>) -> String {
     let mut lines = vec![format!("The lab {} stands: two hosts, joined by a virtual Ethernet pair.", made.name)];
@@ -62,13 +63,17 @@ pub(super) fn json(outcome: &Outcome, arguments: &RunArguments, interval: Durati
         "miss_probability": outcome.promise.miss_probability,
         "calibration": taken(costs),
         "flood": outcome.flood,
-        "channels": outcome.channels.iter().map(report::channel).collect::<Value>(),
+        "channels": outcome.channels.iter().zip(&outcome.in_hand_ns).map(channel).collect::<Value>(),
         "altered": outcome.altered,
         "links": both(&outcome.links),
         "early": both(&outcome.early),
         "premises": both(&outcome.premises),
         "notes": outcome.notes,
     }))
+}
+
+fn channel((figures, in_hand_ns): (&Figures, &Option<u64>)) -> Value {
+    with(report::channel(figures), json!({ "in_hand_max_ns": in_hand_ns }))
 }
 
 /// A story's end, in words.

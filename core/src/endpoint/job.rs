@@ -24,6 +24,10 @@ use crate::wire::{Counts, write_evidence, write_receiver};
 // With a tag of its own: hidden in a niche, it takes several instructions to read, and every packet asks for it often.
 #[derive(Debug)]
 #[repr(u8)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "each lies in a box of its own, and a test holds a hundred thousand to their memory"
+)]
 pub(super) enum Job {
     Sender(Sending),
     Receiver(Receiving),

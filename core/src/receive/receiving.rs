@@ -16,7 +16,7 @@ use super::config::{Drop, ReceiveConfig, ReceiveCounters};
 use super::delivered::Delivered;
 use super::early::{DroppedEarly, Expected, Taken};
 use super::policing::{CREDIT, NoPlace, Policed, Policing};
-use super::slot::{Buffers, HeldUp, Left, Lost, Slot, is_for, is_newer};
+use super::slot::{Buffers, HeldUp, Left, Lost, Slot, is_for, is_newer, place};
 use crate::collections::Ring;
 use crate::contract::{Service, packets};
 use crate::frames::{FrameId, Frames, MessageBuf};
@@ -43,6 +43,10 @@ pub struct Receiving {
     held_up: HeldUp,
     /// Messages below this number have begun to arrive, or were overtaken.
     begun: u64,
+    /// Messages from this number on have never had a slot.
+    slotted: u64,
+    /// The slot behind the last that was given: free, if messages are done in their order.
+    after: u16,
     packets: Ring<Arrived>,
     /// Messages that were given up and of which packets wait.
     left: Vec<Left>,
@@ -80,6 +84,8 @@ impl Receiving {
                 .map(|contract| Policing::new(*contract, config.upstream, config.same_clock, reordered)),
             held_up: HeldUp::default(),
             begun: 0,
+            slotted: 0,
+            after: 0,
             packets: Ring::with_capacity(packet_queue.max(1) as usize),
             left: Vec::with_capacity(packet_queue.max(1) as usize),
             slots: (0..slots).map(|_| None).collect(),
@@ -225,7 +231,11 @@ impl Receiving {
         if header.sequence < self.next {
             return Err(Drop::Stale);
         }
-        if let Some(number) = self.slots.iter().position(|slot| is_for(slot, header.sequence)) {
+        // Most messages are newer than all that have a slot.
+        let found_slot = || self.slots.iter().position(|slot| is_for(slot, header.sequence));
+        if header.sequence < self.slotted
+            && let Some(number) = found_slot()
+        {
             let slot = self.slots[number].as_mut().expect("it was just found");
             let way = Way::of(found, header, self.config.same_clock);
             self.is_delayed = way.is_delayed(&self.config);
@@ -281,22 +291,10 @@ impl Receiving {
             return Err(Drop::Stale);
         }
         // First the place: a packet that finds none must leave the regulator alone.
-        let number = match self.slots.iter().position(Option::is_none) {
-            Some(number) => number,
-            None => {
-                let (oldest, _) = self
-                    .slots
-                    .iter()
-                    .enumerate()
-                    .filter_map(|(number, slot)| slot.as_ref().map(|slot| (number, slot.sequence)))
-                    .min_by_key(|&(_, sequence)| sequence)
-                    .ok_or(Drop::Invalid)?;
-                if is_newer(&self.slots[oldest], header.sequence) {
-                    return Err(Drop::Stale);
-                }
-                oldest
-            }
-        };
+        let number = place(&self.slots, self.after.into()).ok_or(Drop::Invalid)?;
+        if is_newer(&self.slots[number], header.sequence) {
+            return Err(Drop::Stale);
+        }
         let mut spoilt = None;
         let (mut eligible, mut release, mut deferred) = (now, now, Duration::ZERO);
         let mut logical_arrival = if self.config.same_clock { header.logical_arrival } else { now };
@@ -369,7 +367,9 @@ impl Receiving {
         } else {
             self.held_up = held_up_by(&slot, &self.config, self.stretch_ppm);
         }
+        self.slotted = self.slotted.max(header.sequence.saturating_add(1));
         self.slots[number] = Some(slot);
+        self.after = ((number + 1) % self.slots.len()) as u16;
         match spoilt {
             None => Ok(number as u16),
             Some(Cause::Sender) => Err(Drop::OverContract),
@@ -443,6 +443,10 @@ impl Receiving {
 
     /// Gives up every message below `next` that was not delivered, and counts each once by its cause.
     fn give_up_to(&mut self, next: u64) {
+        // None below has a slot.
+        if next <= self.next {
+            return;
+        }
         let mut missing = next.saturating_sub(self.next);
         for number in 0..self.slots.len() {
             if self.slots[number].as_ref().is_none_or(|slot| slot.sequence >= next) {

@@ -57,6 +57,22 @@ pub(super) fn is_for(slot: &Option<Slot>, sequence: u64) -> bool {
     slot.as_ref().is_some_and(|slot| slot.sequence == sequence)
 }
 
+/// A slot for a message that begins: the one `after` the last that was given if it is free, else any that is, else that of the oldest.
+pub(super) fn place(slots: &[Option<Slot>], after: usize) -> Option<usize> {
+    if slots.get(after).is_some_and(Option::is_none) {
+        return Some(after);
+    }
+    let mut oldest = None;
+    for (number, slot) in slots.iter().enumerate() {
+        match (slot, oldest) {
+            (None, _) => return Some(number),
+            (Some(slot), Some((_, sequence))) if slot.sequence >= sequence => {}
+            (Some(slot), _) => oldest = Some((number, slot.sequence)),
+        }
+    }
+    oldest.map(|(number, _)| number)
+}
+
 pub(super) fn is_newer(slot: &Option<Slot>, sequence: u64) -> bool {
     slot.as_ref().is_some_and(|slot| slot.sequence > sequence)
 }

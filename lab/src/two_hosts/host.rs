@@ -165,6 +165,7 @@ fn prepare(ends: &Ends, stream: &Stream) {
 /// What became of a channel at the receiving host.
 struct Arrived {
     figures: Figures,
+    in_hand: Option<Duration>,
     altered: u64,
     note: Option<String>,
 }
@@ -214,6 +215,7 @@ fn receive(ends: &Ends, command: &dyn Command, over: &AtomicBool) -> Result<(), 
     let arrived: Vec<Arrived> = arrived.into_iter().flatten().collect();
     tell(&Event::Received {
         channels: arrived.iter().map(|channel| channel.figures.clone()).collect(),
+        in_hand_ns: arrived.iter().map(|channel| channel.in_hand.map(Duration::as_nanos)).collect(),
         altered: arrived.iter().map(|channel| channel.altered).sum(),
         overflow: host.link_counters().receive_overflow,
         host: started.report(now().since(start)),
@@ -261,20 +263,23 @@ fn flood(flood: &Flood, over: &AtomicBool) -> Result<(), Error> {
 
 /// Takes messages until the channel is over.
 fn take(mut receiver: Receiver, stream: &Stream, over: &AtomicBool) -> Arrived {
-    let (mut altered, mut next) = (0, 0);
+    let (mut altered, mut next, mut in_hand) = (0, 0, None);
     let note = loop {
         match receiver.recv_timeout(LOOK) {
-            Ok(message) => match number(&message, stream) {
-                // Some before it may be missing.
-                Some(number) if number >= next => next = number + 1,
-                _ => altered += 1,
-            },
+            Ok(message) => {
+                in_hand = in_hand.max(Some(now().since(message.logical_arrival())));
+                match number(&message, stream) {
+                    // Some before it may be missing.
+                    Some(number) if number >= next => next = number + 1,
+                    _ => altered += 1,
+                }
+            }
             Err(LaxityError::WouldBlock) if !over.load(Ordering::Relaxed) => {}
             Err(LaxityError::Closed | LaxityError::WouldBlock) => break None,
             Err(error) => break Some(format!("b: {}: {error}", stream.name)),
         }
     };
-    Arrived { figures: receiver.figures(), altered, note }
+    Arrived { figures: receiver.figures(), in_hand, altered, note }
 }
 
 /// The number of a message; `None` if it is not what was sent.

@@ -36,6 +36,8 @@ pub struct Outcome {
     pub flood: Option<FloodReport>,
     /// The figures of the channels.
     pub channels: Vec<Figures>,
+    /// For each of them: from the sending application's stamp until the receiving application had the message, at most, ns.
+    pub in_hand_ns: Vec<Option<u64>>,
     /// Messages that were not what was sent.
     pub altered: u64,
     /// What the links of a and of b did.
@@ -117,6 +119,7 @@ mod tests {
             promise: Promise::default(),
             flood: None,
             channels: vec![channel],
+            in_hand_ns: vec![None],
             altered: 0,
             links: [Value::Null, Value::Null],
             early: [Value::Null, Value::Null],

@@ -359,7 +359,7 @@ impl Stage<'_> {
         if sent.iter().any(|stream| stream.ended.is_some()) {
             receiver.end();
         }
-        let Some(Event::Received { channels, altered, overflow, host: b, notes: more }) =
+        let Some(Event::Received { channels, in_hand_ns, altered, overflow, host: b, notes: more }) =
             ears.next(Who::B, false, PATIENCE)?
         else {
             return Err(Error::Lab { status: 5, text: "host b said something else than expected".to_owned() });
@@ -372,6 +372,7 @@ impl Stage<'_> {
             promise,
             flood,
             channels,
+            in_hand_ns,
             altered,
             links: [a.link, b.link],
             early: [a.early, b.early],

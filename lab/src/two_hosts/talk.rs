@@ -113,8 +113,16 @@ pub(super) enum Event {
     Progress { messages: u64, missed: u64, largest_ns: Option<u64> },
     /// The sender's end.
     Sent { streams: Vec<SentStream>, elapsed_ns: u64, host: HostReport },
-    /// The receiver's end. `overflow` are packets that the kernel had no room for.
-    Received { channels: Vec<Figures>, altered: u64, overflow: u64, host: HostReport, notes: Vec<String> },
+    /// The receiver's end. `in_hand_ns` is, for each channel, as in [`super::Outcome::in_hand_ns`]; `overflow` are packets that the kernel had no
+    /// room for.
+    Received {
+        channels: Vec<Figures>,
+        in_hand_ns: Vec<Option<u64>>,
+        altered: u64,
+        overflow: u64,
+        host: HostReport,
+        notes: Vec<String>,
+    },
     /// The flood's end.
     Flooded { packets: u64, bytes: u64, elapsed_ns: u64 },
     /// It could not do it.

@@ -52,6 +52,7 @@ fn row(experiment: Experiment, row: &Row) -> Value {
 fn channel(outcome: &Outcome) -> Value {
     let more = json!({
         "throughput_bytes_s": outcome.throughput,
+        "in_hand_max_ns": outcome.in_hand,
         "min_laxity_ns": outcome.min_laxity,
         "mean_laxity_ns": outcome.mean_laxity,
         "late_packets": outcome.late_packets,

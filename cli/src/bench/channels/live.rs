@@ -93,7 +93,7 @@ pub(super) fn run(experiment: Experiment, arguments: &BenchArguments, duration: 
 
 /// In the shape of the simulated runs: what the stack refused is sent and dropped, and nothing is bounded where nothing is promised.
 fn outcome(channel: ChannelOutcome, case: &Case, platform: &Platform) -> Outcome {
-    let ChannelOutcome { mut figures, offered, refused, throughput_bytes_s, mean, .. } = channel;
+    let ChannelOutcome { mut figures, offered, refused, throughput_bytes_s, mean, in_hand, .. } = channel;
     figures.dropped += offered - figures.sent;
     figures.sent = offered;
     let misses = figures.misses;
@@ -111,6 +111,7 @@ fn outcome(channel: ChannelOutcome, case: &Case, platform: &Platform) -> Outcome
     let nanos = |span: Duration| i64::try_from(span.as_nanos()).unwrap_or(i64::MAX);
     let laxity = |latency: Option<Duration>| Some(nanos(figures.deadline?) - nanos(latency?));
     Outcome {
+        in_hand: in_hand.max,
         min_laxity: laxity(figures.latencies.max),
         mean_laxity: laxity(mean),
         throughput: throughput_bytes_s,

@@ -25,6 +25,8 @@ pub(super) struct Row {
 pub(super) struct Outcome {
     /// `sent` are the messages that ended, delivered or dropped.
     pub(super) figures: Figures,
+    /// From the sending application's stamp until the receiving application had the message, at most; unknown in virtual time.
+    pub(super) in_hand: Option<Duration>,
     /// Bytes per second in the steady state.
     pub(super) throughput: u64,
     /// `None` where only late messages are known.

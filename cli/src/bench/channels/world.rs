@@ -212,6 +212,7 @@ fn outcome(
     };
     Outcome {
         figures,
+        in_hand: None,
         throughput: per_second(bytes, duration),
         late_packets: Some(departures.iter().filter(late).count() as u64),
         dropped_packets: refused * u64::from(packets(MESSAGE_BYTES, platform().packet)),
