@@ -188,6 +188,7 @@ fn this_host_is_examined_and_its_throttle_and_interference_have_a_cost() {
     assert!(start.elapsed() < Duration::from_secs(60), "it took {:?}", start.elapsed());
     for name in [
         "real-time priority",
+        "witnesses",
         "real-time limit",
         "real-time throttle",
         "interference",

@@ -1,7 +1,8 @@
-//! Mistakes that can be switched on, to see whether the search notices them: the test of the tests.
+//! Mistakes that can be switched on, to see whether the tests notice them: the test of the tests.
 //!
-//! Each is one that a tired engineer could make, in the analysis or in what it relies on. The switch exists only with the
-//! feature `mutants`, which nothing that ships has: without it, `is_on` is a constant that the compiler takes out.
+//! Each is one that a tired engineer could make: in the analysis or in what it relies on, where the search has to find it, or in the
+//! judgement of misses, where `laxity_sim`'s table of verdicts has to change. The switch exists only with the feature `mutants`, which nothing
+//! that ships has: without it, `is_on` is a constant that the compiler takes out.
 
 /// A mistake.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::VariantArray)]
@@ -36,6 +37,29 @@ pub enum Mutant {
     NoInnerQuantum,
     /// Analysis: no packet that is due later is in the way on the link.
     NoLinkBlock,
+    /// Run time: processor and link serve best effort first.
+    BestEffortFirst,
+    /// Judgement: the network has a frame until it is found, not until it has arrived.
+    LyingIsTransit,
+    /// Judgement: what no witness explains is the platform's.
+    OwnIsPlatform,
+    /// Judgement: a gap counts for what was begun long after it, too.
+    OldGapsCount,
+    /// Judgement: what the platform may take by its envelope excuses as well.
+    EnvelopeExcuses,
+    /// Judgement: what this host's own input has lost is the network's.
+    LossesAreNetworks,
+    /// Judgement: where the network took too long, nobody else did.
+    NetworkFirst,
+    /// Run time: a message counts from when it was taken at the earliest, not from its application's stamp.
+    StampClamped,
+}
+
+impl Mutant {
+    /// Whether it excuses us where no promise is broken that was not broken anyway: then the search cannot notice it.
+    pub fn judges(self) -> bool {
+        self as u8 >= Self::LyingIsTransit as u8
+    }
 }
 
 #[cfg(feature = "mutants")]

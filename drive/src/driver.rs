@@ -205,8 +205,13 @@ impl<F: Frames> Driver<F> {
             self.round.allowance += self.platform.look();
             is_full |= found == limit;
         }
-        self.note_flood(now, is_full, &before);
-        self.account(now, env);
+        let lost = self.lost(env);
+        // An input that overflowed was full, however much of it one look takes.
+        self.note_flood(now, is_full || lost > self.progress.lost, &before);
+        if lost > self.progress.lost {
+            self.endpoint.note_lost(now, lost - self.progress.lost);
+            self.progress.lost = lost;
+        }
         let now = env.after(&Work::of(Piece::Demultiplex, self.progress.found));
         env.looked(self.progress.found, now);
         now
@@ -233,17 +238,13 @@ impl<F: Frames> Driver<F> {
     }
 
     /// Compares what the links had with what the endpoint was given: the rest this host has lost.
-    fn account(&mut self, now: Instant, env: &impl Environment<F>) {
+    fn lost(&self, env: &impl Environment<F>) -> u64 {
         let (mut received, mut lost) = (0u64, 0u64);
         for link in 0..env.links() {
             let passed = env.passed(link);
             (received, lost) = (received + passed.received, lost + passed.lost);
         }
-        let lost = lost + received.saturating_sub(self.endpoint.counters.handled);
-        if lost > self.progress.lost {
-            self.endpoint.note_lost(now, lost - self.progress.lost);
-            self.progress.lost = lost;
-        }
+        lost + received.saturating_sub(self.endpoint.counters.handled)
     }
 
     /// What a link still holds says that it left when the link was last fed. It did not: if the network took no more, that is the

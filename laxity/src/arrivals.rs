@@ -1,4 +1,4 @@
-//! The way in, live: everything that this host receives is admitted against its port and its looks ([`laxity_core::admission::incoming`]),
+//! Admission of incoming traffic on a live host: everything that this host receives is admitted against its port and its looks ([`laxity_core::admission::incoming`]),
 //! and best effort is told how far apart its packets have to start.
 //!
 //! Somebody who asks for a channel that needs best effort to be slower waits until it is: each sender is told (STATUS), and again every
@@ -18,19 +18,19 @@ use laxity_core::units::Duration;
 use crate::control::State;
 use crate::executive::Command;
 
-/// How often somebody is told who has not answered.
+/// The time after which a sender that has not answered is told again.
 const AGAIN: StdDuration = StdDuration::from_millis(50);
-/// How long whoever was told may take to answer.
+/// The time that a sender has to answer.
 const PATIENCE: StdDuration = StdDuration::from_millis(500);
 
-/// What comes in, and who is told to be slower.
+/// The incoming traffic, and the senders that are told to be slower.
 pub(crate) struct Arrivals {
     pub(crate) incoming: Incoming,
     /// Addresses of hosts as numbers.
     hasher: RandomState,
     /// Somebody waits for best effort to be slower.
     waits: bool,
-    /// Whether there is no limit: on a host that is measured.
+    /// True on a host that is being measured: nothing is limited there.
     is_free: bool,
 }
 
@@ -38,7 +38,7 @@ pub(crate) struct Arrivals {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Part {
     id: FlowId,
-    /// What a best-effort channel was told last, what it confirmed; zero is no spacing.
+    /// The spacing that a best-effort channel was told last, and the one it confirmed; zero is none.
     asked: Duration,
     confirmed: Duration,
     /// When it was told so first and last.
@@ -80,7 +80,7 @@ impl State {
         Flow::real_time(self.arrivals.source(request), contract, request.packet, contract.deadline())
     }
 
-    /// The least deadline with which the way in would be granted, `elsewhere` of it being spent otherwise; `None` if none helps.
+    /// The least deadline with which the newcomer would be let in, `elsewhere` of it being spent otherwise; `None` if none helps.
     pub(crate) fn least_deadline(
         &self,
         request: &Request,
@@ -109,7 +109,7 @@ impl State {
         is_it.then(|| Flow::best_effort(self.arrivals.source(request), request.packet, None))
     }
 
-    /// Whether a newcomer fits that can wait for `most`; tells best effort to be slower if that is needed.
+    /// Asks whether a newcomer fits that can wait for `most`; tells best effort to be slower if that is needed.
     pub(crate) fn find_room(&mut self, flow: &Flow, most: Duration) -> Result<Found, Refusal> {
         if self.arrivals.is_free {
             return Ok(Found::Fits(Room { wait: Duration::ZERO, allowance: Duration::ZERO, spacing: None }));
@@ -204,12 +204,12 @@ impl State {
         }
     }
 
-    /// How long until the next time; `None` if all have answered.
+    /// The time until the next reminder; `None` if all have answered.
     pub(crate) fn tells_again(&self) -> Option<StdDuration> {
         self.channels.values().any(|known| known.part.is_some_and(|part| part.told.is_some())).then_some(AGAIN)
     }
 
-    /// Whether decisions wait: for the share of the link, or for best effort to be slower.
+    /// True if decisions wait: for the share of the link, or for best effort to be slower.
     pub(crate) fn is_changing(&self) -> bool {
         let is_slowing = self.arrivals.waits && self.tells_again().is_some();
         is_slowing || self.is_share_changing()

@@ -4,12 +4,9 @@
 //! waits for another thread. That matters: a queue in which a producer first takes a place and then fills it can be caught in
 //! between, and a SCHED_FIFO executive that waits for such a producer on its own processor waits until the kernel throttles it.
 
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering, fence};
-
-use laxity_link::sys::Wake;
-
 use crate::executive::fault::{self, Fault};
 use crate::port::Port;
+use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering, Wake, fence};
 
 const BITS: usize = u64::BITS as usize;
 

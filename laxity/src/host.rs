@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread::JoinHandle;
@@ -347,6 +348,7 @@ impl Host {
             ));
         }
         notes.extend(room_for_signalling(&config, &platform));
+        notes.extend(crate::witnesses::missing(Path::new("/")));
         notes.extend(shortened);
         notes.extend(early_notes);
         notes.extend(bound.notes);

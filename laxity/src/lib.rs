@@ -63,8 +63,10 @@ mod sharing;
 mod signal;
 pub mod source;
 mod statistics;
+mod sync;
 pub mod system_file;
 pub mod text;
+pub mod witnesses;
 
 pub use calibration::{Backing, Calibration, Costs, Guarantee, Level};
 pub use error::{Advice, Error};

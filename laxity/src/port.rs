@@ -5,8 +5,7 @@
 //! applications share a lock ([`Returned`]) it only tries.
 //! What an application announces goes through one [`crate::doorbell::Doorbell`] per executive, so that it looks at those who rang only.
 
-use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, TryLockError};
+use std::sync::{Arc, OnceLock, PoisonError, TryLockError};
 
 use laxity_core::event::End;
 use laxity_core::frames::MessageBuf;
@@ -16,6 +15,7 @@ use laxity_drive::Outbound;
 
 use crate::signal::Signal;
 use crate::statistics::Statistics;
+use crate::sync::{AtomicU32, AtomicU64, Mutex, Ordering};
 
 /// A message on its way to the application.
 #[derive(Debug)]

@@ -69,14 +69,14 @@ impl Shared {
     }
 }
 
-/// What a channel was granted that this host receives.
+/// The grant of a channel that this host receives.
 pub(crate) struct Admitted {
     pub(crate) reservation: Option<ReservationId>,
     /// From the logical arrival at the sender to the one here.
     pub(crate) upstream: Duration,
     pub(crate) stage: Duration,
     pub(crate) part: Part,
-    /// How long its frames may wait on their way in, beside the wait for a look.
+    /// The wait that its frames were granted at the last port, beside the wait for a look.
     pub(crate) arrival: Duration,
 }
 

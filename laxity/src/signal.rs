@@ -1,9 +1,8 @@
 //! A bell for application threads: the executive rings without a lock, and with a system call only if somebody waits.
 
-use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
-use rustix::thread::futex;
+use crate::sync::{self, AtomicU32, Ordering};
 
 /// An event that threads wait for. A wait returns when the event was notified after [`Signal::seen`] was read.
 #[derive(Debug, Default)]
@@ -13,10 +12,6 @@ pub(crate) struct Signal {
 }
 
 impl Signal {
-    pub(crate) const fn new() -> Self {
-        Self { count: AtomicU32::new(0), waiting: AtomicU32::new(0) }
-    }
-
     /// How often it was notified; to be read before looking for what the event announces.
     pub(crate) fn seen(&self) -> u32 {
         self.count.load(Ordering::SeqCst)
@@ -26,18 +21,14 @@ impl Signal {
     pub(crate) fn notify(&self) {
         self.count.fetch_add(1, Ordering::SeqCst);
         if self.waiting.load(Ordering::SeqCst) > 0 {
-            let _ = futex::wake(&self.count, futex::Flags::PRIVATE, i32::MAX as u32);
+            sync::wake_all(&self.count);
         }
     }
 
     /// Waits until the count differs from `seen`, at most `timeout`; may return early.
     pub(crate) fn wait(&self, seen: u32, timeout: Option<Duration>) {
-        let timeout = timeout.map(|timeout| rustix::thread::futex::Timespec {
-            tv_sec: timeout.as_secs().min(i64::MAX as u64) as i64,
-            tv_nsec: timeout.subsec_nanos().into(),
-        });
         self.waiting.fetch_add(1, Ordering::SeqCst);
-        let _ = futex::wait(&self.count, futex::Flags::PRIVATE, seen, timeout.as_ref());
+        sync::wait(&self.count, seen, timeout);
         self.waiting.fetch_sub(1, Ordering::SeqCst);
     }
 }

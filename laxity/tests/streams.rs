@@ -349,7 +349,7 @@ fn with_best_effort(change: impl FnOnce(&mut BestEffort)) -> Platform {
 #[test]
 fn the_papers_machine_is_no_host() {
     for machine in [MachineModel::PapersInline, MachineModel::PapersOffload] {
-        let error = host_on(Platform { machine, ..Platform::assumed_host() }).unwrap_err();
+        let error = host_on(Platform { machine, ..Platform::papers_table_2b() }).unwrap_err();
         let text = "machine: a host runs the executive; the papers' machine is for comparison";
         assert_eq!((error.to_string().as_str(), error.exit_status()), (text, 2));
     }

@@ -28,7 +28,7 @@ pub struct Gap {
     pub start: Instant,
     /// How long it lasts.
     pub length: Duration,
-    /// How much of it the executive finds to be beyond the calibrated envelope; noted when it is over.
+    /// For how much of it there is a witness; noted when it is over. The rest is a pause that the executive makes itself.
     pub excess: Duration,
 }
 
@@ -70,6 +70,8 @@ pub struct HostConfig {
     pub policy: Policy,
     /// When handlers may be replaced: anything but the default is for the experiments that show why.
     pub preemption: Preemption,
+    /// A message that is taken from its mailbox later than this after its application's stamp is served as if it had been stamped that long ago.
+    pub handover: Duration,
     /// Whether messages may be sent on before their logical arrival.
     pub send_early: bool,
     /// Whether messages may be reassembled before their logical arrival.
@@ -114,6 +116,7 @@ impl HostConfig {
             reading: Clock::default(),
             policy: Policy::EarliestDeadline,
             preemption: Preemption::Cooperative,
+            handover: Duration::MAX,
             send_early: false,
             receive_early: false,
             channels: 16,
@@ -127,10 +130,14 @@ impl HostConfig {
     }
 }
 
-/// A switch port of the platform's `receive_rate` that has room for `packets` packets.
+/// A switch port of the platform's `receive_rate` that has room for `packets` packets. What its link takes to set up a packet is the host's, not the
+/// port's.
 pub fn port_like(platform: &Platform, packets: usize) -> EmulatedConfig {
     let rate = platform.receive_rate.or(platform.link.rate);
-    let wire = wire_no_slower_than(&Platform { link: LinkModel { rate, ..platform.link }, ..platform.clone() });
+    let wire = wire_no_slower_than(&Platform {
+        link: LinkModel { setup: Duration::ZERO, rate, ..platform.link },
+        ..platform.clone()
+    });
     EmulatedConfig { queue_packets: packets, capacity: packets, propagation: Duration::ZERO, ..wire }
 }
 
@@ -284,7 +291,7 @@ pub(crate) struct Host {
 }
 
 /// A driver of an endpoint without channels, and as many frames as `config` says.
-fn driver(config: &HostConfig, secret: u64) -> Option<Box<Driver<HeapFrames>>> {
+fn driver(config: &HostConfig, secret: u64, now: Instant) -> Option<Box<Driver<HeapFrames>>> {
     let platform = &config.platform;
     let mut endpoint = Endpoint::new(Config {
         channels: config.channels,
@@ -300,7 +307,7 @@ fn driver(config: &HostConfig, secret: u64) -> Option<Box<Driver<HeapFrames>>> {
             best_effort: platform.best_effort,
         }],
         // Applications do not lie here, and how long the executive leaves a message lying is what is measured.
-        handover: Duration::MAX,
+        handover: config.handover,
         envelope: platform.interference.clone(),
         stretch_ppm: Admission::new(platform.clone()).expect("a platform that can be").stretch_ppm(),
         clock: config.clock,
@@ -311,7 +318,7 @@ fn driver(config: &HostConfig, secret: u64) -> Option<Box<Driver<HeapFrames>>> {
     let frames = HeapFrames::new(region(config), frame_capacity(platform.packet));
     let drive =
         laxity_drive::Config { platform: platform.clone(), channels: config.channels, least_gap: Duration::ZERO };
-    Some(Box::new(Driver::new(Instant::ZERO, endpoint, frames, drive)))
+    Some(Box::new(Driver::new(now, endpoint, frames, drive)))
 }
 
 /// Frames of a host: for channels, for what arrives, and for the one that is looked at.
@@ -326,7 +333,7 @@ impl Host {
         let frame = platform.packet + HEADERS;
         assert!(config.wire.model.occupancy(frame) <= largest, "the wire is slower than the link's model");
         Self {
-            driver: driver(&config, seed),
+            driver: driver(&config, seed, config.reading.reading(Instant::ZERO)),
             wire: EmulatedLink::new(&config.wire, seed).expect("a wire that can be"),
             port: config.port.map(|port| EmulatedLink::new(&port, seed).expect("a port that can be")),
             inbox: VecDeque::with_capacity(config.receive_ring),
@@ -358,7 +365,7 @@ impl Host {
 
     /// It loses all its state; its address, its clock and what is on its wire stay.
     pub(crate) fn crash(&mut self, secret: u64) {
-        self.driver = driver(&self.config, secret);
+        self.driver = driver(&self.config, secret, self.local());
         self.papers = Papers::new(self.config.platform.machine);
         self.inbox.clear();
         self.keys.clear();
@@ -383,6 +390,8 @@ impl Host {
     /// It is there again.
     pub(crate) fn restart(&mut self, at: Instant) {
         (self.down, self.now) = (false, self.now.max(at));
+        let now = self.local();
+        self.driver.as_mut().expect(BETWEEN_TURNS).start(now, None);
     }
 
     /// What decides here.

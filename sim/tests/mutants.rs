@@ -1,11 +1,15 @@
-//! The test of the tests: the search notices each mistake that can be switched on in the core.
+//! The test of the tests: the search notices each mistake that can be switched on in the core, or the table of verdicts does, if it is one
+//! in the judgement of misses.
 //!
 //! Needs the feature `mutants`, which nothing that ships has: `cargo test --release -p laxity-sim --features mutants --test
 //! mutants`. A mistake is one in the whole process, so that there is one test for all.
 
+mod common;
+
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Instant as Clock;
 
+use common::verdicts::cases;
 use laxity_core::mutant::{Mutant, turn_on};
 use laxity_core::platform::MachineModel;
 use laxity_sim::search::case::Test;
@@ -25,10 +29,20 @@ fn hunt(mutant: Mutant) -> Hunt {
 }
 
 #[test]
-fn the_search_notices_every_mistake() {
+fn every_mistake_is_noticed() {
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
     let mut unnoticed = Vec::new();
-    for mutant in [None].into_iter().chain(Mutant::VARIANTS.iter().copied().map(Some)) {
+    for mutant in Mutant::VARIANTS.iter().copied().filter(|mutant| mutant.judges()) {
+        turn_on(Some(mutant));
+        let wrong: Vec<_> =
+            cases().into_iter().filter(|case| !case.is_right(case.verdict())).map(|case| case.what).collect();
+        println!("{mutant:?}: {wrong:?}");
+        if wrong.is_empty() {
+            unnoticed.push(Some(mutant));
+        }
+    }
+    let searched = Mutant::VARIANTS.iter().copied().filter(|mutant| !mutant.judges());
+    for mutant in [None].into_iter().chain(searched.map(Some)) {
         let started = Clock::now();
         turn_on(mutant);
         let (worlds, found) = (AtomicU64::new(0), AtomicBool::new(false));

@@ -4,9 +4,9 @@ use laxity_sim::swarm;
 
 #[test]
 fn nothing_is_found_and_threads_change_nothing() {
-    let totals = swarm::run(1_000, 400, 1, |_| {});
+    let totals = swarm::run(30_000, 400, 1, |_| {});
     assert!(totals.failures.is_empty(), "{:#?}", totals.failures);
-    assert_eq!(totals, swarm::run(1_000, 400, 3, |_| {}));
+    assert_eq!(totals, swarm::run(30_000, 400, 3, |_| {}));
     // It is no idle world either: every fault came, and everything that it can do happened.
     let counts = &totals.counts;
     assert!(counts.faults.iter().all(|&count| count > 0), "{counts:?}");

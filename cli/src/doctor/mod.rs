@@ -6,6 +6,7 @@
 //! | Module | What it finds out |
 //! |---|---|
 //! | [`rights`], [`throttle`] | real-time priority, and what the kernel limits it to |
+//! | [`witnesses`] | whether time that the platform takes can be told from Laxity's |
 //! | [`stolen`], [`idle`], [`timers`], [`interrupts`] | what delays a thread that should run |
 //! | [`device`], [`memory`], [`clock`] | network devices, memory, clocks |
 //! | [`fast_path`] | whether `--link xdp` could be had |
@@ -30,6 +31,7 @@ mod root;
 mod stolen;
 mod throttle;
 mod timers;
+mod witnesses;
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -118,6 +120,7 @@ const PROBES: &[Probe] = &[
     ("how exactly threads sleep", timers::probe),
     ("what idle states cost", idle::probe),
     ("what the platform takes away", stolen::probe),
+    ("the witnesses", witnesses::probe),
     ("what soft interrupts cost", interrupts::probe),
     ("what a real-time priority is worth", rights::probe),
     ("the real-time throttle", throttle::probe),

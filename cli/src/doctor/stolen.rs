@@ -1,8 +1,9 @@
 //! What the platform takes away: gaps that a thread sees which nothing of this host may interrupt, processor by processor.
 
+use laxity::witnesses::{is_virtual, steal};
 use laxity_core::units::Duration;
 
-use super::{Beat, Doctor, Finding, Gaps, Root, Runs, State, measure, short};
+use super::{Beat, Doctor, Finding, Gaps, Runs, State, measure, short};
 
 /// So many processors are looked at; more would take too long.
 const MOST: usize = 4;
@@ -12,7 +13,8 @@ const LONG: Duration = Duration::from_millis(1);
 pub(super) fn probe(doctor: &Doctor<'_>) -> Vec<Finding> {
     let runs = doctor.runs();
     let length = doctor.length(Duration::from_millis(2000));
-    let (before, mut seen) = (steal(&doctor.root), Vec::new());
+    let root = doctor.root.path("");
+    let (before, mut seen) = (steal(&root), Vec::new());
     for &processor in doctor.processors.iter().take(MOST) {
         if let Ok(gaps) = measure::gaps(length, Beat::GENTLE, Duration::from_micros(1), (runs, processor), doctor.told)
             && !gaps.looked.is_zero()
@@ -20,23 +22,8 @@ pub(super) fn probe(doctor: &Doctor<'_>) -> Vec<Finding> {
             seen.push((processor, gaps));
         }
     }
-    let stolen = steal(&doctor.root).zip(before).map(|(after, before)| after.saturating_sub(before));
-    vec![told(&seen, runs, doctor.processors.len(), stolen, is_virtual(&doctor.root))]
-}
-
-/// Ticks that the hypervisor took from all processors together, by its own account.
-fn steal(root: &Root) -> Option<u64> {
-    let stat = root.line("proc/stat")?;
-    let all = stat.lines().find_map(|line| line.strip_prefix("cpu "))?;
-    all.split_whitespace().nth(7)?.parse().ok()
-}
-
-/// Whether the processor says that it is a hypervisor's.
-fn is_virtual(root: &Root) -> bool {
-    let about = root.line("proc/cpuinfo").unwrap_or_default();
-    let flags = about.lines().find(|line| line.starts_with("flags"));
-    flags.is_some_and(|flags| flags.split_whitespace().any(|flag| flag == "hypervisor"))
-        || root.line("sys/hypervisor/type").is_some()
+    let stolen = steal(&root).zip(before).map(|(after, before)| after.saturating_sub(before));
+    vec![told(&seen, runs, doctor.processors.len(), stolen, is_virtual(&root))]
 }
 
 fn told(seen: &[(usize, Gaps)], runs: Runs, processors: usize, stolen: Option<u64>, is_virtual: bool) -> Finding {
@@ -101,7 +88,6 @@ fn told(seen: &[(usize, Gaps)], runs: Runs, processors: usize, stolen: Option<u6
 #[cfg(test)]
 mod tests {
     use super::super::measure::Spans;
-    use super::super::root::tests::Fake;
     use super::*;
 
     fn gaps(micros: &[u64]) -> Gaps {
@@ -128,17 +114,5 @@ mod tests {
         assert_eq!(told(&[(0, gaps(&[5]))], Runs::RealTime, 1, None, false).state, State::Good);
         assert_eq!(told(&[(0, gaps(&[5]))], Runs::RealTime, 1, None, true).state, State::Poor);
         assert_eq!(told(&[], Runs::RealTime, 1, None, false).state, State::Unknown);
-    }
-
-    #[test]
-    fn a_hypervisor_shows_in_the_flags_and_steals_in_the_eighth_column() {
-        let fake = Fake::new("stolen");
-        assert!(!is_virtual(&fake.root()) && steal(&fake.root()).is_none());
-        fake.file("proc/cpuinfo", "model name : x\nflags\t\t: fpu hypervisor lm\n");
-        fake.file("proc/stat", "cpu  1 2 3 4 5 6 7 42 9 0\ncpu0 1 2 3 4 5 6 7 8 9 0\n");
-        assert!(is_virtual(&fake.root()));
-        assert_eq!(steal(&fake.root()), Some(42));
-        fake.file("proc/cpuinfo", "model name : hypervisor\nflags : fpu lm\n");
-        assert!(!is_virtual(&fake.root()));
     }
 }

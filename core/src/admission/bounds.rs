@@ -55,7 +55,7 @@ pub mod terms {
     pub const OTHERS: &str = "others";
     /// What the platform takes.
     pub const INTERFERENCE: &str = "interference";
-    /// Waiting on the way in: at the last switch port, and for looks beyond the first.
+    /// Waiting at the last switch port, and for looks beyond the first.
     pub const ARRIVAL: &str = "arrival";
     /// The processor's stage as a whole, where its parts were not looked for.
     pub const PROCESSOR_STAGE: &str = "processor_stage";

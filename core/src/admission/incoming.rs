@@ -5,8 +5,8 @@
 //! admitted here, best effort too, against both: real-time by its contract, best effort as often as it was told.
 //!
 //! **Arrivals.** What a channel brings in any span t is at most `b + ρ t`. A real-time one of N packets: a message every I in the long run, and
-//! at once as many as its burst and as may have waited on their way, `B + J/I`, J being how long its packets
-//! may be on their way: early bursts included. Best effort that starts a packet
+//! at once as many as its burst and as may have waited in transit, `B + J/I`, J being how long its packets
+//! may be in transit: early bursts included. Best effort that starts a packet
 //! every s brings `1 + (t + a)/s` of them, and as fast as its link is otherwise. All flows of a host cross its link of rate r, which it gives up
 //! to a of work ahead: `r (t + a)` and a packet. So of a host comes at most the lesser of both, a curve with one bend, and
 //!
@@ -22,7 +22,7 @@
 //! channel is told the same spacing: such that they have three quarters of what is left of the port, and half of the looks, and more apart
 //! if an allowance needs it. Who would have to wait for more than [`MAX_SPACING`] is refused.
 //!
-//! **What it leaves out.** Frames of strangers and of peers that do not do what they are told; other executives of this host, which do not know
+//! **What it leaves out.** Frames of unknown peers, and of peers that do not keep the spacing they were told; other executives of this host, which do not know
 //! of what this one receives; queues in front of the last port.
 
 use alloc::collections::BTreeMap;
@@ -55,11 +55,11 @@ pub struct Source {
     pub host: u64,
     /// The link's rate; `None` if it is not known, or paced by nobody.
     pub rate: Option<Rate>,
-    /// How much work the link may have been given ahead.
+    /// The work that the link may have been given ahead.
     pub ahead: Duration,
 }
 
-/// What a channel may bring.
+/// The traffic of one channel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flow {
     source: Source,
@@ -75,19 +75,19 @@ enum Arrival {
         interval: Duration,
         /// B.
         burst: u32,
-        /// How long before its last packet a message's first one may come, and how late.
+        /// The time in transit by which a packet may be early or late.
         jitter: Duration,
-        /// What it was granted to wait.
+        /// The wait that it was granted.
         allowance: Duration,
     },
     BestEffort {
-        /// How far apart its packets start; `None` if it was not told.
+        /// The least time between the starts of two packets; `None` if the sender was told none.
         spacing: Option<Duration>,
     },
 }
 
 impl Flow {
-    /// A real-time channel in packets of at most `packet` bytes, which are on their way for at most `jitter` before they come.
+    /// A real-time channel in packets of at most `packet` bytes, which are in transit for at most `jitter`.
     pub fn real_time(source: Source, contract: &Contract, packet: u32, jitter: Duration) -> Self {
         let (interval, burst) = (contract.interval(), contract.burst());
         let packets = contract::packets(contract.max_message(), packet.max(1)).into();
@@ -148,7 +148,7 @@ impl Affine {
     }
 }
 
-/// What a host may bring: the least of its link and its flows. At least one of them is known.
+/// The traffic of one host: the lesser of its link and its flows. At least one of them is known.
 #[derive(Clone, Copy, Debug)]
 struct Curve {
     link: Option<Affine>,
@@ -199,14 +199,14 @@ const COUNTED: u64 = 1 << 20;
 /// Names a flow.
 pub type FlowId = u64;
 
-/// What a newcomer finds.
+/// The answer to a newcomer that fits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Room {
-    /// How long a frame may wait at the port and for looks beyond the first, with the newcomer, and with best effort as told.
+    /// The longest wait of a frame at the port and for looks beyond the first, with the newcomer, and with best effort as told.
     pub wait: Duration,
-    /// What the newcomer is granted of that, if it is real-time: as much, and some for those who come later.
+    /// The wait that the newcomer is granted if it is real-time: as much, and some more for later channels.
     pub allowance: Duration,
-    /// How far apart all best effort has to start its packets; `None` if it is not held back.
+    /// The least time between the starts of two packets of any best-effort channel; `None` if it is not held back.
     pub spacing: Option<Duration>,
 }
 
@@ -262,22 +262,22 @@ impl Incoming {
         }
     }
 
-    /// What a message of a flow takes of the port.
+    /// The time that a message of a flow takes of the port.
     pub(super) fn weight(&self, id: FlowId) -> u64 {
         self.flows.get(&id).map_or(0, |flow| self.on_port(flow))
     }
 
-    /// How long a frame may wait with what comes in now; `None` if that has no end.
+    /// The longest wait of a frame with what comes in now; `None` if it has no end.
     pub fn wait(&self) -> Option<Duration> {
         self.wait_of(self.flows.values().copied())
     }
 
-    /// How far apart best effort has to start its packets for what has been granted, with nobody new; `None` if it need not be held back.
+    /// The spacing that best effort needs for what has been granted so far; `None` if it need not be held back.
     pub fn spacing(&self) -> Option<Duration> {
         self.room_with(None, Duration::MAX).ok().and_then(|(_, spacing)| spacing)
     }
 
-    /// Whether `newcomer` fits. A real-time one may wait for `most` at the most.
+    /// Asks whether `newcomer` fits. A real-time one may wait for `most` at most.
     ///
     /// # Errors
     /// [`Code::ArrivalUtilisation`]: the port, or the looks, could not cope in the long run. [`Code::ArrivalDeadline`]: somebody would wait for
@@ -346,7 +346,7 @@ impl Incoming {
         self.look.0.div_ceil(self.look.1)
     }
 
-    /// What a message of a flow takes of the port.
+    /// The time that a message of a flow takes of the port.
     fn on_port(&self, flow: &Flow) -> u64 {
         let bytes = flow.bytes.saturating_add(flow.packets.saturating_mul(self.overhead));
         self.port.map_or(0, |port| port.time_for(bytes).as_nanos())
@@ -436,7 +436,7 @@ impl Incoming {
     }
 }
 
-/// What bounds all flows of a host: its link, if it is known.
+/// The bound on all flows of a host: its link, if it is known.
 fn link_of(flows: &[Flow]) -> Option<(Rate, Duration)> {
     let rate = flows.iter().map(|flow| flow.source.rate.map(Rate::as_bytes_per_second)).collect::<Option<Vec<_>>>()?;
     let ahead = flows.iter().map(|flow| flow.source.ahead).max()?;

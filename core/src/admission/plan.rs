@@ -38,7 +38,7 @@ struct World {
     admission: Admission,
     /// By request.
     held: Vec<Option<ReservationId>>,
-    /// What is received, each from a host of its own with a link like this one's, after an interval on its way at most.
+    /// What is received, each from a host of its own with a link like this one's, after an interval in transit at most.
     incoming: Incoming,
     /// By request.
     flows: Vec<Option<FlowId>>,
@@ -56,7 +56,7 @@ impl World {
         self.check(request).is_ok()
     }
 
-    /// Whether it fits, and if it is received, what it brings and may wait on its way in.
+    /// Whether it fits, and if it is received, what it brings and how long it may wait at the last port.
     fn check(&self, request: &Request) -> Result<Option<(Flow, Duration)>, Refusal> {
         let Request { contract, role } = request;
         let deadline = contract.deadline();
@@ -100,7 +100,7 @@ impl World {
 }
 
 impl World {
-    /// The requests that stand in the way on the way in: those that bring most, no more than needed.
+    /// The requests that fill the last port: those that bring most, no more than needed.
     fn in_the_way_in(&self, request: &Request) -> Vec<usize> {
         let without = |gone: &[usize]| {
             let mut rest = self.clone();

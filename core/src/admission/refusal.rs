@@ -43,7 +43,7 @@ pub enum Code {
     PeerShare = 16,
     /// The receiver's port or its looks at the input could not take everything that its peers may send, in the long run.
     ArrivalUtilisation = 17,
-    /// Somebody's messages would wait too long on their way in, if everything came at once that was granted.
+    /// Messages of a granted channel, or of this one, would wait too long at the last port if everything came at once that was granted.
     ArrivalDeadline = 18,
 }
 
@@ -72,7 +72,7 @@ pub enum Stage {
     /// The whole way: the sum of the stages.
     Route = 4,
     /// The way into the receiving host: the last switch port, and the looks at its input.
-    #[strum(serialize = "way into the receiver")]
+    #[strum(serialize = "last switch port")]
     Arrival = 5,
 }
 
@@ -133,7 +133,7 @@ impl core::fmt::Display for Refusal {
             Code::ArrivalUtilisation => f.write_str(
                 "the receiver's link, or its looks at what came, cannot take everything that may come in the long run",
             )?,
-            Code::ArrivalDeadline => f.write_str("if everything came at once that was granted, somebody's messages would wait too long on their way in")?,
+            Code::ArrivalDeadline => f.write_str("if everything came at once that was granted, messages of a channel would wait too long at the last switch port")?,
             Code::CompositeUtilisation => f.write_str("processor and link together are used up in the long run")?,
             Code::CompositeDeadline => {
                 f.write_str("no deadline for processor and link together leaves every channel its own")?;

@@ -1,6 +1,7 @@
 //! What took time at this host, and how much of what the platform took was beyond what it was said to take: the evidence behind
 //! `platform`, and against it.
 
+use crate::mutant::{self, Mutant};
 use crate::platform::Interference;
 use crate::receive::TimeTaken;
 use crate::units::{Duration, Instant};
@@ -64,7 +65,8 @@ impl Latest {
     }
 }
 
-/// The latest gaps. Older ones are forgotten, which can only turn `platform` into `laxity`, never the reverse.
+/// The latest gaps. Older ones are forgotten, which can only turn `platform` into `laxity`, never the reverse: what this host wasted itself
+/// is remembered until it has caught up.
 #[derive(Debug)]
 pub(super) struct Gaps {
     envelope: Interference,
@@ -72,6 +74,8 @@ pub(super) struct Gaps {
     /// Those before them, several in one.
     older: Latest,
     latest: Instant,
+    /// What this host has wasted since it had caught up at that time.
+    wasted: (Instant, Duration),
     /// When this host last had nothing current and real-time to do: a gap since then still delays what it does now.
     pub(super) caught_up: Instant,
 }
@@ -80,7 +84,8 @@ impl Gaps {
     /// No gaps yet; what the platform may take without being blamed is `envelope`.
     pub(super) fn new(envelope: Interference) -> Self {
         let (each, older) = (Latest::none(), Latest::none());
-        Self { envelope, each, older, latest: Instant::ZERO, caught_up: Instant::ZERO }
+        let wasted = (Instant::ZERO, Duration::ZERO);
+        Self { envelope, each, older, latest: Instant::ZERO, wasted, caught_up: Instant::ZERO }
     }
 
     /// Notes a gap that ended at `end` and took `taken` of the processor.
@@ -88,7 +93,15 @@ impl Gaps {
         if taken.is_zero() {
             return;
         }
+        let TimeTaken { platform, own, .. } = taken;
+        let is_excused = mutant::is_on(Mutant::OwnIsPlatform);
+        let taken =
+            if is_excused { TimeTaken { platform: platform + own, own: Duration::ZERO, ..taken } } else { taken };
         self.latest = self.latest.max(end);
+        if self.wasted.0 != self.caught_up {
+            self.wasted = (self.caught_up, Duration::ZERO);
+        }
+        self.wasted.1 += taken.own;
         let gap = self.each.push(Gap { begin: end.before(taken.all()), end, taken });
         let last = &mut self.older.gaps[self.older.last];
         if last.taken.is_zero() || gap.end.since(last.begin) > GRAIN {
@@ -103,14 +116,15 @@ impl Gaps {
     /// instructions where there was no gap.
     #[inline]
     pub(super) fn taken(&self, since: Instant, now: Instant) -> TimeTaken {
-        let since = since.min(self.caught_up);
+        let since = if mutant::is_on(Mutant::OldGapsCount) { Instant::ZERO } else { since.min(self.caught_up) };
         if self.latest < since || self.latest == Instant::ZERO { TimeTaken::default() } else { self.excess(since, now) }
     }
 
-    /// The platform's part of it.
+    /// The platform's part of it; none where this host wasted at least as much itself. A gap does not excuse what we did beside it.
     #[inline]
     pub(super) fn stolen(&self, since: Instant, now: Instant) -> Duration {
-        self.taken(since, now).platform
+        let TimeTaken { platform, own, .. } = self.taken(since, now);
+        if own >= platform { Duration::ZERO } else { platform }
     }
 
     /// By how much the gaps that end after `since` exceed what the envelope allows, in the window until `now` in which they do so
@@ -129,9 +143,12 @@ impl Gaps {
         let (mut taken, mut most) = (TimeTaken::default(), Duration::ZERO);
         for (gap, of_it) in all {
             taken += of_it;
-            most = most.max(taken.platform.saturating_sub(self.envelope.within(now.since(gap.begin))));
+            let allowed = self.envelope.within(now.since(gap.begin));
+            let allowed = if mutant::is_on(Mutant::EnvelopeExcuses) { Duration::ZERO } else { allowed };
+            most = most.max(taken.platform.saturating_sub(allowed));
         }
-        TimeTaken { platform: most, ..taken }
+        let wasted = if self.wasted.0 == self.caught_up { self.wasted.1 } else { Duration::ZERO };
+        TimeTaken { platform: most, own: taken.own.max(wasted), ..taken }
     }
 }
 

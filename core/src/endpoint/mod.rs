@@ -32,6 +32,7 @@ use crate::collections::{FifoSet, Ring, Slab};
 use crate::event::{ChannelId, Event, LinkId};
 use crate::frames::{FrameId, Frames, MessageBuf};
 use crate::limits;
+use crate::mutant::{self, Mutant};
 use crate::piece::{Piece, Worked};
 use crate::platform::LinkModel;
 use crate::processor::{After, Policy, Processor};
@@ -373,6 +374,7 @@ impl Endpoint {
         let mut arrival = Arrival::from(stamp);
         if stamp < earliest {
             self.counters.stamps_clamped += 1;
+            let stamp = if mutant::is_on(Mutant::StampClamped) { earliest } else { stamp };
             arrival = Arrival { stamp, served: earliest, withheld };
         }
         let closed =
@@ -382,7 +384,7 @@ impl Endpoint {
             return Err(closed(message));
         }
         let Some(sending) = state.job.sender_mut() else { return Err(closed(message)) };
-        let submitted = sending.submit(arrival, message)?;
+        let submitted = sending.submit_after(arrival, message, |since| self.gaps.stolen(since, now))?;
         if let Some(work) = state.job.work(self.config.quantum) {
             self.processor.ready(now, channel.index(), work);
         }
@@ -405,6 +407,9 @@ impl Endpoint {
     /// Notes that this host had `packets` more packets in its input and lost them before this endpoint saw them. Messages that turn out
     /// to miss some are not the network's fault.
     pub fn note_lost(&mut self, now: Instant, packets: u64) {
+        if mutant::is_on(Mutant::LossesAreNetworks) {
+            return;
+        }
         let taken = self.gaps.taken(now.before(LOSSES_LAST), now);
         let cause = Evidence::of_backlog(Excess::default(), taken, self.config.stretch_ppm).unwrap_or(Cause::Laxity);
         let before = self.lost.as_ref().filter(|lost| lost.cause == cause).map_or(0, |lost| lost.left(now));

@@ -4,6 +4,7 @@ use super::job::Leaving;
 use super::{Endpoint, Transmit};
 use crate::event::{ChannelId, LinkId};
 use crate::frames::Frames;
+use crate::receive::TimeTaken;
 use crate::send::link_scheduler::{Class, Next};
 use crate::signal::State;
 use crate::units::Instant;
@@ -61,7 +62,12 @@ impl Endpoint {
             channel.job.pop_packet(now, (key, remote), stolen, frames)?;
         let class = if is_real_time { Class::RealTime } else { Class::BestEffort };
         let scheduler = &mut self.links[usize::from(link)].scheduler;
+        let begins = scheduler.busy_until().max(now);
         let completes = scheduler.issued(now, class, payload);
+        if !is_real_time && scheduler.has_current() {
+            // It must not be before what is current: that one waits by our mistake.
+            self.gaps.note(now, TimeTaken { own: completes.since(begins), ..TimeTaken::default() });
+        }
         let late = is_real_time && completes > promised;
         let making = self.making == Some(id);
         channel.job.sent(payload, (message.last, late), making, |head| scheduler.enqueue(now, id, head));

@@ -149,7 +149,8 @@ pub static PARAMETERS: [Parameter; 29] = parameters! {
     link_overhead: Bytes(link.overhead_bytes), |_| 0..=65_535, "bytes that travel with each packet beside its payload";
     link_floor: Bytes(link.floor_bytes), |platform| 0..=platform.packet.into(),
         "shorter payloads occupy the link as if they were this long";
-    packet_spacing: Span(link.spacing), |_| COST, "packets start at least so far apart while anything is promised";
+    packet_spacing: Span(link.spacing), |platform| if platform.machine.is_papers() { 0..=0 } else { COST },
+        "packets start at least so far apart while anything is promised; the papers' machine knows no spacing";
     wake_up: Span(wake_up), |_| COST, "W: how late a sleeping executive wakes up";
     handover: Span(handover), |_| COST, "from send() in the application until the executive has the message";
     propagation: Span(propagation), |_| COST, "time on the way between the two hosts";

@@ -308,6 +308,7 @@ impl Processor {
 
     fn rank(&self, now: Instant, order: &Order) -> Rank {
         match *order {
+            Order::BestEffort if mutant::is_on(Mutant::BestEffortFirst) => (0, Instant::ZERO),
             Order::BestEffort => (BEST_EFFORT_LEVEL, Instant::ZERO),
             Order::RealTime { release, .. } if release > now && mutant::is_on(Mutant::EarlyOvertakes) => (0, release),
             Order::RealTime { release, .. } if release > now => (self.preemption.early_band(), release),
@@ -319,6 +320,9 @@ impl Processor {
     }
 
     fn best_rank(&self) -> Option<Rank> {
+        if mutant::is_on(Mutant::BestEffortFirst) && self.levels.first_list() == Some(BEST_EFFORT_LEVEL) {
+            return Some((0, Instant::ZERO));
+        }
         if let Some((deadline, _)) = self.current.peek() {
             return Some((0, deadline));
         }
@@ -330,6 +334,9 @@ impl Processor {
     }
 
     fn pop_best(&mut self) -> Option<u32> {
+        if mutant::is_on(Mutant::BestEffortFirst) && self.levels.first_list() == Some(BEST_EFFORT_LEVEL) {
+            return self.levels.pop_front(BEST_EFFORT_LEVEL);
+        }
         if let Some((_, id)) = self.current.pop() {
             return Some(id);
         }

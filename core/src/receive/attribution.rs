@@ -14,6 +14,7 @@
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use super::config::ReceiveConfig;
+use crate::mutant::{self, Mutant};
 use crate::units::{Duration, Instant};
 use crate::wire::DataHeader;
 
@@ -101,7 +102,7 @@ impl Found {
     /// When it had arrived, as far as that is known: else when it was found. It may be later than that by as much as who looked was
     /// held up between reading the clock and looking.
     pub fn arrival(&self) -> Instant {
-        self.arrived.unwrap_or(self.at)
+        self.arrived.filter(|_| !mutant::is_on(Mutant::LyingIsTransit)).unwrap_or(self.at)
     }
 }
 
@@ -129,7 +130,7 @@ impl Way {
         let waited = micros(header.waited_micros);
         let handed_over = header.logical_arrival + waited;
         let transit = if same_clock { found.arrival().since(handed_over) } else { Duration::ZERO };
-        let lay = found.arrived.map(|arrived| found.at.since(arrived));
+        let lay = found.arrived.map(|_| found.at.since(found.arrival()));
         Self { waited, stolen: micros(header.stolen_micros), transit, lay }
     }
 
@@ -292,7 +293,9 @@ impl Evidence {
         let unknown = excess.unknown.saturating_sub(explained);
         let platform = excess.platform + platform_here + explained;
         let (network, laxity) = (excess.network + network_here, excess.own + own_here);
-        let cause = if lateness > network + platform + unknown {
+        let cause = if mutant::is_on(Mutant::NetworkFirst) && !network.is_zero() {
+            Cause::Network
+        } else if lateness > network + platform + unknown {
             Cause::Laxity
         } else if lateness > network + platform {
             if laxity >= unknown { Cause::Laxity } else { Cause::Unexplained }

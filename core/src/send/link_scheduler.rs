@@ -16,6 +16,7 @@
 //! channel, or as many answers, in every lease.
 
 use crate::collections::{DeadlineHeap, FifoSet};
+use crate::mutant::{self, Mutant};
 use crate::platform::{BestEffort, LinkModel};
 use crate::send::starts::Policer;
 use crate::units::{Duration, Instant};
@@ -234,7 +235,9 @@ impl LinkScheduler {
         while let Some((_, id)) = self.early.pop_due(now) {
             self.current.set(id, self.deadlines[id as usize]);
         }
-        if let Some((_, id)) = self.current.pop() {
+        let may_start = now >= self.starts.allowed_at() && self.best_effort.first_list().is_some();
+        let best_effort_first = mutant::is_on(Mutant::BestEffortFirst) && may_start;
+        if !best_effort_first && let Some((_, id)) = self.current.pop() {
             return Some(Next::Channel(id));
         }
         if now >= self.starts.allowed_at() {

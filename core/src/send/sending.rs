@@ -61,14 +61,14 @@ pub struct Submitted {
 }
 
 /// By how much a message is served later than is promised, because it, or one before it, was handed over too late.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub struct HandOver {
     /// So much.
     pub late: Duration,
-    /// For how much of that an application had withheld its message.
-    pub withheld: Duration,
-    /// From when on what the platform took may have caused it, or the message's logical arrival.
-    pub since: Instant,
+    /// How much of that is not ours: an application had withheld its message, or the platform had taken the processor.
+    pub explained: Duration,
+    /// How much of what the platform had taken since the message had arrived is in that.
+    pub before: Duration,
 }
 
 impl HandOver {
@@ -76,12 +76,8 @@ impl HandOver {
     /// tells since a point in time.
     #[inline]
     pub(crate) fn explained(&self, arrival: Instant, stolen: impl Fn(Instant) -> Duration) -> Duration {
-        let since_arrival = stolen(arrival);
-        if self.late.is_zero() {
-            return since_arrival;
-        }
-        // What was taken before the message arrived explains no more than it was late by then.
-        (self.withheld + stolen(self.since)).min(self.late + since_arrival)
+        // Of what was taken before, only that counts which made it late.
+        self.explained + stolen(arrival).saturating_sub(self.before)
     }
 }
 
@@ -185,7 +181,7 @@ impl Sending {
         Self {
             serving: regulator.clone(),
             regulator,
-            handed_over: HandOver { late: Duration::ZERO, withheld: Duration::ZERO, since: Instant::ZERO },
+            handed_over: HandOver::default(),
             config,
             stages: SendingStages::default(),
             next_sequence: 0,
@@ -228,13 +224,22 @@ impl Sending {
     /// Enforces the contract on a message that arrived so and queues it. One that has no room though its contract has waits with the
     /// caller, if it may, and is no violation: it is this host that is behind.
     pub fn submit(&mut self, arrival: impl Into<Arrival>, message: MessageBuf) -> Result<Submitted, Rejected> {
-        let arrival = arrival.into();
+        self.submit_after(arrival.into(), message, |_| Duration::ZERO)
+    }
+
+    /// As [`Sending::submit`], where the platform has taken as much as `stolen` tells since a point in time.
+    pub(crate) fn submit_after(
+        &mut self,
+        arrival: Arrival,
+        message: MessageBuf,
+        stolen: impl Fn(Instant) -> Duration,
+    ) -> Result<Submitted, Rejected> {
         match self.admit(&arrival, message.len() as u64) {
             Ok((logical_arrival, release)) => {
                 let sequence = self.next_sequence;
                 self.next_sequence += 1;
                 self.counters.accepted += 1;
-                let handed_over = self.hand_over(arrival.withheld, logical_arrival, release);
+                let handed_over = self.hand_over(arrival.withheld, logical_arrival, release, stolen);
                 let queued = Queued { message, sequence, logical_arrival, release, handed_over };
                 self.queue.push(queued).unwrap_or_else(|_| unreachable!("admit() found room"));
                 Ok(Submitted { sequence, logical_arrival, release })
@@ -252,12 +257,24 @@ impl Sending {
         }
     }
 
-    /// What is known of a message that is served later than is promised: of its own hand-over, or of that of one before it, which keeps
-    /// it an interval away.
-    fn hand_over(&mut self, withheld: Duration, logical_arrival: Instant, release: Instant) -> HandOver {
-        let (late, before) = (release.since(logical_arrival), self.handed_over);
-        let since = if late.is_zero() || before.late.is_zero() { logical_arrival } else { before.since };
-        self.handed_over = HandOver { late, withheld: withheld.max(before.withheld).min(late), since };
+    /// What is known of a message that is served later than is promised: by its own hand-over, or by that of one before it, which keeps it an
+    /// interval away. What explains the one before explains as much of this one; what is taken later explains only what is added.
+    fn hand_over(
+        &mut self,
+        withheld: Duration,
+        arrival: Instant,
+        release: Instant,
+        stolen: impl Fn(Instant) -> Duration,
+    ) -> HandOver {
+        let late = release.since(arrival);
+        if late.is_zero() {
+            self.handed_over = HandOver::default();
+            return self.handed_over;
+        }
+        let (last, stolen) = (self.handed_over, stolen(arrival));
+        let added = late.saturating_sub(last.late).min(withheld + stolen);
+        let explained = last.explained.min(late) + added;
+        self.handed_over = HandOver { late, explained, before: added.saturating_sub(withheld) };
         self.handed_over
     }
 

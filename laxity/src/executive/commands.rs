@@ -18,6 +18,10 @@ const TOLD_EVERY: Duration = Duration::from_millis(100);
 impl<F: Frames, L: LinkOver<F>, C: Clock> Control<F> for Surroundings<L, C> {
     fn obey(&mut self, driver: &mut Driver<F>, now: Instant) {
         fault::point(Fault::Round);
+        fault::of_core();
+        if !self.unsent.is_empty() {
+            self.pass_on();
+        }
         while let Ok(command) = self.commands.pop() {
             match command {
                 Command::Listen(name) => {
@@ -126,14 +130,20 @@ impl<L, C> Surroundings<L, C> {
             Notice::Unreachable(_) | Notice::Event(Event::Overflow { .. }) if crowded => return,
             _ => {}
         }
-        let mut waiting = notice;
-        while let Err(rtrb::PushError::Full(back)) = self.notices.push(waiting) {
-            if self.notices.is_abandoned() {
-                return;
+        self.unsent.push_back(notice);
+        self.pass_on();
+    }
+
+    /// Tells the control thread what it has not been told yet, as far as there is room.
+    fn pass_on(&mut self) {
+        while let Some(notice) = self.unsent.pop_front() {
+            if let Err(rtrb::PushError::Full(back)) = self.notices.push(notice) {
+                // A control thread that has ended reads nothing any more.
+                if !self.notices.is_abandoned() {
+                    self.unsent.push_front(back);
+                }
+                break;
             }
-            waiting = back;
-            self.notified.notify();
-            std::thread::yield_now();
         }
         self.notified.notify();
     }

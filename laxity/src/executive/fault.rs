@@ -22,12 +22,15 @@ pub(crate) enum Fault {
     DiscardSent,
     /// Discards a frame that the link has received.
     DiscardReceived,
+    /// Serves best effort first, by the mistake of the core that is called so.
+    WrongPick,
 }
 
 #[cfg(feature = "fault-points")]
 mod points {
     use std::sync::atomic::{AtomicU64, Ordering};
 
+    use laxity_core::mutant::Mutant;
     use laxity_core::units::Duration;
     use laxity_link::sys::now;
     use strum::VariantArray;
@@ -60,6 +63,11 @@ mod points {
         let _ = asked(fault);
     }
 
+    /// Makes the mistakes of the core that are on now; to be asked once a round.
+    pub(crate) fn of_core() {
+        laxity_core::mutant::turn_on(is_on(Fault::WrongPick).then_some(Mutant::BestEffortFirst));
+    }
+
     /// By how much to sleep longer.
     pub(crate) fn longer() -> Duration {
         Duration::from_millis(asked(Fault::Oversleep).unwrap_or(0))
@@ -80,9 +88,11 @@ mod points {
     #[inline(always)]
     pub(crate) const fn point(_: Fault) {}
     #[inline(always)]
+    pub(crate) const fn of_core() {}
+    #[inline(always)]
     pub(crate) const fn longer() -> Duration {
         Duration::ZERO
     }
 }
 
-pub(crate) use points::{is_on, longer, point};
+pub(crate) use points::{is_on, longer, of_core, point};

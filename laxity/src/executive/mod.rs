@@ -16,6 +16,7 @@ mod stopped;
 mod tests;
 mod windows;
 
+use std::collections::VecDeque;
 use std::net::SocketAddr;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -127,7 +128,7 @@ const LEAST_GAP: Duration = Duration::from_micros(20);
 
 /// How long an executive that stops goes on to send control frames.
 const GOODBYE: Duration = Duration::from_millis(100);
-const GOODBYE_LOOK: std::time::Duration = std::time::Duration::from_micros(200);
+const GOODBYE_LOOK: Duration = Duration::from_micros(200);
 
 /// What it is made of, beside its link and the frames.
 pub(crate) struct Parts {
@@ -152,6 +153,9 @@ pub(crate) struct Executive<L, F> {
     pub(crate) stopped: Arc<AtomicBool>,
 }
 
+/// Places for notices that find none in the ring, before more are allocated.
+const UNSENT: usize = 64;
+
 /// What surrounds the driver of a live host. `C` is its clock, which tests set by hand.
 #[derive(Debug)]
 pub(crate) struct Surroundings<L, C> {
@@ -160,6 +164,8 @@ pub(crate) struct Surroundings<L, C> {
     slots: Box<[Option<Box<Slot>>]>,
     commands: rtrb::Consumer<Command>,
     notices: rtrb::Producer<Notice>,
+    /// Notices that found no room. The ring has room for more than a control thread leaves lying; nobody waits for it if it does.
+    unsent: VecDeque<Notice>,
     notified: Arc<Signal>,
     doorbell: Arc<Doorbell>,
     published: Arc<Published>,
@@ -184,6 +190,7 @@ impl<L, C: Clock> Surroundings<L, C> {
             slots,
             commands,
             notices,
+            unsent: VecDeque::with_capacity(UNSENT),
             notified,
             doorbell,
             published,
@@ -240,7 +247,7 @@ impl<L: LinkOver<F>, F: Frames> Executive<L, F> {
             if !self.driver.has_control(&self.around) || time.since(start) >= GOODBYE {
                 return;
             }
-            std::thread::sleep(GOODBYE_LOOK);
+            let _ = sys::wait(&[], Some(GOODBYE_LOOK));
             time = now();
         }
     }

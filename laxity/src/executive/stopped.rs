@@ -6,8 +6,8 @@
 //! the executive may run first, and ask before the witness has said anything; so it waits for an answer.
 
 use std::os::fd::OwnedFd;
-use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{LazyLock, OnceLock};
 use std::time::Duration as StdDuration;
 
 use laxity_core::units::{Duration, Instant};
@@ -26,7 +26,7 @@ const PATIENCE: StdDuration = StdDuration::from_micros(500);
 
 /// What asks the witness; nothing if there is none.
 static QUESTION: OnceLock<Option<OwnedFd>> = OnceLock::new();
-static ANSWERS: Signal = Signal::new();
+static ANSWERS: LazyLock<Signal> = LazyLock::new(Signal::default);
 /// When the process went on last, ns; 0 before it was ever stopped.
 static WENT_ON: AtomicU64 = AtomicU64::new(0);
 

@@ -162,6 +162,8 @@ fn platform(draw: &mut impl Draw, machine: MachineModel) -> Platform {
     let packet_max = if draw(1) == 0 { packet } else { 64 + draw(u64::from(packet) - 64) as u32 };
     let packet_min = 1 + draw(u64::from(packet_max) - 1) as u32;
     let starts = (draw(2) == 0).then(|| Starts { burst: 1 + draw(2) as u32, spacing: us(5 + draw(55)) });
+    // Without a draw of its own: what a seed stands for stays. The papers' machine knows no spacing.
+    let is_spaced = machine == MachineModel::Executive && packet_max % 4 == 0;
     Platform {
         machine,
         packet,
@@ -181,7 +183,7 @@ fn platform(draw: &mut impl Draw, machine: MachineModel) -> Platform {
             rate: Rate::bytes_per_second(1_000_000 * u64::from(HEADERS)),
             overhead_bytes: HEADERS,
             floor_bytes: 0,
-            spacing: Duration::ZERO,
+            spacing: us(if is_spaced { u64::from(5 + packet_min % 32) } else { 0 }),
         },
         wake_up,
         best_effort: BestEffort { message_packets: draw(3) as u32, packet_min, packet_max, starts },

@@ -6,6 +6,7 @@
 use std::net::SocketAddr;
 
 use laxity_core::admission::answer::{Role, Rule};
+use laxity_core::admission::incoming::{Flow, Incoming, Source as Origin};
 use laxity_core::admission::{Admission, ReservationId, Settings, buffers};
 use laxity_core::contract::{Contract, Overload, SendingStages, Service};
 use laxity_core::limits;
@@ -13,7 +14,7 @@ use laxity_core::platform::{BestEffort, Interference, LinkModel, Platform, Start
 use laxity_core::units::{Duration, Instant, Rate};
 
 use crate::search::promise::least_budget;
-use crate::{Clock, Gap, HostConfig, Plan, Promise, Random, StepCosts, WakeUp};
+use crate::{Clock, Gap, HostConfig, Plan, Promise, Random, StepCosts, WakeUp, port_like};
 
 const fn us(micros: u64) -> Duration {
     Duration::from_micros(micros)
@@ -28,6 +29,8 @@ fn micros(random: &mut Random, least: u64, most: u64) -> Duration {
 #[derive(Debug)]
 pub(super) struct Host {
     pub(super) admission: Admission,
+    /// What comes in through the last switch port, if there is one.
+    incoming: Option<Incoming>,
     pub(super) config: HostConfig,
 }
 
@@ -53,7 +56,9 @@ pub(super) fn hosts(random: &mut Random, same_clock: bool) -> Vec<Host> {
     let packet = random.pick(&[200, 480, 1000, 1400]);
     let rule = if random.one_in(4) { Rule::Composite } else { Rule::Split };
     let slow = random.one_in(3);
-    let platforms: Vec<_> = (0..count).map(|_| platform(random, packet, slow)).collect();
+    // One network: a frame takes as much of a switch port as of its sender's link.
+    let framing = (60 + random.up_to(80) as u32, random.pick(&[0, 64, 100, 200]));
+    let platforms: Vec<_> = (0..count).map(|_| platform(random, packet, slow, framing)).collect();
     let host = |(number, platform): (u64, Platform)| {
         let settings = Settings { rule, send_early: random.one_in(4), receive_early: random.one_in(3) };
         let admission = Admission::with_settings(platform.clone(), settings).expect("a platform that can be");
@@ -73,12 +78,14 @@ pub(super) fn hosts(random: &mut Random, same_clock: bool) -> Vec<Host> {
             ..base
         };
         (config.wire.queue_packets, config.wire.capacity) = (256, 512);
-        Host { admission, config }
+        let incoming = random.one_in(2).then(|| Incoming::new(&admission));
+        config.port = incoming.is_some().then(|| port_like(&config.platform, 256));
+        Host { admission, incoming, config }
     };
     (0..).zip(with_looks_for_all(&platforms)).map(host).collect()
 }
 
-fn platform(random: &mut Random, packet: u32, slow: bool) -> Platform {
+fn platform(random: &mut Random, packet: u32, slow: bool, framing: (u32, u32)) -> Platform {
     let scale = if slow { 4 } else { 1 };
     let packet_max = if random.one_in(2) { packet } else { 100 + random.up_to(u64::from(packet) - 100) as u32 };
     Platform {
@@ -97,9 +104,9 @@ fn platform(random: &mut Random, packet: u32, slow: bool) -> Platform {
         link: LinkModel {
             setup: micros(random, 0, 3),
             rate: Rate::bytes_per_second(if slow { 6_000_000 } else { 12_500_000 } * (1 + random.up_to(2))),
-            overhead_bytes: 60 + random.up_to(80) as u32,
-            floor_bytes: random.pick(&[0, 64, 100, 200]),
-            spacing: Duration::ZERO,
+            overhead_bytes: framing.0,
+            floor_bytes: framing.1,
+            spacing: if random.one_in(3) { micros(random, 20, 200) } else { Duration::ZERO },
         },
         wake_up: micros(random, 0, 60),
         propagation: micros(random, 0, 120),
@@ -133,7 +140,7 @@ fn with_looks_for_all(platforms: &[Platform]) -> Vec<Platform> {
         let others = || platforms.iter().enumerate().filter(|&(other, _)| other != number).map(|(_, other)| other.link);
         loop {
             let delay = Admission::new(platform.clone()).expect("a platform that can be").input_delay();
-            let frames: u64 = others().map(|link| delay.div_ceil(link.occupancy(1)) + 2).sum();
+            let frames: u64 = others().map(|link| delay.div_ceil(link.unspaced().occupancy(1)) + 2).sum();
             if u64::from(platform.receive_batch) >= frames || platform.receive_batch >= MOST_FRAMES {
                 return platform;
             }
@@ -177,6 +184,9 @@ pub(super) fn channel(random: &mut Random, hosts: &mut [Host], number: usize) ->
     // The longest that its deadline can become: what its queues could hold then is what the analysis counts on.
     let longest = interval * 3 + us(10_000);
     let asked = Contract::new(max, min, interval, burst, longest).ok()?;
+    let flow = Flow::real_time(origin(hosts, from), &asked, packet, longest);
+    let room = hosts[to].incoming.as_ref().map(|incoming| incoming.room(&flow, longest.mul_ratio(1, 4)));
+    let waits = room.transpose().ok()?.map_or(Duration::ZERO, |room| room.allowance);
     let (receiver, receives) = least(&mut hosts[to].admission, &asked, Role::Receives)?;
     let Some((sender, sends)) = least(&mut hosts[from].admission, &asked, Role::Sends) else {
         hosts[to].admission.release(receiver);
@@ -186,7 +196,8 @@ pub(super) fn channel(random: &mut Random, hosts: &mut [Host], number: usize) ->
     let handover = hosts[from].config.platform.handover;
     let sends = hosts[from].admission.relax(sender, handover + sends.total() + more(random)).unwrap_or(sends);
     let receives = hosts[to].admission.relax(receiver, receives.total() + more(random)).unwrap_or(receives);
-    let outside = hosts[from].config.platform.propagation + hosts[to].admission.input_delay();
+    let input_delay = hosts[to].admission.input_delay() + waits;
+    let outside = hosts[from].config.platform.propagation + input_delay;
     let upstream = handover + sends.total() + outside;
     let stage = receives.processor;
     let contract = asked.with_deadline((upstream + stage).max(limits::MIN_DEADLINE)).ok();
@@ -209,13 +220,16 @@ pub(super) fn channel(random: &mut Random, hosts: &mut [Host], number: usize) ->
         overload: random.pick(&[Overload::Drop, Overload::Drop, Overload::Block]),
         upstream,
         transit,
-        input_delay: hosts[to].admission.input_delay(),
+        input_delay,
         lease: us(400_000),
         // More than was computed, so that it shows if that is not enough.
         send_messages: queues[0] + 2,
         receive_messages: queues[2] + 2,
         ..Plan::new(&format!("c{number}"), Service::RealTime(contract), sends.with_handover(handover), stage)
     };
+    if let Some(incoming) = &mut hosts[to].incoming {
+        incoming.insert(flow, waits);
+    }
     let promise = Promise { contract, bound: contract.deadline(), queues };
     Some(Granted { from, to, contract, plan, promise, ids: [sender, receiver] })
 }
@@ -231,6 +245,16 @@ pub(super) fn settle(hosts: &[Host], granted: &mut [Granted]) {
     }
 }
 
+fn origin(hosts: &[Host], number: usize) -> Origin {
+    let HostConfig { platform, look_ahead, .. } = &hosts[number].config;
+    Origin { host: number as u64, rate: platform.link.rate, ahead: *look_ahead }
+}
+
+/// How far apart packets of best effort have to start that `to` receives.
+pub(super) fn spacing(hosts: &[Host], to: usize) -> Duration {
+    hosts[to].incoming.as_ref().and_then(Incoming::spacing).unwrap_or(Duration::ZERO)
+}
+
 fn least(admission: &mut Admission, contract: &Contract, role: Role) -> Option<(ReservationId, SendingStages)> {
     least_budget(20, contract.deadline(), |budget| admission.reserve_least(contract, role, budget))
 }
@@ -241,12 +265,17 @@ fn ends(random: &mut Random, hosts: &[Host]) -> (usize, usize) {
     (from, (from + 1 + random.up_to(hosts.len() as u64 - 2) as usize) % hosts.len())
 }
 
-/// A best-effort channel, if its sender has any.
-pub(super) fn best_effort(random: &mut Random, hosts: &[Host], number: usize) -> Option<(usize, usize, Plan, u32)> {
+/// A best-effort channel, if its sender has any and its receiver lets it in.
+pub(super) fn best_effort(random: &mut Random, hosts: &mut [Host], number: usize) -> Option<(usize, usize, Plan, u32)> {
     let (from, to) = ends(random, hosts);
     let [sender, receiver] = [from, to].map(|host| hosts[host].config.platform.best_effort);
     let bytes = sender.message_packets.min(receiver.message_packets) * sender.packet_max.min(receiver.packet_max);
     let service = Service::best_effort(bytes.into(), 4).ok()?;
+    let flow = Flow::best_effort(origin(hosts, from), hosts[from].config.platform.packet, None);
+    if let Some(incoming) = &mut hosts[to].incoming {
+        let room = incoming.room(&flow, Duration::MAX).ok()?;
+        incoming.insert(flow, room.allowance);
+    }
     let plan = Plan::new(&format!("b{number}"), service, SendingStages::default(), Duration::ZERO);
     Some((from, to, Plan { lease: us(400_000), ..plan }, bytes))
 }

@@ -17,7 +17,7 @@ use laxity_core::figures::Misses;
 use laxity_core::units::{Duration, Instant};
 
 use crate::parallel::for_each_in_order;
-use crate::{ChannelHandle, Digest, FaultKind, HostConfig, Random, Sizes, Source, Varied, World};
+use crate::{ChannelHandle, Digest, FaultKind, HostConfig, Plan, Random, Sizes, Source, Varied, World};
 use draw::{Granted, SET_UP};
 
 /// What became of messages, and what went wrong on purpose.
@@ -187,10 +187,14 @@ fn one(seed: u64) -> Outcome {
             handle
         })
         .collect();
-    let best_effort: Vec<_> = (0..random.up_to(2))
-        .filter_map(|number| draw::best_effort(&mut random, &hosts, number as usize))
-        .map(|(from, to, plan, bytes)| (world.open(ids[from], ids[to], plan), bytes))
-        .collect();
+    let drawn: Vec<_> =
+        (0..random.up_to(2)).filter_map(|number| draw::best_effort(&mut random, &mut hosts, number as usize)).collect();
+    // All of it as far apart as what came last makes it.
+    let open = |(from, to, plan, bytes): (usize, usize, _, _)| {
+        let plan = Plan { spacing: draw::spacing(&hosts, to), ..plan };
+        (world.open(ids[from], ids[to], plan), bytes)
+    };
+    let best_effort: Vec<_> = drawn.into_iter().map(open).collect();
     world.run_until(start);
     counts.channels = channels.iter().filter(|&&channel| world.is_open(channel)).count() as u64;
 

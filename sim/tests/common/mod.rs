@@ -3,6 +3,7 @@
 
 pub mod totals;
 pub mod twin;
+pub mod verdicts;
 
 use std::net::SocketAddr;
 

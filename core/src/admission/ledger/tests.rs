@@ -15,6 +15,9 @@ use crate::units::Duration;
 fn platform(machine: MachineModel) -> Platform {
     let mut platform = Platform { machine, ..Platform::assumed_host() };
     platform.interference.burst = Duration::from_micros(100);
+    if machine.is_papers() {
+        platform.link = platform.link.unspaced();
+    }
     platform
 }
 

@@ -217,8 +217,8 @@ fn what_makes_no_sense_is_refused_whoever_signed_it() {
         (
             "[platform]\n",
             "[platform]\nmachine = \"papers\"\n",
-            "platform",
-            "platform.machine is \"papers\", expected that of this host",
+            "platform.packet_spacing",
+            "platform.packet_spacing is 42.72us, expected 0ns to 0ns",
         ),
         ("quantum = 16", "quantum = 0", "platform.quantum", "platform.quantum is 0, expected 1 to 256"),
         (
