@@ -49,7 +49,7 @@ pub enum Mutant {
     EnvelopeExcuses,
     /// Judgement: what this host's own input has lost is the network's.
     LossesAreNetworks,
-    /// Judgement: where the network took too long, nobody else did.
+    /// Judgement: a delay of the network excuses all other delays of the message.
     NetworkFirst,
     /// Run time: a message counts from when it was taken at the earliest, not from its application's stamp.
     StampClamped,

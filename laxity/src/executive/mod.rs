@@ -164,7 +164,7 @@ pub(crate) struct Surroundings<L, C> {
     slots: Box<[Option<Box<Slot>>]>,
     commands: rtrb::Consumer<Command>,
     notices: rtrb::Producer<Notice>,
-    /// Notices that found no room. The ring has room for more than a control thread leaves lying; nobody waits for it if it does.
+    /// Notices that found no room in the ring, because the control thread is far behind. The executive does not wait for it.
     unsent: VecDeque<Notice>,
     notified: Arc<Signal>,
     doorbell: Arc<Doorbell>,
