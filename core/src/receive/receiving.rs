@@ -241,7 +241,7 @@ impl Receiving {
             self.is_delayed = way.is_delayed(&self.config);
             slot.delay.way.follow(way, self.config.same_clock);
             if slot.sequence == self.held_up.sequence {
-                self.held_up = held_up_by(slot, &self.config, self.stretch_ppm);
+                self.held_up = HeldUp::by(slot);
             }
             if slot.message_bytes != header.message_bytes {
                 return Err(Drop::Invalid);
@@ -308,7 +308,7 @@ impl Receiving {
             let waits = release.since(if self.config.same_clock { eligible } else { now });
             if !waits.is_zero() {
                 // It waits for those before it: what held them up is why.
-                delay.inherit(self.held_up.excess, waits);
+                delay.inherit(self.held_up.delay.excess(&self.config, Duration::ZERO, self.stretch_ppm), waits);
                 since = since.min(self.held_up.since);
             }
             match policed.believed {
@@ -363,9 +363,9 @@ impl Receiving {
                 later.delay.overtaken(release.since(later.release));
             }
             // Those to come wait for it as well.
-            self.held_up.excess.network += release.since(eligible) + self.config.interval() * u64::from(intervals);
+            self.held_up.delay.overtaken(release.since(eligible) + self.config.interval() * u64::from(intervals));
         } else {
-            self.held_up = held_up_by(&slot, &self.config, self.stretch_ppm);
+            self.held_up = HeldUp::by(&slot);
         }
         self.slotted = self.slotted.max(header.sequence.saturating_add(1));
         self.slots[number] = Some(slot);
@@ -391,8 +391,7 @@ impl Receiving {
         if now <= late.release {
             return;
         }
-        let held_up = held_up_by(late, &self.config, self.stretch_ppm);
-        let same_clock = self.config.same_clock;
+        let (sequence, same_clock) = (late.sequence, self.config.same_clock);
         let intervals = self.config.intervals(late.message_bytes);
         if let Some(late) = &mut self.slots[number] {
             late.release = now;
@@ -400,22 +399,22 @@ impl Receiving {
                 (late.eligible, late.logical_arrival) = (now, now);
             }
         }
-        self.keep_apart((now, arrived), &held_up, intervals);
+        self.keep_apart((now, arrived), sequence, intervals);
     }
 
-    /// The message `before` arrives logically at `release`, later than those that have begun behind it counted on: they arrive
+    /// Message `before` arrives logically at `release`, later than those that have begun behind it counted on: they arrive
     /// logically an interval later each. All of it had come at `arrived`.
-    fn keep_apart(&mut self, (release, arrived): (Instant, Instant), before: &HeldUp, intervals: u32) {
+    fn keep_apart(&mut self, (release, arrived): (Instant, Instant), before: u64, intervals: u32) {
         let (Some(contract), Some(policing)) = (self.config.service.contract(), &mut self.policing) else { return };
         let behind = |sequence: u64| {
-            let messages = sequence.saturating_sub(before.sequence).saturating_sub(1);
+            let messages = sequence.saturating_sub(before).saturating_sub(1);
             contract.interval() * u64::from(intervals).saturating_add(messages)
         };
         let earliest = |sequence: u64| release + behind(sequence);
-        if self.begun > before.sequence {
+        if self.begun > before {
             policing.not_before(earliest(self.begun), arrived + behind(self.begun));
         }
-        for slot in self.slots.iter_mut().flatten().filter(|slot| slot.sequence > before.sequence) {
+        for slot in self.slots.iter_mut().flatten().filter(|slot| slot.sequence > before) {
             let earliest = earliest(slot.sequence);
             if earliest <= slot.release {
                 continue;
@@ -685,10 +684,4 @@ impl Receiving {
         }
         self.left.clear();
     }
-}
-
-/// What is known of how `slot` was held up, for those behind it.
-fn held_up_by(slot: &Slot, config: &ReceiveConfig, stretch_ppm: u64) -> HeldUp {
-    let excess = slot.delay.excess(config, Duration::ZERO, stretch_ppm);
-    HeldUp { sequence: slot.sequence, excess, since: slot.since }
 }

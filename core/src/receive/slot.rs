@@ -1,6 +1,6 @@
 //! One message under reassembly, and what is known of why it came late; the buffers of all, and those that are lost.
 
-use super::attribution::{Cause, Delay, Excess};
+use super::attribution::{Cause, Delay};
 use alloc::vec::Vec;
 
 use crate::frames::MessageBuf;
@@ -49,8 +49,14 @@ impl Left {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct HeldUp {
     pub(super) sequence: u64,
-    pub(super) excess: Excess,
+    pub(super) delay: Delay,
     pub(super) since: Instant,
+}
+
+impl HeldUp {
+    pub(super) fn by(slot: &Slot) -> Self {
+        Self { sequence: slot.sequence, delay: slot.delay, since: slot.since }
+    }
 }
 
 pub(super) fn is_for(slot: &Option<Slot>, sequence: u64) -> bool {
