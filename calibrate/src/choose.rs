@@ -17,6 +17,8 @@
 //! rule has. Sums within a fiftieth of the greatest are alike, since costs are not known better. Of these the smallest P wins, as
 //! it keeps others waiting least, then the largest S, as it moves most bytes for its costs, then the split rule.
 //!
+//! A P with which looks would not keep up with the link ([`Admission::looks_keep_up`]) is not taken, as long as there is another.
+//!
 //! Left out: what best effort gets; the MTU (only sizes that the path carries may be asked about); other executives on the link.
 
 use laxity_core::admission::answer::{Role, Rule};
@@ -186,15 +188,21 @@ fn choose_among(platforms: &[(u32, Platform)], quanta: &[u32]) -> Result<Choice,
         cells.iter().map(counts).collect()
     });
     let [split, composite] = by_rule;
-    Ok(best(&sorted, quanta, references, [split?, composite?]))
+    let keep_up = cells.iter().map(|platform| Ok(host(platform, Rule::Split)?.looks_keep_up()));
+    let mut usable = keep_up.collect::<Result<Vec<bool>, PlatformError>>()?;
+    if !usable.contains(&true) {
+        usable.fill(true);
+    }
+    Ok(best(&sorted, quanta, references, [split?, composite?], &usable))
 }
 
-/// What follows from the counts: by rule, by cell, by kind.
+/// What follows from the counts, by rule, by cell, by kind; the best one is among the cells that are `usable`.
 fn best(
     sizes: &[&(u32, Platform)],
     quanta: &[u32],
     references: Vec<Reference>,
     counts: [Vec<Vec<Count>>; 2],
+    usable: &[bool],
 ) -> Choice {
     let of_kind = |kind: usize| counts.iter().flatten().map(move |cell| u64::from(cell[kind].channels));
     let greatest: Vec<u64> = (0..references.len()).map(|kind| of_kind(kind).max().unwrap_or(0).max(1)).collect();
@@ -202,10 +210,11 @@ fn best(
         cell.iter().zip(&greatest).map(|(count, most)| u64::from(count.channels) * 1_000_000 / most).sum()
     };
     let scores = [0, 1].map(|rule| counts[rule].iter().map(|cell| score(cell)).collect::<Vec<u64>>());
-    let highest = scores.iter().flatten().copied().max().unwrap_or(0);
     let places = scores[0].len();
+    let all = || (0..places * 2).map(|index| (index % 2, index / 2)).filter(|&(_, place)| usable[place]);
+    let highest = all().map(|(rule, place)| scores[rule][place]).max().unwrap_or(0);
     // By P from the smallest, by S from the largest, the split rule before the other.
-    let order = (0..places * 2).map(|index| (index % 2, index / 2)).min_by_key(|&(rule, place)| {
+    let order = all().min_by_key(|&(rule, place)| {
         let (size, quantum) = (place / quanta.len(), place % quanta.len());
         (scores[rule][place] < highest - highest / ALIKE, quantum, std::cmp::Reverse(size), rule)
     });

@@ -53,6 +53,13 @@ pub(crate) fn part_of(value: u64, what: &str) -> String {
     format!("{}{} {what}", percent(value), if value < 1_000 { " of" } else { "" })
 }
 
+/// Milliseconds with one decimal, rounded down.
+pub(crate) fn millis(nanos: i64) -> String {
+    let tenths = nanos.div_euclid(100_000);
+    let sign = if tenths < 0 { "-" } else { "" };
+    format!("{sign}{}.{}", tenths.abs() / 10, tenths.abs() % 10)
+}
+
 /// A span to three digits, rounded up, or `–`.
 pub(crate) fn brief(span: Option<Duration>) -> String {
     self::span(span.map(|span| {
@@ -123,6 +130,11 @@ mod tests {
         let of = |a, b| percent_of(Duration::from_nanos(a), Duration::from_nanos(b));
         assert_eq!((of(1_000_000, 1_000_000), of(1_000_001, 1_000_000), of(5, 0)), (100, 101, 0));
         assert_eq!((percent(101), percent(123_456)), ("101\u{a0}%".to_owned(), "1,234\u{a0}times".to_owned()));
+    }
+
+    #[test]
+    fn laxities_round_towards_the_worse() {
+        assert_eq!([15_061_234, 99_999, -1, -12_340_000].map(millis), ["15.0", "0.0", "-0.1", "-12.4"]);
     }
 
     #[test]

@@ -262,3 +262,91 @@ fn what_cannot_be_is_said_and_nothing_runs() {
         assert!(text(&output.stderr).contains(said) && output.stdout.is_empty(), "{}", text(&output.stderr));
     }
 }
+
+/// The object of an experiment on upcalls in which everything that was accepted was in time.
+fn of_upcalls(name: &str, more: &[&str]) -> Value {
+    let output = bench(&[&[name, "--simulated", "--json"], more].concat());
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let object: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&object["bench"], &object["simulated"]), (&name.into(), &true.into()));
+    object
+}
+
+/// A share of the processor, in thousandths.
+fn permille(value: &Value) -> u64 {
+    (value.as_f64().unwrap() * 1000.0).round() as u64
+}
+
+#[test]
+fn what_the_exact_test_accepts_is_in_time() {
+    let object = of_upcalls("upcall-deadlines", &[]);
+    let (mut accepted, mut missed_from, mut slack) = (0, 1000, Vec::new());
+    for row in rows(&object) {
+        let utilisation = permille(&row["utilisation"]);
+        assert_eq!((&row["scheme"], &row["background"]), (&"upcalls".into(), &false.into()));
+        let upcalls = row["upcalls"].as_array().unwrap();
+        assert_eq!(upcalls.len(), 12);
+        let missed: u64 = upcalls.iter().map(|upcall| number(&upcall["missed"])).sum();
+        for upcall in upcalls {
+            // In all of the pattern, once: 25.2 s.
+            let due = 25_200_000_000 / number(&upcall["period_ns"]);
+            assert!(number(&upcall["invocations"]).abs_diff(due) <= 1, "{upcall}");
+            assert_eq!(upcall["min_slack_ns"].as_i64().unwrap() < 0, number(&upcall["missed"]) > 0, "{upcall}");
+        }
+        if row["accepted"].as_bool().unwrap() {
+            accepted = accepted.max(utilisation);
+            assert_eq!(missed, 0, "{row}");
+        }
+        if missed > 0 {
+            missed_from = missed_from.min(utilisation);
+        }
+        // The first to miss has the longest period.
+        if utilisation == 800 {
+            let of_longest = upcalls.iter().filter(|upcall| upcall["period_ns"] == 90_000_000);
+            assert_eq!(of_longest.map(|upcall| number(&upcall["missed"])).sum::<u64>(), missed, "{row}");
+        }
+        slack.push(upcalls[6]["min_slack_ns"].as_i64().unwrap());
+    }
+    assert_eq!((accepted, missed_from), (750, 800), "as in the paper, just above 0.8, or a little earlier");
+    // That of the shortest period hardly changes: its own runs, and those of the other process, take longer.
+    assert!(slack.iter().all(|slack| (33_000_000..=38_500_000).contains(slack)), "{slack:?}");
+}
+
+#[test]
+fn delayed_preemption_saves_switches_and_makes_more_usable() {
+    let object = of_upcalls("upcall-switches", &["--duration", "10s"]);
+    let of = |switch: u64, mode: &str| -> Vec<&Value> {
+        rows(&object).iter().filter(|row| row["switch_ns"] == switch && row["mode"] == mode).collect()
+    };
+    for row in rows(&object) {
+        assert!(row["accepted"] == false || number(&row["misses"]) == 0, "{row}");
+    }
+    for switch in [100_000, 200_000] {
+        let [immediate, half, all] = ["immediate", "half", "all"].map(|mode| of(switch, mode));
+        let largest = |rows: &[&Value]| permille(&rows[0]["largest_utilisation_without_miss"]);
+        let at = largest(&immediate);
+        assert!(at < largest(&half) && largest(&half) < largest(&all), "{at}");
+        // Where immediate preemption has just no miss.
+        let [immediate, half, all] = [immediate, half, all].map(|rows| {
+            let row = rows.into_iter().find(|row| permille(&row["utilisation"]) == at).unwrap();
+            assert_eq!(number(&row["misses"]), 0, "{row}");
+            number(&row["switches_per_s"])
+        });
+        let fewer = |switches: u64| (immediate - switches) * 100 / immediate;
+        assert!((10..=22).contains(&fewer(half)) && (20..=35).contains(&fewer(all)), "{immediate}, {half}, {all}");
+    }
+}
+
+#[test]
+fn benches_of_upcalls_say_what_they_cannot_do() {
+    for (arguments, said) in [
+        (&["upcall-switches"][..], "only there with --simulated"),
+        (&["upcall-udp", "--simulated"], "--simulated is for"),
+        (&["upcall-deadlines", "--simulated", "--spin"], "--spin"),
+        (&["upcall-deadlines", "--keep-awake"], "--keep-awake is for the experiments on channels"),
+    ] {
+        let output = bench(arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert!(text(&output.stderr).contains(said) && output.stdout.is_empty(), "{}", text(&output.stderr));
+    }
+}

@@ -156,3 +156,65 @@ fn a_link_that_cannot_carry_the_channels_is_refused() {
         assert!(text(&output.stderr).contains(said) && output.stdout.is_empty(), "{}", text(&output.stderr));
     }
 }
+
+/// Misses by cause of a row or an upcall, whose keys are these.
+fn causes(misses: &Value) -> u64 {
+    let misses = misses.as_object().unwrap_or_else(|| panic!("{misses}"));
+    assert_eq!(misses.keys().collect::<std::collections::BTreeSet<_>>().len(), 3, "{misses:?}");
+    assert_eq!(number(&misses["laxity"]), 0, "{misses:?}");
+    number(&misses["upcall"]) + number(&misses["platform"])
+}
+
+fn of_upcalls(name: &str, span: &str) -> Value {
+    let output = bench(&[name, "--json", "--duration", span]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let object: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!((&object["bench"], &object["simulated"]), (&name.into(), &false.into()));
+    golden::shape(&format!("bench-{name}-live"), std::slice::from_ref(&object));
+    object
+}
+
+#[test]
+fn upcalls_and_threads_do_the_same_work() {
+    let _alone = alone();
+    let object = of_upcalls("upcall-deadlines", "100ms");
+    let rows = object["rows"].as_array().unwrap();
+    assert!(!rows.is_empty() && rows.len().is_multiple_of(8), "each step has all schemes, twice");
+    for (place, row) in rows.iter().enumerate() {
+        let scheme = ["upcalls", "fifo-threads", "timer-threads", "deadline-threads"][place % 4];
+        assert_eq!((&row["scheme"], &row["background"]), (&scheme.into(), &(place % 8 >= 4).into()));
+        assert_eq!(row["accepted"].as_bool(), (scheme == "upcalls").then_some(true), "{row}");
+        let upcalls = row["upcalls"].as_array().unwrap();
+        assert_eq!(upcalls.len(), if row["reason"].is_null() { 12 } else { 0 }, "{row}");
+        for upcall in upcalls {
+            let [missed, invocations] = ["missed", "invocations"].map(|key| number(&upcall[key]));
+            assert!(missed <= invocations, "{upcall}");
+            if scheme == "upcalls" {
+                // A thread that was held up until the end has not counted all.
+                assert!(causes(&upcall["misses"]) <= missed, "{upcall}");
+            } else {
+                assert!(upcall["misses"].is_null() && invocations > 0, "{upcall}");
+            }
+        }
+    }
+}
+
+#[test]
+fn packets_are_counted_in_each_scheme() {
+    let _alone = alone();
+    let object = of_upcalls("upcall-udp", "100ms");
+    let rows = object["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 5 * 3 * 2);
+    for (place, row) in rows.iter().enumerate() {
+        let scheme = ["process", "upcall-server", "upcall-both"][place % 3];
+        assert_eq!((&row["scheme"], &row["background"]), (&scheme.into(), &(place % 6 >= 3).into()));
+        assert_eq!(number(&row["packet_bytes"]), 512 << (place / 6));
+        let [sent, lost] = ["sent", "lost"].map(|key| number(&row[key]));
+        assert!(lost <= sent && number(&row["offered_bytes_s"]) > 0 && row["received_bytes_s"].is_u64(), "{row}");
+        if scheme == "process" {
+            assert!(row["misses"].is_null(), "{row}");
+        } else {
+            causes(&row["misses"]);
+        }
+    }
+}

@@ -298,6 +298,12 @@ fn bench_in_virtual_time_has_its_shapes() {
             &[simulated(&["bench", name, "--simulated", "--json", "--duration", "100ms"])],
         );
     }
+    for name in ["upcall-deadlines", "upcall-switches"] {
+        golden::shape(
+            &format!("bench-{name}"),
+            &[simulated(&["bench", name, "--simulated", "--json", "--duration", "1s"])],
+        );
+    }
 }
 
 #[test]

@@ -198,6 +198,7 @@ impl Target {
         let mut endpoint = Endpoint::new(Config {
             channels: 32,
             frames: 512,
+            upcalls: 0,
             best_effort_frames: 64,
             packet: PACKET,
             quantum: 4,

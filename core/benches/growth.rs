@@ -9,9 +9,12 @@
 //! - *few active*: 64 channels of all, spread over the whole range, so what is idle must cost nothing.
 //!
 //! And instructions per accept (reserve and relax) of one more sending channel on [`Platform::assumed_host`] with 100 and with
-//! 10,000 channels admitted, of one kind and of as many kinds as channels: they, too, may at most double.
+//! 10,000 channels admitted, of one kind and of as many kinds as channels: they, too, may at most double. And instructions per run of an
+//! upcall beside its handler, with 100 and with 10,000 upcalls, of which all are released together or one after the other.
 
 mod common;
+#[path = "growth/runs.rs"]
+mod runs;
 
 use std::process::{Command, ExitCode};
 use std::thread;
@@ -26,6 +29,9 @@ const SIZES: [usize; 2] = [100, 100_000];
 /// How many channels are admitted when one more asks, and how often it asks.
 const ADMITTED: [usize; 2] = [100, 10_000];
 const ACCEPTS: usize = 100;
+/// How many upcalls there are, and how many runs are counted.
+const UPCALLS: [usize; 2] = [100, 10_000];
+const RUNS: usize = 20_000;
 /// A message of one small packet: copying bytes, which does not depend on channels, must not hide what does.
 const PACKET: u32 = 64;
 const FEW: usize = 64;
@@ -37,6 +43,7 @@ fn main() -> ExitCode {
     {
         match traffic.as_str() {
             "alike" => run_accepts(Kinds::One, number(channels), number(packets)),
+            "together" | "spread" => runs::run(traffic == "together", number(channels), number(packets)),
             "distinct" => run_accepts(Kinds::Distinct, number(channels), number(packets)),
             _ => run_path(traffic, number(channels), number(packets)),
         }
@@ -55,7 +62,10 @@ fn main() -> ExitCode {
     println!("instructions per accept of a sending channel, so many being admitted");
     let accepts = [("alike", "alike", ACCEPTS), ("distinct", "distinct", ACCEPTS)];
     let admission = table(ADMITTED, &accepts, admitted::COUNTED);
-    match path.and_then(|path| Ok(path && admission?)) {
+    println!("instructions per run of an upcall, beside its handler, with so many upcalls");
+    let upcalls = [("together", "together", RUNS), ("spread", "spread", RUNS)];
+    let upcalls = table(UPCALLS, &upcalls, runs::COUNTED);
+    match path.and_then(|path| Ok(path && admission? && upcalls?)) {
         Ok(true) => {
             println!("within the limit of {LIMIT}x");
             ExitCode::SUCCESS

@@ -32,4 +32,5 @@ pub mod relay;
 pub mod send;
 pub mod signal;
 pub mod units;
+pub mod upcall;
 pub mod wire;

@@ -27,6 +27,15 @@ pub const MIN_DEADLINE: Duration = Duration::from_micros(10);
 pub const MAX_DEADLINE: Duration = Duration::from_secs(3600);
 /// Most packets between preemption points.
 pub const MAX_QUANTUM: u32 = 256;
+/// How far apart packets of best effort and control frames leave, and timers of signalling wake the executive, while an upcall is
+/// ready: a millisecond keeps leases of the least length, and costs the upcalls some percent.
+pub const HELD_SPACING: Duration = Duration::from_millis(1);
+/// How often the thread that watches upcalls looks whether one does not give its thread back.
+pub const UPCALL_WATCH: Duration = Duration::from_millis(10);
+/// Most upcalls on an executive's own thread.
+pub const MAX_TRUSTED_UPCALLS: usize = 64;
+/// Most upcalls of one thread: as many as channels; ten thousand are tested.
+pub const MAX_UPCALLS: usize = 1 << 17;
 /// Levels of the fixed-priority policy [channels §4.2]; 0 is the most urgent.
 pub const PRIORITY_LEVELS: usize = 32;
 /// Longest name of a channel in bytes: it travels in one control frame.

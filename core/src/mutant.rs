@@ -39,6 +39,8 @@ pub enum Mutant {
     NoLinkBlock,
     /// Run time: processor and link serve best effort first.
     BestEffortFirst,
+    /// Analysis and run time: the link is served no further ahead for the longest iteration of an upcall on the executive's thread.
+    NoUpcallStep,
     /// Judgement: the network has a frame until it is found, not until it has arrived.
     LyingIsTransit,
     /// Judgement: what no witness explains is the platform's.

@@ -197,6 +197,8 @@ pub struct Platform {
     pub receive_batch: u32,
     /// C_cs of `[rtu]`: a change of upcall.
     pub upcall_switch: Duration,
+    /// The longest iteration of an upcall on the executive's own thread; zero if it runs none.
+    pub upcall_step: Duration,
     /// C_l: handing one packet to the link, system call included.
     pub link_cost: Duration,
     /// Packets collected before they are handed to the link together; 1 hands over at once.
@@ -268,11 +270,19 @@ impl Platform {
     }
 
     /// R + P (C_step + C_csp + C_l) + 2 C_l: how long the executive is awake at most from one look at the inputs to the next, if the
-    /// link takes no packet meanwhile that waited.
+    /// link takes no packet meanwhile that waited. The last of the P steps may be an iteration of an upcall.
     pub fn round(&self) -> Duration {
         let steps = [self.first_packet, self.packet_cost, self.receive_first, self.receive_packet];
-        let step = steps.into_iter().max().unwrap_or_default() + self.change_of_handler() + self.link_cost;
-        self.look() + step * u64::from(self.quantum) + self.link_cost * 2
+        let step = steps.into_iter().max().unwrap_or_default();
+        let last = step.max(self.upcall_step);
+        let around = (self.change_of_handler() + self.link_cost) * u64::from(self.quantum);
+        self.look() + step * u64::from(self.quantum.saturating_sub(1)) + last + around + self.link_cost * 2
+    }
+
+    /// How long the executive may rest between two looks at its inputs without finding a frame later than behind the steps of a round:
+    /// rest, wake-up and look together are no longer than that. Zero if nothing is left for one.
+    pub fn rest(&self) -> Duration {
+        self.round().saturating_sub(self.look() + self.wake_up)
     }
 
     /// What it is to authenticate every frame: 8 bytes more of a packet, and [`Platform::authentication`] more to hand one over and
@@ -327,6 +337,7 @@ impl Platform {
             demultiplex: Duration::ZERO,
             receive_batch: 1,
             upcall_switch: Duration::ZERO,
+            upcall_step: Duration::ZERO,
             link_cost: Duration::from_micros(160),
             transmit_batch: 1,
             receive_rate: None,
@@ -372,6 +383,7 @@ impl Platform {
             demultiplex: Duration::from_micros(2),
             receive_batch: 32,
             upcall_switch: Duration::from_micros(5),
+            upcall_step: Duration::ZERO,
             link_cost: Duration::from_micros(10),
             transmit_batch: 1,
             receive_rate: None,

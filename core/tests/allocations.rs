@@ -138,6 +138,7 @@ fn a_relay_takes_no_memory_once_its_channel_is_set_up() {
         stretch_ppm: 1_000_000,
         channels: 4,
         frames: 64,
+        upcalls: 0,
         best_effort_frames: 0,
         packet: 1000,
         quantum: 4,

@@ -51,6 +51,7 @@ impl Scene {
         let config = Config {
             channels: 80,
             frames: 512,
+            upcalls: 0,
             best_effort_frames: 64,
             packet: 1000,
             quantum: 4,

@@ -1,8 +1,9 @@
 //! The published tests against floating point, and against another implementation.
 
-use laxity_core::admission::published::rate_monotonic::{Upcall, liu_layland, rmdp, sha};
-use laxity_core::admission::published::response_time::response_times;
+use laxity_core::admission::published::rate_monotonic::{liu_layland, rmdp, sha};
+use laxity_core::admission::response_time::response_times;
 use laxity_core::units::Duration;
+use laxity_core::upcall::Upcall;
 use proptest::prelude::*;
 use response_time_analysis::arrival::Sporadic;
 use response_time_analysis::demand::RBF;

@@ -10,12 +10,13 @@ use laxity_core::piece::Piece;
 use laxity_core::platform::Platform;
 use laxity_core::receive::TimeTaken;
 use laxity_core::units::{Duration, Instant};
+use laxity_core::upcall::Pick;
 
-use crate::environment::{Environment, Work};
+use crate::environment::{Environment, Iterated, Work};
 use crate::gaps::Round;
 use crate::mailbox::Mailbox;
 use crate::share::Share;
-use crate::sleep::Next;
+use crate::sleep::{Next, Sleep};
 use crate::strangers::Strangers;
 
 /// How a driver is set up.
@@ -67,8 +68,12 @@ struct Progress {
     unfed: u32,
     /// Frames that the last look brought.
     found: usize,
+    /// Whether some of them are what was promised to a channel.
+    found_promised: bool,
     /// Only what is current is done, because the share of the processor is used up.
     restricted: bool,
+    /// Only what is current is done, because an upcall is ready.
+    held: bool,
     /// When the links' inputs were last looked at.
     looked: Instant,
     /// How long looks have brought as many frames as they take, as far as nobody was told.
@@ -88,7 +93,9 @@ impl<F: Frames> Driver<F> {
             unlooked: platform.quantum,
             unfed: 0,
             found: 0,
+            found_promised: false,
             restricted: false,
+            held: false,
             looked: now,
             full: Duration::ZERO,
             fed: now,
@@ -130,6 +137,8 @@ impl<F: Frames> Driver<F> {
     /// beginning of each round; frames after P steps at most, and whenever there was nothing to do. A look in the middle of a
     /// quantum changes no handler; without it P − 1 steps of short messages and a quantum could go by.
     ///
+    /// Instead of a step it may be an iteration of an upcall on this thread.
+    ///
     /// Admission's assumptions A2, A4 and A5 (the head of `laxity_core::admission::machine`) are kept here.
     pub fn turn(&mut self, env: &mut impl Environment<F>) -> Next {
         let mut now = env.now();
@@ -138,6 +147,7 @@ impl<F: Frames> Driver<F> {
             if self.stops_at.is_some_and(|at| at <= now || self.is_sent_out(env)) {
                 return Next::Stop;
             }
+            self.hold(now, env);
             now = self.take_inputs(now, env);
             self.endpoint.handle_timeout(now);
         }
@@ -147,12 +157,17 @@ impl<F: Frames> Driver<F> {
         }
         self.watch(now, env);
         let mut step = self.endpoint.poll_step(now, &mut self.frames);
-        if step.is_none() && self.progress.unfed > 0 {
+        if step.is_none() && self.progress.unfed > 0 && !self.endpoint.has_upcall() {
             // What was made since the links were last fed leaves before the end: the endpoint has caught up only then.
             now = self.feed(now, env);
             step = self.endpoint.poll_step(now, &mut self.frames);
         }
-        let Some(step) = step else { return self.idle(env) };
+        let Some(step) = step else {
+            return match self.endpoint.poll_upcall(now) {
+                Some(upcall) => self.iterate(now, &upcall, env),
+                None => self.idle(env),
+            };
+        };
         self.progress.unlooked += 1;
         self.progress.unfed += 1;
         let work = Work { piece: step.kind, switched: step.switched, count: 1, channel: Some(step.channel) };
@@ -176,6 +191,31 @@ impl<F: Frames> Driver<F> {
         Next::Again
     }
 
+    /// An iteration of an upcall on this thread. It may have taken long: inputs and links come next.
+    fn iterate(&mut self, now: Instant, upcall: &Pick, env: &mut impl Environment<F>) -> Next {
+        let change = if upcall.switched { self.platform.change_of_handler() } else { Duration::ZERO };
+        self.round.allowance += self.platform.upcall_step + change;
+        let Iterated { end: now, units, outcome } = env.iterate(now, upcall);
+        self.watch(now, env);
+        let completed = self.endpoint.upcall_ran(now, units, outcome);
+        env.iterated(self, now, upcall, completed);
+        env.preemption_point();
+        self.progress.unlooked = self.platform.quantum;
+        self.progress.unfed = self.platform.transmit_batch;
+        self.progress.begins_round = true;
+        self.end_round(now, env);
+        Next::Again
+    }
+
+    /// Makes way for the upcalls below, or goes on after them.
+    fn hold(&mut self, now: Instant, env: &mut impl Environment<F>) {
+        let held = env.is_upcall_ready(now);
+        if held != self.progress.held {
+            self.progress.held = held;
+            self.endpoint.set_held(now, held);
+        }
+    }
+
     /// Mailboxes, and the links if it is time.
     fn take_inputs(&mut self, now: Instant, env: &mut impl Environment<F>) -> Instant {
         let mut now = now;
@@ -197,7 +237,7 @@ impl<F: Frames> Driver<F> {
     fn look(&mut self, now: Instant, env: &mut impl Environment<F>) -> Instant {
         let limit = self.platform.receive_batch as usize;
         self.progress.found = 0;
-        let (before, mut is_full) = (self.endpoint.counters, false);
+        let (before, promised, mut is_full) = (self.endpoint.counters, self.endpoint.promised_frames(), false);
         for link in 0..env.links() {
             let found = env.receive(now, link, limit, &mut self.frames, &mut self.endpoint);
             self.progress.found += found;
@@ -205,6 +245,7 @@ impl<F: Frames> Driver<F> {
             self.round.allowance += self.platform.look();
             is_full |= found == limit;
         }
+        self.progress.found_promised = self.endpoint.promised_frames() > promised;
         let lost = self.lost(env);
         // An input that overflowed was full, however much of it one look takes.
         self.note_flood(now, is_full || lost > self.progress.lost, &before);
@@ -340,13 +381,20 @@ impl<F: Frames> Driver<F> {
         let restricted = self.progress.restricted;
         let found = core::mem::take(&mut self.progress.found) > 0;
         let rest = if stepped { None } else { self.strangers.looked(now, took) };
+        let held = self.progress.held;
+        // While it is held, a look that brought nothing that was promised is followed by a rest (U3 of `admission::upcalls`).
+        let rest = match held {
+            true if self.progress.found_promised => None,
+            true => Some(self.platform.rest()).filter(|rest| !rest.is_zero()),
+            false => rest,
+        };
         // What is not in vain is heard at once: that a blocked link has room, too.
         let rest = rest.filter(|_| found && !self.is_blocked(env));
         // While frames keep coming, a look at the links is cheaper than asking the kernel whether to look.
-        if found && rest.is_none() && !restricted {
+        if found && rest.is_none() && !restricted && !held {
             return Next::Again;
         }
-        Next::Sleep(self.sleep(now, restricted, rest, env))
+        Next::Sleep(Sleep { is_held: held, ..self.sleep(now, restricted, rest, env) })
     }
 
     fn end_round(&mut self, now: Instant, env: &mut impl Environment<F>) {

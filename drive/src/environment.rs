@@ -9,6 +9,7 @@ use laxity_core::piece::Piece;
 use laxity_core::receive::{Delivered, Evidence, Expected, ReceiveCounters};
 use laxity_core::send::{Rejected, SendCounters, Submitted};
 use laxity_core::units::{Duration, Instant};
+use laxity_core::upcall::{Completed, Outcome, Pick};
 
 use crate::driver::Driver;
 
@@ -197,9 +198,33 @@ pub trait Control<F: Frames>: Sized {
 
     /// A round is over; the link's models may have settled, and what was counted may be told.
     fn round_over(&mut self, driver: &mut Driver<F>, now: Instant);
+
+    /// Whether a periodic upcall that shares this processor is released and not done: the driver is held then
+    /// (`laxity_core::admission::upcalls`).
+    fn is_upcall_ready(&mut self, now: Instant) -> bool;
+}
+
+/// What an upcall did with its iteration.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Iterated {
+    /// When it gave the thread back.
+    pub end: Instant,
+    /// Units of work that it handled.
+    pub units: u32,
+    /// Whether the run goes on.
+    pub outcome: Outcome,
+}
+
+/// Who runs the application's upcalls on the driver's own thread.
+pub trait OnThread<F: Frames>: Sized {
+    /// Runs one iteration; a change of handler before it is a part of the time that it takes.
+    fn iterate(&mut self, now: Instant, upcall: &Pick) -> Iterated;
+
+    /// The endpoint knows of the iteration, and says what the run was if it is over.
+    fn iterated(&mut self, driver: &mut Driver<F>, now: Instant, upcall: &Pick, completed: Option<Completed>);
 }
 
 /// All that surrounds a driver.
-pub trait Environment<F: Frames>: Clock + Links<F> + Ports + Meter + Control<F> {}
+pub trait Environment<F: Frames>: Clock + Links<F> + Ports + Meter + Control<F> + OnThread<F> {}
 
-impl<F: Frames, E: Clock + Links<F> + Ports + Meter + Control<F>> Environment<F> for E {}
+impl<F: Frames, E: Clock + Links<F> + Ports + Meter + Control<F> + OnThread<F>> Environment<F> for E {}

@@ -31,5 +31,7 @@ mod sleep;
 mod strangers;
 
 pub use driver::{Config, Driver};
-pub use environment::{Clock, Control, Delivery, Environment, Links, Meter, Outbound, Passed, Ports, Work};
+pub use environment::{
+    Clock, Control, Delivery, Environment, Iterated, Links, Meter, OnThread, Outbound, Passed, Ports, Work,
+};
 pub use sleep::{Next, Sleep, Why};

@@ -68,14 +68,19 @@ impl<F: Frames> Driver<F> {
                 }
             }
             Some(Mailbox::Sends { held, begun, closing }) if *begun || *closing => {
-                while let Some(outbound) = held.take().or_else(|| env.take(place)) {
+                loop {
+                    let was_held = held.is_some();
+                    let Some(outbound) = held.take().or_else(|| env.take(place)) else { break };
                     let Outbound { arrival, waited, .. } = outbound;
                     let age = now.since(arrival);
                     let is_late = age > self.endpoint.config().handover;
                     let mut withheld = Duration::ZERO;
                     if is_late {
                         let begin = arrival + waited;
-                        withheld = env.withheld(now, place, begin);
+                        // What the driver has held its application does not withhold.
+                        if !was_held {
+                            withheld = env.withheld(now, place, begin);
+                        }
                         let rung = self.was_rung.then(|| begin + withheld + self.platform.wake_up);
                         note_late_waking(&mut self.endpoint, now, rung, env);
                     }

@@ -30,6 +30,8 @@ pub struct Sleep {
     pub hears_frames: bool,
     /// Whether the share of the processor is used up.
     pub is_restricted: bool,
+    /// Whether an upcall is ready: other work than what is current may wait, and goes on when none is.
+    pub is_held: bool,
 }
 
 /// Why a sleep ends.
@@ -66,7 +68,12 @@ impl<F: Frames> Driver<F> {
             (false, None) => rest.map(|rest| now + rest),
         };
         let until = [endpoint, mailbox, flush, poll.map(|at| (at, Why::Poll))].into_iter().flatten();
-        Sleep { until: until.min_by_key(|&(at, _)| at), hears_frames: poll.is_none(), is_restricted: restricted }
+        Sleep {
+            until: until.min_by_key(|&(at, _)| at),
+            hears_frames: poll.is_none(),
+            is_restricted: restricted,
+            is_held: false,
+        }
     }
 
     /// A sleep is over for which a timeout was passed that ended at `due`, if one was, and that has not begun after it. `rung` if a

@@ -26,8 +26,7 @@ pub(crate) struct Strangers {
 impl Strangers {
     pub(crate) fn new(now: Instant, platform: &Platform) -> Self {
         let (look, round) = (platform.look(), platform.round());
-        let longest_rest = round.saturating_sub(look + platform.wake_up);
-        Self { look, round, longest_rest, credit: MOST_CREDIT, last: now }
+        Self { look, round, longest_rest: platform.rest(), credit: MOST_CREDIT, last: now }
     }
 
     /// A look took so long, until `now`, and led to no step. How long to rest if it found frames, if at all.

@@ -97,6 +97,24 @@ fn a_message_that_was_stamped_while_others_were_taken_does_not_wait_for_longer_t
     assert_eq!(host.around.logical_arrivals(), [at(10_020)]);
 }
 
+/// The driver has held a message until its contract had room, and was late then: whatever the mailbox says, its application withheld nothing.
+#[test]
+fn what_the_driver_has_held_its_application_does_not_withhold() {
+    let mut host = Host::new(platform(), micros(200));
+    let channel = host.sender(0, real_time(10_000, 1), Overload::Block, 8);
+    host.rest();
+    (0..2).for_each(|_| host.send(channel, 1));
+    assert_eq!(host.rest().until, Some((at(10_000), Why::Mailbox)));
+    host.around.withheld = micros(30_000);
+    host.around.now = at(40_000);
+    host.rest();
+    let headers: Vec<_> =
+        host.around.flushed[0].iter().filter_map(|frame| Some(*DataView::parse(frame).ok()?.header())).collect();
+    let [_, held] = headers[..] else { panic!("{headers:?}") };
+    assert_eq!(held.logical_arrival, at(10_000));
+    assert!(held.waited_micros >= 30_000 && held.stolen_micros == 0, "{held:?}");
+}
+
 #[test]
 fn to_begin_a_channel_that_is_gone_begins_nothing_at_its_place() {
     let mut host = Host::new(platform(), micros(200));

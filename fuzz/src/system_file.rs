@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use laxity::system_file::{self, Plan};
+use laxity::system_file;
 use laxity::{Calibration, FileError, platform_file};
 use laxity_core::contract::Contract;
 use laxity_core::platform::Platform;
@@ -13,26 +13,22 @@ pub fn system_file(data: &[u8]) {
     match system_file::parse(text, "system.toml") {
         Ok(system) => {
             assert_eq!(system.platform.validate(), Ok(()));
-            let names: Vec<&str> = match &system.plan {
-                Plan::Channels(channels) => {
-                    for channel in channels {
-                        let it = channel.request.contract;
-                        let (max, min, burst) = (it.max_message(), it.min_message(), it.burst());
-                        let again = Contract::new(max.into(), min.into(), it.interval(), burst.into(), it.deadline());
-                        assert_eq!(again, Ok(it), "a contract beyond its limits");
-                    }
-                    channels.iter().map(|channel| channel.name.as_str()).collect()
-                }
-                Plan::Upcalls(upcalls) => {
-                    for upcall in upcalls {
-                        assert!(!upcall.cost.is_zero() && upcall.cost <= upcall.period);
-                        assert!(upcall.block >= 1 && upcall.block <= upcall.batch);
-                    }
-                    upcalls.iter().map(|upcall| upcall.name.as_str()).collect()
-                }
-            };
-            assert!(!names.is_empty(), "nothing is asked for");
-            assert_eq!(names.iter().collect::<BTreeSet<_>>().len(), names.len(), "two have one name");
+            for channel in &system.channels {
+                let it = channel.request.contract;
+                let (max, min, burst) = (it.max_message(), it.min_message(), it.burst());
+                let again = Contract::new(max.into(), min.into(), it.interval(), burst.into(), it.deadline());
+                assert_eq!(again, Ok(it), "a contract beyond its limits");
+            }
+            for upcall in &system.upcalls {
+                assert!(!upcall.cost.is_zero() && upcall.cost <= upcall.period);
+                assert!(upcall.block >= 1 && upcall.block <= upcall.batch);
+            }
+            let channels: Vec<&str> = system.channels.iter().map(|channel| channel.name.as_str()).collect();
+            let upcalls: Vec<&str> = system.upcalls.iter().map(|upcall| upcall.name.as_str()).collect();
+            assert!(!channels.is_empty() || !upcalls.is_empty(), "nothing is asked for");
+            for names in [channels, upcalls] {
+                assert_eq!(names.iter().collect::<BTreeSet<_>>().len(), names.len(), "two have one name");
+            }
         }
         Err(error) => {
             presentable(text, &error);

@@ -13,6 +13,7 @@
 //! | [`stack`] | what carries the messages: Laxity, plain UDP, UDP as an expert tunes it |
 //! | [`paths`] | the fast path beside what an expert writes by hand, over AF_XDP and UDP |
 //! | [`livelock`] | what is left of a host's channels under a flood of strangers, over UDP and over AF_XDP |
+//! | [`upcalls`] | the paper's experiments with upcalls, beside threads and plain processes |
 //! | [`scenario`] | all of it together, and the figures |
 //! | [`hosts`], [`interfaces`] | two hosts in network namespaces, joined by virtual interfaces |
 //! | [`two_hosts`] | what `laxity lab` does with such hosts: a lab that stays, or a story that happens in one |
@@ -39,6 +40,7 @@ pub mod stack;
 pub mod sys;
 mod timing;
 pub mod two_hosts;
+pub mod upcalls;
 pub mod wire;
 pub mod workload;
 

@@ -34,6 +34,8 @@ pub const VIDEO: &str = "video";
 pub const VIOLATOR: &str = "violator";
 /// Bytes of the sending application's stamp at the start of a message.
 pub(crate) const STAMP_BYTES: usize = 8;
+/// How often the deadlines of all rows grow by a quarter before they are given up: to nine times what was wanted.
+const STRETCHES: usize = 10;
 
 /// A channel with its contract.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -220,12 +222,36 @@ pub fn admitted(platform: &Platform) -> Result<(Vec<Row>, Vec<String>), Error> {
     granted(platform, table_3())
 }
 
-/// `rows` as admission grants them on `platform`: with the least deadline that it offers where a deadline is refused. Says
-/// which ones those are. Starts two hosts for it, without real-time threads, and stops them.
+/// `rows` as admission grants them on `platform`: with the least deadline that it offers where a deadline is refused; and where it
+/// offers none, because what was granted before leaves no room, with longer deadlines for all of them. Says what was refused. Starts
+/// two hosts for it, without real-time threads, and stops them.
 ///
 /// # Errors
-/// If a row is refused whatever its deadline.
+/// If the rows are refused together even with the longest deadlines that are tried.
 pub fn granted(platform: &Platform, rows: Vec<Row>) -> Result<(Vec<Row>, Vec<String>), Error> {
+    let mut stretched = rows.clone();
+    let mut reasons = Vec::new();
+    for _ in 0..STRETCHES {
+        let refused = match granted_in_order(platform, stretched.clone()) {
+            Ok((granted, notes)) => {
+                reasons.extend(notes);
+                return Ok((granted, reasons));
+            }
+            Err(Error::Laxity(laxity::Error::Refused { refusal, .. })) => refusal,
+            Err(failed) => return Err(failed),
+        };
+        reasons = vec![format!(
+            "these deadlines cannot be granted one after the other: {refused}; going on with longer ones"
+        )];
+        for row in &mut stretched {
+            let longer = row.contract.deadline().mul_ratio(5, 4);
+            row.contract = row.contract.with_deadline(longer).map_err(laxity::Error::from)?;
+        }
+    }
+    granted_in_order(platform, stretched)
+}
+
+fn granted_in_order(platform: &Platform, rows: Vec<Row>) -> Result<(Vec<Row>, Vec<String>), Error> {
     let config = HostConfig {
         fifo_priority: None,
         lock_memory: false,
@@ -308,11 +334,34 @@ pub fn left_bytes_per_second(rows: &[Row], platform: &Platform) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use laxity_core::platform::LinkModel;
+
     use super::*;
 
     fn film() -> Film {
         let frames = vec![vec![1; 5000], vec![2; 900], vec![3; 900], vec![2; 900]];
         Film::new(frames, Duration::from_millis(40), 2, Duration::from_millis(100)).unwrap()
+    }
+
+    /// The costs of a machine that was measured while it stalled: with each row's least deadline there is no room for the next.
+    #[test]
+    fn deadlines_grow_together_where_one_after_the_other_leaves_no_room() {
+        let us = Duration::from_micros;
+        let assumed = Platform::assumed_host();
+        let mut interference = assumed.interference.clone();
+        interference.envelopes = vec![(us(10_000), us(1_400)), (us(100_000), us(6_700))];
+        let (link_cost, receive_first, wake_up, handover) = (us(32), us(22), us(4_380), us(4_390));
+        let link = LinkModel { spacing: link_cost * 3, ..assumed.link };
+        let platform =
+            Platform { quantum: 16, link_cost, receive_first, wake_up, handover, link, interference, ..assumed };
+        let in_order = granted_in_order(&platform, table_3());
+        assert!(in_order.is_err(), "{in_order:?}");
+        let (rows, notes) = granted(&platform, table_3()).unwrap();
+        assert!(!notes.is_empty());
+        for (row, wanted) in rows.iter().zip(table_3()) {
+            assert!(row.contract.deadline() > wanted.contract.deadline());
+        }
+        assert_eq!(granted_in_order(&platform, rows.clone()).unwrap().0, rows, "what is granted is granted again");
     }
 
     #[test]

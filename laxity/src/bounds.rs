@@ -29,14 +29,21 @@
 //! Neither counts what messages before it defer it by (`Delivered::deferred`), if those came late.
 //!
 //! **What it costs.** The work grows with the square of the number of different channels (5 ms for 256 of them when it was
-//! measured), so above [`MOST`] channels every bound is the deadline. Under fixed priority it always is: its bounds are not proved.
+//! measured), so above [`MOST`] channels every bound is the deadline.
 
 use laxity_core::contract::Contract;
 
-use crate::control::{Known, State};
+use crate::control::{Known, Shared, State};
 
 /// Most channels with reservations of which bounds are computed.
 const MOST: usize = 256;
+
+impl Shared {
+    /// Long-run shares of processor and link that are in use, parts per million.
+    pub(crate) fn utilisation(&self) -> laxity_core::admission::Utilisation {
+        self.state().admission.utilisation_ppm()
+    }
+}
 
 impl State {
     /// Channels have come, or the share of the link has changed: what is published has to be computed again.
@@ -46,7 +53,11 @@ impl State {
 
     /// Computes and publishes, if there is a reason.
     pub(crate) fn publish_bounds(&mut self) {
-        if !std::mem::take(&mut self.bounds_are_stale) || !self.proves_bounds {
+        if !std::mem::take(&mut self.bounds_are_stale) {
+            return;
+        }
+        self.publish_upcall_bounds();
+        if !self.proves_bounds {
             return;
         }
         let receives = |known: &Known| known.is_receiving && known.reservation.is_some();

@@ -34,6 +34,7 @@ use crate::reception::{Admitted, in_packets};
 use crate::requests::Requests;
 use crate::sharing::{Sharing, Wanted};
 use crate::signal::Signal;
+use crate::upcall_figures::Record;
 
 /// How long a receiving channel that is over stays to answer a repeated CLOSE: its sender may have missed our CLOSED.
 const LINGER: StdDuration = StdDuration::from_millis(500);
@@ -101,6 +102,8 @@ pub(crate) struct State {
     pub(crate) bounds_are_stale: bool,
     pub(crate) proves_bounds: bool,
     pub(crate) arrivals: Arrivals,
+    /// The upcalls, and where their bounds are published.
+    pub(crate) upcalls: Vec<(crate::upcall_reservations::Reservation, Arc<Record>)>,
 }
 
 /// What a notice leads to.
@@ -182,6 +185,7 @@ impl Shared {
             outcomes: Vec::new(),
             bounds_are_stale: false,
             proves_bounds: behaviour.proves_bounds,
+            upcalls: Vec::new(),
         };
         let input_delay = state.admission.input_delay();
         let state = Mutex::new(state);
@@ -266,12 +270,13 @@ impl Shared {
             let (id, least);
             if state.sharing.is_some() {
                 let Destination { name, peer, .. } = request.destination;
-                let wanted = Wanted { contract: analysed, outside, name, peer, service: request.service };
+                let (service, priority) = (request.service, request.priority);
+                let wanted = Wanted { contract: analysed, outside, name, peer, service, priority };
                 (state, id, least) = self.admit_sharing(state, &wanted)?;
             } else {
                 // Nothing is granted within no time, and whoever is refused then hears what would fit.
                 let budget = contract.deadline().saturating_sub(outside);
-                match state.admission.reserve_least(&analysed, Role::Sends, budget) {
+                match state.admission.reserve_least_at(&analysed, Role::Sends, request.priority, budget) {
                     Ok(found) => (id, least) = found,
                     Err(mut refusal) => {
                         refusal.least_deadline = refusal.least_deadline.map(|least| least + outside);
@@ -336,11 +341,6 @@ impl Shared {
         self.notified.notify();
         self.command(Command::Open { ticket, outgoing, slot: Box::new(Slot::Send(slot)) });
         Ok(answer)
-    }
-
-    /// Long-run shares of processor and link that are in use, parts per million.
-    pub(crate) fn utilisation(&self) -> laxity_core::admission::Utilisation {
-        self.state().admission.utilisation_ppm()
     }
 
     /// Closes the channel of `port`, unless it is over: its application has let go of it.
@@ -479,7 +479,7 @@ impl Shared {
                 }
             }
             Notice::LinkSet { ticket } => self.link_set(ticket),
-            garbage @ Notice::Garbage { .. } => drop(garbage),
+            garbage @ (Notice::Garbage { .. } | Notice::UpcallsOver { .. }) => drop(garbage),
         }
     }
 

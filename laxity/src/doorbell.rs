@@ -17,6 +17,10 @@ pub(crate) struct Doorbell {
     words: Box<[AtomicU64]>,
     /// One bit for each word that may have a bit set.
     summary: Box<[AtomicU64]>,
+    /// Those that rang while the executive slept held, and can wait until it is not ([`Doorbell::ring_later`]).
+    later: Box<[AtomicU64]>,
+    /// Whether the executive sleeps, and what is not current has to wait because an upcall is ready.
+    held: AtomicBool,
     /// The word at which the executive looks first: everybody gets a turn.
     next: AtomicU32,
     sleeping: AtomicBool,
@@ -32,7 +36,9 @@ impl Doorbell {
     pub(crate) fn new(channels: usize) -> std::io::Result<Self> {
         let words = zeros(channels.max(1));
         let summary = zeros(words.len());
-        Ok(Self { words, summary, next: AtomicU32::new(0), sleeping: AtomicBool::new(false), wake: Wake::new()? })
+        let later = zeros(channels.max(1));
+        let (held, sleeping) = (AtomicBool::new(false), AtomicBool::new(false));
+        Ok(Self { words, summary, later, held, next: AtomicU32::new(0), sleeping, wake: Wake::new()? })
     }
 
     /// Says that `port` has something; wakes the executive if it sleeps.
@@ -42,6 +48,38 @@ impl Doorbell {
         }
         self.announce(port);
         self.poke();
+    }
+
+    /// As [`Doorbell::ring`], for what is not real-time: it does not wake the executive while an upcall is ready (U4 of
+    /// `laxity_core::admission::upcalls`).
+    pub(crate) fn ring_later(&self, port: &Port) {
+        if self.held.load(Ordering::Relaxed)
+            && let Some(index) = port.index()
+        {
+            let (word, bit) = (index as usize / BITS, 1 << (index as usize % BITS));
+            self.later[word].fetch_or(bit, Ordering::AcqRel);
+            fence(Ordering::SeqCst);
+            // Ending that state is followed by a look for the bit.
+            if self.held.load(Ordering::Relaxed) {
+                return;
+            }
+        }
+        self.ring(port);
+    }
+
+    /// The executive, which is about to sleep, is held: to be called after [`Doorbell::going_to_sleep`]; afterwards it looks once more
+    /// whether it is.
+    pub(crate) fn hold(&self) {
+        self.held.store(true, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+    }
+
+    /// No upcall is ready any more: wakes the executive if it waits for that. Nothing else, if it looks again before it sleeps.
+    pub(crate) fn make_way(&self) {
+        fence(Ordering::SeqCst);
+        if self.held.load(Ordering::Relaxed) {
+            self.wake.wake();
+        }
     }
 
     /// Says that `port` has something that can wait until the executive is awake anyway.
@@ -118,6 +156,18 @@ impl Doorbell {
 
     pub(crate) fn awake(&self) {
         self.sleeping.store(false, Ordering::Relaxed);
+        if !self.held.load(Ordering::Relaxed) {
+            return;
+        }
+        self.held.store(false, Ordering::Relaxed);
+        fence(Ordering::SeqCst);
+        for (word, later) in self.later.iter().enumerate() {
+            let bits = later.swap(0, Ordering::AcqRel);
+            if bits != 0 {
+                self.words[word].fetch_or(bits, Ordering::AcqRel);
+                self.summary[word / BITS].fetch_or(1 << (word % BITS), Ordering::AcqRel);
+            }
+        }
     }
 }
 

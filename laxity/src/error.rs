@@ -6,11 +6,13 @@ use std::net::SocketAddr;
 
 use laxity_core::admission::Refusal;
 use laxity_core::admission::answer::Fits;
+use laxity_core::admission::upcalls::UpcallRefusal;
 use laxity_core::contract::ContractError;
 use laxity_core::event::End;
 use laxity_core::platform::PlatformError;
 use laxity_core::send::Violation;
 use laxity_core::units::Duration;
+use laxity_core::upcall::UpcallError;
 use laxity_core::wire::WireError;
 use laxity_link::LinkError;
 use laxity_link::xdp::XdpError;
@@ -114,6 +116,56 @@ pub enum Error {
         /// Who has it.
         holder: Box<Holder>,
     },
+    /// The specification of an upcall, or of their thread, cannot be.
+    #[error(transparent)]
+    Upcall(#[from] UpcallError),
+    /// Admission said no to an upcall.
+    #[error("the upcall is refused: {refusal}")]
+    UpcallRefused {
+        /// Why, and what would fit.
+        refusal: UpcallRefusal,
+    },
+    /// Not every upcall may run on the executive's own thread.
+    #[error(
+        "the upcall cannot run on the executive's own thread: that takes a host that was started for iterations of some length (longest_iteration), and periodic upcalls without loops of their own"
+    )]
+    NotOnExecutive,
+    /// As many upcalls exist as their thread has room for.
+    #[error("the upcall is refused: as many exist as there is room for (capacity)")]
+    TooManyUpcalls,
+    /// The kernel stops real-time threads that take so much.
+    #[error(
+        "the upcall is refused: all of them would take {} of the processor, what is above them {}, and the kernel's throttle of real-time threads leaves {};          a smaller cost, a longer period, or kernel.sched_rt_runtime_us = -1 would help",
+        percent(*wanted_ppm), percent(*above_ppm), percent(*left_ppm)
+    )]
+    Throttled {
+        /// Long-run share of all periodic upcalls, parts per million.
+        wanted_ppm: u64,
+        /// That of the executive above them and of the platform.
+        above_ppm: u64,
+        /// Nine tenths of what real-time threads may have.
+        left_ppm: u64,
+    },
+    /// Another process has upcalls on that processor: they would not be admitted together.
+    #[error("processor {processor} has the upcalls of another process; choose another processor")]
+    ProcessorHeld {
+        /// Which.
+        processor: usize,
+    },
+    /// The upcall runs no more, or is of the other kind.
+    #[error("the upcall {name:?} cannot do that: it is {state}, or of another kind")]
+    UpcallEnded {
+        /// Its name.
+        name: String,
+        /// What it is: suspended, active, panicked, stopped or closed.
+        state: &'static str,
+    },
+    /// The host has a thread of upcalls, which would not know of those of another.
+    #[error("this host has a thread of upcalls already: create upcalls there, or drop it first")]
+    UpcallsStarted,
+    /// A handler waits for upcalls of its own thread: it would wait for itself.
+    #[error("a handler cannot wait for the upcalls of its own thread")]
+    InHandler,
     /// Nobody answered.
     #[error("no answer from {peer}{}: is a receiver running there?", if *.unreachable { " (its host says that nobody has that port)" } else { "" })]
     NoAnswer {
@@ -184,7 +236,13 @@ impl Error {
                 laxity_core::admission::Code::BadParameters if refusal.contract.is_some_and(is_mistaken) => 2,
                 _ => 3,
             },
-            Self::Shared { .. } => 3,
+            Self::Shared { .. }
+            | Self::UpcallRefused { .. }
+            | Self::NotOnExecutive
+            | Self::TooManyUpcalls
+            | Self::Throttled { .. } => 3,
+            Self::Upcall(_) | Self::UpcallEnded { .. } | Self::InHandler | Self::UpcallsStarted => 2,
+            Self::ProcessorHeld { .. } => 5,
             Self::Registry(RegistryError::Damaged { .. }) => 2,
             Self::Registry(RegistryError::Lost { .. }) => 3,
             Self::Registry(_) | Self::Link(LinkError::NotPermitted { .. }) => 4,
@@ -274,6 +332,11 @@ fn would_fit(refusal: &Refusal, advice: Option<&Advice>) -> String {
     refusal
         .least_deadline
         .map_or_else(String::new, |deadline| format!("; a deadline of {} would fit", deadline.rounded_up()))
+}
+
+/// A share as people read it.
+fn percent(ppm: u64) -> String {
+    format!("{}.{} %", ppm / 10_000, ppm % 10_000 / 1_000)
 }
 
 #[cfg(test)]

@@ -15,6 +15,7 @@ use laxity_core::contract::{Contract, Overload, SendingStages, Service};
 use laxity_core::endpoint::{Config, Destination, Endpoint, EndpointCounters, LinkConfig, SharedKey};
 use laxity_core::event::Name;
 use laxity_core::frames::Frames;
+use laxity_core::limits;
 use laxity_core::platform::{Platform, Starts};
 use laxity_core::processor::Policy;
 use laxity_core::signal::{KEEPALIVES_PER_LEASE, MAX_LEASE, MIN_LEASE};
@@ -29,6 +30,7 @@ use crate::error::Error;
 use crate::executive::{Command, Executive, Meter, Parts, Published, Sampling};
 use crate::holdings::Holdings;
 use crate::link::{self, DropAllowance, LinkChoice, ONLY_LINK, Wire};
+use crate::readiness::Readiness;
 use crate::realtime::{self, Scheduling};
 use crate::receiver::{Accepted, Receiver};
 use crate::registry::{Registry, Store};
@@ -53,8 +55,8 @@ pub struct HostConfig {
     /// [`Calibration`](crate::Calibration), made into [`Costs`]. `None` takes those that this host was calibrated to have, or
     /// those of [`Platform::assumed_host`] if it was not ([`Costs::of_this_host`]).
     pub costs: Option<Costs>,
-    /// How handlers are ordered. Admission analyses earliest deadline first; under fixed priority its bounds are not proved,
-    /// and the host says so.
+    /// How handlers are ordered. Under fixed priorities the rule is [`Rule::Levels`], whatever [`HostConfig::rule`] says. Rate-monotonic is for
+    /// upcalls: no bounds are proved for channels that are served so, and the host says so.
     pub policy: Policy,
     /// By which rule deadlines are given, for as long as the host lives. Rules are never mixed on one host. Under
     /// [`Rule::Composite`] a message's deadline rules on processor and link alike, which carries more channels that send short
@@ -88,6 +90,9 @@ pub struct HostConfig {
     pub registry: Option<Registry>,
     /// What the process calls itself in the registry, for those who are refused because of it; `None` takes its name.
     pub command: Option<String>,
+    /// The longest iteration of an upcall on the executive's own thread ([`Host::trusted_upcalls`](crate::Host::trusted_upcalls)); zero if there
+    /// will be none. It is a term of every bound, granted or not, so it cannot grow later.
+    pub longest_iteration: Duration,
     /// The key that this host and its peers have ([`key::read`](crate::key::read)). With one, whoever does not have it gets no
     /// answer, and no frame that was changed or sent before is taken; what that costs is a term of every bound
     /// ([`Platform::authenticated`]). Without one nothing is authenticated.
@@ -117,6 +122,7 @@ impl Default for HostConfig {
             keep_awake: false,
             registry: Some(Registry::Default),
             command: None,
+            longest_iteration: Duration::ZERO,
             key: None,
             any_port: false,
         }
@@ -214,7 +220,7 @@ impl ChannelSpec {
 
 /// One host's executive. Dropping it closes its channels and stops the threads.
 pub struct Host {
-    shared: Arc<Shared>,
+    pub(crate) shared: Arc<Shared>,
     pub(crate) published: Arc<Published>,
     /// What the early demultiplexer does, if there is one.
     early: Option<Arc<Status>>,
@@ -226,6 +232,12 @@ pub struct Host {
     _awake: Option<File>,
     executive: Option<JoinHandle<()>>,
     control: Option<JoinHandle<()>>,
+    /// From when on its upcalls are ready.
+    pub(crate) readiness: Arc<Readiness>,
+    /// One thread of upcalls shares the executive's processor.
+    pub(crate) has_upcalls: Arc<AtomicBool>,
+    /// There are upcalls on the executive's own thread.
+    pub(crate) has_trusted_upcalls: Arc<AtomicBool>,
 }
 
 impl std::fmt::Debug for Host {
@@ -242,7 +254,7 @@ impl Host {
     /// If the platform's figures are out of range or those of the papers' machine, the address cannot be had, the registry cannot be used or has no place
     /// left, or the system is out of resources. Nothing is half started.
     pub fn start(config: HostConfig) -> Result<Self, Error> {
-        let proves_bounds = config.policy == Policy::EarliestDeadline;
+        let proves_bounds = config.policy != Policy::RateMonotonic;
         Self::start_prepared(config, proves_bounds, |_| {})
     }
 
@@ -268,12 +280,13 @@ impl Host {
         if config.key.is_some() {
             platform = platform.authenticated();
         }
+        platform.upcall_step = platform.upcall_step.max(config.longest_iteration);
         platform.validate()?;
         if platform.machine.is_papers() {
             return Err(Error::PapersMachine);
         }
-        let settings =
-            Settings { rule: config.rule, send_early: config.send_early, receive_early: config.receive_early };
+        let rule = if config.policy == Policy::FixedPriority { Rule::Levels } else { config.rule };
+        let settings = Settings { rule, send_early: config.send_early, receive_early: config.receive_early };
         let batch = (platform.receive_batch.max(platform.transmit_batch) as usize).max(64);
         let store = match &config.registry {
             Some(place) if platform.link.rate.is_some() => Some(Store::open(place)?),
@@ -319,6 +332,7 @@ impl Host {
         let mut endpoint = Endpoint::new(Config {
             channels: config.channels,
             frames: config.frames - shared_frames,
+            upcalls: if platform.upcall_step.is_zero() { 0 } else { limits::MAX_TRUSTED_UPCALLS },
             best_effort_frames: shared_frames,
             packet: platform.packet,
             quantum: platform.quantum,
@@ -338,8 +352,8 @@ impl Host {
         });
         prepare(&mut endpoint);
         let mut notes = Vec::new();
-        if config.policy == Policy::FixedPriority {
-            notes.push("fixed priority: bounds are those of earliest deadline first, and not proved".to_owned());
+        if config.policy == Policy::RateMonotonic {
+            notes.push("rate-monotonic: bounds are those of earliest deadline first, and not proved".to_owned());
         }
         if config.key.is_some() {
             let cost = platform.link_cost - costs.platform.link_cost;
@@ -361,6 +375,7 @@ impl Host {
         let (notices, notice_reader) = rtrb::RingBuffer::new(1024 + 4 * config.channels);
         let notified = Arc::new(Signal::default());
         let stopped = Arc::new(AtomicBool::new(false));
+        let readiness = Arc::new(Readiness::default());
         let is_metered = sampling.is_some();
         let meter = Meter::new(sys::now(), &platform, sampling);
         let published = Published { premises: Mutex::new(meter.premises().clone()), ..Published::default() };
@@ -375,6 +390,7 @@ impl Host {
             doorbell: Arc::clone(&doorbell),
             published: Arc::clone(&published),
             stopped: Arc::clone(&stopped),
+            readiness: Arc::clone(&readiness),
             meter,
         };
         let fifo = config.fifo_priority;
@@ -435,6 +451,9 @@ impl Host {
             _awake: awake,
             executive,
             control: None,
+            readiness,
+            has_upcalls: Arc::new(AtomicBool::new(false)),
+            has_trusted_upcalls: Arc::new(AtomicBool::new(false)),
         };
         // If this fails, dropping the host stops the executive.
         host.control = Some(control?);
@@ -599,7 +618,7 @@ impl Drop for GivingUp {
 }
 
 /// Gives the calling thread the best scheduling that it may have, and says what it could not have.
-fn schedule(fifo: Option<u8>) -> (Scheduling, Option<String>) {
+pub(crate) fn schedule(fifo: Option<u8>) -> (Scheduling, Option<String>) {
     let mut note = None;
     if let Some(priority) = fifo {
         match sys::real_time(priority) {
@@ -609,7 +628,7 @@ fn schedule(fifo: Option<u8>) -> (Scheduling, Option<String>) {
             }
         }
     }
-    match realtime::set_short_slice(Duration::from_micros(100)) {
+    match sys::short_slice(Duration::from_micros(100)) {
         Ok(()) => (Scheduling::ShortSlice, note),
         Err(_) => (Scheduling::Ordinary, note),
     }

@@ -53,6 +53,7 @@ pub mod metering;
 pub mod platform_file;
 mod port;
 pub mod probe;
+mod readiness;
 mod realtime;
 mod receiver;
 mod reception;
@@ -66,6 +67,9 @@ mod statistics;
 mod sync;
 pub mod system_file;
 pub mod text;
+pub mod upcall;
+mod upcall_figures;
+mod upcall_reservations;
 pub mod witnesses;
 
 pub use calibration::{Backing, Calibration, Costs, Guarantee, Level};

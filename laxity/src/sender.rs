@@ -252,7 +252,11 @@ impl Sender {
             regulator.accept(stamp, 1);
         }
         self.port.outbox.push(Outbound { message, arrival, waited }).expect("as many places as buffers");
-        self.shared.doorbell.ring(&self.port.port);
+        if self.regulator.is_some() {
+            self.shared.doorbell.ring(&self.port.port);
+        } else {
+            self.shared.doorbell.ring_later(&self.port.port);
+        }
         self.port.has_rung(sys::now());
         Ok(())
     }

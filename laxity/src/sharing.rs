@@ -58,6 +58,8 @@ pub(crate) struct Wanted {
     pub(crate) name: Name,
     pub(crate) peer: SocketAddr,
     pub(crate) service: Service,
+    /// The level of its handler under fixed priorities.
+    pub(crate) priority: u8,
 }
 
 impl Wanted {
@@ -380,7 +382,8 @@ impl Shared {
             let budget = wanted.budget().saturating_sub(left);
             let fits = |parts| {
                 let mut admission = admission.with_rate(grid(sharing.whole, parts)).ok()?;
-                let (id, least) = admission.reserve_least(&wanted.contract, Role::Sends, budget).ok()?;
+                let (id, least) =
+                    admission.reserve_least_at(&wanted.contract, Role::Sends, wanted.priority, budget).ok()?;
                 Some((admission, id, least))
             };
             if let Some((parts, (admission, id, least))) = least(sharing.parts, GRID, fits)
@@ -520,7 +523,7 @@ impl Shared {
 fn refusal_at(admission: &Admission, rate: Rate, wanted: &Wanted) -> Refusal {
     let at = admission.with_rate(rate);
     let mut admission = at.unwrap_or_else(|_| admission.clone());
-    match admission.reserve_least(&wanted.contract, Role::Sends, wanted.budget()) {
+    match admission.reserve_least_at(&wanted.contract, Role::Sends, wanted.priority, wanted.budget()) {
         Err(refusal) => {
             Refusal { least_deadline: refusal.least_deadline.map(|least| least + wanted.outside), ..refusal }
         }

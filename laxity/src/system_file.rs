@@ -1,4 +1,4 @@
-//! A whole host in a file: its `[platform]`, and the `[[channel]]` or `[[upcall]]` tables that are asked for.
+//! A whole host in a file: its `[platform]`, and the `[[channel]]` and `[[upcall]]` tables that are asked for.
 //!
 //! | Key of a channel | Meaning |
 //! |---|---|
@@ -32,15 +32,14 @@
 //! | `batch` | B_p: protocol data units in a period, 1 by default |
 //! | `block` | b_p: units between two points where it gives way, by default all of them |
 //!
-//! A file has channels or upcalls: both on one executive is not admitted yet.
+//! Where a file has both, the upcalls are below the executive of the channels. Channels are asked for first, in their order, then upcalls.
 //!
 //! ```
-//! use laxity::system_file::{self, Plan};
+//! use laxity::system_file;
 //!
 //! let text = "[[channel]]\nname = \"camera\"\nmax_message = \"60KiB\"\ninterval = \"50ms\"\ndeadline = \"40ms\"\n";
 //! let system = system_file::parse(text, "robot.toml")?;
-//! let Plan::Channels(channels) = system.plan else { unreachable!() };
-//! assert_eq!(channels[0].request.contract.max_message(), 61_440);
+//! assert_eq!(system.channels[0].request.contract.max_message(), 61_440);
 //! # Ok::<(), laxity::FileError>(())
 //! ```
 
@@ -58,22 +57,15 @@ use laxity_core::units::{Duration, Rate};
 use crate::platform_file;
 use crate::source::{FileError, Source, Table, named};
 
-/// What a file says.
+/// What a file says. It asks for something.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct System {
     /// The host.
     pub platform: Platform,
-    /// What is asked of it, in the file's order.
-    pub plan: Plan,
-}
-
-/// What a file asks for; never empty.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Plan {
-    /// `[[channel]]` tables.
-    Channels(Vec<Channel>),
-    /// `[[upcall]]` tables.
-    Upcalls(Vec<Upcall>),
+    /// The `[[channel]]` tables, in the file's order.
+    pub channels: Vec<Channel>,
+    /// The `[[upcall]]` tables, in the file's order.
+    pub upcalls: Vec<Upcall>,
 }
 
 /// A channel that is asked for.
@@ -126,21 +118,15 @@ pub fn parse_on(text: &str, file: &str, host: Platform) -> Result<System, FileEr
     let channel = |table: &Table<'_, '_>| channel::read(table, &[]);
     let channels = named(&root.tables("channel", MAX_CHANNELS)?, channel, |channel| &channel.name)?;
     let upcalls = named(&root.tables("upcall", MAX_CHANNELS)?, upcall::read, |upcall| &upcall.name)?;
-    let plan = match (channels.is_empty(), upcalls.is_empty()) {
-        (false, true) => Plan::Channels(channels),
-        (true, false) => Plan::Upcalls(upcalls),
-        (true, true) => {
-            let problem = "nothing is asked for, expected [[channel]] or [[upcall]]";
-            return Err(source.error(0, "", problem.to_owned()));
-        }
-        (false, false) => {
-            let problem = "the file has both [[channel]] and [[upcall]], expected one of them: together on one executive \
-                           they are not admitted yet";
-            let at = root.get("upcall").map_or(0, |upcalls| upcalls.key_at);
-            return Err(source.error(at, "upcall", problem.to_owned()));
-        }
-    };
-    Ok(System { platform, plan })
+    if channels.is_empty() && upcalls.is_empty() {
+        let problem = "nothing is asked for, expected [[channel]] or [[upcall]]";
+        return Err(source.error(0, "", problem.to_owned()));
+    }
+    if let (false, Some(upcall)) = (channels.is_empty() || !platform.machine.is_papers(), root.get("upcall")) {
+        let problem = "upcalls beside channels run below the executive, expected machine = \"executive\"";
+        return Err(source.error(upcall.key_at, "upcall", problem.to_owned()));
+    }
+    Ok(System { platform, channels, upcalls })
 }
 
 /// Reads a `[[channel]]` table in a file of another kind. The keys `beside` are left to the caller, who says by them what `role`

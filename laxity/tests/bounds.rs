@@ -82,7 +82,7 @@ fn a_bound_grows_with_those_who_come_and_never_beyond_the_deadline() {
 
     let fixed = Host::start(HostConfig { policy: Policy::FixedPriority, ..config() }).unwrap();
     let (_sender, receiver) = connect(&a, &fixed, "camera", spec(20_000, ms(20), ms(100)));
-    assert_eq!(bound(&receiver), ms(100), "nothing is proved");
+    assert!(bound(&receiver) < ms(100), "by its level's response time");
 }
 
 #[test]

@@ -71,7 +71,7 @@ fn without_a_premise_nothing_is_claimed() {
         (config(awake), "were kept awake"),
         (changed(|config| config.fifo_priority = None), "no real-time priority"),
         (changed(|config| config.lock_memory = false), "memory is not locked"),
-        (changed(|config| config.policy = Policy::FixedPriority), "not served in the order"),
+        (changed(|config| config.policy = Policy::RateMonotonic), "not served in the order"),
         (changed(|config| config.costs.as_mut().unwrap().platform.handover = Duration::ZERO), "handover"),
     ] {
         let (host, said) = grants(&config);

@@ -20,7 +20,7 @@ use std::time::Instant as Clock;
 use laxity_core::frames::MessageBuf;
 use laxity_core::units::{Duration, Instant};
 use laxity_drive::Outbound;
-use loom::sync::atomic::{AtomicUsize, Ordering};
+use loom::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use loom::thread;
 
 use doorbell::Doorbell;
@@ -280,6 +280,38 @@ fn a_message_was_in_before_it_is_taken() {
     }
 }
 
+/// An application sends something that may wait while an upcall is ready, and the upcall ends: in every order it is heard, at the latest
+/// then.
+fn what_may_wait_is_heard_after_the_upcalls() {
+    let (bell, mailbox) = (Arc::new(Doorbell::new(1).unwrap()), Arc::new(AtomicUsize::new(0)));
+    let ready = Arc::new(AtomicBool::new(true));
+    let (theirs, put) = (Arc::clone(&bell), Arc::clone(&mailbox));
+    let application = thread::spawn(move || {
+        put.store(1, Ordering::Relaxed);
+        theirs.ring_later(&port_at(0));
+    });
+    let (its, ends) = (Arc::clone(&bell), Arc::clone(&ready));
+    let upcalls = thread::spawn(move || {
+        ends.store(false, Ordering::Release);
+        its.make_way();
+    });
+    // As the executive sleeps.
+    while bell.next().is_none() {
+        bell.going_to_sleep();
+        let held = ready.load(Ordering::Acquire);
+        if held {
+            bell.hold();
+        }
+        let may_sleep = bell.is_silent() && (!held || ready.load(Ordering::Acquire));
+        if may_sleep {
+            bell.wake.wait();
+        }
+        bell.awake();
+    }
+    assert_eq!(mailbox.load(Ordering::Relaxed), 1, "what was rung for is there");
+    [application, upcalls].into_iter().for_each(|thread| thread.join().unwrap());
+}
+
 /// Messages that applications give back while the executive looks: it takes each once, at the latest when it is alone.
 fn no_returned_message_is_lost() {
     let (application, slot) = port::receiving(2);
@@ -332,7 +364,7 @@ fn a_port_rings_only_for_places_that_it_had() {
 }
 
 fn main() {
-    let models: [(&str, fn()); 11] = [
+    let models: [(&str, fn()); 12] = [
         ("no ring is lost, in one word", || no_ring_is_lost([0, 1])),
         ("no ring is lost, in two words", || no_ring_is_lost([0, 64])),
         ("no ring is lost, in two words of the summary", || no_ring_is_lost([0, 4096])),
@@ -343,6 +375,7 @@ fn main() {
             an_announcement_is_heard_with_the_next_ring([0, 64])
         }),
         ("an announcement does not wake", an_announcement_does_not_wake),
+        ("what may wait is heard after the upcalls", what_may_wait_is_heard_after_the_upcalls),
         ("no notification is lost", no_notification_is_lost),
         ("a message was in before it is taken", a_message_was_in_before_it_is_taken),
         ("no returned message is lost", no_returned_message_is_lost),

@@ -64,6 +64,11 @@ impl Around<'_> {
         match command {
             Command::Open(channel) => self.open(driver, now, channel),
             Command::Restrict(restricted) => driver.endpoint.set_restricted(restricted),
+            Command::RunTrusted { number: upcall, first } => {
+                let host = self.host();
+                let (id, first) = (host.trusted[upcall].id, host.clock.reading(first));
+                driver.endpoint.run_upcall(now, id, first);
+            }
             Command::Close { channel, sender } => {
                 let ledger = &self.world.channels[channel];
                 let side = if sender { &ledger.sender } else { &ledger.receiver };

@@ -316,4 +316,9 @@ impl Control<HeapFrames> for Around<'_> {
     }
 
     fn round_over(&mut self, _: &mut HostDriver, _: Instant) {}
+
+    fn is_upcall_ready(&mut self, _: Instant) -> bool {
+        let host = self.host();
+        host.upcalls.as_ref().is_some_and(|thread| thread.is_ready(host.now))
+    }
 }

@@ -280,7 +280,10 @@ impl World {
                 Command::Emit { .. } => at.max(until),
                 Command::Submit { .. } if at < until => continue,
                 Command::Open(_) | Command::Submit { .. } | Command::Close { .. } | Command::Space { .. } => at,
-                Command::Restrict(_) | Command::Release { .. } | Command::ReleaseRelayed(_) => continue,
+                Command::Restrict(_)
+                | Command::RunTrusted { .. }
+                | Command::Release { .. }
+                | Command::ReleaseRelayed(_) => continue,
             };
             self.hosts[number].agenda.insert((at, order), command);
         }

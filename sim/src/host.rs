@@ -20,6 +20,8 @@ use crate::clock::Clock;
 use crate::content::{CHECK_BYTES, HEADERS, Random};
 use crate::fault::Said;
 use crate::papers::{Papers, link_model};
+use crate::trusted::Trusted;
+use crate::upcalls::Thread;
 
 /// Processor time that the platform takes away: nothing runs from `start` for `length`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,6 +99,10 @@ pub struct HostConfig {
     pub step_costs: StepCosts,
     /// When the platform takes the processor away; ascending, without overlap.
     pub gaps: Vec<Gap>,
+    /// Most upcalls below the executive.
+    pub upcalls: usize,
+    /// Most upcalls on its own thread.
+    pub trusted: usize,
 }
 
 impl HostConfig {
@@ -126,6 +132,8 @@ impl HostConfig {
             wake_up: WakeUp::Worst,
             step_costs: StepCosts::Worst,
             gaps: Vec::new(),
+            upcalls: 0,
+            trusted: 0,
         }
     }
 }
@@ -222,6 +230,11 @@ pub(crate) enum Command {
         messages: u32,
     },
     Restrict(bool),
+    /// An upcall on the executive's thread is released every period from then on.
+    RunTrusted {
+        number: usize,
+        first: Instant,
+    },
 }
 
 #[derive(Debug)]
@@ -288,6 +301,12 @@ pub(crate) struct Host {
     pub(crate) counters: HostCounters,
     /// When best effort and control frames were given to the wire, if that is policed.
     pub(crate) starts: Vec<Instant>,
+    /// What has the processor while the executive sleeps, if there are upcalls.
+    pub(crate) upcalls: Option<Thread>,
+    /// Upcalls on its own thread, by number.
+    pub(crate) trusted: Vec<Trusted>,
+    /// The upcalls have made way for what the executive had left.
+    poked: bool,
 }
 
 /// A driver of an endpoint without channels, and as many frames as `config` says.
@@ -296,6 +315,7 @@ fn driver(config: &HostConfig, secret: u64, now: Instant) -> Option<Box<Driver<H
     let mut endpoint = Endpoint::new(Config {
         channels: config.channels,
         frames: config.frames,
+        upcalls: config.trusted,
         best_effort_frames: config.best_effort_frames,
         packet: platform.packet,
         quantum: platform.quantum,
@@ -331,6 +351,7 @@ impl Host {
         let platform = &config.platform;
         let largest = platform.link.occupancy(platform.packet);
         let frame = platform.packet + HEADERS;
+        let late = if config.wake_up == WakeUp::Worst { platform.wake_up } else { Duration::ZERO };
         assert!(config.wire.model.occupancy(frame) <= largest, "the wire is slower than the link's model");
         Self {
             driver: driver(&config, seed, config.reading.reading(Instant::ZERO)),
@@ -359,6 +380,9 @@ impl Host {
             papers: Papers::new(config.platform.machine),
             counters: HostCounters::default(),
             starts: Vec::new(),
+            trusted: Vec::new(),
+            upcalls: (config.upcalls > 0).then(|| Thread::new(config.upcalls, &config.platform, late)),
+            poked: false,
             config,
         }
     }
@@ -464,6 +488,9 @@ impl Host {
         let Some((Sleep { until, hears_frames, .. }, lateness)) = self.asleep else {
             return (!self.frozen).then_some(self.now);
         };
+        if self.poked {
+            return Some(self.now);
+        }
         let arrival = self.inbox.front().map(|arrived| arrived.at).filter(|_| hears_frames);
         let command = self.agenda.first_key_value().map(|(&(at, _), _)| at);
         let timeout = until.map(|(at, _)| self.clock.when(at));
@@ -477,6 +504,11 @@ impl Host {
     /// The processor is this host's again at `at`, or when the gap that has begun by then is over. If it slept, how late that is,
     /// as far as there is evidence.
     pub(crate) fn wake(&mut self, at: Instant) -> Option<Duration> {
+        if self.asleep.is_some() && !self.poked {
+            self.let_upcalls_run(at);
+            self.upcalls.iter_mut().for_each(Thread::preempt);
+        }
+        self.poked = false;
         let lateness = self.asleep.take().map(|(_, lateness)| if at > self.now { lateness } else { Duration::ZERO });
         self.now = self.now.max(at);
         let begin = self.now;
@@ -505,6 +537,27 @@ impl Host {
     /// Since when it sleeps, if it does.
     pub(crate) fn asleep_since(&self) -> Option<Instant> {
         self.asleep.map(|_| self.now)
+    }
+
+    /// The executive sleeps until `until`, at least.
+    pub(crate) fn let_upcalls_run(&mut self, until: Instant) {
+        let Self { upcalls: Some(thread), asleep: Some(_), gaps, now, .. } = self else { return };
+        thread.advance(*now, until, gaps);
+    }
+
+    /// When the upcalls may be done, if the executive waits for that.
+    pub(crate) fn next_making_way(&self) -> Option<Instant> {
+        let (sleep, _) = self.asleep.as_ref()?;
+        let thread = self.upcalls.as_ref().filter(|_| sleep.is_held && !self.poked && !self.frozen)?;
+        thread.next_event(self.now)
+    }
+
+    /// If the upcalls are done at `at`, the executive goes on with what it had left.
+    pub(crate) fn make_way(&mut self, at: Instant) {
+        self.let_upcalls_run(at);
+        if self.upcalls.as_ref().is_some_and(|thread| !thread.is_ready(at)) {
+            (self.poked, self.now) = (true, self.now.max(at));
+        }
     }
 
     pub(crate) fn sleep(&mut self, sleep: Sleep) {

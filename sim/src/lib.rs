@@ -50,6 +50,8 @@ mod source;
 pub mod swarm;
 pub mod tiny;
 pub mod trace;
+mod trusted;
+pub mod upcalls;
 mod world;
 
 pub use channel::{AsPlanned, Decide, Departure, Laxity, Plan, Report, Responses};
@@ -60,6 +62,7 @@ pub use host::{Gap, HostConfig, HostCounters, StepCosts, WakeUp, port_like, wire
 pub use observe::{Observer, Place, Seen, Work};
 pub use relay::{Hop, HopReport};
 pub use source::{FILM_PERMILLE, Sizes, Source, Varied};
+pub use upcalls::Runs;
 pub use world::{ChannelHandle, HostId, World};
 
 use around::{Around, HostDriver};

@@ -52,6 +52,11 @@ pub enum Work {
     },
     /// C_d: looking at a frame that arrived.
     Look,
+    /// An iteration of an upcall on the executive's thread, the change of handler included.
+    Upcall {
+        /// Which.
+        number: usize,
+    },
 }
 
 /// The place of a packet in a channel.

@@ -18,6 +18,8 @@ pub(crate) enum Next {
     Passed(usize),
     /// A frame arrives that no host sent.
     Injected,
+    /// The upcalls of this host may be done.
+    Upcalls(usize),
     /// This host does something.
     Turn(usize),
 }
@@ -26,8 +28,8 @@ pub(crate) enum Next {
 #[derive(Debug, Default)]
 pub(crate) struct Order {
     entries: BTreeSet<(Instant, Next)>,
-    /// By host: what stands in `entries`, for its wire, the port before it, and for itself.
-    hosts: Vec<[Option<Instant>; 3]>,
+    /// By host: what stands in `entries`, for its wire, the port before it, its upcalls, and for itself.
+    hosts: Vec<[Option<Instant>; 4]>,
     touched: Vec<usize>,
 }
 
@@ -39,16 +41,16 @@ impl Order {
         }
     }
 
-    /// Looks at every host that was touched: `times` says when its wire delivers next, when the port before it does, and when
-    /// its turn is.
-    pub(crate) fn refresh(&mut self, mut times: impl FnMut(usize) -> [Option<Instant>; 3]) {
+    /// Looks at every host that was touched: `times` says when its wire delivers next, when the port before it does, when its upcalls may be
+    /// done, and when its turn is.
+    pub(crate) fn refresh(&mut self, mut times: impl FnMut(usize) -> [Option<Instant>; 4]) {
         while let Some(host) = self.touched.pop() {
             if self.hosts.len() <= host {
-                self.hosts.resize(host + 1, [None; 3]);
+                self.hosts.resize(host + 1, [None; 4]);
             }
             let after = times(host);
             let before = core::mem::replace(&mut self.hosts[host], after);
-            let kinds = [Next::Arrival(host), Next::Passed(host), Next::Turn(host)];
+            let kinds = [Next::Arrival(host), Next::Passed(host), Next::Upcalls(host), Next::Turn(host)];
             for (kind, (before, after)) in kinds.into_iter().zip(before.into_iter().zip(after)) {
                 if before == after {
                     continue;
@@ -76,7 +78,7 @@ mod tests {
     #[test]
     fn wires_come_before_hosts_and_lower_numbers_before_higher_ones() {
         let at = |nanos| Some(Instant::from_nanos(nanos));
-        let mut times = [[at(7), None, at(5)], [at(5), at(5), at(5)], [None, None, at(5)]];
+        let mut times = [[at(7), None, None, at(5)], [at(5), at(5), at(5), at(5)], [None, None, None, at(5)]];
         let mut order = Order::default();
         (0..3).for_each(|host| order.touch(host));
         let mut seen = Vec::new();
@@ -87,13 +89,17 @@ mod tests {
             let (host, kind) = match next {
                 Next::Arrival(host) => (host, 0),
                 Next::Passed(host) => (host, 1),
-                Next::Turn(host) => (host, 2),
+                Next::Upcalls(host) => (host, 2),
+                Next::Turn(host) => (host, 3),
                 Next::Change | Next::Injected => unreachable!("that is not here"),
             };
             times[host][kind] = None;
             order.touch(host);
         }
         let turns = [Next::Turn(0), Next::Turn(1), Next::Turn(2)];
-        assert_eq!(seen, [&[Next::Arrival(1), Next::Passed(1)], &turns[..], &[Next::Arrival(0)]].concat());
+        assert_eq!(
+            seen,
+            [&[Next::Arrival(1), Next::Passed(1), Next::Upcalls(1)], &turns[..], &[Next::Arrival(0)]].concat()
+        );
     }
 }

@@ -27,8 +27,9 @@ use laxity_core::limits;
 use laxity_core::platform::{BestEffort, Field, LinkModel, PARAMETERS, Platform};
 use laxity_core::processor::Policy;
 use laxity_core::units::{Duration, Instant};
+use laxity_core::upcall::Upcall;
 
-use crate::{ChannelHandle, Gap, HostConfig, HostCounters, HostId, Plan, StepCosts, WakeUp, World};
+use crate::{ChannelHandle, Gap, HostConfig, HostCounters, HostId, Plan, Runs, StepCosts, WakeUp, World};
 
 /// A channel of a small system.
 #[derive(Clone, Copy, Debug)]
@@ -50,6 +51,10 @@ pub struct System {
     pub platform: Platform,
     /// Its channels.
     pub channels: Vec<Channel>,
+    /// Its upcalls, below the executive.
+    pub upcalls: Vec<Upcall>,
+    /// Its upcalls on the executive's own thread, and how long after its release a run of each is to be done for the scheduler.
+    pub trusted: Vec<(Upcall, Duration)>,
     /// Whether messages may be sent on before their logical arrival.
     pub send_early: bool,
     /// Whether messages may be reassembled before their logical arrival.
@@ -141,6 +146,8 @@ impl System {
         Self {
             platform,
             channels,
+            upcalls: Vec::new(),
+            trusted: Vec::new(),
             send_early: false,
             receive_early: false,
             step_costs: StepCosts::Worst,
@@ -149,6 +156,11 @@ impl System {
             priorities: Vec::new(),
             seed: 1,
         }
+    }
+
+    /// All of its upcalls: those below the executive, then those on its thread.
+    pub fn periodic(&self) -> impl Iterator<Item = &Upcall> {
+        self.upcalls.iter().chain(self.trusted.iter().map(|(upcall, _)| upcall))
     }
 
     /// Opens the channels.
@@ -185,10 +197,18 @@ impl System {
             receive_early: self.receive_early,
             step_costs: self.step_costs,
             policy: self.policy,
+            upcalls: self.upcalls.len(),
+            trusted: self.trusted.len(),
             wake_up: if self.step_costs == StepCosts::Worst { WakeUp::Worst } else { WakeUp::Uniform },
             ..config(platform, here)
         };
         let host = world.add_host(tested);
+        for upcall in &self.upcalls {
+            world.add_upcall(host, *upcall);
+        }
+        for &(upcall, stage) in &self.trusted {
+            world.add_trusted(host, upcall, stage);
+        }
         let mut other = ideal(packet);
         // Where inputs interrupt, what is known of them is that their link needs time for each.
         if self.platform.machine.is_papers() && !self.platform.demultiplex.is_zero() {
@@ -265,6 +285,20 @@ impl Bench {
     /// # Panics
     /// As [`Bench::run`].
     pub fn run_with_gaps(&mut self, releases: &[Release], gaps: &[(Duration, Duration)]) -> Vec<Seen> {
+        self.run_beside(releases, gaps, &[]).0
+    }
+
+    /// Runs an episode beside the upcalls, each from its phase on for so long that the longest period begins three times; and what the runs
+    /// of each showed.
+    ///
+    /// # Panics
+    /// As [`Bench::run`].
+    pub fn run_beside(
+        &mut self,
+        releases: &[Release],
+        gaps: &[(Duration, Duration)],
+        phases: &[Duration],
+    ) -> (Vec<Seen>, Vec<Runs>) {
         if self.world.now() > Instant::ZERO + OLDEST {
             (self.world, self.host, self.channels) = self.system.open(self.worlds);
             self.worlds += 1;
@@ -272,11 +306,14 @@ impl Bench {
         let count = self.system.channels.len();
         let (best_effort, idler) = (self.channels[count], self.channels[count + 1]);
         let platform = &self.system.platform;
-        let step = platform.change_of_handler() + platform.first_packet + platform.link_cost;
+        let step = platform.change_of_handler() + platform.first_packet.max(platform.upcall_step) + platform.link_cost;
         let rest = (step + platform.link.occupancy(platform.packet) + platform.wake_up) * 4;
         let longest = self.system.channels.iter().map(|channel| channel.contract.interval()).max();
         let idle = self.world.now() + longest.unwrap_or(Duration::ZERO);
         let start = idle + rest;
+        for (number, &phase) in phases.iter().skip(self.system.upcalls.len()).enumerate() {
+            self.world.run_trusted(self.host, number, start + phase);
+        }
         self.world.submit_at(idle, idler, 1);
         self.world.run_until(start.before(Duration::from_nanos(1)));
         for release in releases {
@@ -285,6 +322,9 @@ impl Bench {
                 Who::BestEffort => best_effort,
             };
             self.world.submit_at(start + release.at, handle, release.bytes);
+        }
+        for (number, &phase) in phases.iter().take(self.system.upcalls.len()).enumerate() {
+            self.world.run_upcall(self.host, number, start + phase);
         }
         for &(at, length) in gaps {
             self.world.take_away(self.host, Gap { start: start + at, length, excess: Duration::ZERO });
@@ -313,7 +353,16 @@ impl Bench {
         // A gap that no message of this episode met is not the next one's.
         let last = gaps.last().map_or(Duration::ZERO, |&(at, length)| at + length);
         self.world.run_until(self.world.now().max(start + last));
-        seen
+        if phases.is_empty() {
+            return (seen, Vec::new());
+        }
+        let longest = self.system.periodic().map(Upcall::period).max().unwrap_or_default();
+        let latest = phases.iter().copied().max().unwrap_or_default();
+        self.world.run_until(self.world.now().max(start + latest + longest * 3));
+        let mut runs = self.world.stop_upcalls(self.host);
+        runs.extend(self.world.stop_trusted(self.host));
+        self.messages += runs.iter().map(|runs| runs.completed).sum::<u64>();
+        (seen, runs)
     }
 
     /// Runs an episode and raises `largest` to what it shows.
@@ -326,7 +375,7 @@ impl Bench {
         }
     }
 
-    /// Messages that were released.
+    /// Messages that were released, and runs of upcalls that were completed.
     pub fn messages(&self) -> u64 {
         self.messages
     }

@@ -159,6 +159,9 @@ impl<W: Write> Trace<W> {
                 self.events.slice(track, "\"to link\"", span, args);
             }
             Work::Look => self.events.slice(track, "\"look\"", span, format_args!("")),
+            Work::Upcall { number } => {
+                self.events.slice(track, "\"upcall\"", span, format_args!(",\"args\":{{\"number\":{number}}}"));
+            }
         }
     }
 

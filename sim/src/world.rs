@@ -7,6 +7,7 @@ use laxity_core::endpoint::{Departed, Endpoint, Transmit};
 use laxity_core::event::{ChannelId, Name, Request};
 use laxity_core::frames::{Frames, HeapFrames, MessageBuf};
 use laxity_core::units::{Duration, Instant};
+use laxity_core::upcall::Upcall;
 use laxity_core::wire::DATA_HEADER_BYTES;
 use laxity_drive::{Clock as _, Next as Upcoming};
 use laxity_link::emulated::{EmulatedCounters, EmulatedLink};
@@ -18,7 +19,7 @@ use crate::relay::Relays;
 use crate::source::Feed;
 use crate::{
     Around, AsPlanned, Checks, Command, Decide, Departure, Gap, Host, HostConfig, HostCounters, Ledger, Observer, Plan,
-    Random, Report, Responses, Source, Varied, What,
+    Random, Report, Responses, Runs, Source, Varied, What,
 };
 
 /// A host of a world, by number.
@@ -170,6 +171,36 @@ impl World {
         self.schedule(host.0, at, Command::Restrict(restricted));
     }
 
+    /// Adds an upcall to a host; it is suspended. Its number there.
+    ///
+    /// # Panics
+    /// If that is more than the host's configuration has room for.
+    pub fn add_upcall(&mut self, host: HostId, upcall: Upcall) -> usize {
+        self.hosts[host.0].upcalls.as_mut().expect("a host with upcalls").add(upcall)
+    }
+
+    /// Releases an upcall of a host every period from `first` on, which has not passed.
+    pub fn run_upcall(&mut self, host: HostId, number: usize, first: Instant) {
+        let now = self.now;
+        if let Some(thread) = &mut self.hosts[host.0].upcalls {
+            thread.run(now, number, first);
+        }
+        self.touch(host.0);
+    }
+
+    /// Lets the upcalls of a host be as far as they are by now, and stops them all. What the runs of each showed since this was last
+    /// asked.
+    pub fn stop_upcalls(&mut self, host: HostId) -> Vec<Runs> {
+        let now = self.now;
+        self.touch(host.0);
+        let host = &mut self.hosts[host.0];
+        host.let_upcalls_run(now);
+        host.upcalls.as_mut().map_or_else(Vec::new, |thread| {
+            thread.suspend_all();
+            thread.take_runs()
+        })
+    }
+
     /// A frame that no host sent arrives at `host`, as if from `peer`.
     pub fn inject_at(&mut self, at: Instant, host: HostId, peer: SocketAddr, bytes: &[u8]) {
         self.order += 1;
@@ -260,6 +291,10 @@ impl World {
                         self.touch(host);
                     }
                 }
+                Next::Upcalls(host) => {
+                    self.hosts[host].make_way(at);
+                    self.touch(host);
+                }
                 Next::Turn(host) => {
                     self.turn(host, at);
                     self.touch(host);
@@ -327,7 +362,9 @@ impl World {
         let hosts = &self.hosts;
         self.coming.refresh(|host| {
             let Host { wire, port, .. } = &hosts[host];
-            [wire.next_arrival(), port.as_ref().and_then(EmulatedLink::next_arrival), hosts[host].next_turn()]
+            let host = &hosts[host];
+            let passed = port.as_ref().and_then(EmulatedLink::next_arrival);
+            [wire.next_arrival(), passed, host.next_making_way(), host.next_turn()]
         });
         let injected = self.injected.first_key_value().map(|(&(at, _), _)| (at, Next::Injected));
         let change = self.faults.due.first_key_value().map(|(&(at, _), _)| (at, Next::Change));

@@ -23,7 +23,11 @@ const MOST: u64 = 200_000;
 /// admission decides.
 fn hunt(mutant: Mutant) -> Hunt {
     let executive_only = matches!(mutant, Mutant::NoGap | Mutant::NoWakeUp | Mutant::NoLooks);
-    let tests = Test::all().into_iter().filter(|test| matches!(test, Test::Admission(_)));
+    let is_of = |test: &Test| match mutant {
+        Mutant::NoUpcallStep => matches!(test, Test::Trusted(_)),
+        _ => matches!(test, Test::Admission(_)),
+    };
+    let tests = Test::all().into_iter().filter(is_of);
     let tests = tests.filter(|test| !executive_only || test.machine() == MachineModel::Executive).collect();
     Hunt { seed: 1, tests }
 }

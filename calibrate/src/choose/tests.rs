@@ -129,14 +129,19 @@ fn the_order_of_the_sizes_does_not_matter_and_twice_is_the_same() {
 
 /// What follows from counts by (S, P), one kind, of the split rule; the composite rule admits nothing.
 fn from_counts(rows: &[&[u32]]) -> Choice {
+    from_usable_counts(rows, |_| true)
+}
+
+fn from_usable_counts(rows: &[&[u32]], usable: impl Fn(usize) -> bool) -> Choice {
     let host = fast(1);
     let sizes: Vec<(u32, Platform)> = (1..).zip(rows).map(|(size, _)| (size * 1000, host.clone())).collect();
     let quanta = &QUANTA[..rows[0].len()];
     let references = reference::references(std::slice::from_ref(&host), 1).unwrap();
     let of = |channels| vec![Count { channels, refused: None }];
     let split: Vec<Vec<Count>> = rows.iter().flat_map(|row| row.iter().map(|&channels| of(channels))).collect();
-    let composite = split.iter().map(|_| of(0)).collect();
-    best(&sizes.iter().collect::<Vec<_>>(), quanta, references[..1].to_vec(), [split, composite])
+    let composite: Vec<Vec<Count>> = split.iter().map(|_| of(0)).collect();
+    let usable: Vec<bool> = (0..split.len()).map(usable).collect();
+    best(&sizes.iter().collect::<Vec<_>>(), quanta, references[..1].to_vec(), [split, composite], &usable)
 }
 
 #[test]
@@ -151,6 +156,23 @@ fn of_what_is_alike_the_smallest_quantum_and_then_the_largest_packet_win() {
     assert_eq!(chosen(&[&[98, 100], &[97, 100]]), (1000, 1));
     assert_eq!(chosen(&[&[97, 100], &[97, 99]]), (2000, 2));
     assert_eq!(chosen(&[&[0, 0], &[0, 0]]), (2000, 1));
+}
+
+#[test]
+fn a_quantum_with_which_looks_do_not_keep_up_is_not_taken() {
+    let choice = from_usable_counts(&[&[1, 3, 9]], |place| place < 2);
+    assert_eq!(choice.chosen().quantum, 2);
+    // 32 frames at 122.72 µs are 3.9 ms, and a step of this host with its hand-over takes 75 µs.
+    let slow = |quantum| {
+        let (packet_cost, link_cost) = (Duration::from_micros(60), Duration::from_micros(15));
+        let assumed = Platform::assumed_host();
+        let link = LinkModel { spacing: link_cost * 3, ..assumed.link };
+        Platform { quantum, packet_cost, link_cost, link, ..assumed }
+    };
+    let keeps_up = |quantum| host(&slow(quantum), Rule::Split).unwrap().looks_keep_up();
+    assert_eq!([1, 8, 16, 32].map(keeps_up), [true, true, true, false]);
+    let choice = choose_among(&[(1400, slow(1))], &[16, 32]).unwrap();
+    assert_eq!(choice.chosen().quantum, 16);
 }
 
 #[test]

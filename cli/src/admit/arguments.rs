@@ -21,7 +21,8 @@ link_ppm}, analysis: {split: {processor_min_ns, link_min_ns, fits}, composite: {
 refusals the later ones are not explained: because_of is empty, and only the deadline is looked for.
 
 Each of upcalls: {name, decision: granted|refused|null, period_ns, cost_ns, analysis: {liu_layland, sha, rmdp, \
-response_ns}}; the three tests are of all upcalls together.
+response_ns}, refusal: {code: late|breaks_existing|utilisation|memory, makes_late, fits: {cost_ns}}}; the three tests are of all upcalls \
+together. Channels are asked for first, then upcalls, each in the order of the file.
 
 completion says what bound and deadline end with: transmission, where this host sends or relays; delivery, where it \
 receives; of the whole object null if there are both. guarantee is none, statistical or calibrated: the level of a grant if \
@@ -31,7 +32,7 @@ nothing is measured, otherwise {date, kernel, processor, processors, duration_ns
 
 #[derive(Debug, Args)]
 pub(crate) struct AdmitArguments {
-    /// A TOML file: [[channel]] or [[upcall]] tables, and the costs of the host in a [platform] table; what that leaves out is
+    /// A TOML file: [[channel]] and [[upcall]] tables, and the costs of the host in a [platform] table; what that leaves out is
     /// measured or assumed
     pub(crate) file: PathBuf,
     /// What the host was measured to cost: a file of laxity calibrate, or none; by default that of this host, if there is one

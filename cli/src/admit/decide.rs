@@ -2,11 +2,13 @@
 
 use laxity::system_file::{Channel, Upcall};
 use laxity_core::admission::answer::{Answers, Request, Role, Test};
-use laxity_core::admission::plan;
 use laxity_core::admission::published::d_order::{Block, DOrder, Placed, Refused};
-use laxity_core::admission::published::{rate_monotonic, response_time};
+use laxity_core::admission::published::rate_monotonic;
+use laxity_core::admission::upcalls::{Above, Kind, Place, UpcallRefusal, UpcallSet};
+use laxity_core::admission::{Admission, plan};
 use laxity_core::platform::Platform;
 use laxity_core::units::Duration;
+use laxity_core::upcall::Upcall as Timing;
 
 use crate::failure::Failure;
 
@@ -14,22 +16,30 @@ use crate::failure::Failure;
 /// this host does not send, since the test knows no others.
 pub(super) type OfDOrder = Option<Result<Placed, String>>;
 
-/// What the tests for upcalls find; the first three for all of them together.
+/// What the tests for upcalls find; the first three for all of them together, whatever is beside them.
 pub(super) struct OfUpcalls {
+    pub(super) upcalls: Vec<Upcall>,
     pub(super) liu_layland: bool,
     pub(super) sha: bool,
     pub(super) rmdp: bool,
-    /// The exact response times; `None` has no bound.
-    pub(super) responses: Vec<Option<Duration>>,
+    /// Where those that were granted stand.
+    pub(super) places: Vec<Option<Place>>,
+    /// Of each that was granted, how long a run may take with all that are; of the others, why not.
+    pub(super) outcomes: Vec<Result<Duration, UpcallRefusal>>,
 }
 
 impl OfUpcalls {
+    /// Which upcall of the file has this place.
+    pub(super) fn granted(&self, place: Place) -> Option<usize> {
+        self.places.iter().position(|other| *other == Some(place))
+    }
+
     /// Σ C/T in parts per million, rounded up.
-    pub(super) fn share(&self, upcalls: &[Upcall]) -> u64 {
+    pub(super) fn share(&self) -> u64 {
         let parts = |upcall: &Upcall| {
             (u128::from(upcall.cost.as_nanos()) * 1_000_000).div_ceil(u128::from(upcall.period.as_nanos()))
         };
-        u64::try_from(upcalls.iter().map(parts).sum::<u128>()).unwrap_or(u64::MAX)
+        u64::try_from(self.upcalls.iter().map(parts).sum::<u128>()).unwrap_or(u64::MAX)
     }
 }
 
@@ -64,20 +74,41 @@ pub(super) fn d_order(platform: &Platform, channels: &[Channel]) -> Result<Vec<O
     Ok(placed.into_iter().map(|placed| placed.map(figures)).collect())
 }
 
-/// By all tests for upcalls. The executive's timer is exact, or its lateness is in the costs: no jitter.
-pub(super) fn upcalls(platform: &Platform, upcalls: &[Upcall]) -> Result<OfUpcalls, Failure> {
+/// By all tests for upcalls, one after the other: below an executive with these channels, or on a thread of their own.
+pub(super) fn upcalls(
+    platform: &Platform,
+    upcalls: Vec<Upcall>,
+    mut executive: Option<Admission>,
+) -> Result<OfUpcalls, Failure> {
     let wrong = |upcall: &Upcall, error| Failure::Usage(format!("{}: {error}", upcall.name));
-    let upcalls = upcalls
+    let timings = upcalls
         .iter()
         .map(|upcall| {
-            rate_monotonic::Upcall::new(upcall.period, upcall.cost, upcall.batch, upcall.block)
-                .map_err(|error| wrong(upcall, error))
+            Timing::new(upcall.period, upcall.cost, upcall.batch, upcall.block).map_err(|error| wrong(upcall, error))
         })
         .collect::<Result<Vec<_>, _>>()?;
+    let (mut alone, above) = (UpcallSet::default(), Above::of_platform(platform));
+    let places: Vec<Result<Place, UpcallRefusal>> = timings
+        .iter()
+        .map(|&timing| {
+            let answer = match &mut executive {
+                Some(admission) => admission.reserve_upcall(timing, Kind::Periodic),
+                None => alone.reserve(timing, Kind::Periodic, platform, &above),
+            };
+            answer.map(|(place, _)| place)
+        })
+        .collect();
+    let response = |place| match &executive {
+        Some(admission) => admission.upcall_response(place),
+        None => alone.response(place, platform, &above),
+    };
     Ok(OfUpcalls {
-        liu_layland: rate_monotonic::liu_layland(&upcalls),
-        sha: rate_monotonic::sha(&upcalls),
-        rmdp: rate_monotonic::rmdp(&upcalls),
-        responses: response_time::response_times(&upcalls, platform.upcall_switch, Duration::ZERO),
+        upcalls,
+        places: places.iter().map(|place| place.as_ref().ok().copied()).collect(),
+        liu_layland: rate_monotonic::liu_layland(&timings),
+        sha: rate_monotonic::sha(&timings),
+        rmdp: rate_monotonic::rmdp(&timings),
+        // Of one that was granted it is at most the period.
+        outcomes: places.into_iter().map(|place| place.map(|place| response(place).unwrap_or(Duration::MAX))).collect(),
     })
 }

@@ -3,8 +3,9 @@
 
 use laxity::Guarantee;
 use laxity::calibration::decimal;
-use laxity::system_file::{Channel, Upcall};
+use laxity::system_file::Channel;
 use laxity_core::admission::answer::{Answer, Denial, Grant, Role, Term};
+use laxity_core::admission::upcalls::{Denied, Place};
 use serde_json::{Map, Value, json};
 
 use super::decide::{OfDOrder, OfUpcalls};
@@ -34,10 +35,11 @@ pub(super) fn object(report: &Report) -> String {
                 of_channel(channels, channel, (None, &Guarantee::default()), d_order(channel, figures))
             }));
         }
-        Answered::Upcalls(upcalls, figures) => {
-            of_upcalls.extend((0..upcalls.len()).map(|index| of_upcall(report, upcalls, figures, index)));
-            used[0] = Some(figures.share(upcalls));
-        }
+        Answered::Nothing => {}
+    }
+    if let Some(upcalls) = &report.upcalls {
+        of_upcalls.extend((0..upcalls.upcalls.len()).map(|index| of_upcall(report, upcalls, index)));
+        used[0] = Some(used[0].unwrap_or(0) + upcalls.share());
     }
     // Of the papers' machine there are two, by what its link is served by.
     let whole: &str = report.costs.platform.machine.into();
@@ -162,18 +164,32 @@ fn d_order(channel: &Channel, figures: &OfDOrder) -> Value {
     })
 }
 
-fn of_upcall(report: &Report, upcalls: &[Upcall], figures: &OfUpcalls, index: usize) -> Value {
-    let upcall = &upcalls[index];
+fn of_upcall(report: &Report, upcalls: &OfUpcalls, index: usize) -> Value {
+    let (upcall, outcome) = (&upcalls.upcalls[index], &upcalls.outcomes[index]);
+    let name_of = |place: Place| upcalls.upcalls.get(upcalls.granted(place)?).map(|upcall| upcall.name.as_str());
+    let (code, response, late) = match outcome.map_err(|refusal| refusal.why) {
+        Ok(response) => (None, Some(response), None),
+        Err(Denied::Utilisation) => (Some("utilisation"), None, None),
+        Err(Denied::Late(response)) => (Some("late"), Some(response), None),
+        Err(Denied::BreaksExisting(place)) => (Some("breaks_existing"), None, name_of(place)),
+        Err(Denied::BreaksOthers) => (Some("breaks_others"), None, None),
+        Err(Denied::TooLong(_)) => (Some("iteration"), None, None),
+        Err(Denied::Memory) => (Some("memory"), None, None),
+    };
+    let refusal = outcome
+        .err()
+        .map(|refusal| json!({ "code": code, "makes_late": late, "fits": { "cost_ns": refusal.fitting_cost } }));
     json!({
         "name": upcall.name,
-        "decision": report.grants_upcall(upcalls, figures, index).map(decision),
+        "decision": report.grants_upcall(upcalls, index).map(decision),
         "period_ns": upcall.period,
         "cost_ns": upcall.cost,
         "analysis": {
-            "liu_layland": figures.liu_layland,
-            "sha": figures.sha,
-            "rmdp": figures.rmdp,
-            "response_ns": figures.responses[index],
+            "liu_layland": upcalls.liu_layland,
+            "sha": upcalls.sha,
+            "rmdp": upcalls.rmdp,
+            "response_ns": response,
         },
+        "refusal": refusal,
     })
 }

@@ -15,10 +15,10 @@ pub(crate) use arguments::{AdmitArguments, HELP};
 
 use std::time::Instant;
 
-use laxity::system_file::{self, Channel, Plan, System, Upcall};
+use laxity::system_file::{self, Channel, System};
 use laxity::{Backing, Calibration, Costs, Guarantee};
-use laxity_core::admission::Settings;
 use laxity_core::admission::answer::{Answers, Rule, Test};
+use laxity_core::admission::{Admission, Settings};
 use laxity_core::platform::Platform;
 use laxity_core::units::Duration;
 
@@ -35,10 +35,10 @@ pub(crate) fn run(arguments: &AdmitArguments) -> Result<u8, Failure> {
     let text = file::read(&arguments.file).map_err(file::failed(&arguments.file))?;
     let (system, costs) = read(&text, &name, costs::calibration(arguments.calibration.as_deref())?)?;
     let begin = Instant::now();
-    let answered = answer(&system.platform, system.plan, arguments.test)?;
+    let (answered, upcalls) = answer(system, arguments.test)?;
     let elapsed = Duration::from_nanos(u64::try_from(begin.elapsed().as_nanos()).unwrap_or(u64::MAX));
     let backing = Backing::expected(&costs);
-    let report = Report { file: name, test: arguments.test, costs, backing, answered, elapsed };
+    let report = Report { file: name, test: arguments.test, costs, backing, answered, upcalls, elapsed };
     if let Some(path) = &arguments.plot {
         file::write(path, &plot::svg(&report))?;
     }
@@ -64,80 +64,102 @@ struct Report {
     /// If the host runs as it was calibrated.
     backing: Backing,
     answered: Answered,
+    upcalls: Option<OfUpcalls>,
     elapsed: Duration,
 }
 
+/// What is answered of the channels.
 enum Answered {
+    /// There are none.
+    Nothing,
     /// By a test that decides.
     Channels(Vec<Channel>, Answers),
     /// By the test of the papers.
     DOrder(Vec<Channel>, Vec<OfDOrder>),
-    Upcalls(Vec<Upcall>, OfUpcalls),
 }
 
-fn answer(platform: &Platform, plan: Plan, test: TestArgument) -> Result<Answered, Failure> {
+fn answer(system: System, test: TestArgument) -> Result<(Answered, Option<OfUpcalls>), Failure> {
+    let System { platform, channels, upcalls } = system;
     let wrong = |kind: &str| Err(Failure::Usage(format!("--test {} is for files with [[{kind}]] tables", test.name())));
-    Ok(match (plan, test) {
-        (Plan::Channels(_), TestArgument::Rmdp) => return wrong("upcall"),
-        (Plan::Upcalls(_), TestArgument::Split | TestArgument::Composite | TestArgument::DOrder) => {
+    let only =
+        |kind: &str| Err(Failure::Usage(format!("--test {} is for files without [[{kind}]] tables", test.name())));
+    match test {
+        TestArgument::Rmdp if upcalls.is_empty() => return wrong("upcall"),
+        TestArgument::Rmdp if !channels.is_empty() => return only("channel"),
+        TestArgument::DOrder if !channels.is_empty() && !upcalls.is_empty() => return only("upcall"),
+        TestArgument::Split | TestArgument::Composite | TestArgument::DOrder if channels.is_empty() => {
             return wrong("channel");
         }
-        (Plan::Channels(channels), TestArgument::DOrder) => {
-            let figures = decide::d_order(platform, &channels)?;
+        _ => {}
+    }
+    let answered = match test {
+        _ if channels.is_empty() => Answered::Nothing,
+        TestArgument::DOrder => {
+            let figures = decide::d_order(&platform, &channels)?;
             Answered::DOrder(channels, figures)
         }
-        (Plan::Channels(channels), test) => {
+        test => {
             let test = match test {
                 TestArgument::Split => Test::Only(Rule::Split),
                 TestArgument::Composite => Test::Only(Rule::Composite),
                 _ => Test::Auto,
             };
-            let answers = decide::channels(platform, &channels, test)?;
+            let answers = decide::channels(&platform, &channels, test)?;
             Answered::Channels(channels, answers)
         }
-        (Plan::Upcalls(upcalls), _) => {
-            let figures = decide::upcalls(platform, &upcalls)?;
-            Answered::Upcalls(upcalls, figures)
-        }
-    })
+    };
+    if upcalls.is_empty() {
+        return Ok((answered, None));
+    }
+    let executive = match &answered {
+        Answered::Channels(channels, answers) => granted(&platform, channels, answers),
+        Answered::DOrder(..) | Answered::Nothing => None,
+    };
+    let outcomes = decide::upcalls(&platform, upcalls, executive)?;
+    Ok((answered, Some(outcomes)))
+}
+
+/// A host with the channels that were granted.
+fn granted(platform: &Platform, channels: &[Channel], answers: &Answers) -> Option<Admission> {
+    let granted = channels.iter().zip(&answers.channels).filter(|(_, answer)| answer.outcome.is_ok());
+    let granted = granted.map(|(channel, _)| (&channel.request.contract, channel.request.role));
+    costs::admitted(platform, Settings { rule: answers.rule, ..Settings::default() }, granted)
 }
 
 impl Report {
     /// What can be said of the messages of all channels that are granted.
     fn guarantee(&self, channels: &[Channel], answers: &Answers) -> Guarantee {
-        let granted = channels.iter().zip(&answers.channels).filter(|(_, answer)| answer.outcome.is_ok());
-        let granted = granted.map(|(channel, _)| (&channel.request.contract, channel.request.role));
-        let settings = Settings { rule: answers.rule, ..Settings::default() };
-        let admitted = costs::admitted(&self.costs.platform, settings, granted);
+        let admitted = granted(&self.costs.platform, channels, answers);
         admitted.map_or_else(Guarantee::default, |admission| self.backing.guarantee(&admission))
     }
 
     /// Whether the test says yes or no at all. The test of the papers for channels is not sound; that for upcalls is, where a
     /// change of upcall costs nothing, since it knows no such cost.
     fn decides(&self) -> bool {
-        match (&self.answered, self.test) {
-            (Answered::DOrder(..), _) => false,
-            (Answered::Upcalls(..), TestArgument::Rmdp) => self.costs.platform.upcall_switch.is_zero(),
+        match self.test {
+            TestArgument::DOrder => false,
+            TestArgument::Rmdp => self.costs.platform.upcall_switch.is_zero(),
             _ => true,
         }
     }
 
-    /// Yes or no to the upcall `index` of a file; `None` if the test does not decide.
-    fn grants_upcall(&self, upcalls: &[Upcall], figures: &OfUpcalls, index: usize) -> Option<bool> {
+    /// Yes or no to an upcall of a file; `None` if the test does not decide.
+    fn grants_upcall(&self, upcalls: &OfUpcalls, index: usize) -> Option<bool> {
         self.decides().then(|| match self.test {
-            TestArgument::Rmdp => figures.rmdp,
-            _ => figures.responses[index].is_some_and(|response| response <= upcalls[index].period),
+            TestArgument::Rmdp => upcalls.rmdp,
+            _ => upcalls.outcomes[index].is_ok(),
         })
     }
 
     /// Whether anything is refused.
     fn refuses(&self) -> bool {
-        match &self.answered {
+        let refuses_channel = match &self.answered {
             Answered::Channels(_, answers) => answers.channels.iter().any(|answer| answer.outcome.is_err()),
-            Answered::DOrder(..) => false,
-            Answered::Upcalls(upcalls, figures) => {
-                (0..upcalls.len()).any(|index| self.grants_upcall(upcalls, figures, index) == Some(false))
-            }
-        }
+            Answered::DOrder(..) | Answered::Nothing => false,
+        };
+        let refuses_upcall = |upcalls: &OfUpcalls| {
+            (0..upcalls.outcomes.len()).any(|index| self.grants_upcall(upcalls, index) == Some(false))
+        };
+        refuses_channel || self.upcalls.as_ref().is_some_and(refuses_upcall)
     }
 }

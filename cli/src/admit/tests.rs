@@ -3,9 +3,12 @@
 use laxity_core::admission::answer::{
     Answer, CompositeFigures, DemandCurve, DemandPoint, Denial, Fits, Grant, Request, Role, SplitFigures, Term,
 };
+use laxity_core::admission::upcalls::{Denied, UpcallRefusal};
 use laxity_core::admission::{Code, Stage, Utilisation};
 use laxity_core::contract::{Contract, SendingStages};
 use laxity_core::units::Instant;
+
+use laxity::system_file::Upcall;
 
 use super::*;
 
@@ -60,6 +63,7 @@ fn report(rows: Vec<(&str, Answer)>, points: u64) -> Report {
         costs: Platform::papers_table_2b().into(),
         backing: Backing::expected(&Platform::papers_table_2b().into()),
         answered: Answered::Channels(channels, answers),
+        upcalls: None,
         elapsed: Duration::from_micros(123),
     }
 }
@@ -77,12 +81,20 @@ fn upcalls(test: TestArgument, switch: Duration) -> Report {
         block,
     };
     let asked = vec![upcall("audio", 10, 2, 1, 1), upcall("video", 100, 9, 9, 9)];
-    let responses = vec![Some(ms(11)), Some(ms(11))];
-    let figures = OfUpcalls { liu_layland: true, sha: false, rmdp: false, responses };
+    let late = UpcallRefusal { why: Denied::Late(ms(11)), fitting_cost: Some(ms(1)) };
+    let figures = OfUpcalls {
+        upcalls: asked,
+        liu_layland: true,
+        sha: false,
+        rmdp: false,
+        places: vec![None; 2],
+        outcomes: vec![Err(late), Ok(ms(11))],
+    };
     Report {
         test,
         costs: Platform { upcall_switch: switch, ..Platform::assumed_host() }.into(),
-        answered: Answered::Upcalls(asked, figures),
+        answered: Answered::Nothing,
+        upcalls: Some(figures),
         ..two()
     }
 }
@@ -115,9 +127,10 @@ fn the_json_of_upcalls_has_the_same_keys() {
     let said = json::object(&upcalls(TestArgument::Auto, Duration::ZERO));
     let upcalls = concat!(
         r#""channels":[],"upcalls":[{"name":"audio","decision":"refused","period_ns":10000000,"cost_ns":2000000,"#,
-        r#""analysis":{"liu_layland":true,"sha":false,"rmdp":false,"response_ns":11000000}},{"name":"video","#,
+        r#""analysis":{"liu_layland":true,"sha":false,"rmdp":false,"response_ns":11000000},"#,
+        r#""refusal":{"code":"late","makes_late":null,"fits":{"cost_ns":1000000}}},{"name":"video","#,
         r#""decision":"granted","period_ns":100000000,"cost_ns":9000000,"analysis":{"liu_layland":true,"sha":false,"#,
-        r#""rmdp":false,"response_ns":11000000}}],"utilisation_ppm":{"processor":290000,"link":null},"#
+        r#""rmdp":false,"response_ns":11000000},"refusal":null}],"utilisation_ppm":{"processor":290000,"link":null},"#
     );
     assert!(said.contains(upcalls), "{said}");
     assert!(said.starts_with(

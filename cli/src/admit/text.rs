@@ -7,6 +7,7 @@ use laxity::text::{DisplayRate, DisplaySize};
 use laxity::{Costs, Level};
 use laxity_core::admission::answer::{Answer, Answers, Denial, Fits, Grant, Rule, Term};
 use laxity_core::admission::published::d_order::Placed;
+use laxity_core::admission::upcalls::{Denied, UpcallRefusal};
 use laxity_core::admission::{Code, Refusal, Stage};
 use laxity_core::platform::{LinkModel, MachineModel, Platform};
 use laxity_core::units::Duration;
@@ -25,7 +26,10 @@ pub(super) fn page(report: &Report) -> String {
     match &report.answered {
         Answered::Channels(channels, answers) => of_channels(&mut page, report, channels, answers),
         Answered::DOrder(channels, figures) => of_d_order(&mut page, channels, figures),
-        Answered::Upcalls(upcalls, figures) => of_upcalls(&mut page, report, upcalls, figures),
+        Answered::Nothing => {}
+    }
+    if let Some(upcalls) = &report.upcalls {
+        of_upcalls(&mut page, report, upcalls);
     }
     if let Answered::Channels(channels, _) | Answered::DOrder(channels, _) = &report.answered {
         for channel in channels {
@@ -42,10 +46,10 @@ pub(super) fn page(report: &Report) -> String {
 /// Whose machine it is, and for upcalls what a change costs there.
 pub(super) fn machine(report: &Report) -> String {
     let Costs { platform, calibration } = &report.costs;
-    if let Answered::Upcalls(..) = report.answered {
+    if let Answered::Nothing = report.answered {
         return match platform.upcall_switch {
-            Duration::ZERO => "On the executive, where a change of upcall costs nothing".to_owned(),
-            switch => format!("On the executive, where a change of upcall costs {switch}"),
+            Duration::ZERO => "On a thread of upcalls, where a change of upcall costs nothing".to_owned(),
+            switch => format!("On a thread of upcalls, where a change of upcall costs {switch}"),
         };
     }
     match (platform.machine, calibration) {
@@ -83,6 +87,7 @@ fn of_channels(page: &mut String, report: &Report, channels: &[Channel], answers
     let refused = answers.channels.iter().filter(|answer| answer.outcome.is_err()).count();
     let rule = match answers.rule {
         Rule::Split => "each stage has a deadline of its own (split test)",
+        Rule::Levels => "each stage has a deadline of its own, and handlers run by level",
         Rule::Composite => "one deadline rules on processor and link (composite test)",
     };
     let _ = writeln!(
@@ -240,68 +245,67 @@ fn of_d_order(page: &mut String, channels: &[Channel], figures: &[OfDOrder]) {
     );
 }
 
-fn of_upcalls(page: &mut String, report: &Report, upcalls: &[Upcall], figures: &OfUpcalls) {
+fn of_upcalls(page: &mut String, report: &Report, of: &OfUpcalls) {
     let answer = |granted| if granted { "granted" } else { "REFUSED" };
-    let response = |(index, _): &(usize, &Upcall)| figures.responses[*index].map(Duration::rounded_up);
+    let response = |(index, _): &(usize, &Upcall)| match of.outcomes[*index].map_err(|refusal| refusal.why) {
+        Ok(response) | Err(Denied::Late(response)) => Some(response.rounded_up()),
+        Err(_) => None,
+    };
     let columns: &[Column<'_, (usize, &Upcall)>] = &[
         ("upcall", &|(_, upcall)| escaped(&upcall.name).into_owned()),
-        ("answer", &|(index, _)| known(report.grants_upcall(upcalls, figures, *index).map(answer))),
+        ("answer", &|(index, _)| known(report.grants_upcall(of, *index).map(answer))),
         ("period", &|(_, upcall)| upcall.period.to_string()),
         ("cost", &|(_, upcall)| upcall.cost.to_string()),
         ("longest block", &|(_, upcall)| block(upcall).to_string()),
-        ("response", &|row| response(row).map_or_else(|| "no bound".to_owned(), |response| response.to_string())),
+        ("response", &|row| known(response(row))),
         ("slack", &|row| known(response(row).map(|response| left(row.1.period, response)))),
     ];
-    let _ = writeln!(page, "{}", table(columns, 2..7, upcalls.iter().enumerate()));
+    let _ = writeln!(page, "{}", table(columns, 2..7, of.upcalls.iter().enumerate()));
     let says = |passes: bool| if passes { "passes" } else { "does not pass" };
     let _ = writeln!(
         page,
         "All together ask for {} of the processor. Liu and Layland's test {}, Sha's {}, that of the papers (RMDP) {}.",
-        percent(figures.share(upcalls)),
-        says(figures.liu_layland),
-        says(figures.sha),
-        says(figures.rmdp),
+        percent(of.share()),
+        says(of.liu_layland),
+        says(of.sha),
+        says(of.rmdp),
     );
-    page.push_str(match (report.test, report.decides()) {
-        (TestArgument::Rmdp, true) => "The test of the papers decided, for all of them at once.\n",
-        (TestArgument::Rmdp, false) => {
+    page.push_str(match (report.test, report.decides(), &report.answered) {
+        (TestArgument::Rmdp, true, _) => "The test of the papers decided, for all of them at once.\n",
+        (TestArgument::Rmdp, false, _) => {
             "The test of the papers knows no cost of a change of upcall, and the platform has one: it decides nothing here.\n"
         }
-        _ => "Exact response times decided: each must be at most the period.\n",
+        (_, _, Answered::Nothing) => "Exact response times decided: each must be at most the period.\n",
+        _ => "They run below the executive, which the channels keep busy: response times decided, each must be at most the period.\n",
     });
-    for (index, upcall) in upcalls.iter().enumerate() {
-        if report.grants_upcall(upcalls, figures, index) == Some(false) && report.test != TestArgument::Rmdp {
-            let _ = writeln!(page, "\n{}", upcall_advice(upcalls, upcall, figures.responses[index]));
+    for (index, upcall) in of.upcalls.iter().enumerate() {
+        if let (Err(refusal), true) = (&of.outcomes[index], report.test != TestArgument::Rmdp) {
+            let _ = writeln!(page, "\n{}", upcall_advice(of, upcall, refusal));
         }
     }
 }
 
-/// Why an upcall is late: what waits in front of it.
-fn upcall_advice(upcalls: &[Upcall], upcall: &Upcall, response: Option<Duration>) -> String {
-    let name = escaped(&upcall.name);
-    let mut text = match response {
-        Some(response) => {
-            format!(
-                "{name} is refused: it may take {}, longer than its period of {}.",
-                response.rounded_up(),
-                upcall.period
-            )
+/// Why an upcall is refused, and what would fit.
+fn upcall_advice(of: &OfUpcalls, upcall: &Upcall, refusal: &UpcallRefusal) -> String {
+    let why = match refusal.why {
+        Denied::Late(response) => {
+            format!("it may take {}, longer than its period of {}", response.rounded_up(), upcall.period)
         }
-        None => format!("{name} is refused: with those of shorter periods it asks for more than there is."),
+        Denied::Utilisation => "with it the processor is used up in the long run".to_owned(),
+        Denied::Memory => "there are too many".to_owned(),
+        Denied::BreaksOthers => "with it, a channel or another upcall would be late".to_owned(),
+        Denied::TooLong(most) => format!("an iteration takes longer than {most}, for which the executive was started"),
+        Denied::BreaksExisting(place) => {
+            let other = of.granted(place).and_then(|index| of.upcalls.get(index));
+            let other = other.map_or_else(|| "another".into(), |other| escaped(&other.name).into_owned());
+            format!("with it, {other} would be late")
+        }
     };
-    let lower = upcalls.iter().filter(|other| other.period > upcall.period);
-    match lower.max_by_key(|other| block(other)) {
-        Some(longest) if longest.block > 1 => {
-            let _ = write!(
-                text,
-                " It may have to wait for {}, which gives way only after {}: a smaller block there would help.",
-                escaped(&longest.name),
-                block(longest)
-            );
-        }
-        _ => text.push_str(" A longer period or a lower cost would help, here or at those with shorter periods."),
-    }
-    text
+    let fits = match refusal.fitting_cost {
+        Some(cost) => format!("  What would fit: a cost of {cost}."),
+        None => "  No cost would fit: a longer period may.".to_owned(),
+    };
+    format!("{} is refused: {why}.\n{fits}", escaped(&upcall.name))
 }
 
 /// c = C b_p/B_p, rounded up.

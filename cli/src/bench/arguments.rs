@@ -43,7 +43,17 @@ without the rights. Its JSON: {bench, duration_ns, flood_packet_bytes, own_proce
 offered_packets_s (null for as many as can be sent), flood: {packets, elapsed_ns, packets_s}, real_time, real_time_goodput_bytes_s, \
 best_effort, best_effort_goodput_bytes_s, dropped_early, dropping_ns, socket_overflow, soft_interrupts_ns, notes}; real_time and \
 best_effort are the figures that all commands report, from before the flood until after it, goodput is under the flood, and in time. \
-dropped_early and dropping_ns are null over udp.";
+dropped_early and dropping_ns are null over udp.
+
+upcall-deadlines, upcall-switches and upcall-udp are the experiments on upcalls. Exit status: 1 if a run of an upcall that admission, or the \
+exact test, had accepted missed its deadline by Laxity's own fault. JSON of upcall-deadlines: {bench, simulated, duration_ns, rows, notes}. \
+Each of rows: {utilisation, background, scheme: upcalls|fifo-threads|timer-threads|deadline-threads, accepted, reason (why the kernel \
+refused), upcalls}. accepted is what the exact test says of the set, null where it is not asked. Each of upcalls: {period_ns, invocations, \
+missed, misses: {upcall, platform, laxity}, min_slack_ns}; misses is null where causes are not told. Of upcall-switches: {bench, simulated, \
+seed, duration_ns, rows, notes}. Each of rows: {utilisation, mode: immediate|half|all, switch_ns, switches_per_s, misses, accepted, \
+largest_utilisation_without_miss}. Of upcall-udp: {bench, simulated, duration_ns, rows, notes}. Each of rows: {packet_bytes, scheme: \
+process|upcall-server|upcall-both, background, offered_bytes_s, received_bytes_s, sent, lost, misses}. utilisation and \
+largest_utilisation_without_miss are decimal fractions of a processor; all other numbers are integers.";
 
 #[derive(Debug, Args)]
 pub(crate) struct BenchArguments {
@@ -59,11 +69,12 @@ pub(crate) struct BenchArguments {
     /// Draw it like the paper's figure
     #[arg(long, value_name = "FILE.svg")]
     pub(crate) plot: Option<PathBuf>,
-    /// Of the sources' phases; 0 starts them all together
+    /// Of the sources' phases; 0 starts them all together. Of upcalls' phases in upcall-switches alone
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
     /// How long each run is observed, after its warm-up; by default 9.6s of virtual time, or 3s live. xdp-path: the
-    /// whole run, 20s. livelock: each step with each link, 4s
+    /// whole run, 20s. livelock: each step with each link, 4s. upcall-deadlines and upcall-switches: 25.2s of virtual time, after which all
+    /// repeats, or 1.2s live; upcall-udp: 1s
     #[arg(long, value_name = "SPAN")]
     pub(crate) duration: Option<String>,
     /// Simulated: how many runs at a time, by default as many as there are processors; the figures do not depend on it
@@ -94,10 +105,9 @@ pub(crate) struct BenchArguments {
 }
 
 impl BenchArguments {
-    /// An option that was given and is for the experiments on channels.
+    /// An option that was given and is for the experiments on channels, as they are run live.
     pub(crate) fn of_channels(&self) -> Option<&'static str> {
         let given = [
-            ("--simulated", self.simulated),
             ("--attack", self.attack.is_some()),
             ("--platform", self.platform.is_some()),
             ("--calibration", self.calibration.is_some()),
@@ -129,4 +139,10 @@ pub(crate) enum BenchName {
     XdpPath,
     /// Channels of a host under a flood of strangers, more and more of them, over UDP and over AF_XDP
     Livelock,
+    /// Twelve upcalls take more and more of a processor: are deadlines met, and how closely (Fig. 7 of the paper on upcalls)
+    UpcallDeadlines,
+    /// 96 upcalls that are preempted at once, after half a batch, after a batch; in virtual time alone (Fig. 8)
+    UpcallSwitches,
+    /// A client and a server over UDP as plain processes and as upcalls, live (Fig. 9)
+    UpcallUdp,
 }

@@ -5,6 +5,8 @@
 //! | [`channels`] | the experiments of `[channels §5]`: guarantee, violation, preemption |
 //! | [`livelock`] | a flood of strangers on either link |
 //! | [`paths`] | the links beside bare loops |
+//! | [`upcalls`] | the experiments of `[rtu §7]`: deadlines, switches, UDP |
+//! | [`shown`] | what all of them show of themselves |
 //! | [`sweep`] | many worlds on parallel threads, with the outcome in order |
 //! | [`chart`] | lines over a range of loads, as SVG |
 
@@ -13,7 +15,9 @@ mod channels;
 mod chart;
 mod livelock;
 mod paths;
+mod shown;
 mod sweep;
+mod upcalls;
 
 pub(crate) use arguments::{BenchArguments, HELP};
 
@@ -21,7 +25,6 @@ use laxity_core::units::Duration;
 
 use crate::failure::Failure;
 use crate::file;
-use crate::report::{escaped, say};
 use crate::values::span_within;
 use arguments::BenchName;
 use channels::Experiment;
@@ -40,8 +43,18 @@ pub(crate) fn run(arguments: &BenchArguments) -> Result<bool, Failure> {
         BenchName::Guarantee => Some(Experiment::Guarantee),
         BenchName::Violation => Some(Experiment::Violation),
         BenchName::Preemption => Some(Experiment::Preemption),
-        BenchName::XdpPath | BenchName::Livelock => None,
+        _ => None,
     };
+    match arguments.name {
+        BenchName::UpcallDeadlines => {}
+        BenchName::UpcallSwitches if arguments.simulated => {}
+        BenchName::UpcallSwitches => return Err(Failure::Usage(upcalls::ONLY_SIMULATED.to_owned())),
+        _ if experiment.is_some() => {}
+        _ => {
+            let found = arguments.simulated.then_some("--simulated");
+            refuse(found, "the experiments on channels, upcall-deadlines and upcall-switches")?;
+        }
+    }
     if experiment.is_none() {
         refuse(arguments.of_channels(), "the experiments on channels")?;
     }
@@ -51,6 +64,9 @@ pub(crate) fn run(arguments: &BenchArguments) -> Result<bool, Failure> {
     let (default, most) = match arguments.name {
         BenchName::XdpPath => (paths::DURATION, Duration::from_secs(600)),
         BenchName::Livelock => (livelock::DURATION, LONGEST),
+        BenchName::UpcallDeadlines if !arguments.simulated => (upcalls::DEADLINES, LONGEST),
+        BenchName::UpcallDeadlines | BenchName::UpcallSwitches => (upcalls::SIMULATED, LONGEST),
+        BenchName::UpcallUdp => (upcalls::UDP, LONGEST),
         _ if arguments.simulated => (SIMULATED, LONGEST),
         _ => (LIVE, LONGEST),
     };
@@ -59,30 +75,12 @@ pub(crate) fn run(arguments: &BenchArguments) -> Result<bool, Failure> {
     if let Some(path) = &arguments.plot {
         file::can_be_written(path)?;
     }
-    match experiment {
-        Some(experiment) => channels::run(experiment, arguments, duration),
-        None if arguments.name == BenchName::XdpPath => paths::run(arguments, duration),
-        None => livelock::run(arguments, duration),
+    match (experiment, arguments.name) {
+        (Some(experiment), _) => channels::run(experiment, arguments, duration),
+        (None, BenchName::XdpPath) => paths::run(arguments, duration),
+        (None, BenchName::Livelock) => livelock::run(arguments, duration),
+        (None, name) => upcalls::run(name, arguments, duration),
     }
-}
-
-/// Shows what came of an experiment: the picture, if one is asked for, and JSON or a page.
-fn show(
-    arguments: &BenchArguments,
-    picture: impl FnOnce() -> String,
-    json: impl FnOnce() -> String,
-    page: impl FnOnce() -> String,
-) -> Result<(), Failure> {
-    if let Some(path) = &arguments.plot {
-        file::write(path, &picture())?;
-    }
-    say(&if arguments.json { json() } else { page() });
-    Ok(())
-}
-
-/// Notes as the lines of a list.
-fn listed(notes: impl IntoIterator<Item = String>) -> String {
-    notes.into_iter().map(|note| format!("\n- {}", escaped(&note))).collect()
 }
 
 /// An option that belongs to something else.

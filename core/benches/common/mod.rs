@@ -69,6 +69,7 @@ impl Side {
             stretch_ppm: 1_000_000,
             channels,
             frames,
+            upcalls: 0,
             best_effort_frames: 0,
             packet,
             quantum: 16,

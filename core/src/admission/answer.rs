@@ -39,6 +39,8 @@ pub enum Rule {
     Split,
     /// The message's deadline rules on both resources, and both are tested together.
     Composite,
+    /// As [`Rule::Split`], on a host whose handlers run by fixed priorities: the processor's stage is tested by response times.
+    Levels,
 }
 
 /// Which tests may say yes.

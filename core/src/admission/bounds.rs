@@ -110,20 +110,27 @@ impl Admission {
     /// deadlines.
     pub fn bounds(&self) -> Vec<(ReservationId, Bound)> {
         match self.settings().rule {
-            Rule::Split => self.split_bounds(),
+            Rule::Split | Rule::Levels => self.split_bounds(),
             Rule::Composite => self.composite_bounds(),
         }
     }
 
     fn handover_of(&self, held: &Reservation) -> Duration {
-        if held.role == Role::Sends { self.platform().handover } else { Duration::ZERO }
+        if held.role == Some(Role::Sends) { self.platform().handover } else { Duration::ZERO }
     }
 
     fn split_bounds(&self) -> Vec<(ReservationId, Bound)> {
+        let by_level = if self.settings().rule == Rule::Levels { self.responses_by_level(None) } else { Vec::new() };
+        let of_level = |held: &Reservation| {
+            by_level.iter().find(|(other, _)| core::ptr::eq(*other, held)).and_then(|(_, response)| *response)
+        };
         let test = self.processor_test(None);
         let jobs = || self.held().filter_map(|(_, held)| held.job);
         let on_processor = latest_by(&test, jobs().map(|job| job.deadline));
         let by_processor = |held: &Reservation| {
+            if self.settings().rule == Rule::Levels {
+                return of_level(held).unwrap_or(held.deadlines().0);
+            }
             held.job.map_or(0, |job| {
                 at(on_processor.as_ref(), job.deadline).map_or(job.deadline, |worst| response(job.deadline, &worst))
             })
@@ -142,6 +149,9 @@ impl Admission {
             let mut all = vec![Term { name: terms::HANDOVER, amount: handover }];
             if let Some(job) = held.job {
                 match at(on_processor.as_ref(), job.deadline) {
+                    _ if self.settings().rule == Rule::Levels => {
+                        all.push(Term { name: terms::PROCESSOR_STAGE, amount: nanos(by_processor(held)) });
+                    }
                     Some(worst) => all.extend(self.processor_terms(&test, &job, &worst)),
                     None => all.push(Term { name: terms::PROCESSOR_STAGE, amount: nanos(job.deadline) }),
                 }

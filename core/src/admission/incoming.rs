@@ -12,10 +12,11 @@
 //!
 //! ```text
 //! F_port  = max over t of Σ_hosts min(link, Σ flows)(t) − t           in transmission times at the port's rate
-//! F_looks = 0 if no more than K frames pass the port within T, else max over t of (the same in frames · T/K) − t + F_port
+//! F_looks = 0 if no more than K frames pass the port within T, else max over t of (the same in frames · T'/K) − t + F_port
 //! ```
 //!
-//! with T between two looks at most ([`Admission::input_delay`], which a frame waits in any case). Sums of such curves are concave, so the
+//! with T until the first look at most ([`Admission::input_delay`], which a frame waits in any case), and T' from there to each other one: an
+//! executive that found more than it could take does not sleep ([`Admission::between_looks`]). Sums of such curves are concave, so the
 //! maximum is at a bend. Every real-time channel is granted an allowance for this wait; a newcomer is let in if nobody's is exceeded.
 //!
 //! **Best effort** is not held back until something is promised. Then, if the port or the looks could not cope with all links at once, every best-effort
@@ -210,6 +211,14 @@ pub struct Room {
     pub spacing: Option<Duration>,
 }
 
+/// How often an executive looks at its inputs at least, ns, and how many frames it takes at most.
+#[derive(Clone, Copy, Debug)]
+struct Looks {
+    first: u64,
+    next: u64,
+    frames: u64,
+}
+
 /// Everything that one executive receives.
 #[derive(Clone, Debug)]
 pub struct Incoming {
@@ -219,8 +228,8 @@ pub struct Incoming {
     overhead: u64,
     /// The smallest packet on a link, headers included.
     least: u64,
-    /// T and K.
-    look: (u64, u64),
+    /// T, T', K.
+    looks: Looks,
     flows: BTreeMap<FlowId, Flow>,
     next: FlowId,
 }
@@ -234,7 +243,11 @@ impl Incoming {
             port: platform.receive_rate.or(admission.link.rate),
             overhead,
             least: u64::from(platform.link.floor_bytes.max(1)) + overhead,
-            look: (admission.input_delay().as_nanos().max(1), platform.receive_batch.max(1).into()),
+            looks: Looks {
+                first: admission.input_delay().as_nanos().max(1),
+                next: admission.between_looks().as_nanos().max(1),
+                frames: platform.receive_batch.max(1).into(),
+            },
             flows: BTreeMap::new(),
             next: 0,
         }
@@ -341,9 +354,9 @@ impl Incoming {
         }
     }
 
-    /// T/K, rounded up: what a frame takes of the looks.
+    /// T'/K, rounded up: what a frame takes of the looks.
     fn frame(&self) -> u64 {
-        self.look.0.div_ceil(self.look.1)
+        self.looks.next.div_ceil(self.looks.frames)
     }
 
     /// The time that a message of a flow takes of the port.
@@ -373,7 +386,7 @@ impl Incoming {
         let at_port = most(&port)?;
         let looks: Vec<Curve> = hosts.values().map(|flows| self.looks_curve(flows)).collect();
         let at_a_look = self.frames_at_a_look(hosts.values(), at_port);
-        let for_looks = if at_a_look <= self.look.1.into() { 0 } else { most(&looks)?.saturating_add(at_port) };
+        let for_looks = if at_a_look <= self.looks.frames.into() { 0 } else { most(&looks)?.saturating_add(at_port) };
         Some(Duration::from_nanos(at_port.saturating_add(for_looks)))
     }
 
@@ -381,7 +394,7 @@ impl Incoming {
     /// it had begun with before.
     fn frames_at_a_look<'a>(&self, hosts: impl Iterator<Item = &'a Vec<Flow>>, at_port: u64) -> u128 {
         let time = |bytes: u64| self.port.map_or(0, |port| port.time_for(bytes).as_nanos());
-        let span = self.look.0.saturating_add(at_port);
+        let span = self.looks.first.saturating_add(at_port);
         let mut sorts: Vec<(u64, u128)> = Vec::new();
         for flows in hosts {
             let of_flows = flows.iter().map(|flow| {
@@ -399,7 +412,7 @@ impl Incoming {
             }
         }
         sorts.sort_unstable();
-        let (mut left, mut frames) = (u128::from(self.look.0), 1u128);
+        let (mut left, mut frames) = (u128::from(self.looks.first), 1u128);
         for (cost, count) in sorts {
             let passing = if cost == 0 { count } else { count.min(left.div_ceil(cost.into())) };
             frames = frames.saturating_add(passing);

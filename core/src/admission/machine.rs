@@ -25,7 +25,8 @@
 //! - **A8** A message is released at its logical arrival [channels §2.2], or served early in the least class.
 //!
 //! **Look-ahead.** Between two polls of the link lie at most `E = k (C_csp + R + step)`, `step` being the dearest packet to
-//! make or take: with messages of one packet each of the k steps may have its own switch and its own poll of the inputs.
+//! make or take: with messages of one packet each of the k steps may have its own switch and its own poll of the inputs. One of
+//! them may be an iteration of an upcall on this thread, behind which the link is polled in any case.
 //! Or a sleep: `W' = W + R`. During the next C_l the link needs work too, so
 //!
 //! ```text
@@ -62,12 +63,14 @@ use alloc::vec::Vec;
 use super::answer::Role;
 use super::link::Stream;
 use super::processor::{Job, grouped};
-use super::walk::{Line, Stolen};
+use super::walk::{self, Line, Stolen};
 use super::{Code, Refusal, Stage};
 use crate::contract::{self, Contract};
 use crate::limits;
 use crate::mutant::{self, Mutant};
-use crate::platform::{MachineModel, Platform, PlatformError};
+use crate::platform::{Interference, MachineModel, Platform, PlatformError};
+use crate::units::Duration;
+use crate::upcall::Upcall;
 
 /// What one packet costs: the first of a message, and every other.
 #[derive(Clone, Copy, Debug)]
@@ -138,7 +141,11 @@ impl Machine {
         let sending = Steps { first: platform.first_packet.as_nanos(), other: platform.packet_cost.as_nanos() };
         let receiving = Steps { first: platform.receive_first.as_nanos(), other: platform.receive_packet.as_nanos() };
         let step = sending.first.max(sending.other).max(receiving.first).max(receiving.other);
-        let gap = switch.saturating_add(frames).saturating_add(step).saturating_mul(platform.transmit_batch.into());
+        let with_change = |step: u64| switch.saturating_add(frames).saturating_add(step);
+        let upcall_step = if mutant::is_on(Mutant::NoUpcallStep) { 0 } else { platform.upcall_step.as_nanos() };
+        let gap = with_change(step)
+            .saturating_mul(u64::from(platform.transmit_batch) - 1)
+            .saturating_add(with_change(step.max(upcall_step)));
         let gap = if mutant::is_on(Mutant::NoGap) { 0 } else { gap };
         let wake_up = if mutant::is_on(Mutant::NoWakeUp) { 0 } else { platform.wake_up.as_nanos() };
         let wake_up = if papers { 0 } else { wake_up.saturating_add(frames) };
@@ -196,20 +203,7 @@ impl Machine {
 
     /// Intf(s).
     pub(super) fn interference(&self) -> Stolen {
-        let interference = &self.platform.interference;
-        let mut base = Line::constant(interference.burst.as_nanos());
-        let drop_one = usize::from(mutant::is_on(Mutant::OneInterferenceTermLess));
-        for &(period, cost) in interference.periodic.iter().skip(drop_one) {
-            base.add_term(period.as_nanos(), cost.as_nanos(), 0);
-        }
-        let mut stolen = Stolen::new(base);
-        let envelopes = interference.envelopes.iter().map(|&(window, budget)| {
-            let mut line = Line::constant(budget.as_nanos());
-            line.add_term(window.as_nanos(), budget.as_nanos(), 0);
-            line
-        });
-        stolen.add_least_of(envelopes.collect());
-        stolen
+        interference(&self.platform.interference)
     }
 
     /// What keeps the link from being served.
@@ -288,6 +282,14 @@ impl Machine {
         Some(line)
     }
 
+    /// How long it takes to do `work` of the processor, if the link asks for as many hand-overs as it may meanwhile: the least
+    /// `s ≥ work + tax(s)`; `u64::MAX` if it may ask for all of the processor.
+    pub(super) fn with_hand_overs<'a>(&self, work: u64, streams: impl Iterator<Item = &'a Stream> + Clone) -> u64 {
+        let mut stolen = Stolen::default();
+        stolen.add_least_of(self.link_tax(self.least_occupancy(streams)).into_iter().collect());
+        walk::span_of(&stolen, work).unwrap_or(u64::MAX)
+    }
+
     /// The tax as it follows from the link: one hand-over for each packet that may start, L_min being `least`.
     fn link_tax(&self, least: Option<u64>) -> Option<Line> {
         let (least, cost) = (least?, self.link_cost);
@@ -345,20 +347,48 @@ impl Machine {
 
     fn job(&self, contract: &Contract, steps: Steps, packets: u64) -> Job {
         let inner = (packets - 1) / self.quantum;
+        let last = match inner {
+            0 => steps.message(packets),
+            inner => (packets - inner * self.quantum).saturating_mul(steps.other),
+        };
+        let times = (contract.interval(), contract.deadline());
+        self.job_of(times, (steps, packets), inner, steps.block(packets, self.quantum), last)
+    }
+
+    /// A job whose message has so many inner preemption points; its longest block, and the last one at least, without looks and
+    /// switches.
+    fn job_of(
+        &self,
+        (interval, deadline): (Duration, Duration),
+        (steps, packets): (Steps, u64),
+        inner: u64,
+        block: u64,
+        last: u64,
+    ) -> Job {
         let polls = (inner + 1).saturating_mul(self.frames);
         let to_blocker = if mutant::is_on(Mutant::NoSwitchToBlocker) { 0 } else { self.switch };
         let to_message = if mutant::is_on(Mutant::OneSwitchTooFew) { 0 } else { self.switch };
-        let block = steps.block(packets, self.quantum).saturating_add(to_blocker).saturating_add(self.frames);
         Job {
-            interval: contract.interval().as_nanos(),
-            deadline: contract.deadline().as_nanos(),
+            interval: interval.as_nanos(),
+            deadline: deadline.as_nanos(),
             cost: steps.message(packets).saturating_add(to_message).saturating_add(polls),
             inner,
-            block,
+            block: block.saturating_add(to_blocker).saturating_add(self.frames),
+            last,
             first: steps.first,
             other: steps.other,
             packets,
         }
+    }
+
+    /// An upcall on this thread: a message of as many packets as it has iterations, of which each is followed by a preemption point; the
+    /// shorter one, which it runs last, stands first here, as only their sum counts.
+    pub(super) fn running(&self, upcall: &Upcall) -> Job {
+        let last = upcall.last_iteration().as_nanos();
+        let (other, iterations) = (upcall.quantum().as_nanos(), u64::from(upcall.iterations()));
+        // The last iteration is rounded down.
+        let steps = Steps { first: last.saturating_add(1).min(other), other };
+        self.job_of((upcall.period(), upcall.period()), (steps, iterations), iterations - 1, other, last)
     }
 
     /// N, or a refusal: the fragment index has 16 bits.
@@ -448,6 +478,23 @@ impl Machine {
         let service = self.receiving.message(packets).saturating_add(self.switch);
         Ok((self.job(contract, self.receiving, packets), service))
     }
+}
+
+/// Intf(s).
+pub(super) fn interference(interference: &Interference) -> Stolen {
+    let mut base = Line::constant(interference.burst.as_nanos());
+    let drop_one = usize::from(mutant::is_on(Mutant::OneInterferenceTermLess));
+    for &(period, cost) in interference.periodic.iter().skip(drop_one) {
+        base.add_term(period.as_nanos(), cost.as_nanos(), 0);
+    }
+    let mut stolen = Stolen::new(base);
+    let envelopes = interference.envelopes.iter().map(|&(window, budget)| {
+        let mut line = Line::constant(budget.as_nanos());
+        line.add_term(window.as_nanos(), budget.as_nanos(), 0);
+        line
+    });
+    stolen.add_least_of(envelopes.collect());
+    stolen
 }
 
 /// The last packet of a message of `bytes`; neither is zero.

@@ -10,6 +10,7 @@
 //! | `link` | the link's half |
 //! | `composite` | one deadline for both resources, tested together |
 //! | `walk` | which instants have to be looked at, and when demand and stolen time fit before one |
+//! | `levels` | the processor under fixed priorities |
 //! | `ledger` | yes without looking at each of many channels; the exact test stands behind its no |
 //! | [`bounds`] | the worst case of each channel with those that are admitted now, and what it is made of |
 //! | `explain` | a refusal as advice: what would fit, and who stands in the way |
@@ -19,7 +20,10 @@
 //! | [`buffers`] | how many messages and packets a granted channel must be able to hold |
 //! | `span` | how long a stall can be felt, and so with what probability a message misses |
 //! | [`confidence`] | which interference was measured, and how sure that is |
-//! | [`published`] | what the papers print: D_order, the tests of upcalls, exact response times; of these only the last decides |
+//! | [`response_time`] | exact response times under fixed priorities: of upcalls, and of channels |
+//! | [`upcalls`] | may these upcalls exist, on one thread below the executive? |
+//! | `trusted` | may this upcall exist, on the executive's own thread? |
+//! | [`published`] | what the papers print: D_order, the utilisation tests of upcalls; none of them decides |
 //!
 //! [`Admission`] keeps what was granted, by one of two rules ([`answer::Rule`]). It holds no clock and decides in integers only;
 //! what does not fit a number is a refusal.
@@ -32,6 +36,7 @@ pub mod confidence;
 mod explain;
 pub mod incoming;
 mod ledger;
+mod levels;
 mod link;
 mod machine;
 pub mod plan;
@@ -40,9 +45,12 @@ pub mod published;
 mod refusal;
 mod relax;
 mod reserve;
+pub mod response_time;
 pub mod route;
 mod span;
 mod split;
+mod trusted;
+pub mod upcalls;
 mod walk;
 
 pub use refusal::{Code, Refusal, Stage};

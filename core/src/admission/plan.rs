@@ -157,7 +157,7 @@ fn under(
             break;
         }
         match rule {
-            Rule::Split => split.push(split_figures(&world, request)),
+            Rule::Split | Rule::Levels => split.push(split_figures(&world, request)),
             Rule::Composite => composite.push(composite_figures(&world, request)),
         }
         taken.push(world.take(request));
@@ -237,7 +237,7 @@ pub fn decide(platform: &Platform, requests: &[Request], test: Test) -> Result<A
         Test::Auto => Rule::Split,
     };
     let chosen = match rule {
-        Rule::Split => split.and_finish(platform, requests, rule)?,
+        Rule::Split | Rule::Levels => split.and_finish(platform, requests, rule)?,
         Rule::Composite => composite.and_finish(platform, requests, rule)?,
     };
     let denials = match test {
@@ -426,7 +426,7 @@ fn demand(admission: &Admission) -> Vec<DemandCurve> {
     };
     let streams: Vec<(u64, u64)> = admission.reservations().filter_map(|held| held.stream).flat_map(packets).collect();
     let curves = match admission.settings().rule {
-        Rule::Split => [
+        Rule::Split | Rule::Levels => [
             curve(Stage::SendingProcessor, &admission.processor_test(None), &jobs),
             curve(Stage::Link, &admission.link_test(None), &streams),
         ],

@@ -39,6 +39,8 @@ pub(super) struct Job {
     pub(super) inner: u64,
     /// C_csp + block(N) + R; at most `cost`.
     pub(super) block: u64,
+    /// What the last block takes at least, without looks and switches.
+    pub(super) last: u64,
     /// C^1st and C, of which `cost` is made.
     pub(super) first: u64,
     pub(super) other: u64,
@@ -227,7 +229,7 @@ mod tests {
                 let inner = (packets - 1) / self.quantum;
                 let whole = packets * cost + self.switch + (inner + 1) * self.frames;
                 let block = self.block(packets, cost);
-                (Job { interval, deadline, cost: whole, inner, block, first: cost, other: cost, packets }, 1)
+                (Job { interval, deadline, cost: whole, inner, block, first: cost, other: cost, packets, last: 0 }, 1)
             });
             let mut stolen = Line::constant(self.interference.0 + self.link.0);
             stolen.add_term(self.interference.1, self.interference.2, 0);

@@ -45,6 +45,8 @@ pub enum Code {
     ArrivalUtilisation = 17,
     /// Messages of a granted channel, or of this one, would wait too long at the last port if everything came at once that was granted.
     ArrivalDeadline = 18,
+    /// An upcall of that host would not be done within its period any more.
+    UpcallDeadline = 19,
 }
 
 impl Code {
@@ -134,6 +136,7 @@ impl core::fmt::Display for Refusal {
                 "the receiver's link, or its looks at what came, cannot take everything that may come in the long run",
             )?,
             Code::ArrivalDeadline => f.write_str("if everything came at once that was granted, messages of a channel would wait too long at the last switch port")?,
+            Code::UpcallDeadline => f.write_str("an upcall of that host would not be done within its period any more")?,
             Code::CompositeUtilisation => f.write_str("processor and link together are used up in the long run")?,
             Code::CompositeDeadline => {
                 f.write_str("no deadline for processor and link together leaves every channel its own")?;

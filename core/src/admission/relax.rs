@@ -1,7 +1,7 @@
 //! Longer stages for a channel that was granted: what is left of its deadline, shared between them.
 
 use super::answer::{Role, Rule};
-use super::reserve::{Admission, ReservationId, nanos, shortfall, unknown};
+use super::reserve::{Admission, ReservationId, nanos, on_processor_stage, shortfall, unknown};
 use super::{Code, Refusal, Stage};
 use crate::contract::SendingStages;
 use crate::limits;
@@ -22,17 +22,18 @@ impl Admission {
     pub fn relax(&mut self, id: ReservationId, budget: Duration) -> Result<SendingStages, Refusal> {
         let (rule, reaches) = (self.settings().rule, self.machine.tax_reaches());
         let Some(before) = self.reservation(id).copied() else { return Err(unknown()) };
-        let handover = if before.role == Role::Sends { self.machine.platform.handover } else { Duration::ZERO };
+        let handover = if before.role == Some(Role::Sends) { self.machine.platform.handover } else { Duration::ZERO };
         let used = handover + before.stages(rule).total();
         let (code, stage) = match before.role {
-            Role::Sends => (Code::DeadlineSum, Stage::Route),
-            Role::Receives => (Code::ProcessorDeadline, Stage::ReceivingProcessor),
-            Role::Relays => (Code::LinkDeadline, Stage::Link),
+            Some(Role::Sends) => (Code::DeadlineSum, Stage::Route),
+            Some(Role::Receives) => (Code::ProcessorDeadline, Stage::ReceivingProcessor),
+            Some(Role::Relays) => (Code::LinkDeadline, Stage::Link),
+            None => (Code::ProcessorDeadline, on_processor_stage(None)),
         };
         let slack = slack(budget, used, code, stage)?;
         let (processor, link) = before.deadlines();
         // Under the composite rule both have the message's deadline.
-        let shares = rule == Rule::Split && before.job.is_some() && before.stream.is_some();
+        let shares = rule != Rule::Composite && before.job.is_some() && before.stream.is_some();
         let of_processor = match processor.saturating_add(link) {
             _ if !shares => slack,
             0 => nanos(slack.as_nanos() / 2),

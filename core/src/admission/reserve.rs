@@ -9,6 +9,7 @@ use super::link::{LinkTest, Stream};
 use super::machine::Machine;
 use super::processor::{Job, ProcessorTest, parts_per_million};
 use super::split::{LONGEST, StageSearch};
+use super::upcalls::UpcallSet;
 use super::walk::{Newcomer as _, ONE, Verdict, walk};
 use super::{Code, Refusal, Stage};
 use crate::contract::{Contract, SendingStages};
@@ -44,12 +45,14 @@ const MOST_ROUNDS: usize = 256;
 #[derive(Clone, Debug)]
 pub struct Admission {
     pub(super) machine: Machine,
-    settings: Settings,
+    pub(super) settings: Settings,
     /// The whole link, of which the machine may have a part.
     pub(super) link: LinkModel,
     slots: Vec<Slot>,
     free: Vec<u32>,
     ledger: Ledger,
+    /// Those of this host, on a thread below the executive.
+    pub(super) upcalls: UpcallSet,
 }
 
 /// How the executive serves what it admits; for as long as it lives.
@@ -86,11 +89,14 @@ struct Slot {
     reservation: Option<Reservation>,
 }
 
-/// What a channel holds. Under the composite rule both parts have the same deadline.
+/// What a channel holds, or an upcall on the executive's own thread. Under the composite rule both parts have the same deadline.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reservation {
     pub(super) contract: Contract,
-    pub(super) role: Role,
+    /// `None` of an upcall, whose contract has its period only.
+    pub(super) role: Option<Role>,
+    /// The level of its handler, which counts under [`Rule::Levels`].
+    pub(super) priority: u8,
     pub(super) job: Option<Job>,
     pub(super) stream: Option<Stream>,
 }
@@ -142,7 +148,15 @@ impl Admission {
 
     pub(super) fn on(machine: Machine, settings: Settings) -> Self {
         let link = machine.platform.link;
-        Self { link, machine, settings, slots: Vec::new(), free: Vec::new(), ledger: Ledger::new() }
+        Self {
+            link,
+            machine,
+            settings,
+            slots: Vec::new(),
+            free: Vec::new(),
+            ledger: Ledger::new(),
+            upcalls: UpcallSet::default(),
+        }
     }
 
     /// The platform that it reasons with.
@@ -167,17 +181,18 @@ impl Admission {
         let platform = Platform { link, ..self.platform().clone() };
         let machine = Machine::new(platform, self.settings.send_early).map_err(|_| bad())?;
         let mut moved = Self::on(machine, self.settings);
-        (moved.link, moved.free) = (self.link, self.free.clone());
+        (moved.link, moved.free, moved.upcalls) = (self.link, self.free.clone(), self.upcalls.clone());
         moved.slots = self.slots.clone();
         for slot in &mut moved.slots {
             let Some(reservation) = &mut slot.reservation else { continue };
-            if let Some(stream) = &mut reservation.stream {
-                let anew = moved.machine.stream_of(&reservation.contract, reservation.role)?;
+            if let (Some(stream), Some(role)) = (&mut reservation.stream, reservation.role) {
+                let anew = moved.machine.stream_of(&reservation.contract, role)?;
                 *stream = Stream { deadline: stream.deadline, reach: stream.reach, ..anew };
             }
             moved.ledger.change(Change::Enters, moved.machine.switch, reservation.parts());
         }
         moved.test()?;
+        moved.upcalls_keep_time(None)?;
         Ok(moved)
     }
 
@@ -194,6 +209,11 @@ impl Admission {
         if self.settings.rule == Rule::Composite {
             let verdict = self.composite_test(None).map_or(Verdict::TooLong, |test| test.verdict(true));
             return check(verdict, Code::CompositeUtilisation, Code::CompositeDeadline, Stage::Route);
+        }
+        if self.settings.rule == Rule::Levels {
+            self.keeps_levels()?;
+            let link = self.link_test(None);
+            return check(walk(&link, true), Code::LinkUtilisation, Code::LinkDeadline, Stage::Link);
         }
         let (processor, link) = (self.processor_test(None), self.link_test(None));
         if processor.utilisation() >= ONE {
@@ -245,7 +265,7 @@ impl Admission {
     /// [`Code::LinkUtilisation`]: the long-run share is used up, or what is left is so little that the instants to check
     /// cannot be bounded. [`Code::DeadlineBelowServiceTime`]: `at` is the shortfall. [`Code::ProcessorDeadline`],
     /// [`Code::LinkDeadline`]: no deadline of that stage within the budget keeps everybody's; `at` is the first instant
-    /// that fails. [`Code::DeadlineSum`]: the stages fit one by one; `at` is the shortfall. [`Code::Memory`]: too many
+    /// that fails. [`Code::UpcallDeadline`]: an upcall of this host would be late. [`Code::DeadlineSum`]: the stages fit one by one; `at` is the shortfall. [`Code::Memory`]: too many
     /// channels. `least_deadline` is the least budget that would do, if any. Under the composite rule
     /// [`Code::CompositeUtilisation`] and [`Code::CompositeDeadline`] stand for both stages.
     pub fn reserve(
@@ -254,17 +274,50 @@ impl Admission {
         role: Role,
         budget: Duration,
     ) -> Result<(ReservationId, SendingStages), Refusal> {
-        let reservation = self.decide(contract, role, budget)?;
+        self.reserve_at(contract, role, 0, budget)
+    }
+
+    /// As [`Admission::reserve`], for a channel whose handler has this level under [`Rule::Levels`]: 0, which `reserve` assumes, is the most
+    /// urgent.
+    ///
+    /// # Errors
+    /// As [`Admission::reserve`].
+    pub fn reserve_at(
+        &mut self,
+        contract: &Contract,
+        role: Role,
+        priority: u8,
+        budget: Duration,
+    ) -> Result<(ReservationId, SendingStages), Refusal> {
+        let reservation = self.decide_at(contract, role, priority, budget)?;
         let id = self.insert(reservation)?;
         Ok((id, reservation.stages(self.settings.rule)))
     }
 
     /// What would be reserved.
     pub(super) fn decide(&self, contract: &Contract, role: Role, budget: Duration) -> Result<Reservation, Refusal> {
-        match self.settings.rule {
-            Rule::Split => self.decide_split(contract, role, budget),
-            Rule::Composite => self.decide_composite(contract, role, budget),
-        }
+        self.decide_at(contract, role, 0, budget)
+    }
+
+    fn decide_at(
+        &self,
+        contract: &Contract,
+        role: Role,
+        priority: u8,
+        budget: Duration,
+    ) -> Result<Reservation, Refusal> {
+        let mut newcomer = self.newcomer(contract, role)?;
+        newcomer.reservation.priority = priority;
+        self.decide_newcomer(newcomer, budget)
+    }
+
+    pub(super) fn decide_newcomer(&self, newcomer: Newcomer, budget: Duration) -> Result<Reservation, Refusal> {
+        let reservation = match self.settings.rule {
+            Rule::Split | Rule::Levels => self.decide_split(newcomer, budget),
+            Rule::Composite => self.decide_composite(&newcomer, budget),
+        }?;
+        self.upcalls_keep_time(Some(&reservation))?;
+        Ok(reservation)
     }
 
     /// What the channel would be, with the contract's deadlines.
@@ -284,14 +337,16 @@ impl Admission {
             }
         };
         let handover = if role == Role::Sends { self.machine.platform.handover } else { Duration::ZERO };
-        let reservation = Reservation { contract: *contract, role, job, stream };
+        let reservation = Reservation { contract: *contract, role: Some(role), priority: 0, job, stream };
         Ok(Newcomer { reservation, service, handover })
     }
 
-    fn decide_split(&self, contract: &Contract, role: Role, budget: Duration) -> Result<Reservation, Refusal> {
-        let mut newcomer = self.newcomer(contract, role)?;
+    fn decide_split(&self, mut newcomer: Newcomer, budget: Duration) -> Result<Reservation, Refusal> {
+        let contract = &newcomer.reservation.contract.clone();
         newcomer.set_reach(self.machine.reach(contract, budget.as_nanos()));
+        // The ledger knows no levels.
         if self.live() >= LEDGER_FROM
+            && self.settings.rule == Rule::Split
             && let Some(reservation) = self.ask_ledger(&newcomer, budget)
         {
             return Ok(reservation);
@@ -331,6 +386,7 @@ impl Admission {
         }
         let search = on_processor(reservation.role);
         let of_processor = match &mut processor {
+            _ if self.settings.rule == Rule::Levels => self.least_by_level(reservation),
             Some(test) => search.least(test)?,
             // Its packets ask for C_l: the others' processor deadlines must hold with it.
             None => search.verdict(walk(&self.processor_test(Some(reservation.parts())), true))?.map(|()| 0),
@@ -352,7 +408,12 @@ impl Admission {
         if let (None, Err(at)) = (reservation.job, of_processor) {
             return Err(Refusal { at: Some(at), ..Refusal::new(Code::ProcessorDeadline, Stage::SendingProcessor) });
         }
-        if reservation.job.is_some() {
+        if reservation.job.is_some() && self.settings.rule == Rule::Levels {
+            stages[0] = of_processor.ok().filter(|&least| least <= within.as_nanos()).ok_or_else(|| {
+                let (code, stage) = (Code::ProcessorDeadline, on_processor_stage(reservation.role));
+                Refusal { at: of_processor.err(), least_deadline: least, ..Refusal::new(code, stage) }
+            })?;
+        } else if reservation.job.is_some() {
             let mut test = self.processor_test(Some(reservation.parts()));
             stages[0] = on_processor(reservation.role).within(of_processor, within, least, &mut test)?;
         }
@@ -387,6 +448,7 @@ impl Admission {
                     cost: 0,
                     inner: 0,
                     block: 0,
+                    last: 0,
                     first: 0,
                     other: 0,
                     packets: 1,
@@ -405,11 +467,10 @@ impl Admission {
         (processor.checked_add(link)? <= budget).then(|| reservation.with(processor, link))
     }
 
-    fn decide_composite(&self, contract: &Contract, role: Role, budget: Duration) -> Result<Reservation, Refusal> {
-        let newcomer = self.newcomer(contract, role)?;
-        let Newcomer { reservation, service, handover } = &newcomer;
+    fn decide_composite(&self, newcomer: &Newcomer, budget: Duration) -> Result<Reservation, Refusal> {
+        let Newcomer { reservation, service, handover } = newcomer;
         let within = budget - *handover;
-        let found = self.least_composite(&newcomer, within)?;
+        let found = self.least_composite(newcomer, within)?;
         let least = found.ok().map(|(least, _)| *handover + nanos(least));
         below_service(budget, *handover + nanos(*service), least)?;
         match found {
@@ -440,6 +501,11 @@ impl Admission {
             Err(Verdict::Fails(at)) => Ok(Err(Instant::from_nanos(at))),
             Err(Verdict::TooLong | Verdict::Fits) => Err(used_up),
         }
+    }
+
+    /// The stages that a channel has now; `None` if `id` names none that exists.
+    pub fn stages(&self, id: ReservationId) -> Option<SendingStages> {
+        Some(self.reservation(id)?.stages(self.settings.rule))
     }
 
     /// Gives a reservation back; false if `id` names none that exists.
@@ -545,6 +611,15 @@ impl Admission {
 }
 
 impl Reservation {
+    /// N.
+    pub(super) fn packets(&self) -> u64 {
+        let of_stream = self.stream.map(|stream| stream.packets);
+        self.job.map(|job| job.packets).or(of_stream).unwrap_or(0)
+    }
+    /// I.
+    pub(super) fn interval(&self) -> u64 {
+        self.contract.interval().as_nanos()
+    }
     /// The same channel with deadlines.
     pub(super) fn with(&self, processor: u64, link: u64) -> Self {
         let job = self.job.map(|job| Job { deadline: processor, ..job });
@@ -560,6 +635,12 @@ impl Reservation {
 }
 
 impl Newcomer {
+    /// An upcall on the executive's own thread, in the place of a channel with this contract.
+    pub(super) fn running(job: Job, contract: Contract, priority: u8) -> Self {
+        let reservation = Reservation { contract, role: None, priority, job: Some(job), stream: None };
+        Self { reservation, service: job.processing(), handover: Duration::ZERO }
+    }
+
     pub(super) fn handover(&self) -> Duration {
         self.handover
     }
@@ -571,9 +652,12 @@ impl Newcomer {
     }
 }
 
-fn on_processor(role: Role) -> StageSearch {
-    let stage = if role == Role::Receives { Stage::ReceivingProcessor } else { Stage::SendingProcessor };
-    StageSearch::new(Code::ProcessorUtilisation, Code::ProcessorDeadline, stage)
+fn on_processor(role: Option<Role>) -> StageSearch {
+    StageSearch::new(Code::ProcessorUtilisation, Code::ProcessorDeadline, on_processor_stage(role))
+}
+
+pub(super) fn on_processor_stage(role: Option<Role>) -> Stage {
+    if role == Some(Role::Receives) { Stage::ReceivingProcessor } else { Stage::SendingProcessor }
 }
 
 fn on_link() -> StageSearch {

@@ -83,13 +83,29 @@ impl Admission {
     /// wait counts as part of the message's time. Strictly that is so for a burst of interference; of a periodic one, as much more
     /// can fall into the wait as it takes within that.
     pub fn input_delay(&self) -> Duration {
+        self.between_looks().max(self.platform().wake_up)
+    }
+
+    /// How long it is at most from one look at the inputs to the next while the executive is awake: the first of the two waits of
+    /// [`Admission::input_delay`].
+    pub fn between_looks(&self) -> Duration {
         let platform = self.platform();
         let busy = platform.round();
         let between = self.link.occupancy(1).max(platform.link_cost);
         let free = between - platform.link_cost;
         let stretched = if free.is_zero() { busy } else { busy.mul_ratio(between.as_nanos(), free.as_nanos()) };
         // `mul_ratio` rounds down.
-        (stretched + Duration::from_nanos(1)).max(platform.wake_up)
+        stretched + Duration::from_nanos(1)
+    }
+
+    /// Whether looks find full packets as fast as a link like this host's can bring them: two thirds of what one look takes suffice
+    /// from one look to the next; the rest is for control frames, and for what a port passes on faster than it came. Otherwise what
+    /// comes in a burst waits for its looks ([`super::incoming`]), for long. The fewer packets lie between preemption points (P),
+    /// the sooner the next look comes.
+    pub fn looks_keep_up(&self) -> bool {
+        let platform = self.platform();
+        let one_look = self.link.occupancy(platform.packet) * u64::from(platform.receive_batch);
+        self.between_looks() <= one_look.mul_ratio(2, 3)
     }
 
     /// As [`Admission::reserve`], but the least deadlines under the composite rule, too: what remains of an end-to-end deadline
@@ -103,6 +119,20 @@ impl Admission {
         role: Role,
         budget: Duration,
     ) -> Result<(ReservationId, SendingStages), Refusal> {
+        self.reserve_least_at(contract, role, 0, budget)
+    }
+
+    /// As [`Admission::reserve_least`], for a handler of this level ([`Admission::reserve_at`]).
+    ///
+    /// # Errors
+    /// As [`Admission::reserve`].
+    pub fn reserve_least_at(
+        &mut self,
+        contract: &Contract,
+        role: Role,
+        priority: u8,
+        budget: Duration,
+    ) -> Result<(ReservationId, SendingStages), Refusal> {
         if self.settings().rule == Rule::Composite {
             self.decide(contract, role, budget)?;
             let newcomer = self.newcomer(contract, role)?;
@@ -111,7 +141,7 @@ impl Admission {
             let (least, _) = self.least_composite(&newcomer, Duration::ZERO)?.map_err(failed)?;
             return self.reserve(contract, role, newcomer.handover() + Duration::from_nanos(least));
         }
-        self.reserve(contract, role, budget)
+        self.reserve_at(contract, role, priority, budget)
     }
 }
 
@@ -119,7 +149,7 @@ impl Admission {
     /// The least deadline of the channel's stages here, without the handover, if it is within `budget`.
     pub(super) fn least_stage(&self, contract: &Contract, role: Role, budget: Duration) -> Result<Duration, Refusal> {
         let found = self.decide(contract, role, budget)?;
-        if self.settings().rule == Rule::Split {
+        if self.settings().rule != Rule::Composite {
             return Ok(found.stages(Rule::Split).total());
         }
         let newcomer = self.newcomer(contract, role)?;

@@ -151,7 +151,7 @@ impl Stolen {
     }
 
     /// How many terms one call of [`Stolen::within`] visits.
-    fn terms(&self) -> usize {
+    pub(super) fn terms(&self) -> usize {
         self.base.terms.len() + self.choices.iter().flatten().map(|line| line.terms.len()).sum::<usize>()
     }
 
@@ -221,6 +221,11 @@ pub(super) fn busy(test: &impl Demand, gap: u64, begun: impl Fn(u64) -> u128) ->
     let (stolen, each) = (test.stolen(), test.tasks() as u64);
     let gap = stolen.stretched(gap.into());
     stolen.finish(|s| begun(s).saturating_add(gap), u64::MAX >> 2, &mut 0, each)
+}
+
+/// The least s with `s ≥ work + J(s)`; `None` if the shares leave nothing.
+pub(super) fn span_of(stolen: &Stolen, work: u64) -> Option<u64> {
+    stolen.finish(|_| work.into(), u64::MAX >> 2, &mut 0, 0)
 }
 
 /// When all that is due by `t` is done at the latest, if that is by `t`.

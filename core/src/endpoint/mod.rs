@@ -15,6 +15,7 @@ mod secret;
 mod signalling;
 mod step;
 mod transmit;
+mod upcalls;
 
 use alloc::vec::Vec;
 use core::net::SocketAddr;
@@ -33,10 +34,10 @@ use crate::event::{ChannelId, Event, LinkId};
 use crate::frames::{FrameId, Frames, MessageBuf};
 use crate::limits;
 use crate::mutant::{self, Mutant};
-use crate::piece::{Piece, Worked};
+use crate::piece::Piece;
 use crate::platform::LinkModel;
-use crate::processor::{After, Policy, Processor};
-use crate::receive::{Cause, Delivered, Evidence, Excess, Foreign, Found, Receiving, TimeTaken};
+use crate::processor::{Policy, Processor};
+use crate::receive::{Cause, Delivered, Evidence, Excess, Foreign, Found, TimeTaken};
 use crate::send::{Arrival, Rejected, Submitted, Violation};
 use crate::signal::State;
 use crate::units::{Duration, Instant};
@@ -47,6 +48,8 @@ use crate::wire::{DataView, MAX_CONTROL_BYTES};
 pub struct Config {
     /// Most channels at once.
     pub channels: usize,
+    /// Most upcalls at once that run on the driver's thread.
+    pub upcalls: usize,
     /// Frames that are kept for channels, for each as many as it may ever hold: all but those that receive best effort. The rest of
     /// the region is the driver's, for what is in transit.
     pub frames: usize,
@@ -214,7 +217,7 @@ impl LostHere {
 /// use laxity_core::units::{Duration, Instant};
 ///
 /// let config = |secret| Config {
-///     envelope: Default::default(), stretch_ppm: 1_000_000, channels: 4, frames: 64, best_effort_frames: 0, packet: 1000, quantum: 4, policy: Default::default(), handover: Duration::ZERO,
+///     envelope: Default::default(), stretch_ppm: 1_000_000, channels: 4, upcalls: 0, frames: 64, best_effort_frames: 0, packet: 1000, quantum: 4, policy: Default::default(), handover: Duration::ZERO,
 ///     clock: 7, secret, key: None,
 ///     links: vec![LinkConfig {
 ///         model: LinkModel::UNLIMITED, look_ahead: Duration::ZERO, horizon: Duration::ZERO, best_effort: BestEffort::UNLIMITED,
@@ -278,6 +281,7 @@ pub struct Endpoint {
     events: Ring<Event>,
     events_dropped: u64,
     deliverable: FifoSet,
+    upcalls: upcalls::OnThread,
     /// The channel whose last packet is being made: it may not leave yet.
     making: Option<u32>,
     starved: FifoSet,
@@ -288,7 +292,11 @@ pub struct Endpoint {
     frames_shared: usize,
     /// Channels, or sides of relays, to which something is promised.
     promises: usize,
+    /// See [`Endpoint::set_restricted`].
+    restricted: bool,
     sealed: bool,
+    /// Frames that real-time channels, or relays, took.
+    promised_frames: u64,
     /// Frames that belong to no channel here.
     pub counters: EndpointCounters,
 }
@@ -307,7 +315,8 @@ impl Endpoint {
         let links = config.links.iter().map(|link| LinkState::new(link, capacity));
         Self {
             channels: Slab::with_capacity(capacity),
-            processor: Processor::new(config.policy, capacity),
+            processor: Processor::new(config.policy, capacity + config.upcalls),
+            upcalls: upcalls::OnThread::new(capacity, config.upcalls),
             links: links.collect(),
             signalling: Signalling::new(capacity, config.secret, config.key.as_ref()),
             // Beside requests, each channel is accepted once and ends once: those must never be lost.
@@ -321,7 +330,9 @@ impl Endpoint {
             frames_in_quota: 0,
             frames_shared: 0,
             promises: 0,
+            restricted: false,
             sealed: false,
+            promised_frames: 0,
             counters: EndpointCounters::default(),
             config,
         }
@@ -334,6 +345,10 @@ impl Endpoint {
     /// How it was set up.
     pub fn config(&self) -> &Config {
         &self.config
+    }
+    /// Frames so far that real-time channels, or relays, took: as many as were promised.
+    pub fn promised_frames(&self) -> u64 {
+        self.promised_frames
     }
     /// Open channels, being set up and ended ones included.
     pub fn channels(&self) -> usize {
@@ -451,11 +466,6 @@ impl Endpoint {
         }
     }
 
-    /// While restricted, only current real-time work is done ([`Processor::set_restricted`]).
-    pub fn set_restricted(&mut self, restricted: bool) {
-        self.processor.set_restricted(restricted);
-    }
-
     /// Changes the model of `link`; see
     /// [`set_model`](crate::send::LinkScheduler::set_model). Admission must hold under both models, and admit nothing
     /// more until the change is settled.
@@ -544,12 +554,14 @@ impl Endpoint {
         }
         channel.association.heard(now);
         let Some(receiving) = channel.job.receiver_mut() else {
+            self.promised_frames += 1;
             return self.pass_on(found, place, &view, frame);
         };
         let shares = receiving.shares_frames();
         let most = if shares { self.config.best_effort_frames - self.frames_shared } else { usize::MAX };
         let taken = |since| self.gaps.taken(since, now);
         let refused = receiving.accept(found, &view, frame, most, taken).err().map(|(frame, _)| frame);
+        self.promised_frames += u64::from(!shares && refused.is_none());
         let lost = receiving.take_lost();
         self.counters.delayed += u64::from(receiving.is_delayed());
         self.frames_shared += usize::from(shares && refused.is_none());
@@ -583,46 +595,6 @@ impl Endpoint {
 
     // ------------------------------------------------------------------------------------------------ drains
 
-    /// As [`Endpoint::poll_step`], but the packet that is made may leave only after [`Endpoint::end_step`], which must come
-    /// before the next step is begun.
-    pub fn begin_step(&mut self, now: Instant, frames: &mut impl Frames) -> Option<Step> {
-        if !self.processor.has_current(now) && self.links.iter().all(|link| !link.scheduler.has_current()) {
-            self.gaps.caught_up = now;
-        }
-        loop {
-            let pick = self.processor.pick(now)?;
-            let Some(key) = self.channels.key_at(pick.id) else {
-                self.processor.remove(pick.id);
-                continue;
-            };
-            let channel = self.channels.get_mut(key)?;
-            let Some((worked, after)) = channel.job.step(channel.remote, self.config.quantum, frames) else {
-                // No frame: the quotas make that impossible while the driver keeps its part; try again with new room.
-                self.processor.stepped(now, After::Blocked);
-                self.starved.push_back(0, pick.id);
-                continue;
-            };
-            if channel.job.packets() > 0 {
-                self.making = Some(pick.id);
-            }
-            // A step of a receiver is done with one packet.
-            self.frames_shared -= usize::from(channel.job.shares_frames());
-            if channel.job.has_delivery() {
-                self.deliverable.push_back(0, pick.id);
-            }
-            let lost = channel.job.receiver_mut().map_or(0, Receiving::take_lost);
-            let quantum_end = self.processor.stepped(now, after);
-            if matches!(channel.association.state, State::Finishing { .. }) {
-                self.conclude_if_complete(now, key);
-            }
-            if lost > 0 {
-                self.explain_lost(now, key.index(), lost);
-            }
-            let Worked { piece, bytes, spent, .. } = worked;
-            return Some(Step { channel: key, kind: piece, switched: pick.switched, quantum_end, bytes, spent });
-        }
-    }
-
     /// The next complete message, complete at `now`, and if it is late whose fault that is.
     pub fn poll_delivery(&mut self, now: Instant) -> Option<(ChannelId, Delivered, Option<Evidence>)> {
         loop {
@@ -655,7 +627,8 @@ impl Endpoint {
     pub fn poll_timeout(&self, now: Instant) -> Option<(Instant, Why)> {
         let step = if self.processor.has_ready(now) { Some(now) } else { self.processor.next_release() };
         let link = self.links.iter().filter_map(LinkState::next_time).min();
-        let signal = self.signalling.timers.peek().map(|(at, _)| at);
+        let held_until = self.signalling.held_until.unwrap_or(Instant::ZERO);
+        let signal = self.signalling.timers.peek().map(|(at, _)| at.max(held_until));
         [(step, Why::Release), (link, Why::Link), (signal, Why::Signal)]
             .into_iter()
             .filter_map(|(at, why)| at.map(|at| (at, why)))

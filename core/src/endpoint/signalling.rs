@@ -47,6 +47,8 @@ pub(super) struct Signalling {
     pub(super) met: Ring<(u64, Instant)>,
     /// When the endpoint was driven first.
     begin: Option<Instant>,
+    /// While an upcall is ready: when a timer may ask for the processor next.
+    pub(super) held_until: Option<Instant>,
 }
 
 impl Signalling {
@@ -61,6 +63,7 @@ impl Signalling {
             authentication: key.map(Authentication::new),
             met: Ring::with_capacity(if key.is_some() { limits::MAX_PENDING_REQUESTS + capacity } else { 0 }),
             begin: None,
+            held_until: None,
         }
     }
 }
@@ -234,6 +237,7 @@ impl Endpoint {
     pub fn handle_timeout(&mut self, now: Instant) {
         self.signalling.begin.get_or_insert(now);
         while let Some((_, id)) = self.signalling.timers.pop_due(now) {
+            self.signalling.held_until = self.signalling.held_until.map(|_| now + limits::HELD_SPACING);
             let Some(key) = self.channels.key_at(id) else { continue };
             if self.is_orphan(key) {
                 self.close_side(now, key, ROUTE_LOST);

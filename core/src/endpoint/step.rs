@@ -7,15 +7,62 @@
 use super::{Endpoint, Step};
 use crate::event::LinkId;
 use crate::frames::Frames;
-use crate::processor::Preemption;
+use crate::piece::Worked;
+use crate::processor::{After, Preemption};
+use crate::receive::Receiving;
+use crate::signal::State;
 use crate::units::Instant;
 
 impl Endpoint {
-    /// Does the work of one packet for the job that the processor scheduler picks; `None` if none may run.
+    /// Does the work of one packet for the job that the processor scheduler picks; `None` if none may run, or an upcall is next
+    /// ([`Endpoint::poll_upcall`]).
     pub fn poll_step(&mut self, now: Instant, frames: &mut impl Frames) -> Option<Step> {
         let step = self.begin_step(now, frames);
         self.end_step(now);
         step
+    }
+
+    /// As [`Endpoint::poll_step`], but the packet that is made may leave only after [`Endpoint::end_step`], which must come
+    /// before the next step is begun.
+    pub fn begin_step(&mut self, now: Instant, frames: &mut impl Frames) -> Option<Step> {
+        if !self.processor.has_current(now) && self.links.iter().all(|link| !link.scheduler.has_current()) {
+            self.gaps.caught_up = now;
+        }
+        loop {
+            let pick = self.processor.pick(now)?;
+            let Some(key) = self.channels.key_at(pick.id) else {
+                if self.upcalls.take(pick) {
+                    return None;
+                }
+                self.processor.remove(pick.id);
+                continue;
+            };
+            let channel = self.channels.get_mut(key)?;
+            let Some((worked, after)) = channel.job.step(channel.remote, self.config.quantum, frames) else {
+                // No frame: the quotas make that impossible while the driver keeps its part; try again with new room.
+                self.processor.stepped(now, After::Blocked);
+                self.starved.push_back(0, pick.id);
+                continue;
+            };
+            if channel.job.packets() > 0 {
+                self.making = Some(pick.id);
+            }
+            // A step of a receiver is done with one packet.
+            self.frames_shared -= usize::from(channel.job.shares_frames());
+            if channel.job.has_delivery() {
+                self.deliverable.push_back(0, pick.id);
+            }
+            let lost = channel.job.receiver_mut().map_or(0, Receiving::take_lost);
+            let quantum_end = self.processor.stepped(now, after);
+            if matches!(channel.association.state, State::Finishing { .. }) {
+                self.conclude_if_complete(now, key);
+            }
+            if lost > 0 {
+                self.explain_lost(now, key.index(), lost);
+            }
+            let Worked { piece, bytes, spent, .. } = worked;
+            return Some(Step { channel: key, kind: piece, switched: pick.switched, quantum_end, bytes, spent });
+        }
     }
 
     /// The step that was begun is over: its packet may leave.
@@ -34,6 +81,21 @@ impl Endpoint {
     /// step or room can change that. Part of [`Endpoint::poll_timeout`].
     pub fn link_timeout(&self, link: LinkId) -> Option<Instant> {
         self.links.get(usize::from(link))?.next_time()
+    }
+
+    /// While restricted, only current real-time work is done ([`Processor::set_restricted`](crate::processor::Processor::set_restricted)).
+    pub fn set_restricted(&mut self, restricted: bool) {
+        self.restricted = restricted;
+        self.processor.set_restricted(restricted || self.signalling.held_until.is_some());
+    }
+
+    /// While `held`, because an upcall of this host is ready, only current real-time work is done; packets of best effort and control frames
+    /// leave [`HELD_SPACING`](crate::limits::HELD_SPACING) apart at least, early ones not at all, and signalling asks for no timeout more often (U1 and U2 of
+    /// [`crate::admission::upcalls`]).
+    pub fn set_held(&mut self, now: Instant, held: bool) {
+        self.signalling.held_until = held.then(|| self.signalling.held_until.unwrap_or(now));
+        self.processor.set_restricted(self.restricted || held);
+        self.links.iter_mut().for_each(|link| link.scheduler.set_held(now, held));
     }
 
     /// Does without cooperative preemption from now on. For the experiments of `[channels Fig. 9]` only: no bound holds then.

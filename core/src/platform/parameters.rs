@@ -128,7 +128,7 @@ macro_rules! parameters {
 }
 
 /// All of them, in the order of files. Of several that are out of range, the first is reported.
-pub static PARAMETERS: [Parameter; 29] = parameters! {
+pub static PARAMETERS: [Parameter; 30] = parameters! {
     packet: Bytes(packet), |_| MIN_PACKET_BYTES.into()..=MAX_PACKET_BYTES.into(), "S: largest packet payload";
     quantum: Count(quantum), |_| 1..=MAX_QUANTUM.into(), "P: packets between preemption points";
     switch: Span(switch), |_| COST, "C_sw: a change of handler";
@@ -140,6 +140,8 @@ pub static PARAMETERS: [Parameter; 29] = parameters! {
     demultiplex: Span(demultiplex), |_| COST, "C_d: finding the channel of a received frame";
     receive_batch: Count(receive_batch), |_| 1..=1024, "frames that are taken from the link at one look, at most";
     upcall_switch: Span(upcall_switch), |_| COST, "C_cs: a change of upcall";
+    upcall_step: Span(upcall_step), |platform| if platform.machine.is_papers() { 0..=0 } else { COST },
+        "the longest iteration of an upcall on the executive's own thread; the papers' machine runs none there";
     link_cost: Span(link_cost), |_| COST, "C_l: handing one packet to the link, system call included";
     transmit_batch: Count(transmit_batch), |_| 1..=1024, "packets that are handed over together";
     link_setup: Span(link.setup), |_| COST, "C_x: the time to start a transmission";

@@ -3,9 +3,10 @@
 //! A job is known here by its number and by the [`Work`] that it has to do next: in which order it runs among the others, and
 //! how many steps it takes until it may be replaced. What a step does is the job's own.
 //!
-//! Two policies [channels §4.2]: multi-class earliest deadline first, and fixed priority with 32 levels, first come first
-//! served within a level. Under both, preemption is cooperative [channels §3.1]: the running job may be replaced only
-//! 1. after every block of steps of its current message (of a channel: P packets),
+//! Three policies: multi-class earliest deadline first and fixed priority with 32 levels, first come first served within a level
+//! [channels §4.2]; and rate-monotonic, for upcalls, which with the preemption below is RMDP [rtu §5.1]. Under all of them preemption
+//! is cooperative [channels §3.1]: the running job may be replaced only
+//! 1. after every block of steps of its current message (of a channel: P packets; of an upcall: an iteration),
 //! 2. at the end of a message, and
 //! 3. when it has nothing to do (or no room to put it).
 //!
@@ -30,6 +31,8 @@ pub enum Policy {
     EarliestDeadline,
     /// By level, 0 first; first come first served within a level. Messages that are early still wait or come last.
     FixedPriority,
+    /// The shorter the time from release to deadline, the earlier; of equal ones the lower number first, whichever runs.
+    RateMonotonic,
 }
 
 /// The class of a job's next work, and its order within the class.
@@ -51,6 +54,10 @@ pub enum Order {
 }
 
 impl Order {
+    /// Logical arrival; the origin for best effort.
+    fn released(&self) -> Instant {
+        if let Self::RealTime { release, .. } = *self { release } else { Instant::ZERO }
+    }
     fn is_current(&self, now: Instant) -> bool {
         matches!(self, Self::RealTime { release, .. } if *release <= now)
     }
@@ -85,8 +92,8 @@ pub enum After {
     Blocked,
 }
 
-/// Order among jobs: smaller runs first.
-type Rank = (u8, Instant);
+/// Order among jobs: smaller runs first. The number counts only under [`Policy::RateMonotonic`], where it is a part of the priority.
+type Rank = (u8, Instant, u32);
 
 const BEST_EFFORT_LEVEL: u8 = PRIORITY_LEVELS as u8 - 1;
 
@@ -177,11 +184,16 @@ impl Processor {
             && (!self.restricted || running.work.order.is_current(now))
             && (running.steps > 0
                 || self.preemption.stays(now, &running.work.order)
-                || self.best_rank().is_none_or(|best| keeps(self.rank(now, &running.work.order), best)))
+                || self.best_rank().is_none_or(|best| keeps(self.rank(now, running), best)))
         {
             return Some(Pick { id: running.id, switched: self.note_switch() });
         }
-        if self.restricted && self.best_rank().is_none_or(|(band, _)| band >= BEST_EFFORT_LEVEL) {
+        if self.restricted && self.best_rank().is_none_or(|(band, ..)| band >= BEST_EFFORT_LEVEL) {
+            // This is a preemption point for the job that has to wait, wherever it is: what becomes current until it goes on must not
+            // find it in the middle of a block, after a sleep at that.
+            if let Some(previous) = self.running.take() {
+                self.enqueue(now, previous.id, previous.work, true);
+            }
             return None;
         }
         let next = self.pop_best()?;
@@ -191,6 +203,15 @@ impl Processor {
         let work = self.work[next as usize].take().expect("a queued job has work");
         self.running = Some(Running { id: next, work, steps: 0 });
         Some(Pick { id: next, switched: self.note_switch() })
+    }
+
+    /// True if the running job would be replaced if this were a preemption point: whether it is asked to yield [rtu §5.1].
+    ///
+    /// O(1), plus O(log n) once for each message that became current since the last call.
+    pub fn is_outranked(&mut self, now: Instant) -> bool {
+        self.promote(now);
+        let Some(running) = &self.running else { return false };
+        self.best_rank().is_some_and(|best| !keeps(self.rank(now, running), best))
     }
 
     /// Notes what the step of the running job left behind; true if this is a preemption point.
@@ -293,6 +314,7 @@ impl Processor {
             }
             Order::RealTime { deadline, priority, .. } => match self.policy {
                 Policy::EarliestDeadline => self.current.set(id, deadline),
+                Policy::RateMonotonic => self.current.set(id, Instant::ZERO + deadline.since(work.order.released())),
                 Policy::FixedPriority if preempted => self.levels.push_front(priority.min(BEST_EFFORT_LEVEL), id),
                 Policy::FixedPriority => self.levels.push_back(priority.min(BEST_EFFORT_LEVEL), id),
             },
@@ -306,29 +328,32 @@ impl Processor {
         }
     }
 
-    fn rank(&self, now: Instant, order: &Order) -> Rank {
-        match *order {
-            Order::BestEffort if mutant::is_on(Mutant::BestEffortFirst) => (0, Instant::ZERO),
-            Order::BestEffort => (BEST_EFFORT_LEVEL, Instant::ZERO),
-            Order::RealTime { release, .. } if release > now && mutant::is_on(Mutant::EarlyOvertakes) => (0, release),
-            Order::RealTime { release, .. } if release > now => (self.preemption.early_band(), release),
-            Order::RealTime { deadline, priority, .. } => match self.policy {
-                Policy::EarliestDeadline => (0, deadline),
-                Policy::FixedPriority => (priority.min(BEST_EFFORT_LEVEL), Instant::ZERO),
+    fn rank(&self, now: Instant, running: &Running) -> Rank {
+        match running.work.order {
+            Order::BestEffort if mutant::is_on(Mutant::BestEffortFirst) => (0, Instant::ZERO, 0),
+            Order::BestEffort => (BEST_EFFORT_LEVEL, Instant::ZERO, 0),
+            Order::RealTime { release, .. } if release > now && mutant::is_on(Mutant::EarlyOvertakes) => {
+                (0, release, 0)
+            }
+            Order::RealTime { release, .. } if release > now => (self.preemption.early_band(), release, 0),
+            Order::RealTime { deadline, priority, release, .. } => match self.policy {
+                Policy::EarliestDeadline => (0, deadline, 0),
+                Policy::FixedPriority => (priority.min(BEST_EFFORT_LEVEL), Instant::ZERO, 0),
+                Policy::RateMonotonic => (0, Instant::ZERO + deadline.since(release), running.id),
             },
         }
     }
 
     fn best_rank(&self) -> Option<Rank> {
         if mutant::is_on(Mutant::BestEffortFirst) && self.levels.first_list() == Some(BEST_EFFORT_LEVEL) {
-            return Some((0, Instant::ZERO));
+            return Some((0, Instant::ZERO, 0));
         }
-        if let Some((deadline, _)) = self.current.peek() {
-            return Some((0, deadline));
+        if let Some((key, id)) = self.current.peek() {
+            return Some((0, key, if self.policy == Policy::RateMonotonic { id } else { 0 }));
         }
-        let early = self.early.peek().map(|(release, _)| (self.preemption.early_band(), release));
+        let early = self.early.peek().map(|(release, _)| (self.preemption.early_band(), release, 0));
         match self.levels.first_list() {
-            Some(level) if early.is_none_or(|(band, _)| level < band) => Some((level, Instant::ZERO)),
+            Some(level) if early.is_none_or(|(band, ..)| level < band) => Some((level, Instant::ZERO, 0)),
             _ => early,
         }
     }

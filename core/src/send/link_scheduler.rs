@@ -16,6 +16,7 @@
 //! channel, or as many answers, in every lease.
 
 use crate::collections::{DeadlineHeap, FifoSet};
+use crate::limits::HELD_SPACING;
 use crate::mutant::{self, Mutant};
 use crate::platform::{BestEffort, LinkModel};
 use crate::send::starts::Policer;
@@ -80,6 +81,8 @@ pub struct LinkScheduler {
     change: Change,
     /// Whether anything is promised on this host: only then packets have to be spaced.
     promises: bool,
+    /// While the executive is held: from when on the next packet of best effort, or control frame, may start.
+    held_until: Option<Instant>,
 }
 
 /// How far a change of the model is.
@@ -121,7 +124,18 @@ impl LinkScheduler {
             room: 0,
             change: Change::Settled,
             promises: false,
+            held_until: None,
         }
+    }
+
+    /// While `held`, no early packet leaves, and starts of best effort are [`HELD_SPACING`] apart at least: an upcall is ready.
+    pub fn set_held(&mut self, now: Instant, held: bool) {
+        self.held_until = held.then(|| self.held_until.unwrap_or(now));
+    }
+
+    /// From when on best effort may start.
+    fn may_start_at(&self) -> Instant {
+        self.starts.allowed_at().max(self.held_until.unwrap_or(Instant::ZERO))
     }
 
     /// Whether anything is promised on this host: while nothing is, packets start as soon as the link takes them
@@ -235,12 +249,12 @@ impl LinkScheduler {
         while let Some((_, id)) = self.early.pop_due(now) {
             self.current.set(id, self.deadlines[id as usize]);
         }
-        let may_start = now >= self.starts.allowed_at() && self.best_effort.first_list().is_some();
+        let may_start = now >= self.may_start_at() && self.best_effort.first_list().is_some();
         let best_effort_first = mutant::is_on(Mutant::BestEffortFirst) && may_start;
         if !best_effort_first && let Some((_, id)) = self.current.pop() {
             return Some(Next::Channel(id));
         }
-        if now >= self.starts.allowed_at() {
+        if now >= self.may_start_at() {
             if control_waits {
                 return Some(Next::Control);
             }
@@ -256,6 +270,9 @@ impl LinkScheduler {
                 return Some(Next::Channel(id));
             }
         }
+        if self.held_until.is_some() {
+            return None;
+        }
         self.early.pop_due(now + self.horizon).map(|(_, id)| Next::Channel(id))
     }
 
@@ -265,6 +282,7 @@ impl LinkScheduler {
             Class::RealTime => payload,
             Class::BestEffort => {
                 self.starts.started(now);
+                self.held_until = self.held_until.map(|_| now + HELD_SPACING);
                 payload.max(self.best_effort_least)
             }
         };
@@ -292,8 +310,9 @@ impl LinkScheduler {
         }
         let held = self.held.peek().map(|(at, _)| at);
         let now_or_held = if control_waits || !self.best_effort.is_empty() { Some(Instant::ZERO) } else { held };
-        let best_effort = now_or_held.map(|at| at.max(self.starts.allowed_at()));
-        let early = self.early.peek().map(|(release, _)| release.before(self.horizon));
+        let best_effort = now_or_held.map(|at| at.max(self.may_start_at()));
+        let horizon = if self.held_until.is_some() { Duration::ZERO } else { self.horizon };
+        let early = self.early.peek().map(|(release, _)| release.before(horizon));
         best_effort.into_iter().chain(early).min().map(|at| at.max(free))
     }
 

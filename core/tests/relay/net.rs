@@ -375,6 +375,7 @@ pub(crate) fn config(secret: u64, clock: u64, mega: u64) -> Config {
     Config {
         channels: 12,
         frames: FRAMES - 60,
+        upcalls: 0,
         best_effort_frames: 40,
         packet: PACKET,
         quantum: 4,

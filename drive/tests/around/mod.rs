@@ -16,10 +16,13 @@ use laxity_core::receive::{Expected, ReceiveCounters};
 use laxity_core::send::{Rejected, SendConfig, SendCounters, Submitted};
 use laxity_core::signal::clock_sign;
 use laxity_core::units::{Duration, Instant};
+use laxity_core::upcall::{Completed, Outcome, Pick};
 use laxity_core::wire::{
     Accept, Control as Frame, ControlType, DATA_HEADER_BYTES, DataHeader, MAX_CONTROL_BYTES, Open,
 };
-use laxity_drive::{Clock, Control, Delivery, Driver, Links, Meter, Next, Outbound, Passed, Ports, Sleep, Work};
+use laxity_drive::{
+    Clock, Control, Delivery, Driver, Iterated, Links, Meter, Next, OnThread, Outbound, Passed, Ports, Sleep, Work,
+};
 
 /// Payload bytes of a packet.
 pub const PACKET: usize = 100;
@@ -50,6 +53,8 @@ pub enum Did {
     Step(u32),
     /// A packet was staged for a link.
     Stage(LinkId),
+    /// An iteration of an upcall on the thread, with so many units of its run done before.
+    Iteration(u32),
     Flush(LinkId),
     /// A message of the channel at a place was accepted, with this logical arrival.
     Submit(u32, Instant),
@@ -89,6 +94,11 @@ pub struct Around {
     pub events: Vec<Event>,
     /// Tells it to stop as the next round begins.
     pub stop: bool,
+    /// An upcall of the host is ready.
+    pub is_upcall_ready: bool,
+    /// What an iteration of an upcall on the driver's thread takes, and runs that were done.
+    pub iteration: Duration,
+    pub completed: u64,
 }
 
 /// A driver and what surrounds it.
@@ -121,6 +131,7 @@ impl Host {
         let endpoint = Endpoint::new(Config {
             channels: 8,
             frames: 200,
+            upcalls: 4,
             best_effort_frames: 40,
             packet: PACKET as u32,
             quantum: platform.quantum,
@@ -158,6 +169,9 @@ impl Host {
             is_busy: false,
             events: Vec::new(),
             stop: false,
+            is_upcall_ready: false,
+            iteration: Duration::ZERO,
+            completed: 0,
         };
         Self { driver, around, opened: 0 }
     }
@@ -478,6 +492,17 @@ impl Meter for Around {
     }
 }
 
+impl OnThread<HeapFrames> for Around {
+    fn iterate(&mut self, _: Instant, upcall: &Pick) -> Iterated {
+        self.now += self.iteration;
+        self.did.push(Did::Iteration(upcall.done));
+        Iterated { end: self.now, units: upcall.block.min(upcall.left), outcome: Outcome::Yields }
+    }
+    fn iterated(&mut self, _: &mut Driver<HeapFrames>, _: Instant, _: &Pick, completed: Option<Completed>) {
+        self.completed += u64::from(completed.is_some());
+    }
+}
+
 impl Control<HeapFrames> for Around {
     fn obey(&mut self, driver: &mut Driver<HeapFrames>, now: Instant) {
         if std::mem::take(&mut self.stop) {
@@ -490,4 +515,8 @@ impl Control<HeapFrames> for Around {
         }
     }
     fn round_over(&mut self, _: &mut Driver<HeapFrames>, _: Instant) {}
+
+    fn is_upcall_ready(&mut self, _: Instant) -> bool {
+        self.is_upcall_ready
+    }
 }

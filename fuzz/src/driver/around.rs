@@ -11,7 +11,8 @@ use laxity_core::piece::Piece;
 use laxity_core::receive::{Expected, ReceiveCounters};
 use laxity_core::send::{Rejected, SendCounters, Submitted};
 use laxity_core::units::{Duration, Instant};
-use laxity_drive::{Clock, Control, Delivery, Driver, Links, Meter, Outbound, Passed, Ports, Work};
+use laxity_core::upcall::{Completed, Outcome, Pick};
+use laxity_drive::{Clock, Control, Delivery, Driver, Iterated, Links, Meter, OnThread, Outbound, Passed, Ports, Work};
 
 use super::host::{Command, Flying, Host, address};
 use super::model::{Received, Sent};
@@ -481,6 +482,17 @@ impl Control<Region> for Around<'_> {
     }
 
     fn round_over(&mut self, _: &mut Driver<Region>, _: Instant) {}
+
+    fn is_upcall_ready(&mut self, _: Instant) -> bool {
+        false
+    }
+}
+
+impl OnThread<Region> for Around<'_> {
+    fn iterate(&mut self, now: Instant, upcall: &Pick) -> Iterated {
+        Iterated { end: now, units: upcall.left, outcome: Outcome::Done }
+    }
+    fn iterated(&mut self, _: &mut Driver<Region>, _: Instant, _: &Pick, _: Option<Completed>) {}
 }
 
 impl Around<'_> {

@@ -173,6 +173,7 @@ impl Host {
         let mut endpoint = Endpoint::new(Config {
             channels,
             frames,
+            upcalls: 0,
             best_effort_frames: BEST_EFFORT_FRAMES,
             packet: platform.packet,
             quantum: platform.quantum,

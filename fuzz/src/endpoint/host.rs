@@ -64,6 +64,7 @@ impl Host {
         let mut endpoint = Endpoint::new(Config {
             channels: 1 + usize::from(shape >> 3 & 7),
             frames,
+            upcalls: 0,
             best_effort_frames: BEST_EFFORT_FRAMES,
             packet,
             quantum: 1 + u32::from(shape >> 6),

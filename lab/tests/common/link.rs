@@ -8,7 +8,7 @@ use laxity_core::frames::Frames;
 use laxity_core::receive::{ArrivalClass, Expected};
 use laxity_core::units::{Duration, Instant};
 use laxity_core::wire::{DATA_HEADER_BYTES, DataHeader};
-use laxity_link::sys::{Interest, now, wait};
+use laxity_link::sys::{Wake, now};
 use laxity_link::xdp::{KernelFrames, Xdp, XdpConfig, XdpError};
 use laxity_link::{Link, LinkOver};
 
@@ -22,12 +22,14 @@ pub const KEY: u64 = 77;
 pub struct Host {
     pub link: Xdp,
     pub frames: KernelFrames,
+    /// Never rung.
+    doorbell: Wake,
 }
 
 impl Host {
     pub fn open(lab: &Lab, side: Side, config: XdpConfig) -> Result<Self, XdpError> {
         let opened = lab.on(side, move || Ok(Xdp::open(&config))).unwrap();
-        opened.map(|(link, frames)| Self { link, frames })
+        opened.map(|(link, frames)| Self { link, frames, doorbell: Wake::new().unwrap() })
     }
 
     pub fn address(&self) -> SocketAddr {
@@ -59,6 +61,11 @@ impl Host {
         self.link.flush(&mut self.frames).unwrap();
     }
 
+    /// Waits until something may have arrived, for `limit` at most.
+    pub fn wait(&mut self, limit: Duration) {
+        self.link.wait(self.doorbell.as_fd(), Some(limit)).unwrap();
+    }
+
     /// Waits for `count` packets.
     pub fn collect(&mut self, count: usize) -> Vec<(Vec<u8>, SocketAddr)> {
         self.collect_within(LIMIT, count)
@@ -67,7 +74,7 @@ impl Host {
     pub fn collect_within(&mut self, limit: Duration, count: usize) -> Vec<(Vec<u8>, SocketAddr)> {
         let (mut seen, start) = (Vec::new(), now());
         while seen.len() < count && now().since(start) < limit {
-            wait(&[(self.link.as_fd(), Interest::Readable)], Some(Duration::from_millis(100))).unwrap();
+            self.wait(Duration::from_millis(100));
             let mut sink = |received: laxity_link::Received, frames: &mut KernelFrames| {
                 seen.push((frames.packet(&received.frame)[..received.len].to_vec(), received.peer));
                 frames.free(received.frame);

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::os::fd::AsFd;
 
 use laxity_core::units::Duration;
-use laxity_link::sys::{Interest, now, wait};
+use laxity_link::sys::{Wake, now};
 use laxity_link::xdp::{KernelFrames, Mode, Xdp, XdpConfig, XdpError};
 use laxity_link::{Counters, Link};
 
@@ -19,6 +19,8 @@ pub(crate) struct OverXdp<const NATIVE: bool> {
     /// Frames that an end has beside those that were asked for.
     more: usize,
     v6: bool,
+    /// Never rung.
+    doorbell: Wake,
     _lab: Lab,
 }
 
@@ -53,7 +55,8 @@ impl<const NATIVE: bool> Pair for OverXdp<NATIVE> {
         };
         let ends = [a, b].map(|(link, frames)| End { link, frames });
         let more = ends[0].frames.available() - frames;
-        let mut pair = Self { ends, before: [Counters::default(); 2], more, v6, _lab: lab };
+        let doorbell = Wake::new().expect("the kernel has one");
+        let mut pair = Self { ends, doorbell, before: [Counters::default(); 2], more, v6, _lab: lab };
         // The first packets go by the kernel, which looks for the neighbour: they might be overtaken, or lost while it looks.
         (0..2).for_each(|end| pair.expect(end));
         for from in 0..2 {
@@ -88,8 +91,9 @@ impl<const NATIVE: bool> Pair for OverXdp<NATIVE> {
     }
 
     fn pass_time(&mut self) {
-        let fds = [(self.ends[0].link.as_fd(), Interest::Readable), (self.ends[1].link.as_fd(), Interest::Readable)];
-        wait(&fds, Some(Duration::from_micros(500))).expect("the kernel waits");
+        for end in &mut self.ends {
+            end.link.wait(self.doorbell.as_fd(), Some(Duration::from_micros(250))).expect("the kernel waits");
+        }
     }
 
     fn counters(&mut self, end: usize) -> Counters {

@@ -12,6 +12,7 @@
 //!
 //! A cost that has no figure for a packet size takes that of the next larger size, or of the largest.
 
+use laxity_core::admission::Admission;
 use laxity_core::admission::confidence::Probability;
 use laxity_core::platform::{Interference, LinkModel, Platform};
 use laxity_core::units::{Duration, Rate};
@@ -85,6 +86,15 @@ pub fn spread(platform: Platform) -> Platform {
     let spacing = platform.link_cost * HAND_OVERS;
     let floor_bytes = platform.link.floor_bytes.min(platform.packet);
     Platform { link: LinkModel { spacing, floor_bytes, ..platform.link }, ..platform }
+}
+
+/// The platform with a P that was chosen for another link, halved until looks keep up with this one.
+fn keeping_up(mut platform: Platform) -> Platform {
+    let keeps_up = |platform: &Platform| Admission::new(platform.clone()).is_ok_and(|host| host.looks_keep_up());
+    while platform.quantum > 1 && !keeps_up(&platform) {
+        platform.quantum /= 2;
+    }
+    platform
 }
 
 /// The envelopes that promise most: of the larger budget of both observers, those that are the least for some span, and leave some of it.
@@ -163,7 +173,7 @@ impl Calibration {
         let best_effort = &mut platform.best_effort;
         best_effort.packet_max = best_effort.packet_max.min(packet);
         best_effort.packet_min = best_effort.packet_min.min(best_effort.packet_max);
-        spread(platform)
+        keeping_up(spread(platform))
     }
 
     /// The largest packets whose costs were measured.

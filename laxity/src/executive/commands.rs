@@ -47,8 +47,19 @@ impl<F: Frames, L: LinkOver<F>, C: Clock> Control<F> for Surroundings<L, C> {
                     driver.endpoint.set_link_model(now, link, model);
                     self.setting = Some((ticket, link));
                 }
+                Command::Upcalls(mut upcalls) => {
+                    upcalls.is_here();
+                    self.upcalls = Some(upcalls);
+                }
                 Command::Stop => driver.stop(now, self),
             }
+        }
+        if let Some(upcalls) = &mut self.upcalls
+            && upcalls.is_told()
+            && !upcalls.obey(now, &mut driver.endpoint)
+            && let Some(over) = self.upcalls.take()
+        {
+            self.notice(Notice::UpcallsOver { _upcalls: over }, &mut driver.endpoint);
         }
     }
 
@@ -66,6 +77,10 @@ impl<F: Frames, L: LinkOver<F>, C: Clock> Control<F> for Surroundings<L, C> {
             }
         }
         self.notice(Notice::Event(event), &mut driver.endpoint);
+    }
+
+    fn is_upcall_ready(&mut self, now: Instant) -> bool {
+        self.readiness.is_ready(now)
     }
 
     fn round_over(&mut self, driver: &mut Driver<F>, now: Instant) {

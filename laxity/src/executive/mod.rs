@@ -11,9 +11,10 @@ pub(crate) mod fault;
 mod meter;
 mod ports;
 mod recorder;
-mod stopped;
+pub(crate) mod stopped;
 #[cfg(test)]
 mod tests;
+mod upcalls;
 mod windows;
 
 use std::collections::VecDeque;
@@ -37,12 +38,14 @@ use laxity_link::sys::{self, Interest, now};
 use crate::calibration::Premises;
 use crate::doorbell::Doorbell;
 use crate::port::Slot;
+use crate::readiness::Readiness;
 use crate::realtime::{self, Scheduling};
 use crate::signal::Signal;
 pub(crate) use clock::SystemClock;
 pub(crate) use meter::Meter;
 pub use meter::{Histograms, Sampling};
 pub use recorder::{Recorded, Recorder};
+pub(crate) use upcalls::Upcalls;
 
 /// What the control thread asks for.
 #[derive(Debug)]
@@ -81,6 +84,8 @@ pub(crate) enum Command {
         link: LinkId,
         model: LinkModel,
     },
+    /// Runs these upcalls from now on, on its own thread.
+    Upcalls(Box<dyn Upcalls>),
     Stop,
 }
 
@@ -97,6 +102,8 @@ pub(crate) enum Notice {
     LinkSet { ticket: u64 },
     /// Memory to be freed.
     Garbage { _channel: Option<Released>, _slot: Option<Box<Slot>>, _opener: Option<Opener> },
+    /// Upcalls that run no more, to be freed.
+    UpcallsOver { _upcalls: Box<dyn Upcalls> },
 }
 
 /// A channel that did not make it into the endpoint.
@@ -142,6 +149,7 @@ pub(crate) struct Parts {
     pub(crate) doorbell: Arc<Doorbell>,
     pub(crate) published: Arc<Published>,
     pub(crate) stopped: Arc<AtomicBool>,
+    pub(crate) readiness: Arc<Readiness>,
     pub(crate) meter: Meter,
 }
 
@@ -171,6 +179,10 @@ pub(crate) struct Surroundings<L, C> {
     published: Arc<Published>,
     meter: Meter,
     platform: Platform,
+    /// From when on upcalls of this host are ready.
+    readiness: Arc<Readiness>,
+    /// Upcalls on this thread.
+    upcalls: Option<Box<dyn Upcalls>>,
     /// A change of a link's model that is not settled yet.
     setting: Option<(u64, LinkId)>,
     /// When what was counted was told.
@@ -181,7 +193,19 @@ pub(crate) struct Surroundings<L, C> {
 
 impl<L, C: Clock> Surroundings<L, C> {
     fn new(mut clock: C, link: L, parts: Parts) -> (Self, Endpoint) {
-        let Parts { endpoint, platform, channels, commands, notices, notified, doorbell, published, meter, .. } = parts;
+        let Parts {
+            endpoint,
+            platform,
+            channels,
+            commands,
+            notices,
+            notified,
+            doorbell,
+            published,
+            meter,
+            readiness,
+            ..
+        } = parts;
         let told_at = clock.now();
         let slots = (0..channels).map(|_| None).collect();
         let around = Self {
@@ -196,6 +220,8 @@ impl<L, C: Clock> Surroundings<L, C> {
             published,
             meter,
             platform,
+            readiness,
+            upcalls: None,
             setting: None,
             told_at,
             slept_at: None,
@@ -220,6 +246,7 @@ impl<L: LinkOver<F>, F: Frames> Executive<L, F> {
         let throttle = matches!(scheduling, Scheduling::Fifo(_)).then(realtime::throttle).flatten();
         self.driver.endpoint.seal();
         self.driver.start(now(), throttle);
+        self.around.readiness.set_executive();
         self.around.clock.refresh(now());
         self.around.clock.stolen(now(), Duration::ZERO);
         self.around.meter.skip(now());
@@ -234,6 +261,9 @@ impl<L: LinkOver<F>, F: Frames> Executive<L, F> {
         let sampled = self.around.meter.finish(now());
         *self.around.published.sampled.lock().unwrap_or_else(PoisonError::into_inner) = sampled;
         self.driver.wake_applications(&mut self.around);
+        if let Some(upcalls) = &mut self.around.upcalls {
+            upcalls.close();
+        }
         self.stopped.store(true, Ordering::SeqCst);
         self.notified.notify();
     }
@@ -265,9 +295,17 @@ impl<L: LinkOver<F>, F: Frames> Executive<L, F> {
             around.published.restricted.fetch_add(1, Ordering::Relaxed);
         }
         around.doorbell.going_to_sleep();
-        if !around.doorbell.is_silent() || !around.commands.is_empty() {
+        let is_told = around.upcalls.as_ref().is_some_and(|upcalls| upcalls.is_told());
+        if is_told || !around.doorbell.is_silent() || !around.commands.is_empty() {
             around.doorbell.awake();
             return;
+        }
+        if sleep.is_held {
+            around.doorbell.hold();
+            if !around.readiness.is_ready(now()) {
+                around.doorbell.awake();
+                return;
+            }
         }
         around.publish_premises(now());
         let due = sleep.until.map(|(at, _)| at);
@@ -290,6 +328,9 @@ impl<L: LinkOver<F>, F: Frames> Executive<L, F> {
             let awake = now();
             around.clock.slept(awake.since(asleep));
             around.slept_at = Some(asleep);
+            if let Some(upcalls) = &mut around.upcalls {
+                upcalls.begin_busy(due.map_or(awake, |due| due.min(awake)));
+            }
             // What woke too late by the timeout that was passed: that it was the wrong one excuses nobody.
             self.driver.woke(awake, timeout.map(|timeout| asleep + timeout), rung, around);
         }

@@ -234,5 +234,8 @@ impl<L, C> Meter for Surroundings<L, C> {
     }
     fn gap(&mut self, taken: Duration) {
         note_gap(&self.published, &self.platform, taken);
+        if let Some(upcalls) = &mut self.upcalls {
+            upcalls.taken(taken);
+        }
     }
 }

@@ -211,6 +211,7 @@ impl LiveHost {
             doorbell: Arc::clone(&doorbell),
             published: Arc::new(Published::default()),
             stopped: Arc::new(AtomicBool::new(false)),
+            readiness: Arc::default(),
             meter: Meter::new(Instant::ZERO, &platform, None),
         };
         let (around, endpoint) = Surroundings::new(ManualClock(Rc::clone(&time)), link, parts);
@@ -472,6 +473,7 @@ impl Observer for Log {
                     laxity_sim::Work::Step { kind, .. } => (kind.name(), u64::MAX),
                     laxity_sim::Work::HandOver { .. } => ("hand-over", u64::MAX),
                     laxity_sim::Work::Look => ("look", 0),
+                    laxity_sim::Work::Upcall { .. } => ("upcall", u64::MAX),
                 };
                 (self.number(host), what, which, start, end)
             }

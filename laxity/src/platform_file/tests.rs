@@ -73,6 +73,7 @@ fn every_key_is_read_into_its_own_place() {
         best_effort_burst = 29
         best_effort_spacing = "30ns"
         upcall_switch = "31ns"
+        upcall_step = "38ns"
         interference_burst = "24ns"
         [[platform.interference]]
         period = "26ns"
@@ -91,6 +92,7 @@ fn every_key_is_read_into_its_own_place() {
     let expected = Platform {
         machine: MachineModel::Executive,
         upcall_switch: ns(31),
+        upcall_step: ns(38),
         packet: 1001,
         quantum: 2,
         switch: ns(3),

@@ -1,7 +1,4 @@
 //! What the executive's thread asks of the kernel, and what it got.
-//!
-//! The only module of this crate, beside the C API to come, with `unsafe`: system calls that the libraries do not wrap.
-#![allow(unsafe_code)]
 
 use std::fs;
 use std::io;
@@ -17,40 +14,6 @@ pub enum Scheduling {
     ShortSlice,
     /// An ordinary thread.
     Ordinary,
-}
-
-/// Asks for a slice of `slice` in the ordinary class; kernels before 6.12 ignore it.
-///
-/// # Errors
-/// What the kernel says; the thread runs on as it is.
-pub(crate) fn set_short_slice(slice: Duration) -> io::Result<()> {
-    #[repr(C)]
-    struct Attributes {
-        size: u32,
-        policy: u32,
-        flags: u64,
-        nice: i32,
-        priority: u32,
-        runtime: u64,
-        deadline: u64,
-        period: u64,
-    }
-    let attributes = Attributes {
-        size: size_of::<Attributes>() as u32,
-        policy: libc::SCHED_OTHER as u32,
-        flags: 0,
-        // As it is: a slice is no reason to lose what the user set.
-        nice: rustix::process::getpriority_process(None).unwrap_or(0),
-        priority: 0,
-        runtime: slice.as_nanos(),
-        deadline: 0,
-        period: 0,
-    };
-    // SAFETY: `attributes` has the layout of the kernel's sched_attr (SCHED_ATTR_SIZE_VER0) and says its size.
-    match unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
 }
 
 /// Locks what the process has and will have in memory.

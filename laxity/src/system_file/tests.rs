@@ -4,15 +4,8 @@ use proptest::prelude::*;
 
 use super::*;
 
-fn plan(text: &str) -> Plan {
-    parse(text, "system.toml").unwrap().plan
-}
-
 fn channel(lines: &str) -> Channel {
-    match plan(&format!("[[channel]]\ndeadline = \"40ms\"\n{lines}")) {
-        Plan::Channels(mut channels) => channels.remove(0),
-        Plan::Upcalls(_) => unreachable!(),
-    }
+    parse(&format!("[[channel]]\ndeadline = \"40ms\"\n{lines}"), "system.toml").unwrap().channels.remove(0)
 }
 
 /// Largest message, interval, burst.
@@ -67,7 +60,7 @@ fn channels_in_the_order_of_the_file() {
     "#;
     let system = parse(text, "system.toml").unwrap();
     assert_eq!(system.platform.machine, MachineModel::PapersOffload);
-    let Plan::Channels(channels) = system.plan else { unreachable!() };
+    let channels = system.channels;
     let names: Vec<&str> = channels.iter().map(|channel| channel.name.as_str()).collect();
     assert_eq!(names, ["camera", "channel 2", "channel 3"]);
     let roles: Vec<Role> = channels.iter().map(|channel| channel.request.role).collect();
@@ -126,7 +119,7 @@ fn upcalls_and_their_defaults() {
     };
     let expected =
         [upcall("upcall 1", 40, 10, 1, 1), upcall("video", 90, 30, 10, 10), upcall("upcall 3", 90, 30, 10, 5)];
-    assert_eq!(plan(text), Plan::Upcalls(expected.to_vec()));
+    assert_eq!(parse(text, "system.toml").unwrap().upcalls, expected);
 }
 
 proptest! {

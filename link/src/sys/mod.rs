@@ -21,8 +21,10 @@ use laxity_core::frames::{Frames, HeapFrames};
 pub(crate) use clock::now_and_wall;
 pub use clock::{clock_identity, now, precise_timers, thread_processor_time, times_waited};
 pub use socket::{buffers, mark};
-pub use thread::{pin, processors, real_time, wait_for_interruptions};
-pub(crate) use wait::{Found, wait_set};
+pub use thread::{
+    deadline, ordinary, pin, processor_time_of, processors, real_time, real_time_of, short_slice, thread_id,
+    wait_for_interruptions,
+};
 pub use wait::{Interest, MAX_WAIT, Readiness, wait};
 pub use wake::Wake;
 pub use wall::{WallClock, wall_clock};

@@ -3,6 +3,7 @@
 use std::io;
 use std::os::fd::AsFd;
 
+use laxity_core::units::Duration;
 use rustix::event::epoll;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 
@@ -11,10 +12,102 @@ use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 /// # Errors
 /// EPERM without CAP_SYS_NICE or an RLIMIT_RTPRIO, EINVAL for another priority. The thread runs on as it is.
 pub fn real_time(priority: u8) -> io::Result<()> {
+    // 0 names the calling thread.
+    set_scheduler(0, libc::SCHED_FIFO, priority)
+}
+
+/// The calling thread's number, by which [`real_time_of`], [`ordinary`] and [`processor_time_of`] know it.
+pub fn thread_id() -> i32 {
+    rustix::thread::gettid().as_raw_nonzero().get()
+}
+
+/// As [`real_time`], of a thread of this process.
+///
+/// # Errors
+/// As [`real_time`]; ESRCH if there is no such thread.
+pub fn real_time_of(thread: i32, priority: u8) -> io::Result<()> {
+    set_scheduler(thread, libc::SCHED_FIFO, priority)
+}
+
+/// Makes a thread of this process an ordinary one.
+///
+/// # Errors
+/// ESRCH if there is no such thread.
+pub fn ordinary(thread: i32) -> io::Result<()> {
+    set_scheduler(thread, libc::SCHED_OTHER, 0)
+}
+
+fn set_scheduler(thread: i32, policy: i32, priority: u8) -> io::Result<()> {
     let parameters = libc::sched_param { sched_priority: i32::from(priority) };
-    // SAFETY: the pointer is to a valid sched_param for the length of the call; 0 names the calling thread.
-    match unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO | libc::SCHED_RESET_ON_FORK, &parameters) } {
+    // SAFETY: the pointer is to a valid sched_param for the length of the call; the kernel checks the number of the thread.
+    match unsafe { libc::sched_setscheduler(thread, policy | libc::SCHED_RESET_ON_FORK, &parameters) } {
         0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// The kernel's sched_attr (SCHED_ATTR_SIZE_VER0).
+#[repr(C)]
+#[derive(Default)]
+struct Attributes {
+    size: u32,
+    policy: u32,
+    flags: u64,
+    nice: i32,
+    priority: u32,
+    /// In the ordinary class: the slice.
+    runtime: u64,
+    deadline: u64,
+    period: u64,
+}
+
+/// Makes the calling thread SCHED_DEADLINE: it may take `runtime` of a processor in every `period`, and gets it before the period's end.
+/// It runs on any processor of the system, and cannot start threads.
+///
+/// # Errors
+/// EPERM without CAP_SYS_NICE, or while it is kept to some processors; EBUSY if the kernel has not so much left; EINVAL for a runtime below
+/// 1024 ns or above the period. The thread runs on as it is.
+pub fn deadline(runtime: Duration, period: Duration) -> io::Result<()> {
+    let (runtime, period) = (runtime.as_nanos(), period.as_nanos());
+    let policy = libc::SCHED_DEADLINE as u32;
+    set_attributes(Attributes { policy, runtime, deadline: period, period, ..Attributes::default() })
+}
+
+/// Asks for a slice of `slice` in the ordinary class, for the calling thread; kernels before 6.12 ignore it.
+///
+/// # Errors
+/// What the kernel says; the thread runs on as it is.
+pub fn short_slice(slice: Duration) -> io::Result<()> {
+    // As it is: a slice is no reason to lose what the user set.
+    let nice = rustix::process::getpriority_process(None).unwrap_or(0);
+    let policy = libc::SCHED_OTHER as u32;
+    set_attributes(Attributes { policy, nice, runtime: slice.as_nanos(), ..Attributes::default() })
+}
+
+/// Of the calling thread.
+fn set_attributes(attributes: Attributes) -> io::Result<()> {
+    let attributes = Attributes { size: size_of::<Attributes>() as u32, ..attributes };
+    // SAFETY: `attributes` has the layout of the kernel's sched_attr (SCHED_ATTR_SIZE_VER0) and says its size.
+    match unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) } {
+        0 => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// How long a thread of this process has had a processor so far.
+///
+/// # Errors
+/// EINVAL if there is no such thread.
+pub fn processor_time_of(thread: i32) -> io::Result<Duration> {
+    // The kernel's number of a thread's processor clock: its complement, three bits up, and CPUCLOCK_SCHED | CPUCLOCK_PERTHREAD.
+    let clock = (!thread << 3) | 6;
+    let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
+    // SAFETY: the pointer is to a timespec that the kernel fills; it checks the clock's number.
+    match unsafe { libc::clock_gettime(clock, &mut time) } {
+        0 => {
+            let (seconds, nanos) = (u64::try_from(time.tv_sec).unwrap_or(0), u64::try_from(time.tv_nsec).unwrap_or(0));
+            Ok(Duration::from_secs(seconds) + Duration::from_nanos(nanos))
+        }
         _ => Err(io::Error::last_os_error()),
     }
 }

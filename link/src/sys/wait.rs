@@ -1,7 +1,7 @@
 //! Waiting for sockets, wakes and the time, with nanoseconds (`ppoll`).
 
 use std::io;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::BorrowedFd;
 
 use laxity_core::units::{Duration, NANOS_PER_SECOND};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
@@ -106,49 +106,6 @@ pub fn wait(fds: &[(BorrowedFd<'_>, Interest)], timeout: Option<Duration>) -> io
     Ok(result)
 }
 
-/// One of what [`wait_set`] found ready.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Found {
-    /// As it was added to the set.
-    pub(crate) data: u64,
-    /// It has an error to report, whatever it was asked for.
-    pub(crate) failed: bool,
-}
-
-/// Waits on an epoll descriptor as [`wait`] does, and says what is ready, at most eight of them, in `found`: how many. Needs
-/// Linux 5.11; in exchange it costs one descriptor's wait however many it stands for.
-pub(crate) fn wait_set(set: BorrowedFd<'_>, timeout: Option<Duration>, found: &mut [Found; 8]) -> io::Result<usize> {
-    let span = timeout.map(|span| libc::timespec {
-        tv_sec: libc::time_t::try_from(span.as_nanos() / NANOS_PER_SECOND).unwrap_or(libc::time_t::MAX),
-        tv_nsec: (span.as_nanos() % NANOS_PER_SECOND) as _,
-    });
-    let mut events = [libc::epoll_event { events: 0, u64: 0 }; 8];
-    let span = span.as_ref().map_or(std::ptr::null(), std::ptr::from_ref);
-    // SAFETY: as many events as there is room for, a span that outlives the call or none, and no mask of signals.
-    let ready = unsafe {
-        libc::syscall(
-            libc::SYS_epoll_pwait2,
-            set.as_raw_fd(),
-            events.as_mut_ptr(),
-            events.len() as libc::c_int,
-            span,
-            std::ptr::null::<libc::sigset_t>(),
-            0usize,
-        )
-    };
-    let ready = match usize::try_from(ready) {
-        Ok(ready) => ready.min(events.len()),
-        Err(_) => match io::Error::last_os_error() {
-            error if error.kind() == io::ErrorKind::Interrupted => 0,
-            error => return Err(error),
-        },
-    };
-    for (found, event) in found.iter_mut().zip(&events[..ready]) {
-        *found = Found { data: event.u64, failed: event.events & libc::EPOLLERR as u32 != 0 };
-    }
-    Ok(ready)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -172,27 +129,6 @@ mod tests {
         assert!(wake.drain());
         assert!(!wake.drain());
         assert_eq!(wait(&fds, Some(Duration::ZERO)).unwrap().ready(), 0);
-    }
-
-    #[test]
-    fn a_set_says_which_is_ready_and_which_has_failed() {
-        use rustix::event::epoll::{CreateFlags, EventData, EventFlags, add, create};
-        let (set, wake) = (create(CreateFlags::CLOEXEC).unwrap(), Wake::new().unwrap());
-        let nobody = std::net::UdpSocket::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap();
-        let refused = std::net::UdpSocket::bind(("127.0.0.1", 0)).unwrap();
-        refused.connect(nobody).unwrap();
-        add(&set, wake.as_fd(), EventData::new_u64(7), EventFlags::IN).unwrap();
-        add(&set, &refused, EventData::new_u64(9), EventFlags::IN).unwrap();
-        let mut found = [Found::default(); 8];
-        assert_eq!(wait_set(set.as_fd(), Some(Duration::ZERO), &mut found).unwrap(), 0);
-        wake.wake();
-        assert_eq!(wait_set(set.as_fd(), None, &mut found).unwrap(), 1);
-        assert_eq!(found[0], Found { data: 7, failed: false });
-        wake.drain();
-        // Nobody is there: the kernel says so at once on loopback.
-        refused.send(b"anybody?").unwrap();
-        assert_eq!(wait_set(set.as_fd(), Some(Duration::from_secs(10)), &mut found).unwrap(), 1);
-        assert_eq!(found[0], Found { data: 9, failed: true });
     }
 
     #[test]

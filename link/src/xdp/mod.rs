@@ -49,7 +49,7 @@ pub use watcher::Status;
 
 use crate::staging::Staged;
 use crate::sys::rings::{Sent, XdpSocket};
-use crate::sys::{Found, wait_set};
+use crate::sys::{Interest, wait};
 use crate::udp::Udp;
 use crate::{Counters, Events, Link, LinkEvent, LinkOver, Received};
 use headers::Template;
@@ -67,10 +67,8 @@ pub const MAX_QUEUES: u32 = program::MOST_QUEUES;
 const LOOKS_WITHOUT_SOCKET: u32 = 8;
 /// Frames that the socket is asked for at first; twice as many each time that it has them. A look at it costs for each.
 const FROM_SOCKET: usize = 4;
-/// What `ready` calls them: a socket of the rings, the doorbell, the UDP socket.
-const RINGS: u64 = 0;
-const DOORBELL: u64 = 1;
-const SOCKET: u64 = 2;
+/// Queues whose ring for real-time packets is waited for by itself; those of further queues are among the `others`.
+const QUEUES_BY_THEMSELVES: usize = 4;
 /// How soon what the device took no more of is offered again.
 const RETRY_AFTER: Duration = Duration::from_micros(100);
 /// Calls for one flush: in copy mode the kernel sends some 32 frames a call.
@@ -81,7 +79,10 @@ pub struct Xdp {
     // First what brings frames here, last the memory that they lie in.
     program: Program,
     watcher: Watcher,
-    ready: OwnedFd,
+    /// Readable when the doorbell rings or something has arrived elsewhere than in the rings that are waited for by themselves. It
+    /// costs one descriptor's wait however many it stands for; but the kernel notifies it of each packet, also while its owner is awake,
+    /// and a sender on the same host pays for that.
+    others: OwnedFd,
     queues: Vec<Queue>,
     udp: Udp,
     address: SocketAddr,
@@ -100,9 +101,9 @@ pub struct Xdp {
     in_flight: usize,
     most_in_flight: usize,
     blocked: bool,
-    /// The doorbell that `ready` stands for, too.
+    /// The doorbell that `others` stands for, too.
     doorbell: Option<RawFd>,
-    /// For what `ready` is set.
+    /// For what `others` is set.
     waits_to_send: bool,
     /// The interface is gone: what remains is the socket.
     is_gone: bool,
@@ -118,13 +119,6 @@ pub struct Xdp {
 impl fmt::Debug for Xdp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Xdp").field("address", &self.address).field("opened", self.watcher.status().opened()).finish()
-    }
-}
-
-/// Readable when something has arrived, whichever way; or there is room to send again, if that was waited for.
-impl AsFd for Xdp {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.ready.as_fd()
     }
 }
 
@@ -228,12 +222,12 @@ impl Xdp {
     /// What remains without the interface.
     fn give_up_interface(&mut self) {
         self.is_gone = true;
-        for fd in self.queues.iter().flat_map(Queue::sockets) {
-            let _ = rustix::event::epoll::delete(&self.ready, fd);
+        for fd in waited_for_together(&self.queues) {
+            let _ = rustix::event::epoll::delete(&self.others, fd);
         }
     }
 
-    /// Sets for what [`as_fd`](AsFd::as_fd) is ready: room in the socket, only while that is waited for. Room in the ring is
+    /// Sets for what `others` is ready: room in the socket, only while that is waited for. Room in the ring is
     /// nothing to wait for: a device may take no more though there is some ([`Link::retry_after`]).
     fn wait_to_send(&mut self, wait: bool) {
         use rustix::event::epoll::{EventData, EventFlags, modify};
@@ -241,9 +235,15 @@ impl Xdp {
             self.waits_to_send = wait;
             let mut flags = EventFlags::IN;
             flags.set(EventFlags::OUT, wait);
-            let _ = modify(&self.ready, &self.udp, EventData::new_u64(SOCKET), flags);
+            let _ = modify(&self.others, &self.udp, EventData::new_u64(0), flags);
         }
     }
+}
+
+/// The sockets of the queues that `others` stands for.
+fn waited_for_together(queues: &[Queue]) -> impl Iterator<Item = BorrowedFd<'_>> {
+    let of = |(index, queue)| Queue::sockets(queue).skip(usize::from(index < QUEUES_BY_THEMSELVES));
+    queues.iter().enumerate().flat_map(of)
 }
 
 /// Puts one packet into a ring that has room, with its headers.
@@ -292,16 +292,24 @@ impl Link for Xdp {
     fn wait(&mut self, doorbell: BorrowedFd<'_>, timeout: Option<Duration>) -> io::Result<bool> {
         use rustix::event::epoll::{EventData, EventFlags, add};
         if self.doorbell != Some(doorbell.as_raw_fd()) {
-            add(&self.ready, doorbell, EventData::new_u64(DOORBELL), EventFlags::IN)?;
+            add(&self.others, doorbell, EventData::new_u64(0), EventFlags::IN)?;
             self.doorbell = Some(doorbell.as_raw_fd());
         }
-        let mut found = [Found::default(); 8];
-        let ready = wait_set(self.ready.as_fd(), timeout, &mut found)?;
+        let readable = |fd| (fd, Interest::Readable);
+        let mut fds = [readable(self.others.as_fd()); 1 + QUEUES_BY_THEMSELVES];
+        let mut waited = 1;
+        if !self.is_gone {
+            for (slot, queue) in fds[1..].iter_mut().zip(&self.queues) {
+                *slot = readable(queue.socket(0).as_fd());
+                waited += 1;
+            }
+        }
+        let ready = wait(&fds[..waited], timeout)?;
         // The interface is gone. Until that is done away with, nobody sleeps: the watcher may not get the processor to say so.
-        if found[..ready].iter().any(|found| found.failed && found.data == RINGS) {
+        if (1..waited).any(|ring| ready.error(ring)) {
             self.give_up_interface();
         }
-        Ok(found[..ready].iter().any(|found| found.data == DOORBELL))
+        Ok(ready.readable(0) && wait(&[(doorbell, Interest::Readable)], Some(Duration::ZERO))?.readable(0))
     }
 
     fn retry_after(&self) -> Option<Duration> {

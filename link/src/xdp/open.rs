@@ -24,8 +24,8 @@ use super::region::{KernelFrames, MOST_HEADERS, MOST_PACKET};
 use super::watcher::{Watched, Watcher};
 use crate::netlink::{Interface, Netlink};
 use crate::sys::features::{channels, takes_vlan_tags};
+use crate::sys::now;
 use crate::sys::rings::{self, Port};
-use crate::sys::{now, wait_set};
 use crate::udp::{MAX_BATCH, Udp, UdpConfig};
 use crate::{Counters, Events, Link};
 
@@ -125,7 +125,7 @@ impl Xdp {
             largest_frame: frames.largest_frame().min(config.packet + MOST_HEADERS),
             peers: config.peers,
         };
-        let ready = ready(&opened, &udp).map_err(kernel("epoll_pwait2"))?;
+        let others = others(&opened, &udp).map_err(kernel("epoll"))?;
         let watcher = Watcher::start(watched, found).map_err(kernel("a thread and its netlink sockets"))?;
         if let Some(busy_poll) = config.busy_poll {
             for queue in &opened {
@@ -137,7 +137,7 @@ impl Xdp {
         let link = Self {
             program,
             watcher,
-            ready,
+            others,
             queues: opened,
             udp,
             address,
@@ -171,16 +171,14 @@ fn ip_and_udp(ip: IpAddr) -> usize {
     if ip.is_ipv4() { 28 } else { 48 }
 }
 
-/// What is readable when anything has arrived.
-fn ready(queues: &[Queue], udp: &Udp) -> io::Result<OwnedFd> {
-    let ready = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-    epoll::add(&ready, udp, epoll::EventData::new_u64(super::SOCKET), epoll::EventFlags::IN)?;
-    for socket in queues.iter().flat_map(Queue::sockets) {
-        epoll::add(&ready, socket, epoll::EventData::new_u64(super::RINGS), epoll::EventFlags::IN)?;
+/// What is readable when something has arrived that is not waited for by itself.
+fn others(queues: &[Queue], udp: &Udp) -> io::Result<OwnedFd> {
+    let others = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+    epoll::add(&others, udp, epoll::EventData::new_u64(0), epoll::EventFlags::IN)?;
+    for socket in super::waited_for_together(queues) {
+        epoll::add(&others, socket, epoll::EventData::new_u64(0), epoll::EventFlags::IN)?;
     }
-    // Whether it can be waited for at all is not to be found out on the data path.
-    wait_set(ready.as_fd(), Some(Duration::ZERO), &mut Default::default())?;
-    Ok(ready)
+    Ok(others)
 }
 
 fn check(config: &XdpConfig) -> Result<(), XdpError> {

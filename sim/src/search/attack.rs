@@ -3,6 +3,7 @@
 use laxity_core::units::Duration;
 
 use super::{Bounded, Draw, Pattern, pattern, us};
+use crate::Runs;
 use crate::tiny::{Bench, Release, Role, Seen, System};
 
 /// A response that was promised to be shorter.
@@ -54,11 +55,15 @@ impl<'a> Attack<'a> {
     pub fn episode(&mut self, pattern: &Pattern) -> Vec<u64> {
         let outcome = &mut self.outcome;
         outcome.worlds += 1;
-        let seen = self.bench.run_with_gaps(&pattern.releases, &pattern.gaps);
+        let (mut seen, runs) = self.bench.run_beside(&pattern.releases, &pattern.gaps, &pattern.phases);
+        // A run that did not begin in its period was never done.
+        let response = |runs: Runs| if runs.skipped > 0 { Duration::MAX } else { runs.longest };
+        seen.extend(runs.into_iter().map(response).map(|end| Seen { handler: end, end }));
         let mut close = Vec::with_capacity(seen.len());
         for (channel, (seen, promise)) in seen.into_iter().zip(&self.bounded.promises).enumerate() {
             outcome.late += u64::from(seen.end > promise.bound.worst);
-            let received = self.bounded.system.channels[channel].role == Role::Receives;
+            let of = self.bounded.system.channels.get(channel);
+            let received = of.is_some_and(|channel| channel.role == Role::Receives);
             let wait = if received { self.wait } else { Duration::ZERO };
             let within = Seen { handler: seen.handler.saturating_sub(wait), end: seen.end.saturating_sub(wait) };
             if !promise.covers(within) {
@@ -127,7 +132,7 @@ fn full(system: &System, phases: &[Duration], best_effort: &[Release], after: Du
         let (interval, bytes) = (channel.contract.interval(), channel.contract.max_message());
         releases.extend((0..2).map(|message| Release::of(number, *phase + after + interval * message, bytes)));
     }
-    Pattern { releases, gaps: Vec::new() }
+    Pattern { releases, ..Pattern::default() }
 }
 
 /// Every phasing of one system on a small grid, in saturating best effort.

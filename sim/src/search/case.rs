@@ -1,10 +1,11 @@
 //! An analysis, a system, and what the one promises for the other.
 
+use laxity_core::admission::answer::Rule;
 use laxity_core::admission::published::d_order::Block;
 use laxity_core::platform::MachineModel;
 use laxity_core::units::Duration;
 
-use super::{Attack, Draw, Kind, Outcome, Promise, attack, pattern, promise, published, small};
+use super::{Attack, Draw, Kind, Outcome, Promise, attack, pattern, promise, published, small, upcalls};
 use crate::tiny::System;
 
 /// An analysis, and the run time that it speaks of.
@@ -18,12 +19,22 @@ pub enum Test {
     ResponseTimes,
     /// The utilisation test of the papers for upcalls whose change costs nothing [rtu §5.3].
     Rmdp,
+    /// Admission's for upcalls below an executive with channels.
+    Beside(Rule),
+    /// Admission's for upcalls on the thread of an executive with channels.
+    Trusted(Rule),
+    /// Admission's for handlers under fixed priorities.
+    Levels,
 }
 
 impl Test {
     /// All of them.
     pub fn all() -> Vec<Self> {
-        let published = [Self::DOrder(Block::Printed), Self::DOrder(Block::Min), Self::ResponseTimes, Self::Rmdp];
+        let published = [Self::DOrder(Block::Printed), Self::DOrder(Block::Min), Self::ResponseTimes, Self::Rmdp]
+            .into_iter()
+            .chain([Rule::Split, Rule::Composite].map(Self::Beside))
+            .chain([Self::Levels])
+            .chain([Rule::Split, Rule::Composite].map(Self::Trusted));
         Kind::all().map(Self::Admission).chain(published).collect()
     }
 
@@ -35,6 +46,11 @@ impl Test {
             Self::DOrder(Block::Min) => "d-order-min",
             Self::ResponseTimes => "response-times",
             Self::Rmdp => "rmdp",
+            Self::Beside(Rule::Composite) => "upcalls-composite",
+            Self::Beside(_) => "upcalls-split",
+            Self::Trusted(Rule::Composite) => "trusted-composite",
+            Self::Trusted(_) => "trusted-split",
+            Self::Levels => "levels",
         }
     }
 
@@ -44,8 +60,9 @@ impl Test {
             Self::Admission(kind) => kind.machine,
             // Option 1, of which the formulas speak: link scheduling at interrupt level.
             Self::DOrder(_) => MachineModel::PapersInline,
-            // Upcalls have no link.
-            Self::ResponseTimes | Self::Rmdp => MachineModel::PapersOffload,
+            Self::ResponseTimes | Self::Rmdp | Self::Beside(_) | Self::Trusted(_) | Self::Levels => {
+                MachineModel::Executive
+            }
         }
     }
 
@@ -60,7 +77,10 @@ impl Test {
             let case = match self {
                 Self::Admission(kind) => small::case(draw, kind),
                 Self::DOrder(block) => published::d_order_case(draw, block),
-                Self::ResponseTimes | Self::Rmdp => published::upcall_case(draw, self),
+                Self::ResponseTimes | Self::Rmdp => upcalls::alone(draw, self),
+                Self::Beside(rule) => upcalls::beside(draw, rule),
+                Self::Trusted(rule) => upcalls::trusted(draw, rule),
+                Self::Levels => small::levels_case(draw),
             };
             let bounded = case.bounded()?;
             Some((case, bounded))
@@ -94,17 +114,22 @@ impl Case {
     /// What the analysis promises; `None` if it refuses a channel.
     pub fn bounded(&self) -> Option<Bounded> {
         let mut system = self.system.clone();
+        let (mut slack, mut tighten) = (self.slack.iter(), self.tighten.iter());
+        let slack = || slack.next().copied().unwrap_or_default();
+        let tighten = || tighten.next().copied().unwrap_or_default();
         let promises = match self.test {
             Test::Admission(kind) => {
                 let settings = promise::settings(&system, kind.rule);
-                let (mut slack, mut tighten) = (self.slack.iter(), self.tighten.iter());
-                let slack = || slack.next().copied().unwrap_or_default();
-                let tighten = || tighten.next().copied().unwrap_or_default();
                 promise::promises(&system.platform, &mut system.channels, settings, slack, tighten)?
             }
             Test::DOrder(block) => published::d_order(&mut system, block, &self.slack)?,
-            Test::ResponseTimes => published::response_times(&mut system)?,
-            Test::Rmdp => published::rmdp(&mut system)?,
+            Test::ResponseTimes => upcalls::response_times(&system)?,
+            Test::Rmdp => upcalls::rmdp(&system)?,
+            Test::Beside(rule) | Test::Trusted(rule) => upcalls::one_admission(&mut system, rule, slack, tighten)?,
+            Test::Levels => {
+                let settings = promise::settings(&system, Rule::Levels);
+                promise::by_level(&system.platform, &mut system.channels, &system.priorities, settings)?
+            }
         };
         Some(Bounded { system, promises })
     }
@@ -112,12 +137,11 @@ impl Case {
     /// Attacks it: in every phasing, or climbing with so many episodes.
     pub fn attack(&self, bounded: &Bounded, draw: &mut impl Draw, episodes: Option<u64>) -> Outcome {
         let mut attack = Attack::new(bounded);
-        let upcalls = matches!(self.test, Test::ResponseTimes | Test::Rmdp);
         match episodes {
-            None if !upcalls => attack.run(attack::every_phasing(&bounded.system)),
+            None if bounded.system.periodic().next().is_none() => attack.run(attack::every_phasing(&bounded.system)),
             episodes => {
-                let random = if upcalls { pattern::periodic } else { pattern::random_pattern };
-                attack.climb(draw, episodes.unwrap_or(60), random);
+                attack.run(pattern::critical(&bounded.system));
+                attack.climb(draw, episodes.unwrap_or(60), pattern::random_pattern);
             }
         }
         attack.finish()

@@ -4,7 +4,8 @@
 //! |---|---|
 //! | [`case`] | an analysis, a system, and what the one promises for the other |
 //! | [`small`] | draws systems for admission's tests, executive and papers' machine |
-//! | [`published`] | draws systems for the papers' own tests, and what those promise |
+//! | [`published`] | draws systems for D_order, and what that promises |
+//! | [`upcalls`] | draws systems with upcalls, and what is promised for those |
 //! | [`promise`] | what admission promises |
 //! | [`pattern`] | what comes over a system in an episode |
 //! | [`attack`] | runs a system against its promises |
@@ -22,6 +23,7 @@ pub mod promise;
 pub mod published;
 pub mod shrink;
 pub mod small;
+pub mod upcalls;
 
 use laxity_core::units::Duration;
 

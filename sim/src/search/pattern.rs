@@ -2,6 +2,7 @@
 
 use laxity_core::platform::{Interference, Platform};
 use laxity_core::units::Duration;
+use laxity_core::upcall::Upcall;
 
 use super::{Draw, us};
 use crate::tiny::{Release, System, Who};
@@ -13,6 +14,8 @@ pub struct Pattern {
     pub releases: Vec<Release>,
     /// What the platform takes: from when on, how long.
     pub gaps: Vec<(Duration, Duration)>,
+    /// When each upcall is released first.
+    pub phases: Vec<Duration>,
 }
 
 /// Best effort that keeps processor and link busy from the beginning of the episode for about `span`.
@@ -101,7 +104,8 @@ pub fn random_pattern(draw: &mut impl Draw, system: &System) -> Pattern {
     }
     let end = releases.iter().map(|release| release.at).max().unwrap_or(Duration::ZERO) + us(200);
     let gaps = if draw(3) > 0 { gaps(draw, &system.platform.interference, end) } else { Vec::new() };
-    Pattern { releases, gaps }
+    let phases = phases(draw, system);
+    Pattern { releases, gaps, phases }
 }
 
 /// The same with something moved: a channel, best effort, all gaps; or a channel to where it is due when another one is.
@@ -109,6 +113,12 @@ pub fn moved(draw: &mut impl Draw, system: &System, pattern: &Pattern) -> Patter
     let mut pattern = pattern.clone();
     let span = [500, 3_000, 30_000][draw(2) as usize];
     let (earlier, by) = (draw(1) == 0, Duration::from_nanos(draw(span)));
+    if !pattern.phases.is_empty() && (system.channels.is_empty() || draw(2) == 0) {
+        let which = draw(pattern.phases.len() as u64 - 1) as usize;
+        let phase = &mut pattern.phases[which];
+        *phase = shifted(*phase, earlier, by, *phase);
+        return pattern;
+    }
     let which = draw(system.channels.len() as u64 + 1) as usize;
     if which > system.channels.len() {
         let least = pattern.gaps.first().map_or(Duration::ZERO, |gap| gap.0);
@@ -158,26 +168,30 @@ fn due_together(draw: &mut impl Draw, system: &System, pattern: &mut Pattern, wh
     }
 }
 
-/// All from some instant on as often as they may, those of the longest periods a nanosecond before, or from anywhere.
-pub fn periodic(draw: &mut impl Draw, system: &System) -> Pattern {
-    let longest = system.channels.iter().map(|channel| channel.contract.interval()).max().unwrap_or_default();
-    let end = longest * (1 + draw(2));
-    let together = draw(1) == 0;
-    let mut releases = Vec::new();
-    for (number, channel) in system.channels.iter().enumerate() {
-        let (interval, bytes) = (channel.contract.interval(), channel.contract.max_message());
-        let mut at = match together {
-            // Just before, or just in time.
-            true => Duration::from_nanos(1 - draw(1)),
-            false => Duration::from_nanos(draw(interval.as_nanos())),
-        };
-        for _ in 0..40 {
-            releases.push(Release::of(number, at, bytes));
-            at += interval + Duration::from_nanos(draw(7) / 7 * draw(interval.as_nanos() / 4));
-            if at > end {
-                break;
-            }
-        }
+/// When the upcalls are released first: all together, one of them or none a nanosecond before; or anywhere.
+pub fn phases(draw: &mut impl Draw, system: &System) -> Vec<Duration> {
+    let count = system.periodic().count() as u64;
+    if count == 0 {
+        return Vec::new();
     }
-    Pattern { releases, gaps: Vec::new() }
+    let together = draw(2) > 0;
+    let first = draw(count);
+    let phase = |(number, upcall): (usize, &Upcall)| match together {
+        true => Duration::from_nanos(u64::from(number as u64 != first)),
+        false => Duration::from_nanos(draw(upcall.period().as_nanos())),
+    };
+    system.periodic().enumerate().map(phase).collect()
+}
+
+/// The phases that are worst for each upcall in turn if nothing else runs: the longest iteration below it begins a nanosecond before all
+/// others are released.
+pub fn critical(system: &System) -> impl Iterator<Item = Pattern> + use<> {
+    let upcalls: Vec<Upcall> = system.periodic().copied().collect();
+    let mut order: Vec<usize> = (0..upcalls.len()).collect();
+    order.sort_by_key(|&number| upcalls[number].period());
+    (0..order.len()).map(move |place| {
+        let blocker = order[place + 1..].iter().copied().max_by_key(|&number| upcalls[number].quantum());
+        let phase = |number| Duration::from_nanos(u64::from(Some(number) != blocker));
+        Pattern { phases: (0..upcalls.len()).map(phase).collect(), ..Pattern::default() }
+    })
 }

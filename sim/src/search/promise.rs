@@ -7,6 +7,9 @@ use laxity_core::contract::SendingStages;
 use laxity_core::limits;
 use laxity_core::platform::Platform;
 use laxity_core::units::Duration;
+use laxity_core::upcall::Upcall;
+
+use super::us;
 
 use crate::tiny::{Channel, Seen, System};
 
@@ -71,6 +74,37 @@ pub(crate) fn least_budget<T>(
     None
 }
 
+/// Admits the channels from the least urgent level to the most urgent one, so that each is promised what it takes beside all: first with
+/// all the time that there is, and then what its response is in the end.
+pub fn by_level(
+    platform: &Platform,
+    channels: &mut [Channel],
+    priorities: &[u8],
+    settings: Settings,
+) -> Option<Vec<Promise>> {
+    let admit = |asked: &dyn Fn(usize) -> Duration| {
+        let mut admission = Admission::with_settings(platform.clone(), settings).expect("a platform that can be");
+        let mut ids = Vec::new();
+        for (number, channel) in channels.iter().enumerate() {
+            let (contract, role, priority) = (&channel.contract, channel.role, priorities[number]);
+            let (id, _) = admission.reserve_at(contract, role, priority, limits::MAX_DEADLINE).ok()?;
+            admission.relax(id, asked(number)).ok()?;
+            ids.push(id);
+        }
+        let bounds = admission.bounds();
+        let of = |id: &ReservationId| Some(bounds.iter().find(|(other, _)| other == id)?.1.clone());
+        ids.iter().map(|id| Some((admission.stages(*id)?, of(id)?))).collect::<Option<Vec<_>>>()
+    };
+    // With stages that long no channel is refused for another's sake.
+    let generous = admit(&|_| us(1_000_000))?;
+    let promise = |(stages, bound): &(SendingStages, Bound)| Promise::new(*stages, bound.clone());
+    let promises: Vec<Promise> = generous.iter().map(promise).collect();
+    for (channel, (stages, _)) in channels.iter_mut().zip(&generous) {
+        channel.stages = *stages;
+    }
+    Some(promises)
+}
+
 /// Admits the channels one after the other, each with the least stages and what `slack` adds to them; then takes back, one by
 /// one from the last to the first, what a channel has more than it needs beside all others, if `tighten` says so. The channels
 /// get these stages; `None` if one is refused.
@@ -80,10 +114,23 @@ pub fn promises(
     platform: &Platform,
     channels: &mut [Channel],
     settings: Settings,
+    slack: impl FnMut() -> Duration,
+    tighten: impl FnMut() -> bool,
+) -> Option<Vec<Promise>> {
+    Some(admitted(platform, (channels, &mut []), settings, slack, tighten)?.1)
+}
+
+/// As [`promises`], and who admitted them; before them the upcalls on the executive's own thread, whose promises come last.
+pub(super) fn admitted(
+    platform: &Platform,
+    (channels, trusted): (&mut [Channel], &mut [(Upcall, Duration)]),
+    settings: Settings,
     mut slack: impl FnMut() -> Duration,
     mut tighten: impl FnMut() -> bool,
-) -> Option<Vec<Promise>> {
+) -> Option<(Admission, Vec<Promise>)> {
     let mut admission = Admission::with_settings(platform.clone(), settings).expect("a platform that can be");
+    let reserve = |(upcall, _): &(Upcall, Duration)| Some(admission.reserve_trusted(*upcall, 0).ok()?.0);
+    let upcalls: Vec<ReservationId> = trusted.iter().map(reserve).collect::<Option<_>>()?;
     let mut ids = Vec::new();
     for channel in channels.iter_mut() {
         let (id, least) = admit(&mut admission, channel)?;
@@ -93,14 +140,21 @@ pub fn promises(
     for (channel, id) in channels.iter_mut().zip(&mut ids).rev() {
         if tighten() {
             admission.release(*id);
-            (*id, channel.stages) = admit(&mut admission, channel).expect("it was admitted before");
+            let again = admit(&mut admission, channel);
+            // Where the processor is nearly used up, the instants to look at may be too many with the shorter deadline that is asked for first.
+            assert!(again.is_some() || !trusted.is_empty(), "it was admitted before");
+            (*id, channel.stages) = again?;
         }
     }
     let bounds = admission.bounds();
-    let promise = |(channel, id): (&Channel, _)| {
-        let (_, bound) = bounds.iter().find(|(other, _)| other == id)?;
-        assert!(bound.worst <= channel.stages.total(), "{bound:?}, {channel:?}, {platform:?}");
-        Some(Promise::new(channel.stages, bound.clone()))
+    let promise = |id: &ReservationId| {
+        let ((_, bound), stages) = (bounds.iter().find(|(other, _)| other == id)?, admission.stages(*id)?);
+        assert!(bound.worst <= stages.total(), "{bound:?}, {stages:?}, {platform:?}");
+        Some(Promise::new(stages, bound.clone()))
     };
-    channels.iter().zip(&ids).map(promise).collect()
+    let promises = ids.iter().chain(&upcalls).map(promise).collect::<Option<Vec<Promise>>>()?;
+    for ((_, stage), promise) in trusted.iter_mut().zip(&promises[ids.len()..]) {
+        *stage = promise.stages.processor;
+    }
+    Some((admission, promises))
 }

@@ -84,7 +84,7 @@ impl Smallest {
         let cost: Duration = costs.iter().copied().sum();
         let last: Duration = pattern.releases.iter().map(|release| release.at).max().unwrap_or_default();
         (
-            (system.channels.len(), sizes, kinds, spread),
+            (system.channels.len() + system.periodic().count(), sizes, kinds, spread),
             (platform.quantum, platform.best_effort.message_packets, platform.transmit_batch, platform.receive_batch),
             (cost, slack, self.case.tighten.iter().filter(|&&tighten| tighten).count()),
             (pattern.releases.len(), pattern.gaps.len(), ragged, last),
@@ -114,10 +114,22 @@ const COSTS: [fn(&mut Platform) -> &mut Duration; 10] = [
 /// Systems and episodes with something less.
 fn candidates(case: &Case, pattern: &Pattern) -> Vec<(Case, Pattern)> {
     let mut found = Vec::new();
+    let is_more_than_one = case.system.channels.len() + case.system.periodic().count() > 1;
     for number in 0..case.system.channels.len() {
-        if case.system.channels.len() > 1 {
+        if is_more_than_one {
             found.push(without_channel(case, pattern, number));
         }
+    }
+    for number in (0..case.system.periodic().count()).filter(|_| is_more_than_one) {
+        let (mut case, mut pattern) = (case.clone(), pattern.clone());
+        match number.checked_sub(case.system.upcalls.len()) {
+            Some(trusted) => drop(case.system.trusted.remove(trusted)),
+            None => drop(case.system.upcalls.remove(number)),
+        }
+        if number < pattern.phases.len() {
+            pattern.phases.remove(number);
+        }
+        found.push((case, pattern));
     }
     let mut changed = |change: &dyn Fn(&mut Case)| {
         let mut smaller = case.clone();

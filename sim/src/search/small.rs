@@ -6,6 +6,7 @@
 use laxity_core::admission::answer::Rule;
 use laxity_core::contract::{Contract, SendingStages};
 use laxity_core::platform::{BestEffort, Interference, LinkModel, MachineModel, Platform, Starts};
+use laxity_core::processor::Policy;
 use laxity_core::units::{Duration, Rate};
 
 use super::{Bounded, Case, Draw, Test, us};
@@ -49,6 +50,21 @@ pub fn case(draw: &mut impl Draw, kind: Kind) -> Case {
     let slack = system.channels.iter().map(|_| us(draw(most))).collect();
     let tighten = system.channels.iter().map(|_| draw(7) > 0 && most > 0).collect();
     Case { test: Test::Admission(kind), system, slack, tighten }
+}
+
+/// A system whose handlers run by level: two thirds of its channels have one of three.
+pub fn levels_case(draw: &mut impl Draw) -> Case {
+    let mut system = unbounded(draw, MachineModel::Executive);
+    system.policy = Policy::FixedPriority;
+    system.priorities = system.channels.iter().map(|_| draw(2) as u8).collect();
+    // A channel that is received has the most urgent level, as on a live host.
+    for (channel, priority) in system.channels.iter().zip(&mut system.priorities) {
+        if channel.role == Role::Receives {
+            *priority = 0;
+        }
+    }
+    let count = system.channels.len();
+    Case { test: Test::Levels, system, slack: vec![Duration::ZERO; count], tighten: vec![false; count] }
 }
 
 /// A system whose channels have no stages yet.

@@ -127,7 +127,7 @@ impl Twin {
     /// Whether all instants up to the horizon hold.
     pub fn holds(&self) -> bool {
         match self.settings.rule {
-            Rule::Split => self.processor_fits() && self.link_fits(),
+            Rule::Split | Rule::Levels => self.processor_fits() && self.link_fits(),
             Rule::Composite => self.instants(|task| vec![task.processor]).into_iter().all(|t| self.together_hold(t)),
         }
     }

@@ -11,6 +11,7 @@ use laxity::system_file::{Channel, Upcall};
 use laxity_core::admission::answer::{Answer, Answers, DemandCurve, Term};
 use laxity_core::admission::bounds::terms;
 use laxity_core::admission::published::d_order::Placed;
+use laxity_core::admission::upcalls::Denied;
 use laxity_core::admission::{Stage, Utilisation};
 use laxity_core::units::Duration;
 
@@ -115,8 +116,12 @@ fn picture(report: &Report) -> Picture {
     let mut picture = match &report.answered {
         Answered::Channels(channels, answers) => of_channels(channels, answers),
         Answered::DOrder(channels, figures) => of_d_order(channels, figures),
-        Answered::Upcalls(upcalls, figures) => of_upcalls(report, upcalls, figures),
+        Answered::Nothing => Picture::default(),
     };
+    // One picture has one kind of rows: that of the channels, if there are any.
+    if let (Answered::Nothing, Some(upcalls)) = (&report.answered, &report.upcalls) {
+        picture = of_upcalls(report, upcalls);
+    }
     let name = Path::new(&report.file).file_name().map_or_else(|| report.file.as_str().into(), OsStr::to_string_lossy);
     picture.title = format!("{}: {}", escaped(&name), picture.title);
     let host = machine(report);
@@ -231,10 +236,14 @@ fn of_d_order(channels: &[Channel], figures: &[OfDOrder]) -> Picture {
     }
 }
 
-fn of_upcalls(report: &Report, upcalls: &[Upcall], figures: &OfUpcalls) -> Picture {
+fn of_upcalls(report: &Report, of: &OfUpcalls) -> Picture {
     let row = |(index, upcall): (usize, &Upcall)| {
-        let granted = report.grants_upcall(upcalls, figures, index) != Some(false);
-        let response = figures.responses[index];
+        let granted = report.grants_upcall(of, index) != Some(false);
+        let outcome = of.outcomes[index].map_err(|refusal| refusal.why);
+        let response = match outcome {
+            Ok(response) | Err(Denied::Late(response)) => Some(response),
+            Err(_) => None,
+        };
         let (parts, label) = match response {
             Some(response) => {
                 let parts = vec![
@@ -245,18 +254,20 @@ fn of_upcalls(report: &Report, upcalls: &[Upcall], figures: &OfUpcalls) -> Pictu
             }
             None => (Vec::new(), upcall.period.to_string()),
         };
-        let why = match response {
-            Some(response) if response > upcall.period => format!("may take {}", response.rounded_up()),
-            Some(_) => "by the test of the papers".to_owned(),
-            None => "no bound: they ask for more than there is".to_owned(),
+        let why = match outcome {
+            Err(Denied::Late(response)) => format!("may take {}", response.rounded_up()),
+            Err(Denied::BreaksExisting(_)) => "another would be late".to_owned(),
+            Err(_) => "they ask for more than there is".to_owned(),
+            Ok(_) => "by the test of the papers".to_owned(),
         };
         Row::new(&upcall.name, upcall.period, parts, label, (!granted).then_some(why))
     };
+    let upcalls = &of.upcalls;
     let rows: Vec<Row> = upcalls.iter().enumerate().map(row).collect();
     let refused = rows.iter().filter(|row| row.refused.is_some()).count();
     Picture {
         title: tally(upcalls.len(), "upcall", refused),
-        subtitle: format!("{} of the processor", percent(figures.share(upcalls))),
+        subtitle: format!("{} of the processor", percent(of.share())),
         heading: "Each response time, as a part of its period".to_owned(),
         limit: "period",
         rows,

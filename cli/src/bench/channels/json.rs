@@ -1,11 +1,12 @@
 //! The runs as one JSON object. A contract like that of [`crate::report`]: integers (but the factor of channel 0), unknown values
 //! `null`, every key there.
 
-use serde_json::{Number, Value, json};
+use serde_json::{Value, json};
 
 use super::Report;
 use super::plan::{Case, Experiment};
 use super::row::{Outcome, Row};
+use crate::bench::shown::fraction;
 use crate::costs::guaranteed;
 use crate::report::{self, to_json, with};
 
@@ -31,17 +32,11 @@ pub(super) fn object(report: &Report) -> String {
     to_json(&with(with(ran, live.map_or(nothing, |live| guaranteed(&live.guarantee))), came))
 }
 
-/// Per cent as a factor: an integer if it is one, else the nearest to the decimal fraction, which is written as that.
-fn factor(percent: u64) -> Number {
-    let fraction = || Number::from_f64(percent as f64 / 100.0);
-    if percent.is_multiple_of(100) { None } else { fraction() }.unwrap_or_else(|| Number::from(percent / 100))
-}
-
 fn row(experiment: Experiment, row: &Row) -> Value {
     let Case { best_effort, channel_0_percent, mode } = row.case;
     json!({
         "best_effort_offered_bytes_s": best_effort,
-        "channel0_factor": (experiment == Experiment::Violation).then(|| factor(channel_0_percent)),
+        "channel0_factor": (experiment == Experiment::Violation).then(|| fraction(channel_0_percent, 100)),
         "mode": (experiment == Experiment::Preemption).then_some(mode.name()),
         "channels": row.channels.iter().map(channel).collect::<Value>(),
         "gaps": row.gaps.map(|(count, longest)| json!({ "count": count, "longest_ns": longest.as_nanos() })),
@@ -59,15 +54,4 @@ fn channel(outcome: &Outcome) -> Value {
         "dropped_packets": outcome.dropped_packets,
     });
     with(report::channel(&outcome.figures), more)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::factor;
-
-    #[test]
-    fn a_factor_is_written_as_people_write_it() {
-        let written = [100, 125, 150, 200, 110, 133, 1_000].map(|percent| factor(percent).to_string());
-        assert_eq!(written, ["1", "1.25", "1.5", "2", "1.1", "1.33", "10"]);
-    }
 }

@@ -23,8 +23,6 @@ mod row;
 mod table;
 mod world;
 
-use std::thread;
-
 use laxity::Guarantee;
 use laxity_core::units::Duration;
 use laxity_lab::Attack;
@@ -37,8 +35,8 @@ use row::{Row, Unit};
 use world::Admitted;
 
 use super::arguments::BenchArguments;
-use super::sweep::sweep;
-use super::{listed, show};
+use super::shown::{kept, listed, show};
+use super::sweep::{sweep, threads};
 use crate::failure::Failure;
 
 /// What ran.
@@ -79,22 +77,17 @@ pub(super) fn run(experiment: Experiment, arguments: &BenchArguments, duration: 
     };
     show(arguments, || picture::svg(&report), || json::object(&report), || page(&report))?;
     let broken: Vec<String> = report.rows.iter().flat_map(|row| row.broken(experiment)).collect();
-    for promise in &broken {
-        eprintln!("broken: {promise}");
-    }
-    Ok(broken.is_empty())
+    Ok(kept(&broken))
 }
 
 /// In virtual time.
 fn simulated(experiment: Experiment, arguments: &BenchArguments, duration: Duration) -> Result<Report, Failure> {
-    let processors = || thread::available_parallelism().map_or(1, usize::from);
-    let threads = arguments.threads.map_or_else(processors, usize::from);
     let seed = arguments.seed;
     let each = Mode::VARIANTS.iter().map(|&mode| Ok((mode, world::admit(mode)?)));
     let each: Vec<(Mode, Vec<Admitted>)> = each.collect::<Result<_, Failure>>()?;
     let admitted = |mode: Mode| each.iter().find(|(other, _)| *other == mode).map_or(&[][..], |(_, admitted)| admitted);
     let run = |case: &plan::Case| world::run(case, admitted(case.mode), duration, seed);
-    let rows = sweep(&experiment.cases(), threads, run);
+    let rows = sweep(&experiment.cases(), threads(arguments), run);
     let notes = notes::notes(experiment, duration, &rows, admitted);
     Ok(Report { experiment, seed, duration, live: None, rows, notes })
 }

@@ -5,7 +5,7 @@ use strum::VariantArray;
 use super::Report;
 use super::plan::{Experiment, KIB, Mode};
 use super::row::{Outcome, Row, Unit};
-use crate::numbers::count;
+use crate::numbers::{count, millis};
 use crate::table::{self, Column, known};
 
 /// The tables of a report, each below its heading.
@@ -40,8 +40,8 @@ fn table(rows: &[Row], unit: Unit, varied: &str, label: impl Fn(&Row) -> String)
         (varied, &|row| label(row)),
         ("real-time gets", &|row| each(row, &|channel| count(rate(channel)))),
         ("best effort gets", &|row| best_effort(row, &rate)),
-        ("least laxity", &|row| each(row, &|channel| millis(channel.min_laxity))),
-        ("mean laxity", &|row| each(row, &|channel| millis(channel.mean_laxity))),
+        ("least laxity", &|row| each(row, &|channel| known(channel.min_laxity.map(millis)))),
+        ("mean laxity", &|row| each(row, &|channel| known(channel.mean_laxity.map(millis)))),
         (&late, &|row| each(row, &|channel| count(channel.late(unit)))),
         (&dropped, &|row| each(row, &|channel| count(channel.dropped(unit)))),
         ("best effort drops", &|row| best_effort(row, &|channel| channel.dropped(unit))),
@@ -51,25 +51,4 @@ fn table(rows: &[Row], unit: Unit, varied: &str, label: impl Fn(&Row) -> String)
 
 fn nearest(value: u64, unit: u64) -> u64 {
     (value + unit / 2) / unit
-}
-
-/// Milliseconds with one decimal, rounded down.
-fn millis(nanos: Option<i64>) -> String {
-    known(nanos.map(|nanos| {
-        let tenths = nanos.div_euclid(100_000);
-        let sign = if tenths < 0 { "-" } else { "" };
-        format!("{sign}{}.{}", tenths.abs() / 10, tenths.abs() % 10)
-    }))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn laxities_round_towards_the_worse() {
-        let text = |nanos| millis(Some(nanos));
-        assert_eq!([text(15_061_234), text(99_999), text(-1), text(-12_340_000)], ["15.0", "0.0", "-0.1", "-12.4"]);
-        assert_eq!(millis(None), "-");
-    }
 }

@@ -10,11 +10,11 @@ use laxity_core::platform::{LinkModel, Platform};
 use laxity_core::units::{Duration, Instant};
 use laxity_lab::figures::per_second;
 use laxity_lab::workload::{BEST_EFFORT, MESSAGE_BYTES, table_3};
-use laxity_link::emulated::SplitMix64;
 use laxity_sim::{ChannelHandle, Departure, HostConfig, HostId, Plan, Source, World};
 
 use super::plan::{Case, Mode};
 use super::row::{Outcome, Row};
+use crate::bench::sweep::{phase, phases};
 use crate::failure::Failure;
 
 /// For the channels to be opened, before anything is sent.
@@ -86,7 +86,7 @@ pub(super) fn run(case: &Case, admitted: &[Admitted], duration: Duration, seed: 
     let begin = Instant::ZERO + SET_UP;
     let (steady, end) = (begin + WARM_UP, begin + WARM_UP + duration);
     // Seed 0 is that of the critical instant.
-    let mut random = (seed != 0).then_some(SplitMix64(seed));
+    let mut random = phases(seed);
     let mut channels = Vec::new();
     for (number, channel) in admitted.iter().enumerate() {
         let handle = world.open(from, to, plan_of(channel));
@@ -158,12 +158,6 @@ fn plan_of(channel: &Admitted) -> Plan {
 /// Messages that found no room so far.
 fn refused(world: &World, channels: &[ChannelHandle]) -> Vec<u64> {
     channels.iter().map(|&channel| world.report(channel).send.refused).collect()
-}
-
-/// When in its period a source starts: all together without random numbers, else each anywhere.
-fn phase(random: &mut Option<SplitMix64>, period: Duration) -> Duration {
-    let next = random.as_mut().map_or(0, SplitMix64::next);
-    Duration::from_nanos(next % period.as_nanos().max(1))
 }
 
 /// What happened to one channel in the steady state, of this duration: the packets that left, and how many messages found no room.

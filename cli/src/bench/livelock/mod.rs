@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::arguments::BenchArguments;
 use super::paths::of_bench;
-use super::{listed, show};
+use super::shown::{kept, listed, show};
 use crate::failure::Failure;
 use crate::numbers::{NONE, count};
 use crate::progress;
@@ -32,8 +32,7 @@ pub(super) fn run(arguments: &BenchArguments, span: Duration) -> Result<bool, Fa
     let report = report.map_err(|error| of_bench("livelock", error))?;
     show(arguments, || picture::svg(&report, span), || json(&report, span), || page(&report, span))?;
     let broken: Vec<String> = report.rows.iter().filter_map(|row| broken_promise(row.link, &row.real_time)).collect();
-    broken.iter().for_each(|promise| eprintln!("broken: {promise}"));
-    Ok(broken.is_empty())
+    Ok(kept(&broken))
 }
 
 /// What strangers sent in a second.

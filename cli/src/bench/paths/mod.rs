@@ -10,7 +10,7 @@ use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::arguments::BenchArguments;
-use super::{listed, show};
+use super::shown::{listed, show};
 use crate::failure::Failure;
 use crate::numbers::{NONE, count};
 use crate::progress;

@@ -45,7 +45,7 @@ pub(crate) fn references(choice: &Choice) -> Vec<String> {
         format!("{}: {upto}{size} every {}, due within {}.", reference.name, contract.interval(), contract.deadline())
     });
     let other = match choice.rule {
-        Rule::Split => Rule::Composite,
+        Rule::Split | Rule::Levels => Rule::Composite,
         Rule::Composite => Rule::Split,
     };
     let counts: Vec<String> = choice.other_rule.iter().map(u32::to_string).collect();

@@ -58,6 +58,18 @@ fn smallest(seed: u64, system: u64, found: &Smallest) -> Value {
             "promised_ns": promised(number),
         })
     });
+    let count = bounded.system.channels.len();
+    let phase = |number: usize| violation.pattern.phases.get(number).copied();
+    let upcalls = bounded.system.upcalls.iter().enumerate().map(|(number, upcall)| {
+        json!({
+            "period_ns": upcall.period(),
+            "cost_ns": upcall.cost(),
+            "batch": upcall.batch(),
+            "block": upcall.block(),
+            "from_ns": phase(number),
+            "promised_ns": promised(count + number),
+        })
+    });
     let releases = violation.pattern.releases.iter().map(|release| {
         let channel = match release.who {
             Who::Channel(number) => Some(number),
@@ -71,6 +83,8 @@ fn smallest(seed: u64, system: u64, found: &Smallest) -> Value {
         "replay": replay(seed, system),
         "costs": costs(&bounded.system.platform, bounded.system.send_early, bounded.system.receive_early),
         "channels": channels.collect::<Value>(),
+        // Their numbers go on from those of the channels.
+        "upcalls": upcalls.collect::<Value>(),
         "releases": releases.collect::<Value>(),
         "gaps": violation.pattern.gaps.iter().map(gap).collect::<Value>(),
         "late": violation.channel,

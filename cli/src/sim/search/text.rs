@@ -72,6 +72,17 @@ fn explain(test: Test, seed: u64, number: u64, found: &Smallest) {
             promise.bound.worst,
         );
     }
+    let count = system.channels.len();
+    for (number, (upcall, promise)) in system.upcalls.iter().zip(&bounded.promises[count..]).enumerate() {
+        println!(
+            "  upcall {number} every {}, cost {}, {} units, {} in a block: promised {}",
+            upcall.period(),
+            upcall.cost(),
+            upcall.batch(),
+            upcall.block(),
+            promise.bound.worst,
+        );
+    }
     for alike in violation.pattern.releases.chunk_by(|one, other| one == other) {
         let (times, release) = (alike.len(), &alike[0]);
         let times = if times > 1 { format!("{times} times ") } else { String::new() };
@@ -84,6 +95,12 @@ fn explain(test: Test, seed: u64, number: u64, found: &Smallest) {
     for (at, length) in &violation.pattern.gaps {
         println!("  at {at}: the platform takes {length}");
     }
-    println!("  seen on channel {}: {}", violation.channel, violation.seen.end);
+    for (number, phase) in violation.pattern.phases.iter().enumerate() {
+        println!("  from {phase} on: upcall {number}");
+    }
+    match violation.channel.checked_sub(count) {
+        Some(upcall) => println!("  seen on upcall {upcall}: {}", violation.seen.end),
+        None => println!("  seen on channel {}: {}", violation.channel, violation.seen.end),
+    }
     println!("  again: {}", replay(seed, number));
 }

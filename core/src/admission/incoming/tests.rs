@@ -150,3 +150,14 @@ fn who_is_not_told_how_fast_a_link_is_holds_its_best_effort_back() {
     let room = incoming.room(&of(fast(2), contract(200, ms(5), 1, ms(20))), ms(15)).unwrap();
     assert!(room.spacing.is_some());
 }
+
+/// A host that wakes up late finds more at its first look than it can take, and is awake from then on.
+#[test]
+fn a_late_wake_up_is_waited_for_once() {
+    let late = Platform { wake_up: ms(5), ..Platform::assumed_host() };
+    let incoming = Incoming::new(&Admission::new(late).unwrap());
+    let bursts = of(fast(1), contract(60 << 10, ms(50), 12, ms(150)));
+    let room = incoming.room(&bursts, ms(100)).unwrap();
+    // Frames come 122.72 µs apart, and 32 of them are found every 0.4 ms. If each look came as late as the first, it would be 20 ms.
+    assert!(room.wait > Duration::ZERO && room.wait < ms(1), "{}", room.wait);
+}

@@ -4,8 +4,6 @@
 //! |---|---|
 //! | [`d_order`] | D_order with the service and wait times of [channels §3.2] |
 //! | [`rate_monotonic`] | the utilisation tests of [rtu §5.3]: Liu and Layland, Sha, RMDP |
-//! | [`response_time`] | exact response times of the same upcalls |
 
 pub mod d_order;
 pub mod rate_monotonic;
-pub mod response_time;

@@ -10,7 +10,7 @@
 //! RMDP           Σ C_i/T_i + c_max (1/T_1 − 1/T_n)      ≤ n (2^{1/n} − 1)      c_max over all upcalls
 //! ```
 //!
-//! Each is sufficient for what it models, and none counts the cost of a switch; [`super::response_time`] does. Liu and
+//! Each is sufficient for what it models, and none counts the cost of a switch; [`crate::admission::response_time`] does. Liu and
 //! Layland's test is no test for upcalls that are not preempted at once: it passes sets that miss. That RMDP holds can be seen
 //! from `U + c_j (1/T_1 − 1/T_n) ≥ Σ_{h≤i} C_h/T_h + c_j/T_i` for i < j. It does not always admit more than Sha's test, because
 //! c_max may belong to the highest priority, which blocks nobody.
@@ -20,78 +20,8 @@
 //! never less than the true power of the true u: a yes is true, and only a set within about n·2⁻⁶¹ of the bound may
 //! be told no for yes.
 
-use crate::limits;
 use crate::units::Duration;
-
-/// A periodic upcall; valid by construction. Its deadline is its period.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Upcall {
-    period: Duration,
-    cost: Duration,
-    batch: u32,
-    block: u32,
-}
-
-/// Which parameter of an upcall cannot be.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("upcall: {field} is {found}, expected {least} to {most}")]
-pub struct UpcallError {
-    /// `period`, `cost`, `batch` or `block`.
-    pub field: &'static str,
-    /// What was given (nanoseconds or PDUs).
-    pub found: u64,
-    /// The least that is possible.
-    pub least: u64,
-    /// The most that is possible.
-    pub most: u64,
-}
-
-impl Upcall {
-    /// An upcall every `period` (T) that takes `cost` (C) at most, handles up to `batch` (B_p) PDUs, and may be preempted after
-    /// every `block` (b_p) of them.
-    ///
-    /// # Errors
-    /// The first value outside its range: a period of 1 ns to [`limits::MAX_INTERVAL`], a cost of 1 ns to the period, a batch
-    /// of 1 to [`limits::MAX_PACKETS_PER_MESSAGE`], a block of 1 to the batch.
-    pub fn new(period: Duration, cost: Duration, batch: u32, block: u32) -> Result<Self, UpcallError> {
-        let range = |field, found: u64, least: u64, most: u64| {
-            if (least..=most).contains(&found) { Ok(()) } else { Err(UpcallError { field, found, least, most }) }
-        };
-        range("period", period.as_nanos(), 1, limits::MAX_INTERVAL.as_nanos())?;
-        range("cost", cost.as_nanos(), 1, period.as_nanos())?;
-        range("batch", batch.into(), 1, limits::MAX_PACKETS_PER_MESSAGE.into())?;
-        range("block", block.into(), 1, batch.into())?;
-        Ok(Self { period, cost, batch, block })
-    }
-
-    /// T: one run in each, to be complete at its end.
-    pub fn period(&self) -> Duration {
-        self.period
-    }
-    /// C: processor time of one run.
-    pub fn cost(&self) -> Duration {
-        self.cost
-    }
-    /// B_p: PDUs of one run.
-    pub fn batch(&self) -> u32 {
-        self.batch
-    }
-    /// b_p: PDUs of one iteration, which is not interrupted.
-    pub fn block(&self) -> u32 {
-        self.block
-    }
-    /// c = C b_p/B_p: the longest iteration, rounded up.
-    pub fn quantum(&self) -> Duration {
-        let product = u128::from(self.cost.as_nanos()) * u128::from(self.block);
-        // At most the cost, so it fits.
-        Duration::from_nanos(product.div_ceil(self.batch.into()) as u64)
-    }
-    /// F = C ((B_p mod b_p) or b_p)/B_p: the last iteration, rounded down.
-    pub(super) fn last_iteration(&self) -> Duration {
-        let pdus = (self.batch - 1) % self.block + 1;
-        self.cost.mul_ratio(pdus.into(), self.batch.into())
-    }
-}
+use crate::upcall::Upcall;
 
 /// One, as a share.
 const ONE: u128 = 1 << 62;
@@ -102,7 +32,7 @@ fn share(cost: Duration, period: Duration) -> u128 {
 }
 
 fn utilisation(upcalls: &[Upcall]) -> u128 {
-    upcalls.iter().fold(0, |sum: u128, upcall| sum.saturating_add(share(upcall.cost, upcall.period)))
+    upcalls.iter().fold(0, |sum: u128, upcall| sum.saturating_add(share(upcall.cost(), upcall.period())))
 }
 
 /// `share ≤ n (2^{1/n} − 1)`, as the module's head describes.
@@ -132,10 +62,10 @@ pub fn liu_layland(upcalls: &[Upcall]) -> bool {
 pub fn sha(upcalls: &[Upcall]) -> bool {
     // From the lowest priority up: the longest quantum below, and the largest B_i/T_i.
     let mut order: alloc::vec::Vec<&Upcall> = upcalls.iter().collect();
-    order.sort_by_key(|upcall| upcall.period);
+    order.sort_by_key(|upcall| upcall.period());
     let (mut blocking, mut most) = (Duration::ZERO, 0);
     for upcall in order.into_iter().rev() {
-        most = most.max(share(blocking, upcall.period));
+        most = most.max(share(blocking, upcall.period()));
         blocking = blocking.max(upcall.quantum());
     }
     within_bound(utilisation(upcalls).saturating_add(most), upcalls.len())
@@ -144,7 +74,7 @@ pub fn sha(upcalls: &[Upcall]) -> bool {
 /// The RMDP test as printed.
 pub fn rmdp(upcalls: &[Upcall]) -> bool {
     let quantum = upcalls.iter().map(Upcall::quantum).max().unwrap_or_default();
-    let periods = || upcalls.iter().map(|upcall| upcall.period);
+    let periods = || upcalls.iter().map(Upcall::period);
     let (Some(shortest), Some(longest)) = (periods().min(), periods().max()) else { return true };
     // c/T_1 rounded up, c/T_n rounded down.
     let down = u128::from(quantum.as_nanos()) * ONE / u128::from(longest.as_nanos());
@@ -204,21 +134,5 @@ mod tests {
             liu_layland(&(0..10_000).map(|_| one).collect::<Vec<_>>())
         };
         assert!(many(69_314) && !many(69_319));
-    }
-
-    #[test]
-    fn parts_of_an_upcall() {
-        let seventh = Upcall::new(Duration::from_nanos(100), Duration::from_nanos(50), 7, 3).unwrap();
-        // 50·3/7 = 21.4, and one PDU is left for the last iteration: 50/7 = 7.1.
-        assert_eq!((seventh.quantum().as_nanos(), seventh.last_iteration().as_nanos()), (22, 7));
-        let error = |period, cost, batch, block| {
-            let upcall = Upcall::new(Duration::from_nanos(period), Duration::from_nanos(cost), batch, block);
-            upcall.map_err(|error| (error.field, error.found, error.least, error.most))
-        };
-        assert_eq!(error(0, 1, 1, 1), Err(("period", 0, 1, limits::MAX_INTERVAL.as_nanos())));
-        assert_eq!(error(10, 0, 1, 1), Err(("cost", 0, 1, 10)));
-        assert_eq!(error(10, 11, 1, 1), Err(("cost", 11, 1, 10)));
-        assert_eq!(error(10, 1, 0, 1), Err(("batch", 0, 1, limits::MAX_PACKETS_PER_MESSAGE.into())));
-        assert_eq!(error(10, 1, 4, 5), Err(("block", 5, 1, 4)));
     }
 }

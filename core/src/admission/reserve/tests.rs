@@ -382,7 +382,7 @@ proptest! {
         prop_assert!(admission.test().err().is_none_or(|refusal| refusal.at.is_none()));
         for (id, bound) in admission.bounds() {
             let held = admission.reservation(id).unwrap();
-            let handover = if held.role == Role::Sends { admission.platform().handover } else { Duration::ZERO };
+            let handover = if held.role == Some(Role::Sends) { admission.platform().handover } else { Duration::ZERO };
             prop_assert!(bound.worst <= handover + held.stages(rule).total());
             prop_assert_eq!(bound.terms.iter().map(|term| term.amount).sum::<Duration>(), bound.worst);
         }

@@ -28,7 +28,7 @@ fn delayed_preemption() {
 #[test]
 fn a_long_iteration_below_makes_the_shortest_period_late() {
     let upcalls = [upcall(millis(10), millis(2), 1, 1), upcall(millis(100), millis(9), 9, 9)];
-    assert!(super::super::rate_monotonic::liu_layland(&upcalls));
+    assert!(super::super::published::rate_monotonic::liu_layland(&upcalls));
     assert_eq!(response_times(&upcalls, NONE, NONE), some([millis(11) - TICK, millis(11)]));
     assert!(!holds(&upcalls, NONE, NONE));
 }

@@ -1,19 +1,26 @@
-//! Exact response times of upcalls under rate-monotonic scheduling with delayed preemption [rtu §5].
+//! Exact response times under fixed priorities with delayed preemption [rtu §5]: of upcalls, and of channels' handlers.
 //!
-//! The upcalls of [`Upcall`], at fixed priorities (the shorter period first, equal ones as they are given), preempted only
-//! between iterations. Time is in whole nanoseconds; what is released at an instant is seen by a dispatch at that instant.
+//! The upcalls of [`Upcall`], the shorter period first, equal ones as they are given, preempted by each other only
+//! between iterations, and by X anywhere: what runs above them all, and what the platform takes. Time is in whole nanoseconds; what is
+//! released at an instant is seen by a dispatch at that instant.
 //!
 //! ```text
 //! c_i  = C_i b_i/B_i                          the longest iteration, rounded up
-//! F_i  = C_i ((B_i mod b_i) or b_i)/B_i       the last iteration, rounded down: it is never interrupted
+//! F_i  = C_i ((B_i mod b_i) or b_i)/B_i       the last iteration, rounded down: none of the others interrupts it
 //! C'_i = C_i + C_cs                           of the upcall in question; C'_h = C_h + 2 C_cs above: to it, and back
 //! Bl_i = max_{j below} (C_cs + c_j) − 1 ns    it began just before; 0 if nobody is below
-//! L    = Bl_i + Σ_{h above, i} ⌈(L + J)/T_h⌉ C'_h
+//! L    = Bl_i + Σ_{h above, i} ⌈(L + J)/T_h⌉ C'_h + X(L)
 //! for k = 0 … ⌈(L + J)/T_i⌉ − 1:
-//!   s   = Bl_i + (k + 1) C'_i − F_i + Σ_{h above} (⌊(s + J)/T_h⌋ + 1) C'_h
-//!   R_k = s + F_i − k T_i
+//!   σ(s) = Bl_i + (k + 1) C'_i − F_i + Σ_{h above} (⌊(s + J)/T_h⌋ + 1) C'_h
+//!   s    = σ(s) + X(s)                        the last iteration begins
+//!   f    = σ(s) + F_i + X(f)                  it ends
+//!   R_k  = f − k T_i
 //! R_i  = J + max_k R_k                        from the nominal release; it holds if R_i ≤ T_i
 //! ```
+//!
+//! **What is above.** X counts work that is *released*, not work that is due: the demand bound function of a channel is no bound of how
+//! much of it runs in a window. (C 5, I 10, d 10 above an upcall C 5, T 9: the demand bound function gives 5, the upcall needs 10.) And it
+//! goes on during the last iteration. (C 2, I 5 above an iteration of 6: 8 without that, 10 with it.)
 //!
 //! All k have to be looked at: where an iteration is long, the second run of a busy period may be later than the first.
 //! Rounding F down is safe, because s + F never grows with F.
@@ -22,7 +29,7 @@
 //! (a clock tick, a late wake-up). A late release may then be followed by one in time, so J also counts in every ⌈ ⌉ and
 //! ⌊ ⌋; to add it to R alone would be right only if all releases were late by the same.
 //!
-//! **What is exact.** Without switch cost and jitter, and if the iterations are whole nanoseconds, R is attained: by the
+//! **What is exact.** Without X, switch cost and jitter, and if the iterations are whole nanoseconds, R is attained: by the
 //! longest iteration below that starts 1 ns before everybody else is released. With C_cs > 0 it is sufficient: a switch is
 //! charged to each run above, twice, whether it came in between or not.
 //!
@@ -34,9 +41,9 @@
 
 use alloc::vec::Vec;
 
-use super::super::walk::{self, ONE};
-use super::rate_monotonic::Upcall;
+use super::walk::{self, ONE, Stolen};
 use crate::units::Duration;
+use crate::upcall::Upcall;
 
 /// Most terms (one upcall's releases, counted once) of one question, some tenth of a second. What is not answered by then counts
 /// as without a bound. Only a set that uses the processor all but up, or a period far shorter than others, comes near it.
@@ -47,19 +54,31 @@ const MOST_VISITS: u64 = 1 << 24;
 /// `None` is no bound: the upcall and those above it use the processor up (their shares, switches included and rounded up at the
 /// 40th binary place, add up to one or more), R does not fit a [`Duration`], or finding it would take too long.
 pub fn response_times(upcalls: &[Upcall], switch: Duration, jitter: Duration) -> Vec<Option<Duration>> {
+    beside(upcalls, &[], switch, jitter, Stolen::default())
+}
+
+/// As [`response_times`], below X, and with iterations that are below them all.
+pub(super) fn beside(
+    upcalls: &[Upcall],
+    below: &[Duration],
+    switch: Duration,
+    jitter: Duration,
+    stolen: Stolen,
+) -> Vec<Option<Duration>> {
     let mut order: Vec<usize> = (0..upcalls.len()).collect();
     order.sort_by_key(|&index| upcalls[index].period());
     let (switch, jitter) = (u128::from(switch.as_nanos()), u128::from(jitter.as_nanos()));
 
     // Bl, from the lowest priority up.
-    let (mut longest, mut blocking) = (None, alloc::vec![0; upcalls.len()]);
+    let mut longest = below.iter().max().map(|iteration| u128::from(iteration.as_nanos()));
+    let mut blocking = alloc::vec![0; upcalls.len()];
     for &index in order.iter().rev() {
-        blocking[index] = longest.map_or(0, |quantum: u128| switch + quantum - 1);
+        blocking[index] = longest.map_or(0, |quantum: u128| (switch + quantum).saturating_sub(1));
         longest = longest.max(Some(u128::from(upcalls[index].quantum().as_nanos())));
     }
 
     let mut responses = alloc::vec![None; upcalls.len()];
-    let mut level = Level { above: Vec::new(), share: 0, jitter, visits: 0 };
+    let mut level = Level::new(jitter, stolen);
     for index in order {
         let (upcall, blocking) = (&upcalls[index], blocking[index]);
         let cost = u128::from(upcall.cost().as_nanos());
@@ -80,9 +99,9 @@ pub fn holds(upcalls: &[Upcall], switch: Duration, jitter: Duration) -> bool {
 
 /// T and C'.
 #[derive(Clone, Copy)]
-struct Run {
-    period: u128,
-    cost: u128,
+pub(super) struct Run {
+    pub(super) period: u128,
+    pub(super) cost: u128,
 }
 
 impl Run {
@@ -92,25 +111,31 @@ impl Run {
     }
 }
 
-/// What is above the upcall in question.
-struct Level {
+/// What is above the job in question.
+pub(super) struct Level {
     above: Vec<Run>,
-    /// Their long-run share, rounded up.
+    /// Their long-run share, that of X included, rounded up.
     share: u128,
     /// J.
     jitter: u128,
+    /// X.
+    stolen: Stolen,
     /// Over all levels.
     visits: u64,
 }
 
 impl Level {
-    fn push(&mut self, run: Run) {
+    pub(super) fn new(jitter: u128, stolen: Stolen) -> Self {
+        Self { above: Vec::new(), share: stolen.share(), jitter, stolen, visits: 0 }
+    }
+
+    pub(super) fn push(&mut self, run: Run) {
         self.share = self.share.saturating_add(run.share());
         self.above.push(run);
     }
 
     /// R of `own`, J included. Sums saturate, and what exceeds 2⁶⁴ is no bound.
-    fn response(&mut self, own: Run, last: u128, blocking: u128) -> Option<u64> {
+    pub(super) fn response(&mut self, own: Run, last: u128, blocking: u128) -> Option<u64> {
         if self.share.saturating_add(own.share()) >= ONE {
             return None;
         }
@@ -125,25 +150,29 @@ impl Level {
         let (mut most, mut s, mut k) = (0, 0u64, 0);
         while k < runs {
             let once = blocking + (k + 1) * own.cost - last;
-            // The s before was less than this one, by a cost at least.
-            let from = if k == 0 { once } else { u128::from(s) + own.cost };
-            s = self.least(from, |above, s| {
+            let due = |above: &[Run], s: u128| {
                 above
                     .iter()
                     .fold(once, |sum, run| sum.saturating_add(((s + jitter) / run.period + 1).saturating_mul(run.cost)))
-            })?;
-            most = most.max((u128::from(s) + last).saturating_sub(k * own.period));
+            };
+            // The s before was less than this one, by a cost at least.
+            let from = if k == 0 { once } else { u128::from(s) + own.cost };
+            s = self.least(from, due)?;
+            let whole = due(&self.above, s.into()).saturating_add(last);
+            let end = self.least(whole, |_, _| whole)?;
+            most = most.max(u128::from(end).saturating_sub(k * own.period));
             k += 1;
         }
         u64::try_from(most + jitter).ok()
     }
 
-    /// The least fixed point of `sum`, which never falls; `from` is not above it.
+    /// The least fixed point of `sum` and X, which never fall; `from` is not above it.
     fn least(&mut self, from: u128, sum: impl Fn(&[Run], u128) -> u128) -> Option<u64> {
         let mut found = from;
         loop {
-            self.visits = self.visits.saturating_add(1 + self.above.len() as u64);
-            let needed = sum(&self.above, found);
+            self.visits = self.visits.saturating_add(1 + self.above.len() as u64 + self.stolen.terms() as u64);
+            let taken = u64::try_from(found).ok().map(|found| self.stolen.within(found))?;
+            let needed = sum(&self.above, found).saturating_add(taken);
             if needed > u64::MAX.into() || self.visits > MOST_VISITS {
                 return None;
             }

@@ -1,0 +1,513 @@
+/* Laxity: guaranteed quality of service for stock Linux. The C API; docs/c-api.md is about how to use it.
+ *
+ * Written by capi/tests/header.rs from capi/src; do not edit.
+ *
+ * Rules for all functions:
+ *
+ * Pointers: a pointer to an object is null or was given by this library and not given back. Other pointers are null or point to what their type
+ * says, as many as the function says, for as long as the call takes. A null pointer, a text that is not UTF-8 or an unknown constant is an error,
+ * LAXITY_BAD_ARGUMENT, and nothing is done; what is said of null here is said where it means something else.
+ * Ownership: what a function sets through a pointer to a pointer is the caller's, to be given to the function that frees it, once. It is set to null if the
+ * function fails. What is given to a function stays the caller's, and is copied where it is needed later.
+ * Threads: each type says so. Handlers run on a thread of the library.
+ * Errors: an int is LAXITY_OK, or says what failed, and laxity_last_error() says why in words. Values above zero are the exit status that a command
+ * should end with.
+ * Units: times are ns, points in time those of CLOCK_MONOTONIC; sizes are bytes. Processes that fork() use the library in one of both only.
+ * Versions: before version 1.0 programs are to be compiled anew with each version of the library.
+ */
+
+#ifndef LAXITY_H
+#define LAXITY_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+// It is done.
+#define LAXITY_OK 0
+
+// What was asked for is not possible: a value out of range, a message beyond the contract, an upcall that has ended.
+#define LAXITY_BAD_INPUT 2
+
+// Admission said no, at this host or at the peer; the text says what would fit.
+#define LAXITY_REFUSED 3
+
+// This system does not permit it to this process.
+#define LAXITY_NOT_PERMITTED 4
+
+// The peer, the network, a port or a thread of the library is absent, in use or ended.
+#define LAXITY_UNAVAILABLE 5
+
+// The call would have to wait, or the timeout has passed.
+#define LAXITY_WOULD_BLOCK -1
+
+// The other end closed the channel in order; no message follows.
+#define LAXITY_CLOSED -2
+
+// An argument breaks the rules of this header: a null pointer, a text that is not UTF-8, an unknown constant, a buffer that is too small.
+#define LAXITY_BAD_ARGUMENT -3
+
+// The library panicked, which is a bug of Laxity. What the call was about must not be used any more, but freed.
+#define LAXITY_INTERNAL -4
+
+// The costs that this host was calibrated to have; assumed ones if it was not.
+#define LAXITY_COSTS_OF_THIS_HOST 0
+
+// Costs that are assumed of a present-day machine, not measured.
+#define LAXITY_COSTS_ASSUMED 1
+
+// In place of a real-time priority: stay an ordinary thread.
+#define LAXITY_NO_PRIORITY 0
+
+// A sender beyond its contract waits.
+#define LAXITY_OVERLOAD_BLOCK 0
+
+// A message beyond the contract is dropped and counted, and the call says LAXITY_BAD_INPUT.
+#define LAXITY_OVERLOAD_DROP 1
+
+// What an unsigned time or count is that is unknown, or that does not exist.
+#define LAXITY_UNKNOWN UINT64_MAX
+
+// In place of a processor: any.
+#define LAXITY_ANY_PROCESSOR -1
+
+// What an upcall does at the moment.
+enum laxity_state {
+  // It was not told to run, was suspended, or has finished.
+  LAXITY_STATE_SUSPENDED = 0,
+  // It is released every period, or was asked for and is not done.
+  LAXITY_STATE_ACTIVE = 1,
+  // Its handler failed. It runs no more.
+  LAXITY_STATE_FAILED = 2,
+  // A run took more than it declared, and its policy was LAXITY_OVERRUN_STOP. It runs no more.
+  LAXITY_STATE_STOPPED = 3,
+  // It was closed, or its laxity_upcalls was freed.
+  LAXITY_STATE_CLOSED = 4,
+};
+
+// What a handler has done when it returns. Any other value counts as LAXITY_PROGRESS_FAILED.
+enum laxity_progress {
+  // It stopped after an iteration because laxity_run_should_yield() said so: what is left is done when it is called again. If nothing is left, the run
+  // is done.
+  LAXITY_PROGRESS_YIELD = 0,
+  // There is nothing more to do in this period, whatever is left.
+  LAXITY_PROGRESS_DONE = 1,
+  // As LAXITY_PROGRESS_DONE, and the upcall is suspended.
+  LAXITY_PROGRESS_FINISHED = 2,
+  // As LAXITY_PROGRESS_DONE, and the upcall runs no more: LAXITY_STATE_FAILED.
+  LAXITY_PROGRESS_FAILED = 3,
+};
+
+// What happens to an upcall when a run has taken more than it declared. It is counted in any case.
+enum laxity_overrun {
+  // Nothing more: others may miss because of it, and say so.
+  LAXITY_OVERRUN_COUNT = 0,
+  // From its next release on it comes behind all other periodic upcalls.
+  LAXITY_OVERRUN_DEMOTE = 1,
+  // It runs no more: LAXITY_STATE_STOPPED.
+  LAXITY_OVERRUN_STOP = 2,
+};
+
+// A host: the executive that sends and receives its channels. Threads: every function that takes a host may be called from any thread at any time,
+// except laxity_host_free().
+struct laxity_host;
+
+// Waits for channels that peers open to one name. Threads: one at a time.
+struct laxity_listener;
+
+// A loop that runs every period, on the thread that made it. Threads: all of its functions are for that thread alone.
+struct laxity_periodic;
+
+// The receiving end of a channel. Threads: one at a time; it may move between threads.
+struct laxity_receiver;
+
+// A run of an upcall, as its handler sees it: valid until the handler returns, on the handler's thread alone. The functions that take a run accept
+// null, and then answer as if nothing were left.
+struct laxity_run;
+
+// The sending end of a channel. Threads: one at a time; it may move between threads.
+struct laxity_sender;
+
+// An upcall. Threads: as laxity_upcalls; laxity_upcall_close() ends it, in its own handler, too.
+struct laxity_upcall;
+
+// The upcalls of one thread. Threads: every function that takes it may be called from any thread at any time, except laxity_upcalls_free().
+struct laxity_upcalls;
+
+// How a host is set up. Begin with laxity_host_config_default().
+struct laxity_host_config {
+  // Address and port of its link, such as "127.0.0.1:5709"; port 0 takes any. Null is loopback, any port.
+  const char *bind;
+  // LAXITY_COSTS_OF_THIS_HOST or LAXITY_COSTS_ASSUMED.
+  int costs;
+  // The SCHED_FIFO priority of the executive, 1 to 99, or LAXITY_NO_PRIORITY. What is not permitted is done without.
+  int fifo_priority;
+  // Whether this executive has link and processors to itself, and does not divide them with the others of this machine.
+  bool alone;
+  // Whether to lock the process's memory, where that is permitted without limit.
+  bool lock_memory;
+  // The longest iteration of an upcall on the executive's own thread (laxity_trusted_upcalls_start()), nanoseconds; 0 if there will be none.
+  uint64_t longest_iteration_ns;
+};
+
+// What a real-time channel declares.
+struct laxity_contract {
+  // Largest message, bytes.
+  uint64_t max_message;
+  // Smallest message, bytes, 1 at least.
+  uint64_t min_message;
+  // Shortest interval between messages in the long run, ns.
+  uint64_t interval_ns;
+  // Messages that may be ahead of that at once, 1 at least.
+  uint64_t burst;
+  // From a message's logical arrival until it is complete at the receiver, ns.
+  uint64_t deadline_ns;
+  // LAXITY_OVERLOAD_BLOCK or LAXITY_OVERLOAD_DROP.
+  int overload;
+};
+
+// What was counted of a receiving channel so far.
+struct laxity_channel_figures {
+  // Messages that reached the application, late ones included.
+  uint64_t delivered;
+  // Bytes in them.
+  uint64_t delivered_bytes;
+  // Of these, after the deadline.
+  uint64_t late;
+  // Messages that never became complete.
+  uint64_t lost;
+  // Messages that were dropped on purpose.
+  uint64_t dropped;
+  // Misses (late, lost, dropped) because the sender broke its contract.
+  uint64_t missed_by_sender;
+  // Because the receiving application did not read.
+  uint64_t missed_by_receiver;
+  // Because packets were lost on the way, or late.
+  uint64_t missed_by_network;
+  // Because the platform took more of the processor than was allowed for.
+  uint64_t missed_by_platform;
+  // By Laxity's own fault, or without an explanation: zero, unless there is a bug.
+  uint64_t missed_by_laxity;
+  // Complete by the deadline but after the bound, without an excuse: zero, unless there is a bug.
+  uint64_t over_bound;
+  // The deadline, ns; LAXITY_UNKNOWN for best effort.
+  uint64_t deadline_ns;
+  // The largest bound that was in force: from logical arrival until complete, ns; LAXITY_UNKNOWN for best effort.
+  uint64_t bound_ns;
+  // The largest such delay seen, ns; LAXITY_UNKNOWN before the first message.
+  uint64_t largest_delay_ns;
+};
+
+// How the thread of upcalls is set up. Begin with laxity_upcalls_config_default().
+struct laxity_upcalls_config {
+  // LAXITY_COSTS_OF_THIS_HOST or LAXITY_COSTS_ASSUMED, for upcalls without a host; below a host they are the host's.
+  int costs;
+  // The SCHED_FIFO priority, 1 to 98 and below that of the executive, or LAXITY_NO_PRIORITY. What is not permitted is done without.
+  int fifo_priority;
+  // The processor to keep to, or LAXITY_ANY_PROCESSOR.
+  int processor;
+  // Most upcalls at once, 1 to 131072.
+  size_t capacity;
+  // Whether to lock the process's memory, where that is permitted without limit.
+  bool lock_memory;
+};
+
+// Frees the state of a handler, once, when it is called no more.
+typedef void (*laxity_free_state)(void *state);
+
+// What an upcall declares. What is left zero has its default, except the period.
+struct laxity_upcall_spec {
+  // A run in every so many ns, to be done by the end; 1 to an hour.
+  uint64_t period_ns;
+  // What a run takes of the processor at most, ns; 1 to the period. Zero is all of the period.
+  uint64_t cost_ns;
+  // Units of work in a run at most; 1 to 65535. Zero is 1.
+  uint32_t batch;
+  // Units between two points where it asks whether to yield; 1 to the batch. Zero is all of them.
+  uint32_t block;
+  // An enum laxity_overrun.
+  int overrun;
+  // Frees the handler's state, once, when the handler is called no more: on a thread that calls the library, or on the upcalls' thread as it ends.
+  // Null: nothing is called. If the upcall is not created, it is not called either.
+  laxity_free_state free_state;
+};
+
+// What is called when a run begins, and again when one goes on that had yielded. `state` is what was given when the upcall was created. It returns an
+// enum laxity_progress. It runs on the one thread of its laxity_upcalls, so handlers of the same laxity_upcalls need no locks among each other. It must
+// not leave by longjmp(), by an exception of C++ or by ending its thread: the library has work to do after it.
+typedef int (*laxity_handler)(struct laxity_run *run, void *state);
+
+// When an aperiodic run will be done.
+struct laxity_posted {
+  // By then at the latest, ns of CLOCK_MONOTONIC; LAXITY_UNKNOWN if that has no bound.
+  uint64_t by_ns;
+  // 1 if that is in time, 0 if it is not, -1 if it was not asked.
+  int in_time;
+};
+
+// What was counted of an upcall so far.
+struct laxity_upcall_figures {
+  // What it does at the moment.
+  enum laxity_state state;
+  // Its period, ns; LAXITY_UNKNOWN if it is aperiodic.
+  uint64_t period_ns;
+  // What a run may take of the processor, ns.
+  uint64_t declared_cost_ns;
+  // How long a run may take from its release until it is done, ns, the largest that was in force; LAXITY_UNKNOWN if it is aperiodic.
+  uint64_t bound_ns;
+  // Runs that were due: completed or skipped.
+  uint64_t invocations;
+  // Runs that were done, late ones included.
+  uint64_t completed;
+  // Of these, after their deadline.
+  uint64_t late;
+  // Runs that did not begin within their period, and so not at all.
+  uint64_t skipped;
+  // Late and skipped runs because an upcall took more than it declared: this one, or another of the same thread.
+  uint64_t missed_by_upcall;
+  // Because the platform took more than was allowed for.
+  uint64_t missed_by_platform;
+  // None of these: zero, unless there is a bug of Laxity.
+  uint64_t missed_by_laxity;
+  // Completed after the bound though by the deadline, without an excuse: zero, unless there is a bug.
+  uint64_t over_bound;
+  // Runs that took more of the processor than was declared.
+  uint64_t over_cost;
+  // The least time that was left at a run's end, ns; negative if it was late, INT64_MIN before the first.
+  int64_t least_slack_ns;
+  // The longest from release to begin, ns; LAXITY_UNKNOWN before the first.
+  uint64_t largest_jitter_ns;
+  // The longest from release until done, ns; LAXITY_UNKNOWN before the first.
+  uint64_t largest_response_ns;
+  // The most that a run took of the processor, ns; LAXITY_UNKNOWN before the first.
+  uint64_t largest_cost_ns;
+};
+
+// When it is the loop's turn.
+struct laxity_tick {
+  // When the run was released, ns of CLOCK_MONOTONIC.
+  uint64_t release_ns;
+  // By when the loop has to come back to laxity_periodic_wait(), ns of CLOCK_MONOTONIC.
+  uint64_t deadline_ns;
+  // Periods that passed since the last tick in which it had no turn.
+  uint64_t skipped;
+};
+
+#ifdef __cplusplus
+extern "C" {
+#endif // __cplusplus
+
+// Why the last call of the calling thread that failed did so: one line of UTF-8, empty if none failed. Never null. It is the library's, and stays
+// valid until another call of the same thread fails.
+const char *laxity_last_error(void);
+
+// Loopback and any port, the costs of this host, real-time priority 70 and locked memory where permitted, link and processors divided with the other
+// executives of the machine.
+struct laxity_host_config laxity_host_config_default(void);
+
+// Starts a host. `config` may be null for the default, and is not needed afterwards. On success `*host` is the caller's, to be given to
+// laxity_host_free(); otherwise it is null.
+int laxity_host_start(const struct laxity_host_config *config,
+                      struct laxity_host **host);
+
+// Writes the address of the host's link with its real port, such as "127.0.0.1:40123", and a zero byte to `buffer`, which has room for `capacity` bytes;
+// 64 are enough.
+int laxity_host_address(const struct laxity_host *host,
+                        char *buffer,
+                        size_t capacity);
+
+// How often, since the host started, the platform took more of its executive's time at once than the bounds count on: they did not hold then. Zero for
+// null.
+uint64_t laxity_host_gaps(const struct laxity_host *host);
+
+// Ends the host, its channels and its threads; waits for them. Null is ignored. Senders, receivers and upcalls of the host may be used and freed
+// afterwards; their functions then fail.
+void laxity_host_free(struct laxity_host *host);
+
+// Now, ns of CLOCK_MONOTONIC.
+uint64_t laxity_now_ns(void);
+
+// Receives the channels that peers open to `name`. On success `*listener` is the caller's, to be given to laxity_listener_free().
+int laxity_host_listen(const struct laxity_host *host,
+                       const char *name,
+                       struct laxity_listener **listener);
+
+// Waits for the next channel, at most `timeout_ns` (negative: as long as it takes); LAXITY_WOULD_BLOCK after that. On success `*receiver` is the
+// caller's, to be given to laxity_receiver_free().
+int laxity_listener_accept(const struct laxity_listener *listener,
+                           int64_t timeout_ns,
+                           struct laxity_receiver **receiver);
+
+// Listens no more; channels that were accepted go on. Null is ignored.
+void laxity_listener_free(struct laxity_listener *listener);
+
+// Opens a real-time channel to receiver `name` at `peer` ("127.0.0.1:5709"). Waits for the answer, up to two seconds if there is none. LAXITY_REFUSED if
+// either side cannot keep it. On success `*sender` is the caller's, to be given to laxity_sender_close().
+int laxity_host_open(const struct laxity_host *host,
+                     const char *peer,
+                     const char *name,
+                     const struct laxity_contract *contract,
+                     struct laxity_sender **sender);
+
+// As laxity_host_open(), best effort: messages of at most `max_message` bytes, `queue` of which may wait; a sender waits when the queue is full.
+int laxity_host_open_best_effort(const struct laxity_host *host,
+                                 const char *peer,
+                                 const char *name,
+                                 uint64_t max_message,
+                                 uint64_t queue,
+                                 struct laxity_sender **sender);
+
+// The delay that is promised for each message, ns from its logical arrival; LAXITY_UNKNOWN for best effort or null.
+uint64_t laxity_sender_bound_ns(const struct laxity_sender *sender);
+
+// Sends a message of `length` bytes, which are copied. Waits while the contract has no room, if the overload policy says so: not for handlers of
+// upcalls.
+int laxity_sender_send(struct laxity_sender *sender,
+                       const uint8_t *data,
+                       size_t length);
+
+// As laxity_sender_send(), but never waits: LAXITY_WOULD_BLOCK where that would, LAXITY_BAD_INPUT if the contract has no room now. For handlers.
+int laxity_sender_try_send(struct laxity_sender *sender,
+                           const uint8_t *data,
+                           size_t length);
+
+// Closes the channel once everything that was taken has been sent, waits for that, and frees the sender, whatever it returns. Null is ignored.
+int laxity_sender_close(struct laxity_sender *sender);
+
+// Waits for the next message at most `timeout_ns` (negative: as long as it takes; 0: not at all), copies it to `buffer`, and sets `*length` to its bytes.
+// LAXITY_WOULD_BLOCK after the timeout, LAXITY_CLOSED after the last message. If `capacity` is too small it is LAXITY_BAD_ARGUMENT, `*length` says what
+// is needed, and the message stays the next one.
+int laxity_receiver_recv(struct laxity_receiver *receiver,
+                         uint8_t *buffer,
+                         size_t capacity,
+                         size_t *length,
+                         int64_t timeout_ns);
+
+// What was counted of the channel so far.
+int laxity_receiver_figures(const struct laxity_receiver *receiver, struct laxity_channel_figures *figures);
+
+// Closes the channel. Null is ignored.
+void laxity_receiver_free(struct laxity_receiver *receiver);
+
+// Units of work that are left of the run.
+uint32_t laxity_run_left(const struct laxity_run *run);
+
+// Units of the next iteration: those that may be done without asking whether to yield.
+uint32_t laxity_run_block(const struct laxity_run *run);
+
+// So many units are done; more than are left count as those.
+void laxity_run_done(struct laxity_run *run, uint32_t units);
+
+// Whether to return now with LAXITY_PROGRESS_YIELD: a more urgent upcall was released, or the thread is wanted. To be asked after each iteration.
+bool laxity_run_should_yield(struct laxity_run *run);
+
+// When the run was released, ns of CLOCK_MONOTONIC; LAXITY_UNKNOWN if it is aperiodic.
+uint64_t laxity_run_release_ns(const struct laxity_run *run);
+
+// By when it has to be done, ns of CLOCK_MONOTONIC; LAXITY_UNKNOWN if it is aperiodic.
+uint64_t laxity_run_deadline_ns(const struct laxity_run *run);
+
+// Runs that were skipped since the last one, because their period had passed before they could begin.
+uint64_t laxity_run_skipped(const struct laxity_run *run);
+
+// The costs of this host, real-time priority 60 where permitted, any processor, room for 256, memory locked where permitted.
+struct laxity_upcalls_config laxity_upcalls_config_default(void);
+
+// Starts a thread of upcalls: below the executive of `host`, which admits them together with its channels and preempts them; or alone, if `host` is
+// null. A host has one such thread at most. `config` may be null for the default, and is not needed afterwards. On success `*upcalls` is the caller's,
+// to be given to laxity_upcalls_free(); otherwise it is null.
+int laxity_upcalls_start(const struct laxity_host *host,
+                         const struct laxity_upcalls_config *config,
+                         struct laxity_upcalls **upcalls);
+
+// As laxity_upcalls_start(), for upcalls on the executive's own thread, among the handlers of its channels: code that is trusted. The host must have been
+// started with longest_iteration_ns, and serves nothing during an iteration; a handler that does not return stops it. A handler returns after each
+// iteration with LAXITY_PROGRESS_YIELD. Only periodic ones, created with laxity_upcall_create(). LAXITY_REFUSED if the host was not started for it.
+int laxity_trusted_upcalls_start(const struct laxity_host *host,
+                                 struct laxity_upcalls **upcalls);
+
+// Closes all of its upcalls and ends the thread. Not from a handler. Waits until the handler that runs has returned, at most a second: one that does
+// not return keeps its thread and its state. Upcalls may be used and closed afterwards; their functions then fail. Null is ignored.
+void laxity_upcalls_free(struct laxity_upcalls *upcalls);
+
+// Creates a periodic upcall, which is suspended at first; LAXITY_REFUSED if it cannot be done in time beside what is admitted. `spec` is not needed
+// afterwards. `state` is given to `handler` at each call; it may be null. On success `*upcall` is the caller's, to be given to laxity_upcall_close(), and
+// the state is the upcall's until laxity_upcall_spec.free_state is called or laxity_upcalls_free() has returned.
+int laxity_upcall_create(const struct laxity_upcalls *upcalls,
+                         const char *name,
+                         const struct laxity_upcall_spec *spec,
+                         laxity_handler handler,
+                         void *state,
+                         struct laxity_upcall **upcall);
+
+// As laxity_upcall_create(), for an upcall that runs when it is asked for with laxity_upcall_post(), and no periodic one wants the processor. Its period
+// is only the largest cost that makes sense.
+int laxity_upcall_create_aperiodic(const struct laxity_upcalls *upcalls,
+                                   const char *name,
+                                   const struct laxity_upcall_spec *spec,
+                                   laxity_handler handler,
+                                   void *state,
+                                   struct laxity_upcall **upcall);
+
+// Releases it now and every period from now on.
+int laxity_upcall_run(const struct laxity_upcall *upcall);
+
+// As laxity_upcall_run(), from `first_ns` of CLOCK_MONOTONIC on: upcalls can keep a phase to each other.
+int laxity_upcall_run_from(const struct laxity_upcall *upcall, uint64_t first_ns);
+
+// Asks for a run of an aperiodic upcall. `within_ns` is what is asked about: whether it will be done within so many ns, LAXITY_UNKNOWN not to ask; it
+// runs in any case. `posted` may be null.
+int laxity_upcall_post(const struct laxity_upcall *upcall,
+                       uint64_t within_ns,
+                       struct laxity_posted *posted);
+
+// Releases it no more. A run that has yielded is given up; one that is running ends first.
+int laxity_upcall_suspend(const struct laxity_upcall *upcall);
+
+// What it does at the moment; LAXITY_STATE_CLOSED for null.
+enum laxity_state laxity_upcall_state(const struct laxity_upcall *upcall);
+
+// How long a run may take from its release until it is done, ns, with all that was admitted when it was created; LAXITY_UNKNOWN if that has no bound,
+// or for null. The bound in force now is in its figures.
+uint64_t laxity_upcall_bound_ns(const struct laxity_upcall *upcall);
+
+// What was counted of it so far.
+int laxity_upcall_figures(const struct laxity_upcall *upcall, struct laxity_upcall_figures *figures);
+
+// Closes it: it is not released any more. Its handler may still be running when this returns, see laxity_upcall_create() for when its state may be freed.
+// Null is ignored.
+void laxity_upcall_close(struct laxity_upcall *upcall);
+
+// Waits until one of `count` upcalls is not active any more (finished, suspended, failed, stopped, closed), at most `timeout_ns` (negative: as long as
+// it takes), and sets `*which` to its place in `list`. LAXITY_WOULD_BLOCK after the timeout; LAXITY_BAD_INPUT in a handler of `upcalls`, which would
+// wait for itself.
+int laxity_sleep_until_any(const struct laxity_upcalls *upcalls,
+                           const struct laxity_upcall *const *list,
+                           size_t count,
+                           int64_t timeout_ns,
+                           size_t *which);
+
+// Makes the calling thread one whose loop runs every period, as an upcall of one unit (batch, block and free_state of `spec` are not used): from
+// laxity_periodic_wait() on it is its turn. It gets the scheduling and the processor of the upcalls' thread. Not from a handler. On success `*periodic`
+// is the caller's, to be given to laxity_periodic_free().
+int laxity_periodic_create(const struct laxity_upcalls *upcalls,
+                           const char *name,
+                           const struct laxity_upcall_spec *spec,
+                           struct laxity_periodic **periodic);
+
+// Says that the work of this period is done, and waits for the next. `tick` may be null. LAXITY_BAD_INPUT if it was stopped, LAXITY_UNAVAILABLE if its
+// upcalls are gone: the loop then ends.
+int laxity_periodic_wait(struct laxity_periodic *periodic,
+                         struct laxity_tick *tick);
+
+// What was counted of it so far.
+int laxity_periodic_figures(const struct laxity_periodic *periodic, struct laxity_upcall_figures *figures);
+
+// Ends the loop; its thread is an ordinary one again. Null is ignored.
+void laxity_periodic_free(struct laxity_periodic *periodic);
+
+#ifdef __cplusplus
+}  // extern "C"
+#endif  // __cplusplus
+
+#endif  /* LAXITY_H */

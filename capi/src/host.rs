@@ -1,0 +1,148 @@
+//! Hosts, and the costs that they reason with.
+
+use std::ffi::{c_char, c_int};
+use std::net::SocketAddr;
+
+use laxity::{Costs, Host as Inner, HostConfig as Config};
+use laxity_core::platform::Platform;
+use laxity_core::units::Duration;
+
+use crate::failure::{Failure, borrowed, give_object, guarded, guarded_or, take, text};
+
+/// The costs that this host was calibrated to have; assumed ones if it was not.
+pub const LAXITY_COSTS_OF_THIS_HOST: c_int = 0;
+/// Costs that are assumed of a present-day machine, not measured.
+pub const LAXITY_COSTS_ASSUMED: c_int = 1;
+/// In place of a real-time priority: stay an ordinary thread.
+pub const LAXITY_NO_PRIORITY: c_int = 0;
+
+/// A host: the executive that sends and receives its channels. Threads: every function that takes a host may be called from any thread at any time,
+/// except laxity_host_free().
+#[derive(Debug)]
+pub struct Host(pub(crate) Inner);
+
+/// How a host is set up. Begin with laxity_host_config_default().
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct HostConfig {
+    /// Address and port of its link, such as "127.0.0.1:5709"; port 0 takes any. Null is loopback, any port.
+    pub bind: *const c_char,
+    /// LAXITY_COSTS_OF_THIS_HOST or LAXITY_COSTS_ASSUMED.
+    pub costs: c_int,
+    /// The SCHED_FIFO priority of the executive, 1 to 99, or LAXITY_NO_PRIORITY. What is not permitted is done without.
+    pub fifo_priority: c_int,
+    /// Whether this executive has link and processors to itself, and does not divide them with the others of this machine.
+    pub alone: bool,
+    /// Whether to lock the process's memory, where that is permitted without limit.
+    pub lock_memory: bool,
+    /// The longest iteration of an upcall on the executive's own thread (laxity_trusted_upcalls_start()), nanoseconds; 0 if there will be none.
+    pub longest_iteration_ns: u64,
+}
+
+pub(crate) fn costs(which: c_int) -> Result<Option<Costs>, Failure> {
+    match which {
+        LAXITY_COSTS_OF_THIS_HOST => Ok(None),
+        LAXITY_COSTS_ASSUMED => Ok(Some(Platform::assumed_host().into())),
+        other => Err(Failure::argument(format!("costs is {other}, expected LAXITY_COSTS_OF_THIS_HOST or _ASSUMED"))),
+    }
+}
+
+pub(crate) fn fifo(priority: c_int, most: u8) -> Result<Option<u8>, Failure> {
+    match u8::try_from(priority) {
+        Ok(0) => Ok(None),
+        Ok(priority) if priority <= most => Ok(Some(priority)),
+        _ => Err(Failure::argument(format!("fifo_priority is {priority}, expected 0 to {most}"))),
+    }
+}
+
+pub(crate) fn address(of: &str, what: &str) -> Result<SocketAddr, Failure> {
+    let parsed = of.parse();
+    parsed.map_err(|_| Failure::argument(format!("{what} is {of:?}, expected an address such as 127.0.0.1:5709")))
+}
+
+/// Loopback and any port, the costs of this host, real-time priority 70 and locked memory where permitted, link and processors divided with the other
+/// executives of the machine.
+#[unsafe(no_mangle)]
+pub extern "C" fn laxity_host_config_default() -> HostConfig {
+    let costs = LAXITY_COSTS_OF_THIS_HOST;
+    HostConfig {
+        bind: std::ptr::null(),
+        costs,
+        fifo_priority: 70,
+        alone: false,
+        lock_memory: true,
+        longest_iteration_ns: 0,
+    }
+}
+
+/// Starts a host. `config` may be null for the default, and is not needed afterwards. On success `*host` is the caller's, to be given to
+/// laxity_host_free(); otherwise it is null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn laxity_host_start(config: *const HostConfig, host: *mut *mut Host) -> c_int {
+    guarded(|| {
+        let start = || {
+            // SAFETY: the caller keeps the rules of the header: null, or valid during the call.
+            let given = unsafe { config.as_ref() }.copied().unwrap_or_else(|| laxity_host_config_default());
+            let mut config = Config { costs: costs(given.costs)?, ..Config::default() };
+            if !given.bind.is_null() {
+                // SAFETY: as above.
+                config.bind = address(unsafe { text(given.bind, "bind") }?, "bind")?;
+            }
+            config.fifo_priority = fifo(given.fifo_priority, 99)?;
+            config.lock_memory = given.lock_memory;
+            config.longest_iteration = Duration::from_nanos(given.longest_iteration_ns);
+            if given.alone {
+                config.registry = None;
+            }
+            Ok(Host(Inner::start(config)?))
+        };
+        // SAFETY: as above.
+        unsafe { give_object(host, "host", start) }
+    })
+}
+
+/// Writes the address of the host's link with its real port, such as "127.0.0.1:40123", and a zero byte to `buffer`, which has room for `capacity` bytes;
+/// 64 are enough.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn laxity_host_address(host: *const Host, buffer: *mut c_char, capacity: usize) -> c_int {
+    guarded(|| {
+        // SAFETY: the caller keeps the rules of the header.
+        let address = unsafe { borrowed(host, "host") }?.0.address().to_string();
+        if buffer.is_null() {
+            return Err(Failure::argument("buffer is a null pointer"));
+        }
+        if capacity <= address.len() {
+            return Err(Failure::argument(format!("capacity is {capacity}, expected {} at least", address.len() + 1)));
+        }
+        // SAFETY: there is room for it and the zero byte; what was just made does not overlap it.
+        unsafe {
+            buffer.copy_from_nonoverlapping(address.as_ptr().cast(), address.len());
+            buffer.add(address.len()).write(0);
+        }
+        Ok(())
+    })
+}
+
+/// How often, since the host started, the platform took more of its executive's time at once than the bounds count on: they did not hold then. Zero for
+/// null.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn laxity_host_gaps(host: *const Host) -> u64 {
+    guarded_or(0, || {
+        // SAFETY: the caller keeps the rules of the header.
+        unsafe { host.as_ref() }.map_or(0, |host| host.0.gaps().0)
+    })
+}
+
+/// Ends the host, its channels and its threads; waits for them. Null is ignored. Senders, receivers and upcalls of the host may be used and freed
+/// afterwards; their functions then fail.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn laxity_host_free(host: *mut Host) {
+    // SAFETY: the caller gives it back once.
+    guarded_or((), || drop(unsafe { take(host) }));
+}
+
+/// Now, ns of CLOCK_MONOTONIC.
+#[unsafe(no_mangle)]
+pub extern "C" fn laxity_now_ns() -> u64 {
+    laxity_link::sys::now().as_nanos()
+}

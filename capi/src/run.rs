@@ -1,0 +1,160 @@
+//! What a handler asks of the run that it is called for.
+
+use std::ffi::{c_int, c_void};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use laxity::upcall::{Progress as Said, Run as Inner};
+use laxity_core::units::Instant;
+
+use crate::channel::LAXITY_UNKNOWN;
+use crate::failure::{Failure, guarded_or};
+
+/// What a handler has done when it returns. Any other value counts as LAXITY_PROGRESS_FAILED.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Progress {
+    /// It stopped after an iteration because laxity_run_should_yield() said so: what is left is done when it is called again. If nothing is left, the run
+    /// is done.
+    Yield = 0,
+    /// There is nothing more to do in this period, whatever is left.
+    Done = 1,
+    /// As LAXITY_PROGRESS_DONE, and the upcall is suspended.
+    Finished = 2,
+    /// As LAXITY_PROGRESS_DONE, and the upcall runs no more: LAXITY_STATE_FAILED.
+    Failed = 3,
+}
+
+/// A run of an upcall, as its handler sees it: valid until the handler returns, on the handler's thread alone. The functions that take a run accept
+/// null, and then answer as if nothing were left.
+#[derive(Debug)]
+pub struct Run {
+    _opaque: [u8; 0],
+}
+
+/// What is called when a run begins, and again when one goes on that had yielded. `state` is what was given when the upcall was created. It returns an
+/// enum laxity_progress. It runs on the one thread of its laxity_upcalls, so handlers of the same laxity_upcalls need no locks among each other. It must
+/// not leave by longjmp(), by an exception of C++ or by ending its thread: the library has work to do after it.
+pub type Handler = Option<unsafe extern "C" fn(run: *mut Run, state: *mut c_void) -> c_int>;
+
+/// Frees the state of a handler, once, when it is called no more.
+pub type FreeState = Option<unsafe extern "C" fn(state: *mut c_void)>;
+
+/// A handler with its state.
+pub(crate) struct Called {
+    handler: unsafe extern "C" fn(*mut Run, *mut c_void) -> c_int,
+    state: *mut c_void,
+    free: FreeState,
+    /// Whether its upcall exists: until then the state is the caller's.
+    owns_state: Arc<AtomicBool>,
+}
+
+// SAFETY: the header says on which threads handler and state are used, and the caller gave them for that: on one at a time.
+unsafe impl Send for Called {}
+
+impl Called {
+    pub(crate) fn new(
+        handler: Handler,
+        state: *mut c_void,
+        free: FreeState,
+        owns_state: &Arc<AtomicBool>,
+    ) -> Result<Self, Failure> {
+        let handler = handler.ok_or_else(|| Failure::argument("handler is a null pointer"))?;
+        Ok(Self { handler, state, free, owns_state: Arc::clone(owns_state) })
+    }
+
+    pub(crate) fn call(&mut self, run: &mut Inner<'_>) -> Said {
+        let run = std::ptr::from_mut(run).cast::<Run>();
+        // SAFETY: the caller gave a function that may be called so; the run is valid until it returns.
+        let said = unsafe { (self.handler)(run, self.state) };
+        const YIELD: c_int = Progress::Yield as c_int;
+        const DONE: c_int = Progress::Done as c_int;
+        const FINISHED: c_int = Progress::Finished as c_int;
+        match said {
+            YIELD => Said::Yield,
+            DONE => Said::Done,
+            FINISHED => Said::Finished,
+            _ => Said::Failed,
+        }
+    }
+}
+
+impl Drop for Called {
+    fn drop(&mut self) {
+        if let (Some(free), true) = (self.free, self.owns_state.load(Ordering::SeqCst)) {
+            // SAFETY: the caller gave it for that; this is the only time.
+            unsafe { free(self.state) };
+        }
+    }
+}
+
+/// Asks the run; `otherwise` if there is none.
+///
+/// # Safety
+/// It is null, or what a handler was given that has not returned yet, on its thread.
+unsafe fn asked<T>(run: *const Run, otherwise: T, ask: impl FnOnce(&Inner<'_>) -> T) -> T {
+    // SAFETY: the caller says so; it was made from such a run, which nothing else uses while its handler runs.
+    let run = unsafe { run.cast::<Inner<'_>>().as_ref() };
+    match run {
+        Some(run) => guarded_or(otherwise, || ask(run)),
+        None => otherwise,
+    }
+}
+
+fn nanos(at: Option<Instant>) -> u64 {
+    at.map_or(LAXITY_UNKNOWN, Instant::as_nanos)
+}
+
+/// Units of work that are left of the run.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn laxity_run_left(run: *const Run) -> u32 {
+    // SAFETY: the handler keeps the rules of the header.
+    unsafe { asked(run, 0, |run| run.left()) }
+}
+
+/// Units of the next iteration: those that may be done without asking whether to yield.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn laxity_run_block(run: *const Run) -> u32 {
+    // SAFETY: the handler keeps the rules of the header.
+    unsafe { asked(run, 0, |run| run.block()) }
+}
+
+/// So many units are done; more than are left count as those.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn laxity_run_done(run: *mut Run, units: u32) {
+    // SAFETY: the handler keeps the rules of the header: it is such a run, and nothing else uses it meanwhile.
+    if let Some(run) = unsafe { run.cast::<Inner<'_>>().as_mut() } {
+        guarded_or((), || run.done(units));
+    }
+}
+
+/// Whether to return now with LAXITY_PROGRESS_YIELD: a more urgent upcall was released, or the thread is wanted. To be asked after each iteration.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn laxity_run_should_yield(run: *mut Run) -> bool {
+    // SAFETY: the handler keeps the rules of the header: it is such a run, and nothing else uses it meanwhile.
+    match unsafe { run.cast::<Inner<'_>>().as_mut() } {
+        Some(run) => guarded_or(true, || run.should_yield()),
+        None => true,
+    }
+}
+
+/// When the run was released, ns of CLOCK_MONOTONIC; LAXITY_UNKNOWN if it is aperiodic.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn laxity_run_release_ns(run: *const Run) -> u64 {
+    // SAFETY: the handler keeps the rules of the header.
+    unsafe { asked(run, LAXITY_UNKNOWN, |run| nanos(run.release())) }
+}
+
+/// By when it has to be done, ns of CLOCK_MONOTONIC; LAXITY_UNKNOWN if it is aperiodic.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn laxity_run_deadline_ns(run: *const Run) -> u64 {
+    // SAFETY: the handler keeps the rules of the header.
+    unsafe { asked(run, LAXITY_UNKNOWN, |run| nanos(run.deadline())) }
+}
+
+/// Runs that were skipped since the last one, because their period had passed before they could begin.
+#[unsafe(no_mangle)]
+pub unsafe extern "C" fn laxity_run_skipped(run: *const Run) -> u64 {
+    // SAFETY: the handler keeps the rules of the header.
+    unsafe { asked(run, 0, |run| run.skipped()) }
+}

@@ -1,0 +1,100 @@
+//! The processor's half of the split test under fixed priorities [channels §4.2]: response times by level.
+//!
+//! Handlers run by level, first come first served within one, and are replaced after every P packets and at a message's end. A message of
+//! channel i is done R_i after its logical arrival, by the formulas of [`super::response_time`], with
+//!
+//! ```text
+//! C_i  = H_i + C_csp + (q_i + 1) R                one C_csp more where it is above: back to who was interrupted
+//! F_i  = what its last block takes at least
+//! Bl_i = max( other_block, C_csp + block(N_j) + R of each channel j that is below, or that may be served early )
+//! X    = Intf + the link's tax
+//! ```
+//!
+//! Those of the same level count as above: in whatever order they were queued, none of them is before it more often than that. R_i is d_cpu: a newcomer
+//! fits if its own response is within its part of the deadline, and everybody else's within theirs.
+
+use alloc::vec::Vec;
+
+use super::link::Stream;
+use super::machine::Machine;
+use super::processor::Job;
+use super::reserve::{Admission, Reservation, on_processor_stage};
+use super::response_time::{Level, Run};
+use super::walk::Stolen;
+use super::{Code, Refusal};
+use crate::units::Instant;
+
+/// R of each job, in the order given; `None` has no bound. The second of each pair is its level, 0 first.
+pub(super) fn responses(machine: &Machine, jobs: &[(Job, u8)], stolen: &Stolen, early: bool) -> Vec<Option<u64>> {
+    let response = |place: usize| {
+        let (job, level) = jobs[place];
+        let mut above = Level::new(0, stolen.clone());
+        let mut blocking = machine.other_block;
+        for (other, (peer, its_level)) in jobs.iter().enumerate() {
+            if other == place {
+                continue;
+            }
+            if *its_level <= level {
+                let cost = u128::from(peer.cost) + u128::from(machine.switch);
+                above.push(Run { period: peer.interval.into(), cost });
+            }
+            if *its_level > level || early {
+                blocking = blocking.max(peer.block);
+            }
+        }
+        // Its own messages that are early may be in the way of the one that is current, too.
+        if early {
+            blocking = blocking.max(job.block);
+        }
+        let own = Run { period: job.interval.into(), cost: job.cost.into() };
+        above.response(own, job.last.into(), blocking.into())
+    };
+    (0..jobs.len()).map(response).collect()
+}
+
+impl Admission {
+    /// Whether everybody is in time.
+    pub(super) fn keeps_levels(&self) -> Result<(), Refusal> {
+        let all = self.responses_by_level(None);
+        let is_late = |(held, response): &&(&Reservation, Option<u64>)| {
+            response.is_none_or(|response| response > held.deadlines().0)
+        };
+        let Some((held, _)) = all.iter().find(is_late) else { return Ok(()) };
+        let at = Some(Instant::from_nanos(held.deadlines().0));
+        Err(Refusal { at, ..Refusal::new(Code::ProcessorDeadline, on_processor_stage(held.role)) })
+    }
+
+    /// The newcomer's response on the processor, or the deadline of one that it would make late.
+    pub(super) fn least_by_level(&self, newcomer: &Reservation) -> Result<u64, Instant> {
+        let all = self.responses_by_level(Some(newcomer));
+        let late = all.iter().find(|(held, response)| {
+            let deadline = held.job.map_or(0, |job| job.deadline);
+            !core::ptr::eq(*held, newcomer) && response.is_none_or(|response| response > deadline)
+        });
+        if let Some((held, _)) = late {
+            return Err(Instant::from_nanos(held.deadlines().0));
+        }
+        match all.last() {
+            Some((held, response)) if core::ptr::eq(*held, newcomer) => {
+                response.ok_or(Instant::from_nanos(newcomer.deadlines().0))
+            }
+            // It has no handler here.
+            _ => Ok(0),
+        }
+    }
+
+    /// Every channel with a handler, and its response on the processor by level; the newcomer's last.
+    pub(super) fn responses_by_level<'a>(
+        &'a self,
+        newcomer: Option<&'a Reservation>,
+    ) -> Vec<(&'a Reservation, Option<u64>)> {
+        let streams: Vec<Stream> =
+            self.reservations().chain(newcomer).filter_map(|reservation| reservation.stream).collect();
+        let stolen = self.machine.processor_stolen(streams.iter());
+        let all: Vec<&Reservation> = self.reservations().chain(newcomer).filter(|held| held.job.is_some()).collect();
+        let jobs: Vec<(Job, u8)> = all.iter().filter_map(|held| Some((held.job?, held.priority))).collect();
+        let early = self.settings.send_early || self.settings.receive_early;
+        let responses = responses(&self.machine, &jobs, &stolen, early);
+        all.into_iter().zip(responses).collect()
+    }
+}

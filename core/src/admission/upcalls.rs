@@ -1,0 +1,359 @@
+//! May these upcalls exist? One thread of them, below the executive.
+//!
+//! Among themselves they are served as [`crate::upcall::Upcalls`] does, and answered by their response times
+//! ([`super::response_time`]). X, what preempts them anywhere, is what the executive does while one of them is ready, and what the platform
+//! takes. The run time keeps these:
+//!
+//! - **U1** While a periodic upcall is released and not done, the executive is *held*: it runs only current messages. What it had begun of
+//!   another kind ends at the next preemption point.
+//! - **U2** While it is held, packets of best effort and control frames leave [`HELD_SPACING`] apart at least, early ones not at all, and
+//!   a timer of signalling wakes it no more often.
+//! - **U3** While it is held, it rests after a look that brought no frame of a real-time channel, for [`Platform::rest`]: as long as no
+//!   bound notices.
+//! - **U4** A hand-over of a message that is not real-time does not wake it while it is held.
+//!
+//! So every wake-up is a message's, a packet's, or one of those that U2 and U3 keep apart. Each costs a look R and two changes of
+//! thread, 2 C_us:
+//!
+//! ```text
+//! w    = R + 2 C_us
+//! X(s) = Intf(s) + b,  b = C_csp + max block + R + tax(b)                what had begun, and the hand-overs meanwhile (U1)
+//!      + Σ ⌈(s + J_i)/I_i⌉ (H_i + 2 C_csp + (q_i + 1) R + N_i C_l [sends] + n_i w)
+//!      + (C_l + w) (1 + ⌈s/HELD_SPACING⌉)                                U2
+//!      + w (1 + ⌈s/(rest + w)⌉)                                          U3
+//!      + 3 C_us ⌈s/UPCALL_WATCH⌉                                         the thread that watches them
+//! ```
+//!
+//! J_i is how long after its logical arrival a message may become visible here: the hand-over of one that is sent, the wait for a look of one
+//! that is received. n_i is how often it may wake the executive: for each of its packets once, as it arrives, or as the link takes it; and
+//! if it is sent, when it is handed over, and when its contract admits it; an upcall on the executive's own thread
+//! ([`Admission::reserve_trusted`]) when it is released. The line for U3 holds because between two such looks lies a rest:
+//! `Σ_{k<n} (w_k + rest) ≤ s` with `w_k ≤ w`.
+//!
+//! On a thread of its own processor, or of a process without channels, X is what the platform takes, and the last line.
+
+use alloc::vec::Vec;
+
+use super::answer::Role;
+use super::link::Stream;
+use super::machine::{Machine, interference};
+use super::processor::Job;
+use super::reserve::{Admission, Reservation, on_processor_stage};
+use super::response_time::beside;
+use super::walk::{Line, ONE, Stolen};
+use super::{Code, Refusal};
+use crate::limits::{self, HELD_SPACING, UPCALL_WATCH};
+use crate::platform::Platform;
+use crate::units::Duration;
+use crate::upcall::Upcall;
+
+/// X: what preempts the upcalls.
+#[derive(Clone, Debug)]
+pub struct Above(Stolen);
+
+impl Above {
+    /// Only what the platform takes: no executive runs on the upcalls' processor.
+    pub fn of_platform(platform: &Platform) -> Self {
+        let mut stolen = interference(&platform.interference);
+        stolen.add_least_of(alloc::vec![watch(platform)]);
+        Self(stolen)
+    }
+
+    /// An executive with these reservations.
+    pub(super) fn of_executive<'a>(
+        machine: &Machine,
+        input_delay: Duration,
+        held: impl Iterator<Item = &'a Reservation>,
+    ) -> Self {
+        let platform = &machine.platform;
+        let nanos = Duration::as_nanos;
+        let (look, link_cost) = (nanos(platform.look()), nanos(platform.link_cost));
+        let wake_up = look.saturating_add(nanos(platform.upcall_switch).saturating_mul(2));
+        let mut begun = machine.other_block;
+        let mut line = watch(platform);
+        let mut streams: Vec<Stream> = Vec::new();
+        for reservation in held {
+            streams.extend(reservation.stream);
+            let packets = reservation.packets();
+            let job = reservation.job.map_or(0, |job: Job| job.cost.saturating_add(machine.switch));
+            begun = begun.max(reservation.job.map_or(0, |job| job.block));
+            let hand_overs = if reservation.stream.is_some() { packets } else { 0 };
+            let wake_ups = match reservation.role {
+                Some(Role::Sends) => packets.saturating_add(2),
+                Some(Role::Receives) => packets,
+                Some(Role::Relays) => packets.saturating_mul(2),
+                None => 1,
+            };
+            let cost = job
+                .saturating_add(link_cost.saturating_mul(hand_overs))
+                .saturating_add(wake_up.saturating_mul(wake_ups));
+            let visible = match reservation.role {
+                Some(Role::Sends) => platform.handover,
+                Some(Role::Receives | Role::Relays) => input_delay,
+                None => platform.wake_up,
+            };
+            line.add_term(reservation.interval(), cost, nanos(visible));
+        }
+        line.add_constant(machine.with_hand_overs(begun.saturating_add(look), streams.iter()));
+        let kept_apart = link_cost.saturating_add(wake_up);
+        line.add_constant(kept_apart.saturating_add(wake_up));
+        line.add_term(nanos(HELD_SPACING), kept_apart, 0);
+        // Without a rest looks may follow each other at once.
+        let rest = nanos(platform.rest());
+        line.add_term(rest.saturating_add(if rest == 0 { 1 } else { wake_up }), wake_up, 0);
+        let mut stolen = machine.interference();
+        stolen.add_least_of(alloc::vec![line]);
+        Self(stolen)
+    }
+
+    /// Its long-run share, in parts per million, rounded up.
+    pub fn share_ppm(&self) -> u64 {
+        super::processor::parts_per_million(self.0.share())
+    }
+}
+
+/// What the thread that watches the upcalls takes: a wake-up every [`UPCALL_WATCH`], a look, and two changes of thread.
+fn watch(platform: &Platform) -> Line {
+    let mut line = Line::default();
+    line.add_term(UPCALL_WATCH.as_nanos(), platform.upcall_switch.as_nanos().saturating_mul(3), 0);
+    line
+}
+
+impl Admission {
+    /// What preempts the upcalls, with a newcomer.
+    fn above(&self, newcomer: Option<&Reservation>) -> Above {
+        Above::of_executive(&self.machine, self.input_delay(), self.reservations().chain(newcomer))
+    }
+
+    /// Whether the upcalls of this host are in time beside a newcomer.
+    pub(super) fn upcalls_keep_time(&self, newcomer: Option<&Reservation>) -> Result<(), Refusal> {
+        if self.upcalls.is_empty() || self.upcalls.late(self.platform(), &self.above(newcomer)).is_none() {
+            return Ok(());
+        }
+        let role = newcomer.and_then(|newcomer| newcomer.role);
+        Err(Refusal::new(Code::UpcallDeadline, on_processor_stage(role)))
+    }
+
+    /// Takes an upcall in, on a thread below the executive ([`super::upcalls`]): if all upcalls are in time with it, beside the channels
+    /// that are there. How long it may take until it is done, see [`UpcallSet::reserve`].
+    ///
+    /// # Errors
+    /// Why not, and what would fit.
+    pub fn reserve_upcall(&mut self, upcall: Upcall, kind: Kind) -> Result<(Place, Option<Duration>), UpcallRefusal> {
+        let above = self.above(None);
+        self.upcalls.reserve(upcall, kind, &self.machine.platform, &above)
+    }
+
+    /// Gives it back.
+    pub fn release_upcall(&mut self, place: Place) {
+        self.upcalls.release(place);
+    }
+
+    /// How long an upcall may take with all that is admitted now; `None` if it is not there.
+    pub fn upcall_response(&self, place: Place) -> Option<Duration> {
+        self.upcalls.response(place, self.platform(), &self.above(None))
+    }
+
+    /// The upcalls that are there.
+    pub fn upcalls(&self) -> impl Iterator<Item = Place> {
+        self.upcalls.places()
+    }
+
+    /// What preempts the upcalls, in parts per million of the processor.
+    pub fn above_upcalls_ppm(&self) -> u64 {
+        self.above(None).share_ppm()
+    }
+}
+
+/// When an upcall runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Every period; it has to be done by the period's end.
+    Periodic,
+    /// When it is asked for, while no periodic one is ready. Its period is not looked at.
+    Aperiodic,
+}
+
+/// The place of an upcall in a set; after its release the same value may name another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Place(u32);
+
+/// Why an upcall may not exist.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Denied {
+    /// With it, the processor is used up in the long run, or so nearly that no response can be found.
+    Utilisation,
+    /// It would take so long, which is more than its period.
+    Late(Duration),
+    /// With it, one that was granted would be late.
+    BreaksExisting(Place),
+    /// With it, a channel of this host would be late, or an upcall.
+    BreaksOthers,
+    /// An iteration takes longer than this, which the executive was started for.
+    TooLong(Duration),
+    /// There are too many.
+    Memory,
+}
+
+/// Why an upcall may not exist, and what would fit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UpcallRefusal {
+    /// Why.
+    pub why: Denied,
+    /// The largest cost of a run that would be granted, all else as asked for; `None` if none would.
+    pub fitting_cost: Option<Duration>,
+}
+
+impl core::error::Error for UpcallRefusal {}
+
+impl core::fmt::Display for UpcallRefusal {
+    fn fmt(&self, f: &mut core::fmt::Formatter<'_>) -> core::fmt::Result {
+        match self.why {
+            Denied::Utilisation => f.write_str("the processor is used up in the long run")?,
+            Denied::Late(response) => {
+                write!(f, "a run may take {} until it is done, which is more than its period", response.rounded_up())?;
+            }
+            Denied::BreaksExisting(_) => f.write_str("another upcall would be late")?,
+            Denied::BreaksOthers => f.write_str("a channel of this host would be late, or another upcall")?,
+            Denied::TooLong(most) => {
+                write!(f, "an iteration takes longer than the executive's thread may be kept, which is {most}")?;
+            }
+            Denied::Memory => f.write_str("there are too many upcalls")?,
+        }
+        match self.fitting_cost {
+            Some(cost) => write!(f, "; a cost of {cost} would fit"),
+            None => Ok(()),
+        }
+    }
+}
+
+/// The upcalls that were granted on one thread.
+#[derive(Clone, Debug, Default)]
+pub struct UpcallSet {
+    slots: Vec<Option<(Upcall, Kind)>>,
+}
+
+impl UpcallSet {
+    /// Takes one in, if all are in time with it: the longest from its nominal release until it is done. For an aperiodic one that is how
+    /// long a run may take if nothing else aperiodic waits, counted from when it is asked for.
+    ///
+    /// # Errors
+    /// Why not, and what would fit.
+    pub fn reserve(
+        &mut self,
+        upcall: Upcall,
+        kind: Kind,
+        platform: &Platform,
+        above: &Above,
+    ) -> Result<(Place, Option<Duration>), UpcallRefusal> {
+        let refuse = |why, fitting_cost| Err(UpcallRefusal { why, fitting_cost });
+        let free = self.slots.iter().position(Option::is_none);
+        if free.is_none() && self.slots.len() >= limits::MAX_UPCALLS {
+            return refuse(Denied::Memory, None);
+        }
+        let place = free.unwrap_or_else(|| {
+            self.slots.push(None);
+            self.slots.len() - 1
+        });
+        self.slots[place] = Some((upcall, kind));
+        let Some(why) = self.fails(place, platform, above) else {
+            // Below limits::MAX_UPCALLS.
+            let place = Place(place as u32);
+            return Ok((place, self.response(place, platform, above)));
+        };
+        let fitting = self.fitting_cost(place, (upcall, kind), platform, above);
+        self.slots[place] = None;
+        refuse(why, fitting)
+    }
+
+    /// Gives a place back.
+    pub fn release(&mut self, place: Place) {
+        if let Some(slot) = self.slots.get_mut(place.0 as usize) {
+            *slot = None;
+        }
+    }
+
+    /// True if there is none.
+    pub fn is_empty(&self) -> bool {
+        self.slots.iter().all(Option::is_none)
+    }
+
+    /// The places that are taken.
+    pub fn places(&self) -> impl Iterator<Item = Place> {
+        self.slots.iter().enumerate().filter(|(_, slot)| slot.is_some()).map(|(place, _)| Place(place as u32))
+    }
+
+    /// How long the upcall may take, with all that are granted now, from its nominal release (of an aperiodic one: from when it is asked
+    /// for) until it is done; `None` if that has no bound.
+    pub fn response(&self, place: Place, platform: &Platform, above: &Above) -> Option<Duration> {
+        let (upcall, kind) = (*self.slots.get(place.0 as usize)?)?;
+        match kind {
+            Kind::Periodic => self.periodic(platform, above).into_iter().find(|(other, _)| *other == place)?.1,
+            Kind::Aperiodic => self.aperiodic(upcall, platform, above),
+        }
+    }
+
+    /// The first one that is late, if any is.
+    pub fn late(&self, platform: &Platform, above: &Above) -> Option<Place> {
+        let is_late = |(place, response): (Place, Option<Duration>)| {
+            let (upcall, _) = self.slots[place.0 as usize]?;
+            response.is_none_or(|response| response > upcall.period()).then_some(place)
+        };
+        self.periodic(platform, above).into_iter().find_map(is_late)
+    }
+
+    fn of_kind(&self, wanted: Kind) -> impl Iterator<Item = (Place, Upcall)> {
+        self.slots.iter().enumerate().filter_map(move |(place, slot)| {
+            let (upcall, kind) = (*slot)?;
+            (kind == wanted).then_some((Place(place as u32), upcall))
+        })
+    }
+
+    fn periodic(&self, platform: &Platform, above: &Above) -> Vec<(Place, Option<Duration>)> {
+        let upcalls: Vec<Upcall> = self.of_kind(Kind::Periodic).map(|(_, upcall)| upcall).collect();
+        let below: Vec<Duration> = self.of_kind(Kind::Aperiodic).map(|(_, upcall)| upcall.quantum()).collect();
+        let (switch, jitter) = (platform.upcall_switch, platform.wake_up);
+        let responses = beside(&upcalls, &below, switch, jitter, above.0.clone());
+        self.of_kind(Kind::Periodic).map(|(place, _)| place).zip(responses).collect()
+    }
+
+    /// As the lowest priority, with a period that nothing else falls into. Other aperiodic runs are before it or behind it as a whole.
+    fn aperiodic(&self, upcall: Upcall, platform: &Platform, above: &Above) -> Option<Duration> {
+        let lowest = Upcall::new(limits::MAX_INTERVAL, upcall.cost(), upcall.batch(), upcall.block()).ok()?;
+        let all: Vec<Upcall> = self.of_kind(Kind::Periodic).map(|(_, upcall)| upcall).chain([lowest]).collect();
+        beside(&all, &[], platform.upcall_switch, platform.wake_up, above.0.clone()).pop()?
+    }
+
+    fn fails(&self, newcomer: usize, platform: &Platform, above: &Above) -> Option<Denied> {
+        let late = self.late(platform, above)?;
+        if late.0 as usize != newcomer {
+            return Some(Denied::BreaksExisting(late));
+        }
+        Some(self.response(late, platform, above).map_or(Denied::Utilisation, Denied::Late))
+    }
+
+    /// The largest cost with which no upcall and no channel is late.
+    fn fitting_cost(
+        &mut self,
+        place: usize,
+        (upcall, kind): (Upcall, Kind),
+        platform: &Platform,
+        above: &Above,
+    ) -> Option<Duration> {
+        if above.0.share() >= ONE {
+            return None;
+        }
+        let (mut yes, mut no) = (0, upcall.cost().as_nanos());
+        while yes + 1 < no {
+            let middle = u64::midpoint(yes, no);
+            let cost = Duration::from_nanos(middle);
+            let cheaper = Upcall::new(upcall.period(), cost, upcall.batch(), upcall.block()).ok()?;
+            self.slots[place] = Some((cheaper, kind));
+            if self.fails(place, platform, above).is_none() { yes = middle } else { no = middle }
+        }
+        (yes > 0).then(|| Duration::from_nanos(yes))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,161 @@
+//! A driver that makes way for upcalls: while one is ready it does what is current, and little else.
+#![allow(missing_docs)]
+
+mod around;
+
+use around::{Did, Host, best_effort, micros, platform, real_time};
+use laxity_core::contract::Overload;
+use laxity_core::limits::HELD_SPACING;
+use laxity_core::upcall::Upcall;
+
+fn host() -> Host {
+    let mut host = Host::new(platform(), micros(200));
+    host.around.step = micros(10);
+    host
+}
+
+#[test]
+fn best_effort_waits_and_what_is_current_does_not() {
+    let mut host = host();
+    let best = host.sender(0, best_effort(), Overload::Block, 8);
+    let real = host.sender(0, real_time(1_000, 4), Overload::Block, 8);
+    host.rest();
+    host.around.did.clear();
+    host.around.is_upcall_ready = true;
+    host.send(best, 3);
+    host.send(real, 2);
+    let sleep = host.rest();
+    assert!(sleep.is_held && sleep.hears_frames && !sleep.is_restricted, "{sleep:?}");
+    assert_eq!(host.around.count(Did::Step(real.index())), 2);
+    assert_eq!(host.around.count(Did::Step(best.index())), 0, "best effort waits");
+    // It is told nothing that would wake it for best effort.
+    host.around.is_upcall_ready = false;
+    let sleep = host.rest();
+    assert!(!sleep.is_held);
+    assert_eq!(host.around.count(Did::Step(best.index())), 3);
+}
+
+#[test]
+fn what_had_begun_ends_with_its_quantum() {
+    let mut host = host();
+    let best = host.sender(0, best_effort(), Overload::Block, 8);
+    host.rest();
+    host.around.did.clear();
+    host.send(best, 8);
+    // The first of P = 4 steps.
+    host.turn();
+    assert_eq!(host.around.count(Did::Step(best.index())), 1);
+    host.around.is_upcall_ready = true;
+    host.rest();
+    assert_eq!(host.around.count(Did::Step(best.index())), 4);
+    host.around.is_upcall_ready = false;
+    host.rest();
+    assert_eq!(host.around.count(Did::Step(best.index())), 8);
+}
+
+#[test]
+fn packets_of_best_effort_leave_far_apart() {
+    let mut host = host();
+    let best = host.sender(0, best_effort(), Overload::Block, 8);
+    host.rest();
+    host.send(best, 4);
+    // Made, and not handed over: the network takes nothing.
+    host.around.full = [true; 2];
+    for _ in 0..4 {
+        host.turn();
+    }
+    host.around.full = [false; 2];
+    host.around.is_upcall_ready = true;
+    let before = host.around.flushed[0].len();
+    let mut last = None;
+    for _ in 0..8 {
+        let sleep = host.rest();
+        let Some((until, _)) = sleep.until else { break };
+        let flushed = host.around.flushed[0].len() - before;
+        let now = host.around.now;
+        if let Some((then, count)) = last
+            && flushed > count
+            && count > 0
+        {
+            assert!(now.since(then) >= HELD_SPACING || flushed - count <= 1, "{now:?} after {then:?}");
+        }
+        last = Some((now, flushed));
+        if until.since(now) > HELD_SPACING * 4 {
+            break;
+        }
+        host.wake_at(until.max(now), Some(until));
+    }
+}
+
+/// A look that brought nothing that was promised is followed by a rest; one that did is not.
+#[test]
+fn a_flood_of_unknown_frames_does_not_keep_it_awake() {
+    let mut host = host();
+    let (channel, key) = host.receiver(0, real_time(1_000, 4));
+    host.rest();
+    host.around.is_upcall_ready = true;
+    host.rest();
+    host.around.inboxes[0].push_back(vec![9; 60]);
+    let now = host.around.now;
+    host.wake_at(now, None);
+    let sleep = host.rest();
+    let rest = platform().rest();
+    assert!(!rest.is_zero() && !sleep.hears_frames, "{sleep:?}");
+    assert_eq!(sleep.until.map(|(until, _)| until), Some(host.around.now + rest));
+    host.message_arrives(0, (channel, key), 0);
+    let due = sleep.until.map(|(until, _)| until);
+    host.wake_at(due.unwrap(), due);
+    let sleep = host.rest();
+    assert!(sleep.hears_frames, "a promised frame is no reason to rest: {sleep:?}");
+}
+
+/// An upcall on the driver's thread: each iteration is followed by a look at the inputs and the links, and a real-time channel with an earlier
+/// deadline goes first.
+#[test]
+fn an_iteration_on_the_thread_ends_at_a_preemption_point() {
+    let mut host = host();
+    let real = host.sender(0, real_time(1_000, 4), Overload::Block, 8);
+    host.rest();
+    host.around.iteration = micros(30);
+    let upcall = Upcall::new(micros(1_000), micros(90), 3, 1).unwrap();
+    let id = host.driver.endpoint.create_upcall(upcall, micros(900), 0).expect("there is room");
+    let first = host.around.now + micros(100);
+    host.driver.endpoint.run_upcall(host.around.now, id, first);
+    let sleep = host.rest();
+    assert_eq!(sleep.until.map(|(at, _)| at), Some(first), "nothing wakes it for the release");
+
+    host.wake_at(first, Some(first));
+    host.around.did.clear();
+    while host.around.count(Did::Iteration(0)) == 0 {
+        host.turn();
+    }
+    // A message whose stage ends before the upcall's comes in the middle of the run.
+    host.send(real, 2);
+    host.rest();
+    let did = &host.around.did;
+    let place = |what: Did| did.iter().position(|did| *did == what).expect("it was done");
+    let step = place(Did::Step(real.index()));
+    assert!(place(Did::Iteration(0)) < step && step < place(Did::Iteration(1)), "{did:?}");
+    let looks = did[place(Did::Iteration(1))..place(Did::Iteration(2))].iter().filter(|did| **did == Did::Look(0));
+    assert_eq!(looks.count(), 1, "{did:?}");
+    assert_eq!(host.around.completed, 1);
+    assert_eq!(host.rest().until.map(|(at, _)| at), Some(first + micros(1_000)));
+
+    host.driver.endpoint.suspend_upcall(id);
+    assert!(!host.driver.endpoint.is_upcall_active(id));
+    assert!(host.rest().until.is_none_or(|(at, _)| at > first + micros(1_000)));
+}
+
+/// While an upcall below is ready, one on the thread runs all the same: it is current.
+#[test]
+fn an_upcall_on_the_thread_is_not_held_back() {
+    let mut host = host();
+    host.rest();
+    host.around.is_upcall_ready = true;
+    host.around.iteration = micros(30);
+    let upcall = Upcall::new(micros(1_000), micros(30), 1, 1).unwrap();
+    let id = host.driver.endpoint.create_upcall(upcall, micros(1_000), 0).expect("there is room");
+    host.driver.endpoint.run_upcall(host.around.now, id, host.around.now);
+    host.rest();
+    assert_eq!(host.around.completed, 1);
+}

@@ -1,0 +1,151 @@
+//! Upcalls on the executive's own thread, among the handlers of its channels: code that is trusted to give the thread back.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::Ordering;
+
+use laxity_core::endpoint::Endpoint;
+use laxity_core::platform::Platform;
+use laxity_core::units::{Duration, Instant};
+use laxity_core::upcall::{Completed, Outcome, Pick, UpcallId};
+use laxity_drive::Iterated;
+use laxity_link::sys::{self, now};
+
+use super::table::{Busy, Ended, Handler, LEAST_EXCESS, Order, Slot, Table, Verdict};
+use super::{Overrun, Run};
+use crate::executive::Upcalls;
+use crate::upcall_figures::{State, add};
+
+/// What the executive owns of them.
+pub(super) struct OnExecutive {
+    table: Table,
+    /// It begins when the executive wakes up.
+    busy: Busy,
+    /// What the platform took in it, by evidence, beyond what a round may take.
+    by_platform: Duration,
+    /// As far as it was taken since the last iteration began.
+    in_iteration: Duration,
+    /// The upcall whose iteration has just ended: for how long it had no processor, and what it is if it runs no more.
+    ran: Option<(Box<Slot>, Duration, Option<State>)>,
+}
+
+impl std::fmt::Debug for OnExecutive {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("OnExecutive").finish_non_exhaustive()
+    }
+}
+
+impl OnExecutive {
+    pub(super) fn new(table: Table, platform: &Platform) -> Self {
+        let (by_platform, in_iteration) = (Duration::ZERO, Duration::ZERO);
+        Self { table, busy: Busy::new(platform.interference.clone()), by_platform, in_iteration, ran: None }
+    }
+}
+
+impl Upcalls for OnExecutive {
+    fn is_here(&mut self) {
+        let _ = self.table.wires.thread.set(std::thread::current().id());
+        self.begin_busy(now());
+    }
+
+    fn is_told(&self) -> bool {
+        self.table.wires.flag.load(Ordering::SeqCst)
+    }
+
+    fn obey(&mut self, now: Instant, endpoint: &mut Endpoint) -> bool {
+        self.table.wires.flag.store(false, Ordering::SeqCst);
+        let goes_on = self.table.obey(now, endpoint);
+        if !goes_on {
+            self.table.suspend_all(endpoint);
+            self.close();
+        }
+        goes_on
+    }
+
+    fn close(&mut self) {
+        self.table.close();
+    }
+
+    fn begin_busy(&mut self, since: Instant) {
+        self.busy.begin(since);
+        self.by_platform = Duration::ZERO;
+    }
+
+    fn taken(&mut self, by_platform: Duration) {
+        self.by_platform += by_platform;
+        self.in_iteration += by_platform;
+    }
+
+    fn iterate(&mut self, begin: Instant, pick: &Pick) -> Iterated {
+        let over = Iterated { end: begin, units: pick.left, outcome: Outcome::Finished };
+        let Some(mut slot) = self.table.take(pick.id) else { return over };
+        if pick.begins {
+            slot.begins(begin, pick.release);
+        }
+        if pick.skipped > 0 {
+            // They did not begin in their period.
+            add(&slot.record.skipped, pick.skipped);
+            self.busy.judge(begin, &slot, self.by_platform).count(&slot.record, pick.skipped);
+        }
+        self.in_iteration = Duration::ZERO;
+        let own = sys::thread_processor_time();
+        let mut run = Run { pick: *pick, done: 0, next_release: begin, queue: None, wires: &self.table.wires };
+        let progress = match &mut slot.handler {
+            Handler::Here(handler) => catch_unwind(AssertUnwindSafe(|| handler(&mut run))).ok(),
+            // A loop of its own has a thread of its own.
+            Handler::There(_) => None,
+        };
+        let units = run.done;
+        let (end, used) = (now(), sys::thread_processor_time().saturating_sub(own));
+        slot.used += used;
+        // More units than a block at once are no excuse here.
+        let declared = slot.timing.quantum();
+        self.busy.exceeded(&mut slot, used.saturating_sub(declared));
+        let (outcome, state) = slot.outcome(progress);
+        self.ran = Some((slot, end.since(begin).saturating_sub(used), state));
+        Iterated { end, units, outcome }
+    }
+
+    fn iterated(&mut self, endpoint: &mut Endpoint, end: Instant, pick: &Pick, completed: Option<Completed>) {
+        let Some((mut slot, away, state)) = self.ran.take() else { return };
+        // What the platform did not take, the handler waited by itself.
+        if away > LEAST_EXCESS {
+            self.busy.exceeded(&mut slot, away.saturating_sub(self.in_iteration));
+        }
+        if slot.is_over_cost() && slot.overrun == Overrun::Demote {
+            endpoint.demote_upcall(pick.id);
+        }
+        if let Some(completed) = completed {
+            let judge = || self.busy.judge(end, &slot, self.by_platform);
+            match slot.completed(&completed, end) {
+                Ended::InTime => {}
+                Ended::Late => judge().count(&slot.record, 1),
+                Ended::BeyondBound if matches!(judge(), Verdict::Laxity) => add(&slot.record.over_bound, 1),
+                Ended::BeyondBound => {}
+            }
+        }
+        self.table.put(slot, state, endpoint);
+    }
+}
+
+impl Order for Endpoint {
+    fn create(&mut self, slot: &Slot) -> Option<UpcallId> {
+        self.create_upcall(slot.timing, slot.stage, 0)
+    }
+    fn run(&mut self, now: Instant, id: UpcallId, first: Instant) {
+        self.run_upcall(now, id, first);
+    }
+    // Only periodic ones are created here.
+    fn post(&mut self, _: Instant, _: UpcallId) {}
+    fn suspend(&mut self, id: UpcallId) {
+        self.suspend_upcall(id);
+    }
+    fn close(&mut self, id: UpcallId) {
+        self.close_upcall(id);
+    }
+    fn is_active(&self, id: UpcallId) -> bool {
+        self.is_upcall_active(id)
+    }
+}
+
+#[cfg(test)]
+mod tests;

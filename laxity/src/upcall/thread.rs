@@ -1,0 +1,240 @@
+//! The thread of upcalls: takes the first of the queue, calls its handler, and judges what was late.
+
+use std::os::fd::AsFd;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use laxity_core::platform::Platform;
+use laxity_core::units::{Duration, Instant};
+use laxity_core::upcall::{Pick, UpcallId, Upcalls as Queue};
+use laxity_drive::Clock;
+use laxity_link::sys::{self, Interest, now};
+
+use super::table::{Busy, Command, Ended, Handler, LEAST_EXCESS, Order, Slot, Table, Verdict, Wires};
+use super::watch::Watch;
+use super::{Overrun, Progress, Run};
+use crate::executive::{SystemClock, stopped};
+use crate::upcall_figures::add;
+
+/// What the thread owns.
+pub(super) struct Runner {
+    queue: Queue,
+    table: Table,
+    watch: Arc<Watch>,
+    wake_up: Duration,
+    clock: SystemClock,
+    /// The thread's processor time when it was last read.
+    own: Duration,
+    /// It begins when the thread wakes up.
+    busy: Busy,
+    /// How much later than it may it woke up.
+    woke_late: Duration,
+    /// What others took in this busy period, by evidence, and until when that is known.
+    stolen: Duration,
+    stolen_until: Instant,
+    /// What the executive had had of a processor when it began.
+    executive: Duration,
+}
+
+impl Runner {
+    pub(super) fn new(
+        capacity: usize,
+        platform: &Platform,
+        wires: Arc<Wires>,
+        watch: Arc<Watch>,
+        commands: rtrb::Consumer<Command>,
+        garbage: rtrb::Producer<Box<Slot>>,
+    ) -> Self {
+        Self {
+            queue: Queue::new(capacity),
+            table: Table::new(capacity, wires, commands, garbage),
+            watch,
+            wake_up: platform.wake_up,
+            clock: SystemClock::default(),
+            own: Duration::ZERO,
+            busy: Busy::new(platform.interference.clone()),
+            woke_late: Duration::ZERO,
+            stolen: Duration::ZERO,
+            stolen_until: Instant::ZERO,
+            executive: Duration::ZERO,
+        }
+    }
+
+    /// Runs until it is told to stop. `fifo` is its real-time priority, if it has one.
+    pub(super) fn run(mut self, fifo: Option<u8>) {
+        let _ = sys::precise_timers();
+        stopped::witness();
+        let _ = self.table.wires.thread.set(std::thread::current().id());
+        self.watch.set_thread(sys::thread_id(), fifo);
+        let start = now();
+        self.clock.refresh(start);
+        self.wakes(start, start);
+        loop {
+            if self.table.wires.flag.swap(false, Ordering::SeqCst) && !self.table.obey(now(), &mut self.queue) {
+                break;
+            }
+            let now = now();
+            match self.queue.pick(now) {
+                Some(pick) => self.call(now, &pick),
+                None => self.sleep(now),
+            }
+        }
+        self.make_way(None);
+        self.table.close();
+    }
+
+    /// Says what the executive has to make way for: this run, or only the next release of a periodic upcall.
+    fn announce(&self, pick: &Pick) {
+        match pick.release {
+            Some(_) => self.table.wires.readiness.set(Some(Instant::ZERO)),
+            None => self.make_way(self.queue.next_release()),
+        }
+    }
+
+    /// Nothing is ready until `next`: the executive may go on with what it had left.
+    fn make_way(&self, next: Option<Instant>) {
+        self.table.wires.readiness.set(next);
+        if let Some(bell) = &self.table.wires.bell {
+            bell.make_way();
+        }
+    }
+
+    fn sleep(&mut self, asleep: Instant) {
+        let next = self.queue.next_release();
+        self.make_way(next);
+        self.clock.refresh(asleep);
+        if !self.table.wires.flag.load(Ordering::SeqCst) && next.is_none_or(|next| next > asleep) {
+            let timeout = next.map(|next| next.since(asleep));
+            let _ = sys::wait(&[(self.table.wires.wake.as_fd(), Interest::Readable)], timeout);
+            self.table.wires.wake.drain();
+        }
+        let awake = now();
+        self.clock.slept(awake.since(asleep));
+        self.wakes(next.map_or(awake, |next| next.min(awake)), awake);
+    }
+
+    /// A busy period begins that should have begun at `due`.
+    fn wakes(&mut self, due: Instant, awake: Instant) {
+        self.busy.begin(due);
+        (self.stolen, self.stolen_until) = (Duration::ZERO, awake);
+        self.woke_late = awake.since(due).saturating_sub(self.wake_up);
+        self.executive = self.table.wires.readiness.executive_time();
+        self.clock.stolen(awake, Duration::ZERO);
+        self.own = sys::thread_processor_time();
+    }
+
+    /// Calls the handler of what was picked.
+    fn call(&mut self, begin: Instant, pick: &Pick) {
+        let Some(mut slot) = self.table.take(pick.id) else { return };
+        let place = slot.place;
+        if pick.begins {
+            slot.begins(begin, pick.release);
+        }
+        if pick.skipped > 0 {
+            // They did not begin in their period.
+            add(&slot.record.skipped, pick.skipped);
+            self.judge(begin, &slot).count(&slot.record, pick.skipped);
+        }
+        let next_release = self.queue.next_release().unwrap_or(Instant::MAX);
+        let limit = slot.timing.cost() * 2 + super::watch::PATIENCE;
+        let (outcome, units, used, blocked, end, was_stuck);
+        self.announce(pick);
+        match &mut slot.handler {
+            Handler::Here(handler) => {
+                self.watch.begin(place, sys::thread_id(), self.own, limit);
+                let (queue, wires) = (Some(&mut self.queue), &*self.table.wires);
+                let mut run = Run { pick: *pick, done: 0, next_release, queue, wires };
+                outcome = catch_unwind(AssertUnwindSafe(|| handler(&mut run)));
+                units = run.done;
+                was_stuck = self.watch.end();
+                end = now();
+                let own = sys::thread_processor_time();
+                used = own.saturating_sub(std::mem::replace(&mut self.own, own));
+                let away = end.since(begin).saturating_sub(used);
+                blocked = if away > LEAST_EXCESS { away.saturating_sub(self.taken(end)) } else { Duration::ZERO };
+            }
+            Handler::There(baton) => {
+                let thread = baton.thread();
+                self.watch.begin(place, thread, sys::processor_time_of(thread).unwrap_or_default(), limit);
+                (used, blocked) = baton.pass(pick);
+                was_stuck = self.watch.end();
+                end = now();
+                (outcome, units) = (Ok(Progress::Done), 1);
+                self.own = sys::thread_processor_time();
+                // That this thread waited meanwhile is no mistake of anybody's.
+                self.clock.stolen(end, Duration::ZERO);
+                self.stolen_until = end;
+            }
+        }
+        slot.used += used;
+        // What was done may take its part of C.
+        let declared = slot.declared(pick.done, units);
+        // What others took of a thread that did not give itself back is its own doing, too: it had lost its priority.
+        let over = match was_stuck {
+            true => end.since(begin).saturating_sub(declared),
+            false => slot.used.saturating_sub(declared) + blocked,
+        };
+        if was_stuck {
+            self.clock.stolen(end, Duration::ZERO);
+            self.stolen_until = end;
+        }
+        self.busy.exceeded(&mut slot, over);
+        self.returned(end, pick, slot, (outcome.ok(), units));
+    }
+
+    /// A handler has returned, or panicked (no progress).
+    fn returned(&mut self, end: Instant, pick: &Pick, slot: Box<Slot>, (progress, units): (Option<Progress>, u32)) {
+        let (outcome, state) = slot.outcome(progress);
+        if slot.is_over_cost() && slot.overrun == Overrun::Demote {
+            self.queue.demote(pick.id);
+        }
+        if let Some(completed) = self.queue.ran(end, units, outcome) {
+            match slot.completed(&completed, end) {
+                Ended::InTime => {}
+                Ended::Late => self.judge(end, &slot).count(&slot.record, 1),
+                Ended::BeyondBound if matches!(self.judge(end, &slot), Verdict::Laxity) => {
+                    add(&slot.record.over_bound, 1);
+                }
+                Ended::BeyondBound => {}
+            }
+        }
+        self.table.put(slot, state, &self.queue);
+    }
+
+    /// The executive's own time is not the platform's.
+    fn judge(&mut self, now: Instant, slot: &Slot) -> Verdict {
+        self.taken(now);
+        let executive = self.table.wires.readiness.executive_time().saturating_sub(self.executive);
+        self.busy.judge(now, slot, self.stolen.saturating_sub(executive) + self.woke_late)
+    }
+
+    /// What others took since this was last asked.
+    fn taken(&mut self, now: Instant) -> Duration {
+        let awake = now.since(std::mem::replace(&mut self.stolen_until, now));
+        let stolen = self.clock.stolen(now, awake);
+        self.stolen += stolen;
+        stolen
+    }
+}
+
+impl Order for Queue {
+    fn create(&mut self, slot: &Slot) -> Option<UpcallId> {
+        Self::create(self, slot.timing)
+    }
+    fn run(&mut self, now: Instant, id: UpcallId, first: Instant) {
+        Self::run(self, now, id, first);
+    }
+    fn post(&mut self, now: Instant, id: UpcallId) {
+        Self::post(self, now, id);
+    }
+    fn suspend(&mut self, id: UpcallId) {
+        Self::suspend(self, id);
+    }
+    fn close(&mut self, id: UpcallId) {
+        Self::close(self, id);
+    }
+    fn is_active(&self, id: UpcallId) -> bool {
+        Self::is_active(self, id)
+    }
+}

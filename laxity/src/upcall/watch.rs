@@ -1,0 +1,141 @@
+//! The watch over the upcalls: a handler that does not give its thread back must not take all of a processor.
+//!
+//! A thread above that of the upcalls looks every [`UPCALL_WATCH`] how much of the processor the handler that is running has taken. Beyond
+//! twice its cost, and [`PATIENCE`], its thread goes on as an ordinary one until the handler returns: the other threads on that processor run
+//! before it, and the kernel's real-time throttle, which would stop the executive too, stays out of reach.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU64, Ordering};
+use std::time::{Duration as StdDuration, Instant as StdInstant};
+
+use laxity_core::limits::UPCALL_WATCH;
+use laxity_core::units::Duration;
+use laxity_link::sys;
+
+use crate::signal::Signal;
+
+/// What a handler may take beyond twice its cost before it counts as one that does not come back.
+pub(super) const PATIENCE: Duration = Duration::from_millis(2);
+
+/// The priority of the watching thread: above those that it watches, below the witness of a stopped process.
+const ABOVE: u8 = 98;
+
+/// What is watched.
+#[derive(Debug, Default)]
+pub(super) struct Watch {
+    /// Handler calls so far; odd while one is running.
+    calls: AtomicU64,
+    place: AtomicU32,
+    /// The thread that does the work, and its processor time when it began, ns.
+    thread: AtomicI32,
+    began: AtomicU64,
+    /// What it may take, ns.
+    limit: AtomicU64,
+    /// The call that was found to be beyond that; zero if none is.
+    stuck: AtomicU64,
+    /// The upcalls' real-time priority, plus one; zero if they have none.
+    priority: AtomicU32,
+    own: AtomicI32,
+    stop: AtomicBool,
+    signal: Signal,
+}
+
+impl Watch {
+    /// The thread of the upcalls.
+    pub(super) fn set_thread(&self, thread: i32, fifo: Option<u8>) {
+        self.own.store(thread, Ordering::SeqCst);
+        self.priority.store(fifo.map_or(0, |priority| u32::from(priority) + 1), Ordering::SeqCst);
+    }
+
+    /// A handler is called.
+    pub(super) fn begin(&self, place: u32, thread: i32, own: Duration, limit: Duration) {
+        self.place.store(place, Ordering::Relaxed);
+        self.thread.store(thread, Ordering::Relaxed);
+        self.began.store(own.as_nanos(), Ordering::Relaxed);
+        self.limit.store(limit.as_nanos(), Ordering::Relaxed);
+        self.calls.fetch_add(1, Ordering::Release);
+    }
+
+    /// It has returned. True if its thread had been made an ordinary one: it is what it was again.
+    pub(super) fn end(&self) -> bool {
+        self.calls.fetch_add(1, Ordering::SeqCst);
+        let was_stuck = self.stuck.swap(0, Ordering::SeqCst) != 0;
+        if was_stuck {
+            self.promote();
+        }
+        was_stuck
+    }
+
+    /// Which upcall has the thread and does not give it back.
+    pub(super) fn stuck(&self) -> Option<u32> {
+        let stuck = self.stuck.load(Ordering::SeqCst);
+        (stuck != 0 && stuck == self.calls.load(Ordering::SeqCst)).then(|| self.place.load(Ordering::Relaxed))
+    }
+
+    /// Watches no more.
+    pub(super) fn stop(&self) {
+        self.stop.store(true, Ordering::SeqCst);
+        self.signal.notify();
+    }
+
+    /// Waits until something is over, at most `patience`; whether it is.
+    pub(super) fn ends_within(&self, patience: StdDuration, is_over: impl Fn() -> bool) -> bool {
+        let until = StdInstant::now() + patience;
+        while !is_over() {
+            if StdInstant::now() >= until {
+                return false;
+            }
+            std::thread::sleep(StdDuration::from_micros(200));
+        }
+        true
+    }
+
+    /// The thread that did the work gets its priority again.
+    fn promote(&self) {
+        if let Some(priority) = self.priority.load(Ordering::SeqCst).checked_sub(1) {
+            let _ = sys::real_time_of(self.thread.load(Ordering::Relaxed), priority as u8);
+        }
+    }
+
+    fn look(&self) {
+        let call = self.calls.load(Ordering::SeqCst);
+        if call.is_multiple_of(2) || self.stuck.load(Ordering::SeqCst) == call {
+            return;
+        }
+        let thread = self.thread.load(Ordering::Relaxed);
+        let (began, limit) = (self.began.load(Ordering::Relaxed), self.limit.load(Ordering::Relaxed));
+        let Ok(used) = sys::processor_time_of(thread) else { return };
+        if used.as_nanos().saturating_sub(began) <= limit || self.calls.load(Ordering::SeqCst) != call {
+            return;
+        }
+        self.stuck.store(call, Ordering::SeqCst);
+        let _ = sys::ordinary(thread);
+        // It may have returned meanwhile, before it was told that its thread is an ordinary one.
+        if self.calls.load(Ordering::SeqCst) != call {
+            self.stuck.store(0, Ordering::SeqCst);
+            self.promote();
+        }
+    }
+}
+
+/// Starts the thread that watches.
+pub(super) fn start(watch: &Arc<Watch>, real_time: bool) -> std::io::Result<()> {
+    let watch = Arc::clone(watch);
+    let thread = std::thread::Builder::new().name("laxity-watch".to_owned()).stack_size(64 << 10);
+    thread.spawn(move || {
+        if real_time {
+            let _ = sys::real_time(ABOVE);
+        }
+        let _ = sys::precise_timers();
+        let period = StdDuration::from_nanos(UPCALL_WATCH.as_nanos());
+        loop {
+            let seen = watch.signal.seen();
+            if watch.stop.load(Ordering::SeqCst) {
+                return;
+            }
+            watch.look();
+            watch.signal.wait(seen, Some(period));
+        }
+    })?;
+    Ok(())
+}

@@ -1,0 +1,235 @@
+//! The upcalls of a host: one thread below the executive, which has the processor while that sleeps and the platform leaves it.
+
+use std::collections::VecDeque;
+
+use laxity_core::platform::Platform;
+use laxity_core::units::{Duration, Instant};
+use laxity_core::upcall::{Completed, Outcome, Pick, Upcall, UpcallId, Upcalls};
+
+use crate::host::Gap;
+
+/// What a thread of upcalls did that had its processor to itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Alone {
+    /// Of each upcall. A run that was not done when its deadline passed, nor at the end, counts as skipped, and its age as a response.
+    pub runs: Vec<Runs>,
+    /// How often another upcall was picked than the one that ran before.
+    pub switches: u64,
+}
+
+/// Runs upcalls for `span` on a virtual processor that nothing else has, each from its first release on: a change of upcall and a late
+/// wake-up cost what `platform` says, which takes nothing away.
+///
+/// ```
+/// use laxity_core::platform::Platform;
+/// use laxity_core::units::{Duration, Instant};
+/// use laxity_core::upcall::Upcall;
+///
+/// let ms = Duration::from_millis;
+/// let upcalls = [(10, 3), (20, 8)].map(|(period, cost)| Upcall::new(ms(period), ms(cost), 8, 1).unwrap());
+/// let together = upcalls.map(|upcall| (upcall, Instant::ZERO));
+/// let alone = laxity_sim::upcalls::alone(&together, &Platform::papers_table_2b(), ms(200));
+/// assert_eq!(alone.runs.iter().map(|runs| (runs.completed, runs.late)).collect::<Vec<_>>(), [(20, 0), (10, 0)]);
+/// // It waits for a run of the first, and for another one after ten of its 20 ms.
+/// assert_eq!(alone.runs[1].longest, ms(14));
+/// ```
+pub fn alone(upcalls: &[(Upcall, Instant)], platform: &Platform, span: Duration) -> Alone {
+    let (mut thread, end) = (Thread::new(upcalls.len(), platform, platform.wake_up), Instant::ZERO + span);
+    for &(upcall, first) in upcalls {
+        let number = thread.add(upcall);
+        thread.run(Instant::ZERO, number, first);
+    }
+    thread.advance(Instant::ZERO, end, &VecDeque::new());
+    let mut runs = thread.take_runs();
+    for (runs, (upcall, first)) in runs.iter_mut().zip(upcalls) {
+        let over = runs.completed + runs.skipped;
+        let unfinished = end.since(*first).div_floor(upcall.period()).saturating_sub(over);
+        if unfinished > 0 {
+            runs.skipped += unfinished;
+            runs.longest = runs.longest.max(end.since(*first + upcall.period() * over));
+        }
+    }
+    Alone { runs, switches: thread.switches }
+}
+
+/// What the runs of an upcall showed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Runs {
+    /// Runs that were completed.
+    pub completed: u64,
+    /// Of these, after their deadline.
+    pub late: u64,
+    /// Runs that did not begin within their period.
+    pub skipped: u64,
+    /// The longest from a nominal release until the run was done.
+    pub longest: Duration,
+}
+
+impl Runs {
+    /// A run was done at `at`.
+    pub(crate) fn done(&mut self, at: Instant, completed: &Completed) {
+        self.completed += 1;
+        if let (Some(release), Some(deadline)) = (completed.release, completed.deadline) {
+            self.late += u64::from(at > deadline);
+            self.longest = self.longest.max(at.since(release));
+        }
+    }
+}
+
+/// The units of the next iteration, and what it takes: rounded such that all iterations of a run take C.
+pub(crate) fn iteration(upcall: &Upcall, pick: &Pick) -> (u32, Duration) {
+    let units = pick.block.min(pick.left);
+    let until = |units: u32| upcall.cost().mul_ratio(units.into(), upcall.batch().into());
+    (units, until(pick.done + units) - until(pick.done))
+}
+
+/// An iteration that has begun.
+#[derive(Debug)]
+struct Iteration {
+    pick: Pick,
+    units: u32,
+    /// What it still takes, the switch to it included.
+    left: Duration,
+}
+
+/// The thread.
+#[derive(Debug)]
+pub(crate) struct Thread {
+    upcalls: Upcalls,
+    /// By place.
+    runs: Vec<Runs>,
+    ids: Vec<UpcallId>,
+    /// C_cs.
+    switch: Duration,
+    /// How late it wakes up.
+    late: Duration,
+    /// Until when it is known what it did.
+    at: Instant,
+    iteration: Option<Iteration>,
+    /// Until when it sleeps.
+    sleeps_until: Option<Instant>,
+    pub(crate) switches: u64,
+}
+
+impl Thread {
+    /// A thread of so many upcalls at most, which wakes up `late`.
+    pub(crate) fn new(capacity: usize, platform: &Platform, late: Duration) -> Self {
+        Self {
+            upcalls: Upcalls::new(capacity),
+            runs: Vec::new(),
+            ids: Vec::new(),
+            switch: platform.upcall_switch,
+            late,
+            at: Instant::ZERO,
+            iteration: None,
+            sleeps_until: None,
+            switches: 0,
+        }
+    }
+
+    /// Adds an upcall that is suspended. Its number.
+    pub(crate) fn add(&mut self, upcall: Upcall) -> usize {
+        self.ids.push(self.upcalls.create(upcall).expect("room for all upcalls of a host"));
+        self.runs.push(Runs::default());
+        self.ids.len() - 1
+    }
+
+    /// Releases it every period from `first` on, which is not before `now`.
+    pub(crate) fn run(&mut self, now: Instant, number: usize, first: Instant) {
+        if self.iteration.is_none() {
+            (self.at, self.sleeps_until) = (self.at.max(now), None);
+        }
+        self.upcalls.run(now, self.ids[number], first);
+    }
+
+    /// Stops them all, whatever they were doing.
+    pub(crate) fn suspend_all(&mut self) {
+        self.iteration = None;
+        for &id in &self.ids {
+            self.upcalls.suspend(id);
+        }
+    }
+
+    /// What the runs of each showed since this was last asked.
+    pub(crate) fn take_runs(&mut self) -> Vec<Runs> {
+        self.runs.iter_mut().map(core::mem::take).collect()
+    }
+
+    /// Whether a run is released and not done.
+    pub(crate) fn is_ready(&self, now: Instant) -> bool {
+        self.iteration.is_some() || self.upcalls.has_current(now)
+    }
+
+    /// When something may change: an iteration ends, or begins.
+    pub(crate) fn next_event(&self, now: Instant) -> Option<Instant> {
+        let from = self.at.max(now);
+        match &self.iteration {
+            Some(iteration) => Some(from + iteration.left),
+            None if self.sleeps_until.is_none_or(|until| until <= from) && self.upcalls.has_ready(from) => {
+                Some(from + Duration::from_nanos(1))
+            }
+            None => self.sleeps_until.or_else(|| self.upcalls.next_release()).map(|at| at.max(from)),
+        }
+    }
+
+    /// The executive takes the processor: if an upcall was running, that costs a change of thread, and another one back.
+    pub(crate) fn preempt(&mut self) {
+        if let Some(iteration) = &mut self.iteration {
+            iteration.left += self.switch * 2;
+        }
+    }
+
+    /// It has the processor from `from` until `until`, but for the gaps.
+    pub(crate) fn advance(&mut self, from: Instant, until: Instant, gaps: &VecDeque<Gap>) {
+        self.at = self.at.max(from);
+        let mut gaps = gaps.iter().filter(|gap| gap.start < until).peekable();
+        while self.at < until {
+            if let Some(gap) = gaps.next_if(|gap| gap.start <= self.at) {
+                self.at = self.at.max(gap.start + gap.length);
+                continue;
+            }
+            let until = gaps.peek().map_or(until, |gap| gap.start);
+            if let Some(iteration) = &mut self.iteration {
+                let end = self.at + iteration.left;
+                if end <= until {
+                    self.at = end;
+                    self.finish();
+                } else {
+                    iteration.left = end.since(until);
+                    self.at = until;
+                }
+                continue;
+            }
+            if let Some(wakes) = self.sleeps_until {
+                self.at = self.at.max(wakes.min(until));
+                if wakes > until {
+                    continue;
+                }
+                self.sleeps_until = None;
+            }
+            match self.upcalls.pick(self.at) {
+                Some(pick) => self.begin(pick),
+                None => match self.upcalls.next_release() {
+                    Some(release) => self.sleeps_until = Some(release + self.late),
+                    None => self.at = until,
+                },
+            }
+        }
+    }
+
+    fn begin(&mut self, pick: Pick) {
+        let upcall = self.upcalls.upcall(pick.id).expect("it was picked");
+        let (units, cost) = iteration(&upcall, &pick);
+        self.switches += u64::from(pick.switched);
+        let switch = if pick.switched { self.switch } else { Duration::ZERO };
+        self.runs[pick.id.index()].skipped += pick.skipped;
+        self.iteration = Some(Iteration { pick, units, left: switch + cost });
+    }
+
+    fn finish(&mut self) {
+        let Some(Iteration { pick, units, .. }) = self.iteration.take() else { return };
+        if let Some(completed) = self.upcalls.ran(self.at, units, Outcome::Yields) {
+            self.runs[pick.id.index()].done(self.at, &completed);
+        }
+    }
+}
