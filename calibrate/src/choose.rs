@@ -251,7 +251,7 @@ fn count(platform: &Platform, rule: Rule, contract: &Contract) -> Result<Count, 
 }
 
 fn host(platform: &Platform, rule: Rule) -> Result<Admission, PlatformError> {
-    Admission::with_settings(platform.clone(), Settings { rule, send_early: false, receive_early: true })
+    Admission::with_settings(platform.clone(), Settings::work_conserving(rule))
 }
 
 /// One more channel to a host alike and one from it.

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use laxity::calibration::{decimal, place};
 use laxity::{Backing, Calibration, Costs, FileError, Guarantee, platform_file};
-use laxity_core::admission::answer::Role;
+use laxity_core::admission::answer::{Role, Rule};
 use laxity_core::admission::confidence::Probability;
 use laxity_core::admission::{Admission, Settings};
 use laxity_core::contract::Contract;
@@ -101,7 +101,7 @@ pub(crate) fn admitted<'a>(
 
 /// What can be said of every message of these channels, of the sending and the receiving host alike.
 pub(crate) fn of_both_ends(backing: &Backing, platform: &Platform, rows: &[Row]) -> Guarantee {
-    let settings = Settings { receive_early: true, ..Settings::default() };
+    let settings = Settings::work_conserving(Rule::Split);
     let at = |role| admitted(platform, settings, rows.iter().map(|row| (&row.contract, role)));
     let both = at(Role::Sends).zip(at(Role::Receives));
     both.map_or_else(Guarantee::default, |(sending, receiving)| backing.of_both_ends(&sending, &receiving))

@@ -14,6 +14,7 @@ pub struct Contract {
     interval: Duration,
     burst: u32,
     deadline: Duration,
+    catch_up: Duration,
 }
 
 /// Which part of a contract cannot be: whose fault (the caller's), what was found, what was expected.
@@ -34,7 +35,7 @@ pub enum ContractError {
     /// A span outside its range.
     #[error("{field} is {found}, expected {least} to {most}")]
     Span {
-        /// `interval` or `deadline`.
+        /// `interval`, `deadline` or `catch_up`.
         field: &'static str,
         /// What was declared.
         found: Duration,
@@ -53,16 +54,16 @@ pub enum ContractError {
     },
     /// Burst and deadline together need a longer queue than a channel may have.
     #[error(
-        "burst {burst} and deadline {deadline} at an interval of {interval} need {need} queued messages, at most {most} are possible"
+        "burst {burst}, deadline and catch-up, together {deadline}, at an interval of {interval} need {need} queued messages, at most {most} are possible"
     )]
     Queue {
         /// The burst, in messages.
         burst: u32,
         /// The interval.
         interval: Duration,
-        /// The deadline.
+        /// The deadline and the catch-up.
         deadline: Duration,
-        /// `burst − 1 + ⌈deadline / interval⌉`.
+        /// `burst − 1 + ⌈(deadline + catch-up) / interval⌉`.
         need: u64,
         /// [`limits::MAX_QUEUED_MESSAGES`].
         most: u32,
@@ -105,12 +106,17 @@ impl Contract {
             Ok(messages @ 1..=limits::MAX_BURST) => messages,
             _ => return Err(ContractError::Burst { found: burst, most: limits::MAX_BURST }),
         };
-        let contract = Self { max_message: max, min_message: min, interval, burst, deadline };
-        let need = contract.queued_messages();
-        if need > u64::from(limits::MAX_QUEUED_MESSAGES) {
-            return Err(ContractError::Queue { burst, interval, deadline, need, most: limits::MAX_QUEUED_MESSAGES });
+        let catch_up = Duration::ZERO;
+        Self { max_message: max, min_message: min, interval, burst, deadline, catch_up }.checked()
+    }
+
+    fn checked(self) -> Result<Self, ContractError> {
+        let (need, most) = (self.queued_messages(), limits::MAX_QUEUED_MESSAGES);
+        if need > u64::from(most) {
+            let Self { burst, interval, deadline, catch_up, .. } = self;
+            return Err(ContractError::Queue { burst, interval, deadline: deadline + catch_up, need, most });
         }
-        Ok(contract)
+        Ok(self)
     }
 
     /// M: the largest message in bytes.
@@ -138,7 +144,30 @@ impl Contract {
     /// # Errors
     /// As [`Contract::new`].
     pub fn with_deadline(&self, deadline: Duration) -> Result<Self, ContractError> {
-        Self::new(self.max_message.into(), self.min_message.into(), self.interval, self.burst.into(), deadline)
+        let (max, min) = (self.max_message.into(), self.min_message.into());
+        Self::new(max, min, self.interval, self.burst.into(), deadline)?.with_catch_up(self.catch_up)
+    }
+    /// The same contract, under which each message may come as much earlier than the burst allows: a sender that was held up makes up for
+    /// that much. Logical arrivals, and so what admission demands of processors and links, stay the same; queues hold as much more.
+    ///
+    /// # Errors
+    /// More than [`limits::MAX_CATCH_UP`], or the queue that it needs.
+    pub fn with_catch_up(self, catch_up: Duration) -> Result<Self, ContractError> {
+        checked_span("catch_up", catch_up, Duration::ZERO, limits::MAX_CATCH_UP)?;
+        Self { catch_up, ..self }.checked()
+    }
+    /// The same contract; its sender makes up for [`limits::STALL`], as far as a queue may be long enough.
+    #[must_use]
+    pub fn catching_up(self) -> Self {
+        self.with_catch_up(limits::STALL).unwrap_or(self)
+    }
+    /// How much earlier than the burst allows a message may come.
+    pub fn catch_up(&self) -> Duration {
+        self.catch_up
+    }
+    /// How far ahead of its logical arrival a message may come: `(B − 1) I` and the catch-up.
+    pub fn most_ahead(&self) -> Duration {
+        self.interval * (u64::from(self.burst) - 1) + self.catch_up
     }
     /// The contract as admission must see it where oversize messages are taken ([`Overload::Decay`]) and packets have `packet`
     /// bytes, not zero: such a message is cut into whole packets, as many for each interval as the contract's largest message
@@ -152,9 +181,9 @@ impl Contract {
         Self::new(max_message, 1, self.interval, self.burst.into(), self.deadline)
     }
     /// Messages that can wait or be in progress at the sender at once: `B − 1 + ⌈D/I⌉` (= B while D ≤ I, as in
-    /// [channels §4.2]).
+    /// [channels §4.2]); the catch-up counts as D does.
     pub fn queued_messages(&self) -> u64 {
-        u64::from(self.burst) - 1 + self.deadline.div_ceil(self.interval)
+        u64::from(self.burst) - 1 + (self.deadline + self.catch_up).div_ceil(self.interval)
     }
 }
 

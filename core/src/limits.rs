@@ -14,7 +14,7 @@ pub const MIN_PACKET_BYTES: u32 = 64;
 pub const MAX_PACKETS_PER_MESSAGE: u32 = u16::MAX as u32;
 /// Largest burst in messages: it multiplies into the buffers of a channel.
 pub const MAX_BURST: u32 = 1024;
-/// Most messages that a channel may have queued: `burst − 1 + ⌈deadline/interval⌉` (response-time buffers) must fit.
+/// Most messages that a channel may have queued: `burst − 1 + ⌈(deadline + catch-up)/interval⌉` (response-time buffers) must fit.
 pub const MAX_QUEUED_MESSAGES: u32 = 4096;
 /// Shortest interval: 100 µs. At one microsecond per step, ten thousand messages a second and channel is what one
 /// processor can be asked to schedule; a faster stream belongs into larger messages.
@@ -25,6 +25,11 @@ pub const MAX_INTERVAL: Duration = Duration::from_secs(3600);
 pub const MIN_DEADLINE: Duration = Duration::from_micros(10);
 /// Longest deadline.
 pub const MAX_DEADLINE: Duration = Duration::from_secs(3600);
+/// Most that a sender may make up for after it was held up.
+pub const MAX_CATCH_UP: Duration = Duration::from_secs(1);
+/// What it makes up for unless it says otherwise: so long waits a thread of ordinary priority that shares its processor with three others
+/// (their time slices are 3 ms).
+pub const STALL: Duration = Duration::from_millis(10);
 /// Most packets between preemption points.
 pub const MAX_QUANTUM: u32 = 256;
 /// How far apart packets of best effort and control frames leave, and timers of signalling wake the executive, while an upcall is
@@ -52,7 +57,7 @@ pub const MAX_WAITING_OF_HOST: usize = 16;
 pub const MAX_CONTROL_FRAMES: usize = 64;
 /// Most bytes by which a control frame that we write is longer than the header of a data packet: what it is to the link's model,
 /// whose overhead counts that header. The wire's formats need as much, and admission charges it.
-pub const MAX_CONTROL_PAYLOAD: u32 = 163;
+pub const MAX_CONTROL_PAYLOAD: u32 = 173;
 /// Bytes of the tag behind the payload of an authenticated packet.
 pub const TAG_BYTES: usize = 8;
 /// How far beyond `max_message` the `decay` policy still accepts a message, as a factor.

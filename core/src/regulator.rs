@@ -19,9 +19,9 @@ pub struct Regulator {
 pub struct Stamp {
     /// l(m): the logical arrival time.
     pub logical_arrival: Instant,
-    /// How many intervals the message is ahead of its logical arrival, rounded up: 0 is on time, at most B − 1 is a burst
-    /// within the contract, more breaks it.
-    pub ahead: u64,
+    /// How far the message is ahead of its logical arrival: zero is on time, more than [`most_ahead`](crate::contract::Contract::most_ahead) breaks
+    /// the contract.
+    pub ahead: Duration,
 }
 
 impl Regulator {
@@ -33,7 +33,7 @@ impl Regulator {
     /// What the stamp of a message that arrives at `arrival` would be.
     pub fn stamp(&self, arrival: Instant) -> Stamp {
         let logical_arrival = self.next.max(arrival);
-        Stamp { logical_arrival, ahead: logical_arrival.since(arrival).div_ceil(self.interval) }
+        Stamp { logical_arrival, ahead: logical_arrival.since(arrival) }
     }
 
     /// Accepts the message of `stamp`, which uses up `intervals` intervals: one, or more for an oversize message under the
@@ -69,7 +69,7 @@ mod tests {
                 let stamp = regulator.stamp(Instant::from_nanos(arrivals[k]));
                 regulator.accept(stamp, 1);
                 prop_assert_eq!(stamp.logical_arrival.as_nanos(), expected);
-                prop_assert_eq!(stamp.ahead, (expected - arrivals[k]).div_ceil(interval));
+                prop_assert_eq!(stamp.ahead.as_nanos(), expected - arrivals[k]);
             }
         }
 

@@ -71,7 +71,7 @@ impl Experiment {
 
     /// The sending host.
     pub(crate) fn start(&self, config: HostConfig) -> Result<Host, laxity::Error> {
-        let config = HostConfig { send_early: self.send_early, ..config };
+        let config = HostConfig { hold_sending: !self.send_early, ..config };
         match self.preemption {
             Preemption::Cooperative => Host::start(config),
             other => experiments::start_without_promises(config, other),

@@ -143,7 +143,7 @@ impl Source {
             Kind::BestEffort { .. } | Kind::Silent => return Some(now),
         };
         let stamp = regulator.stamp(now);
-        if stamp.ahead >= u64::from(contract.burst()) {
+        if stamp.ahead > contract.most_ahead() {
             return None;
         }
         regulator.accept(stamp, 1);

@@ -46,8 +46,8 @@ const BATCH: usize = 64;
 #[derive(Clone, Debug)]
 pub(crate) struct Behaviour {
     pub(crate) lease: Duration,
-    pub(crate) send_early: bool,
-    pub(crate) receive_early: bool,
+    pub(crate) hold_sending: bool,
+    pub(crate) hold_receiving: bool,
     /// What channels may hold in all.
     pub(crate) whole: Holdings,
     /// Frames beside those that the channels that receive best effort share.
@@ -229,6 +229,11 @@ impl Shared {
         }
     }
 
+    /// Whether messages that are ahead of their logical arrival wait for it here.
+    pub(crate) fn holds_early(&self) -> bool {
+        self.behaviour.hold_sending
+    }
+
     /// Whether the executive is gone.
     pub(crate) fn is_stopped(&self) -> bool {
         self.stopped.load(Ordering::SeqCst)
@@ -299,11 +304,11 @@ impl Shared {
             overload: request.overload,
             priority: request.priority,
             packet,
-            work_conserving: self.behaviour.send_early,
+            work_conserving: !self.behaviour.hold_sending,
         };
         let (messages, queued_packets) = match (&contract, request.service) {
             (Some(contract), _) => {
-                (buffers::send_messages(contract), buffers::send_packets(contract, platform, config.work_conserving))
+                (buffers::send_messages(contract), buffers::send_packets(contract, platform))
             }
             (None, Service::BestEffort { queue, max_message }) => (queue, best_effort_packets(max_message, packet)),
             (None, Service::RealTime(_)) => unreachable!("a real-time service has a contract"),
@@ -535,8 +540,10 @@ impl Shared {
             Service::RealTime(contract) => {
                 // It was admitted, so it can be.
                 let analysed = in_packets(&contract, request.packet, platform).unwrap_or(contract);
-                let messages = buffers::receive_messages(&contract, upstream, stage) + contract.burst();
-                (messages, buffers::receive_packets(&analysed, platform, upstream, stage))
+                // Its sender may work ahead, and has one more under way than it says.
+                let ahead = upstream + contract.most_ahead();
+                let messages = buffers::receive_messages(&contract, ahead, stage) + 1;
+                (messages, buffers::receive_packets(&analysed, platform, ahead, stage))
             }
             Service::BestEffort { queue, max_message } => {
                 // It holds as many frames as are left of those that are shared, so never more than half of them.
@@ -554,7 +561,7 @@ impl Shared {
             input_delay,
             upstream,
             transit,
-            work_conserving: self.behaviour.receive_early,
+            work_conserving: !self.behaviour.hold_receiving,
             priority: 0,
             messages,
             packets,

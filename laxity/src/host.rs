@@ -62,12 +62,11 @@ pub struct HostConfig {
     /// [`Rule::Composite`] a message's deadline rules on processor and link alike, which carries more channels that send short
     /// bursts; the other host of a channel may have another rule.
     pub rule: Rule,
-    /// Whether messages that are ahead of their logical arrival may be sent on when nothing else wants the processor.
-    pub send_early: bool,
-    /// Whether they may be delivered early.
-    pub receive_early: bool,
-    /// How long before its logical arrival a packet may leave, if `send_early`.
-    pub horizon: Duration,
+    /// Whether messages that are ahead of their logical arrival wait for it before they are sent. Otherwise they leave as soon as nothing else
+    /// wants processor and link: the delay is less, and varies more.
+    pub hold_sending: bool,
+    /// Whether messages that come before their logical arrival here wait for it before they are delivered: little jitter.
+    pub hold_receiving: bool,
     /// Most channels at once. Of these, of `frames` and of `receive_memory` the channels from one host get no more than stays for
     /// all others: half, if there are no others. Those that receive best effort get no more than half in all.
     pub channels: usize,
@@ -110,9 +109,8 @@ impl Default for HostConfig {
             costs: None,
             policy: Policy::EarliestDeadline,
             rule: Rule::Split,
-            send_early: false,
-            receive_early: true,
-            horizon: Duration::ZERO,
+            hold_sending: false,
+            hold_receiving: false,
             channels: 256,
             frames: 16_384,
             receive_memory: 256 << 20,
@@ -199,12 +197,16 @@ pub struct ChannelSpec {
     pub overload: Overload,
     /// The level under the fixed-priority policy, 0 first.
     pub priority: u8,
+    /// How much its sender makes up for after it was held up, if the policy is [`Overload::Block`]: it runs as much early until it is back in
+    /// time. At most [`MAX_CATCH_UP`](laxity_core::limits::MAX_CATCH_UP). `None` is [`STALL`](laxity_core::limits::STALL), or nothing where
+    /// [`HostConfig::hold_sending`] keeps messages that are early.
+    pub catch_up: Option<Duration>,
 }
 
 impl ChannelSpec {
     /// A real-time channel; a sender beyond its contract waits.
     pub fn real_time(contract: Contract) -> Self {
-        Self { service: Service::RealTime(contract), overload: Overload::Block, priority: 0 }
+        Self { service: Service::RealTime(contract), overload: Overload::Block, priority: 0, catch_up: None }
     }
 
     /// A best-effort channel for messages of at most `max_message` bytes, `queue` of which may wait; a sender waits when
@@ -214,7 +216,7 @@ impl ChannelSpec {
     /// If either is out of range.
     pub fn best_effort(max_message: u64, queue: u64) -> Result<Self, Error> {
         let service = Service::best_effort(max_message, queue)?;
-        Ok(Self { service, overload: Overload::Block, priority: 31 })
+        Ok(Self { service, overload: Overload::Block, priority: 31, catch_up: None })
     }
 }
 
@@ -286,7 +288,7 @@ impl Host {
             return Err(Error::PapersMachine);
         }
         let rule = if config.policy == Policy::FixedPriority { Rule::Levels } else { config.rule };
-        let settings = Settings { rule, send_early: config.send_early, receive_early: config.receive_early };
+        let settings = Settings { rule, send_early: !config.hold_sending, receive_early: !config.hold_receiving };
         let batch = (platform.receive_batch.max(platform.transmit_batch) as usize).max(64);
         let store = match &config.registry {
             Some(place) if platform.link.rate.is_some() => Some(Store::open(place)?),
@@ -340,7 +342,7 @@ impl Host {
             links: vec![LinkConfig {
                 model: admission.platform().link,
                 look_ahead,
-                horizon: config.horizon,
+                horizon: if config.hold_sending { Duration::ZERO } else { Duration::MAX },
                 best_effort: platform.best_effort,
             }],
             handover: platform.handover,
@@ -415,8 +417,8 @@ impl Host {
             (admission, sharing),
             Behaviour {
                 lease: config.lease,
-                send_early: config.send_early,
-                receive_early: config.receive_early,
+                hold_sending: config.hold_sending,
+                hold_receiving: config.hold_receiving,
                 whole: Holdings {
                     channels: config.channels as u64,
                     frames: (config.frames - shared_frames) as u64,
@@ -505,7 +507,16 @@ impl Host {
     /// Refused by either side (with the reason and what would fit), no answer, another version.
     pub fn open(&self, peer: SocketAddr, name: &str, spec: ChannelSpec) -> Result<Sender, Error> {
         let destination = Destination { link: ONLY_LINK, peer, name: checked_name(name)? };
-        let ChannelSpec { service, overload, priority } = spec;
+        let ChannelSpec { service, overload, priority, catch_up } = spec;
+        let service = match service {
+            Service::RealTime(contract) => Service::RealTime(match catch_up {
+                _ if overload != Overload::Block => contract.with_catch_up(Duration::ZERO)?,
+                Some(catch_up) => contract.with_catch_up(catch_up)?,
+                None if self.shared.holds_early() => contract,
+                None => contract.catching_up(),
+            }),
+            best_effort => best_effort,
+        };
         let answer = self.shared.open(OpenRequest { destination, service, overload, priority })?;
         let opened = answer.recv().map_err(|_| Error::Stopped)??;
         Ok(Sender::new(opened, Arc::clone(&self.shared), overload))

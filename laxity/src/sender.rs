@@ -219,12 +219,8 @@ impl Sender {
             return Ok(());
         };
         let stamp = regulator.stamp(now);
-        if stamp.ahead < u64::from(contract.burst()) {
-            return Ok(());
-        }
-        let allowance = contract.interval() * (u64::from(contract.burst()) - 1);
-        let wait = stamp.logical_arrival.since(now).saturating_sub(allowance);
-        Err(Violation::Burst { wait }.into())
+        let wait = stamp.ahead.saturating_sub(contract.most_ahead());
+        if wait.is_zero() { Ok(()) } else { Err(Violation::Burst { wait }.into()) }
     }
 
     fn pause(&self, wait: Duration) -> Result<(), Error> {

@@ -118,7 +118,11 @@ impl Around<'_> {
             work_conserving: host.config.send_early,
         };
         let destination = Destination { link: 0, peer, name: plan.name };
-        let packets = plan.packet_queue(plan.send_messages, packet);
+        // A queue that is longer than it must be shows how much of it is used; early packets would fill any.
+        let packets = match &self.world.channels[channel].promise {
+            Some(promise) if config.work_conserving => promise.queues[1],
+            _ => plan.packet_queue(plan.send_messages, packet),
+        };
         let upstream = plan.stages.processor + plan.stages.link;
         let pace = Pace { rate: host.config.platform.link.rate, ahead: host.config.look_ahead, is_shared: false };
         let outgoing =

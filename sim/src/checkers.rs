@@ -175,7 +175,7 @@ pub(crate) struct Watch {
 impl Watch {
     /// A packet of `payload` bytes leaves at `now`, by the sender's clock. By definition: of messages in a row, the logical
     /// arrivals are an interval apart; none is larger than declared, and none leaves before its logical arrival, unless its
-    /// sender works ahead: then at most by the burst.
+    /// sender works ahead: then at most by its burst and what it catches up.
     pub(crate) fn departs(
         &mut self,
         (plan, contract, early): (&Plan, &Contract, bool),
@@ -206,8 +206,7 @@ impl Watch {
             let expected = format!("at least {} bytes", contract.min_message());
             return problem(expected, format!("message {sequence} with {bytes}"));
         }
-        let burst = contract.interval() * (u64::from(contract.burst()) - 1);
-        let ahead = if early { burst } else { Duration::ZERO };
+        let ahead = if early { contract.most_ahead() } else { Duration::ZERO };
         if arrival > now + ahead {
             let found = format!("message {sequence} {} before its logical arrival", arrival.since(now));
             return problem(format!("no more than {ahead} before it"), found);

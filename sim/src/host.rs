@@ -323,7 +323,7 @@ fn driver(config: &HostConfig, secret: u64, now: Instant) -> Option<Box<Driver<H
         links: vec![LinkConfig {
             model: link_model(platform),
             look_ahead: config.look_ahead,
-            horizon: Duration::ZERO,
+            horizon: if config.send_early { Duration::MAX } else { Duration::ZERO },
             best_effort: platform.best_effort,
         }],
         // Applications do not lie here, and how long the executive leaves a message lying is what is measured.

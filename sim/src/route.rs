@@ -117,7 +117,7 @@ fn try_admit<A: BorrowMut<Admission>>(
     };
     let transit: Vec<_> = (0..=last).map(transit).collect();
     let ahead = match admission(0).settings().send_early {
-        true => traffic.interval() * u64::from(traffic.burst()),
+        true => traffic.most_ahead(),
         false => Duration::ZERO,
     };
     stages[0] = stages[0].with_handover(handover);
@@ -188,7 +188,7 @@ impl Granted {
         let (early, receive) = (self.early(last), self.stages[last].processor);
         let queues = [
             buffers::send_messages(contract),
-            buffers::send_packets(contract, platform, !self.ahead.is_zero()),
+            buffers::send_packets(contract, platform),
             buffers::receive_messages(contract, early, receive),
             buffers::receive_packets(contract, platform, early, receive),
         ];

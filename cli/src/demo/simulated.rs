@@ -2,8 +2,8 @@
 
 use std::net::SocketAddr;
 
-use laxity_core::admission::Admission;
-use laxity_core::admission::answer::Role;
+use laxity_core::admission::{Admission, Settings};
+use laxity_core::admission::answer::{Role, Rule};
 use laxity_core::contract::{Contract, Service};
 use laxity_core::figures::Figures;
 use laxity_core::platform::Platform;
@@ -26,14 +26,16 @@ pub(super) fn run(
     seed: u64,
 ) -> Result<Run, Failure> {
     let mut notes = Vec::new();
-    let mut sending = Admission::new(platform.clone()).map_err(laxity::Error::from)?;
-    let mut receiving = Admission::new(platform.clone()).map_err(laxity::Error::from)?;
+    let admission = || Admission::with_settings(platform.clone(), Settings::work_conserving(Rule::Split));
+    let mut sending = admission().map_err(laxity::Error::from)?;
+    let mut receiving = admission().map_err(laxity::Error::from)?;
     let mut world = World::new(seed);
     let host = |address: &str| -> SocketAddr { address.parse().expect("an address") };
     let config = |address: &str| HostConfig {
         look_ahead: sending.look_ahead(),
         frames: 16_384,
         receive_ring: 4096,
+        send_early: true,
         receive_early: true,
         ..HostConfig::new(platform.clone(), host(address))
     };

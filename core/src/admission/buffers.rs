@@ -7,21 +7,17 @@ use crate::contract::{self, Contract};
 use crate::platform::Platform;
 use crate::units::Duration;
 
-/// Messages that can wait or be in progress at the sender: `B − 1 + ⌈D/I⌉` (= B while D ≤ I, as in [channels §4.2]).
+/// Messages that can wait or be in progress at the sender: [`Contract::queued_messages`].
 pub fn send_messages(contract: &Contract) -> u32 {
     narrow(contract.queued_messages().into())
 }
 
 /// Packets that can be between a sending handler and the end of their transmission.
 ///
-/// Messages are served from their logical arrival on, and leave by their deadline: `⌈D/I⌉ · N`. A work-conserving sender
-/// may also have made packets of every message that waits: [`send_messages`]` · N`.
-pub fn send_packets(contract: &Contract, platform: &Platform, work_conserving: bool) -> u32 {
-    let messages = if work_conserving {
-        contract.queued_messages()
-    } else {
-        contract.deadline().div_ceil(contract.interval()).max(1)
-    };
+/// Current messages leave by their deadline: `⌈D/I⌉ · N`. More is not needed where messages are sent early either: packets leave in order,
+/// so as many in front of a current one would be of messages that arrived logically D or more before it, and these have left.
+pub fn send_packets(contract: &Contract, platform: &Platform) -> u32 {
+    let messages = contract.deadline().div_ceil(contract.interval()).max(1);
     narrow(u128::from(messages) * packets(contract, platform))
 }
 
@@ -29,7 +25,7 @@ pub fn send_packets(contract: &Contract, platform: &Platform, work_conserving: b
 /// `⌈(d_up + d)/I⌉ + 1`, the last one being the message in the application's hands.
 ///
 /// `upstream` is how long before its logical arrival here a message's first packet can come: the deadline of the sending
-/// host's stages, and its horizon if it is work-conserving (zero if not). `own` is the receiving stage's deadline.
+/// host's stages, and [`Contract::most_ahead`] unless it holds messages. `own` is the receiving stage's deadline.
 pub fn receive_messages(contract: &Contract, upstream: Duration, own: Duration) -> u32 {
     let span = u128::from(upstream.as_nanos()) + u128::from(own.as_nanos());
     narrow(span.div_ceil(contract.interval().as_nanos().into()) + 1)
@@ -63,12 +59,11 @@ mod tests {
         let platform = Platform::channels_table_2b();
         let short = contract(50, 12, 40);
         assert_eq!(send_messages(&short), 12);
-        assert_eq!(send_packets(&short, &platform, false), 15);
-        assert_eq!(send_packets(&short, &platform, true), 180);
+        assert_eq!(send_packets(&short, &platform), 15);
         // A deadline of two and a half intervals: three messages are in progress at once.
         let long = contract(20, 2, 50);
         assert_eq!(send_messages(&long), 4);
-        assert_eq!(send_packets(&long, &platform, false), 45);
+        assert_eq!(send_packets(&long, &platform), 45);
         // 30 + 20 ms at an interval of 20 ms are three messages, and one more with the application.
         let (upstream, own) = (Duration::from_millis(30), Duration::from_millis(20));
         assert_eq!(receive_messages(&long, upstream, own), 4);

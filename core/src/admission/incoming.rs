@@ -76,7 +76,7 @@ enum Arrival {
         interval: Duration,
         /// B.
         burst: u32,
-        /// The time in transit by which a packet may be early or late.
+        /// By how much a packet may be early or late: its time in transit, and what its sender catches up.
         jitter: Duration,
         /// The wait that it was granted.
         allowance: Duration,
@@ -88,8 +88,9 @@ enum Arrival {
 }
 
 impl Flow {
-    /// A real-time channel in packets of at most `packet` bytes, which are in transit for at most `jitter`.
-    pub fn real_time(source: Source, contract: &Contract, packet: u32, jitter: Duration) -> Self {
+    /// A real-time channel in packets of at most `packet` bytes, which are in transit for at most `transit`.
+    pub fn real_time(source: Source, contract: &Contract, packet: u32, transit: Duration) -> Self {
+        let jitter = transit + contract.catch_up();
         let (interval, burst) = (contract.interval(), contract.burst());
         let packets = contract::packets(contract.max_message(), packet.max(1)).into();
         let arrival = Arrival::RealTime { interval, burst, jitter, allowance: Duration::MAX };

@@ -46,7 +46,10 @@ struct World {
 
 impl World {
     fn new(platform: &Platform, rule: Rule) -> Result<Self, PlatformError> {
-        let settings = Settings { rule, ..Settings::default() };
+        let settings = match platform.machine.is_papers() {
+            true => Settings { rule, ..Settings::default() },
+            false => Settings::work_conserving(rule),
+        };
         let admission = Admission::with_settings(platform.clone(), settings)?;
         let incoming = Incoming::new(&admission);
         Ok(Self { admission, held: Vec::new(), incoming, flows: Vec::new() })
@@ -293,7 +296,7 @@ fn grant(world: &World, place: usize, request: &Request, bounds: &[(ReservationI
     let bound = bounds.iter().find(|(other, _)| Some(*other) == id).map(|(_, bound)| bound);
     let own = held.map(|held| held.stages(world.admission.settings().rule)).unwrap_or_default();
     let (messages, packets) = match request.role {
-        Role::Sends => (buffers::send_messages(contract), buffers::send_packets(contract, platform, false)),
+        Role::Sends => (buffers::send_messages(contract), buffers::send_packets(contract, platform)),
         Role::Receives | Role::Relays => {
             let stage = if request.role == Role::Relays { own.link } else { own.processor };
             let packets = buffers::receive_packets(contract, platform, Duration::ZERO, stage);
@@ -352,6 +355,7 @@ pub fn fits(grants: impl Fn(&Request) -> bool, request: &Request) -> Fits {
         let deadline = Duration::from_nanos(deadline);
         let (min, burst) = (contract.min_message(), contract.burst());
         let contract = Contract::new(max, min.into(), interval, burst.into(), deadline).ok()?;
+        let contract = contract.with_catch_up(request.contract.catch_up()).ok()?;
         Some(Request { contract, ..*request })
     };
     let (max, interval) = (u64::from(contract.max_message()), contract.interval().as_nanos());

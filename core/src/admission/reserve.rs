@@ -66,6 +66,13 @@ pub struct Settings {
     pub receive_early: bool,
 }
 
+impl Settings {
+    /// What hosts do unless they are told to hold messages: nothing waits for its logical arrival.
+    pub fn work_conserving(rule: Rule) -> Self {
+        Self { rule, send_early: true, receive_early: true }
+    }
+}
+
 /// A reservation; after its release the same value never names another one (until 2³² reuses of its place).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct ReservationId {

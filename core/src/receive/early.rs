@@ -14,7 +14,7 @@
 //! and N packets in the largest message:
 //!
 //! - *Messages that begin in it.* Policing believes logical arrivals that are `w·I` apart for a message that uses up w intervals,
-//!   and of which none is more than the credit C behind its time or more than `(B − 1)·I + upstream` ahead of it. One that is
+//!   and of which none is more than the credit C behind its time or more than `(B − 1)·I + u + upstream` ahead of it. One that is
 //!   overtaken takes up time that the one which overtook it skipped, and there is never more of it than the host remembers, `s·o·I`.
 //!   So without the last one they use up at most `(t + C + (B − 1)·I + upstream) / I + s·o` intervals; the last one uses up o at
 //!   most, where o is how many times its size a message may have (`oversize`).
@@ -112,7 +112,7 @@ impl Taken<'_> {
                 // Down, and never to zero: that would be no policing.
                 let spacing = interval.mul_ratio(SURPLUS_SHARE - 1, SURPLUS_SHARE * count).max(Duration::from_nanos(1));
                 let whole = interval * ((2 * messages as u64 + 1) * parts);
-                let ahead = interval * (u64::from(contract.burst()) - 1) + upstream;
+                let ahead = contract.most_ahead() + upstream;
                 let tolerance = CREDIT + ahead + input_delay + whole + spacing * SURPLUS_PACKETS;
                 (ArrivalClass::RealTime, spacing, tolerance)
             }

@@ -161,7 +161,7 @@ impl Policing {
         };
         let stamp = self.regulator.stamp(alleged);
         let interval = self.contract.interval();
-        let ahead = interval * u64::from(self.contract.burst()).saturating_sub(1) + self.upstream;
+        let ahead = self.contract.most_ahead() + self.upstream;
         let believed = match self.same_clock {
             true => {
                 let allowed = Allowed { interval, ahead, overtaken: self.overtaken };

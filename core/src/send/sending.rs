@@ -307,18 +307,17 @@ impl Sending {
         };
         let stamp = regulator.stamp(arrival.stamp);
         let contract = self.config.service.contract().expect("a regulated channel has a contract");
-        let beyond = stamp.ahead > u64::from(contract.burst()) - 1;
+        let beyond = stamp.ahead > contract.most_ahead();
         if self.queue.is_full() && !beyond && self.config.overload == Overload::Block {
             return Err(Refused::Behind);
         }
         if self.queue.is_full() || (beyond && self.config.overload != Overload::Decay) {
             self.counters.violations.burst += 1;
-            let allowance = contract.interval() * (u64::from(contract.burst()) - 1);
-            let wait = stamp.logical_arrival.since(arrival.stamp).saturating_sub(allowance);
+            let wait = stamp.ahead.saturating_sub(contract.most_ahead());
             return Err(Refused::Violates(Violation::Burst { wait }));
         }
-        match (stamp.ahead, beyond) {
-            (0, _) => {}
+        match (stamp.ahead.is_zero(), beyond) {
+            (true, _) => {}
             (_, false) => self.counters.violations.rate += 1,
             (_, true) => self.counters.violations.burst += 1,
         }

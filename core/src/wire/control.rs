@@ -107,6 +107,7 @@ impl ControlType {
                 tag::LINK_RATE,
                 tag::AHEAD,
                 tag::SHARED,
+                tag::CATCH_UP,
             ],
             Self::Accept => &[tag::CHANNEL, tag::KEY, tag::RECEIVE, tag::PACKET, tag::LEASE, tag::CLOCK, tag::SPACING],
             Self::Refuse => &[tag::CODE, tag::STAGE, tag::AT, tag::LEAST_DEADLINE, tag::DETAIL],
@@ -402,18 +403,20 @@ fn read_traffic(fields: &Fields<'_>) -> Result<Traffic, WireError> {
         interval: Duration::from_nanos(u64::from_be_bytes(fields.need(tag::INTERVAL)?)),
         burst,
         deadline: Duration::from_nanos(u64::from_be_bytes(fields.need(tag::DEADLINE)?)),
+        catch_up: Duration::from_nanos(fields.get(tag::CATCH_UP).map_or(0, u64::from_be_bytes)),
     })
 }
 
 fn put_traffic(traffic: &Traffic, to: &mut Writer<'_>) -> Result<(), WireError> {
     match traffic {
-        Traffic::RealTime { max_message, min_message, interval, burst, deadline } => {
+        Traffic::RealTime { max_message, min_message, interval, burst, deadline, catch_up } => {
             to.put(tag::SERVICE, &[0])?;
             to.put(tag::MAX_MESSAGE, &max_message.to_be_bytes())?;
             to.put(tag::MIN_MESSAGE, &min_message.to_be_bytes())?;
             to.put(tag::INTERVAL, &interval.as_nanos().to_be_bytes())?;
             to.put(tag::BURST, &burst.to_be_bytes())?;
-            to.put(tag::DEADLINE, &deadline.as_nanos().to_be_bytes())
+            to.put(tag::DEADLINE, &deadline.as_nanos().to_be_bytes())?;
+            put_number(to, tag::CATCH_UP, catch_up.as_nanos())
         }
         Traffic::BestEffort { max_message, queue } => {
             to.put(tag::SERVICE, &[1])?;

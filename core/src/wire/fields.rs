@@ -108,9 +108,11 @@ pub const AHEAD: Field = number(36, "ahead", 8);
 pub const SPACING: Field = number(37, "spacing", 8);
 /// 1 if all executives of the sender's host share its link by admission; 0 if absent.
 pub const SHARED: Field = number(38, "shared", 1);
+/// How much earlier than the burst allows messages may come, in ns; 0 if absent.
+pub const CATCH_UP: Field = number(39, "catch_up", 8);
 
 /// All fields; number `tag` stands at `tag − 1`.
-pub const ALL: [Field; 38] = [
+pub const ALL: [Field; 39] = [
     NAME,
     SERVICE,
     MAX_MESSAGE,
@@ -149,6 +151,7 @@ pub const ALL: [Field; 38] = [
     AHEAD,
     SPACING,
     SHARED,
+    CATCH_UP,
 ];
 
 const _: () = {

@@ -24,6 +24,8 @@ pub enum Traffic {
         burst: u32,
         /// D, all.
         deadline: Duration,
+        /// How much earlier than the burst allows messages may come, all; zero if it is not in the frame.
+        catch_up: Duration,
     },
     /// `service` 1. `min_message`, `interval` and `deadline` are ignored.
     BestEffort {
@@ -43,6 +45,7 @@ impl From<Service> for Traffic {
                 interval: contract.interval(),
                 burst: contract.burst(),
                 deadline: contract.deadline(),
+                catch_up: contract.catch_up(),
             },
             Service::BestEffort { max_message, queue } => Self::BestEffort { max_message, queue },
         }
@@ -90,8 +93,9 @@ impl Open<'_> {
     /// As [`Contract::new`] and [`Service::best_effort`].
     pub fn service(&self) -> Result<Service, ContractError> {
         match self.traffic {
-            Traffic::RealTime { max_message, min_message, interval, burst, deadline } => {
-                Contract::new(max_message.into(), min_message.into(), interval, burst.into(), deadline)
+            Traffic::RealTime { max_message, min_message, interval, burst, deadline, catch_up } => {
+                Contract::new(max_message.into(), min_message.into(), interval, burst.into(), deadline)?
+                    .with_catch_up(catch_up)
                     .map(Service::RealTime)
             }
             Traffic::BestEffort { max_message, queue } => Service::best_effort(max_message.into(), queue.into()),

@@ -18,6 +18,7 @@ fn is_mandatory(control_type: ControlType, field: fields::Field) -> bool {
             fields::LINK_RATE,
             fields::AHEAD,
             fields::SHARED,
+            fields::CATCH_UP,
         ],
         ControlType::Accept => &[fields::SPACING],
         ControlType::Refuse => &[fields::AT, fields::LEAST_DEADLINE, fields::DETAIL],

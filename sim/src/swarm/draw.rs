@@ -208,10 +208,10 @@ pub(super) fn channel(random: &mut Random, hosts: &mut [Host], number: usize) ->
     };
     let upstream = contract.deadline() - stage;
     let (platform, early) = (&hosts[from].config.platform, hosts[from].config.send_early);
-    let ahead = if early { contract.interval() * (u64::from(contract.burst()) - 1) } else { Duration::ZERO };
+    let ahead = if early { contract.most_ahead() } else { Duration::ZERO };
     let queues = [
         buffers::send_messages(&contract),
-        buffers::send_packets(&contract, platform, early),
+        buffers::send_packets(&contract, platform),
         buffers::receive_messages(&contract, upstream + ahead, stage),
         buffers::receive_packets(&contract, platform, upstream + ahead, stage),
     ];

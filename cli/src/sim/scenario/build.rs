@@ -111,12 +111,12 @@ fn best_effort_hops(channel: &Channel, plan: &Plan, ids: &[HostId]) -> Vec<Hop> 
 /// What the checkers hold a channel between two hosts to.
 fn promise(contract: &Contract, plan: &Plan, channel: &Channel, from: &Host, to: &Host) -> Promise {
     let early = from.settings.send_early;
-    let ahead = if early { contract.interval() * u64::from(contract.burst()) } else { Default::default() };
+    let ahead = if early { contract.most_ahead() } else { Default::default() };
     let (upstream, own) = (plan.upstream + ahead, plan.receive);
     let oversize = if channel.overload == Overload::Decay { DECAY_FACTOR } else { 1 };
     let queues = [
         buffers::send_messages(contract),
-        buffers::send_packets(contract, &from.platform, early),
+        buffers::send_packets(contract, &from.platform),
         buffers::receive_messages(contract, upstream, own) + contract.burst(),
         buffers::receive_packets(contract, &to.platform, upstream, own),
     ];

@@ -175,6 +175,7 @@ pub(super) fn controls() -> [(Vec<u8>, u64, Control<'static>); 10] {
             interval: Duration::from_millis(1),
             burst: 2,
             deadline: Duration::from_millis(5),
+            catch_up: Duration::ZERO,
         },
         packet: 1400,
         upstream: Duration::from_millis(1),

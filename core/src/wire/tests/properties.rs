@@ -41,14 +41,15 @@ fn value() -> impl Strategy<Value = Vec<u8>> {
 }
 
 fn traffic() -> impl Strategy<Value = Traffic> {
-    let real_time = (any::<u32>(), any::<u32>(), span(), any::<u32>(), span());
+    let real_time = (any::<u32>(), any::<u32>(), span(), any::<u32>(), span(), span());
     prop_oneof![
-        real_time.prop_map(|(max_message, min_message, interval, burst, deadline)| Traffic::RealTime {
+        real_time.prop_map(|(max_message, min_message, interval, burst, deadline, catch_up)| Traffic::RealTime {
             max_message,
             min_message,
             interval,
             burst,
-            deadline
+            deadline,
+            catch_up
         }),
         any::<(u32, u32)>().prop_map(|(max_message, queue)| Traffic::BestEffort { max_message, queue }),
     ]

@@ -34,7 +34,7 @@ pub(super) fn read(table: &Table<'_, '_>, reader: Reader<'_>) -> Result<Host, Fi
     let known = ["name", "platform", "test", "send_early", "receive_early", "wake_up", "clock", "channels", "frames"];
     table.only(&known, KEYS)?;
     // As live hosts do unless they are told otherwise.
-    let default = Settings { receive_early: true, ..Settings::default() };
+    let default = Settings::work_conserving(Rule::default());
     let rules = [("split", Rule::Split), ("composite", Rule::Composite)];
     let flag = |name, default| table.get(name).map_or(Ok(default), |entry| entry.flag());
     let settings = Settings {
