@@ -54,15 +54,17 @@ pub enum ContractError {
     },
     /// Burst and deadline together need a longer queue than a channel may have.
     #[error(
-        "burst {burst}, deadline and catch-up, together {deadline}, at an interval of {interval} need {need} queued messages, at most {most} are possible"
+        "burst {burst}, deadline {deadline} and catch-up {catch_up} at an interval of {interval} need {need} queued messages, at most {most} are possible"
     )]
     Queue {
         /// The burst, in messages.
         burst: u32,
         /// The interval.
         interval: Duration,
-        /// The deadline and the catch-up.
+        /// The deadline.
         deadline: Duration,
+        /// The catch-up.
+        catch_up: Duration,
         /// `burst − 1 + ⌈(deadline + catch-up) / interval⌉`.
         need: u64,
         /// [`limits::MAX_QUEUED_MESSAGES`].
@@ -114,7 +116,7 @@ impl Contract {
         let (need, most) = (self.queued_messages(), limits::MAX_QUEUED_MESSAGES);
         if need > u64::from(most) {
             let Self { burst, interval, deadline, catch_up, .. } = self;
-            return Err(ContractError::Queue { burst, interval, deadline: deadline + catch_up, need, most });
+            return Err(ContractError::Queue { burst, interval, deadline, catch_up, need, most });
         }
         Ok(self)
     }

@@ -76,6 +76,8 @@ pub struct HostConfig {
     pub handover: Duration,
     /// Whether messages may be sent on before their logical arrival.
     pub send_early: bool,
+    /// How much earlier than they arrive logically its packets may leave then.
+    pub horizon: Duration,
     /// Whether messages may be reassembled before their logical arrival.
     pub receive_early: bool,
     /// How much work the link is given ahead; nothing on the papers' machine.
@@ -124,6 +126,7 @@ impl HostConfig {
             preemption: Preemption::Cooperative,
             handover: Duration::MAX,
             send_early: false,
+            horizon: Duration::MAX,
             receive_early: false,
             channels: 16,
             frames: 2048,
@@ -323,7 +326,7 @@ fn driver(config: &HostConfig, secret: u64, now: Instant) -> Option<Box<Driver<H
         links: vec![LinkConfig {
             model: link_model(platform),
             look_ahead: config.look_ahead,
-            horizon: if config.send_early { Duration::MAX } else { Duration::ZERO },
+            horizon: if config.send_early { config.horizon } else { Duration::ZERO },
             best_effort: platform.best_effort,
         }],
         // Applications do not lie here, and how long the executive leaves a message lying is what is measured.

@@ -33,7 +33,7 @@ impl Source {
             channel,
             bytes: contract.max_message(),
             start,
-            first: contract.burst(),
+            first: at_once(contract),
             period: contract.interval(),
             group: 1,
             until: Instant::MAX,
@@ -42,8 +42,8 @@ impl Source {
 
     /// The burst at once, and again as soon as the contract allows it.
     pub fn bursts(channel: ChannelHandle, contract: &Contract, start: Instant) -> Self {
-        let period = contract.interval() * u64::from(contract.burst());
-        Self { period, group: contract.burst(), ..Self::full(channel, contract, start) }
+        let group = at_once(contract);
+        Self { period: contract.interval() * u64::from(group), group, ..Self::full(channel, contract, start) }
     }
 
     /// Violates the rate: `factor` times as much as the contract allows in the long run.
@@ -59,7 +59,7 @@ impl Source {
 
     /// Violates the burst: `factor` bursts at once, and then nothing until the long-run rate is kept.
     pub fn too_many(channel: ChannelHandle, contract: &Contract, start: Instant, factor: u32) -> Self {
-        let first = contract.burst().saturating_mul(factor);
+        let first = at_once(contract).saturating_mul(factor);
         let period = contract.interval() * u64::from(first);
         Self { first, period, group: first, ..Self::full(channel, contract, start) }
     }
@@ -70,6 +70,11 @@ impl Source {
         let period = Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX).max(1));
         Self { channel, bytes, start, first: group, period, group, until: Instant::MAX }
     }
+}
+
+/// How many messages may come at once: the burst, and as many as its sender may catch up.
+fn at_once(contract: &Contract) -> u32 {
+    1 + u32::try_from(contract.most_ahead().div_floor(contract.interval())).unwrap_or(u32::MAX - 1)
 }
 
 /// Bytes of the frames of a film, in thousandths of the largest one: a large picture every twelve, smaller ones that build on it
@@ -125,7 +130,7 @@ impl Varied {
             channel,
             sizes: Sizes::Between { least: contract.min_message(), most: contract.max_message() },
             start,
-            most_at_once: contract.burst(),
+            most_at_once: at_once(contract),
             pause: contract.interval(),
             most_more: contract.interval() * 2,
             until: Instant::MAX,

@@ -57,6 +57,8 @@ pub struct System {
     pub trusted: Vec<(Upcall, Duration)>,
     /// Whether messages may be sent on before their logical arrival.
     pub send_early: bool,
+    /// How much earlier than they arrive logically packets may leave then.
+    pub horizon: Duration,
     /// Whether messages may be reassembled before their logical arrival.
     pub receive_early: bool,
     /// What its steps cost. If that is not always the worst, it also wakes up earlier than at worst.
@@ -149,6 +151,7 @@ impl System {
             upcalls: Vec::new(),
             trusted: Vec::new(),
             send_early: false,
+            horizon: Duration::MAX,
             receive_early: false,
             step_costs: StepCosts::Worst,
             ahead: Duration::ZERO,
@@ -194,6 +197,7 @@ impl System {
         platform.best_effort.message_packets = platform.best_effort.message_packets.max(1);
         let tested = HostConfig {
             send_early: self.send_early,
+            horizon: self.horizon,
             receive_early: self.receive_early,
             step_costs: self.step_costs,
             policy: self.policy,

@@ -461,7 +461,7 @@ impl Endpoint {
 
     /// Notes that the driver slept because its processor had nothing to do before `until`. What waits for a link is not caught up.
     pub fn note_idle(&mut self, until: Instant) {
-        if self.links.iter().all(|link| !link.scheduler.has_current()) {
+        if self.links.iter().all(|link| !link.scheduler.has_current(until)) {
             self.gaps.caught_up = self.gaps.caught_up.max(until);
         }
     }

@@ -25,7 +25,7 @@ impl Endpoint {
     /// As [`Endpoint::poll_step`], but the packet that is made may leave only after [`Endpoint::end_step`], which must come
     /// before the next step is begun.
     pub fn begin_step(&mut self, now: Instant, frames: &mut impl Frames) -> Option<Step> {
-        if !self.processor.has_current(now) && self.links.iter().all(|link| !link.scheduler.has_current()) {
+        if !self.processor.has_current(now) && self.links.iter().all(|link| !link.scheduler.has_current(now)) {
             self.gaps.caught_up = now;
         }
         loop {

@@ -64,7 +64,7 @@ impl Endpoint {
         let scheduler = &mut self.links[usize::from(link)].scheduler;
         let begins = scheduler.busy_until().max(now);
         let completes = scheduler.issued(now, class, payload);
-        if !is_real_time && scheduler.has_current() {
+        if !is_real_time && scheduler.has_current(now) {
             // It must not be before what is current: that one waits by our mistake.
             self.gaps.note(now, TimeTaken { own: completes.since(begins), ..TimeTaken::default() });
         }

@@ -172,8 +172,8 @@ impl LinkScheduler {
     }
 
     /// True if a real-time packet waits whose time has come, as far as the queues know.
-    pub fn has_current(&self) -> bool {
-        !self.current.is_empty()
+    pub fn has_current(&self, now: Instant) -> bool {
+        !self.current.is_empty() || self.early.peek().is_some_and(|(release, _)| release <= now)
     }
 
     /// True if no change of the model is under way.

@@ -94,10 +94,10 @@ pub fn random_pattern(draw: &mut impl Draw, system: &System) -> Pattern {
             };
             releases.push(Release::of(number, at, bytes as u32));
             // Within the burst, or when the next one may come, or later.
-            if ahead + 1 < contract.burst() && draw(1) == 0 {
+            if contract.interval() * (ahead + 1) <= contract.most_ahead() && draw(1) == 0 {
                 ahead += 1;
             } else {
-                at += contract.interval() * u64::from(ahead + 1) + Duration::from_nanos(draw(3) / 3 * draw(60_000));
+                at += contract.interval() * (ahead + 1) + Duration::from_nanos(draw(3) / 3 * draw(60_000));
                 ahead = 0;
             }
         }

@@ -67,6 +67,11 @@ pub fn levels_case(draw: &mut impl Draw) -> Case {
     Case { test: Test::Levels, system, slack: vec![Duration::ZERO; count], tighten: vec![false; count] }
 }
 
+/// What is made early leaves at once, or waits at the link for its time.
+fn horizon(seed: u64) -> Duration {
+    if seed.is_multiple_of(2) { Duration::MAX } else { Duration::ZERO }
+}
+
 /// A system whose channels have no stages yet.
 pub fn unbounded(draw: &mut impl Draw, machine: MachineModel) -> System {
     match draw(9) {
@@ -85,10 +90,12 @@ pub fn unbounded(draw: &mut impl Draw, machine: MachineModel) -> System {
         platform.demultiplex = Duration::ZERO;
     }
     let early = draw(3) == 0;
+    let seed = draw(u64::MAX >> 1);
     System {
         ahead: AHEAD,
-        seed: draw(u64::MAX >> 1),
+        seed,
         send_early: early && draw(3) > 0,
+        horizon: horizon(seed),
         receive_early: early && draw(1) > 0,
         step_costs: if draw(2) == 0 { StepCosts::From { least_permille: 300 } } else { StepCosts::Worst },
         ..System::new(platform, channels)
@@ -112,10 +119,12 @@ fn with_brisk(draw: &mut impl Draw, machine: MachineModel) -> System {
         channels.push(of(2 + draw(6), us(600 + 10 * draw(40)), 1));
     }
     let receive_early = draw(1) == 0;
+    let seed = draw(u64::MAX >> 1);
     System {
         ahead: AHEAD,
-        seed: draw(u64::MAX >> 1),
+        seed,
         send_early: true,
+        horizon: horizon(seed),
         receive_early,
         ..System::new(platform, channels)
     }

@@ -184,6 +184,9 @@ pub(super) fn channel(random: &mut Random, hosts: &mut [Host], number: usize) ->
     // The longest that its deadline can become: what its queues could hold then is what the analysis counts on.
     let longest = interval * 3 + us(10_000);
     let asked = Contract::new(max, min, interval, burst, longest).ok()?;
+    // Not drawn, so that each seed stays the world that it was.
+    let catches_up = hosts[from].config.send_early && (interval.as_nanos() / 1_000).is_multiple_of(2);
+    let asked = asked.with_catch_up(if catches_up { interval.mul_ratio(5, 2) } else { Duration::ZERO }).ok()?;
     let flow = Flow::real_time(origin(hosts, from), &asked, packet, longest);
     let room = hosts[to].incoming.as_ref().map(|incoming| incoming.room(&flow, longest.mul_ratio(1, 4)));
     let waits = room.transpose().ok()?.map_or(Duration::ZERO, |room| room.allowance);
