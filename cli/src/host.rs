@@ -33,6 +33,9 @@ pub(crate) struct HostArguments {
     /// Stay an ordinary thread, even where real-time priority is permitted
     #[arg(long)]
     pub(crate) no_realtime: bool,
+    /// Hold messages that are ahead of their time until then, at every stage of this host: more delay, and less jitter
+    #[arg(long)]
+    pub(crate) hold: bool,
     /// The key that this host and its peers have: a file of 64 hexadecimal digits that only its owner may read. With one, whoever
     /// does not have it gets no answer
     #[arg(long, value_name = "FILE")]
@@ -83,6 +86,8 @@ impl HostArguments {
             lease,
             fifo_priority,
             key,
+            hold_sending: self.hold,
+            hold_receiving: self.hold,
             ..default
         })
     }

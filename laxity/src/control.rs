@@ -307,9 +307,7 @@ impl Shared {
             work_conserving: !self.behaviour.hold_sending,
         };
         let (messages, queued_packets) = match (&contract, request.service) {
-            (Some(contract), _) => {
-                (buffers::send_messages(contract), buffers::send_packets(contract, platform))
-            }
+            (Some(contract), _) => (buffers::send_messages(contract), buffers::send_packets(contract, platform)),
             (None, Service::BestEffort { queue, max_message }) => (queue, best_effort_packets(max_message, packet)),
             (None, Service::RealTime(_)) => unreachable!("a real-time service has a contract"),
         };

@@ -2,8 +2,8 @@
 
 use std::net::SocketAddr;
 
-use laxity_core::admission::{Admission, Settings};
 use laxity_core::admission::answer::{Role, Rule};
+use laxity_core::admission::{Admission, Settings};
 use laxity_core::contract::{Contract, Service};
 use laxity_core::figures::Figures;
 use laxity_core::platform::Platform;
