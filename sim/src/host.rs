@@ -326,7 +326,12 @@ fn driver(config: &HostConfig, secret: u64, now: Instant) -> Option<Box<Driver<H
         links: vec![LinkConfig {
             model: link_model(platform),
             look_ahead: config.look_ahead,
-            horizon: if config.send_early { config.horizon } else { Duration::ZERO },
+            // The papers' adapter knows nothing of what the processor has to do.
+            horizon: if config.send_early && !config.platform.machine.is_papers() {
+                config.horizon
+            } else {
+                Duration::ZERO
+            },
             best_effort: platform.best_effort,
         }],
         // Applications do not lie here, and how long the executive leaves a message lying is what is measured.

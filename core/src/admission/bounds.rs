@@ -142,8 +142,7 @@ impl Admission {
             Some((Stream { deadline: whole - jitter, ..stream }, jitter))
         };
         let link = LinkResponse::new(&self.machine, self.held().filter_map(|(_, held)| moved(held)).collect());
-        let on_link =
-            latest_by(&link, self.held().filter_map(|(_, held)| moved(held)).map(|(stream, _)| stream.deadline));
+        let on_link = latest_by(&link, self.held().filter_map(|(_, held)| moved(held)).map(|(stream, _)| stream.due()));
         let bound = |held: &Reservation| {
             let handover = self.handover_of(held);
             let mut all = vec![Term { name: terms::HANDOVER, amount: handover }];
@@ -157,7 +156,7 @@ impl Admission {
                 }
             }
             if let Some((stream, _)) = moved(held) {
-                match at(on_link.as_ref(), stream.deadline) {
+                match at(on_link.as_ref(), stream.due()) {
                     Some(worst) => all.extend(link_terms(&link, &stream, &worst)),
                     None => all.push(Term { name: terms::LINK_STAGE, amount: nanos(stream.deadline) }),
                 }
@@ -254,8 +253,9 @@ fn link_terms(link: &LinkResponse, stream: &Stream, worst: &Lateness) -> Vec<Ter
         (LINK_OTHERS, work - own),
         (LINK_BLOCKING, block.into()),
         (LOOK_AHEAD, ahead.into()),
-        (LINK_INTERFERENCE, super::walk::Demand::stolen(link).within(worst.done)),
+        (LINK_INTERFERENCE, super::walk::Demand::stolen(link).within(worst.done).saturating_add(stream.late.into())),
     ];
     let order = [LINK_OTHERS, LINK_BLOCKING, LOOK_AHEAD, LINK_INTERFERENCE, TRANSMISSION];
-    addends(&parts, &order, u128::from(worst.done - response(stream.deadline, worst)))
+    let all = worst.done.saturating_add(stream.late);
+    addends(&parts, &order, u128::from(all - response(stream.deadline, worst)))
 }

@@ -210,7 +210,7 @@ fn tails(job: &Job, switch: u64) -> [Tail; 3] {
 }
 
 fn link_tail(stream: &Stream) -> Tail {
-    Tail::of(stream.whole(), stream.interval, stream.deadline)
+    Tail::of(stream.whole(), stream.interval, stream.due())
 }
 
 /// What there is in a cell beside the channels: `lo (1 − ρ) − J* − B`, if anything.
@@ -248,7 +248,7 @@ impl Ledger {
             self.blocks.change(change, job.block);
         }
         if let Some(stream) = &stream {
-            for cell in cell_of(stream.deadline)..CELLS {
+            for cell in cell_of(stream.due())..CELLS {
                 self.packets[cell] = change.of(self.packets[cell], packets(stream, end(cell)));
             }
             self.link_tail = self.link_tail.changed(change, link_tail(stream));
@@ -316,8 +316,10 @@ impl Ledger {
             let need = self.packets[cell].saturating_add(more);
             need == 0 || room[cell].is_some_and(|room| need <= room)
         };
-        least(newcomer.deadline, |deadline, from| {
-            let stream = Stream { deadline, ..*newcomer };
+        // Counted from when packets are enqueued at the latest.
+        let prompt = Stream { deadline: newcomer.due(), late: 0, ..*newcomer };
+        least(prompt.deadline, |deadline, from| {
+            let stream = Stream { deadline, ..prompt };
             tail_fits(self.link_tail.plus(link_tail(&stream)), stolen.share(), taken)
                 && (from..CELLS).all(|cell| fits(Some(&stream), cell))
         })
@@ -326,6 +328,7 @@ impl Ledger {
             let nothing_new = newcomer.largest <= machine.other_largest.max(theirs);
             nothing_new || (0..cell_of(*deadline)).all(|cell| fits(None, cell))
         })
+        .map(|deadline| deadline.saturating_add(newcomer.late))
     }
 }
 

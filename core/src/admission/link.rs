@@ -7,7 +7,7 @@
 //! e_ik = d_link,i + (N_i − k) C_p;   W(t) = Σ_i Σ_k L_ik (⌊(t − e_ik)/I_i⌋ + 1)^+
 //! require FIX(W(t) + B(t), J) ≤ t   for all t ≥ min e_ik
 //!
-//! executive:  L(s) = L''(s) = max(L_x(s), C_l);   B = C_l + A + max L_x of everybody's packets;   J(s) = Intf(s)
+//! executive:  L(s) = L''(s) = max(L_x(s), C_l);   B = C_l + A + max L_x of everybody's packets;   J(s) = Intf(s) − burst
 //! papers:     L(s) = L'(s)  = C_l + L_x(s);       B(t) = max L' of best effort and of packets with e > t;
 //!             J(s) = Intf(s) inline, 0 offload
 //! ```
@@ -18,7 +18,10 @@
 //! for packet j, m ends at most `C_l (j − i + 1) + Σ_j^m L_x` after i could have been handed over, which is at most
 //! `C_l + Σ_i^m max(L_x, C_l)`. Why everybody's packets block: when i is enqueued, the last packet that was handed over found
 //! less than A before it, so the link holds less than A and that packet, whoever's it is and whenever it is due.
-//! Interference may keep the executive from the link, hence J.
+//! Interference may keep the executive from the link, hence J, without its burst: that was counted in the processor's stage. If the burst comes
+//! after a packet has been enqueued, the processor was done earlier than `l + d_cpu` by as much at least, and the packet is due by
+//! `l + d_cpu + d_link`, whenever it was enqueued. A packet that a relay passes on has no such stage; it is enqueued up to FIX(0, Intf) late.
+//! The other terms of the interference are rates, and count in either stage.
 //!
 //! **Papers.** The adapter interrupts; one packet may have been taken just before (A6 of the defects: with its C_l).
 //!
@@ -53,6 +56,8 @@ pub(super) struct Stream {
     pub(super) smallest: u64,
     /// How long before its packets are through a message may have been released: what bounds how often it asks for C_l.
     pub(super) reach: u64,
+    /// How much later than it counts a packet may be enqueued.
+    pub(super) late: u64,
 }
 
 impl Stream {
@@ -63,7 +68,7 @@ impl Stream {
 
     /// Σ_k L_k (⌊(t − e_k)/I⌋ + 1)^+, in closed form: a message may have 65,535 packets.
     pub(super) fn until(&self, t: u64) -> u128 {
-        let Some(span) = t.checked_sub(self.deadline) else { return 0 };
+        let Some(span) = t.checked_sub(self.due()) else { return 0 };
         let last = (u128::from(span / self.interval) + 1).saturating_mul(self.last.into());
         // Packet N − j is due at d + j·C_p; those with j ≤ m are due within t.
         let m = span.checked_div(self.spacing).unwrap_or(u64::MAX).min(self.packets - 1);
@@ -73,7 +78,12 @@ impl Stream {
 
     /// e of the first packet: the last one to be due.
     fn first_packet_due(&self) -> u64 {
-        self.deadline.saturating_add((self.packets - 1).saturating_mul(self.spacing))
+        self.due().saturating_add((self.packets - 1).saturating_mul(self.spacing))
+    }
+
+    /// When the last packet is due, from when it is enqueued at the latest.
+    pub(super) fn due(&self) -> u64 {
+        self.deadline.saturating_sub(self.late)
     }
 }
 
@@ -149,7 +159,7 @@ impl Demand for LinkTest {
         &self.stolen
     }
     fn first(&self) -> Option<u64> {
-        self.streams.iter().map(|(stream, _)| stream.deadline).min()
+        self.streams.iter().map(|(stream, _)| stream.due()).min()
     }
     fn share(&self) -> u128 {
         self.share
@@ -157,7 +167,7 @@ impl Demand for LinkTest {
     /// Each packet is due `e ≥ d` after its message: at most t/I + max(0, 1 − d/I) of each within t; and one block.
     fn excess(&self) -> u128 {
         self.streams.iter().fold(u128::from(self.ahead) + u128::from(self.largest), |sum, (stream, count)| {
-            let early = u128::from(stream.interval.saturating_sub(stream.deadline));
+            let early = u128::from(stream.interval.saturating_sub(stream.due()));
             let early = stream.whole().saturating_mul(early).div_ceil(stream.interval.into());
             sum.saturating_add(early.saturating_mul((*count).into()))
         })
@@ -256,6 +266,7 @@ mod tests {
                     full: full.max(link_cost),
                     last: last.max(link_cost),
                     reach: 0,
+                    late: 0,
                 }
             },
         )

@@ -16,7 +16,8 @@
 //!   (q + 1) R, a blocker its own R, and a wake-up R. With nothing to do the executive sleeps and wakes up to W late.
 //! - **A5** The link is polled after every k-th step (k = `transmit_batch`), on waking, and when the work handed over has
 //!   fallen below A and the executive is idle. A poll hands packets over, one by one, C_l each, the earliest deadline
-//!   of the most urgent class first, until the link has at least A of work before it or no packet waits.
+//!   of the most urgent class first, until the link has at least A of work before it or no packet waits. What is early is handed over only if
+//!   no job is current when the poll begins.
 //! - **A6** The link transmits what it was handed in order, a payload of s bytes in L_x(s); the model is enforced by pacing.
 //! - **A7** No packet is smaller than declared: L_min is L_x of the smallest payload that any channel may send between its
 //!   `min_message` and its `max_message`, and of `best_effort.packet_min`. Control frames are sent as best effort and always
@@ -50,13 +51,15 @@
 //! `Σ_{i<n} L_i < s + A`. If m of them are shorter by δ_i, `(n − 1) L_be < s + A + Σ m_i δ_i`; one more may be under way.
 //! The second: there are at most `b + ⌈s/sp⌉` best-effort starts in any s, each counted when it was decided, which is a poll of
 //! the link before its C_l has passed, and so less than A. D_i is how long before its packets are through a message may have
-//! been released: its deadline, and, if messages are sent early, as long as its queue can be ahead of its logical arrivals.
+//! been released: its deadline. If messages are sent early, what is early is handed over only while the processor has nothing current to do
+//! (A5), so a busy period has no more of that than one poll that had begun before: `C_l (⌈A/L_min⌉ + 1)` more in the second and the third.
 //!
 //! **The papers' machine** differs in this [channels §2.3, §3.1, option 1]. The adapter interrupts at the end of a transmission
 //! (A5' instead of A5): C_l passes on the processor at interrupt level and the link idles meanwhile (inline), or it passes on
 //! the adapter (offload). Inputs interrupt too, for C_d each (A4'). There are no control frames, no wake-ups, no polls: R = W
 //! = A = 0. Its tax is inline the least of `C_l ⌈s/(L_min + C_l)⌉`, `C_l (b + ⌈s/sp⌉ + Σ N_i ⌈(s + D_i)/I_i⌉)` and
-//! `C_l (⌈s/(L_be + C_l)⌉ + 1) + Σ ⌈(s + D_i)/I_i⌉ ⌈C_l (L_be − L_min,i)^+/(L_be + C_l)⌉`; nothing offload.
+//! `C_l (⌈s/(L_be + C_l)⌉ + 1) + Σ ⌈(s + D_i)/I_i⌉ ⌈C_l (L_be − L_min,i)^+/(L_be + C_l)⌉`; nothing offload. Its adapter takes early packets at
+//! any time, so there D_i is longer by as much as a queue can be ahead of its logical arrivals.
 
 use alloc::vec::Vec;
 
@@ -206,9 +209,24 @@ impl Machine {
         interference(&self.platform.interference)
     }
 
-    /// What keeps the link from being served.
+    /// What keeps the link from being served. On the executive without the burst: the processor's stage has it.
     pub(super) fn link_stolen(&self) -> Stolen {
-        if self.platform.machine == MachineModel::PapersOffload { Stolen::default() } else { self.interference() }
+        match self.platform.machine {
+            MachineModel::PapersOffload => Stolen::default(),
+            MachineModel::PapersInline => self.interference(),
+            MachineModel::Executive => {
+                interference(&Interference { burst: Duration::ZERO, ..self.platform.interference.clone() })
+            }
+        }
+    }
+
+    /// How much later than its message arrives logically a packet that is passed on may be enqueued, because there is no processor's stage that
+    /// the burst could delay instead.
+    fn passed_on_late(&self) -> u64 {
+        match self.platform.machine.is_papers() || mutant::is_on(Mutant::BurstNowhere) {
+            true => 0,
+            false => walk::span_of(&self.interference(), 0).unwrap_or(u64::MAX),
+        }
     }
 
     /// J(s) of the processor without the link's tax.
@@ -245,9 +263,9 @@ impl Machine {
     }
 
     /// The tax as it follows from those who send; `None` if best effort sends as often as the link lets it.
-    fn tax_of_senders<'a>(&self, streams: impl Iterator<Item = &'a Stream>) -> Option<Line> {
+    fn tax_of_senders<'a>(&self, streams: impl Iterator<Item = &'a Stream> + Clone) -> Option<Line> {
         let (cost, papers, be) = (self.link_cost, self.platform.machine.is_papers(), self.platform.best_effort);
-        let mut line = Line::default();
+        let mut line = Line::constant(self.early_tax(streams.clone()));
         match be.starts {
             Some(starts) => {
                 line.add_constant(cost.saturating_mul(starts.burst.into()));
@@ -263,12 +281,18 @@ impl Machine {
         Some(line)
     }
 
+    /// What hand-overs of early packets may still take when the processor gets something current to do: those of one poll.
+    fn early_tax<'a>(&self, streams: impl Iterator<Item = &'a Stream>) -> u64 {
+        let least = self.least_occupancy(streams).filter(|_| self.early && !self.platform.machine.is_papers());
+        least.map_or(0, |least| self.link_cost.saturating_mul(self.look_ahead.div_ceil(least.max(1)).saturating_add(1)))
+    }
+
     /// The tax as it follows from the link for packets no shorter than best effort's, and from the senders for shorter ones.
-    fn tax_of_both<'a>(&self, streams: impl Iterator<Item = &'a Stream>) -> Option<Line> {
+    fn tax_of_both<'a>(&self, streams: impl Iterator<Item = &'a Stream> + Clone) -> Option<Line> {
         let (least, cost) = (self.other_smallest?, self.link_cost);
         let papers = self.platform.machine.is_papers();
         let (period, in_progress) = if papers { (least.saturating_add(cost), 1) } else { (least, 2) };
-        let mut line = Line::constant(cost.saturating_mul(in_progress));
+        let mut line = Line::constant(cost.saturating_mul(in_progress).saturating_add(self.early_tax(streams.clone())));
         line.add_term(period, cost, self.look_ahead);
         let alike =
             streams.map(|stream| (stream.interval, stream.reach, least.saturating_sub(stream.smallest))).collect();
@@ -434,6 +458,7 @@ impl Machine {
                 full
             },
             smallest,
+            late: 0,
             reach: self.reach(contract, contract.deadline().as_nanos()),
         })
     }
@@ -445,7 +470,7 @@ impl Machine {
             return 0;
         }
         let queue = contract.interval().as_nanos().saturating_mul(contract.queued_messages());
-        deadline.saturating_add(if self.early { queue } else { 0 })
+        deadline.saturating_add(if self.early && self.platform.machine.is_papers() { queue } else { 0 })
     }
 
     /// A sending channel: its job, its packets, and the time that one message takes on an idle host. The deadlines are
@@ -467,9 +492,9 @@ impl Machine {
 
     /// A channel that passes through: its packets, which come all at once, and the time that one message takes.
     pub(super) fn relaying(&self, contract: &Contract) -> Result<(Stream, u64), Refusal> {
-        let stream = self.stream(contract, 0)?;
+        let stream = Stream { late: self.passed_on_late(), ..self.stream(contract, 0)? };
         let service = u64::try_from(stream.whole()).unwrap_or(u64::MAX);
-        Ok((stream, service.saturating_add(self.idle_link_cost())))
+        Ok((stream, service.saturating_add(self.idle_link_cost()).saturating_add(stream.late)))
     }
 
     /// A receiving channel: its job, and the time that one message takes on an idle host.

@@ -425,7 +425,7 @@ fn demand(admission: &Admission) -> Vec<DemandCurve> {
     let jobs = tasks(&|held| held.job.map(|job| (job.deadline, job.interval)));
     // The packets of a message are due one after the other; of long ones the last are shown.
     let packets = |stream: super::link::Stream| {
-        let due = move |k: u64| (stream.deadline.saturating_add(k.saturating_mul(stream.spacing)), stream.interval);
+        let due = move |k: u64| (stream.due().saturating_add(k.saturating_mul(stream.spacing)), stream.interval);
         (0..stream.packets.min(MOST_PACKETS)).map(due)
     };
     let streams: Vec<(u64, u64)> = admission.reservations().filter_map(|held| held.stream).flat_map(packets).collect();

@@ -237,7 +237,7 @@ mod tests {
         }
         link.speak(1, 0);
         let mut order = alloc::vec::Vec::new();
-        while let Some(next) = link.scheduler.next(now, link.has_control()) {
+        while let Some(next) = link.scheduler.next(now, link.has_control(), || true) {
             let taken =
                 if next == Next::Answer { link.pop_answer().is_some() } else { link.next_receiving().is_some() };
             assert!(taken, "{next:?}");

@@ -21,7 +21,8 @@ impl Endpoint {
     fn next_transmit(&mut self, now: Instant, link: LinkId, frames: &mut impl Frames) -> Option<Transmit> {
         loop {
             let state = self.links.get_mut(usize::from(link))?;
-            match state.scheduler.next(now, state.has_control())? {
+            let processor = &self.processor;
+            match state.scheduler.next(now, state.has_control(), || !processor.has_current(now))? {
                 next @ (Next::Control | Next::Answer) => {
                     let Some(frame) = frames.take() else {
                         if next == Next::Answer {

@@ -238,8 +238,9 @@ impl LinkScheduler {
     }
 
     /// Picks the packet that is handed over at `now` and takes it out of the queues; `None` if the link holds enough, has
-    /// no room, or nothing is eligible. The caller reports it with [`LinkScheduler::issued`].
-    pub fn next(&mut self, now: Instant, control_waits: bool) -> Option<Next> {
+    /// no room, or nothing is eligible: early packets leave only if `is_idle`, that is, the processor has nothing current to do.
+    /// The caller reports it with [`LinkScheduler::issued`].
+    pub fn next(&mut self, now: Instant, control_waits: bool, is_idle: impl FnOnce() -> bool) -> Option<Next> {
         if self.change != Change::Settled {
             self.settle(now);
         }
@@ -270,7 +271,7 @@ impl LinkScheduler {
                 return Some(Next::Channel(id));
             }
         }
-        if self.held_until.is_some() {
+        if self.held_until.is_some() || self.early.is_empty() || !is_idle() {
             return None;
         }
         self.early.pop_due(now + self.horizon).map(|(_, id)| Next::Channel(id))
@@ -363,13 +364,13 @@ mod tests {
         link.enqueue(at(0), 2, current(90));
         link.enqueue(at(0), 3, current(80));
         let mut order = Vec::new();
-        while let Some(next) = link.next(at(0), order.len() == 2) {
+        while let Some(next) = link.next(at(0), order.len() == 2, || true) {
             order.push(next);
             link.issued(at(0), Class::RealTime, 1);
         }
         assert_eq!(order, [Next::Channel(3), Next::Channel(2), Next::Control, Next::Channel(1)]);
         assert_eq!(link.next_time(false), Some(at(20)), "30 less the horizon of 10");
-        assert_eq!(link.next(at(20), false), Some(Next::Channel(0)));
+        assert_eq!(link.next(at(20), false, || true), Some(Next::Channel(0)));
     }
 
     #[test]
@@ -379,13 +380,13 @@ mod tests {
             link.enqueue(at(0), id, current(u64::from(id)));
         }
         let mut issued = Vec::new();
-        while let Some(Next::Channel(id)) = link.next(at(0), false) {
+        while let Some(Next::Channel(id)) = link.next(at(0), false, || true) {
             issued.push((id, link.issued(at(0), Class::RealTime, 60).as_nanos()));
         }
         assert_eq!(issued, [(0, 60), (1, 120)], "120 ns of work cover 100");
         assert_eq!(link.next_time(false), Some(at(21)), "at 21 ns it holds only 99");
-        assert_eq!(link.next(at(20), false), None);
-        assert_eq!(link.next(at(21), false), Some(Next::Channel(2)));
+        assert_eq!(link.next(at(20), false, || true), None);
+        assert_eq!(link.next(at(21), false, || true), Some(Next::Channel(2)));
     }
 
     #[test]
@@ -393,7 +394,7 @@ mod tests {
         let mut link = link(100, 0);
         link.set_room(0);
         link.enqueue(at(0), 0, current(5));
-        assert_eq!((link.next(at(0), false), link.next_time(false)), (None, None));
+        assert_eq!((link.next(at(0), false, || true), link.next_time(false)), (None, None));
     }
 
     fn rate(bytes: u64) -> LinkModel {
@@ -405,14 +406,14 @@ mod tests {
         let mut link = link(100, 0);
         link.enqueue(at(0), 0, current(9));
         link.enqueue(at(0), 1, current(9));
-        assert_eq!(link.next(at(0), false), Some(Next::Channel(0)));
+        assert_eq!(link.next(at(0), false, || true), Some(Next::Channel(0)));
         assert_eq!(link.issued(at(0), Class::RealTime, 200), at(200));
         link.set_model(at(100), rate(2_000_000_000));
         assert_eq!(link.busy_until(), at(150), "100 bytes are left, and half a nanosecond each");
         assert!(!link.is_settled(), "a packet waits since the link was slow");
-        assert_eq!(link.next(at(100), false), Some(Next::Channel(1)));
+        assert_eq!(link.next(at(100), false, || true), Some(Next::Channel(1)));
         link.issued(at(100), Class::RealTime, 100);
-        assert!(link.next(at(101), false).is_none() && link.is_settled());
+        assert!(link.next(at(101), false, || true).is_none() && link.is_settled());
     }
 
     #[test]
@@ -421,14 +422,14 @@ mod tests {
         link.enqueue(at(0), 0, current(9));
         link.enqueue(at(0), 1, Head::BestEffort);
         link.set_model(at(0), rate(500_000_000));
-        assert_eq!(link.next(at(0), false), Some(Next::Channel(0)));
+        assert_eq!(link.next(at(0), false, || true), Some(Next::Channel(0)));
         assert_eq!(link.issued(at(0), Class::RealTime, 60), at(60), "still as fast as it was");
-        assert_eq!(link.next(at(0), false), Some(Next::Channel(1)));
+        assert_eq!(link.next(at(0), false, || true), Some(Next::Channel(1)));
         assert_eq!(link.issued(at(0), Class::RealTime, 60), at(180), "60 bytes in 120 ns, after what it holds");
         assert!(!link.is_settled());
         assert_eq!(link.next_time(false), Some(at(60)), "when what it was given before has left");
-        assert!(link.next(at(59), false).is_none() && !link.is_settled());
-        assert!(link.next(at(60), false).is_none() && link.is_settled());
+        assert!(link.next(at(59), false, || true).is_none() && !link.is_settled());
+        assert!(link.next(at(60), false, || true).is_none() && link.is_settled());
         assert_eq!(link.next_time(false), None);
     }
 
@@ -450,21 +451,21 @@ mod tests {
             link.enqueue(at(0), id, Head::BestEffort);
         }
         // Two at once: burst + ⌈s/spacing⌉ of the shortest span. Control frames come first, and count.
-        assert_eq!(link.next(at(0), true), Some(Next::Control));
+        assert_eq!(link.next(at(0), true, || true), Some(Next::Control));
         link.issued(at(0), Class::BestEffort, 1);
-        assert_eq!(link.next(at(0), false), Some(Next::Channel(0)));
+        assert_eq!(link.next(at(0), false, || true), Some(Next::Channel(0)));
         link.issued(at(0), Class::BestEffort, 1);
-        assert_eq!((link.next(at(0), true), link.next_time(true)), (None, Some(at(50))));
+        assert_eq!((link.next(at(0), true, || true), link.next_time(true)), (None, Some(at(50))));
         // What is early goes on, current packets do, and neither takes from the budget.
         link.enqueue(at(0), 3, Head::RealTime { release: at(20), deadline: at(90) });
         assert_eq!(link.next_time(true), Some(at(20)), "the early packet is next");
-        assert_eq!(link.next(at(20), true), Some(Next::Channel(3)));
+        assert_eq!(link.next(at(20), true, || true), Some(Next::Channel(3)));
         link.issued(at(20), Class::RealTime, 1);
         link.enqueue(at(30), 4, current(70));
-        assert_eq!(link.next(at(30), true), Some(Next::Channel(4)));
+        assert_eq!(link.next(at(30), true, || true), Some(Next::Channel(4)));
         link.issued(at(30), Class::RealTime, 1);
-        assert_eq!((link.next(at(49), false), link.next_time(false)), (None, Some(at(50))));
-        assert_eq!(link.next(at(50), false), Some(Next::Channel(1)));
+        assert_eq!((link.next(at(49), false, || true), link.next_time(false)), (None, Some(at(50))));
+        assert_eq!(link.next(at(50), false, || true), Some(Next::Channel(1)));
     }
 
     #[test]
@@ -474,7 +475,7 @@ mod tests {
         link.enqueue_answer();
         link.enqueue(at(0), 1, Head::BestEffort);
         let mut order = Vec::new();
-        while let Some(next) = link.next(at(0), order.is_empty()) {
+        while let Some(next) = link.next(at(0), order.is_empty(), || true) {
             link.issued(at(0), Class::BestEffort, 1);
             if next == Next::Answer && order.len() < 5 {
                 link.enqueue_answer();
@@ -573,7 +574,7 @@ mod tests {
                 let mut handed_over = 0;
                 loop {
                     let best_effort = naive.starts.len();
-                    let (expected, found) = (naive.next(now, starts), link.next(at(now), control > 0));
+                    let (expected, found) = (naive.next(now, starts), link.next(at(now), control > 0, || true));
                     prop_assert_eq!(expected, found, "at {}", now);
                     if let Some(Next::Channel(id)) = found {
                         free.push(id);
@@ -608,10 +609,10 @@ mod tests {
             }
             model.sort_unstable();
             for (_, _, id) in model {
-                prop_assert_eq!(link.next(at(0), false), Some(Next::Channel(id)));
+                prop_assert_eq!(link.next(at(0), false, || true), Some(Next::Channel(id)));
                 link.issued(at(0), Class::RealTime, 1);
             }
-            prop_assert_eq!(link.next(at(0), false), None);
+            prop_assert_eq!(link.next(at(0), false, || true), None);
         }
     }
 }

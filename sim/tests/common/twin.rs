@@ -176,6 +176,13 @@ impl Twin {
         tasks.map(|task| self.block(task.packets, task.first, task.other)).fold(wake_up.max(best_effort), u64::max)
     }
 
+    /// At once only on the processor, but where the adapter interrupts.
+    fn interference_at_link(&self, span: u64) -> u64 {
+        let interference = &self.platform.interference;
+        let all = nanos(interference.within(Duration::from_nanos(span)));
+        if self.papers() { all } else { all - nanos(interference.burst) }
+    }
+
     fn interference(&self, span: u64) -> u64 {
         let mut taken = nanos(self.platform.interference.within(Duration::from_nanos(span)));
         if self.papers() {
@@ -200,7 +207,10 @@ impl Twin {
         let least = nanos(p.link.occupancy(p.best_effort.packet_min));
         let (period, under_way) = if self.papers() { (least + cost, 1) } else { (least.max(1), 2) };
         let extra = |task: &Task| messages(task) * (cost * least.saturating_sub(task.smallest)).div_ceil(period);
-        let of_both = cost * ((span + ahead).div_ceil(period) + under_way) + sent().map(extra).sum::<u64>();
+        // Those of the last poll, if messages are sent early.
+        let is_early = self.settings.send_early && !self.papers();
+        let early = if is_early { ahead.div_ceil(self.smallest.max(1)) + 1 } else { 0 };
+        let of_both = cost * ((span + ahead).div_ceil(period) + under_way + early) + sent().map(extra).sum::<u64>();
         let by_link = if others { (cost * by_link).min(of_both) } else { cost * by_link };
         let starts = match p.best_effort.starts {
             Some(starts) => u64::from(starts.burst) + (span + ahead).div_ceil(nanos(starts.spacing)),
@@ -208,7 +218,7 @@ impl Twin {
             None => return by_link,
         };
         let packets = sent().map(|task| task.packets * messages(task)).sum::<u64>();
-        by_link.min(cost * (starts + packets))
+        by_link.min(cost * (starts + packets + early))
     }
 
     fn processor_holds(&self, t: u64) -> bool {
@@ -268,7 +278,7 @@ impl Twin {
         }
         work += if self.without == Without::LinkBlock { 0 } else { block };
         let offload = self.platform.machine == MachineModel::PapersOffload;
-        let interference = |span| nanos(self.platform.interference.within(Duration::from_nanos(span)));
+        let interference = |span| self.interference_at_link(span);
         finish(work, |span| if offload { 0 } else { interference(span) }, t).is_some()
     }
 
@@ -286,7 +296,7 @@ impl Twin {
             block = block.max(if self.papers() && largest > 0 { self.on_link(largest) } else { largest });
         }
         let offload = self.platform.machine == MachineModel::PapersOffload;
-        let interference = |span| nanos(self.platform.interference.within(Duration::from_nanos(span)));
+        let interference = |span| self.interference_at_link(span);
         finish(work + block, |span| if offload { 0 } else { interference(span) }, t)
     }
 
@@ -426,7 +436,11 @@ fn task(platform: &Platform, settings: Settings, channel: &Channel) -> Task {
         other: nanos(other),
         packets: count.into(),
         occupancies,
-        queue: if settings.send_early { contract.queued_messages() * interval } else { 0 },
+        queue: if settings.send_early && platform.machine.is_papers() {
+            contract.queued_messages() * interval
+        } else {
+            0
+        },
         smallest: 0,
     }
 }

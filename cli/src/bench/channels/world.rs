@@ -130,8 +130,6 @@ fn hosts(world: &mut World, case: &Case) -> (HostId, HostId) {
     let sending = HostConfig {
         preemption: case.mode.preemption(),
         send_early: case.mode.sends_early(),
-        // The papers' link holds what is made early.
-        horizon: Duration::ZERO,
         ..HostConfig::new(platform(), address(1))
     };
     let swift = Duration::from_micros(1);
