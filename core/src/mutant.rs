@@ -37,8 +37,6 @@ pub enum Mutant {
     NoInnerQuantum,
     /// Analysis: no packet that is due later is in the way on the link.
     NoLinkBlock,
-    /// Analysis: what is passed on has no processor's stage, and nothing else either, for what the platform takes at once.
-    BurstNowhere,
     /// Run time: processor and link serve best effort first.
     BestEffortFirst,
     /// Analysis and run time: the link is served no further ahead for the longest iteration of an upcall on the executive's thread.

@@ -127,7 +127,8 @@ fn platform(packet: u32, next: &mut impl FnMut(u64) -> u64) -> Platform {
     let interference = match next(2) {
         0 => Interference::default(),
         _ => Interference {
-            burst: us(next(300)),
+            // As long as all that a relay is granted, now and then: what is passed on has no processor's stage that the burst could delay instead.
+            burst: if next(2) == 0 { us(4_000) } else { us(next(300)) },
             periodic: vec![(ms(3 + next(7)), us(next(300)))],
             ..Interference::default()
         },
@@ -165,9 +166,10 @@ fn gaps(interference: &Interference, start: Instant, next: &mut impl FnMut(u64) 
     let Some(&(period, cost)) = interference.periodic.first() else { return Vec::new() };
     let first = start + Duration::from_nanos(next(period.as_nanos()));
     let mut gaps = Vec::new();
-    for number in 0..40 {
-        // The burst comes once, together with one of the others.
-        let length = if number == 7 { cost + interference.burst } else { cost };
+    // The burst comes once, together with one of the others, about when messages meet.
+    let with_burst = ms(120).div_floor(period) + next(2);
+    for number in 0..100 {
+        let length = if number == with_burst { cost + interference.burst } else { cost };
         gaps.push(Gap { start: first + period * number, length, excess: Duration::ZERO });
     }
     gaps

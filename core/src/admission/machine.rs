@@ -223,7 +223,7 @@ impl Machine {
     /// How much later than its message arrives logically a packet that is passed on may be enqueued, because there is no processor's stage that
     /// the burst could delay instead.
     fn passed_on_late(&self) -> u64 {
-        match self.platform.machine.is_papers() || mutant::is_on(Mutant::BurstNowhere) {
+        match self.platform.machine.is_papers() {
             true => 0,
             false => walk::span_of(&self.interference(), 0).unwrap_or(u64::MAX),
         }

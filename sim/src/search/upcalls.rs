@@ -1,9 +1,10 @@
 //! Upcalls: at the edge of what admission, or the papers' test, accepts, alone on a processor and below an executive with channels.
 
-use laxity_core::admission::answer::Rule;
+use laxity_core::admission::answer::{Role, Rule};
 use laxity_core::admission::published::rate_monotonic;
 use laxity_core::admission::response_time;
 use laxity_core::admission::upcalls::Kind as When;
+use laxity_core::contract::packets;
 use laxity_core::limits;
 use laxity_core::platform::{BestEffort, Interference, MachineModel, Platform};
 use laxity_core::units::Duration;
@@ -11,7 +12,7 @@ use laxity_core::upcall::Upcall;
 
 use super::small::{self, Kind};
 use super::{Case, Draw, Promise, Test, promise, us};
-use crate::tiny::System;
+use crate::tiny::{Channel, System};
 
 /// Two to four upcalls near full use, and nothing else. Their iterations are whole nanoseconds, so that their bounds can be attained.
 pub fn alone(draw: &mut impl Draw, test: Test) -> Case {
@@ -51,6 +52,8 @@ pub fn trusted(draw: &mut impl Draw, rule: Rule) -> Case {
     }
     let longest = case.system.trusted.iter().map(|(upcall, _)| upcall.quantum()).max().unwrap_or_default();
     case.system.platform.upcall_step = longest + us(draw(2) / 2 * 10);
+    // What is received is there before its logical arrival, however many looks it takes to find it.
+    case.system.ahead = small::AHEAD + longest * 40;
     at_the_edge(case)
 }
 
@@ -111,6 +114,16 @@ pub fn one_admission(
     let settings = promise::settings(system, rule);
     let (mut admission, mut promises) =
         promise::admitted(&system.platform, (&mut system.channels, &mut system.trusted), settings, slack, tighten)?;
+    // The analysis counts from when a frame is found.
+    let received = system.channels.iter().filter(|channel| channel.role == Role::Receives);
+    let frames = |channel: &Channel| {
+        let contract = &channel.contract;
+        packets(contract.max_message(), system.platform.packet) * (contract.burst() + 1)
+    };
+    let looks = received.map(frames).sum::<u32>().div_ceil(system.platform.receive_batch);
+    if !system.trusted.is_empty() && admission.between_looks() * u64::from(looks + 1) > system.ahead {
+        return None;
+    }
     let places: Option<Vec<_>> =
         (system.upcalls.iter()).map(|upcall| Some(admission.reserve_upcall(*upcall, When::Periodic).ok()?.0)).collect();
     let on_thread = promises.split_off(system.channels.len());

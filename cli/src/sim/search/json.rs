@@ -60,7 +60,7 @@ fn smallest(seed: u64, system: u64, found: &Smallest) -> Value {
     });
     let count = bounded.system.channels.len();
     let phase = |number: usize| violation.pattern.phases.get(number).copied();
-    let upcalls = bounded.system.upcalls.iter().enumerate().map(|(number, upcall)| {
+    let upcalls = bounded.system.periodic().enumerate().map(|(number, upcall)| {
         json!({
             "period_ns": upcall.period(),
             "cost_ns": upcall.cost(),

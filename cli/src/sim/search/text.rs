@@ -73,7 +73,7 @@ fn explain(test: Test, seed: u64, number: u64, found: &Smallest) {
         );
     }
     let count = system.channels.len();
-    for (number, (upcall, promise)) in system.upcalls.iter().zip(&bounded.promises[count..]).enumerate() {
+    for (number, (upcall, promise)) in system.periodic().zip(&bounded.promises[count..]).enumerate() {
         println!(
             "  upcall {number} every {}, cost {}, {} units, {} in a block: promised {}",
             upcall.period(),
