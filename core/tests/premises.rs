@@ -4,6 +4,7 @@ use laxity_core::contract::{Contract, Overload, Service, packets};
 use laxity_core::frames::{Frames, HeapFrames, MessageBuf};
 use laxity_core::processor::{After, Order, Policy, Processor, Work};
 use laxity_core::receive::{Drop, ReceiveConfig, Receiving, TimeTaken};
+use laxity_core::regulator::Regulator;
 use laxity_core::send::{Arrival, HandOver, SendConfig, Sending, Violation};
 use laxity_core::units::{Duration, Instant};
 use laxity_core::wire::{DATA_HEADER_BYTES, DataHeader, DataView};
@@ -292,5 +293,54 @@ fn a_message_within_its_contract_waits_for_a_place_and_is_no_violation() {
         );
         sending.step((0, 0), &mut HeapFrames::new(4, DATA_HEADER_BYTES + 1_000)).unwrap();
         assert_eq!(sending.submit(stamp(2), message(1_000)).unwrap().logical_arrival, stamp(2));
+    }
+}
+
+/// A sender that may catch up is as much ahead at most: deadlines stay an interval apart, whenever messages come.
+#[test]
+fn what_is_caught_up_is_taken_early_and_served_an_interval_apart() {
+    let ms = Duration::from_millis;
+    let contract = Contract::new(100, 1, ms(10), 2, ms(20)).unwrap().with_catch_up(ms(25)).unwrap();
+    assert_eq!((contract.most_ahead(), contract.queued_messages()), (ms(35), 6));
+    let mut sending = sending(Service::RealTime(contract), 100);
+    let arrivals: Vec<_> = (0..4).map(|_| sending.submit(at(1_000), message(100)).unwrap().logical_arrival).collect();
+    assert_eq!(arrivals, [0, 10, 20, 30].map(|later| at(1_000) + ms(later)));
+    let rejected = sending.submit(at(1_000), message(100)).unwrap_err();
+    assert_eq!((rejected.violation, rejected.would_block), (Violation::Burst { wait: ms(5) }, true));
+    assert_eq!(sending.submit(at(1_000) + ms(5), message(100)).unwrap().logical_arrival, at(1_000) + ms(40));
+    // More than may be is refused, and what needs too long a queue.
+    let error = contract.with_catch_up(ms(1_001)).unwrap_err().to_string();
+    assert_eq!(error, "catch_up is 1.001s, expected 0ns to 1s");
+    let brisk = Contract::new(100, 1, Duration::from_micros(100), 1, ms(400)).unwrap();
+    assert!(brisk.with_catch_up(ms(100)).unwrap_err().to_string().contains("queued messages"));
+    assert_eq!((brisk.catching_up().catch_up(), contract.catching_up().catch_up()), (Duration::ZERO, ms(10)));
+}
+
+proptest! {
+    /// A sender that always has something to send, and wakes up late whenever it had to wait, keeps the rate of its contract as long as it
+    /// is never later than it may catch up. Without that it falls behind by the sum of all delays.
+    #[test]
+    fn a_source_at_its_contracts_rate_does_not_fall_behind(late in prop::collection::vec(0u64..10_000_000, 20..200)) {
+        let ms = Duration::from_millis;
+        let run = |catch_up: Duration| {
+            let contract = Contract::new(100, 1, ms(1), 1, ms(20)).unwrap().with_catch_up(catch_up).unwrap();
+            let (mut regulator, mut now) = (Regulator::new(contract.interval()), at(1));
+            let mut last = now;
+            for late in &late {
+                let mut stamp = regulator.stamp(now);
+                let wait = stamp.ahead.saturating_sub(contract.most_ahead());
+                if !wait.is_zero() {
+                    now += wait + Duration::from_nanos(*late);
+                    stamp = regulator.stamp(now);
+                }
+                last = stamp.logical_arrival;
+                regulator.accept(stamp, 1);
+            }
+            last
+        };
+        let messages = late.len() as u64;
+        prop_assert_eq!(run(ms(10)), at(1) + ms(messages - 1));
+        let lost: u64 = late[1..].iter().sum();
+        prop_assert_eq!(run(Duration::ZERO), at(1) + ms(messages - 1) + Duration::from_nanos(lost));
     }
 }

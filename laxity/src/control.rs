@@ -66,7 +66,7 @@ pub(crate) struct Shared {
     pub(crate) notified: Arc<Signal>,
     pub(crate) stopped: Arc<AtomicBool>,
     pub(crate) platform: Platform,
-    behaviour: Behaviour,
+    pub(crate) behaviour: Behaviour,
     /// How long a frame may wait until it is found.
     pub(crate) input_delay: Duration,
     /// How much the packets of other executives may delay ours on the link that we share.
@@ -227,11 +227,6 @@ impl Shared {
             true => Err(Error::Stopped),
             false => Ok(()),
         }
-    }
-
-    /// Whether messages that are ahead of their logical arrival wait for it here.
-    pub(crate) fn holds_early(&self) -> bool {
-        self.behaviour.hold_sending
     }
 
     /// Whether the executive is gone.
@@ -538,7 +533,6 @@ impl Shared {
             Service::RealTime(contract) => {
                 // It was admitted, so it can be.
                 let analysed = in_packets(&contract, request.packet, platform).unwrap_or(contract);
-                // Its sender may work ahead, and has one more under way than it says.
                 let ahead = upstream + contract.most_ahead();
                 let messages = buffers::receive_messages(&contract, ahead, stage) + 1;
                 (messages, buffers::receive_packets(&analysed, platform, ahead, stage))

@@ -512,7 +512,7 @@ impl Host {
             Service::RealTime(contract) => Service::RealTime(match catch_up {
                 _ if overload != Overload::Block => contract.with_catch_up(Duration::ZERO)?,
                 Some(catch_up) => contract.with_catch_up(catch_up)?,
-                None if self.shared.holds_early() => contract,
+                None if self.shared.behaviour.hold_sending => contract,
                 None => contract.catching_up(),
             }),
             best_effort => best_effort,

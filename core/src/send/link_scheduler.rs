@@ -370,7 +370,10 @@ mod tests {
         }
         assert_eq!(order, [Next::Channel(3), Next::Channel(2), Next::Control, Next::Channel(1)]);
         assert_eq!(link.next_time(false), Some(at(20)), "30 less the horizon of 10");
+        assert_eq!(link.next(at(20), false, || false), None, "the processor has something current to do");
         assert_eq!(link.next(at(20), false, || true), Some(Next::Channel(0)));
+        link.enqueue(at(20), 0, current(50));
+        assert_eq!(link.next(at(20), false, || false), Some(Next::Channel(0)), "what is current asks for no leave");
     }
 
     #[test]
