@@ -141,7 +141,7 @@ fn a_refusal_names_those_in_the_way_and_what_would_fit() {
     }
 
     // The deadline: less than the stages need.
-    let error = a.open(b.address(), "radar", spec(20_000, ms(100), ms(6))).unwrap_err();
+    let error = a.open(b.address(), "radar", spec(20_000, ms(100), ms(4))).unwrap_err();
     let said = error.to_string();
     let Error::Refused { advice: Some(advice), refusal, .. } = error else { panic!("{said}") };
     assert!(said.contains("; a deadline of ") && said.contains(", or messages up to "), "{said}");
