@@ -112,6 +112,9 @@ impl Admission {
         if !streams.is_empty() {
             let jitter = on_processor.saturating_add(handover);
             let test = LinkResponse::new(machine, streams.into_iter().map(|stream| (stream, jitter)).collect());
+            // The burst may fall into either part. That the link's test leaves it out rests on deadlines, and this does not.
+            let burst = machine.platform.interference.burst.as_nanos();
+            let gap = if machine.platform.machine.is_papers() { gap } else { gap.saturating_add(burst) };
             on_link = busy(&test, gap, |s| test.due(u64::MAX, s))?;
         }
         Some(Duration::from_nanos(on_processor) + Duration::from_nanos(on_link))

@@ -10,19 +10,20 @@
 //! was behind from now; a packet is dropped if the clock is more than `tolerance` T ahead. So it is dropped exactly if there is a
 //! window of length t that ends with it, and in which k packets were let through before it, with `k·e > t + T`.
 //!
-//! What [`Receiving::accept`](super::Receiving::accept) takes in a window of length t, with the contract's interval I, burst B
+//! What [`Receiving::accept`](super::Receiving::accept) takes in a window of length t, with the contract's interval I
 //! and N packets in the largest message:
 //!
 //! - *Messages that begin in it.* Policing believes logical arrivals that are `w·I` apart for a message that uses up w intervals,
-//!   and of which none is more than the credit C behind its time or more than `(B − 1)·I + u + upstream` ahead of it. One that is
+//!   and of which none is more than the credit C behind its time or more than `a + upstream` ahead of it, a being
+//!   [`Contract::most_ahead`](crate::contract::Contract::most_ahead). One that is
 //!   overtaken takes up time that the one which overtook it skipped, and there is never more of it than the host remembers, `s·o·I`.
-//!   So without the last one they use up at most `(t + C + (B − 1)·I + upstream) / I + s·o` intervals; the last one uses up o at
+//!   So without the last one they use up at most `(t + C + a + upstream) / I + s·o` intervals; the last one uses up o at
 //!   most, where o is how many times its size a message may have (`oversize`).
 //! - *Messages that began before.* There are s at most: as many as are under reassembly at once (a relay: one). Each has o at most.
 //! - A message that uses up w intervals has at most `w·N` packets, each of which is taken once. A short message has fewer.
 //! - A frame may wait for `input_delay` until the host finds it, so what it takes in t is what arrived in `t + input_delay`.
 //!
-//! Together `K(t)·I/N ≤ t + C + (B − 1)·I + upstream + input_delay + (2·s + 1)·o·I`. With `e ≤ I/N` and T as above no packet that
+//! Together `K(t)·I/N ≤ t + C + a + upstream + input_delay + (2·s + 1)·o·I`. With `e ≤ I/N` and T as above no packet that
 //! the host would take is dropped, as long as it takes all that are let through. What it does not take (duplicates, what is stale
 //! or beyond the contract) moves the clock on, too. T has room for [`SURPLUS_PACKETS`] of that, and in the long run it may be a
 //! fifteenth of what the contract allows: e is that much shorter. A sender that breaks its contract may lose packets to that
