@@ -95,7 +95,6 @@ impl Receiving {
                 free: (0..messages).map(|_| MessageBuf::with_capacity(config.largest_message() as usize)).collect(),
                 least_free: messages,
                 lent: 0,
-                half_lent_since: Instant::ZERO,
             },
             complete: Ring::with_capacity(messages),
             next: 0,
@@ -196,7 +195,7 @@ impl Receiving {
                     }
                     Err(arrived) => {
                         let delay = self.slots[usize::from(slot)].as_ref().map(|slot| (slot.delay, slot.since));
-                        let cause = self.owner_of_backlog(found.at, delay.unwrap_or_default(), &taken);
+                        let cause = self.owner_of_backlog(delay.unwrap_or_default(), &taken);
                         self.spoil(slot, cause);
                         self.counters.frames_receiver_full += 1;
                         Err((arrived.frame, Drop::ReceiverFull))
@@ -262,17 +261,10 @@ impl Receiving {
     }
 
     /// Whose fault it is that this host has no room for a message within its contract that was delayed so, since then.
-    fn owner_of_backlog(
-        &self,
-        now: Instant,
-        (delay, since): (Delay, Instant),
-        taken: impl Fn(Instant) -> TimeTaken,
-    ) -> Cause {
-        // What the application has not given back lacks. If it has had half of it for half of the time in which that many messages come,
-        // nobody else is asked; if not, they came in a bunch.
-        let all = self.complete.capacity();
-        let has_had_half = now.since(self.buffers.half_lent_since) * 4 >= self.config.interval() * all as u64;
-        if self.buffers.lent * 2 >= all && has_had_half || self.shares_frames() {
+    fn owner_of_backlog(&self, (delay, since): (Delay, Instant), taken: impl Fn(Instant) -> TimeTaken) -> Cause {
+        // What the application has not given back lacks; beyond half of it nobody else is asked.
+        let reads_late = self.buffers.lent * 2 >= self.complete.capacity();
+        if reads_late || self.shares_frames() {
             return Cause::Receiver;
         }
         let taken = taken(since);
@@ -325,7 +317,7 @@ impl Receiving {
                     logical_arrival = arrival;
                 }
                 Err(NoPlace::Backlog(by)) if by > self.config.input_delay => {
-                    spoilt = Some(self.owner_of_backlog(now, (delay, since), taken));
+                    spoilt = Some(self.owner_of_backlog((delay, since), taken));
                 }
                 // What is older than is believed has no place: by its sender's fault, unless it was on its way for so long.
                 Err(_) => {
@@ -339,14 +331,14 @@ impl Receiving {
                 (slot.sequence, (slot.delay, slot.since), slot.waiting >= slot.remaining);
             // All of it has come: it makes room for what breaks the contract, or this host has not got round to it.
             if is_all_here {
-                let cause = spoilt.unwrap_or_else(|| self.owner_of_backlog(now, delay, taken));
+                let cause = spoilt.unwrap_or_else(|| self.owner_of_backlog(delay, taken));
                 self.spoil(number as u16, cause);
             }
             self.give_up_to(sequence.saturating_add(1));
         }
         let buffer = if spoilt.is_none() { self.buffers.take() } else { None };
         if spoilt.is_none() && buffer.is_none() {
-            spoilt = Some(self.owner_of_backlog(now, (delay, since), taken));
+            spoilt = Some(self.owner_of_backlog((delay, since), taken));
         }
         self.seen[number * self.words..][..self.words].fill(0);
         let mut slot = Slot {
@@ -643,9 +635,6 @@ impl Receiving {
     ) -> Option<(Delivered, Option<Evidence>)> {
         let mut delivered = self.complete.pop()?;
         self.buffers.lent += 1;
-        if self.buffers.lent == self.complete.capacity().div_ceil(2) {
-            self.buffers.half_lent_since = now;
-        }
         delivered.completion = now;
         self.counters.delivered += 1;
         self.counters.delivered_bytes += delivered.message.len() as u64;

@@ -104,8 +104,6 @@ pub(super) struct Buffers {
     pub(super) least_free: usize,
     /// Buffers that the application has.
     pub(super) lent: usize,
-    /// Since when it has had half of all.
-    pub(super) half_lent_since: Instant,
 }
 
 impl Buffers {
