@@ -195,6 +195,9 @@ struct laxity_channel_figures {
   // The largest bound that was in force: from logical arrival until complete, ns; LAXITY_UNKNOWN for best effort.
   uint64_t bound_ns;
   // The largest such delay seen, ns; LAXITY_UNKNOWN before the first message.
+  uint64_t largest_response_ns;
+  // The largest delay from when the application sent a message until it was complete, ns; more than the response where a message
+  // was sent before its contract had room. LAXITY_UNKNOWN before the first message.
   uint64_t largest_delay_ns;
 };
 

@@ -85,6 +85,9 @@ pub struct ChannelFigures {
     /// The largest bound that was in force: from logical arrival until complete, ns; LAXITY_UNKNOWN for best effort.
     pub bound_ns: u64,
     /// The largest such delay seen, ns; LAXITY_UNKNOWN before the first message.
+    pub largest_response_ns: u64,
+    /// The largest delay from when the application sent a message until it was complete, ns; more than the response where a message
+    /// was sent before its contract had room. LAXITY_UNKNOWN before the first message.
     pub largest_delay_ns: u64,
 }
 
@@ -302,6 +305,7 @@ pub unsafe extern "C" fn laxity_receiver_figures(receiver: *const Receiver, figu
             over_bound: of.over_bound,
             deadline_ns: nanos(of.deadline),
             bound_ns: nanos(of.bound),
+            largest_response_ns: nanos(of.response),
             largest_delay_ns: nanos(of.latencies.max),
         };
         // SAFETY: as above.

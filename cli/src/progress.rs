@@ -69,7 +69,7 @@ impl Progress {
 
 /// Least laxity and misses of a guaranteed channel.
 fn promise(figures: &Figures) -> String {
-    let (Some(deadline), Some(largest)) = (figures.deadline, figures.latencies.max) else { return String::new() };
+    let (Some(deadline), Some(largest)) = (figures.deadline, figures.response) else { return String::new() };
     let missed = figures.late + figures.lost + figures.dropped;
     match deadline.checked_sub(largest) {
         Some(least) => format!(", least laxity {least} of {deadline}, {missed} missed"),

@@ -68,6 +68,7 @@ pub(crate) fn channel(figures: &Figures) -> Value {
         "over_bound": figures.over_bound,
         "deadline_ns": figures.deadline,
         "bound_ns": figures.bound,
+        "response_max_ns": figures.response,
         "min_ns": latencies.min,
         "p50_ns": latencies.p50,
         "p99_ns": latencies.p99,
@@ -162,9 +163,9 @@ pub(crate) fn table(figures: &[Figures], elapsed: Duration) -> String {
     table::table(columns, 1.., figures).to_string()
 }
 
-/// Deadline − largest delay: what the worst message had left, below zero if it was late.
+/// Deadline − largest response: what the worst message had left, below zero if it was late.
 fn least_laxity(channel: &Figures) -> String {
-    known(channel.deadline.zip(channel.latencies.max).map(|(deadline, max)| left(deadline, max)))
+    known(channel.deadline.zip(channel.response).map(|(deadline, max)| left(deadline, max)))
 }
 
 /// The causes that occurred, each with its count; 0 if there was none.
@@ -216,6 +217,7 @@ mod tests {
             over_bound: 0,
             deadline: ms(40),
             bound: ms(30),
+            response: Some(Duration::from_micros(41_500)),
             latencies: Latencies {
                 min: ms(2),
                 p50: ms(5),
@@ -234,7 +236,7 @@ mod tests {
             concat!(
                 r#"{"name":"camera","kind":"real-time","sent":200,"#,
                 r#""delivered":198,"late":1,"lost":2,"dropped":0,"misses":{"sender":0,"receiver":0,"network":2,"platform":1,"#,
-                r#""laxity":0,"unexplained":0},"over_bound":0,"deadline_ns":40000000,"bound_ns":30000000,"min_ns":2000000,"p50_ns":5000000,"#,
+                r#""laxity":0,"unexplained":0},"over_bound":0,"deadline_ns":40000000,"bound_ns":30000000,"response_max_ns":41500000,"min_ns":2000000,"p50_ns":5000000,"#,
                 r#""p99_ns":null,"p999_ns":null,"max_ns":41500000}"#
             )
         );

@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 use laxity::text::{self, ChannelAddress};
 use laxity::{ChannelSpec, DEFAULT_PORT, Error, Host};
 use laxity_core::contract::{Contract, Overload, Service};
-use laxity_core::figures::{Figures, Latencies, Misses};
+use laxity_core::figures::{Figures, Misses};
 use laxity_core::send::{SendCounters, Violation};
 use laxity_core::wire::Counts;
 use laxity_lab::figures::promises_kept;
@@ -203,7 +203,7 @@ fn figures(grant: &laxity::Grant, counters: &SendCounters, report: Option<&Count
         let network = report.lost.saturating_sub(beside_late);
         let receiver = report.dropped.saturating_sub(beside_late.saturating_sub(report.lost));
         figures.misses = Misses { network, receiver, laxity: report.laxity, ..Misses::default() };
-        figures.latencies = Latencies { max: Some(report.largest), ..Latencies::default() };
+        figures.response = Some(report.largest);
     }
     figures
 }

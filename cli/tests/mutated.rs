@@ -139,6 +139,7 @@ impl Liar {
             payload,
             stolen_micros: self.number() as _,
             waited_micros: self.number() as _,
+            ahead_micros: self.number() as _,
         };
         frame.clear();
         frame.resize(DATA_HEADER_BYTES + usize::from(payload), 7);

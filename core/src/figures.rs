@@ -6,7 +6,7 @@ pub use crate::receive::Misses;
 use crate::receive::ReceiveCounters;
 use crate::units::Duration;
 
-/// Latencies of delivered messages, from logical arrival to completion. A percentile with fewer than ten samples beyond it
+/// Latencies of delivered messages, from when the application sent them until they were complete. A percentile with fewer than ten samples beyond it
 /// is not known.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -81,6 +81,9 @@ pub struct Figures {
     pub deadline: Option<Duration>,
     /// The largest bound in force.
     pub bound: Option<Duration>,
+    /// The largest response: from a message's logical arrival until it was complete. Deadline and bound limit this; a message that is
+    /// sent before its logical arrival, by its burst or to catch up, may have a larger latency.
+    pub response: Option<Duration>,
     /// Latencies.
     pub latencies: Latencies,
 }
@@ -104,6 +107,7 @@ impl Figures {
         self.lost = counters.lost;
         self.dropped = counters.dropped;
         self.misses = counters.misses;
+        self.response = (counters.delivered > 0).then_some(counters.largest);
     }
 }
 

@@ -390,8 +390,8 @@ impl Platform {
             link: LinkModel {
                 setup: Duration::ZERO,
                 rate: Rate::bytes_per_second(12_500_000),
-                // Our header 48, UDP 8, IPv6 40, Ethernet 18 with its checksum, preamble and gap 20.
-                overhead_bytes: 134,
+                // Our header 52, UDP 8, IPv6 40, Ethernet 18 with its checksum, preamble and gap 20.
+                overhead_bytes: 138,
                 floor_bytes: 400,
                 spacing: LinkModel::usual_spacing(Duration::from_micros(10)),
             },

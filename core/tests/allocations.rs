@@ -197,6 +197,7 @@ fn a_relay_takes_no_memory_once_its_channel_is_set_up() {
                 payload: 1000,
                 stolen_micros: 0,
                 waited_micros: 100,
+                ahead_micros: 0,
             };
             // Each one twice, and one that is for nobody.
             for key in [key, key, key + 1] {

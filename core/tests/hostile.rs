@@ -95,6 +95,7 @@ impl Scene {
             payload: 100,
             stolen_micros: 0,
             waited_micros: 0,
+            ahead_micros: 0,
         };
         header.write(self.frames.packet_mut(&frame)).unwrap().fill(7);
         let free = self.frames.available();

@@ -1,10 +1,11 @@
 //! Packets that come late, twice, or in the wrong order: what their message is due by, whose fault it is, and that nobody else
 //! pays. Each was found by a swarm of short worlds.
 
-use laxity_core::contract::{Contract, Service};
-use laxity_core::frames::{Frames, HeapFrames};
+use laxity_core::contract::{Contract, Overload, Service};
+use laxity_core::frames::{Frames, HeapFrames, MessageBuf};
 use laxity_core::processor::{Order, Work};
 use laxity_core::receive::{Cause, Delivered, Drop, Evidence, ReceiveConfig, Receiving, TimeTaken};
+use laxity_core::send::{SendConfig, Sending};
 use laxity_core::units::{Duration, Instant};
 use laxity_core::wire::{DATA_HEADER_BYTES, DataHeader, DataView};
 
@@ -53,6 +54,7 @@ impl Channel {
             payload: 100,
             stolen_micros: 0,
             waited_micros: 0,
+            ahead_micros: 0,
         };
         let frame = self.frames.take().unwrap();
         header.write(self.frames.packet_mut(&frame)).unwrap();
@@ -89,6 +91,42 @@ impl Channel {
         let (delivered, evidence) =
             self.receiving.deliver(at(now), |_| TimeTaken::default()).expect("a complete message");
         (delivered, evidence)
+    }
+}
+
+/// Four messages that are sent at once arrive logically an interval apart. What the application waits for each counts from its call;
+/// what was promised counts from the logical arrival. Where the clocks differ nothing is known of the call.
+#[test]
+fn a_latency_counts_from_the_call_and_a_response_from_the_logical_arrival() {
+    for same_clock in [true, false] {
+        let mut channel = channel(same_clock, 16);
+        let service = channel.receiving.config().service;
+        let config =
+            SendConfig { service, overload: Overload::Block, priority: 0, packet: PACKET, work_conserving: true };
+        let mut sending = Sending::new(config, 4, 16);
+        for _ in 0..4 {
+            let mut message = MessageBuf::with_capacity(300);
+            message.fill(&[7; 100]);
+            sending.submit(at(100), message).unwrap();
+        }
+        for sent in 0..4 {
+            sending.step((0, 0), &mut channel.frames).unwrap();
+            let packet = sending.pop_packet().unwrap();
+            let bytes = channel.frames.packet(&packet.frame)[..DATA_HEADER_BYTES + packet.payload as usize].to_vec();
+            let view = DataView::parse(&bytes).unwrap();
+            assert_eq!(
+                (view.header().logical_arrival, view.header().ahead_micros),
+                (at(100 + 10 * sent), 10_000 * sent as u32)
+            );
+            let none = |_| TimeTaken::default();
+            channel.receiving.accept(at(105 + 10 * sent).into(), &view, packet.frame, usize::MAX, none).unwrap();
+            let (delivered, evidence) = channel.deliver(106 + 10 * sent);
+            assert_eq!((delivered.lateness(), evidence), (Duration::ZERO, None));
+            let expected =
+                if same_clock { (at(100), ms(6 + 10 * sent), ms(6)) } else { (at(105 + 10 * sent), ms(1), ms(1)) };
+            assert_eq!((delivered.sent(), delivered.latency(), delivered.response()), expected);
+        }
+        assert_eq!(channel.receiving.counters.largest, if same_clock { ms(6) } else { ms(1) });
     }
 }
 

@@ -41,6 +41,7 @@ fn header() -> DataHeader {
         payload: 0,
         stolen_micros: 0,
         waited_micros: 0,
+        ahead_micros: 0,
     }
 }
 

@@ -57,6 +57,7 @@ fn packet(frames: &mut HeapFrames, sequence: u64, bytes: u32, index: u16, arriva
         payload: payload as u16,
         stolen_micros: 0,
         waited_micros: 0,
+        ahead_micros: 0,
     };
     let body = header.write(frames.packet_mut(&frame)).unwrap();
     body.iter_mut().enumerate().for_each(|(place, found)| *found = byte(sequence, start + place));

@@ -40,6 +40,7 @@ pub fn data_frame(data: &[u8]) {
         payload: bytes.u16(),
         stolen_micros: bytes.number() as u32,
         waited_micros: bytes.number() as u32,
+        ahead_micros: bytes.number() as u32,
     };
     let possible = (1..=MAX_MESSAGE_BYTES).contains(&header.message_bytes)
         && (1..=MAX_PACKET_BYTES.min(header.message_bytes)).contains(&header.payload.into());

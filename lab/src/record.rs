@@ -6,6 +6,7 @@ use laxity_core::receive::Evidence;
 use laxity_core::units::{Duration, Instant};
 
 use crate::figures::per_second;
+use crate::workload::stamp;
 
 /// Messages of a channel of which the evidence is kept.
 const MOST_EVIDENCE: usize = 5;
@@ -16,7 +17,7 @@ pub struct Sample {
     /// Its logical arrival, since the sources started.
     pub at: Duration,
     /// From there until it was complete; zero if it was complete before.
-    pub latency: Duration,
+    pub response: Duration,
 }
 
 /// A sequence of samples of bounded length: when it is full, every other one goes, and from then on every other one is kept.
@@ -91,7 +92,9 @@ pub(crate) struct Arrived {
     /// `None` if it was beyond the contract.
     pub(crate) logical_arrival: Option<Instant>,
     pub(crate) completion: Instant,
-    /// From the logical arrival, as the sending application counts it, until the receiving application's thread had it.
+    /// When its application sent it, as its stack says; `None` if it was beyond the contract.
+    pub(crate) sent: Option<Instant>,
+    /// From when the application sent it, as it says itself, until the receiving application's thread had it.
     pub(crate) in_hand: Option<Duration>,
     pub(crate) bytes: u64,
     /// What is known of it if it is late, with its number; only Laxity tells.
@@ -100,9 +103,10 @@ pub(crate) struct Arrived {
 
 impl Arrived {
     /// A message that its application's thread completed itself.
-    pub(crate) fn complete(logical_arrival: Option<Instant>, now: Instant, bytes: u32) -> Self {
-        let in_hand = logical_arrival.map(|at| now.since(at));
-        Self { logical_arrival, completion: now, in_hand, bytes: bytes.into(), evidence: None }
+    pub(crate) fn complete(logical_arrival: Option<Instant>, now: Instant, message: &[u8]) -> Self {
+        let sent = stamp(message);
+        let (in_hand, bytes) = (sent.map(|at| now.since(at)), message.len() as u64);
+        Self { logical_arrival, sent, completion: now, in_hand, bytes, evidence: None }
     }
 }
 
@@ -120,7 +124,9 @@ pub(crate) struct Recorder {
     pub(crate) delivered: u64,
     pub(crate) delivered_bytes: u64,
     pub(crate) late: u64,
-    /// Of all latencies, ns, and how many there were.
+    /// The largest from a logical arrival until completion.
+    pub(crate) response: Option<Duration>,
+    /// Of all responses, ns, and how many there were.
     sum: (u128, u64),
     /// What is known of the first messages whose lateness is Laxity's own fault.
     pub(crate) evidence: Vec<String>,
@@ -147,6 +153,7 @@ impl Recorder {
             delivered: 0,
             delivered_bytes: 0,
             late: 0,
+            response: None,
             sum: (0, 0),
             evidence: Vec::new(),
             bytes_in_time: 0,
@@ -178,14 +185,17 @@ impl Recorder {
             self.in_hand.record(latency);
         }
         let Some(logical_arrival) = arrived.logical_arrival else { return };
-        let latency = arrived.completion.since(logical_arrival);
-        self.latency.record(latency);
-        self.sum = (self.sum.0 + u128::from(latency.as_nanos()), self.sum.1 + 1);
-        self.samples.push(Sample { at: logical_arrival.since(self.start), latency });
-        self.late += u64::from(self.deadline.is_some_and(|deadline| latency > deadline));
+        if let Some(sent) = arrived.sent {
+            self.latency.record(arrived.completion.since(sent));
+        }
+        let response = arrived.completion.since(logical_arrival);
+        self.response = self.response.max(Some(response));
+        self.sum = (self.sum.0 + u128::from(response.as_nanos()), self.sum.1 + 1);
+        self.samples.push(Sample { at: logical_arrival.since(self.start), response });
+        self.late += u64::from(self.deadline.is_some_and(|deadline| response > deadline));
     }
 
-    /// The mean of all latencies, rounded up.
+    /// The mean of all responses, rounded up.
     pub(crate) fn mean(&self) -> Option<Duration> {
         let (sum, count) = self.sum;
         let mean = (count > 0).then(|| sum.div_ceil(u128::from(count)))?;
@@ -206,7 +216,7 @@ mod tests {
     fn samples_are_thinned_evenly() {
         let mut samples = Samples::new(100);
         for at in 0..10_000 {
-            samples.push(Sample { at: Duration::from_nanos(at), latency: Duration::ZERO });
+            samples.push(Sample { at: Duration::from_nanos(at), response: Duration::ZERO });
         }
         let kept = samples.into_vec();
         assert!((50..=100).contains(&kept.len()), "{}", kept.len());
@@ -217,16 +227,20 @@ mod tests {
     fn late_is_after_the_deadline_and_what_nobody_promised_is_neither() {
         let at = Instant::from_nanos;
         let mut recorder = Recorder::new(at(100), (at(100), at(1_000)), Some(Duration::from_nanos(50)), 10);
-        let mut arrive = |logical: Option<u64>, completion| {
-            recorder.record(Arrived::complete(logical.map(at), at(completion), 9));
+        let mut arrive = |sent: u64, logical: Option<u64>, completion| {
+            let stamp = logical.map_or(u64::MAX, |_| sent);
+            let message = [&stamp.to_be_bytes()[..], &[0]].concat();
+            recorder.record(Arrived::complete(logical.map(at), at(completion), &message));
         };
-        arrive(Some(100), 150);
-        arrive(Some(200), 251);
-        arrive(Some(900), 300);
-        arrive(None, 1_001);
+        arrive(100, Some(100), 150);
+        arrive(200, Some(200), 251);
+        // By its burst it was sent, and came, before its logical arrival.
+        arrive(230, Some(900), 300);
+        arrive(0, None, 1_001);
         assert_eq!((recorder.delivered, recorder.delivered_bytes, recorder.late), (4, 36, 1));
         let latencies = recorder.latency.latencies();
-        assert_eq!((latencies.min, latencies.max), (Some(Duration::ZERO), Some(Duration::from_nanos(51))));
+        assert_eq!((latencies.min, latencies.max), (Some(Duration::from_nanos(50)), Some(Duration::from_nanos(70))));
+        assert_eq!((recorder.response, recorder.in_hand.latencies()), (Some(Duration::from_nanos(51)), latencies));
         assert_eq!(recorder.throughput_bytes_s(), 30_000_000);
         assert_eq!(recorder.mean(), Some(Duration::from_nanos(34)), "0, 50 and 51");
         assert_eq!(recorder.samples.into_vec().len(), 3);

@@ -82,10 +82,10 @@ pub struct ChannelOutcome {
     pub refused: Misses,
     /// Bytes of complete messages a second, while the sources ran; in an experiment after their warm-up.
     pub throughput_bytes_s: u64,
-    /// The mean latency, rounded up.
+    /// The mean response, rounded up.
     pub mean: Option<Duration>,
-    /// From the logical arrival as the sending application itself counts it, until the receiving application's own thread had
-    /// the message: what no stack can shade. With plain sockets it is the same as `figures.latencies`; Laxity's own figures
+    /// From when the sending application wanted to send, as it stamps the message itself, until the receiving application's own
+    /// thread had it: what no stack can shade. With plain sockets it is the same as `figures.latencies`; Laxity's own figures
     /// count from when it was handed the message until that is in the receiver's queue. A violator's stamps may be an interval
     /// off: which of its messages are beyond the contract is for the stack to say.
     pub in_hand: Latencies,
@@ -403,7 +403,7 @@ fn feed(
         for _ in 0..burst.messages {
             let logical_arrival = source.stamp(at);
             offered += 1;
-            outlet.send(writer.write(logical_arrival), logical_arrival, stop)?;
+            outlet.send(writer.write(logical_arrival.map(|_| at)), logical_arrival, stop)?;
         }
         source.done(at);
     }
@@ -464,6 +464,7 @@ impl Finished {
                     late: recorder.late,
                     lost: lost + unseen,
                     deadline: contract.map(|contract| contract.deadline()),
+                    response: recorder.response,
                     latencies: recorder.latency.latencies(),
                     ..Figures::default()
                 };

@@ -33,7 +33,7 @@ pub const VIDEO: &str = "video";
 /// The name of the channel beside a film that breaks its contract, if the attack has one.
 pub const VIOLATOR: &str = "violator";
 /// Bytes of the sending application's stamp at the start of a message.
-pub(crate) const STAMP_BYTES: usize = 8;
+const STAMP_BYTES: usize = 8;
 /// How often the deadlines of all rows grow by a quarter before they are given up: to nine times what was wanted.
 const STRETCHES: usize = 10;
 
@@ -179,6 +179,12 @@ impl Writer {
         self.message[..STAMP_BYTES].copy_from_slice(&nanos.to_be_bytes());
         &self.message
     }
+}
+
+/// When the application sent a message, as it says; `None` if it was beyond the contract.
+pub(crate) fn stamp(message: &[u8]) -> Option<Instant> {
+    let stamp = message.first_chunk::<STAMP_BYTES>().map(|stamp| Instant::from_nanos(u64::from_be_bytes(*stamp)));
+    stamp.filter(|stamp| *stamp != Instant::MAX)
 }
 
 /// Compares what arrives with what was sent.

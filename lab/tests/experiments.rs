@@ -19,7 +19,7 @@ fn experiment(attack: Attack, experiment: Experiment) -> Outcome {
         );
         let refused = channel.refused.sender + channel.refused.platform + channel.refused.laxity;
         assert!(figures.best_effort || channel.offered == figures.sent + refused, "{channel:?}");
-        assert!(channel.mean <= figures.latencies.max, "{figures:?}");
+        assert!(channel.mean <= figures.response, "{figures:?}");
     }
     outcome
 }

@@ -124,7 +124,7 @@ impl Display {
         match place {
             Some(place @ None) if self.scratch == picture => {
                 let since = |at: Instant| at.since(Instant::from_nanos(captured));
-                let complete = since(message.logical_arrival() + message.latency());
+                let complete = since(message.completion());
                 let sent = since(Instant::from_nanos(sent));
                 *place = Some(Seen { sent, complete, in_hand: since(at), gaps: (before, gaps) });
             }

@@ -162,7 +162,16 @@ impl Message {
     pub fn logical_arrival(&self) -> Instant {
         self.inbound.as_ref().map_or(Instant::ZERO, |inbound| inbound.delivered.logical_arrival)
     }
-    /// From its logical arrival until it was complete.
+    /// When its application sent it, as the sender says, to a microsecond: before its logical arrival, if the contract had no room for
+    /// it yet. If the clocks differ, its logical arrival.
+    pub fn sent(&self) -> Instant {
+        self.inbound.as_ref().map_or(Instant::ZERO, |inbound| inbound.delivered.sent())
+    }
+    /// When it was complete in the queue of this channel.
+    pub fn completion(&self) -> Instant {
+        self.inbound.as_ref().map_or(Instant::ZERO, |inbound| inbound.delivered.completion)
+    }
+    /// From when its application sent it until it was complete.
     pub fn latency(&self) -> Duration {
         self.inbound.as_ref().map_or(Duration::ZERO, |inbound| inbound.delivered.latency())
     }

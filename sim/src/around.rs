@@ -207,7 +207,7 @@ impl Ports for Around<'_> {
         let over_bound = judged.is_some_and(Cause::breaks_promise);
         ledger.over_bound += u64::from(over_bound);
         let (arrival, problem) = ledger.delivered(&delivered, evidence);
-        let (sequence, latency) = (delivered.sequence, delivered.latency());
+        let (sequence, latency) = (delivered.sequence, delivered.response());
         let host = &mut world.hosts[self.number];
         match ledger.reads {
             None => host.give_back(key, delivered.message),

@@ -383,7 +383,7 @@ impl Ledger {
         };
         self.latencies.push(delivered.latency().as_nanos());
         self.responses.delivered += 1;
-        self.responses.at_receiver = self.responses.at_receiver.max(delivered.latency() - self.plan.upstream);
+        self.responses.at_receiver = self.responses.at_receiver.max(delivered.response() - self.plan.upstream);
         if let Some(deadline) = delivered.deadline {
             self.receiver_laxity.note(deadline, delivered.completion);
         }

@@ -354,6 +354,7 @@ fn forged(number: u64) -> Vec<u8> {
         payload: 8,
         stolen_micros: 0,
         waited_micros: 0,
+        ahead_micros: 0,
     };
     header.write(&mut frame).expect("room for a header and eight bytes");
     frame

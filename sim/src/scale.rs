@@ -87,7 +87,7 @@ impl Outcome {
         self.dropped += figures.dropped;
         self.over_bound += figures.over_bound;
         let part = |part: Duration, whole: Duration| part.mul_ratio(1_000_000, whole.as_nanos().max(1)).as_nanos();
-        let largest = figures.latencies.max.unwrap_or(Duration::ZERO);
+        let largest = figures.response.unwrap_or(Duration::ZERO);
         self.latency_by_deadline = self.latency_by_deadline.max(part(largest, granted.contract.deadline()));
         let mut seen = [figures.sent, figures.delivered, largest.as_nanos(), 0];
         for (hop, planned) in world.hops(handle).iter().zip(granted.hops(hosts)) {
@@ -272,7 +272,7 @@ fn platform() -> Platform {
         link: LinkModel {
             setup: Duration::ZERO,
             rate: Rate::bytes_per_second(125_000_000),
-            overhead_bytes: 134,
+            overhead_bytes: 138,
             floor_bytes: 400,
             spacing: Duration::ZERO,
         },

@@ -80,7 +80,7 @@ fn nothing_is_complete_after_its_bound() {
     for receive_early in [false, true] {
         let reports = run(&granted, receive_early, Vec::new(), by_analysis);
         for (granted, report) in granted.iter().zip(&reports) {
-            let (bound, max) = (report.figures.bound.unwrap(), report.figures.latencies.max.unwrap());
+            let (bound, max) = (report.figures.bound.unwrap(), report.figures.response.unwrap());
             assert_eq!(bound, UPSTREAM + granted.worst);
             assert!(max <= bound && bound < granted.contract.deadline(), "{max} {bound}");
             assert_eq!(report.figures.over_bound, 0);

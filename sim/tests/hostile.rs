@@ -71,6 +71,7 @@ fn bytes_of(forged: &Forged) -> Vec<u8> {
                 payload: payload.min(bytes as u16),
                 stolen_micros: 9,
                 waited_micros: 0,
+                ahead_micros: 0,
             };
             header.write(&mut frame).unwrap();
             (header.frame_bytes(), flip)

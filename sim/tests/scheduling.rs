@@ -38,7 +38,7 @@ fn early_work_makes_messages_early_and_never_late() {
             let report = world.report(channel);
             assert_eq!((report.figures.misses, report.figures.delivered), (Misses::default(), report.figures.sent));
         }
-        largest.push(world.report(channels[0]).figures.latencies.max.unwrap());
+        largest.push(world.report(channels[0]).figures.response.unwrap());
     }
     // Held until its time at the receiver, or not.
     assert!(largest[0] >= ms(12) && largest[1] < ms(5) && largest[2] <= largest[1], "{largest:?}");

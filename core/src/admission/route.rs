@@ -205,13 +205,13 @@ mod tests {
 
     #[test]
     fn a_frame_waits_for_a_look_of_its_own_after_a_quantum_of_steps() {
-        // R = 32 · 2 = 64 µs; 16 (8 + 5 + 10) + 2 · 10 = 388 µs; a byte takes the link (400 + 134) B/12.5 MB/s = 42.72 µs, so all
-        // that is 42.72/32.72 as long: 590.142 µs.
+        // R = 32 · 2 = 64 µs; 16 (8 + 5 + 10) + 2 · 10 = 388 µs; a byte takes the link (400 + 138) B/12.5 MB/s = 43.04 µs, so all
+        // that is 43.04/33.04 as long: 588.804 µs.
         let host = Admission::new(crate::platform::Platform::assumed_host()).unwrap();
         let delay = host.input_delay();
-        assert_eq!(delay.as_nanos(), 590_142);
+        assert_eq!(delay.as_nanos(), 588_804);
         // It solves the inequality, and is no more than a hand-over too long.
-        let right = |wait: u64| 64_000 + 16 * 23_000 + 10_000 * (wait.div_ceil(42_720) + 1);
+        let right = |wait: u64| 64_000 + 16 * 23_000 + 10_000 * (wait.div_ceil(43_040) + 1);
         assert!(right(delay.as_nanos()) <= delay.as_nanos() && delay.as_nanos() < right(0) * 2);
         // A part of the link changes nothing, and who is asleep is awake after W.
         let part = host.with_rate(crate::units::Rate::bytes_per_second(250_000).unwrap()).unwrap();

@@ -226,7 +226,7 @@ impl LostHere {
 /// let ms = |millis: u64| Instant::from_nanos(millis * 1_000_000);
 /// let (here, there) = ("10.0.0.1:1".parse().unwrap(), "10.0.0.2:1".parse().unwrap());
 /// let (mut sender, mut receiver) = (Endpoint::new(config(1)), Endpoint::new(config(2)));
-/// let (mut frames, mut frames2) = (HeapFrames::new(64, 1048), HeapFrames::new(64, 1048));
+/// let (mut frames, mut frames2) = (HeapFrames::new(64, 1052), HeapFrames::new(64, 1052));
 ///
 /// // Whatever leaves one side arrives at the other: a link without delay.
 /// fn carry(now: Instant, a: &mut Endpoint, fa: &mut HeapFrames, from: core::net::SocketAddr, b: &mut Endpoint, fb: &mut HeapFrames) {

@@ -371,6 +371,7 @@ mod tests {
             payload: 1_000,
             stolen_micros: micros(stolen),
             waited_micros: micros(waited),
+            ahead_micros: 0,
         };
         let arrived = at(100 + waited + transit);
         let found = Found { at: arrived + ms(lay.unwrap_or(0)), arrived: lay.map(|_| arrived) };

@@ -91,6 +91,6 @@ pub struct ReceiveCounters {
     pub frames_stale: u64,
     /// What was late, lost or dropped, by cause.
     pub misses: Misses,
-    /// The largest latency of a delivered message.
+    /// The largest response of a delivered message: from its logical arrival until it was complete.
     pub largest: Duration,
 }

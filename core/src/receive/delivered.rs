@@ -13,6 +13,8 @@ pub struct Delivered {
     pub sequence: u64,
     /// Its logical arrival: at the sender if the clock is the same, else at this host, with the last of its packets.
     pub logical_arrival: Instant,
+    /// How long before that its application sent it, by the sender's word, to a microsecond. Zero where the clocks differ.
+    pub ahead: Duration,
     /// When it was complete.
     pub completion: Instant,
     /// When it was due; `None` for best effort.
@@ -30,8 +32,16 @@ pub struct Delivered {
 }
 
 impl Delivered {
-    /// From logical arrival to completion.
+    /// When its application sent it.
+    pub fn sent(&self) -> Instant {
+        self.logical_arrival.before(self.ahead)
+    }
+    /// From when its application sent it until it was complete.
     pub fn latency(&self) -> Duration {
+        self.completion.since(self.sent())
+    }
+    /// From its logical arrival until it was complete, zero if it was complete before: what deadline and bound limit.
+    pub fn response(&self) -> Duration {
         self.completion.since(self.logical_arrival)
     }
     /// How long after its deadline it was complete; zero if in time.

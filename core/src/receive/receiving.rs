@@ -344,6 +344,11 @@ impl Receiving {
         let mut slot = Slot {
             sequence: header.sequence,
             logical_arrival,
+            ahead: if self.config.same_clock {
+                Duration::from_micros(header.ahead_micros.into())
+            } else {
+                Duration::ZERO
+            },
             eligible,
             release,
             message_bytes: header.message_bytes,
@@ -597,6 +602,7 @@ impl Receiving {
             message,
             sequence: slot.sequence,
             logical_arrival: slot.logical_arrival,
+            ahead: slot.ahead,
             completion: Instant::MAX,
             deadline,
             deferred: slot.deferred,
@@ -638,7 +644,7 @@ impl Receiving {
         delivered.completion = now;
         self.counters.delivered += 1;
         self.counters.delivered_bytes += delivered.message.len() as u64;
-        self.counters.largest = self.counters.largest.max(delivered.latency());
+        self.counters.largest = self.counters.largest.max(delivered.response());
         let lateness = delivered.lateness();
         if lateness.is_zero() {
             return Some((delivered, None));

@@ -12,6 +12,8 @@ pub(super) struct Slot {
     pub(super) sequence: u64,
     /// At the sender.
     pub(super) logical_arrival: Instant,
+    /// How long before that it was sent, as its sender says.
+    pub(super) ahead: Duration,
     /// From when on it may be processed.
     pub(super) eligible: Instant,
     /// At this host, what its deadline counts from.

@@ -12,7 +12,7 @@ use crate::regulator::Regulator;
 use crate::send::enforce::{Violation, Violations};
 use crate::send::link_scheduler::Head;
 use crate::units::{Duration, Instant};
-use crate::wire::DataHeader;
+use crate::wire::{DataHeader, micros_saturating};
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 /// How a sending channel is set up.
@@ -136,8 +136,16 @@ struct Queued {
     message: MessageBuf,
     sequence: u64,
     logical_arrival: Instant,
+    ahead: Duration,
     release: Instant,
     handed_over: HandOver,
+}
+
+/// When a message that is taken arrives logically, how long before that it was sent, and from when on it is served.
+struct Admitted {
+    logical_arrival: Instant,
+    ahead: Duration,
+    release: Instant,
 }
 
 #[derive(Debug)]
@@ -235,12 +243,12 @@ impl Sending {
         stolen: impl Fn(Instant) -> Duration,
     ) -> Result<Submitted, Rejected> {
         match self.admit(&arrival, message.len() as u64) {
-            Ok((logical_arrival, release)) => {
+            Ok(Admitted { logical_arrival, release, ahead }) => {
                 let sequence = self.next_sequence;
                 self.next_sequence += 1;
                 self.counters.accepted += 1;
                 let handed_over = self.hand_over(arrival.withheld, logical_arrival, release, stolen);
-                let queued = Queued { message, sequence, logical_arrival, release, handed_over };
+                let queued = Queued { message, sequence, logical_arrival, ahead, release, handed_over };
                 self.queue.push(queued).unwrap_or_else(|_| unreachable!("admit() found room"));
                 Ok(Submitted { sequence, logical_arrival, release })
             }
@@ -278,8 +286,8 @@ impl Sending {
         self.handed_over
     }
 
-    /// The logical arrival of a message that is taken, and from when on it is served.
-    fn admit(&mut self, arrival: &Arrival, bytes: u64) -> Result<(Instant, Instant), Refused> {
+    /// Whether a message is taken, and when it arrives logically then.
+    fn admit(&mut self, arrival: &Arrival, bytes: u64) -> Result<Admitted, Refused> {
         let max = u64::from(self.config.service.max_message());
         let weight = match self.config.overload {
             Overload::Decay if bytes > max => self.decay_weight(bytes),
@@ -303,7 +311,7 @@ impl Sending {
                 self.counters.violations.burst += 1;
                 return Err(Refused::Violates(Violation::Burst { wait: Duration::ZERO }));
             }
-            return Ok((arrival.stamp, arrival.served));
+            return Ok(Admitted { logical_arrival: arrival.stamp, ahead: Duration::ZERO, release: arrival.served });
         };
         let stamp = regulator.stamp(arrival.stamp);
         let contract = self.config.service.contract().expect("a regulated channel has a contract");
@@ -324,7 +332,7 @@ impl Sending {
         regulator.accept(stamp, weight);
         let served = serving.stamp(stamp.logical_arrival.max(arrival.served));
         serving.accept(served, weight);
-        Ok((stamp.logical_arrival, served.logical_arrival))
+        Ok(Admitted { logical_arrival: stamp.logical_arrival, ahead: stamp.ahead, release: served.logical_arrival })
     }
 
     /// The largest message that `decay` takes, bytes: what the wire can carry is the limit, too.
@@ -400,7 +408,7 @@ impl Sending {
             self.fragmenting = Some(Fragmenting { queued, index: 0, count });
         }
         let fragmenting = self.fragmenting.as_mut()?;
-        let Queued { message, sequence, logical_arrival, release, handed_over } = &fragmenting.queued;
+        let Queued { message, sequence, logical_arrival, ahead, release, handed_over } = &fragmenting.queued;
         let start = fragmenting.index as usize * size as usize;
         let payload = message.len().saturating_sub(start).min(size as usize);
         let area = frames.packet_mut(&frame);
@@ -415,6 +423,7 @@ impl Sending {
             // Written when it leaves.
             stolen_micros: 0,
             waited_micros: 0,
+            ahead_micros: micros_saturating(*ahead + Duration::from_nanos(999)),
         };
         // The region's frames hold the header and S bytes; the endpoint checks that when it is made.
         let body = header.write(area).expect("a frame holds a header and a payload");

@@ -1,4 +1,4 @@
-//! Data frames: one packet of one message behind a fixed header of 48 bytes.
+//! Data frames: one packet of one message behind a fixed header of 52 bytes.
 //!
 //! | offset | bytes | field | range |
 //! |---|---|---|---|
@@ -12,8 +12,9 @@
 //! | 38 | 2 | payload | 1 to [`MAX_PACKET_BYTES`], at most message_bytes; S, or what is left for the last fragment |
 //! | 40 | 4 | stolen | all; µs, 2³² − 1 means that or more |
 //! | 44 | 4 | waited | all; µs, 2³² − 1 means that or more |
-//! | 48 | payload | the bytes | the frame ends with them, if its kind is 1 |
-//! | 48 + payload | 8 | tag | only if its kind is 3: authenticates all before it |
+//! | 48 | 4 | ahead | all; µs, 2³² − 1 means that or more |
+//! | 52 | payload | the bytes | the frame ends with them, if its kind is 1 |
+//! | 52 + payload | 8 | tag | only if its kind is 3: authenticates all before it |
 //!
 //! S is the packet size that the channel's ACCEPT named. It is not in the frame: [`DataView::check`] takes it from the
 //! channel, so a sender cannot choose where in the message its bytes land.
@@ -26,7 +27,7 @@ use zerocopy::network_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// Bytes before the payload of a data frame.
-pub const DATA_HEADER_BYTES: usize = 48;
+pub const DATA_HEADER_BYTES: usize = 52;
 
 /// The header as it lies in the frame.
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
@@ -42,6 +43,7 @@ struct RawHeader {
     payload: U16,
     stolen: U32,
     waited: U32,
+    ahead: U32,
 }
 
 const _: () = {
@@ -75,6 +77,9 @@ pub struct DataHeader {
     /// the packet took from there on is the network's. A relay fills it in anew, less what the way to it took beyond its
     /// grant: that stays the network's.
     pub waited_micros: u32,
+    /// How long before its logical arrival the application sent the message, in µs, rounded up and saturating: by its burst, and
+    /// by what its sender catches up. A latency counts from there; nothing is decided by it.
+    pub ahead_micros: u32,
 }
 
 /// Where `channel` stands in a frame: a relay fills it and the key in anew.
@@ -109,6 +114,7 @@ impl DataHeader {
             payload: self.payload.into(),
             stolen: self.stolen_micros.into(),
             waited: self.waited_micros.into(),
+            ahead: self.ahead_micros.into(),
         };
         raw.write_to(header).map_err(|_| room)?;
         Ok(payload)
@@ -148,7 +154,7 @@ impl<'a> DataView<'a> {
     /// Reads a frame. Bounded by the header; the payload is not looked at.
     ///
     /// # Errors
-    /// Not a data frame of this major version, a length other than 48 + payload (and 8 for a tag), or a value outside its range.
+    /// Not a data frame of this major version, a length other than 52 + payload (and 8 for a tag), or a value outside its range.
     #[inline]
     pub fn parse(frame: &'a [u8]) -> Result<Self, WireError> {
         let tag = match classify(frame)? {
@@ -168,6 +174,7 @@ impl<'a> DataView<'a> {
             payload: raw.payload.get(),
             stolen_micros: raw.stolen.get(),
             waited_micros: raw.waited.get(),
+            ahead_micros: raw.ahead.get(),
         };
         let expected = header.frame_bytes().saturating_add(tag);
         if frame.len() != expected {

@@ -57,6 +57,7 @@ fn header(sequence: u64, bytes: u32, index: u16, logical_arrival: Instant) -> Da
         payload: fragment_bytes(bytes, PACKET, index).expect("there is such a packet"),
         stolen_micros: 0,
         waited_micros: 0,
+        ahead_micros: 0,
     }
 }
 

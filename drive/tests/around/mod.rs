@@ -312,6 +312,7 @@ impl Host {
             payload: PACKET as u16,
             stolen_micros: 0,
             waited_micros: 0,
+            ahead_micros: 0,
         };
         let mut frame = vec![1; DATA_HEADER_BYTES + PACKET];
         header.write(&mut frame).unwrap();

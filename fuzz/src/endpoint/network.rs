@@ -217,6 +217,7 @@ impl World {
                     payload: (1 + bytes.up_to(255)).min(message_bytes.into()) as u16,
                     stolen_micros: bytes.u32(),
                     waited_micros: bytes.u32(),
+                    ahead_micros: bytes.u32(),
                 };
                 let mut frame = vec![0x5A; header.frame_bytes()];
                 header.write(&mut frame).expect("within the ranges");

@@ -53,6 +53,7 @@ impl Content {
                     payload: payload as u16,
                     stolen_micros: 0,
                     waited_micros: 0,
+                    ahead_micros: 0,
                 };
                 header.write(area).map(|_| header.frame_bytes())
             }

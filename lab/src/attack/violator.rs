@@ -51,6 +51,7 @@ impl Violator {
             payload: 0,
             stolen_micros: 0,
             waited_micros: 0,
+            ahead_micros: 0,
         };
         let forger = Forger::open().map_err(Error::system("opening a raw socket"))?;
         Ok(Self { forger, from, to, header, packet: marks.packet })

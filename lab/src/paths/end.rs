@@ -131,6 +131,7 @@ impl<L: LinkOver<F> + Send, F: Frames + Send> End for Laxity<L, F> {
                 payload: PAYLOAD,
                 stolen_micros: 0,
                 waited_micros: 0,
+                ahead_micros: 0,
             };
             header.write(self.frames.packet_mut(&frame)).map_err(io::Error::other)?.fill(0x5a);
             self.link.transmit(frame, PACKET, self.peer);

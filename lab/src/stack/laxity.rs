@@ -22,7 +22,7 @@ use crate::error::Error;
 use crate::record::Arrived;
 use crate::timing;
 use crate::wire::Discipline;
-use crate::workload::{self, BEST_EFFORT, MESSAGE_BYTES, Row, STAMP_BYTES, Workload};
+use crate::workload::{self, BEST_EFFORT, MESSAGE_BYTES, Row, Workload};
 
 /// Best-effort messages that may wait at the sender.
 const BEST_EFFORT_QUEUE: u64 = 10;
@@ -192,13 +192,12 @@ impl Inlet for Receiver {
         loop {
             match self.0.recv_timeout(LOOK) {
                 Ok(message) => {
-                    let (logical_arrival, now) = (message.logical_arrival(), now());
-                    let stamp = message.first_chunk::<STAMP_BYTES>().map(|stamp| u64::from_be_bytes(*stamp));
-                    let stamp = stamp.map(Instant::from_nanos).filter(|stamp| *stamp != Instant::MAX);
+                    let now = now();
                     let arrived = Arrived {
-                        logical_arrival: Some(logical_arrival),
-                        completion: logical_arrival + message.latency(),
-                        in_hand: stamp.map(|stamp| now.since(stamp)),
+                        logical_arrival: Some(message.logical_arrival()),
+                        sent: Some(message.sent()),
+                        completion: message.completion(),
+                        in_hand: workload::stamp(&message).map(|stamp| now.since(stamp)),
                         bytes: message.len() as u64,
                         evidence: message.evidence().map(|evidence| (message.sequence(), evidence)),
                     };

@@ -85,7 +85,7 @@ impl Inlet for Receiver {
             match self.socket.recv(&mut self.datagram) {
                 Ok(len) => {
                     if let Some((header, message)) = self.assembler.take(&self.datagram[..len]) {
-                        take(Arrived::complete(header.logical_arrival(), now(), message.len() as u32), message);
+                        take(Arrived::complete(header.logical_arrival(), now(), message), message);
                     }
                 }
                 Err(error) => match error.kind() {

@@ -109,7 +109,7 @@ impl Inlet for Receiver {
         while !stop.load(Ordering::Relaxed) {
             incoming.receive(LOOK, |datagram| {
                 if let Some((header, message)) = assembler.take(datagram) {
-                    take(Arrived::complete(header.logical_arrival(), now(), message.len() as u32), message);
+                    take(Arrived::complete(header.logical_arrival(), now(), message), message);
                 }
             })?;
         }

@@ -267,7 +267,7 @@ fn take(mut receiver: Receiver, stream: &Stream, over: &AtomicBool) -> Arrived {
     let note = loop {
         match receiver.recv_timeout(LOOK) {
             Ok(message) => {
-                in_hand = in_hand.max(Some(now().since(message.logical_arrival())));
+                in_hand = in_hand.max(Some(now().since(message.sent())));
                 match number(&message, stream) {
                     // Some before it may be missing.
                     Some(number) if number >= next => next = number + 1,

@@ -172,6 +172,7 @@ mod tests {
             over_bound: 11,
             deadline: span(12),
             bound: None,
+            response: span(17),
             latencies: Latencies { min: span(13), p50: span(14), p99: span(15), p999: None, max: span(16) },
         };
         let line = json(&figures);

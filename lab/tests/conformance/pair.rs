@@ -146,6 +146,7 @@ impl Packet {
             payload: payload as u16,
             stolen_micros: 0,
             waited_micros: 0,
+            ahead_micros: 0,
         };
         let body = header.write(area).expect("there is room");
         body.iter_mut().enumerate().for_each(|(at, byte)| *byte = self.byte(at));

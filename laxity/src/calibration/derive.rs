@@ -229,7 +229,7 @@ mod tests {
     fn packets_start_three_hand_overs_apart() {
         let assumed = Platform::assumed_host();
         for (rate, micros, full) in
-            [(12_500_000, 10, 122), (12_500_000, 50, 150), (1_000_000_000, 10, 30), (12_500_000, 1, 122)]
+            [(12_500_000, 10, 123), (12_500_000, 50, 150), (1_000_000_000, 10, 30), (12_500_000, 1, 123)]
         {
             let link = LinkModel { rate: Rate::bytes_per_second(rate), ..assumed.link };
             let link_cost = Duration::from_micros(micros);

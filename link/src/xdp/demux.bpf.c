@@ -198,6 +198,7 @@ struct data_header {
     __be16 payload;
     __be32 stolen;
     __be32 waited;
+    __be32 ahead;
 } __attribute__((packed, aligned(2)));
 
 enum {

@@ -169,6 +169,7 @@ fn delivered(sequence: u64, bytes: usize, wrong: Option<usize>) -> Delivered {
         message,
         sequence,
         logical_arrival: at(10 * sequence),
+        ahead: Duration::ZERO,
         completion: at(30),
         deadline: Some(at(30)),
         deferred: Duration::ZERO,

@@ -112,7 +112,7 @@ fn outcome(channel: ChannelOutcome, case: &Case, platform: &Platform) -> Outcome
     let laxity = |latency: Option<Duration>| Some(nanos(figures.deadline?) - nanos(latency?));
     Outcome {
         in_hand: in_hand.max,
-        min_laxity: laxity(figures.latencies.max),
+        min_laxity: laxity(figures.response),
         mean_laxity: laxity(mean),
         throughput: throughput_bytes_s,
         late_packets: None,

@@ -202,6 +202,7 @@ fn outcome(
         over_bound: last().filter(over).count() as u64,
         deadline,
         bound,
+        response: last().map(response).max(),
         latencies: Latencies::of(last().map(|departure| response(departure).as_nanos()).collect()),
     };
     Outcome {

@@ -284,11 +284,11 @@ fn order(pairs: &[Pair<'_, '_>]) -> String {
         return format!("This run shows no advantage of Laxity here. {counts}");
     };
     let facts = |channel: &ChannelOutcome| {
-        let (deadline, max) = (channel.figures.deadline, channel.figures.latencies.max);
+        let (deadline, max) = (channel.figures.deadline, channel.figures.response);
         (escaped(&channel.figures.name).into_owned(), span(deadline), brief(max))
     };
     let ((hurried, tight, waited), (patient, loose, less)) = (facts(worst.hurried), facts(worst.patient));
-    let ours_then = pair.ours.channel(key_of(worst.hurried)).map(|channel| brief(channel.figures.latencies.max));
+    let ours_then = pair.ours.channel(key_of(worst.hurried)).map(|channel| brief(channel.figures.response));
     let compared = ours_then.map_or_else(String::new, |max| format!("; through Laxity {hurried} waited {max}"));
     format!(
         "A class sends first come, first served. {counts} By the most {under}: over tuned UDP, {hurried} (deadline {tight}) waited up \
@@ -302,7 +302,7 @@ fn inversion(scenario: &Run) -> Option<Inversion<'_>> {
     let pairs = scenario.on_contract().flat_map(|hurried| {
         scenario.on_contract().filter_map(move |patient| {
             let is_tighter = hurried.figures.deadline? < patient.figures.deadline?;
-            let longer = hurried.figures.latencies.max?.checked_sub(patient.figures.latencies.max?)?;
+            let longer = hurried.figures.response?.checked_sub(patient.figures.response?)?;
             (is_tighter && longer > Duration::ZERO).then_some(Inversion { hurried, patient, longer })
         })
     });
@@ -320,7 +320,7 @@ fn beforehand(report: &Report) -> String {
         .flat_map(|scenario| scenario.on_contract())
         .filter_map(|channel| {
             let bound = channel.figures.bound?;
-            Some((percent_of(channel.figures.latencies.max?, bound), channel))
+            Some((percent_of(channel.figures.response?, bound), channel))
         })
         .collect();
     let Some(&(largest, worst)) = bounded.iter().max_by_key(|(percent, _)| *percent) else {

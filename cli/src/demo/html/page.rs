@@ -98,8 +98,8 @@ fn overview(report: &Report, sections: &[Section<'_>]) -> Markup {
         section id="overview" {
             h2 { "Overview" }
             p.hint {
-                "Real-time messages late or lost, of those sent by channels that keep their contract. The bar is the largest latency in \
-                 per cent of its deadline; the mark on it is the deadline."
+                "Real-time messages late or lost, of those sent by channels that keep their contract. The bar is the largest time from a \
+                 logical arrival in per cent of its deadline; the mark on it is the deadline."
             }
             div.scroll role="region" aria-label="Overview of attacks and stacks" tabindex="0" {
                 table.matrix {
@@ -283,7 +283,7 @@ fn channel_plots(id: &str, section: &Section<'_>, key: ChannelKey<'_>) -> Markup
 
 fn plot_caption(channel: &ChannelOutcome) -> String {
     let figures = &channel.figures;
-    let largest = format!("largest {}", brief(figures.latencies.max));
+    let largest = format!("largest {}", brief(figures.response));
     match figures.best_effort {
         true => format!("{largest}; {} lost", count(figures.lost)),
         false => format!("{largest}; {} late, {} lost", count(figures.late), count(figures.lost)),
@@ -320,6 +320,10 @@ fn throughput(section: &Section<'_>, channels: &[ChannelKey<'_>]) -> Markup {
 fn figures(section: &Section<'_>, channels: &[ChannelKey<'_>]) -> Markup {
     html! {
         h3 { "All figures" }
+        p.hint {
+            "p50, p99 and largest count from the application's call. Deadline and bound count from the logical arrival, which is later for \
+             the messages of a burst."
+        }
         div.scroll role="region" aria-label={ "All figures of " (section.attack) } tabindex="0" {
             table.figures {
                 thead {
@@ -356,7 +360,7 @@ fn class_of(section: &Section<'_>, key: ChannelKey<'_>) -> &'static str {
 fn row(series: &Series<'_>, channel: &ChannelOutcome) -> Markup {
     let figures = &channel.figures;
     let latencies = figures.latencies;
-    let is_late = matches!((latencies.max, figures.deadline), (Some(max), Some(deadline)) if max > deadline);
+    let is_late = matches!((figures.response, figures.deadline), (Some(max), Some(deadline)) if max > deadline);
     html! {
         tr {
             th scope="row" { (series.label) }

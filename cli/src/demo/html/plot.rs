@@ -35,7 +35,7 @@ impl Axes {
     /// Axes for all of `channels`, from the scenario's start to `end`. Linear where the latencies are of the deadline's size, or
     /// close together; otherwise logarithmic.
     pub(super) fn around<'a>(channels: impl Iterator<Item = &'a ChannelOutcome> + Clone, end: Duration) -> Self {
-        let samples = channels.clone().flat_map(|channel| &channel.samples).map(|sample| sample.latency.as_nanos());
+        let samples = channels.clone().flat_map(|channel| &channel.samples).map(|sample| sample.response.as_nanos());
         let lines = channels.filter_map(|channel| channel.figures.deadline.max(channel.figures.bound));
         let line = lines.map(Duration::as_nanos).max();
         let largest = samples.clone().max().unwrap_or(0).max(line.unwrap_or(0));
@@ -110,8 +110,11 @@ struct Marks {
 impl Marks {
     fn of(channel: &ChannelOutcome, frame: &Frame) -> Self {
         let (deadline, bound) = (channel.figures.deadline, channel.figures.bound);
-        let mut samples: Vec<(u64, Duration)> =
-            channel.samples.iter().map(|sample| (column(frame.across, sample.at.as_nanos()), sample.latency)).collect();
+        let mut samples: Vec<(u64, Duration)> = channel
+            .samples
+            .iter()
+            .map(|sample| (column(frame.across, sample.at.as_nanos()), sample.response))
+            .collect();
         samples.sort_unstable();
         let mut marks = Self::default();
         for column in samples.chunk_by(|one, other| one.0 == other.0) {
@@ -166,7 +169,7 @@ pub(super) struct Curve<'a> {
 
 /// What part of the messages took longer than so long, both logarithmic. What was lost took longer than anything.
 pub(super) fn distribution(id: &str, title: &str, curves: &[Curve<'_>]) -> Markup {
-    let samples = || curves.iter().flat_map(|curve| &curve.channel.samples).map(|sample| sample.latency.as_nanos());
+    let samples = || curves.iter().flat_map(|curve| &curve.channel.samples).map(|sample| sample.response.as_nanos());
     let deadline = curves.iter().filter_map(|curve| curve.channel.figures.deadline).max();
     let bounds = curves.iter().filter_map(|curve| curve.channel.figures.bound);
     let bound = bounds.max();
@@ -198,7 +201,7 @@ pub(super) fn distribution(id: &str, title: &str, curves: &[Curve<'_>]) -> Marku
 
 /// The steps of one complementary distribution.
 fn steps(channel: &ChannelOutcome, frame: &Frame) -> String {
-    let mut sorted: Vec<u64> = channel.samples.iter().map(|sample| sample.latency.as_nanos()).collect();
+    let mut sorted: Vec<u64> = channel.samples.iter().map(|sample| sample.response.as_nanos()).collect();
     sorted.sort_unstable();
     let delivered = u128::from(channel.figures.delivered.max(sorted.len() as u64));
     let lost = u128::from(channel.figures.lost);

@@ -170,9 +170,9 @@ pub(super) fn sent_of_offered(channel: &ChannelOutcome) -> String {
     }
 }
 
-/// The largest latency in per cent of the deadline.
+/// The largest response in per cent of the deadline.
 pub(super) fn worst_percent(channel: &ChannelOutcome) -> Option<u64> {
-    Some(crate::numbers::percent_of(channel.figures.latencies.max?, channel.figures.deadline?))
+    Some(crate::numbers::percent_of(channel.figures.response?, channel.figures.deadline?))
 }
 
 /// Where each message ended, if the counts do not add up.

@@ -19,8 +19,8 @@ impl Dice {
     }
 }
 
-fn sample(at: Duration, latency: Duration) -> Sample {
-    Sample { at, latency }
+fn sample(at: Duration, response: Duration) -> Sample {
+    Sample { at, response }
 }
 
 fn ms(millis: u64) -> Duration {
@@ -86,7 +86,7 @@ fn scenario(attack: Attack, stack: Stack, messages: u64, dice: &mut Dice) -> Run
                 let ramp = if typical > 100_000_000 { (n * 40 / messages.max(1) + 1).min(10) } else { 10 };
                 let usual = typical / 10 * ramp + dice.roll(spread / 3 * ramp / 10);
                 let rare = if dice.roll(40) == 0 { dice.roll(spread * 2 / 3) } else { 0 };
-                Sample { at, latency: Duration::from_nanos(usual + rare) }
+                Sample { at, response: Duration::from_nanos(usual + rare) }
             })
             .collect();
         let lost = if stack == Stack::PlainUdp && hard { messages / 5 } else { 0 };
@@ -128,10 +128,10 @@ fn input(
     dropped: u64,
     misses_known: bool,
 ) -> ChannelOutcome {
-    let latencies = Latencies::of(samples.iter().map(|sample| sample.latency.as_nanos()).collect());
+    let latencies = Latencies::of(samples.iter().map(|sample| sample.response.as_nanos()).collect());
     let number = samples.len() as u64;
     let late =
-        samples.iter().filter(|sample| deadline.is_some_and(|deadline| sample.latency > deadline)).count() as u64;
+        samples.iter().filter(|sample| deadline.is_some_and(|deadline| sample.response > deadline)).count() as u64;
     ChannelOutcome {
         figures: Figures {
             name: name.to_owned(),
@@ -146,6 +146,7 @@ fn input(
             over_bound: 0,
             deadline,
             bound,
+            response: latencies.max,
             latencies,
         },
         misses_known,
@@ -242,6 +243,7 @@ fn many_samples_make_no_large_file() {
 #[test]
 fn unknown_percentiles_are_dashes() {
     let mut report = small(0, Misses::default(), 0);
+    report.scenarios[0].channels[0].figures.response = Some(ms(11));
     report.scenarios[0].channels[0].figures.latencies = Latencies { max: Some(ms(11)), ..Latencies::default() };
     let page = render(&report);
     assert!(page.contains("<td>–</td><td>–</td><td>11ms</td>"), "p50, p99, largest");

@@ -16,6 +16,7 @@ const DATA: &str = "
     0003                ; payload: 3 bytes, what 4096 leave of 4099
     000000C8            ; stolen: 200 us
     00001388            ; waited: 5 ms
+    00001B58            ; ahead: 7 ms
     6C 61 78            ; the bytes
 ";
 
@@ -246,6 +247,7 @@ fn the_data_frame_is_read_and_written() {
         payload: 3,
         stolen_micros: 200,
         waited_micros: 5000,
+        ahead_micros: 7000,
     };
     let frame = data_frame();
     let view = DataView::parse(&frame).unwrap();

@@ -25,6 +25,7 @@ fn header(message_bytes: u32, index: u16, payload: u16) -> DataHeader {
         payload,
         stolen_micros: 0,
         waited_micros: 0,
+        ahead_micros: 0,
     }
 }
 
@@ -54,7 +55,7 @@ fn a_frame_that_is_cut_or_has_a_tail_is_an_error() {
         assert_eq!(Control::parse(&long), Err(WireError::Length { found: frame.len() + 1, expected: frame.len() }));
     }
     let long = [&data[..], &[0]].concat();
-    assert_eq!(DataView::parse(&long), Err(WireError::Length { found: 52, expected: 51 }));
+    assert_eq!(DataView::parse(&long), Err(WireError::Length { found: 56, expected: 55 }));
     assert_eq!(classify(&[]), Err(WireError::Truncated { found: 0, expected: PREFIX_BYTES }));
 }
 
@@ -73,7 +74,7 @@ fn a_field_that_is_cut_is_an_error_even_if_the_length_says_so() {
 fn another_prefix_is_named() {
     assert_eq!(DataView::parse(&data_with(0, &[0x4C, 0x59])), Err(WireError::Magic { found: 0x4C59 }));
     assert!(matches!(DataView::parse(&data_with(3, &[4])), Err(WireError::Kind { found: 4, .. })));
-    assert_eq!(DataView::parse(&data_with(3, &[3])), Err(WireError::Length { found: 51, expected: 59 }));
+    assert_eq!(DataView::parse(&data_with(3, &[3])), Err(WireError::Length { found: 55, expected: 63 }));
     assert!(matches!(DataView::parse(&data_with(3, &[2])), Err(WireError::Kind { found: 2, .. })));
     assert!(matches!(Control::parse(&data_frame()), Err(WireError::Kind { found: 1, .. })));
     let mut frame = control_frame(ControlType::Status);
@@ -293,8 +294,8 @@ fn what_cannot_be_parsed_cannot_be_written() {
         assert_eq!(control.write(its_token, &mut frame[..golden.len()]), Ok(golden.len()));
     }
     let data = header(100, 0, 100);
-    for room in 0..148 {
-        assert_eq!(data.write(&mut frame[..room]), Err(WireError::Room { found: room, expected: 148 }));
+    for room in 0..152 {
+        assert_eq!(data.write(&mut frame[..room]), Err(WireError::Room { found: room, expected: 152 }));
     }
     assert!(header(0, 0, 0).write(&mut frame).is_err());
     assert!(header(100, 0, 101).write(&mut frame).is_err());
@@ -308,7 +309,7 @@ fn data_numbers_outside_their_range_are_named() {
     let over = (MAX_MESSAGE_BYTES + 1).to_be_bytes();
     assert_eq!(DataView::parse(&data_with(32, &over)), range("message_bytes", most + 1, 1, most));
     assert_eq!(DataView::parse(&data_with(32, &2_u32.to_be_bytes())), range("payload", 3, 1, 2));
-    assert_eq!(DataView::parse(&data_with(38, &[0, 0])), Err(WireError::Length { found: 51, expected: 48 }));
+    assert_eq!(DataView::parse(&data_with(38, &[0, 0])), Err(WireError::Length { found: 55, expected: 52 }));
     assert_eq!(DataView::parse(&data_with(38, &[0, 0])[..DATA_HEADER_BYTES]), range("payload", 0, 1, 4099));
     let over = u16::try_from(MAX_PACKET_BYTES + 1).unwrap();
     let mut frame = data_with(32, &MAX_MESSAGE_BYTES.to_be_bytes());

@@ -125,6 +125,7 @@ fn data() -> impl Strategy<Value = (DataHeader, u8)> {
                 payload,
                 stolen_micros,
                 waited_micros,
+                ahead_micros: !stolen_micros,
             };
             (header, byte)
         },
@@ -199,6 +200,7 @@ proptest! {
                 channel: 0, key: 0, message_bytes: bytes, sequence: 0, logical_arrival: Instant::ZERO, index, payload,
                 stolen_micros: 0,
                 waited_micros: 0,
+                ahead_micros: 0,
             };
             prop_assert_eq!(header.check(packet), Ok(()));
             prop_assert_eq!(u32::from(index) * packet, covered);

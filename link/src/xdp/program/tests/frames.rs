@@ -25,6 +25,7 @@ pub(super) fn packet((channel, key): (u32, u64), message_bytes: u32, packet: u32
         payload,
         stolen_micros,
         waited_micros,
+        ahead_micros: 9,
     };
     let mut bytes = vec![0xA5; header.frame_bytes()];
     header.write(&mut bytes).unwrap();
