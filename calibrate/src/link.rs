@@ -118,7 +118,7 @@ mod tests {
                 fs::write(root.join(name).join(file), text).unwrap();
             }
         }
-        let gigabit = Device { name: "eth0".to_owned(), packet: 1404, rate: Rate::bytes_per_second(125_000_000) };
+        let gigabit = Device { name: "eth0".to_owned(), packet: 1400, rate: Rate::bytes_per_second(125_000_000) };
         assert_eq!(Device::named(&root, "eth0"), Some(gigabit));
         assert_eq!(Device::named(&root, "eth1").unwrap().rate, None);
         assert_eq!(Device::named(&root, "eth2"), None);
@@ -126,7 +126,7 @@ mod tests {
         up.sort();
         assert_eq!(up, ["eth0", "lo"]);
         fs::remove_dir_all(&root).unwrap();
-        assert_eq!(Device::named(&root, "lo").unwrap().packet, 65_440, "without /sys");
+        assert_eq!(Device::named(&root, "lo").unwrap().packet, 65_436, "without /sys");
         assert_eq!(Device::named(&root, "eth0"), None);
     }
 }

@@ -87,6 +87,7 @@ fn channels(row: &Value) -> (&[Value], &Value) {
             "over_bound",
             "deadline_ns",
             "bound_ns",
+            "response_max_ns",
             "min_ns",
             "p50_ns",
             "p99_ns",
@@ -127,7 +128,7 @@ fn assert_kept(row: &Value, channel: usize, dropped: u64) {
         "{found}"
     );
     assert!(found["min_laxity_ns"].as_i64().unwrap() >= 0, "{found}");
-    let [max, bound, deadline] = ["max_ns", "bound_ns", "deadline_ns"].map(|key| number(&found[key]));
+    let [max, bound, deadline] = ["response_max_ns", "bound_ns", "deadline_ns"].map(|key| number(&found[key]));
     assert!(max <= bound && bound <= deadline, "{found}");
     // A message more or less at the edges.
     let throughput = number(&found["throughput_bytes_s"]);

@@ -1,4 +1,4 @@
-//! `laxity bench xdp-path` and `livelock`, as a user runs them. What the machine does is a figure: no time and no rate is judged here,
+//! `laxity bench xdp-path`, `livelock` and `roundtrip`, as a user runs them. What the machine does is a figure: no time and no rate is judged here,
 //! only that everything is there and adds up.
 
 mod common;
@@ -146,10 +146,46 @@ fn check_livelock(found: &Value) -> u64 {
 }
 
 #[test]
+fn requests_are_answered_on_every_stack() {
+    const STACKS: [&str; 5] = ["udp", "expert-2", "expert-1", "laxity-udp", "laxity-xdp"];
+    const ROUNDS: usize = 10;
+    let _alone = alone();
+    let plot = std::env::temp_dir().join(format!("laxity-roundtrip-{}.svg", std::process::id()));
+    let arguments = ["roundtrip", "--json", "--duration", "100ms", "--attack", "all", "--plot", plot.to_str().unwrap()];
+    let Some(found) = object(&arguments) else { return };
+    let drawn = std::fs::read_to_string(&plot).unwrap();
+    std::fs::remove_file(&plot).unwrap();
+    assert!(drawn.starts_with("<svg ") && STACKS.iter().all(|stack| drawn.contains(stack)));
+    let rows = found["rows"].as_array().unwrap();
+    assert_eq!(rows.iter().map(|row| row["stack"].as_str().unwrap()).collect::<Vec<_>>(), STACKS);
+    for row in rows {
+        assert_eq!(row["attack"], "all");
+        let (pooled, rounds) = (&row["round_trip"], row["rounds"].as_array().unwrap());
+        assert_eq!(rounds.len(), ROUNDS, "{row}");
+        // 100 requests a turn, of which 16 warm up. Who is held up asks less often, and never more.
+        let each: Vec<u64> = rounds.iter().map(|round| number(&round["samples"])).collect();
+        assert!(each.iter().all(|samples| *samples <= 84) && each.iter().sum::<u64>() > 200, "{row}");
+        assert_eq!(number(&pooled["samples"]), each.iter().sum::<u64>(), "{row}");
+        let largest = rounds.iter().filter_map(|round| round["max_ns"].as_u64()).max();
+        assert_eq!(pooled["max_ns"].as_u64(), largest, "{row}");
+        let quantiles = ["min_ns", "p50_ns", "p99_ns", "p999_ns", "max_ns"].map(|key| number(&pooled[key]));
+        assert!(quantiles[0] > 1_000 && quantiles.is_sorted(), "{row}");
+        assert!(number(&row["processor_ns_per_message"]) > 1_000, "{row}");
+    }
+    let channels: Vec<&str> =
+        found["channels"].as_array().unwrap().iter().map(|channel| channel["name"].as_str().unwrap()).collect();
+    let expected = ["laxity-udp requests", "laxity-udp answers", "laxity-xdp requests", "laxity-xdp answers"];
+    assert_eq!(channels, expected);
+}
+
+#[test]
 fn options_of_the_others_are_refused() {
     for (arguments, said) in [
         (&["xdp-path", "--simulated"][..], "--simulated is for the experiments on channels"),
         (&["livelock", "--keep-awake"], "--keep-awake is for the experiments on channels"),
+        (&["livelock", "--attack", "flood"], "--attack is for the experiments on channels"),
+        (&["roundtrip", "--keep-awake"], "--keep-awake is for the experiments on channels"),
+        (&["roundtrip", "--attack", "violator"], "--attack violator is not for roundtrip"),
         (&["livelock", "--spin"], "--spin is for xdp-path"),
         (&["channels-guarantee", "--one-processor"], "--one-processor is for xdp-path"),
     ] {

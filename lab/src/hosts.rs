@@ -12,6 +12,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use laxity_link::netlink::Interface;
+use laxity_link::sys;
 use laxity_link::sys::device::Offload;
 use laxity_link::sys::features::{keep_vlan_tags, set_offload};
 
@@ -141,8 +142,8 @@ impl Hosts {
     }
 
     /// Joins the hosts once more, by interfaces of one queue each: network `number`. Each end knows the other's address at the link
-    /// layer for good. What a socket leaves to the device is done in the packet if programs are to see it.
-    pub(crate) fn join(&self, number: u8, is_for_programs: bool) -> io::Result<[Place; 2]> {
+    /// layer for good.
+    pub(crate) fn join(&self, number: u8, devices: Devices) -> io::Result<[Place; 2]> {
         let address = |host: u8| IpAddr::V4(Ipv4Addr::new(198, 18, number, host + 1));
         let (names, addresses) = ([0, 1].map(|host| name(host, number)), [0, 1].map(|host| [(address(host), 24)]));
         let wire = Wire {
@@ -150,7 +151,7 @@ impl Hosts {
             queues: 1,
             mtu: 1500,
             addresses: addresses.each_ref().map(|addresses| addresses.as_slice()),
-            devices: if is_for_programs { Devices::Whole } else { Devices::Default },
+            devices,
         };
         let ends = wire.join(self.namespaces())?;
         let places = [0, 1].map(|host: usize| Place {
@@ -175,6 +176,27 @@ impl Hosts {
             namespace::show_devices()?;
             fs::write(format!("/sys/class/net/{name}/queues/rx-0/rps_cpus"), format!("{mask:x}"))
         })
+    }
+
+    /// Has a thread of real-time priority on one processor receive for network `number` of a host, which was joined by queues. Its
+    /// number.
+    pub(crate) fn receive_by_thread(&self, host: usize, number: u8, processor: usize, priority: u8) -> io::Result<i32> {
+        let name = name(host, number);
+        self.on(host, || {
+            namespace::private_mounts()?;
+            namespace::show_devices()?;
+            fs::write(format!("/sys/class/net/{name}/threaded"), "1")
+        })?;
+        let prefix = format!("napi/{name}-");
+        let thread = fs::read_dir("/proc")?.flatten().find_map(|entry| {
+            let number = entry.file_name().to_str()?.parse().ok()?;
+            fs::read_to_string(entry.path().join("comm")).ok()?.starts_with(&prefix).then_some(number)
+        });
+        let thread =
+            thread.ok_or_else(|| io::Error::new(io::ErrorKind::Unsupported, format!("no thread {prefix}*")))?;
+        sys::pin_other(thread, processor)?;
+        sys::real_time_of(thread, priority)?;
+        Ok(thread)
     }
 }
 

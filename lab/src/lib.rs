@@ -12,6 +12,7 @@
 //! | [`experiment`] | the workload of the papers' experiments |
 //! | [`stack`] | what carries the messages: Laxity, plain UDP, UDP as an expert tunes it |
 //! | [`paths`] | the fast path beside what an expert writes by hand, over AF_XDP and UDP |
+//! | [`roundtrip`] | requests and answers over Laxity and plain sockets, at rest and under attacks |
 //! | [`livelock`] | what is left of a host's channels under a flood of strangers, over UDP and over AF_XDP |
 //! | [`upcalls`] | the paper's experiments with upcalls, beside threads and plain processes |
 //! | [`scenario`] | all of it together, and the figures |
@@ -33,6 +34,7 @@ pub mod interfaces;
 pub mod livelock;
 pub mod paths;
 mod record;
+pub mod roundtrip;
 pub mod scenario;
 mod source;
 pub mod stack;

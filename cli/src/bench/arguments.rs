@@ -18,7 +18,8 @@ sending application's stamp to the receiving application's hand), min_laxity_ns 
 (deadline minus completion, below zero if late), late_packets and dropped_packets. All numbers are integers but channel0_factor \
 (1, 1.25, 1.5 and so on).
 
-Simulated, counted is what happened at the sending host in the steady state. completion is transmission: a message is complete \
+Simulated, counted is what happened at the sending host in the steady state. Latencies count from the logical \
+arrival there. completion is transmission: a message is complete \
 when the transmission of its last packet is over. sent are the messages that ended in that time: delivered, or dropped because \
 their channel had no room for them.
 
@@ -37,6 +38,15 @@ ratio is not as expected, 4 without the rights. Its JSON: {bench, processors, wa
 real_time, kept_awake, rows, ratios, notes}. Each of rows: {path: bare-xdp|laxity-xdp|bare-udp|laxity-udp, round_trip: {samples, lost, \
 min_ns, p50_ns, p99_ns, p999_ns, max_ns}, packets_s, packets: {sent, received}}; packets_s are those received in one direction, the \
 median of the rounds. Each of ratios: {name, ppm, least_ppm, most_ppm, met}.
+
+roundtrip asks for an answer every millisecond, over Laxity and over plain sockets: as they come (udp), and as an expert uses them with a \
+processor for each end (expert-2, who asks spins for 150 µs) or one for both (expert-1, with a receiving thread of the kernel). It makes two \
+network namespaces, too; a turn is a second, and every stack has ten under each attack, or under the one of --attack. Exit status: 1 if a \
+message was missed by Laxity's own fault, 4 without the rights. Its JSON: {bench, message_bytes, interval_ns, flood_packets_s, duration_ns, \
+real_time, kept_awake, rows, channels, notes}. Each of rows: {attack, stack: udp|expert-2|expert-1|laxity-udp|laxity-xdp, round_trip: {samples, \
+min_ns, p50_ns, p99_ns, p999_ns, max_ns, beyond_interval}, lost, processor_ns_per_message, rounds}; round_trip is of all turns, each of \
+rounds the same of one. Round trips count from the asking application's call until the answer is in its hand. channels are the figures that \
+all commands report, of requests and answers over Laxity.
 
 livelock makes two network namespaces, too. Exit status: 1 if a message of the guaranteed channel was missed by Laxity's own fault, 4 \
 without the rights. Its JSON: {bench, duration_ns, flood_packet_bytes, own_processor, rows, notes}. Each of rows: {link: udp|xdp, \
@@ -73,7 +83,8 @@ pub(crate) struct BenchArguments {
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
     /// How long each run is observed, after its warm-up; by default 9.6s of virtual time, or 3s live. xdp-path: the
-    /// whole run, 20s. livelock: each step with each link, 4s. upcall-deadlines and upcall-switches: 25.2s of virtual time, after which all
+    /// whole run, 20s. livelock: each step with each link, 4s. roundtrip: each turn of
+    /// each stack, 1s. upcall-deadlines and upcall-switches: 25.2s of virtual time, after which all
     /// repeats, or 1.2s live; upcall-udp: 1s
     #[arg(long, value_name = "SPAN")]
     pub(crate) duration: Option<String>,
@@ -105,10 +116,9 @@ pub(crate) struct BenchArguments {
 }
 
 impl BenchArguments {
-    /// An option that was given and is for the experiments on channels, as they are run live.
-    pub(crate) fn of_channels(&self) -> Option<&'static str> {
+    /// An option that was given and is for the experiments on channels, as they are run live; `--attack` is for roundtrip, too.
+    pub(crate) fn of_channels_alone(&self) -> Option<&'static str> {
         let given = [
-            ("--attack", self.attack.is_some()),
             ("--platform", self.platform.is_some()),
             ("--calibration", self.calibration.is_some()),
             ("--keep-awake", self.keep_awake),
@@ -139,6 +149,8 @@ pub(crate) enum BenchName {
     XdpPath,
     /// Channels of a host under a flood of strangers, more and more of them, over UDP and over AF_XDP
     Livelock,
+    /// A request and its answer every millisecond, over Laxity and over plain sockets as they come and as experts use them
+    Roundtrip,
     /// Twelve upcalls take more and more of a processor: are deadlines met, and how closely (Fig. 7 of the paper on upcalls)
     UpcallDeadlines,
     /// 96 upcalls that are preempted at once, after half a batch, after a batch; in virtual time alone (Fig. 8)

@@ -5,6 +5,7 @@
 //! | [`channels`] | the experiments of `[channels §5]`: guarantee, violation, preemption |
 //! | [`livelock`] | a flood of strangers on either link |
 //! | [`paths`] | the links beside bare loops |
+//! | [`roundtrip`] | requests and answers over Laxity beside plain sockets |
 //! | [`upcalls`] | the experiments of `[rtu §7]`: deadlines, switches, UDP |
 //! | [`shown`] | what all of them show of themselves |
 //! | [`sweep`] | many worlds on parallel threads, with the outcome in order |
@@ -15,6 +16,7 @@ mod channels;
 mod chart;
 mod livelock;
 mod paths;
+mod roundtrip;
 mod shown;
 mod sweep;
 mod upcalls;
@@ -56,7 +58,9 @@ pub(crate) fn run(arguments: &BenchArguments) -> Result<bool, Failure> {
         }
     }
     if experiment.is_none() {
-        refuse(arguments.of_channels(), "the experiments on channels")?;
+        let attack = arguments.attack.filter(|_| arguments.name != BenchName::Roundtrip);
+        let refused = attack.map(|_| "--attack").or_else(|| arguments.of_channels_alone());
+        refuse(refused, "the experiments on channels")?;
     }
     if arguments.name != BenchName::XdpPath {
         refuse(arguments.of_paths(), "xdp-path")?;
@@ -64,6 +68,7 @@ pub(crate) fn run(arguments: &BenchArguments) -> Result<bool, Failure> {
     let (default, most) = match arguments.name {
         BenchName::XdpPath => (paths::DURATION, Duration::from_secs(600)),
         BenchName::Livelock => (livelock::DURATION, LONGEST),
+        BenchName::Roundtrip => (roundtrip::DURATION, LONGEST),
         BenchName::UpcallDeadlines if !arguments.simulated => (upcalls::DEADLINES, LONGEST),
         BenchName::UpcallDeadlines | BenchName::UpcallSwitches => (upcalls::SIMULATED, LONGEST),
         BenchName::UpcallUdp => (upcalls::UDP, LONGEST),
@@ -79,6 +84,7 @@ pub(crate) fn run(arguments: &BenchArguments) -> Result<bool, Failure> {
         (Some(experiment), _) => channels::run(experiment, arguments, duration),
         (None, BenchName::XdpPath) => paths::run(arguments, duration),
         (None, BenchName::Livelock) => livelock::run(arguments, duration),
+        (None, BenchName::Roundtrip) => roundtrip::run(arguments, duration),
         (None, name) => upcalls::run(name, arguments, duration),
     }
 }

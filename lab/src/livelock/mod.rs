@@ -29,7 +29,7 @@ use laxity_link::xdp::Mode;
 
 use crate::error::Error;
 use crate::figures::per_second;
-use crate::hosts::{Hosts, Place};
+use crate::hosts::{Devices, Hosts, Place};
 use crate::timing::joined;
 
 /// The links, in the order of the rows of each step.
@@ -160,7 +160,7 @@ impl World {
         processors: [Option<usize>; 2],
     ) -> Result<Self, Error> {
         let over_xdp = link == "xdp";
-        let places = lab.join(number as u8, over_xdp);
+        let places = lab.join(number as u8, if over_xdp { Devices::Whole } else { Devices::Default });
         let places: [Place; 2] = places.map_err(Error::system("a pair of virtual Ethernet interfaces"))?;
         let start = |at: usize| -> Result<Host, Error> {
             let config = HostConfig {

@@ -25,7 +25,7 @@ use laxity_link::udp::{Udp, UdpConfig};
 use laxity_link::xdp::{KernelFrames, Xdp, XdpConfig};
 
 use crate::error::Error;
-use crate::hosts::{Hosts, Place};
+use crate::hosts::{Devices, Hosts, Place};
 use crate::sys::bare_udp::Bare as BareUdp;
 use crate::sys::bare_xdp::Bare as BareXdp;
 use drive::{Manner, OneWay};
@@ -199,24 +199,23 @@ fn both<T: Send>(
 
 impl Ends {
     fn open(lab: &Hosts) -> Result<Self, Error> {
-        let join = |number, is_for_programs| {
-            lab.join(number, is_for_programs).map_err(Error::system("a pair of virtual Ethernet interfaces"))
-        };
+        let join =
+            |number, devices| lab.join(number, devices).map_err(Error::system("a pair of virtual Ethernet interfaces"));
         let buffers = UdpConfig::DEFAULT_BUFFER_BYTES;
         Ok(Self {
-            bare_xdp: both(lab, join(0, true)?, |own, peer| {
+            bare_xdp: both(lab, join(0, Devices::Whole)?, |own, peer| {
                 let (own, peer, interface) = ((own.mac, own.address), (peer.mac, peer.address), own.interface);
                 BareXdp::open(interface, own, peer, PACKET).map_err(Error::system("a bare AF_XDP socket"))
             })?,
-            laxity_xdp: both(lab, join(1, true)?, |own, peer| {
+            laxity_xdp: both(lab, join(1, Devices::Whole)?, |own, peer| {
                 let (packet, batch, frames) = (1400, BATCH, FRAMES);
                 let (link, frames) = Xdp::open(&XdpConfig { packet, batch, frames, ..XdpConfig::new(own.address) })?;
                 Laxity::new(link, frames, peer.address).map_err(Error::system("a channel over AF_XDP"))
             })?,
-            bare_udp: both(lab, join(2, false)?, |own, peer| {
+            bare_udp: both(lab, join(2, Devices::Default)?, |own, peer| {
                 BareUdp::open(own.address, peer.address, PACKET, BATCH, buffers).map_err(Error::system("a UDP socket"))
             })?,
-            laxity_udp: both(lab, join(3, false)?, |own, peer| {
+            laxity_udp: both(lab, join(3, Devices::Default)?, |own, peer| {
                 let link = Udp::bind(&UdpConfig { batch: BATCH, ..UdpConfig::new(own.address) })?;
                 Laxity::new(link, HeapFrames::new(FRAMES, 1400), peer.address)
                     .map_err(Error::system("a channel over UDP"))

@@ -42,6 +42,13 @@ pub fn thread_processor_time() -> Duration {
     Duration::from_secs(seconds) + Duration::from_nanos(u64::try_from(time.tv_nsec).unwrap_or(0))
 }
 
+/// How long all threads of this process together have had processors so far.
+pub fn process_processor_time() -> Duration {
+    let time = clock_gettime(ClockId::ProcessCPUTime);
+    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
+    Duration::from_secs(seconds) + Duration::from_nanos(u64::try_from(time.tv_nsec).unwrap_or(0))
+}
+
 /// Sets the timer slack of the calling thread to 1 ns, so that [`wait`](super::wait) ends when it was told to. The usual slack
 /// is 50 µs; threads with a real-time policy have none anyway.
 ///

@@ -19,10 +19,10 @@ mod wall;
 use laxity_core::frames::{Frames, HeapFrames};
 
 pub(crate) use clock::now_and_wall;
-pub use clock::{clock_identity, now, precise_timers, thread_processor_time, times_waited};
+pub use clock::{clock_identity, now, precise_timers, process_processor_time, thread_processor_time, times_waited};
 pub use socket::{buffers, mark};
 pub use thread::{
-    deadline, ordinary, pin, processor_time_of, processors, real_time, real_time_of, short_slice, thread_id,
+    deadline, ordinary, pin, pin_other, processor_time_of, processors, real_time, real_time_of, short_slice, thread_id,
     wait_for_interruptions,
 };
 pub use wait::{Interest, MAX_WAIT, Readiness, wait};

@@ -160,6 +160,16 @@ pub fn pin(processor: usize) -> io::Result<()> {
     Ok(sched_setaffinity(None, &only)?)
 }
 
+/// Keeps a thread, of whatever process, on one processor.
+///
+/// # Errors
+/// EPERM where that is not permitted; ESRCH if there is no such thread.
+pub fn pin_other(thread: i32, processor: usize) -> io::Result<()> {
+    let mut only = CpuSet::new();
+    only.set(processor);
+    Ok(sched_setaffinity(rustix::thread::Pid::from_raw(thread), &only)?)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,0 +1,158 @@
+//! `laxity bench roundtrip`: requests and answers over Laxity beside plain sockets.
+//!
+//! What runs, and in which order, is [`laxity_lab::roundtrip`]'s; here stands how it is shown.
+
+use laxity_core::figures::Figures;
+use laxity_core::units::Duration;
+use laxity_lab::Attack;
+use laxity_lab::roundtrip::{
+    self, ATTACKS, FLOOD_PACKETS_S, INTERVAL, MESSAGE_BYTES, ROUNDS, Report, Row, STACKS, quantile,
+};
+use serde_json::{Value, json};
+
+use super::arguments::BenchArguments;
+use super::chart::{self, Line, Panel, Picture};
+use super::paths::of_bench;
+use super::shown::{kept, listed, show};
+use crate::failure::Failure;
+use crate::numbers::{NONE, count};
+use crate::progress;
+use crate::report::{self, to_json};
+use crate::table::{Column, table};
+
+/// If nobody says otherwise: of each turn.
+pub(super) const DURATION: Duration = Duration::from_secs(1);
+/// Answers that took longer are counted: a control loop of 1 kHz has missed its next period.
+const LONG: u64 = INTERVAL.as_nanos();
+
+/// Runs it and shows it; true if Laxity kept what it had promised.
+pub(super) fn run(arguments: &BenchArguments, duration: Duration) -> Result<bool, Failure> {
+    let attacks = match arguments.attack {
+        None => ATTACKS.to_vec(),
+        Some(attack) if ATTACKS.contains(&attack) => vec![attack],
+        Some(attack) => {
+            let expected = "idle, flood, hogs or all: nobody here could break a contract";
+            return Err(Failure::Usage(format!("--attack {attack} is not for roundtrip: {expected}")));
+        }
+    };
+    let bar = progress::bar("{bar:24} {pos} of {len} turns", 0);
+    let report = roundtrip::run(&attacks, duration, |done, all| {
+        bar.set_length(all);
+        bar.set_position(done);
+    });
+    drop(bar);
+    let report = report.map_err(|error| of_bench("roundtrip", error))?;
+    show(arguments, || svg(&report, duration), || json(&report, duration), || page(&report, duration))?;
+    let broken: Vec<String> =
+        report.channels.iter().filter(|channel| channel.is_broken() || channel.is_silent()).map(told).collect();
+    Ok(kept(&broken))
+}
+
+fn told(channel: &Figures) -> String {
+    let Figures { name, delivered, sent, .. } = channel;
+    format!("channel {name}: {delivered} of {sent} delivered; misses: {}", report::misses(channel))
+}
+
+/// One line, without a line end.
+fn json(report: &Report, duration: Duration) -> String {
+    let distribution = |sorted: &[u64]| {
+        json!({
+            "samples": sorted.len(),
+            "min_ns": quantile(sorted, 0),
+            "p50_ns": quantile(sorted, 500_000),
+            "p99_ns": quantile(sorted, 990_000),
+            "p999_ns": quantile(sorted, 999_000),
+            "max_ns": quantile(sorted, 1_000_000),
+            "beyond_interval": beyond(sorted),
+        })
+    };
+    let row = |row: &Row| {
+        json!({
+            "attack": row.attack.to_string(),
+            "stack": row.stack,
+            "round_trip": distribution(&row.pooled()),
+            "lost": row.lost(),
+            "processor_ns_per_message": row.processor_per_message(),
+            "rounds": row.turns.iter().map(|turn| distribution(&turn.round_trips)).collect::<Value>(),
+        })
+    };
+    to_json(&json!({
+        "bench": "roundtrip",
+        "message_bytes": MESSAGE_BYTES,
+        "interval_ns": INTERVAL,
+        "flood_packets_s": FLOOD_PACKETS_S,
+        "duration_ns": duration,
+        "real_time": report.is_real_time,
+        "kept_awake": report.is_kept_awake,
+        "rows": report.rows.iter().map(row).collect::<Value>(),
+        "channels": report.channels.iter().map(report::channel).collect::<Value>(),
+        "notes": report.notes,
+    }))
+}
+
+fn beyond(sorted: &[u64]) -> usize {
+    sorted.len() - sorted.partition_point(|&nanos| nanos <= LONG)
+}
+
+/// Under which it ran, in a line.
+fn conditions(report: &Report, duration: Duration) -> String {
+    format!(
+        "{MESSAGE_BYTES} bytes and their answer every {INTERVAL}, {ROUNDS} turns of {duration} each; experts and applications over Laxity: {}",
+        if report.is_real_time { "SCHED_FIFO" } else { "ordinary threads" },
+    )
+}
+
+/// For people.
+fn page(report: &Report, duration: Duration) -> String {
+    let micros =
+        |nanos: Option<u64>| nanos.map_or_else(|| NONE.to_owned(), |nanos| format!("{}\u{a0}µs", nanos / 1000));
+    let at = |ppm| move |(row, sorted): &(&Row, Vec<u64>)| (row.stack, quantile(sorted, ppm)).1;
+    let columns: &[Column<'_, (&Row, Vec<u64>)>] = &[
+        ("attack", &|(row, _)| if row.stack == STACKS[0] { row.attack.to_string() } else { String::new() }),
+        ("stack", &|(row, _)| row.stack.to_owned()),
+        ("answers", &|(_, sorted)| count(sorted.len() as u64)),
+        ("p50", &|row| micros(at(500_000)(row))),
+        ("p99", &|row| micros(at(990_000)(row))),
+        ("p99.9", &|row| micros(at(999_000)(row))),
+        ("longest", &|row| micros(at(1_000_000)(row))),
+        ("beyond 1 ms", &|(_, sorted)| count(beyond(sorted) as u64)),
+        ("lost", &|(row, _)| count(row.lost())),
+        ("processor, each message", &|(row, _)| micros(row.processor_per_message().map(Duration::as_nanos))),
+    ];
+    let rows = report.rows.iter().map(|row| (row, row.pooled()));
+    let table = table(columns, 2.., rows);
+    let notes = report.channels.iter().map(told).chain(report.notes.iter().cloned());
+    format!("LIVE on this host. {}.\n\n{table}\n{}", conditions(report, duration), listed(notes))
+}
+
+/// Round by round: what a disturbance does to all stacks, and what lies between them, can be seen.
+fn svg(report: &Report, duration: Duration) -> String {
+    let panel = |attack: Attack, what: &str, ppm| {
+        let rows = report.rows.iter().filter(|row| row.attack == attack).enumerate();
+        let points = |row: &Row| {
+            let turns = (1..).zip(&row.turns);
+            turns.filter_map(|(round, turn)| Some((round, quantile(&turn.round_trips, ppm)?))).collect::<Vec<_>>()
+        };
+        Panel {
+            heading: format!("{attack}: {what} of each round"),
+            x_title: "round",
+            y_title: "µs",
+            x_unit: 1,
+            y_unit: 1000,
+            least_top: 0,
+            lines: rows.map(|(class, row)| Line::new(class, points(row))).collect(),
+        }
+    };
+    let mut attacks: Vec<Attack> = report.rows.iter().map(|row| row.attack).collect();
+    attacks.dedup();
+    chart::document(&Picture {
+        title: "A request and its answer (roundtrip)".to_owned(),
+        subtitle: format!("LIVE on one host. {}.", conditions(report, duration)),
+        legend: STACKS.iter().map(|name| (*name).to_owned()).collect(),
+        panels: attacks
+            .iter()
+            .flat_map(|&attack| [panel(attack, "p50", 500_000), panel(attack, "p99", 990_000)])
+            .collect(),
+        notes: report.notes.clone(),
+    })
+}

@@ -1,0 +1,250 @@
+//! The two ends of each stack: who asks, and who answers.
+
+use std::io;
+use std::net::{SocketAddr, UdpSocket};
+use std::os::fd::AsFd;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration as StdDuration;
+
+use laxity::{ChannelSpec, Host, HostConfig, LinkChoice, Receiver, Sender, XdpOptions};
+use laxity_core::contract::Contract;
+use laxity_core::figures::Figures;
+use laxity_core::platform::Platform;
+use laxity_core::units::{Duration, Instant};
+use laxity_link::sys::{self, Interest, now};
+
+use super::{INTERVAL, LOST_AFTER, MESSAGE_BYTES, Manner};
+use crate::error::Error;
+use crate::hosts::{Devices, Hosts, Place};
+
+/// How long an expert that has a processor to itself looks before it blocks.
+const SPIN: Duration = Duration::from_micros(150);
+/// How long who answers does not look whether the turn is over.
+const LOOK: Duration = Duration::from_millis(20);
+const DEADLINE: Duration = Duration::from_millis(100);
+const ACCEPT: StdDuration = StdDuration::from_secs(5);
+
+/// Who asks.
+pub(super) enum Asks {
+    Plain { socket: UdpSocket, spin: Duration },
+    Laxity { sender: Box<Sender>, receiver: Box<Receiver> },
+}
+
+/// Who answers.
+pub(super) enum Answers {
+    Plain(UdpSocket),
+    Laxity { sender: Box<Sender>, receiver: Box<Receiver> },
+}
+
+/// Both ends of one stack.
+pub(super) struct Pair {
+    stack: &'static str,
+    pub(super) asks: Asks,
+    pub(super) answers: Answers,
+    /// How who asks, and who answers, runs.
+    pub(super) manners: [Manner; 2],
+    /// Threads of the kernel that receive for it alone.
+    pub(super) receivers: Vec<i32>,
+    place: Place,
+    _hosts: Vec<Host>,
+}
+
+/// The message is the answer to this request.
+fn answers(request: &[u8], message: &[u8]) -> bool {
+    message.len() == MESSAGE_BYTES && message[..8] == request[..8]
+}
+
+fn is_nothing(error: &io::Error) -> bool {
+    // Who answers may not be there yet, or no more.
+    use io::ErrorKind::{ConnectionRefused, Interrupted, TimedOut, WouldBlock};
+    matches!(error.kind(), WouldBlock | TimedOut | Interrupted | ConnectionRefused)
+}
+
+impl Asks {
+    /// Sends a request and waits for its answer, at most until `limit`; whether it came.
+    pub(super) fn ask(&mut self, request: &[u8], limit: Instant) -> Result<bool, Error> {
+        match self {
+            Self::Plain { socket, spin } => {
+                ask_plainly(socket, *spin, request, limit).map_err(Error::system("a UDP socket"))
+            }
+            Self::Laxity { sender, receiver } => {
+                sender.send(request)?;
+                loop {
+                    match receiver.recv_timeout(StdDuration::from_nanos(limit.since(now()).as_nanos())) {
+                        Ok(message) if answers(request, &message) => return Ok(true),
+                        Ok(_) => {}
+                        Err(laxity::Error::WouldBlock) => return Ok(false),
+                        Err(error) => return Err(error.into()),
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn ask_plainly(socket: &UdpSocket, spin: Duration, request: &[u8], limit: Instant) -> io::Result<bool> {
+    if let Err(error) = socket.send(request)
+        && !is_nothing(&error)
+    {
+        return Err(error);
+    }
+    let (mut message, blocks_at) = ([0; MESSAGE_BYTES], now() + spin);
+    loop {
+        match socket.recv(&mut message) {
+            Ok(len) if answers(request, &message[..len]) => return Ok(true),
+            Ok(_) => {}
+            Err(error) if is_nothing(&error) => {
+                let time = now();
+                if time >= limit {
+                    return Ok(false);
+                }
+                // A socket that spins does not block; one that does not has blocked already.
+                if spin.is_zero() || time < blocks_at {
+                    std::hint::spin_loop();
+                } else {
+                    sys::wait(&[(socket.as_fd(), Interest::Readable)], Some(limit.since(time)))?;
+                }
+            }
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+impl Answers {
+    /// Sends back what comes, until `over`.
+    pub(super) fn serve(&mut self, over: &AtomicBool) -> Result<(), Error> {
+        while !over.load(Ordering::Relaxed) {
+            match self {
+                Self::Plain(socket) => {
+                    let mut message = [0; MESSAGE_BYTES];
+                    let served = match socket.recv(&mut message) {
+                        Ok(len) => socket.send(&message[..len]).map(|_| ()),
+                        Err(error) => Err(error),
+                    };
+                    served
+                        .or_else(|error| if is_nothing(&error) { Ok(()) } else { Err(error) })
+                        .map_err(Error::system("a UDP socket"))?;
+                }
+                Self::Laxity { sender, receiver } => {
+                    match receiver.recv_timeout(StdDuration::from_nanos(LOOK.as_nanos())) {
+                        Ok(message) => sender.send(&message)?,
+                        Err(laxity::Error::WouldBlock) => {}
+                        Err(error) => return Err(error.into()),
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Pair {
+    pub(super) fn open(
+        lab: &Hosts,
+        number: u8,
+        stack: &'static str,
+        processors: [Option<usize>; 2],
+        priority: Option<u8>,
+        notes: &mut Vec<String>,
+    ) -> Result<Self, Error> {
+        let devices = match stack {
+            "expert-1" => Devices::Queued,
+            "laxity-xdp" => Devices::Whole,
+            _ => Devices::Default,
+        };
+        let places = lab.join(number, devices).map_err(Error::system("a pair of virtual Ethernet interfaces"))?;
+        let urgent = |processor| Manner { processor, priority };
+        let (manners, spin) = match stack {
+            "udp" => ([Manner::default(); 2], Duration::ZERO),
+            "expert-1" => ([urgent(processors[1]); 2], Duration::ZERO),
+            "expert-2" => (processors.map(urgent), if processors[0].is_some() { SPIN } else { Duration::ZERO }),
+            _ => (processors.map(urgent), Duration::ZERO),
+        };
+        let mut receivers = Vec::new();
+        if stack == "expert-1"
+            && let (Some(processor), Some(priority)) = (processors[1], priority)
+        {
+            for host in [0, 1] {
+                match lab.receive_by_thread(host, number, processor, priority) {
+                    Ok(thread) => receivers.push(thread),
+                    Err(error) => notes.push(format!("expert-1: the kernel receives in soft interrupts: {error}")),
+                }
+            }
+        }
+        let place = places[1];
+        if !stack.starts_with("laxity") {
+            let open = |host: usize| -> io::Result<UdpSocket> {
+                let socket = UdpSocket::bind(places[host].address)?;
+                socket.connect(places[1 - host].address)?;
+                let limit = if host == 0 { LOST_AFTER } else { LOOK };
+                socket.set_read_timeout(Some(StdDuration::from_nanos(limit.as_nanos())))?;
+                socket.set_nonblocking(host == 0 && !spin.is_zero())?;
+                Ok(socket)
+            };
+            let socket = |host| lab.on(host, || open(host)).map_err(Error::system("a UDP socket"));
+            let (asks, answers) = (Asks::Plain { socket: socket(0)?, spin }, Answers::Plain(socket(1)?));
+            return Ok(Self { stack, asks, answers, manners, receivers, place, _hosts: Vec::new() });
+        }
+        let [a, b] = [0, 1].map(|host| start(lab, host, places[host].address, manners[host], stack == "laxity-xdp"));
+        let (a, b) = (a?, b?);
+        for (host, of) in [&a, &b].into_iter().zip(["asking", "answering"]) {
+            notes.extend(host.standing().notes.iter().map(|note| format!("{stack}, {of} host: {note}")));
+        }
+        let (to_b, at_b) = connect(&a, &b, "requests")?;
+        let (to_a, at_a) = connect(&b, &a, "answers")?;
+        Ok(Self {
+            stack,
+            asks: Asks::Laxity { sender: Box::new(to_b), receiver: Box::new(at_a) },
+            answers: Answers::Laxity { sender: Box::new(to_a), receiver: Box::new(at_b) },
+            manners,
+            receivers,
+            place,
+            _hosts: vec![a, b],
+        })
+    }
+
+    /// Where strangers send to: a port of the answering host where nobody is.
+    pub(super) fn flooded(&self) -> SocketAddr {
+        SocketAddr::new(self.place.address.ip(), self.place.address.port() + 1)
+    }
+
+    /// The figures of its channels, if it has any.
+    pub(super) fn close(self) -> Vec<Figures> {
+        match (self.asks, self.answers) {
+            (Asks::Laxity { receiver: answers, .. }, Answers::Laxity { receiver: requests, .. }) => {
+                let named = |receiver: Box<Receiver>| {
+                    let figures = receiver.figures();
+                    Figures { name: format!("{} {}", self.stack, figures.name), ..figures }
+                };
+                vec![named(requests), named(answers)]
+            }
+            _ => Vec::new(),
+        }
+    }
+}
+
+/// A host whose threads stay on the processor of its application.
+fn start(lab: &Hosts, host: usize, bind: SocketAddr, manner: Manner, over_xdp: bool) -> Result<Host, Error> {
+    let config = HostConfig {
+        bind,
+        link: if over_xdp { LinkChoice::Xdp(XdpOptions::default()) } else { LinkChoice::Udp },
+        registry: None,
+        ..HostConfig::with_costs(Platform::assumed_host())
+    };
+    let started = lab.on(host, || {
+        if let Some(processor) = manner.processor {
+            let _ = sys::pin(processor);
+        }
+        Ok(Host::start(config))
+    });
+    Ok(started.map_err(Error::system("entering a network namespace"))??)
+}
+
+/// A channel whose contract is exactly what is sent.
+fn connect(from: &Host, to: &Host, name: &str) -> Result<(Sender, Receiver), Error> {
+    let bytes = MESSAGE_BYTES as u64;
+    let contract = Contract::new(bytes, bytes, INTERVAL, 1, DEADLINE).map_err(laxity::Error::from)?;
+    let listener = to.listen(name)?;
+    let sender = from.open(to.address(), name, ChannelSpec::real_time(contract))?;
+    Ok((sender, listener.accept(Some(ACCEPT))?))
+}

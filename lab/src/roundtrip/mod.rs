@@ -1,0 +1,265 @@
+//! A request of 512 bytes every millisecond, and its answer: what it takes from the asking application's call until the answer is in its
+//! hand, over Laxity and over plain sockets, at rest and under attacks.
+//!
+//! | Stack | What it is |
+//! |---|---|
+//! | `udp` | kernel UDP as it comes: ordinary threads that block, on no particular processor |
+//! | `expert-2` | what an expert makes of kernel UDP with a processor for each end: SCHED_FIFO, pinned; who asks spins for 150 µs before it blocks |
+//! | `expert-1` | the same with one processor for both ends: nobody spins, and a real-time thread of the kernel receives for both hosts |
+//! | `laxity-udp`, `laxity-xdp` | a channel in each direction, its contract exactly what is sent, burst 1; executive and application of a host share a processor, as `expert-2` has them |
+//!
+//! Each stack has a pair of virtual interfaces of its own, and all stand at the same time. In each round every stack has its turn, in an
+//! order that rotates, so that what disturbs the machine hits all alike. All send the same bytes at the same times. Who asks never has two
+//! requests under way; one without an answer after a tenth of a second is lost.
+
+mod ends;
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread;
+
+use laxity_core::figures::Figures;
+use laxity_core::units::Duration;
+use laxity_link::sys::{self, now};
+
+use crate::Attack;
+use crate::attack::flood::{Content, strangers};
+use crate::attack::hogs::{HOGS, Hogs};
+use crate::attack::load::{Ground, Load};
+use crate::error::Error;
+use crate::hosts::Hosts;
+use crate::timing::{self, joined};
+use ends::{Asks, Pair};
+
+/// The stacks, in the order of the rows.
+pub const STACKS: [&str; 5] = ["udp", "expert-2", "expert-1", "laxity-udp", "laxity-xdp"];
+/// What goes on beside it, in the order of the rows. `all` is flood and hogs: nobody here could break a contract.
+pub const ATTACKS: [Attack; 4] = [Attack::Idle, Attack::Flood, Attack::Hogs, Attack::All];
+/// How often each stack has its turn under each attack.
+pub const ROUNDS: u64 = 10;
+/// Bytes of a request, and of its answer.
+pub const MESSAGE_BYTES: usize = 512;
+/// Between requests.
+pub const INTERVAL: Duration = Duration::from_millis(1);
+/// Datagrams a second of the flood, to a port of the answering host where nobody is.
+pub const FLOOD_PACKETS_S: u64 = 50_000;
+
+/// A request without an answer for so long is lost.
+const LOST_AFTER: Duration = Duration::from_millis(100);
+/// Requests at the beginning of a turn that are not counted.
+const WARM_UP: u64 = 16;
+const FLOOD_BYTES: usize = 64;
+const PRIORITY: u8 = 60;
+
+/// One turn of a stack.
+#[derive(Clone, Debug, Default)]
+pub struct Turn {
+    /// ns of each round trip, in order of size.
+    pub round_trips: Vec<u64>,
+    /// Requests without an answer.
+    pub lost: u64,
+    /// Processor time of both ends, threads of Laxity and the kernel's receiving thread included. What the kernel does in interrupts counts
+    /// where they hit.
+    pub processor: Duration,
+}
+
+/// One stack under one attack.
+#[derive(Clone, Debug)]
+pub struct Row {
+    /// What went on beside it.
+    pub attack: Attack,
+    /// One of [`STACKS`].
+    pub stack: &'static str,
+    /// Its turns.
+    pub turns: Vec<Turn>,
+}
+
+impl Row {
+    /// All round trips in order of size, ns.
+    pub fn pooled(&self) -> Vec<u64> {
+        let mut all: Vec<u64> = self.turns.iter().flat_map(|turn| turn.round_trips.iter().copied()).collect();
+        all.sort_unstable();
+        all
+    }
+    /// Requests without an answer.
+    pub fn lost(&self) -> u64 {
+        self.turns.iter().map(|turn| turn.lost).sum()
+    }
+    /// Processor time of each message, requests and answers; `None` if there were none.
+    pub fn processor_per_message(&self) -> Option<Duration> {
+        let answered: usize = self.turns.iter().map(|turn| turn.round_trips.len()).sum();
+        let time = self.turns.iter().fold(Duration::ZERO, |sum, turn| sum + turn.processor);
+        Some(Duration::from_nanos(time.as_nanos().checked_div(2 * answered as u64)?))
+    }
+}
+
+/// What came of it.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// By attack, and for each in the order of [`STACKS`].
+    pub rows: Vec<Row>,
+    /// Of Laxity's four channels, to the answering end and back.
+    pub channels: Vec<Figures>,
+    /// Whether the experts, and applications over Laxity, ran as SCHED_FIFO.
+    pub is_real_time: bool,
+    /// Whether processors were kept from idling deeply.
+    pub is_kept_awake: bool,
+    /// What is to be said of it.
+    pub notes: Vec<String>,
+}
+
+/// The value that `ppm` of `sorted` do not exceed; `None` if there is none.
+pub fn quantile(sorted: &[u64], ppm: u64) -> Option<u64> {
+    let at = (sorted.len() as u64 * ppm).div_ceil(1_000_000).max(1) as usize - 1;
+    sorted.get(at.min(sorted.len().checked_sub(1)?)).copied()
+}
+
+/// How the threads of one end run.
+#[derive(Clone, Copy, Debug, Default)]
+struct Manner {
+    processor: Option<usize>,
+    priority: Option<u8>,
+}
+
+impl Manner {
+    fn take(self) {
+        if let Some(processor) = self.processor {
+            let _ = sys::pin(processor);
+        }
+        timing::prepare(self.priority);
+    }
+}
+
+/// Runs all of it under `attacks`, each turn for `span`. `progress` is told how many of how many turns are done.
+///
+/// # Errors
+/// Not permitted here; a channel is refused; the kernel has no such interfaces or sockets.
+pub fn run(attacks: &[Attack], span: Duration, mut progress: impl FnMut(u64, u64)) -> Result<Report, Error> {
+    let mut notes = Vec::new();
+    let awake = laxity::metering::keep_awake();
+    if let Err(error) = &awake {
+        notes.push(format!("processors may idle deeply, so waking up is slower: {error}"));
+    }
+    let processors = match sys::processors()[..] {
+        [first, second, ..] => [Some(first), Some(second)],
+        _ => {
+            notes.push("there is one processor only: all ends share it".to_owned());
+            [None; 2]
+        }
+    };
+    let tried = thread::scope(|scope| joined(scope.spawn(|| sys::real_time(PRIORITY))));
+    let priority = tried.as_ref().is_ok().then_some(PRIORITY);
+    if let Err(error) = tried {
+        notes.push(format!("experts and applications are ordinary threads: SCHED_FIFO: {error}"));
+    }
+    let lab = Hosts::new().map_err(Error::system("two network namespaces"))?;
+    let mut pairs = Vec::new();
+    for (number, stack) in STACKS.into_iter().enumerate() {
+        pairs.push(Pair::open(&lab, number as u8, stack, processors, priority, &mut notes)?);
+    }
+    let mut rows: Vec<Row> = Vec::new();
+    let (all, mut done) = (attacks.len() as u64 * ROUNDS * STACKS.len() as u64, 0);
+    for &attack in attacks {
+        let first = rows.len();
+        rows.extend(STACKS.map(|stack| Row { attack, stack, turns: Vec::new() }));
+        for round in 0..ROUNDS as usize {
+            for place in 0..STACKS.len() {
+                let at = (place + round) % STACKS.len();
+                rows[first + at].turns.push(turn(&lab, &mut pairs[at], attack, span)?);
+                done += 1;
+                progress(done, all);
+            }
+        }
+    }
+    let channels = pairs.into_iter().flat_map(Pair::close).collect();
+    Ok(Report { rows, channels, is_real_time: priority.is_some(), is_kept_awake: awake.is_ok(), notes })
+}
+
+fn turn(lab: &Hosts, pair: &mut Pair, attack: Attack, span: Duration) -> Result<Turn, Error> {
+    let _hogs = attack.hogs().then(|| Hogs::start(HOGS, span + Duration::from_secs(5))).transpose()?;
+    let (over, flood_over) = (AtomicBool::new(false), AtomicBool::new(false));
+    let (target, [asking, answering], kernel) = (pair.flooded(), pair.manners, pair.receivers.clone());
+    let in_kernel = || kernel.iter().filter_map(|&thread| sys::processor_time_of(thread).ok());
+    let kernel_before = in_kernel().fold(Duration::ZERO, |sum, time| sum + time);
+    let before = sys::process_processor_time();
+    let (asks, answers) = (&mut pair.asks, &mut pair.answers);
+    let (turn, flooding) = thread::scope(|scope| -> Result<_, Error> {
+        let flood = attack.floods().then(|| {
+            scope.spawn(|| {
+                let load = Load { per_second: Some(FLOOD_PACKETS_S), packets: u64::MAX, span: span * 2 };
+                let ground = Ground::lab(&[(target.ip(), 24)])?;
+                let work = || {
+                    let done = strangers(&[target], Content::Garbage, FLOOD_BYTES, &load, &ground, &flood_over, |_| {});
+                    Ok(done.map(|_| sys::thread_processor_time()))
+                };
+                lab.on(0, work).map_err(Error::system("entering a network namespace"))?
+            })
+        });
+        let answered = scope.spawn(|| {
+            answering.take();
+            answers.serve(&over)
+        });
+        let asked = scope.spawn(|| {
+            asking.take();
+            ask(asks, span)
+        });
+        let asked = joined(asked);
+        over.store(true, Ordering::Relaxed);
+        let answered = joined(answered);
+        flood_over.store(true, Ordering::Relaxed);
+        let flooding = flood.map(joined).transpose()?.unwrap_or_default();
+        answered?;
+        Ok((asked?, flooding))
+    })?;
+    let kernel = in_kernel().fold(Duration::ZERO, |sum, time| sum + time).saturating_sub(kernel_before);
+    let processor = (sys::process_processor_time().saturating_sub(before) + kernel).saturating_sub(flooding);
+    Ok(Turn { processor, ..turn })
+}
+
+/// Asks every [`INTERVAL`]. Who was held up goes on from there: it never asks faster than that.
+fn ask(asks: &mut Asks, span: Duration) -> Result<Turn, Error> {
+    let stop = AtomicBool::new(false);
+    let mut turn =
+        Turn { round_trips: Vec::with_capacity((span.as_nanos() / INTERVAL.as_nanos()) as usize), ..Turn::default() };
+    let mut message = [0x5a; MESSAGE_BYTES];
+    let (begin, mut next) = (now(), now());
+    // What belongs to an earlier turn has a smaller number.
+    let first = begin.as_nanos();
+    for number in first.. {
+        timing::sleep_until(next, &stop);
+        let called = now();
+        if called.since(begin) >= span {
+            break;
+        }
+        next = (next + INTERVAL).max(called);
+        message[..8].copy_from_slice(&number.to_be_bytes());
+        let answered = asks.ask(&message, called + LOST_AFTER)?;
+        match answered {
+            true if number - first >= WARM_UP => turn.round_trips.push(now().since(called).as_nanos()),
+            true => {}
+            false => turn.lost += 1,
+        }
+    }
+    turn.round_trips.sort_unstable();
+    Ok(turn)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn figures_are_of_all_turns() {
+        let turn = |round_trips: &[u64], lost, processor| Turn {
+            round_trips: round_trips.to_vec(),
+            lost,
+            processor: Duration::from_nanos(processor),
+        };
+        let turns = vec![turn(&[1, 5], 2, 30), turn(&[2, 3], 0, 10), turn(&[], 1, 0)];
+        let row = Row { attack: Attack::Idle, stack: STACKS[0], turns };
+        assert_eq!((row.pooled(), row.lost()), (vec![1, 2, 3, 5], 3));
+        assert_eq!(row.processor_per_message(), Some(Duration::from_nanos(5)));
+        assert_eq!([0, 500_000, 500_001, 1_000_000].map(|ppm| quantile(&row.pooled(), ppm).unwrap()), [1, 2, 3, 5]);
+        let none = Row { turns: Vec::new(), ..row };
+        assert_eq!((none.processor_per_message(), quantile(&none.pooled(), 500_000)), (None, None));
+    }
+}
