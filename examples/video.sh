@@ -205,7 +205,7 @@ channels = reports["video.json"]["channels"]
 if not channels:
     sys.exit("the receiver of the video reports no channel")
 video = channels[0]
-deadline, bound, largest = video["deadline_ns"], video["bound_ns"], video["max_ns"]
+deadline, bound, largest = video["deadline_ns"], video["bound_ns"], video["response_max_ns"]
 least = None if deadline is None or largest is None else deadline - largest
 print(f"video: least laxity {milliseconds(least)} (deadline {milliseconds(deadline)}, bound {milliseconds(bound)}, "
       f"largest {milliseconds(largest)}), misses {video['misses']}, over bound {video['over_bound']}")

@@ -170,7 +170,7 @@ fn requests_are_answered_on_every_stack() {
         assert_eq!(pooled["max_ns"].as_u64(), largest, "{row}");
         let quantiles = ["min_ns", "p50_ns", "p99_ns", "p999_ns", "max_ns"].map(|key| number(&pooled[key]));
         assert!(quantiles[0] > 1_000 && quantiles.is_sorted(), "{row}");
-        assert!(number(&row["processor_ns_per_message"]) > 1_000, "{row}");
+        assert!(row["processor_ns_per_message"].is_null() && number(&row["flooded_packets"]) > 1_000, "{row}");
     }
     let channels: Vec<&str> =
         found["channels"].as_array().unwrap().iter().map(|channel| channel["name"].as_str().unwrap()).collect();

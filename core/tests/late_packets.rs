@@ -130,6 +130,36 @@ fn a_latency_counts_from_the_call_and_a_response_from_the_logical_arrival() {
     }
 }
 
+/// What a sender says of how early it sent makes its own latencies longer, by no more than its contract allows, and a second that it may
+/// be believed late.
+#[test]
+fn nobody_was_ahead_for_longer_than_the_contract_lets_him() {
+    let mut channel = channel(true, 8);
+    let contract = *channel.receiving.config().service.contract().unwrap();
+    let header = DataHeader {
+        channel: 0,
+        key: 0,
+        message_bytes: 100,
+        sequence: 0,
+        logical_arrival: Instant::from_nanos(1 << 40),
+        index: 0,
+        payload: 100,
+        stolen_micros: 0,
+        waited_micros: 0,
+        ahead_micros: u32::MAX,
+    };
+    let frame = channel.frames.take().unwrap();
+    header.write(channel.frames.packet_mut(&frame)).unwrap();
+    let bytes = channel.frames.packet(&frame)[..header.frame_bytes()].to_vec();
+    let found = (header.logical_arrival + ms(1)).into();
+    let none = |_| TimeTaken::default();
+    channel.receiving.accept(found, &DataView::parse(&bytes).unwrap(), frame, usize::MAX, none).unwrap();
+    while channel.receiving.step(&mut channel.frames).is_some() {}
+    let (delivered, _) = channel.receiving.deliver(header.logical_arrival + ms(2), none).unwrap();
+    assert_eq!(delivered.response(), ms(2));
+    assert_eq!(delivered.ahead, contract.most_ahead() + ms(1_000) + Duration::from_micros(1));
+}
+
 /// Who does not know the sender's clock must not count from the first packet: the others come as late as the sender's link
 /// sends them.
 #[test]

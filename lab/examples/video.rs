@@ -67,13 +67,14 @@ fn line(outcome: &Outcome, video: &ChannelOutcome) -> String {
         }
         _ => "unknown".to_owned(),
     };
-    // What the stack is responsible for, which is what is called late; and until the receiving application's thread ran, counted
-    // from when the sending one wanted to send, which for sockets is the same.
-    let (least, in_hand) = (laxity(figures.latencies.max), laxity(video.in_hand.max));
+    // What the stack is responsible for, which is what is called late; and how long the application waited, from when it wanted to
+    // send until the receiving one's thread ran.
+    let least = laxity(figures.response);
+    let in_hand = video.in_hand.max.map_or_else(|| "unknown".to_owned(), |longest| longest.to_string());
     let identical = if video.altered == 0 && figures.delivered == video.offered { "yes" } else { "no" };
     let (lost, wire, (gaps, longest)) = (figures.lost + figures.dropped, &outcome.wire, outcome.gaps);
     let mut line = format!(
-        "{:9}  least laxity {least:>11} (in hand {in_hand:>11}), late {:>3}, lost {lost:>3} of {}, frames identical {identical}; wire: {} dropped, \
+        "{:9}  least laxity {least:>11} (in hand after {in_hand:>11} at most), late {:>3}, lost {lost:>3} of {}, frames identical {identical}; wire: {} dropped, \
          {} released late (most {})",
         outcome.stack,
         figures.late,

@@ -182,21 +182,32 @@ impl Hosts {
     /// number.
     pub(crate) fn receive_by_thread(&self, host: usize, number: u8, processor: usize, priority: u8) -> io::Result<i32> {
         let name = name(host, number);
+        let prefix = format!("napi/{name}-");
+        // Another lab may have an interface of that name, and so such a thread.
+        let threads = || -> io::Result<Vec<i32>> {
+            let found = fs::read_dir("/proc")?.flatten().filter_map(|entry| {
+                let number = entry.file_name().to_str()?.parse().ok()?;
+                fs::read_to_string(entry.path().join("comm")).ok()?.starts_with(&prefix).then_some(number)
+            });
+            Ok(found.collect())
+        };
         self.on(host, || {
             namespace::private_mounts()?;
             namespace::show_devices()?;
-            fs::write(format!("/sys/class/net/{name}/threaded"), "1")
-        })?;
-        let prefix = format!("napi/{name}-");
-        let thread = fs::read_dir("/proc")?.flatten().find_map(|entry| {
-            let number = entry.file_name().to_str()?.parse().ok()?;
-            fs::read_to_string(entry.path().join("comm")).ok()?.starts_with(&prefix).then_some(number)
-        });
-        let thread =
-            thread.ok_or_else(|| io::Error::new(io::ErrorKind::Unsupported, format!("no thread {prefix}*")))?;
-        sys::pin_other(thread, processor)?;
-        sys::real_time_of(thread, priority)?;
-        Ok(thread)
+            let (before, switch) = (threads()?, format!("/sys/class/net/{name}/threaded"));
+            fs::write(&switch, "1")?;
+            let given = || {
+                let thread = threads()?.into_iter().find(|thread| !before.contains(thread));
+                let thread =
+                    thread.ok_or_else(|| io::Error::new(io::ErrorKind::Unsupported, format!("no thread {prefix}*")))?;
+                sys::pin_other(thread, processor)?;
+                sys::real_time_of(thread, priority)?;
+                Ok(thread)
+            };
+            given().inspect_err(|_| {
+                let _ = fs::write(&switch, "0");
+            })
+        })
     }
 }
 

@@ -56,8 +56,8 @@ fn the_bound_lies_between_the_largest_delay_and_the_deadline() {
         assert!(bound < deadline, "{figures:?}");
         // All that the receiver granted itself cannot be spare.
         assert!(bound > deadline - receiver.grant().receive, "{figures:?}");
-        println!("bound {bound} of {deadline}, largest {}", figures.latencies.max.unwrap());
-        if figures.latencies.max.unwrap() <= bound && figures.over_bound == 0 {
+        println!("bound {bound} of {deadline}, largest {}", figures.response.unwrap());
+        if figures.response.unwrap() <= bound && figures.over_bound == 0 {
             return;
         }
         seen.push(figures);

@@ -125,7 +125,7 @@ proptest! {
                 (quiet.figures.sent, quiet.figures.delivered, quiet.figures.late, quiet.figures.lost)
             );
             // An honest message may wait for one batch of frames that end at the demultiplexer.
-            let (seen, before) = (report.figures.latencies.max.unwrap(), quiet.figures.latencies.max.unwrap());
+            let (seen, before) = (report.figures.response.unwrap(), quiet.figures.response.unwrap());
             prop_assert!(seen <= before + us(100), "{seen} {before}");
         }
     }

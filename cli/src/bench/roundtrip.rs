@@ -72,6 +72,7 @@ fn json(report: &Report, duration: Duration) -> String {
             "stack": row.stack,
             "round_trip": distribution(&row.pooled()),
             "lost": row.lost(),
+            "flooded_packets": row.flooded(),
             "processor_ns_per_message": row.processor_per_message(),
             "rounds": row.turns.iter().map(|turn| distribution(&turn.round_trips)).collect::<Value>(),
         })

@@ -162,9 +162,11 @@ impl Demo<'_> {
             println!("Every stack is judged by the least that admission offers instead: {}.", deadlines(admitted));
         }
         println!(
-            "A latency counts from when a message was due by its contract: 0ns is no later than that. A percentile is"
+            "p50, p99 and largest count from the application's call; deadline and bound from when a message was due by its"
         );
-        println!("shown if at least ten messages lie beyond it.");
+        println!(
+            "contract, which for those of a burst is later. A percentile is shown if at least ten messages lie beyond it."
+        );
         if !steps.is_empty() {
             let scenarios = if steps.len() == 1 { "scenario" } else { "scenarios" };
             println!("{} live {scenarios} of {} follow.", steps.len(), self.duration);

@@ -1,10 +1,12 @@
 //! How a receiving channel is set up, and what it counts.
 
 use crate::contract::{Service, packets};
-use crate::units::Duration;
+use crate::units::{Duration, Instant};
+use crate::wire::DataHeader;
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use super::attribution::Misses;
+use super::policing::CREDIT;
 
 /// How a receiving channel is set up.
 #[derive(Clone, Copy, Debug)]
@@ -46,6 +48,20 @@ impl ReceiveConfig {
     /// I; zero for best effort.
     pub(super) fn interval(&self) -> Duration {
         self.service.contract().map_or(Duration::ZERO, |contract| contract.interval())
+    }
+
+    /// How long before `logical_arrival`, as it is believed, the message was sent by its sender's word; no longer than its contract lets a
+    /// message be ahead, and a late one be believed older.
+    pub(super) fn ahead(&self, header: &DataHeader, logical_arrival: Instant) -> Duration {
+        let most = match self.service.contract() {
+            _ if !self.same_clock => return Duration::ZERO,
+            // Under `decay` a sender may be ahead by any time.
+            Some(_) if self.oversize > 1 => Duration::MAX,
+            Some(contract) => contract.most_ahead() + CREDIT + Duration::from_micros(1),
+            None => Duration::ZERO,
+        };
+        let sent = header.logical_arrival.before(Duration::from_micros(header.ahead_micros.into()));
+        logical_arrival.since(sent).min(most)
     }
 
     /// Which part of an oversize message the packet `index` is of; 0 within the contract's size.

@@ -344,11 +344,7 @@ impl Receiving {
         let mut slot = Slot {
             sequence: header.sequence,
             logical_arrival,
-            ahead: if self.config.same_clock {
-                Duration::from_micros(header.ahead_micros.into())
-            } else {
-                Duration::ZERO
-            },
+            ahead: self.config.ahead(header, logical_arrival),
             eligible,
             release,
             message_bytes: header.message_bytes,

@@ -91,7 +91,8 @@ fn ask_plainly(socket: &UdpSocket, spin: Duration, request: &[u8], limit: Instan
     let (mut message, blocks_at) = ([0; MESSAGE_BYTES], now() + spin);
     loop {
         match socket.recv(&mut message) {
-            Ok(len) if answers(request, &message[..len]) => return Ok(true),
+            Ok(len) if answers(request, &message[..len]) => return Ok(now() <= limit),
+            Ok(_) if now() > limit => return Ok(false),
             Ok(_) => {}
             Err(error) if is_nothing(&error) => {
                 let time = now();
@@ -161,11 +162,12 @@ impl Pair {
             _ => (processors.map(urgent), Duration::ZERO),
         };
         let mut receivers = Vec::new();
-        if stack == "expert-1"
-            && let (Some(processor), Some(priority)) = (processors[1], priority)
-        {
+        if stack == "expert-1" {
+            let given = processors[1].zip(priority).ok_or_else(|| io::ErrorKind::PermissionDenied.into());
             for host in [0, 1] {
-                match lab.receive_by_thread(host, number, processor, priority) {
+                let thread = given.as_ref().map_err(|error: &io::Error| error.kind().into());
+                match thread.and_then(|&(processor, priority)| lab.receive_by_thread(host, number, processor, priority))
+                {
                     Ok(thread) => receivers.push(thread),
                     Err(error) => notes.push(format!("expert-1: the kernel receives in soft interrupts: {error}")),
                 }

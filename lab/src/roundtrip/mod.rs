@@ -9,7 +9,7 @@
 //! | `laxity-udp`, `laxity-xdp` | a channel in each direction, its contract exactly what is sent, burst 1; executive and application of a host share a processor, as `expert-2` has them |
 //!
 //! Each stack has a pair of virtual interfaces of its own, and all stand at the same time. In each round every stack has its turn, in an
-//! order that rotates, so that what disturbs the machine hits all alike. All send the same bytes at the same times. Who asks never has two
+//! order that rotates, so that what disturbs the machine hits all alike. All send the same bytes. Who asks keeps its rhythm and never has two
 //! requests under way; one without an answer after a tenth of a second is lost.
 
 mod ends;
@@ -45,7 +45,7 @@ pub const FLOOD_PACKETS_S: u64 = 50_000;
 
 /// A request without an answer for so long is lost.
 const LOST_AFTER: Duration = Duration::from_millis(100);
-/// Requests at the beginning of a turn that are not counted.
+/// Requests at the beginning of a turn whose time is not counted.
 const WARM_UP: u64 = 16;
 const FLOOD_BYTES: usize = 64;
 const PRIORITY: u8 = 60;
@@ -55,11 +55,15 @@ const PRIORITY: u8 = 60;
 pub struct Turn {
     /// ns of each round trip, in order of size.
     pub round_trips: Vec<u64>,
-    /// Requests without an answer.
+    /// Requests, and those without an answer.
+    pub asked: u64,
+    /// Of these, without an answer.
     pub lost: u64,
-    /// Processor time of both ends, threads of Laxity and the kernel's receiving thread included. What the kernel does in interrupts counts
-    /// where they hit.
-    pub processor: Duration,
+    /// Processor time of both ends, threads of Laxity and the kernel's receiving thread included, without what everything takes at rest.
+    /// What the kernel does in interrupts counts where they hit; `None` under a flood, whose packets are received in anybody's time.
+    pub processor: Option<Duration>,
+    /// Datagrams of the flood.
+    pub flooded: u64,
 }
 
 /// One stack under one attack.
@@ -84,11 +88,15 @@ impl Row {
     pub fn lost(&self) -> u64 {
         self.turns.iter().map(|turn| turn.lost).sum()
     }
-    /// Processor time of each message, requests and answers; `None` if there were none.
+    /// Datagrams of the flood in all turns.
+    pub fn flooded(&self) -> u64 {
+        self.turns.iter().map(|turn| turn.flooded).sum()
+    }
+    /// Processor time of each message, requests and answers; `None` if there were none, and under a flood.
     pub fn processor_per_message(&self) -> Option<Duration> {
-        let answered: usize = self.turns.iter().map(|turn| turn.round_trips.len()).sum();
-        let time = self.turns.iter().fold(Duration::ZERO, |sum, turn| sum + turn.processor);
-        Some(Duration::from_nanos(time.as_nanos().checked_div(2 * answered as u64)?))
+        let messages: u64 = self.turns.iter().map(|turn| turn.asked + turn.asked.saturating_sub(turn.lost)).sum();
+        let time = self.turns.iter().try_fold(Duration::ZERO, |sum, turn| Some(sum + turn.processor?))?;
+        Some(Duration::from_nanos(time.as_nanos().checked_div(messages)?))
     }
 }
 
@@ -156,6 +164,7 @@ pub fn run(attacks: &[Attack], span: Duration, mut progress: impl FnMut(u64, u64
     for (number, stack) in STACKS.into_iter().enumerate() {
         pairs.push(Pair::open(&lab, number as u8, stack, processors, priority, &mut notes)?);
     }
+    let at_rest = at_rest(span);
     let mut rows: Vec<Row> = Vec::new();
     let (all, mut done) = (attacks.len() as u64 * ROUNDS * STACKS.len() as u64, 0);
     for &attack in attacks {
@@ -164,7 +173,7 @@ pub fn run(attacks: &[Attack], span: Duration, mut progress: impl FnMut(u64, u64
         for round in 0..ROUNDS as usize {
             for place in 0..STACKS.len() {
                 let at = (place + round) % STACKS.len();
-                rows[first + at].turns.push(turn(&lab, &mut pairs[at], attack, span)?);
+                rows[first + at].turns.push(turn(&lab, &mut pairs[at], attack, span, at_rest)?);
                 done += 1;
                 progress(done, all);
             }
@@ -174,22 +183,39 @@ pub fn run(attacks: &[Attack], span: Duration, mut progress: impl FnMut(u64, u64
     Ok(Report { rows, channels, is_real_time: priority.is_some(), is_kept_awake: awake.is_ok(), notes })
 }
 
-fn turn(lab: &Hosts, pair: &mut Pair, attack: Attack, span: Duration) -> Result<Turn, Error> {
+/// What everything takes in such a span while nobody asks: hosts that stand, above all.
+fn at_rest(span: Duration) -> Duration {
+    let before = sys::process_processor_time();
+    let _ = sys::wait(&[], Some(span));
+    sys::process_processor_time().saturating_sub(before)
+}
+
+/// Sets it however the thread ends.
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+fn turn(lab: &Hosts, pair: &mut Pair, attack: Attack, span: Duration, at_rest: Duration) -> Result<Turn, Error> {
     let _hogs = attack.hogs().then(|| Hogs::start(HOGS, span + Duration::from_secs(5))).transpose()?;
-    let (over, flood_over) = (AtomicBool::new(false), AtomicBool::new(false));
+    let [over, flood_over, flood_begun] = [false, false, !attack.floods()].map(AtomicBool::new);
     let (target, [asking, answering], kernel) = (pair.flooded(), pair.manners, pair.receivers.clone());
     let in_kernel = || kernel.iter().filter_map(|&thread| sys::processor_time_of(thread).ok());
     let kernel_before = in_kernel().fold(Duration::ZERO, |sum, time| sum + time);
     let before = sys::process_processor_time();
     let (asks, answers) = (&mut pair.asks, &mut pair.answers);
-    let (turn, flooding) = thread::scope(|scope| -> Result<_, Error> {
+    let until = now() + span;
+    let (turn, flooded) = thread::scope(|scope| -> Result<_, Error> {
         let flood = attack.floods().then(|| {
             scope.spawn(|| {
                 let load = Load { per_second: Some(FLOOD_PACKETS_S), packets: u64::MAX, span: span * 2 };
                 let ground = Ground::lab(&[(target.ip(), 24)])?;
                 let work = || {
-                    let done = strangers(&[target], Content::Garbage, FLOOD_BYTES, &load, &ground, &flood_over, |_| {});
-                    Ok(done.map(|_| sys::thread_processor_time()))
+                    let told = |_| flood_begun.store(true, Ordering::Relaxed);
+                    Ok(strangers(&[target], Content::Garbage, FLOOD_BYTES, &load, &ground, &flood_over, told))
                 };
                 lab.on(0, work).map_err(Error::system("entering a network namespace"))?
             })
@@ -199,23 +225,25 @@ fn turn(lab: &Hosts, pair: &mut Pair, attack: Attack, span: Duration) -> Result<
             answers.serve(&over)
         });
         let asked = scope.spawn(|| {
+            let _ends = Ends(&over);
             asking.take();
+            while !flood_begun.load(Ordering::Relaxed) && now() < until {
+                let _ = sys::wait(&[], Some(INTERVAL));
+            }
             ask(asks, span)
         });
-        let asked = joined(asked);
-        over.store(true, Ordering::Relaxed);
-        let answered = joined(answered);
+        let (asked, answered) = (joined(asked), joined(answered));
         flood_over.store(true, Ordering::Relaxed);
-        let flooding = flood.map(joined).transpose()?.unwrap_or_default();
+        let flooded = flood.map(joined).transpose()?.map_or(0, |offered| offered.packets);
         answered?;
-        Ok((asked?, flooding))
+        Ok((asked?, flooded))
     })?;
     let kernel = in_kernel().fold(Duration::ZERO, |sum, time| sum + time).saturating_sub(kernel_before);
-    let processor = (sys::process_processor_time().saturating_sub(before) + kernel).saturating_sub(flooding);
-    Ok(Turn { processor, ..turn })
+    let processor = (sys::process_processor_time().saturating_sub(before) + kernel).saturating_sub(at_rest);
+    Ok(Turn { processor: (!attack.floods()).then_some(processor), flooded, ..turn })
 }
 
-/// Asks every [`INTERVAL`]. Who was held up goes on from there: it never asks faster than that.
+/// Asks every [`INTERVAL`]. Who was held up for longer than that goes on from there, and makes up for nothing.
 fn ask(asks: &mut Asks, span: Duration) -> Result<Turn, Error> {
     let stop = AtomicBool::new(false);
     let mut turn =
@@ -230,7 +258,8 @@ fn ask(asks: &mut Asks, span: Duration) -> Result<Turn, Error> {
         if called.since(begin) >= span {
             break;
         }
-        next = (next + INTERVAL).max(called);
+        next = if called > next + INTERVAL { called } else { next } + INTERVAL;
+        turn.asked += 1;
         message[..8].copy_from_slice(&number.to_be_bytes());
         let answered = asks.ask(&message, called + LOST_AFTER)?;
         match answered {
@@ -251,13 +280,22 @@ mod tests {
     fn figures_are_of_all_turns() {
         let turn = |round_trips: &[u64], lost, processor| Turn {
             round_trips: round_trips.to_vec(),
+            asked: round_trips.len() as u64 + lost,
             lost,
-            processor: Duration::from_nanos(processor),
+            processor: Some(Duration::from_nanos(processor)),
+            flooded: lost,
         };
         let turns = vec![turn(&[1, 5], 2, 30), turn(&[2, 3], 0, 10), turn(&[], 1, 0)];
         let row = Row { attack: Attack::Idle, stack: STACKS[0], turns };
         assert_eq!((row.pooled(), row.lost()), (vec![1, 2, 3, 5], 3));
-        assert_eq!(row.processor_per_message(), Some(Duration::from_nanos(5)));
+        assert_eq!(
+            (row.processor_per_message(), row.flooded()),
+            (Some(Duration::from_nanos(3)), 3),
+            "40 ns for 7 requests and 4 answers"
+        );
+        let mut flooded = row.clone();
+        flooded.turns[1].processor = None;
+        assert_eq!(flooded.processor_per_message(), None);
         assert_eq!([0, 500_000, 500_001, 1_000_000].map(|ppm| quantile(&row.pooled(), ppm).unwrap()), [1, 2, 3, 5]);
         let none = Row { turns: Vec::new(), ..row };
         assert_eq!((none.processor_per_message(), quantile(&none.pooled(), 500_000)), (None, None));

@@ -4,6 +4,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 use laxity_core::frames::Frames;
 use laxity_core::receive::ArrivalClass;
+use laxity_core::wire::DATA_HEADER_BYTES;
 use laxity_link::{EVENT_CAPACITY, Link, LinkEvent, LinkOver};
 
 use crate::pair::*;
@@ -349,7 +350,7 @@ pub(crate) fn what_is_not_expected_any_more_does_no_harm<P: Pair>(setup: Setup) 
 /// Links that look into no packet carry any bytes, even one alone.
 pub(crate) fn any_bytes_are_carried_by_what_does_not_look<P: Pair>(setup: Setup) {
     let Some(mut pair) = ready::<P>(setup) else { return };
-    let (to, lengths) = (pair.address(1), [1, 2, 3, 4, 47, 48, 1_000]);
+    let (to, lengths) = (pair.address(1), [1, 2, 3, 4, DATA_HEADER_BYTES - 1, DATA_HEADER_BYTES, 1_000]);
     for len in lengths {
         let End { link, frames } = &mut pair.ends()[0];
         let frame = frames.take().expect("a frame is free");

@@ -134,7 +134,7 @@ fn with_brisk(draw: &mut impl Draw, machine: MachineModel) -> System {
 /// of the processor: what the smallest packet is matters here.
 fn with_fillers(draw: &mut impl Draw, machine: MachineModel) -> System {
     let mut platform = platform(draw, machine);
-    // 52 bytes take a microsecond.
+    // As many bytes as the headers have take a microsecond.
     platform.packet = HEADERS * (10 + draw(20)) as u32;
     platform.link.setup = Duration::ZERO;
     platform.link_cost = us(1 + draw(9));
@@ -182,7 +182,7 @@ fn platform(draw: &mut impl Draw, machine: MachineModel) -> Platform {
     let setup = if draw(3) > 0 { link_cost + us(draw(6)) } else { us(draw(3)) };
     let wake_up = us(draw(8) * draw(1) * (1 + draw(1) * draw(3)));
     let demultiplex = us(draw(3) / 2);
-    // 52 bytes of headers count, and take a microsecond; so S takes 3 to 9, or up to 27: as long as a control frame.
+    // The headers count, and take a microsecond; so S takes 3 to 9, or up to 27: as long as a control frame.
     let packet = HEADERS * (2 + if draw(2) > 0 { draw(6) } else { draw(24) }) as u32;
     let packet_max = if draw(1) == 0 { packet } else { 64 + draw(u64::from(packet) - 64) as u32 };
     let packet_min = 1 + draw(u64::from(packet_max) - 1) as u32;

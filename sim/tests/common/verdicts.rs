@@ -47,7 +47,7 @@ fn world(set: impl FnOnce(&mut [HostConfig; 2]), extra: Option<Duration>) -> Ver
     world.finish();
     let figures = world.report(channel).figures;
     assert!(figures.sent >= 140, "{figures:?}");
-    (figures.misses, figures.latencies.max.expect("messages arrive"))
+    (figures.misses, figures.response.expect("messages arrive"))
 }
 
 fn receiver(gaps: &[Gap]) -> Verdict {

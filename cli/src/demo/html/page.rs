@@ -206,7 +206,7 @@ fn attack(index: usize, section: &Section<'_>) -> Markup {
             }
             @if real_time.iter().any(has_samples) {
                 p.hint {
-                    "Latency over time has the same axes for every stack of a channel. The distribution tells what share of the messages \
+                    "Response over time has the same axes for every stack of a channel. The distribution tells what share of the messages \
                      took longer; lost ones took longer than anything."
                 }
             }
@@ -236,7 +236,7 @@ fn attack(index: usize, section: &Section<'_>) -> Markup {
     }
 }
 
-/// Latency over time, one plot for each stack with the same axes, and the distributions in one.
+/// Response over time, one plot for each stack with the same axes, and the distributions in one.
 fn channel_plots(id: &str, section: &Section<'_>, key: ChannelKey<'_>) -> Markup {
     let is_drawn = |channel: &ChannelOutcome| !channel.samples.is_empty() || channel.figures.delivered == 0;
     let all = || section.series.iter().filter_map(|series| Some((series, series.scenario.channel(key)?)));
@@ -257,7 +257,7 @@ fn channel_plots(id: &str, section: &Section<'_>, key: ChannelKey<'_>) -> Markup
                     }
                     (plot::over_time(
                         &format!("{id}-{number}"),
-                        &format!("Latency over time of {name}, {}, {attack}: {}", series.label, plot_caption(channel)),
+                        &format!("Response over time of {name}, {}, {attack}: {}", series.label, plot_caption(channel)),
                         axes,
                         series.style,
                         channel,
@@ -272,7 +272,7 @@ fn channel_plots(id: &str, section: &Section<'_>, key: ChannelKey<'_>) -> Markup
                     }
                     (plot::distribution(
                         &format!("{id}-d"),
-                        &format!("Distribution of the latency of {name}, {attack}, all stacks"),
+                        &format!("Distribution of the response of {name}, {attack}, all stacks"),
                         &curves,
                     ))
                 }
@@ -321,14 +321,14 @@ fn figures(section: &Section<'_>, channels: &[ChannelKey<'_>]) -> Markup {
     html! {
         h3 { "All figures" }
         p.hint {
-            "p50, p99 and largest count from the application's call. Deadline and bound count from the logical arrival, which is later for \
+            "p50, p99 and largest count from the application's call. The largest response, deadline and bound count from the logical arrival, which is later for \
              the messages of a burst."
         }
         div.scroll role="region" aria-label={ "All figures of " (section.attack) } tabindex="0" {
             table.figures {
                 thead {
                     tr {
-                        @for head in ["stack", "deadline", "bound", "p50", "p99", "largest", "sent", "late", "lost", "dropped",
+                        @for head in ["stack", "deadline", "bound", "response", "p50", "p99", "largest", "sent", "late", "lost", "dropped",
                             "misses by cause", "over bound", "throughput"] {
                             th scope="col" class=[(head == "misses by cause").then_some("text")] { (head) }
                         }
@@ -336,7 +336,7 @@ fn figures(section: &Section<'_>, channels: &[ChannelKey<'_>]) -> Markup {
                 }
                 @for &key in channels {
                     tbody {
-                        tr.group { th scope="rowgroup" colspan="13" { span { (escaped(key.name)) (class_of(section, key)) } } }
+                        tr.group { th scope="rowgroup" colspan="14" { span { (escaped(key.name)) (class_of(section, key)) } } }
                         @for series in &section.series {
                             @if let Some(channel) = series.scenario.channel(key) { (row(series, channel)) }
                         }
@@ -366,9 +366,10 @@ fn row(series: &Series<'_>, channel: &ChannelOutcome) -> Markup {
             th scope="row" { (series.label) }
             td { (span(figures.deadline)) }
             td { (span(figures.bound)) }
+            td class=[is_late.then_some("bad")] { (span(figures.response)) }
             td { (span(latencies.p50)) }
             td { (span(latencies.p99)) }
-            td class=[is_late.then_some("bad")] { (span(latencies.max)) }
+            td { (span(latencies.max)) }
             td { (sent_of_offered(channel)) }
             td class=[(figures.late > 0).then_some("bad")] { (count(figures.late)) }
             td class=[(figures.lost > 0 && !figures.best_effort).then_some("bad")] { (count(figures.lost)) }

@@ -28,7 +28,7 @@ const WHOLE: u64 = 1_000_000_000;
 #[derive(Clone, Copy)]
 pub(super) struct Axes {
     pub(super) time: Scale,
-    pub(super) latency: Scale,
+    pub(super) response: Scale,
 }
 
 impl Axes {
@@ -41,16 +41,16 @@ impl Axes {
         let largest = samples.clone().max().unwrap_or(0).max(line.unwrap_or(0));
         let smallest = samples.min().unwrap_or(largest).max(1_000).min(largest.max(1));
         let near = line.unwrap_or_else(|| smallest.saturating_mul(5));
-        let latency = match largest <= near.saturating_mul(4) {
+        let response = match largest <= near.saturating_mul(4) {
             true => Scale::linear(largest),
             false => Scale::log(smallest, largest),
         };
-        Self { time: Scale::exact(end.as_nanos()), latency }
+        Self { time: Scale::exact(end.as_nanos()), response }
     }
 
-    /// True if the latency's axis is logarithmic.
+    /// True if the response's axis is logarithmic.
     pub(super) fn is_log(self) -> bool {
-        matches!(self.latency, Scale::Log { .. })
+        matches!(self.response, Scale::Log { .. })
     }
 }
 
@@ -68,10 +68,10 @@ fn part_label(part: u64) -> String {
     format!("{}\u{a0}%", part as f64 * 100.0 / WHOLE as f64)
 }
 
-/// Latency over time. `id` is unique on the page; `title` is for those who do not see the picture.
+/// Response over time. `id` is unique on the page; `title` is for those who do not see the picture.
 pub(super) fn over_time(id: &str, title: &str, axes: Axes, style: usize, channel: &ChannelOutcome) -> Markup {
     let figures = &channel.figures;
-    let frame = frame(axes.time, axes.latency);
+    let frame = frame(axes.time, axes.response);
     let line = |limit: Option<Duration>| limit.map(|limit| (limit, frame.y(limit.as_nanos())));
     let (deadline, bound) = (line(figures.deadline), line(figures.bound));
     let marks = Marks::of(channel, &frame);
@@ -127,11 +127,11 @@ impl Marks {
                 shown = [0, one, other, last].map(|rank| column[rank]).to_vec();
             }
             let mut before = None;
-            for (column, latency) in shown {
+            for (column, response) in shown {
                 // Half a unit up or down: finer than anybody sees.
-                let position = (frame.y(latency.as_nanos()) * 2.0).round() / 2.0;
-                let is_late = deadline.is_some_and(|deadline| latency > deadline);
-                let is_over = bound.is_some_and(|bound| latency > bound);
+                let position = (frame.y(response.as_nanos()) * 2.0).round() / 2.0;
+                let is_late = deadline.is_some_and(|deadline| response > deadline);
+                let is_over = bound.is_some_and(|bound| response > bound);
                 if before.replace((position.to_bits(), is_late, is_over))
                     == Some((position.to_bits(), is_late, is_over))
                 {

@@ -145,7 +145,7 @@ impl Run {
         rates.map(|channel| channel.throughput_bytes_s).reduce(u64::saturating_add)
     }
 
-    /// The channel whose largest latency is the largest part of its deadline, with the per cent.
+    /// The channel whose largest response is the largest part of its deadline, with the per cent.
     pub(super) fn tightest(&self) -> Option<(&ChannelOutcome, u64)> {
         let parts = self.on_contract().filter_map(|channel| Some((channel, worst_percent(channel)?)));
         parts.reduce(|worst, other| if other.1 > worst.1 { other } else { worst })

@@ -244,9 +244,9 @@ fn many_samples_make_no_large_file() {
 fn unknown_percentiles_are_dashes() {
     let mut report = small(0, Misses::default(), 0);
     report.scenarios[0].channels[0].figures.response = Some(ms(11));
-    report.scenarios[0].channels[0].figures.latencies = Latencies { max: Some(ms(11)), ..Latencies::default() };
+    report.scenarios[0].channels[0].figures.latencies = Latencies { max: Some(ms(12)), ..Latencies::default() };
     let page = render(&report);
-    assert!(page.contains("<td>–</td><td>–</td><td>11ms</td>"), "p50, p99, largest");
+    assert!(page.contains("<td>11ms</td><td>–</td><td>–</td><td>12ms</td>"), "response, p50, p99, largest");
 }
 
 #[test]
