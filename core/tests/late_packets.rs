@@ -133,7 +133,7 @@ fn a_latency_counts_from_the_call_and_a_response_from_the_logical_arrival() {
 /// What a sender says of how early it sent makes its own latencies longer, by no more than its contract allows, and a second that it may
 /// be believed late.
 #[test]
-fn nobody_was_ahead_for_longer_than_the_contract_lets_him() {
+fn no_message_was_ahead_for_longer_than_its_contract_allows() {
     let mut channel = channel(true, 8);
     let contract = *channel.receiving.config().service.contract().unwrap();
     let header = DataHeader {

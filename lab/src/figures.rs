@@ -10,6 +10,12 @@ pub fn per_second(number: u64, elapsed: Duration) -> u64 {
     u64::try_from(rate).unwrap_or(u64::MAX)
 }
 
+/// The value that `ppm` of `sorted` do not exceed; `None` if there is none.
+pub fn quantile(sorted: &[u64], ppm: u64) -> Option<u64> {
+    let at = (sorted.len() as u64 * ppm).div_ceil(1_000_000).max(1) as usize - 1;
+    sorted.get(at.min(sorted.len().checked_sub(1)?)).copied()
+}
+
 /// True if Laxity kept its promises: no miss of its own, nothing over a bound. Misses by others do not count.
 pub fn promises_kept(figures: &[Figures]) -> bool {
     !figures.iter().any(Figures::is_broken)

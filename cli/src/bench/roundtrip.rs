@@ -5,9 +5,8 @@
 use laxity_core::figures::Figures;
 use laxity_core::units::Duration;
 use laxity_lab::Attack;
-use laxity_lab::roundtrip::{
-    self, ATTACKS, FLOOD_PACKETS_S, INTERVAL, MESSAGE_BYTES, ROUNDS, Report, Row, STACKS, quantile,
-};
+use laxity_lab::figures::{broken_promise, quantile};
+use laxity_lab::roundtrip::{self, ATTACKS, FLOOD_PACKETS_S, INTERVAL, MESSAGE_BYTES, ROUNDS, Report, Row, STACKS};
 use serde_json::{Value, json};
 
 use super::arguments::BenchArguments;
@@ -20,7 +19,7 @@ use crate::progress;
 use crate::report::{self, to_json};
 use crate::table::{Column, table};
 
-/// If nobody says otherwise: of each turn.
+/// Of each turn, by default.
 pub(super) const DURATION: Duration = Duration::from_secs(1);
 /// Answers that took longer are counted: a control loop of 1 kHz has missed its next period.
 const LONG: u64 = INTERVAL.as_nanos();
@@ -31,7 +30,7 @@ pub(super) fn run(arguments: &BenchArguments, duration: Duration) -> Result<bool
         None => ATTACKS.to_vec(),
         Some(attack) if ATTACKS.contains(&attack) => vec![attack],
         Some(attack) => {
-            let expected = "idle, flood, hogs or all: nobody here could break a contract";
+            let expected = "idle, flood, hogs or all: plain sockets have no contract to break";
             return Err(Failure::Usage(format!("--attack {attack} is not for roundtrip: {expected}")));
         }
     };
@@ -44,7 +43,7 @@ pub(super) fn run(arguments: &BenchArguments, duration: Duration) -> Result<bool
     let report = report.map_err(|error| of_bench("roundtrip", error))?;
     show(arguments, || svg(&report, duration), || json(&report, duration), || page(&report, duration))?;
     let broken: Vec<String> =
-        report.channels.iter().filter(|channel| channel.is_broken() || channel.is_silent()).map(told).collect();
+        report.channels.iter().filter_map(|channel| broken_promise("roundtrip", channel)).collect();
     Ok(kept(&broken))
 }
 

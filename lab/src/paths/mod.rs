@@ -25,6 +25,7 @@ use laxity_link::udp::{Udp, UdpConfig};
 use laxity_link::xdp::{KernelFrames, Xdp, XdpConfig};
 
 use crate::error::Error;
+use crate::figures::quantile;
 use crate::hosts::{Devices, Hosts, Place};
 use crate::sys::bare_udp::Bare as BareUdp;
 use crate::sys::bare_xdp::Bare as BareXdp;
@@ -72,9 +73,7 @@ pub struct Path {
 impl Path {
     /// The round trip that `ppm` of all do not exceed, ns; `None` if there is none.
     pub fn quantile(&self, ppm: u64) -> Option<u64> {
-        let last = self.round_trips.len().checked_sub(1)?;
-        let at = (self.round_trips.len() as u64 * ppm).div_ceil(1_000_000).max(1) as usize - 1;
-        self.round_trips.get(at.min(last)).copied()
+        quantile(&self.round_trips, ppm)
     }
 
     /// The median round of one direction.

@@ -205,7 +205,7 @@ impl Pair {
         })
     }
 
-    /// Where strangers send to: a port of the answering host where nobody is.
+    /// Where the flood goes: a closed port of the answering host.
     pub(super) fn flooded(&self) -> SocketAddr {
         SocketAddr::new(self.place.address.ip(), self.place.address.port() + 1)
     }

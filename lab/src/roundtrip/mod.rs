@@ -5,7 +5,7 @@
 //! |---|---|
 //! | `udp` | kernel UDP as it comes: ordinary threads that block, on no particular processor |
 //! | `expert-2` | what an expert makes of kernel UDP with a processor for each end: SCHED_FIFO, pinned; who asks spins for 150 µs before it blocks |
-//! | `expert-1` | the same with one processor for both ends: nobody spins, and a real-time thread of the kernel receives for both hosts |
+//! | `expert-1` | the same with one processor for both ends: neither spins, and a real-time thread of the kernel receives for both hosts |
 //! | `laxity-udp`, `laxity-xdp` | a channel in each direction, its contract exactly what is sent, burst 1; executive and application of a host share a processor, as `expert-2` has them |
 //!
 //! Each stack has a pair of virtual interfaces of its own, and all stand at the same time. In each round every stack has its turn, in an
@@ -26,13 +26,15 @@ use crate::attack::flood::{Content, strangers};
 use crate::attack::hogs::{HOGS, Hogs};
 use crate::attack::load::{Ground, Load};
 use crate::error::Error;
+#[cfg(test)]
+use crate::figures::quantile;
 use crate::hosts::Hosts;
 use crate::timing::{self, joined};
 use ends::{Asks, Pair};
 
 /// The stacks, in the order of the rows.
 pub const STACKS: [&str; 5] = ["udp", "expert-2", "expert-1", "laxity-udp", "laxity-xdp"];
-/// What goes on beside it, in the order of the rows. `all` is flood and hogs: nobody here could break a contract.
+/// What goes on beside it, in the order of the rows. `all` is flood and hogs: plain sockets have no contract to break.
 pub const ATTACKS: [Attack; 4] = [Attack::Idle, Attack::Flood, Attack::Hogs, Attack::All];
 /// How often each stack has its turn under each attack.
 pub const ROUNDS: u64 = 10;
@@ -40,7 +42,7 @@ pub const ROUNDS: u64 = 10;
 pub const MESSAGE_BYTES: usize = 512;
 /// Between requests.
 pub const INTERVAL: Duration = Duration::from_millis(1);
-/// Datagrams a second of the flood, to a port of the answering host where nobody is.
+/// Datagrams a second of the flood, to a closed port of the answering host.
 pub const FLOOD_PACKETS_S: u64 = 50_000;
 
 /// A request without an answer for so long is lost.
@@ -55,12 +57,12 @@ const PRIORITY: u8 = 60;
 pub struct Turn {
     /// ns of each round trip, in order of size.
     pub round_trips: Vec<u64>,
-    /// Requests, and those without an answer.
+    /// Requests.
     pub asked: u64,
     /// Of these, without an answer.
     pub lost: u64,
     /// Processor time of both ends, threads of Laxity and the kernel's receiving thread included, without what everything takes at rest.
-    /// What the kernel does in interrupts counts where they hit; `None` under a flood, whose packets are received in anybody's time.
+    /// What the kernel does in interrupts counts where they hit; `None` under a flood, whose packets the kernel receives in whichever thread it interrupts.
     pub processor: Option<Duration>,
     /// Datagrams of the flood.
     pub flooded: u64,
@@ -113,12 +115,6 @@ pub struct Report {
     pub is_kept_awake: bool,
     /// What is to be said of it.
     pub notes: Vec<String>,
-}
-
-/// The value that `ppm` of `sorted` do not exceed; `None` if there is none.
-pub fn quantile(sorted: &[u64], ppm: u64) -> Option<u64> {
-    let at = (sorted.len() as u64 * ppm).div_ceil(1_000_000).max(1) as usize - 1;
-    sorted.get(at.min(sorted.len().checked_sub(1)?)).copied()
 }
 
 /// How the threads of one end run.
@@ -183,17 +179,17 @@ pub fn run(attacks: &[Attack], span: Duration, mut progress: impl FnMut(u64, u64
     Ok(Report { rows, channels, is_real_time: priority.is_some(), is_kept_awake: awake.is_ok(), notes })
 }
 
-/// What everything takes in such a span while nobody asks: hosts that stand, above all.
+/// The process's processor time in such a span without requests: that of hosts that stand, above all.
 fn at_rest(span: Duration) -> Duration {
     let before = sys::process_processor_time();
     let _ = sys::wait(&[], Some(span));
     sys::process_processor_time().saturating_sub(before)
 }
 
-/// Sets it however the thread ends.
-struct Ends<'a>(&'a AtomicBool);
+/// Sets the flag when it is dropped: also if its thread panics.
+struct SetAtEnd<'a>(&'a AtomicBool);
 
-impl Drop for Ends<'_> {
+impl Drop for SetAtEnd<'_> {
     fn drop(&mut self) {
         self.0.store(true, Ordering::Relaxed);
     }
@@ -225,7 +221,7 @@ fn turn(lab: &Hosts, pair: &mut Pair, attack: Attack, span: Duration, at_rest: D
             answers.serve(&over)
         });
         let asked = scope.spawn(|| {
-            let _ends = Ends(&over);
+            let _over = SetAtEnd(&over);
             asking.take();
             while !flood_begun.load(Ordering::Relaxed) && now() < until {
                 let _ = sys::wait(&[], Some(INTERVAL));

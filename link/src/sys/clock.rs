@@ -37,14 +37,16 @@ pub fn times_waited() -> u64 {
 /// How long the calling thread has had a processor so far (CLOCK_THREAD_CPUTIME_ID). Time that the hypervisor takes is not in
 /// it where the kernel accounts for it; interrupts are.
 pub fn thread_processor_time() -> Duration {
-    let time = clock_gettime(ClockId::ThreadCPUTime);
-    let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
-    Duration::from_secs(seconds) + Duration::from_nanos(u64::try_from(time.tv_nsec).unwrap_or(0))
+    processor_time(ClockId::ThreadCPUTime)
 }
 
 /// How long all threads of this process together have had processors so far.
 pub fn process_processor_time() -> Duration {
-    let time = clock_gettime(ClockId::ProcessCPUTime);
+    processor_time(ClockId::ProcessCPUTime)
+}
+
+fn processor_time(clock: ClockId) -> Duration {
+    let time = clock_gettime(clock);
     let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
     Duration::from_secs(seconds) + Duration::from_nanos(u64::try_from(time.tv_nsec).unwrap_or(0))
 }

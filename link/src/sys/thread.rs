@@ -155,9 +155,8 @@ pub fn processors() -> Vec<usize> {
 /// # Errors
 /// The process may not run there.
 pub fn pin(processor: usize) -> io::Result<()> {
-    let mut only = CpuSet::new();
-    only.set(processor);
-    Ok(sched_setaffinity(None, &only)?)
+    // 0 names the calling thread.
+    pin_other(0, processor)
 }
 
 /// Keeps a thread, of whatever process, on one processor.
