@@ -43,7 +43,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{BorrowedFd, OwnedFd};
 
 use laxity_core::frames::{FrameId, Frames};
 use laxity_core::receive::Expected;
@@ -150,6 +150,15 @@ pub trait Link {
     /// `Unsupported` where there is nothing to wait for, as in virtual time; else what the kernel says.
     fn wait(&mut self, doorbell: BorrowedFd<'_>, timeout: Option<Duration>) -> io::Result<bool> {
         let _ = (doorbell, timeout);
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    /// Something that is readable when a frame has arrived, or [`wait`](Self::wait) has to look after something, for threads that wait
+    /// while another one has the link.
+    ///
+    /// # Errors
+    /// `Unsupported` where there is none; else what the kernel says.
+    fn inputs(&self) -> io::Result<OwnedFd> {
         Err(io::ErrorKind::Unsupported.into())
     }
 

@@ -170,6 +170,10 @@ impl Link for Udp {
         Ok(ready.readable(0))
     }
 
+    fn inputs(&self) -> io::Result<OwnedFd> {
+        self.fd.try_clone()
+    }
+
     fn poll_event(&mut self) -> Option<LinkEvent> {
         if self.reports.events.waiting.is_empty() {
             // An error while reading reports concerns no peer; the data path meets it too and says so.

@@ -9,6 +9,7 @@ mod clock;
 pub mod device;
 mod errors;
 pub mod features;
+mod lock;
 pub mod rings;
 mod socket;
 mod thread;
@@ -20,12 +21,13 @@ use laxity_core::frames::{Frames, HeapFrames};
 
 pub(crate) use clock::now_and_wall;
 pub use clock::{clock_identity, now, precise_timers, process_processor_time, thread_processor_time, times_waited};
+pub use lock::{PriorityGuard, PriorityLock, Protocol};
 pub use socket::{buffers, mark};
 pub use thread::{
-    deadline, ordinary, pin, pin_other, processor_time_of, processors, real_time, real_time_of, short_slice, thread_id,
-    wait_for_interruptions,
+    Urgency, deadline, is_forked, ordinary, pin, pin_other, processor_time_of, processors, real_time, real_time_of,
+    short_slice, thread_id, wait_for_interruptions, watch_forks,
 };
-pub use wait::{Interest, MAX_WAIT, Readiness, wait};
+pub use wait::{Gate, Interest, MAX_WAIT, Readiness, wait};
 pub use wake::Wake;
 pub use wall::{WallClock, wall_clock};
 

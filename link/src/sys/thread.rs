@@ -2,6 +2,8 @@
 
 use std::io;
 use std::os::fd::AsFd;
+use std::sync::Once;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use laxity_core::units::Duration;
 use rustix::event::epoll;
@@ -44,6 +46,73 @@ fn set_scheduler(thread: i32, policy: i32, priority: u8) -> io::Result<()> {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }
+}
+
+/// What a thread runs as: its policy and priority.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Urgency {
+    policy: i32,
+    priority: i32,
+}
+
+impl Urgency {
+    /// Of the calling thread.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn of_thread() -> io::Result<Self> {
+        let mut parameters = libc::sched_param { sched_priority: 0 };
+        // SAFETY: 0 names the calling thread, and the pointer is to a sched_param that the kernel fills.
+        let (policy, answer) = unsafe { (libc::sched_getscheduler(0), libc::sched_getparam(0, &mut parameters)) };
+        if policy < 0 || answer < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(Self { policy, priority: parameters.sched_priority })
+    }
+
+    /// Its priority, 1 to 99, if it runs as SCHED_FIFO or SCHED_RR.
+    pub fn real_time(self) -> Option<u8> {
+        let is_real_time = matches!(self.policy & !libc::SCHED_RESET_ON_FORK, libc::SCHED_FIFO | libc::SCHED_RR);
+        u8::try_from(self.priority).ok().filter(|_| is_real_time)
+    }
+
+    /// As this, with another priority.
+    #[must_use]
+    pub fn with_priority(self, priority: u8) -> Self {
+        Self { priority: i32::from(priority), ..self }
+    }
+
+    /// Makes the calling thread run so.
+    ///
+    /// # Errors
+    /// As [`real_time`].
+    pub fn take(self) -> io::Result<()> {
+        let parameters = libc::sched_param { sched_priority: self.priority };
+        // SAFETY: 0 names the calling thread, and the pointer is to a valid sched_param for the length of the call.
+        match unsafe { libc::sched_setscheduler(0, self.policy, &parameters) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    }
+}
+
+static FORKED: AtomicBool = AtomicBool::new(false);
+
+/// From now on [`is_forked`] knows.
+pub fn watch_forks() {
+    static ONCE: Once = Once::new();
+    extern "C" fn in_child() {
+        FORKED.store(true, Ordering::Relaxed);
+    }
+    // SAFETY: the handler only stores to an atomic, which is permitted between fork and exec.
+    ONCE.call_once(|| unsafe {
+        libc::pthread_atfork(None, None, Some(in_child));
+    });
+}
+
+/// Whether this process is a copy, made by fork(2) after [`watch_forks`]: none of the threads that it had before run in it.
+pub fn is_forked() -> bool {
+    FORKED.load(Ordering::Relaxed)
 }
 
 /// The kernel's sched_attr (SCHED_ATTR_SIZE_VER0).

@@ -1,10 +1,10 @@
 //! Waiting for sockets, wakes and the time, with nanoseconds (`ppoll`).
 
 use std::io;
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use laxity_core::units::{Duration, NANOS_PER_SECOND};
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
 use rustix::io::Errno;
 
 /// How many descriptors one [`wait`] takes: an executive has a few links and one wake.
@@ -106,11 +106,62 @@ pub fn wait(fds: &[(BorrowedFd<'_>, Interest)], timeout: Option<Duration>) -> io
     Ok(result)
 }
 
+/// What is readable when something else is, while it is open. It can be shut while a thread waits for it.
+#[derive(Debug)]
+pub struct Gate {
+    epoll: OwnedFd,
+    to: OwnedFd,
+    is_open: bool,
+}
+
+impl Gate {
+    /// An open gate to `to`.
+    ///
+    /// # Errors
+    /// If the process has no descriptor left.
+    pub fn new(to: OwnedFd) -> io::Result<Self> {
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        epoll::add(&epoll, &to, epoll::EventData::new_u64(0), epoll::EventFlags::IN)?;
+        Ok(Self { epoll, to, is_open: true })
+    }
+
+    /// Opens or shuts it; a system call if it was not so. Who waits for it when it is opened wakes up if there is something to read.
+    pub fn set_open(&mut self, open: bool) {
+        if self.is_open != open {
+            self.is_open = open;
+            // A shut gate hears nothing, not even errors: it is heard once at most.
+            let flags = if open { epoll::EventFlags::IN } else { epoll::EventFlags::ONESHOT };
+            let _ = epoll::modify(&self.epoll, &self.to, epoll::EventData::new_u64(0), flags);
+        }
+    }
+}
+
+impl AsFd for Gate {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.epoll.as_fd()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::sys::{Wake, now};
-    use std::os::fd::AsFd;
+
+    #[test]
+    fn a_gate_lets_through_what_there_is_while_it_is_open() {
+        let wake = Wake::new().unwrap();
+        let mut gate = Gate::new(wake.as_fd().try_clone_to_owned().unwrap()).unwrap();
+        let hears =
+            |gate: &Gate| wait(&[(gate.as_fd(), Interest::Readable)], Some(Duration::ZERO)).unwrap().readable(0);
+        assert!(!hears(&gate));
+        gate.set_open(false);
+        wake.wake();
+        assert!(!hears(&gate));
+        gate.set_open(true);
+        assert!(hears(&gate));
+        wake.drain();
+        assert!(!hears(&gate));
+    }
 
     #[test]
     fn a_wake_ends_the_wait_and_draining_ends_the_wake() {

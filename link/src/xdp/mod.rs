@@ -312,6 +312,16 @@ impl Link for Xdp {
         Ok(ready.readable(0) && wait(&[(doorbell, Interest::Readable)], Some(Duration::ZERO))?.readable(0))
     }
 
+    fn inputs(&self) -> io::Result<OwnedFd> {
+        use rustix::event::epoll::{CreateFlags, EventData, EventFlags, add, create};
+        let all = create(CreateFlags::CLOEXEC)?;
+        add(&all, &self.others, EventData::new_u64(0), EventFlags::IN)?;
+        for queue in self.queues.iter().take(QUEUES_BY_THEMSELVES) {
+            add(&all, queue.socket(0), EventData::new_u64(0), EventFlags::IN)?;
+        }
+        Ok(all)
+    }
+
     fn retry_after(&self) -> Option<Duration> {
         self.blocked.then_some(RETRY_AFTER)
     }
