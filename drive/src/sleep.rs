@@ -7,6 +7,7 @@ use laxity_core::units::{Duration, Instant};
 
 use crate::driver::Driver;
 use crate::environment::Environment;
+use crate::gaps::Round;
 use crate::share::RESTRICTED_POLL;
 
 /// What comes after a turn.
@@ -74,6 +75,14 @@ impl<F: Frames> Driver<F> {
             is_restricted: restricted,
             is_held: false,
         }
+    }
+
+    /// Another thread calls [`turn`](Self::turn) from `now` on: what was done before it came says nothing of it.
+    pub fn enter(&mut self, now: Instant, env: &mut impl Environment<F>) {
+        env.skip(now);
+        self.was_rung = false;
+        self.awake_since = now;
+        self.round = Round::new(now);
     }
 
     /// A sleep is over for which a timeout was passed that ended at `due`, if one was, and that has not begun after it. `rung` if a

@@ -24,7 +24,7 @@ use crate::arrivals::{Arrivals, Part};
 use crate::calibration::{Backing, Guarantee};
 use crate::doorbell::Doorbell;
 use crate::error::Error;
-use crate::executive::{Command, Notice};
+use crate::executive::{Command, Inline, Notice};
 use crate::experiments::Marks;
 use crate::holdings::{Holdings, best_effort_packets};
 use crate::host::Grant;
@@ -32,6 +32,7 @@ use crate::port::{self, Port, SendPort, Slot};
 use crate::receiver::{Accepted, Unclaimed};
 use crate::reception::{Admitted, in_packets};
 use crate::requests::Requests;
+use crate::sender::OpenRequest;
 use crate::sharing::{Sharing, Wanted};
 use crate::signal::Signal;
 use crate::upcall_figures::Record;
@@ -65,6 +66,8 @@ pub(crate) struct Shared {
     pub(crate) doorbell: Arc<Doorbell>,
     pub(crate) notified: Arc<Signal>,
     pub(crate) stopped: Arc<AtomicBool>,
+    /// The executive, if applications' threads do its work.
+    pub(crate) inline: Option<Arc<dyn Inline>>,
     pub(crate) platform: Platform,
     pub(crate) behaviour: Behaviour,
     /// How long a frame may wait until it is found.
@@ -152,14 +155,6 @@ pub(crate) struct Opened {
     pub(crate) marks: Marks,
 }
 
-/// What `open` asks for.
-pub(crate) struct OpenRequest {
-    pub(crate) destination: Destination,
-    pub(crate) service: Service,
-    pub(crate) overload: Overload,
-    pub(crate) priority: u8,
-}
-
 impl Shared {
     pub(crate) fn new(
         platform: Platform,
@@ -193,6 +188,7 @@ impl Shared {
             doorbell,
             notified,
             stopped,
+            inline: None,
             platform,
             behaviour,
             input_delay,
@@ -222,18 +218,6 @@ impl Shared {
     }
 
     /// An error if the executive is gone. Under the lock of the state: whoever clears it does so after `stopped`.
-    pub(crate) fn check_running(&self) -> Result<(), Error> {
-        match self.is_stopped() {
-            true => Err(Error::Stopped),
-            false => Ok(()),
-        }
-    }
-
-    /// Whether the executive is gone.
-    pub(crate) fn is_stopped(&self) -> bool {
-        self.stopped.load(Ordering::SeqCst)
-    }
-
     /// Listens on `name`: accepted channels come through the receiver.
     pub(crate) fn listen(&self, name: Name, from: Option<IpAddr>) -> Result<mpsc::Receiver<Accepted>, Error> {
         let mut state = self.state();
@@ -422,7 +406,7 @@ impl Shared {
         state.listeners.clear();
         state.tickets.clear();
         for known in std::mem::take(&mut state.channels).into_values() {
-            known.port.set_end(End::PeerLost);
+            self.end(&known.port, End::PeerLost);
         }
     }
 
@@ -662,7 +646,7 @@ impl Shared {
         if let Some(opener) = opener {
             let _ = opener.reply.send(Err(Error::of_end(end, peer, unreachable)));
         }
-        port.set_end(end);
+        self.end(&port, end);
     }
 }
 

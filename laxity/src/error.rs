@@ -211,6 +211,17 @@ pub enum Error {
     /// The executive has stopped.
     #[error("the executive has stopped: its thread has ended")]
     Stopped,
+    /// The process is a copy that fork(2) made: its threads, and with them its host, stayed with the other one.
+    #[error("this process was forked, and its host stayed with the process that it was copied from")]
+    Forked,
+    /// The calling thread runs the executive: a signal handler cannot.
+    #[error("a signal handler has interrupted the executive, and cannot use a channel before it goes on")]
+    Interrupted,
+    /// Nothing but channels, if applications' threads do the executive's work.
+    #[error(
+        "upcalls on the executive's own thread (longest_iteration) need the placement `thread`: with `inline` others do its work, too"
+    )]
+    UpcallsInline,
     /// The system refused something.
     #[error("{what}: {source}")]
     System {
@@ -242,6 +253,7 @@ impl Error {
             | Self::TooManyUpcalls
             | Self::Throttled { .. } => 3,
             Self::Upcall(_) | Self::UpcallEnded { .. } | Self::InHandler | Self::UpcallsStarted => 2,
+            Self::Forked | Self::Interrupted | Self::UpcallsInline => 2,
             Self::ProcessorHeld { .. } => 5,
             Self::Registry(RegistryError::Damaged { .. }) => 2,
             Self::Registry(RegistryError::Lost { .. }) => 3,

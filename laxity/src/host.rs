@@ -1,7 +1,6 @@
 //! A host: one executive with its link, and the channels that it sends and receives.
 
 use std::fs::File;
-use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,27 +13,28 @@ use laxity_core::admission::{Admission, Settings};
 use laxity_core::contract::{Contract, Overload, SendingStages, Service};
 use laxity_core::endpoint::{Config, Destination, Endpoint, EndpointCounters, LinkConfig, SharedKey};
 use laxity_core::event::Name;
-use laxity_core::frames::Frames;
 use laxity_core::limits;
 use laxity_core::platform::{Platform, Starts};
 use laxity_core::processor::Policy;
 use laxity_core::signal::{KEEPALIVES_PER_LEASE, MAX_LEASE, MIN_LEASE};
 use laxity_core::units::{Duration, Rate};
+use laxity_link::Counters;
+use laxity_link::sys::{self, Wake};
 use laxity_link::xdp::Status;
-use laxity_link::{Counters, LinkOver, sys};
 
 use crate::calibration::{Backing, Costs, Guarantee, Premises, Running};
-use crate::control::{Behaviour, OpenRequest, Shared};
+use crate::control::{Behaviour, Shared};
 use crate::doorbell::Doorbell;
 use crate::error::Error;
 use crate::executive::{Command, Executive, Meter, Parts, Published, Sampling};
 use crate::holdings::Holdings;
 use crate::link::{self, DropAllowance, LinkChoice, ONLY_LINK, Wire};
+use crate::placement::{Placement, launch};
 use crate::readiness::Readiness;
 use crate::realtime::{self, Scheduling};
 use crate::receiver::{Accepted, Receiver};
 use crate::registry::{Registry, Store};
-use crate::sender::Sender;
+use crate::sender::{OpenRequest, Sender};
 use crate::sharing::Sharing;
 use crate::signal::Signal;
 
@@ -76,6 +76,8 @@ pub struct HostConfig {
     pub receive_memory: u64,
     /// How long a peer may be silent before its channel is closed; 400 ms to 60 s.
     pub lease: Duration,
+    /// Which threads do the executive's work.
+    pub placement: Placement,
     /// The SCHED_FIFO priority to ask for (1 to 99); `None` stays an ordinary thread.
     pub fifo_priority: Option<u8>,
     /// Whether to lock the process's memory, where that is permitted without limit.
@@ -115,6 +117,7 @@ impl Default for HostConfig {
             frames: 16_384,
             receive_memory: 256 << 20,
             lease: Duration::from_secs(2),
+            placement: Placement::Thread,
             fifo_priority: Some(70),
             lock_memory: true,
             keep_awake: false,
@@ -283,6 +286,12 @@ impl Host {
             platform = platform.authenticated();
         }
         platform.upcall_step = platform.upcall_step.max(config.longest_iteration);
+        if config.placement == Placement::Inline {
+            if !platform.upcall_step.is_zero() {
+                return Err(Error::UpcallsInline);
+            }
+            platform.wake_up = platform.wake_up * 2;
+        }
         platform.validate()?;
         if platform.machine.is_papers() {
             return Err(Error::PapersMachine);
@@ -394,16 +403,20 @@ impl Host {
             stopped: Arc::clone(&stopped),
             readiness: Arc::clone(&readiness),
             meter,
+            waker: Arc::new(Wake::new().map_err(system("creating the wake-up event"))?),
         };
         let fifo = config.fifo_priority;
         let (report, reported) = mpsc::sync_channel(1);
-        let executive_thread = match bound.wire {
-            Wire::Udp(link, frames) => launch(Executive::new(*link, frames, parts), fifo, report),
-            Wire::Xdp(link, frames) => launch(Executive::new(*link, frames, parts), fifo, report),
-        }
-        .map_err(system("starting the executive's thread"))?;
+        let launched = match bound.wire {
+            Wire::Udp(link, frames) => launch(Executive::new(*link, frames, parts), config.placement, fifo, report),
+            Wire::Xdp(link, frames) => launch(Executive::new(*link, frames, parts), config.placement, fifo, report),
+        };
+        let (executive_thread, inline) = launched.map_err(system("starting the executive's thread"))?;
         let (scheduling, note) = reported.recv().unwrap_or((Scheduling::Ordinary, None));
         notes.extend(note);
+        if inline.is_some() && !matches!(scheduling, Scheduling::Fifo(_)) {
+            notes.push("no thread does the executive's work (inline): it has no real-time priority itself".to_owned());
+        }
         let running = Running {
             scheduling,
             memory_locked: memory.is_ok_and(|asked| asked.is_some()),
@@ -412,7 +425,7 @@ impl Host {
             proves_bounds,
         };
         let standing = Standing::new(costs, &running, notes);
-        let shared = Arc::new(Shared::new(
+        let mut shared = Shared::new(
             platform,
             (admission, sharing),
             Behaviour {
@@ -433,7 +446,9 @@ impl Host {
             notified,
             stopped,
             command_writer,
-        ));
+        );
+        shared.inline = inline;
+        let shared = Arc::new(shared);
         let serving = Arc::clone(&shared);
         let control = std::thread::Builder::new()
             .name("laxity-control".to_owned())
@@ -570,25 +585,6 @@ impl Drop for Host {
     }
 }
 
-/// Starts the executive's thread, which says what it runs as.
-fn launch<L, F>(
-    executive: Executive<L, F>,
-    fifo: Option<u8>,
-    report: mpsc::SyncSender<(Scheduling, Option<String>)>,
-) -> io::Result<JoinHandle<()>>
-where
-    L: LinkOver<F> + Send + 'static,
-    F: Frames + Send + 'static,
-{
-    std::thread::Builder::new().name("laxity".to_owned()).spawn(move || {
-        let outcome = schedule(fifo);
-        let scheduling = outcome.0;
-        let _ = report.send(outcome);
-        let _stopping = Stopping(Arc::clone(&executive.stopped), Arc::clone(&executive.notified));
-        executive.run(scheduling);
-    })
-}
-
 /// Says so if best effort may start so seldom that the keep-alives of all channels need more than that.
 fn room_for_signalling(config: &HostConfig, platform: &Platform) -> Option<String> {
     let Starts { spacing, .. } = platform.best_effort.starts?;
@@ -608,16 +604,6 @@ fn own_name() -> String {
     std::fs::read_to_string("/proc/self/comm").map_or_else(|_| "?".to_owned(), |name| name.trim().to_owned())
 }
 
-/// Says that the executive has stopped, however it stopped.
-struct Stopping(Arc<AtomicBool>, Arc<Signal>);
-
-impl Drop for Stopping {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::SeqCst);
-        self.1.notify();
-    }
-}
-
 /// Tells everybody who waits that nobody answers any more, however the control thread ended, and ends the executive.
 struct GivingUp(Arc<Shared>);
 
@@ -625,23 +611,6 @@ impl Drop for GivingUp {
     fn drop(&mut self) {
         self.0.command(Command::Stop);
         self.0.give_up();
-    }
-}
-
-/// Gives the calling thread the best scheduling that it may have, and says what it could not have.
-pub(crate) fn schedule(fifo: Option<u8>) -> (Scheduling, Option<String>) {
-    let mut note = None;
-    if let Some(priority) = fifo {
-        match sys::real_time(priority) {
-            Ok(()) => return (Scheduling::Fifo(priority), None),
-            Err(error) => {
-                note = Some(format!("no real-time priority ({error}): other threads can delay the executive"));
-            }
-        }
-    }
-    match sys::short_slice(Duration::from_micros(100)) {
-        Ok(()) => (Scheduling::ShortSlice, note),
-        Err(_) => (Scheduling::Ordinary, note),
     }
 }
 

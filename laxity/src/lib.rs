@@ -50,6 +50,7 @@ pub mod key;
 mod link;
 #[doc(hidden)]
 pub mod metering;
+mod placement;
 pub mod platform_file;
 mod port;
 pub mod probe;
@@ -76,6 +77,7 @@ pub use calibration::{Backing, Calibration, Costs, Guarantee, Level};
 pub use error::{Advice, Error};
 pub use host::{ChannelSpec, DEFAULT_PORT, Grant, Host, HostConfig, Listener, Standing};
 pub use link::{DropAllowance, LinkChoice, XdpOptions};
+pub use placement::Placement;
 pub use realtime::Scheduling;
 pub use receiver::{Message, Receiver};
 pub use registry::{Direction, HeldChannel, Holder, Registry, RegistryError, Shared, Shortage, process};

@@ -137,8 +137,19 @@ impl Receiver {
                 return Err(Error::WouldBlock);
             }
             let look = StdDuration::from_millis(100);
-            self.port.port.signal.wait(seen, Some(left.map_or(look, |left| left.min(look))));
+            let limit = left.map_or(look, |left| left.min(look));
+            if !self.lead(limit) {
+                self.port.port.signal.wait(seen, Some(limit));
+            }
         }
+    }
+
+    /// Has the calling thread do the executive's work until there is a message, the channel has ended, or the time is up; false if it
+    /// may not, or another thread does.
+    fn lead(&self, limit: StdDuration) -> bool {
+        let (Some(inline), Some(place)) = (&self.shared.inline, self.port.port.index()) else { return false };
+        let mut has = || !self.port.inbox.is_empty() || self.port.port.end().is_some();
+        inline.lead(place, Duration::from_nanos(u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX)), &mut has)
     }
 
     /// How the channel ended, if it did.

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration as StdDuration, Instant as StdInstant};
 
 use laxity_core::contract::{Contract, Overload, Service};
+use laxity_core::endpoint::Destination;
 use laxity_core::event::{ChannelId, End};
 use laxity_core::figures::Figures;
 use laxity_core::frames::MessageBuf;
@@ -40,6 +41,14 @@ pub struct Sender {
     /// A buffer that was lent and not sent.
     spare: Option<MessageBuf>,
     closing: bool,
+}
+
+/// What `open` asks for.
+pub(crate) struct OpenRequest {
+    pub(crate) destination: Destination,
+    pub(crate) service: Service,
+    pub(crate) overload: Overload,
+    pub(crate) priority: u8,
 }
 
 impl std::fmt::Debug for Shared {
@@ -248,6 +257,14 @@ impl Sender {
             regulator.accept(stamp, 1);
         }
         self.port.outbox.push(Outbound { message, arrival, waited }).expect("as many places as buffers");
+        if let Some(inline) = self.shared.inline.as_ref().filter(|inline| inline.may_enter()) {
+            self.shared.doorbell.announce(&self.port.port);
+            self.port.has_rung(sys::now());
+            if !inline.run() {
+                self.shared.doorbell.poke();
+            }
+            return Ok(());
+        }
         if self.regulator.is_some() {
             self.shared.doorbell.ring(&self.port.port);
         } else {

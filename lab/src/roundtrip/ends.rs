@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration as StdDuration;
 
-use laxity::{ChannelSpec, Host, HostConfig, LinkChoice, Receiver, Sender, XdpOptions};
+use laxity::{ChannelSpec, Host, HostConfig, LinkChoice, Placement, Receiver, Sender, XdpOptions};
 use laxity_core::contract::Contract;
 use laxity_core::figures::Figures;
 use laxity_core::platform::Platform;
@@ -150,7 +150,7 @@ impl Pair {
     ) -> Result<Self, Error> {
         let devices = match stack {
             "expert-1" => Devices::Queued,
-            "laxity-xdp" => Devices::Whole,
+            "laxity-xdp" | "laxity-xdp-inline" => Devices::Whole,
             _ => Devices::Default,
         };
         let places = lab.join(number, devices).map_err(Error::system("a pair of virtual Ethernet interfaces"))?;
@@ -187,7 +187,12 @@ impl Pair {
             let (asks, answers) = (Asks::Plain { socket: socket(0)?, spin }, Answers::Plain(socket(1)?));
             return Ok(Self { stack, asks, answers, manners, receivers, place, _hosts: Vec::new() });
         }
-        let [a, b] = [0, 1].map(|host| start(lab, host, places[host].address, manners[host], stack == "laxity-xdp"));
+        let link = if stack.contains("xdp") { LinkChoice::Xdp(XdpOptions::default()) } else { LinkChoice::Udp };
+        let placement = if stack.ends_with("inline") { Placement::Inline } else { Placement::Thread };
+        let [a, b] = [0, 1].map(|host| {
+            let config = HostConfig { bind: places[host].address, link: link.clone(), placement, ..assumed() };
+            start(lab, host, config, manners[host])
+        });
         let (a, b) = (a?, b?);
         for (host, of) in [&a, &b].into_iter().zip(["asking", "answering"]) {
             notes.extend(host.standing().notes.iter().map(|note| format!("{stack}, {of} host: {note}")));
@@ -225,14 +230,13 @@ impl Pair {
     }
 }
 
+/// Costs that nobody measured, and a link of its own.
+fn assumed() -> HostConfig {
+    HostConfig { registry: None, ..HostConfig::with_costs(Platform::assumed_host()) }
+}
+
 /// A host whose threads stay on the processor of its application.
-fn start(lab: &Hosts, host: usize, bind: SocketAddr, manner: Manner, over_xdp: bool) -> Result<Host, Error> {
-    let config = HostConfig {
-        bind,
-        link: if over_xdp { LinkChoice::Xdp(XdpOptions::default()) } else { LinkChoice::Udp },
-        registry: None,
-        ..HostConfig::with_costs(Platform::assumed_host())
-    };
+fn start(lab: &Hosts, host: usize, config: HostConfig, manner: Manner) -> Result<Host, Error> {
     let started = lab.on(host, || {
         if let Some(processor) = manner.processor {
             let _ = sys::pin(processor);

@@ -39,6 +39,12 @@ impl SystemClock {
         }
     }
 
+    /// What the thread did until now is nothing to this clock.
+    pub(crate) fn begin(&mut self) {
+        self.own = sys::thread_processor_time();
+        (self.waited, self.slept) = (sys::times_waited(), 0);
+    }
+
     /// It has slept for so long.
     pub(crate) fn slept(&mut self, took: Duration) {
         self.slept += u64::from(took > SURE_TO_SLEEP);

@@ -9,6 +9,7 @@ mod clock;
 mod commands;
 pub(crate) mod fault;
 mod meter;
+mod monitor;
 mod ports;
 mod recorder;
 pub(crate) mod stopped;
@@ -33,7 +34,7 @@ use laxity_core::platform::{LinkModel, Platform};
 use laxity_core::units::{Duration, Instant};
 use laxity_drive::{Clock, Config, Driver, Next, Sleep, Work};
 use laxity_link::LinkOver;
-use laxity_link::sys::{self, Interest, now};
+use laxity_link::sys::{self, Interest, Wake, now};
 
 use crate::calibration::Premises;
 use crate::doorbell::Doorbell;
@@ -44,6 +45,7 @@ use crate::signal::Signal;
 pub(crate) use clock::SystemClock;
 pub(crate) use meter::Meter;
 pub use meter::{Histograms, Sampling};
+pub(crate) use monitor::{Inline, Monitor, is_inside};
 pub use recorder::{Recorded, Recorder};
 pub(crate) use upcalls::Upcalls;
 
@@ -151,6 +153,8 @@ pub(crate) struct Parts {
     pub(crate) stopped: Arc<AtomicBool>,
     pub(crate) readiness: Arc<Readiness>,
     pub(crate) meter: Meter,
+    /// Wakes the thread of an application that waits in the executive's place ([`Monitor`]).
+    pub(crate) waker: Arc<Wake>,
 }
 
 /// Everything that the thread owns.
@@ -189,6 +193,9 @@ pub(crate) struct Surroundings<L, C> {
     told_at: Instant,
     /// When it went to sleep, if no frame has been found since.
     slept_at: Option<Instant>,
+    /// The channel whose application waits for frames in the executive's place, and what wakes it.
+    leader: Option<u32>,
+    waker: Arc<Wake>,
 }
 
 impl<L, C: Clock> Surroundings<L, C> {
@@ -204,6 +211,7 @@ impl<L, C: Clock> Surroundings<L, C> {
             published,
             meter,
             readiness,
+            waker,
             ..
         } = parts;
         let told_at = clock.now();
@@ -225,6 +233,8 @@ impl<L, C: Clock> Surroundings<L, C> {
             setting: None,
             told_at,
             slept_at: None,
+            leader: None,
+            waker,
         };
         (around, endpoint)
     }
@@ -241,15 +251,7 @@ impl<L: LinkOver<F>, F: Frames> Executive<L, F> {
 
     /// Runs until it is told to stop. `scheduling` is what the thread runs as.
     pub(crate) fn run(mut self, scheduling: Scheduling) {
-        let _ = sys::precise_timers();
-        stopped::witness();
-        let throttle = matches!(scheduling, Scheduling::Fifo(_)).then(realtime::throttle).flatten();
-        self.driver.endpoint.seal();
-        self.driver.start(now(), throttle);
-        self.around.readiness.set_executive();
-        self.around.clock.refresh(now());
-        self.around.clock.stolen(now(), Duration::ZERO);
-        self.around.meter.skip(now());
+        self.begin(scheduling);
         loop {
             match self.driver.turn(&mut self.around) {
                 Next::Again => {}
@@ -257,6 +259,23 @@ impl<L: LinkOver<F>, F: Frames> Executive<L, F> {
                 Next::Stop => break,
             }
         }
+        self.end();
+    }
+
+    /// The calling thread is the executive's.
+    fn begin(&mut self, scheduling: Scheduling) {
+        let _ = sys::precise_timers();
+        stopped::witness();
+        let throttle = matches!(scheduling, Scheduling::Fifo(_)).then(realtime::throttle).flatten();
+        self.driver.endpoint.seal();
+        self.driver.start(now(), throttle);
+        self.around.readiness.set_executive();
+        self.around.clock.refresh(now());
+        self.around.clock.begin();
+        self.around.meter.skip(now());
+    }
+
+    fn end(mut self) {
         self.say_goodbye(now());
         let sampled = self.around.meter.finish(now());
         *self.around.published.sampled.lock().unwrap_or_else(PoisonError::into_inner) = sampled;
@@ -282,15 +301,20 @@ impl<L: LinkOver<F>, F: Frames> Executive<L, F> {
         }
     }
 
-    /// Sleeps until a mailbox rings, a frame arrives or something is due.
-    fn sleep(&mut self, sleep: &Sleep) {
-        let around = &mut self.around;
-        if let Ok(mut link) = around.published.link.try_lock() {
-            *link = around.link.counters();
+    /// Publishes what the link and the endpoint have counted, if no thread is reading it at the moment.
+    fn publish(&mut self) {
+        if let Ok(mut link) = self.around.published.link.try_lock() {
+            *link = self.around.link.counters();
         }
-        if let Ok(mut frames) = around.published.frames.try_lock() {
+        if let Ok(mut frames) = self.around.published.frames.try_lock() {
             *frames = self.driver.endpoint.counters;
         }
+    }
+
+    /// Gets ready to sleep as of now: when, until when at the latest, and for how long. `None` if there is something to do.
+    fn fall_asleep(&mut self, sleep: &Sleep) -> Option<Asleep> {
+        self.publish();
+        let around = &mut self.around;
         if sleep.is_restricted {
             around.published.restricted.fetch_add(1, Ordering::Relaxed);
         }
@@ -298,42 +322,74 @@ impl<L: LinkOver<F>, F: Frames> Executive<L, F> {
         let is_told = around.upcalls.as_ref().is_some_and(|upcalls| upcalls.is_told());
         if is_told || !around.doorbell.is_silent() || !around.commands.is_empty() {
             around.doorbell.awake();
-            return;
+            return None;
         }
         if sleep.is_held {
             around.doorbell.hold();
             if !around.readiness.is_ready(now()) {
                 around.doorbell.awake();
-                return;
+                return None;
             }
         }
+        let asleep = self.begin_sleep(sleep);
+        if asleep.is_none() {
+            self.around.doorbell.awake();
+        }
+        asleep
+    }
+
+    /// What was counted until now is told, and a sleep begins; `None` if there is something to do already.
+    fn begin_sleep(&mut self, sleep: &Sleep) -> Option<Asleep> {
+        let around = &mut self.around;
         around.publish_premises(now());
         let due = sleep.until.map(|(at, _)| at);
         // What comes before the sleep is work, and so is what comes after it; only a sleep that is none is no piece's.
         let asleep = now();
         around.clock.refresh(asleep);
-        if due.is_none_or(|due| due > asleep) {
-            around.meter.lap(&Work::of(Piece::Round, 1), asleep);
-            // If preempted before blocking, the timeout is what is left.
-            let timeout = due.map(|due| due.since(asleep) + fault::longer());
-            let doorbell = around.doorbell.wake.as_fd();
-            let rung = if sleep.hears_frames {
-                around.link.wait(doorbell, timeout).unwrap_or(false)
-            } else {
-                sys::wait(&[(doorbell, Interest::Readable)], timeout).is_ok_and(|ready| ready.readable(0))
-            };
-            if rung {
-                around.doorbell.wake.drain();
-            }
-            let awake = now();
-            around.clock.slept(awake.since(asleep));
-            around.slept_at = Some(asleep);
-            if let Some(upcalls) = &mut around.upcalls {
-                upcalls.begin_busy(due.map_or(awake, |due| due.min(awake)));
-            }
-            // What woke too late by the timeout that was passed: that it was the wrong one excuses nobody.
-            self.driver.woke(awake, timeout.map(|timeout| asleep + timeout), rung, around);
+        if due.is_some_and(|due| due <= asleep) {
+            return None;
         }
+        around.meter.lap(&Work::of(Piece::Round, 1), asleep);
+        around.slept_at = Some(asleep);
+        // If preempted before blocking, the timeout is what is left.
+        Some(Asleep { since: asleep, due, timeout: due.map(|due| due.since(asleep) + fault::longer()) })
+    }
+
+    /// It has slept until now.
+    fn wake_up(&mut self, asleep: &Asleep, rung: bool) {
+        let around = &mut self.around;
+        let awake = now();
+        around.clock.slept(awake.since(asleep.since));
+        if let Some(upcalls) = &mut around.upcalls {
+            upcalls.begin_busy(asleep.due.map_or(awake, |due| due.min(awake)));
+        }
+        // What woke too late by the timeout that was passed: that it was the wrong one excuses nobody.
+        self.driver.woke(awake, asleep.timeout.map(|timeout| asleep.since + timeout), rung, around);
+    }
+
+    /// Sleeps until a mailbox rings, a frame arrives or something is due.
+    fn sleep(&mut self, sleep: &Sleep) {
+        let Some(asleep) = self.fall_asleep(sleep) else { return };
+        let around = &mut self.around;
+        let doorbell = around.doorbell.wake.as_fd();
+        let rung = if sleep.hears_frames {
+            around.link.wait(doorbell, asleep.timeout).unwrap_or(false)
+        } else {
+            sys::wait(&[(doorbell, Interest::Readable)], asleep.timeout).is_ok_and(|ready| ready.readable(0))
+        };
+        if rung {
+            around.doorbell.wake.drain();
+        }
+        self.wake_up(&asleep, rung);
         self.around.doorbell.awake();
     }
+}
+
+/// A sleep that has begun.
+struct Asleep {
+    since: Instant,
+    /// When it should end, if no input ends it.
+    due: Option<Instant>,
+    /// The timeout that is passed.
+    timeout: Option<Duration>,
 }

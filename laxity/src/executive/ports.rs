@@ -210,6 +210,9 @@ impl<L, C> Ports for Surroundings<L, C> {
     }
 
     fn wake(&mut self, place: u32) {
+        if self.leader == Some(place) {
+            self.waker.wake();
+        }
         if let Some(slot) = self.slots.get(place as usize).and_then(Option::as_deref) {
             slot.port().signal.notify();
         }

@@ -213,6 +213,7 @@ impl LiveHost {
             stopped: Arc::new(AtomicBool::new(false)),
             readiness: Arc::default(),
             meter: Meter::new(Instant::ZERO, &platform, None),
+            waker: Arc::new(Wake::new().unwrap()),
         };
         let (around, endpoint) = Surroundings::new(ManualClock(Rc::clone(&time)), link, parts);
         let frames = HeapFrames::new(config.frames + 64, DATA_HEADER_BYTES + platform.packet as usize);

@@ -318,7 +318,7 @@ impl Upcalls {
         let (fifo, processor) = (config.fifo_priority, config.processor);
         let thread = std::thread::Builder::new().name("laxity-upcalls".to_owned()).spawn(move || {
             let pinned = processor.map(laxity_link::sys::pin).transpose();
-            let (scheduling, note) = crate::host::schedule(fifo);
+            let (scheduling, note) = crate::placement::schedule(fifo);
             if report.send((scheduling, note, pinned.err())).is_ok() {
                 runner.run(fifo.filter(|_| matches!(scheduling, Scheduling::Fifo(_))));
             }

@@ -97,7 +97,10 @@ impl<T> PriorityLock<T> {
 
 unsafe extern "C" {
     /// POSIX; not in the crate `libc`.
-    fn pthread_mutexattr_setprioceiling(attributes: *mut libc::pthread_mutexattr_t, ceiling: libc::c_int) -> libc::c_int;
+    fn pthread_mutexattr_setprioceiling(
+        attributes: *mut libc::pthread_mutexattr_t,
+        ceiling: libc::c_int,
+    ) -> libc::c_int;
 }
 
 impl<T> Drop for PriorityLock<T> {

@@ -111,7 +111,6 @@ pub fn wait(fds: &[(BorrowedFd<'_>, Interest)], timeout: Option<Duration>) -> io
 pub struct Gate {
     epoll: OwnedFd,
     to: OwnedFd,
-    is_open: bool,
 }
 
 impl Gate {
@@ -122,17 +121,22 @@ impl Gate {
     pub fn new(to: OwnedFd) -> io::Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         epoll::add(&epoll, &to, epoll::EventData::new_u64(0), epoll::EventFlags::IN)?;
-        Ok(Self { epoll, to, is_open: true })
+        Ok(Self { epoll, to })
     }
 
-    /// Opens or shuts it; a system call if it was not so. Who waits for it when it is opened wakes up if there is something to read.
-    pub fn set_open(&mut self, open: bool) {
-        if self.is_open != open {
-            self.is_open = open;
-            // A shut gate hears nothing, not even errors: it is heard once at most.
-            let flags = if open { epoll::EventFlags::IN } else { epoll::EventFlags::ONESHOT };
-            let _ = epoll::modify(&self.epoll, &self.to, epoll::EventData::new_u64(0), flags);
-        }
+    /// Opens it: who waits for it wakes up if there is something to read. One system call.
+    pub fn open(&self) {
+        self.set(epoll::EventFlags::IN);
+    }
+
+    /// Shuts it. One system call.
+    pub fn shut(&self) {
+        // It hears nothing then but errors, and these once.
+        self.set(epoll::EventFlags::ONESHOT);
+    }
+
+    fn set(&self, flags: epoll::EventFlags) {
+        let _ = epoll::modify(&self.epoll, &self.to, epoll::EventData::new_u64(0), flags);
     }
 }
 
@@ -150,14 +154,14 @@ mod tests {
     #[test]
     fn a_gate_lets_through_what_there_is_while_it_is_open() {
         let wake = Wake::new().unwrap();
-        let mut gate = Gate::new(wake.as_fd().try_clone_to_owned().unwrap()).unwrap();
+        let gate = Gate::new(wake.as_fd().try_clone_to_owned().unwrap()).unwrap();
         let hears =
             |gate: &Gate| wait(&[(gate.as_fd(), Interest::Readable)], Some(Duration::ZERO)).unwrap().readable(0);
         assert!(!hears(&gate));
-        gate.set_open(false);
+        gate.shut();
         wake.wake();
         assert!(!hears(&gate));
-        gate.set_open(true);
+        gate.open();
         assert!(hears(&gate));
         wake.drain();
         assert!(!hears(&gate));

@@ -1,0 +1,416 @@
+//! The executive as a monitor: threads of the application do its work themselves (placement `inline`; the library of [nps §3]).
+//!
+//! A thread in `send` runs the executive until its message has left, one in `recv` until its message is there: no hand-over to another thread,
+//! and no wake-up but that of the frame. A thread of the executive's own, the *keeper*, is more urgent than they are, sleeps, and does what is
+//! due while no application is inside.
+//!
+//! ```text
+//! send ──► try to enter ──► turns until there is nothing to do ──► leave          (someone is inside: ring, as ever)
+//! recv ──► try to enter ──► turns ──► wait for a frame as the leader ──► turns ──► leave with the message
+//! keeper: enter ──► turns ──► leave, sleep until a mailbox rings, a timer ends, or a frame arrives and there is no leader
+//! ```
+//!
+//! - **Who enters.** Threads of real-time priority that stay on processors of the keeper, and are no more urgent than it; all others ring and wait, as with
+//!   an executive in a thread of its own. Nobody but the keeper, and a leader that has slept, ever waits for the lock: who finds it taken rings, and
+//!   what it wants is done by who is inside, or by the keeper.
+//! - **How long the keeper waits.** The lock passes its priority on to who is inside, who leaves after the turn that it is in: a step, which the bounds
+//!   contain for it could be the keeper's own, and a change of threads, for which they contain the wake-up W twice.
+//! - **The leader.** One thread at a time waits for frames in the keeper's place, who then does not hear them. While it waits it is as urgent as the
+//!   keeper, and its own again when it leaves: so nothing of the application keeps it from a frame for longer than it would have kept the keeper.
+//! - **Work is never left alone.** Who leaves with something to do, or something due before the keeper would wake up, wakes it first. All other sleeps than
+//!   the plain one (held, restricted, resting, a link without room) are the keeper's, with the monitor taken.
+//! - **A panic** inside ends the host; a signal handler that interrupts a thread inside, and a child of fork(2), are refused.
+
+use std::cell::{Cell, RefCell};
+use std::os::fd::{AsFd, OwnedFd};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+
+use laxity_core::frames::Frames;
+use laxity_core::units::{Duration, Instant};
+use laxity_drive::{Next, Sleep};
+use laxity_link::LinkOver;
+use laxity_link::sys::{self, Gate, Interest, PriorityGuard, PriorityLock, Protocol, Urgency, Wake, now};
+
+use super::{Asleep, Executive, SystemClock};
+use crate::doorbell::Doorbell;
+use crate::realtime::Scheduling;
+
+/// Turns of a thread that has what it wants, before it leaves the rest to the keeper.
+const MOST_TURNS: u32 = 64;
+/// How often a thread does its own work before it is asked again what it runs as, and where.
+const USES: u32 = 64;
+
+/// What threads of the application do of an executive's work.
+pub(crate) trait Inline: Send + Sync {
+    /// Whether the calling thread may do that.
+    fn may_enter(&self) -> bool;
+
+    /// Something was announced by a thread that may enter: does it, and what else there is. False if it is to be rung for.
+    fn run(&self) -> bool;
+
+    /// Does the executive's work, and waits for frames, until the channel at `place` has what its application wants, or for `limit`.
+    /// False if the application has to wait for its signal instead.
+    fn lead(&self, place: u32, limit: Duration, has: &mut dyn FnMut() -> bool) -> bool;
+
+    /// Wakes the thread that waits for frames, if there is one, to look whether it has what it wants.
+    fn wake_leader(&self);
+}
+
+/// What is behind the lock.
+struct Inside<L, F> {
+    /// `None` once the host is over.
+    executive: Option<Executive<L, F>>,
+    /// A thread is the leader; the gate is shut then, from when it first waits.
+    is_led: bool,
+    is_shut: bool,
+    /// Someone panicked.
+    is_broken: bool,
+    /// How often a thread came in.
+    entries: u64,
+    /// Woken by a frame, with so many received before: if there are no more, the link has something else to say.
+    heard: Option<u64>,
+}
+
+/// An executive that several threads run, one at a time.
+pub(crate) struct Monitor<L, F> {
+    inside: PriorityLock<Inside<L, F>>,
+    /// Readable when a frame has arrived; and the same for the keeper, as long as there is no leader.
+    inputs: OwnedFd,
+    gate: Gate,
+    /// Of the leader.
+    waker: Arc<Wake>,
+    doorbell: Arc<Doorbell>,
+    /// A thread waits for the lock that has to have it: who is inside leaves.
+    wanted: AtomicBool,
+    /// When the keeper wakes up by itself, ns.
+    keeper_due: AtomicU64,
+    /// The keeper's priority, zero if it has none, and where it runs.
+    ceiling: AtomicU8,
+    processors: Vec<usize>,
+}
+
+/// What is known of the calling thread: of which monitor, how often it may still be used, and as what it runs if it may enter.
+#[derive(Clone, Copy)]
+struct Caller {
+    monitor: usize,
+    uses: u32,
+    own: Option<Urgency>,
+}
+
+thread_local! {
+    static CALLER: Cell<Caller> = const { Cell::new(Caller { monitor: 0, uses: 0, own: None }) };
+    static IS_INSIDE: Cell<bool> = const { Cell::new(false) };
+    /// While the thread is inside, that of the keeper.
+    static CLOCK: RefCell<SystemClock> = RefCell::default();
+}
+
+/// Whether the calling thread runs an executive: it was interrupted by a signal.
+pub(crate) fn is_inside() -> bool {
+    IS_INSIDE.get()
+}
+
+/// Someone who is inside.
+type Entered<'a, L, F> = PriorityGuard<'a, Inside<L, F>>;
+
+impl<L: LinkOver<F>, F: Frames> Inside<L, F> {
+    /// One turn; [`Next::Stop`] also if the executive is gone, or has panicked.
+    fn turn(&mut self) -> Next {
+        let Self { executive: Some(executive), is_broken: false, .. } = self else { return Next::Stop };
+        let turn = AssertUnwindSafe(|| executive.driver.turn(&mut executive.around));
+        catch_unwind(turn).unwrap_or_else(|_| {
+            self.is_broken = true;
+            Next::Stop
+        })
+    }
+
+    /// Whether another thread may wait in the keeper's place.
+    fn is_plain(&self, sleep: &Sleep) -> bool {
+        let has_room = self.executive.as_ref().is_some_and(|executive| !executive.around.link.wants_writable());
+        sleep.hears_frames && !sleep.is_restricted && !sleep.is_held && has_room
+    }
+
+    /// After a sleep that a frame seems to have ended.
+    fn settle(&mut self) {
+        let Some(executive) = &mut self.executive else { return };
+        let around = &mut executive.around;
+        if self.heard.take() == Some(around.link.counters().received_frames) {
+            let _ = around.link.wait(around.doorbell.wake.as_fd(), Some(Duration::ZERO));
+        }
+    }
+
+    fn received(&self) -> u64 {
+        self.executive.as_ref().map_or(0, |executive| executive.around.link.counters().received_frames)
+    }
+}
+
+impl<L: LinkOver<F>, F: Frames> Monitor<L, F> {
+    /// Around an executive.
+    ///
+    /// # Errors
+    /// The link cannot be waited for, or the system is out of resources.
+    pub(crate) fn new(executive: Executive<L, F>) -> std::io::Result<Self> {
+        let inputs = executive.around.link.inputs()?;
+        let gate = Gate::new(inputs.try_clone()?)?;
+        let (waker, doorbell) = (Arc::clone(&executive.around.waker), Arc::clone(&executive.around.doorbell));
+        let executive = Some(executive);
+        let inside = Inside { executive, is_led: false, is_shut: false, is_broken: false, entries: 0, heard: None };
+        sys::watch_forks();
+        Ok(Self {
+            inside: PriorityLock::new(inside, Protocol::Inheritance)?,
+            inputs,
+            gate,
+            waker,
+            doorbell,
+            wanted: AtomicBool::new(false),
+            keeper_due: AtomicU64::new(0),
+            ceiling: AtomicU8::new(0),
+            processors: sys::processors(),
+        })
+    }
+
+    /// Runs until it is told to stop, on the keeper's thread, which runs as `scheduling`.
+    pub(crate) fn keep(&self, scheduling: Scheduling) {
+        if let Scheduling::Fifo(priority) = scheduling {
+            self.ceiling.store(priority, Ordering::Relaxed);
+        }
+        let mut inside = self.inside.lock();
+        if let Some(executive) = &mut inside.executive {
+            executive.begin(scheduling);
+        }
+        loop {
+            match inside.turn() {
+                Next::Again => {}
+                Next::Sleep(sleep) if inside.is_plain(&sleep) => inside = self.sleep(inside, &sleep),
+                Next::Sleep(sleep) => {
+                    if let Some(executive) = &mut inside.executive {
+                        executive.sleep(&sleep);
+                    }
+                }
+                Next::Stop => break,
+            }
+        }
+        let (executive, is_broken) = (inside.executive.take(), inside.is_broken);
+        drop(inside);
+        self.waker.wake();
+        if let Some(executive) = executive.filter(|_| !is_broken) {
+            executive.end();
+        }
+    }
+
+    /// The keeper sleeps, with the monitor free.
+    fn sleep<'a>(&'a self, mut inside: Entered<'a, L, F>, sleep: &Sleep) -> Entered<'a, L, F> {
+        inside.settle();
+        let Some(executive) = &mut inside.executive else { return inside };
+        let Some(asleep) = executive.fall_asleep(sleep) else { return inside };
+        self.keeper_due.store(asleep.due.map_or(u64::MAX, Instant::as_nanos), Ordering::Relaxed);
+        let entries = inside.entries;
+        drop(inside);
+        let fds = [(self.doorbell.wake.as_fd(), Interest::Readable), (self.gate.as_fd(), Interest::Readable)];
+        let ready = sys::wait(&fds, asleep.timeout);
+        let (rung, heard) = ready.map_or((false, false), |ready| (ready.readable(0), ready.readable(1)));
+        if rung {
+            self.doorbell.wake.drain();
+        }
+        // Who rings from here on is heard: a whole round comes before the next sleep.
+        self.doorbell.awake();
+        let mut inside = self.take();
+        self.awake(&mut inside, &asleep, entries, rung, heard);
+        inside
+    }
+
+    /// The calling thread, which came in when so many had, has slept.
+    fn awake(&self, inside: &mut Entered<'_, L, F>, asleep: &Asleep, entries: u64, rung: bool, heard: bool) {
+        inside.heard = heard.then(|| inside.received());
+        let is_alone = inside.entries == entries;
+        inside.entries += 1;
+        let Some(executive) = &mut inside.executive else { return };
+        if is_alone {
+            executive.wake_up(asleep, rung);
+        } else {
+            // What was due may have been done by others, and when they found it: that says nothing of how late this thread is.
+            executive.around.clock.slept(now().since(asleep.since));
+            executive.enter();
+        }
+    }
+
+    /// The lock, for a thread that has to have it.
+    fn take(&self) -> Entered<'_, L, F> {
+        self.inside.try_lock().unwrap_or_else(|| {
+            self.wanted.store(true, Ordering::SeqCst);
+            let inside = self.inside.lock();
+            self.wanted.store(false, Ordering::SeqCst);
+            inside
+        })
+    }
+
+    /// What the calling thread runs as, if it may enter.
+    fn caller(&self) -> Option<Urgency> {
+        let (mut caller, monitor) = (CALLER.get(), std::ptr::from_ref(self).addr());
+        if caller.monitor != monitor || caller.uses == 0 {
+            let ceiling = self.ceiling.load(Ordering::Relaxed);
+            let own = Urgency::of_thread().ok().filter(|own| ceiling > 0 && own.real_time().is_some());
+            let stays = || sys::processors().iter().all(|processor| self.processors.contains(processor));
+            caller = Caller { monitor, uses: USES, own: own.filter(|_| stays()) };
+        }
+        caller.uses -= 1;
+        CALLER.set(caller);
+        caller.own
+    }
+
+    /// Enters, if nobody is inside.
+    fn enter(&self) -> Option<Entered<'_, L, F>> {
+        let mut inside = self.inside.try_lock()?;
+        inside.entries += 1;
+        let executive = inside.executive.as_mut()?;
+        executive.change_clocks(true);
+        executive.enter();
+        Some(inside)
+    }
+
+    /// Leaves before a sleep, or with something to do.
+    fn leave(&self, mut inside: Entered<'_, L, F>, before: Option<&Sleep>) {
+        let is_left = before.is_none_or(|sleep| !inside.is_plain(sleep) || self.is_early(sleep));
+        if let Some(executive) = &mut inside.executive {
+            executive.publish();
+            executive.change_clocks(false);
+        }
+        if is_left {
+            self.doorbell.poke();
+        }
+    }
+
+    /// Whether something is due before the keeper wakes up by itself.
+    fn is_early(&self, sleep: &Sleep) -> bool {
+        sleep.until.is_some_and(|(at, _)| at.as_nanos() < self.keeper_due.load(Ordering::Relaxed))
+    }
+
+    /// Waits for a frame in the keeper's place, at most until then, with the monitor free.
+    fn wait<'a>(
+        &'a self,
+        mut inside: Entered<'a, L, F>,
+        sleep: &Sleep,
+        place: u32,
+        until: Instant,
+    ) -> Entered<'a, L, F> {
+        inside.settle();
+        if !std::mem::replace(&mut inside.is_shut, true) {
+            self.gate.shut();
+        }
+        let entries = inside.entries;
+        let Some(executive) = &mut inside.executive else { return inside };
+        executive.publish();
+        let Some(asleep) = executive.begin_sleep(sleep) else { return inside };
+        if self.is_early(sleep) {
+            self.doorbell.poke();
+        }
+        executive.around.leader = Some(place);
+        executive.change_clocks(false);
+        drop(inside);
+        let fds = [(self.waker.as_fd(), Interest::Readable), (self.inputs.as_fd(), Interest::Readable)];
+        let ready = sys::wait(&fds, Some(until.since(asleep.since)));
+        let (rung, heard) = ready.map_or((false, false), |ready| (ready.readable(0), ready.readable(1)));
+        if rung {
+            self.waker.drain();
+        }
+        let mut inside = self.take();
+        if let Some(executive) = &mut inside.executive {
+            executive.change_clocks(true);
+        }
+        // What is due is the keeper's: that this thread sleeps longer is no lateness.
+        self.awake(&mut inside, &Asleep { timeout: None, ..asleep }, entries, false, heard);
+        if let Some(executive) = &mut inside.executive {
+            executive.around.leader = None;
+        }
+        inside
+    }
+}
+
+impl<L: LinkOver<F>, F: Frames> Executive<L, F> {
+    /// A thread of the application comes in, with a clock of its own, or goes out.
+    fn change_clocks(&mut self, inside: bool) {
+        CLOCK.with_borrow_mut(|clock| std::mem::swap(clock, &mut self.around.clock));
+        IS_INSIDE.set(inside);
+    }
+
+    /// What the calling thread, or another one, did until now is no part of this.
+    fn enter(&mut self) {
+        self.around.clock.begin();
+        self.around.slept_at = None;
+        self.driver.enter(now(), &mut self.around);
+    }
+}
+
+impl<L: LinkOver<F> + Send, F: Frames + Send> Inline for Monitor<L, F> {
+    fn may_enter(&self) -> bool {
+        self.caller().is_some()
+    }
+
+    fn run(&self) -> bool {
+        let Some(mut inside) = self.enter() else { return false };
+        for _ in 0..MOST_TURNS {
+            match inside.turn() {
+                Next::Again if self.wanted.load(Ordering::Relaxed) => break,
+                Next::Again => {}
+                Next::Sleep(sleep) => {
+                    self.leave(inside, Some(&sleep));
+                    return true;
+                }
+                Next::Stop => break,
+            }
+        }
+        self.leave(inside, None);
+        true
+    }
+
+    fn lead(&self, place: u32, limit: Duration, has: &mut dyn FnMut() -> bool) -> bool {
+        let Some(own) = self.caller() else { return false };
+        let Some(mut inside) = self.enter() else { return false };
+        let is_second = std::mem::replace(&mut inside.is_led, true);
+        let ceiling = self.ceiling.load(Ordering::Relaxed);
+        let (until, mut turns_left) = (now() + limit, MOST_TURNS);
+        let (mut is_raised, mut is_refused) = (false, is_second);
+        let before = loop {
+            match inside.turn() {
+                Next::Stop => break None,
+                Next::Again if self.wanted.load(Ordering::Relaxed) => break None,
+                Next::Again if !has() => {}
+                Next::Again => {
+                    turns_left -= 1;
+                    if turns_left == 0 {
+                        break None;
+                    }
+                }
+                Next::Sleep(sleep) => {
+                    if is_refused || has() || now() >= until || !inside.is_plain(&sleep) {
+                        break Some(sleep);
+                    }
+                    if !is_raised && own.real_time().is_some_and(|priority| priority < ceiling) {
+                        is_raised = own.with_priority(ceiling).take().is_ok();
+                        is_refused = !is_raised;
+                    }
+                    if !is_refused {
+                        inside = self.wait(inside, &sleep, place, until);
+                    }
+                }
+            }
+        };
+        if !is_second {
+            inside.is_led = false;
+            if std::mem::take(&mut inside.is_shut) {
+                self.gate.open();
+            }
+        }
+        let is_done = has() || now() >= until;
+        self.leave(inside, before.as_ref());
+        if is_raised {
+            let _ = own.take();
+        }
+        is_done
+    }
+
+    fn wake_leader(&self) {
+        self.waker.wake();
+    }
+}

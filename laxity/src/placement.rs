@@ -1,0 +1,119 @@
+//! Which threads do an executive's work.
+
+use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread::JoinHandle;
+
+use laxity_core::event::End;
+use laxity_core::frames::Frames;
+use laxity_core::units::Duration;
+use laxity_link::{LinkOver, sys};
+
+use crate::control::Shared;
+use crate::error::Error;
+use crate::executive::{self, Executive, Inline, Monitor};
+use crate::port::Port;
+use crate::realtime::Scheduling;
+use crate::signal::Signal;
+
+/// Which threads do an executive's work.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Placement {
+    /// A thread of its own. Applications hand their messages over to it, and are handed theirs.
+    #[default]
+    Thread,
+    /// The applications' threads in [`Sender::send`](crate::Sender::send) and [`Receiver::recv`](crate::Receiver::recv), as far as they run
+    /// as SCHED_FIFO or SCHED_RR and stay on processors of the host; a thread of its own does what is due meanwhile, and for all others. No
+    /// hand-over and one wake-up less at each end, for which every bound contains the wake-up of the platform twice.
+    ///
+    /// What a thread runs as, and where, is looked at when it uses a channel of the host for the first time, and now and then after
+    /// that. While such a thread waits in `recv` it has the executive's priority, and its own again when it returns.
+    Inline,
+}
+
+/// The executive's thread; and what others do of its work, if they do.
+type Launched = (JoinHandle<()>, Option<Arc<dyn Inline>>);
+
+/// Starts the executive's thread, which says what it runs as.
+pub(crate) fn launch<L, F>(
+    executive: Executive<L, F>,
+    placement: Placement,
+    fifo: Option<u8>,
+    report: mpsc::SyncSender<(Scheduling, Option<String>)>,
+) -> io::Result<Launched>
+where
+    L: LinkOver<F> + Send + 'static,
+    F: Frames + Send + 'static,
+{
+    let stopping = Stopping(Arc::clone(&executive.stopped), Arc::clone(&executive.notified));
+    let (monitor, alone) = match placement {
+        Placement::Thread => (None, Some(executive)),
+        Placement::Inline => (Some(Arc::new(Monitor::new(executive)?)), None),
+    };
+    let inline = monitor.clone().map(|monitor| monitor as Arc<dyn Inline>);
+    let thread = std::thread::Builder::new().name("laxity".to_owned()).spawn(move || {
+        let outcome = schedule(fifo);
+        let scheduling = outcome.0;
+        let _ = report.send(outcome);
+        let _stopping = stopping;
+        match (monitor, alone) {
+            (Some(monitor), _) => monitor.keep(scheduling),
+            (None, alone) => alone.into_iter().for_each(|executive| executive.run(scheduling)),
+        }
+    })?;
+    Ok((thread, inline))
+}
+
+/// Says that the executive has stopped, however it stopped.
+struct Stopping(Arc<AtomicBool>, Arc<Signal>);
+
+impl Drop for Stopping {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::SeqCst);
+        self.1.notify();
+    }
+}
+
+/// Gives the calling thread the best scheduling that it may have, and says what it could not have.
+pub(crate) fn schedule(fifo: Option<u8>) -> (Scheduling, Option<String>) {
+    let mut note = None;
+    if let Some(priority) = fifo {
+        match sys::real_time(priority) {
+            Ok(()) => return (Scheduling::Fifo(priority), None),
+            Err(error) => {
+                note = Some(format!("no real-time priority ({error}): other threads can delay the executive"));
+            }
+        }
+    }
+    match sys::short_slice(Duration::from_micros(100)) {
+        Ok(()) => (Scheduling::ShortSlice, note),
+        Err(_) => (Scheduling::Ordinary, note),
+    }
+}
+
+impl Shared {
+    /// # Errors
+    /// The executive is gone, or this is no place to ask it for anything.
+    pub(crate) fn check_running(&self) -> Result<(), Error> {
+        match () {
+            () if sys::is_forked() => Err(Error::Forked),
+            () if executive::is_inside() => Err(Error::Interrupted),
+            () if self.is_stopped() => Err(Error::Stopped),
+            () => Ok(()),
+        }
+    }
+
+    /// Whether the executive is gone.
+    pub(crate) fn is_stopped(&self) -> bool {
+        self.stopped.load(Ordering::SeqCst)
+    }
+
+    /// The channel has ended, and its application is told.
+    pub(crate) fn end(&self, port: &Port, end: End) {
+        port.set_end(end);
+        if let Some(inline) = &self.inline {
+            inline.wake_leader();
+        }
+    }
+}
