@@ -390,11 +390,9 @@ impl<F: Frames> Driver<F> {
         };
         // What is not in vain is heard at once: that a blocked link has room, too.
         let rest = rest.filter(|_| found && !self.is_blocked(env));
-        // While frames keep coming, a look at the links is cheaper than asking the kernel whether to look.
-        if found && rest.is_none() && !restricted && !held {
-            return Next::Again;
-        }
-        Next::Sleep(Sleep { is_held: held, ..self.sleep(now, restricted, rest, env) })
+        let is_plain = rest.is_none() && !restricted && !held;
+        let sleep = Sleep { is_held: held, ..self.sleep(now, restricted, rest, env) };
+        if found && is_plain { Next::Look(sleep) } else { Next::Sleep(sleep) }
     }
 
     fn end_round(&mut self, now: Instant, env: &mut impl Environment<F>) {

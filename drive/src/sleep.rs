@@ -15,6 +15,8 @@ use crate::share::RESTRICTED_POLL;
 pub enum Next {
     /// Another turn, right away.
     Again,
+    /// As [`Next::Sleep`], but frames came just now: while they keep coming, another turn is cheaper than asking the kernel whether there are more.
+    Look(Sleep),
     /// Nothing can be done before this is over, a mailbox rings, or, unless it says otherwise, a frame arrives.
     Sleep(Sleep),
     /// The driver was told to stop, and everything that it had taken has been sent.

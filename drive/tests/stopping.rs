@@ -11,7 +11,7 @@ use laxity_drive::Next;
 fn stops(host: &mut Host) -> u64 {
     for _ in 0..100_000 {
         match host.turn() {
-            Next::Again => {}
+            Next::Again | Next::Look(_) => {}
             Next::Sleep(sleep) => {
                 let (until, _) = sleep.until.expect("it is about to stop");
                 assert!(!sleep.hears_frames);

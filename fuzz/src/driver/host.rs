@@ -260,7 +260,7 @@ impl Host {
         assert!(!over || next == Next::Stop, "it goes on a second after it was told to stop");
         let now = self.now;
         match next {
-            Next::Again => {}
+            Next::Again | Next::Look(_) => {}
             Next::Sleep(sleep) => {
                 assert!(!self.turn.stepped, "it sleeps though there may be more to run");
                 assert!(self.owed.is_empty(), "it sleeps, and nobody has woken {:?}", self.owed);
@@ -287,7 +287,7 @@ impl Host {
             }
         }
         let at_once = match next {
-            Next::Again => true,
+            Next::Again | Next::Look(_) => true,
             Next::Sleep(sleep) => sleep.until.is_some_and(|(until, _)| until.as_nanos() <= now),
             Next::Stop => false,
         };

@@ -159,6 +159,11 @@ impl Pair {
             "udp" => ([Manner::default(); 2], Duration::ZERO),
             "expert-1" => ([urgent(processors[1]); 2], Duration::ZERO),
             "expert-2" => (processors.map(urgent), if processors[0].is_some() { SPIN } else { Duration::ZERO }),
+            // As urgent as the executive whose work they do.
+            _ if stack.ends_with("inline") => {
+                let priority = priority.and(HostConfig::default().fifo_priority);
+                (processors.map(|processor| Manner { processor, priority }), Duration::ZERO)
+            }
             _ => (processors.map(urgent), Duration::ZERO),
         };
         let mut receivers = Vec::new();

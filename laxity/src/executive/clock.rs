@@ -39,10 +39,11 @@ impl SystemClock {
         }
     }
 
-    /// What the thread did until now is nothing to this clock.
+    /// What the thread did until now is nothing to this clock. Whether it waits by itself from here on is known from the first question
+    /// on: of what it was away for before that, the kernel's scheduler has to know.
     pub(crate) fn begin(&mut self) {
         self.own = sys::thread_processor_time();
-        (self.waited, self.slept) = (sys::times_waited(), 0);
+        (self.waited, self.slept) = (0, 0);
     }
 
     /// It has slept for so long.

@@ -254,7 +254,7 @@ impl<L: LinkOver<F>, F: Frames> Executive<L, F> {
         self.begin(scheduling);
         loop {
             match self.driver.turn(&mut self.around) {
-                Next::Again => {}
+                Next::Again | Next::Look(_) => {}
                 Next::Sleep(sleep) => self.sleep(&sleep),
                 Next::Stop => break,
             }
@@ -271,7 +271,7 @@ impl<L: LinkOver<F>, F: Frames> Executive<L, F> {
         self.driver.start(now(), throttle);
         self.around.readiness.set_executive();
         self.around.clock.refresh(now());
-        self.around.clock.begin();
+        self.around.clock.stolen(now(), Duration::ZERO);
         self.around.meter.skip(now());
     }
 

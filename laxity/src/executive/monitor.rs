@@ -67,6 +67,8 @@ struct Inside<L, F> {
     is_shut: bool,
     /// Someone panicked.
     is_broken: bool,
+    /// Who left last could have slept so: nothing is to be done before a frame comes.
+    idle: Option<Sleep>,
     /// How often a thread came in.
     entries: u64,
     /// Woken by a frame, with so many received before: if there are no more, the link has something else to say.
@@ -155,7 +157,8 @@ impl<L: LinkOver<F>, F: Frames> Monitor<L, F> {
         let gate = Gate::new(inputs.try_clone()?)?;
         let (waker, doorbell) = (Arc::clone(&executive.around.waker), Arc::clone(&executive.around.doorbell));
         let executive = Some(executive);
-        let inside = Inside { executive, is_led: false, is_shut: false, is_broken: false, entries: 0, heard: None };
+        let inside =
+            Inside { executive, is_led: false, is_shut: false, is_broken: false, idle: None, entries: 0, heard: None };
         sys::watch_forks();
         Ok(Self {
             inside: PriorityLock::new(inside, Protocol::Inheritance)?,
@@ -181,7 +184,7 @@ impl<L: LinkOver<F>, F: Frames> Monitor<L, F> {
         }
         loop {
             match inside.turn() {
-                Next::Again => {}
+                Next::Again | Next::Look(_) => {}
                 Next::Sleep(sleep) if inside.is_plain(&sleep) => inside = self.sleep(inside, &sleep),
                 Next::Sleep(sleep) => {
                     if let Some(executive) = &mut inside.executive {
@@ -270,8 +273,9 @@ impl<L: LinkOver<F>, F: Frames> Monitor<L, F> {
     }
 
     /// Leaves before a sleep, or with something to do.
-    fn leave(&self, mut inside: Entered<'_, L, F>, before: Option<&Sleep>) {
-        let is_left = before.is_none_or(|sleep| !inside.is_plain(sleep) || self.is_early(sleep));
+    fn leave(&self, mut inside: Entered<'_, L, F>, before: Option<Sleep>) {
+        inside.idle = before.filter(|sleep| inside.is_plain(sleep));
+        let is_left = inside.idle.is_none_or(|sleep| self.is_early(&sleep));
         if let Some(executive) = &mut inside.executive {
             executive.publish();
             executive.change_clocks(false);
@@ -353,8 +357,9 @@ impl<L: LinkOver<F> + Send, F: Frames + Send> Inline for Monitor<L, F> {
             match inside.turn() {
                 Next::Again if self.wanted.load(Ordering::Relaxed) => break,
                 Next::Again => {}
-                Next::Sleep(sleep) => {
-                    self.leave(inside, Some(&sleep));
+                // Frames that came meanwhile are heard by whoever waits for them.
+                Next::Look(sleep) | Next::Sleep(sleep) => {
+                    self.leave(inside, Some(sleep));
                     return true;
                 }
                 Next::Stop => break,
@@ -371,17 +376,14 @@ impl<L: LinkOver<F> + Send, F: Frames + Send> Inline for Monitor<L, F> {
         let ceiling = self.ceiling.load(Ordering::Relaxed);
         let (until, mut turns_left) = (now() + limit, MOST_TURNS);
         let (mut is_raised, mut is_refused) = (false, is_second);
+        let mut next = inside.idle.take().map_or_else(|| inside.turn(), Next::Sleep);
         let before = loop {
-            match inside.turn() {
+            match next {
                 Next::Stop => break None,
-                Next::Again if self.wanted.load(Ordering::Relaxed) => break None,
-                Next::Again if !has() => {}
-                Next::Again => {
-                    turns_left -= 1;
-                    if turns_left == 0 {
-                        break None;
-                    }
-                }
+                Next::Again | Next::Look(_) if self.wanted.load(Ordering::Relaxed) => break None,
+                Next::Look(sleep) if has() => break Some(sleep),
+                Next::Again if has() && turns_left == 0 => break None,
+                Next::Again | Next::Look(_) => turns_left -= u32::from(has()),
                 Next::Sleep(sleep) => {
                     if is_refused || has() || now() >= until || !inside.is_plain(&sleep) {
                         break Some(sleep);
@@ -395,6 +397,7 @@ impl<L: LinkOver<F> + Send, F: Frames + Send> Inline for Monitor<L, F> {
                     }
                 }
             }
+            next = inside.turn();
         };
         if !is_second {
             inside.is_led = false;
@@ -403,7 +406,7 @@ impl<L: LinkOver<F> + Send, F: Frames + Send> Inline for Monitor<L, F> {
             }
         }
         let is_done = has() || now() >= until;
-        self.leave(inside, before.as_ref());
+        self.leave(inside, before);
         if is_raised {
             let _ = own.take();
         }
