@@ -25,7 +25,7 @@ use std::cell::{Cell, RefCell};
 use std::os::fd::{AsFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use laxity_core::frames::Frames;
 use laxity_core::units::{Duration, Instant};
@@ -84,8 +84,8 @@ pub(crate) struct Monitor<L, F> {
     /// Of the leader.
     waker: Arc<Wake>,
     doorbell: Arc<Doorbell>,
-    /// A thread waits for the lock that has to have it: who is inside leaves.
-    wanted: AtomicBool,
+    /// So many threads wait for the lock that have to have it: who is inside leaves.
+    wanted: AtomicU32,
     /// When the keeper wakes up by itself, ns.
     keeper_due: AtomicU64,
     /// The keeper's priority, zero if it has none, and where it runs.
@@ -166,7 +166,7 @@ impl<L: LinkOver<F>, F: Frames> Monitor<L, F> {
             gate,
             waker,
             doorbell,
-            wanted: AtomicBool::new(false),
+            wanted: AtomicU32::new(0),
             keeper_due: AtomicU64::new(0),
             ceiling: AtomicU8::new(0),
             processors: sys::processors(),
@@ -241,11 +241,15 @@ impl<L: LinkOver<F>, F: Frames> Monitor<L, F> {
     /// The lock, for a thread that has to have it.
     fn take(&self) -> Entered<'_, L, F> {
         self.inside.try_lock().unwrap_or_else(|| {
-            self.wanted.store(true, Ordering::SeqCst);
+            self.wanted.fetch_add(1, Ordering::SeqCst);
             let inside = self.inside.lock();
-            self.wanted.store(false, Ordering::SeqCst);
+            self.wanted.fetch_sub(1, Ordering::SeqCst);
             inside
         })
+    }
+
+    fn is_wanted(&self) -> bool {
+        self.wanted.load(Ordering::Relaxed) > 0
     }
 
     /// What the calling thread runs as, if it may enter.
@@ -355,7 +359,7 @@ impl<L: LinkOver<F> + Send, F: Frames + Send> Inline for Monitor<L, F> {
         let Some(mut inside) = self.enter() else { return false };
         for _ in 0..MOST_TURNS {
             match inside.turn() {
-                Next::Again if self.wanted.load(Ordering::Relaxed) => break,
+                Next::Again if self.is_wanted() => break,
                 Next::Again => {}
                 // Frames that came meanwhile are heard by whoever waits for them.
                 Next::Look(sleep) | Next::Sleep(sleep) => {
@@ -380,7 +384,7 @@ impl<L: LinkOver<F> + Send, F: Frames + Send> Inline for Monitor<L, F> {
         let before = loop {
             match next {
                 Next::Stop => break None,
-                Next::Again | Next::Look(_) if self.wanted.load(Ordering::Relaxed) => break None,
+                Next::Again | Next::Look(_) if self.is_wanted() || now() >= until => break None,
                 Next::Look(sleep) if has() => break Some(sleep),
                 Next::Again if has() && turns_left == 0 => break None,
                 Next::Again | Next::Look(_) => turns_left -= u32::from(has()),

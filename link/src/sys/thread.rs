@@ -243,6 +243,22 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_child_of_fork_knows_it_and_its_parent_does_not() {
+        watch_forks();
+        // SAFETY: the child only asks for an atomic and exits, both of which are permitted after fork in a process of several threads.
+        let status = unsafe {
+            let child = libc::fork();
+            if child == 0 {
+                libc::_exit(if is_forked() { 42 } else { 1 });
+            }
+            let mut status = 0;
+            assert_eq!(libc::waitpid(child, &mut status, 0), child);
+            status
+        };
+        assert_eq!((libc::WEXITSTATUS(status), is_forked()), (42, false));
+    }
+
+    #[test]
     fn a_priority_that_cannot_be_is_refused() {
         let error = std::thread::spawn(|| real_time(100).unwrap_err()).join().unwrap();
         assert!(matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EPERM)), "{error}");
