@@ -17,7 +17,7 @@ use laxity_core::event::{ChannelId, End, Event, Name, Pace, Request};
 use laxity_core::platform::Platform;
 use laxity_core::send::SendConfig;
 use laxity_core::units::Duration;
-use laxity_link::sys::{now, thread_processor_time};
+use laxity_link::sys::{self, now, thread_processor_time};
 
 use crate::advice;
 use crate::arrivals::{Arrivals, Part};
@@ -68,6 +68,8 @@ pub(crate) struct Shared {
     pub(crate) stopped: Arc<AtomicBool>,
     /// The executive, if applications' threads do its work.
     pub(crate) inline: Option<Arc<dyn Inline>>,
+    /// How often the process had been forked when it began.
+    pub(crate) forks: u32,
     pub(crate) platform: Platform,
     pub(crate) behaviour: Behaviour,
     /// How long a frame may wait until it is found.
@@ -189,6 +191,7 @@ impl Shared {
             notified,
             stopped,
             inline: None,
+            forks: sys::forks(),
             platform,
             behaviour,
             input_delay,

@@ -327,6 +327,7 @@ impl Host {
             ));
             allowed_drops = Some(allowance);
         }
+        sys::watch_forks();
         let admission = Admission::with_settings(platform.clone(), settings)?;
         let look_ahead = admission.look_ahead();
         let command = config.command.clone().unwrap_or_else(own_name);

@@ -28,7 +28,8 @@ pub enum Placement {
     /// hand-over and one wake-up less at each end, for which every bound contains the wake-up of the platform twice.
     ///
     /// What a thread runs as, and where, is looked at when it uses a channel of the host for the first time, and now and then after
-    /// that. While such a thread waits in `recv` it has the executive's priority, and its own again when it returns.
+    /// that. While such a thread does the executive's work, and while it waits in `recv`, it has the executive's priority, and its own
+    /// again when it returns; one that has it anyway saves two system calls. Best effort is left to the executive's thread.
     Inline,
 }
 
@@ -97,7 +98,7 @@ impl Shared {
     /// The executive is gone, or this is no place to ask it for anything.
     pub(crate) fn check_running(&self) -> Result<(), Error> {
         match () {
-            () if sys::is_forked() => Err(Error::Forked),
+            () if sys::forks() != self.forks => Err(Error::Forked),
             () if executive::is_inside() => Err(Error::Interrupted),
             () if self.is_stopped() => Err(Error::Stopped),
             () => Ok(()),

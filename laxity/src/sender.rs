@@ -16,7 +16,7 @@ use laxity_link::sys;
 
 use crate::control::{Opened, Shared};
 use crate::error::Error;
-use crate::executive::Command;
+use crate::executive::{Command, Inline};
 use crate::experiments::Marks;
 use crate::host::Grant;
 use laxity_drive::Outbound;
@@ -257,7 +257,8 @@ impl Sender {
             regulator.accept(stamp, 1);
         }
         self.port.outbox.push(Outbound { message, arrival, waited }).expect("as many places as buffers");
-        if let Some(inline) = self.shared.inline.as_ref().filter(|inline| inline.may_enter()) {
+        let is_inline = |inline: &&Arc<dyn Inline>| self.regulator.is_some() && inline.may_enter();
+        if let Some(inline) = self.shared.inline.as_ref().filter(is_inline) {
             self.shared.doorbell.announce(&self.port.port);
             self.port.has_rung(sys::now());
             if !inline.run() {

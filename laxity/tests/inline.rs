@@ -181,3 +181,13 @@ fn upcalls_on_the_executives_own_thread_are_refused() {
     let config = HostConfig { longest_iteration: Duration::from_micros(50), ..config() };
     assert!(matches!(Host::start(config).unwrap_err(), Error::UpcallsInline));
 }
+
+#[test]
+fn a_port_is_free_when_its_host_is_gone_whatever_is_left_of_its_channels() {
+    let (a, b, _alone) = hosts();
+    let (_sender, receiver) = connect(&a, &b, "channel");
+    let bind = b.address();
+    drop(b);
+    let again = Host::start(HostConfig { bind, ..config() }).unwrap();
+    assert_eq!((again.address(), receiver.figures().delivered), (bind, 0));
+}

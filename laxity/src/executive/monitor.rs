@@ -1,8 +1,8 @@
 //! The executive as a monitor: threads of the application do its work themselves (placement `inline`; the library of [nps §3]).
 //!
 //! A thread in `send` runs the executive until its message has left, one in `recv` until its message is there: no hand-over to another thread,
-//! and no wake-up but that of the frame. A thread of the executive's own, the *keeper*, is more urgent than they are, sleeps, and does what is
-//! due while no application is inside.
+//! and no wake-up but that of the frame. A thread of the executive's own, the *keeper*, sleeps, and does what is due while no application
+//! is inside.
 //!
 //! ```text
 //! send ──► try to enter ──► turns until there is nothing to do ──► leave          (someone is inside: ring, as ever)
@@ -10,13 +10,14 @@
 //! keeper: enter ──► turns ──► leave, sleep until a mailbox rings, a timer ends, or a frame arrives and there is no leader
 //! ```
 //!
-//! - **Who enters.** Threads of real-time priority that stay on processors of the keeper, and are no more urgent than it; all others ring and wait, as with
+//! - **Who enters.** Threads of real-time priority that stay on processors of the keeper; all others, and best effort, ring and wait, as with
 //!   an executive in a thread of its own. Nobody but the keeper, and a leader that has slept, ever waits for the lock: who finds it taken rings, and
 //!   what it wants is done by who is inside, or by the keeper.
-//! - **How long the keeper waits.** The lock passes its priority on to who is inside, who leaves after the turn that it is in: a step, which the bounds
-//!   contain for it could be the keeper's own, and a change of threads, for which they contain the wake-up W twice.
-//! - **The leader.** One thread at a time waits for frames in the keeper's place, who then does not hear them. While it waits it is as urgent as the
-//!   keeper, and its own again when it leaves: so nothing of the application keeps it from a frame for longer than it would have kept the keeper.
+//! - **As urgent as the keeper.** Who is less urgent is raised to the keeper's priority from when it comes in until it has left: nothing of the application keeps it
+//!   from its work, or from a frame, for longer than it would have kept the keeper.
+//! - **Who waits for the lock.** Who is inside leaves after the turn that it is in: a step, which the bounds contain for it could be the keeper's own, and a
+//!   change of threads, for which they contain the wake-up W twice. The lock passes the priority of who waits on to who is inside.
+//! - **The leader.** One thread at a time waits for frames in the keeper's place, who then does not hear them.
 //! - **Work is never left alone.** Who leaves with something to do, or something due before the keeper would wake up, wakes it first. All other sleeps than
 //!   the plain one (held, restricted, resting, a link without room) are the keeper's, with the monitor taken.
 //! - **A panic** inside ends the host; a signal handler that interrupts a thread inside, and a child of fork(2), are refused.
@@ -93,16 +94,20 @@ pub(crate) struct Monitor<L, F> {
     processors: Vec<usize>,
 }
 
-/// What is known of the calling thread: of which monitor, how often it may still be used, and as what it runs if it may enter.
+/// What is known of the calling thread: of which monitor, how often it may still be used, whether it may enter, and whether it is less
+/// urgent than the keeper.
 #[derive(Clone, Copy)]
 struct Caller {
     monitor: usize,
     uses: u32,
-    own: Option<Urgency>,
+    may_enter: bool,
+    is_less_urgent: bool,
 }
 
 thread_local! {
-    static CALLER: Cell<Caller> = const { Cell::new(Caller { monitor: 0, uses: 0, own: None }) };
+    static CALLER: Cell<Caller> = const {
+        Cell::new(Caller { monitor: 0, uses: 0, may_enter: false, is_less_urgent: false })
+    };
     static IS_INSIDE: Cell<bool> = const { Cell::new(false) };
     /// While the thread is inside, that of the keeper.
     static CLOCK: RefCell<SystemClock> = RefCell::default();
@@ -111,6 +116,18 @@ thread_local! {
 /// Whether the calling thread runs an executive: it was interrupted by a signal.
 pub(crate) fn is_inside() -> bool {
     IS_INSIDE.get()
+}
+
+/// Puts the urgency of the calling thread back when it is dropped, and with it that it is inside.
+struct Stay(Option<Urgency>);
+
+impl Drop for Stay {
+    fn drop(&mut self) {
+        IS_INSIDE.set(false);
+        if let Some(own) = self.0 {
+            let _ = own.take();
+        }
+    }
 }
 
 /// Someone who is inside.
@@ -159,7 +176,6 @@ impl<L: LinkOver<F>, F: Frames> Monitor<L, F> {
         let executive = Some(executive);
         let inside =
             Inside { executive, is_led: false, is_shut: false, is_broken: false, idle: None, entries: 0, heard: None };
-        sys::watch_forks();
         Ok(Self {
             inside: PriorityLock::new(inside, Protocol::Inheritance)?,
             inputs,
@@ -183,7 +199,11 @@ impl<L: LinkOver<F>, F: Frames> Monitor<L, F> {
             executive.begin(scheduling);
         }
         loop {
-            match inside.turn() {
+            let next = inside.turn();
+            match next {
+                Next::Stop => break,
+                // A leader that has slept: what it waited for may be there.
+                _ if self.is_wanted() => inside = self.give_way(inside),
                 Next::Again | Next::Look(_) => {}
                 Next::Sleep(sleep) if inside.is_plain(&sleep) => inside = self.sleep(inside, &sleep),
                 Next::Sleep(sleep) => {
@@ -191,7 +211,6 @@ impl<L: LinkOver<F>, F: Frames> Monitor<L, F> {
                         executive.sleep(&sleep);
                     }
                 }
-                Next::Stop => break,
             }
         }
         let (executive, is_broken) = (inside.executive.take(), inside.is_broken);
@@ -218,8 +237,22 @@ impl<L: LinkOver<F>, F: Frames> Monitor<L, F> {
         }
         // Who rings from here on is heard: a whole round comes before the next sleep.
         self.doorbell.awake();
-        let mut inside = self.take();
+        let mut inside = self.take(true);
         self.awake(&mut inside, &asleep, entries, rung, heard);
+        inside
+    }
+
+    /// Lets another thread in, and takes the monitor back when it leaves.
+    fn give_way<'a>(&'a self, inside: Entered<'a, L, F>) -> Entered<'a, L, F> {
+        let entries = inside.entries;
+        drop(inside);
+        let mut inside = self.take(true);
+        if inside.entries != entries {
+            inside.entries += 1;
+            if let Some(executive) = &mut inside.executive {
+                executive.enter();
+            }
+        }
         inside
     }
 
@@ -238,10 +271,13 @@ impl<L: LinkOver<F>, F: Frames> Monitor<L, F> {
         }
     }
 
-    /// The lock, for a thread that has to have it.
-    fn take(&self) -> Entered<'_, L, F> {
+    /// The lock, for a thread that has to have it; the keeper may sleep with it, or have much to do.
+    fn take(&self, is_keeper: bool) -> Entered<'_, L, F> {
         self.inside.try_lock().unwrap_or_else(|| {
             self.wanted.fetch_add(1, Ordering::SeqCst);
+            if !is_keeper {
+                self.doorbell.wake.wake();
+            }
             let inside = self.inside.lock();
             self.wanted.fetch_sub(1, Ordering::SeqCst);
             inside
@@ -249,31 +285,42 @@ impl<L: LinkOver<F>, F: Frames> Monitor<L, F> {
     }
 
     fn is_wanted(&self) -> bool {
-        self.wanted.load(Ordering::Relaxed) > 0
+        self.wanted.load(Ordering::SeqCst) > 0
     }
 
-    /// What the calling thread runs as, if it may enter.
-    fn caller(&self) -> Option<Urgency> {
+    /// What is known of the calling thread.
+    fn caller(&self) -> Caller {
         let (mut caller, monitor) = (CALLER.get(), std::ptr::from_ref(self).addr());
         if caller.monitor != monitor || caller.uses == 0 {
             let ceiling = self.ceiling.load(Ordering::Relaxed);
-            let own = Urgency::of_thread().ok().filter(|own| ceiling > 0 && own.real_time().is_some());
+            let own = Urgency::of_thread().ok().and_then(Urgency::real_time).filter(|_| ceiling > 0);
             let stays = || sys::processors().iter().all(|processor| self.processors.contains(processor));
-            caller = Caller { monitor, uses: USES, own: own.filter(|_| stays()) };
+            let may_enter = own.is_some() && stays();
+            caller = Caller { monitor, uses: USES, may_enter, is_less_urgent: own.is_some_and(|own| own < ceiling) };
         }
         caller.uses -= 1;
         CALLER.set(caller);
-        caller.own
+        caller
     }
 
-    /// Enters, if nobody is inside.
-    fn enter(&self) -> Option<Entered<'_, L, F>> {
+    /// Enters, if nobody is inside. What is returned first is to be dropped last.
+    fn enter(&self) -> Option<(Stay, Entered<'_, L, F>)> {
+        let caller = Some(self.caller()).filter(|caller| caller.may_enter)?;
+        // From here on a signal handler stays out: it may interrupt this thread when it has the lock.
+        IS_INSIDE.set(true);
+        let mut stay = Stay(None);
         let mut inside = self.inside.try_lock()?;
+        if caller.is_less_urgent {
+            // Nothing was taken from the link yet that somebody could be kept from.
+            let own = Urgency::of_thread().ok().filter(|own| own.real_time().is_some())?;
+            own.with_priority(self.ceiling.load(Ordering::Relaxed)).take().ok()?;
+            stay.0 = Some(own);
+        }
         inside.entries += 1;
         let executive = inside.executive.as_mut()?;
-        executive.change_clocks(true);
+        executive.change_clocks();
         executive.enter();
-        Some(inside)
+        Some((stay, inside))
     }
 
     /// Leaves before a sleep, or with something to do.
@@ -282,7 +329,7 @@ impl<L: LinkOver<F>, F: Frames> Monitor<L, F> {
         let is_left = inside.idle.is_none_or(|sleep| self.is_early(&sleep));
         if let Some(executive) = &mut inside.executive {
             executive.publish();
-            executive.change_clocks(false);
+            executive.change_clocks();
         }
         if is_left {
             self.doorbell.poke();
@@ -314,17 +361,19 @@ impl<L: LinkOver<F>, F: Frames> Monitor<L, F> {
             self.doorbell.poke();
         }
         executive.around.leader = Some(place);
-        executive.change_clocks(false);
+        executive.change_clocks();
         drop(inside);
+        IS_INSIDE.set(false);
         let fds = [(self.waker.as_fd(), Interest::Readable), (self.inputs.as_fd(), Interest::Readable)];
         let ready = sys::wait(&fds, Some(until.since(asleep.since)));
         let (rung, heard) = ready.map_or((false, false), |ready| (ready.readable(0), ready.readable(1)));
         if rung {
             self.waker.drain();
         }
-        let mut inside = self.take();
+        IS_INSIDE.set(true);
+        let mut inside = self.take(false);
         if let Some(executive) = &mut inside.executive {
-            executive.change_clocks(true);
+            executive.change_clocks();
         }
         // What is due is the keeper's: that this thread sleeps longer is no lateness.
         self.awake(&mut inside, &Asleep { timeout: None, ..asleep }, entries, false, heard);
@@ -337,26 +386,27 @@ impl<L: LinkOver<F>, F: Frames> Monitor<L, F> {
 
 impl<L: LinkOver<F>, F: Frames> Executive<L, F> {
     /// A thread of the application comes in, with a clock of its own, or goes out.
-    fn change_clocks(&mut self, inside: bool) {
+    fn change_clocks(&mut self) {
         CLOCK.with_borrow_mut(|clock| std::mem::swap(clock, &mut self.around.clock));
-        IS_INSIDE.set(inside);
     }
 
     /// What the calling thread, or another one, did until now is no part of this.
     fn enter(&mut self) {
+        let now = now();
+        self.around.clock.refresh(now);
         self.around.clock.begin();
         self.around.slept_at = None;
-        self.driver.enter(now(), &mut self.around);
+        self.driver.enter(now, &mut self.around);
     }
 }
 
 impl<L: LinkOver<F> + Send, F: Frames + Send> Inline for Monitor<L, F> {
     fn may_enter(&self) -> bool {
-        self.caller().is_some()
+        self.caller().may_enter
     }
 
     fn run(&self) -> bool {
-        let Some(mut inside) = self.enter() else { return false };
+        let Some((_stay, mut inside)) = self.enter() else { return false };
         for _ in 0..MOST_TURNS {
             match inside.turn() {
                 Next::Again if self.is_wanted() => break,
@@ -374,12 +424,9 @@ impl<L: LinkOver<F> + Send, F: Frames + Send> Inline for Monitor<L, F> {
     }
 
     fn lead(&self, place: u32, limit: Duration, has: &mut dyn FnMut() -> bool) -> bool {
-        let Some(own) = self.caller() else { return false };
-        let Some(mut inside) = self.enter() else { return false };
+        let Some((_stay, mut inside)) = self.enter() else { return false };
         let is_second = std::mem::replace(&mut inside.is_led, true);
-        let ceiling = self.ceiling.load(Ordering::Relaxed);
         let (until, mut turns_left) = (now() + limit, MOST_TURNS);
-        let (mut is_raised, mut is_refused) = (false, is_second);
         let mut next = inside.idle.take().map_or_else(|| inside.turn(), Next::Sleep);
         let before = loop {
             match next {
@@ -389,16 +436,10 @@ impl<L: LinkOver<F> + Send, F: Frames + Send> Inline for Monitor<L, F> {
                 Next::Again if has() && turns_left == 0 => break None,
                 Next::Again | Next::Look(_) => turns_left -= u32::from(has()),
                 Next::Sleep(sleep) => {
-                    if is_refused || has() || now() >= until || !inside.is_plain(&sleep) {
+                    if is_second || has() || now() >= until || !inside.is_plain(&sleep) {
                         break Some(sleep);
                     }
-                    if !is_raised && own.real_time().is_some_and(|priority| priority < ceiling) {
-                        is_raised = own.with_priority(ceiling).take().is_ok();
-                        is_refused = !is_raised;
-                    }
-                    if !is_refused {
-                        inside = self.wait(inside, &sleep, place, until);
-                    }
+                    inside = self.wait(inside, &sleep, place, until);
                 }
             }
             next = inside.turn();
@@ -411,9 +452,6 @@ impl<L: LinkOver<F> + Send, F: Frames + Send> Inline for Monitor<L, F> {
         }
         let is_done = has() || now() >= until;
         self.leave(inside, before);
-        if is_raised {
-            let _ = own.take();
-        }
         is_done
     }
 

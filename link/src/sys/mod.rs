@@ -24,10 +24,10 @@ pub use clock::{clock_identity, now, precise_timers, process_processor_time, thr
 pub use lock::{PriorityGuard, PriorityLock, Protocol};
 pub use socket::{buffers, mark};
 pub use thread::{
-    Urgency, deadline, is_forked, ordinary, pin, pin_other, processor_time_of, processors, real_time, real_time_of,
+    Urgency, deadline, forks, ordinary, pin, pin_other, processor_time_of, processors, real_time, real_time_of,
     short_slice, thread_id, wait_for_interruptions, watch_forks,
 };
-pub use wait::{Gate, Interest, MAX_WAIT, Readiness, wait};
+pub use wait::{Gate, Interest, MAX_WAIT, Readiness, one_of, wait};
 pub use wake::Wake;
 pub use wall::{WallClock, wall_clock};
 

@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::AsFd;
 use std::sync::Once;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use laxity_core::units::Duration;
 use rustix::event::epoll;
@@ -96,23 +96,24 @@ impl Urgency {
     }
 }
 
-static FORKED: AtomicBool = AtomicBool::new(false);
+static FORKS: AtomicU32 = AtomicU32::new(0);
 
-/// From now on [`is_forked`] knows.
+/// From now on [`forks`] counts.
 pub fn watch_forks() {
     static ONCE: Once = Once::new();
     extern "C" fn in_child() {
-        FORKED.store(true, Ordering::Relaxed);
+        FORKS.fetch_add(1, Ordering::Relaxed);
     }
-    // SAFETY: the handler only stores to an atomic, which is permitted between fork and exec.
+    // SAFETY: the handler only adds to an atomic, which is permitted between fork and exec.
     ONCE.call_once(|| unsafe {
         libc::pthread_atfork(None, None, Some(in_child));
     });
 }
 
-/// Whether this process is a copy, made by fork(2) after [`watch_forks`]: none of the threads that it had before run in it.
-pub fn is_forked() -> bool {
-    FORKED.load(Ordering::Relaxed)
+/// How many times this process is a copy, made by fork(2) after [`watch_forks`]. Where that has grown, none of the threads that were there
+/// before run any more.
+pub fn forks() -> u32 {
+    FORKS.load(Ordering::Relaxed)
 }
 
 /// The kernel's sched_attr (SCHED_ATTR_SIZE_VER0).
@@ -245,17 +246,18 @@ mod tests {
     #[test]
     fn a_child_of_fork_knows_it_and_its_parent_does_not() {
         watch_forks();
+        let before = forks();
         // SAFETY: the child only asks for an atomic and exits, both of which are permitted after fork in a process of several threads.
         let status = unsafe {
             let child = libc::fork();
             if child == 0 {
-                libc::_exit(if is_forked() { 42 } else { 1 });
+                libc::_exit(if forks() == before + 1 { 42 } else { 1 });
             }
             let mut status = 0;
             assert_eq!(libc::waitpid(child, &mut status, 0), child);
             status
         };
-        assert_eq!((libc::WEXITSTATUS(status), is_forked()), (42, false));
+        assert_eq!((libc::WEXITSTATUS(status), forks()), (42, before));
     }
 
     #[test]

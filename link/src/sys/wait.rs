@@ -106,6 +106,18 @@ pub fn wait(fds: &[(BorrowedFd<'_>, Interest)], timeout: Option<Duration>) -> io
     Ok(result)
 }
 
+/// Something that is readable when one of these is. It does not keep them open, and forgets those that are closed.
+///
+/// # Errors
+/// If the process has no descriptor left.
+pub fn one_of(fds: &[BorrowedFd<'_>]) -> io::Result<OwnedFd> {
+    let all = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+    for fd in fds {
+        epoll::add(&all, fd, epoll::EventData::new_u64(0), epoll::EventFlags::IN)?;
+    }
+    Ok(all)
+}
+
 /// What is readable when something else is, while it is open. It can be shut while a thread waits for it.
 #[derive(Debug)]
 pub struct Gate {
@@ -119,9 +131,7 @@ impl Gate {
     /// # Errors
     /// If the process has no descriptor left.
     pub fn new(to: OwnedFd) -> io::Result<Self> {
-        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-        epoll::add(&epoll, &to, epoll::EventData::new_u64(0), epoll::EventFlags::IN)?;
-        Ok(Self { epoll, to })
+        Ok(Self { epoll: one_of(&[to.as_fd()])?, to })
     }
 
     /// Opens it: who waits for it wakes up if there is something to read. One system call.

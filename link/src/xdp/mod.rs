@@ -313,13 +313,8 @@ impl Link for Xdp {
     }
 
     fn inputs(&self) -> io::Result<OwnedFd> {
-        use rustix::event::epoll::{CreateFlags, EventData, EventFlags, add, create};
-        let all = create(CreateFlags::CLOEXEC)?;
-        add(&all, &self.others, EventData::new_u64(0), EventFlags::IN)?;
-        for queue in self.queues.iter().take(QUEUES_BY_THEMSELVES) {
-            add(&all, queue.socket(0), EventData::new_u64(0), EventFlags::IN)?;
-        }
-        Ok(all)
+        let by_themselves = self.queues.iter().take(QUEUES_BY_THEMSELVES).map(|queue| queue.socket(0).as_fd());
+        crate::sys::one_of(&[self.others.as_fd()].into_iter().chain(by_themselves).collect::<Vec<_>>())
     }
 
     fn retry_after(&self) -> Option<Duration> {
