@@ -11,7 +11,7 @@
 //! ```
 //!
 //! - **Who enters.** Threads of real-time priority that stay on processors of the keeper; all others, and best effort, ring and wait, as with
-//!   an executive in a thread of its own. Nobody but the keeper, and a leader that has slept, ever waits for the lock: who finds it taken rings, and
+//!   an executive in a thread of its own. Only the keeper, and a leader that has slept, ever wait for the lock: a thread that finds it taken rings, and
 //!   what it wants is done by who is inside, or by the keeper.
 //! - **As urgent as the keeper.** Who is less urgent is raised to the keeper's priority from when it comes in until it has left: nothing of the application keeps it
 //!   from its work, or from a frame, for longer than it would have kept the keeper.
@@ -303,7 +303,7 @@ impl<L: LinkOver<F>, F: Frames> Monitor<L, F> {
         caller
     }
 
-    /// Enters, if nobody is inside. What is returned first is to be dropped last.
+    /// Enters, if no thread is inside. What is returned first is to be dropped last.
     fn enter(&self) -> Option<(Stay, Entered<'_, L, F>)> {
         let caller = Some(self.caller()).filter(|caller| caller.may_enter)?;
         // From here on a signal handler stays out: it may interrupt this thread when it has the lock.
@@ -411,7 +411,7 @@ impl<L: LinkOver<F> + Send, F: Frames + Send> Inline for Monitor<L, F> {
             match inside.turn() {
                 Next::Again if self.is_wanted() => break,
                 Next::Again => {}
-                // Frames that came meanwhile are heard by whoever waits for them.
+                // Frames that came meanwhile are heard by the leader or the keeper.
                 Next::Look(sleep) | Next::Sleep(sleep) => {
                     self.leave(inside, Some(sleep));
                     return true;

@@ -10,7 +10,7 @@ use std::ops::{Deref, DerefMut};
 pub enum Protocol {
     /// Nothing: a thread between who owns it and who waits for it may keep both waiting as long as it likes.
     Plain,
-    /// The owner is as urgent as the most urgent thread that waits for it. Costs nothing while nobody waits.
+    /// The owner is as urgent as the most urgent thread that waits for it. Costs nothing while no thread waits.
     Inheritance,
     /// Whoever has it is as urgent as this SCHED_FIFO priority: two system calls each time, unless it is so already. The C library may
     /// refuse it to a thread that is more urgent.
@@ -60,7 +60,7 @@ impl<T> PriorityLock<T> {
         let mutex = Box::new(UnsafeCell::new(libc::PTHREAD_MUTEX_INITIALIZER));
         let mut attributes = MaybeUninit::<libc::pthread_mutexattr_t>::uninit();
         // SAFETY: `attributes` is initialised by the first call before it is used, and destroyed once; the mutex is at its final address
-        // and nobody else knows it yet.
+        // and no other thread knows it yet.
         unsafe {
             check(libc::pthread_mutexattr_init(attributes.as_mut_ptr()))?;
             let attributes = attributes.assume_init_mut();
@@ -105,7 +105,7 @@ unsafe extern "C" {
 
 impl<T> Drop for PriorityLock<T> {
     fn drop(&mut self) {
-        // SAFETY: nobody borrows the lock any more, so nobody owns it or waits for it.
+        // SAFETY: the lock is not borrowed any more, so no thread owns it or waits for it.
         unsafe {
             libc::pthread_mutex_destroy(self.mutex.get());
         }
@@ -122,7 +122,7 @@ impl<T> Deref for PriorityGuard<'_, T> {
 
 impl<T> DerefMut for PriorityGuard<'_, T> {
     fn deref_mut(&mut self) -> &mut T {
-        // SAFETY: this thread has the lock, and the guard is borrowed by nobody else.
+        // SAFETY: this thread has the lock, and the guard is borrowed once.
         unsafe { &mut *self.lock.value.get() }
     }
 }
