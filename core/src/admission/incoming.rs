@@ -27,8 +27,10 @@
 //! of what this one receives; queues in front of the last port.
 
 use alloc::collections::BTreeMap;
+use alloc::vec;
 use alloc::vec::Vec;
 
+use super::machine::smallest_packet;
 use super::reserve::Admission;
 use super::walk::{ONE, share};
 use super::{Code, Refusal, Stage};
@@ -67,6 +69,9 @@ pub struct Flow {
     /// N, and the payload of all of them.
     packets: u64,
     bytes: u64,
+    /// The payload of the largest packet and of the smallest: all but the last of a message are full, so no two of a message are smaller.
+    largest: u64,
+    smallest: u64,
     arrival: Arrival,
 }
 
@@ -92,14 +97,22 @@ impl Flow {
     pub fn real_time(source: Source, contract: &Contract, packet: u32, transit: Duration) -> Self {
         let jitter = transit + contract.catch_up();
         let (interval, burst) = (contract.interval(), contract.burst());
-        let packets = contract::packets(contract.max_message(), packet.max(1)).into();
+        let (min, max, packet) = (contract.min_message(), contract.max_message(), packet.max(1));
         let arrival = Arrival::RealTime { interval, burst, jitter, allowance: Duration::MAX };
-        Self { source, packets, bytes: contract.max_message().into(), arrival }
+        Self {
+            source,
+            packets: contract::packets(max, packet).into(),
+            bytes: max.into(),
+            largest: max.min(packet).into(),
+            smallest: smallest_packet(min, max, packet).into(),
+            arrival,
+        }
     }
 
     /// A best-effort channel in packets of at most `packet` bytes, that start `spacing` apart if it was told so.
     pub fn best_effort(source: Source, packet: u32, spacing: Option<Duration>) -> Self {
-        Self { source, packets: 1, bytes: packet.into(), arrival: Arrival::BestEffort { spacing } }
+        let bytes = packet.into();
+        Self { source, packets: 1, bytes, largest: bytes, smallest: 1, arrival: Arrival::BestEffort { spacing } }
     }
 
     fn is_best_effort(&self) -> bool {
@@ -392,25 +405,32 @@ impl Incoming {
     }
 
     /// Most frames that pass the port between two looks: of those that can have come by then the shortest, as many as it has time for, and one that
-    /// it had begun with before.
+    /// it had begun with before. The last packet of a message may be short, the others are full.
     fn frames_at_a_look<'a>(&self, hosts: impl Iterator<Item = &'a Vec<Flow>>, at_port: u64) -> u128 {
         let time = |bytes: u64| self.port.map_or(0, |port| port.time_for(bytes).as_nanos());
         let span = self.looks.first.saturating_add(at_port);
         let mut sorts: Vec<(u64, u128)> = Vec::new();
         for flows in hosts {
             let of_flows = flows.iter().map(|flow| {
-                let cost = self.on_port(flow) / flow.packets.max(1);
-                flow.curve(flow.packets.saturating_mul(COUNTED))
-                    .map(|curve| (cost, curve.at(span).div_ceil(COUNTED.into())))
+                let messages = flow.curve(COUNTED)?.at(span).div_ceil(COUNTED.into());
+                let full = messages.saturating_mul(flow.packets.saturating_sub(1).into());
+                Some([(time(flow.smallest + self.overhead), messages), (time(flow.largest + self.overhead), full)])
             });
-            match of_flows.collect::<Option<Vec<_>>>() {
-                Some(of_flows) => {
-                    let control = time(u64::from(MAX_CONTROL_PAYLOAD) + self.overhead);
-                    sorts.push((control, flows.len() as u128));
-                    sorts.extend(of_flows);
-                }
-                None => sorts.push((time(self.least), u128::MAX)),
+            // Control frames may be as short as any, and so may all frames of which nothing but the link is known.
+            let short = time(1 + self.overhead);
+            let mut of_host = vec![(short, u128::MAX)];
+            if let Some(of_flows) = of_flows.collect::<Option<Vec<_>>>() {
+                of_host = of_flows.into_iter().flatten().chain([(short, flows.len() as u128)]).collect();
+                of_host.sort_unstable();
             }
+            // Its link does not let more through, however short they are.
+            let link = self.looks_curve(flows).link.map(|link| link.at(span).div_ceil(self.frame().into()));
+            let mut most = link.unwrap_or(u128::MAX);
+            sorts.extend(of_host.into_iter().map(|(cost, count)| {
+                let count = count.min(most);
+                most -= count;
+                (cost, count)
+            }));
         }
         sorts.sort_unstable();
         let (mut left, mut frames) = (u128::from(self.looks.first), 1u128);
@@ -425,8 +445,8 @@ impl Incoming {
     fn port_curve(&self, flows: &[Flow]) -> Curve {
         let control =
             self.port.map_or(0, |port| port.time_for(u64::from(MAX_CONTROL_PAYLOAD) + self.overhead).as_nanos());
-        let largest =
-            flows.iter().map(|flow| flow.bytes.div_ceil(flow.packets.max(1))).max().unwrap_or(0) + self.overhead;
+        let largest = flows.iter().map(|flow| flow.largest).max().unwrap_or(0).max(MAX_CONTROL_PAYLOAD.into());
+        let largest = largest + self.overhead;
         let link = link_of(flows).and_then(|(rate, ahead)| {
             let port = self.port?;
             let (rate, whole) = (u128::from(rate.as_bytes_per_second()), u128::from(port.as_bytes_per_second()));

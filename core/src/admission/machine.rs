@@ -529,7 +529,7 @@ fn last_packet(bytes: u32, packet: u32) -> u32 {
 
 /// The smallest packet of any message of `min` to `max` bytes: if the sizes in between reach from one packet count to the
 /// next, the first of the greater count ends in a packet of one byte; else the smallest message has the smallest last one.
-fn smallest_packet(min: u32, max: u32, packet: u32) -> u32 {
+pub(super) fn smallest_packet(min: u32, max: u32, packet: u32) -> u32 {
     if contract::packets(min, packet) == contract::packets(max, packet) { last_packet(min, packet) } else { 1 }
 }
 

@@ -4,8 +4,8 @@ use laxity_core::admission::answer::{Answers, Request, Role, Rule, Test};
 use laxity_core::admission::plan::decide;
 use laxity_core::admission::{Admission, Settings};
 use laxity_core::contract::Contract;
-use laxity_core::platform::Platform;
-use laxity_core::units::Duration;
+use laxity_core::platform::{BestEffort, Interference, LinkModel, Platform};
+use laxity_core::units::{Duration, Rate};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 
@@ -202,4 +202,49 @@ fn many_refusals_among_many_channels_are_not_all_explained() {
         // The first in any case, and as many as fit what may be spent.
         assert_eq!(explained, (0..60).map(|number| number <= 25).collect::<Vec<_>>());
     }
+}
+
+/// A counter-example that a random plan found: 4,666 bytes were said to fit and were granted, 4,000 were refused.
+#[test]
+fn every_size_up_to_the_advice_is_granted() {
+    let platform = Platform {
+        packet: 1_000,
+        quantum: 1,
+        switch: nanos(366),
+        cache: nanos(4_000),
+        first_packet: nanos(2_721),
+        packet_cost: nanos(18_349),
+        receive_first: nanos(2_721),
+        receive_packet: nanos(18_349),
+        demultiplex: nanos(2_000),
+        receive_batch: 32,
+        upcall_switch: nanos(5_000),
+        link_cost: nanos(17_138),
+        link: LinkModel {
+            rate: Rate::bytes_per_second(12_500_000),
+            overhead_bytes: 100,
+            floor_bytes: 200,
+            ..LinkModel::UNLIMITED
+        },
+        propagation: nanos(50_000),
+        best_effort: BestEffort { message_packets: 0, packet_min: 1, packet_max: 1_000, starts: None },
+        interference: Interference { burst: nanos(62_240), ..Interference::default() },
+        ..Platform::papers_table_2b()
+    };
+    let request = |max, min, interval, burst, deadline, role| Request {
+        contract: Contract::new(max, min, nanos(interval), burst, nanos(deadline)).unwrap(),
+        role,
+    };
+    let requests = [
+        request(1_001, 1, 5_866_000, 3, 17_188_000, Role::Sends),
+        request(3_633, 350, 16_944_000, 2, 2_711_000, Role::Receives),
+        request(6_639, 1_456, 13_361_000, 3, 12_826_000, Role::Receives),
+    ];
+    let test = Test::Only(Rule::Composite);
+    let answers = decide(&platform, &requests, test).unwrap();
+    assert!(answers.channels[1].outcome.is_ok());
+    let fits = answers.channels[2].outcome.as_ref().unwrap_err().fits.max_message.unwrap();
+    let granted = |size| is_granted(&platform, &requests, test, 2, changed(&requests[2], size, 13_361_000, 12_826_000));
+    let refused: Vec<u64> = (1_456..=fits.into()).filter(|size| !granted(*size)).collect();
+    assert!(refused.is_empty() && !granted(u64::from(fits) + 1), "{fits} {refused:?}");
 }
