@@ -4,9 +4,9 @@
 use std::net::SocketAddr;
 use std::path::PathBuf;
 
-use clap::Args;
+use clap::{Args, ValueEnum};
 use laxity::text::HostAddress;
-use laxity::{HostConfig, Registry};
+use laxity::{HostConfig, Placement, Registry};
 use laxity_core::signal::{MAX_LEASE, MIN_LEASE};
 
 use crate::costs::{self, CostsArguments};
@@ -33,6 +33,9 @@ pub(crate) struct HostArguments {
     /// Stay an ordinary thread, even where real-time priority is permitted
     #[arg(long)]
     pub(crate) no_realtime: bool,
+    /// Which threads do the host's protocol work: one of its own, or inline, the command's own thread, which becomes real-time for that
+    #[arg(long, value_enum, default_value_t = PlacementArgument::Thread)]
+    pub(crate) placement: PlacementArgument,
     /// Hold messages that are ahead of their time until then, at every stage of this host: more delay, and less jitter
     #[arg(long)]
     pub(crate) hold: bool,
@@ -45,7 +48,28 @@ pub(crate) struct HostArguments {
     pub(crate) registry: Option<PathBuf>,
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum PlacementArgument {
+    /// A thread of the host's own; messages are handed over to it, and by it
+    Thread,
+    /// The command's thread sends and receives itself: no hand-over, and one wake-up less at each end
+    Inline,
+}
+
 impl HostArguments {
+    /// Prepares the calling thread, which uses the channels of a host with this configuration. What is not permitted is said: the host does the
+    /// work itself then.
+    pub(crate) fn prepare(&self) {
+        let Some(priority) = self.priority().filter(|_| self.placement == PlacementArgument::Inline) else { return };
+        if let Err(error) = laxity_link::sys::real_time(priority) {
+            eprintln!("note: the host does its work in a thread of its own: SCHED_FIFO for the command's: {error}");
+        }
+    }
+
+    fn priority(&self) -> Option<u8> {
+        HostConfig::default().fifo_priority.filter(|_| !self.no_realtime)
+    }
+
     /// The host's configuration; `default` is the address to bind if none is given, `command` says what it is for.
     pub(crate) fn config(
         &self,
@@ -74,7 +98,10 @@ impl HostArguments {
         let key = self.key.as_deref().map(laxity::key::read).transpose()?;
         let lease = span_within("--lease", &self.lease, [MIN_LEASE, MAX_LEASE])?;
         let default = HostConfig::default();
-        let fifo_priority = default.fifo_priority.filter(|_| !self.no_realtime);
+        let placement = match self.placement {
+            PlacementArgument::Thread => Placement::Thread,
+            PlacementArgument::Inline => Placement::Inline,
+        };
         Ok(HostConfig {
             bind,
             costs,
@@ -84,7 +111,8 @@ impl HostArguments {
             any_port,
             link,
             lease,
-            fifo_priority,
+            fifo_priority: self.priority(),
+            placement,
             key,
             hold_sending: self.hold,
             hold_receiving: self.hold,

@@ -41,6 +41,7 @@ pub(crate) fn run(arguments: &RecvArguments) -> Result<bool, Failure> {
     let config = arguments.host.config(everywhere(), DEFAULT_PORT, format!("recv {}", arguments.name))?;
     let stop = Stop::on_signals()?;
     let host = Host::start(config)?;
+    arguments.host.prepare();
     let listener = host.listen_from(&arguments.name, arguments.from)?;
     for note in &host.standing().notes {
         eprintln!("note: {note}");

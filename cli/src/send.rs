@@ -95,6 +95,7 @@ pub(crate) fn run(arguments: &SendArguments) -> Result<bool, Failure> {
     let config = arguments.host.config(default, 0, format!("send {}", to.name.as_str()))?;
     let stop = Stop::on_signals()?;
     let host = Host::start(config)?;
+    arguments.host.prepare();
     for note in &host.standing().notes {
         eprintln!("note: {note}");
     }

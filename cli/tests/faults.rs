@@ -56,6 +56,8 @@ struct Case {
     /// The sender holds messages until their time has come, and catches nothing up: else there is nothing that it could sleep for, and most of
     /// what keeps its own application from the processor, too, is made up for.
     holds: bool,
+    /// The threads of both applications do the work of their executives (`--placement inline`).
+    inline: bool,
     expected: &'static str,
 }
 
@@ -63,7 +65,7 @@ fn cases() -> Vec<Case> {
     use Injected::*;
     let case = |what, injected, expected| {
         let (interval, group) = (Duration::from_millis(5), 0);
-        Case { what, injected, interval, group, holds: false, expected }
+        Case { what, injected, interval, group, holds: false, inline: false, expected }
     };
     vec![
         Case {
@@ -109,6 +111,31 @@ fn cases() -> Vec<Case> {
         case("the wire drops one packet in twenty", Dropped(20), "network"),
         case("the wire keeps everything for 60 ms", Delayed(Duration::from_millis(60)), "network"),
         case("nobody reads", Unread, "receiver"),
+        Case {
+            inline: true,
+            ..case("inline: sender runs in circles for 60 ms", AtSender("round=600*off->1*delay(60)->off"), "laxity")
+        },
+        Case {
+            inline: true,
+            ..case("inline: receiver waits for 60 ms", AtReceiver("round=150*off->1*sleep(60)->off"), "laxity")
+        },
+        Case {
+            inline: true,
+            ..case(
+                "inline: receiver skips its looks for 60 ms",
+                AtReceiver("skip-look=150*off->1*return(60)->off"),
+                "laxity",
+            )
+        },
+        Case {
+            inline: true,
+            ..case("inline: receiver is stopped for 300 ms", Stopped(Duration::from_millis(300)), "platform")
+        },
+        Case {
+            inline: true,
+            ..case("inline: a thread above those inside for 60 ms", Preempted(Duration::from_millis(60)), "platform")
+        },
+        Case { inline: true, ..case("inline: the wire drops one packet in twenty", Dropped(20), "network") },
     ]
 }
 
@@ -237,7 +264,8 @@ fn run(case: &Case) -> (Vec<u64>, u64, [Option<i32>; 2]) {
     let (count, address) = ((3_000 / case.interval.as_millis()) as usize, free_address());
     let common = ["--framing", "fixed:200", "--json", "--calibration", "none", "--registry", "off"];
     let mut recv = laxity(at_receiver);
-    recv.args(["recv", "faults", "--bind", &address.to_string()]).args(common).stdout(Stdio::piped());
+    let placement: &[&str] = if case.inline { &["--placement", "inline"] } else { &[] };
+    recv.args(["recv", "faults", "--bind", &address.to_string()]).args(common).args(placement).stdout(Stdio::piped());
     // An executive that runs in circles keeps its processor from all others: the receiver's must not be the sender's, whose application has to go on.
     let is_apart = matches!(case.injected, Injected::AtReceiver(_));
     let [first, last] =
@@ -267,7 +295,7 @@ fn run(case: &Case) -> (Vec<u64>, u64, [Option<i32>; 2]) {
     let mut send = laxity(at_sender);
     send.arg("send").args(case.holds.then_some("--hold"));
     send.args([&to, "--max-message", "200B", "--interval", &text, "--burst", "2", "--deadline", "20ms"]);
-    let mut send = start(send.args(common).stdin(Stdio::piped()).stdout(Stdio::null()), last);
+    let mut send = start(send.args(common).args(placement).stdin(Stdio::piped()).stdout(Stdio::null()), last);
     let mut input = send.stdin.take().unwrap();
     // An unread receiver has a pipe full of messages before anybody notices.
     let count = if is_unread { 2 * count } else { count };
@@ -333,7 +361,7 @@ fn every_mistake_is_called_laxitys_and_nothing_else_is() {
     let only = std::env::var("FAULT_CASE").unwrap_or_default();
     let mut failed = Vec::new();
     for case in cases().iter().filter(|case| case.what.contains(&only)) {
-        if matches!(case.injected, Injected::Preempted(_)) && !rustix::process::geteuid().is_root() {
+        if (case.inline || matches!(case.injected, Injected::Preempted(_))) && !rustix::process::geteuid().is_root() {
             println!("skipped: {}: only root may have real-time threads", case.what);
             continue;
         }

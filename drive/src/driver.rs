@@ -127,6 +127,11 @@ impl<F: Frames> Driver<F> {
         self.round.begin(now);
     }
 
+    /// The links' inputs have just been looked at, or another thread hears what they have: the next round begins without a look.
+    pub fn has_looked(&mut self) {
+        self.progress.unlooked = 0;
+    }
+
     /// The costs that it reasons with.
     pub fn platform(&self) -> &Platform {
         &self.platform

@@ -13,6 +13,7 @@
 //! | [`stack`] | what carries the messages: Laxity, plain UDP, UDP as an expert tunes it |
 //! | [`paths`] | the fast path beside what an expert writes by hand, over AF_XDP and UDP |
 //! | [`roundtrip`] | requests and answers over Laxity and plain sockets, at rest and under attacks |
+//! | [`monitor`] | what a lock costs that several threads of a host take, under each protocol against priority inversion |
 //! | [`livelock`] | what is left of a host's channels under a flood of strangers, over UDP and over AF_XDP |
 //! | [`upcalls`] | the paper's experiments with upcalls, beside threads and plain processes |
 //! | [`scenario`] | all of it together, and the figures |
@@ -32,6 +33,7 @@ mod headers;
 pub mod hosts;
 pub mod interfaces;
 pub mod livelock;
+pub mod monitor;
 pub mod paths;
 mod record;
 pub mod roundtrip;

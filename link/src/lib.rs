@@ -43,7 +43,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::net::SocketAddr;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::BorrowedFd;
 
 use laxity_core::frames::{FrameId, Frames};
 use laxity_core::receive::Expected;
@@ -153,12 +153,12 @@ pub trait Link {
         Err(io::ErrorKind::Unsupported.into())
     }
 
-    /// Something that is readable when a frame has arrived, or [`wait`](Self::wait) has to look after something, for threads that wait
-    /// while another one has the link.
+    /// What is readable when a frame has arrived, or [`wait`](Self::wait) has to look after something, for threads that wait while another
+    /// one has the link.
     ///
     /// # Errors
     /// `Unsupported` where there is none; else what the kernel says.
-    fn inputs(&self) -> io::Result<OwnedFd> {
+    fn inputs(&self) -> io::Result<Vec<BorrowedFd<'_>>> {
         Err(io::ErrorKind::Unsupported.into())
     }
 

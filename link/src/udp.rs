@@ -20,7 +20,7 @@ use laxity_core::frames::FrameId;
 use laxity_core::units::{Duration, Instant};
 
 use crate::staging::{MAX_RETRIES, Outcome, Staged, Staging};
-use crate::sys::{self, Interest, NetworkError, ReceiveBatch, SendBatch, StableFrames, one_of, wait};
+use crate::sys::{self, Interest, NetworkError, ReceiveBatch, SendBatch, StableFrames, wait};
 use crate::{Counters, Events, Link, LinkError, LinkEvent, LinkOver, Received};
 
 /// The largest batch; the kernel's own limit for one call (UIO_MAXIOV).
@@ -170,8 +170,8 @@ impl Link for Udp {
         Ok(ready.readable(0))
     }
 
-    fn inputs(&self) -> io::Result<OwnedFd> {
-        one_of(&[self.fd.as_fd()])
+    fn inputs(&self) -> io::Result<Vec<BorrowedFd<'_>>> {
+        Ok(vec![self.fd.as_fd()])
     }
 
     fn poll_event(&mut self) -> Option<LinkEvent> {

@@ -57,6 +57,9 @@ pub enum StepCosts {
     },
 }
 
+/// Most turns of a thread that leaves before another has to go on.
+const MOST_TURNS: u64 = 12;
+
 /// How a host is set up.
 #[derive(Clone, Debug)]
 pub struct HostConfig {
@@ -97,6 +100,9 @@ pub struct HostConfig {
     pub receive_ring: usize,
     /// How late it wakes up.
     pub wake_up: WakeUp,
+    /// Whether threads of applications do the executive's work: a wake-up takes half of `Platform::wake_up` then, and once before it
+    /// sleeps again the one that does it leaves at any turn, and another goes on after as long.
+    pub inline: bool,
     /// What its steps cost.
     pub step_costs: StepCosts,
     /// When the platform takes the processor away; ascending, without overlap.
@@ -133,6 +139,7 @@ impl HostConfig {
             best_effort_frames: 256,
             receive_ring: 256,
             wake_up: WakeUp::Worst,
+            inline: false,
             step_costs: StepCosts::Worst,
             gaps: Vec::new(),
             upcalls: 0,
@@ -281,6 +288,8 @@ pub(crate) struct Host {
     /// Gaps that were, if somebody wants to know.
     pub(crate) suffered: Option<Vec<Gap>>,
     random: Random,
+    /// Inline, how many turns the thread that is inside still makes before it leaves with something to do.
+    turns_left: Option<u64>,
     pub(crate) clock: Clock,
     /// Until when its processor is busy, or was.
     pub(crate) now: Instant,
@@ -375,6 +384,7 @@ impl Host {
             gaps: config.gaps.iter().copied().collect(),
             suffered: None,
             random: Random(!seed),
+            turns_left: None,
             clock: config.reading.clone(),
             now: Instant::ZERO,
             asleep: None,
@@ -569,19 +579,40 @@ impl Host {
     }
 
     pub(crate) fn sleep(&mut self, sleep: Sleep) {
-        let worst = self.config.platform.wake_up;
         self.counters.sleeps += 1;
-        let lateness = match self.config.wake_up {
+        self.asleep = Some((sleep, self.lateness()));
+        self.turns_left = self.config.inline.then(|| self.random.up_to(MOST_TURNS));
+    }
+
+    /// How late the next thread is that is woken.
+    fn lateness(&mut self) -> Duration {
+        let worst = self.config.platform.wake_up;
+        let worst = if self.config.inline { worst.mul_ratio(1, 2) } else { worst };
+        match self.config.wake_up {
             WakeUp::Worst => worst,
             WakeUp::Uniform => Duration::from_nanos(self.random.up_to(worst.as_nanos())),
-        };
-        self.asleep = Some((sleep, lateness));
+        }
+    }
+
+    /// Whether the thread that did the executive's work has left before this turn; then another one has come.
+    pub(crate) fn changes_threads(&mut self) -> bool {
+        let leaves = self.turns_left == Some(0);
+        self.turns_left = self.turns_left.and_then(|left| left.checked_sub(1));
+        if leaves {
+            let late = self.lateness();
+            self.pass(late);
+        }
+        leaves
     }
 
     /// Takes `cost` of processor time, and whatever the platform takes in between.
     pub(crate) fn spend(&mut self, cost: Duration) {
         self.counters.busy += cost;
-        let mut end = self.now + cost;
+        self.pass(cost);
+    }
+
+    fn pass(&mut self, span: Duration) {
+        let mut end = self.now + span;
         while let Some(gap) = self.gaps.pop_front_if(|gap| gap.start < end) {
             self.note_suffered(gap);
             end += gap.length;

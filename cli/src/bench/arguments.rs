@@ -55,6 +55,13 @@ best_effort, best_effort_goodput_bytes_s, dropped_early, dropping_ns, socket_ove
 best_effort are the figures that all commands report, from before the flood until after it, goodput is under the flood, and in time. \
 dropped_early and dropping_ns are null over udp.
 
+stack-monitor measures what placement inline needs: a lock that several threads of a host take. Under plain, inheritance (its owner is as urgent as who \
+waits for it), ceiling (as urgent as any that may come) and ceiling-held (its owner is that urgent already) it tells the time of taking and giving \
+back the lock (uncontended), what is added when a more urgent thread wants it meanwhile (contended), and how long that one waits if a third \
+computes for between_ns (inversion). Exit status: 1 if ceiling-held does not remove 70 % of the cost of a contended lock with inheritance; 4 without \
+SCHED_FIFO. Its JSON: {bench, duration_ns, between_ns, rows, removed_ppm, least_removed_ppm, met}. Each of rows: {protocol, case, samples, \
+min_ns, p50_ns, p99_ns, max_ns}.
+
 upcall-deadlines, upcall-switches and upcall-udp are the experiments on upcalls. Exit status: 1 if a run of an upcall that admission, or the \
 exact test, had accepted missed its deadline by Laxity's own fault. JSON of upcall-deadlines: {bench, simulated, duration_ns, rows, notes}. \
 Each of rows: {utilisation, background, scheme: upcalls|fifo-threads|timer-threads|deadline-threads, accepted, reason (why the kernel \
@@ -76,15 +83,15 @@ pub(crate) struct BenchArguments {
     /// Print one JSON object instead of tables
     #[arg(long)]
     pub(crate) json: bool,
-    /// Draw it like the paper's figure
-    #[arg(long, value_name = "FILE.svg")]
+    /// Draw it like the paper's figure; with .html also what is printed, of roundtrip each round
+    #[arg(long, value_name = "FILE.svg|FILE.html")]
     pub(crate) plot: Option<PathBuf>,
     /// Of the sources' phases; 0 starts them all together. Of upcalls' phases in upcall-switches alone
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
     /// How long each run is observed, after its warm-up; by default 9.6s of virtual time, or 3s live. xdp-path: the
     /// whole run, 20s. livelock: each step with each link, 4s. roundtrip: each turn of
-    /// each stack, 1s. upcall-deadlines and upcall-switches: 25.2s of virtual time, after which all
+    /// each stack, 1s. stack-monitor: 4s. upcall-deadlines and upcall-switches: 25.2s of virtual time, after which all
     /// repeats, or 1.2s live; upcall-udp: 1s
     #[arg(long, value_name = "SPAN")]
     pub(crate) duration: Option<String>,
@@ -151,6 +158,9 @@ pub(crate) enum BenchName {
     Livelock,
     /// A request and its answer every millisecond, over Laxity and over plain sockets as they come and as experts use them
     Roundtrip,
+    /// What a lock costs that several threads of a host take: alone, contended, with a thread between them; under each protocol against
+    /// priority inversion
+    StackMonitor,
     /// Twelve upcalls take more and more of a processor: are deadlines met, and how closely (Fig. 7 of the paper on upcalls)
     UpcallDeadlines,
     /// 96 upcalls that are preempted at once, after half a batch, after a batch; in virtual time alone (Fig. 8)

@@ -6,6 +6,7 @@
 //! | [`livelock`] | a flood of strangers on either link |
 //! | [`paths`] | the links beside bare loops |
 //! | [`roundtrip`] | requests and answers over Laxity beside plain sockets |
+//! | [`monitor`] | the lock of a monitor that several threads enter, under each protocol against priority inversion |
 //! | [`upcalls`] | the experiments of `[rtu §7]`: deadlines, switches, UDP |
 //! | [`shown`] | what all of them show of themselves |
 //! | [`sweep`] | many worlds on parallel threads, with the outcome in order |
@@ -15,6 +16,7 @@ mod arguments;
 mod channels;
 mod chart;
 mod livelock;
+mod monitor;
 mod paths;
 mod roundtrip;
 mod shown;
@@ -69,6 +71,7 @@ pub(crate) fn run(arguments: &BenchArguments) -> Result<bool, Failure> {
         BenchName::XdpPath => (paths::DURATION, Duration::from_secs(600)),
         BenchName::Livelock => (livelock::DURATION, LONGEST),
         BenchName::Roundtrip => (roundtrip::DURATION, LONGEST),
+        BenchName::StackMonitor => (monitor::DURATION, LONGEST),
         BenchName::UpcallDeadlines if !arguments.simulated => (upcalls::DEADLINES, LONGEST),
         BenchName::UpcallDeadlines | BenchName::UpcallSwitches => (upcalls::SIMULATED, LONGEST),
         BenchName::UpcallUdp => (upcalls::UDP, LONGEST),
@@ -85,6 +88,7 @@ pub(crate) fn run(arguments: &BenchArguments) -> Result<bool, Failure> {
         (None, BenchName::XdpPath) => paths::run(arguments, duration),
         (None, BenchName::Livelock) => livelock::run(arguments, duration),
         (None, BenchName::Roundtrip) => roundtrip::run(arguments, duration),
+        (None, BenchName::StackMonitor) => monitor::run(arguments, duration),
         (None, name) => upcalls::run(name, arguments, duration),
     }
 }

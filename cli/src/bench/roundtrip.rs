@@ -12,7 +12,7 @@ use serde_json::{Value, json};
 use super::arguments::BenchArguments;
 use super::chart::{self, Line, Panel, Picture};
 use super::paths::of_bench;
-use super::shown::{kept, listed, show};
+use super::shown::{kept, listed, show_with};
 use crate::failure::Failure;
 use crate::numbers::{NONE, count};
 use crate::progress;
@@ -41,7 +41,8 @@ pub(super) fn run(arguments: &BenchArguments, duration: Duration) -> Result<bool
     });
     drop(bar);
     let report = report.map_err(|error| of_bench("roundtrip", error))?;
-    show(arguments, || svg(&report, duration), || json(&report, duration), || page(&report, duration))?;
+    let (picture, page) = (|| svg(&report, duration), || page(&report, duration));
+    show_with(arguments, picture, || json(&report, duration), page, || rounds(&report))?;
     let broken: Vec<String> =
         report.channels.iter().filter_map(|channel| broken_promise("roundtrip", channel)).collect();
     Ok(kept(&broken))
@@ -102,10 +103,34 @@ fn conditions(report: &Report, duration: Duration) -> String {
     )
 }
 
+fn micros(nanos: Option<u64>) -> String {
+    nanos.map_or_else(|| NONE.to_owned(), |nanos| format!("{}\u{a0}µs", nanos / 1000))
+}
+
+/// Every round, for the report.
+fn rounds(report: &Report) -> String {
+    type One<'a> = (&'a Row, usize, &'a [u64]);
+    let at = |ppm| move |(_, _, sorted): &One<'_>| micros(quantile(sorted, ppm));
+    let columns: &[Column<'_, One<'_>>] = &[
+        ("attack", &|(row, ..)| row.attack.to_string()),
+        ("stack", &|(row, ..)| row.stack.to_owned()),
+        ("round", &|(_, round, _)| (round + 1).to_string()),
+        ("answers", &|(_, _, sorted)| count(sorted.len() as u64)),
+        ("p50", &at(500_000)),
+        ("p99", &at(990_000)),
+        ("p99.9", &at(999_000)),
+        ("longest", &at(1_000_000)),
+        ("beyond 1 ms", &|(_, _, sorted)| count(beyond(sorted) as u64)),
+    ];
+    let rows = report
+        .rows
+        .iter()
+        .flat_map(|row| row.turns.iter().enumerate().map(move |(round, turn)| (row, round, &turn.round_trips[..])));
+    table(columns, 2.., rows).to_string()
+}
+
 /// For people.
 fn page(report: &Report, duration: Duration) -> String {
-    let micros =
-        |nanos: Option<u64>| nanos.map_or_else(|| NONE.to_owned(), |nanos| format!("{}\u{a0}µs", nanos / 1000));
     let at = |ppm| move |(row, sorted): &(&Row, Vec<u64>)| (row.stack, quantile(sorted, ppm)).1;
     let columns: &[Column<'_, (&Row, Vec<u64>)>] = &[
         ("attack", &|(row, _)| if row.stack == STACKS[0] { row.attack.to_string() } else { String::new() }),

@@ -23,7 +23,7 @@
 //! - **A panic** inside ends the host; a signal handler that interrupts a thread inside, and a child of fork(2), are refused.
 
 use std::cell::{Cell, RefCell};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
@@ -32,7 +32,7 @@ use laxity_core::frames::Frames;
 use laxity_core::units::{Duration, Instant};
 use laxity_drive::{Next, Sleep};
 use laxity_link::LinkOver;
-use laxity_link::sys::{self, Gate, Interest, PriorityGuard, PriorityLock, Protocol, Urgency, Wake, now};
+use laxity_link::sys::{self, PriorityGuard, PriorityLock, Protocol, Urgency, WaitSet, Wake, now};
 
 use super::{Asleep, Executive, SystemClock};
 use crate::doorbell::Doorbell;
@@ -63,9 +63,8 @@ pub(crate) trait Inline: Send + Sync {
 struct Inside<L, F> {
     /// `None` once the host is over.
     executive: Option<Executive<L, F>>,
-    /// A thread is the leader; the gate is shut then, from when it first waits.
+    /// A thread is the leader.
     is_led: bool,
-    is_shut: bool,
     /// Someone panicked.
     is_broken: bool,
     /// Who left last could have slept so: nothing is to be done before a frame comes.
@@ -79,10 +78,10 @@ struct Inside<L, F> {
 /// An executive that several threads run, one at a time.
 pub(crate) struct Monitor<L, F> {
     inside: PriorityLock<Inside<L, F>>,
-    /// Readable when a frame has arrived; and the same for the keeper, as long as there is no leader.
-    inputs: OwnedFd,
-    gate: Gate,
-    /// Of the leader.
+    /// What the leader waits for: its waker, and frames. Made before the keeper's set, so that it hears of frames in its place.
+    leaders: WaitSet,
+    /// What the keeper waits for: the doorbell, and frames.
+    keepers: WaitSet,
     waker: Arc<Wake>,
     doorbell: Arc<Doorbell>,
     /// So many threads wait for the lock that have to have it: who is inside leaves.
@@ -170,16 +169,16 @@ impl<L: LinkOver<F>, F: Frames> Monitor<L, F> {
     /// # Errors
     /// The link cannot be waited for, or the system is out of resources.
     pub(crate) fn new(executive: Executive<L, F>) -> std::io::Result<Self> {
-        let inputs = executive.around.link.inputs()?;
-        let gate = Gate::new(inputs.try_clone()?)?;
         let (waker, doorbell) = (Arc::clone(&executive.around.waker), Arc::clone(&executive.around.doorbell));
+        let inputs = executive.around.link.inputs()?;
+        let leaders = WaitSet::new(waker.as_fd(), &inputs)?;
+        let keepers = WaitSet::new(doorbell.wake.as_fd(), &inputs)?;
         let executive = Some(executive);
-        let inside =
-            Inside { executive, is_led: false, is_shut: false, is_broken: false, idle: None, entries: 0, heard: None };
+        let inside = Inside { executive, is_led: false, is_broken: false, idle: None, entries: 0, heard: None };
         Ok(Self {
             inside: PriorityLock::new(inside, Protocol::Inheritance)?,
-            inputs,
-            gate,
+            leaders,
+            keepers,
             waker,
             doorbell,
             wanted: AtomicU32::new(0),
@@ -229,9 +228,7 @@ impl<L: LinkOver<F>, F: Frames> Monitor<L, F> {
         self.keeper_due.store(asleep.due.map_or(u64::MAX, Instant::as_nanos), Ordering::Relaxed);
         let entries = inside.entries;
         drop(inside);
-        let fds = [(self.doorbell.wake.as_fd(), Interest::Readable), (self.gate.as_fd(), Interest::Readable)];
-        let ready = sys::wait(&fds, asleep.timeout);
-        let (rung, heard) = ready.map_or((false, false), |ready| (ready.readable(0), ready.readable(1)));
+        let (rung, heard) = self.keepers.wait(asleep.timeout).unwrap_or((false, false));
         if rung {
             self.doorbell.wake.drain();
         }
@@ -350,9 +347,6 @@ impl<L: LinkOver<F>, F: Frames> Monitor<L, F> {
         until: Instant,
     ) -> Entered<'a, L, F> {
         inside.settle();
-        if !std::mem::replace(&mut inside.is_shut, true) {
-            self.gate.shut();
-        }
         let entries = inside.entries;
         let Some(executive) = &mut inside.executive else { return inside };
         executive.publish();
@@ -364,9 +358,7 @@ impl<L: LinkOver<F>, F: Frames> Monitor<L, F> {
         executive.change_clocks();
         drop(inside);
         IS_INSIDE.set(false);
-        let fds = [(self.waker.as_fd(), Interest::Readable), (self.inputs.as_fd(), Interest::Readable)];
-        let ready = sys::wait(&fds, Some(until.since(asleep.since)));
-        let (rung, heard) = ready.map_or((false, false), |ready| (ready.readable(0), ready.readable(1)));
+        let (rung, heard) = self.leaders.wait(Some(until.since(asleep.since))).unwrap_or((false, false));
         if rung {
             self.waker.drain();
         }
@@ -407,11 +399,14 @@ impl<L: LinkOver<F> + Send, F: Frames + Send> Inline for Monitor<L, F> {
 
     fn run(&self) -> bool {
         let Some((_stay, mut inside)) = self.enter() else { return false };
+        if let Some(executive) = &mut inside.executive {
+            // Frames are heard by the leader or the keeper: what is sent does not wait for a look at them.
+            executive.driver.has_looked();
+        }
         for _ in 0..MOST_TURNS {
             match inside.turn() {
                 Next::Again if self.is_wanted() => break,
                 Next::Again => {}
-                // Frames that came meanwhile are heard by the leader or the keeper.
                 Next::Look(sleep) | Next::Sleep(sleep) => {
                     self.leave(inside, Some(sleep));
                     return true;
@@ -446,9 +441,6 @@ impl<L: LinkOver<F> + Send, F: Frames + Send> Inline for Monitor<L, F> {
         };
         if !is_second {
             inside.is_led = false;
-            if std::mem::take(&mut inside.is_shut) {
-                self.gate.open();
-            }
         }
         let is_done = has() || now() >= until;
         self.leave(inside, before);

@@ -27,7 +27,7 @@ pub use thread::{
     Urgency, deadline, forks, ordinary, pin, pin_other, processor_time_of, processors, real_time, real_time_of,
     short_slice, thread_id, wait_for_interruptions, watch_forks,
 };
-pub use wait::{Gate, Interest, MAX_WAIT, Readiness, one_of, wait};
+pub use wait::{Interest, MAX_WAIT, Readiness, WaitSet, wait};
 pub use wake::Wake;
 pub use wall::{WallClock, wall_clock};
 

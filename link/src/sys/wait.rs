@@ -1,7 +1,7 @@
 //! Waiting for sockets, wakes and the time, with nanoseconds (`ppoll`).
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{BorrowedFd, OwnedFd};
 
 use laxity_core::units::{Duration, NANOS_PER_SECOND};
 use rustix::event::{PollFd, PollFlags, Timespec, epoll, poll};
@@ -69,10 +69,7 @@ pub fn wait(fds: &[(BorrowedFd<'_>, Interest)], timeout: Option<Duration>) -> io
     if fds.len() > MAX_WAIT {
         return Err(io::Error::new(io::ErrorKind::InvalidInput, "more descriptors than MAX_WAIT"));
     }
-    let timeout = timeout.map(|span| Timespec {
-        tv_sec: i64::try_from(span.as_nanos() / NANOS_PER_SECOND).unwrap_or(i64::MAX),
-        tv_nsec: (span.as_nanos() % NANOS_PER_SECOND) as _,
-    });
+    let timeout = timeout.map(timespec);
     let answer = match fds.first() {
         None => poll(&mut [], timeout.as_ref()),
         Some(&first) => {
@@ -106,75 +103,108 @@ pub fn wait(fds: &[(BorrowedFd<'_>, Interest)], timeout: Option<Duration>) -> io
     Ok(result)
 }
 
-/// Something that is readable when one of these is. It does not keep them open, and forgets those that are closed.
+/// What a thread waits for beside others: a descriptor of its own, and some that they share, of which one thread is to hear.
 ///
-/// # Errors
-/// If the process has no descriptor left.
-pub fn one_of(fds: &[BorrowedFd<'_>]) -> io::Result<OwnedFd> {
-    let all = epoll::create(epoll::CreateFlags::CLOEXEC)?;
-    for fd in fds {
-        epoll::add(&all, fd, epoll::EventData::new_u64(0), epoll::EventFlags::IN)?;
-    }
-    Ok(all)
-}
-
-/// What is readable when something else is, while it is open. It can be shut while a thread waits for it.
+/// Of the sets that share descriptors, the one that was made first of those that are waited for is told what arrives, and the others sleep on
+/// (EPOLLEXCLUSIVE). What arrives while none is waited for, all are told; and what comes through a descriptor that is an epoll set itself. A set does not keep descriptors open, and forgets those that are closed.
 #[derive(Debug)]
-pub struct Gate {
+pub struct WaitSet {
     epoll: OwnedFd,
-    to: OwnedFd,
 }
 
-impl Gate {
-    /// An open gate to `to`.
+impl WaitSet {
+    /// A set of `own` and `shared`.
     ///
     /// # Errors
-    /// If the process has no descriptor left.
-    pub fn new(to: OwnedFd) -> io::Result<Self> {
-        Ok(Self { epoll: one_of(&[to.as_fd()])?, to })
+    /// If the process has no descriptor left, or the kernel is older than Linux 5.11.
+    pub fn new(own: BorrowedFd<'_>, shared: &[BorrowedFd<'_>]) -> io::Result<Self> {
+        let set = Self { epoll: epoll::create(epoll::CreateFlags::CLOEXEC)? };
+        epoll::add(&set.epoll, own, epoll::EventData::new_u64(OWN), epoll::EventFlags::IN)?;
+        for fd in shared {
+            let add = |flags| epoll::add(&set.epoll, fd, epoll::EventData::new_u64(SHARED), flags);
+            match add(epoll::EventFlags::IN | epoll::EventFlags::EXCLUSIVE) {
+                Err(Errno::INVAL) => add(epoll::EventFlags::IN)?,
+                added => added?,
+            }
+        }
+        set.wait(Some(Duration::ZERO))?;
+        Ok(set)
     }
 
-    /// Opens it: who waits for it wakes up if there is something to read. One system call.
-    pub fn open(&self) {
-        self.set(epoll::EventFlags::IN);
-    }
-
-    /// Shuts it. One system call.
-    pub fn shut(&self) {
-        // It hears nothing then but errors, and these once.
-        self.set(epoll::EventFlags::ONESHOT);
-    }
-
-    fn set(&self, flags: epoll::EventFlags) {
-        let _ = epoll::modify(&self.epoll, &self.to, epoll::EventData::new_u64(0), flags);
+    /// Waits as [`wait`] does: whether its own descriptor, and whether a shared one has something to read, or an error.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub fn wait(&self, timeout: Option<Duration>) -> io::Result<(bool, bool)> {
+        let none = epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(OWN) };
+        let mut events = [none; MAX_WAIT];
+        let found = match epoll::wait(&self.epoll, &mut events[..], timeout.map(timespec).as_ref()) {
+            Ok(found) => found,
+            Err(Errno::INTR) => 0,
+            Err(other) => return Err(other.into()),
+        };
+        let has = |whose| events[..found].iter().any(|event| event.data.u64() == whose);
+        Ok((has(OWN), has(SHARED)))
     }
 }
 
-impl AsFd for Gate {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.epoll.as_fd()
+const OWN: u64 = 0;
+const SHARED: u64 = 1;
+
+fn timespec(span: Duration) -> Timespec {
+    Timespec {
+        tv_sec: i64::try_from(span.as_nanos() / NANOS_PER_SECOND).unwrap_or(i64::MAX),
+        tv_nsec: (span.as_nanos() % NANOS_PER_SECOND) as _,
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::os::fd::AsFd;
+
     use super::*;
     use crate::sys::{Wake, now};
 
     #[test]
-    fn a_gate_lets_through_what_there_is_while_it_is_open() {
-        let wake = Wake::new().unwrap();
-        let gate = Gate::new(wake.as_fd().try_clone_to_owned().unwrap()).unwrap();
-        let hears =
-            |gate: &Gate| wait(&[(gate.as_fd(), Interest::Readable)], Some(Duration::ZERO)).unwrap().readable(0);
-        assert!(!hears(&gate));
-        gate.shut();
-        wake.wake();
-        assert!(!hears(&gate));
-        gate.open();
-        assert!(hears(&gate));
-        wake.drain();
-        assert!(!hears(&gate));
+    fn of_those_that_share_something_the_first_that_waits_hears_it() {
+        let wakes: [Wake; 3] = std::array::from_fn(|_| Wake::new().unwrap());
+        let [shared, first, second] = &wakes;
+        let sets = [first, second].map(|own| WaitSet::new(own.as_fd(), &[shared.as_fd()]).unwrap());
+        let now = |set: &WaitSet| set.wait(Some(Duration::ZERO)).unwrap();
+        // Nobody waits: both are told, until it is read.
+        shared.wake();
+        assert_eq!([now(&sets[0]), now(&sets[1])], [(false, true); 2]);
+        shared.drain();
+        first.wake();
+        assert_eq!([now(&sets[0]), now(&sets[1])], [(true, false), (false, false)]);
+        first.drain();
+        // The second waits alone.
+        let patience = Some(Duration::from_secs(20));
+        std::thread::scope(|scope| {
+            let waits = scope.spawn(|| sets[1].wait(patience).unwrap());
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            shared.wake();
+            assert_eq!(waits.join().unwrap(), (false, true));
+        });
+        shared.drain();
+        // Both wait: the first hears it, and the second sleeps on until it is woken for itself.
+        std::thread::scope(|scope| {
+            let waits = scope.spawn(|| sets[0].wait(patience).unwrap());
+            let sleeps = scope.spawn(|| {
+                loop {
+                    let heard = sets[1].wait(patience).unwrap();
+                    if heard.0 {
+                        return heard;
+                    }
+                }
+            });
+            std::thread::sleep(std::time::Duration::from_millis(20));
+            shared.wake();
+            assert_eq!(waits.join().unwrap(), (false, true));
+            shared.drain();
+            second.wake();
+            assert!(sleeps.join().unwrap().0);
+        });
     }
 
     #[test]

@@ -312,9 +312,9 @@ impl Link for Xdp {
         Ok(ready.readable(0) && wait(&[(doorbell, Interest::Readable)], Some(Duration::ZERO))?.readable(0))
     }
 
-    fn inputs(&self) -> io::Result<OwnedFd> {
+    fn inputs(&self) -> io::Result<Vec<BorrowedFd<'_>>> {
         let by_themselves = self.queues.iter().take(QUEUES_BY_THEMSELVES).map(|queue| queue.socket(0).as_fd());
-        crate::sys::one_of(&[self.others.as_fd()].into_iter().chain(by_themselves).collect::<Vec<_>>())
+        Ok([self.others.as_fd()].into_iter().chain(by_themselves).collect())
     }
 
     fn retry_after(&self) -> Option<Duration> {

@@ -159,6 +159,9 @@ fn one(seed: u64) -> Outcome {
     random = Random(random.next());
     let same_clock = !random.one_in(3);
     let mut hosts = draw::hosts(&mut random, same_clock);
+    // By itself: seeds keep the worlds that they have had.
+    let mut placement = Random(!seed);
+    hosts.iter_mut().for_each(|host| host.config.inline = placement.one_in(3));
     let mut counts = Counts { hosts: hosts.len() as u64, ..Counts::default() };
     let mut granted = Vec::new();
     for number in 0..2 + random.up_to(4) {
@@ -249,8 +252,10 @@ fn one(seed: u64) -> Outcome {
 fn setting(hosts: &[draw::Host], granted: &[Granted], world: &World) -> Vec<String> {
     let host = |(number, host): (usize, &draw::Host)| {
         let (settings, config) = (host.admission.settings(), &host.config);
-        let HostConfig { clock, wake_up, step_costs, platform, .. } = config;
-        format!("host {number}: clock {clock}, {settings:?}, {wake_up:?}, {step_costs:?}, {platform:?}")
+        let HostConfig { clock, wake_up, inline, step_costs, platform, .. } = config;
+        format!(
+            "host {number}: clock {clock}, {settings:?}, {wake_up:?}, inline {inline}, {step_costs:?}, {platform:?}"
+        )
     };
     let hosts = hosts.iter().enumerate().map(host);
     let channel = |(number, channel): (usize, &Granted)| {

@@ -1,0 +1,281 @@
+//! What it takes that protocol work of a host is done by one thread at a time, while several may do it: the lock of a monitor under the protocols
+//! that there are against priority inversion. `[nps §5.3]` entered its stack through a kernelised monitor, within which the calling
+//! thread could not be preempted by others of the same stack.
+//!
+//! | Protocol | What it is |
+//! |---|---|
+//! | `plain` | a lock that knows no urgency |
+//! | `inheritance` | its owner is as urgent as the most urgent thread that waits for it |
+//! | `ceiling` | its owner is as urgent as the most urgent thread that may come: two changes of priority each time |
+//! | `ceiling-held` | one with inheritance whose owner is that urgent before it comes: the nearest to a kernelised monitor, and what
+//! [`laxity::Placement::Inline`] has |
+//!
+//! All threads run under SCHED_FIFO on one processor: an owner, a more urgent one that wants the lock as well, and one between them that wants the
+//! processor only.
+//!
+//! - `uncontended`: taking the lock and giving it back.
+//! - `contended`: what it costs that the lock is wanted while it is owned. Twice the same work is done: the other thread is woken once
+//!   when the owner has given the lock back, and once while it owns it. What the second takes longer is the cost.
+//! - `inversion`: from waking the more urgent thread, while the lock is owned, until it has it; the thread between is woken meanwhile, and
+//!   computes for [`BETWEEN`].
+
+use std::hint::black_box;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc;
+use std::thread::{self, Scope, Thread};
+
+use laxity_core::units::Duration;
+use laxity_link::sys::{self, PriorityLock, Protocol, now};
+
+use crate::error::Error;
+use crate::figures::quantile;
+use crate::timing::joined;
+
+/// The protocols, in the order of the rows.
+pub const PROTOCOLS: [&str; 4] = ["plain", "inheritance", "ceiling", "ceiling-held"];
+/// The cases, in the order of the rows.
+pub const CASES: [&str; 3] = ["uncontended", "contended", "inversion"];
+/// For how long the thread between computes.
+pub const BETWEEN: Duration = Duration::from_millis(1);
+
+const OWNER: u8 = 20;
+const MIDDLE: u8 = 30;
+const URGENT: u8 = 40;
+/// How long a thread that is not asked does not look whether it is over.
+const LOOK: std::time::Duration = std::time::Duration::from_millis(100);
+const A_WHILE: std::time::Duration = std::time::Duration::from_micros(50);
+/// Turns of a loop while the lock is owned: some microseconds.
+const WORK: u64 = 4_000;
+/// Pairs of calls between two looks at the clock.
+const BATCH: u64 = 64;
+/// Samples of each case in a turn.
+const SAMPLES: [usize; 3] = [100, 40, 2];
+
+/// One protocol in one case.
+#[derive(Clone, Debug)]
+pub struct Row {
+    /// One of [`PROTOCOLS`].
+    pub protocol: &'static str,
+    /// One of [`CASES`].
+    pub case: &'static str,
+    /// ns, in order of size.
+    pub samples: Vec<u64>,
+}
+
+/// What came of it.
+#[derive(Clone, Debug)]
+pub struct Report {
+    /// By case, and for each in the order of [`PROTOCOLS`].
+    pub rows: Vec<Row>,
+}
+
+impl Report {
+    /// The median of a row, ns; `None` if there is none.
+    pub fn median(&self, case: &str, protocol: &str) -> Option<u64> {
+        let row = self.rows.iter().find(|row| row.case == case && row.protocol == protocol)?;
+        quantile(&row.samples, 500_000)
+    }
+
+    /// How much of the contended lock's cost a protocol removes, beside `other`, in ppm; `None` if that costs nothing.
+    pub fn removed(&self, protocol: &str, other: &str) -> Option<u64> {
+        let [cost, whole] = [protocol, other].map(|protocol| self.median("contended", protocol));
+        (whole?.saturating_sub(cost?) * 1_000_000).checked_div(whole?)
+    }
+}
+
+/// What a thread that waits to be asked, and who asks it, share.
+#[derive(Default)]
+struct Request {
+    wanted: AtomicBool,
+    done: AtomicBool,
+    /// When it had what it was asked to get, ns.
+    had: AtomicU64,
+}
+
+impl Request {
+    fn ask(&self, thread: &Thread) {
+        self.done.store(false, Ordering::Relaxed);
+        self.wanted.store(true, Ordering::Release);
+        thread.unpark();
+    }
+
+    /// Does `what` whenever it is asked to, until `over`. What it returns is when it had what it wanted.
+    fn serve(&self, over: &AtomicBool, what: impl Fn() -> u64) {
+        loop {
+            while !self.wanted.swap(false, Ordering::Acquire) {
+                if over.load(Ordering::Acquire) {
+                    return;
+                }
+                thread::park_timeout(LOOK);
+            }
+            self.had.store(what(), Ordering::Relaxed);
+            self.done.store(true, Ordering::Release);
+        }
+    }
+
+    /// A thread of the same priority has the processor only if it is given away, a less urgent one only if this one sleeps.
+    fn wait(&self) {
+        while !self.done.load(Ordering::Acquire) {
+            thread::yield_now();
+            if !self.done.load(Ordering::Acquire) {
+                thread::sleep(A_WHILE);
+            }
+        }
+    }
+}
+
+fn work() {
+    for turn in 0..WORK {
+        black_box(turn);
+    }
+}
+
+/// Runs all cases under all protocols, in rounds, until `span` is over. `progress` is told how much of it is.
+///
+/// # Errors
+/// SCHED_FIFO or the protocols are not to be had here.
+pub fn run(span: Duration, progress: impl FnMut(Duration) + Send) -> Result<Report, Error> {
+    thread::scope(|scope| joined(scope.spawn(|| rounds(span, progress))))
+}
+
+fn rounds(span: Duration, mut progress: impl FnMut(Duration)) -> Result<Report, Error> {
+    if let Some(&processor) = sys::processors().first() {
+        sys::pin(processor).map_err(Error::system("a processor of its own"))?;
+    }
+    sys::real_time(URGENT).map_err(|error| Error::NotPermitted(format!("stack-monitor needs SCHED_FIFO: {error}")))?;
+    let kinds = [Protocol::Plain, Protocol::Inheritance, Protocol::Ceiling(URGENT), Protocol::Inheritance];
+    let made: Result<Vec<_>, _> = kinds.into_iter().map(|kind| PriorityLock::new((), kind)).collect();
+    let locks = made.map_err(Error::system("a lock with that protocol"))?;
+    let mut rows: Vec<Row> = CASES
+        .into_iter()
+        .flat_map(|case| PROTOCOLS.map(|protocol| Row { protocol, case, samples: Vec::new() }))
+        .collect();
+    let (wants, between, over) =
+        (locks.iter().map(|_| Request::default()).collect::<Vec<_>>(), Request::default(), AtomicBool::new(false));
+    thread::scope(|scope| {
+        let ended = owner(scope, span, (&locks, &wants, &between, &over), &mut rows, &mut progress);
+        over.store(true, Ordering::Release);
+        ended
+    })?;
+    rows.iter_mut().for_each(|row| row.samples.sort_unstable());
+    Ok(Report { rows })
+}
+
+/// The owner's part: has the others started, and takes the samples.
+fn owner<'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    span: Duration,
+    (locks, wants, between, over): (&'scope [PriorityLock<()>], &'scope [Request], &'scope Request, &'scope AtomicBool),
+    rows: &mut [Row],
+    progress: &mut impl FnMut(Duration),
+) -> Result<(), Error> {
+    let mut urgent = Vec::new();
+    for (lock, wants) in locks.iter().zip(wants) {
+        let takes = move || {
+            let _owned = lock.lock();
+            now().as_nanos()
+        };
+        urgent.push(served(scope, URGENT, wants, over, takes)?);
+    }
+    let computes = || {
+        let until = now() + BETWEEN;
+        while now() < until {}
+        now().as_nanos()
+    };
+    let middle = served(scope, MIDDLE, between, over, computes)?;
+    let begin = now();
+    for round in 0.. {
+        for (case, name) in CASES.into_iter().enumerate() {
+            for place in 0..PROTOCOLS.len() {
+                let which = (place + round) % PROTOCOLS.len();
+                let own = if PROTOCOLS[which] == "ceiling-held" { URGENT } else { OWNER };
+                sys::real_time(own).map_err(Error::system("another priority"))?;
+                let wants = (&wants[which], &urgent[which]);
+                let turn = Turn { lock: &locks[which], wants, between: (between, &middle) };
+                let samples = &mut rows[case * PROTOCOLS.len() + which].samples;
+                samples.extend((0..SAMPLES[case]).map(|_| turn.sample(name)));
+            }
+        }
+        let passed = now().since(begin);
+        progress(passed);
+        if passed >= span {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// Starts a thread of that priority that serves a request, on the calling thread's processor.
+fn served<'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    priority: u8,
+    request: &'scope Request,
+    over: &'scope AtomicBool,
+    what: impl Fn() -> u64 + Send + 'scope,
+) -> Result<Thread, Error> {
+    let (tell, told) = mpsc::channel();
+    let serves = scope.spawn(move || {
+        let _ = tell.send(sys::real_time(priority));
+        request.serve(over, what);
+    });
+    let begun = told.recv().unwrap_or_else(|_| Err(std::io::Error::other("it has ended")));
+    begun.map_err(Error::system("another priority")).map(|()| serves.thread().clone())
+}
+
+/// The owner's view of one protocol.
+struct Turn<'a> {
+    lock: &'a PriorityLock<()>,
+    wants: (&'a Request, &'a Thread),
+    between: (&'a Request, &'a Thread),
+}
+
+impl Turn<'_> {
+    fn sample(&self, case: &str) -> u64 {
+        match case {
+            "uncontended" => self.uncontended(),
+            "contended" => {
+                let without = self.wanted(false);
+                self.wanted(true).saturating_sub(without)
+            }
+            _ => self.inverted(),
+        }
+    }
+
+    fn uncontended(&self) -> u64 {
+        let begin = now();
+        for _ in 0..BATCH {
+            drop(black_box(self.lock.lock()));
+        }
+        now().since(begin).as_nanos() / BATCH
+    }
+
+    /// Both threads have had the lock after so long; the other one was woken while this one had it, or after that.
+    fn wanted(&self, inside: bool) -> u64 {
+        let (request, thread) = self.wants;
+        let begin = now();
+        let owned = self.lock.lock();
+        if inside {
+            request.ask(thread);
+        }
+        work();
+        drop(owned);
+        if !inside {
+            request.ask(thread);
+        }
+        request.wait();
+        now().since(begin).as_nanos()
+    }
+
+    fn inverted(&self) -> u64 {
+        let (request, thread) = self.wants;
+        let owned = self.lock.lock();
+        let begin = now();
+        request.ask(thread);
+        self.between.0.ask(self.between.1);
+        work();
+        drop(owned);
+        request.wait();
+        self.between.0.wait();
+        request.had.load(Ordering::Relaxed).saturating_sub(begin.as_nanos())
+    }
+}
