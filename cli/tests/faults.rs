@@ -11,7 +11,7 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, UdpSocket};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use laxity_link::sys;
@@ -26,6 +26,9 @@ const PATIENCE: Duration = Duration::from_secs(30);
 /// Those that the test may use, before it pins itself.
 static PROCESSORS: LazyLock<Vec<usize>> = LazyLock::new(sys::processors);
 
+/// One at a time: they would disturb each other.
+static ALONE: Mutex<()> = Mutex::new(());
+
 /// What is done to the pair.
 #[derive(Clone, Copy)]
 enum Injected {
@@ -39,6 +42,8 @@ enum Injected {
     Stopped(Duration),
     /// A thread above the receiver's executive, on every processor, for so long.
     Preempted(Duration),
+    /// A thread above the receiver's on its processor, which the sender does not use, for so long.
+    ReceiverPreempted(Duration),
     /// What is in between drops each packet of this number.
     Dropped(usize),
     /// What is in between keeps everything for so long, once.
@@ -133,7 +138,11 @@ fn cases() -> Vec<Case> {
         },
         Case {
             inline: true,
-            ..case("inline: a thread above those inside for 60 ms", Preempted(Duration::from_millis(60)), "platform")
+            ..case(
+                "inline: a thread above the receiver's for 60 ms",
+                ReceiverPreempted(Duration::from_millis(60)),
+                "platform",
+            )
         },
         Case { inline: true, ..case("inline: the wire drops one packet in twenty", Dropped(20), "network") },
     ]
@@ -267,7 +276,7 @@ fn run(case: &Case) -> (Vec<u64>, u64, [Option<i32>; 2]) {
     let placement: &[&str] = if case.inline { &["--placement", "inline"] } else { &[] };
     recv.args(["recv", "faults", "--bind", &address.to_string()]).args(common).args(placement).stdout(Stdio::piped());
     // An executive that runs in circles keeps its processor from all others: the receiver's must not be the sender's, whose application has to go on.
-    let is_apart = matches!(case.injected, Injected::AtReceiver(_));
+    let is_apart = matches!(case.injected, Injected::AtReceiver(_) | Injected::ReceiverPreempted(_));
     let [first, last] =
         [PROCESSORS.first(), PROCESSORS.last()].map(|processor| processor.copied().filter(|_| is_apart));
     let mut recv = start(&mut recv, first);
@@ -315,8 +324,9 @@ fn run(case: &Case) -> (Vec<u64>, u64, [Option<i32>; 2]) {
             std::thread::sleep(span);
             signal(&recv, rustix::process::Signal::CONT);
         }
-        Injected::Preempted(span) => {
-            let above = PROCESSORS.iter().map(|&processor| {
+        Injected::Preempted(span) | Injected::ReceiverPreempted(span) => {
+            let hit = if is_apart { 1 } else { PROCESSORS.len() };
+            let above = PROCESSORS.iter().take(hit).map(|&processor| {
                 std::thread::spawn(move || {
                     sys::pin(processor).unwrap();
                     sys::real_time(90).unwrap();
@@ -357,6 +367,7 @@ fn is_as_expected(case: &Case, misses: &[u64], [send, recv]: [Option<i32>; 2]) -
 
 #[test]
 fn every_mistake_is_called_laxitys_and_nothing_else_is() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let runs: usize = std::env::var("FAULT_RUNS").ok().and_then(|runs| runs.parse().ok()).unwrap_or(1);
     let only = std::env::var("FAULT_CASE").unwrap_or_default();
     let mut failed = Vec::new();
@@ -384,4 +395,33 @@ fn every_mistake_is_called_laxitys_and_nothing_else_is() {
         }
     }
     assert!(failed.is_empty(), "the wrong cause in 3 of 5 runs: {failed:?}");
+}
+
+/// A panic of a thread that is inside ends its host, which says so; the peer learns it when the lease is over.
+#[test]
+fn a_panic_inside_ends_the_host_and_not_in_silence() {
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: only root may have real-time threads");
+        return;
+    }
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let address = free_address();
+    let common = ["--framing", "fixed:200", "--calibration", "none", "--registry", "off", "--placement", "inline"];
+    let mut recv = laxity("");
+    recv.args(["recv", "faults", "--bind", &address.to_string()]).args(common).stdout(Stdio::null());
+    let recv = start(&mut recv, None);
+    std::thread::sleep(Duration::from_millis(300));
+    let mut send = laxity("round=100*off->1*panic->off");
+    let contract = ["--max-message", "200B", "--interval", "5ms", "--burst", "2", "--deadline", "20ms"];
+    send.args(["send", &format!("{address}/faults")]).args(contract).args(common).stdin(Stdio::piped());
+    let mut send = start(send.stdout(Stdio::null()), None);
+    let mut input = send.stdin.take().unwrap();
+    while input.write_all(&[7; BYTES]).is_ok() {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let [send, recv] = [send, recv].map(|child| child.wait_with_output().unwrap());
+    let said = [&send, &recv].map(|output| String::from_utf8_lossy(&output.stderr).into_owned());
+    assert_eq!([send.status.code(), recv.status.code()], [Some(5); 2], "{said:?}");
+    assert!(said[0].contains("failpoint round panic") && said[0].contains("the executive has stopped"), "{}", said[0]);
+    assert!(said[1].contains("silent for longer than the lease"), "{}", said[1]);
 }

@@ -152,6 +152,8 @@ impl<F: Frames> Driver<F> {
             if self.stops_at.is_some_and(|at| at <= now || self.is_sent_out(env)) {
                 return Next::Stop;
             }
+            // What is stamped from here on may not count what that took as the network's.
+            now = env.now();
             self.hold(now, env);
             now = self.take_inputs(now, env);
             self.endpoint.handle_timeout(now);

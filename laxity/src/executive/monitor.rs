@@ -324,8 +324,12 @@ impl<L: LinkOver<F>, F: Frames> Monitor<L, F> {
     fn leave(&self, mut inside: Entered<'_, L, F>, before: Option<Sleep>) {
         inside.idle = before.filter(|sleep| inside.is_plain(sleep));
         let is_left = inside.idle.is_none_or(|sleep| self.is_early(&sleep));
-        if let Some(executive) = &mut inside.executive {
+        let Inside { executive, idle, .. } = &mut *inside;
+        if let Some(executive) = executive {
             executive.publish();
+            if idle.is_some() {
+                executive.around.slept_at.get_or_insert_with(now);
+            }
             executive.change_clocks();
         }
         if is_left {
@@ -350,7 +354,10 @@ impl<L: LinkOver<F>, F: Frames> Monitor<L, F> {
         let entries = inside.entries;
         let Some(executive) = &mut inside.executive else { return inside };
         executive.publish();
+        let slept_at = executive.around.slept_at;
         let Some(asleep) = executive.begin_sleep(sleep) else { return inside };
+        // Who left before has not been followed by a look since: a frame may be as old.
+        executive.around.slept_at = slept_at.or(executive.around.slept_at);
         if self.is_early(sleep) {
             self.doorbell.poke();
         }
@@ -387,7 +394,6 @@ impl<L: LinkOver<F>, F: Frames> Executive<L, F> {
         let now = now();
         self.around.clock.refresh(now);
         self.around.clock.begin();
-        self.around.slept_at = None;
         self.driver.enter(now, &mut self.around);
     }
 }
