@@ -52,6 +52,8 @@ pub struct Driver<F> {
     pub(crate) stops_at: Option<Instant>,
     /// Whether a mailbox rang the driver out of its sleep, and nothing was taken from one since.
     pub(crate) was_rung: bool,
+    /// When a thread left it with something to do, if no other has come since.
+    pub(crate) left: Option<Instant>,
     /// Since when it did not sleep, as far as the share of the processor has counted.
     pub(crate) awake_since: Instant,
     progress: Progress,
@@ -113,6 +115,7 @@ impl<F: Frames> Driver<F> {
             strangers: Strangers::new(now, &platform),
             stops_at: None,
             was_rung: false,
+            left: None,
             awake_since: now,
             platform,
             progress,
@@ -147,6 +150,7 @@ impl<F: Frames> Driver<F> {
     /// Admission's assumptions A2, A4 and A5 (the head of `laxity_core::admission::machine`) are kept here.
     pub fn turn(&mut self, env: &mut impl Environment<F>) -> Next {
         let mut now = env.now();
+        self.left = None;
         if self.progress.begins_round {
             env.obey(self, now);
             if self.stops_at.is_some_and(|at| at <= now || self.is_sent_out(env)) {

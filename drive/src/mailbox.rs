@@ -164,10 +164,9 @@ impl<F: Frames> Driver<F> {
     }
 }
 
-/// A message came late that had rung the driver out of its sleep, so that it should have been awake at `due`: the platform may have kept
-/// it from that.
+/// The thread should have been awake at `due`, because a message rang or another thread had left: the platform may have kept it from that.
 #[cold]
-fn note_late_waking<F: Frames>(
+pub(crate) fn note_late_waking<F: Frames>(
     endpoint: &mut Endpoint,
     now: Instant,
     due: Option<Instant>,

@@ -8,6 +8,7 @@ use laxity_core::units::{Duration, Instant};
 use crate::driver::Driver;
 use crate::environment::Environment;
 use crate::gaps::Round;
+use crate::mailbox::note_late_waking;
 use crate::share::RESTRICTED_POLL;
 
 /// What comes after a turn.
@@ -79,9 +80,17 @@ impl<F: Frames> Driver<F> {
         }
     }
 
-    /// Another thread calls [`turn`](Self::turn) from `now` on: what was done before it came says nothing of it.
+    /// The thread that calls [`turn`](Self::turn) leaves, with something to do.
+    pub fn leave(&mut self, now: Instant) {
+        self.left = Some(now);
+    }
+
+    /// Another thread calls [`turn`](Self::turn) from `now` on: what was done before it came says nothing of it. If the one before left with
+    /// something to do, and this one comes later than it may take to wake up, the platform may have kept it from that.
     pub fn enter(&mut self, now: Instant, env: &mut impl Environment<F>) {
         env.skip(now);
+        let due = self.left.take().map(|left| left + self.platform.wake_up);
+        note_late_waking(&mut self.endpoint, now, due, env);
         self.was_rung = false;
         self.awake_since = now;
         self.round = Round::new(now);

@@ -63,7 +63,7 @@ impl Clock for Around<'_> {
     }
 
     fn delayed(&mut self, _: Instant, _: Instant) -> Duration {
-        Duration::ZERO
+        core::mem::take(&mut self.host().stolen)
     }
 
     fn stolen(&mut self, _: Instant, _: Duration) -> Duration {

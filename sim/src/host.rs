@@ -581,7 +581,10 @@ impl Host {
     pub(crate) fn sleep(&mut self, sleep: Sleep) {
         self.counters.sleeps += 1;
         self.asleep = Some((sleep, self.lateness()));
-        self.turns_left = self.config.inline.then(|| self.random.up_to(MOST_TURNS));
+        self.turns_left = self.config.inline.then(|| {
+            let most = self.random.up_to(MOST_TURNS);
+            self.random.up_to(most)
+        });
     }
 
     /// How late the next thread is that is woken.
@@ -594,15 +597,17 @@ impl Host {
         }
     }
 
-    /// Whether the thread that did the executive's work has left before this turn; then another one has come.
-    pub(crate) fn changes_threads(&mut self) -> bool {
+    /// Whether the thread that does the executive's work leaves before this turn.
+    pub(crate) fn leaves(&mut self) -> bool {
         let leaves = self.turns_left == Some(0);
         self.turns_left = self.turns_left.and_then(|left| left.checked_sub(1));
-        if leaves {
-            let late = self.lateness();
-            self.pass(late);
-        }
         leaves
+    }
+
+    /// It has left, until another one has woken up.
+    pub(crate) fn change_threads(&mut self) {
+        let late = self.lateness();
+        self.pass(late);
     }
 
     /// Takes `cost` of processor time, and whatever the platform takes in between.

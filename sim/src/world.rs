@@ -424,9 +424,10 @@ impl World {
             let now = around.now();
             driver.woke(now, Some(now.before(late)), false, &mut around);
         }
-        if woken.is_none() && around.host().changes_threads() {
-            let now = around.now();
-            driver.enter(now, &mut around);
+        if woken.is_none() && around.host().leaves() {
+            driver.leave(around.now());
+            around.host().change_threads();
+            driver.enter(around.now(), &mut around);
         }
         let next = driver.turn(&mut around);
         let host = &mut self.hosts[number];

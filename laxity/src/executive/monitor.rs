@@ -240,8 +240,11 @@ impl<L: LinkOver<F>, F: Frames> Monitor<L, F> {
     }
 
     /// Lets another thread in, and takes the monitor back when it leaves.
-    fn give_way<'a>(&'a self, inside: Entered<'a, L, F>) -> Entered<'a, L, F> {
+    fn give_way<'a>(&'a self, mut inside: Entered<'a, L, F>) -> Entered<'a, L, F> {
         let entries = inside.entries;
+        if let Some(executive) = &mut inside.executive {
+            executive.driver.leave(now());
+        }
         drop(inside);
         let mut inside = self.take(true);
         if inside.entries != entries {
@@ -329,6 +332,8 @@ impl<L: LinkOver<F>, F: Frames> Monitor<L, F> {
             executive.publish();
             if idle.is_some() {
                 executive.around.slept_at.get_or_insert_with(now);
+            } else {
+                executive.driver.leave(now());
             }
             executive.change_clocks();
         }
