@@ -1,4 +1,4 @@
-//! `laxity bench xdp-path`, `livelock` and `roundtrip`, as a user runs them. What the machine does is a figure: no time and no rate is judged here,
+//! `laxity bench xdp-path`, `livelock`, `roundtrip` and `stack-monitor`, as a user runs them. What the machine does is a figure: no time and no rate is judged here,
 //! only that everything is there and adds up.
 
 mod common;
@@ -151,12 +151,14 @@ fn requests_are_answered_on_every_stack() {
         ["udp", "expert-2", "expert-1", "laxity-udp", "laxity-xdp", "laxity-udp-inline", "laxity-xdp-inline"];
     const ROUNDS: usize = 10;
     let _alone = alone();
-    let plot = std::env::temp_dir().join(format!("laxity-roundtrip-{}.svg", std::process::id()));
+    let plot = std::env::temp_dir().join(format!("laxity-roundtrip-{}.html", std::process::id()));
     let arguments = ["roundtrip", "--json", "--duration", "100ms", "--attack", "all", "--plot", plot.to_str().unwrap()];
     let Some(found) = object(&arguments) else { return };
     let drawn = std::fs::read_to_string(&plot).unwrap();
     std::fs::remove_file(&plot).unwrap();
-    assert!(drawn.starts_with("<svg ") && STACKS.iter().all(|stack| drawn.contains(stack)));
+    assert!(drawn.starts_with("<!DOCTYPE html>") && drawn.contains("<svg ") && drawn.ends_with("</html>"), "{drawn}");
+    let lines = |stack: &str| drawn.matches(&format!(" {stack} ")).count();
+    assert!(STACKS.iter().all(|stack| lines(stack) > ROUNDS), "a line of each round, and one of all: {drawn}");
     let rows = found["rows"].as_array().unwrap();
     assert_eq!(rows.iter().map(|row| row["stack"].as_str().unwrap()).collect::<Vec<_>>(), STACKS);
     for row in rows {
@@ -181,6 +183,28 @@ fn requests_are_answered_on_every_stack() {
     assert_eq!(channels, expected);
 }
 
+/// Which lock costs what is a figure; what a protocol is for must show on any machine: a thread that computes for a millisecond keeps those
+/// who wait for a plain lock, and for no other.
+#[test]
+fn protocols_do_what_they_are_for() {
+    let _alone = alone();
+    let Some(found) = object(&["stack-monitor", "--json", "--duration", "400ms"]) else { return };
+    assert_eq!(keys(&found), ["bench", "between_ns", "duration_ns", "least_removed_ppm", "met", "removed_ppm", "rows"]);
+    let rows = found["rows"].as_array().unwrap();
+    let named = |row: &Value| ["case", "protocol"].map(|key| row[key].as_str().unwrap().to_owned());
+    let cases = ["uncontended", "contended", "inversion"];
+    let protocols = ["plain", "inheritance", "ceiling", "ceiling-held"];
+    let expected: Vec<_> = cases.iter().flat_map(|case| protocols.map(|protocol| [*case, protocol])).collect();
+    assert_eq!(rows.iter().map(named).collect::<Vec<_>>(), expected);
+    for row in rows {
+        let quantiles = ["min_ns", "p50_ns", "p99_ns", "max_ns"].map(|key| number(&row[key]));
+        assert!(number(&row["samples"]) > 0 && quantiles.is_sorted(), "{row}");
+    }
+    let between = number(&found["between_ns"]);
+    let waited = rows[8..].iter().map(|row| number(&row["min_ns"]) >= between);
+    assert_eq!(waited.collect::<Vec<_>>(), [true, false, false, false], "{rows:?}");
+}
+
 #[test]
 fn options_of_the_others_are_refused() {
     for (arguments, said) in [
@@ -189,6 +213,7 @@ fn options_of_the_others_are_refused() {
         (&["livelock", "--attack", "flood"], "--attack is for the experiments on channels"),
         (&["roundtrip", "--keep-awake"], "--keep-awake is for the experiments on channels"),
         (&["roundtrip", "--attack", "violator"], "--attack violator is not for roundtrip"),
+        (&["stack-monitor", "--simulated"], "--simulated is for"),
         (&["livelock", "--spin"], "--spin is for xdp-path"),
         (&["channels-guarantee", "--one-processor"], "--one-processor is for xdp-path"),
     ] {

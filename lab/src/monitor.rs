@@ -142,7 +142,8 @@ fn rounds(span: Duration, mut progress: impl FnMut(Duration)) -> Result<Report, 
     if let Some(&processor) = sys::processors().first() {
         sys::pin(processor).map_err(Error::system("a processor of its own"))?;
     }
-    sys::real_time(URGENT).map_err(|error| Error::NotPermitted(format!("stack-monitor needs SCHED_FIFO: {error}")))?;
+    sys::real_time(URGENT)
+        .map_err(|error| Error::NotPermitted(format!("stack-monitor needs SCHED_FIFO: {error}: run it as root")))?;
     let kinds = [Protocol::Plain, Protocol::Inheritance, Protocol::Ceiling(URGENT), Protocol::Inheritance];
     let made: Result<Vec<_>, _> = kinds.into_iter().map(|kind| PriorityLock::new((), kind)).collect();
     let locks = made.map_err(Error::system("a lock with that protocol"))?;
