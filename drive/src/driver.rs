@@ -72,6 +72,8 @@ struct Progress {
     found: usize,
     /// Whether some of them are what was promised to a channel.
     found_promised: bool,
+    /// Whether a link had as many as one look takes: more may be there, and nothing will say so.
+    is_full: bool,
     /// Only what is current is done, because the share of the processor is used up.
     restricted: bool,
     /// Only what is current is done, because an upcall is ready.
@@ -96,6 +98,7 @@ impl<F: Frames> Driver<F> {
             unfed: 0,
             found: 0,
             found_promised: false,
+            is_full: false,
             restricted: false,
             held: false,
             looked: now,
@@ -133,6 +136,12 @@ impl<F: Frames> Driver<F> {
     /// The links' inputs have just been looked at, or another thread hears what they have: the next round begins without a look.
     pub fn has_looked(&mut self) {
         self.progress.unlooked = 0;
+    }
+
+    /// The next turn begins with a look at the links' inputs, wherever the last one has stopped.
+    pub fn look_next(&mut self) {
+        self.progress.unlooked = self.platform.quantum;
+        self.progress.begins_round = true;
     }
 
     /// The costs that it reasons with.
@@ -257,6 +266,7 @@ impl<F: Frames> Driver<F> {
             is_full |= found == limit;
         }
         self.progress.found_promised = self.endpoint.promised_frames() > promised;
+        self.progress.is_full = is_full;
         let lost = self.lost(env);
         // An input that overflowed was full, however much of it one look takes.
         self.note_flood(now, is_full || lost > self.progress.lost, &before);
@@ -403,7 +413,11 @@ impl<F: Frames> Driver<F> {
         let rest = rest.filter(|_| found && !self.is_blocked(env));
         let is_plain = rest.is_none() && !restricted && !held;
         let sleep = Sleep { is_held: held, ..self.sleep(now, restricted, rest, env) };
-        if found && is_plain { Next::Look(sleep) } else { Next::Sleep(sleep) }
+        match found && is_plain {
+            true if core::mem::take(&mut self.progress.is_full) => Next::Again,
+            true => Next::Look(sleep),
+            false => Next::Sleep(sleep),
+        }
     }
 
     fn end_round(&mut self, now: Instant, env: &mut impl Environment<F>) {

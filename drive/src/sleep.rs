@@ -86,14 +86,15 @@ impl<F: Frames> Driver<F> {
     }
 
     /// Another thread calls [`turn`](Self::turn) from `now` on: what was done before it came says nothing of it. If the one before left with
-    /// something to do, and this one comes later than it may take to wake up, the platform may have kept it from that.
-    pub fn enter(&mut self, now: Instant, env: &mut impl Environment<F>) {
+    /// something to do, and this one comes later than it may take to wake up, the platform may have kept it from that: true if that was so.
+    pub fn enter(&mut self, now: Instant, env: &mut impl Environment<F>) -> bool {
         env.skip(now);
         let due = self.left.take().map(|left| left + self.platform.wake_up);
         note_late_waking(&mut self.endpoint, now, due, env);
         self.was_rung = false;
         self.awake_since = now;
         self.round = Round::new(now);
+        due.is_some()
     }
 
     /// A sleep is over for which a timeout was passed that ended at `due`, if one was, and that has not begun after it. `rung` if a

@@ -112,6 +112,40 @@ fn a_look_takes_as_many_frames_as_it_may_of_each_link() {
     assert_eq!(delivered, [5 - count(&did, Did::Deliver(0)), 5 - count(&did, Did::Deliver(1))]);
 }
 
+/// Who leaves after a look that took all that it may would leave frames behind of which nothing is told any more.
+#[test]
+fn a_full_look_is_followed_by_another_one() {
+    for (frames, last) in [(1, false), (2, true)] {
+        let mut host = Host::new(platform(), micros(200));
+        let receiver = host.receiver(0, best_effort());
+        host.rest();
+        (0..frames).for_each(|sequence| host.message_arrives(0, receiver, sequence));
+        let steps = (0..frames).map(|_| host.turn()).all(|next| next == Next::Again);
+        let then = host.turn();
+        assert!(steps && (then == Next::Again) == last && matches!(then, Next::Look(_)) != last, "{frames} {then:?}");
+        let did = host.did_in_turn();
+        assert_eq!(count(&did, Did::Look(0)), 1);
+    }
+}
+
+/// A thread that a frame has woken may come in the midst of what another one was doing, who did not look.
+#[test]
+fn who_was_woken_by_a_frame_looks_first_and_who_sends_does_not() {
+    let mut host = Host::new(Platform { quantum: 16, ..platform() }, micros(200));
+    let (sends, receives) = (host.sender(0, best_effort(), Overload::Block, 8), host.receiver(0, best_effort()));
+    host.rest();
+    host.send(sends, 10);
+    host.message_arrives(0, receives, 0);
+    host.driver.has_looked();
+    for _ in 0..4 {
+        assert_eq!(count(&host.did_in_turn(), Did::Look(0)), 0);
+    }
+    assert_eq!(host.around.inboxes[0].len(), 1);
+    host.driver.look_next();
+    assert_eq!(count(&host.did_in_turn(), Did::Look(0)), 1);
+    assert!(host.around.inboxes[0].is_empty());
+}
+
 #[test]
 fn frames_are_looked_for_after_a_quantum_of_steps_whatever_else_there_is_to_do() {
     let mut host = Host::new(platform(), micros(200));

@@ -29,7 +29,7 @@ use laxity_link::sys::{self, PriorityLock, Protocol, now};
 
 use crate::error::Error;
 use crate::figures::quantile;
-use crate::timing::joined;
+use crate::timing::{SetAtEnd, joined};
 
 /// The protocols, in the order of the rows.
 pub const PROTOCOLS: [&str; 4] = ["plain", "inheritance", "ceiling", "ceiling-held"];
@@ -88,6 +88,8 @@ impl Report {
 struct Request {
     wanted: AtomicBool,
     done: AtomicBool,
+    /// Its thread has ended.
+    gone: AtomicBool,
     /// When it had what it was asked to get, ns.
     had: AtomicU64,
 }
@@ -101,6 +103,7 @@ impl Request {
 
     /// Does `what` whenever it is asked to, until `over`. What it returns is when it had what it wanted.
     fn serve(&self, over: &AtomicBool, what: impl Fn() -> u64) {
+        let _gone = SetAtEnd(&self.gone);
         loop {
             while !self.wanted.swap(false, Ordering::Acquire) {
                 if over.load(Ordering::Acquire) {
@@ -116,6 +119,7 @@ impl Request {
     /// A thread of the same priority has the processor only if it is given away, a less urgent one only if this one sleeps.
     fn wait(&self) {
         while !self.done.load(Ordering::Acquire) {
+            assert!(!self.gone.load(Ordering::Acquire), "a thread of the bench has ended");
             thread::yield_now();
             if !self.done.load(Ordering::Acquire) {
                 thread::sleep(A_WHILE);
@@ -154,9 +158,8 @@ fn rounds(span: Duration, mut progress: impl FnMut(Duration)) -> Result<Report, 
     let (wants, between, over) =
         (locks.iter().map(|_| Request::default()).collect::<Vec<_>>(), Request::default(), AtomicBool::new(false));
     thread::scope(|scope| {
-        let ended = owner(scope, span, (&locks, &wants, &between, &over), &mut rows, &mut progress);
-        over.store(true, Ordering::Release);
-        ended
+        let _over = SetAtEnd(&over);
+        owner(scope, span, (&locks, &wants, &between, &over), &mut rows, &mut progress)
     })?;
     rows.iter_mut().for_each(|row| row.samples.sort_unstable());
     Ok(Report { rows })

@@ -24,6 +24,15 @@ pub(crate) fn sleep_until(until: Instant, stop: &AtomicBool) -> bool {
     }
 }
 
+/// Sets the flag when it is dropped: also if its thread panics.
+pub(crate) struct SetAtEnd<'a>(pub(crate) &'a AtomicBool);
+
+impl Drop for SetAtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Release);
+    }
+}
+
 /// What a thread came back with; if it panicked, so does the caller.
 pub(crate) fn joined<T>(thread: ScopedJoinHandle<'_, T>) -> T {
     thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))

@@ -428,6 +428,7 @@ impl World {
             driver.leave(around.now());
             around.host().change_threads();
             driver.enter(around.now(), &mut around);
+            around.host().stolen = Duration::ZERO;
         }
         let next = driver.turn(&mut around);
         let host = &mut self.hosts[number];

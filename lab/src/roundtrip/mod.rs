@@ -30,7 +30,7 @@ use crate::error::Error;
 #[cfg(test)]
 use crate::figures::quantile;
 use crate::hosts::Hosts;
-use crate::timing::{self, joined};
+use crate::timing::{self, SetAtEnd, joined};
 use ends::{Asks, Pair};
 
 /// The stacks, in the order of the rows.
@@ -186,15 +186,6 @@ fn at_rest(span: Duration) -> Duration {
     let before = sys::process_processor_time();
     let _ = sys::wait(&[], Some(span));
     sys::process_processor_time().saturating_sub(before)
-}
-
-/// Sets the flag when it is dropped: also if its thread panics.
-struct SetAtEnd<'a>(&'a AtomicBool);
-
-impl Drop for SetAtEnd<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
 }
 
 fn turn(lab: &Hosts, pair: &mut Pair, attack: Attack, span: Duration, at_rest: Duration) -> Result<Turn, Error> {

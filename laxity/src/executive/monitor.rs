@@ -224,7 +224,9 @@ impl<L: LinkOver<F>, F: Frames> Monitor<L, F> {
     fn sleep<'a>(&'a self, mut inside: Entered<'a, L, F>, sleep: &Sleep) -> Entered<'a, L, F> {
         inside.settle();
         let Some(executive) = &mut inside.executive else { return inside };
+        let slept_at = executive.around.slept_at;
         let Some(asleep) = executive.fall_asleep(sleep) else { return inside };
+        executive.around.slept_at = slept_at.or(executive.around.slept_at);
         self.keeper_due.store(asleep.due.map_or(u64::MAX, Instant::as_nanos), Ordering::Relaxed);
         let entries = inside.entries;
         drop(inside);
@@ -258,10 +260,16 @@ impl<L: LinkOver<F>, F: Frames> Monitor<L, F> {
 
     /// The calling thread, which came in when so many had, has slept.
     fn awake(&self, inside: &mut Entered<'_, L, F>, asleep: &Asleep, entries: u64, rung: bool, heard: bool) {
-        inside.heard = heard.then(|| inside.received());
+        if heard {
+            inside.heard = Some(inside.received());
+        }
         let is_alone = inside.entries == entries;
         inside.entries += 1;
         let Some(executive) = &mut inside.executive else { return };
+        if heard {
+            // No other thread was told: it looks before it leaves, in whatever others stopped.
+            executive.driver.look_next();
+        }
         if is_alone {
             executive.wake_up(asleep, rung);
         } else {
@@ -319,6 +327,7 @@ impl<L: LinkOver<F>, F: Frames> Monitor<L, F> {
         inside.entries += 1;
         let executive = inside.executive.as_mut()?;
         executive.change_clocks();
+        executive.around.clock.refresh(now());
         executive.enter();
         Some((stay, inside))
     }
@@ -397,9 +406,11 @@ impl<L: LinkOver<F>, F: Frames> Executive<L, F> {
     /// What the calling thread, or another one, did until now is no part of this.
     fn enter(&mut self) {
         let now = now();
-        self.around.clock.refresh(now);
         self.around.clock.begin();
-        self.driver.enter(now, &mut self.around);
+        if self.driver.enter(now, &mut self.around) {
+            // Until now was asked about: what is asked of frames begins here.
+            self.around.slept_at = self.around.slept_at.map(|at| at.max(now));
+        }
     }
 }
 
