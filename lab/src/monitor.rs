@@ -7,8 +7,7 @@
 //! | `plain` | a lock that knows no urgency |
 //! | `inheritance` | its owner is as urgent as the most urgent thread that waits for it |
 //! | `ceiling` | its owner is as urgent as the most urgent thread that may come: two changes of priority each time |
-//! | `ceiling-held` | one with inheritance whose owner is that urgent before it comes: the nearest to a kernelised monitor, and what
-//! [`laxity::Placement::Inline`] has |
+//! | `ceiling-held` | one with inheritance whose owner is that urgent before it comes, as in [`laxity::Placement::Inline`]: the nearest to a kernelised monitor |
 //!
 //! All threads run under SCHED_FIFO on one processor: an owner, a more urgent one that wants the lock as well, and one between them that wants the
 //! processor only.
@@ -43,6 +42,7 @@ const MIDDLE: u8 = 30;
 const URGENT: u8 = 40;
 /// How long a thread that is not asked does not look whether it is over.
 const LOOK: std::time::Duration = std::time::Duration::from_millis(100);
+/// How long one that waits for a less urgent thread sleeps at a time.
 const A_WHILE: std::time::Duration = std::time::Duration::from_micros(50);
 /// Turns of a loop while the lock is owned: some microseconds.
 const WORK: u64 = 4_000;

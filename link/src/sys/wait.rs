@@ -161,6 +161,7 @@ fn timespec(span: Duration) -> Timespec {
 #[cfg(test)]
 mod tests {
     use std::os::fd::AsFd;
+    use std::sync::atomic::{AtomicI32, Ordering};
 
     use super::*;
     use crate::sys::{Wake, now};
@@ -171,39 +172,48 @@ mod tests {
         let [shared, first, second] = &wakes;
         let sets = [first, second].map(|own| WaitSet::new(own.as_fd(), &[shared.as_fd()]).unwrap());
         let now = |set: &WaitSet| set.wait(Some(Duration::ZERO)).unwrap();
-        // Nobody waits: both are told, until it is read.
+        // While no thread waits both are told, until it is read.
         shared.wake();
         assert_eq!([now(&sets[0]), now(&sets[1])], [(false, true); 2]);
         shared.drain();
         first.wake();
         assert_eq!([now(&sets[0]), now(&sets[1])], [(true, false), (false, false)]);
         first.drain();
-        // The second waits alone.
-        let patience = Some(Duration::from_secs(20));
+        let threads = [const { AtomicI32::new(0) }; 2];
+        let waits = |which: usize| {
+            threads[which].store(crate::sys::thread_id(), Ordering::Relaxed);
+            sets[which].wait(Some(Duration::from_secs(20))).unwrap()
+        };
+        // From when it has said who it is, a thread sleeps nowhere but in its wait.
+        let is_asleep = |which: usize| {
+            let thread = threads[which].load(Ordering::Relaxed);
+            let stat = std::fs::read_to_string(format!("/proc/self/task/{thread}/stat")).unwrap_or_default();
+            thread != 0 && stat.rsplit(") ").next().is_some_and(|state| state.starts_with('S'))
+        };
+        let sleep_till = |which| {
+            while !is_asleep(which) {
+                std::thread::yield_now();
+            }
+        };
+        // The second waits alone, and hears it.
         std::thread::scope(|scope| {
-            let waits = scope.spawn(|| sets[1].wait(patience).unwrap());
-            std::thread::sleep(std::time::Duration::from_millis(20));
+            let heard = scope.spawn(|| waits(1));
+            sleep_till(1);
             shared.wake();
-            assert_eq!(waits.join().unwrap(), (false, true));
+            assert_eq!(heard.join().unwrap(), (false, true));
         });
         shared.drain();
+        threads[1].store(0, Ordering::Relaxed);
         // Both wait: the first hears it, and the second sleeps on until it is woken for itself.
         std::thread::scope(|scope| {
-            let waits = scope.spawn(|| sets[0].wait(patience).unwrap());
-            let sleeps = scope.spawn(|| {
-                loop {
-                    let heard = sets[1].wait(patience).unwrap();
-                    if heard.0 {
-                        return heard;
-                    }
-                }
-            });
-            std::thread::sleep(std::time::Duration::from_millis(20));
+            let (heard, not_heard) = (scope.spawn(|| waits(0)), scope.spawn(|| waits(1)));
+            (0..2).for_each(sleep_till);
             shared.wake();
-            assert_eq!(waits.join().unwrap(), (false, true));
+            assert_eq!(heard.join().unwrap(), (false, true));
+            assert!(is_asleep(1));
             shared.drain();
             second.wake();
-            assert!(sleeps.join().unwrap().0);
+            assert_eq!(not_heard.join().unwrap(), (true, false));
         });
     }
 
