@@ -39,7 +39,7 @@ fn config() -> HostConfig {
 
 /// What a peer tells of its link that need not be slower beside anybody.
 fn told() -> Pace {
-    Pace { rate: Rate::bytes_per_second(1_000_000), ahead: Duration::ZERO, is_shared: false }
+    Pace { rate: Rate::bytes_per_second(1_000_000), ahead: Duration::ZERO, is_shared: false, spacing: Duration::ZERO }
 }
 
 /// Two hosts, and a channel between them that is attacked. One scene at a time: they would be each other's attack.

@@ -11,7 +11,7 @@ use std::time::{Duration as StdDuration, Instant as StdInstant};
 use laxity_core::admission::incoming::{Flow, FlowId, Incoming, Room, Source};
 use laxity_core::admission::{Admission, Refusal};
 use laxity_core::contract::{Contract, Service};
-use laxity_core::event::{ChannelId, Request};
+use laxity_core::event::{ChannelId, Pace, Request};
 use laxity_core::limits;
 use laxity_core::units::Duration;
 
@@ -69,8 +69,10 @@ impl Arrivals {
     /// Where what is asked for comes from. Executives that share their link by admission are one source.
     fn source(&self, request: &Request) -> Source {
         let (ip, port) = (request.peer.ip().to_canonical(), request.peer.port());
-        let port = if request.pace.is_shared { 0 } else { port };
-        Source { host: self.hasher.hash_one((ip, port)), rate: request.pace.rate, ahead: request.pace.ahead }
+        let Pace { rate, ahead, is_shared, spacing } = request.pace;
+        let executive = self.hasher.hash_one((ip, port));
+        let host = if is_shared { self.hasher.hash_one((ip, 0)) } else { executive };
+        Source { host, rate, ahead, executive, spacing }
     }
 }
 

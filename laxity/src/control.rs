@@ -14,7 +14,7 @@ use laxity_core::admission::{Admission, Code, Refusal, ReservationId, Stage, buf
 use laxity_core::contract::{Contract, Overload, SendingStages, Service};
 use laxity_core::endpoint::{Destination, Incoming, Outgoing, Reception};
 use laxity_core::event::{ChannelId, End, Event, Name, Pace, Request};
-use laxity_core::platform::Platform;
+use laxity_core::platform::{LinkModel, Platform};
 use laxity_core::send::SendConfig;
 use laxity_core::units::Duration;
 use laxity_link::sys::{self, now, thread_processor_time};
@@ -302,8 +302,9 @@ impl Shared {
         let (send_port, slot) = port::sending(messages as usize + 2, capacity);
         let outgoing =
             Outgoing::new(request.destination, config, upstream, self.behaviour.lease, messages, queued_packets);
-        let (rate, ahead) = (platform.link.rate, state.admission.look_ahead());
-        let outgoing = outgoing.paced(Pace { rate, ahead, is_shared: state.sharing.is_some() });
+        let LinkModel { rate, spacing, .. } = platform.link;
+        let (ahead, is_shared) = (state.admission.look_ahead(), state.sharing.is_some());
+        let outgoing = outgoing.paced(Pace { rate, ahead, is_shared, spacing });
         let (reply, answer) = mpsc::sync_channel(1);
         let known = Known {
             port: Arc::clone(&send_port.port),

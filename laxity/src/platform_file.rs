@@ -19,6 +19,7 @@
 
 mod write;
 
+use laxity_core::admission::incoming::usual_batch;
 use laxity_core::limits::MAX_PACKETS_PER_MESSAGE;
 use laxity_core::platform::{
     Field, LinkModel, MachineModel, PARAMETERS, Parameter, Platform, PlatformError, TERMS, Terms,
@@ -186,8 +187,9 @@ impl Reading<'_> {
 
     /// Defaults were made for the default packet and the default C_l; others take those along that follow from them.
     fn adapt_defaults(&mut self) {
-        let (spacing, floor, max, min, message) = (
+        let (spacing, batch, floor, max, min, message) = (
             self.is_given("packet_spacing"),
+            self.is_given("receive_batch"),
             self.is_given("link_floor"),
             self.is_given("best_effort_packet_max"),
             self.is_given("best_effort_packet_min"),
@@ -224,6 +226,9 @@ impl Reading<'_> {
         }
         if !min {
             best_effort.packet_min = best_effort.packet_min.min(best_effort.packet_max);
+        }
+        if !batch && !platform.machine.is_papers() {
+            platform.receive_batch = usual_batch(platform);
         }
     }
 

@@ -5,7 +5,7 @@ use std::time::{Duration as StdDuration, Instant as StdInstant};
 
 use laxity_core::event::End;
 use laxity_core::figures::Figures;
-use laxity_core::receive::{Cause, Evidence};
+use laxity_core::receive::{Cause, Evidence, Segments};
 use laxity_core::units::{Duration, Instant};
 
 use crate::control::Shared;
@@ -185,6 +185,10 @@ impl Message {
     /// From when its application sent it until it was complete.
     pub fn latency(&self) -> Duration {
         self.inbound.as_ref().map_or(Duration::ZERO, |inbound| inbound.delivered.latency())
+    }
+    /// Where its time went until it was complete; `None` where the clocks differ, and of a message that was sent before its logical arrival.
+    pub fn segments(&self) -> Option<Segments> {
+        self.inbound.as_ref().and_then(|inbound| inbound.delivered.segments())
     }
     /// Whose fault it is that the message is late; `None` if it is not.
     pub fn late(&self) -> Option<Cause> {

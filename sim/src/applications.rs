@@ -3,6 +3,7 @@
 use laxity_core::contract::Overload;
 use laxity_core::endpoint::{Destination, Outgoing};
 use laxity_core::event::{End, Pace};
+use laxity_core::platform::LinkModel;
 use laxity_core::send::SendConfig;
 use laxity_core::units::Instant;
 
@@ -124,7 +125,8 @@ impl Around<'_> {
             _ => plan.packet_queue(plan.send_messages, packet),
         };
         let upstream = plan.stages.processor + plan.stages.link;
-        let pace = Pace { rate: host.config.platform.link.rate, ahead: host.config.look_ahead, is_shared: false };
+        let LinkModel { rate, spacing, .. } = host.config.platform.link;
+        let pace = Pace { rate, ahead: host.config.look_ahead, is_shared: false, spacing };
         let outgoing =
             Outgoing::new(destination, config, upstream, plan.lease, plan.send_messages, packets).paced(pace);
         match driver.open(now, outgoing, self) {

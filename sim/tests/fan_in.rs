@@ -8,7 +8,7 @@ use laxity_core::admission::answer::Role;
 use laxity_core::admission::incoming::{Flow, Incoming, Room, Source as Origin};
 use laxity_core::contract::{Contract, SendingStages, Service};
 use laxity_core::figures::Misses;
-use laxity_core::platform::Platform;
+use laxity_core::platform::{LinkModel, Platform};
 use laxity_core::units::{Duration, Rate};
 use laxity_sim::{ChannelHandle, HostConfig, HostId, Plan, Source, World, port_like};
 
@@ -31,7 +31,8 @@ fn receiver(platform: Platform) -> HostConfig {
 }
 
 fn origin(host: u64, admission: &Admission) -> Origin {
-    Origin { host, rate: admission.platform().link.rate, ahead: admission.look_ahead() }
+    let LinkModel { rate, spacing, .. } = admission.platform().link;
+    Origin { host, rate, ahead: admission.look_ahead(), executive: host, spacing }
 }
 
 /// A real-time channel as both hosts would grant it, with this allowance for its way in.

@@ -6,7 +6,9 @@ use laxity_core::figures::Figures;
 use laxity_core::units::Duration;
 use laxity_lab::Attack;
 use laxity_lab::figures::{broken_promise, quantile};
-use laxity_lab::roundtrip::{self, ATTACKS, FLOOD_PACKETS_S, INTERVAL, MESSAGE_BYTES, ROUNDS, Report, Row, STACKS};
+use laxity_lab::roundtrip::{
+    self, ATTACKS, FLOOD_PACKETS_S, INTERVAL, MESSAGE_BYTES, ROUNDS, Report, Row, SEGMENTS, STACKS,
+};
 use serde_json::{Value, json};
 
 use super::arguments::BenchArguments;
@@ -86,9 +88,32 @@ fn json(report: &Report, duration: Duration) -> String {
         "real_time": report.is_real_time,
         "kept_awake": report.is_kept_awake,
         "rows": report.rows.iter().map(row).collect::<Value>(),
+        "segments": report.segments.iter().map(segments).collect::<Value>(),
         "channels": report.channels.iter().map(report::channel).collect::<Value>(),
         "notes": report.notes,
     }))
+}
+
+/// The keys of [`SEGMENTS`] in JSON.
+const SEGMENT_KEYS: [&str; SEGMENTS.len()] =
+    ["until_handed_over_ns", "until_arrived_ns", "until_found_ns", "until_complete_ns", "until_in_hand_ns"];
+
+/// The median of each segment of a stack's answers, and how many they are.
+fn medians(row: &Row) -> (usize, [Option<u64>; SEGMENTS.len()]) {
+    let all: Vec<_> = row.turns.iter().flat_map(|turn| &turn.segments).collect();
+    let median = |segment: usize| {
+        let mut of: Vec<u64> = all.iter().map(|segments| segments[segment]).collect();
+        of.sort_unstable();
+        quantile(&of, 500_000)
+    };
+    (all.len(), core::array::from_fn(median))
+}
+
+fn segments(row: &Row) -> Value {
+    let (answers, found) = medians(row);
+    let of_each: serde_json::Map<_, _> =
+        SEGMENT_KEYS.iter().zip(found).map(|(key, nanos)| ((*key).to_owned(), json!(nanos))).collect();
+    json!({ "stack": row.stack, "answers": answers, "p50": of_each })
 }
 
 fn beyond(sorted: &[u64]) -> usize {
@@ -147,7 +172,47 @@ fn page(report: &Report, duration: Duration) -> String {
     let rows = report.rows.iter().map(|row| (row, row.pooled()));
     let table = table(columns, 2.., rows);
     let notes = report.channels.iter().map(told).chain(report.notes.iter().cloned());
-    format!("LIVE on this host. {}.\n\n{table}\n{}", conditions(report, duration), listed(notes))
+    let segments = by_segment(report);
+    format!("LIVE on this host. {}.\n\n{table}\n{segments}\n{}", conditions(report, duration), listed(notes))
+}
+
+/// Where the time of an answer goes, for people.
+fn by_segment(report: &Report) -> String {
+    type One<'a> = (&'a Row, (usize, [Option<u64>; SEGMENTS.len()]));
+    let of = |segment: usize| move |(_, (_, found)): &One<'_>| micros(found[segment]);
+    let columns: &[Column<'_, One<'_>>] = &[
+        ("an answer at rest, p50", &|(row, _)| row.stack.to_owned()),
+        ("answers", &|(_, (answers, _))| count(*answers as u64)),
+        (SEGMENTS[0], &of(0)),
+        (SEGMENTS[1], &of(1)),
+        (SEGMENTS[2], &of(2)),
+        (SEGMENTS[3], &of(3)),
+        (SEGMENTS[4], &of(4)),
+    ];
+    table(columns, 1.., report.segments.iter().map(|row| (row, medians(row)))).to_string()
+}
+
+/// How far an answer is after so many µs: the medians of its segments, one after the other.
+fn way(report: &Report) -> Panel {
+    let line = |row: &Row| {
+        let place = STACKS.iter().position(|stack| *stack == row.stack).unwrap_or(0);
+        let mut at = 0;
+        let points = medians(row).1.into_iter().enumerate().map(|(segment, nanos)| {
+            at += nanos.unwrap_or(0);
+            (at, segment as u64 + 1)
+        });
+        Line::new(place, [(0, 0)].into_iter().chain(points))
+    };
+    Panel {
+        heading: "an answer at rest (medians): 1 handed to the link, 2 arrived, 3 found, 4 complete, 5 in hand"
+            .to_owned(),
+        x_title: "µs since the call",
+        y_title: "how far",
+        x_unit: 1000,
+        y_unit: 1,
+        least_top: 5,
+        lines: report.segments.iter().map(line).collect(),
+    }
 }
 
 /// Round by round: what a disturbance does to all stacks, and what lies between them, can be seen.
@@ -177,6 +242,7 @@ fn svg(report: &Report, duration: Duration) -> String {
         panels: attacks
             .iter()
             .flat_map(|&attack| [panel(attack, "p50", 500_000), panel(attack, "p99", 990_000)])
+            .chain([way(report)])
             .collect(),
         notes: report.notes.clone(),
     })

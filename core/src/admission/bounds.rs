@@ -247,7 +247,7 @@ impl Admission {
 fn link_terms(link: &LinkResponse, stream: &Stream, worst: &Lateness) -> Vec<Term> {
     use terms::{LINK_BLOCKING, LINK_INTERFERENCE, LINK_OTHERS, LOOK_AHEAD, TRANSMISSION};
     let (work, ahead, block) = link.parts(worst.due, worst.done);
-    let own = stream.until(worst.due).min(stream.whole()).min(work);
+    let own = stream.until(worst.due).min(stream.whole() - u128::from(stream.spare)).min(work);
     let parts = [
         (TRANSMISSION, own),
         (LINK_OTHERS, work - own),

@@ -8,7 +8,9 @@
 //! at once as many as its burst and as may have waited in transit, `B + J/I`, J being how long its packets
 //! may be in transit: early bursts included. Best effort that starts a packet
 //! every s brings `1 + (t + a)/s` of them, and as fast as its link is otherwise. All flows of a host cross its link of rate r, which it gives up
-//! to a of work ahead: `r (t + a)` and a packet. So of a host comes at most the lesser of both, a curve with one bend, and
+//! to a of work ahead: `r (t + a)` and a packet. An executive that promises something spaces its packets ([`LinkModel::spacing`](crate::platform::LinkModel::spacing), s): it
+//! starts `(t + a)/s + 2` of them at most. That counts if all flows of its host are real-time, because then it promises something for as long as it may
+//! send here. So of a host comes at most the least of these, a concave curve with two bends at most, and
 //!
 //! ```text
 //! F_port  = max over t of Σ_hosts min(link, Σ flows)(t) − t           in transmission times at the port's rate
@@ -36,6 +38,7 @@ use super::walk::{ONE, share};
 use super::{Code, Refusal, Stage};
 use crate::contract::{self, Contract};
 use crate::limits::{MAX_CONTROL_PAYLOAD, MAX_INTERVAL};
+use crate::platform::{LinkModel, Platform};
 use crate::units::{Duration, Instant, Rate};
 
 /// Best effort has so much of what real-time leaves of the port: three quarters.
@@ -51,6 +54,33 @@ const UNHURRIED: u64 = 4;
 
 const _: () = assert!(MAX_SPACING.as_nanos() <= MAX_INTERVAL.as_nanos());
 
+/// K is usually no more than this, and no less than that.
+const USUAL_BATCH: (u32, u32) = (32, 4);
+
+/// K as hosts have it by default: as many frames as come between two looks from a host like this one that promises something, and no more than 32. A
+/// larger K makes every look longer by what may be found, a smaller one makes what one peer sends wait for a second look.
+pub fn usual_batch(platform: &Platform) -> u32 {
+    let (most, least) = USUAL_BATCH;
+    let keeps_up = |batch: u32| {
+        let admission = Admission::new(Platform { receive_batch: batch, ..platform.clone() }).ok()?;
+        let incoming = Incoming::new(&admission);
+        let LinkModel { rate, spacing, .. } = admission.link;
+        let source = Source { host: 0, rate, ahead: admission.look_ahead(), executive: 0, spacing };
+        // Whatever its link lets through.
+        let arrival = Arrival::RealTime {
+            interval: Duration::from_nanos(1),
+            burst: 1,
+            jitter: Duration::ZERO,
+            allowance: Duration::MAX,
+        };
+        let bytes = platform.packet.into();
+        let flows = vec![Flow { source, packets: 1, bytes, largest: bytes, smallest: 1, arrival }];
+        let at_port = incoming.wait_at_port([&flows].into_iter())?;
+        (incoming.frames_at_a_look([&flows].into_iter(), at_port) <= batch.into()).then_some(())
+    };
+    (least..most).find(|batch| keeps_up(*batch).is_some()).unwrap_or(most)
+}
+
 /// Where a flow comes from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Source {
@@ -60,6 +90,10 @@ pub struct Source {
     pub rate: Option<Rate>,
     /// The work that the link may have been given ahead.
     pub ahead: Duration,
+    /// Which executive of that host it is: each spaces its own packets.
+    pub executive: u64,
+    /// How far apart that one starts its packets at least while it promises something; zero if it does not space them.
+    pub spacing: Duration,
 }
 
 /// The traffic of one channel.
@@ -163,27 +197,33 @@ impl Affine {
     }
 }
 
-/// The traffic of one host: the lesser of its link and its flows. At least one of them is known.
+/// The traffic of one host: the least of its link, of its link with packets that are spaced, and of its flows. At least one of them is known.
 #[derive(Clone, Copy, Debug)]
 struct Curve {
     link: Option<Affine>,
+    spaced: Option<Affine>,
     flows: Option<Affine>,
 }
 
 impl Curve {
-    /// The part that counts from 0 on, and the one after the bend, if there is one, and where.
-    fn parts(&self) -> Option<(Affine, Option<(u64, Affine)>)> {
-        let (one, other) = match (self.link, self.flows) {
-            (Some(link), Some(flows)) => (link, flows),
-            (one, other) => return Some((one.or(other)?, None)),
-        };
-        let (first, last) =
-            if (one.level, one.slope) <= (other.level, other.slope) { (one, other) } else { (other, one) };
-        if first.slope <= last.slope {
-            return Some((first, None));
-        }
-        let bend = (last.level - first.level).saturating_mul(ONE).div_ceil(first.slope - last.slope);
-        Some((first, Some((u64::try_from(bend).unwrap_or(u64::MAX), last))))
+    fn lines(&self) -> impl Iterator<Item = Affine> {
+        [self.link, self.spaced, self.flows].into_iter().flatten()
+    }
+
+    /// The line that counts from 0 on; `None` if none is known.
+    fn first(&self) -> Option<Affine> {
+        self.lines().min_by_key(|line| (line.level, line.slope))
+    }
+
+    /// The line that counts after `line`, which counts at `from`, and from where on.
+    fn next(&self, line: Affine, from: u64) -> Option<(u64, Affine)> {
+        let flatter = self.lines().filter(|other| other.slope < line.slope);
+        let crossed = flatter.map(|other| {
+            let above = other.level.saturating_sub(line.level);
+            let at = above.saturating_mul(ONE).div_ceil(line.slope - other.slope);
+            (u64::try_from(at).unwrap_or(u64::MAX).max(from), other)
+        });
+        crossed.min_by_key(|(at, other)| (*at, other.slope))
     }
 }
 
@@ -191,9 +231,12 @@ impl Curve {
 fn most(curves: &[Curve]) -> Option<u64> {
     let (mut sum, mut bends) = (Affine::default(), Vec::with_capacity(curves.len()));
     for curve in curves {
-        let (first, bend) = curve.parts()?;
-        sum = sum.and(first);
-        bends.extend(bend.map(|(at, last)| (at, first, last)));
+        let (mut line, mut from) = (curve.first()?, 0);
+        sum = sum.and(line);
+        while let Some((at, next)) = curve.next(line, from) {
+            bends.push((at, line, next));
+            (line, from) = (next, at);
+        }
     }
     bends.sort_unstable_by_key(|(at, ..)| *at);
     let mut at = 0;
@@ -202,7 +245,8 @@ fn most(curves: &[Curve]) -> Option<u64> {
             break;
         }
         at = bend;
-        sum.level = sum.level.saturating_add(last.level - first.level);
+        // A line that is crossed lies below the next until then, but for the rounding of where.
+        sum.level = sum.level.saturating_add(last.level).saturating_sub(first.level);
         sum.slope -= first.slope - last.slope;
     }
     (sum.slope <= ONE).then(|| u64::try_from(sum.at(at).saturating_sub(at.into())).unwrap_or(u64::MAX))
@@ -393,15 +437,17 @@ impl Incoming {
         for flow in flows {
             hosts.entry(flow.source.host).or_default().push(flow);
         }
-        let port: Vec<Curve> = match self.port {
-            Some(_) => hosts.values().map(|flows| self.port_curve(flows)).collect(),
-            None => Vec::new(),
-        };
-        let at_port = most(&port)?;
+        let at_port = self.wait_at_port(hosts.values())?;
         let looks: Vec<Curve> = hosts.values().map(|flows| self.looks_curve(flows)).collect();
         let at_a_look = self.frames_at_a_look(hosts.values(), at_port);
         let for_looks = if at_a_look <= self.looks.frames.into() { 0 } else { most(&looks)?.saturating_add(at_port) };
         Some(Duration::from_nanos(at_port.saturating_add(for_looks)))
+    }
+
+    /// The longest wait of a frame at the port; `None` if it has no end.
+    fn wait_at_port<'a>(&self, hosts: impl Iterator<Item = &'a Vec<Flow>>) -> Option<u64> {
+        let curves: Vec<Curve> = hosts.filter(|_| self.port.is_some()).map(|flows| self.port_curve(flows)).collect();
+        most(&curves)
     }
 
     /// Most frames that pass the port between two looks: of those that can have come by then the shortest, as many as it has time for, and one that
@@ -424,8 +470,9 @@ impl Incoming {
                 of_host.sort_unstable();
             }
             // Its link does not let more through, however short they are.
-            let link = self.looks_curve(flows).link.map(|link| link.at(span).div_ceil(self.frame().into()));
-            let mut most = link.unwrap_or(u128::MAX);
+            let Curve { link, spaced, .. } = self.looks_curve(flows);
+            let through = [link, spaced].into_iter().flatten();
+            let mut most = through.map(|link| link.at(span).div_ceil(self.frame().into())).min().unwrap_or(u128::MAX);
             sorts.extend(of_host.into_iter().map(|(cost, count)| {
                 let count = count.min(most);
                 most -= count;
@@ -455,7 +502,8 @@ impl Incoming {
             let slope = rate.saturating_mul(ONE).div_ceil(whole);
             Some(Affine { level: port.time_for(bytes).as_nanos().into(), slope })
         });
-        Curve { link, flows: sum(flows, control, |flow| self.on_port(flow)) }
+        let spaced = self.port.and_then(|port| spaced(flows, port.time_for(largest).as_nanos()));
+        Curve { link, spaced, flows: sum(flows, control, |flow| self.on_port(flow)) }
     }
 
     fn looks_curve(&self, flows: &[Flow]) -> Curve {
@@ -466,7 +514,11 @@ impl Incoming {
             let frames = u128::from(ahead.as_nanos() / smallest) + 2;
             Affine { level: frames.saturating_mul(frame.into()), slope: share(frame.into(), smallest) }
         });
-        Curve { link, flows: sum(flows, frame, |flow| flow.packets.saturating_mul(frame)) }
+        Curve {
+            link,
+            spaced: spaced(flows, frame),
+            flows: sum(flows, frame, |flow| flow.packets.saturating_mul(frame)),
+        }
     }
 }
 
@@ -475,6 +527,23 @@ fn link_of(flows: &[Flow]) -> Option<(Rate, Duration)> {
     let rate = flows.iter().map(|flow| flow.source.rate.map(Rate::as_bytes_per_second)).collect::<Option<Vec<_>>>()?;
     let ahead = flows.iter().map(|flow| flow.source.ahead).max()?;
     Some((Rate::bytes_per_second(rate.into_iter().max()?)?, ahead))
+}
+
+/// The bound on all flows of a host by how its executives space their packets, of which each takes `cost`; `None` if one does not, or has best effort
+/// here, which may go on without being spaced when the last real-time flow is gone.
+fn spaced(flows: &[Flow], cost: u64) -> Option<Affine> {
+    let mut executives: BTreeMap<u64, (Duration, Duration)> = BTreeMap::new();
+    for Flow { source, .. } in flows {
+        let (spacing, ahead) = executives.entry(source.executive).or_insert((source.spacing, source.ahead));
+        (*spacing, *ahead) = (source.spacing.min(*spacing), source.ahead.max(*ahead));
+    }
+    let are_spaced =
+        !flows.iter().any(Flow::is_best_effort) && executives.values().all(|(spacing, _)| !spacing.is_zero());
+    let line = |&(spacing, ahead): &(Duration, Duration)| {
+        let at_once = ahead.as_nanos() / spacing.as_nanos() + 2;
+        Affine { level: u128::from(at_once) * u128::from(cost), ..Affine::rising(cost, spacing) }
+    };
+    are_spaced.then(|| executives.values().map(line).fold(Affine::default(), Affine::and))
 }
 
 /// All flows of a host, and a control frame of each; `None` if one of them is bounded by the link alone.

@@ -26,6 +26,10 @@
 //! **Papers.** The adapter interrupts; one packet may have been taken just before (A6 of the defects: with its C_l).
 //!
 //! A message that is shorter than the largest is a prefix of one, its packets no larger and none later, so it needs no term.
+//! What is through last among the packets that are due by t is so when it has been *transmitted*, which is earlier than the next one may start
+//! where packets are spaced, or C_l takes longer: `L − L_x` of that packet, without the spacing, does not count. Which of them is last is not known, so
+//! the least of all packets is taken off B.
+//!
 //! The first packet of a message is its largest: that keeps W + B from falling. Packets that a relay passes on come all at
 //! once: C_p is zero for them. Assumptions A1–A8 are those of the machine.
 
@@ -58,6 +62,8 @@ pub(super) struct Stream {
     pub(super) reach: u64,
     /// How much later than it counts a packet may be enqueued.
     pub(super) late: u64,
+    /// How much longer than its transmission a packet counts, at least.
+    pub(super) spare: u64,
 }
 
 impl Stream {
@@ -115,6 +121,8 @@ pub(super) struct LinkTest {
     largest: u64,
     /// Whether packets block that are due no later: the link may hold what it was given ahead.
     all_block: bool,
+    /// The least `spare` of all streams.
+    spare: u64,
     stolen: Stolen,
     share: u128,
 }
@@ -131,7 +139,8 @@ impl LinkTest {
             sum.saturating_add(walk::share(stream.whole(), stream.interval).saturating_mul((*count).into()))
         });
         let largest = streams.iter().map(|(stream, _)| stream.largest).fold(other, u64::max);
-        Self { streams, ahead, other, largest, all_block, stolen, share }
+        let spare = streams.iter().map(|(stream, _)| stream.spare).min().unwrap_or(0);
+        Self { streams, ahead, other, largest, all_block, spare, stolen, share }
     }
 
     /// The long-run share of everything, J included.
@@ -153,7 +162,7 @@ impl Demand for LinkTest {
         let work = self.streams.iter().fold(u128::from(self.ahead), |sum, (stream, count)| {
             sum.saturating_add(stream.until(t).saturating_mul((*count).into()))
         });
-        work.saturating_add(self.block(t).into())
+        work.saturating_add(self.block(t).into()).saturating_sub(self.spare.into())
     }
     fn stolen(&self) -> &Stolen {
         &self.stolen
@@ -184,7 +193,7 @@ impl Newcomer for LinkTest {
         }
     }
     fn least_possible(&self) -> u64 {
-        self.streams.last().map_or(1, |(stream, _)| stream.last)
+        self.streams.last().map_or(1, |(stream, _)| stream.last - stream.spare)
     }
 }
 
@@ -205,15 +214,15 @@ impl LinkResponse {
         Self { test: LinkTest::from_parts(streams, ahead, other, machine.all_block, machine.link_stolen()), jitter }
     }
 
-    /// What is due within `t` and begins before `s`: packets, what the link holds ahead, the block. A packet that is
-    /// enqueued before s belongs to a message that was released before that.
+    /// What is due within `t` and begins before `s`: packets but for what the last of them takes beyond its transmission, what the link holds
+    /// ahead, the block. A packet that is enqueued before s belongs to a message that was released before that.
     pub(super) fn parts(&self, t: u64, s: u64) -> (u128, u64, u64) {
         let work = self.test.streams.iter().zip(&self.jitter).fold(0u128, |sum, ((stream, count), jitter)| {
             let begun = u128::from(s.saturating_add(*jitter).div_ceil(stream.interval).max(1));
             let due = stream.until(t).min(begun.saturating_mul(stream.whole()));
             sum.saturating_add(due.saturating_mul((*count).into()))
         });
-        (work, self.test.ahead, self.test.block(t))
+        (work.saturating_sub(self.test.spare.into()), self.test.ahead, self.test.block(t))
     }
 }
 
@@ -252,8 +261,8 @@ mod tests {
     use proptest::prelude::*;
 
     fn stream() -> impl Strategy<Value = Stream> {
-        (20u64..150, 1u64..150, 1u64..6, (0u64..8, 0u64..8), 0u64..60, 0u64..4).prop_map(
-            |(interval, deadline, packets, (one, two), spacing, link_cost)| {
+        (20u64..150, 1u64..150, 1u64..6, (0u64..8, 0u64..8), 0u64..60, (0u64..4, 0u64..4)).prop_map(
+            |(interval, deadline, packets, (one, two), spacing, (link_cost, spare))| {
                 let (full, last) = (one.max(two), one.min(two));
                 let largest = if packets > 1 { full } else { last };
                 Stream {
@@ -267,6 +276,7 @@ mod tests {
                     last: last.max(link_cost),
                     reach: 0,
                     late: 0,
+                    spare: spare.min(last.max(link_cost)),
                 }
             },
         )
@@ -286,6 +296,7 @@ mod tests {
     fn slow(streams: &[Stream], ahead: u64, other: u64, interference: (u64, u64, u64), last: u64) -> Verdict {
         let until = |t: u64| {
             let (mut work, mut block) = (0, other);
+            let spare = streams.iter().map(|stream| stream.spare).min().unwrap_or(0);
             for stream in streams {
                 for packet in 1..=stream.packets {
                     let offset = stream.deadline + (stream.packets - packet) * stream.spacing;
@@ -299,7 +310,7 @@ mod tests {
                     }
                 }
             }
-            work + ahead + block
+            (work + ahead + block).saturating_sub(spare)
         };
         let first = streams.iter().map(|stream| stream.deadline).min().unwrap_or(last + 1);
         brute::walk(until, |s| interference.0 + s.div_ceil(interference.1) * interference.2, first, last)

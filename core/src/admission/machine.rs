@@ -283,7 +283,9 @@ impl Machine {
 
     /// What hand-overs of early packets may still take when the processor gets something current to do: those of one poll.
     fn early_tax<'a>(&self, streams: impl Iterator<Item = &'a Stream>) -> u64 {
-        let least = self.least_occupancy(streams).filter(|_| self.early && !self.platform.machine.is_papers());
+        // Only channels are early.
+        let least = streams.map(|stream| stream.smallest).min();
+        let least = least.filter(|_| self.early && !self.platform.machine.is_papers());
         least.map_or(0, |least| self.link_cost.saturating_mul(self.look_ahead.div_ceil(least.max(1)).saturating_add(1)))
     }
 
@@ -430,8 +432,9 @@ impl Machine {
         let link = &self.platform.link;
         let size = self.platform.packet;
         let occupancy = |bytes| link.occupancy(bytes).as_nanos();
-        let last = occupancy(last_packet(contract.max_message(), size));
-        let full = if packets > 1 { occupancy(size) } else { last };
+        let last_bytes = last_packet(contract.max_message(), size);
+        let full_bytes = if packets > 1 { size } else { last_bytes };
+        let (full, last) = (occupancy(full_bytes), occupancy(last_bytes));
         let declared =
             if mutant::is_on(Mutant::LeastPacketOfLargest) { contract.max_message() } else { contract.min_message() };
         let smallest = occupancy(smallest_packet(declared, contract.max_message(), size));
@@ -443,6 +446,7 @@ impl Machine {
         let with_cost = |occupancy: u64| {
             if papers { occupancy.saturating_add(self.link_cost) } else { occupancy.max(self.link_cost) }
         };
+        let beyond = |counts: u64, bytes| counts.saturating_sub(link.unspaced().occupancy(bytes).as_nanos());
         Ok(Stream {
             interval: contract.interval().as_nanos(),
             deadline: contract.deadline().as_nanos(),
@@ -459,6 +463,11 @@ impl Machine {
             },
             smallest,
             late: 0,
+            spare: if papers {
+                0
+            } else {
+                beyond(with_cost(full), full_bytes).min(beyond(with_cost(last), last_bytes))
+            },
             reach: self.reach(contract, contract.deadline().as_nanos()),
         })
     }
@@ -479,8 +488,8 @@ impl Machine {
         let stream = self.stream(contract, self.sending.other)?;
         let job = self.job(contract, self.sending, stream.packets);
         // Either the processor or the link is the slower one; the other adds its first or its last packet.
-        let by_processor = self.sending.message(stream.packets).saturating_add(stream.last);
-        let by_link = u128::from(self.sending.first) + stream.whole();
+        let by_processor = self.sending.message(stream.packets).saturating_add(stream.last - stream.spare);
+        let by_link = u128::from(self.sending.first) + stream.whole() - u128::from(stream.spare);
         let slower = by_processor.max(u64::try_from(by_link).unwrap_or(u64::MAX));
         Ok((job, stream, slower.saturating_add(self.switch).saturating_add(self.idle_link_cost())))
     }
@@ -493,7 +502,7 @@ impl Machine {
     /// A channel that passes through: its packets, which come all at once, and the time that one message takes.
     pub(super) fn relaying(&self, contract: &Contract) -> Result<(Stream, u64), Refusal> {
         let stream = Stream { late: self.passed_on_late(), ..self.stream(contract, 0)? };
-        let service = u64::try_from(stream.whole()).unwrap_or(u64::MAX);
+        let service = u64::try_from(stream.whole() - u128::from(stream.spare)).unwrap_or(u64::MAX);
         Ok((stream, service.saturating_add(self.idle_link_cost()).saturating_add(stream.late)))
     }
 

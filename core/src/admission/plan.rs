@@ -67,8 +67,8 @@ impl World {
             return self.admission.decide(contract, *role, deadline).map(|_| None);
         }
         let least = self.admission.least_stage(contract, *role, deadline)?;
-        let (rate, ahead) = (self.admission.link.rate, self.admission.look_ahead());
-        let source = Source { host: self.held.len() as u64, rate, ahead };
+        let (link, ahead, host) = (&self.admission.link, self.admission.look_ahead(), self.held.len() as u64);
+        let source = Source { host, rate: link.rate, ahead, executive: host, spacing: link.spacing };
         let flow = Flow::real_time(source, contract, self.admission.platform().packet, contract.interval());
         let room = self.incoming.room(&flow, deadline.saturating_sub(least))?;
         Ok(Some((flow, room.allowance)))

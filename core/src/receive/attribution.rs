@@ -134,6 +134,12 @@ impl Way {
         Self { waited, stolen: micros(header.stolen_micros), transit, lay }
     }
 
+    /// Until it was handed over, had arrived, and was found; `None` if the clocks differ.
+    pub(crate) fn segments(&self) -> Option<(Duration, Duration, Duration)> {
+        let found = self.lay.unwrap_or(Duration::ZERO);
+        (!self.transit.is_zero()).then_some((self.waited, self.transit, found))
+    }
+
     /// True if the network took longer than it may.
     #[inline]
     pub(crate) fn is_delayed(&self, config: &ReceiveConfig) -> bool {

@@ -31,7 +31,30 @@ pub struct Delivered {
     pub delay: Delay,
 }
 
+/// Where the time of a message went, from its application's call until it was complete: [`Delivered::latency`], cut at the last of its packets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Segments {
+    /// Until the packet was handed to the sender's link, to a microsecond.
+    pub sending: Duration,
+    /// From there until it had arrived at this host; until it was found, if nobody but the executive saw it arrive.
+    pub transit: Duration,
+    /// From there until it was found.
+    pub waiting: Duration,
+    /// From there until the message was complete.
+    pub receiving: Duration,
+}
+
 impl Delivered {
+    /// Where its time went; `None` where the clocks differ, and of a message that was sent before its logical arrival, from which its sender counts.
+    pub fn segments(&self) -> Option<Segments> {
+        let (sending, transit, waiting) = self.delay.way.segments().filter(|_| self.ahead.is_zero())?;
+        Some(Segments {
+            sending,
+            transit,
+            waiting,
+            receiving: self.latency().saturating_sub(sending + transit + waiting),
+        })
+    }
     /// When its application sent it.
     pub fn sent(&self) -> Instant {
         self.logical_arrival.before(self.ahead)

@@ -14,7 +14,7 @@ pub(crate) use attribution::Excess;
 pub(crate) use attribution::stretched;
 pub use attribution::{Cause, Evidence, Found, Misses, TimeTaken};
 pub use config::{Drop, ReceiveConfig, ReceiveCounters};
-pub use delivered::Delivered;
+pub use delivered::{Delivered, Segments};
 pub use demux::{Foreign, Route, route};
 pub use early::{ArrivalClass, Budget, EarlyDemux, Expected, Judgement, SURPLUS_PACKETS};
 pub(crate) use early::{DroppedEarly, Taken};

@@ -277,7 +277,8 @@ impl LinkScheduler {
         self.early.pop_due(now + self.horizon).map(|(_, id)| Next::Channel(id))
     }
 
-    /// Notes that a packet with `payload` bytes was handed over at `now`; returns when its transmission ends by the model.
+    /// Notes that a packet with `payload` bytes was handed over at `now`; returns when its transmission ends by the model. The next one
+    /// starts later where packets are spaced.
     pub fn issued(&mut self, now: Instant, class: Class, payload: u32) -> Instant {
         let payload = match class {
             Class::RealTime => payload,
@@ -288,9 +289,10 @@ impl LinkScheduler {
             }
         };
         let model = if self.promises { self.model } else { self.model.unspaced() };
-        self.busy_until = self.busy_until.max(now) + model.occupancy(payload);
+        let begins = self.busy_until.max(now);
+        self.busy_until = begins + model.occupancy(payload);
         self.room = self.room.saturating_sub(1);
-        self.busy_until
+        begins + model.unspaced().occupancy(payload)
     }
 
     /// When [`LinkScheduler::next`] may have a packet that it does not have now; `None` if only an input can change that.

@@ -108,6 +108,7 @@ impl ControlType {
                 tag::AHEAD,
                 tag::SHARED,
                 tag::CATCH_UP,
+                tag::SPACING,
             ],
             Self::Accept => &[tag::CHANNEL, tag::KEY, tag::RECEIVE, tag::PACKET, tag::LEASE, tag::CLOCK, tag::SPACING],
             Self::Refuse => &[tag::CODE, tag::STAGE, tag::AT, tag::LEAST_DEADLINE, tag::DETAIL],
@@ -238,6 +239,7 @@ impl<'a> Control<'a> {
                     rate: fields.get(tag::LINK_RATE).map(u64::from_be_bytes).and_then(Rate::bytes_per_second),
                     ahead: Duration::from_nanos(fields.get(tag::AHEAD).map_or(0, u64::from_be_bytes)),
                     is_shared: flag(tag::SHARED, fields.get(tag::SHARED).map_or(0, u8::from_be_bytes))?,
+                    spacing: spacing(),
                 },
             }),
             ControlType::Accept => Self::Accept(Accept {
@@ -293,10 +295,13 @@ impl<'a> Control<'a> {
                 if open.oversize != 1 {
                     to.put(tag::OVERSIZE, &[open.oversize])?;
                 }
-                let Pace { rate, ahead, is_shared } = open.pace;
+                let Pace { rate, ahead, is_shared, spacing } = open.pace;
                 put_number(to, tag::LINK_RATE, rate.map_or(0, Rate::as_bytes_per_second))?;
                 put_number(to, tag::AHEAD, ahead.as_nanos())?;
-                if is_shared { to.put(tag::SHARED, &[1]) } else { Ok(()) }
+                if is_shared {
+                    to.put(tag::SHARED, &[1])?;
+                }
+                put_number(to, tag::SPACING, spacing.as_nanos())
             }
             Self::Accept(accept) => {
                 to.put(tag::CHANNEL, &accept.channel.to_be_bytes())?;
@@ -360,6 +365,7 @@ impl<'a> Control<'a> {
             Self::Open(open) => {
                 check_name(open.name)?;
                 check_range(tag::OVERSIZE.name, open.oversize.into(), 1, DECAY_FACTOR.into())?;
+                check_spacing(open.pace.spacing)?;
                 check_packet(open.packet)
             }
             Self::Accept(accept) => {

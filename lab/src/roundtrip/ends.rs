@@ -6,14 +6,14 @@ use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration as StdDuration;
 
-use laxity::{ChannelSpec, Host, HostConfig, LinkChoice, Placement, Receiver, Sender, XdpOptions};
+use laxity::{ChannelSpec, Host, HostConfig, LinkChoice, Message, Placement, Receiver, Sender, XdpOptions};
 use laxity_core::contract::Contract;
 use laxity_core::figures::Figures;
 use laxity_core::platform::Platform;
 use laxity_core::units::{Duration, Instant};
 use laxity_link::sys::{self, Interest, now};
 
-use super::{INTERVAL, LOST_AFTER, MESSAGE_BYTES, Manner};
+use super::{LOST_AFTER, MESSAGE_BYTES, Manner, SEGMENTS};
 use crate::error::Error;
 use crate::hosts::{Devices, Hosts, Place};
 
@@ -61,25 +61,35 @@ fn is_nothing(error: &io::Error) -> bool {
 }
 
 impl Asks {
-    /// Sends a request and waits for its answer, at most until `limit`; whether it came.
-    pub(super) fn ask(&mut self, request: &[u8], limit: Instant) -> Result<bool, Error> {
+    /// Sends a request and waits for its answer, at most until `limit`; `None` if it did not come, else where its time went, if that is known.
+    pub(super) fn ask(&mut self, request: &[u8], limit: Instant) -> Result<Option<Option<Segments>>, Error> {
         match self {
             Self::Plain { socket, spin } => {
-                ask_plainly(socket, *spin, request, limit).map_err(Error::system("a UDP socket"))
+                let came = ask_plainly(socket, *spin, request, limit).map_err(Error::system("a UDP socket"))?;
+                Ok(came.then_some(None))
             }
             Self::Laxity { sender, receiver } => {
                 sender.send(request)?;
                 loop {
                     match receiver.recv_timeout(StdDuration::from_nanos(limit.since(now()).as_nanos())) {
-                        Ok(message) if answers(request, &message) => return Ok(true),
+                        Ok(message) if answers(request, &message) => return Ok(Some(segments(&message))),
                         Ok(_) => {}
-                        Err(laxity::Error::WouldBlock) => return Ok(false),
+                        Err(laxity::Error::WouldBlock) => return Ok(None),
                         Err(error) => return Err(error.into()),
                     }
                 }
             }
         }
     }
+}
+
+type Segments = [u64; SEGMENTS.len()];
+
+/// Where the time of a message in hand went.
+fn segments(message: &Message) -> Option<Segments> {
+    let in_hand = now().since(message.completion());
+    let found = message.segments()?;
+    Some([found.sending, found.transit, found.waiting, found.receiving, in_hand].map(Duration::as_nanos))
 }
 
 fn ask_plainly(socket: &UdpSocket, spin: Duration, request: &[u8], limit: Instant) -> io::Result<bool> {
@@ -144,8 +154,8 @@ impl Pair {
         lab: &Hosts,
         number: u8,
         stack: &'static str,
-        processors: [Option<usize>; 2],
-        priority: Option<u8>,
+        interval: Duration,
+        (processors, priority): ([Option<usize>; 2], Option<u8>),
         notes: &mut Vec<String>,
     ) -> Result<Self, Error> {
         let devices = match stack {
@@ -202,8 +212,8 @@ impl Pair {
         for (host, of) in [&a, &b].into_iter().zip(["asking", "answering"]) {
             notes.extend(host.standing().notes.iter().map(|note| format!("{stack}, {of} host: {note}")));
         }
-        let (to_b, at_b) = connect(&a, &b, "requests")?;
-        let (to_a, at_a) = connect(&b, &a, "answers")?;
+        let (to_b, at_b) = connect(&a, &b, "requests", interval)?;
+        let (to_a, at_a) = connect(&b, &a, "answers", interval)?;
         Ok(Self {
             stack,
             asks: Asks::Laxity { sender: Box::new(to_b), receiver: Box::new(at_a) },
@@ -251,10 +261,10 @@ fn start(lab: &Hosts, host: usize, config: HostConfig, manner: Manner) -> Result
     Ok(started.map_err(Error::system("entering a network namespace"))??)
 }
 
-/// A channel whose contract is exactly what is sent.
-fn connect(from: &Host, to: &Host, name: &str) -> Result<(Sender, Receiver), Error> {
+/// A channel for a message every `interval`.
+fn connect(from: &Host, to: &Host, name: &str, interval: Duration) -> Result<(Sender, Receiver), Error> {
     let bytes = MESSAGE_BYTES as u64;
-    let contract = Contract::new(bytes, bytes, INTERVAL, 1, DEADLINE).map_err(laxity::Error::from)?;
+    let contract = Contract::new(bytes, bytes, interval, 1, DEADLINE).map_err(laxity::Error::from)?;
     let listener = to.listen(name)?;
     let sender = from.open(to.address(), name, ChannelSpec::real_time(contract))?;
     Ok((sender, listener.accept(Some(ACCEPT))?))

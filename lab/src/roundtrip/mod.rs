@@ -47,6 +47,15 @@ pub const INTERVAL: Duration = Duration::from_millis(1);
 /// Datagrams a second of the flood, to a closed port of the answering host.
 pub const FLOOD_PACKETS_S: u64 = 50_000;
 
+/// Where the time of an answer goes over Laxity, from the call that sends it until it is in the asking application's hand.
+pub const SEGMENTS: [&str; 5] = [
+    "until it is handed to the link",
+    "until it has arrived",
+    "until it is found",
+    "until it is complete",
+    "until it is in hand",
+];
+
 /// A request without an answer for so long is lost.
 const LOST_AFTER: Duration = Duration::from_millis(100);
 /// Requests at the beginning of a turn whose time is not counted.
@@ -59,6 +68,8 @@ const PRIORITY: u8 = 60;
 pub struct Turn {
     /// ns of each round trip, in order of size.
     pub round_trips: Vec<u64>,
+    /// Of answers over Laxity that were not sent ahead of their logical arrival: ns of each of [`SEGMENTS`].
+    pub segments: Vec<[u64; SEGMENTS.len()]>,
     /// Requests.
     pub asked: u64,
     /// Of these, without an answer.
@@ -109,6 +120,9 @@ impl Row {
 pub struct Report {
     /// By attack, and for each in the order of [`STACKS`].
     pub rows: Vec<Row>,
+    /// At rest, of each stack over Laxity, over channels with a contract of a tenth more than is sent, so that no answer is ahead of its logical arrival:
+    /// one turn each, after the others.
+    pub segments: Vec<Row>,
     /// Of Laxity's four channels, to the answering end and back.
     pub channels: Vec<Figures>,
     /// Whether the experts, and applications over Laxity, ran as SCHED_FIFO.
@@ -160,7 +174,7 @@ pub fn run(attacks: &[Attack], span: Duration, mut progress: impl FnMut(u64, u64
     let lab = Hosts::new().map_err(Error::system("two network namespaces"))?;
     let mut pairs = Vec::new();
     for (number, stack) in STACKS.into_iter().enumerate() {
-        pairs.push(Pair::open(&lab, number as u8, stack, processors, priority, &mut notes)?);
+        pairs.push(Pair::open(&lab, number as u8, stack, INTERVAL, (processors, priority), &mut notes)?);
     }
     let at_rest = at_rest(span);
     let mut rows: Vec<Row> = Vec::new();
@@ -178,7 +192,15 @@ pub fn run(attacks: &[Attack], span: Duration, mut progress: impl FnMut(u64, u64
         }
     }
     let channels = pairs.into_iter().flat_map(Pair::close).collect();
-    Ok(Report { rows, channels, is_real_time: priority.is_some(), is_kept_awake: awake.is_ok(), notes })
+    let mut segments = Vec::new();
+    for (number, stack) in (STACKS.len()..).zip(STACKS).filter(|(_, stack)| stack.starts_with("laxity")) {
+        let interval = INTERVAL.mul_ratio(9, 10);
+        let mut pair = Pair::open(&lab, number as u8, stack, interval, (processors, priority), &mut Vec::new())?;
+        let turns = vec![turn(&lab, &mut pair, Attack::Idle, span, at_rest)?];
+        segments.push(Row { attack: Attack::Idle, stack, turns });
+        pair.close();
+    }
+    Ok(Report { rows, segments, channels, is_real_time: priority.is_some(), is_kept_awake: awake.is_ok(), notes })
 }
 
 /// The process's processor time in such a span without requests: that of hosts that stand, above all.
@@ -235,8 +257,9 @@ fn turn(lab: &Hosts, pair: &mut Pair, attack: Attack, span: Duration, at_rest: D
 /// Asks every [`INTERVAL`]. Who was held up for longer than that goes on from there, and makes up for nothing.
 fn ask(asks: &mut Asks, span: Duration) -> Result<Turn, Error> {
     let stop = AtomicBool::new(false);
+    let most = (span.as_nanos() / INTERVAL.as_nanos()) as usize;
     let mut turn =
-        Turn { round_trips: Vec::with_capacity((span.as_nanos() / INTERVAL.as_nanos()) as usize), ..Turn::default() };
+        Turn { round_trips: Vec::with_capacity(most), segments: Vec::with_capacity(most), ..Turn::default() };
     let mut message = [0x5a; MESSAGE_BYTES];
     let (begin, mut next) = (now(), now());
     // What belongs to an earlier turn has a smaller number.
@@ -252,9 +275,12 @@ fn ask(asks: &mut Asks, span: Duration) -> Result<Turn, Error> {
         message[..8].copy_from_slice(&number.to_be_bytes());
         let answered = asks.ask(&message, called + LOST_AFTER)?;
         match answered {
-            true if number - first >= WARM_UP => turn.round_trips.push(now().since(called).as_nanos()),
-            true => {}
-            false => turn.lost += 1,
+            Some(segments) if number - first >= WARM_UP => {
+                turn.round_trips.push(now().since(called).as_nanos());
+                turn.segments.extend(segments);
+            }
+            Some(_) => {}
+            None => turn.lost += 1,
         }
     }
     turn.round_trips.sort_unstable();
@@ -273,6 +299,7 @@ mod tests {
             lost,
             processor: Some(Duration::from_nanos(processor)),
             flooded: lost,
+            segments: Vec::new(),
         };
         let turns = vec![turn(&[1, 5], 2, 30), turn(&[2, 3], 0, 10), turn(&[], 1, 0)];
         let row = Row { attack: Attack::Idle, stack: STACKS[0], turns };

@@ -385,6 +385,7 @@ impl Script {
                 rate: configs[*from].platform.link.rate,
                 ahead: configs[*from].look_ahead,
                 is_shared: false,
+                spacing: configs[*from].platform.link.spacing,
             };
             let outgoing =
                 Outgoing::new(destination, config, upstream, plan.lease, plan.send_messages, queue).paced(pace);

@@ -250,7 +250,8 @@ pub(super) fn settle(hosts: &[Host], granted: &mut [Granted]) {
 
 fn origin(hosts: &[Host], number: usize) -> Origin {
     let HostConfig { platform, look_ahead, .. } = &hosts[number].config;
-    Origin { host: number as u64, rate: platform.link.rate, ahead: *look_ahead }
+    let (host, LinkModel { rate, spacing, .. }) = (number as u64, platform.link);
+    Origin { host, rate, ahead: *look_ahead, executive: host, spacing }
 }
 
 /// How far apart packets of best effort have to start that `to` receives.

@@ -63,6 +63,8 @@ struct Task {
     packets: u64,
     /// L_x of each packet, the first one first.
     occupancies: Vec<u64>,
+    /// How much longer than its transmission each packet counts, at least.
+    spare: u64,
     /// How long it may be in advance of its logical arrivals.
     queue: u64,
     /// L_x of its smallest packet, by the twin's reading of the contract.
@@ -209,7 +211,8 @@ impl Twin {
         let extra = |task: &Task| messages(task) * (cost * least.saturating_sub(task.smallest)).div_ceil(period);
         // Those of the last poll, if messages are sent early.
         let is_early = self.settings.send_early && !self.papers();
-        let early = if is_early { ahead.div_ceil(self.smallest.max(1)) + 1 } else { 0 };
+        let least_sent = sent().map(|task| task.smallest).min().filter(|_| is_early);
+        let early = least_sent.map_or(0, |least| ahead.div_ceil(least.max(1)) + 1);
         let of_both = cost * ((span + ahead).div_ceil(period) + under_way + early) + sent().map(extra).sum::<u64>();
         let by_link = if others { (cost * by_link).min(of_both) } else { cost * by_link };
         let starts = match p.best_effort.starts {
@@ -277,6 +280,7 @@ impl Twin {
             block += self.link_cost() + self.look_ahead();
         }
         work += if self.without == Without::LinkBlock { 0 } else { block };
+        work = work.saturating_sub(self.spare());
         let offload = self.platform.machine == MachineModel::PapersOffload;
         let interference = |span| self.interference_at_link(span);
         finish(work, |span| if offload { 0 } else { interference(span) }, t).is_some()
@@ -297,7 +301,13 @@ impl Twin {
         }
         let offload = self.platform.machine == MachineModel::PapersOffload;
         let interference = |span| self.interference_at_link(span);
-        finish(work + block, |span| if offload { 0 } else { interference(span) }, t)
+        let work = (work + block).saturating_sub(self.spare());
+        finish(work, |span| if offload { 0 } else { interference(span) }, t)
+    }
+
+    /// Who is through last need not wait until the next may start.
+    fn spare(&self) -> u64 {
+        self.tasks.iter().filter(|task| task.sends).map(|task| task.spare).min().unwrap_or(0)
     }
 
     /// The worst responses of all channels, as far as instants up to the horizon show, processor and all.
@@ -425,7 +435,11 @@ fn task(platform: &Platform, settings: Settings, channel: &Channel) -> Task {
     };
     let sizes = (1..=count)
         .map(|k| if k < count { platform.packet } else { contract.max_message() - (count - 1) * platform.packet });
-    let occupancies = sizes.map(|bytes| nanos(platform.link.occupancy(bytes))).filter(|_| sends).collect();
+    let link = &platform.link;
+    let counts = |bytes| nanos(link.occupancy(bytes)).max(nanos(platform.link_cost));
+    let spare = sizes.clone().map(|bytes| counts(bytes) - nanos(link.unspaced().occupancy(bytes)));
+    let spare = if platform.machine.is_papers() { 0 } else { spare.min().unwrap_or(0) };
+    let occupancies = sizes.map(|bytes| nanos(link.occupancy(bytes))).filter(|_| sends).collect();
     let interval = nanos(contract.interval());
     Task {
         sends,
@@ -436,6 +450,7 @@ fn task(platform: &Platform, settings: Settings, channel: &Channel) -> Task {
         other: nanos(other),
         packets: count.into(),
         occupancies,
+        spare,
         queue: if settings.send_early && platform.machine.is_papers() {
             contract.queued_messages() * interval
         } else {

@@ -10,10 +10,19 @@ fn contract(max: u64, interval: Duration, burst: u64, deadline: Duration) -> Con
     Contract::new(max, 1, interval, burst, deadline).unwrap()
 }
 fn at_rate(host: u64, bytes: u64) -> Source {
-    Source { host, rate: Rate::bytes_per_second(bytes), ahead: Duration::from_micros(274) }
+    Source {
+        host,
+        rate: Rate::bytes_per_second(bytes),
+        ahead: Duration::from_micros(274),
+        executive: host,
+        spacing: Duration::ZERO,
+    }
 }
 fn of(source: Source, contract: Contract) -> Flow {
     Flow::real_time(source, &contract, 1400, contract.deadline())
+}
+fn nothing_known(host: u64) -> Source {
+    Source { rate: None, ahead: Duration::ZERO, ..fast(host) }
 }
 /// 100 Mbit/s.
 fn fast(host: u64) -> Source {
@@ -27,10 +36,7 @@ fn assumed() -> Incoming {
 fn served(curves: &[Curve], last: u64) -> u64 {
     let (mut worst, mut t) = (0, 0);
     while t <= last {
-        let arrived: u128 = curves
-            .iter()
-            .map(|curve| curve.link.into_iter().chain(curve.flows).map(|part| part.at(t)).min().unwrap_or(0))
-            .sum();
+        let arrived: u128 = curves.iter().map(|curve| curve.lines().map(|part| part.at(t)).min().unwrap_or(0)).sum();
         worst = worst.max(u64::try_from(arrived.saturating_sub(t.into())).unwrap());
         t += 1;
     }
@@ -49,12 +55,16 @@ proptest! {
 
     /// The maximum at a bend is that of every instant, and at most a unit for each host more.
     #[test]
-    fn the_longest_wait_is_that_of_every_instant(parts in prop::collection::vec((affine(), affine(), 0u8..3), 1..5)) {
+    fn the_longest_wait_is_that_of_every_instant(parts in prop::collection::vec((affine(), affine(), affine(), 0u8..6), 1..5)) {
         let curves: Vec<Curve> = parts
             .into_iter()
-            .map(|(link, flows, kind)| Curve { link: (kind != 1).then_some(link), flows: (kind != 2).then_some(flows) })
+            .map(|(link, spaced, flows, kind)| Curve {
+                link: (kind % 3 != 1).then_some(link),
+                spaced: (kind > 2).then_some(spaced),
+                flows: (kind % 3 != 2).then_some(flows),
+            })
             .collect();
-        let slope = |curve: &Curve| curve.link.into_iter().chain(curve.flows).map(|part| part.slope).min().unwrap();
+        let slope = |curve: &Curve| curve.lines().map(|part| part.slope).min().unwrap();
         let is_endless = curves.iter().map(slope).sum::<u128>() > ONE;
         let found = most(&curves);
         prop_assert_eq!(found.is_none(), is_endless);
@@ -146,7 +156,7 @@ fn the_packet_that_a_link_gives_ahead_is_a_full_one() {
 fn short_last_packets_count_as_short() {
     let frames = |max: u64| {
         let mut incoming = assumed();
-        let unknown = Source { host: 1, rate: None, ahead: Duration::ZERO };
+        let unknown = nothing_known(1);
         incoming.insert(of(unknown, contract(max, ms(500), 60, ms(60))), Duration::MAX);
         let flows: Vec<Flow> = incoming.flows.values().copied().collect();
         incoming.frames_at_a_look([&flows].into_iter(), 0)
@@ -202,7 +212,7 @@ fn five_channels_that_ask_for_more_than_the_port_are_not_all_let_in() {
 
 #[test]
 fn who_is_not_told_how_fast_a_link_is_holds_its_best_effort_back() {
-    let unknown = |host| Source { host, rate: None, ahead: Duration::ZERO };
+    let unknown = nothing_known;
     let mut incoming = assumed();
     incoming.insert(Flow::best_effort(unknown(1), 1400, None), Duration::ZERO);
     let room = incoming.room(&of(fast(2), contract(200, ms(5), 1, ms(20))), ms(15)).unwrap();
@@ -218,4 +228,46 @@ fn a_late_wake_up_is_waited_for_once() {
     let room = incoming.room(&bursts, ms(100)).unwrap();
     // Frames come 122.72 µs apart, and 32 of them are found every 0.4 ms. If each look came as late as the first, it would be 20 ms.
     assert!(room.wait > Duration::ZERO && room.wait < ms(1), "{}", room.wait);
+}
+
+/// Two peers on 1 Gbit/s that start their packets 42.72 µs apart, as long as all that comes from one is real-time: then two look-aheads and
+/// two packets more of each at once.
+#[test]
+fn who_spaces_its_packets_brings_as_many_at_once() {
+    let mut platform = Platform::assumed_host();
+    platform.link.rate = Rate::bytes_per_second(125_000_000);
+    platform.receive_batch = 1024;
+    let mut incoming = Incoming::new(&Admission::new(platform).unwrap());
+    let source = |host, spacing| Source { spacing, ..at_rate(host, 125_000_000) };
+    let spaced = |host| source(host, Duration::from_nanos(42_720));
+    let often = contract(1_000, Duration::from_micros(100), 40, ms(5));
+    incoming.insert(of(spaced(1), often), Duration::MAX);
+    // ⌊274/42.72⌋ + 2 packets of 1,138 bytes with their overhead, 8 ns a byte.
+    assert_eq!(incoming.wait(), Some(Duration::from_nanos(8 * 1_138 * 8)));
+    let other = incoming.insert(of(spaced(2), often), Duration::MAX);
+    assert_eq!(incoming.wait(), Some(Duration::from_nanos(2 * 8 * 1_138 * 8)));
+    incoming.remove(other);
+    // Another executive of the same host spaces its own.
+    let second = incoming.insert(of(Source { executive: 7, ..spaced(1) }, often), Duration::MAX);
+    assert_eq!(incoming.wait(), Some(Duration::from_nanos(2 * 8 * 1_138 * 8)));
+    incoming.remove(second);
+    // Best effort from there may go on when the last real-time flow is gone, and is not spaced then; nor is who does not say so.
+    let unspaced = Some(Duration::from_nanos(274_000 + (1_400 + 138) * 8));
+    let best_effort = incoming.insert(Flow::best_effort(spaced(1), 1400, None), Duration::ZERO);
+    assert_eq!(incoming.wait(), unspaced);
+    incoming.remove(best_effort);
+    incoming.insert(of(source(1, Duration::ZERO), contract(1_400, ms(1), 400, ms(5))), Duration::MAX);
+    assert_eq!(incoming.wait(), unspaced);
+}
+
+/// By default what one peer brings between two looks is found by one, and no less would do.
+#[test]
+fn by_default_one_look_finds_what_one_peer_brings() {
+    let assumed = Platform::assumed_host();
+    assert_eq!(usual_batch(&assumed), assumed.receive_batch);
+    let link = LinkModel { rate: Rate::bytes_per_second(125_000_000), ..assumed.link };
+    let quick = Platform { wake_up: Duration::from_micros(20), quantum: 1, link, ..assumed };
+    assert_eq!(usual_batch(&quick), 6);
+    // Who does not space its packets brings more than any look takes.
+    assert_eq!(usual_batch(&Platform { link: link.unspaced(), ..quick }), 32);
 }
