@@ -6,7 +6,7 @@
 use std::net::SocketAddr;
 
 use laxity_core::admission::answer::{Role, Rule};
-use laxity_core::admission::incoming::{Flow, Incoming, Source as Origin};
+use laxity_core::admission::incoming::{Flow, Incoming, Source as Origin, usual_batch};
 use laxity_core::admission::{Admission, ReservationId, Settings, buffers};
 use laxity_core::contract::{Contract, Overload, SendingStages, Service};
 use laxity_core::limits;
@@ -59,7 +59,12 @@ pub(super) fn hosts(random: &mut Random, same_clock: bool) -> Vec<Host> {
     // One network: a frame takes as much of a switch port as of its sender's link.
     let framing = (60 + random.up_to(80) as u32, random.pick(&[0, 64, 100, 200]));
     let platforms: Vec<_> = (0..count).map(|_| platform(random, packet, slow, framing)).collect();
-    let host = |(number, platform): (u64, Platform)| {
+    let host = |(number, mut platform): (u64, Platform)| {
+        let is_behind_port = random.one_in(2);
+        // What comes in is admitted there, so it need not find all in one look.
+        if is_behind_port && random.one_in(2) {
+            platform.receive_batch = usual_batch(&platform);
+        }
         let settings = Settings { rule, send_early: random.one_in(4), receive_early: random.one_in(3) };
         let admission = Admission::with_settings(platform.clone(), settings).expect("a platform that can be");
         let address = SocketAddr::from(([10, 0, 0, number as u8 + 1], 7000));
@@ -78,7 +83,7 @@ pub(super) fn hosts(random: &mut Random, same_clock: bool) -> Vec<Host> {
             ..base
         };
         (config.wire.queue_packets, config.wire.capacity) = (256, 512);
-        let incoming = random.one_in(2).then(|| Incoming::new(&admission));
+        let incoming = is_behind_port.then(|| Incoming::new(&admission));
         config.port = incoming.is_some().then(|| port_like(&config.platform, 256));
         Host { admission, incoming, config }
     };
