@@ -50,6 +50,53 @@ fn a_counter_example_says_how_to_see_it_again() {
 }
 
 #[test]
+fn a_search_of_one_test_draws_nothing_else_and_says_how_to_see_it_again() {
+    let of = |arguments: &[&str]| -> Value {
+        let output = sim(&[&["--search", "--seed", "1", "--json"], arguments].concat());
+        assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+        serde_json::from_slice(&output.stdout).unwrap()
+    };
+    let named = |found: &Value| -> Vec<(String, String)> {
+        let name = |test: &Value, key: &str| test[key].as_str().unwrap().to_owned();
+        found["tests"].as_array().unwrap().iter().map(|test| (name(test, "test"), name(test, "machine"))).collect()
+    };
+    let split = ["--test", "split", "--run-time", "executive"];
+    let found = of(&[&split[..], &["--systems", "6"]].concat());
+    assert_eq!(named(&found), [("split".to_owned(), "executive".to_owned())]);
+    assert_eq!((&found["systems"], &found["tests"][0]["systems"]), (&6.into(), &6.into()));
+    // Of these six the last one, again.
+    let again = of(&[&split[..], &["--system", "5"]].concat());
+    assert_eq!((named(&again), &again["tests"][0]["systems"]), (named(&found), &1.into()));
+    let five = of(&[&split[..], &["--systems", "5"]].concat());
+    let messages = |found: &Value| found["messages"].as_u64().unwrap();
+    assert_eq!(messages(&five) + messages(&again), messages(&found));
+    // One name has several run times.
+    let machines: Vec<String> =
+        named(&of(&["--test", "split", "--systems", "3"])).into_iter().map(|(_, machine)| machine).collect();
+    assert_eq!(machines, ["executive", "papers-inline", "papers-offload"]);
+
+    let broken = of(&["--test", "d-order-min", "--systems", "30"]);
+    let replay = broken["tests"][0]["counter_example"]["replay"].as_str().unwrap();
+    let number = replay.strip_prefix("laxity sim --search --seed 1 --test d-order-min --system ").unwrap();
+    let alone = of(&["--test", "d-order-min", "--system", number]);
+    assert_eq!(alone["tests"][0]["counter_example"], broken["tests"][0]["counter_example"]);
+}
+
+#[test]
+fn a_test_that_there_is_not_is_refused() {
+    for (arguments, says) in [
+        (&["--search", "--test", "spilt"][..], "possible values: split, composite, d-order"),
+        (&["--search", "--test", "levels", "--run-time", "papers-inline"], "no test has this --test"),
+        (&["--swarm", "--test", "split"], "--test"),
+        (&["--test", "split"], "--search"),
+    ] {
+        let output = sim(arguments);
+        assert_eq!(output.status.code(), Some(2), "{arguments:?}");
+        assert!(text(&output.stderr).contains(says), "{}", text(&output.stderr));
+    }
+}
+
+#[test]
 fn a_swarm_finds_nothing_and_is_the_same_on_any_number_of_threads() {
     let swarm = |threads| {
         let output = sim(&["--swarm", "--worlds", "120", "--seed", "5", "--json", "--threads", threads]);

@@ -41,7 +41,7 @@ pub(crate) fn run(arguments: &SimArguments) -> Result<bool, Failure> {
     let SimArguments { scenario, run, search, scale, swarm } = arguments;
     let misplaced = [
         ("--trace is of a scenario", scenario.file.is_some(), scenario.trace.is_some()),
-        ("--systems and --system are of a search", search.search, search.systems.is_some() || search.system.is_some()),
+        ("--systems, --system, --test and --run-time are of a search", search.search, search.is_given()),
         ("--worlds is of a swarm", swarm.swarm, swarm.worlds.is_some()),
         ("--hosts and --channels are of a scale run", scale.scale, scale.hosts.is_some() || scale.channels.is_some()),
     ];

@@ -7,12 +7,11 @@ use laxity_sim::search::shrink::Smallest;
 use laxity_sim::tiny::{Role, Who};
 use serde_json::{Value, json};
 
-use super::text::replay;
 use super::{OfTest, Report};
 use crate::report::to_json;
 
 /// One line, without a line end.
-pub(super) fn object(report: &Report) -> String {
+pub(super) fn object(report: &Report<'_>) -> String {
     let sum = |of: fn(&OfTest) -> u64| report.tests.iter().map(of).sum::<u64>();
     to_json(&json!({
         "mode": "search",
@@ -23,11 +22,11 @@ pub(super) fn object(report: &Report) -> String {
         "messages": sum(|of| of.summary.messages),
         // Of the tests that decide.
         "violations": report.violations(),
-        "tests": report.tests.iter().map(|of| test(of, report.seed)).collect::<Value>(),
+        "tests": report.tests.iter().map(|of| test(of, report)).collect::<Value>(),
     }))
 }
 
-fn test(of: &OfTest, seed: u64) -> Value {
+fn test(of: &OfTest, report: &Report<'_>) -> Value {
     let OfTest { test, summary, counter_example } = of;
     let at = |permille| summary.largest_at(permille);
     json!({
@@ -41,11 +40,11 @@ fn test(of: &OfTest, seed: u64) -> Value {
         "violations": summary.broken.len(),
         // Of each channel, its largest response by its bound.
         "seen_by_bound_ppm": { "p50": at(500), "p90": at(900), "max": at(1000) },
-        "counter_example": counter_example.as_ref().map(|(number, found)| smallest(seed, *number, found)),
+        "counter_example": counter_example.as_ref().map(|(number, found)| smallest(report, *number, found)),
     })
 }
 
-fn smallest(seed: u64, system: u64, found: &Smallest) -> Value {
+fn smallest(report: &Report<'_>, system: u64, found: &Smallest) -> Value {
     let Smallest { bounded, violation, .. } = found;
     let promised = |number: usize| bounded.promises[number].bound.worst.as_nanos();
     let channels = bounded.system.channels.iter().enumerate().map(|(number, channel)| {
@@ -80,7 +79,7 @@ fn smallest(seed: u64, system: u64, found: &Smallest) -> Value {
     let gap = |&(at, length): &(Duration, Duration)| json!({ "at_ns": at, "length_ns": length });
     json!({
         "system": system,
-        "replay": replay(seed, system),
+        "replay": report.replay(system),
         "costs": costs(&bounded.system.platform, bounded.system.send_early, bounded.system.receive_early),
         "channels": channels.collect::<Value>(),
         // Their numbers go on from those of the channels.

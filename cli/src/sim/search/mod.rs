@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use clap::Args;
+use clap::builder::PossibleValuesParser;
 use laxity_sim::search::case::Test;
 use laxity_sim::search::hunt::{Found, Hunt, Summary};
 use laxity_sim::search::shrink::Smallest;
@@ -29,14 +30,50 @@ pub(crate) struct SearchArguments {
     /// Of a search: this system alone, again; if it breaks a promise, made as small as it gets
     #[arg(long, requires = "search", value_name = "NUMBER", conflicts_with = "systems")]
     pub(crate) system: Option<u64>,
+    /// Of a search: systems of this test only, by its name in the table
+    #[arg(long, requires = "search", value_name = "NAME", value_parser = names(|test| test.name()))]
+    pub(crate) test: Option<String>,
+    /// Of a search: systems of this run time only, by its name in the table
+    #[arg(long, requires = "search", value_name = "NAME", value_parser = names(|test| test.machine().into()))]
+    pub(crate) run_time: Option<String>,
+}
+
+/// The names of all tests, or of their run times, each once.
+fn names(of: impl Fn(Test) -> &'static str) -> PossibleValuesParser {
+    let mut names: Vec<&str> = Vec::new();
+    for name in Test::all().into_iter().map(of) {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    PossibleValuesParser::new(names)
+}
+
+impl SearchArguments {
+    /// True if something is said that only a search has.
+    pub(super) fn is_given(&self) -> bool {
+        self.systems.is_some() || self.system.is_some() || self.test.is_some() || self.run_time.is_some()
+    }
+
+    /// The tests that are asked for, all unless one is named. A system's number counts among these.
+    fn tests(&self) -> Result<Vec<Test>, Failure> {
+        let is_named = |name: &Option<String>, found: &str| name.as_deref().is_none_or(|name| name == found);
+        let mut tests = Test::all();
+        tests.retain(|test| is_named(&self.test, test.name()) && is_named(&self.run_time, test.machine().into()));
+        if tests.is_empty() {
+            return Err(Failure::Usage("sim: no test has this --test and this --run-time".into()));
+        }
+        Ok(tests)
+    }
 }
 
 /// How long a search takes that is not told.
 const SECONDS: u64 = 60;
 
 /// What a search found.
-struct Report {
+struct Report<'a> {
     seed: u64,
+    arguments: &'a SearchArguments,
     /// Systems that were drawn, those included that were not admitted.
     systems: u64,
     tests: Vec<OfTest>,
@@ -50,7 +87,16 @@ struct OfTest {
     counter_example: Option<(u64, Smallest)>,
 }
 
-impl Report {
+impl Report<'_> {
+    /// The command that shows one system again.
+    fn replay(&self, system: u64) -> String {
+        let named = |option: &str, name: &Option<String>| {
+            name.as_ref().map_or(String::new(), |name| format!(" {option} {name}"))
+        };
+        let (test, run_time) = (named("--test", &self.arguments.test), named("--run-time", &self.arguments.run_time));
+        format!("laxity sim --search --seed {}{test}{run_time} --system {system}", self.seed)
+    }
+
     /// Systems that broke a promise which somebody may rely on.
     fn violations(&self) -> u64 {
         self.tests.iter().filter(|of| of.test.decides()).map(|of| of.summary.broken.len() as u64).sum()
@@ -59,9 +105,9 @@ impl Report {
 
 /// Searches; true if no test that decides was broken.
 pub(super) fn run(search: &SearchArguments, arguments: &RunArguments) -> Result<bool, Failure> {
-    let hunt = Hunt { seed: arguments.seed, tests: Test::all() };
+    let hunt = Hunt { seed: arguments.seed, tests: search.tests()? };
     let report = match search.system {
-        Some(number) => again(&hunt, number),
+        Some(number) => again(&hunt, search, number),
         None => all(&hunt, search, arguments)?,
     };
     if arguments.json {
@@ -72,7 +118,7 @@ pub(super) fn run(search: &SearchArguments, arguments: &RunArguments) -> Result<
     Ok(report.violations() == 0)
 }
 
-fn all(hunt: &Hunt, search: &SearchArguments, arguments: &RunArguments) -> Result<Report, Failure> {
+fn all<'a>(hunt: &Hunt, search: &'a SearchArguments, arguments: &RunArguments) -> Result<Report<'a>, Failure> {
     let (count, seconds) = match (search.systems, arguments.seconds) {
         (None, seconds) => (u64::MAX, Some(seconds.unwrap_or(SECONDS))),
         (Some(count), seconds) => (count.get(), seconds),
@@ -109,16 +155,17 @@ fn all(hunt: &Hunt, search: &SearchArguments, arguments: &RunArguments) -> Resul
     bar.finish_and_clear();
     let (worlds, seconds) = (worlds.into_inner(), started.elapsed().as_secs_f64());
     eprintln!("{worlds} worlds in {seconds:.1} s, {:.0} per second", worlds as f64 / seconds);
-    Ok(Report { seed: hunt.seed, systems, tests })
+    Ok(Report { seed: hunt.seed, arguments: search, systems, tests })
 }
 
 /// One system again.
-fn again(hunt: &Hunt, number: u64) -> Report {
+fn again<'a>(hunt: &Hunt, search: &'a SearchArguments, number: u64) -> Report<'a> {
     let found = hunt.attack(number);
     let mut summary = Summary::default();
     if let Some(outcome) = found.outcome {
         summary.add(number, outcome);
     }
     let counter_example = hunt.smallest_of(1, &summary.broken);
-    Report { seed: hunt.seed, systems: 1, tests: vec![OfTest { test: found.test, summary, counter_example }] }
+    let tests = vec![OfTest { test: found.test, summary, counter_example }];
+    Report { seed: hunt.seed, arguments: search, systems: 1, tests }
 }

@@ -9,12 +9,7 @@ use super::{OfTest, Report};
 use crate::numbers::{NONE, count};
 use crate::table::{Column, table};
 
-/// The command that shows one system again.
-pub(super) fn replay(seed: u64, system: u64) -> String {
-    format!("laxity sim --search --seed {seed} --system {system}")
-}
-
-pub(super) fn print(report: &Report) {
+pub(super) fn print(report: &Report<'_>) {
     // The largest response by its bound that so many thousandths of the channels do not exceed.
     let ratio = |of: &OfTest, permille| of.summary.largest_at(permille).map_or(NONE.to_owned(), thousandths);
     let columns: [Column<'_, &OfTest>; 10] = [
@@ -34,7 +29,7 @@ pub(super) fn print(report: &Report) {
     println!("\nseen/bound: the largest response of each channel by what was promised for it.");
     for of in &report.tests {
         if let Some((number, smallest)) = &of.counter_example {
-            explain(of.test, report.seed, *number, smallest);
+            explain(of.test, &report.replay(*number), smallest);
         }
     }
 }
@@ -45,7 +40,7 @@ fn thousandths(ppm: u64) -> String {
     format!("{}.{:03}", rounded / 1_000, rounded % 1_000)
 }
 
-fn explain(test: Test, seed: u64, number: u64, found: &Smallest) {
+fn explain(test: Test, again: &str, found: &Smallest) {
     let Smallest { bounded, violation, .. } = found;
     let (system, platform) = (&bounded.system, &bounded.system.platform);
     println!("\nThe smallest counter-example to {} ({}):", test.name(), test.machine());
@@ -102,5 +97,5 @@ fn explain(test: Test, seed: u64, number: u64, found: &Smallest) {
         Some(upcall) => println!("  seen on upcall {upcall}: {}", violation.seen.end),
         None => println!("  seen on channel {}: {}", violation.channel, violation.seen.end),
     }
-    println!("  again: {}", replay(seed, number));
+    println!("  again: {again}");
 }
