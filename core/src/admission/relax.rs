@@ -45,6 +45,31 @@ impl Admission {
         self.replace(id, after, rule == Rule::Composite || reaches && before.stream.is_some());
         Ok(self.reservation(id).map_or(SendingStages::default(), |held| held.stages(rule)))
     }
+
+    /// Lengthens the stages of a channel, each to at least what it has in `least`; to the same total under the composite rule. For a
+    /// channel whose least stages were asked for at two rates of the link: at the higher one the processor's stage is longer, at the lower
+    /// one the link's. Otherwise like [`Admission::relax`].
+    ///
+    /// # Errors
+    /// [`Code::BadParameters`] if the stages would be more than [`limits::MAX_DEADLINE`] or if `id` is of no reservation. Nothing
+    /// changes then.
+    pub fn lengthen(&mut self, id: ReservationId, least: SendingStages) -> Result<SendingStages, Refusal> {
+        let (rule, reaches) = (self.settings().rule, self.machine.tax_reaches());
+        let Some(before) = self.reservation(id).copied() else { return Err(unknown()) };
+        let ((processor, link), total) = (before.deadlines(), least.total().as_nanos());
+        let after = match rule {
+            Rule::Composite => before.with(processor.max(total), link.max(total)),
+            _ => before.with(processor.max(least.processor.as_nanos()), link.max(least.link.as_nanos())),
+        };
+        let handover = if before.role == Some(Role::Sends) { self.machine.platform.handover } else { Duration::ZERO };
+        let used = handover + after.stages(rule).total();
+        if used > limits::MAX_DEADLINE {
+            return Err(unknown());
+        }
+        let after = after.within_reach(self.machine.reach(&before.contract, used.as_nanos()));
+        self.replace(id, after, rule == Rule::Composite || reaches && before.stream.is_some());
+        Ok(self.reservation(id).map_or(SendingStages::default(), |held| held.stages(rule)))
+    }
 }
 
 /// What `budget` leaves beyond `used`.

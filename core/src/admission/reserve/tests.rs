@@ -227,6 +227,34 @@ fn relaxing_spends_the_budget_and_harms_nobody() {
 }
 
 #[test]
+fn what_is_as_long_as_at_either_rate_fits_at_both() {
+    let platform = Platform::assumed_host();
+    let rate = |bytes| Rate::bytes_per_second(bytes).unwrap();
+    for rule in [Rule::Split, Rule::Composite] {
+        let settings = Settings { rule, ..Settings::default() };
+        let fast = Admission::with_settings(platform.clone(), settings).unwrap();
+        let slow = fast.with_rate(rate(1_000_000)).unwrap();
+        let ask = |mut admission: Admission| {
+            let (id, stages) = admission.reserve_least(&small(10_000, 20_000), Role::Sends, LONG).unwrap();
+            (admission, id, stages)
+        };
+        let ((_, _, at_fast), (mut slow, id, at_slow)) = (ask(fast), ask(slow));
+        let both = slow.lengthen(id, at_fast).unwrap();
+        assert!(both.total() >= at_fast.total().max(at_slow.total()), "{rule:?}: {both:?}");
+        if rule == Rule::Split {
+            assert!(at_fast.processor > at_slow.processor && at_fast.link < at_slow.link);
+            assert_eq!((both.processor, both.link), (at_fast.processor, at_slow.link));
+        }
+        let fast = slow.with_rate(rate(12_500_000)).unwrap();
+        assert_eq!((fast.stages(id), slow.test(), fast.test()), (Some(both), Ok(()), Ok(())));
+        let again = fast.with_rate(rate(1_000_000)).unwrap().lengthen(id, at_fast);
+        assert_eq!(again, Ok(both), "what is long enough stays");
+        let endless = SendingStages { processor: limits::MAX_DEADLINE, link: limits::MAX_DEADLINE };
+        assert_eq!(slow.lengthen(id, endless).unwrap_err().code, Code::BadParameters);
+    }
+}
+
+#[test]
 fn hundreds_of_channels_until_one_is_refused() {
     let mut admission = Admission::new(Platform::assumed_host()).unwrap();
     let mut granted = 0;
