@@ -33,7 +33,8 @@ use crate::receiver::{Accepted, Unclaimed};
 use crate::reception::{Admitted, in_packets};
 use crate::requests::Requests;
 use crate::sender::OpenRequest;
-use crate::sharing::{Sharing, Wanted};
+use crate::share::{Sharing, relax_sending};
+use crate::sharing::Wanted;
 use crate::signal::Signal;
 use crate::upcall_figures::Record;
 
@@ -602,7 +603,7 @@ impl Shared {
             (Some(id), Some(contract)) => {
                 let outside = receive + platform.propagation + platform.clock_error + self.allowance;
                 let budget = contract.deadline().saturating_sub(outside);
-                match state.admission.relax(id, budget) {
+                match relax_sending(&mut state.admission, state.sharing.as_mut(), id, budget) {
                     Ok(stages) => stages.with_handover(platform.handover),
                     Err(refusal) => {
                         let peer = known.peer;

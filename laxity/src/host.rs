@@ -35,7 +35,7 @@ use crate::realtime::{self, Scheduling};
 use crate::receiver::{Accepted, Receiver};
 use crate::registry::{Registry, Store};
 use crate::sender::{OpenRequest, Sender};
-use crate::sharing::Sharing;
+use crate::share::Sharing;
 use crate::signal::Signal;
 
 /// The port of a host's first executive.

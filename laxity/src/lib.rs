@@ -61,6 +61,7 @@ mod reception;
 mod registry;
 mod requests;
 mod sender;
+mod share;
 mod sharing;
 mod signal;
 pub mod source;

@@ -1,7 +1,7 @@
 //! The receiving half of admission: what of a deadline this host keeps for itself, and what it leaves to the sender.
 
 use laxity_core::admission::answer::Role;
-use laxity_core::admission::{Refusal, ReservationId};
+use laxity_core::admission::{Admission, Refusal, ReservationId};
 use laxity_core::contract::{Contract, SendingStages, Service, packets};
 use laxity_core::event::Request;
 use laxity_core::platform::Platform;
@@ -11,7 +11,7 @@ use crate::arrivals::{Found, Part};
 use crate::control::{Shared, State};
 
 impl Shared {
-    /// A channel that this host receives; `None` if it has to wait until best effort is slower.
+    /// A channel that this host receives; `None` if it has to wait until best effort or this host's own link is slower.
     pub(crate) fn admit_receiving(&self, state: &mut State, request: &Request) -> Result<Option<Admitted>, Refusal> {
         if let Some(flow) = state.best_effort_flow(request) {
             let Found::Fits(room) = state.find_room(&flow, Duration::MAX)? else { return Ok(None) };
@@ -27,7 +27,11 @@ impl Shared {
         // Nothing is granted within no time, and whoever is refused then hears what would fit.
         let budget = contract.deadline().saturating_sub(request.upstream + outside);
         let analysed = in_packets(&contract, request.packet, platform)?;
-        let reserved = state.admission.reserve_least(&analysed, Role::Receives, budget);
+        let reserve = |admission: &mut Admission| admission.reserve_least(&analysed, Role::Receives, budget);
+        let reserved = reserve(&mut state.admission);
+        if reserved.is_err() && self.make_room(state, |admission| reserve(admission).is_ok()) {
+            return Ok(None);
+        }
         let elsewhere = request.upstream + outside;
         let (id, SendingStages { processor: least, .. }) = reserved.map_err(|refusal| {
             let least_deadline =
@@ -50,7 +54,8 @@ impl Shared {
         let budget = budget - room.allowance;
         if let Err(refusal) = state.claim_receiving(request) {
             state.admission.release(id);
-            return Err(refusal);
+            let waits = self.make_room(state, |admission| reserve(admission).is_ok());
+            return if waits { Ok(None) } else { Err(refusal) };
         }
         // Slack is shared between the two hosts in proportion to what each needs at least.
         let slack = budget.saturating_sub(least);

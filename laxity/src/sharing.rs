@@ -5,20 +5,24 @@
 //! link is through. *Shrinking:* test at the new rate, pace by it once no current packet waits, and lower the claim when what
 //! was handed over before has left. While a change is under way nothing is admitted: peers' requests wait.
 //!
-//! A real-time channel takes the least share with which it and all others keep their deadlines, and leaves the receiver twice
-//! the time that it would need on an idle host like this one, where that much is free. An executive with best effort takes up
-//! to half of what is free, and gives it back when somebody wishes for it.
+//! A real-time channel needs the least share with which it and all others keep their deadlines, and which leaves the receiver
+//! twice the time that it would need on an idle host like this one, where that much is free. Its stages are those of that
+//! share, so that what an executive has beyond its need can be given back at any time.
+//!
+//! *Alone* an executive has the largest share with which its channels keep their deadlines: the whole link, unless handing
+//! packets over at that rate asks too much of the processor. It gives back what it does not need as soon as it sees
+//! another one, and makes room on its own processor for channels that it receives and for upcalls. Among others, one with
+//! best effort takes up to half of what is free, and gives it back when somebody wishes for it; the rest have their need.
 
 use std::net::SocketAddr;
 use std::sync::MutexGuard;
 use std::time::{Duration as StdDuration, Instant as StdInstant};
 
 use laxity_core::admission::answer::Role;
-use laxity_core::admission::{Admission, Code, Refusal, ReservationId, Settings, Stage};
+use laxity_core::admission::{Admission, Code, Refusal, ReservationId, Stage};
 use laxity_core::contract::{Contract, SendingStages, Service};
 use laxity_core::event::{Name, Request};
 use laxity_core::limits;
-use laxity_core::platform::Platform;
 use laxity_core::units::{Duration, Rate};
 
 use crate::advice;
@@ -26,29 +30,11 @@ use crate::control::{Known, Shared, State};
 use crate::error::{Advice, Error};
 use crate::executive::Command;
 use crate::link::ONLY_LINK;
-use crate::registry::{
-    self, Book, Claim, Direction, FLOOR, GRID, HeldChannel, LOOK, MOST_LISTED, PATIENCE, RegistryError, Seat, Shortage,
-    Store, grid, shared,
-};
+use crate::registry::{self, Direction, GRID, HeldChannel, LOOK, PATIENCE, Shortage, grid};
+use crate::share::{Candidate, Outcome, Sharing, claim_processor, largest, least, list, parts_of, processor};
 
-/// How often an executive with best effort looks whether somebody wishes for its share.
-const TICK: StdDuration = StdDuration::from_millis(200);
-
-/// What one executive has of the shared resources.
-pub(crate) struct Sharing {
-    seat: Seat,
-    /// The link's rate as this host is configured.
-    whole: Rate,
-    /// Our share: what `admission` reckons with, and what the executive paces by when no change is under way.
-    parts: u64,
-    /// The number of the change that the executive has not settled yet, and whether it lowers the share.
-    change: Option<(u64, bool)>,
-    /// True while an opener prepares a change.
-    is_held: bool,
-    changes: u64,
-    /// True if channels came or went since the claim was written.
-    is_stale: bool,
-}
+/// For so long an executive takes no more than it has, when it has made room on its processor: for what asked for the room.
+const REST: StdDuration = StdDuration::from_secs(1);
 
 /// A sending real-time channel that is to be admitted.
 pub(crate) struct Wanted {
@@ -67,175 +53,6 @@ impl Wanted {
     fn budget(&self) -> Duration {
         self.contract.deadline().saturating_sub(self.outside)
     }
-}
-
-/// A share with which everything fits, and the admission that says so.
-struct Candidate {
-    parts: u64,
-    admission: Admission,
-    id: ReservationId,
-    least: SendingStages,
-}
-
-/// What came of asking the registry.
-enum Outcome {
-    Claimed { candidate: usize, settled: u64 },
-    Wait,
-    Short(registry::Shared),
-}
-
-impl Sharing {
-    /// Joins the host's executives with the least share; returns what to admit by.
-    pub(crate) fn join(
-        store: Store,
-        platform: &Platform,
-        settings: Settings,
-        address: SocketAddr,
-        command: &str,
-    ) -> Result<Option<(Admission, Self)>, Error> {
-        let (Some(whole), link) = (platform.link.rate, platform.link) else { return Ok(None) };
-        let refused = |refusal| Error::refused_here(refusal, None);
-        let admission = Admission::with_settings(platform.clone(), settings)?;
-        let look_ahead_ns = admission.look_ahead().as_nanos();
-        let admission = admission.with_rate(grid(whole, FLOOR)).map_err(refused)?;
-        let (pid, start, number) = registry::claim_of_this_process()?;
-        let mut claim = Claim {
-            pid,
-            start,
-            number,
-            address,
-            command: registry::presentable(command),
-            link_rate: whole.as_bytes_per_second(),
-            link: grid(whole, FLOOR).as_bytes_per_second(),
-            revocable: 0,
-            wish: 0,
-            processor_ppm: processor(&admission),
-            look_ahead_ns,
-            setup_ns: link.setup.as_nanos(),
-            packet_bytes: u64::from(platform.packet.max(link.floor_bytes)) + u64::from(link.overhead_bytes),
-            allowance_ns: 0,
-            channels: Vec::new(),
-            more: 0,
-        };
-        claim.allowance_ns = claim.own_allowance();
-        let seat = Seat::join(store, claim)?.map_err(|shared| {
-            let (code, stage) = (Code::LinkUtilisation, Stage::Link);
-            Error::Shared { refusal: Refusal::new(code, stage), advice: None, shared: Box::new(shared) }
-        })?;
-        let sharing = Self { seat, whole, parts: FLOOR, change: None, is_held: false, changes: 0, is_stale: false };
-        Ok(Some((admission, sharing)))
-    }
-
-    /// What every bound allows for the packets of other executives.
-    pub(crate) fn allowance(&self) -> Duration {
-        Duration::from_nanos(self.seat.claim().allowance_ns)
-    }
-
-    pub(crate) fn rate(&self) -> Rate {
-        grid(self.whole, self.parts)
-    }
-
-    /// The share that it could have with `free` bytes per second more.
-    fn rate_with(&self, free: u64) -> Rate {
-        grid(self.whole, parts_of(self.whole, self.rate().as_bytes_per_second().saturating_add(free)))
-    }
-
-    fn is_changing(&self) -> bool {
-        self.is_held || self.change.is_some()
-    }
-
-    /// Asks the registry for the first candidate that is free.
-    fn ask(
-        &mut self,
-        candidates: &[Candidate],
-        channels: &[HeldChannel],
-        may_wait: bool,
-    ) -> Result<Outcome, RegistryError> {
-        let (key, whole) = (self.seat.claim().key(), self.whole);
-        self.seat.update(|book, mine| {
-            let within = mine.link.saturating_add(book.free(mine.link_rate));
-            mine.wish = 0;
-            let link = |candidate: &Candidate| grid(whole, candidate.parts).as_bytes_per_second();
-            let Some(chosen) = candidates.iter().position(|candidate| link(candidate) <= within) else {
-                let need = candidates.iter().map(link).min().unwrap_or(u64::MAX) - within;
-                if may_wait && book.revocable(key) >= need {
-                    mine.wish = need;
-                    return Outcome::Wait;
-                }
-                return Outcome::Short(shared(book, key, Shortage::Link { free: book.free(mine.link_rate) }));
-            };
-            let candidate = &candidates[chosen];
-            if let Err(short) = claim_processor(book, mine, &candidate.admission) {
-                return Outcome::Short(short);
-            }
-            mine.link = link(candidate);
-            mine.revocable = 0;
-            list(mine, channels);
-            Outcome::Claimed { candidate: chosen, settled: book.settled_ns }
-        })
-    }
-
-    /// The least share with which `admission`'s channels keep their deadlines, if it is less than ours.
-    fn need(&self, admission: &Admission) -> u64 {
-        least(FLOOR.min(self.parts), self.parts, |parts| admission.with_rate(grid(self.whole, parts)).ok())
-            .map_or(self.parts, |(parts, _)| parts)
-    }
-}
-
-/// How many parts of `whole` fit into `rate`.
-fn parts_of(whole: Rate, rate: u64) -> u64 {
-    let fit = |parts: u64| grid(whole, parts).as_bytes_per_second() <= rate;
-    let parts = u128::from(rate) * u128::from(GRID) / u128::from(whole.as_bytes_per_second());
-    let parts = parts.min(GRID.into()) as u64;
-    // Shares are rounded down, so one more may fit.
-    if parts < GRID && fit(parts + 1) { parts + 1 } else { parts }
-}
-
-/// The least of `from..=to` that `ask` has an answer to, and the answer. The answers are there or not in no particular order
-/// (a higher rate asks more of the processor): doubling finds one, and halving makes it less. What is returned was asked.
-fn least<T>(from: u64, to: u64, mut ask: impl FnMut(u64) -> Option<T>) -> Option<(u64, T)> {
-    let (mut no, mut yes) = (from.saturating_sub(1), from);
-    let mut answer = loop {
-        match ask(yes) {
-            Some(answer) => break answer,
-            None if yes >= to => return None,
-            None => (no, yes) = (yes, (yes.max(1) * 2).min(to)),
-        }
-    };
-    while yes - no > 1 {
-        let middle = no + (yes - no) / 2;
-        match ask(middle) {
-            Some(better) => (yes, answer) = (middle, better),
-            None => no = middle,
-        }
-    }
-    Some((yes, answer))
-}
-
-/// The long-run share of a processor that the executive takes: its channels, and handing packets over at the link's rate. Not
-/// the interference, which is the platform's.
-fn processor(admission: &Admission) -> u64 {
-    let periodic = &admission.platform().interference.periodic;
-    let stolen = periodic.iter().fold(0u64, |sum, &(period, cost)| {
-        sum.saturating_add(cost.mul_ratio(1_000_000, period.as_nanos().max(1)).as_nanos())
-    });
-    admission.utilisation_ppm().processor.saturating_sub(stolen).min(1_000_000)
-}
-
-fn claim_processor(book: &Book, mine: &mut Claim, admission: &Admission) -> Result<(), registry::Shared> {
-    let (wanted, key) = (processor(admission), mine.key());
-    let left = registry::processor_left(book.processor_of_others(key));
-    // What is there already stays, even if others were promised too much before (the processors may have become fewer).
-    if wanted > left && wanted > mine.processor_ppm {
-        return Err(shared(book, key, Shortage::Processors { free_ppm: left }));
-    }
-    mine.processor_ppm = wanted;
-    Ok(())
-}
-
-fn list(mine: &mut Claim, channels: &[HeldChannel]) {
-    mine.channels = channels.iter().take(MOST_LISTED).cloned().collect();
-    mine.more = channels.len().saturating_sub(MOST_LISTED) as u64;
 }
 
 fn listed(direction: Direction, name: &Name, peer: SocketAddr, service: Service) -> HeldChannel {
@@ -260,7 +77,7 @@ impl State {
     /// Sees to it that the control thread looks at the share again.
     pub(crate) fn review_share(&mut self) {
         if let Some(sharing) = &mut self.sharing {
-            sharing.is_stale = true;
+            (sharing.is_stale, sharing.is_largest, sharing.need) = (true, false, None);
         }
     }
 
@@ -306,22 +123,28 @@ impl Shared {
         drop(sharing);
     }
 
-    /// Admits a sending channel with the least share of the link that does, if that is free; waits for best effort to give way.
+    /// Waits until the share is what admission reckons with.
+    pub(crate) fn share_settled<'a>(&'a self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        while state.is_share_changing() && !self.is_stopped() {
+            state = self.wait_for_share(state);
+        }
+        state
+    }
+
+    /// Admits a sending channel with the least share of the link that does, if that is free; waits for others to give way.
     pub(crate) fn admit_sharing<'a>(
         &'a self,
         mut state: MutexGuard<'a, State>,
         wanted: &Wanted,
     ) -> Result<(MutexGuard<'a, State>, ReservationId, SendingStages), Error> {
-        let until = StdInstant::now() + PATIENCE;
+        let (until, mut is_modest) = (StdInstant::now() + PATIENCE, false);
         loop {
-            while state.sharing.as_ref().is_some_and(Sharing::is_changing) && !self.is_stopped() {
-                state = self.wait_for_share(state);
-            }
+            state = self.share_settled(state);
             let mut channels: Vec<HeldChannel> = state.channels().map(listed_channel).collect();
             channels.push(listed(Direction::Sends, &wanted.name, wanted.peer, wanted.service));
             let State { admission, sharing, .. } = &mut *state;
             let Some(sharing) = sharing.as_mut().filter(|_| !self.is_stopped()) else { return Err(Error::Stopped) };
-            let mut candidates = match self.candidates(admission, sharing, wanted) {
+            let mut candidates = match self.candidates(admission, sharing, wanted, is_modest) {
                 Ok(candidates) => candidates,
                 Err(error) => {
                     // No reason any more for others to give way.
@@ -337,14 +160,16 @@ impl Shared {
             match sharing.ask(&candidates, &channels, StdInstant::now() < until)? {
                 Outcome::Claimed { candidate, settled } => {
                     let chosen = candidates.swap_remove(candidate);
-                    let changed = chosen.parts != sharing.parts;
-                    sharing.parts = chosen.parts;
+                    let before = sharing.parts;
+                    (sharing.parts, sharing.need) = (chosen.parts, Some(chosen.need));
                     *admission = chosen.admission;
-                    if changed {
-                        state = self.grow(state, settled);
+                    if chosen.parts != before {
+                        sharing.is_largest = false;
+                        state = self.change_share(state, settled, chosen.parts < before);
                     }
                     return if self.is_stopped() { Err(Error::Stopped) } else { Ok((state, chosen.id, chosen.least)) };
                 }
+                Outcome::Modest => is_modest = true,
                 Outcome::Wait => {
                     drop(state);
                     std::thread::sleep(LOOK);
@@ -372,8 +197,16 @@ impl Shared {
     }
 
     /// Shares of the whole link that would do, the one that leaves the receiver most first.
-    fn candidates(&self, admission: &Admission, sharing: &Sharing, wanted: &Wanted) -> Result<Vec<Candidate>, Error> {
+    /// A modest executive takes no more than it needs.
+    fn candidates(
+        &self,
+        admission: &Admission,
+        sharing: &mut Sharing,
+        wanted: &Wanted,
+        is_modest: bool,
+    ) -> Result<Vec<Candidate>, Error> {
         let platform = &self.platform;
+        let from = sharing.need(admission);
         let receiving = Admission::with_settings(platform.clone(), admission.settings())?
             .reserve_least(&wanted.contract, Role::Receives, limits::MAX_DEADLINE)
             .map_or(Duration::ZERO, |(_, stages)| stages.processor + self.input_delay);
@@ -386,10 +219,13 @@ impl Shared {
                     admission.reserve_least_at(&wanted.contract, Role::Sends, wanted.priority, budget).ok()?;
                 Some((admission, id, least))
             };
-            if let Some((parts, (admission, id, least))) = least(sharing.parts, GRID, fits)
-                && found.last().is_none_or(|last| last.parts != parts)
+            if let Some((need, (admission, id, least))) = least(from, GRID, fits)
+                && found.last().is_none_or(|last| last.need != need)
             {
-                found.push(Candidate { parts, admission, id, least });
+                let candidate = Candidate { need, parts: need, admission, id, least };
+                let had = if is_modest || need >= sharing.parts { None } else { fits(sharing.parts) };
+                let kept = had.and_then(|(.., faster)| candidate.kept_at(sharing.parts, sharing.whole, faster, budget));
+                found.push(kept.unwrap_or(candidate));
             }
         }
         if found.is_empty() {
@@ -399,8 +235,14 @@ impl Shared {
         Ok(found)
     }
 
-    /// Has the executive pace by the greater share that was claimed, and waits until nothing depends on the smaller one.
-    fn grow<'a>(&'a self, mut state: MutexGuard<'a, State>, settled: u64) -> MutexGuard<'a, State> {
+    /// Has the executive pace by the share that admission reckons with, and waits until nothing depends on the other one. A greater
+    /// one was claimed before.
+    fn change_share<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+        settled: u64,
+        lowers: bool,
+    ) -> MutexGuard<'a, State> {
         if let Some(sharing) = &mut state.sharing {
             sharing.is_held = true;
         }
@@ -408,7 +250,7 @@ impl Shared {
         // What executives that are gone have left behind must be through before we take their place.
         registry::wait_until(settled);
         let mut state = self.state();
-        self.set_link(&mut state, false);
+        self.set_link(&mut state, lowers);
         while state.sharing.as_ref().is_some_and(|sharing| sharing.change.is_some()) && !self.is_stopped() {
             state = self.wait_for_share(state);
         }
@@ -445,15 +287,43 @@ impl Shared {
         }
     }
 
+    /// Makes room on this host's processor, if something fits without what the executive does not need of its share; true if so. It is
+    /// to be asked for again when the share has changed.
+    pub(crate) fn make_room(&self, state: &mut State, fits: impl Fn(&mut Admission) -> bool) -> bool {
+        let State { admission, sharing, .. } = &mut *state;
+        let Some(sharing) = sharing.as_mut().filter(|sharing| !sharing.is_changing()) else { return false };
+        let (need, whole) = (sharing.need(admission), sharing.whole);
+        let left = registry::processor_left(sharing.others.processor_ppm);
+        let fits = |admission: &Admission| {
+            let mut with = admission.clone();
+            fits(&mut with) && processor(&with) <= left
+        };
+        // If it fits as it is, something else is short.
+        if need == sharing.parts || fits(admission) {
+            return false;
+        }
+        let Some(slower) = admission.with_rate(grid(whole, need)).ok().filter(fits) else { return false };
+        (sharing.parts, sharing.is_largest) = (need, false);
+        sharing.rests_until = StdInstant::now() + REST;
+        *admission = slower;
+        self.set_link(state, true);
+        true
+    }
+
     /// The executive says that only the new share counts.
     pub(crate) fn link_set(&self, ticket: u64) {
         let mut state = self.state();
-        let Some(sharing) = &mut state.sharing else { return };
+        let State { admission, sharing, .. } = &mut *state;
+        let Some(sharing) = sharing else { return };
         let Some((_, lowers)) = sharing.change.take_if(|(change, _)| *change == ticket) else { return };
         if lowers {
-            let link = sharing.rate().as_bytes_per_second();
+            let (link, needed) = (sharing.rate().as_bytes_per_second(), processor(admission));
+            let need = sharing.need.map_or(link, |need| grid(sharing.whole, need).as_bytes_per_second());
             // If that fails, the review tries again: until then we claim more than we use.
-            let _ = sharing.seat.update(|_, mine| (mine.link, mine.revocable) = (link, 0));
+            let _ = sharing.seat.update(|_, mine| {
+                (mine.link, mine.revocable) = (link, link.saturating_sub(need));
+                mine.processor_ppm = mine.processor_ppm.min(needed);
+            });
             sharing.is_stale = true;
         }
         self.share_changed.notify_all();
@@ -467,52 +337,76 @@ impl Shared {
         if sharing.is_changing() {
             return None;
         }
-        if sharing.is_stale || has_best_effort {
+        sharing.look();
+        if sharing.is_stale || sharing.is_to_change(has_best_effort) {
             self.review(&mut state, has_best_effort);
         }
-        state.sharing.as_ref().is_some_and(|sharing| sharing.is_stale || has_best_effort).then_some(TICK)
+        let look = state.sharing.as_ref().map(|sharing| sharing.looks_at);
+        look.map(|at| at.saturating_duration_since(StdInstant::now()))
     }
 
     /// Writes our claim as it is now, and changes the share if there is a reason.
     fn review(&self, state: &mut State, has_best_effort: bool) {
         let channels: Vec<HeldChannel> = state.channels().map(listed_channel).collect();
-        let State { admission, sharing, .. } = state;
+        let State { admission, sharing, upcalls, .. } = state;
         let Some(sharing) = sharing else { return };
         let need = sharing.need(admission);
+        let most_above = sharing.most_above.filter(|_| !upcalls.is_empty());
+        let rests = sharing.is_largest || sharing.rests_until > StdInstant::now();
+        let mut all = if rests || sharing.others.are_there {
+            None
+        } else {
+            largest(admission, sharing.whole, sharing.parts + 1, most_above)
+        };
         let (whole, parts, key) = (sharing.whole, sharing.parts, sharing.seat.claim().key());
+        // Nothing larger fits until something goes.
+        let is_largest = all.is_none() && !rests && !sharing.others.are_there;
+        let mut is_need_wrong = false;
         let now = laxity_link::sys::now().as_nanos();
         let reviewed = sharing.seat.update(|book, mine| {
             // No change is under way: what we pace by is what we need to claim.
             mine.link = mine.link.min(grid(whole, parts).as_bytes_per_second());
             mine.revocable = mine.revocable.min(mine.link);
             list(mine, &channels);
-            let is_wished = book.others(key).any(|other| other.wish > 0);
+            let (is_alone, is_wished) = (book.is_alone(key), book.is_wished(key));
+            let rate = |parts| grid(whole, parts).as_bytes_per_second();
             let free = book.free(mine.link_rate);
-            let grown = parts_of(whole, grid(whole, parts).as_bytes_per_second().saturating_add(free) / 2);
-            // Not for every little that becomes free.
-            if has_best_effort && !is_wished && grown >= parts + GRID / 32 && book.settled_ns <= now {
-                let bigger = admission.with_rate(grid(whole, grown)).ok();
-                let extra = grid(whole, grown).as_bytes_per_second() - grid(whole, parts).as_bytes_per_second();
-                if let Some(bigger) = bigger.filter(|_| extra <= free)
-                    && claim_processor(book, mine, &bigger).is_ok()
-                {
-                    mine.link = grid(whole, grown).as_bytes_per_second();
-                    mine.revocable = mine.link - grid(whole, need).as_bytes_per_second();
-                    return Some((grown, bigger));
+            let larger = match (is_alone, has_best_effort && !is_wished) {
+                (true, _) => all.take(),
+                (false, true) => {
+                    // Not for every little that becomes free.
+                    let half = parts_of(whole, rate(parts).saturating_add(free) / 2);
+                    let is_worth_it = half >= parts + GRID / 32;
+                    is_worth_it.then(|| Some((half, admission.with_rate(grid(whole, half)).ok()?))).flatten()
                 }
+                (false, false) => None,
+            };
+            if let Some((grown, larger)) = larger
+                && book.settled_ns <= now
+                && rate(grown) - rate(parts) <= free
+                && claim_processor(book, mine, &larger).is_ok()
+            {
+                mine.link = rate(grown);
+                mine.revocable = mine.link - rate(need);
+                return Some((grown, larger));
             }
             // Never refused: it is no more than before, or was claimed when the channel was admitted.
             let _ = claim_processor(book, mine, admission);
-            let surplus = grid(whole, parts).as_bytes_per_second() - grid(whole, need).as_bytes_per_second();
-            mine.revocable = if has_best_effort { surplus } else { 0 };
-            if need < parts && (is_wished || !has_best_effort) {
-                return admission.with_rate(grid(whole, need)).ok().map(|smaller| (need, smaller));
+            mine.revocable = mine.link.saturating_sub(rate(need));
+            if need < parts && !is_alone && (is_wished || !has_best_effort) {
+                let smaller = admission.with_rate(grid(whole, need)).ok();
+                is_need_wrong = smaller.is_none();
+                return smaller.map(|smaller| (need, smaller));
             }
             None
         });
+        if is_need_wrong {
+            sharing.need = None;
+        }
+        sharing.is_largest |= is_largest;
         sharing.is_stale = reviewed.is_err();
         if let Ok(Some((changed, new))) = reviewed {
-            sharing.parts = changed;
+            (sharing.parts, sharing.is_largest) = (changed, false);
             *admission = new;
             self.set_link(state, changed < parts);
         }
@@ -537,24 +431,4 @@ fn advise(state: MutexGuard<'_, State>, rate: Rate, wanted: &Wanted, refusal: &R
     let question = state.question(admission).filter(|_| advice::helps(refusal))?;
     drop(state);
     Some(question.ask(&wanted.contract, wanted.outside))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    proptest! {
-        #[test]
-        fn the_least_answer_is_found_among_monotone_ones(from in 1u64..100, to in 100u64..=256, first in 1u64..300) {
-            let found = least(from, to, |parts| (parts >= first).then_some(parts));
-            prop_assert_eq!(found, (first <= to).then(|| (first.max(from), first.max(from))));
-        }
-        #[test]
-        fn what_is_found_was_asked(answers in prop::collection::vec(any::<bool>(), 257), from in 1u64..256) {
-            if let Some((found, ())) = least(from, 256, |parts| answers[parts as usize].then_some(())) {
-                prop_assert!(answers[found as usize] && found >= from);
-            }
-        }
-    }
 }

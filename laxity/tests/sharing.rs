@@ -5,13 +5,18 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 use std::time::{Duration as StdDuration, Instant};
 
+use laxity::upcall::{Progress, UpcallSpec, UpcallsConfig};
 use laxity::{ChannelSpec, Error, Host, HostConfig, Receiver, Registry, Sender, Shortage};
-use laxity_core::admission::Code;
+use laxity_core::admission::answer::Role;
+use laxity_core::admission::{Admission, Code};
 use laxity_core::contract::Contract;
 use laxity_core::platform::Platform;
-use laxity_core::units::Duration;
+use laxity_core::units::{Duration, Rate};
 
 const PATIENCE: StdDuration = StdDuration::from_secs(10);
+/// The rate of the link that is assumed, bytes per second, and the 5/256 of it that everybody has.
+const WHOLE: u64 = 12_500_000;
+const FLOOR: u64 = 244_140;
 
 /// A registry of its own, removed at the end.
 struct Place(PathBuf);
@@ -24,14 +29,18 @@ impl Place {
         Self(path)
     }
     fn host(&self, command: &str) -> Host {
-        let registry = Some(Registry::At(self.0.join("registry")));
-        Host::start(HostConfig {
-            registry,
-            command: Some(command.to_owned()),
-            ..HostConfig::with_costs(Platform::assumed_host())
-        })
-        .unwrap()
+        self.host_with(command, Platform::assumed_host())
     }
+    fn host_with(&self, command: &str, platform: Platform) -> Host {
+        let registry = Some(Registry::At(self.0.join("registry")));
+        let command = Some(command.to_owned());
+        Host::start(HostConfig { registry, command, ..HostConfig::with_costs(platform) }).unwrap()
+    }
+}
+
+/// A host that shares its link with nobody.
+fn elsewhere() -> Host {
+    Host::start(HostConfig { registry: None, ..HostConfig::with_costs(Platform::assumed_host()) }).unwrap()
 }
 
 impl Drop for Place {
@@ -68,7 +77,7 @@ fn shares_grow_and_shrink_with_channels_while_a_stream_goes_on() {
     let place = Place::new("grow");
     let (a, b) = (place.host("robot"), place.host("operator"));
     let floor = share(&a);
-    assert_eq!((floor, share(&b)), (244_140, 244_140), "5/256 of 12.5 MB/s");
+    assert_eq!((floor, share(&b)), (FLOOR, FLOOR));
     let (mut sender, mut receiver) = connect(&a, &b, "steady", spec(5000, 5, 100));
     let one = share(&a);
     assert!(one > 1_000_000, "1 MB/s and its headers: {one}");
@@ -89,6 +98,110 @@ fn shares_grow_and_shrink_with_channels_while_a_stream_goes_on() {
     assert_eq!(stream.join().unwrap(), 200);
     sink.join().unwrap();
     until("without channels the floor is left", || share(&a) == floor);
+}
+
+#[test]
+fn who_is_alone_has_the_whole_link_and_gives_way_to_who_comes() {
+    let (place, there) = (Place::new("alone"), elsewhere());
+    let a = place.host("first");
+    assert_eq!(share(&a), WHOLE, "from the start");
+    let b = place.host("second");
+    assert_eq!((share(&a), share(&b)), (FLOOR, FLOOR), "who comes is let in, and has no more than it needs");
+    drop(b);
+    until("again after the other has left", || share(&a) == WHOLE);
+
+    let (mut sender, mut receiver) = connect(&a, &there, "steady", spec(5000, 5, 100));
+    assert_eq!(share(&a), WHOLE, "a channel needs no more");
+    let stream = std::thread::spawn(move || {
+        for _ in 0..200 {
+            sender.send(&[7; 5000]).unwrap();
+        }
+        sender
+    });
+    let sink = std::thread::spawn(move || {
+        while receiver.recv().is_ok() {}
+        receiver.figures()
+    });
+    // Two thirds of the link and more for the newcomer at once, while the stream goes on with what it needs.
+    let b = place.host("second");
+    let need = share(&a);
+    assert!(need > 1_000_000 && need < 3_000_000, "1 MB/s and its headers: {need}");
+    let wide = connect(&b, &there, "wide", spec(40_000, 5, 100));
+    assert!(share(&b) > 8_000_000 && share(&a) + share(&b) <= WHOLE, "{} and {}", share(&a), share(&b));
+    assert_eq!(share(&a), need);
+    drop(wide);
+    drop(b);
+    until("all of it once more", || share(&a) == WHOLE);
+    assert_eq!(stream.join().unwrap().close().unwrap().0.sent, 200);
+    let figures = sink.join().unwrap();
+    assert_eq!(figures.misses.laxity, 0, "{figures:?}");
+}
+
+#[test]
+fn best_effort_alone_has_the_whole_link() {
+    let (place, there) = (Place::new("bulk"), elsewhere());
+    let a = place.host("bulk");
+    let _bulk = connect(&a, &there, "bulk", ChannelSpec::best_effort(1000, 16).unwrap());
+    assert_eq!(share(&a), WHOLE);
+    let b = place.host("second");
+    until("both have some", || share(&a) < WHOLE && share(&a) >= FLOOR && share(&b) == FLOOR);
+    let _wide = connect(&b, &there, "wide", spec(40_000, 5, 100));
+    assert!(share(&b) > 8_000_000 && share(&a) + share(&b) <= WHOLE, "{} and {}", share(&a), share(&b));
+    drop(b);
+    until("alone again", || share(&a) == WHOLE);
+}
+
+/// What a channel needs is not what the executive has: the last of three finds room though the first two came when they were alone.
+#[test]
+fn what_was_admitted_alone_needs_no_more_than_beside_others() {
+    let (place, there) = (Place::new("same"), elsewhere());
+    let a = place.host("alone");
+    let _one = connect(&a, &there, "one", spec(10_000, 5, 100));
+    let b = place.host("beside");
+    let alone = share(&a);
+    let _two = connect(&b, &there, "two", spec(10_000, 5, 100));
+    assert_eq!(share(&b), alone);
+    let c = place.host("third");
+    let _three = connect(&c, &there, "three", spec(10_000, 5, 100));
+    assert_eq!((share(&a), share(&b), share(&c)), (alone, alone, alone));
+}
+
+/// Handing packets over takes a quarter of the processor at the link's whole rate: too much beside a receiver that takes three.
+#[test]
+fn who_is_alone_makes_room_on_the_processor_for_what_it_receives() {
+    let (place, there) = (Place::new("room"), elsewhere());
+    let costly = Platform { receive_packet: Duration::from_millis(1), ..Platform::assumed_host() };
+    let every =
+        |interval| Contract::new(14_000, 1, Duration::from_millis(interval), 1, Duration::from_secs(2)).unwrap();
+    let fits = |contract: &Contract, rate| {
+        let admission = Admission::new(costly.clone()).unwrap().with_rate(Rate::bytes_per_second(rate).unwrap());
+        admission.unwrap().reserve_least(contract, Role::Receives, Duration::from_secs(1)).is_ok()
+    };
+    // The least that does not fit at the whole rate.
+    let contract = (10..100).rev().map(every).find(|contract| !fits(contract, WHOLE)).unwrap();
+    assert!(fits(&contract, FLOOR), "{contract:?}");
+    let a = place.host_with("receiver", costly);
+    assert_eq!(share(&a), WHOLE);
+    let channel = connect(&there, &a, "costly", ChannelSpec::real_time(contract));
+    assert!((FLOOR..WHOLE).contains(&share(&a)), "{}", share(&a));
+    until("it has what the processor allows", || share(&a) > 2 * FLOOR);
+    assert!(share(&a) < WHOLE);
+    drop(channel);
+    until("the rest when that has gone", || share(&a) == WHOLE);
+}
+
+#[test]
+fn who_is_alone_makes_room_on_the_processor_for_upcalls() {
+    let place = Place::new("upcall");
+    let a = place.host("loop");
+    let upcalls = a.upcalls(UpcallsConfig::default()).unwrap();
+    let spec = UpcallSpec::every(Duration::from_millis(100)).taking(Duration::from_millis(80));
+    let upcall = match upcalls.create("loop", spec, |_| Progress::Done) {
+        Err(Error::Throttled { .. }) => return println!("skipped: the kernel throttles real-time threads"),
+        upcall => upcall.unwrap(),
+    };
+    assert!((FLOOR..WHOLE).contains(&share(&a)), "{}", share(&a));
+    drop(upcall);
 }
 
 #[test]
@@ -126,7 +239,7 @@ fn a_peer_has_its_answer_though_somebody_holds_the_registry() {
     let place = Place::new("held");
     let here = place.host("receiver");
     let listener = here.listen("held").unwrap();
-    let peer = Host::start(HostConfig { registry: None, ..HostConfig::with_costs(Platform::assumed_host()) }).unwrap();
+    let peer = elsewhere();
     let lock = std::fs::File::open(place.0.join("registry.lock")).unwrap();
     lock.lock().unwrap();
     let refused = peer.open(here.address(), "held", spec(1_000, 100, 200)).unwrap_err();

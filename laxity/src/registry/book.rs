@@ -63,7 +63,7 @@ pub(crate) struct Claim {
     pub(crate) link_rate: u64,
     /// Its share of it.
     pub(crate) link: u64,
-    /// The part of its share that it gives back when somebody wishes for it: best effort's.
+    /// The part of its share that it does not need, and gives back when somebody wishes for it.
     pub(crate) revocable: u64,
     /// How much more it waits for.
     pub(crate) wish: u64,
@@ -297,6 +297,16 @@ impl Book {
     /// What all but `key` would give back.
     pub(crate) fn revocable(&self, key: Key) -> u64 {
         self.others(key).fold(0, |sum, claim| sum.saturating_add(claim.revocable))
+    }
+
+    /// True if there is no executive but `key`.
+    pub(crate) fn is_alone(&self, key: Key) -> bool {
+        self.others(key).next().is_none()
+    }
+
+    /// True if somebody but `key` waits for others to give back.
+    pub(crate) fn is_wished(&self, key: Key) -> bool {
+        self.others(key).any(|other| other.wish > 0)
     }
 
     pub(crate) fn others(&self, key: Key) -> impl Iterator<Item = &Claim> {

@@ -24,11 +24,11 @@ use crate::text::DisplayRate;
 
 pub(crate) use book::{Book, Claim, MOST_LISTED, presentable};
 pub use book::{Direction, HeldChannel};
-pub(crate) use store::Store;
+pub(crate) use store::{FileState, Store};
 
 /// Shares of the link are whole multiples of this part of its rate.
 pub(crate) const GRID: u64 = 256;
-/// The share that every executive has from its start: 2 % of the link, for control frames and a little best effort.
+/// The share that every executive needs from its start: 2 % of the link, for control frames and a little best effort.
 pub(crate) const FLOOR: u64 = 5;
 /// Of the processors this part is given away, per cent: the rest is everybody else's.
 const PROCESSOR_PERCENT: u64 = 90;
@@ -254,8 +254,9 @@ pub(crate) fn claim_of_this_process() -> Result<(u32, u64, u64), RegistryError> 
 }
 
 impl Seat {
-    /// Puts a first claim in. Waits for best effort to give way, if that can help.
-    pub(crate) fn join(store: Store, claim: Claim) -> Result<Result<Self, Shared>, RegistryError> {
+    /// Puts a first claim in: one for `alone`, bytes per second and parts per million of a processor, if nobody else is there. Waits
+    /// for others to give back what they do not need, if that can help.
+    pub(crate) fn join(store: Store, claim: Claim, alone: (u64, u64)) -> Result<Result<Self, Shared>, RegistryError> {
         let until = StdInstant::now() + PATIENCE;
         let (key, wanted) = (claim.key(), claim.link);
         let waiting = Claim { link: 0, wish: wanted, ..claim };
@@ -274,6 +275,11 @@ impl Seat {
         loop {
             let outcome = seat.update(|book, mine| {
                 let free = book.free(mine.link_rate);
+                if book.is_alone(key) && free >= alone.0.max(wanted) {
+                    (mine.link, mine.processor_ppm) = alone;
+                    (mine.revocable, mine.wish) = (alone.0.saturating_sub(wanted), 0);
+                    return Ok(book.settled_ns);
+                }
                 if free >= wanted {
                     (mine.link, mine.wish) = (wanted, 0);
                     return Ok(book.settled_ns);
@@ -293,6 +299,16 @@ impl Seat {
 
     pub(crate) fn claim(&self) -> &Claim {
         &self.claim
+    }
+
+    /// What tells whether the registry has changed.
+    pub(crate) fn state_of_file(&self) -> Option<FileState> {
+        self.store.state_of_file()
+    }
+
+    /// The registry as it was a moment ago; see [`Store::look`].
+    pub(crate) fn look(&self) -> Result<Book, RegistryError> {
+        self.store.look()
     }
 
     /// Changes our claim, with the others' in view; nobody else changes theirs meanwhile. `change` keeps the sum in bounds.

@@ -27,6 +27,14 @@ pub(crate) struct Store {
     patience: Duration,
 }
 
+/// A file that is replaced has another state, as far as a clock can tell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FileState {
+    inode: u64,
+    written: (i64, i64),
+    len: u64,
+}
+
 impl Store {
     /// Finds the file's place and makes its directory; the file itself appears with the first claim.
     pub(crate) fn open(place: &Registry) -> Result<Self, RegistryError> {
@@ -71,6 +79,19 @@ impl Store {
             self.write(&book)?;
         }
         Ok(result)
+    }
+
+    /// What tells whether the file is another one than before; `None` if there is none.
+    pub(crate) fn state_of_file(&self) -> Option<FileState> {
+        let found = fs::symlink_metadata(&self.path).ok()?;
+        Some(FileState { inode: found.ino(), written: (found.mtime(), found.mtime_nsec()), len: found.len() })
+    }
+
+    /// The registry as it was a moment ago, without the dead. Waits for nobody, and writes nothing.
+    pub(crate) fn look(&self) -> Result<Book, RegistryError> {
+        let mut book = self.read()?.unwrap_or_else(|| Book::empty(&self.boot));
+        book.lapse(&self.boot, laxity_link::sys::now().as_nanos());
+        Ok(book)
     }
 
     /// The lock's file is never replaced, unless somebody removes it: then the lock of the new one counts.

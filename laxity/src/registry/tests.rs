@@ -37,6 +37,12 @@ impl Drop for Place {
     }
 }
 
+/// Joins, for no more if nobody else is there.
+fn join(place: &Place, claim: Claim) -> Result<Result<Seat, Shared>, RegistryError> {
+    let alone = (claim.link, claim.processor_ppm);
+    Seat::join(place.store(), claim, alone)
+}
+
 /// Takes what is wanted if it is free.
 fn take(seat: &mut Seat, link: u64) -> bool {
     seat.update(|book, mine| {
@@ -52,10 +58,10 @@ fn take(seat: &mut Seat, link: u64) -> bool {
 #[test]
 fn what_does_not_fit_is_refused_and_says_who_holds_what() {
     let place = Place::new("fit");
-    let first = Seat::join(place.store(), claim(1, 700_000)).unwrap().unwrap();
-    let mut second = Seat::join(place.store(), claim(2, 200_000)).unwrap().unwrap();
+    let first = join(&place, claim(1, 700_000)).unwrap().unwrap();
+    let mut second = join(&place, claim(2, 200_000)).unwrap().unwrap();
     assert!(!take(&mut second, 300_001) && take(&mut second, 300_000));
-    let refused = Seat::join(place.store(), claim(3, 1000)).unwrap().unwrap_err();
+    let refused = join(&place, claim(3, 1000)).unwrap().unwrap_err();
     assert_eq!(refused.shortage, Shortage::Link { free: 0 });
     let pid = std::process::id();
     assert_eq!(
@@ -73,14 +79,33 @@ fn what_does_not_fit_is_refused_and_says_who_holds_what() {
 }
 
 #[test]
+fn who_is_alone_joins_with_more_and_a_newcomer_waits_until_it_is_given_back() {
+    let place = Place::new("alone");
+    let mut first = Seat::join(place.store(), claim(1, 20_000), (1_000_000, 7)).unwrap().unwrap();
+    assert_eq!((first.claim().link, first.claim().revocable, first.claim().processor_ppm), (1_000_000, 980_000, 7));
+    let store = place.store();
+    let second = std::thread::spawn(move || Seat::join(store, claim(2, 20_000), (1_000_000, 7)).unwrap().unwrap());
+    while !first.look().unwrap().is_wished(first.claim().key()) {
+        std::thread::sleep(StdDuration::from_millis(1));
+    }
+    first.update(|_, mine| (mine.link, mine.revocable) = (20_000, 0)).unwrap();
+    let second = second.join().unwrap();
+    assert_eq!((second.claim().link, second.claim().processor_ppm), (20_000, 1000));
+    let alone = |seat: &Seat| seat.look().unwrap().is_alone(seat.claim().key());
+    assert!(!alone(&first) && !alone(&second));
+    drop(first);
+    assert!(alone(&second));
+}
+
+#[test]
 fn a_claim_that_somebody_removed_comes_back_or_is_reported() {
     let place = Place::new("lost");
-    let mut first = Seat::join(place.store(), claim(1, 600_000)).unwrap().unwrap();
+    let mut first = join(&place, claim(1, 600_000)).unwrap().unwrap();
     std::fs::remove_file(place.file()).unwrap();
     assert!(take(&mut first, 700_000));
     assert_eq!(place.claims(), [first.claim().clone()]);
     std::fs::remove_file(place.file()).unwrap();
-    let _second = Seat::join(place.store(), claim(2, 600_000)).unwrap().unwrap();
+    let _second = join(&place, claim(2, 600_000)).unwrap().unwrap();
     let error = first.update(|_, _| ()).unwrap_err();
     assert!(matches!(error, RegistryError::Lost { .. }), "{error}");
 }
@@ -88,9 +113,8 @@ fn a_claim_that_somebody_removed_comes_back_or_is_reported() {
 #[test]
 fn an_executive_too_many_is_not_taken_in() {
     let place = Place::new("seats");
-    let seats: Vec<Seat> =
-        (0..SEATS).map(|number| Seat::join(place.store(), claim(number, 10)).unwrap().unwrap()).collect();
-    let refused = Seat::join(place.store(), claim(99, 10)).unwrap().unwrap_err();
+    let seats: Vec<Seat> = (0..SEATS).map(|number| join(&place, claim(number, 10)).unwrap().unwrap()).collect();
+    let refused = join(&place, claim(99, 10)).unwrap().unwrap_err();
     assert_eq!((refused.shortage, refused.holders.len() as u64), (Shortage::Seats, SEATS));
     drop(seats);
 }
@@ -122,7 +146,7 @@ proptest! {
                 (Some(seat), _) => { take(seat, link); }
                 (seat, _) => {
                     let first = Claim { link_rate: rates[who], allowance_ns: 1 << 40, ..claim(who as u64, link) };
-                    *seat = Seat::join(place.store(), first).unwrap().ok();
+                    *seat = join(&place, first).unwrap().ok();
                 }
             }
             let claims = place.claims();

@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex};
 
+use laxity_core::admission::Admission;
 use laxity_core::admission::upcalls::{Above, Kind, UpcallSet};
 use laxity_core::platform::Platform;
 use laxity_core::upcall::Upcall as Timing;
@@ -55,12 +56,14 @@ impl Admitter {
         }
     }
 
-    /// The long-run share of the executive and the platform, parts per million.
-    pub(super) fn above_ppm(&self) -> u64 {
+    /// The long-run share of the executive and the platform, parts per million, where upcalls want `wanted` of the `left` that all of them
+    /// may have together.
+    pub(super) fn above_ppm(&self, wanted: u64, left: u64) -> u64 {
+        let most = left.saturating_sub(wanted);
         match self {
-            Self::Host(shared) => shared.above_upcalls_ppm(),
+            Self::Host(shared) => shared.keep_above(Admission::above_upcalls_ppm, most, most),
             // All that the executive does, these upcalls included.
-            Self::Executive(shared) => shared.utilisation().processor,
+            Self::Executive(shared) => shared.keep_above(|admission| admission.utilisation_ppm().processor, most, left),
             Self::Alone { platform, .. } => Above::of_platform(platform).share_ppm(),
         }
     }

@@ -619,11 +619,13 @@ impl Inner {
             Admitter::Executive(_) => 0,
             Admitter::Host(_) | Admitter::Alone { .. } => others.map(|entry| share(&entry.timing)).sum::<u128>(),
         };
+        // Giving way on the link takes a while.
+        drop(entries);
         let wanted = others + newcomer;
         let left = u128::from(runtime.as_nanos()) * 900_000 / u128::from(period.as_nanos().max(1));
-        let above = u128::from(self.admitter.above_ppm());
+        let ppm = |share: u128| u64::try_from(share).unwrap_or(u64::MAX);
+        let above = u128::from(self.admitter.above_ppm(ppm(wanted), ppm(left)));
         if wanted + above > left {
-            let ppm = |share: u128| u64::try_from(share).unwrap_or(u64::MAX);
             return Err(Error::Throttled { wanted_ppm: ppm(wanted), above_ppm: ppm(above), left_ppm: ppm(left) });
         }
         Ok(())
