@@ -30,6 +30,9 @@ pub const MAX_CATCH_UP: Duration = Duration::from_secs(1);
 /// What it makes up for unless it says otherwise: so long waits a thread of ordinary priority that shares its processor with three others
 /// (their time slices are 3 ms).
 pub const STALL: Duration = Duration::from_millis(10);
+/// The longest that an executive looks on with nothing to do before it sleeps: what comes later costs a wake-up, which is a small part of such
+/// a span.
+pub const MAX_SPIN: Duration = Duration::from_millis(1);
 /// Most packets between preemption points.
 pub const MAX_QUANTUM: u32 = 256;
 /// How far apart packets of best effort and control frames leave, and timers of signalling wake the executive, while an upcall is

@@ -52,6 +52,8 @@ pub struct Driver<F> {
     pub(crate) stops_at: Option<Instant>,
     /// Whether a mailbox rang the driver out of its sleep, and nothing was taken from one since.
     pub(crate) was_rung: bool,
+    /// The next turn is one of a thread that could have slept.
+    pub(crate) spins: bool,
     /// When a thread left it with something to do, if no other has come since.
     pub(crate) left: Option<Instant>,
     /// Since when it did not sleep, as far as the share of the processor has counted.
@@ -118,6 +120,7 @@ impl<F: Frames> Driver<F> {
             strangers: Strangers::new(now, &platform),
             stops_at: None,
             was_rung: false,
+            spins: false,
             left: None,
             awake_since: now,
             platform,
@@ -160,6 +163,7 @@ impl<F: Frames> Driver<F> {
     pub fn turn(&mut self, env: &mut impl Environment<F>) -> Next {
         let mut now = env.now();
         self.left = None;
+        let spins = core::mem::take(&mut self.spins);
         if self.progress.begins_round {
             env.obey(self, now);
             if self.stops_at.is_some_and(|at| at <= now || self.is_sent_out(env)) {
@@ -185,7 +189,7 @@ impl<F: Frames> Driver<F> {
         let Some(step) = step else {
             return match self.endpoint.poll_upcall(now) {
                 Some(upcall) => self.iterate(now, &upcall, env),
-                None => self.idle(env),
+                None => self.idle(spins, env),
             };
         };
         self.progress.unlooked += 1;
@@ -388,12 +392,17 @@ impl<F: Frames> Driver<F> {
         (0..env.links()).any(|link| self.endpoint.has_control(link))
     }
 
-    /// There is nothing to run.
-    fn idle(&mut self, env: &mut impl Environment<F>) -> Next {
+    /// There is nothing to run. If the thread `spins` and found nothing, this turn takes nothing from its share of the processor, nor from
+    /// the credit of looks: it would have slept.
+    fn idle(&mut self, spins: bool, env: &mut impl Environment<F>) -> Next {
         let work = Work::of(Piece::Round, 1);
         let now = env.after(&work);
         env.lap(&work, now);
-        let (took, stepped) = (now.since(self.awake_since), self.progress.unlooked > 0);
+        let stepped = self.progress.unlooked > 0;
+        if spins && !stepped && self.progress.found == 0 {
+            self.awake_since = now;
+        }
+        let took = now.since(self.awake_since);
         self.progress.begins_round = true;
         self.progress.unlooked = self.platform.quantum;
         self.end_round(now, env);

@@ -80,6 +80,12 @@ impl<F: Frames> Driver<F> {
         }
     }
 
+    /// The thread that calls [`turn`](Self::turn) could sleep now, and takes another turn to look. If that finds nothing, its time counts neither
+    /// as a part of the share of the processor nor as a look in vain: who spins sees to it how much that is.
+    pub fn spin(&mut self) {
+        self.spins = true;
+    }
+
     /// The thread that calls [`turn`](Self::turn) leaves, with something to do.
     pub fn leave(&mut self, now: Instant) {
         self.left = Some(now);

@@ -180,3 +180,55 @@ fn a_flood_of_strangers_takes_no_more_of_the_processor_than_looks_are_charged() 
     host.message_arrives(0, (channel, key), 0);
     assert!(host.did_in_turn().contains(&Did::Step(channel.index())));
 }
+
+/// Takes turns of 10 µs for 50 ms with nothing to do; whether it was never restricted.
+fn is_free_after_turns(spins: bool) -> (Host, bool) {
+    let throttle = (micros(100_000), micros(1_000_000));
+    let mut host = Host::with_throttle(platform(), micros(200), Some(throttle));
+    host.rest();
+    let is_free = (0..5_000).all(|_| {
+        if spins {
+            host.driver.spin();
+        }
+        host.around.now += micros(10);
+        matches!(host.turn(), Next::Sleep(sleep) if !sleep.is_restricted)
+    });
+    (host, is_free)
+}
+
+#[test]
+fn turns_of_a_driver_that_spins_take_nothing_from_its_share() {
+    assert!(!is_free_after_turns(false).1, "9 ms of every 100 are its share");
+    let (mut host, is_free) = is_free_after_turns(true);
+    assert!(is_free);
+    // A frame that leads to nothing is no reason to rest: the credit of looks is whole.
+    host.around.inboxes[0].push_back(vec![0; 20]);
+    host.driver.spin();
+    assert!(matches!(host.turn(), Next::Look(_)));
+}
+
+#[test]
+fn work_that_a_driver_finds_while_it_spins_is_a_part_of_its_share() {
+    let (mut host, best, _) = used_up();
+    host.driver.spin();
+    let sleep = host.rest();
+    assert!(sleep.is_restricted && host.around.count(Did::Step(best.index())) >= 9);
+}
+
+#[test]
+fn what_comes_while_a_driver_spins_is_found_by_the_next_turn() {
+    let mut host = Host::new(platform(), micros(200));
+    let sender = host.sender(0, real_time(1_000, 4), Overload::Block, 8);
+    let receiver = host.receiver(1, real_time(1_000, 4));
+    host.rest();
+    host.around.did.clear();
+    host.driver.spin();
+    assert!(matches!(host.turn(), Next::Sleep(_)));
+    host.send(sender, 1);
+    host.message_arrives(1, receiver, 0);
+    host.driver.spin();
+    assert_eq!(host.turn(), Next::Again);
+    host.rest();
+    assert_eq!(host.around.count(Did::Deliver(receiver.0.index())), 1);
+    assert_eq!(host.around.count(Did::Step(sender.index())), 1);
+}
