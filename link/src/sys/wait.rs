@@ -110,6 +110,8 @@ pub fn wait(fds: &[(BorrowedFd<'_>, Interest)], timeout: Option<Duration>) -> io
 #[derive(Debug)]
 pub struct WaitSet {
     epoll: OwnedFd,
+    /// What is shared, if it can be shut: a set within the set.
+    gate: Option<OwnedFd>,
 }
 
 impl WaitSet {
@@ -118,17 +120,43 @@ impl WaitSet {
     /// # Errors
     /// If the process has no descriptor left, or the kernel is older than Linux 5.11.
     pub fn new(own: BorrowedFd<'_>, shared: &[BorrowedFd<'_>]) -> io::Result<Self> {
-        let set = Self { epoll: epoll::create(epoll::CreateFlags::CLOEXEC)? };
+        let set = Self { epoll: epoll::create(epoll::CreateFlags::CLOEXEC)?, gate: None };
         epoll::add(&set.epoll, own, epoll::EventData::new_u64(OWN), epoll::EventFlags::IN)?;
-        for fd in shared {
-            let add = |flags| epoll::add(&set.epoll, fd, epoll::EventData::new_u64(SHARED), flags);
-            match add(epoll::EventFlags::IN | epoll::EventFlags::EXCLUSIVE) {
-                Err(Errno::INVAL) => add(epoll::EventFlags::IN)?,
-                added => added?,
-            }
+        share(&set.epoll, shared)?;
+        set.wait(Some(Duration::ZERO))?;
+        Ok(set)
+    }
+
+    /// As [`WaitSet::new`], for a set that can be made deaf to what is shared ([`WaitSet::shut`]).
+    ///
+    /// # Errors
+    /// As [`WaitSet::new`].
+    pub fn with_gate(own: BorrowedFd<'_>, shared: &[BorrowedFd<'_>]) -> io::Result<Self> {
+        let gate = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        share(&gate, shared)?;
+        let set = Self { gate: Some(gate), ..Self::new(own, &[])? };
+        if let Some(gate) = &set.gate {
+            epoll::add(&set.epoll, gate, epoll::EventData::new_u64(SHARED), epoll::EventFlags::IN)?;
         }
         set.wait(Some(Duration::ZERO))?;
         Ok(set)
+    }
+
+    /// From now on who waits for a set with a gate does not hear what is shared: a system call. Nothing for another set.
+    pub fn shut(&self) {
+        self.listen(epoll::EventFlags::empty());
+    }
+
+    /// Who waits for it hears what is shared again, and what is there already.
+    pub fn open(&self) {
+        self.listen(epoll::EventFlags::IN);
+    }
+
+    fn listen(&self, flags: epoll::EventFlags) {
+        if let Some(gate) = &self.gate {
+            // Both are there: it cannot fail.
+            let _ = epoll::modify(&self.epoll, gate, epoll::EventData::new_u64(SHARED), flags);
+        }
     }
 
     /// Waits as [`wait`] does: whether its own descriptor, and whether a shared one has something to read, or an error.
@@ -146,6 +174,18 @@ impl WaitSet {
         let has = |whose| events[..found].iter().any(|event| event.data.u64() == whose);
         Ok((has(OWN), has(SHARED)))
     }
+}
+
+/// Adds descriptors of which one thread is to hear; sets cannot be added so.
+fn share(epoll: &OwnedFd, shared: &[BorrowedFd<'_>]) -> io::Result<()> {
+    for fd in shared {
+        let add = |flags| epoll::add(epoll, fd, epoll::EventData::new_u64(SHARED), flags);
+        match add(epoll::EventFlags::IN | epoll::EventFlags::EXCLUSIVE) {
+            Err(Errno::INVAL) => add(epoll::EventFlags::IN)?,
+            added => added?,
+        }
+    }
+    Ok(())
 }
 
 const OWN: u64 = 0;
@@ -214,6 +254,44 @@ mod tests {
             shared.drain();
             second.wake();
             assert_eq!(not_heard.join().unwrap(), (true, false));
+        });
+    }
+
+    #[test]
+    fn who_waits_behind_a_gate_hears_nothing_while_it_is_shut() {
+        let wakes: [Wake; 3] = std::array::from_fn(|_| Wake::new().unwrap());
+        let [shared, first, second] = &wakes;
+        let looking = WaitSet::new(first.as_fd(), &[shared.as_fd()]).unwrap();
+        let waiting = WaitSet::with_gate(second.as_fd(), &[shared.as_fd()]).unwrap();
+        let now = |set: &WaitSet| set.wait(Some(Duration::ZERO)).unwrap();
+        let waits = || waiting.wait(Some(Duration::from_secs(20))).unwrap();
+        waiting.shut();
+        std::thread::scope(|scope| {
+            let waiter = scope.spawn(waits);
+            wait(&[], Some(Duration::from_millis(20))).unwrap();
+            shared.wake();
+            assert_eq!(now(&looking), (false, true), "who looks finds it");
+            wait(&[], Some(Duration::from_millis(20))).unwrap();
+            assert!(!waiter.is_finished());
+            // Its own it hears all the time.
+            second.wake();
+            assert_eq!(waiter.join().unwrap(), (true, false));
+        });
+        second.drain();
+        std::thread::scope(|scope| {
+            let waiter = scope.spawn(waits);
+            wait(&[], Some(Duration::from_millis(20))).unwrap();
+            assert!(!waiter.is_finished());
+            waiting.open();
+            assert_eq!(waiter.join().unwrap(), (false, true), "what came meanwhile is heard");
+        });
+        shared.drain();
+        assert_eq!([now(&looking), now(&waiting)], [(false, false); 2]);
+        std::thread::scope(|scope| {
+            let waiter = scope.spawn(waits);
+            wait(&[], Some(Duration::from_millis(20))).unwrap();
+            shared.wake();
+            assert_eq!(waiter.join().unwrap(), (false, true));
         });
     }
 
