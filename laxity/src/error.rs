@@ -222,6 +222,12 @@ pub enum Error {
         "upcalls on the executive's own thread (longest_iteration) need the placement `thread`: with `inline` others do its work, too"
     )]
     UpcallsInline,
+    /// The executive cannot spin for so long.
+    #[error("spin is {found}, expected {} at most", laxity_core::limits::MAX_SPIN)]
+    Spin {
+        /// What was given.
+        found: Duration,
+    },
     /// The system refused something.
     #[error("{what}: {source}")]
     System {
@@ -253,7 +259,7 @@ impl Error {
             | Self::TooManyUpcalls
             | Self::Throttled { .. } => 3,
             Self::Upcall(_) | Self::UpcallEnded { .. } | Self::InHandler | Self::UpcallsStarted => 2,
-            Self::Forked | Self::Interrupted | Self::UpcallsInline => 2,
+            Self::Forked | Self::Interrupted | Self::UpcallsInline | Self::Spin { .. } => 2,
             Self::ProcessorHeld { .. } => 5,
             Self::Registry(RegistryError::Damaged { .. }) => 2,
             Self::Registry(RegistryError::Lost { .. }) => 3,

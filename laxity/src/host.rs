@@ -29,7 +29,7 @@ use crate::error::Error;
 use crate::executive::{Command, Executive, Meter, Parts, Published, Sampling};
 use crate::holdings::Holdings;
 use crate::link::{self, DropAllowance, LinkChoice, ONLY_LINK, Wire};
-use crate::placement::{Placement, launch};
+use crate::placement::{Manner, Placement, launch};
 use crate::readiness::Readiness;
 use crate::realtime::{self, Scheduling};
 use crate::receiver::{Accepted, Receiver};
@@ -78,6 +78,17 @@ pub struct HostConfig {
     pub lease: Duration,
     /// Which threads do the executive's work.
     pub placement: Placement,
+    /// How long the executive looks on with nothing to do before it sleeps, from when it last had something to do; zero (the default) to 1 ms
+    /// ([`MAX_SPIN`](limits::MAX_SPIN)). What comes meanwhile costs no wake-up, and a message that is sent no hand-over. With
+    /// [`Placement::Inline`] the threads in `recv` do so that wait for frames. The bounds do not change.
+    ///
+    /// It spins no longer than its thread had no processor before, of which it keeps 10 ms at most: no more than half of any longer time, and never
+    /// into the kernel's throttle of real-time threads, as long as the thread's own work takes nine tenths of what that allows at most. Threads that are
+    /// as urgent have their turn between two looks; less urgent ones wait on that processor until it sleeps. Where it must not spin
+    /// [`Standing::notes`] says so: where that throttle leaves 10/11 of its period or less, where the executive's thread may use one processor only
+    /// (placement `thread`) or the machine has only one, and inline without a real-time priority. A thread under SCHED_DEADLINE never does, as it does none of
+    /// the executive's work.
+    pub spin: Duration,
     /// The SCHED_FIFO priority to ask for (1 to 99); `None` stays an ordinary thread.
     pub fifo_priority: Option<u8>,
     /// Whether to lock the process's memory, where that is permitted without limit.
@@ -118,6 +129,7 @@ impl Default for HostConfig {
             receive_memory: 256 << 20,
             lease: Duration::from_secs(2),
             placement: Placement::Thread,
+            spin: Duration::ZERO,
             fifo_priority: Some(70),
             lock_memory: true,
             keep_awake: false,
@@ -256,7 +268,7 @@ impl Host {
     /// threads.
     ///
     /// # Errors
-    /// If the platform's figures are out of range or those of the papers' machine, the address cannot be had, the registry cannot be used or has no place
+    /// If the platform's figures are out of range or those of the papers' machine, [`HostConfig::spin`] is out of range, the address cannot be had, the registry cannot be used or has no place
     /// left, or the system is out of resources. Nothing is half started.
     pub fn start(config: HostConfig) -> Result<Self, Error> {
         let proves_bounds = config.policy != Policy::RateMonotonic;
@@ -280,6 +292,9 @@ impl Host {
         prepare: impl FnOnce(&mut Endpoint),
         sampling: Option<Box<Sampling>>,
     ) -> Result<Self, Error> {
+        if config.spin > limits::MAX_SPIN {
+            return Err(Error::Spin { found: config.spin });
+        }
         let costs = config.costs.clone().map_or_else(Costs::of_this_host, Ok)?;
         let mut platform = costs.platform.clone();
         if config.key.is_some() {
@@ -406,15 +421,15 @@ impl Host {
             meter,
             waker: Arc::new(Wake::new().map_err(system("creating the wake-up event"))?),
         };
-        let fifo = config.fifo_priority;
+        let manner = Manner { placement: config.placement, fifo: config.fifo_priority, spin: config.spin };
         let (report, reported) = mpsc::sync_channel(1);
         let launched = match bound.wire {
-            Wire::Udp(link, frames) => launch(Executive::new(*link, frames, parts), config.placement, fifo, report),
-            Wire::Xdp(link, frames) => launch(Executive::new(*link, frames, parts), config.placement, fifo, report),
+            Wire::Udp(link, frames) => launch(Executive::new(*link, frames, parts), manner, report),
+            Wire::Xdp(link, frames) => launch(Executive::new(*link, frames, parts), manner, report),
         };
         let (executive_thread, inline) = launched.map_err(system("starting the executive's thread"))?;
-        let (scheduling, note) = reported.recv().unwrap_or((Scheduling::Ordinary, None));
-        notes.extend(note);
+        let (scheduling, could_not) = reported.recv().unwrap_or((Scheduling::Ordinary, Vec::new()));
+        notes.extend(could_not);
         if inline.is_some() && !matches!(scheduling, Scheduling::Fifo(_)) {
             notes.push("no thread does the executive's work (inline): it has no real-time priority itself".to_owned());
         }

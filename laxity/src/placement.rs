@@ -12,7 +12,7 @@ use laxity_link::{LinkOver, sys};
 
 use crate::control::Shared;
 use crate::error::Error;
-use crate::executive::{self, Executive, Inline, Monitor};
+use crate::executive::{self, Executive, Inline, Monitor, Spin};
 use crate::port::Port;
 use crate::realtime::Scheduling;
 use crate::signal::Signal;
@@ -36,31 +36,49 @@ pub enum Placement {
 /// The executive's thread; and what others do of its work, if they do.
 type Launched = (JoinHandle<()>, Option<Arc<dyn Inline>>);
 
+/// How an executive is to run.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Manner {
+    pub(crate) placement: Placement,
+    /// The SCHED_FIFO priority to ask for.
+    pub(crate) fifo: Option<u8>,
+    /// How long to spin before a sleep.
+    pub(crate) spin: Duration,
+}
+
+/// What the executive's thread runs as, and what it could not have.
+pub(crate) type Reported = (Scheduling, Vec<String>);
+
 /// Starts the executive's thread, which says what it runs as.
 pub(crate) fn launch<L, F>(
     executive: Executive<L, F>,
-    placement: Placement,
-    fifo: Option<u8>,
-    report: mpsc::SyncSender<(Scheduling, Option<String>)>,
+    manner: Manner,
+    report: mpsc::SyncSender<Reported>,
 ) -> io::Result<Launched>
 where
     L: LinkOver<F> + Send + 'static,
     F: Frames + Send + 'static,
 {
     let stopping = Stopping(Arc::clone(&executive.stopped), Arc::clone(&executive.notified));
+    let Manner { placement, fifo, spin } = manner;
     let (monitor, alone) = match placement {
         Placement::Thread => (None, Some(executive)),
-        Placement::Inline => (Some(Arc::new(Monitor::new(executive)?)), None),
+        Placement::Inline => (Some(Arc::new(Monitor::new(executive, !spin.is_zero())?)), None),
     };
     let inline = monitor.clone().map(|monitor| monitor as Arc<dyn Inline>);
     let thread = std::thread::Builder::new().name("laxity".to_owned()).spawn(move || {
-        let outcome = schedule(fifo);
-        let scheduling = outcome.0;
-        let _ = report.send(outcome);
+        let (scheduling, note) = schedule(fifo);
+        let mut notes = Vec::from_iter(note);
+        let spin = Spin::new(spin, placement == Placement::Inline, scheduling).unwrap_or_else(|why| {
+            notes.push(format!("the executive does not spin: {why}"));
+            Spin::default()
+        });
+        let _ = report.send((scheduling, notes));
         let _stopping = stopping;
         match (monitor, alone) {
-            (Some(monitor), _) => monitor.keep(scheduling),
-            (None, alone) => alone.into_iter().for_each(|executive| executive.run(scheduling)),
+            (Some(monitor), _) => monitor.keep(scheduling, spin),
+            (None, Some(executive)) => executive.run(scheduling, spin),
+            (None, None) => {}
         }
     })?;
     Ok((thread, inline))

@@ -12,6 +12,7 @@ use laxity_core::units::{Duration, Instant};
 use laxity_drive::{Clock, Work};
 use laxity_link::sys;
 
+use super::spin::Budget;
 use super::stopped;
 
 /// How old a reading of the run delay may be.
@@ -29,6 +30,8 @@ pub(crate) struct SystemClock {
     waited: u64,
     slept: u64,
     run_delay: RunDelay,
+    /// What its thread may still spin.
+    pub(crate) budget: Budget,
 }
 
 impl SystemClock {

@@ -1,9 +1,9 @@
 //! The executive: a [`Driver`] with a thread and a link of its own [channels §4].
 //!
 //! What happens in which order is the driver's; here is what surrounds it on a live host: the clock, the link, the mailboxes,
-//! the control thread, and how the thread sleeps. It sleeps when nothing is due, precisely, and never spins. Nothing here
-//! allocates or waits for a lock while data flows; what a closed channel leaves behind is handed to the control thread to be
-//! freed.
+//! the control thread, and how the thread sleeps. It sleeps when nothing is due, precisely; before that it spins only if it is told
+//! to, for a bounded time ([`Spin`]). Nothing here allocates or waits for a lock while data flows; what a closed channel leaves
+//! behind is handed to the control thread to be freed.
 
 mod clock;
 mod commands;
@@ -12,6 +12,7 @@ mod meter;
 mod monitor;
 mod ports;
 mod recorder;
+mod spin;
 pub(crate) mod stopped;
 #[cfg(test)]
 mod tests;
@@ -47,6 +48,7 @@ pub(crate) use meter::Meter;
 pub use meter::{Histograms, Sampling};
 pub(crate) use monitor::{Inline, Monitor, is_inside};
 pub use recorder::{Recorded, Recorder};
+pub(crate) use spin::Spin;
 pub(crate) use upcalls::Upcalls;
 
 /// What the control thread asks for.
@@ -161,6 +163,7 @@ pub(crate) struct Parts {
 pub(crate) struct Executive<L, F> {
     driver: Driver<F>,
     around: Surroundings<L, SystemClock>,
+    spin: Spin,
     pub(crate) notified: Arc<Signal>,
     pub(crate) stopped: Arc<AtomicBool>,
 }
@@ -246,15 +249,17 @@ impl<L: LinkOver<F>, F: Frames> Executive<L, F> {
         let (notified, stopped) = (Arc::clone(&parts.notified), Arc::clone(&parts.stopped));
         let config = Config { platform: parts.platform.clone(), channels: parts.channels, least_gap: LEAST_GAP };
         let (around, endpoint) = Surroundings::new(SystemClock::default(), link, parts);
-        Self { driver: Driver::new(now(), endpoint, frames, config), around, notified, stopped }
+        let driver = Driver::new(now(), endpoint, frames, config);
+        Self { driver, around, spin: Spin::default(), notified, stopped }
     }
 
-    /// Runs until it is told to stop. `scheduling` is what the thread runs as.
-    pub(crate) fn run(mut self, scheduling: Scheduling) {
-        self.begin(scheduling);
+    /// Runs until it is told to stop. `scheduling` is what the thread runs as, and `spin` what it does before it sleeps.
+    pub(crate) fn run(mut self, scheduling: Scheduling, spin: Spin) {
+        self.begin(scheduling, spin);
         loop {
             match self.driver.turn(&mut self.around) {
-                Next::Again | Next::Look(_) => {}
+                Next::Again | Next::Look(_) => self.spin.worked(),
+                Next::Sleep(sleep) if self.spins(&sleep) => {}
                 Next::Sleep(sleep) => self.sleep(&sleep),
                 Next::Stop => break,
             }
@@ -263,7 +268,8 @@ impl<L: LinkOver<F>, F: Frames> Executive<L, F> {
     }
 
     /// The calling thread is the executive's.
-    fn begin(&mut self, scheduling: Scheduling) {
+    fn begin(&mut self, scheduling: Scheduling, spin: Spin) {
+        self.spin = spin;
         let _ = sys::precise_timers();
         stopped::witness();
         let throttle = matches!(scheduling, Scheduling::Fifo(_)).then(realtime::throttle).flatten();
@@ -365,6 +371,38 @@ impl<L: LinkOver<F>, F: Frames> Executive<L, F> {
         }
         // What woke too late by the timeout that was passed: that it was the wrong one excuses nobody.
         self.driver.woke(awake, asleep.timeout.map(|timeout| asleep.since + timeout), rung, around);
+    }
+
+    /// A sleep that a frame or a mailbox ends, and nothing else is to be waited for.
+    fn is_plain(&self, sleep: &Sleep) -> bool {
+        sleep.hears_frames && !sleep.is_restricted && !sleep.is_held && !self.around.link.wants_writable()
+    }
+
+    /// Whether to take another turn instead of this sleep. Threads that are as urgent have had theirs then.
+    fn spins(&mut self, sleep: &Sleep) -> bool {
+        if !self.spin.is_on() || !self.is_plain(sleep) {
+            return false;
+        }
+        let time = now();
+        if !self.spin.goes_on(time, &mut self.around.clock.budget, sys::thread_processor_time) {
+            return false;
+        }
+        if self.spin.begins() {
+            self.publish();
+        }
+        self.spin.pause();
+        let (again, due) = (now(), sleep.until.map(|(due, _)| due));
+        self.around.meter.skip(again);
+        if again.since(time) > LEAST_GAP {
+            // Another thread had the processor: what came meanwhile is judged as if this one had slept.
+            self.around.slept_at = Some(time);
+            self.driver.woke(again, due, true, &mut self.around);
+        }
+        if let Some(upcalls) = &mut self.around.upcalls {
+            upcalls.begin_busy(due.map_or(again, |due| due.min(again)));
+        }
+        self.driver.spin();
+        true
     }
 
     /// Sleeps until a mailbox rings, a frame arrives or something is due.

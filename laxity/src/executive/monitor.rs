@@ -18,6 +18,9 @@
 //! - **Who waits for the lock.** Who is inside leaves after the turn that it is in: a step, which the bounds contain for it could be the keeper's own, and a
 //!   change of threads, for which they contain the wake-up W twice. The lock passes the priority of who waits on to who is inside.
 //! - **The leader.** One thread at a time waits for frames in the keeper's place, who then does not hear them.
+//! - **Who spins** ([`Spin`]) is the leader, without the lock: it looks whether there is a frame, or whether it is woken, instead of sleeping until then, and
+//!   yields in between. All else is as if it slept, but that the keeper has to be kept from hearing frames ([`WaitSet::shut`]): the kernel passes
+//!   it over only for a thread that sleeps. Keeper and other threads sleep at once.
 //! - **Work is never left alone.** Who leaves with something to do, or something due before the keeper would wake up, wakes it first. All other sleeps than
 //!   the plain one (held, restricted, resting, a link without room) are the keeper's, with the monitor taken.
 //! - **A panic** inside ends the host; a signal handler that interrupts a thread inside, and a child of fork(2), are refused.
@@ -26,7 +29,7 @@ use std::cell::{Cell, RefCell};
 use std::os::fd::AsFd;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU32, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 
 use laxity_core::frames::Frames;
 use laxity_core::units::{Duration, Instant};
@@ -34,7 +37,7 @@ use laxity_drive::{Next, Sleep};
 use laxity_link::LinkOver;
 use laxity_link::sys::{self, PriorityGuard, PriorityLock, Protocol, Urgency, WaitSet, Wake, now};
 
-use super::{Asleep, Executive, SystemClock};
+use super::{Asleep, Executive, Spin, SystemClock, spin};
 use crate::doorbell::Doorbell;
 use crate::realtime::Scheduling;
 
@@ -82,6 +85,8 @@ pub(crate) struct Monitor<L, F> {
     leaders: WaitSet,
     /// What the keeper waits for: the doorbell, and frames.
     keepers: WaitSet,
+    /// The leader looks for frames, and the keeper does not hear them. The leader's.
+    is_deaf: AtomicBool,
     waker: Arc<Wake>,
     doorbell: Arc<Doorbell>,
     /// So many threads wait for the lock that have to have it: who is inside leaves.
@@ -137,16 +142,19 @@ impl<L: LinkOver<F>, F: Frames> Inside<L, F> {
     fn turn(&mut self) -> Next {
         let Self { executive: Some(executive), is_broken: false, .. } = self else { return Next::Stop };
         let turn = AssertUnwindSafe(|| executive.driver.turn(&mut executive.around));
-        catch_unwind(turn).unwrap_or_else(|_| {
+        let next = catch_unwind(turn).unwrap_or_else(|_| {
             self.is_broken = true;
             Next::Stop
-        })
+        });
+        if matches!(next, Next::Again | Next::Look(_)) {
+            executive.spin.worked();
+        }
+        next
     }
 
     /// Whether another thread may wait in the keeper's place.
     fn is_plain(&self, sleep: &Sleep) -> bool {
-        let has_room = self.executive.as_ref().is_some_and(|executive| !executive.around.link.wants_writable());
-        sleep.hears_frames && !sleep.is_restricted && !sleep.is_held && has_room
+        self.executive.as_ref().is_some_and(|executive| executive.is_plain(sleep))
     }
 
     /// After a sleep that a frame seems to have ended.
@@ -164,21 +172,23 @@ impl<L: LinkOver<F>, F: Frames> Inside<L, F> {
 }
 
 impl<L: LinkOver<F>, F: Frames> Monitor<L, F> {
-    /// Around an executive.
+    /// Around an executive, whose leaders may spin if `may_spin`.
     ///
     /// # Errors
     /// The link cannot be waited for, or the system is out of resources.
-    pub(crate) fn new(executive: Executive<L, F>) -> std::io::Result<Self> {
+    pub(crate) fn new(executive: Executive<L, F>, may_spin: bool) -> std::io::Result<Self> {
         let (waker, doorbell) = (Arc::clone(&executive.around.waker), Arc::clone(&executive.around.doorbell));
         let inputs = executive.around.link.inputs()?;
         let leaders = WaitSet::new(waker.as_fd(), &inputs)?;
-        let keepers = WaitSet::new(doorbell.wake.as_fd(), &inputs)?;
+        let keeping = if may_spin { WaitSet::with_gate } else { WaitSet::new };
+        let keepers = keeping(doorbell.wake.as_fd(), &inputs)?;
         let executive = Some(executive);
         let inside = Inside { executive, is_led: false, is_broken: false, idle: None, entries: 0, heard: None };
         Ok(Self {
             inside: PriorityLock::new(inside, Protocol::Inheritance)?,
             leaders,
             keepers,
+            is_deaf: AtomicBool::new(false),
             waker,
             doorbell,
             wanted: AtomicU32::new(0),
@@ -188,14 +198,14 @@ impl<L: LinkOver<F>, F: Frames> Monitor<L, F> {
         })
     }
 
-    /// Runs until it is told to stop, on the keeper's thread, which runs as `scheduling`.
-    pub(crate) fn keep(&self, scheduling: Scheduling) {
+    /// Runs until it is told to stop, on the keeper's thread, which runs as `scheduling`; leaders spin as `spin` says.
+    pub(crate) fn keep(&self, scheduling: Scheduling, spin: Spin) {
         if let Scheduling::Fifo(priority) = scheduling {
             self.ceiling.store(priority, Ordering::Relaxed);
         }
         let mut inside = self.inside.lock();
         if let Some(executive) = &mut inside.executive {
-            executive.begin(scheduling);
+            executive.begin(scheduling, spin);
         }
         loop {
             let next = inside.turn();
@@ -237,7 +247,7 @@ impl<L: LinkOver<F>, F: Frames> Monitor<L, F> {
         // Who rings from here on is heard: a whole round comes before the next sleep.
         self.doorbell.awake();
         let mut inside = self.take(true);
-        self.awake(&mut inside, &asleep, entries, rung, heard);
+        self.awake(&mut inside, &asleep, entries, false, (rung, heard));
         inside
     }
 
@@ -258,12 +268,20 @@ impl<L: LinkOver<F>, F: Frames> Monitor<L, F> {
         inside
     }
 
-    /// The calling thread, which came in when so many had, has slept.
-    fn awake(&self, inside: &mut Entered<'_, L, F>, asleep: &Asleep, entries: u64, rung: bool, heard: bool) {
+    /// The calling thread, which came in when so many had, has slept; or has spun before.
+    fn awake(
+        &self,
+        inside: &mut Entered<'_, L, F>,
+        asleep: &Asleep,
+        entries: u64,
+        has_spun: bool,
+        (rung, heard): (bool, bool),
+    ) {
         if heard {
             inside.heard = Some(inside.received());
         }
-        let is_alone = inside.entries == entries;
+        // What was spun is no part of what it was awake for, but of its processor time.
+        let is_alone = inside.entries == entries && !has_spun;
         inside.entries += 1;
         let Some(executive) = &mut inside.executive else { return };
         if heard {
@@ -341,6 +359,9 @@ impl<L: LinkOver<F>, F: Frames> Monitor<L, F> {
             executive.publish();
             if idle.is_some() {
                 executive.around.slept_at.get_or_insert_with(now);
+                if executive.spin.is_on() {
+                    executive.spin.ends(now());
+                }
             } else {
                 executive.driver.leave(now());
             }
@@ -376,10 +397,24 @@ impl<L: LinkOver<F>, F: Frames> Monitor<L, F> {
             self.doorbell.poke();
         }
         executive.around.leader = Some(place);
+        // What is due is the keeper's, which may need this processor.
+        let spins =
+            executive.spins_until(asleep.since).map(|ends| asleep.due.map_or(ends, |due| due.min(ends)).min(until));
         executive.change_clocks();
+        if spins.is_some() && !self.is_deaf.swap(true, Ordering::Relaxed) {
+            self.keepers.shut();
+        }
         drop(inside);
         IS_INSIDE.set(false);
-        let (rung, heard) = self.leaders.wait(Some(until.since(asleep.since))).unwrap_or((false, false));
+        let looked = spins.map_or((false, false), |ends| self.look_until(ends));
+        let blocked = if spins.is_some() { now() } else { asleep.since };
+        let (rung, heard) = match looked {
+            (false, false) => {
+                self.hear();
+                self.leaders.wait(Some(until.since(blocked))).unwrap_or((false, false))
+            }
+            found => found,
+        };
         if rung {
             self.waker.drain();
         }
@@ -387,9 +422,11 @@ impl<L: LinkOver<F>, F: Frames> Monitor<L, F> {
         let mut inside = self.take(false);
         if let Some(executive) = &mut inside.executive {
             executive.change_clocks();
+            executive.around.clock.budget.spent(blocked.since(asleep.since));
         }
+        let has_spun = spins.is_some();
         // What is due is the keeper's: that this thread sleeps longer is no lateness.
-        self.awake(&mut inside, &Asleep { timeout: None, ..asleep }, entries, false, heard);
+        self.awake(&mut inside, &Asleep { since: blocked, timeout: None, ..asleep }, entries, has_spun, (false, heard));
         if let Some(executive) = &mut inside.executive {
             executive.around.leader = None;
         }
@@ -397,7 +434,32 @@ impl<L: LinkOver<F>, F: Frames> Monitor<L, F> {
     }
 }
 
+impl<L, F> Monitor<L, F> {
+    /// The leader looks until then for a frame, or whether it is woken, as [`WaitSet::wait`] says it; yields to who is as urgent.
+    fn look_until(&self, ends: Instant) -> (bool, bool) {
+        loop {
+            let found = self.leaders.wait(Some(Duration::ZERO)).unwrap_or((false, false));
+            if found != (false, false) || now() >= ends {
+                return found;
+            }
+            spin::give_way();
+        }
+    }
+
+    /// The leader looks no more: the keeper hears frames again.
+    fn hear(&self) {
+        if self.is_deaf.swap(false, Ordering::Relaxed) {
+            self.keepers.open();
+        }
+    }
+}
+
 impl<L: LinkOver<F>, F: Frames> Executive<L, F> {
+    /// Until when the calling thread, which is inside and has nothing to do, may spin.
+    fn spins_until(&mut self, now: Instant) -> Option<Instant> {
+        self.spin.until(now, &mut self.around.clock.budget, sys::thread_processor_time)
+    }
+
     /// A thread of the application comes in, with a clock of its own, or goes out.
     fn change_clocks(&mut self) {
         CLOCK.with_borrow_mut(|clock| std::mem::swap(clock, &mut self.around.clock));
@@ -463,6 +525,7 @@ impl<L: LinkOver<F> + Send, F: Frames + Send> Inline for Monitor<L, F> {
         };
         if !is_second {
             inside.is_led = false;
+            self.hear();
         }
         let is_done = has() || now() >= until;
         self.leave(inside, before);

@@ -54,6 +54,12 @@ pub(crate) fn throttle() -> Option<(Duration, Duration)> {
     (runtime < period).then(|| (Duration::from_micros(runtime), Duration::from_micros(period)))
 }
 
+/// Whether the machine has one processor only, as far as it says.
+pub(crate) fn has_one_processor() -> bool {
+    let online = fs::read_to_string("/sys/devices/system/cpu/online").unwrap_or_default();
+    online.trim().parse::<u32>().is_ok()
+}
+
 /// A number that nobody can guess: the key of tokens and keys.
 ///
 /// # Errors
