@@ -59,6 +59,13 @@
 // In place of a real-time priority: stay an ordinary thread.
 #define LAXITY_NO_PRIORITY 0
 
+// A thread of the host's own does its work: messages are handed over to it, and by it.
+#define LAXITY_PLACEMENT_THREAD 0
+
+// Threads in laxity_sender_send() and laxity_receiver_recv() do the host's work themselves, as far as they run as SCHED_FIFO or SCHED_RR: no hand-over, and one wake-up
+// less at each end. Every bound contains the platform's wake-up twice for that.
+#define LAXITY_PLACEMENT_INLINE 1
+
 // A sender beyond its contract waits.
 #define LAXITY_OVERLOAD_BLOCK 0
 
@@ -148,6 +155,12 @@ struct laxity_host_config {
   bool lock_memory;
   // The longest iteration of an upcall on the executive's own thread (laxity_trusted_upcalls_start()), nanoseconds; 0 if there will be none.
   uint64_t longest_iteration_ns;
+  // LAXITY_PLACEMENT_THREAD or LAXITY_PLACEMENT_INLINE; the latter excludes upcalls on the executive's own thread.
+  int placement;
+  // How long to look on with nothing to do before a sleep, nanoseconds, up to 1,000,000; 0 for not at all. What comes meanwhile costs no wake-up. It takes
+  // processor time: no more than the thread did not run before, and never so much that the kernel stops it. Where that is not possible it is done
+  // without.
+  uint64_t spin_ns;
 };
 
 // What a real-time channel declares.

@@ -3,7 +3,7 @@
 use std::ffi::{c_char, c_int};
 use std::net::SocketAddr;
 
-use laxity::{Costs, Host as Inner, HostConfig as Config};
+use laxity::{Costs, Host as Inner, HostConfig as Config, Placement};
 use laxity_core::platform::Platform;
 use laxity_core::units::Duration;
 
@@ -15,6 +15,12 @@ pub const LAXITY_COSTS_OF_THIS_HOST: c_int = 0;
 pub const LAXITY_COSTS_ASSUMED: c_int = 1;
 /// In place of a real-time priority: stay an ordinary thread.
 pub const LAXITY_NO_PRIORITY: c_int = 0;
+
+/// A thread of the host's own does its work: messages are handed over to it, and by it.
+pub const LAXITY_PLACEMENT_THREAD: c_int = 0;
+/// Threads in laxity_sender_send() and laxity_receiver_recv() do the host's work themselves, as far as they run as SCHED_FIFO or SCHED_RR: no hand-over, and one wake-up
+/// less at each end. Every bound contains the platform's wake-up twice for that.
+pub const LAXITY_PLACEMENT_INLINE: c_int = 1;
 
 /// A host: the executive that sends and receives its channels. Threads: every function that takes a host may be called from any thread at any time,
 /// except laxity_host_free().
@@ -37,6 +43,12 @@ pub struct HostConfig {
     pub lock_memory: bool,
     /// The longest iteration of an upcall on the executive's own thread (laxity_trusted_upcalls_start()), nanoseconds; 0 if there will be none.
     pub longest_iteration_ns: u64,
+    /// LAXITY_PLACEMENT_THREAD or LAXITY_PLACEMENT_INLINE; the latter excludes upcalls on the executive's own thread.
+    pub placement: c_int,
+    /// How long to look on with nothing to do before a sleep, nanoseconds, up to 1,000,000; 0 for not at all. What comes meanwhile costs no wake-up. It takes
+    /// processor time: no more than the thread did not run before, and never so much that the kernel stops it. Where that is not possible it is done
+    /// without.
+    pub spin_ns: u64,
 }
 
 pub(crate) fn costs(which: c_int) -> Result<Option<Costs>, Failure> {
@@ -44,6 +56,17 @@ pub(crate) fn costs(which: c_int) -> Result<Option<Costs>, Failure> {
         LAXITY_COSTS_OF_THIS_HOST => Ok(None),
         LAXITY_COSTS_ASSUMED => Ok(Some(Platform::assumed_host().into())),
         other => Err(Failure::argument(format!("costs is {other}, expected LAXITY_COSTS_OF_THIS_HOST or _ASSUMED"))),
+    }
+}
+
+fn placement(which: c_int) -> Result<Placement, Failure> {
+    match which {
+        LAXITY_PLACEMENT_THREAD => Ok(Placement::Thread),
+        LAXITY_PLACEMENT_INLINE => Ok(Placement::Inline),
+        other => {
+            let expected = "expected LAXITY_PLACEMENT_THREAD or _INLINE";
+            Err(Failure::argument(format!("placement is {other}, {expected}")))
+        }
     }
 }
 
@@ -72,6 +95,8 @@ pub extern "C" fn laxity_host_config_default() -> HostConfig {
         alone: false,
         lock_memory: true,
         longest_iteration_ns: 0,
+        placement: LAXITY_PLACEMENT_THREAD,
+        spin_ns: 0,
     }
 }
 
@@ -91,6 +116,8 @@ pub unsafe extern "C" fn laxity_host_start(config: *const HostConfig, host: *mut
             config.fifo_priority = fifo(given.fifo_priority, 99)?;
             config.lock_memory = given.lock_memory;
             config.longest_iteration = Duration::from_nanos(given.longest_iteration_ns);
+            config.placement = placement(given.placement)?;
+            config.spin = Duration::from_nanos(given.spin_ns);
             if given.alone {
                 config.registry = None;
             }

@@ -237,6 +237,15 @@ static void upcalls_on_the_executives_thread(void) {
   HOLDS(laxity_host_start(&config, &host) == LAXITY_OK);
   HOLDS(laxity_trusted_upcalls_start(host, &trusted) == LAXITY_REFUSED && trusted == NULL);
   laxity_host_free(host);
+  config.placement = LAXITY_PLACEMENT_INLINE, config.spin_ns = 100000;
+  HOLDS(laxity_host_start(&config, &host) == LAXITY_OK);
+  laxity_host_free(host);
+  config.placement = 2;
+  HOLDS(laxity_host_start(&config, &host) == LAXITY_BAD_ARGUMENT && host == NULL);
+  config.placement = LAXITY_PLACEMENT_THREAD, config.spin_ns = 1000001;
+  HOLDS(laxity_host_start(&config, &host) != LAXITY_OK && host == NULL);
+  HOLDS(strstr(laxity_last_error(), "spin is ") != NULL);
+  config.spin_ns = 0;
   config.longest_iteration_ns = 200000;
   HOLDS(laxity_host_start(&config, &host) == LAXITY_OK);
   HOLDS(laxity_trusted_upcalls_start(host, &trusted) == LAXITY_OK);
