@@ -7,7 +7,9 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use laxity::text::HostAddress;
 use laxity::{HostConfig, Placement, Registry};
+use laxity_core::limits::MAX_SPIN;
 use laxity_core::signal::{MAX_LEASE, MIN_LEASE};
+use laxity_core::units::Duration;
 
 use crate::costs::{self, CostsArguments};
 use crate::failure::Failure;
@@ -36,6 +38,10 @@ pub(crate) struct HostArguments {
     /// Which threads do the host's protocol work: one of its own, or inline, the command's own thread, which becomes real-time for that
     #[arg(long, value_enum, default_value_t = PlacementArgument::Thread)]
     pub(crate) placement: PlacementArgument,
+    /// How long to look for frames and messages with nothing to do before going to sleep, up to 1ms: what comes meanwhile costs no wake-up. It takes
+    /// processor time: at most as much as the thread did not run before, and never so much that the kernel stops it
+    #[arg(long, value_name = "SPAN", default_value = "0")]
+    pub(crate) spin: String,
     /// Hold messages that are ahead of their time until then, at every stage of this host: more delay, and less jitter
     #[arg(long)]
     pub(crate) hold: bool,
@@ -97,6 +103,7 @@ impl HostArguments {
         let link = self.link.choice()?;
         let key = self.key.as_deref().map(laxity::key::read).transpose()?;
         let lease = span_within("--lease", &self.lease, [MIN_LEASE, MAX_LEASE])?;
+        let spin = span_within("--spin", &self.spin, [Duration::ZERO, MAX_SPIN])?;
         let default = HostConfig::default();
         let placement = match self.placement {
             PlacementArgument::Thread => Placement::Thread,
@@ -113,6 +120,7 @@ impl HostArguments {
             lease,
             fifo_priority: self.priority(),
             placement,
+            spin,
             key,
             hold_sending: self.hold,
             hold_receiving: self.hold,

@@ -147,8 +147,17 @@ fn check_livelock(found: &Value) -> u64 {
 
 #[test]
 fn requests_are_answered_on_every_stack() {
-    const STACKS: [&str; 7] =
-        ["udp", "expert-2", "expert-1", "laxity-udp", "laxity-xdp", "laxity-udp-inline", "laxity-xdp-inline"];
+    const STACKS: [&str; 9] = [
+        "udp",
+        "expert-2",
+        "expert-1",
+        "laxity-udp",
+        "laxity-xdp",
+        "laxity-udp-inline",
+        "laxity-xdp-inline",
+        "laxity-udp-inline-spin",
+        "laxity-xdp-inline-spin",
+    ];
     const ROUNDS: usize = 10;
     let _alone = alone();
     let plot = std::env::temp_dir().join(format!("laxity-roundtrip-{}.html", std::process::id()));

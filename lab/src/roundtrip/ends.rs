@@ -17,7 +17,7 @@ use super::{LOST_AFTER, MESSAGE_BYTES, Manner, SEGMENTS};
 use crate::error::Error;
 use crate::hosts::{Devices, Hosts, Place};
 
-/// How long an expert that has a processor to itself looks before it blocks.
+/// How long an expert that has a processor to itself, or a host that spins, looks before it blocks.
 const SPIN: Duration = Duration::from_micros(150);
 /// How long who answers does not look whether the turn is over.
 const LOOK: Duration = Duration::from_millis(20);
@@ -160,7 +160,7 @@ impl Pair {
     ) -> Result<Self, Error> {
         let devices = match stack {
             "expert-1" => Devices::Queued,
-            "laxity-xdp" | "laxity-xdp-inline" => Devices::Whole,
+            _ if stack.starts_with("laxity-xdp") => Devices::Whole,
             _ => Devices::Default,
         };
         let places = lab.join(number, devices).map_err(Error::system("a pair of virtual Ethernet interfaces"))?;
@@ -170,7 +170,7 @@ impl Pair {
             "expert-1" => ([urgent(processors[1]); 2], Duration::ZERO),
             "expert-2" => (processors.map(urgent), if processors[0].is_some() { SPIN } else { Duration::ZERO }),
             // As urgent as the executive whose work they do.
-            _ if stack.ends_with("inline") => {
+            _ if stack.contains("inline") => {
                 let priority = priority.and(HostConfig::default().fifo_priority);
                 (processors.map(|processor| Manner { processor, priority }), Duration::ZERO)
             }
@@ -203,9 +203,12 @@ impl Pair {
             return Ok(Self { stack, asks, answers, manners, receivers, place, _hosts: Vec::new() });
         }
         let link = if stack.contains("xdp") { LinkChoice::Xdp(XdpOptions::default()) } else { LinkChoice::Udp };
-        let placement = if stack.ends_with("inline") { Placement::Inline } else { Placement::Thread };
+        let placement = if stack.contains("inline") { Placement::Inline } else { Placement::Thread };
         let [a, b] = [0, 1].map(|host| {
-            let config = HostConfig { bind: places[host].address, link: link.clone(), placement, ..assumed() };
+            // Only who asks, as with the expert.
+            let spin = if host == 0 && stack.ends_with("spin") { SPIN } else { Duration::ZERO };
+            let (bind, link) = (places[host].address, link.clone());
+            let config = HostConfig { bind, link, placement, spin, ..assumed() };
             start(lab, host, config, manners[host])
         });
         let (a, b) = (a?, b?);

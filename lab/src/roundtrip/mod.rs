@@ -8,6 +8,7 @@
 //! | `expert-1` | the same with one processor for both ends: neither spins, and a real-time thread of the kernel receives for both hosts |
 //! | `laxity-udp`, `laxity-xdp` | a channel in each direction, its contract exactly what is sent, burst 1; executive and application of a host share a processor, as `expert-2` has them |
 //! | `laxity-udp-inline`, `laxity-xdp-inline` | the same, but the applications' threads do the executive's work ([`laxity::Placement::Inline`]) |
+//! | `laxity-udp-inline-spin`, `laxity-xdp-inline-spin` | inline, and the asking end spins as that of `expert-2` ([`laxity::HostConfig::spin`]) |
 //!
 //! Each stack has a pair of virtual interfaces of its own, and all stand at the same time. In each round every stack has its turn, in an
 //! order that rotates, so that what disturbs the machine hits all alike. All send the same bytes. Who asks keeps its rhythm and never has two
@@ -34,8 +35,17 @@ use crate::timing::{self, SetAtEnd, joined};
 use ends::{Asks, Pair};
 
 /// The stacks, in the order of the rows.
-pub const STACKS: [&str; 7] =
-    ["udp", "expert-2", "expert-1", "laxity-udp", "laxity-xdp", "laxity-udp-inline", "laxity-xdp-inline"];
+pub const STACKS: [&str; 9] = [
+    "udp",
+    "expert-2",
+    "expert-1",
+    "laxity-udp",
+    "laxity-xdp",
+    "laxity-udp-inline",
+    "laxity-xdp-inline",
+    "laxity-udp-inline-spin",
+    "laxity-xdp-inline-spin",
+];
 /// What goes on beside it, in the order of the rows. `all` is flood and hogs: plain sockets have no contract to break.
 pub const ATTACKS: [Attack; 4] = [Attack::Idle, Attack::Flood, Attack::Hogs, Attack::All];
 /// How often each stack has its turn under each attack.
