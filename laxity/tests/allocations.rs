@@ -56,8 +56,12 @@ fn the_data_path_allocates_nothing_after_set_up() {
     // With an envelope, as calibrated hosts have it: what is stolen in its windows is watched.
     let mut platform = Platform::assumed_host();
     platform.interference.envelopes = vec![(Duration::from_millis(100), Duration::from_millis(10))];
-    let host = || Host::start(HostConfig { registry: None, ..HostConfig::with_costs(platform.clone()) }).unwrap();
-    let (a, b) = (host(), host());
+    let host = |spin| {
+        let costs = HostConfig::with_costs(platform.clone());
+        Host::start(HostConfig { registry: None, spin, ..costs }).unwrap()
+    };
+    // One of them spins before it sleeps.
+    let (a, b) = (host(Duration::from_micros(100)), host(Duration::ZERO));
     let contract = Contract::new(20_000, 1, Duration::from_millis(4), 1, Duration::from_millis(100)).unwrap();
     let specs = [ChannelSpec::real_time(contract), ChannelSpec::best_effort(20_000, 8).unwrap()];
     let mut channels: Vec<(Sender, Receiver)> = specs
