@@ -356,7 +356,7 @@ mod tests {
         let assumed = Platform::assumed_host();
         let mut interference = assumed.interference.clone();
         interference.envelopes = vec![(us(10_000), us(1_400)), (us(100_000), us(6_700))];
-        let (link_cost, receive_first, wake_up, handover) = (us(32), us(22), us(4_380), us(4_390));
+        let (link_cost, receive_first, wake_up, handover) = (us(32), us(22), us(4_780), us(4_790));
         let link = LinkModel { spacing: link_cost * 3, ..assumed.link };
         let platform =
             Platform { quantum: 16, link_cost, receive_first, wake_up, handover, link, interference, ..assumed };

@@ -82,11 +82,11 @@ pub struct HostConfig {
     /// ([`MAX_SPIN`](limits::MAX_SPIN)). What comes meanwhile costs no wake-up, and a message that is sent no hand-over. With
     /// [`Placement::Inline`] the threads in `recv` do so that wait for frames. The bounds do not change.
     ///
-    /// It spins no longer than its thread had no processor before, of which it keeps 10 ms at most: no more than half of any longer time, and never
+    /// It spins no longer than its thread had no processor before, of which it keeps 10 ms at most: no more than half of any longer time, and by itself never
     /// into the kernel's throttle of real-time threads, as long as the thread's own work takes nine tenths of what that allows at most. Threads that are
     /// as urgent have their turn between two looks; less urgent ones wait on that processor until it sleeps. Where it must not spin
     /// [`Standing::notes`] says so: where that throttle leaves 10/11 of its period or less, where the executive's thread may use one processor only
-    /// (placement `thread`) or the machine has only one, and inline without a real-time priority. A thread under SCHED_DEADLINE never does, as it does none of
+    /// (placement `thread`) or the machine has only one, and inline without a real-time priority; inline only threads that are exactly as urgent as the executive spin. A thread under SCHED_DEADLINE never does, as it does none of
     /// the executive's work.
     pub spin: Duration,
     /// The SCHED_FIFO priority to ask for (1 to 99); `None` stays an ordinary thread.

@@ -33,6 +33,8 @@ pub(crate) struct Sharing {
     pub(crate) is_largest: bool,
     /// Beside upcalls it grows only as far as what comes before them stays within this, parts per million of the processor.
     pub(crate) most_above: Option<u64>,
+    /// Until then an opener may wait for others to give way.
+    pub(crate) waits_until: StdInstant,
     /// Until then it does not grow without a need.
     pub(crate) rests_until: StdInstant,
     pub(crate) looks_at: StdInstant,
@@ -153,6 +155,7 @@ impl Sharing {
             need: Some(FLOOR),
             is_largest: false,
             most_above: None,
+            waits_until: now,
             rests_until: now,
             looks_at: now,
             reads_at: now,

@@ -30,7 +30,7 @@ use crate::control::{Known, Shared, State};
 use crate::error::{Advice, Error};
 use crate::executive::Command;
 use crate::link::ONLY_LINK;
-use crate::registry::{self, Direction, GRID, HeldChannel, LOOK, PATIENCE, Shortage, grid};
+use crate::registry::{self, Direction, GRID, HeldChannel, LOOK, PATIENCE, RegistryError, Shortage, grid};
 use crate::share::{Candidate, Outcome, Sharing, claim_processor, largest, least, list, parts_of, processor};
 
 /// For so long an executive takes no more than it has, when it has made room on its processor: for what asked for the room.
@@ -171,6 +171,7 @@ impl Shared {
                 }
                 Outcome::Modest => is_modest = true,
                 Outcome::Wait => {
+                    sharing.waits_until = until + LOOK;
                     drop(state);
                     std::thread::sleep(LOOK);
                     state = self.state();
@@ -363,10 +364,15 @@ impl Shared {
         let is_largest = all.is_none() && !rests && !sharing.others.are_there;
         let mut is_need_wrong = false;
         let now = laxity_link::sys::now().as_nanos();
+        // An opener that failed while it waited may have left its wish.
+        let waits_no_more = sharing.waits_until <= StdInstant::now();
         let reviewed = sharing.seat.update(|book, mine| {
             // No change is under way: what we pace by is what we need to claim.
             mine.link = mine.link.min(grid(whole, parts).as_bytes_per_second());
             mine.revocable = mine.revocable.min(mine.link);
+            if waits_no_more {
+                mine.wish = 0;
+            }
             list(mine, &channels);
             let (is_alone, is_wished) = (book.is_alone(key), book.is_wished(key));
             let rate = |parts| grid(whole, parts).as_bytes_per_second();
@@ -405,6 +411,15 @@ impl Shared {
         }
         sharing.is_largest |= is_largest;
         sharing.is_stale = reviewed.is_err();
+        if matches!(reviewed, Err(RegistryError::Lost { .. }))
+            && let Some(smaller) = (need < parts).then(|| admission.with_rate(grid(whole, need)).ok()).flatten()
+        {
+            // Others may have what the registry no longer says is ours.
+            sharing.seat.reduce(grid(whole, need).as_bytes_per_second());
+            (sharing.parts, sharing.is_largest) = (need, false);
+            *admission = smaller;
+            return self.set_link(state, true);
+        }
         if let Ok(Some((changed, new))) = reviewed {
             (sharing.parts, sharing.is_largest) = (changed, false);
             *admission = new;

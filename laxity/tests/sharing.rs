@@ -138,6 +138,18 @@ fn who_is_alone_has_the_whole_link_and_gives_way_to_who_comes() {
 }
 
 #[test]
+fn who_is_alone_gives_way_though_the_registry_was_lost() {
+    let place = Place::new("lost");
+    let a = place.host("robot");
+    assert_eq!(share(&a), WHOLE);
+    std::fs::remove_file(place.0.join("registry")).unwrap();
+    // Nobody is known to be there, so it may have all as well; what comes first is known to the other.
+    let b = place.host("operator");
+    until("together they have no more than the link", || share(&a) + share(&b) <= WHOLE);
+    until("both are known, and have what they need", || (share(&a), share(&b)) == (FLOOR, FLOOR));
+}
+
+#[test]
 fn best_effort_alone_has_the_whole_link() {
     let (place, there) = (Place::new("bulk"), elsewhere());
     let a = place.host("bulk");

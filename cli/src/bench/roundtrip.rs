@@ -181,7 +181,7 @@ fn by_segment(report: &Report) -> String {
     type One<'a> = (&'a Row, (usize, [Option<u64>; SEGMENTS.len()]));
     let of = |segment: usize| move |(_, (_, found)): &One<'_>| micros(found[segment]);
     let columns: &[Column<'_, One<'_>>] = &[
-        ("an answer at rest, p50", &|(row, _)| row.stack.to_owned()),
+        ("an answer at rest, p50, behind the other turns", &|(row, _)| row.stack.to_owned()),
         ("answers", &|(_, (answers, _))| count(*answers as u64)),
         (SEGMENTS[0], &of(0)),
         (SEGMENTS[1], &of(1)),
@@ -197,9 +197,9 @@ fn way(report: &Report) -> Panel {
     let line = |row: &Row| {
         let place = STACKS.iter().position(|stack| *stack == row.stack).unwrap_or(0);
         let mut at = 0;
-        let points = medians(row).1.into_iter().enumerate().map(|(segment, nanos)| {
-            at += nanos.unwrap_or(0);
-            (at, segment as u64 + 1)
+        let points = medians(row).1.into_iter().enumerate().map_while(|(segment, nanos)| {
+            at += nanos?;
+            Some((at, segment as u64 + 1))
         });
         Line::new(place, [(0, 0)].into_iter().chain(points))
     };

@@ -540,8 +540,8 @@ fn spaced(flows: &[Flow], cost: u64) -> Option<Affine> {
     let are_spaced =
         !flows.iter().any(Flow::is_best_effort) && executives.values().all(|(spacing, _)| !spacing.is_zero());
     let line = |&(spacing, ahead): &(Duration, Duration)| {
-        let at_once = ahead.as_nanos() / spacing.as_nanos() + 2;
-        Affine { level: u128::from(at_once) * u128::from(cost), ..Affine::rising(cost, spacing) }
+        let at_once = u128::from(ahead.as_nanos() / spacing.as_nanos()) + 2;
+        Affine { level: at_once.saturating_mul(cost.into()), ..Affine::rising(cost, spacing) }
     };
     are_spaced.then(|| executives.values().map(line).fold(Affine::default(), Affine::and))
 }

@@ -18,7 +18,7 @@
 //!
 //! What the exact test let in may leave no room in some cells, by this account. That must not turn the ledger's every later
 //! answer into no, so a newcomer is not held to cells before its deadline where it changes nothing: its demand is not there,
-//! its block is one that there is in any case, and J is as it was. Everybody holds there before, so everybody holds after.
+//! its block is one that there is in any case, no packet of its has less to spare, and J is as it was. Everybody holds there before, so everybody holds after.
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
@@ -186,6 +186,8 @@ pub(super) struct Ledger {
     blocks: Counted,
     largest: Counted,
     smallest: Counted,
+    /// By how much longer than its transmission each channel's packets count at least.
+    spares: Counted,
 }
 
 /// What a job adds.
@@ -231,6 +233,7 @@ impl Ledger {
             blocks: Counted::default(),
             largest: Counted::default(),
             smallest: Counted::default(),
+            spares: Counted::default(),
         }
     }
 
@@ -254,6 +257,7 @@ impl Ledger {
             self.link_tail = self.link_tail.changed(change, link_tail(stream));
             self.largest.change(change, stream.largest);
             self.smallest.change(change, stream.smallest);
+            self.spares.change(change, stream.spare);
         }
     }
 
@@ -325,7 +329,9 @@ impl Ledger {
         })
         .filter(|deadline| {
             let theirs = if machine.all_block { self.largest.greatest() } else { 0 };
-            let nothing_new = newcomer.largest <= machine.other_largest.max(theirs);
+            // The exact test takes the least spare off all demand.
+            let spares_less = self.spares.least().is_some_and(|least| newcomer.spare < least);
+            let nothing_new = newcomer.largest <= machine.other_largest.max(theirs) && !spares_less;
             nothing_new || (0..cell_of(*deadline)).all(|cell| fits(None, cell))
         })
         .map(|deadline| deadline.saturating_add(newcomer.late))

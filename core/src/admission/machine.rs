@@ -52,7 +52,7 @@
 //! The second: there are at most `b + ⌈s/sp⌉` best-effort starts in any s, each counted when it was decided, which is a poll of
 //! the link before its C_l has passed, and so less than A. D_i is how long before its packets are through a message may have
 //! been released: its deadline. If messages are sent early, what is early is handed over only while the processor has nothing current to do
-//! (A5), so a busy period has no more of that than one poll that had begun before: `C_l (⌈A/L_min⌉ + 1)` more in the second and the third.
+//! (A5), so a busy period has no more of that than one poll that had begun before: `C_l (⌈A/L⌉ + 1)` more in the second and the third, L being the least of the channels' own packets; nothing where no channel sends.
 //!
 //! **The papers' machine** differs in this [channels §2.3, §3.1, option 1]. The adapter interrupts at the end of a transmission
 //! (A5' instead of A5): C_l passes on the processor at interrupt level and the link idles meanwhile (inline), or it passes on

@@ -117,6 +117,8 @@ pub(crate) struct Way {
     transit: Duration,
     /// From its arrival until it was found; `None` if that is not known.
     lay: Option<Duration>,
+    /// Whether all of this is on one clock.
+    same_clock: bool,
 }
 
 /// From the hand-over to the sender's link until a packet had arrived, as far as that is the network's.
@@ -131,13 +133,12 @@ impl Way {
         let handed_over = header.logical_arrival + waited;
         let transit = if same_clock { found.arrival().since(handed_over) } else { Duration::ZERO };
         let lay = found.arrived.map(|_| found.at.since(found.arrival()));
-        Self { waited, stolen: micros(header.stolen_micros), transit, lay }
+        Self { waited, stolen: micros(header.stolen_micros), transit, lay, same_clock }
     }
 
-    /// Until it was handed over, had arrived, and was found; `None` if the clocks differ.
+    /// Until it was handed over, had arrived, and was found; `None` if the clocks differ, or nobody but the executive saw it arrive.
     pub(crate) fn segments(&self) -> Option<(Duration, Duration, Duration)> {
-        let found = self.lay.unwrap_or(Duration::ZERO);
-        (!self.transit.is_zero()).then_some((self.waited, self.transit, found))
+        self.lay.filter(|_| self.same_clock).map(|lay| (self.waited, self.transit, lay))
     }
 
     /// True if the network took longer than it may.

@@ -36,7 +36,7 @@ pub struct Delivered {
 pub struct Segments {
     /// Until the packet was handed to the sender's link, to a microsecond.
     pub sending: Duration,
-    /// From there until it had arrived at this host; until it was found, if nobody but the executive saw it arrive.
+    /// From there until it had arrived at this host.
     pub transit: Duration,
     /// From there until it was found.
     pub waiting: Duration,
@@ -45,15 +45,12 @@ pub struct Segments {
 }
 
 impl Delivered {
-    /// Where its time went; `None` where the clocks differ, and of a message that was sent before its logical arrival, from which its sender counts.
+    /// Where its time went; `None` where the clocks differ, of a message that was sent before its logical arrival, from which its sender counts, and where
+    /// nobody but the executive saw it arrive.
     pub fn segments(&self) -> Option<Segments> {
         let (sending, transit, waiting) = self.delay.way.segments().filter(|_| self.ahead.is_zero())?;
-        Some(Segments {
-            sending,
-            transit,
-            waiting,
-            receiving: self.latency().saturating_sub(sending + transit + waiting),
-        })
+        let receiving = self.latency().saturating_sub(sending + transit + waiting);
+        Some(Segments { sending, transit, waiting, receiving })
     }
     /// When its application sent it.
     pub fn sent(&self) -> Instant {

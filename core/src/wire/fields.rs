@@ -104,8 +104,8 @@ pub const UNSENT: Field = number(34, "unsent", 8);
 pub const LINK_RATE: Field = number(35, "link_rate", 8);
 /// How much work the sender's link may have been given ahead, in ns; 0 if absent.
 pub const AHEAD: Field = number(36, "ahead", 8);
-/// How far apart a best-effort channel has to start its packets, in ns; in OPEN how far apart the sender starts all of its own while anything is
-/// promised on its host; 0, as soon as it can, if absent.
+/// How far apart a best-effort channel has to start its packets, in ns; in OPEN how far apart the sending executive starts all of its own while it
+/// promises anything; 0, as soon as it can, if absent.
 pub const SPACING: Field = number(37, "spacing", 8);
 /// 1 if all executives of the sender's host share its link by admission; 0 if absent.
 pub const SHARED: Field = number(38, "shared", 1);

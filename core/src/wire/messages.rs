@@ -61,7 +61,7 @@ pub struct Pace {
     pub ahead: Duration,
     /// Whether all executives of the sender's host share the link by admission.
     pub is_shared: bool,
-    /// How far apart the sender starts packets at least, of whatever channel, while anything is promised on its host: up to
+    /// How far apart the sender starts packets at least, of whatever channel, while it promises anything: up to
     /// [`MAX_SPACING`](crate::admission::incoming::MAX_SPACING), 0 if it does not space them.
     pub spacing: Duration,
 }

@@ -49,6 +49,11 @@ impl SystemClock {
         (self.waited, self.slept) = (0, 0);
     }
 
+    /// The thread let others have the processor while it had nothing to do: that they did delays nothing.
+    pub(crate) fn forget_delay(&mut self) {
+        self.run_delay.grown();
+    }
+
     /// It has slept for so long.
     pub(crate) fn slept(&mut self, took: Duration) {
         self.slept += u64::from(took > SURE_TO_SLEEP);

@@ -396,6 +396,7 @@ impl<L: LinkOver<F>, F: Frames> Executive<L, F> {
         if again.since(time) > LEAST_GAP {
             // Another thread had the processor: what came meanwhile is judged as if this one had slept.
             self.around.slept_at = Some(time);
+            self.around.clock.forget_delay();
             self.driver.woke(again, due, true, &mut self.around);
         }
         if let Some(upcalls) = &mut self.around.upcalls {

@@ -18,7 +18,7 @@
 //! - **Who waits for the lock.** Who is inside leaves after the turn that it is in: a step, which the bounds contain for it could be the keeper's own, and a
 //!   change of threads, for which they contain the wake-up W twice. The lock passes the priority of who waits on to who is inside.
 //! - **The leader.** One thread at a time waits for frames in the keeper's place, who then does not hear them.
-//! - **Who spins** ([`Spin`]) is the leader, without the lock: it looks whether there is a frame, or whether it is woken, instead of sleeping until then, and
+//! - **Who spins** ([`Spin`]) is the leader, if it is exactly as urgent as the keeper, without the lock: it looks whether there is a frame, or whether it is woken, instead of sleeping until then, and
 //!   yields in between. All else is as if it slept, but that the keeper has to be kept from hearing frames ([`WaitSet::shut`]): the kernel passes
 //!   it over only for a thread that sleeps. Keeper and other threads sleep at once.
 //! - **Work is never left alone.** Who leaves with something to do, or something due before the keeper would wake up, wakes it first. All other sleeps than
@@ -106,11 +106,13 @@ struct Caller {
     uses: u32,
     may_enter: bool,
     is_less_urgent: bool,
+    /// As urgent as the keeper.
+    may_spin: bool,
 }
 
 thread_local! {
     static CALLER: Cell<Caller> = const {
-        Cell::new(Caller { monitor: 0, uses: 0, may_enter: false, is_less_urgent: false })
+        Cell::new(Caller { monitor: 0, uses: 0, may_enter: false, is_less_urgent: false, may_spin: false })
     };
     static IS_INSIDE: Cell<bool> = const { Cell::new(false) };
     /// While the thread is inside, that of the keeper.
@@ -322,7 +324,13 @@ impl<L: LinkOver<F>, F: Frames> Monitor<L, F> {
             let own = Urgency::of_thread().ok().and_then(Urgency::real_time).filter(|_| ceiling > 0);
             let stays = || sys::processors().iter().all(|processor| self.processors.contains(processor));
             let may_enter = own.is_some() && stays();
-            caller = Caller { monitor, uses: USES, may_enter, is_less_urgent: own.is_some_and(|own| own < ceiling) };
+            caller = Caller {
+                monitor,
+                uses: USES,
+                may_enter,
+                is_less_urgent: own.is_some_and(|own| own < ceiling),
+                may_spin: own == Some(ceiling),
+            };
         }
         caller.uses -= 1;
         CALLER.set(caller);
@@ -398,8 +406,9 @@ impl<L: LinkOver<F>, F: Frames> Monitor<L, F> {
         }
         executive.around.leader = Some(place);
         // What is due is the keeper's, which may need this processor.
-        let spins =
-            executive.spins_until(asleep.since).map(|ends| asleep.due.map_or(ends, |due| due.min(ends)).min(until));
+        // Nor does it spin if it is more urgent than the keeper, which could not come then, or less, and only raised to that.
+        let spins = if CALLER.get().may_spin { executive.spins_until(asleep.since) } else { None };
+        let spins = spins.map(|ends| asleep.due.map_or(ends, |due| due.min(ends)).min(until));
         executive.change_clocks();
         if spins.is_some() && !self.is_deaf.swap(true, Ordering::Relaxed) {
             self.keepers.shut();

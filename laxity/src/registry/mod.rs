@@ -301,6 +301,11 @@ impl Seat {
         &self.claim
     }
 
+    /// The registry does not know of our claim any more: from now on it is no more than that much.
+    pub(crate) fn reduce(&mut self, link: u64) {
+        (self.claim.link, self.claim.revocable) = (self.claim.link.min(link), 0);
+    }
+
     /// What tells whether the registry has changed.
     pub(crate) fn state_of_file(&self) -> Option<FileState> {
         self.store.state_of_file()
@@ -316,11 +321,16 @@ impl Seat {
         let (key, before) = (self.claim.key(), self.claim.clone());
         let file = self.store.path().to_owned();
         let (claim, result) = self.store.update(|book| {
-            if book.find(key).is_none() {
-                // Somebody removed the file, or our claim.
-                if book.free(before.link_rate) < before.link {
-                    return Err(RegistryError::Lost { file });
+            let known = book.find(key).map(|claim| claim.link);
+            let missing = before.link.saturating_sub(known.unwrap_or(0));
+            if missing > 0 && book.free(before.link_rate) < missing {
+                // Somebody removed the file, or our claim, and others have what it was for: they are asked to give way.
+                if known.is_none() {
+                    book.executives.push(Claim { link: 0, revocable: 0, wish: before.link, ..before });
                 }
+                return Err(RegistryError::Lost { file });
+            }
+            if known.is_none() {
                 book.executives.push(before.clone());
             }
             let mut claim = before;

@@ -21,6 +21,12 @@ fn at_rate(host: u64, bytes: u64) -> Source {
 fn of(source: Source, contract: Contract) -> Flow {
     Flow::real_time(source, &contract, 1400, contract.deadline())
 }
+/// Of eight, four hosts with two executives each of which every other spaces its packets, by 42.72 to 342 µs.
+fn spaced_or_not(executive: u64) -> Source {
+    let spacing =
+        if executive % 2 == 0 { Duration::ZERO } else { Duration::from_nanos(42_720) * executive.pow(2).min(8) };
+    Source { executive, spacing, ..fast(executive / 4) }
+}
 fn nothing_known(host: u64) -> Source {
     Source { rate: None, ahead: Duration::ZERO, ..fast(host) }
 }
@@ -78,15 +84,15 @@ proptest! {
     /// Whoever was let in keeps what it was granted, whoever comes after it; and nobody's leaving makes anybody wait longer.
     #[test]
     fn what_was_granted_is_kept(
-        asked in prop::collection::vec((any::<bool>(), 1u64..60_000, 1u64..30, 1u64..4, 1u64..60, 0u64..6), 1..14),
+        asked in prop::collection::vec((any::<bool>(), 1u64..60_000, 1u64..30, 1u64..4, 1u64..60, 0u64..8), 1..14),
     ) {
         let mut incoming = assumed();
         let (mut granted, mut told) = (Vec::new(), Vec::new());
         for (real_time, max, interval, burst, deadline, host) in asked {
             let flow = if real_time {
-                of(fast(host), contract(max, ms(interval), burst, ms(deadline)))
+                of(spaced_or_not(host), contract(max, ms(interval), burst, ms(deadline)))
             } else {
-                Flow::best_effort(fast(host), 1400, None)
+                Flow::best_effort(spaced_or_not(host), 1400, None)
             };
             let Ok(room) = incoming.room(&flow, ms(deadline)) else { continue };
             prop_assert!(!real_time || room.wait <= room.allowance && room.allowance <= ms(deadline));
@@ -117,8 +123,8 @@ proptest! {
     /// packet lets more frames pass between two looks.
     #[test]
     fn a_larger_message_never_shortens_the_wait(
-        others in prop::collection::vec((1u64..20_000, 1u64..30, 1u64..6, 0u64..4), 0..5),
-        (min, larger, more) in (1u64..4_000, 0u64..4_000, 1u64..3_000), (interval, burst, host) in (2u64..30, 1u64..40, 0u64..4),
+        others in prop::collection::vec((1u64..20_000, 1u64..30, 1u64..6, 0u64..8), 0..5),
+        (min, larger, more) in (1u64..4_000, 0u64..4_000, 1u64..3_000), (interval, burst, host) in (2u64..30, 1u64..40, 0u64..8),
         port in 1_000_000u64..200_000_000, batch in 4u32..64,
     ) {
         let mut platform = Platform::assumed_host();
@@ -126,11 +132,11 @@ proptest! {
         platform.receive_batch = batch;
         let mut incoming = Incoming::new(&Admission::new(platform).unwrap());
         for (max, interval, burst, host) in others {
-            incoming.insert(of(fast(host), contract(max, ms(interval), burst, ms(60))), Duration::MAX);
+            incoming.insert(of(spaced_or_not(host), contract(max, ms(interval), burst, ms(60))), Duration::MAX);
         }
         let wait = |max: u64| {
             let mut with = incoming.clone();
-            with.insert(of(fast(host), Contract::new(max, min, ms(interval), burst, ms(60)).unwrap()), Duration::MAX);
+            with.insert(of(spaced_or_not(host), Contract::new(max, min, ms(interval), burst, ms(60)).unwrap()), Duration::MAX);
             with.wait()
         };
         let (less, more) = (wait(min + larger), wait(min + larger + more));
@@ -270,4 +276,19 @@ fn by_default_one_look_finds_what_one_peer_brings() {
     assert_eq!(usual_batch(&quick), 6);
     // Who does not space its packets brings more than any look takes.
     assert_eq!(usual_batch(&Platform { link: link.unspaced(), ..quick }), 32);
+}
+
+/// What a peer tells may be anything.
+#[test]
+fn what_a_peer_tells_of_its_link_may_be_anything() {
+    let contract = contract(1_000, ms(1), 1, ms(5));
+    for ahead in [0, 1, u64::MAX / 2, u64::MAX].map(Duration::from_nanos) {
+        for spacing in [0, 1, 1_000_000_000].map(Duration::from_nanos) {
+            for rate in [None, Rate::bytes_per_second(1), Rate::bytes_per_second(u64::MAX)] {
+                let source = Source { host: 1, rate, ahead, executive: 1, spacing };
+                let _ = assumed().room(&of(source, contract), ms(5));
+                let _ = assumed().room(&Flow::best_effort(source, 1400, Some(spacing)), ms(5));
+            }
+        }
+    }
 }
