@@ -105,8 +105,7 @@ fn all_paths_carry_packets() {
 #[test]
 fn a_flood_is_counted_on_both_links() {
     let _alone = alone();
-    // Everything but the causes holds in every run. A cause is a live judgement, under a flood of a million packets a second on a machine
-    // that others use: it may be wrong in two of five runs.
+    // Everything but the causes holds in every run. A cause is a live judgement on a machine that others use: it may be wrong in two of five runs.
     let mut accused = 0;
     for run in 0..5 {
         let Some(found) = object(&["livelock", "--json", "--duration", "200ms"]) else { return };
@@ -142,7 +141,12 @@ fn check_livelock(found: &Value) -> u64 {
         // What an earlier step left on its way is counted in this one.
         assert!(dropped.is_none_or(|dropped| dropped <= flooded + 10_000), "{row}");
     }
-    rows.iter().map(|row| number(&row["real_time"]["misses"]["laxity"])).sum()
+    // Over a socket admission's premises end where unknown peers send more than 50,000 packets a second; beyond, causes err against Laxity
+    // (docs/limits.md). Over AF_XDP they hold in every step.
+    let is_judged = |row: &&Value| {
+        row["link"] == "xdp" || row["offered_packets_s"].as_u64().is_some_and(|offered| offered <= 50_000)
+    };
+    rows.iter().filter(is_judged).map(|row| number(&row["real_time"]["misses"]["laxity"])).sum()
 }
 
 #[test]
