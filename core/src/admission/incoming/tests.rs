@@ -23,8 +23,11 @@ fn of(source: Source, contract: Contract) -> Flow {
 }
 /// Of eight, four hosts with two executives each of which every other spaces its packets, by 42.72 to 342 µs.
 fn spaced_or_not(executive: u64) -> Source {
-    let spacing =
-        if executive % 2 == 0 { Duration::ZERO } else { Duration::from_nanos(42_720) * executive.pow(2).min(8) };
+    let spacing = if executive.is_multiple_of(2) {
+        Duration::ZERO
+    } else {
+        Duration::from_nanos(42_720) * executive.pow(2).min(8)
+    };
     Source { executive, spacing, ..fast(executive / 4) }
 }
 fn nothing_known(host: u64) -> Source {
