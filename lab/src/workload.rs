@@ -355,9 +355,9 @@ mod tests {
         let us = Duration::from_micros;
         let assumed = Platform::assumed_host();
         let mut interference = assumed.interference.clone();
-        interference.envelopes = vec![(us(10_000), us(1_400)), (us(100_000), us(6_700))];
-        let (link_cost, receive_first, wake_up, handover) = (us(32), us(22), us(4_780), us(4_790));
-        let link = LinkModel { spacing: link_cost * 3, ..assumed.link };
+        interference.envelopes = vec![(us(10_000), us(808)), (us(100_000), us(6_464))];
+        let (link_cost, receive_first, wake_up, handover) = (us(43), us(22), us(3_254), us(3_264));
+        let link = LinkModel { spacing: link_cost * 5, ..assumed.link };
         let platform =
             Platform { quantum: 16, link_cost, receive_first, wake_up, handover, link, interference, ..assumed };
         let in_order = granted_in_order(&platform, table_3());
