@@ -268,7 +268,7 @@ impl Host {
     /// threads.
     ///
     /// # Errors
-    /// If the platform's figures are out of range or those of the papers' machine, [`HostConfig::spin`] is out of range, the address cannot be had, the registry cannot be used or has no place
+    /// If the platform's figures are out of range or those of the papers' machine, [`HostConfig::spin`] is out of range, the address is unavailable, the registry cannot be used or has no place
     /// left, or the system is out of resources. Nothing is half started.
     pub fn start(config: HostConfig) -> Result<Self, Error> {
         let proves_bounds = config.policy != Policy::RateMonotonic;

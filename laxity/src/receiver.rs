@@ -187,7 +187,7 @@ impl Message {
         self.inbound.as_ref().map_or(Duration::ZERO, |inbound| inbound.delivered.latency())
     }
     /// Where its time went until it was complete; `None` where the clocks differ, of a message that was sent before its logical arrival, and where
-    /// nobody but the executive saw it arrive.
+    /// frames have no arrival stamp.
     pub fn segments(&self) -> Option<Segments> {
         self.inbound.as_ref().and_then(|inbound| inbound.delivered.segments())
     }

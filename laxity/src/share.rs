@@ -17,7 +17,7 @@ use crate::registry::{
 
 /// How often an executive looks whether the registry has changed: who else is there, and whether somebody wishes for its share.
 const TICK: StdDuration = StdDuration::from_millis(100);
-/// How often it reads the registry though nobody has changed it: a process may have ended without a word.
+/// How often it reads the registry though it has not changed: a process may have ended without a word.
 const READ: StdDuration = StdDuration::from_secs(1);
 
 /// What one executive has of the shared resources.

@@ -38,7 +38,7 @@ impl Place {
     }
 }
 
-/// A host that shares its link with nobody.
+/// A host that does not share its link.
 fn elsewhere() -> Host {
     Host::start(HostConfig { registry: None, ..HostConfig::with_costs(Platform::assumed_host()) }).unwrap()
 }
@@ -143,7 +143,7 @@ fn who_is_alone_gives_way_though_the_registry_was_lost() {
     let a = place.host("robot");
     assert_eq!(share(&a), WHOLE);
     std::fs::remove_file(place.0.join("registry")).unwrap();
-    // Nobody is known to be there, so it may have all as well; what comes first is known to the other.
+    // No other executive is known, so it may have all as well; what comes first is known to the other.
     let b = place.host("operator");
     until("together they have no more than the link", || share(&a) + share(&b) <= WHOLE);
     until("both are known, and have what they need", || (share(&a), share(&b)) == (FLOOR, FLOOR));

@@ -136,7 +136,7 @@ impl Way {
         Self { waited, stolen: micros(header.stolen_micros), transit, lay, same_clock }
     }
 
-    /// Until it was handed over, had arrived, and was found; `None` if the clocks differ, or nobody but the executive saw it arrive.
+    /// Until it was handed over, had arrived, and was found; `None` if the clocks differ, or the frame has no arrival stamp.
     pub(crate) fn segments(&self) -> Option<(Duration, Duration, Duration)> {
         self.lay.filter(|_| self.same_clock).map(|lay| (self.waited, self.transit, lay))
     }

@@ -46,7 +46,7 @@ pub struct Segments {
 
 impl Delivered {
     /// Where its time went; `None` where the clocks differ, of a message that was sent before its logical arrival, from which its sender counts, and where
-    /// nobody but the executive saw it arrive.
+    /// frames have no arrival stamp.
     pub fn segments(&self) -> Option<Segments> {
         let (sending, transit, waiting) = self.delay.way.segments().filter(|_| self.ahead.is_zero())?;
         let receiving = self.latency().saturating_sub(sending + transit + waiting);

@@ -6,7 +6,7 @@
 //!   real-time threads run for a share r of each of its periods T. A thread whose own work takes no more than nine tenths of that, as the
 //!   executive's does (`laxity_drive`), idles for at least ((1 − 0.9 r) T − C) / 2 of each period, which is (1 − r) T or more if C is at most
 //!   (1.1 r − 1) T: so C is that, or [`MOST_KEPT`] if that is less. If nothing is left, nothing spins.
-//! - **In nobody's way.** After each look a real-time thread yields to those that are as urgent, and to no others; an ordinary one is preempted
+//! - **Yielding.** After each look a real-time thread yields to those that are as urgent, and to no others; an ordinary one is preempted
 //!   anyway. While a restriction, an upcall or a blocked link asks for a sleep
 //!   of its own kind it does not spin.
 //!

@@ -254,7 +254,7 @@ pub(crate) fn claim_of_this_process() -> Result<(u32, u64, u64), RegistryError> 
 }
 
 impl Seat {
-    /// Puts a first claim in: one for `alone`, bytes per second and parts per million of a processor, if nobody else is there. Waits
+    /// Puts a first claim in: one for `alone`, bytes per second and parts per million of a processor, if no other executive is there. Waits
     /// for others to give back what they do not need, if that can help.
     pub(crate) fn join(store: Store, claim: Claim, alone: (u64, u64)) -> Result<Result<Self, Shared>, RegistryError> {
         let until = StdInstant::now() + PATIENCE;

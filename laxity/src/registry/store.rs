@@ -87,7 +87,7 @@ impl Store {
         Some(FileState { inode: found.ino(), written: (found.mtime(), found.mtime_nsec()), len: found.len() })
     }
 
-    /// The registry as it was a moment ago, without the dead. Waits for nobody, and writes nothing.
+    /// The registry as it was a moment ago, without the dead. Never waits, and writes nothing.
     pub(crate) fn look(&self) -> Result<Book, RegistryError> {
         let mut book = self.read()?.unwrap_or_else(|| Book::empty(&self.boot));
         book.lapse(&self.boot, laxity_link::sys::now().as_nanos());

@@ -37,7 +37,7 @@ impl Drop for Place {
     }
 }
 
-/// Joins, for no more if nobody else is there.
+/// Joins, for no more if no other executive is there.
 fn join(place: &Place, claim: Claim) -> Result<Result<Seat, Shared>, RegistryError> {
     let alone = (claim.link, claim.processor_ppm);
     Seat::join(place.store(), claim, alone)
