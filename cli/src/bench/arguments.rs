@@ -39,7 +39,7 @@ real_time, kept_awake, rows, ratios, notes}. Each of rows: {path: bare-xdp|laxit
 min_ns, p50_ns, p99_ns, p999_ns, max_ns}, packets_s, packets: {sent, received}}; packets_s are those received in one direction, the \
 median of the rounds. Each of ratios: {name, ppm, least_ppm, most_ppm, met}.
 
-roundtrip asks for an answer every millisecond, over Laxity and over plain sockets: as they come (udp), and as an expert uses them with a \
+roundtrip asks for an answer every millisecond (or --interval), over Laxity and over plain sockets: as they come (udp), and as an expert uses them with a \
 processor for each end (expert-2, who asks spins for 150 µs) or one for both (expert-1, with a receiving thread of the kernel). Of each stack of Laxity's there is one whose applications' threads do the \
 executive's work (inline), and one of these that asks as expert-2 does (spin). It makes two network namespaces, too; a turn is a second, and every stack has ten under each attack, or under the one of --attack. Exit status: 1 if a \
 message was missed by Laxity's own fault, 4 without the rights. Its JSON: {bench, message_bytes, interval_ns, flood_packets_s, duration_ns, \
@@ -115,6 +115,12 @@ pub(crate) struct BenchArguments {
     /// Live: stay an ordinary process, even where real-time priority and locked memory are permitted
     #[arg(long, conflicts_with = "simulated")]
     pub(crate) no_realtime: bool,
+    /// roundtrip: bytes of a request and of its answer, 8B to 100kB; by default 512B
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) message: Option<String>,
+    /// roundtrip: between requests, 100us to 100ms; by default 1ms
+    #[arg(long, value_name = "SPAN")]
+    pub(crate) interval: Option<String>,
     /// xdp-path: both ends on one processor; else each has its own
     #[arg(long, conflicts_with = "simulated")]
     pub(crate) one_processor: bool,
@@ -132,6 +138,12 @@ impl BenchArguments {
             ("--keep-awake", self.keep_awake),
             ("--no-realtime", self.no_realtime),
         ];
+        given.into_iter().find_map(|(option, is_given)| is_given.then_some(option))
+    }
+
+    /// An option that was given and is for roundtrip.
+    pub(crate) fn of_roundtrip(&self) -> Option<&'static str> {
+        let given = [("--message", self.message.is_some()), ("--interval", self.interval.is_some())];
         given.into_iter().find_map(|(option, is_given)| is_given.then_some(option))
     }
 

@@ -67,6 +67,9 @@ pub(crate) fn run(arguments: &BenchArguments) -> Result<bool, Failure> {
     if arguments.name != BenchName::XdpPath {
         refuse(arguments.of_paths(), "xdp-path")?;
     }
+    if arguments.name != BenchName::Roundtrip {
+        refuse(arguments.of_roundtrip(), "roundtrip")?;
+    }
     let (default, most) = match arguments.name {
         BenchName::XdpPath => (paths::DURATION, Duration::from_secs(600)),
         BenchName::Livelock => (livelock::DURATION, LONGEST),

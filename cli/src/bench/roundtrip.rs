@@ -2,13 +2,12 @@
 //!
 //! What runs, and in which order, is [`laxity_lab::roundtrip`]'s; here stands how it is shown.
 
+use laxity::text;
 use laxity_core::figures::Figures;
 use laxity_core::units::Duration;
 use laxity_lab::Attack;
 use laxity_lab::figures::{broken_promise, quantile};
-use laxity_lab::roundtrip::{
-    self, ATTACKS, FLOOD_PACKETS_S, INTERVAL, MESSAGE_BYTES, ROUNDS, Report, Row, SEGMENTS, STACKS,
-};
+use laxity_lab::roundtrip::{self, ATTACKS, FLOOD_PACKETS_S, ROUNDS, Report, Requests, Row, SEGMENTS, STACKS};
 use serde_json::{Value, json};
 
 use super::arguments::BenchArguments;
@@ -20,12 +19,10 @@ use crate::numbers::{NONE, count};
 use crate::progress;
 use crate::report::{self, to_json};
 use crate::table::{Column, table};
+use crate::values::{option, span_within};
 
 /// Of each turn, by default.
 pub(super) const DURATION: Duration = Duration::from_secs(1);
-/// Answers that took longer are counted: a control loop of 1 kHz has missed its next period.
-const LONG: u64 = INTERVAL.as_nanos();
-
 /// Runs it and shows it; true if Laxity kept what it had promised.
 pub(super) fn run(arguments: &BenchArguments, duration: Duration) -> Result<bool, Failure> {
     let attacks = match arguments.attack {
@@ -36,8 +33,9 @@ pub(super) fn run(arguments: &BenchArguments, duration: Duration) -> Result<bool
             return Err(Failure::Usage(format!("--attack {attack} is not for roundtrip: {expected}")));
         }
     };
+    let requests = requests(arguments)?;
     let bar = progress::bar("{bar:24} {pos} of {len} turns", 0);
-    let report = roundtrip::run(&attacks, duration, |done, all| {
+    let report = roundtrip::run(requests, &attacks, duration, |done, all| {
         bar.set_length(all);
         bar.set_position(done);
     });
@@ -48,6 +46,23 @@ pub(super) fn run(arguments: &BenchArguments, duration: Duration) -> Result<bool
     let broken: Vec<String> =
         report.channels.iter().filter_map(|channel| broken_promise("roundtrip", channel)).collect();
     Ok(kept(&broken))
+}
+
+/// What is asked.
+fn requests(arguments: &BenchArguments) -> Result<Requests, Failure> {
+    let mut requests = Requests::default();
+    if let Some(text) = &arguments.message {
+        let [least, most] = Requests::BYTES;
+        let found = option("--message", text, text::size)?;
+        requests.bytes = usize::try_from(found)
+            .ok()
+            .filter(|bytes| (least..=most).contains(bytes))
+            .ok_or_else(|| Failure::Usage(format!("--message is {found} bytes, expected {least} to {most}")))?;
+    }
+    if let Some(text) = &arguments.interval {
+        requests.interval = span_within("--interval", text, Requests::INTERVALS)?;
+    }
+    Ok(requests)
 }
 
 fn told(channel: &Figures) -> String {
@@ -65,7 +80,7 @@ fn json(report: &Report, duration: Duration) -> String {
             "p99_ns": quantile(sorted, 990_000),
             "p999_ns": quantile(sorted, 999_000),
             "max_ns": quantile(sorted, 1_000_000),
-            "beyond_interval": beyond(sorted),
+            "beyond_interval": beyond(report, sorted),
         })
     };
     let row = |row: &Row| {
@@ -81,8 +96,8 @@ fn json(report: &Report, duration: Duration) -> String {
     };
     to_json(&json!({
         "bench": "roundtrip",
-        "message_bytes": MESSAGE_BYTES,
-        "interval_ns": INTERVAL,
+        "message_bytes": report.requests.bytes,
+        "interval_ns": report.requests.interval,
         "flood_packets_s": FLOOD_PACKETS_S,
         "duration_ns": duration,
         "real_time": report.is_real_time,
@@ -116,14 +131,16 @@ fn segments(row: &Row) -> Value {
     json!({ "stack": row.stack, "answers": answers, "p50": of_each })
 }
 
-fn beyond(sorted: &[u64]) -> usize {
-    sorted.len() - sorted.partition_point(|&nanos| nanos <= LONG)
+/// Answers that took longer than until the next request was due: a control loop has missed its next period.
+fn beyond(report: &Report, sorted: &[u64]) -> usize {
+    sorted.len() - sorted.partition_point(|&nanos| nanos <= report.requests.interval.as_nanos())
 }
 
 /// Under which it ran, in a line.
 fn conditions(report: &Report, duration: Duration) -> String {
+    let Requests { bytes, interval } = report.requests;
     format!(
-        "{MESSAGE_BYTES} bytes and their answer every {INTERVAL}, {ROUNDS} turns of {duration} each; experts and applications over Laxity: {}",
+        "{bytes} bytes and their answer every {interval}, {ROUNDS} turns of {duration} each; experts and applications over Laxity: {}",
         if report.is_real_time { "SCHED_FIFO" } else { "ordinary threads" },
     )
 }
@@ -145,7 +162,7 @@ fn rounds(report: &Report) -> String {
         ("p99", &at(990_000)),
         ("p99.9", &at(999_000)),
         ("longest", &at(1_000_000)),
-        ("beyond 1 ms", &|(_, _, sorted)| count(beyond(sorted) as u64)),
+        ("beyond the interval", &|(_, _, sorted)| count(beyond(report, sorted) as u64)),
     ];
     let rows = report
         .rows
@@ -165,7 +182,7 @@ fn page(report: &Report, duration: Duration) -> String {
         ("p99", &|row| micros(at(990_000)(row))),
         ("p99.9", &|row| micros(at(999_000)(row))),
         ("longest", &|row| micros(at(1_000_000)(row))),
-        ("beyond 1 ms", &|(_, sorted)| count(beyond(sorted) as u64)),
+        ("beyond the interval", &|(_, sorted)| count(beyond(report, sorted) as u64)),
         ("lost", &|(row, _)| count(row.lost())),
         ("processor, each message", &|(row, _)| micros(row.processor_per_message().map(Duration::as_nanos))),
     ];

@@ -13,7 +13,7 @@ use laxity_core::platform::Platform;
 use laxity_core::units::{Duration, Instant};
 use laxity_link::sys::{self, Interest, now};
 
-use super::{LOST_AFTER, MESSAGE_BYTES, Manner, SEGMENTS};
+use super::{LOST_AFTER, Manner, Requests, SEGMENTS};
 use crate::error::Error;
 use crate::hosts::{Devices, Hosts, Place};
 
@@ -32,7 +32,7 @@ pub(super) enum Asks {
 
 /// Who answers.
 pub(super) enum Answers {
-    Plain(UdpSocket),
+    Plain { socket: UdpSocket, bytes: usize },
     Laxity { sender: Box<Sender>, receiver: Box<Receiver> },
 }
 
@@ -51,7 +51,43 @@ pub(super) struct Pair {
 
 /// The message is the answer to this request.
 fn answers(request: &[u8], message: &[u8]) -> bool {
-    message.len() == MESSAGE_BYTES && message[..8] == request[..8]
+    message.len() == request.len() && message[..8] == request[..8]
+}
+
+/// Most bytes of a plain datagram: what Laxity has in a packet.
+const DATAGRAM: usize = 1_400;
+
+/// A message in plain datagrams of about the same size, one if it fits. Each begins with the number of the message.
+fn send_plainly(socket: &UdpSocket, message: &[u8]) -> io::Result<()> {
+    if message.len() <= DATAGRAM {
+        return socket.send(message).map(|_| ());
+    }
+    let mut datagram = [0; DATAGRAM];
+    for part in message.chunks(message.len().div_ceil(message.len().div_ceil(DATAGRAM))) {
+        datagram[..part.len()].copy_from_slice(part);
+        datagram[..8].copy_from_slice(&message[..8]);
+        socket.send(&datagram[..part.len()])?;
+    }
+    Ok(())
+}
+
+/// How much of a message has come in plain datagrams.
+#[derive(Default)]
+struct Partial {
+    number: [u8; 8],
+    bytes: usize,
+}
+
+impl Partial {
+    /// One more has come; true if it completes a message of `bytes`.
+    fn take(&mut self, datagram: &[u8], bytes: usize) -> bool {
+        let Some(&number) = datagram.first_chunk() else { return false };
+        if number != self.number {
+            *self = Self { number, bytes: 0 };
+        }
+        self.bytes += datagram.len();
+        self.bytes == bytes
+    }
 }
 
 fn is_nothing(error: &io::Error) -> bool {
@@ -93,15 +129,17 @@ fn segments(message: &Message) -> Option<Segments> {
 }
 
 fn ask_plainly(socket: &UdpSocket, spin: Duration, request: &[u8], limit: Instant) -> io::Result<bool> {
-    if let Err(error) = socket.send(request)
+    if let Err(error) = send_plainly(socket, request)
         && !is_nothing(&error)
     {
         return Err(error);
     }
-    let (mut message, blocks_at) = ([0; MESSAGE_BYTES], now() + spin);
+    let (mut datagram, mut partial, blocks_at) = ([0; DATAGRAM], Partial::default(), now() + spin);
     loop {
-        match socket.recv(&mut message) {
-            Ok(len) if answers(request, &message[..len]) => return Ok(now() <= limit),
+        match socket.recv(&mut datagram) {
+            Ok(len) if partial.take(&datagram[..len], request.len()) && partial.number == request[..8] => {
+                return Ok(now() <= limit);
+            }
             Ok(_) if now() > limit => return Ok(false),
             Ok(_) => {}
             Err(error) if is_nothing(&error) => {
@@ -124,12 +162,20 @@ fn ask_plainly(socket: &UdpSocket, spin: Duration, request: &[u8], limit: Instan
 impl Answers {
     /// Sends back what comes, until `over`.
     pub(super) fn serve(&mut self, over: &AtomicBool) -> Result<(), Error> {
+        let (mut datagram, mut partial) = ([0; DATAGRAM], Partial::default());
+        let mut answer = match self {
+            Self::Plain { bytes, .. } => vec![0; *bytes],
+            Self::Laxity { .. } => Vec::new(),
+        };
         while !over.load(Ordering::Relaxed) {
             match self {
-                Self::Plain(socket) => {
-                    let mut message = [0; MESSAGE_BYTES];
-                    let served = match socket.recv(&mut message) {
-                        Ok(len) => socket.send(&message[..len]).map(|_| ()),
+                Self::Plain { socket, bytes } => {
+                    let served = match socket.recv(&mut datagram) {
+                        Ok(len) if partial.take(&datagram[..len], *bytes) => {
+                            answer[..8].copy_from_slice(&partial.number);
+                            send_plainly(socket, &answer)
+                        }
+                        Ok(_) => Ok(()),
                         Err(error) => Err(error),
                     };
                     served
@@ -154,7 +200,7 @@ impl Pair {
         lab: &Hosts,
         number: u8,
         stack: &'static str,
-        interval: Duration,
+        requests: Requests,
         (processors, priority): ([Option<usize>; 2], Option<u8>),
         notes: &mut Vec<String>,
     ) -> Result<Self, Error> {
@@ -199,7 +245,10 @@ impl Pair {
                 Ok(socket)
             };
             let socket = |host| lab.on(host, || open(host)).map_err(Error::system("a UDP socket"));
-            let (asks, answers) = (Asks::Plain { socket: socket(0)?, spin }, Answers::Plain(socket(1)?));
+            let (asks, answers) = (
+                Asks::Plain { socket: socket(0)?, spin },
+                Answers::Plain { socket: socket(1)?, bytes: requests.bytes },
+            );
             return Ok(Self { stack, asks, answers, manners, receivers, place, _hosts: Vec::new() });
         }
         let link = if stack.contains("xdp") { LinkChoice::Xdp(XdpOptions::default()) } else { LinkChoice::Udp };
@@ -215,8 +264,8 @@ impl Pair {
         for (host, of) in [&a, &b].into_iter().zip(["asking", "answering"]) {
             notes.extend(host.standing().notes.iter().map(|note| format!("{stack}, {of} host: {note}")));
         }
-        let (to_b, at_b) = connect(&a, &b, "requests", interval)?;
-        let (to_a, at_a) = connect(&b, &a, "answers", interval)?;
+        let (to_b, at_b) = connect(&a, &b, "requests", requests)?;
+        let (to_a, at_a) = connect(&b, &a, "answers", requests)?;
         Ok(Self {
             stack,
             asks: Asks::Laxity { sender: Box::new(to_b), receiver: Box::new(at_a) },
@@ -264,10 +313,10 @@ fn start(lab: &Hosts, host: usize, config: HostConfig, manner: Manner) -> Result
     Ok(started.map_err(Error::system("entering a network namespace"))??)
 }
 
-/// A channel for a message every `interval`.
-fn connect(from: &Host, to: &Host, name: &str, interval: Duration) -> Result<(Sender, Receiver), Error> {
-    let bytes = MESSAGE_BYTES as u64;
-    let contract = Contract::new(bytes, bytes, interval, 1, DEADLINE).map_err(laxity::Error::from)?;
+/// A channel for exactly these messages.
+fn connect(from: &Host, to: &Host, name: &str, requests: Requests) -> Result<(Sender, Receiver), Error> {
+    let bytes = requests.bytes as u64;
+    let contract = Contract::new(bytes, bytes, requests.interval, 1, DEADLINE).map_err(laxity::Error::from)?;
     let listener = to.listen(name)?;
     let sender = from.open(to.address(), name, ChannelSpec::real_time(contract))?;
     Ok((sender, listener.accept(Some(ACCEPT))?))

@@ -1,4 +1,4 @@
-//! A request of 512 bytes every millisecond, and its answer: what it takes from the asking application's call until the answer is in its
+//! A request of 512 bytes every millisecond (or what is asked for), and its answer: what it takes from the asking application's call until the answer is in its
 //! hand, over Laxity and over plain sockets, at rest and under attacks.
 //!
 //! | Stack | What it is |
@@ -50,10 +50,27 @@ pub const STACKS: [&str; 9] = [
 pub const ATTACKS: [Attack; 4] = [Attack::Idle, Attack::Flood, Attack::Hogs, Attack::All];
 /// How often each stack has its turn under each attack.
 pub const ROUNDS: u64 = 10;
-/// Bytes of a request, and of its answer.
-pub const MESSAGE_BYTES: usize = 512;
-/// Between requests.
-pub const INTERVAL: Duration = Duration::from_millis(1);
+/// What is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Requests {
+    /// Bytes of a request, and of its answer; within [`BYTES`](Self::BYTES).
+    pub bytes: usize,
+    /// Between requests; within [`INTERVALS`](Self::INTERVALS).
+    pub interval: Duration,
+}
+
+impl Requests {
+    /// Fewest and most bytes: a number; and what a socket's buffer of the kernel's usual size holds in plain datagrams.
+    pub const BYTES: [usize; 2] = [8, 100_000];
+    /// The shortest and the longest interval.
+    pub const INTERVALS: [Duration; 2] = [laxity_core::limits::MIN_INTERVAL, LOST_AFTER];
+}
+
+impl Default for Requests {
+    fn default() -> Self {
+        Self { bytes: 512, interval: Duration::from_millis(1) }
+    }
+}
 /// Datagrams a second of the flood, to a closed port of the answering host.
 pub const FLOOD_PACKETS_S: u64 = 50_000;
 
@@ -128,6 +145,8 @@ impl Row {
 /// What came of it.
 #[derive(Clone, Debug)]
 pub struct Report {
+    /// What was asked.
+    pub requests: Requests,
     /// By attack, and for each in the order of [`STACKS`].
     pub rows: Vec<Row>,
     /// At rest, of each stack over Laxity, over channels with a contract of a tenth more than is sent, so that no answer is ahead of its logical arrival:
@@ -163,7 +182,12 @@ impl Manner {
 ///
 /// # Errors
 /// Not permitted here; a channel is refused; the kernel has no such interfaces or sockets.
-pub fn run(attacks: &[Attack], span: Duration, mut progress: impl FnMut(u64, u64)) -> Result<Report, Error> {
+pub fn run(
+    requests: Requests,
+    attacks: &[Attack],
+    span: Duration,
+    mut progress: impl FnMut(u64, u64),
+) -> Result<Report, Error> {
     let mut notes = Vec::new();
     let awake = laxity::metering::keep_awake();
     if let Err(error) = &awake {
@@ -184,7 +208,7 @@ pub fn run(attacks: &[Attack], span: Duration, mut progress: impl FnMut(u64, u64
     let lab = Hosts::new().map_err(Error::system("two network namespaces"))?;
     let mut pairs = Vec::new();
     for (number, stack) in STACKS.into_iter().enumerate() {
-        pairs.push(Pair::open(&lab, number as u8, stack, INTERVAL, (processors, priority), &mut notes)?);
+        pairs.push(Pair::open(&lab, number as u8, stack, requests, (processors, priority), &mut notes)?);
     }
     let at_rest = at_rest(span);
     let mut rows: Vec<Row> = Vec::new();
@@ -195,7 +219,7 @@ pub fn run(attacks: &[Attack], span: Duration, mut progress: impl FnMut(u64, u64
         for round in 0..ROUNDS as usize {
             for place in 0..STACKS.len() {
                 let at = (place + round) % STACKS.len();
-                rows[first + at].turns.push(turn(&lab, &mut pairs[at], attack, span, at_rest)?);
+                rows[first + at].turns.push(turn(&lab, &mut pairs[at], requests, attack, span, at_rest)?);
                 done += 1;
                 progress(done, all);
             }
@@ -204,13 +228,21 @@ pub fn run(attacks: &[Attack], span: Duration, mut progress: impl FnMut(u64, u64
     let channels = pairs.into_iter().flat_map(Pair::close).collect();
     let mut segments = Vec::new();
     for (number, stack) in (STACKS.len()..).zip(STACKS).filter(|(_, stack)| stack.starts_with("laxity")) {
-        let interval = INTERVAL.mul_ratio(9, 10);
-        let mut pair = Pair::open(&lab, number as u8, stack, interval, (processors, priority), &mut Vec::new())?;
-        let turns = vec![turn(&lab, &mut pair, Attack::Idle, span, at_rest)?];
+        let faster = Requests { interval: requests.interval.mul_ratio(9, 10), ..requests };
+        let mut pair = Pair::open(&lab, number as u8, stack, faster, (processors, priority), &mut Vec::new())?;
+        let turns = vec![turn(&lab, &mut pair, requests, Attack::Idle, span, at_rest)?];
         segments.push(Row { attack: Attack::Idle, stack, turns });
         pair.close();
     }
-    Ok(Report { rows, segments, channels, is_real_time: priority.is_some(), is_kept_awake: awake.is_ok(), notes })
+    Ok(Report {
+        requests,
+        rows,
+        segments,
+        channels,
+        is_real_time: priority.is_some(),
+        is_kept_awake: awake.is_ok(),
+        notes,
+    })
 }
 
 /// The process's processor time in such a span without requests: that of hosts that stand, above all.
@@ -220,7 +252,14 @@ fn at_rest(span: Duration) -> Duration {
     sys::process_processor_time().saturating_sub(before)
 }
 
-fn turn(lab: &Hosts, pair: &mut Pair, attack: Attack, span: Duration, at_rest: Duration) -> Result<Turn, Error> {
+fn turn(
+    lab: &Hosts,
+    pair: &mut Pair,
+    requests: Requests,
+    attack: Attack,
+    span: Duration,
+    at_rest: Duration,
+) -> Result<Turn, Error> {
     let _hogs = attack.hogs().then(|| Hogs::start(HOGS, span + Duration::from_secs(5))).transpose()?;
     let [over, flood_over, flood_begun] = [false, false, !attack.floods()].map(AtomicBool::new);
     let (target, [asking, answering], kernel) = (pair.flooded(), pair.manners, pair.receivers.clone());
@@ -249,9 +288,9 @@ fn turn(lab: &Hosts, pair: &mut Pair, attack: Attack, span: Duration, at_rest: D
             let _over = SetAtEnd(&over);
             asking.take();
             while !flood_begun.load(Ordering::Relaxed) && now() < until {
-                let _ = sys::wait(&[], Some(INTERVAL));
+                let _ = sys::wait(&[], Some(Duration::from_millis(1)));
             }
-            ask(asks, span)
+            ask(asks, requests, span)
         });
         let (asked, answered) = (joined(asked), joined(answered));
         flood_over.store(true, Ordering::Relaxed);
@@ -264,13 +303,13 @@ fn turn(lab: &Hosts, pair: &mut Pair, attack: Attack, span: Duration, at_rest: D
     Ok(Turn { processor: (!attack.floods()).then_some(processor), flooded, ..turn })
 }
 
-/// Asks every [`INTERVAL`]. Who was held up for longer than that goes on from there, and makes up for nothing.
-fn ask(asks: &mut Asks, span: Duration) -> Result<Turn, Error> {
+/// Asks in the rhythm of `requests`. Who was held up for longer than that goes on from there, and makes up for nothing.
+fn ask(asks: &mut Asks, Requests { bytes, interval }: Requests, span: Duration) -> Result<Turn, Error> {
     let stop = AtomicBool::new(false);
-    let most = (span.as_nanos() / INTERVAL.as_nanos()) as usize;
+    let most = (span.as_nanos() / interval.as_nanos()) as usize;
     let mut turn =
         Turn { round_trips: Vec::with_capacity(most), segments: Vec::with_capacity(most), ..Turn::default() };
-    let mut message = [0x5a; MESSAGE_BYTES];
+    let mut message = vec![0x5a; bytes];
     let (begin, mut next) = (now(), now());
     // What belongs to an earlier turn has a smaller number.
     let first = begin.as_nanos();
@@ -280,7 +319,7 @@ fn ask(asks: &mut Asks, span: Duration) -> Result<Turn, Error> {
         if called.since(begin) >= span {
             break;
         }
-        next = if called > next + INTERVAL { called } else { next } + INTERVAL;
+        next = if called > next + interval { called } else { next } + interval;
         turn.asked += 1;
         message[..8].copy_from_slice(&number.to_be_bytes());
         let answered = asks.ask(&message, called + LOST_AFTER)?;

@@ -597,7 +597,9 @@ proptest! {
         }
         prop_assert_eq!(live.len(), simulated.len());
         prop_assert!(live.iter().any(|decision| decision.1 == "hand-over"), "something happened");
-        // A turn that finds nothing takes no time on this clock: a driver that spins decides the same.
-        prop_assert_eq!(&comparable(script.live(3)), &live);
+        // A turn that finds nothing takes no time on this clock: a driver that spins decides the same. Not beside gaps, which delay who is
+        // awake and not who sleeps through them.
+        let undisturbed = Script { gaps: Vec::new(), ..script };
+        prop_assert_eq!(comparable(undisturbed.live(3)), comparable(undisturbed.live(0)));
     }
 }
