@@ -1,5 +1,6 @@
 //! Which costs a command reasons with: measured, given in a file, or assumed; and how it says so.
 
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -28,26 +29,32 @@ pub(crate) struct CostsArguments {
     pub(crate) keep_awake: bool,
 }
 
-/// The calibration that an option names; without the option, that of this host.
-pub(crate) fn calibration(option: Option<&Path>) -> Result<Option<Calibration>, Failure> {
+/// The costs that an option names: of a calibration, or those that are assumed; without the option, those of this host.
+pub(crate) fn named(option: Option<&Path>) -> Result<Costs, Failure> {
     Ok(match option {
-        Some(none) if none.as_os_str() == place::NONE => None,
-        Some(file) => Some(Calibration::read(file)?),
-        None => Calibration::of_this_host()?,
+        Some(none) if none.as_os_str() == place::NONE => Platform::assumed_host().into(),
+        Some(file) => Calibration::read(file)?.into(),
+        None => Costs::of_this_host()?,
     })
 }
 
-/// The costs of this host: those of its calibration, with what stands in the `[platform]` table of a file in their place.
-pub(crate) fn of_host(calibration: Option<Calibration>, platform: Option<&Path>) -> Result<Costs, Failure> {
-    let costs = calibration.map_or_else(|| Platform::assumed_host().into(), Costs::from);
-    departing(costs, platform)
+/// `costs` with the link that `address` has, and with what stands in the `[platform]` table of a file in their place.
+pub(crate) fn of_host(costs: Costs, platform: Option<&Path>, address: Option<IpAddr>) -> Result<Costs, Failure> {
+    departing(at(costs, address), platform)
+}
+
+/// With the link that `address` has, if one is given.
+pub(crate) fn at(costs: Costs, address: Option<IpAddr>) -> Costs {
+    match address {
+        Some(address) => costs.at(address),
+        None => costs,
+    }
 }
 
 /// The costs of a host at one end of an emulated wire: its processor's are those of this host, the link is the wire, which is as
 /// fast as the file says, or 100 Mbit/s.
-pub(crate) fn of_wire(calibration: Option<Calibration>, platform: Option<&Path>) -> Result<Costs, Failure> {
+pub(crate) fn of_wire(mut costs: Costs, platform: Option<&Path>) -> Result<Costs, Failure> {
     let assumed = Platform::assumed_host();
-    let mut costs = calibration.map_or_else(|| assumed.clone().into(), Costs::from);
     if let Some(calibration) = &costs.calibration {
         let measured = calibration.costs.iter().filter_map(|cost| cost.packet).max();
         let packet = assumed.packet.min(measured.unwrap_or(assumed.packet));
@@ -64,11 +71,13 @@ fn departing(costs: Costs, file: Option<&Path>) -> Result<Costs, Failure> {
     let text = read(file).map_err(failed(file))?;
     let parse = |defaults| platform_file::parse(&text, &name, defaults);
     let platform = beside(&costs, parse, |platform| platform.packet)?;
+    // What the file gives is not as the interface has it.
+    let link = costs.link.filter(|_| platform.link.rate == costs.platform.link.rate);
     if platform.machine.is_papers() {
         let problem = "the machine of the papers runs on no host; it is for laxity admit";
         return Err(Failure::Usage(format!("{name}: {problem}")));
     }
-    Ok(Costs { platform, ..costs })
+    Ok(Costs { platform, link, ..costs })
 }
 
 /// What `read` makes of a file that may give some of the costs; what it leaves out are those of the packet size that it has.

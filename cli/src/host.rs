@@ -97,8 +97,8 @@ impl HostArguments {
             Some(file) => Some(Registry::At(file.clone())),
         };
         let any_port = self.bind.is_none();
-        let calibration = costs::calibration(self.costs.calibration.as_deref())?;
-        let costs = Some(costs::of_host(calibration, self.platform.as_deref())?);
+        let costs = costs::named(self.costs.calibration.as_deref())?;
+        let costs = Some(costs::of_host(costs, self.platform.as_deref(), Some(bind.ip()))?);
         let (command, keep_awake) = (Some(command), self.costs.keep_awake);
         let link = self.link.choice()?;
         let key = self.key.as_deref().map(laxity::key::read).transpose()?;

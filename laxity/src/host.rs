@@ -53,7 +53,7 @@ pub struct HostConfig {
     pub link: LinkChoice,
     /// The costs that admission reasons with and the link is paced by: a [`Platform`] or a
     /// [`Calibration`](crate::Calibration), made into [`Costs`]. `None` takes those that this host was calibrated to have, or
-    /// those of [`Platform::assumed_host`] if it was not ([`Costs::of_this_host`]).
+    /// those of [`Platform::assumed_host`] if it was not ([`Costs::of_this_host`]), with the link that `bind` has ([`Costs::at`]).
     pub costs: Option<Costs>,
     /// How handlers are ordered. Under fixed priorities the rule is [`Rule::Levels`], whatever [`HostConfig::rule`] says. Rate-monotonic is for
     /// upcalls: no bounds are proved for channels that are served so, and the host says so.
@@ -171,6 +171,7 @@ impl Standing {
     fn new(costs: Costs, running: &Running, notes: Vec<String>) -> Self {
         let backing = Backing::of_running(&costs, running);
         let mut said = vec![costs.summary(backing.level())];
+        said.extend([&costs.link, &costs.passed_over].into_iter().flatten().cloned());
         if costs.calibration.is_some() {
             said.extend(backing.why().iter().map(|why| format!("guarantee level {}: {why}", backing.level())));
             said.extend(costs.doubts());
@@ -295,7 +296,8 @@ impl Host {
         if config.spin > limits::MAX_SPIN {
             return Err(Error::Spin { found: config.spin });
         }
-        let costs = config.costs.clone().map_or_else(Costs::of_this_host, Ok)?;
+        let at_bind = |costs: Costs| costs.at(config.bind.ip());
+        let costs = config.costs.clone().map_or_else(|| Costs::of_this_host().map(at_bind), Ok)?;
         let mut platform = costs.platform.clone();
         if config.key.is_some() {
             platform = platform.authenticated();

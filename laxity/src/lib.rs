@@ -48,6 +48,7 @@ mod holdings;
 mod host;
 pub mod key;
 mod link;
+mod link_rate;
 #[doc(hidden)]
 pub mod metering;
 mod placement;

@@ -38,6 +38,10 @@ pub(crate) struct AdmitArguments {
     /// What the host was measured to cost: a file of laxity calibrate, or none; by default that of this host, if there is one
     #[arg(long, value_name = "FILE|none")]
     pub(crate) calibration: Option<PathBuf>,
+    /// The local address of the host: its link is as fast as the interface that has it, or with 0.0.0.0 as the slowest by which this host
+    /// reaches others; by default 100Mbit/s. What the file gives, or was measured, is taken instead
+    #[arg(long, value_name = "ADDRESS")]
+    pub(crate) bind: Option<String>,
     /// Which test decides
     #[arg(long, value_enum, default_value_t = TestArgument::Auto)]
     pub(crate) test: TestArgument,

@@ -13,10 +13,12 @@ mod tests;
 
 pub(crate) use arguments::{AdmitArguments, HELP};
 
+use std::net::IpAddr;
 use std::time::Instant;
 
 use laxity::system_file::{self, Channel, System};
-use laxity::{Backing, Calibration, Costs, Guarantee};
+use laxity::text::HostAddress;
+use laxity::{Backing, Costs, DEFAULT_PORT, Guarantee};
 use laxity_core::admission::answer::{Answers, Rule, Test};
 use laxity_core::admission::{Admission, Settings};
 use laxity_core::platform::Platform;
@@ -26,6 +28,7 @@ use crate::costs;
 use crate::failure::Failure;
 use crate::file;
 use crate::report::say;
+use crate::values::look_up;
 use arguments::TestArgument;
 use decide::{OfDOrder, OfUpcalls};
 
@@ -33,7 +36,8 @@ use decide::{OfDOrder, OfUpcalls};
 pub(crate) fn run(arguments: &AdmitArguments) -> Result<u8, Failure> {
     let name = arguments.file.display().to_string();
     let text = file::read(&arguments.file).map_err(file::failed(&arguments.file))?;
-    let (system, costs) = read(&text, &name, costs::calibration(arguments.calibration.as_deref())?)?;
+    let address = arguments.bind.as_deref().map(address).transpose()?;
+    let (system, costs) = read(&text, &name, costs::at(costs::named(arguments.calibration.as_deref())?, address))?;
     let begin = Instant::now();
     let (answered, upcalls) = answer(system, arguments.test)?;
     let elapsed = Duration::from_nanos(u64::try_from(begin.elapsed().as_nanos()).unwrap_or(u64::MAX));
@@ -47,13 +51,19 @@ pub(crate) fn run(arguments: &AdmitArguments) -> Result<u8, Failure> {
 }
 
 /// A file's system, and what its costs rest on: the calibration, unless the machine is another one.
-fn read(text: &str, file: &str, calibration: Option<Calibration>) -> Result<(System, Costs), Failure> {
-    let costs = calibration.map_or_else(|| Platform::assumed_host().into(), Costs::from);
+fn read(text: &str, file: &str, costs: Costs) -> Result<(System, Costs), Failure> {
     let parse = |host| system_file::parse_on(text, file, host);
     let system = costs::beside(&costs, parse, |system| system.platform.packet)?;
     let platform = system.platform.clone();
     let calibration = costs.calibration.filter(|_| !platform.machine.is_papers());
-    Ok((system, Costs { platform, calibration }))
+    let link = costs.link.filter(|_| platform.link.rate == costs.platform.link.rate);
+    Ok((system, Costs { platform, calibration, link, ..costs }))
+}
+
+/// The address that an option names.
+fn address(text: &str) -> Result<IpAddr, Failure> {
+    let found = HostAddress::parse(text, DEFAULT_PORT).map_err(|error| Failure::Option { option: "--bind", error })?;
+    Ok(look_up(&found)?.ip())
 }
 
 /// What is asked for, and what is answered.

@@ -45,7 +45,7 @@ pub(super) fn page(report: &Report) -> String {
 
 /// Whose machine it is, and for upcalls what a change costs there.
 pub(super) fn machine(report: &Report) -> String {
-    let Costs { platform, calibration } = &report.costs;
+    let Costs { platform, calibration, link, passed_over } = &report.costs;
     if let Answered::Nothing = report.answered {
         return match platform.upcall_switch {
             Duration::ZERO => "On a thread of upcalls, where a change of upcall costs nothing".to_owned(),
@@ -54,7 +54,11 @@ pub(super) fn machine(report: &Report) -> String {
     }
     match (platform.machine, calibration) {
         (MachineModel::Executive, None) => {
-            "On the executive, with the costs in the file and those assumed for what it leaves out".to_owned()
+            let notes: String = [link, passed_over].into_iter().flatten().map(|note| format!("; {note}")).collect();
+            format!(
+                "On the executive, with the costs in the file and those assumed for what it leaves out{}",
+                escaped(&notes)
+            )
         }
         (MachineModel::Executive, Some(_)) => {
             format!(

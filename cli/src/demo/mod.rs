@@ -48,8 +48,8 @@ const SIMULATED: Duration = Duration::from_secs(10);
 pub(crate) fn run(arguments: &DemoArguments) -> Result<bool, Failure> {
     let duration = span_within("--duration", &arguments.duration, LENGTHS)?;
     let html = report::path(arguments)?;
-    let calibration = costs::calibration(arguments.costs.calibration.as_deref())?;
-    let costs = costs::of_wire(calibration, None)?;
+    let costs = costs::named(arguments.costs.calibration.as_deref())?;
+    let costs = costs::of_wire(costs, None)?;
     let steps = match arguments.simulated_only {
         true => Vec::new(),
         false => steps(&arguments.attacks, &arguments.stacks),

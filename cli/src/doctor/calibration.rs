@@ -24,7 +24,7 @@ fn told(costs: Result<Costs, laxity::Error>) -> Finding {
         Level::Statistical | Level::None => State::Poor,
     };
     let mut found = format!("{costs}: the guarantee level is at most {}", backing.level());
-    for reason in backing.why().iter().cloned().chain(costs.doubts()) {
+    for reason in backing.why().iter().cloned().chain(costs.doubts()).chain(costs.passed_over.clone()) {
         found.push_str(&format!("; {}", escaped(&reason)));
     }
     Finding::new(name, state, found).mended_by(match costs.calibration {

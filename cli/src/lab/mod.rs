@@ -197,7 +197,7 @@ fn tell(arguments: &RunArguments) -> Result<u8, Failure> {
     Settings::new(arguments, None).link.check()?;
     let intervals = [Duration::from_micros(100), Duration::from_secs(1)];
     let interval = span_within("--interval", &arguments.interval, intervals)?;
-    let costs = costs::of_host(costs::calibration(arguments.costs.calibration.as_deref())?, None)?;
+    let costs = costs::of_host(costs::named(arguments.costs.calibration.as_deref())?, None, None)?;
     let packet = costs.platform.packet;
     if arguments.pair.mtu < packet + HEADERS {
         let (mtu, least) = (arguments.pair.mtu, packet + HEADERS);

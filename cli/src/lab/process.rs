@@ -47,7 +47,8 @@ impl Settings {
     }
 
     fn apply(self, config: HostConfig) -> Result<HostConfig, Failure> {
-        let costs = costs::of_host(costs::calibration(self.calibration.as_deref())?, None)?;
+        let costs = costs::named(self.calibration.as_deref())?;
+        let costs = costs::of_host(costs, None, Some(config.bind.ip()))?;
         let mut config = HostConfig { costs: Some(costs), keep_awake: self.keep_awake, ..config };
         config.link = self.link.choice()?;
         Ok(config)

@@ -1,13 +1,16 @@
 //! The costs that a host reasons with, and where they come from.
 
 use std::fmt;
+use std::net::IpAddr;
+use std::path::Path;
 use std::sync::Arc;
 
 use laxity_core::platform::Platform;
 use laxity_core::units::Duration;
 
-use super::{Calibration, Doubt, Level, Load, Taken, identity};
+use super::{Backing, Calibration, Doubt, Level, Load, Taken, identity, place};
 use crate::error::Error;
+use crate::link_rate;
 
 /// The costs that a host reasons with.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -16,19 +19,51 @@ pub struct Costs {
     pub platform: Platform,
     /// What was measured, if the platform follows from it. A platform that departs from it gives no guarantee.
     pub calibration: Option<Arc<Calibration>>,
+    /// Where the rate of the link comes from, in a line, if it was neither measured nor given.
+    pub link: Option<String>,
+    /// Why these costs are assumed though there is a calibration, and what would help.
+    pub passed_over: Option<String>,
 }
 
 impl Costs {
     /// What this host was calibrated to cost; without a calibration, what a present-day machine is assumed to
-    /// ([`Platform::assumed_host`]).
+    /// ([`Platform::assumed_host`]). So, too, with one that supports no claim, unless `LAXITY_CALIBRATION` names it: measured costs
+    /// are higher than assumed ones, for bounds that are no surer then.
     ///
     /// # Errors
-    /// There is a calibration that cannot be used.
+    /// There is a calibration that cannot be read.
     pub fn of_this_host() -> Result<Self, Error> {
-        Ok(match Calibration::of_this_host()? {
-            Some(calibration) => calibration.into(),
-            None => Platform::assumed_host().into(),
-        })
+        let Some(file) = place::find()? else { return Ok(Platform::assumed_host().into()) };
+        let measured = Self::from(Calibration::read(&file)?);
+        Ok(if place::is_named() { measured } else { measured.unless_worthless(&file) })
+    }
+
+    /// These costs, if something can be claimed of bounds that rest on them; else those that are assumed.
+    fn unless_worthless(self, file: &Path) -> Self {
+        let backing = Backing::expected(&self);
+        if backing.level() > Level::None {
+            return self;
+        }
+        let passed_over = format!(
+            "the calibration in {} supports no claim, so assumed costs are taken ({}); a longer one, with real-time rights, may; naming it \
+             (--calibration, {}) takes it as it is",
+            file.display(),
+            backing.why().join("; "),
+            place::VARIABLE
+        );
+        Self { passed_over: Some(passed_over), ..Platform::assumed_host().into() }
+    }
+
+    /// These costs for a host that has `address`: without a calibration its link is as fast as the slowest interface by which it may send
+    /// says. Loopback, a virtual pair and a tap are as fast as packets are handed over (`link_cost`); where an interface does not tell,
+    /// the link keeps the rate that is assumed.
+    #[must_use]
+    pub fn at(self, address: IpAddr) -> Self {
+        if self.calibration.is_some() {
+            return self;
+        }
+        let (platform, link) = link_rate::told(self.platform, address);
+        Self { platform, link: Some(link), ..self }
     }
 
     /// What bounds of `level` rest on, in a line.
@@ -36,7 +71,9 @@ impl Costs {
         if self.calibration.is_some() {
             return format!("{self}: guarantee level {level}");
         }
-        let costs = if self.platform == Platform::assumed_host() { "assumed" } else { "given" };
+        let assumed = Platform::assumed_host();
+        let link = if self.link.is_some() { self.platform.link } else { assumed.link };
+        let costs = if self.platform == (Platform { link, ..assumed }) { "assumed" } else { "given" };
         format!(
             "not calibrated: bounds rest on {costs} costs (guarantee level: {level}); laxity calibrate measures them"
         )
@@ -52,13 +89,14 @@ impl Costs {
 impl From<Platform> for Costs {
     /// Costs that nobody measured.
     fn from(platform: Platform) -> Self {
-        Self { platform, calibration: None }
+        Self { platform, calibration: None, link: None, passed_over: None }
     }
 }
 
 impl From<Calibration> for Costs {
     fn from(calibration: Calibration) -> Self {
-        Self { platform: calibration.platform.clone(), calibration: Some(Arc::new(calibration)) }
+        let platform = calibration.platform.clone();
+        Self { platform, calibration: Some(Arc::new(calibration)), link: None, passed_over: None }
     }
 }
 
@@ -91,5 +129,27 @@ fn minutes(duration: Duration) -> String {
         0..=119 => duration.to_string(),
         _ if seconds.is_multiple_of(3600) => format!("{}h", seconds / 3600),
         _ => format!("{}min", seconds / 60),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::calibration::tests::example;
+
+    /// Costs that were measured and support no claim are not worse than none.
+    #[test]
+    fn a_calibration_that_supports_no_claim_is_passed_over_with_its_reasons() {
+        let calibration = example();
+        let useful = Costs::from(calibration.clone());
+        let level = Backing::expected(&useful).level();
+        let kept = useful.clone().unless_worthless(Path::new("c.toml"));
+        assert_eq!(kept.calibration.is_some(), level > Level::None);
+        let mut nothing = calibration;
+        nothing.platform.interference.envelopes.clear();
+        let passed_over = Costs::from(nothing).unless_worthless(Path::new("c.toml"));
+        assert_eq!((&passed_over.platform, &passed_over.calibration), (&Platform::assumed_host(), &None));
+        let said = passed_over.passed_over.unwrap();
+        assert!(said.contains("c.toml") && said.contains("no envelope that was measured"), "{said}");
     }
 }

@@ -92,6 +92,11 @@ pub fn find() -> Result<Option<PathBuf>, Error> {
     Environment::look().find()
 }
 
+/// Whether the variable names the file that [`find`] finds.
+pub(super) fn is_named() -> bool {
+    Environment::look().to_read().1
+}
+
 /// The file that a calibration of this host is written to, unless another is named. `None` if this user has no place for one.
 pub fn own() -> Option<PathBuf> {
     Environment::look().to_write()

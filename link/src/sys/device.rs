@@ -9,6 +9,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
 
 /// From the kernel's uapi/linux/ethtool.h.
+const ETHTOOL_GSET: u32 = 0x01;
 const ETHTOOL_GDRVINFO: u32 = 0x03;
 const ETHTOOL_GCOALESCE: u32 = 0x0e;
 const ETHTOOL_GRXCSUM: u32 = 0x14;
@@ -89,7 +90,23 @@ struct Coalesce {
     rest: [u32; 12],
 }
 
-const _: () = assert!(size_of::<DriverInfo>() == 196 && size_of::<Coalesce>() == 92);
+/// `struct ethtool_cmd`.
+#[repr(C)]
+struct Settings {
+    command: u32,
+    supported: u32,
+    advertised: u32,
+    /// The lower half.
+    speed: u16,
+    rest: [u8; 6],
+    most: [u32; 2],
+    speed_upper: u16,
+    crossing: [u8; 2],
+    advertised_by_peer: u32,
+    reserved: [u32; 2],
+}
+
+const _: () = assert!(size_of::<DriverInfo>() == 196 && size_of::<Coalesce>() == 92 && size_of::<Settings>() == 44);
 
 /// Asks a device something; `T` is the kernel's structure for the command with which it begins.
 ///
@@ -127,6 +144,20 @@ pub fn driver(device: &str) -> io::Result<String> {
     // SAFETY: the array is terminated by the line above and outlives the string.
     let name = unsafe { CStr::from_ptr(info.driver.as_ptr()) };
     Ok(name.to_string_lossy().into_owned())
+}
+
+/// The speed of a device in Mbit/s, as its driver has it; `None` if it does not know one.
+///
+/// # Errors
+/// `Unsupported` where the device has no such thing; no such device.
+pub fn speed(device: &str) -> io::Result<Option<u32>> {
+    // SAFETY: Settings is plain integers, for which zero is a value.
+    let mut found: Settings = unsafe { zeroed() };
+    found.command = ETHTOOL_GSET;
+    // SAFETY: Settings is ethtool_cmd.
+    unsafe { ask(device, &mut found)? };
+    let speed = u32::from(found.speed_upper) << 16 | u32::from(found.speed);
+    Ok(Some(speed).filter(|&speed| speed != 0 && speed != u32::MAX))
 }
 
 /// Whether an offload is switched on.
@@ -222,6 +253,7 @@ mod tests {
         assert!(offload("lo", Offload::GenericSegmentation).is_ok());
         assert!(offload("", Offload::GenericSegmentation).is_err());
         assert!(driver("no-such-device0").is_err());
+        assert!(speed("lo").is_err() && speed("no-such-device0").is_err());
         assert!(driver("a name that is far too long").is_err());
     }
 }
