@@ -3,7 +3,7 @@
 use std::io::{Read, Write};
 use std::net::UdpSocket;
 use std::os::unix::fs::DirBuilderExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -18,6 +18,8 @@ impl Registry {
         let path = std::env::temp_dir().join(format!("laxity-host-{test}-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&path);
         std::fs::DirBuilder::new().mode(0o700).create(&path).unwrap();
+        // A link of 12.5 MB/s, however fast this host's is.
+        std::fs::write(path.join("platform.toml"), "[platform]\nlink_rate = \"100Mbit/s\"\n").unwrap();
         Self(path)
     }
     fn file(&self) -> String {
@@ -50,9 +52,15 @@ struct Process {
 
 impl Process {
     fn start(registry: &str, arguments: &[&str]) -> Self {
-        let mut child = Command::new(env!("CARGO_BIN_EXE_laxity"))
+        let mut command = Command::new(env!("CARGO_BIN_EXE_laxity"));
+        let platform = Path::new(registry).with_file_name("platform.toml");
+        if platform.exists() {
+            command.arg(arguments[0]).arg("--platform").arg(platform).args(&arguments[1..]);
+        } else {
+            command.args(arguments);
+        }
+        let mut child = command
             .env("LAXITY_CALIBRATION", "none")
-            .args(arguments)
             .args(["--registry", registry])
             .stdin(Stdio::piped())
             .stdout(Stdio::null())
@@ -125,7 +133,7 @@ fn receive(registry: &str, name: &str) -> (Process, String) {
     (process, format!("127.0.0.1:{port}/{name}"))
 }
 
-/// 20 kB every 5 ms are 4 MB/s of the 12.5 MB/s that a link has by default.
+/// 20 kB every 5 ms are 4 MB/s of the 12.5 MB/s that the link has.
 fn send(registry: &str, to: &str) -> Process {
     let contract = ["--max-message", "20000B", "--interval", "5ms", "--deadline", "100ms"];
     let mut arguments = vec!["send", to];
