@@ -102,8 +102,19 @@ fn a_short_calibration_is_written_and_used() {
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(0), "{said}");
     let report: Value = serde_json::from_slice(&output.stdout).unwrap();
-    let expected =
-        ["against", "choice", "confidence_ppm", "costs", "file", "level", "notes", "taken", "why", "windows"];
+    let expected = [
+        "against",
+        "choice",
+        "confidence_ppm",
+        "costs",
+        "file",
+        "level",
+        "notes",
+        "taken",
+        "typical",
+        "why",
+        "windows",
+    ];
     assert_eq!(keys(&report), expected);
     golden::shape("calibrate", std::slice::from_ref(&report));
     assert_eq!((&report["file"], &report["against"]), (&path(&file).into(), &Value::Null));

@@ -59,6 +59,8 @@ pub struct Request {
     pub name: Name,
     /// What is asked for.
     pub service: Service,
+    /// Whether the peer only wants to know: the answer is `refuse`, with [`Code::WouldFit`](crate::admission::Code::WouldFit) if it would be granted.
+    pub is_question: bool,
     /// S: the largest payload that both sides' frames hold.
     pub packet: u32,
     /// The part of the deadline that the sender's stages need at least.

@@ -2,15 +2,19 @@
 //!
 //! Only for a channel that this host's application asks for, in that application's thread and on a copy of what is admitted: a peer
 //! cannot cause the work, and nobody waits for it. Above [`MOST`] channels it is not done.
+//!
+//! What fits here need not fit at the other host. So that host is asked about each value before it is told ([`of_all_hosts`]): what an
+//! application reads is granted if it asks for that, as it stands, and nobody comes between.
 
-use laxity_core::admission::answer::Role;
+use laxity_core::admission::answer::{Fits, Role};
 use laxity_core::admission::{Admission, Code, Refusal, ReservationId};
-use laxity_core::contract::Contract;
+use laxity_core::contract::{Contract, ContractError, Service};
 use laxity_core::event::Name;
 use laxity_core::units::Duration;
 
 use crate::control::State;
-use crate::error::Advice;
+use crate::error::{Advice, Error};
+use crate::host::ChannelSpec;
 
 /// Most channels among which those that stand in the way are looked for.
 const MOST: usize = 256;
@@ -54,5 +58,73 @@ pub(crate) fn helps(refusal: &Refusal) -> bool {
             | Code::Version
             | Code::Protocol
             | Code::Declined
+            | Code::WouldFit
     )
+}
+
+/// Most deadlines that are asked about, each the least by the answer before.
+const MOST_QUESTIONS: usize = 8;
+
+/// What came of a question.
+enum Said {
+    Yes,
+    /// The least deadline that would do by whoever refused, if any.
+    No(Option<Duration>),
+    /// Nobody answered, or not to that.
+    Nothing,
+}
+
+impl Said {
+    fn of(answer: Result<(), Error>) -> Self {
+        match answer {
+            Ok(()) => Self::Yes,
+            Err(Error::Refused { refusal, .. } | Error::Shared { refusal, .. }) => match refusal.code {
+                Code::WouldFit => Self::Yes,
+                _ => Self::No(refusal.least_deadline),
+            },
+            Err(_) => Self::Nothing,
+        }
+    }
+}
+
+/// A refusal whose advice all hosts on the way stand behind. `ask` asks them what they would say to another contract.
+pub(crate) fn of_all_hosts(
+    mut error: Error,
+    spec: &ChannelSpec,
+    mut ask: impl FnMut(ChannelSpec) -> Result<(), Error>,
+) -> Error {
+    let Service::RealTime(contract) = spec.service else { return error };
+    let (refusal, advice) = match &mut error {
+        Error::Refused { refusal, advice, .. } | Error::Shared { refusal, advice, .. } => (refusal, advice),
+        _ => return error,
+    };
+    let mut said = |contract: Result<Contract, ContractError>| match contract {
+        Ok(contract) => Said::of(ask(ChannelSpec { service: Service::RealTime(contract), ..*spec })),
+        Err(_) => Said::No(None),
+    };
+    let mut fits = advice.as_ref().map_or_else(Fits::default, |advice| advice.fits);
+    let (mut next, mut found) = (fits.deadline.or(refusal.least_deadline), None);
+    for _ in 0..MOST_QUESTIONS {
+        // As it is told.
+        let Some(deadline) = next.map(Duration::rounded_up) else { break };
+        match said(contract.with_deadline(deadline)) {
+            Said::Yes => (found, next) = (Some(deadline), None),
+            Said::No(longer) => next = longer.filter(|longer| *longer > deadline),
+            // Then what is known here stays.
+            Said::Nothing => return error,
+        }
+    }
+    (fits.deadline, refusal.least_deadline) = (found, found);
+    let with = |max: u32, interval: Duration| {
+        let (min, burst) = (contract.min_message().into(), contract.burst().into());
+        Contract::new(max.into(), min, interval, burst, contract.deadline())?.with_catch_up(contract.catch_up())
+    };
+    let yes = |said: Said| matches!(said, Said::Yes);
+    let interval = fits.interval.map(Duration::rounded_up);
+    fits.interval = interval.filter(|interval| yes(said(with(contract.max_message(), *interval))));
+    fits.max_message = fits.max_message.filter(|bytes| yes(said(with(*bytes, contract.interval()))));
+    if let Some(advice) = advice {
+        advice.fits = fits;
+    }
+    error
 }

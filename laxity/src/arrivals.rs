@@ -12,7 +12,6 @@ use laxity_core::admission::incoming::{Flow, FlowId, Incoming, Room, Source};
 use laxity_core::admission::{Admission, Refusal};
 use laxity_core::contract::{Contract, Service};
 use laxity_core::event::{ChannelId, Pace, Request};
-use laxity_core::limits;
 use laxity_core::units::Duration;
 
 use crate::control::State;
@@ -89,20 +88,8 @@ impl State {
         contract: &Contract,
         elsewhere: Duration,
     ) -> Option<Duration> {
-        let fits = |deadline: Duration| {
-            let contract = contract.with_deadline(deadline).ok()?;
-            let flow = self.real_time_flow(request, &contract);
-            self.arrivals.incoming.room(&flow, deadline.checked_sub(elsewhere)?).ok()
-        };
-        let (mut no, mut yes) = (contract.deadline(), contract.deadline().max(elsewhere));
-        while fits(yes).is_none() {
-            (no, yes) = (yes, Some(yes * 2).filter(|yes| *yes <= limits::MAX_DEADLINE)?);
-        }
-        while yes - no > Duration::from_micros(1) {
-            let middle = no + (yes - no).mul_ratio(1, 2);
-            if fits(middle).is_some() { yes = middle } else { no = middle }
-        }
-        Some(yes)
+        let flow = |contract: &Contract| self.real_time_flow(request, contract);
+        self.arrivals.incoming.least_deadline(contract, elsewhere, flow)
     }
 
     /// The flow of a best-effort channel, if that is what is asked for.
@@ -125,6 +112,11 @@ impl State {
         }
         self.ask(needed);
         Ok(Found::Waits)
+    }
+
+    /// What it would be granted to wait, best effort being slower if need be.
+    pub(crate) fn would_wait(&self, flow: &Flow, most: Duration) -> Result<Duration, Refusal> {
+        if self.arrivals.is_free { Ok(Duration::ZERO) } else { Ok(self.arrivals.incoming.room(flow, most)?.allowance) }
     }
 
     /// Lets a flow in.

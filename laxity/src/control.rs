@@ -30,7 +30,7 @@ use crate::holdings::{Holdings, best_effort_packets};
 use crate::host::Grant;
 use crate::port::{self, Port, SendPort, Slot};
 use crate::receiver::{Accepted, Unclaimed};
-use crate::reception::{Admitted, in_packets};
+use crate::reception::{Admitted, Needs};
 use crate::requests::Requests;
 use crate::sender::OpenRequest;
 use crate::share::{Sharing, relax_sending};
@@ -259,7 +259,8 @@ impl Shared {
             if state.sharing.is_some() {
                 let Destination { name, peer, .. } = request.destination;
                 let (service, priority) = (request.service, request.priority);
-                let wanted = Wanted { contract: analysed, outside, name, peer, service, priority };
+                let is_question = request.is_question;
+                let wanted = Wanted { contract: analysed, outside, name, peer, service, priority, is_question };
                 (state, id, least) = self.admit_sharing(state, &wanted)?;
             } else {
                 // Nothing is granted within no time, and whoever is refused then hears what would fit.
@@ -268,7 +269,8 @@ impl Shared {
                     Ok(found) => (id, least) = found,
                     Err(mut refusal) => {
                         refusal.least_deadline = refusal.least_deadline.map(|least| least + outside);
-                        let question = state.question(state.admission.clone()).filter(|_| advice::helps(&refusal));
+                        let helps = !request.is_question && advice::helps(&refusal);
+                        let question = state.question(state.admission.clone()).filter(|_| helps);
                         drop(state);
                         let advice = question.map(|question| question.ask(&analysed, outside));
                         return Err(Error::refused_here(refusal, advice));
@@ -306,6 +308,7 @@ impl Shared {
         let LinkModel { rate, spacing, .. } = platform.link;
         let (ahead, is_shared) = (state.admission.look_ahead(), state.sharing.is_some());
         let outgoing = outgoing.paced(Pace { rate, ahead, is_shared, spacing });
+        let outgoing = if request.is_question { outgoing.as_question() } else { outgoing };
         let (reply, answer) = mpsc::sync_channel(1);
         let known = Known {
             port: Arc::clone(&send_port.port),
@@ -501,7 +504,10 @@ impl Shared {
         if state.is_share_changing() {
             return false;
         }
-        let decided = self.admit(&mut state, request);
+        let decided = match request.is_question {
+            true => Err(self.answer(&state, request)),
+            false => self.admit(&mut state, request),
+        };
         if let Err(refusal) = decided {
             state.outcomes.push(Outcome::Command(Command::Refuse { request: *request, refusal }));
         }
@@ -518,20 +524,7 @@ impl Shared {
         };
         let input_delay = self.input_delay + arrival;
         let platform = &self.platform;
-        let (messages, packets) = match request.service {
-            Service::RealTime(contract) => {
-                // It was admitted, so it can be.
-                let analysed = in_packets(&contract, request.packet, platform).unwrap_or(contract);
-                let ahead = upstream + contract.most_ahead();
-                let messages = buffers::receive_messages(&contract, ahead, stage) + 1;
-                (messages, buffers::receive_packets(&analysed, platform, ahead, stage))
-            }
-            Service::BestEffort { queue, max_message } => {
-                // It holds as many frames as are left of those that are shared, so never more than half of them.
-                let most = (self.behaviour.shared_frames / 2).max(1);
-                (queue, best_effort_packets(max_message, request.packet).min(most as u32))
-            }
-        };
+        let Needs { messages, packets, holds } = self.needs(request, upstream, stage);
         let transit = state.admission.look_ahead()
             + platform.link.occupancy(platform.packet)
             + platform.propagation
@@ -546,12 +539,6 @@ impl Shared {
             priority: 0,
             messages,
             packets,
-        };
-        let largest = u64::from(request.service.max_message()) * u64::from(request.oversize);
-        let holds = Holdings {
-            channels: 1,
-            frames: if request.service.contract().is_some() { packets.into() } else { 0 },
-            bytes: u64::from(messages) * largest,
         };
         if let Err(refusal) = state.has_room(self.behaviour.whole, request, holds) {
             if let Some(id) = reservation {
@@ -679,7 +666,7 @@ impl State {
         });
         tickets.chain(self.channels.values())
     }
-    fn listener(&self, request: &Request) -> Option<mpsc::Sender<Accepted>> {
+    pub(crate) fn listener(&self, request: &Request) -> Option<mpsc::Sender<Accepted>> {
         let is_meant = |listening: &&Listening| {
             listening.name == request.name && listening.from.is_none_or(|from| from == request.peer.ip().to_canonical())
         };

@@ -22,8 +22,9 @@ use laxity_link::Counters;
 use laxity_link::sys::{self, Wake};
 use laxity_link::xdp::Status;
 
+use crate::advice;
 use crate::calibration::{Backing, Costs, Guarantee, Premises, Running};
-use crate::control::{Behaviour, Shared};
+use crate::control::{Behaviour, Opened, Shared};
 use crate::doorbell::Doorbell;
 use crate::error::Error;
 use crate::executive::{Command, Executive, Meter, Parts, Published, Sampling};
@@ -540,6 +541,14 @@ impl Host {
     /// Refused by either side (with the reason and what would fit), no answer, another version.
     pub fn open(&self, peer: SocketAddr, name: &str, spec: ChannelSpec) -> Result<Sender, Error> {
         let destination = Destination { link: ONLY_LINK, peer, name: checked_name(name)? };
+        match self.ask(destination, spec, false) {
+            Ok(opened) => Ok(Sender::new(opened, Arc::clone(&self.shared), spec.overload)),
+            Err(error) => Err(advice::of_all_hosts(error, &spec, |spec| self.ask(destination, spec, true).map(drop))),
+        }
+    }
+
+    /// Asks for a channel, or what would be answered.
+    fn ask(&self, destination: Destination, spec: ChannelSpec, is_question: bool) -> Result<Opened, Error> {
         let ChannelSpec { service, overload, priority, catch_up } = spec;
         let service = match service {
             Service::RealTime(contract) => Service::RealTime(match catch_up {
@@ -550,9 +559,13 @@ impl Host {
             }),
             best_effort => best_effort,
         };
-        let answer = self.shared.open(OpenRequest { destination, service, overload, priority })?;
+        let answer = self.shared.open(OpenRequest { destination, service, overload, priority, is_question })?;
         let opened = answer.recv().map_err(|_| Error::Stopped)??;
-        Ok(Sender::new(opened, Arc::clone(&self.shared), overload))
+        if is_question {
+            // A host that knows no questions grants what is asked about.
+            self.shared.command(Command::Close(opened.channel));
+        }
+        Ok(opened)
     }
 
     /// Frames that came and belonged to no channel here, or were not genuine, as of the last sleep.

@@ -1,7 +1,7 @@
 //! The receiving half of admission: what of a deadline this host keeps for itself, and what it leaves to the sender.
 
 use laxity_core::admission::answer::Role;
-use laxity_core::admission::{Admission, Refusal, ReservationId};
+use laxity_core::admission::{Admission, Code, Refusal, ReservationId, Stage, buffers, pair};
 use laxity_core::contract::{Contract, SendingStages, Service, packets};
 use laxity_core::event::Request;
 use laxity_core::platform::Platform;
@@ -9,6 +9,7 @@ use laxity_core::units::Duration;
 
 use crate::arrivals::{Found, Part};
 use crate::control::{Shared, State};
+use crate::holdings::{Holdings, best_effort_packets};
 
 impl Shared {
     /// A channel that this host receives; `None` if it has to wait until best effort or this host's own link is slower.
@@ -20,24 +21,15 @@ impl Shared {
             let none = Duration::ZERO;
             return Ok(Some(Admitted { reservation: None, upstream: none, stage: none, part, arrival: none }));
         }
-        let Service::RealTime(contract) = request.service else { unreachable!("best effort, or not") };
-        let platform = &self.platform;
-        // Outside both hosts' stages: the way, the clocks, and how long a frame may wait until the socket is looked at.
-        let outside = platform.propagation + platform.clock_error + self.input_delay;
-        // Nothing is granted within no time, and whoever is refused then hears what would fit.
-        let budget = contract.deadline().saturating_sub(request.upstream + outside);
-        let analysed = in_packets(&contract, request.packet, platform)?;
-        let reserve = |admission: &mut Admission| admission.reserve_least(&analysed, Role::Receives, budget);
+        let asked = self.asked(request)?;
+        let Asked { contract, budget, elsewhere, .. } = asked;
+        let reserve = |admission: &mut Admission| asked.reserve(admission);
         let reserved = reserve(&mut state.admission);
         if reserved.is_err() && self.make_room(state, |admission| reserve(admission).is_ok()) {
             return Ok(None);
         }
-        let elsewhere = request.upstream + outside;
-        let (id, SendingStages { processor: least, .. }) = reserved.map_err(|refusal| {
-            let least_deadline =
-                refusal.least_deadline.and_then(|least| state.least_deadline(request, &contract, elsewhere + least));
-            Refusal { least_deadline, ..refusal }
-        })?;
+        let (id, SendingStages { processor: least, .. }) =
+            reserved.map_err(|refusal| state.with_least_deadline(request, &asked, refusal))?;
         let flow = state.real_time_flow(request, &contract);
         let room = match state.find_room(&flow, budget.saturating_sub(least)) {
             Ok(Found::Fits(room)) => room,
@@ -57,10 +49,7 @@ impl Shared {
             let waits = self.make_room(state, |admission| reserve(admission).is_ok());
             return if waits { Ok(None) } else { Err(refusal) };
         }
-        // Slack is shared between the two hosts in proportion to what each needs at least.
-        let slack = budget.saturating_sub(least);
-        let whole = (least + request.upstream).as_nanos().max(1);
-        let share = slack.mul_ratio(least.as_nanos(), whole);
+        let share = pair::share(budget, least, request.upstream);
         let stage = match state.admission.relax(id, least + share) {
             Ok(stages) => stages.processor,
             Err(refusal) => {
@@ -71,6 +60,105 @@ impl Shared {
         let (part, arrival) = (state.arrive(flow, &room, false), room.allowance);
         let upstream = contract.deadline().saturating_sub(stage);
         Ok(Some(Admitted { reservation: Some(id), upstream, stage, part, arrival }))
+    }
+}
+
+impl Shared {
+    /// What of a real-time channel that is asked for is this host's part.
+    fn asked(&self, request: &Request) -> Result<Asked, Refusal> {
+        let Service::RealTime(contract) = request.service else {
+            unreachable!("best effort is not admitted by deadlines")
+        };
+        let platform = &self.platform;
+        // Outside both hosts' stages: the way, the clocks, and how long a frame may wait until the socket is looked at.
+        let elsewhere = request.upstream + platform.propagation + platform.clock_error + self.input_delay;
+        // Nothing is granted within no time, and whoever is refused then hears what would fit.
+        let budget = contract.deadline().saturating_sub(elsewhere);
+        let analysed = in_packets(&contract, request.packet, platform)?;
+        Ok(Asked { contract, analysed, budget, elsewhere })
+    }
+
+    /// The answer to who only wants to know ([`Code::WouldFit`] if nothing stands in the way); nothing changes. Where others would have to
+    /// give way the answer is no, though it might be granted after that.
+    pub(crate) fn answer(&self, state: &State, request: &Request) -> Refusal {
+        match state.listener(request) {
+            None => Refusal::new(Code::NoSuchName, Stage::ReceivingProcessor),
+            Some(_) => self.would_receive(state, request).err().unwrap_or(Refusal::new(Code::WouldFit, Stage::Route)),
+        }
+    }
+
+    fn would_receive(&self, state: &State, request: &Request) -> Result<(), Refusal> {
+        let (asked, mut admission) = (self.asked(request)?, state.admission.clone());
+        let reserved = asked.reserve(&mut admission);
+        let (id, stages) = reserved.map_err(|refusal| state.with_least_deadline(request, &asked, refusal))?;
+        let least = stages.processor;
+        let flow = state.real_time_flow(request, &asked.contract);
+        let allowance = state.would_wait(&flow, asked.budget.saturating_sub(least)).map_err(|refusal| {
+            let least_deadline = state.least_deadline(request, &asked.contract, asked.elsewhere + least);
+            Refusal { least_deadline, ..refusal }
+        })?;
+        let share = pair::share(asked.budget - allowance, least, request.upstream);
+        let stage = admission.relax(id, least + share)?.processor;
+        let upstream = asked.contract.deadline().saturating_sub(stage);
+        state.has_room(self.behaviour.whole, request, self.needs(request, upstream, stage).holds)
+    }
+
+    /// What a channel that is received takes, if it takes `upstream` until its logical arrival here and `stage` from there.
+    pub(crate) fn needs(&self, request: &Request, upstream: Duration, stage: Duration) -> Needs {
+        let (messages, packets) = match request.service {
+            Service::RealTime(contract) => {
+                // It was admitted, so it can be.
+                let analysed = in_packets(&contract, request.packet, &self.platform).unwrap_or(contract);
+                let ahead = upstream + contract.most_ahead();
+                let messages = buffers::receive_messages(&contract, ahead, stage) + 1;
+                (messages, buffers::receive_packets(&analysed, &self.platform, ahead, stage))
+            }
+            Service::BestEffort { queue, max_message } => {
+                // It holds as many frames as are left of those that are shared, so never more than half of them.
+                let most = (self.behaviour.shared_frames / 2).max(1);
+                (queue, best_effort_packets(max_message, request.packet).min(most as u32))
+            }
+        };
+        let largest = u64::from(request.service.max_message()) * u64::from(request.oversize);
+        let holds = Holdings {
+            channels: 1,
+            frames: if request.service.contract().is_some() { packets.into() } else { 0 },
+            bytes: u64::from(messages) * largest,
+        };
+        Needs { messages, packets, holds }
+    }
+}
+
+impl State {
+    /// The refusal with the least deadline for all of the way, by the least for this host.
+    fn with_least_deadline(&self, request: &Request, asked: &Asked, refusal: Refusal) -> Refusal {
+        let all = |least| self.least_deadline(request, &asked.contract, asked.elsewhere + least);
+        Refusal { least_deadline: refusal.least_deadline.and_then(all), ..refusal }
+    }
+}
+
+/// The memory of a channel that is received.
+pub(crate) struct Needs {
+    pub(crate) messages: u32,
+    pub(crate) packets: u32,
+    pub(crate) holds: Holdings,
+}
+
+/// A real-time channel that a peer asks for, as this host sees it.
+struct Asked {
+    contract: Contract,
+    /// The same in packets of this host's size.
+    analysed: Contract,
+    /// What is left of its deadline for this host.
+    budget: Duration,
+    /// And what is not: the sender's stages, the way, the wait for a look.
+    elsewhere: Duration,
+}
+
+impl Asked {
+    /// The least stage here.
+    fn reserve(&self, admission: &mut Admission) -> Result<(ReservationId, SendingStages), Refusal> {
+        admission.reserve_least(&self.analysed, Role::Receives, self.budget)
     }
 }
 

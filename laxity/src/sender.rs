@@ -44,11 +44,14 @@ pub struct Sender {
 }
 
 /// What `open` asks for.
+#[derive(Clone, Copy)]
 pub(crate) struct OpenRequest {
     pub(crate) destination: Destination,
     pub(crate) service: Service,
     pub(crate) overload: Overload,
     pub(crate) priority: u8,
+    /// Whether all hosts are only asked what they would say.
+    pub(crate) is_question: bool,
 }
 
 impl std::fmt::Debug for Shared {

@@ -46,6 +46,8 @@ pub(crate) struct Wanted {
     pub(crate) service: Service,
     /// The level of its handler under fixed priorities.
     pub(crate) priority: u8,
+    /// Whether it is only asked about: then a refusal is enough.
+    pub(crate) is_question: bool,
 }
 
 impl Wanted {
@@ -443,7 +445,7 @@ fn refusal_at(admission: &Admission, rate: Rate, wanted: &Wanted) -> Refusal {
 /// What would fit into a share with `rate`. Nothing is locked meanwhile.
 fn advise(state: MutexGuard<'_, State>, rate: Rate, wanted: &Wanted, refusal: &Refusal) -> Option<Box<Advice>> {
     let admission = state.admission.with_rate(rate).ok()?;
-    let question = state.question(admission).filter(|_| advice::helps(refusal))?;
+    let question = state.question(admission).filter(|_| !wanted.is_question && advice::helps(refusal))?;
     drop(state);
     Some(question.ask(&wanted.contract, wanted.outside))
 }

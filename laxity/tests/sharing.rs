@@ -5,7 +5,6 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 use std::time::{Duration as StdDuration, Instant};
 
-use laxity::upcall::{Progress, UpcallSpec, UpcallsConfig};
 use laxity::{ChannelSpec, Error, Host, HostConfig, Receiver, Registry, Sender, Shortage};
 use laxity_core::admission::answer::Role;
 use laxity_core::admission::{Admission, Code};
@@ -200,20 +199,6 @@ fn who_is_alone_makes_room_on_the_processor_for_what_it_receives() {
     assert!(share(&a) < WHOLE);
     drop(channel);
     until("the rest when that has gone", || share(&a) == WHOLE);
-}
-
-#[test]
-fn who_is_alone_makes_room_on_the_processor_for_upcalls() {
-    let place = Place::new("upcall");
-    let a = place.host("loop");
-    let upcalls = a.upcalls(UpcallsConfig::default()).unwrap();
-    let spec = UpcallSpec::every(Duration::from_millis(100)).taking(Duration::from_millis(80));
-    let upcall = match upcalls.create("loop", spec, |_| Progress::Done) {
-        Err(Error::Throttled { .. }) => return println!("skipped: the kernel throttles real-time threads"),
-        upcall => upcall.unwrap(),
-    };
-    assert!((FLOOR..WHOLE).contains(&share(&a)), "{}", share(&a));
-    drop(upcall);
 }
 
 #[test]

@@ -190,3 +190,25 @@ fn the_wake_up_is_paid_once_and_in_full() {
     let (slow, fast) = (latency(late), latency(Platform { wake_up: Duration::ZERO, ..modern() }));
     assert!(slow >= fast + us(690) && slow <= fast + us(710), "{slow} {fast}");
 }
+
+/// A guarantee must not cost what it protects: 60 KB alone on a link of 100 Mbit/s take at most 1.3 times what the wire takes for them, which plain
+/// datagrams cannot beat.
+#[test]
+fn a_large_message_alone_takes_little_longer_than_the_wire_does() {
+    let platform = Platform { interference: Default::default(), ..Platform::assumed_host() };
+    let host = |number| HostConfig::new(platform.clone(), address(number));
+    let mut world = World::new(3);
+    let (from, to) = (world.add_host(host(1)), world.add_host(host(2)));
+    let contract = contract(60_000, ms(50), 1, ms(50));
+    let channel = world.open(from, to, plan("frame", contract, ms(10), ms(1)));
+    world.run_until(at(500));
+    world.add_source(Source::full(channel, &contract, at(500)));
+    world.run_until(at(2_500));
+    let figures = world.report(channel).figures;
+    assert!(figures.delivered >= 39 && figures.misses == Misses::default(), "{figures:?}");
+    // 42 full packets and one of 1,200 bytes.
+    let wire = platform.link.occupancy(1_400) * 42 + platform.link.occupancy(1_200);
+    let largest = figures.latencies.max.unwrap();
+    println!("{largest}, the wire takes {wire}");
+    assert!(largest > wire && largest * 10 <= wire * 13, "{largest} where the wire takes {wire}");
+}

@@ -8,6 +8,7 @@ use laxity::calibration::{Backing, Cost, Disagreement, Window, decimal};
 use laxity_calibrate::Measured;
 use serde_json::{Value, json};
 
+use super::typical;
 use crate::report::to_json;
 
 /// One object.
@@ -80,6 +81,7 @@ pub(super) fn object(measured: &Measured, file: &Path, against: Option<&[Disagre
         "choice": choice.as_ref().map(chosen),
         "level": backing.level().name(),
         "why": backing.why(),
+        "typical": typical::json(&typical::typical(&calibration.platform)),
         "against": against.map(|against| against.iter().map(differs).collect::<Value>()),
         "notes": notes,
     }))

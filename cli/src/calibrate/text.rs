@@ -12,7 +12,7 @@ use laxity_core::admission::Settings;
 use laxity_core::admission::answer::Role;
 
 use super::json::scheduling;
-use super::pictures;
+use super::{pictures, typical};
 use crate::costs::{admitted, in_words};
 use crate::report::escaped;
 use crate::table::{Column, table};
@@ -102,6 +102,11 @@ pub(super) fn page(measured: &Measured, file: &Path, against: Option<&[Disagreem
     for why in backing.why() {
         let _ = writeln!(page, "- {}", escaped(why));
     }
+    let _ = writeln!(
+        page,
+        "\nTypical channels, each alone between two hosts like this one, from end to end:\n{}\n",
+        typical::text(&typical::typical(platform))
+    );
     match against {
         Some([]) => page.push_str("All medians agree with the earlier calibration within a factor of two.\n"),
         Some(differ) => {

@@ -37,7 +37,7 @@ use super::reserve::Admission;
 use super::walk::{ONE, share};
 use super::{Code, Refusal, Stage};
 use crate::contract::{self, Contract};
-use crate::limits::{MAX_CONTROL_PAYLOAD, MAX_INTERVAL};
+use crate::limits::{MAX_CONTROL_PAYLOAD, MAX_DEADLINE, MAX_INTERVAL};
 use crate::platform::{LinkModel, Platform};
 use crate::units::{Duration, Instant, Rate};
 
@@ -319,6 +319,29 @@ impl Incoming {
         self.next += 1;
         self.flows.insert(self.next, flow);
         self.next
+    }
+
+    /// The least deadline with which a channel would be let in, `elsewhere` of it being spent otherwise; `None` if none helps. `flow` is what it
+    /// brings with another deadline.
+    pub fn least_deadline(
+        &self,
+        contract: &Contract,
+        elsewhere: Duration,
+        flow: impl Fn(&Contract) -> Flow,
+    ) -> Option<Duration> {
+        let fits = |deadline: Duration| {
+            let contract = contract.with_deadline(deadline).ok()?;
+            self.room(&flow(&contract), deadline.checked_sub(elsewhere)?).ok()
+        };
+        let (mut no, mut yes) = (contract.deadline(), contract.deadline().max(elsewhere));
+        while fits(yes).is_none() {
+            (no, yes) = (yes, Some(yes * 2).filter(|yes| *yes <= MAX_DEADLINE)?);
+        }
+        while yes - no > Duration::from_micros(1) {
+            let middle = no + (yes - no).mul_ratio(1, 2);
+            if fits(middle).is_some() { yes = middle } else { no = middle }
+        }
+        Some(yes)
     }
 
     /// A flow is gone.

@@ -16,6 +16,7 @@
 //! | `explain` | a refusal as advice: what would fit, and who stands in the way |
 //! | [`plan`] | channels asked for one after the other: numbers for a yes; whose fault, and what would fit, for a no |
 //! | [`route`] | deadlines of several hosts; what one host must tell another |
+//! | [`pair`] | both ends of channels in one computation: what two hosts answer each other |
 //! | [`incoming`] | incoming traffic: what all peers may have in transit at once, best effort included |
 //! | [`buffers`] | how many messages and packets a granted channel must be able to hold |
 //! | `span` | how long a stall can be felt, and so with what probability a message misses |
@@ -39,6 +40,7 @@ mod ledger;
 mod levels;
 mod link;
 mod machine;
+pub mod pair;
 pub mod plan;
 mod processor;
 pub mod published;

@@ -47,6 +47,8 @@ pub enum Code {
     ArrivalDeadline = 18,
     /// An upcall of that host would not be done within its period any more.
     UpcallDeadline = 19,
+    /// Nothing stands in the way: this was a question.
+    WouldFit = 20,
 }
 
 impl Code {
@@ -137,6 +139,7 @@ impl core::fmt::Display for Refusal {
             )?,
             Code::ArrivalDeadline => f.write_str("if everything came at once that was granted, messages of a channel would wait too long at the last switch port")?,
             Code::UpcallDeadline => f.write_str("an upcall of that host would not be done within its period any more")?,
+            Code::WouldFit => f.write_str("it would be granted, but was only asked about")?,
             Code::CompositeUtilisation => f.write_str("processor and link together are used up in the long run")?,
             Code::CompositeDeadline => {
                 f.write_str("no deadline for processor and link together leaves every channel its own")?;

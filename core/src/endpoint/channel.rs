@@ -38,6 +38,8 @@ pub struct Channel {
     /// What tags its packets, between hosts with a key.
     pub(super) seal: Option<Seal>,
     pub(super) numbers: Numbers,
+    /// Whether OPEN only asks whether it would be granted (sender).
+    pub(super) is_question: bool,
     /// What carries it (sender).
     pub(super) pace: Pace,
     /// How far apart its packets have to start, as the receiver said last.
@@ -96,6 +98,7 @@ impl Channel {
             remote: (0, 0),
             upstream,
             report: None,
+            is_question: false,
             reason: 0,
             unsaid: Unsaid::default(),
             unsent_before: 0,
@@ -167,6 +170,13 @@ impl Outgoing {
     #[must_use]
     pub fn paced(mut self, pace: Pace) -> Self {
         self.0.pace = pace;
+        self
+    }
+
+    /// Only asks whether the receiver would grant it: that refuses with [`Code::WouldFit`](crate::admission::Code::WouldFit) if so.
+    #[must_use]
+    pub fn as_question(mut self) -> Self {
+        self.0.is_question = true;
         self
     }
 }

@@ -10,7 +10,9 @@ use crate::event::{ChannelId, Event, LinkId};
 use crate::signal::{State, clock_sign};
 use crate::units::{Duration, Instant};
 use crate::wire::fields::MAX_DETAIL_BYTES;
-use crate::wire::{Accept, Close, Control, ControlType, Keepalive, MAJOR, Open, Refuse, Status, Versions, token};
+use crate::wire::{
+    Accept, Close, Control, ControlType, Keepalive, MAJOR, Open, Refuse, Status, Traffic, Versions, token,
+};
 
 impl Endpoint {
     /// A channel is to say this to its peer. It is written when it leaves, and says what holds then.
@@ -77,9 +79,10 @@ impl Endpoint {
         let control = match frame {
             ControlType::Open => {
                 let offer = job.offer()?;
+                let offered = Traffic::from(offer.service);
                 Control::Open(Open {
                     name: channel.name.as_str(),
-                    traffic: offer.service.into(),
+                    traffic: if channel.is_question { offered.as_question() } else { offered },
                     packet: offer.packet as u16,
                     upstream: channel.upstream,
                     lease: association.lease,

@@ -385,6 +385,7 @@ impl Endpoint {
             link,
             name,
             service,
+            is_question: open.traffic.is_question(),
             packet,
             upstream: open.upstream,
             oversize: open.oversize.into(),

@@ -396,11 +396,17 @@ fn put_counts(to: &mut Writer<'_>, counts: &Counts) -> Result<(), WireError> {
     put_number(to, tag::LAXITY, counts.laxity)
 }
 
+/// What `service` says in OPEN.
+const REAL_TIME: u8 = 0;
+const BEST_EFFORT: u8 = 1;
+const QUESTION: u8 = 2;
+
 fn read_traffic(fields: &Fields<'_>) -> Result<Traffic, WireError> {
-    let best_effort = flag(tag::SERVICE, u8::from_be_bytes(fields.need(tag::SERVICE)?))?;
+    let service = u8::from_be_bytes(fields.need(tag::SERVICE)?);
+    check_range(tag::SERVICE.name, service.into(), REAL_TIME.into(), QUESTION.into())?;
     let max_message = u32::from_be_bytes(fields.need(tag::MAX_MESSAGE)?);
     let burst = u32::from_be_bytes(fields.need(tag::BURST)?);
-    if best_effort {
+    if service == BEST_EFFORT {
         return Ok(Traffic::BestEffort { max_message, queue: burst });
     }
     Ok(Traffic::RealTime {
@@ -410,13 +416,14 @@ fn read_traffic(fields: &Fields<'_>) -> Result<Traffic, WireError> {
         burst,
         deadline: Duration::from_nanos(u64::from_be_bytes(fields.need(tag::DEADLINE)?)),
         catch_up: Duration::from_nanos(fields.get(tag::CATCH_UP).map_or(0, u64::from_be_bytes)),
+        is_question: service == QUESTION,
     })
 }
 
 fn put_traffic(traffic: &Traffic, to: &mut Writer<'_>) -> Result<(), WireError> {
     match traffic {
-        Traffic::RealTime { max_message, min_message, interval, burst, deadline, catch_up } => {
-            to.put(tag::SERVICE, &[0])?;
+        Traffic::RealTime { max_message, min_message, interval, burst, deadline, catch_up, is_question } => {
+            to.put(tag::SERVICE, &[if *is_question { QUESTION } else { REAL_TIME }])?;
             to.put(tag::MAX_MESSAGE, &max_message.to_be_bytes())?;
             to.put(tag::MIN_MESSAGE, &min_message.to_be_bytes())?;
             to.put(tag::INTERVAL, &interval.as_nanos().to_be_bytes())?;
@@ -425,7 +432,7 @@ fn put_traffic(traffic: &Traffic, to: &mut Writer<'_>) -> Result<(), WireError> 
             put_number(to, tag::CATCH_UP, catch_up.as_nanos())
         }
         Traffic::BestEffort { max_message, queue } => {
-            to.put(tag::SERVICE, &[1])?;
+            to.put(tag::SERVICE, &[BEST_EFFORT])?;
             to.put(tag::MAX_MESSAGE, &max_message.to_be_bytes())?;
             to.put(tag::BURST, &queue.to_be_bytes())
         }

@@ -12,7 +12,7 @@ use crate::units::{Duration, Instant, Rate};
 /// What a peer asks for, as it says; [`Open::service`] checks it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Traffic {
-    /// `service` 0: a contract [channels §2.2].
+    /// `service` 0: a contract [channels §2.2]; 2: whether it would be granted.
     RealTime {
         /// M in bytes, all.
         max_message: u32,
@@ -26,6 +26,8 @@ pub enum Traffic {
         deadline: Duration,
         /// How much earlier than the burst allows messages may come, all; zero if it is not in the frame.
         catch_up: Duration,
+        /// Whether the sender only wants to know: nothing is opened, and REFUSE says [`Code::WouldFit`] or what stands in the way.
+        is_question: bool,
     },
     /// `service` 1. `min_message`, `interval` and `deadline` are ignored.
     BestEffort {
@@ -46,9 +48,26 @@ impl From<Service> for Traffic {
                 burst: contract.burst(),
                 deadline: contract.deadline(),
                 catch_up: contract.catch_up(),
+                is_question: false,
             },
             Service::BestEffort { max_message, queue } => Self::BestEffort { max_message, queue },
         }
+    }
+}
+
+impl Traffic {
+    /// The same as a question; best effort is always granted, and never asked about.
+    #[must_use]
+    pub fn as_question(mut self) -> Self {
+        if let Self::RealTime { is_question, .. } = &mut self {
+            *is_question = true;
+        }
+        self
+    }
+
+    /// Whether the sender only wants to know.
+    pub fn is_question(&self) -> bool {
+        matches!(self, Self::RealTime { is_question: true, .. })
     }
 }
 
@@ -96,7 +115,7 @@ impl Open<'_> {
     /// As [`Contract::new`] and [`Service::best_effort`].
     pub fn service(&self) -> Result<Service, ContractError> {
         match self.traffic {
-            Traffic::RealTime { max_message, min_message, interval, burst, deadline, catch_up } => {
+            Traffic::RealTime { max_message, min_message, interval, burst, deadline, catch_up, is_question: _ } => {
                 Contract::new(max_message.into(), min_message.into(), interval, burst.into(), deadline)?
                     .with_catch_up(catch_up)
                     .map(Service::RealTime)

@@ -1,0 +1,106 @@
+//! Typical contracts, each alone between two hosts like this one: what a calibration is good for.
+
+use std::net::{IpAddr, Ipv4Addr};
+
+use laxity::Costs;
+use laxity_core::admission::Settings;
+use laxity_core::admission::answer::Rule;
+use laxity_core::admission::pair::Pair;
+use laxity_core::contract::Contract;
+use laxity_core::limits;
+use laxity_core::platform::Platform;
+use laxity_core::units::Duration;
+use serde_json::{Value, json};
+
+use crate::numbers::NONE;
+use crate::table::{Column, table};
+
+/// Name, largest message, interval in µs, burst, deadline in ms: those of `examples/contracts.toml`.
+const TYPICAL: [(&str, u64, u64, u64, u64); 6] = [
+    ("audio", 384, 1_000, 1, 10),
+    ("control", 200, 1_000, 1, 8),
+    ("imu", 64, 5_000, 1, 10),
+    ("camera", 100_000, 33_000, 1, 30),
+    ("lidar", 65_000, 6_250, 4, 50),
+    ("telemetry", 1_000, 100_000, 10, 1_000),
+];
+
+/// One of them, and the least deadline, from end to end, that it is granted with each of two hosts' costs; `None` if none.
+pub(super) struct Typical {
+    name: &'static str,
+    contract: Contract,
+    measured: Option<Duration>,
+    assumed: Option<Duration>,
+}
+
+/// All of them, with these costs and with those that are assumed.
+pub(super) fn typical(measured: &Platform) -> Vec<Typical> {
+    let assumed = Costs::from(Platform::assumed_host()).at(IpAddr::V4(Ipv4Addr::LOCALHOST)).platform;
+    let least = |platform: &Platform, contract: &Contract| {
+        let pair = Pair::new(platform, Settings::work_conserving(Rule::Split)).ok()?;
+        pair.least_deadline(&contract.with_deadline(limits::MIN_DEADLINE).ok()?)
+    };
+    TYPICAL
+        .into_iter()
+        .filter_map(|(name, bytes, interval, burst, deadline)| {
+            let (interval, deadline) = (Duration::from_micros(interval), Duration::from_millis(deadline));
+            let min = if burst == 1 && bytes < 1_000 { bytes } else { 1 };
+            let contract = Contract::new(bytes, min, interval, burst, deadline).ok()?.catching_up();
+            let [measured, assumed] = [measured, &assumed].map(|platform| least(platform, &contract));
+            Some(Typical { name, contract, measured, assumed })
+        })
+        .collect()
+}
+
+/// For people.
+pub(super) fn text(all: &[Typical]) -> String {
+    let answer = |least: Option<Duration>, deadline: Duration| match least {
+        Some(least) if least <= deadline => format!("granted (from {least} on)"),
+        Some(least) => format!("refused (from {least} on)"),
+        None => NONE.to_owned(),
+    };
+    let columns: &[Column<'_, &Typical>] = &[
+        ("a typical channel", &|one| one.name.to_owned()),
+        ("message", &|one| format!("{} B", one.contract.max_message())),
+        ("every", &|one| one.contract.interval().to_string()),
+        ("within", &|one| one.contract.deadline().to_string()),
+        ("with these costs", &|one| answer(one.measured, one.contract.deadline())),
+        ("with the assumed ones", &|one| answer(one.assumed, one.contract.deadline())),
+    ];
+    table(columns, 1..4, all).to_string()
+}
+
+/// For machines.
+pub(super) fn json(all: &[Typical]) -> Value {
+    all.iter()
+        .map(|one| {
+            json!({
+                "name": one.name,
+                "deadline_ns": one.contract.deadline(),
+                "least_deadline_ns": one.measured,
+                "least_deadline_assumed_ns": one.assumed,
+            })
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn they_are_those_of_the_example() {
+        let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/contracts.toml");
+        let system = laxity::system_file::parse(&std::fs::read_to_string(file).unwrap(), file).unwrap();
+        let all = typical(&system.platform);
+        let contracts =
+            system.channels.iter().map(|channel| (&channel.name[..], channel.request.contract.catching_up()));
+        assert!(contracts.eq(all.iter().map(|one| (one.name, one.contract))));
+        // On the costs that are assumed each is granted alone.
+        assert!(
+            all.iter().all(|one| one.assumed.is_some_and(|least| least <= one.contract.deadline())),
+            "{}",
+            text(&all)
+        );
+    }
+}

@@ -1,0 +1,198 @@
+//! Both ends of channels in one computation: what two hosts answer each other when one opens channels to the other.
+//!
+//! 1. The sender reserves the least stages with which all of its channels keep their deadlines, and says what they need.
+//! 2. The receiver reserves its least stage, finds room for what comes in ([`super::incoming`]), and takes of what is left of the deadline as
+//!    much as is in proportion to its own need.
+//! 3. The sender lengthens its stages by the rest.
+//!
+//! Live hosts do these steps at both ends of a wire, each with its own costs; here both have the same, and nothing else is received.
+
+use super::Refusal;
+use super::answer::Role;
+use super::incoming::{Flow, FlowId, Incoming, Source};
+use super::reserve::{Admission, ReservationId, Settings};
+use crate::contract::{Contract, SendingStages};
+use crate::limits;
+use crate::platform::{Platform, PlatformError};
+use crate::units::Duration;
+
+/// Most deadlines that are tried, each the least by the answer before.
+const MOST_TRIED: usize = 16;
+
+/// Two hosts, of which one sends to the other.
+#[derive(Clone, Debug)]
+pub struct Pair {
+    sender: Admission,
+    receiver: Admission,
+    incoming: Incoming,
+}
+
+/// A channel that both have granted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Channel {
+    /// Its reservation at the sender.
+    pub sent: ReservationId,
+    /// And at the receiver.
+    pub received: ReservationId,
+    /// What comes in of it.
+    pub flow: FlowId,
+    /// The sender's stages, without the handover.
+    pub stages: SendingStages,
+    /// The receiver's.
+    pub receive: Duration,
+    /// How long its frames may wait at the last port, beside the wait for a look.
+    pub arrival: Duration,
+}
+
+impl Pair {
+    /// Two hosts with these costs, without channels.
+    ///
+    /// # Errors
+    /// The first parameter of the platform that is out of range.
+    pub fn new(platform: &Platform, settings: Settings) -> Result<Self, PlatformError> {
+        let sender = Admission::with_settings(platform.clone(), settings)?;
+        let (receiver, incoming) = (sender.clone(), Incoming::new(&sender));
+        Ok(Self { sender, receiver, incoming })
+    }
+
+    /// The host that sends.
+    pub fn sender(&self) -> &Admission {
+        &self.sender
+    }
+
+    /// The host that receives.
+    pub fn receiver(&self) -> &Admission {
+        &self.receiver
+    }
+
+    /// What of a deadline is neither host's.
+    fn way(&self) -> Duration {
+        let platform = self.sender.platform();
+        platform.propagation + platform.clock_error
+    }
+
+    /// Opens a channel with this contract.
+    ///
+    /// # Errors
+    /// The answer of the first host that refuses ([`Admission::reserve`], [`Incoming::room`]), with the least deadline for all of the way by what
+    /// that host knows; nothing changes.
+    pub fn open(&mut self, contract: &Contract) -> Result<Channel, Refusal> {
+        let (deadline, way) = (contract.deadline(), self.way());
+        let sending = self.sender.reserve_least(contract, Role::Sends, deadline.saturating_sub(way));
+        let (sent, least) = sending.map_err(|refusal| Refusal {
+            least_deadline: refusal.least_deadline.map(|least| least + way),
+            ..refusal
+        })?;
+        let upstream = self.sender.platform().handover + least.total();
+        let opened = self.receive(contract, upstream).and_then(|(received, receive, flow, arrival)| {
+            let outside = receive + self.receiver.input_delay() + arrival + way;
+            let stages = self.sender.relax(sent, deadline.saturating_sub(outside));
+            let stages = stages.inspect_err(|_| {
+                self.receiver.release(received);
+                self.incoming.remove(flow);
+            })?;
+            Ok(Channel { sent, received, flow, stages, receive, arrival })
+        });
+        opened.inspect_err(|_| {
+            self.sender.release(sent);
+        })
+    }
+
+    /// The second step, for a sender whose stages need `upstream`.
+    fn receive(
+        &mut self,
+        contract: &Contract,
+        upstream: Duration,
+    ) -> Result<(ReservationId, Duration, FlowId, Duration), Refusal> {
+        let elsewhere = upstream + self.way() + self.receiver.input_delay();
+        let budget = contract.deadline().saturating_sub(elsewhere);
+        let (link, ahead) = (self.sender.platform().link, self.sender.look_ahead());
+        let packet = self.sender.platform().packet;
+        let source = Source { host: 0, rate: link.rate, ahead, executive: 0, spacing: link.spacing };
+        let flow = |contract: &Contract| Flow::real_time(source, contract, packet, contract.deadline());
+        let incoming = &self.incoming;
+        let longer = |least: Duration| incoming.least_deadline(contract, elsewhere + least, flow);
+        let received = self.receiver.reserve_least(contract, Role::Receives, budget);
+        let (received, SendingStages { processor: least, .. }) = received
+            .map_err(|refusal| Refusal { least_deadline: refusal.least_deadline.and_then(longer), ..refusal })?;
+        let room = incoming
+            .room(&flow(contract), budget.saturating_sub(least))
+            .map_err(|refusal| Refusal { least_deadline: longer(least), ..refusal });
+        let stage = room.and_then(|room| {
+            let share = share(budget.saturating_sub(room.allowance), least, upstream);
+            Ok((room.allowance, self.receiver.relax(received, least + share)?.processor))
+        });
+        let (arrival, stage) = stage.inspect_err(|_| {
+            self.receiver.release(received);
+        })?;
+        Ok((received, stage, self.incoming.insert(flow(contract), arrival), arrival))
+    }
+
+    /// The least deadline from that of the contract on with which it would be opened, rounded up to what people are told; `None` if none is
+    /// found.
+    pub fn least_deadline(&self, contract: &Contract) -> Option<Duration> {
+        let mut deadline = contract.deadline();
+        for _ in 0..MOST_TRIED {
+            match self.clone().open(&contract.with_deadline(deadline).ok()?) {
+                Ok(_) => return Some(deadline),
+                Err(refusal) => {
+                    let longer = refusal.least_deadline?.rounded_up();
+                    deadline = Some(longer).filter(|longer| *longer > deadline && *longer <= limits::MAX_DEADLINE)?;
+                }
+            }
+        }
+        None
+    }
+}
+
+/// What a receiver with a least stage takes of what is left of a deadline for it, if the sender needs `upstream`: in proportion to what each
+/// needs.
+pub fn share(budget: Duration, least: Duration, upstream: Duration) -> Duration {
+    let slack = budget.saturating_sub(least);
+    slack.mul_ratio(least.as_nanos(), (least + upstream).as_nanos().max(1))
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::super::answer::Rule;
+    use super::*;
+
+    fn contract() -> impl Strategy<Value = Contract> {
+        (1u64..100_000, 1_000u64..50_000, 1u64..4, 500u64..60_000).prop_map(|(max, interval, burst, deadline)| {
+            Contract::new(max, 1, Duration::from_micros(interval), burst, Duration::from_micros(deadline)).unwrap()
+        })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+        /// All parts of the way fit into the deadline, what is refused changes nothing, and the least deadline is granted.
+        #[test]
+        fn the_deadline_is_divided_and_advice_is_granted(contracts in prop::collection::vec(contract(), 1..8), fast: bool) {
+            let mut platform = Platform::assumed_host();
+            if fast {
+                platform.link.rate = crate::units::Rate::bytes_per_second(125_000_000);
+            }
+            let mut pair = Pair::new(&platform, Settings::work_conserving(Rule::Split)).unwrap();
+            for contract in contracts {
+                let contract = contract.catching_up();
+                let before = (pair.sender.utilisation_ppm(), pair.receiver.utilisation_ppm());
+                match pair.open(&contract) {
+                    Ok(opened) => {
+                        let here = platform.handover + opened.stages.total() + pair.way();
+                        let there = pair.receiver.input_delay() + opened.arrival + opened.receive;
+                        prop_assert!(here + there <= contract.deadline());
+                    }
+                    Err(_) => {
+                        prop_assert_eq!(before, (pair.sender.utilisation_ppm(), pair.receiver.utilisation_ppm()));
+                        if let Some(deadline) = pair.least_deadline(&contract) {
+                            prop_assert!(deadline > contract.deadline());
+                            prop_assert!(pair.clone().open(&contract.with_deadline(deadline).unwrap()).is_ok());
+                        }
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,184 @@
+//! What a refusal says would fit is granted as it stands, by both hosts.
+
+use std::sync::Arc;
+use std::time::Duration as StdDuration;
+
+use laxity::{ChannelSpec, Costs, Error, Host, HostConfig, Registry, system_file};
+use laxity_core::admission::Settings;
+use laxity_core::admission::answer::{Fits, Rule};
+use laxity_core::admission::pair::Pair;
+use laxity_core::contract::Contract;
+use laxity_core::platform::Platform;
+use laxity_core::units::Duration;
+
+const PATIENCE: Option<StdDuration> = Some(StdDuration::from_secs(10));
+
+fn pair(config: &HostConfig) -> [Host; 2] {
+    [(); 2].map(|()| Host::start(config.clone()).unwrap())
+}
+
+fn alone(costs: Costs) -> HostConfig {
+    HostConfig { registry: None, ..HostConfig::with_costs(costs) }
+}
+
+/// The values of a refusal, and its text; nothing if it is granted.
+fn advice([from, to]: &[Host; 2], contract: Contract) -> Option<(Fits, String)> {
+    match from.open(to.address(), "a", ChannelSpec::real_time(contract)) {
+        Ok(sender) => {
+            sender.close().unwrap();
+            None
+        }
+        Err(error) => {
+            let said = error.to_string();
+            let (Error::Refused { refusal, advice, .. } | Error::Shared { refusal, advice, .. }) = error else {
+                panic!("{said}")
+            };
+            let alone = Fits { deadline: refusal.least_deadline, ..Fits::default() };
+            Some((advice.map_or(alone, |advice| advice.fits), said))
+        }
+    }
+}
+
+fn with(contract: &Contract, fits: Fits) -> Contract {
+    let max = fits.max_message.unwrap_or(contract.max_message()).into();
+    let interval = fits.interval.unwrap_or(contract.interval());
+    let deadline = fits.deadline.unwrap_or(contract.deadline());
+    Contract::new(max, contract.min_message().into(), interval, contract.burst().into(), deadline).unwrap()
+}
+
+/// Random contracts, one after the other, beside those of them that are granted: how many values were put back.
+fn put_back(hosts: &[Host; 2], seed: u64, contracts: u64) -> u64 {
+    let listener = hosts[1].listen("a").unwrap();
+    let taking = std::thread::spawn(move || {
+        let mut held = Vec::new();
+        while let Ok(receiver) = listener.accept(Some(StdDuration::from_secs(2))) {
+            held.push(receiver);
+        }
+    });
+    let mut state = seed;
+    let mut random = |least: u64, most: u64| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        least + (state >> 33) % (most - least + 1)
+    };
+    let (mut held, mut tried) = (Vec::new(), 0);
+    for _ in 0..contracts {
+        let (max, burst) = (random(1, 20_000), random(1, 4));
+        let (interval, deadline) =
+            (Duration::from_micros(random(1_000, 50_000)), Duration::from_micros(random(500, 60_000)));
+        let contract = Contract::new(max, 1, interval, burst, deadline).unwrap();
+        let Some((fits, said)) = advice(hosts, contract) else {
+            if held.len() < 5 {
+                held.extend(hosts[0].open(hosts[1].address(), "a", ChannelSpec::real_time(contract)).ok());
+            }
+            continue;
+        };
+        println!("{contract:?}: {said}");
+        let each = [
+            Fits { deadline: fits.deadline, ..Fits::default() },
+            Fits { interval: fits.interval, ..Fits::default() },
+            Fits { max_message: fits.max_message, ..Fits::default() },
+        ];
+        for value in each.into_iter().filter(|value| *value != Fits::default()) {
+            let refused = advice(hosts, with(&contract, value));
+            assert_eq!(refused, None, "{contract:?} was told {value:?}");
+            tried += 1;
+        }
+    }
+    drop(held);
+    taking.join().unwrap();
+    tried
+}
+
+#[test]
+fn what_would_fit_is_granted_by_both_hosts() {
+    let slow = alone(Platform::assumed_host().into());
+    assert!(put_back(&pair(&slow), 1, 40) > 5);
+    let fast = alone(Costs::from(Platform::assumed_host()).at([127, 0, 0, 1].into()));
+    assert!(put_back(&pair(&fast), 2, 60) > 5);
+}
+
+/// The same where both divide a link by a registry.
+#[test]
+fn what_would_fit_is_granted_to_who_shares_the_link() {
+    let path = std::env::temp_dir().join(format!("laxity-advice-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&path);
+    std::os::unix::fs::DirBuilderExt::mode(&mut std::fs::DirBuilder::new(), 0o700).create(&path).unwrap();
+    let costs = Costs::from(Platform::assumed_host());
+    let config = HostConfig { registry: Some(Registry::At(path.join("registry"))), ..HostConfig::with_costs(costs) };
+    let tried = put_back(&pair(&config), 3, 25);
+    std::fs::remove_dir_all(&path).unwrap();
+    println!("{tried} values were put back");
+    assert!(tried > 5, "{tried}");
+}
+
+/// Whoever is not there cannot be asked: what this host says stays.
+#[test]
+fn without_an_answer_the_advice_is_this_hosts() {
+    let host = Host::start(alone(Platform::assumed_host().into())).unwrap();
+    let contract = Contract::new(60_000, 1, Duration::from_millis(50), 1, Duration::from_millis(1)).unwrap();
+    let gone = std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let refused = host.open(gone, "a", ChannelSpec::real_time(contract)).unwrap_err();
+    let Error::Refused { by, advice: Some(advice), .. } = refused else { panic!("{refused}") };
+    assert_eq!(by, "this host");
+    assert!(advice.fits.deadline.is_some(), "{advice:?}");
+}
+
+/// What one computation says of both ends is what two live hosts answer, in the same order.
+#[test]
+fn two_live_hosts_answer_as_the_pair_on_paper() {
+    let mut state = 7u64;
+    let mut random = |least: u64, most: u64| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        least + (state >> 33) % (most - least + 1)
+    };
+    let costs = Costs::from(Platform::assumed_host()).at([127, 0, 0, 1].into());
+    let (mut granted, mut refused) = (0, 0);
+    for _ in 0..15 {
+        let hosts = pair(&alone(costs.clone()));
+        let _listener = hosts[1].listen("a").unwrap();
+        let mut paper = Pair::new(&costs.platform, Settings::work_conserving(Rule::Split)).unwrap();
+        let mut held = Vec::new();
+        for _ in 0..8 {
+            let (interval, deadline) = (random(2_000, 50_000), random(3_000, 60_000));
+            let [interval, deadline] = [interval, deadline].map(Duration::from_micros);
+            let contract = Contract::new(random(1, 100_000), 1, interval, random(1, 4), deadline).unwrap();
+            let expected = paper.open(&contract.catching_up());
+            match (hosts[0].open(hosts[1].address(), "a", ChannelSpec::real_time(contract)), expected) {
+                (Ok(sender), Ok(expected)) => {
+                    let grant = sender.grant();
+                    let stages = expected.stages.with_handover(costs.platform.handover);
+                    let receive = expected.receive + paper.receiver().input_delay() + expected.arrival;
+                    assert_eq!((grant.stages, grant.receive), (stages, receive), "{contract:?}");
+                    held.push(sender);
+                    granted += 1;
+                }
+                (Err(Error::Refused { refusal, .. }), Err(expected)) => {
+                    assert_eq!((refusal.code, refusal.stage, refusal.at), (expected.code, expected.stage, expected.at));
+                    assert_eq!(refusal.least_deadline, paper.least_deadline(&contract.catching_up()), "{contract:?}");
+                    refused += 1;
+                }
+                (live, expected) => panic!("{contract:?}: live {live:?}, expected {expected:?}"),
+            }
+        }
+    }
+    assert!(granted > 20 && refused > 20, "{granted} granted, {refused} refused");
+}
+
+/// docs/contracts.md: two hosts with assumed costs grant all of them over loopback.
+#[test]
+fn typical_contracts_are_granted_over_loopback() {
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/contracts.toml");
+    let text = std::fs::read_to_string(file).unwrap();
+    let system = system_file::parse_on(&text, file, Platform::assumed_host()).unwrap();
+    let hosts = pair(&alone(Costs::from(Platform::assumed_host()).at([127, 0, 0, 1].into())));
+    let hosts = hosts.map(Arc::new);
+    assert_eq!(system.channels.len(), 6);
+    let mut held = Vec::new();
+    for channel in &system.channels {
+        let listener = hosts[1].listen(&channel.name).unwrap();
+        let spec = ChannelSpec::real_time(channel.request.contract);
+        let sender = hosts[0].open(hosts[1].address(), &channel.name, spec);
+        let sender = sender.unwrap_or_else(|error| panic!("{}: {error}", channel.name));
+        held.push((sender, listener.accept(PATIENCE).unwrap()));
+    }
+}
