@@ -305,7 +305,8 @@ fn peers_that_cannot_be_had_are_told_apart() {
         &["refused by this host", " is used up in the long run; messages up to ", " would fit"],
     );
     let tight = ["send", to_port.as_str(), "--max-message", "60KiB", "--interval", "50ms", "--deadline", "4ms"];
-    let advice = ["refused by this host", "; a deadline of ", ", or messages up to ", " would fit"];
+    // Not even the smallest message takes so little time to the other host's application.
+    let advice = ["refused by this host", "; a deadline of ", " would fit"];
     expect(&run(&tight, b""), 3, &advice);
     listening.kill().unwrap();
     listening.wait().unwrap();

@@ -62,7 +62,7 @@ pub(crate) fn helps(refusal: &Refusal) -> bool {
     )
 }
 
-/// Most deadlines that are asked about, each the least by the answer before.
+/// Most deadlines that are asked about, each the least by the answer before; likewise of intervals and of sizes.
 const MOST_QUESTIONS: usize = 8;
 
 /// What came of a question.
@@ -119,12 +119,27 @@ pub(crate) fn of_all_hosts(
         let (min, burst) = (contract.min_message().into(), contract.burst().into());
         Contract::new(max.into(), min, interval, burst, contract.deadline())?.with_catch_up(contract.catch_up())
     };
-    let yes = |said: Said| matches!(said, Said::Yes);
-    let interval = fits.interval.map(Duration::rounded_up);
-    fits.interval = interval.filter(|interval| yes(said(with(contract.max_message(), *interval))));
-    fits.max_message = fits.max_message.filter(|bytes| yes(said(with(*bytes, contract.interval()))));
+    // The other host may want a longer interval or a smaller message; how much, it does not say.
+    let longer = |interval: &Duration| Some(interval.mul_ratio(4, 3).rounded_up());
+    let intervals = core::iter::successors(fits.interval.map(Duration::rounded_up), longer).take(MOST_QUESTIONS);
+    fits.interval = first(intervals, |interval| said(with(contract.max_message(), interval)));
+    let smaller = |bytes: &u32| Some(bytes - bytes / 4).filter(|fewer| fewer < bytes);
+    let sizes = core::iter::successors(fits.max_message, smaller).take(MOST_QUESTIONS);
+    fits.max_message = first(sizes, |bytes| said(with(bytes, contract.interval())));
     if let Some(advice) = advice {
         advice.fits = fits;
     }
     error
+}
+
+/// The first value to which all say yes; none if somebody does not answer.
+fn first<T: Copy>(values: impl Iterator<Item = T>, mut said: impl FnMut(T) -> Said) -> Option<T> {
+    for value in values {
+        match said(value) {
+            Said::Yes => return Some(value),
+            Said::No(_) => {}
+            Said::Nothing => return None,
+        }
+    }
+    None
 }

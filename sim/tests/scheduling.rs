@@ -196,7 +196,8 @@ fn the_wake_up_is_paid_once_and_in_full() {
 #[test]
 fn a_large_message_alone_takes_little_longer_than_the_wire_does() {
     let platform = Platform { interference: Default::default(), ..Platform::assumed_host() };
-    let host = |number| HostConfig::new(platform.clone(), address(number));
+    let early = |host| HostConfig { send_early: true, receive_early: true, ..host };
+    let host = |number| early(HostConfig::new(platform.clone(), address(number)));
     let mut world = World::new(3);
     let (from, to) = (world.add_host(host(1)), world.add_host(host(2)));
     let contract = contract(60_000, ms(50), 1, ms(50));

@@ -262,7 +262,7 @@ fn details_are_utf8() {
 fn numbers_outside_their_range_are_named() {
     let open = control_frame(ControlType::Open);
     let range = |field, found, least, most| Err(WireError::Range { field, found, least, most });
-    assert_eq!(Control::parse(&with_value(&open, fields::SERVICE, &[2])), range("service", 2, 0, 1));
+    assert_eq!(Control::parse(&with_value(&open, fields::SERVICE, &[3])), range("service", 3, 0, 2));
     let (least, most) = (u64::from(MIN_PACKET_BYTES), u64::from(MAX_PACKET_BYTES));
     for found in [least - 1, most + 1] {
         let value = u16::try_from(found).unwrap().to_be_bytes();
