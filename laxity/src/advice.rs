@@ -6,7 +6,10 @@
 //! What fits here need not fit at the other host. So that host is asked about each value before it is told ([`of_all_hosts`]): what an
 //! application reads is granted if it asks for that, as it stands, and nobody comes between.
 
+use std::time::{Duration as StdDuration, Instant as StdInstant};
+
 use laxity_core::admission::answer::{Fits, Role};
+use laxity_core::admission::pair::MOST_TRIED;
 use laxity_core::admission::{Admission, Code, Refusal, ReservationId};
 use laxity_core::contract::{Contract, ContractError, Service};
 use laxity_core::event::Name;
@@ -62,8 +65,10 @@ pub(crate) fn helps(refusal: &Refusal) -> bool {
     )
 }
 
-/// Most deadlines that are asked about, each the least by the answer before; likewise of intervals and of sizes.
+/// Most intervals that are asked about, and most sizes; of deadlines it is [`MOST_TRIED`].
 const MOST_QUESTIONS: usize = 8;
+/// For so long questions are asked: a peer that takes its time keeps nobody waiting for longer than one more answer.
+const PATIENCE: StdDuration = StdDuration::from_secs(2);
 
 /// What came of a question.
 enum Said {
@@ -80,6 +85,8 @@ impl Said {
             Ok(()) => Self::Yes,
             Err(Error::Refused { refusal, .. } | Error::Shared { refusal, .. }) => match refusal.code {
                 Code::WouldFit => Self::Yes,
+                // Of the contract that says nothing; so hosts answer that know no questions.
+                Code::Protocol | Code::Version | Code::NoSuchName | Code::Declined | Code::Memory => Self::Nothing,
                 _ => Self::No(refusal.least_deadline),
             },
             Err(_) => Self::Nothing,
@@ -98,13 +105,15 @@ pub(crate) fn of_all_hosts(
         Error::Refused { refusal, advice, .. } | Error::Shared { refusal, advice, .. } => (refusal, advice),
         _ => return error,
     };
+    let begin = StdInstant::now();
     let mut said = |contract: Result<Contract, ContractError>| match contract {
+        _ if begin.elapsed() > PATIENCE => Said::Nothing,
         Ok(contract) => Said::of(ask(ChannelSpec { service: Service::RealTime(contract), ..*spec })),
         Err(_) => Said::No(None),
     };
-    let mut fits = advice.as_ref().map_or_else(Fits::default, |advice| advice.fits);
+    let fits = advice.as_ref().map_or_else(Fits::default, |advice| advice.fits);
     let (mut next, mut found) = (fits.deadline.or(refusal.least_deadline), None);
-    for _ in 0..MOST_QUESTIONS {
+    for _ in 0..MOST_TRIED {
         // As it is told.
         let Some(deadline) = next.map(Duration::rounded_up) else { break };
         match said(contract.with_deadline(deadline)) {
@@ -114,7 +123,6 @@ pub(crate) fn of_all_hosts(
             Said::Nothing => return error,
         }
     }
-    (fits.deadline, refusal.least_deadline) = (found, found);
     let with = |max: u32, interval: Duration| {
         let (min, burst) = (contract.min_message().into(), contract.burst().into());
         Contract::new(max.into(), min, interval, burst, contract.deadline())?.with_catch_up(contract.catch_up())
@@ -122,24 +130,27 @@ pub(crate) fn of_all_hosts(
     // The other host may want a longer interval or a smaller message; how much, it does not say.
     let longer = |interval: &Duration| Some(interval.mul_ratio(4, 3).rounded_up());
     let intervals = core::iter::successors(fits.interval.map(Duration::rounded_up), longer).take(MOST_QUESTIONS);
-    fits.interval = first(intervals, |interval| said(with(contract.max_message(), interval)));
+    let Some(interval) = first(intervals, |interval| said(with(contract.max_message(), interval))) else {
+        return error;
+    };
     let smaller = |bytes: &u32| Some(bytes - bytes / 4).filter(|fewer| fewer < bytes);
     let sizes = core::iter::successors(fits.max_message, smaller).take(MOST_QUESTIONS);
-    fits.max_message = first(sizes, |bytes| said(with(bytes, contract.interval())));
+    let Some(max_message) = first(sizes, |bytes| said(with(bytes, contract.interval()))) else { return error };
+    refusal.least_deadline = found;
     if let Some(advice) = advice {
-        advice.fits = fits;
+        advice.fits = Fits { deadline: found, interval, max_message };
     }
     error
 }
 
-/// The first value to which all say yes; none if somebody does not answer.
-fn first<T: Copy>(values: impl Iterator<Item = T>, mut said: impl FnMut(T) -> Said) -> Option<T> {
+/// The first value to which all say yes, if there is one; `None` if somebody does not answer.
+fn first<T: Copy>(values: impl Iterator<Item = T>, mut said: impl FnMut(T) -> Said) -> Option<Option<T>> {
     for value in values {
         match said(value) {
-            Said::Yes => return Some(value),
+            Said::Yes => return Some(Some(value)),
             Said::No(_) => {}
             Said::Nothing => return None,
         }
     }
-    None
+    Some(None)
 }

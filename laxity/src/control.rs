@@ -255,29 +255,29 @@ impl Shared {
                 _ => contract,
             };
             let outside = platform.propagation + platform.clock_error + self.allowance;
+            let Destination { name, peer, .. } = request.destination;
+            let (service, priority) = (request.service, request.priority);
+            let wanted = Wanted { contract: analysed, outside, name, peer, service, priority };
             let (id, least);
-            if state.sharing.is_some() {
-                let Destination { name, peer, .. } = request.destination;
-                let (service, priority) = (request.service, request.priority);
-                let is_question = request.is_question;
-                let wanted = Wanted { contract: analysed, outside, name, peer, service, priority, is_question };
+            if request.is_question {
+                (state, least) = self.would_send(state, &wanted)?;
+            } else if state.sharing.is_some() {
                 (state, id, least) = self.admit_sharing(state, &wanted)?;
+                reservation = Some(id);
             } else {
                 // Nothing is granted within no time, and whoever is refused then hears what would fit.
-                let budget = contract.deadline().saturating_sub(outside);
-                match state.admission.reserve_least_at(&analysed, Role::Sends, request.priority, budget) {
+                match state.admission.reserve_least_at(&analysed, Role::Sends, priority, wanted.budget()) {
                     Ok(found) => (id, least) = found,
-                    Err(mut refusal) => {
-                        refusal.least_deadline = refusal.least_deadline.map(|least| least + outside);
-                        let helps = !request.is_question && advice::helps(&refusal);
-                        let question = state.question(state.admission.clone()).filter(|_| helps);
+                    Err(refusal) => {
+                        let refusal = wanted.end_to_end(refusal);
+                        let question = state.question(state.admission.clone()).filter(|_| advice::helps(&refusal));
                         drop(state);
                         let advice = question.map(|question| question.ask(&analysed, outside));
                         return Err(Error::refused_here(refusal, advice));
                     }
                 }
+                reservation = Some(id);
             }
-            reservation = Some(id);
             upstream = platform.handover + least.total() + self.allowance;
         }
         let packet = match request.service {

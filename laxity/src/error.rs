@@ -305,7 +305,8 @@ fn is_mistaken(error: ContractError) -> bool {
     !matches!(error, ContractError::NoBestEffort | ContractError::Packets { .. })
 }
 
-/// What would be granted by this host instead, as things are, and who stands in the way. The peer may still say no.
+/// What would be granted instead, as things are, and who stands in the way. The other host was asked and would grant it, too, unless it did not answer:
+/// then it may still say no.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Advice {
     /// What would fit, each value alone, the others as requested.

@@ -535,7 +535,8 @@ impl Host {
         Ok(Listener { name, accepted, shared: Arc::clone(&self.shared) })
     }
 
-    /// Opens a channel to receiver `name` at `peer`. Waits for the answer: up to two seconds if nobody is there.
+    /// Opens a channel to receiver `name` at `peer`. Waits for the answer: up to two seconds if nobody is there. A refusal waits for what the
+    /// peer says to that which would fit, up to four seconds more.
     ///
     /// # Errors
     /// Refused by either side (with the reason and what would fit), no answer, another version.
@@ -560,12 +561,7 @@ impl Host {
             best_effort => best_effort,
         };
         let answer = self.shared.open(OpenRequest { destination, service, overload, priority, is_question })?;
-        let opened = answer.recv().map_err(|_| Error::Stopped)??;
-        if is_question {
-            // A host that knows no questions grants what is asked about.
-            self.shared.command(Command::Close(opened.channel));
-        }
-        Ok(opened)
+        answer.recv().map_err(|_| Error::Stopped)?
     }
 
     /// Frames that came and belonged to no channel here, or were not genuine, as of the last sleep.

@@ -18,30 +18,34 @@ pub(crate) fn told(platform: Platform, address: IpAddr) -> (Platform, String) {
     let interfaces = Netlink::open().and_then(|mut netlink| netlink.interfaces());
     let found = match interfaces {
         Ok(interfaces) => {
-            slowest(&interfaces, address, |interface| rate(interface, &interfaces, &platform, device_speed))
+            let known = |interface: &Interface| rate(interface, &interfaces, &platform, device_speed);
+            slowest(&interfaces, address, platform.link.rate, known)
         }
-        Err(error) => Err(format!("the interfaces: {error}")),
+        Err(error) => (platform.link.rate, assumed(&format!("the interfaces: {error}"))),
     };
-    let (rate, from) = match found {
-        Ok((rate, name)) => (Some(rate), format!("as {name} has it")),
-        Err(why) => (platform.link.rate, format!("assumed: {why}; link_rate in [platform] gives it")),
-    };
+    let (rate, from) = found;
     let shown = rate.map_or_else(|| "no limit".to_owned(), |rate| DisplayRate(rate.as_bytes_per_second()).to_string());
     let link = LinkModel { rate, ..platform.link };
     (Platform { link, ..platform }, format!("the link: {shown}, {from}"))
+}
+
+fn assumed(why: &str) -> String {
+    format!("assumed: {why}; link_rate in [platform] gives it")
 }
 
 fn device_speed(name: &str) -> Option<u32> {
     device::speed(name).ok().flatten()
 }
 
-/// The rate of the slowest interface by which a host with `address` sends, and the name of that; why it is not known.
+/// The rate of the slowest interface by which a host with `address` sends, and where it comes from; what does not tell has `otherwise`.
 fn slowest(
     interfaces: &[Interface],
     address: IpAddr,
+    otherwise: Option<Rate>,
     rate: impl Fn(&Interface) -> Option<Rate>,
-) -> Result<(Rate, String), String> {
-    let has = |interface: &Interface| interface.addresses.iter().any(|(found, _)| *found == address.to_canonical());
+) -> (Option<Rate>, String) {
+    let address = address.to_canonical();
+    let has = |interface: &Interface| interface.addresses.iter().any(|(found, _)| *found == address);
     let reaches_others =
         |interface: &Interface| !is_loopback(interface) && !interface.addresses.is_empty() && interface.runs;
     let meant = |interface: &&Interface| match address {
@@ -53,12 +57,21 @@ fn slowest(
     if meant.is_empty() && address.is_unspecified() {
         meant = interfaces.iter().filter(|interface| is_loopback(interface)).collect();
     }
-    let rates = meant.iter().map(|interface| {
-        let known = rate(interface).ok_or_else(|| format!("{} does not tell its rate", interface.name))?;
-        Ok::<_, String>((known, interface.name.clone()))
+    let rates = meant.into_iter().map(|interface| match rate(interface) {
+        Some(rate) if is_virtual(interface) => {
+            (Some(rate), format!("as fast as {} is handed packets; what is behind it is not known", interface.name))
+        }
+        Some(rate) => (Some(rate), format!("as {} has it", interface.name)),
+        None => (otherwise, assumed(&format!("{} does not tell its rate", interface.name))),
     });
-    let rates = rates.collect::<Result<Vec<_>, _>>()?;
-    rates.into_iter().min_by_key(|(rate, _)| *rate).ok_or_else(|| format!("no interface has {address}"))
+    // No rate at all is the fastest.
+    let slowest = rates.min_by_key(|(rate, _)| rate.map_or(u64::MAX, Rate::as_bytes_per_second));
+    slowest.unwrap_or_else(|| (otherwise, assumed(&format!("no interface has {address}"))))
+}
+
+/// One that hands packets on to somebody on this machine.
+fn is_virtual(interface: &Interface) -> bool {
+    matches!(interface.kind.as_deref(), Some("veth" | "tun"))
 }
 
 fn is_loopback(interface: &Interface) -> bool {
@@ -83,7 +96,7 @@ fn rate(
     };
     match interface.kind.as_deref() {
         None if is_loopback(interface) => handing_over(),
-        Some("veth" | "tun") => handing_over(),
+        _ if is_virtual(interface) => handing_over(),
         // Of a bridge or a bond it is not one wire's; of other virtual devices it is made up.
         None => Rate::bytes_per_second(u64::from(speed(&interface.name)?) * 125_000),
         Some(_) => None,
@@ -113,11 +126,12 @@ mod tests {
         }
     }
 
-    fn of(interfaces: &[Interface], address: &str) -> Result<(u64, String), String> {
+    /// The rate, and who told it or did not.
+    fn of(interfaces: &[Interface], address: &str) -> (u64, String) {
         let platform = Platform::assumed_host();
         let rate = |interface: &Interface| rate(interface, interfaces, &platform, speed);
-        let found = slowest(interfaces, address.parse().unwrap(), rate);
-        found.map(|(rate, name)| (rate.as_bytes_per_second(), name))
+        let (rate, said) = slowest(interfaces, address.parse().unwrap(), platform.link.rate, rate);
+        (rate.unwrap().as_bytes_per_second(), said)
     }
 
     #[test]
@@ -125,26 +139,34 @@ mod tests {
         let lo = interface("lo", None, "127.0.0.1");
         let (gigabit, slow) = (interface("eth0", None, "10.0.0.1"), interface("eth1", None, "10.0.1.1"));
         let (tap, bridge) = (interface("tap0", Some("tun"), "10.0.2.1"), interface("br0", Some("bridge"), "10.0.3.1"));
-        let all = [lo.clone(), gigabit.clone(), slow.clone(), tap, bridge];
-        let (eth0, handed_over) = (Ok((125_000_000, "eth0".to_owned())), 1_538 * 100_000);
+        let all = [lo.clone(), gigabit.clone(), slow.clone(), tap, bridge.clone()];
+        let (eth0, handed_over) = ((125_000_000, "as eth0 has it".to_owned()), 1_538 * 100_000);
         assert_eq!(of(&all, "10.0.0.1"), eth0);
         assert_eq!(of(&all, "::ffff:10.0.0.1"), eth0);
         // 1,538 bytes on the wire in the 10 µs that handing them over takes; what the driver of a tap says is made up.
-        assert_eq!(of(&all, "127.0.0.2"), Ok((handed_over, "lo".to_owned())));
-        assert_eq!(of(&all, "10.0.2.1"), Ok((handed_over, "tap0".to_owned())));
+        assert_eq!(of(&all, "127.0.0.2"), (handed_over, "as lo has it".to_owned()));
+        assert_eq!(of(&all, "::ffff:127.0.0.2"), of(&all, "127.0.0.2"));
+        let (rate, said) = of(&all, "10.0.2.1");
+        assert!(rate == handed_over && said.contains("tap0") && said.contains("not known"), "{rate} {said}");
         let on = |index| Interface { vlan: Some((index, 7)), ..interface("vlan7", Some("vlan"), "10.0.4.1") };
         let numbered = |index, interface| Interface { index, ..interface };
         let below = [numbered(2, all[1].clone()), numbered(3, all[3].clone())];
-        let rate_on = |index| of(&[&below[..], &[on(index)]].concat(), "10.0.4.1").map(|(rate, _)| rate);
-        assert_eq!((rate_on(2), rate_on(3)), (Ok(125_000_000), Ok(handed_over)));
-        assert!(rate_on(0).is_err(), "it is in another namespace");
-        assert_eq!(of(&all, "10.0.3.1"), Err("br0 does not tell its rate".to_owned()));
-        assert_eq!(of(&all, "0.0.0.0"), Err("br0 does not tell its rate".to_owned()));
-        assert_eq!(of(&all, "10.9.9.9"), Err("no interface has 10.9.9.9".to_owned()));
-        assert_eq!(of(&[lo.clone(), gigabit.clone(), slow.clone()], "::"), Ok((1_250_000, "eth1".to_owned())));
+        let rate_on = |index| of(&[&below[..], &[on(index)]].concat(), "10.0.4.1").0;
+        assert_eq!((rate_on(2), rate_on(3)), (125_000_000, handed_over));
+        let assumed = 12_500_000;
+        assert_eq!(rate_on(0), assumed, "it is in another namespace");
+        let (rate, said) = of(&all, "10.0.3.1");
+        assert!(rate == assumed && said.contains("br0 does not tell its rate"), "{said}");
+        // Of several the slowest, whether it tells or not.
+        for address in ["0.0.0.0", "::", "::ffff:0.0.0.0"] {
+            assert_eq!(of(&all, address), (1_250_000, "as eth1 has it".to_owned()), "{address}");
+        }
+        assert_eq!(of(&[gigabit.clone(), bridge], "0.0.0.0").0, assumed);
+        let (rate, said) = of(&all, "10.9.9.9");
+        assert!(rate == assumed && said.contains("no interface has 10.9.9.9"), "{said}");
         let unplugged = Interface { runs: false, ..slow };
         assert_eq!(of(&[lo.clone(), gigabit, unplugged.clone()], "0.0.0.0"), eth0);
-        assert_eq!(of(&[lo, unplugged], "0.0.0.0"), Ok((handed_over, "lo".to_owned())));
+        assert_eq!(of(&[lo, unplugged], "0.0.0.0").0, handed_over);
     }
 
     #[test]

@@ -78,8 +78,8 @@ impl Shared {
         Ok(Asked { contract, analysed, budget, elsewhere })
     }
 
-    /// The answer to who only wants to know ([`Code::WouldFit`] if nothing stands in the way); nothing changes. Where others would have to
-    /// give way the answer is no, though it might be granted after that.
+    /// The answer to who only wants to know ([`Code::WouldFit`] if nothing stands in the way); nothing changes. Where this host would have to give back
+    /// a part of its link for it the answer is no, though it might be granted after that.
     pub(crate) fn answer(&self, state: &State, request: &Request) -> Refusal {
         match state.listener(request) {
             None => Refusal::new(Code::NoSuchName, Stage::ReceivingProcessor),
@@ -99,6 +99,9 @@ impl Shared {
         })?;
         let share = pair::share(asked.budget - allowance, least, request.upstream);
         let stage = admission.relax(id, least + share)?.processor;
+        if !state.leaves_processors(&admission) {
+            return Err(Refusal::new(Code::ProcessorUtilisation, Stage::ReceivingProcessor));
+        }
         let upstream = asked.contract.deadline().saturating_sub(stage);
         state.has_room(self.behaviour.whole, request, self.needs(request, upstream, stage).holds)
     }

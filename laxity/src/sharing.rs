@@ -46,13 +46,16 @@ pub(crate) struct Wanted {
     pub(crate) service: Service,
     /// The level of its handler under fixed priorities.
     pub(crate) priority: u8,
-    /// Whether it is only asked about: then a refusal is enough.
-    pub(crate) is_question: bool,
 }
 
 impl Wanted {
+    /// The refusal with the least deadline for all of the way as far as this host knows it.
+    pub(crate) fn end_to_end(&self, refusal: Refusal) -> Refusal {
+        Refusal { least_deadline: refusal.least_deadline.map(|least| least + self.outside), ..refusal }
+    }
+
     /// What of the deadline is this host's; nothing is granted within no time.
-    fn budget(&self) -> Duration {
+    pub(crate) fn budget(&self) -> Duration {
         self.contract.deadline().saturating_sub(self.outside)
     }
 }
@@ -108,6 +111,12 @@ impl State {
         }
     }
 
+    /// Whether the processors have room for what `admission` has, beside the executives of other processes.
+    pub(crate) fn leaves_processors(&self, admission: &Admission) -> bool {
+        let left = |sharing: &Sharing| registry::processor_left(sharing.others.processor_ppm);
+        self.sharing.as_ref().is_none_or(|sharing| processor(admission) <= left(sharing))
+    }
+
     fn has_best_effort(&self) -> bool {
         self.channels().any(|known| !known.is_receiving && matches!(known.service, Service::BestEffort { .. }))
     }
@@ -131,6 +140,33 @@ impl Shared {
             state = self.wait_for_share(state);
         }
         state
+    }
+
+    /// The least stages with which a channel that is only asked about would be sent, with what is free of the link now; nothing changes.
+    pub(crate) fn would_send<'a>(
+        &'a self,
+        state: MutexGuard<'a, State>,
+        wanted: &Wanted,
+    ) -> Result<(MutexGuard<'a, State>, SendingStages), Error> {
+        let mut state = self.share_settled(state);
+        let State { admission, sharing, .. } = &mut *state;
+        let Some(sharing) = sharing else {
+            let mut copy = admission.clone();
+            let found = copy.reserve_least_at(&wanted.contract, Role::Sends, wanted.priority, wanted.budget());
+            let (_, least) = found.map_err(|refusal| Error::refused_here(wanted.end_to_end(refusal), None))?;
+            return Ok((state, least));
+        };
+        let candidates = self.candidates(admission, sharing, wanted, false)?;
+        let (book, mut mine) = (sharing.seat.look()?, sharing.seat.claim().clone());
+        let within = mine.link.saturating_add(book.free(mine.link_rate));
+        let whole = sharing.whole;
+        let fits = |candidate: &&Candidate| {
+            grid(whole, candidate.parts).as_bytes_per_second() <= within
+                && claim_processor(&book, &mut mine, &candidate.admission).is_ok()
+        };
+        let least = candidates.iter().find(fits).map(|candidate| candidate.least);
+        let none = || Error::refused_here(Refusal::new(Code::LinkUtilisation, Stage::Link), None);
+        Ok((state, least.ok_or_else(none)?))
     }
 
     /// Admits a sending channel with the least share of the link that does, if that is free; waits for others to give way.
@@ -445,7 +481,7 @@ fn refusal_at(admission: &Admission, rate: Rate, wanted: &Wanted) -> Refusal {
 /// What would fit into a share with `rate`. Nothing is locked meanwhile.
 fn advise(state: MutexGuard<'_, State>, rate: Rate, wanted: &Wanted, refusal: &Refusal) -> Option<Box<Advice>> {
     let admission = state.admission.with_rate(rate).ok()?;
-    let question = state.question(admission).filter(|_| !wanted.is_question && advice::helps(refusal))?;
+    let question = state.question(admission).filter(|_| advice::helps(refusal))?;
     drop(state);
     Some(question.ask(&wanted.contract, wanted.outside))
 }

@@ -120,7 +120,10 @@ fn without_an_answer_the_advice_is_this_hosts() {
     let refused = host.open(gone, "a", ChannelSpec::real_time(contract)).unwrap_err();
     let Error::Refused { by, advice: Some(advice), .. } = refused else { panic!("{refused}") };
     assert_eq!(by, "this host");
-    assert!(advice.fits.deadline.is_some(), "{advice:?}");
+    let paper = Pair::new(&Platform::assumed_host(), Settings::work_conserving(Rule::Split)).unwrap();
+    let both = paper.least_deadline(&contract.catching_up()).unwrap();
+    let here = advice.fits.deadline.unwrap();
+    assert!(here > contract.deadline() && here < both, "{here} of {both}");
 }
 
 /// What one computation says of both ends is what two live hosts answer, in the same order.

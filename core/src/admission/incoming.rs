@@ -344,6 +344,11 @@ impl Incoming {
         Some(yes)
     }
 
+    #[cfg(test)]
+    pub(super) fn len(&self) -> usize {
+        self.flows.len()
+    }
+
     /// A flow is gone.
     pub fn remove(&mut self, id: FlowId) {
         self.flows.remove(&id);

@@ -136,7 +136,7 @@ impl Endpoint {
     /// Accepts a request that this host has admitted: to receive, or to relay ([`Incoming::relay`]).
     ///
     /// # Errors
-    /// [`Code::Memory`] if channels or frames are used up, [`Code::Protocol`] if the request has lapsed, or if the onward
+    /// [`Code::WouldFit`] if it is a question: the peer is told so, and nothing is opened. [`Code::Memory`] if channels or frames are used up, [`Code::Protocol`] if the request has lapsed, or if the onward
     /// channel of a relay was not opened for it or has not been accepted; the peer is told the former. The channel's memory
     /// comes back. A channel onward that was opened for the request is closed.
     pub fn accept(
@@ -147,6 +147,13 @@ impl Endpoint {
     ) -> Result<ChannelId, (Incoming, Refusal)> {
         let Incoming(mut channel) = incoming;
         let onward = channel.job.inward().map(|inward| inward.onward);
+        if request.is_question {
+            // It would be granted, and nothing is opened.
+            let refusal = Refusal::new(Code::WouldFit, Stage::Route);
+            self.refuse_pending(request.id, &refusal);
+            onward.inspect(|&onward| self.close_side(now, onward, 0));
+            return Err((Incoming(channel), refusal));
+        }
         if onward.is_some_and(|onward| !self.can_join(onward, request.id)) {
             return Err((Incoming(channel), Refusal::new(Code::Protocol, Stage::Route)));
         }
@@ -292,7 +299,17 @@ impl Endpoint {
             Control::Challenge => {}
             Control::Open(open) => self.handle_open(now, link, peer, token, &open),
             Control::Accept(accept) => self.handle_accept(now, peer, token, &accept),
-            Control::Refuse(refuse) => self.end_if(now, peer, token, State::Opening, End::Refused(refuse.refusal())),
+            Control::Refuse(refuse) => {
+                let asked = |key| self.channels.get(key).is_some_and(|channel| channel.is_question);
+                let refusal = match refuse.refusal() {
+                    // It says so to who did not ask.
+                    Refusal { code: Code::WouldFit, .. } if !self.outgoing(peer, token).is_some_and(asked) => {
+                        Refusal::new(Code::Protocol, Stage::ReceivingProcessor)
+                    }
+                    refusal => refusal,
+                };
+                self.end_if(now, peer, token, State::Opening, End::Refused(refusal));
+            }
             Control::Version(Versions { lowest, highest }) => {
                 self.end_if(now, peer, token, State::Opening, End::Version { lowest, highest });
             }
@@ -405,7 +422,7 @@ impl Endpoint {
         let same_clock = is_same_clock(self.config.clock, now, token, ControlType::Accept, accept.clock);
         let Some(channel) = self.channels.get_mut(key) else { return };
         let Some(Offer { service, packet, .. }) = channel.job.offer() else { return };
-        if accept.check(packet as u16).is_err() {
+        if channel.is_question || accept.check(packet as u16).is_err() {
             return self.end(now, key, End::Refused(Refusal::new(Code::Protocol, Stage::ReceivingProcessor)));
         }
         // Smaller packets are fine as long as a message needs no more of them than this host has admitted, or a relay has room

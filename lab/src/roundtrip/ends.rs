@@ -308,7 +308,9 @@ fn start(lab: &Hosts, host: usize, config: HostConfig, manner: Manner) -> Result
         if let Some(processor) = manner.processor {
             let _ = sys::pin(processor);
         }
-        Ok(Host::start(config))
+        // The pair of interfaces is as fast as it is handed packets.
+        let costs = config.costs.clone().map(|costs| costs.at(config.bind.ip()));
+        Ok(Host::start(HostConfig { costs, ..config }))
     });
     Ok(started.map_err(Error::system("entering a network namespace"))??)
 }
