@@ -297,7 +297,7 @@ pub(crate) fn connect(
     Ok((row, sender, receiver))
 }
 
-/// What `attempt` opens with the row's deadline, or with the least longer one, `rounded`, that is granted; and the row as it is then.
+/// What `attempt` opens with the row's deadline, or with the least longer one, an eighth added and `rounded`, that is granted; and the row as it is then.
 pub(crate) fn with_room<T>(
     row: Row,
     rounded: fn(Duration) -> Duration,
@@ -312,7 +312,9 @@ pub(crate) fn with_room<T>(
             Err(refused) => refused,
         };
         let laxity::Error::Refused { refusal, .. } = &refused else { return Err(refused) };
-        let least = refusal.least_deadline.map(rounded).filter(|least| *least > contract.deadline());
+        // With the very least its messages could wait for nothing that comes in later beside them: best effort would be refused.
+        let spared = |least: Duration| rounded(least + least.mul_ratio(1, 8));
+        let least = refusal.least_deadline.map(spared).filter(|least| *least > contract.deadline());
         let Some(least) = least else { return Err(refused) };
         let deadline = contract.deadline();
         // Without the address, which is another one in every run.
