@@ -4,7 +4,7 @@
 //! cannot cause the work, and nobody waits for it. Above [`MOST`] channels it is not done.
 //!
 //! What fits here need not fit at the other host. So that host is asked about each value before it is told ([`of_all_hosts`]): what an
-//! application reads is granted if it asks for that, as it stands, and nobody comes between.
+//! application reads is granted if it asks for that, as it stands, before another channel is admitted.
 
 use std::time::{Duration as StdDuration, Instant as StdInstant};
 
@@ -67,15 +67,15 @@ pub(crate) fn helps(refusal: &Refusal) -> bool {
 
 /// Most intervals that are asked about, and most sizes; of deadlines it is [`MOST_TRIED`].
 const MOST_QUESTIONS: usize = 8;
-/// For so long questions are asked: a peer that takes its time keeps nobody waiting for longer than one more answer.
+/// For so long questions are asked: a slow peer delays the refusal by one more answer at most.
 const PATIENCE: StdDuration = StdDuration::from_secs(2);
 
 /// What came of a question.
 enum Said {
     Yes,
-    /// The least deadline that would do by whoever refused, if any.
+    /// The least deadline that would do by the host that refused, if any.
     No(Option<Duration>),
-    /// Nobody answered, or not to that.
+    /// There was no answer, or not to that.
     Nothing,
 }
 

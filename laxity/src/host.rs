@@ -535,7 +535,7 @@ impl Host {
         Ok(Listener { name, accepted, shared: Arc::clone(&self.shared) })
     }
 
-    /// Opens a channel to receiver `name` at `peer`. Waits for the answer: up to two seconds if nobody is there. A refusal waits for what the
+    /// Opens a channel to receiver `name` at `peer`. Waits for the answer: up to two seconds if the peer does not answer. A refusal waits for what the
     /// peer says to that which would fit, up to four seconds more.
     ///
     /// # Errors

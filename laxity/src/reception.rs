@@ -72,7 +72,7 @@ impl Shared {
         let platform = &self.platform;
         // Outside both hosts' stages: the way, the clocks, and how long a frame may wait until the socket is looked at.
         let elsewhere = request.upstream + platform.propagation + platform.clock_error + self.input_delay;
-        // Nothing is granted within no time, and whoever is refused then hears what would fit.
+        // Nothing is granted within no time, and a peer that is refused then hears what would fit.
         let budget = contract.deadline().saturating_sub(elsewhere);
         let analysed = in_packets(&contract, request.packet, platform)?;
         Ok(Asked { contract, analysed, budget, elsewhere })

@@ -111,7 +111,7 @@ fn what_would_fit_is_granted_to_who_shares_the_link() {
     assert!(tried > 5, "{tried}");
 }
 
-/// Whoever is not there cannot be asked: what this host says stays.
+/// A host that is not there cannot be asked: what this one says stays.
 #[test]
 fn without_an_answer_the_advice_is_this_hosts() {
     let host = Host::start(alone(Platform::assumed_host().into())).unwrap();

@@ -54,7 +54,7 @@ impl Costs {
         Self { passed_over: Some(passed_over), ..Platform::assumed_host().into() }
     }
 
-    /// These costs, whose link nobody gave, for a host that has `address`: without a calibration its link is as fast as the slowest interface by which it may send
+    /// These costs, whose link was not given, for a host that has `address`: without a calibration its link is as fast as the slowest interface by which it may send
     /// says. Loopback, a virtual pair and a tap are as fast as packets are handed over (`link_cost`); where an interface does not tell,
     /// the link keeps the rate that is assumed.
     #[must_use]
