@@ -64,7 +64,7 @@ fn the_channels_of_the_paper_on_its_own_machine() {
     let (answer, status) = json(&example("table3.toml"), &[]);
     assert_eq!(status, 0, "{answer}");
     check_grants(&answer);
-    assert_eq!(answer["test"], "auto");
+    assert_eq!(answer["test"], "live");
     assert_eq!(answer["decides"], true);
     assert_eq!((&answer["machine"], &answer["link_mode"]), (&Value::from("papers"), &Value::from("inline")));
     assert_eq!(answer["completion"], "transmission");
@@ -108,13 +108,13 @@ fn the_test_of_the_paper_compares_and_decides_nothing() {
 
 #[test]
 fn the_same_channels_on_the_executive() {
-    let (answer, status) = json(&example("table3-executive.toml"), &[]);
+    let (answer, status) = json(&example("table3-executive.toml"), &["--test", "auto"]);
     check_grants(&answer);
     assert_eq!((status, &answer["machine"], &answer["link_mode"]), (0, &Value::from("executive"), &Value::Null));
     // By hand elsewhere: 13.925 and 2.425001 ms.
     let split = &of(&answer, "channel-0")["analysis"]["split"];
     assert_eq!((nanos(&split["processor_min_ns"]), nanos(&split["link_min_ns"])), (13_925_000, 2_425_001));
-    let (split, status) = json(&example("table3-executive.toml"), &["--test", "split"]);
+    let (split, status) = json(&example("table3-executive.toml"), &[]);
     check_grants(&split);
     assert_eq!((status, &split["rule"]), (3, &Value::from("split")));
     let (composite, status) = json(&example("table3-executive.toml"), &["--test", "composite"]);
@@ -142,16 +142,14 @@ fn a_refusal_says_what_would_fit_to_the_nanosecond_and_the_byte() {
         admit(&scratch.file("robot.toml", &text), &[]).status.code()
     };
     let fits = &refusal["fits"];
-    let (deadline, interval) = (nanos(&fits["deadline_ns"]), nanos(&fits["interval_ns"]));
-    let bytes = nanos(&fits["max_message_bytes"]);
+    let (deadline, bytes) = (nanos(&fits["deadline_ns"]), nanos(&fits["max_message_bytes"]));
     for (value, expected) in [(deadline, Some(0)), (deadline - 1, Some(3))] {
-        assert_eq!(status("\"40ms\"", format!("\"{value}ns\"")), expected, "deadline {value}");
+        assert_eq!(status("\"50ms\"", format!("\"{value}ns\"")), expected, "deadline {value}");
     }
-    for (value, expected) in [(interval, Some(0)), (interval - 1, Some(3))] {
-        assert_eq!(status("max_rate = \"25/s\"", format!("interval = \"{value}ns\"")), expected, "interval {value}");
-    }
+    // Waiting longer between messages does not help one that is alone in its way.
+    assert_eq!(fits["interval_ns"], Value::Null);
     for (value, expected) in [(bytes, Some(0)), (bytes + 1, Some(3))] {
-        assert_eq!(status("\"350KB\"", format!("\"{value}B\"")), expected, "{value} bytes");
+        assert_eq!(status("\"300KB\"", format!("\"{value}B\"")), expected, "{value} bytes");
     }
     // Without what stands in its way.
     let mut rest = before.to_owned();
@@ -168,10 +166,9 @@ fn a_refusal_is_advice_for_people() {
     assert_eq!(output.status.code(), Some(3));
     for words in [
         "4 granted, 1 refused",
-        "camera-rear is refused: the link cannot carry everything in time.",
+        "camera-rear is refused: the receiver's processor cannot do everything in time.",
         "Without camera-front it would be granted.",
         "What would fit: a deadline of ",
-        ", or one message every ",
         ", or messages up to ",
     ] {
         assert!(said.contains(words), "{said}");

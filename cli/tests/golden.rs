@@ -29,7 +29,11 @@ fn path(file: &Path) -> &str {
 fn answers(file: &Path, options: &[&str]) -> String {
     let system = std::fs::read_to_string(file).unwrap();
     let has_upcalls = system.contains("\n[[upcall]]\n") || system.contains("\nupcall = [\n");
-    answers_by(if has_upcalls { &["auto", "rmdp"] } else { &["auto", "split", "composite", "d-order"] }, file, options)
+    answers_by(
+        if has_upcalls { &["live", "rmdp"] } else { &["live", "auto", "split", "composite", "d-order"] },
+        file,
+        options,
+    )
 }
 
 fn answers_by(tests: &[&str], file: &Path, options: &[&str]) -> String {

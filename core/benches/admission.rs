@@ -62,8 +62,7 @@ fn main() {
 fn plans(workload: workloads::Workload) {
     let platform = Platform::papers_table_2b();
     let contracts = workload.contracts();
-    let requests: Vec<Request> =
-        contracts.iter().map(|contract| Request { contract: *contract, role: Role::Sends }).collect();
+    let requests: Vec<Request> = contracts.iter().map(|contract| Request::only(*contract, Role::Sends)).collect();
     let count = contracts.len();
     for (name, test) in
         [("auto", Test::Auto), ("split", Test::Only(Rule::Split)), ("composite", Test::Only(Rule::Composite))]

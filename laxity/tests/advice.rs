@@ -5,8 +5,9 @@ use std::time::Duration as StdDuration;
 
 use laxity::{ChannelSpec, Costs, Error, Host, HostConfig, Registry, system_file};
 use laxity_core::admission::Settings;
-use laxity_core::admission::answer::{Fits, Rule};
+use laxity_core::admission::answer::{Fits, Request, Rule, Test};
 use laxity_core::admission::pair::Pair;
+use laxity_core::admission::plan::decide;
 use laxity_core::contract::Contract;
 use laxity_core::platform::Platform;
 use laxity_core::units::Duration;
@@ -126,7 +127,7 @@ fn without_an_answer_the_advice_is_this_hosts() {
     assert!(here > contract.deadline() && here < both, "{here} of {both}");
 }
 
-/// What one computation says of both ends is what two live hosts answer, in the same order.
+/// What one computation says of both ends is what two live hosts answer, in the same order. `LAXITY_SETS` says of how many random sets.
 #[test]
 fn two_live_hosts_answer_as_the_pair_on_paper() {
     let mut state = 7u64;
@@ -136,33 +137,44 @@ fn two_live_hosts_answer_as_the_pair_on_paper() {
     };
     let costs = Costs::from(Platform::assumed_host()).at([127, 0, 0, 1].into());
     let (mut granted, mut refused) = (0, 0);
-    for _ in 0..15 {
+    let sets = std::env::var("LAXITY_SETS").map_or(15, |sets| sets.parse().unwrap());
+    for _ in 0..sets {
         let hosts = pair(&alone(costs.clone()));
-        let _listener = hosts[1].listen("a").unwrap();
+        let listener = hosts[1].listen("a").unwrap();
         let mut paper = Pair::new(&costs.platform, Settings::work_conserving(Rule::Split)).unwrap();
         let mut held = Vec::new();
+        let (mut asked, mut live) = (Vec::new(), Vec::new());
         for _ in 0..8 {
             let (interval, deadline) = (random(2_000, 50_000), random(3_000, 60_000));
             let [interval, deadline] = [interval, deadline].map(Duration::from_micros);
             let contract = Contract::new(random(1, 100_000), 1, interval, random(1, 4), deadline).unwrap();
             let expected = paper.open(&contract.catching_up());
+            asked.push(Request::both(contract.catching_up()));
             match (hosts[0].open(hosts[1].address(), "a", ChannelSpec::real_time(contract)), expected) {
                 (Ok(sender), Ok(expected)) => {
                     let grant = sender.grant();
                     let stages = expected.stages.with_handover(costs.platform.handover);
                     let receive = expected.receive + paper.receiver().input_delay() + expected.arrival;
                     assert_eq!((grant.stages, grant.receive), (stages, receive), "{contract:?}");
-                    held.push(sender);
+                    held.push((sender, listener.accept(PATIENCE).unwrap()));
+                    live.push(Ok(()));
                     granted += 1;
                 }
                 (Err(Error::Refused { refusal, .. }), Err(expected)) => {
                     assert_eq!((refusal.code, refusal.stage, refusal.at), (expected.code, expected.stage, expected.at));
                     assert_eq!(refusal.least_deadline, paper.least_deadline(&contract.catching_up()), "{contract:?}");
+                    live.push(Err(refusal.code));
                     refused += 1;
                 }
                 (live, expected) => panic!("{contract:?}: live {live:?}, expected {expected:?}"),
             }
         }
+        // And so does the plan of all of them, with the bounds that the receiving host publishes.
+        let answers = decide(&costs.platform, &asked, Test::Only(Rule::Split)).unwrap();
+        let decisions = answers.channels.iter().map(|answer| answer.outcome.as_ref().map_err(|denial| denial.code));
+        let bounds: Vec<_> = decisions.clone().flatten().map(|grant| Some(grant.bound)).collect();
+        assert_eq!(decisions.map(|decision| decision.map(|_| ())).collect::<Vec<_>>(), live);
+        assert_eq!(held.iter().map(|(_, receiver)| receiver.figures().bound).collect::<Vec<_>>(), bounds);
     }
     assert!(granted > 20 && refused > 20, "{granted} granted, {refused} refused");
 }

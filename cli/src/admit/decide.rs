@@ -60,7 +60,7 @@ pub(super) fn d_order(platform: &Platform, channels: &[Channel]) -> Result<Vec<O
     let mut taken = Vec::new();
     let mut placed = Vec::new();
     for (index, channel) in channels.iter().enumerate() {
-        placed.push(match channel.request.role {
+        placed.push(match channel.request.role() {
             Role::Sends => Some(hop.insert(&channel.request.contract).inspect(|_| taken.push(index))),
             Role::Receives | Role::Relays => None,
         });

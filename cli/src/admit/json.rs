@@ -4,7 +4,8 @@
 use laxity::Guarantee;
 use laxity::calibration::decimal;
 use laxity::system_file::Channel;
-use laxity_core::admission::answer::{Answer, Denial, Grant, Role, Term};
+use laxity_core::admission::Admission;
+use laxity_core::admission::answer::{Answer, Denial, Ends, Grant, Role, Term};
 use laxity_core::admission::upcalls::{Denied, Place};
 use serde_json::{Map, Value, json};
 
@@ -15,13 +16,15 @@ use crate::report::to_json;
 
 /// The object as one line, without a line end.
 pub(super) fn object(report: &Report) -> String {
-    let (mut tested, mut completion, mut used) = (None, None, [None; 2]);
+    let (mut tested, mut completion, mut used) = (None, None, [None; 3]);
     let (mut of_channels, mut of_upcalls) = (Vec::new(), Vec::new());
     match &report.answered {
         Answered::Channels(channels, answers) => {
             (tested, completion) = (Some(answers.rule.to_string()), common(channels));
-            used = [answers.utilisation.processor, answers.utilisation.link].map(Some);
-            let guarantee = &report.guarantee(channels, answers);
+            let (here, there) =
+                (answers.here.utilisation_ppm(), answers.there.as_ref().map(Admission::utilisation_ppm));
+            used = [Some(here.processor), Some(here.link), there.map(|there| there.processor)];
+            let guarantee = &report.guarantee(answers);
             of_channels.extend(
                 channels
                     .iter()
@@ -54,22 +57,22 @@ pub(super) fn object(report: &Report) -> String {
         "completion": completion,
         "channels": of_channels,
         "upcalls": of_upcalls,
-        "utilisation_ppm": { "processor": used[0], "link": used[1] },
+        "utilisation_ppm": { "processor": used[0], "link": used[1], "receiving_processor": used[2] },
         "packet_spacing_ns": report.costs.platform.link.spacing,
         "decision_time_ns": report.elapsed,
     }))
 }
 
-fn completion(role: Role) -> &'static str {
-    match role {
-        Role::Sends | Role::Relays => "transmission",
-        Role::Receives => "delivery",
+fn completion(ends: Ends) -> &'static str {
+    match ends {
+        Ends::Only(Role::Sends | Role::Relays) => "transmission",
+        Ends::Both | Ends::Only(Role::Receives) => "delivery",
     }
 }
 
 /// What all channels' messages are complete with.
 fn common(channels: &[Channel]) -> Option<&'static str> {
-    let mut all = channels.iter().map(|channel| completion(channel.request.role));
+    let mut all = channels.iter().map(|channel| completion(channel.request.ends));
     let first = all.next()?;
     all.all(|other| other == first).then_some(first)
 }
@@ -92,12 +95,13 @@ fn of_channel(
     let guarantee = if grant.is_some() { guarantee } else { &none };
     json!({
         "name": channel.name,
-        "role": match request.role {
-            Role::Sends => "send",
-            Role::Receives => "receive",
-            Role::Relays => "relay",
+        "role": match request.ends {
+            Ends::Both => "both",
+            Ends::Only(Role::Sends) => "send",
+            Ends::Only(Role::Receives) => "receive",
+            Ends::Only(Role::Relays) => "relay",
         },
-        "completion": completion(request.role),
+        "completion": completion(request.ends),
         "decision": outcome.map(|outcome| decision(outcome.is_ok())),
         "guarantee": guarantee.level.name(),
         "miss_probability": guarantee.miss.map(decimal),
@@ -131,6 +135,7 @@ fn reserved(grant: &Grant) -> Value {
     json!({
         "processor_stage_ns": grant.stages.processor,
         "link_stage_ns": grant.stages.link,
+        "receive_stage_ns": grant.receive,
         "messages": grant.messages,
         "packets": grant.packets,
         "processor_ppm": grant.share.processor,

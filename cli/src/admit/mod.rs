@@ -19,9 +19,7 @@ use std::time::Instant;
 use laxity::system_file::{self, Channel, System};
 use laxity::text::HostAddress;
 use laxity::{Backing, Costs, DEFAULT_PORT, Guarantee};
-use laxity_core::admission::answer::{Answers, Rule, Test};
-use laxity_core::admission::{Admission, Settings};
-use laxity_core::platform::Platform;
+use laxity_core::admission::answer::{Answers, Ends, Role, Rule, Test};
 use laxity_core::units::Duration;
 
 use crate::costs;
@@ -89,7 +87,12 @@ enum Answered {
 }
 
 fn answer(system: System, test: TestArgument) -> Result<(Answered, Option<OfUpcalls>), Failure> {
-    let System { platform, channels, upcalls } = system;
+    let System { platform, mut channels, upcalls } = system;
+    // What the papers analyse is a host that sends.
+    if platform.machine.is_papers() || test == TestArgument::DOrder {
+        let both = channels.iter_mut().filter(|channel| channel.request.ends == Ends::Both);
+        both.for_each(|channel| channel.request.ends = Ends::Only(Role::Sends));
+    }
     let wrong = |kind: &str| Err(Failure::Usage(format!("--test {} is for files with [[{kind}]] tables", test.name())));
     let only =
         |kind: &str| Err(Failure::Usage(format!("--test {} is for files without [[{kind}]] tables", test.name())));
@@ -110,7 +113,7 @@ fn answer(system: System, test: TestArgument) -> Result<(Answered, Option<OfUpca
         }
         test => {
             let test = match test {
-                TestArgument::Split => Test::Only(Rule::Split),
+                TestArgument::Live | TestArgument::Split => Test::Only(Rule::Split),
                 TestArgument::Composite => Test::Only(Rule::Composite),
                 _ => Test::Auto,
             };
@@ -122,25 +125,20 @@ fn answer(system: System, test: TestArgument) -> Result<(Answered, Option<OfUpca
         return Ok((answered, None));
     }
     let executive = match &answered {
-        Answered::Channels(channels, answers) => granted(&platform, channels, answers),
+        Answered::Channels(_, answers) => Some(answers.here.clone()),
         Answered::DOrder(..) | Answered::Nothing => None,
     };
     let outcomes = decide::upcalls(&platform, upcalls, executive)?;
     Ok((answered, Some(outcomes)))
 }
 
-/// A host with the channels that were granted.
-fn granted(platform: &Platform, channels: &[Channel], answers: &Answers) -> Option<Admission> {
-    let granted = channels.iter().zip(&answers.channels).filter(|(_, answer)| answer.outcome.is_ok());
-    let granted = granted.map(|(channel, _)| (&channel.request.contract, channel.request.role));
-    costs::admitted(platform, Settings { rule: answers.rule, ..Settings::default() }, granted)
-}
-
 impl Report {
     /// What can be said of the messages of all channels that are granted.
-    fn guarantee(&self, channels: &[Channel], answers: &Answers) -> Guarantee {
-        let admitted = granted(&self.costs.platform, channels, answers);
-        admitted.map_or_else(Guarantee::default, |admission| self.backing.guarantee(&admission))
+    fn guarantee(&self, answers: &Answers) -> Guarantee {
+        match &answers.there {
+            Some(there) => self.backing.of_both_ends(&answers.here, there),
+            None => self.backing.guarantee(&answers.here),
+        }
     }
 
     /// Whether the test says yes or no at all. The test of the papers for channels is not sound; that for upcalls is, where a

@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use laxity::system_file::{Channel, Upcall};
 use laxity::text::{DisplayRate, DisplaySize};
 use laxity::{Costs, Level};
-use laxity_core::admission::answer::{Answer, Answers, Denial, Fits, Grant, Rule, Term};
+use laxity_core::admission::answer::{Answer, Answers, Denial, Ends, Fits, Grant, Rule, Term};
 use laxity_core::admission::published::d_order::Placed;
 use laxity_core::admission::upcalls::{Denied, UpcallRefusal};
 use laxity_core::admission::{Code, Refusal, Stage};
@@ -94,19 +94,34 @@ fn of_channels(page: &mut String, report: &Report, channels: &[Channel], answers
         Rule::Levels => "each stage has a deadline of its own, and handlers run by level",
         Rule::Composite => "one deadline rules on processor and link (composite test)",
     };
+    let used = answers.here.utilisation_ppm();
+    let (processor, link) = (percent(used.processor), percent(used.link));
+    let used = match &answers.there {
+        Some(there) => format!(
+            "{processor} of the sender's processor, {link} of its link and {} of the receiver's processor",
+            percent(there.utilisation_ppm().processor)
+        ),
+        None => format!("{processor} of the processor and {link} of the link"),
+    };
     let _ = writeln!(
         page,
-        "{} granted, {refused} refused; {rule}. In the long run {} of the processor and {} of the link are in use.",
+        "{} granted, {refused} refused; {rule}. In the long run {used} are in use.",
         channels.len() - refused,
-        percent(answers.utilisation.processor),
-        percent(answers.utilisation.link),
     );
-    page.push_str(
-        "A bound counts from a message's logical arrival here to the end of its transmission, or to its delivery if it is \
-         received here.\n",
-    );
+    let both = channels.iter().filter(|channel| channel.request.ends == Ends::Both).count();
+    page.push_str(match (&answers.there, both == channels.len()) {
+        (Some(_), true) => "A bound counts from a message's logical arrival at the sender to its delivery by the receiver, a host like it.\n",
+        (Some(_), false) => {
+            "A bound counts from a message's logical arrival: with a role to the end of what this host does for it, without one to its \
+             delivery by the receiver, a host like this one.\n"
+        }
+        (None, _) => {
+            "A bound counts from a message's logical arrival here to the end of its transmission, or to its delivery if it is \
+             received here.\n"
+        }
+    });
     page.push_str(&spacing(&report.costs.platform));
-    page.push_str(&guarantee(report, channels, answers));
+    page.push_str(&guarantee(report, answers));
     for (channel, answer) in channels.iter().zip(&answers.channels) {
         if let Err(denial) = &answer.outcome {
             let _ = writeln!(page, "\n{}", advice(channels, channel, denial));
@@ -124,13 +139,13 @@ fn spacing(platform: &Platform) -> String {
 }
 
 /// How far the bounds can be trusted, and why no further.
-fn guarantee(report: &Report, channels: &[Channel], answers: &Answers) -> String {
+fn guarantee(report: &Report, answers: &Answers) -> String {
     if report.costs.calibration.is_none() {
         return "The costs are configured, not measured: guarantee none.\n".to_owned();
     }
-    let all = in_words(&report.guarantee(channels, answers));
+    let all = in_words(&report.guarantee(answers));
     let mut text = format!("If the host runs as it was calibrated: {all}.\n");
-    if report.guarantee(channels, answers).miss.is_none() && report.backing.level() > Level::None {
+    if report.guarantee(answers).miss.is_none() && report.backing.level() > Level::None {
         text.push_str("  none: too few windows were measured to claim anything of a host that is so busy\n");
     }
     for why in report.backing.why() {
@@ -146,8 +161,12 @@ fn guarantee(report: &Report, channels: &[Channel], answers: &Answers) -> String
 fn advice(channels: &[Channel], channel: &Channel, denial: &Denial) -> String {
     let name = escaped(&channel.name);
     let mut text = format!("{name} is refused: {}.", reason(denial));
+    let is_shortfall =
+        matches!(denial.code, Code::DeadlineSum | Code::DeadlineBelowServiceTime | Code::ArrivalDeadline);
     match denial.at.map(|at| Duration::from_nanos(at.as_nanos())) {
-        Some(at) if matches!(denial.code, Code::DeadlineSum | Code::DeadlineBelowServiceTime) => {
+        // Of both ends it is that of a part of the way.
+        Some(_) if channel.request.ends == Ends::Both && (is_shortfall || denial.stage != Stage::Link) => {}
+        Some(at) if is_shortfall => {
             let _ = write!(
                 text,
                 " The deadline of {} is {} too short.",
@@ -173,7 +192,7 @@ fn advice(channels: &[Channel], channel: &Channel, denial: &Denial) -> String {
             }
             return text;
         }
-        [] => text.push_str(" It would be refused on an idle host too."),
+        [] => text.push_str(" It would be refused on idle hosts, too."),
         [only] => {
             let _ = write!(text, " Without {only} it would be granted.");
         }
@@ -188,6 +207,9 @@ fn advice(channels: &[Channel], channel: &Channel, denial: &Denial) -> String {
 /// What stands in the way, as a clause.
 fn reason(denial: &Denial) -> String {
     match (denial.code, denial.stage) {
+        (Code::ProcessorDeadline, Stage::ReceivingProcessor) => {
+            "the receiver's processor cannot do everything in time".to_owned()
+        }
         (Code::ProcessorDeadline, _) => "the processor cannot do everything in time".to_owned(),
         (Code::LinkDeadline, _) => "the link cannot carry everything in time".to_owned(),
         (Code::LinkUtilisation, _) => "the link has not enough room in the long run".to_owned(),

@@ -4,7 +4,7 @@
 
 use alloc::vec::Vec;
 
-use super::{Code, Stage, Utilisation};
+use super::{Admission, Code, Stage, Utilisation};
 use crate::contract::{Contract, SendingStages};
 use crate::units::{Duration, Instant};
 
@@ -21,13 +21,43 @@ pub enum Role {
     Relays,
 }
 
-/// A channel that is asked for, with the part of its deadline that this host may use.
+/// Whose answer a plan gives for a channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Hash)]
+pub enum Ends {
+    /// That of both ends: this host sends, and another with the same costs receives ([`super::pair`]).
+    #[default]
+    Both,
+    /// That of this host alone, for what it does, with all of the deadline.
+    Only(Role),
+}
+
+/// A channel that is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Request {
-    /// The contract; its deadline is this host's.
+    /// The contract; its deadline is that of the ends that are asked.
     pub contract: Contract,
+    /// Who is asked.
+    pub ends: Ends,
+}
+
+impl Request {
+    /// For both ends.
+    pub fn both(contract: Contract) -> Self {
+        Self { contract, ends: Ends::Both }
+    }
+
+    /// For this host alone.
+    pub fn only(contract: Contract, role: Role) -> Self {
+        Self { contract, ends: Ends::Only(role) }
+    }
+
     /// What this host does for it.
-    pub role: Role,
+    pub fn role(&self) -> Role {
+        match self.ends {
+            Ends::Both => Role::Sends,
+            Ends::Only(role) => role,
+        }
+    }
 }
 
 /// By which rule processor deadlines are given. One host keeps one rule: see the decision record on rules.
@@ -98,8 +128,10 @@ pub struct Grant {
     pub bound: Duration,
     /// What the bound is made of: the terms add up to it.
     pub terms: Vec<Term>,
-    /// The deadlines by stage. Under the composite rule all of it is the processor's.
+    /// The deadlines by stage at this host. Under the composite rule all of it is the processor's.
     pub stages: SendingStages,
+    /// And at the other end, if it was asked.
+    pub receive: Option<Duration>,
     /// Long-run shares of the channel alone, parts per million.
     pub share: Utilisation,
     /// Messages that can wait or be in progress.
@@ -132,7 +164,7 @@ pub struct Denial {
     /// deadline at most.
     pub explained: bool,
     /// Indices of the channels that stand in the way: without them the request would be granted. Empty if it would not be
-    /// granted on an idle host either.
+    /// granted on idle hosts either.
     pub because_of: Vec<usize>,
     /// What would fit.
     pub fits: Fits,
@@ -168,14 +200,16 @@ pub struct DemandCurve {
 }
 
 /// The answers to a plan, in the order of the requests.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub struct Answers {
     /// The rule that the host has to follow.
     pub rule: Rule,
     /// One for each request.
     pub channels: Vec<Answer>,
-    /// The shares that the granted channels use.
-    pub utilisation: Utilisation,
+    /// This host with the granted channels.
+    pub here: Admission,
+    /// The other end of those for which both ends were asked; `None` if there are none.
+    pub there: Option<Admission>,
     /// The demand of the granted channels.
     pub demand: Vec<DemandCurve>,
 }

@@ -55,9 +55,13 @@ pub mod terms {
     pub const OTHERS: &str = "others";
     /// What the platform takes.
     pub const INTERFERENCE: &str = "interference";
+    /// The way between two hosts, and how far apart their clocks are.
+    pub const WAY: &str = "way";
+    /// Until the receiver looks at its link.
+    pub const LOOK: &str = "look";
     /// Waiting at the last switch port, and for looks beyond the first.
     pub const ARRIVAL: &str = "arrival";
-    /// The processor's stage as a whole, where its parts were not looked for.
+    /// The processor's stage as a whole, where its parts were not looked for; of both ends the sender's.
     pub const PROCESSOR_STAGE: &str = "processor_stage";
     /// The link's stage as a whole.
     pub const LINK_STAGE: &str = "link_stage";

@@ -8,7 +8,7 @@
 use alloc::vec::Vec;
 use core::cmp::Reverse;
 
-use super::answer::{Fits, Request, Role};
+use super::answer::{Fits, Role};
 use super::plan;
 use super::reserve::{Admission, Reservation, ReservationId};
 use super::walk;
@@ -22,11 +22,11 @@ impl Admission {
     /// What would be granted instead, each value alone, the others as requested. `outside` is what of the deadline is not this host's
     /// part, even if it is more than the deadline: it stays as it is when the deadline changes.
     pub fn what_fits(&self, contract: &Contract, role: Role, outside: Duration) -> Fits {
-        let grants = |request: &Request| {
-            let budget = request.contract.deadline().checked_sub(outside);
-            budget.is_some_and(|budget| self.decide(&request.contract, role, budget).is_ok())
+        let grants = |contract: &Contract| {
+            let budget = contract.deadline().checked_sub(outside);
+            budget.is_some_and(|budget| self.decide(contract, role, budget).is_ok())
         };
-        plan::fits(grants, &Request { contract: *contract, role })
+        plan::fits(grants, contract)
     }
 
     /// Channels without which the request would be granted: the greatest, no more than needed. None if it would not be granted
@@ -39,33 +39,38 @@ impl Admission {
             });
             rest.decide(contract, role, budget).is_ok()
         };
-        let mut order: Vec<(Reverse<u128>, ReservationId)> =
-            self.held().map(|(id, held)| (Reverse(weight(held)), id)).collect();
-        order.sort_unstable();
-        let order: Vec<ReservationId> = order.into_iter().map(|(_, id)| id).collect();
-        if order.is_empty() || !granted_without(&order) {
-            return Vec::new();
-        }
-        let (mut low, mut high) = (0, order.len());
-        while low < high {
-            let middle = usize::midpoint(low, high);
-            if granted_without(&order[..middle]) { high = middle } else { low = middle + 1 }
-        }
-        let mut gone = order[..low].to_vec();
-        if gone.len() <= MOST_REASONS {
-            for id in order[..low].iter().rev() {
-                let fewer: Vec<ReservationId> = gone.iter().copied().filter(|other| other != id).collect();
-                if granted_without(&fewer) {
-                    gone = fewer;
-                }
-            }
-        }
-        gone
+        fewest(self.held().map(|(id, held)| (weight(held), id)).collect(), granted_without)
     }
 }
 
+/// Of what is held, each with its weight, those without which something is granted: the heaviest, no more than needed. None if it is not
+/// granted without all of them either.
+pub(super) fn fewest<W: Ord, I: Copy + Ord>(held: Vec<(W, I)>, granted_without: impl Fn(&[I]) -> bool) -> Vec<I> {
+    let mut order: Vec<(Reverse<W>, I)> = held.into_iter().map(|(weight, id)| (Reverse(weight), id)).collect();
+    order.sort_unstable();
+    let order: Vec<I> = order.into_iter().map(|(_, id)| id).collect();
+    if order.is_empty() || !granted_without(&order) {
+        return Vec::new();
+    }
+    let (mut low, mut high) = (0, order.len());
+    while low < high {
+        let middle = usize::midpoint(low, high);
+        if granted_without(&order[..middle]) { high = middle } else { low = middle + 1 }
+    }
+    let mut gone = order[..low].to_vec();
+    if gone.len() <= MOST_REASONS {
+        for id in order[..low].iter().rev() {
+            let fewer: Vec<I> = gone.iter().copied().filter(|other| other != id).collect();
+            if granted_without(&fewer) {
+                gone = fewer;
+            }
+        }
+    }
+    gone
+}
+
 /// The long-run share of the resource of which the channel takes more.
-fn weight(held: &Reservation) -> u128 {
+pub(super) fn weight(held: &Reservation) -> u128 {
     let processor = held.job.map_or(0, |job| walk::share(job.cost.into(), job.interval));
     let link = held.stream.map_or(0, |stream| walk::share(stream.whole(), stream.interval));
     processor.max(link)

@@ -22,7 +22,7 @@ pub const MOST_TRIED: usize = 8;
 /// Two hosts, of which one sends to the other.
 #[derive(Clone, Debug)]
 pub struct Pair {
-    sender: Admission,
+    pub(super) sender: Admission,
     receiver: Admission,
     incoming: Incoming,
 }
@@ -66,7 +66,7 @@ impl Pair {
     }
 
     /// What of a deadline is neither host's.
-    fn way(&self) -> Duration {
+    pub(super) fn way(&self) -> Duration {
         let platform = self.sender.platform();
         platform.propagation + platform.clock_error
     }
@@ -96,6 +96,13 @@ impl Pair {
         opened.inspect_err(|_| {
             self.sender.release(sent);
         })
+    }
+
+    /// Closes a channel at both ends.
+    pub fn close(&mut self, channel: &Channel) {
+        self.sender.release(channel.sent);
+        self.receiver.release(channel.received);
+        self.incoming.remove(channel.flow);
     }
 
     /// The second step, for a sender whose stages need `upstream`.

@@ -1,6 +1,7 @@
 //! A plan: channels that are asked for one after the other, each answered in view of those that were granted before it.
 //!
-//! A plan is for one host, and a host follows one rule. Under [`Test::Auto`] the plan is gone through under both, and answered
+//! Each is asked of both its ends, as two live hosts answer it ([`super::pair`]), or of this host alone ([`Ends`]). A host follows one rule, and
+//! live hosts follow the split rule unless they are told otherwise. Under [`Test::Auto`] the plan is gone through under both, and answered
 //! by the one under which more of it is granted; if that is as much under both, by the split rule. Advice is for the same test: each value of `fits`,
 //! put in alone, is granted, and one step beyond is not, what comes later in the plan being answered as it was. Under `Auto` it
 //! may take the other rule.
@@ -8,14 +9,16 @@
 use alloc::vec::Vec;
 
 use super::answer::{
-    Answer, Answers, CompositeFigures, DemandCurve, DemandPoint, Denial, Fits, Grant, Request, Role, Rule,
+    Answer, Answers, Bound, CompositeFigures, DemandCurve, DemandPoint, Denial, Ends, Fits, Grant, Request, Role, Rule,
     SplitFigures, Term, Test,
 };
+use super::bounds::terms as names;
 use super::incoming::{Flow, FlowId, Incoming, Source};
+use super::pair::{Channel, Pair};
 use super::processor::parts_per_million;
 use super::reserve::{Admission, ReservationId, Settings, Utilisation};
 use super::walk::{self, Demand};
-use super::{Code, Refusal, Stage, bounds, buffers};
+use super::{Code, Refusal, Stage, buffers, explain};
 use crate::contract::Contract;
 use crate::limits;
 use crate::platform::{Platform, PlatformError};
@@ -32,16 +35,37 @@ const MOST_PACKETS: u64 = 32;
 /// before it is the exact test's; and a rule that was not asked for is not followed further.
 const MANY: usize = 256;
 
-/// A host under one rule, with what it granted so far.
+/// The hosts under one rule, with what they granted so far.
 #[derive(Clone)]
 struct World {
-    admission: Admission,
+    /// This host, and the other end of channels for which both ends are asked.
+    pair: Pair,
     /// By request.
-    held: Vec<Option<ReservationId>>,
-    /// What is received, each from a host of its own with a link like this one's, after an interval in transit at most.
+    held: Vec<Option<Held>>,
+    /// What is received at this host, each from a host of its own with a link like this one's, after an interval in transit at most.
     incoming: Incoming,
-    /// By request.
-    flows: Vec<Option<FlowId>>,
+}
+
+/// A request that was granted.
+#[derive(Clone, Copy)]
+enum Held {
+    Both(Channel),
+    Leaves(ReservationId),
+    Arrives(ReservationId, FlowId),
+}
+
+impl Held {
+    /// At this host.
+    fn reservation(&self) -> ReservationId {
+        match self {
+            Self::Both(channel) => channel.sent,
+            Self::Leaves(id) | Self::Arrives(id, _) => *id,
+        }
+    }
+
+    fn flow(&self) -> Option<FlowId> {
+        if let Self::Arrives(_, flow) = self { Some(*flow) } else { None }
+    }
 }
 
 impl World {
@@ -50,83 +74,109 @@ impl World {
             true => Settings { rule, ..Settings::default() },
             false => Settings::work_conserving(rule),
         };
-        let admission = Admission::with_settings(platform.clone(), settings)?;
-        let incoming = Incoming::new(&admission);
-        Ok(Self { admission, held: Vec::new(), incoming, flows: Vec::new() })
+        let pair = Pair::new(platform, settings)?;
+        let incoming = Incoming::new(&pair.sender);
+        Ok(Self { pair, held: Vec::new(), incoming })
+    }
+
+    /// This host.
+    fn here(&self) -> &Admission {
+        &self.pair.sender
     }
 
     fn grants(&self, request: &Request) -> bool {
         self.check(request).is_ok()
     }
 
-    /// Whether it fits, and if it is received, what it brings and how long it may wait at the last port.
-    fn check(&self, request: &Request) -> Result<Option<(Flow, Duration)>, Refusal> {
-        let Request { contract, role } = request;
-        let deadline = contract.deadline();
-        if *role != Role::Receives {
-            return self.admission.decide(contract, *role, deadline).map(|_| None);
+    fn check(&self, request: &Request) -> Result<(), Refusal> {
+        match request.ends {
+            Ends::Both => self.pair.clone().open(&request.contract).map(|_| ()),
+            Ends::Only(role) => self.check_only(&request.contract, role).map(|_| ()),
         }
-        let least = self.admission.least_stage(contract, *role, deadline)?;
-        let (link, ahead, host) = (&self.admission.link, self.admission.look_ahead(), self.held.len() as u64);
+    }
+
+    /// Whether it fits here, and if it is received, what it brings and how long it may wait at the last port.
+    fn check_only(&self, contract: &Contract, role: Role) -> Result<Option<(Flow, Duration)>, Refusal> {
+        let (here, deadline) = (self.here(), contract.deadline());
+        if role != Role::Receives {
+            return here.decide(contract, role, deadline).map(|_| None);
+        }
+        let least = here.least_stage(contract, role, deadline)?;
+        let (link, ahead, host) = (&here.link, here.look_ahead(), self.held.len() as u64);
         let source = Source { host, rate: link.rate, ahead, executive: host, spacing: link.spacing };
-        let flow = Flow::real_time(source, contract, self.admission.platform().packet, contract.interval());
+        let flow = Flow::real_time(source, contract, here.platform().packet, contract.interval());
         let room = self.incoming.room(&flow, deadline.saturating_sub(least))?;
         Ok(Some((flow, room.allowance)))
     }
 
-    /// Takes the channel in with all of its deadline; false if it does not fit.
-    fn take(&mut self, request: &Request) -> bool {
-        let Ok(arrives) = self.check(request) else { return false };
-        let budget = request.contract.deadline() - arrives.map_or(Duration::ZERO, |(_, allowance)| allowance);
-        let Ok((id, _)) = self.admission.reserve(&request.contract, request.role, budget) else { return false };
-        // A stage that cannot be longer stays as it is.
-        let _ = self.admission.relax(id, budget);
-        self.held.push(Some(id));
-        self.flows.push(arrives.map(|(flow, allowance)| self.incoming.insert(flow, allowance)));
-        true
+    /// Takes the channel in, with all of its deadline. One that is refused has its place, too.
+    fn take(&mut self, request: &Request) -> Result<(), Refusal> {
+        let taken = match request.ends {
+            Ends::Both => self.pair.open(&request.contract).map(Held::Both),
+            Ends::Only(role) => self.take_only(&request.contract, role),
+        };
+        self.held.push(taken.as_ref().ok().copied());
+        taken.map(|_| ())
     }
 
-    /// A request that was not granted.
+    fn take_only(&mut self, contract: &Contract, role: Role) -> Result<Held, Refusal> {
+        let arrives = self.check_only(contract, role)?;
+        let budget = contract.deadline() - arrives.map_or(Duration::ZERO, |(_, allowance)| allowance);
+        let (id, _) = self.pair.sender.reserve(contract, role, budget)?;
+        // A stage that cannot be longer stays as it is.
+        let _ = self.pair.sender.relax(id, budget);
+        Ok(match arrives {
+            Some((flow, allowance)) => Held::Arrives(id, self.incoming.insert(flow, allowance)),
+            None => Held::Leaves(id),
+        })
+    }
+
+    /// A request that is not taken in.
     fn leave(&mut self) {
         self.held.push(None);
-        self.flows.push(None);
     }
 
     /// The requests that stand in the way of another, greatest first.
-    fn in_the_way(&self, request: &Request) -> Vec<usize> {
-        if self.check(request).is_err_and(|refusal| refusal.stage == Stage::Arrival) {
-            return self.in_the_way_in(request);
+    fn in_the_way(&self, request: &Request, refusal: &Refusal) -> Vec<usize> {
+        match request.ends {
+            Ends::Both => {
+                let weight = |held: &Held| self.here().reservation(held.reservation()).map_or(0, explain::weight);
+                self.fewest(request, |held| Some(weight(held)))
+            }
+            Ends::Only(_) if refusal.stage == Stage::Arrival => {
+                self.fewest(request, |held| Some(self.incoming.weight(held.flow()?)))
+            }
+            Ends::Only(role) => {
+                let ids = self.here().in_the_way(&request.contract, role, request.contract.deadline());
+                let place = |id| self.held.iter().position(|held| held.is_some_and(|held| held.reservation() == id));
+                ids.into_iter().filter_map(place).collect()
+            }
         }
-        let ids = self.admission.in_the_way(&request.contract, request.role, request.contract.deadline());
-        ids.into_iter().filter_map(|id| self.held.iter().position(|held| *held == Some(id))).collect()
     }
-}
 
-impl World {
-    /// The requests that fill the last port: those that bring most, no more than needed.
-    fn in_the_way_in(&self, request: &Request) -> Vec<usize> {
+    /// Of the requests that have a weight those without which another is granted: the heaviest, no more than needed.
+    fn fewest<W: Ord>(&self, request: &Request, weight: impl Fn(&Held) -> Option<W>) -> Vec<usize> {
         let without = |gone: &[usize]| {
             let mut rest = self.clone();
-            gone.iter().filter_map(|place| self.flows[*place]).for_each(|flow| rest.incoming.remove(flow));
+            gone.iter().filter_map(|place| self.held[*place]).for_each(|held| rest.remove(&held));
             rest.grants(request)
         };
-        let mut order: Vec<(u64, usize)> = self
-            .flows
-            .iter()
-            .enumerate()
-            .filter_map(|(place, flow)| Some((self.incoming.weight((*flow)?), place)))
-            .collect();
-        order.sort_unstable_by_key(|&(weight, place)| (core::cmp::Reverse(weight), place));
-        let order: Vec<usize> = order.into_iter().map(|(_, place)| place).collect();
-        if !without(&order) {
-            return Vec::new();
+        let places = self.held.iter().enumerate();
+        let weights = places.filter_map(|(place, held)| Some((weight(held.as_ref()?)?, place))).collect();
+        explain::fewest(weights, without)
+    }
+
+    fn remove(&mut self, held: &Held) {
+        match held {
+            Held::Both(channel) => self.pair.close(channel),
+            Held::Leaves(id) => {
+                self.pair.sender.release(*id);
+            }
+            Held::Arrives(id, flow) => {
+                self.pair.sender.release(*id);
+                self.incoming.remove(*flow);
+            }
         }
-        let (mut low, mut high) = (0, order.len());
-        while low < high {
-            let middle = usize::midpoint(low, high);
-            if without(&order[..middle]) { high = middle } else { low = middle + 1 }
-        }
-        order[..low].to_vec()
     }
 }
 
@@ -159,19 +209,20 @@ fn under(
         if granted >= MANY && !answers {
             break;
         }
-        match rule {
-            Rule::Split | Rule::Levels => split.push(split_figures(&world, request)),
-            Rule::Composite => composite.push(composite_figures(&world, request)),
-        }
-        taken.push(world.take(request));
-        if taken.last() == Some(&true) {
+        let of_split = (rule != Rule::Composite).then(|| split_figures(&world, request));
+        let of_composite = (rule == Rule::Composite).then(|| composite_figures(&world, request));
+        let took = world.take(request);
+        let fits = took.is_ok();
+        split.extend(of_split.map(|figures| SplitFigures { fits, ..figures }));
+        composite.extend(of_composite.map(|figures| CompositeFigures { fits, ..figures }));
+        taken.push(fits);
+        let Err(refusal) = took else {
             granted += 1;
             denials.push(None);
             continue;
-        }
+        };
         let grants = |request: &Request| world.grants(request);
-        denials.push(explain_it.then(|| explain(&world, request, &grants, explained <= MOST_EXPLAINED)));
-        world.leave();
+        denials.push(explain_it.then(|| explain(&world, request, &refusal, &grants, explained <= MOST_EXPLAINED)));
         let square = (granted as u64).saturating_mul(granted as u64);
         explained = explained.saturating_add(square.max(256));
     }
@@ -203,7 +254,12 @@ fn explain_either(
                 _ => now[chosen],
             }
         };
-        denials.push((!is_granted).then(|| explain(&worlds[chosen], request, &grants, explained <= MOST_EXPLAINED)));
+        let denial = (!is_granted).then(|| {
+            let refusal = worlds[chosen].check(request).err();
+            let refusal = refusal.unwrap_or(Refusal::new(Code::Memory, Stage::Contract));
+            explain(&worlds[chosen], request, &refusal, &grants, explained <= MOST_EXPLAINED)
+        });
+        denials.push(denial);
         if is_granted {
             granted += 1;
         } else {
@@ -211,7 +267,10 @@ fn explain_either(
         }
         for which in [0, 1] {
             let takes = if which == chosen { is_granted } else { has_say[which] && took[which] == Some(true) };
-            if !(takes && worlds[which].take(request)) {
+            if takes {
+                // It was taken before.
+                let _ = worlds[which].take(request);
+            } else {
                 worlds[which].leave();
             }
         }
@@ -226,7 +285,7 @@ impl Under {
     }
 }
 
-/// Answers the requests in their order. The deadline of each is what this host may use of it.
+/// Answers the requests in their order.
 ///
 /// # Errors
 /// The first parameter of the platform that is out of range.
@@ -247,11 +306,14 @@ pub fn decide(platform: &Platform, requests: &[Request], test: Test) -> Result<A
         Test::Only(_) => chosen.denials.clone(),
         Test::Auto => explain_either(platform, requests, rule, [&split, &composite])?,
     };
-    let bounds = chosen.world.admission.bounds();
+    let here = chosen.world.here().clone();
+    let is_pair = requests.iter().any(|request| request.ends == Ends::Both);
+    let there = is_pair.then(|| chosen.world.pair.receiver().clone());
+    let bounds = (here.bounds(), there.as_ref().map(Admission::bounds).unwrap_or_default());
     let channels = requests.iter().enumerate().map(|(place, request)| {
         let outcome = match denials.get(place).cloned().flatten() {
             Some(denial) => Err(denial),
-            None => Ok(grant(&chosen.world, place, request, &bounds)),
+            None => Ok(grant(&chosen.world, place, request, (&bounds.0, &bounds.1))),
         };
         Answer {
             split: split.split.get(place).copied().unwrap_or_default(),
@@ -259,46 +321,49 @@ pub fn decide(platform: &Platform, requests: &[Request], test: Test) -> Result<A
             outcome,
         }
     });
-    Ok(Answers {
-        rule,
-        channels: channels.collect(),
-        utilisation: chosen.world.admission.utilisation_ppm(),
-        demand: demand(&chosen.world.admission),
-    })
+    let channels = channels.collect();
+    let mut curves = demand(&here);
+    let received = there.as_ref().map(demand).unwrap_or_default().into_iter();
+    curves.extend(received.map(|curve| DemandCurve { stage: Stage::ReceivingProcessor, ..curve }));
+    Ok(Answers { rule, channels, here, there, demand: curves })
 }
 
+/// What this host needs at least of a deadline; whether it fits is not known here.
 fn split_figures(world: &World, request: &Request) -> SplitFigures {
+    let (here, contract, role) = (world.here(), &request.contract, request.role());
     if world.held.len() >= MANY {
-        let found = world.admission.decide(&request.contract, request.role, request.contract.deadline()).ok();
-        let stages = found.map(|found| found.stages(Rule::Split));
+        let stages = here.decide(contract, role, contract.deadline()).ok().map(|found| found.stages(Rule::Split));
         let (processor_min, link_min) = (stages.map(|stages| stages.processor), stages.map(|stages| stages.link));
-        return SplitFigures { processor_min, link_min, fits: found.is_some() };
+        return SplitFigures { processor_min, link_min, fits: false };
     }
-    let least = world.admission.newcomer(&request.contract, request.role);
-    let least = least.and_then(|newcomer| world.admission.least_split(&newcomer));
+    let least = here.newcomer(contract, role).and_then(|newcomer| here.least_split(&newcomer));
     let nanos = |found: Result<u64, _>| found.ok().map(Duration::from_nanos);
     let (processor_min, link_min) = least.map_or((None, None), |(processor, link)| (nanos(processor), nanos(link)));
-    SplitFigures { processor_min, link_min, fits: world.grants(request) }
+    SplitFigures { processor_min, link_min, fits: false }
 }
 
+/// As [`split_figures`].
 fn composite_figures(world: &World, request: &Request) -> CompositeFigures {
-    let least = world.admission.newcomer(&request.contract, request.role).and_then(|newcomer| {
-        let found = world.admission.least_composite(&newcomer, request.contract.deadline())?;
+    let here = world.here();
+    let least = here.newcomer(&request.contract, request.role()).and_then(|newcomer| {
+        let found = here.least_composite(&newcomer, request.contract.deadline())?;
         Ok(found.ok().map(|(least, _)| newcomer.handover() + Duration::from_nanos(least)))
     });
-    CompositeFigures { least_deadline: least.unwrap_or(None), fits: world.grants(request) }
+    CompositeFigures { least_deadline: least.unwrap_or(None), fits: false }
 }
 
-fn grant(world: &World, place: usize, request: &Request, bounds: &[(ReservationId, super::answer::Bound)]) -> Grant {
-    let (contract, platform) = (&request.contract, world.admission.platform());
-    let id = world.held.get(place).copied().flatten();
-    let held = id.and_then(|id| world.admission.reservation(id));
-    let bound = bounds.iter().find(|(other, _)| Some(*other) == id).map(|(_, bound)| bound);
-    let own = held.map(|held| held.stages(world.admission.settings().rule)).unwrap_or_default();
-    let (messages, packets) = match request.role {
+type Bounds<'a> = &'a [(ReservationId, Bound)];
+
+fn grant(world: &World, place: usize, request: &Request, (here, there): (Bounds<'_>, Bounds<'_>)) -> Grant {
+    let (contract, role, platform) = (&request.contract, request.role(), world.here().platform());
+    let found = world.held.get(place).copied().flatten();
+    let held = found.and_then(|found| world.here().reservation(found.reservation()));
+    let of = |bounds: Bounds<'_>, id| bounds.iter().find(|(other, _)| *other == id).map(|(_, bound)| bound.clone());
+    let own = held.map(|held| held.stages(world.here().settings().rule)).unwrap_or_default();
+    let (messages, packets) = match role {
         Role::Sends => (buffers::send_messages(contract), buffers::send_packets(contract, platform)),
         Role::Receives | Role::Relays => {
-            let stage = if request.role == Role::Relays { own.link } else { own.processor };
+            let stage = if role == Role::Relays { own.link } else { own.processor };
             let packets = buffers::receive_packets(contract, platform, Duration::ZERO, stage);
             (buffers::receive_messages(contract, Duration::ZERO, stage), packets)
         }
@@ -307,18 +372,46 @@ fn grant(world: &World, place: usize, request: &Request, bounds: &[(ReservationI
         processor: held.and_then(|held| held.job).map_or(0, |job| share(job.cost.into(), job.interval)),
         link: held.and_then(|held| held.stream).map_or(0, |stream| share(stream.whole(), stream.interval)),
     };
-    let is_received = request.role == Role::Receives;
-    let arrival = world.incoming.wait().filter(|_| is_received).unwrap_or(Duration::ZERO);
-    let mut terms = bound.map_or_else(Vec::new, |bound| bound.terms.clone());
-    terms.extend(is_received.then_some(Term { name: bounds::terms::ARRIVAL, amount: arrival }));
-    Grant {
-        bound: bound.map_or(contract.deadline(), |bound| bound.worst + arrival),
-        terms,
-        stages: own,
-        share,
-        messages,
-        packets,
-    }
+    let (bound, receive) = match found {
+        Some(Held::Both(channel)) => {
+            let received = of(there, channel.received);
+            (Some(of_both_ends(world, contract, &channel, received)), Some(channel.receive))
+        }
+        Some(Held::Arrives(id, _)) => {
+            let arrival = world.incoming.wait().unwrap_or(Duration::ZERO);
+            let bound = of(here, id).map(|Bound { worst, mut terms }| {
+                terms.push(Term { name: names::ARRIVAL, amount: arrival });
+                Bound { worst: worst + arrival, terms }
+            });
+            (bound, None)
+        }
+        Some(Held::Leaves(id)) => (of(here, id), None),
+        None => (None, None),
+    };
+    let Bound { worst, terms } = bound.unwrap_or(Bound { worst: contract.deadline(), terms: Vec::new() });
+    Grant { bound: worst, terms, stages: own, receive, share, messages, packets }
+}
+
+/// From the logical arrival at the sender until delivery. The receiver's stage begins where the sender's stages end at the latest, however
+/// early a message is; so of the sender the stages count, and of the receiver the response in its own.
+fn of_both_ends(world: &World, contract: &Contract, channel: &Channel, received: Option<Bound>) -> Bound {
+    let own = received.unwrap_or(Bound { worst: channel.receive, terms: Vec::new() });
+    let platform = world.here().platform();
+    let mut terms: Vec<Term> = [
+        (names::HANDOVER, platform.handover),
+        (names::PROCESSOR_STAGE, channel.stages.processor),
+        (names::LINK_STAGE, channel.stages.link),
+        (names::WAY, world.pair.way()),
+        (names::LOOK, world.pair.receiver().input_delay()),
+    ]
+    .map(|(name, amount)| Term { name, amount })
+    .into();
+    let until_arrival = contract.deadline() - channel.receive;
+    let before: Duration = terms.iter().map(|term| term.amount).sum();
+    terms.push(Term { name: names::ARRIVAL, amount: until_arrival.saturating_sub(before) });
+    // The receiver's handover is none.
+    terms.extend(own.terms.into_iter().filter(|term| term.name != names::HANDOVER));
+    Bound { worst: until_arrival + own.worst, terms }
 }
 
 fn share(cost: u128, interval: u64) -> u64 {
@@ -326,41 +419,44 @@ fn share(cost: u128, interval: u64) -> u64 {
 }
 
 /// Why not, because of whom, and what would fit.
-fn explain(world: &World, request: &Request, grants: &impl Fn(&Request) -> bool, explained: bool) -> Denial {
-    let refusal = world.check(request).err();
-    let refusal = refusal.unwrap_or(Refusal::new(Code::Memory, Stage::Contract));
+fn explain(
+    world: &World,
+    request: &Request,
+    refusal: &Refusal,
+    grants: &impl Fn(&Request) -> bool,
+    explained: bool,
+) -> Denial {
+    let grants = |contract: &Contract| grants(&Request { contract: *contract, ..*request });
     Denial {
         code: refusal.code,
         stage: refusal.stage,
         at: refusal.at,
         explained,
-        because_of: if explained { world.in_the_way(request) } else { Vec::new() },
+        because_of: if explained { world.in_the_way(request, refusal) } else { Vec::new() },
         fits: if explained {
-            fits(grants, request)
+            fits(grants, &request.contract)
         } else {
             Fits { deadline: refusal.least_deadline, ..Fits::default() }
         },
     }
 }
 
-/// What `grants` would say yes to instead of `request`: each value alone, the others as requested. What is found was granted, and
+/// What `grants` would say yes to instead of `contract`: each value alone, the others as requested. What is found was granted, and
 /// one step beyond it was not.
 ///
 /// A larger deadline, a longer interval and a smaller message never turn yes into no, so halving finds the edge; of sizes every
 /// one up to the edge is admissible then, because a larger message needs no less of anything.
-pub fn fits(grants: impl Fn(&Request) -> bool, request: &Request) -> Fits {
-    let contract = request.contract;
+pub fn fits(grants: impl Fn(&Contract) -> bool, contract: &Contract) -> Fits {
     let with = |max: u64, interval: u64, deadline: u64| {
         let interval = Duration::from_nanos(interval);
         let deadline = Duration::from_nanos(deadline);
         let (min, burst) = (contract.min_message(), contract.burst());
-        let contract = Contract::new(max, min.into(), interval, burst.into(), deadline).ok()?;
-        let contract = contract.with_catch_up(request.contract.catch_up()).ok()?;
-        Some(Request { contract, ..*request })
+        let changed = Contract::new(max, min.into(), interval, burst.into(), deadline).ok()?;
+        changed.with_catch_up(contract.catch_up()).ok()
     };
     let (max, interval) = (u64::from(contract.max_message()), contract.interval().as_nanos());
     let deadline = contract.deadline().as_nanos();
-    let granted = |request: Option<Request>| request.is_some_and(|request| grants(&request));
+    let granted = |contract: Option<Contract>| contract.is_some_and(|contract| grants(&contract));
     // Above, a value may be too long for the queue; halving then looks below it.
     let above = |from: u64, to: u64, ask: &dyn Fn(u64) -> Option<bool>| -> Option<u64> {
         let (mut no, mut step) = (from, (from / 64).max(1));

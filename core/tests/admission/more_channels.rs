@@ -27,7 +27,7 @@ fn by_rule(platform: &Platform, contracts: &[Contract], rule: Rule) -> usize {
 }
 
 fn by_plan(platform: &Platform, contracts: &[Contract], test: Test) -> usize {
-    let request = |contract: &Contract| Request { contract: *contract, role: Role::Sends };
+    let request = |contract: &Contract| Request::only(*contract, Role::Sends);
     let requests: Vec<Request> = contracts.iter().map(request).collect();
     let answers = decide(platform, &requests, test).unwrap();
     answers.channels.iter().filter(|answer| answer.outcome.is_ok()).count()

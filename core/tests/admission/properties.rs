@@ -9,7 +9,7 @@ use laxity_core::units::{Duration, Rate};
 use proptest::prelude::*;
 use proptest::strategy::ValueTree;
 
-use crate::random::{channel, nanos, platform};
+use crate::random::{channel, nanos, of_any_ends, platform};
 
 fn any_test() -> impl Strategy<Value = Test> {
     prop_oneof![Just(Test::Auto), Just(Test::Only(Rule::Split)), Just(Test::Only(Rule::Composite))]
@@ -40,7 +40,7 @@ proptest! {
     /// What is said to fit does, and a nanosecond or a byte beyond does not.
     #[test]
     fn what_would_fit_fits_and_no_more(
-        platform in platform(), requests in prop::collection::vec(channel(), 1..14), test in any_test(),
+        platform in platform(), requests in prop::collection::vec(of_any_ends(), 1..14), test in any_test(),
     ) {
         let answers = decide(&platform, &requests, test).unwrap();
         for (place, (request, answer)) in requests.iter().zip(&answers.channels).enumerate() {
@@ -76,7 +76,7 @@ proptest! {
     /// Bounds are at most the deadlines, made of their terms, and only grow as channels are added.
     #[test]
     fn one_more_channel_never_shortens_a_bound(
-        platform in platform(), requests in prop::collection::vec(channel(), 2..8), rule: bool,
+        platform in platform(), requests in prop::collection::vec(of_any_ends(), 2..8), rule: bool,
     ) {
         let test = Test::Only(if rule { Rule::Split } else { Rule::Composite });
         let all = decide(&platform, &requests, test).unwrap();
@@ -93,7 +93,7 @@ proptest! {
 
     #[test]
     fn a_shorter_deadline_never_turns_no_into_yes(
-        platform in platform(), requests in prop::collection::vec(channel(), 1..8), test in any_test(), shorter in 1u64..4_000_000,
+        platform in platform(), requests in prop::collection::vec(of_any_ends(), 1..8), test in any_test(), shorter in 1u64..4_000_000,
     ) {
         let place = requests.len() - 1;
         let (last, contract) = (requests[place], requests[place].contract);
@@ -113,7 +113,7 @@ proptest! {
         let settings = Settings { rule, send_early: early, receive_early: early };
         let mut admission = Admission::with_settings(platform, settings).unwrap();
         let reserve = |admission: &mut Admission, request: &Request| {
-            admission.reserve(&request.contract, request.role, request.contract.deadline())
+            admission.reserve(&request.contract, request.role(), request.contract.deadline())
         };
         let (last, first) = requests.split_last().unwrap();
         for request in first {
@@ -175,7 +175,7 @@ fn random_plans_have_both_answers() {
 fn roles_use_what_they_need() {
     let millis = Duration::from_millis;
     let contract = Contract::new(10_000, 1, millis(20), 1, millis(15)).unwrap();
-    let requests = [Role::Sends, Role::Receives, Role::Relays].map(|role| Request { contract, role });
+    let requests = [Role::Sends, Role::Receives, Role::Relays].map(|role| Request::only(contract, role));
     let answers = decide(&Platform::assumed_host(), &requests, Test::Only(Rule::Split)).unwrap();
     let stages: Vec<_> = answers.channels.iter().map(|answer| answer.outcome.as_ref().unwrap().stages).collect();
     assert!(stages[0].processor > Duration::ZERO && stages[0].link > Duration::ZERO);
@@ -191,10 +191,8 @@ fn many_refusals_among_many_channels_are_not_all_explained() {
         Contract::new(100, 1, interval, 1, deadline).unwrap()
     };
     let easy = (0..100).map(|number| contract(1_000 + number, 900_000));
-    let requests: Vec<Request> = easy
-        .chain((0..60).map(|_| contract(1_000, 10)))
-        .map(|contract| Request { contract, role: Role::Sends })
-        .collect();
+    let requests: Vec<Request> =
+        easy.chain((0..60).map(|_| contract(1_000, 10))).map(|contract| Request::only(contract, Role::Sends)).collect();
     for test in [Test::Auto, Test::Only(Rule::Split), Test::Only(Rule::Composite)] {
         let answers = decide(&Platform::assumed_host(), &requests, test).unwrap();
         let refusals = answers.channels.iter().filter_map(|answer| answer.outcome.as_ref().err());
@@ -231,9 +229,8 @@ fn every_size_up_to_the_advice_is_granted() {
         interference: Interference { burst: nanos(62_240), ..Interference::default() },
         ..Platform::papers_table_2b()
     };
-    let request = |max, min, interval, burst, deadline, role| Request {
-        contract: Contract::new(max, min, nanos(interval), burst, nanos(deadline)).unwrap(),
-        role,
+    let request = |max, min, interval, burst, deadline, role| {
+        Request::only(Contract::new(max, min, nanos(interval), burst, nanos(deadline)).unwrap(), role)
     };
     let requests = [
         request(1_001, 1, 5_866_000, 3, 17_188_000, Role::Sends),

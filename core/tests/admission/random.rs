@@ -12,7 +12,7 @@ pub(crate) fn nanos(nanos: u64) -> Duration {
 
 pub(crate) fn request(max: u32, min: u32, interval: u64, burst: u64, deadline: u64, role: Role) -> Request {
     let contract = Contract::new(max.into(), min.into(), nanos(interval), burst, nanos(deadline)).unwrap();
-    Request { contract, role }
+    Request::only(contract, role)
 }
 
 /// Platforms of either machine, on which a handful of random channels is a close thing.
@@ -59,7 +59,7 @@ pub(crate) fn platform() -> impl Strategy<Value = Platform> {
     )
 }
 
-/// Channels that use some percent of a 100 Mbit/s link each.
+/// Channels that use some percent of a 100 Mbit/s link each, of this host alone.
 pub(crate) fn channel() -> impl Strategy<Value = Request> {
     let role = prop_oneof![6 => Just(Role::Sends), 2 => Just(Role::Receives), 1 => Just(Role::Relays)];
     (1u32..16_000, any::<prop::sample::Index>(), 2_000_000u64..20_000_000, 1u64..4, 10u64..300, role).prop_map(
@@ -68,4 +68,9 @@ pub(crate) fn channel() -> impl Strategy<Value = Request> {
             request(max, min, interval, burst, (interval * percent / 100).max(1_000_000), role)
         },
     )
+}
+
+/// The same, of both ends or of this host alone.
+pub(crate) fn of_any_ends() -> impl Strategy<Value = Request> {
+    (channel(), 0u8..3).prop_map(|(request, which)| if which == 0 { request } else { Request::both(request.contract) })
 }

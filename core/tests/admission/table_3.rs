@@ -15,7 +15,7 @@ fn table_3(thousandths: u64) -> [Request; 3] {
     [(50, 40, 12), (30, 25, 8), (30, 30, 1)].map(|(interval, deadline, burst)| {
         let interval = Duration::from_millis(interval);
         let contract = Contract::new(61_440, 61_440, interval, burst, micros(deadline * thousandths)).unwrap();
-        Request { contract, role: Role::Sends }
+        Request::only(contract, Role::Sends)
     })
 }
 
@@ -46,7 +46,8 @@ fn all_three_are_granted_and_best_effort_has_the_rest() {
         let answers = decide(&Platform::papers_table_2b(), &table_3(1000), test).unwrap();
         assert_eq!(granted(&answers), [true; 3], "{test:?}");
         // .337 of the processor and .474 of the link are left.
-        let left = (1_000_000 - answers.utilisation.processor, 1_000_000 - answers.utilisation.link);
+        let left =
+            (1_000_000 - answers.here.utilisation_ppm().processor, 1_000_000 - answers.here.utilisation_ppm().link);
         assert_eq!((left.0 / 1000, left.1 / 1000), (337, 473), "{left:?}");
         for (answer, request) in answers.channels.iter().zip(table_3(1000)) {
             let grant = answer.outcome.as_ref().unwrap();

@@ -1,6 +1,6 @@
 //! One `[[channel]]` table, in any of its three spellings.
 
-use laxity_core::admission::answer::{Request, Role};
+use laxity_core::admission::answer::{Ends, Request, Role};
 use laxity_core::contract::{Contract, ContractError};
 use laxity_core::limits::MAX_BURST;
 use laxity_core::units::{Duration, NANOS_PER_SECOND};
@@ -52,9 +52,11 @@ pub(super) fn read(table: &Table<'_, '_>, beside: &[&str]) -> Result<Channel, Fi
         Some(name) => name.name()?,
         None => format!("channel {}", table.number + 1),
     };
-    let role = match table.get("role") {
-        Some(role) => role.word(&[("send", Role::Sends), ("receive", Role::Receives), ("relay", Role::Relays)])?,
-        None => Role::default(),
+    let ends = match table.get("role") {
+        Some(role) => {
+            Ends::Only(role.word(&[("send", Role::Sends), ("receive", Role::Receives), ("relay", Role::Relays)])?)
+        }
+        None => Ends::Both,
     };
     let min_message = given(table, "min_message", Entry::size)?;
     let deadline = needed(table, "deadline", "a span of time such as \"40ms\"", Entry::span)?;
@@ -72,7 +74,7 @@ pub(super) fn read(table: &Table<'_, '_>, beside: &[&str]) -> Result<Channel, Fi
     )
     .map_err(|error| blame(table, &error, &traffic, (&min_message, &deadline)))?;
     let peak = given(table, "p", Entry::rate)?.map(|peak| peak.value);
-    Ok(Channel { name, request: Request { contract, role }, peak })
+    Ok(Channel { name, request: Request { contract, ends }, peak })
 }
 
 /// The spellings that the keys of a table leave possible. The keys `beside` are somebody else's, who has no role.

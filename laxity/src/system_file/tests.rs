@@ -1,4 +1,4 @@
-use laxity_core::admission::answer::Role;
+use laxity_core::admission::answer::{Ends, Role};
 use laxity_core::platform::MachineModel;
 use proptest::prelude::*;
 
@@ -63,8 +63,8 @@ fn channels_in_the_order_of_the_file() {
     let channels = system.channels;
     let names: Vec<&str> = channels.iter().map(|channel| channel.name.as_str()).collect();
     assert_eq!(names, ["camera", "channel 2", "channel 3"]);
-    let roles: Vec<Role> = channels.iter().map(|channel| channel.request.role).collect();
-    assert_eq!(roles, [Role::Sends, Role::Relays, Role::Receives]);
+    let ends: Vec<Ends> = channels.iter().map(|channel| channel.request.ends).collect();
+    assert_eq!(ends, [Ends::Both, Ends::Only(Role::Relays), Ends::Only(Role::Receives)]);
     let camera = channels[0].request.contract;
     assert_eq!((camera.max_message(), camera.min_message(), camera.burst()), (61_440, 1024, 12));
     assert_eq!((camera.interval(), camera.deadline()), (Duration::from_millis(50), Duration::from_millis(40)));

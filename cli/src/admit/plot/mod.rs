@@ -12,7 +12,7 @@ use laxity_core::admission::answer::{Answer, Answers, DemandCurve, Term};
 use laxity_core::admission::bounds::terms;
 use laxity_core::admission::published::d_order::Placed;
 use laxity_core::admission::upcalls::Denied;
-use laxity_core::admission::{Stage, Utilisation};
+use laxity_core::admission::{Admission, Stage, Utilisation};
 use laxity_core::units::Duration;
 
 use super::decide::{OfDOrder, OfUpcalls};
@@ -78,7 +78,7 @@ impl Part {
 /// The colour of a term, the same in every picture: of the processor's terms blue to violet, of the link's green to brown.
 fn colour(term: &str) -> usize {
     match term {
-        terms::HANDOVER => 0,
+        terms::HANDOVER | terms::WAY | terms::LOOK => 0,
         terms::PROCESSING => 1,
         terms::SWITCHING => 2,
         terms::INPUT_POLLS => 3,
@@ -154,7 +154,7 @@ fn cut(picture: &mut Picture) {
 
 fn of_channels(channels: &[Channel], answers: &Answers) -> Picture {
     let refused = answers.channels.iter().filter(|answer| answer.outcome.is_err()).count();
-    let used = answers.utilisation;
+    let used = [&answers.here, answers.there.as_ref().unwrap_or(&answers.here)].map(Admission::utilisation_ppm);
     let longest = channels.iter().map(|channel| channel.request.contract.deadline().as_nanos()).max().unwrap_or(0);
     Picture {
         title: tally(channels.len(), "channel", refused),
@@ -183,7 +183,7 @@ fn of_channel(channel: &Channel, answer: &Answer) -> Row {
     }
 }
 
-fn panel(curve: &DemandCurve, longest: u64, used: Utilisation) -> Option<Panel> {
+fn panel(curve: &DemandCurve, longest: u64, [used, there]: [Utilisation; 2]) -> Option<Panel> {
     let points: Vec<(u64, u64)> =
         curve.points.iter().map(|point| (point.at.as_nanos(), point.done.as_nanos())).collect();
     let last = points.last()?.0;
@@ -193,6 +193,7 @@ fn panel(curve: &DemandCurve, longest: u64, used: Utilisation) -> Option<Panel> 
         Stage::Route => {
             format!("Processor and link, {} and {} in use", percent(used.processor), percent(used.link))
         }
+        Stage::ReceivingProcessor => format!("Receiver's processor, {} in use", percent(there.processor)),
         _ => format!("Processor, {} in use", percent(used.processor)),
     };
     let heading = match tightest {

@@ -4,7 +4,7 @@
 //! to that. A stage is never changed for a later channel.
 
 use laxity::{Advice, Error};
-use laxity_core::admission::answer::{Fits, Request, Role};
+use laxity_core::admission::answer::{Fits, Role};
 use laxity_core::admission::plan::fits;
 use laxity_core::admission::route::{Hop, Slack, compose};
 use laxity_core::admission::{Admission, Code, Refusal, ReservationId, Stage, buffers};
@@ -173,10 +173,9 @@ fn refused(
     let Denied { place, refusal, budget } = *denied;
     let (by, role) = (hosts[place], route::role(place, hosts.len()));
     let advice = hosts.iter().all(|host| host.held.len() <= MOST).then(|| {
-        let grants = |request: &Request| grants(&request.contract);
         let name = |id| by.held.iter().find(|(other, _)| *other == id).map(|(_, name)| (*name).to_owned());
         let in_the_way = by.admission.in_the_way(contract, role, budget).into_iter().filter_map(name).collect();
-        let fits = fits(grants, &Request { contract: *contract, role });
+        let fits = fits(grants, contract);
         // What is shown fits too.
         let fits = Fits {
             deadline: fits.deadline.map(Duration::rounded_up),
