@@ -81,7 +81,7 @@ enum Answered {
     /// There are none.
     Nothing,
     /// By a test that decides.
-    Channels(Vec<Channel>, Answers),
+    Channels(Vec<Channel>, Box<Answers>),
     /// By the test of the papers.
     DOrder(Vec<Channel>, Vec<OfDOrder>),
 }
@@ -118,7 +118,7 @@ fn answer(system: System, test: TestArgument) -> Result<(Answered, Option<OfUpca
                 _ => Test::Auto,
             };
             let answers = decide::channels(&platform, &channels, test)?;
-            Answered::Channels(channels, answers)
+            Answered::Channels(channels, Box::new(answers))
         }
     };
     if upcalls.is_empty() {

@@ -65,7 +65,7 @@ fn report(rows: Vec<(&str, Answer)>, points: u64) -> Report {
         test: TestArgument::Auto,
         costs: Platform::papers_table_2b().into(),
         backing: Backing::expected(&Platform::papers_table_2b().into()),
-        answered: Answered::Channels(channels, answers),
+        answered: Answered::Channels(channels, Box::new(answers)),
         upcalls: None,
         elapsed: Duration::from_micros(123),
     }
