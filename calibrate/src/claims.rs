@@ -1,6 +1,7 @@
 //! From what was counted to what is claimed.
 
-use laxity_core::admission::confidence::{Probability, Samples, exceedances_allowed, thinning};
+use laxity_core::admission::confidence::batches::{self, Batching, FEWEST_BATCHES};
+use laxity_core::admission::confidence::{Probability, Samples, exceedances_allowed};
 use laxity_core::units::Duration;
 
 use super::work::Worked;
@@ -143,24 +144,36 @@ pub(super) fn windows(observer: Observer, sets: &[Vec<Recorded>], among: u64) ->
         let windows = recorded.iter().map(|recorded| recorded.windows).sum();
         if let Some(median) = Samples::new(counts.iter().copied()).median() {
             let largest = recorded.iter().map(|recorded| recorded.largest).max().unwrap_or(window);
+            let apart = window * recorded[0].stride;
+            let of_time = |values: usize| Batching::of(apart, apart * values as u64);
+            let batching = of_time(values.len() / recorded.len());
             let least = recorded.iter().map(|recorded| recorded.values.len()).min().unwrap_or(0);
-            let each: Option<Vec<Claim>> = if least > 0 && least < thinning::FEWEST_WINDOWS {
+            let each: Option<Vec<Claim>> = if least > 0 && least / batching.windows < FEWEST_BATCHES {
                 // Too few of each processor: of all together, of which one may have all the exceedances.
                 let among = among.saturating_mul(recorded.len() as u64);
-                claim(window, recorded[0].stride, &values, alpha, among).map(|claim| vec![claim])
+                let together = of_time(values.len());
+                claim(window, recorded[0].stride, &values, (together, alpha), among).map(|claim| vec![claim])
             } else {
-                let of = |recorded: &&Recorded| claim(window, recorded.stride, &recorded.values, alpha, among);
+                let of =
+                    |recorded: &&Recorded| claim(window, recorded.stride, &recorded.values, (batching, alpha), among);
                 recorded.iter().map(of).collect()
             };
-            // What depends on itself at every distance, or was seen too rarely, carries no claim: the largest is a budget by which bounds
+            // What was seen too rarely carries no claim: the largest is a budget by which bounds
             // can be computed and watched, and nothing is said of how often it is exceeded.
-            let unclaimed = Claim { parts: 1, stride: windows, budget: largest, exceedance: Probability::ONE };
+            let unclaimed = Claim {
+                parts: 1,
+                batches: 1,
+                batch: windows,
+                bad: windows,
+                budget: largest,
+                exceedance: Probability::ONE,
+            };
             let of_each = |mut each: Vec<Claim>| {
                 let sets = each.len() as u64;
                 each.iter_mut().for_each(|claim| claim.parts *= sets);
                 each.into_iter().reduce(Claim::worse)
             };
-            let Claim { parts, stride, budget, exceedance } = each.and_then(of_each).unwrap_or(unclaimed);
+            let Claim { parts, batches, batch, bad, budget, exceedance } = each.and_then(of_each).unwrap_or(unclaimed);
             // No window can lose more than itself.
             let exceedance = if budget == window { Probability::ZERO } else { exceedance };
             claimed.claimed.push(Window {
@@ -168,7 +181,9 @@ pub(super) fn windows(observer: Observer, sets: &[Vec<Recorded>], among: u64) ->
                 window,
                 windows,
                 parts,
-                stride,
+                batches,
+                batch,
+                bad,
                 median,
                 budget,
                 exceedance,
@@ -184,13 +199,15 @@ pub(super) fn windows(observer: Observer, sets: &[Vec<Recorded>], among: u64) ->
 #[derive(Clone, Copy, Debug)]
 struct Claim {
     parts: u64,
-    stride: u64,
+    batches: u64,
+    batch: u64,
+    bad: u64,
     budget: Duration,
     exceedance: Probability,
 }
 
 impl Claim {
-    /// What is true of both; thinned as the one of which less is known.
+    /// What is true of both; with the batches of the one of which less is known.
     fn worse(self, other: Self) -> Self {
         let rarer = if other.exceedance > self.exceedance { other } else { self };
         Self { budget: self.budget.max(other.budget), ..rarer }
@@ -198,17 +215,21 @@ impl Claim {
 }
 
 /// The claim of every `recorded`-th window, of which `values` are the stolen time; `None` if nothing can be claimed.
-fn claim(window: Duration, recorded: u64, values: &[u32], alpha: Probability, among: u64) -> Option<Claim> {
+fn claim(
+    window: Duration,
+    recorded: u64,
+    values: &[u32],
+    (batching, alpha): (Batching, Probability),
+    among: u64,
+) -> Option<Claim> {
     let touched = NOMINAL_SPAN.div_ceil(window).saturating_add(1).saturating_mul(WINDOWS.len() as u64);
     let target = Probability::ONE.divided_by(touched.saturating_mul(MISS_TARGET));
-    let thinned = thinning::claim(values, target, alpha)?;
-    let exceedance = thinned.claim.exceedance.times(among);
-    (exceedance < Probability::ONE).then(|| Claim {
-        parts: thinned.parts,
-        stride: thinned.stride * recorded,
-        budget: thinned.claim.value,
-        exceedance,
-    })
+    let batched = batches::claim(values, window, batching, target, alpha)?;
+    let exceedance = batched.exceedance.times(among);
+    let Batching { windows, most_bad } = batched.batching;
+    let [batch, bad] = [windows, most_bad].map(|windows| windows as u64 * recorded);
+    let claim = Claim { parts: 1, batches: batched.batches, batch, bad, budget: batched.budget, exceedance };
+    (exceedance < Probability::ONE).then_some(claim)
 }
 
 /// By length, then by observer.
@@ -405,6 +426,15 @@ mod tests {
         (0..length).map(|_| next() % most).collect()
     }
 
+    /// The least budget of the grid that is at least so much.
+    fn on_grid(window: Duration, least: Duration) -> Duration {
+        let mut budget = window.as_nanos();
+        while budget - (budget / 64).max(1) >= least.as_nanos() {
+            budget -= (budget / 64).max(1);
+        }
+        nanos(budget)
+    }
+
     /// All of them kept.
     fn recorded(length: Duration, values: Vec<u32>) -> Recorded {
         let largest = nanos(values.iter().copied().max().unwrap_or(0).into());
@@ -420,9 +450,12 @@ mod tests {
         assert_eq!((claim.observer, claim.window, claim.windows), (Observer::Spinning, window, 5000));
         let largest = nanos(u64::from(*values.iter().max().unwrap()));
         // Far fewer than the target needs: nothing less than the largest can be claimed.
-        assert_eq!((claim.budget, claim.largest), (largest, largest));
+        assert_eq!((claim.budget, claim.largest), (on_grid(window, largest), largest));
         let alpha = ALPHA.divided_by(2 * WINDOWS.len() as u64);
-        assert!(claim.exceedance >= upper_bound(0, 5000 / claim.stride, alpha), "{claim:?}");
+        // 50 s: batches of 50/60 s.
+        assert_eq!((claim.batches, claim.batch, claim.bad), (59, 84, 2));
+        let least = Batching { windows: 84, most_bad: 2 }.least(59, alpha);
+        assert_eq!(claim.exceedance, least);
         assert_eq!(seen.len(), 1);
         assert_eq!(seen[0].counts.iter().map(|count| count.1).sum::<u64>(), 5000);
         assert!(seen[0].counts.is_sorted_by(|one, other| one.0 < other.0));
@@ -440,7 +473,7 @@ mod tests {
             let [claim] = claimed[..] else { panic!("{claimed:?}") };
             assert_eq!((claim.budget, claim.exceedance), (largest, Probability::ONE), "{claim:?}");
             assert_eq!((claim.windows, claim.largest), (values.len() as u64, largest));
-            assert!(claim.stride > 0 && claim.median <= claim.budget, "{claim:?}");
+            assert!(claim.batch > 0 && claim.median <= claim.budget, "{claim:?}");
         }
         // One that was lost entirely: it cannot be more.
         let mut one_lost = scattered(5000, whole / 2);
@@ -462,16 +495,18 @@ mod tests {
         let both = [vec![recorded(window, quiet.clone())], vec![recorded(window, busy.clone())]];
         let Claimed { claimed, seen } = windows(Observer::Spinning, &both, 1);
         let [claim] = claimed[..] else { panic!("{claimed:?}") };
-        assert_eq!((claim.windows, claim.parts % 2, claim.budget, claim.largest), (6000, 0, most, most));
+        let budget = on_grid(window, most);
+        assert_eq!((claim.windows, claim.parts, claim.budget, claim.largest), (6000, 2, budget, most));
         let alpha = ALPHA.divided_by(4 * WINDOWS.len() as u64);
-        assert!(claim.exceedance >= upper_bound(0, 3000 / claim.stride, alpha), "{claim:?}");
+        assert_eq!(claim.exceedance, Batching { windows: 50, most_bad: 2 }.least(60, alpha), "{claim:?}");
         assert_eq!(seen[0].counts.iter().map(|count| count.1).sum::<u64>(), 6000);
         // Too few of each: all together, and either may have them all.
-        let few = [vec![recorded(window, quiet[..50].to_vec())], vec![recorded(window, quiet[50..100].to_vec())]];
+        let few = [vec![recorded(window, quiet[..400].to_vec())], vec![recorded(window, quiet[400..800].to_vec())]];
         let Claimed { claimed, .. } = windows(Observer::Spinning, &few, 1);
-        let (most, stride) = (quiet[..100].iter().max().unwrap(), claimed[0].stride);
-        assert_eq!((claimed[0].budget, claimed[0].parts), (nanos(u64::from(*most)), 1));
-        assert!(claimed[0].exceedance >= upper_bound(0, 100 / stride, alpha).times(2), "{claimed:?}");
+        let most = nanos(u64::from(*quiet[..800].iter().max().unwrap()));
+        assert_eq!((claimed[0].budget, claimed[0].parts), (on_grid(window, most), 1));
+        let least = Batching { windows: 50, most_bad: 2 }.least(16, alpha).times(2);
+        assert_eq!(claimed[0].exceedance, least, "{claimed:?}");
         // One that was not looked at may be any.
         let one = [vec![recorded(window, quiet)], vec![recorded(window, Vec::new())]];
         assert_eq!(windows(Observer::Spinning, &one, 1).claimed[0].exceedance, Probability::ONE);
@@ -526,8 +561,8 @@ mod tests {
         let kept = Recorded { stride: 7, windows: 70_000, largest, ..recorded(WINDOWS[1], values) };
         let Claimed { claimed, .. } = windows(Observer::Spinning, &[vec![kept]], 1);
         let [claim] = claimed[..] else { panic!("{claimed:?}") };
-        assert_eq!((claim.windows, claim.largest, claim.stride % 7), (70_000, largest, 0));
+        assert_eq!((claim.windows, claim.largest, claim.batch % 7), (70_000, largest, 0));
         let alpha = ALPHA.divided_by(2 * WINDOWS.len() as u64);
-        assert!(claim.exceedance >= upper_bound(0, claim.windows / claim.stride, alpha), "{claim:?}");
+        assert!(claim.exceedance >= upper_bound(0, claim.batches, alpha).divided_by(100), "{claim:?}");
     }
 }

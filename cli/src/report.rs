@@ -45,6 +45,7 @@ pub(crate) fn premises(premises: &Premises) -> Value {
             "windows": window.windows,
             "exceeded": window.exceeded,
             "largest_ns": window.largest,
+            "withdrawn": window.is_withdrawn(),
         })
     });
     let overruns = premises.overruns().map(

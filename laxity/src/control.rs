@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, mpsc};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::{Duration as StdDuration, Instant as StdInstant};
 
 use laxity_core::admission::answer::Role;
@@ -24,7 +24,7 @@ use crate::arrivals::{Arrivals, Part};
 use crate::calibration::{Backing, Guarantee};
 use crate::doorbell::Doorbell;
 use crate::error::Error;
-use crate::executive::{Command, Inline, Notice};
+use crate::executive::{Command, Inline, Notice, Published};
 use crate::experiments::Marks;
 use crate::holdings::{Holdings, best_effort_packets};
 use crate::host::Grant;
@@ -58,6 +58,8 @@ pub(crate) struct Behaviour {
     pub(crate) proves_bounds: bool,
     /// What guarantee its grants have.
     pub(crate) backing: Backing,
+    /// What the executive saw of what that rests on.
+    pub(crate) published: Arc<Published>,
     /// Whether it is measured: then nothing is refused for what comes in.
     pub(crate) is_metered: bool,
 }
@@ -619,8 +621,10 @@ impl Shared {
 
     /// How far this host stands behind a channel; best effort has no promise to stand behind.
     fn guarantee(&self, admission: &Admission, service: &Service) -> Guarantee {
-        let promises = service.contract().is_some();
-        if promises { self.behaviour.backing.guarantee(admission) } else { Guarantee::default() }
+        let Behaviour { backing, published, .. } = &self.behaviour;
+        let is_withdrawn = || published.premises.lock().unwrap_or_else(PoisonError::into_inner).are_withdrawn();
+        let promises = service.contract().is_some() && !is_withdrawn();
+        if promises { backing.guarantee(admission) } else { Guarantee::default() }
     }
 
     fn ended(&self, channel: ChannelId, end: End) {

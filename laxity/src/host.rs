@@ -23,7 +23,7 @@ use laxity_link::sys::{self, Wake};
 use laxity_link::xdp::Status;
 
 use crate::advice;
-use crate::calibration::{Backing, Costs, Guarantee, Premises, Running};
+use crate::calibration::{Backing, Claims, Costs, Guarantee, Premises, Running};
 use crate::control::{Behaviour, Opened, Shared};
 use crate::doorbell::Doorbell;
 use crate::error::Error;
@@ -407,7 +407,8 @@ impl Host {
         let stopped = Arc::new(AtomicBool::new(false));
         let readiness = Arc::new(Readiness::default());
         let is_metered = sampling.is_some();
-        let meter = Meter::new(sys::now(), &platform, sampling);
+        let claims = Claims::of(costs.calibration.as_deref());
+        let meter = Meter::new(sys::now(), &platform, &claims, sampling);
         let published = Published { premises: Mutex::new(meter.premises().clone()), ..Published::default() };
         let published = Arc::new(published);
         let parts = Parts {
@@ -459,6 +460,7 @@ impl Host {
                 shared_frames,
                 proves_bounds,
                 backing: standing.backing.clone(),
+                published: Arc::clone(&published),
                 is_metered,
             },
             doorbell,

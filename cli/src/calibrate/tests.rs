@@ -113,10 +113,19 @@ fn the_object_holds_what_was_measured() {
     assert_eq!(windows.len(), calibration.windows.len());
     for (said, window) in windows.iter().zip(&calibration.windows) {
         assert_eq!(said["observer"], window.observer.name());
-        let figures = ["window_ns", "windows", "parts", "stride", "budget_ns"].map(|key| said[key].as_u64().unwrap());
+        let figures = ["window_ns", "windows", "parts", "batches", "batch", "bad", "budget_ns"]
+            .map(|key| said[key].as_u64().unwrap());
         assert_eq!(
             figures,
-            [window.window.as_nanos(), window.windows, window.parts, window.stride, window.budget.as_nanos()]
+            [
+                window.window.as_nanos(),
+                window.windows,
+                window.parts,
+                window.batches,
+                window.batch,
+                window.bad,
+                window.budget.as_nanos()
+            ]
         );
     }
     let choice: &Choice = choice.as_ref().unwrap();

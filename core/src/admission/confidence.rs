@@ -1,6 +1,7 @@
 //! What measured interference lets us claim, and how surely.
 //!
-//! Stolen time is measured in n windows of length w that do not overlap and do not depend on one another. A budget q is then
+//! Values are measured n times, and do not depend on one another: so it is with costs. Stolen time is measured in windows of length w, which do:
+//! of these, batches are counted in the windows' place ([`batches`]), and the rest is the same. A budget q is then
 //! claimed for the platform's envelope ([`crate::platform::Interference`]): a window exceeds q with probability p at most, and this
 //! claim is wrong in a share alpha of all calibrations at most.
 //!
@@ -25,8 +26,7 @@
 //! With too few windows for the target, no budget carries it. Then the largest value is claimed with the p_up of k = 0, which
 //! is above the target ([`Samples::claim`]): k still follows from n alone.
 //!
-//! **What it rests on.** The windows are drawn as those of the run time will be: same load, same machine, thinned until they do
-//! not depend on one another. A host that changes afterwards voids the claim; that is found by counting violations, not here.
+//! **What it rests on.** What is measured is drawn as what the run time will be: same load, same machine. A host that changes afterwards voids the claim; that is found by counting violations, not here.
 //!
 //! **Integers.** Probabilities are multiples of 10⁻¹². The binomial sum is computed in a number of 64 significant bits and
 //! a wide exponent, every step rounded up, so it is never less than the true one; and p_up is the least probability found
@@ -36,8 +36,9 @@
 use crate::units::Duration;
 use up::Up;
 
+pub mod batches;
+pub mod evidence;
 mod samples;
-pub mod thinning;
 mod up;
 
 pub use samples::{Claim, Samples};

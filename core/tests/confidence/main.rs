@@ -3,6 +3,7 @@
 
 mod correlated;
 mod distributions;
+mod evidence;
 mod independent;
 mod messages;
 mod reference;

@@ -2,7 +2,8 @@
 
 use laxity_core::admission::Admission;
 use laxity_core::admission::answer::Role;
-use laxity_core::admission::confidence::{self, Claim, miss_probability, thinning};
+use laxity_core::admission::confidence::batches::{self, Batched, Batching};
+use laxity_core::admission::confidence::{self, miss_probability};
 use laxity_core::contract::Contract;
 use laxity_core::platform::{BestEffort, Interference, Platform};
 use laxity_core::units::Duration;
@@ -69,15 +70,17 @@ fn a_span_loses_more_than_it_may_no_more_often_than_claimed() {
         let mut random = Random::new(1000 + u64::from(trial));
         let until = 40_000 * MS;
         let seen = stalls(&mut random, until);
-        let claimed: Vec<(Duration, Claim)> = [MS, 10 * MS, 100 * MS]
+        let claimed: Vec<(Duration, Batched)> = [MS, 10 * MS, 100 * MS]
             .iter()
             .filter_map(|&window| {
                 let lost = by_window(&seen, window, until);
-                let thinned = thinning::claim(&lost, probability(0.02), probability(0.05 / 3.0))?;
-                Some((Duration::from_nanos(window), thinned.claim))
+                let (window, until) = (Duration::from_nanos(window), Duration::from_nanos(until));
+                let batching = Batching::of(window, until);
+                let claim = batches::claim(&lost, window, batching, probability(0.02), probability(0.05 / 3.0))?;
+                Some((window, claim))
             })
             .collect();
-        let envelopes = claimed.iter().map(|(window, claim)| (*window, claim.value.min(*window))).collect();
+        let envelopes = claimed.iter().map(|(window, claim)| (*window, claim.budget)).collect();
         let interference = Interference { envelopes, ..Interference::default() };
         for (span, wrong) in [MS / 2, 7 * MS, 25 * MS].into_iter().zip(&mut wrong) {
             let beyond = (0..SPANS).filter(|_| {
@@ -86,7 +89,7 @@ fn a_span_loses_more_than_it_may_no_more_often_than_claimed() {
             });
             let seen = beyond.count() as f64 / SPANS as f64;
             let span = Duration::from_nanos(span);
-            let said = |(window, claim): &(Duration, Claim)| float(miss_probability(span, *window, claim.exceedance));
+            let said = |(window, claim): &(Duration, Batched)| float(miss_probability(span, *window, claim.exceedance));
             let said: f64 = claimed.iter().map(said).sum();
             said_something += u32::from(said < 0.5);
             let deviation = (said.min(1.0) * (1.0 - said.min(1.0)) / SPANS as f64).sqrt();

@@ -9,6 +9,7 @@
 //! | `identity` | whether it is of this host as it is: [`Calibration::check`] |
 //! | `costs` | the [`Costs`] that a host reasons with |
 //! | `level` | what guarantee they give: [`Level`], [`Backing`] |
+//! | `watch` | the premises as a running host sees them, and what is withdrawn: [`Premises`] |
 //! | `repeated` | whether a second calibration finds what the first one did: [`Calibration::disagreements`] |
 //!
 //! How it is measured is another crate's, `laxity-calibrate`: applications only read.
@@ -21,6 +22,7 @@ mod identity;
 mod level;
 pub mod place;
 mod repeated;
+mod watch;
 
 #[cfg(test)]
 mod tests;
@@ -38,6 +40,8 @@ pub use identity::{Doubt, ThisHost, now, written};
 pub(crate) use level::Running;
 pub use level::{Backing, CALIBRATED, Guarantee, Level};
 pub use repeated::Disagreement;
+pub(crate) use watch::Claims;
+pub use watch::{Overruns, Premises, WatchedWindow};
 
 /// What was measured on a host, and the platform that follows from it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -136,11 +140,15 @@ pub struct Window {
     pub window: Duration,
     /// Windows that there were.
     pub windows: u64,
-    /// Only every so manieth window was counted on, because nearer ones depend on one another; 1 for all.
-    pub stride: u64,
-    /// In so many parts of the measurement, one after the other or each of one processor, windows were claimed by themselves; the
-    /// worst of them counts.
+    /// In so many parts of the measurement, each of one processor, windows were claimed by themselves; the worst of them counts.
     pub parts: u64,
+    /// N: on so many batches the claim rests,
+    pub batches: u64,
+    /// each of so many windows, one after the other (b). They are taken not to depend on one another
+    /// ([`laxity_core::admission::confidence::batches`]).
+    pub batch: u64,
+    /// m: so many windows of a batch exceed the budget at most: a premise of `exceedance`.
+    pub bad: u64,
     /// In half of the windows no more was stolen.
     pub median: Duration,
     /// q: more is stolen in a window with a probability of `exceedance` at most. One claims nothing: then it is the most that was
@@ -150,81 +158,4 @@ pub struct Window {
     pub exceedance: Probability,
     /// The most that was stolen in a window.
     pub largest: Duration,
-}
-
-/// How often something took longer than its claimed cost.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Overruns {
-    /// How often.
-    pub count: u64,
-    /// By how much at the most.
-    pub largest: Duration,
-}
-
-/// Windows of one length at run time, held against the budget that the bounds count on.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct WatchedWindow {
-    /// w: how long each is.
-    pub window: Duration,
-    /// q: what may be stolen in each.
-    pub budget: Duration,
-    /// How many are over.
-    pub windows: u64,
-    /// In how many of them more was stolen.
-    pub exceeded: u64,
-    /// The most that was stolen in one.
-    pub largest: Duration,
-}
-
-impl WatchedWindow {
-    pub(crate) fn new(window: Duration, budget: Duration) -> Self {
-        Self { window, budget, ..Self::default() }
-    }
-
-    /// So many windows are over, and in each so much was stolen.
-    pub(crate) fn close(&mut self, stolen: Duration, count: u64) {
-        self.windows += count;
-        self.exceeded += if stolen > self.budget { count } else { 0 };
-        self.largest = self.largest.max(stolen);
-    }
-}
-
-/// What the bounds rest on, as the running executive saw it.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Premises {
-    pub(crate) overruns: [Overruns; Piece::ALL.len()],
-    /// One for each envelope of the platform.
-    pub windows: Vec<WatchedWindow>,
-}
-
-impl Premises {
-    /// Takes over what `other` has, without allocating once there are as many windows.
-    pub(crate) fn copy_from(&mut self, other: &Self) {
-        self.overruns = other.overruns;
-        self.windows.clone_from(&other.windows);
-    }
-
-    /// How often each kind of work took longer than it is charged for; only the kinds that did. What it took beyond that counts as stolen
-    /// in `windows`.
-    pub fn overruns(&self) -> impl Iterator<Item = (Piece, Overruns)> + '_ {
-        let all = Piece::ALL.into_iter().zip(self.overruns);
-        all.filter(|(_, overruns)| overruns.count > 0)
-    }
-
-    /// Whether the platform took more than the bounds count on: while it did they did not hold.
-    pub fn are_violated(&self) -> bool {
-        self.windows.iter().any(|window| window.exceeded > 0)
-    }
-
-    /// What was violated, in words; one a line.
-    pub fn violations(&self) -> Vec<String> {
-        let exceeded = self.windows.iter().filter(|window| window.exceeded > 0);
-        let told = exceeded.map(|&WatchedWindow { window, budget, windows, exceeded, largest }| {
-            format!(
-                "in {exceeded} of {windows} windows of {window} more was taken than the {budget} that the bounds count on, \
-                 {largest} at the most: they did not hold then"
-            )
-        });
-        told.collect()
-    }
 }

@@ -17,7 +17,7 @@ use laxity_drive::Work;
 
 use super::recorder::Recorder;
 use super::windows::Windows;
-use crate::calibration::{Overruns, Premises, WatchedWindow};
+use crate::calibration::{Claims, Overruns, Premises, WatchedWindow};
 use crate::statistics::Histogram;
 
 /// What each piece may cost.
@@ -86,9 +86,10 @@ pub(crate) struct Meter {
 const MOST_WINDOWS: usize = 16;
 
 impl Meter {
-    pub(crate) fn new(start: Instant, platform: &Platform, sampling: Option<Box<Sampling>>) -> Self {
+    pub(crate) fn new(start: Instant, platform: &Platform, claims: &Claims, sampling: Option<Box<Sampling>>) -> Self {
         let envelopes = &platform.interference.envelopes;
-        let watched = envelopes.iter().take(MOST_WINDOWS).map(|&(window, budget)| WatchedWindow::new(window, budget));
+        let watched = |&(window, budget): &(Duration, Duration)| WatchedWindow::new(window, budget, claims);
+        let watched = envelopes.iter().take(MOST_WINDOWS).map(watched);
         let premises = Premises { windows: watched.collect(), ..Premises::default() };
         let windows = premises.windows.iter().map(|watched| Windows::new(start, watched.window)).collect();
         let charged = sampling.as_deref().and_then(|sampling| sampling.charged.as_ref());

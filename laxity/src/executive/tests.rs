@@ -19,6 +19,7 @@ use laxity_sim::{AsPlanned, ChannelHandle, Decide, Gap, HostConfig, HostId, Obse
 use proptest::prelude::*;
 
 use super::*;
+use crate::calibration::Claims;
 use crate::port::{self, ReceivePort, SendPort};
 
 /// Bytes of the check sequence that the simulator's wires carry behind each frame.
@@ -215,7 +216,7 @@ impl LiveHost {
             published: Arc::new(Published::default()),
             stopped: Arc::new(AtomicBool::new(false)),
             readiness: Arc::default(),
-            meter: Meter::new(Instant::ZERO, &platform, None),
+            meter: Meter::new(Instant::ZERO, &platform, &Claims::default(), None),
             waker: Arc::new(Wake::new().unwrap()),
         };
         let (around, endpoint) = Surroundings::new(ManualClock(Rc::clone(&time)), link, parts);

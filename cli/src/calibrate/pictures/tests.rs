@@ -49,7 +49,19 @@ fn seen() -> (Vec<Seen>, Vec<Window>) {
 
 fn budget(observer: Observer, window: Duration, budget: Duration) -> Window {
     let exceedance = Probability::HALF;
-    Window { observer, window, windows: 1, parts: 1, stride: 1, median: budget, budget, exceedance, largest: budget }
+    Window {
+        observer,
+        window,
+        windows: 1,
+        parts: 1,
+        batches: 1,
+        batch: 1,
+        bad: 1,
+        median: budget,
+        budget,
+        exceedance,
+        largest: budget,
+    }
 }
 
 fn claimed() -> Interference {

@@ -2,7 +2,7 @@
 //!
 //! The claim is an order statistic: which one follows from how many values there are, never from the values (see the head of
 //! [`super`]). It rests on values that do not depend on one another; for windows that follow one another, see
-//! [`super::thinning`].
+//! [`super::batches`].
 
 use alloc::vec::Vec;
 

@@ -1,5 +1,6 @@
 //! Whether a calibration makes sense by itself, whoever wrote it.
 
+use laxity_core::admission::confidence::batches::Batching;
 use laxity_core::admission::confidence::{Probability, upper_bound};
 use laxity_core::platform::{Field, PARAMETERS, Parameter};
 
@@ -78,13 +79,16 @@ fn of_cost(cost: &Cost, alpha: Probability) -> Option<String> {
     if cost.largest < cost.median {
         return Some(format!("largest is {}, expected at least the median of {}", cost.largest, cost.median));
     }
-    too_much(cost.samples, cost.exceedance, alpha)
+    too_much(&format!("{} samples", cost.samples), cost.exceedance, upper_bound(0, cost.samples, alpha))
 }
 
 fn of_window(window: &Window, alpha: Probability) -> Option<String> {
-    let Window { windows, parts, stride, median, budget, largest, .. } = *window;
-    if window.window.is_zero() || [windows, parts, stride].contains(&0) {
-        return Some("window, windows, parts and stride are expected to be more than 0".to_owned());
+    let Window { windows, parts, batches, batch, bad, median, budget, largest, exceedance, .. } = *window;
+    if window.window.is_zero() || [windows, parts, batches, batch, bad].contains(&0) {
+        return Some("window, windows, parts, batches, batch and bad are expected to be more than 0".to_owned());
+    }
+    if bad > batch {
+        return Some(format!("bad is {bad}, expected at most the {batch} windows of a batch"));
     }
     if budget > window.window || largest > window.window {
         return Some(format!("budget and largest are {budget} and {largest}, expected at most the window"));
@@ -98,20 +102,18 @@ fn of_window(window: &Window, alpha: Probability) -> Option<String> {
     if budget == window.window {
         return None;
     }
-    // What does not divide evenly is in the last part.
-    let in_part = (windows / parts).saturating_add((parts - 1).saturating_mul(stride));
-    too_much(in_part.div_ceil(stride), window.exceedance, alpha)
+    if batches.saturating_mul(batch) > windows {
+        return Some(format!("{batches} batches of {batch} windows, expected at most the {windows} windows"));
+    }
+    let [windows, most_bad] = [batch, bad].map(|windows| usize::try_from(windows).unwrap_or(usize::MAX));
+    let least = Batching { windows, most_bad }.least(batches, alpha);
+    too_much(&format!("{batches} batches"), exceedance, least)
 }
 
-/// A claim that so many samples, or windows of a part a stride apart, do not carry, even if none of them was an exceedance.
-fn too_much(samples: u64, exceedance: Probability, alpha: Probability) -> Option<String> {
-    let least = upper_bound(0, samples, alpha);
+/// A claim below the least that so much carries, even if none of it was an exceedance.
+fn too_much(of: &str, exceedance: Probability, least: Probability) -> Option<String> {
     (exceedance < least).then(|| {
-        format!(
-            "exceedance is {}, expected at least {}: {samples} samples carry no more",
-            decimal(exceedance),
-            decimal(least)
-        )
+        format!("exceedance is {}, expected at least {}: {of} carry no more", decimal(exceedance), decimal(least))
     })
 }
 

@@ -145,14 +145,31 @@ fn cost(table: &Table<'_, '_>) -> Result<Cost, FileError> {
 }
 
 fn window(table: &Table<'_, '_>) -> Result<Window, FileError> {
-    only(table, &["observer", "window", "windows", "parts", "stride", "median", "budget", "exceedance", "largest"])?;
+    only(
+        table,
+        &[
+            "observer",
+            "window",
+            "windows",
+            "parts",
+            "batches",
+            "batch",
+            "bad",
+            "median",
+            "budget",
+            "exceedance",
+            "largest",
+        ],
+    )?;
     let observers = Observer::ALL.map(|observer| (observer.name(), observer));
     Ok(Window {
         observer: table.need("observer", "who saw it")?.word(&observers)?,
         window: span(table, "window")?,
         windows: whole(table, "windows")?,
         parts: whole(table, "parts")?,
-        stride: whole(table, "stride")?,
+        batches: whole(table, "batches")?,
+        batch: whole(table, "batch")?,
+        bad: whole(table, "bad")?,
         median: span(table, "median")?,
         budget: span(table, "budget")?,
         exceedance: probability(table, "exceedance")?,

@@ -1,3 +1,4 @@
+use laxity_core::admission::confidence::batches::Batching;
 use laxity_core::admission::confidence::{Probability, upper_bound};
 use laxity_core::platform::{Platform, Starts};
 use laxity_core::units::{Duration, Rate};
@@ -82,14 +83,14 @@ fn what_makes_no_sense_is_refused_whoever_signed_it() {
     let good = body(&example());
     for (from, to, key, problem) in [
         (
-            "version = 1 ",
             "version = 2 ",
+            "version = 3 ",
             "calibration.version",
-            "calibration.version is 2, expected 1: a later laxity wrote it, take that one or calibrate with this one",
+            "calibration.version is 3, expected 2: a later laxity wrote it, take that one or calibrate with this one",
         ),
-        ("version = 1 ", "version = 0 ", "calibration.version", "calibration.version is 0, expected 1"),
-        ("version = 1 ", "versions = 1 ", "calibration.version", "calibration.version is missing, expected 1"),
-        ("[calibration]", "[calibrations]", "calibration.version", "calibration.version is missing, expected 1"),
+        ("version = 2 ", "version = 0 ", "calibration.version", "calibration.version is 0, expected 2"),
+        ("version = 2 ", "versions = 2 ", "calibration.version", "calibration.version is missing, expected 2"),
+        ("[calibration]", "[calibrations]", "calibration.version", "calibration.version is missing, expected 2"),
         ("processors = 2", "processors = 0", "calibration", "calibration.processors is 0, expected at least 1"),
         (
             "\"fifo 70\"",
@@ -179,16 +180,16 @@ fn what_makes_no_sense_is_refused_whoever_signed_it() {
             "the window of 1ms (spinning): budget and largest are 4ms and 401us, expected at most the window",
         ),
         (
-            "stride = 1",
-            "stride = 0",
+            "batch = 1",
+            "batch = 0",
             "calibration.window",
-            "the window of 1ms (spinning): window, windows, parts and stride are expected to be more than 0",
+            "the window of 1ms (spinning): window, windows, parts, batches, batch and bad are expected to be more than 0",
         ),
         (
-            "windows = 600000",
-            "windows = 60",
+            "batches = 600000",
+            "batches = 60",
             "calibration.window",
-            "the window of 1ms (spinning): exceedance is 0.000008458588, expected at least 0.048702913311: 60 samples carry no more",
+            "the window of 1ms (spinning): exceedance is 0.000008458588, expected at least 0.048702913311: 60 batches carry no more",
         ),
         (
             "packet = \"1400B\"      ",
@@ -321,21 +322,30 @@ prop_compose! {
         length in 1u64..10_000_000_000,
         windows in 1u64..1 << 40,
         parts in 1u64..20,
-        stride in 1u64..1 << 40,
+        batch in 1u64..1 << 40,
+        bad in 1u64..1 << 40,
         shares in [0u64..=1000, 0..=1000, 0..=1000],
         more in 0u64..1_000_000_000_000,
     ) -> Window {
         let part = |share: u64| Duration::from_nanos(length).mul_ratio(share, 1000);
+        let batch = 1 + batch % windows;
+        let (batches, bad) = (windows / batch, 1 + bad % batch);
         let median = *shares.iter().min().unwrap();
         Window {
             observer,
             window: Duration::from_nanos(length),
             windows,
             parts,
-            stride,
+            batches,
+            batch,
+            bad,
             median: part(median),
             budget: part(shares[0]),
-            exceedance: Probability::from_parts(upper_bound(0, (windows / parts + (parts - 1) * stride).div_ceil(stride), alpha).parts() + more),
+            exceedance: Probability::from_parts({
+                let (windows_of_batch, most_bad) = (batch as usize, bad as usize);
+                let batching = Batching { windows: windows_of_batch, most_bad };
+                batching.least(batches, alpha).parts() + more
+            }),
             largest: part(shares[1]),
         }
     }

@@ -21,7 +21,7 @@ fn one(piece: Piece, switched: bool) -> Work {
 }
 
 fn meter() -> Meter {
-    Meter::new(at(0), &platform(), None)
+    Meter::new(at(0), &platform(), &Claims::default(), None)
 }
 
 /// (windows, exceeded, most stolen in µs) until `end`.
@@ -100,7 +100,7 @@ fn a_calibration_records_each_piece_and_each_window() {
         windows: vec![Recorder::new(at(0), micros(10), micros(1000))],
         charged: Some(Platform { packet_cost: micros(3), ..platform() }),
     };
-    let mut meter = Meter::new(at(0), &platform(), Some(Box::new(sampling)));
+    let mut meter = Meter::new(at(0), &platform(), &Claims::default(), Some(Box::new(sampling)));
     meter.lap(&one(Piece::Next, false), at(4));
     meter.lap(&one(Piece::Next, true), at(8));
     meter.skip(at(20));

@@ -1,0 +1,149 @@
+//! A claim about a probability, watched for as long as one likes: evidence against it that counts whenever it is looked at.
+//!
+//! Somebody claims that an event has a probability of p at most, whatever happened before it. For a factor r, with r p below one, the *stake*
+//!
+//! ```text
+//! E_r = r^k · ((1 − r p)/(1 − p))^(n − k)       after k events in n trials
+//! ```
+//!
+//! grows by r with each event and shrinks with each other trial, such that if the claim is true no trial makes it larger in the mean: it is a
+//! non-negative supermartingale that begins at one, and so is the mean of those of several factors. By Ville's inequality it ever reaches
+//! 1/alpha with a probability of alpha at most. So a claim against which the stake once reaches that is withdrawn, and a true one is withdrawn
+//! in a share alpha of all cases at most, *however long it is watched*: no number of trials has to be chosen beforehand. (Ville 1939; such
+//! processes are called e-processes, or test martingales.)
+//!
+//! The factors are 2, 4, 8 and so on; what one of R factors has reached divided by R is no more than the mean. Logarithms to base two are integers in
+//! units of 2⁻³², those of what is lost rounded up, so a stake is never above the true one.
+
+use super::Probability;
+
+/// Factors at most: with the largest of them even a claim of 10⁻¹² loses most by one event.
+const FACTORS: usize = 16;
+
+/// So many units of a logarithm are one.
+const ONE: i64 = 1 << 32;
+
+/// Evidence against a claim.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Evidence {
+    /// Of each factor that there is, what a trial without an event takes off.
+    losses: [i64; FACTORS],
+    /// How many factors there are.
+    factors: usize,
+    /// What a stake has to reach.
+    enough: i64,
+    stakes: [i64; FACTORS],
+    withdrawn: bool,
+}
+
+impl Evidence {
+    /// Against the claim that an event has a probability of `claimed` at most. A true claim is withdrawn with a probability of `alpha` at most.
+    pub fn new(claimed: Probability, alpha: Probability) -> Self {
+        let (whole, p) = (u128::from(Probability::ONE.0), u128::from(claimed.0.max(1)));
+        let loss = |factor: usize| {
+            let staked = p << (factor + 1);
+            (staked < whole).then(|| logarithm(whole - p, whole - staked))
+        };
+        let mut evidence = Self::default();
+        for loss in (0..FACTORS).map_while(loss) {
+            evidence.losses[evidence.factors] = loss;
+            evidence.factors += 1;
+        }
+        let factors = evidence.factors.max(1) as u128;
+        evidence.enough = logarithm(whole * factors, u128::from(alpha.0.max(1)));
+        evidence
+    }
+
+    /// So many trials, one after the other, with the event in each of them or in none.
+    pub fn trials(&mut self, count: u64, event: bool) {
+        let count = i64::try_from(count).unwrap_or(i64::MAX);
+        for factor in 0..self.factors {
+            let step = if event { (factor as i64 + 1) * ONE } else { -self.losses[factor] };
+            let stake = &mut self.stakes[factor];
+            *stake = stake.saturating_add(step.saturating_mul(count));
+            self.withdrawn |= *stake >= self.enough;
+        }
+    }
+
+    /// Whether there ever was enough.
+    pub fn is_enough(&self) -> bool {
+        self.withdrawn
+    }
+}
+
+/// log₂(above/below) in units of 2⁻³², rounded up; `above` is at least `below`, which is not zero, and less than 2⁶⁰.
+fn logarithm(above: u128, below: u128) -> i64 {
+    const POINT: u32 = 60;
+    const UNIT: u128 = 1 << POINT;
+    let mut x = (above << POINT).div_ceil(below.max(1));
+    let mut whole = 0i64;
+    while x >= 2 * UNIT {
+        x = x.div_ceil(2);
+        whole += 1;
+    }
+    let mut fraction = 0i64;
+    for _ in 0..32 {
+        x = (x * x).div_ceil(UNIT);
+        fraction <<= 1;
+        if x >= 2 * UNIT {
+            x = x.div_ceil(2);
+            fraction |= 1;
+        }
+    }
+    // What is left of it.
+    whole * ONE + fraction + i64::from(x > UNIT)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ALPHA: Probability = Probability::from_millionths(50_000);
+
+    #[test]
+    fn logarithms_are_rounded_up() {
+        assert_eq!(logarithm(1, 1), 0);
+        assert_eq!(logarithm(8, 1), 3 * ONE);
+        // Computed elsewhere.
+        for (above, below, exact) in
+            [(3, 2, 2_512_394_809), (10, 1, 14_267_572_527), (9, 8, 729_822_323), (1_000_001, 1_000_000, 6_196)]
+        {
+            let found = logarithm(above, below);
+            assert!((exact + 1..exact + 4).contains(&found), "{above}/{below}: {found}");
+        }
+    }
+
+    #[test]
+    fn an_event_that_should_be_rare_is_enough_and_one_that_should_not_is_none() {
+        let mut rare = Evidence::new(Probability::from_parts(1_000_000), ALPHA);
+        rare.trials(10, false);
+        rare.trials(1, true);
+        assert!(rare.is_enough());
+        let mut often = Evidence::new(Probability::HALF, ALPHA);
+        often.trials(1000, true);
+        assert!(!often.is_enough(), "nothing can be staked against it");
+        // One in ten: ten in a hundred are as claimed, fifty more are not.
+        let mut tenth = Evidence::new(Probability::from_millionths(100_000), ALPHA);
+        tenth.trials(1, true);
+        tenth.trials(90, false);
+        tenth.trials(9, true);
+        assert!(!tenth.is_enough());
+        tenth.trials(50, true);
+        assert!(tenth.is_enough());
+        // What was enough once stays so.
+        tenth.trials(10_000, false);
+        assert!(tenth.is_enough());
+    }
+
+    #[test]
+    fn a_stake_grows_by_its_factor_and_shrinks_by_what_makes_that_fair() {
+        let mut evidence = Evidence::new(Probability::from_millionths(100_000), ALPHA);
+        // 2, 4 and 8; sixteen tenths cannot be staked.
+        assert_eq!(evidence.factors, 3);
+        evidence.trials(3, true);
+        evidence.trials(2, false);
+        let loss = |factor: u128| 2 * logarithm(9, 10 - factor);
+        assert_eq!(evidence.stakes[..3], [3 * ONE - loss(2), 6 * ONE - loss(4), 9 * ONE - loss(8)]);
+        assert_eq!(evidence.enough, logarithm(60, 1));
+    }
+}

@@ -1,0 +1,271 @@
+//! What bounds and guarantees rest on, as a running executive sees it.
+//!
+//! Bounds rest on budgets: a window in which more was stolen is a violation, which bounds do not survive. A guarantee rests on how often that
+//! happens, and on the premises of that claim ([`laxity_core::admission::confidence::batches`]). So batches of windows are counted as the calibration
+//! counted them, and a claim is withdrawn
+//!
+//! - when a batch has more bad windows than any was taken to have, and
+//! - when there is enough evidence that batches have bad windows more often than claimed ([`laxity_core::admission::confidence::evidence`]: a true claim is
+//!   withdrawn with the probability alpha of the calibration at most, however long the host runs).
+//!
+//! What is withdrawn stays so until a new calibration: what a host did once it may do again. A host that mostly sleeps has good batches meanwhile,
+//! as it has them in its messages.
+
+use laxity_core::admission::confidence::Probability;
+use laxity_core::admission::confidence::batches::Batching;
+use laxity_core::admission::confidence::evidence::Evidence;
+use laxity_core::piece::Piece;
+use laxity_core::units::Duration;
+
+use super::{Calibration, Window};
+
+/// How often something took longer than its claimed cost.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Overruns {
+    /// How often.
+    pub count: u64,
+    /// By how much at the most.
+    pub largest: Duration,
+}
+
+/// What is claimed of batches of windows of one length.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Claim {
+    /// b and m.
+    batch: u64,
+    bad: u64,
+    /// Of the open batch.
+    in_batch: u64,
+    bad_in_batch: u64,
+    evidence: Evidence,
+    /// A batch had more than m bad windows.
+    is_crowded: bool,
+}
+
+impl Claim {
+    /// So many windows in a row are over, all of them bad or none.
+    fn close(&mut self, mut count: u64, is_bad: bool) {
+        let whole = self.batch;
+        // The open batch, then those that are all alike, then what is left.
+        for _ in 0..2 {
+            let here = count.min(whole - self.in_batch);
+            self.in_batch += here;
+            self.bad_in_batch += if is_bad { here } else { 0 };
+            count -= here;
+            if self.in_batch == whole {
+                self.is_crowded |= self.bad_in_batch > self.bad;
+                self.evidence.trials(1, self.bad_in_batch > 0);
+                (self.in_batch, self.bad_in_batch) = (0, 0);
+            }
+            let alike = count / whole;
+            if alike > 0 {
+                self.is_crowded |= is_bad && whole > self.bad;
+                self.evidence.trials(alike, is_bad);
+                count %= whole;
+            }
+        }
+    }
+
+    fn is_withdrawn(&self) -> bool {
+        self.is_crowded || self.bad_in_batch > self.bad || self.evidence.is_enough()
+    }
+}
+
+/// The claims of a calibration about the windows of a platform, to be watched.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Claims {
+    of: Vec<(Duration, Claim)>,
+}
+
+impl Claims {
+    /// Those of the observer that claims least of each length. Nothing is claimed without a calibration, or of windows that may be taken wholly.
+    pub(crate) fn of(calibration: Option<&Calibration>) -> Self {
+        let Some(calibration) = calibration else { return Self::default() };
+        let mut least: Vec<&Window> = Vec::new();
+        for window in calibration.windows.iter().filter(|window| window.exceedance < Probability::ONE) {
+            match least.iter_mut().find(|other| other.window == window.window) {
+                Some(other) if other.exceedance >= window.exceedance => {}
+                Some(other) => *other = window,
+                None => least.push(window),
+            }
+        }
+        let claim = |window: &Window| {
+            let [windows, most_bad] = [window.batch, window.bad].map(|windows| windows.min(1 << 32) as usize);
+            let claimed = Batching { windows, most_bad }.of_batches(window.exceedance);
+            let evidence = Evidence::new(claimed, calibration.taken.alpha);
+            (window.window, Claim { batch: window.batch.max(1), bad: window.bad, evidence, ..Claim::default() })
+        };
+        Self { of: least.into_iter().map(claim).collect() }
+    }
+}
+
+/// Windows of one length at run time, held against the budget that the bounds count on.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WatchedWindow {
+    /// w: how long each is.
+    pub window: Duration,
+    /// q: what may be stolen in each.
+    pub budget: Duration,
+    /// How many are over.
+    pub windows: u64,
+    /// In how many of them more was stolen.
+    pub exceeded: u64,
+    /// The most that was stolen in one.
+    pub largest: Duration,
+    /// What a calibration claims of them, if it does.
+    claim: Option<Claim>,
+}
+
+impl WatchedWindow {
+    pub(crate) fn new(window: Duration, budget: Duration, claims: &Claims) -> Self {
+        let claim = claims.of.iter().find(|(length, _)| *length == window).map(|(_, claim)| *claim);
+        Self { window, budget, claim, ..Self::default() }
+    }
+
+    /// Whether what was claimed of these windows cannot be kept up.
+    pub fn is_withdrawn(&self) -> bool {
+        self.claim.is_some_and(|claim| claim.is_withdrawn())
+    }
+
+    /// So many windows are over, and in each so much was stolen.
+    pub(crate) fn close(&mut self, stolen: Duration, count: u64) {
+        self.windows += count;
+        self.exceeded += if stolen > self.budget { count } else { 0 };
+        self.largest = self.largest.max(stolen);
+        if let Some(claim) = &mut self.claim {
+            claim.close(count, stolen > self.budget);
+        }
+    }
+}
+
+/// What the bounds rest on, as the running executive saw it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Premises {
+    pub(crate) overruns: [Overruns; Piece::ALL.len()],
+    /// One for each envelope of the platform.
+    pub windows: Vec<WatchedWindow>,
+}
+
+impl Premises {
+    /// Takes over what `other` has, without allocating once there are as many windows.
+    pub(crate) fn copy_from(&mut self, other: &Self) {
+        self.overruns = other.overruns;
+        self.windows.clone_from(&other.windows);
+    }
+
+    /// How often each kind of work took longer than it is charged for; only the kinds that did. What it took beyond that counts as stolen
+    /// in `windows`.
+    pub fn overruns(&self) -> impl Iterator<Item = (Piece, Overruns)> + '_ {
+        let all = Piece::ALL.into_iter().zip(self.overruns);
+        all.filter(|(_, overruns)| overruns.count > 0)
+    }
+
+    /// Whether the platform took more than the bounds count on: while it did they did not hold.
+    pub fn are_violated(&self) -> bool {
+        self.windows.iter().any(|window| window.exceeded > 0)
+    }
+
+    /// Whether what was claimed of this host cannot be kept up: then no guarantee of it counts.
+    pub fn are_withdrawn(&self) -> bool {
+        self.windows.iter().any(WatchedWindow::is_withdrawn)
+    }
+
+    /// What was violated, in words; one a line.
+    pub fn violations(&self) -> Vec<String> {
+        let exceeded = self.windows.iter().filter(|window| window.exceeded > 0);
+        let told = exceeded.map(|&WatchedWindow { window, budget, windows, exceeded, largest, .. }| {
+            format!(
+                "in {exceeded} of {windows} windows of {window} more was taken than the {budget} that the bounds count on, \
+                 {largest} at the most: they did not hold then"
+            )
+        });
+        let withdrawn = self.windows.iter().filter(|window| window.is_withdrawn()).map(|window| {
+            format!(
+                "the claim of the calibration about windows of {} is withdrawn: more is taken than {} more often, or in more windows together, than it \
+                 allows for; no guarantee counts until this host is calibrated again",
+                window.window, window.budget
+            )
+        });
+        told.chain(withdrawn).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::example;
+    use super::*;
+
+    /// Of the example: windows of 1 ms, of each of which more than 500 µs is stolen with the probability that so many windows carry.
+    fn watched(batch: u64, bad: u64, exceedance: Probability) -> WatchedWindow {
+        let mut calibration = example();
+        let budget = Duration::from_micros(500);
+        for window in &mut calibration.windows {
+            (window.batch, window.bad, window.exceedance) = (batch, bad, exceedance);
+        }
+        WatchedWindow::new(Duration::from_millis(1), budget, &Claims::of(Some(&calibration)))
+    }
+
+    const BAD: Duration = Duration::from_micros(501);
+
+    #[test]
+    fn more_bad_windows_in_a_batch_than_were_taken_for_possible_withdraw_the_claim() {
+        let mut window = watched(100, 3, Probability::from_millionths(20_000));
+        // Three of one batch and three of the next one.
+        for (stolen, count) in [(Duration::ZERO, 97), (BAD, 6), (Duration::ZERO, 97)] {
+            window.close(stolen, count);
+            assert!(!window.is_withdrawn());
+        }
+        window.close(BAD, 4);
+        assert!(window.is_withdrawn());
+        window.close(Duration::ZERO, 1_000_000);
+        assert!(window.is_withdrawn() && window.exceeded == 10);
+    }
+
+    #[test]
+    fn bad_batches_that_are_too_many_withdraw_it_and_as_many_as_claimed_do_not() {
+        // Of windows one in a thousand, 2 of 100 in a batch: of batches one in twenty.
+        let claimed = Probability::from_millionths(1000);
+        let mut as_claimed = watched(100, 2, claimed);
+        let mut too_many = as_claimed;
+        for _ in 0..50 {
+            as_claimed.close(Duration::ZERO, 1999);
+            as_claimed.close(BAD, 1);
+            too_many.close(Duration::ZERO, 299);
+            too_many.close(BAD, 1);
+        }
+        assert!(!as_claimed.is_withdrawn() && too_many.is_withdrawn());
+        let premises = Premises { windows: vec![as_claimed, too_many], ..Premises::default() };
+        assert!(premises.are_withdrawn());
+        let told = premises.violations();
+        assert!(told.len() == 3 && told[2].contains("windows of 1ms is withdrawn"), "{told:?}");
+    }
+
+    #[test]
+    fn windows_in_a_row_are_counted_as_one_by_one() {
+        let mut state = 7u64;
+        let mut random = |most: u64| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 33) % most
+        };
+        for _ in 0..200 {
+            let mut at_once = watched(1 + random(20), 1, Probability::from_millionths(1000));
+            let mut one_by_one = at_once;
+            for _ in 0..20 {
+                let (count, stolen) = (random(70), if random(4) == 0 { BAD } else { Duration::ZERO });
+                at_once.close(stolen, count);
+                (0..count).for_each(|_| one_by_one.close(stolen, 1));
+            }
+            assert_eq!(at_once, one_by_one);
+        }
+    }
+
+    #[test]
+    fn without_a_claim_nothing_is_withdrawn() {
+        let mut window = WatchedWindow::new(Duration::from_millis(1), Duration::ZERO, &Claims::of(None));
+        window.close(BAD, 1000);
+        assert!(!window.is_withdrawn() && window.exceeded == 1000);
+        let mut unclaimed = watched(100, 3, Probability::ONE);
+        unclaimed.close(BAD, 1000);
+        assert!(!unclaimed.is_withdrawn());
+    }
+}
