@@ -181,6 +181,7 @@ pub(super) fn windows(observer: Observer, sets: &[Vec<Recorded>], among: u64) ->
                 window,
                 windows,
                 parts,
+                stride: recorded[0].stride,
                 batches,
                 batch,
                 bad,
@@ -527,7 +528,7 @@ mod tests {
                     let values = scattered(count, 1_000_000);
                     let value = |place: usize| values[place / lasting] + (place * levels / count) as u32 * 500_000;
                     let one = recorded(window, (0..count).map(value).collect());
-                    vec![Recorded { stride: kept, windows: one.windows * kept, ..one }]
+                    vec![Recorded { stride: kept, windows: (one.windows - 1) * kept + 1, ..one }]
                 })
                 .collect();
             let Claimed { claimed, .. } = windows(Observer::Spinning, &recorded, 1);

@@ -364,3 +364,20 @@ fn bounds_do_not_grow_with_the_rate_of_the_link() {
         }
     }
 }
+
+#[test]
+fn a_set_is_granted_as_a_whole_or_not_at_all() {
+    let (answer, status) = json(&example("contracts.toml"), &["--set"]);
+    let names: Vec<&Value> = answer["channels"].as_array().unwrap().iter().map(|channel| &channel["name"]).collect();
+    assert_eq!((status, &answer["set"]), (0, &serde_json::json!({ "granted": true, "order": names })));
+    let (answer, status) = json(&example("robot.toml"), &["--set"]);
+    assert_eq!((status, &answer["set"]), (3, &serde_json::json!({ "granted": false, "order": null })));
+    // The answers are those of the file's order.
+    let (alone, _) = json(&example("robot.toml"), &[]);
+    assert_eq!(answer["channels"], alone["channels"]);
+    for (file, options) in [("upcalls-blocking.toml", &["--set"][..]), ("table3.toml", &["--set", "--test", "d-order"])]
+    {
+        let output = admit(&example(file), options);
+        assert!(output.status.code() == Some(2) && text(&output.stderr).contains("--set is for "), "{file}");
+    }
+}

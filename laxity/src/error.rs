@@ -105,6 +105,15 @@ pub enum Error {
         /// Who holds what.
         shared: Box<Shared>,
     },
+    /// One channel of a set could not be opened, and so none of them is.
+    #[error("{name}, and with it the set: {error}")]
+    OneOfSet {
+        /// The channel's name.
+        name: String,
+        /// Why.
+        #[source]
+        error: Box<Error>,
+    },
     /// The host registry cannot be used.
     #[error(transparent)]
     Registry(#[from] RegistryError),
@@ -243,6 +252,7 @@ impl Error {
     /// host, 5 peer, network or port.
     pub fn exit_status(&self) -> u8 {
         match self {
+            Self::OneOfSet { error, .. } => error.exit_status(),
             Self::Contract(_) | Self::Name { .. } | Self::Platform(_) | Self::PapersMachine => 2,
             Self::Calibration { .. } | Self::Content(_) => 2,
             Self::Violation(_) | Self::WouldBlock => 2,

@@ -9,7 +9,7 @@ use strum::IntoStaticStr;
 pub(crate) const HELP: &str = "\
 Exit status: 0 all granted, or the test does not decide; 2 bad input; 3 something is refused.
 
-JSON: {test, decides, machine, link_mode, calibration, rule, completion, channels, upcalls, utilisation_ppm: {processor, link, receiving_processor}, packet_spacing_ns, \
+JSON: {test, decides, set, machine, link_mode, calibration, rule, completion, channels, upcalls, utilisation_ppm: {processor, link, receiving_processor}, packet_spacing_ns, \
 decision_time_ns}. Every key is always there; what is not known, or does not apply, is null. Times are integers in ns, \
 sizes in bytes, shares in parts per million.
 
@@ -23,6 +23,9 @@ refusals the later ones are not explained: because_of is empty, and only the dea
 Each of upcalls: {name, decision: granted|refused|null, period_ns, cost_ns, analysis: {liu_layland, sha, rmdp, \
 response_ns}, refusal: {code: late|breaks_existing|utilisation|memory, makes_late, fits: {cost_ns}}}; the three tests are of all upcalls \
 together. Channels are asked for first, then upcalls, each in the order of the file.
+
+set is null without --set, otherwise {granted, order: [names], which is null if it is refused}: channels are then answered as in that order, or \
+in that of the file.
 
 A channel without a role is judged at both its ends: its role is both, its bound counts until delivery, and receive_stage_ns and \
 utilisation_ppm.receiving_processor are those of the other end; they are null where it was not asked. What stands under analysis.split and \
@@ -49,6 +52,9 @@ pub(crate) struct AdmitArguments {
     /// Which test decides
     #[arg(long, value_enum, default_value_t = TestArgument::Live)]
     pub(crate) test: TestArgument,
+    /// The channels are a set, of which a host opens all or none, in the first order of a few in which they are granted (Host::open_all)
+    #[arg(long)]
+    pub(crate) set: bool,
     /// Draw demand against time, and bounds against deadlines
     #[arg(long, value_name = "FILE.svg")]
     pub(crate) plot: Option<PathBuf>,

@@ -45,12 +45,44 @@ impl OfUpcalls {
 
 /// By the tests that decide, in the order of the file.
 pub(super) fn channels(platform: &Platform, channels: &[Channel], test: Test) -> Result<Answers, Failure> {
+    let order: Vec<usize> = (0..channels.len()).collect();
+    channels_in(platform, channels, test, &order)
+}
+
+/// As a set: in the first order in which all of them are granted, and that order; else in that of the file.
+pub(super) fn as_a_set(
+    platform: &Platform,
+    all: &[Channel],
+    test: Test,
+) -> Result<(Answers, Option<Vec<usize>>), Failure> {
+    let deadlines: Vec<_> = all.iter().map(|channel| Some(channel.request.contract.deadline())).collect();
+    let mut first = None;
+    for order in laxity::orders(&deadlines) {
+        let answers = channels_in(platform, all, test, &order)?;
+        if answers.channels.iter().all(|answer| answer.outcome.is_ok()) {
+            return Ok((answers, Some(order)));
+        }
+        first = first.or(Some(answers));
+    }
+    let answers = first.map_or_else(|| channels(platform, all, test), Ok)?;
+    Ok((answers, None))
+}
+
+/// Asked for in this order; the answers are in that of the file.
+fn channels_in(platform: &Platform, channels: &[Channel], test: Test, order: &[usize]) -> Result<Answers, Failure> {
     // As live hosts do, unless they are told otherwise.
     let catches_up = |request: Request| Request { contract: request.contract.catching_up(), ..request };
     let papers = platform.machine.is_papers();
     let request = |channel: &Channel| if papers { channel.request } else { catches_up(channel.request) };
-    let requests: Vec<Request> = channels.iter().map(request).collect();
-    Ok(plan::decide(platform, &requests, test).map_err(laxity::Error::from)?)
+    let requests: Vec<Request> = order.iter().map(|&place| request(&channels[place])).collect();
+    let mut answers = plan::decide(platform, &requests, test).map_err(laxity::Error::from)?;
+    let mut placed: Vec<_> = order.iter().zip(answers.channels).collect();
+    placed.sort_by_key(|(place, _)| **place);
+    answers.channels = placed.into_iter().map(|(_, answer)| answer).collect();
+    for denial in answers.channels.iter_mut().filter_map(|answer| answer.outcome.as_mut().err()) {
+        denial.because_of.iter_mut().for_each(|place| *place = order[*place]);
+    }
+    Ok(answers)
 }
 
 /// By D_order as it is printed, in the order of the file; the figures are those with all channels that it takes.

@@ -50,6 +50,7 @@ pub(super) fn object(report: &Report) -> String {
     to_json(&json!({
         "test": report.test.name(),
         "decides": report.decides(),
+        "set": set(report),
         "machine": machine,
         "link_mode": link_mode,
         "calibration": taken(&report.costs),
@@ -68,6 +69,14 @@ fn completion(ends: Ends) -> &'static str {
         Ends::Only(Role::Sends | Role::Relays) => "transmission",
         Ends::Both | Ends::Only(Role::Receives) => "delivery",
     }
+}
+
+/// The channels as a set.
+fn set(report: &Report) -> Value {
+    let (Some(order), Answered::Channels(channels, _)) = (&report.set, &report.answered) else { return Value::Null };
+    let names =
+        order.as_ref().map(|order| order.iter().map(|&place| channels[place].name.as_str()).collect::<Vec<_>>());
+    json!({ "granted": names.is_some(), "order": names })
 }
 
 /// What all channels' messages are complete with.

@@ -37,10 +37,10 @@ pub(crate) fn run(arguments: &AdmitArguments) -> Result<u8, Failure> {
     let address = arguments.bind.as_deref().map(address).transpose()?;
     let (system, costs) = read(&text, &name, costs::at(costs::named(arguments.calibration.as_deref())?, address))?;
     let begin = Instant::now();
-    let (answered, upcalls) = answer(system, arguments.test)?;
+    let (answered, set, upcalls) = answer(system, arguments.test, arguments.set)?;
     let elapsed = Duration::from_nanos(u64::try_from(begin.elapsed().as_nanos()).unwrap_or(u64::MAX));
     let backing = Backing::expected(&costs);
-    let report = Report { file: name, test: arguments.test, costs, backing, answered, upcalls, elapsed };
+    let report = Report { file: name, test: arguments.test, set, costs, backing, answered, upcalls, elapsed };
     if let Some(path) = &arguments.plot {
         file::write(path, &plot::svg(&report))?;
     }
@@ -68,6 +68,8 @@ fn address(text: &str) -> Result<IpAddr, Failure> {
 struct Report {
     file: String,
     test: TestArgument,
+    /// If the channels are a set.
+    set: Option<Set>,
     costs: Costs,
     /// If the host runs as it was calibrated.
     backing: Backing,
@@ -75,6 +77,9 @@ struct Report {
     upcalls: Option<OfUpcalls>,
     elapsed: Duration,
 }
+
+/// What is answered of the channels as a set: in which order it is granted, if it is.
+type Set = Option<Vec<usize>>;
 
 /// What is answered of the channels.
 enum Answered {
@@ -86,7 +91,11 @@ enum Answered {
     DOrder(Vec<Channel>, Vec<OfDOrder>),
 }
 
-fn answer(system: System, test: TestArgument) -> Result<(Answered, Option<OfUpcalls>), Failure> {
+fn answer(
+    system: System,
+    test: TestArgument,
+    is_set: bool,
+) -> Result<(Answered, Option<Set>, Option<OfUpcalls>), Failure> {
     let System { platform, mut channels, upcalls } = system;
     // What the papers analyse is a host that sends.
     if platform.machine.is_papers() || test == TestArgument::DOrder {
@@ -103,8 +112,15 @@ fn answer(system: System, test: TestArgument) -> Result<(Answered, Option<OfUpca
         TestArgument::Split | TestArgument::Composite | TestArgument::DOrder if channels.is_empty() => {
             return wrong("channel");
         }
+        TestArgument::Rmdp | TestArgument::DOrder if is_set => {
+            return Err(Failure::Usage(format!("--set is for tests that decide about channels, not {}", test.name())));
+        }
+        _ if is_set && channels.is_empty() => {
+            return Err(Failure::Usage("--set is for files with [[channel]] tables".to_owned()));
+        }
         _ => {}
     }
+    let mut set = None;
     let answered = match test {
         _ if channels.is_empty() => Answered::Nothing,
         TestArgument::DOrder => {
@@ -117,19 +133,25 @@ fn answer(system: System, test: TestArgument) -> Result<(Answered, Option<OfUpca
                 TestArgument::Composite => Test::Only(Rule::Composite),
                 _ => Test::Auto,
             };
-            let answers = decide::channels(&platform, &channels, test)?;
+            let answers = if is_set {
+                let (answers, order) = decide::as_a_set(&platform, &channels, test)?;
+                set = Some(order);
+                answers
+            } else {
+                decide::channels(&platform, &channels, test)?
+            };
             Answered::Channels(channels, Box::new(answers))
         }
     };
     if upcalls.is_empty() {
-        return Ok((answered, None));
+        return Ok((answered, set, None));
     }
     let executive = match &answered {
         Answered::Channels(_, answers) => Some(answers.here.clone()),
         Answered::DOrder(..) | Answered::Nothing => None,
     };
     let outcomes = decide::upcalls(&platform, upcalls, executive)?;
-    Ok((answered, Some(outcomes)))
+    Ok((answered, set, Some(outcomes)))
 }
 
 impl Report {

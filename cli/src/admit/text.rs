@@ -108,6 +108,14 @@ fn of_channels(page: &mut String, report: &Report, channels: &[Channel], answers
         "{} granted, {refused} refused; {rule}. In the long run {used} are in use.",
         channels.len() - refused,
     );
+    match &report.set {
+        None => {}
+        Some(None) => page.push_str("As a set they are refused: none of them would be opened.\n"),
+        Some(Some(order)) => {
+            let names: Vec<String> = order.iter().map(|&place| escaped(&channels[place].name).into_owned()).collect();
+            let _ = writeln!(page, "As a set they are granted, opened in this order: {}.", names.join(", "));
+        }
+    }
     let both = channels.iter().filter(|channel| channel.request.ends == Ends::Both).count();
     page.push_str(match (&answers.there, both == channels.len()) {
         (Some(_), true) => "A bound counts from a message's logical arrival at the sender to its delivery by the receiver, a host like it.\n",

@@ -32,6 +32,7 @@ pub(super) fn object(measured: &Measured, file: &Path, against: Option<&[Disagre
             "window_ns": window.window,
             "windows": window.windows,
             "parts": window.parts,
+            "stride": window.stride,
             "batches": window.batches,
             "batch": window.batch,
             "bad": window.bad,

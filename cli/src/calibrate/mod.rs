@@ -37,7 +37,7 @@ permitted.
 
 JSON: {file, taken: {kernel, processor, processors, date, duration_ns, load: {hogs, flood_packets_s}, scheduling, memory_locked, \
 kept_awake, link}, confidence_ppm, costs: [{kind, packet_bytes, samples, median_ns, claimed_ns, exceedance, largest_ns}], windows: [{observer, \
-window_ns, windows, parts, batches, batch, bad, median_ns, budget_ns, exceedance, largest_ns}], choice: {packet_bytes, quantum, why, counts: [{packet_bytes, \
+window_ns, windows, parts, stride, batches, batch, bad, median_ns, budget_ns, exceedance, largest_ns}], choice: {packet_bytes, quantum, why, counts: [{packet_bytes, \
 quantum, channels: {kind: count}}]}, level, why, typical: [{name, deadline_ns, least_deadline_ns, least_deadline_assumed_ns}], against: [{kind, packet_bytes, here_ns, there_ns}] | null, notes}. Probabilities are decimal texts.";
 
 /// What is asked for.
@@ -49,7 +49,7 @@ pub(crate) struct CalibrateArguments {
     /// Measure for 35 s only: enough to see what is what, and to claim little
     #[arg(long, conflicts_with = "duration")]
     pub(crate) quick: bool,
-    /// How long to measure; days are needed to claim a probability of 10⁻⁶
+    /// How long to measure; a probability of 10⁻⁶ would take weeks
     #[arg(long, value_name = "SPAN", default_value = "10min")]
     pub(crate) duration: String,
     /// Ordinary threads that compute meanwhile; by default one for each processor

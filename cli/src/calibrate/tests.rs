@@ -113,7 +113,7 @@ fn the_object_holds_what_was_measured() {
     assert_eq!(windows.len(), calibration.windows.len());
     for (said, window) in windows.iter().zip(&calibration.windows) {
         assert_eq!(said["observer"], window.observer.name());
-        let figures = ["window_ns", "windows", "parts", "batches", "batch", "bad", "budget_ns"]
+        let figures = ["window_ns", "windows", "parts", "stride", "batches", "batch", "bad", "budget_ns"]
             .map(|key| said[key].as_u64().unwrap());
         assert_eq!(
             figures,
@@ -121,6 +121,7 @@ fn the_object_holds_what_was_measured() {
                 window.window.as_nanos(),
                 window.windows,
                 window.parts,
+                window.stride,
                 window.batches,
                 window.batch,
                 window.bad,

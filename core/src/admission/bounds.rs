@@ -63,6 +63,8 @@ pub mod terms {
     pub const ARRIVAL: &str = "arrival";
     /// The processor's stage as a whole, where its parts were not looked for; of both ends the sender's.
     pub const PROCESSOR_STAGE: &str = "processor_stage";
+    /// The receiver's stage as a whole, likewise.
+    pub const RECEIVE_STAGE: &str = "receive_stage";
     /// The link's stage as a whole.
     pub const LINK_STAGE: &str = "link_stage";
 }

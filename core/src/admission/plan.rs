@@ -395,7 +395,8 @@ fn grant(world: &World, place: usize, request: &Request, (here, there): (Bounds<
 /// From the logical arrival at the sender until delivery. The receiver's stage begins where the sender's stages end at the latest, however
 /// early a message is; so of the sender the stages count, and of the receiver the response in its own.
 fn of_both_ends(world: &World, contract: &Contract, channel: &Channel, received: Option<Bound>) -> Bound {
-    let own = received.unwrap_or(Bound { worst: channel.receive, terms: Vec::new() });
+    let whole = Term { name: names::PROCESSOR_STAGE, amount: channel.receive };
+    let own = received.unwrap_or(Bound { worst: channel.receive, terms: alloc::vec![whole] });
     let platform = world.here().platform();
     let mut terms: Vec<Term> = [
         (names::HANDOVER, platform.handover),
@@ -409,8 +410,12 @@ fn of_both_ends(world: &World, contract: &Contract, channel: &Channel, received:
     let until_arrival = contract.deadline() - channel.receive;
     let before: Duration = terms.iter().map(|term| term.amount).sum();
     terms.push(Term { name: names::ARRIVAL, amount: until_arrival.saturating_sub(before) });
-    // The receiver's handover is none.
-    terms.extend(own.terms.into_iter().filter(|term| term.name != names::HANDOVER));
+    // The receiver's handover is none, and its stage as a whole is not the sender's.
+    let own_terms = own.terms.into_iter().filter(|term| term.name != names::HANDOVER);
+    terms.extend(own_terms.map(|term| match term.name {
+        names::PROCESSOR_STAGE => Term { name: names::RECEIVE_STAGE, ..term },
+        _ => term,
+    }));
     Bound { worst: until_arrival + own.worst, terms }
 }
 

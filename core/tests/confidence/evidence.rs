@@ -25,6 +25,15 @@ fn a_true_claim_is_seldom_withdrawn_and_a_false_one_soon() {
     assert!(found > 180, "{found}");
     // A host that changes its ways after two thousand.
     let changed = withdrawn(200, 3000, |random, trial| random.unit() < if trial < 2000 { 0.01 } else { 0.1 });
+    // And one that does so after a million, at five times what is claimed.
+    let late = withdrawn(20, 1, |random, _| {
+        let mut evidence = Evidence::new(probability(0.02), probability(0.05));
+        evidence.trials(1_000_000, false);
+        (0..1000).for_each(|_| evidence.trials(1, random.unit() < 0.1));
+        assert!(evidence.is_enough());
+        false
+    });
+    assert_eq!(late, 0);
     println!(
         "of 2,000 true claims {accused} are withdrawn, of 200 false ones {found}, of 200 that became false {changed}"
     );

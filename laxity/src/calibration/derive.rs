@@ -200,6 +200,7 @@ mod tests {
             window,
             windows: 9,
             parts: 1,
+            stride: 1,
             batches: 9,
             batch: 1,
             bad: 1,

@@ -187,8 +187,7 @@ fn of_envelopes(calibration: &Calibration, platform: &Platform, reasons: &mut Re
         match exceedance.map(|exceedance| if budget >= length { Probability::ZERO } else { exceedance }) {
             Some(exceedance) if is_covered && exceedance < Probability::ONE => used.push((length, exceedance)),
             Some(_) if is_covered => reasons.none(format!(
-                "how often more than {budget} of {length} is taken cannot be told from what was measured: too little, or windows that depend on \
-                 one another"
+                "how often more than {budget} of {length} is taken cannot be told from so short a measurement"
             )),
             _ => reasons.none(format!("the envelope of {budget} in {length} was not measured")),
         }

@@ -142,6 +142,8 @@ pub struct Window {
     pub windows: u64,
     /// In so many parts of the measurement, each of one processor, windows were claimed by themselves; the worst of them counts.
     pub parts: u64,
+    /// Of the windows every so manieth was looked at; 1 for all.
+    pub stride: u64,
     /// N: on so many batches the claim rests,
     pub batches: u64,
     /// each of so many windows, one after the other (b). They are taken not to depend on one another

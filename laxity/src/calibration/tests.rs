@@ -22,6 +22,7 @@ fn window(observer: Observer, micros: u64, budget: u64, windows: u64) -> Window 
         window: Duration::from_micros(micros),
         windows,
         parts: 1,
+        stride: 1,
         batches: windows,
         batch: 1,
         bad: 1,

@@ -5,10 +5,10 @@
 //! counted them, and a claim is withdrawn
 //!
 //! - when a batch has more bad windows than any was taken to have, and
-//! - when there is enough evidence that batches have bad windows more often than claimed ([`laxity_core::admission::confidence::evidence`]: a true claim is
-//!   withdrawn with the probability alpha of the calibration at most, however long the host runs).
+//! - when there is enough evidence that batches have bad windows more often than claimed ([`laxity_core::admission::confidence::evidence`]: where no batch is
+//!   bad with a higher probability than claimed, that happens with the probability alpha of the calibration at most, however long the host runs).
 //!
-//! What is withdrawn stays so until a new calibration: what a host did once it may do again. A host that mostly sleeps has good batches meanwhile,
+//! What is withdrawn stays so for as long as the host runs: what it did once it may do again. Another host, or this one started again, begins anew. A host that mostly sleeps has good batches meanwhile,
 //! as it has them in its messages.
 
 use laxity_core::admission::confidence::Probability;
@@ -17,7 +17,7 @@ use laxity_core::admission::confidence::evidence::Evidence;
 use laxity_core::piece::Piece;
 use laxity_core::units::Duration;
 
-use super::{Calibration, Window};
+use super::{Calibration, Observer, Window};
 
 /// How often something took longer than its claimed cost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -78,24 +78,22 @@ pub(crate) struct Claims {
 }
 
 impl Claims {
-    /// Those of the observer that claims least of each length. Nothing is claimed without a calibration, or of windows that may be taken wholly.
+    /// Those of executives at work: what is watched is one. Nothing is claimed without a calibration. With every claim true one of them is withdrawn
+    /// in a share alpha of all hosts at most.
     pub(crate) fn of(calibration: Option<&Calibration>) -> Self {
         let Some(calibration) = calibration else { return Self::default() };
-        let mut least: Vec<&Window> = Vec::new();
-        for window in calibration.windows.iter().filter(|window| window.exceedance < Probability::ONE) {
-            match least.iter_mut().find(|other| other.window == window.window) {
-                Some(other) if other.exceedance >= window.exceedance => {}
-                Some(other) => *other = window,
-                None => least.push(window),
-            }
-        }
+        let is_claimed =
+            |window: &&Window| window.observer == Observer::Working && window.exceedance < Probability::ONE;
+        let claimed = || calibration.windows.iter().filter(is_claimed);
+        let alpha = calibration.taken.alpha.divided_by(claimed().count() as u64);
         let claim = |window: &Window| {
             let [windows, most_bad] = [window.batch, window.bad].map(|windows| windows.min(1 << 32) as usize);
-            let claimed = Batching { windows, most_bad }.of_batches(window.exceedance);
-            let evidence = Evidence::new(claimed, calibration.taken.alpha);
+            // Of a batch only every so manieth window was looked at; here all are.
+            let claimed = Batching { windows, most_bad }.of_batches(window.exceedance).times(window.stride);
+            let evidence = Evidence::new(claimed, alpha);
             (window.window, Claim { batch: window.batch.max(1), bad: window.bad, evidence, ..Claim::default() })
         };
-        Self { of: least.into_iter().map(claim).collect() }
+        Self { of: claimed().map(claim).collect() }
     }
 }
 
@@ -182,7 +180,7 @@ impl Premises {
         let withdrawn = self.windows.iter().filter(|window| window.is_withdrawn()).map(|window| {
             format!(
                 "the claim of the calibration about windows of {} is withdrawn: more is taken than {} more often, or in more windows together, than it \
-                 allows for; no guarantee counts until this host is calibrated again",
+                 allows for; no guarantee counts any more: calibrate again",
                 window.window, window.budget
             )
         });

@@ -91,7 +91,7 @@ fn colour(term: &str) -> usize {
         terms::LINK_BLOCKING => 10,
         terms::LOOK_AHEAD => 11,
         terms::LINK_INTERFERENCE => 12,
-        terms::PROCESSOR_STAGE => 13,
+        terms::PROCESSOR_STAGE | terms::RECEIVE_STAGE => 13,
         terms::LINK_STAGE => 14,
         _ => 15,
     }

@@ -54,6 +54,7 @@ fn budget(observer: Observer, window: Duration, budget: Duration) -> Window {
         window,
         windows: 1,
         parts: 1,
+        stride: 1,
         batches: 1,
         batch: 1,
         bad: 1,

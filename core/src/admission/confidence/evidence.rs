@@ -12,6 +12,12 @@
 //! in a share alpha of all cases at most, *however long it is watched*: no number of trials has to be chosen beforehand. (Ville 1939; such
 //! processes are called e-processes, or test martingales.)
 //!
+//! A claim that was true for a long time may become false; what its stakes lost meanwhile would hide that for as long. So stakes begin anew before each trial, the one that begins before
+//! trial n with 1/(n (n + 1)) in the place of one: these add up to one over all trials, so the whole still is a supermartingale that begins at one. What one begun anew has is kept where it is
+//! more than what the older ones are worth.
+//!
+//! What is tested is that no event is likelier than claimed, whatever happened before. A host that is so only in the mean, with times in which it is not, is accused.
+//!
 //! The factors are 2, 4, 8 and so on; what one of R factors has reached divided by R is no more than the mean. Logarithms to base two are integers in
 //! units of 2⁻³², those of what is lost rounded up, so a stake is never above the true one.
 
@@ -33,6 +39,8 @@ pub struct Evidence {
     /// What a stake has to reach.
     enough: i64,
     stakes: [i64; FACTORS],
+    /// Trials so far.
+    seen: u64,
     withdrawn: bool,
 }
 
@@ -56,12 +64,22 @@ impl Evidence {
 
     /// So many trials, one after the other, with the event in each of them or in none.
     pub fn trials(&mut self, count: u64, event: bool) {
+        if count == 0 {
+            return;
+        }
+        // 1/(n (n + 1)) before trial n = seen + 1, a little less.
+        let begun = |before: u64| -2 * logarithm(u128::from(before) + 2, 1);
+        let first = begun(self.seen);
+        self.seen = self.seen.saturating_add(count);
+        let last = begun(self.seen - 1);
         let count = i64::try_from(count).unwrap_or(i64::MAX);
         for factor in 0..self.factors {
             let step = if event { (factor as i64 + 1) * ONE } else { -self.losses[factor] };
-            let stake = &mut self.stakes[factor];
-            *stake = stake.saturating_add(step.saturating_mul(count));
-            self.withdrawn |= *stake >= self.enough;
+            // Of the stakes that begin within these trials one at either end is the largest: what they begin with falls ever more slowly.
+            let whole = self.stakes[factor].max(first).saturating_add(step.saturating_mul(count));
+            let stake = whole.max(last + step);
+            self.stakes[factor] = stake;
+            self.withdrawn |= stake >= self.enough;
         }
     }
 
@@ -71,7 +89,7 @@ impl Evidence {
     }
 }
 
-/// log₂(above/below) in units of 2⁻³², rounded up; `above` is at least `below`, which is not zero, and less than 2⁶⁰.
+/// log₂(above/below) in units of 2⁻³², rounded up; `above` is at least `below`, which is not zero, and at most 2⁶⁵.
 fn logarithm(above: u128, below: u128) -> i64 {
     const POINT: u32 = 60;
     const UNIT: u128 = 1 << POINT;
@@ -122,13 +140,14 @@ mod tests {
         let mut often = Evidence::new(Probability::HALF, ALPHA);
         often.trials(1000, true);
         assert!(!often.is_enough(), "nothing can be staked against it");
-        // One in ten: ten in a hundred are as claimed, fifty more are not.
+        // One in ten: ten in a hundred are as claimed, nine in a row are not.
         let mut tenth = Evidence::new(Probability::from_millionths(100_000), ALPHA);
-        tenth.trials(1, true);
-        tenth.trials(90, false);
-        tenth.trials(9, true);
+        for _ in 0..10 {
+            tenth.trials(9, false);
+            tenth.trials(1, true);
+        }
         assert!(!tenth.is_enough());
-        tenth.trials(50, true);
+        tenth.trials(9, true);
         assert!(tenth.is_enough());
         // What was enough once stays so.
         tenth.trials(10_000, false);
@@ -144,6 +163,11 @@ mod tests {
         evidence.trials(2, false);
         let loss = |factor: u128| 2 * logarithm(9, 10 - factor);
         assert_eq!(evidence.stakes[..3], [3 * ONE - loss(2), 6 * ONE - loss(4), 9 * ONE - loss(8)]);
+        // One that has lost more begins anew.
+        evidence.trials(1_000_000, false);
+        evidence.trials(1, true);
+        let anew = 2 * logarithm(1_000_007, 1);
+        assert_eq!(evidence.stakes[..3], [ONE - anew, 2 * ONE - anew, 3 * ONE - anew]);
         assert_eq!(evidence.enough, logarithm(60, 1));
     }
 }

@@ -83,9 +83,11 @@ fn of_cost(cost: &Cost, alpha: Probability) -> Option<String> {
 }
 
 fn of_window(window: &Window, alpha: Probability) -> Option<String> {
-    let Window { windows, parts, batches, batch, bad, median, budget, largest, exceedance, .. } = *window;
-    if window.window.is_zero() || [windows, parts, batches, batch, bad].contains(&0) {
-        return Some("window, windows, parts, batches, batch and bad are expected to be more than 0".to_owned());
+    let Window { windows, parts, stride, batches, batch, bad, median, budget, largest, exceedance, .. } = *window;
+    if window.window.is_zero() || [windows, parts, stride, batches, batch, bad].contains(&0) {
+        return Some(
+            "window, windows, parts, stride, batches, batch and bad are expected to be more than 0".to_owned(),
+        );
     }
     if bad > batch {
         return Some(format!("bad is {bad}, expected at most the {batch} windows of a batch"));
@@ -102,7 +104,8 @@ fn of_window(window: &Window, alpha: Probability) -> Option<String> {
     if budget == window.window {
         return None;
     }
-    if batches.saturating_mul(batch) > windows {
+    // The last window that was looked at may have others behind it that never were.
+    if batches.saturating_mul(batch) > windows.saturating_add(stride - 1) {
         return Some(format!("{batches} batches of {batch} windows, expected at most the {windows} windows"));
     }
     let [windows, most_bad] = [batch, bad].map(|windows| usize::try_from(windows).unwrap_or(usize::MAX));

@@ -183,7 +183,7 @@ fn what_makes_no_sense_is_refused_whoever_signed_it() {
             "batch = 1",
             "batch = 0",
             "calibration.window",
-            "the window of 1ms (spinning): window, windows, parts, batches, batch and bad are expected to be more than 0",
+            "the window of 1ms (spinning): window, windows, parts, stride, batches, batch and bad are expected to be more than 0",
         ),
         (
             "batches = 600000",
@@ -336,6 +336,7 @@ prop_compose! {
             window: Duration::from_nanos(length),
             windows,
             parts,
+            stride: 1,
             batches,
             batch,
             bad,

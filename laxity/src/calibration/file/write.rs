@@ -93,10 +93,11 @@ fn write_cost(text: &mut String, cost: &Cost) {
 }
 
 fn write_window(text: &mut String, one: &Window) {
-    let Window { observer, window, windows, parts, batches, batch, bad, median, budget, exceedance, largest } = one;
+    let Window { observer, window, windows, parts, stride, batches, batch, bad, median, budget, exceedance, largest } =
+        one;
     let _ = writeln!(text, "\n[[calibration.window]]\nobserver = \"{}\"", observer.name());
     let _ = writeln!(text, "window = {}\nwindows = {windows}\nparts = {parts}", quoted(*window));
-    let _ = writeln!(text, "batches = {batches}\nbatch = {batch}\nbad = {bad}");
+    let _ = writeln!(text, "stride = {stride}\nbatches = {batches}\nbatch = {batch}\nbad = {bad}");
     let _ = writeln!(text, "median = {}\nbudget = {}", quoted(*median), quoted(*budget));
     let _ = writeln!(text, "exceedance = \"{}\"\nlargest = {}", decimal(*exceedance), quoted(*largest));
 }

@@ -121,7 +121,7 @@ fn each_premise_that_is_missing_is_told_and_lowers_the_level() {
     none(with(|costs, _| costs.platform.packet = 1401), "packets of 1401 bytes");
     none(with(|costs, _| costs.platform.interference.envelopes.clear()), "no envelope");
     none(with(|costs, _| costs.platform.interference.envelopes[0].1 = Duration::from_micros(499)), "was not measured");
-    none(with(|_, calibration| calibration.windows[0].exceedance = Probability::ONE), "depend on one another");
+    none(with(|_, calibration| calibration.windows[0].exceedance = Probability::ONE), "so short a measurement");
     // Nothing is taken beyond all of it, and nothing is left.
     let everything = |costs: &mut Costs, calibration: &mut Calibration| {
         for window in &mut calibration.windows {
