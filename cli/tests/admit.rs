@@ -370,11 +370,19 @@ fn a_set_is_granted_as_a_whole_or_not_at_all() {
     let (answer, status) = json(&example("contracts.toml"), &["--set"]);
     let names: Vec<&Value> = answer["channels"].as_array().unwrap().iter().map(|channel| &channel["name"]).collect();
     assert_eq!((status, &answer["set"]), (0, &serde_json::json!({ "granted": true, "order": names })));
+    // The rear camera is refused behind the one in front, and granted before it.
     let (answer, status) = json(&example("robot.toml"), &["--set"]);
+    let order = ["control", "lidar", "camera-rear", "camera-front", "telemetry"];
+    assert_eq!((status, &answer["set"]), (0, &serde_json::json!({ "granted": true, "order": order })));
+    check_grants(&answer);
+    assert_eq!(answer["channels"][4]["name"], "camera-rear");
+    // Where no order helps the answers are those of the file's.
+    let scratch = Scratch::new("admit", "set");
+    let larger = std::fs::read_to_string(example("robot.toml")).unwrap().replace("\"300KB\"", "\"400KB\"");
+    let larger = scratch.file("larger.toml", &larger);
+    let (answer, status) = json(&larger, &["--set"]);
     assert_eq!((status, &answer["set"]), (3, &serde_json::json!({ "granted": false, "order": null })));
-    // The answers are those of the file's order.
-    let (alone, _) = json(&example("robot.toml"), &[]);
-    assert_eq!(answer["channels"], alone["channels"]);
+    assert_eq!(answer["channels"], json(&larger, &[]).0["channels"]);
     for (file, options) in [("upcalls-blocking.toml", &["--set"][..]), ("table3.toml", &["--set", "--test", "d-order"])]
     {
         let output = admit(&example(file), options);
