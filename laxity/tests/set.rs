@@ -88,7 +88,7 @@ fn of_a_set_that_is_refused_nothing_stays() {
     let first = set.iter().position(|contract| pair.open(&contract.catching_up()).is_err());
     assert_eq!(Some(name.as_str()), first.map(|place| NAMES[place]));
     assert!(refused.to_string().contains("and with it the set: refused by"), "{refused}");
-    // As on hosts where nobody asked before.
+    // As on hosts without an earlier request.
     let alone = set.iter().find(|contract| paper().open(&contract.catching_up()).is_ok()).expect("one fits alone");
     let expected = paper().open(&alone.catching_up()).unwrap();
     let sender = hosts[0].open(hosts[1].address(), "a", ChannelSpec::real_time(*alone)).unwrap();
