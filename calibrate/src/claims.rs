@@ -513,6 +513,36 @@ mod tests {
         assert_eq!(windows(Observer::Spinning, &one, 1).claimed[0].exceedance, Probability::ONE);
     }
 
+    /// Claims of one set for each processor: so many windows of which each `kept`-th was looked at, how many values stay alike, and how
+    /// many levels there are. What is read from the file of them, and what was written.
+    fn written_and_read(sets: &[(usize, usize, usize)], kept: u64) -> [Option<Calibration>; 2] {
+        let window = WINDOWS[2];
+        let recorded: Vec<Vec<Recorded>> = sets
+            .iter()
+            .map(|&(count, lasting, levels)| {
+                // Each value stays for a while, and the level changes now and then.
+                let values = scattered(count, 1_000_000);
+                let value = |place: usize| values[place / lasting] + (place * levels / count) as u32 * 500_000;
+                let one = recorded(window, (0..count).map(value).collect());
+                vec![Recorded { stride: kept, windows: (one.windows - 1) * kept + 1, ..one }]
+            })
+            .collect();
+        let Claimed { claimed, .. } = windows(Observer::Spinning, &recorded, 1);
+        let mut calibration = example();
+        calibration.taken.alpha = ALPHA;
+        calibration.taken.processors = sets.len() as u32;
+        calibration.platform.interference.envelopes.clear();
+        calibration.windows = claimed;
+        [Calibration::parse(&calibration.to_toml(), "calibration.toml").ok(), Some(calibration)]
+    }
+
+    /// Of both processors the last window that was kept was the last of all: 58 batches of 50 windows that are 2,898.
+    #[test]
+    fn windows_that_were_passed_over_on_each_processor_count_for_each() {
+        let [read, written] = written_and_read(&[(1330, 1, 1), (120, 1, 1)], 2);
+        assert_eq!(read, written);
+    }
+
     proptest! {
         #![proptest_config(ProptestConfig::with_cases(60))]
         /// However differently processors behave, and however uneven their turns were.
@@ -520,24 +550,8 @@ mod tests {
         fn what_is_claimed_is_what_a_file_may_claim(
             sets in prop::collection::vec((64usize..3000, 1usize..40, 1usize..5), 1..4), kept in 1u64..8,
         ) {
-            let window = WINDOWS[2];
-            let recorded: Vec<Vec<Recorded>> = sets
-                .iter()
-                .map(|&(count, lasting, levels)| {
-                    // Each value stays for a while, and the level changes now and then.
-                    let values = scattered(count, 1_000_000);
-                    let value = |place: usize| values[place / lasting] + (place * levels / count) as u32 * 500_000;
-                    let one = recorded(window, (0..count).map(value).collect());
-                    vec![Recorded { stride: kept, windows: (one.windows - 1) * kept + 1, ..one }]
-                })
-                .collect();
-            let Claimed { claimed, .. } = windows(Observer::Spinning, &recorded, 1);
-            let mut calibration = example();
-            calibration.taken.alpha = ALPHA;
-            calibration.platform.interference.envelopes.clear();
-            calibration.windows = claimed;
-            let read = Calibration::parse(&calibration.to_toml(), "calibration.toml");
-            prop_assert_eq!(read, Ok(calibration));
+            let [read, written] = written_and_read(&sets, kept);
+            prop_assert_eq!(read, written);
         }
     }
 

@@ -203,6 +203,18 @@ impl Excess {
         Self { network, platform, own, unknown, unlooked }
     }
 
+    /// All of it.
+    fn all(self) -> Duration {
+        self.network + self.platform + self.own + self.unknown + self.unlooked
+    }
+
+    /// What explains the delay of a message that waits for those before it, which this explains: what took time on its own `way`
+    /// delayed it by nothing. Else gaps that change nothing would outweigh, message by message, a mistake from which a
+    /// channel cannot recover. That does not hold for our own part: nothing excuses that.
+    fn whatever_came(self, way: Self) -> Self {
+        Self { own: self.own.max(way.own), unlooked: self.unlooked.max(way.unlooked), ..self }
+    }
+
     /// What explains two delays of which one comes on top of the other.
     fn and(self, other: Self) -> Self {
         Self {
@@ -240,17 +252,31 @@ pub struct Delay {
     pub(crate) way: Way,
     /// What held up the messages before it, if they moved its place in time, or the way that overtook it.
     pub(crate) inherited: Excess,
+    /// Whether its place in time is behind those before it, whenever it had come itself.
+    pub(crate) is_behind: bool,
 }
 
 impl Delay {
     /// All of it, against the grants.
     pub(crate) fn excess(&self, config: &ReceiveConfig, spare: Duration, stretch_ppm: u64) -> Excess {
-        self.way.excess(config, spare, stretch_ppm).and(self.inherited)
+        let way = self.way.excess(config, spare, stretch_ppm);
+        // A later packet of it may come so late that this is why, after all.
+        match self.is_behind && way.all() <= self.inherited.all() {
+            true => self.inherited.whatever_came(way),
+            false => way.and(self.inherited),
+        }
     }
 
-    /// Messages before it move its place in time by so much: what held them up explains that.
-    pub(crate) fn inherit(&mut self, before: Excess, by: Duration) {
-        self.inherited = before.at_most(by);
+    /// Messages before it move its place in time by so much: what held them up explains that, and what it would be late by in any
+    /// case.
+    pub(crate) fn inherit(&mut self, before: Excess, by: Duration, config: &ReceiveConfig, stretch_ppm: u64) {
+        self.is_behind = true;
+        self.inherited = before.at_most(by + self.way.excess(config, Duration::ZERO, stretch_ppm).all());
+    }
+
+    /// It came so late itself that it is no longer those before it that decide on its place.
+    pub(crate) fn came_last(&mut self) {
+        self.is_behind = false;
     }
 
     /// It was overtaken on its way, or has overtaken others, and so its place in time moves by so much.
@@ -428,6 +454,36 @@ mod tests {
         assert_eq!(blamed(7, 0, 4, Some(1), 18, both), Some(Cause::Laxity));
         let less = TimeTaken { own: ms(2), ..platform(8) };
         assert_eq!(blamed(7, 0, 4, Some(1), 18, less), Some(Cause::Platform));
+    }
+
+    /// What is found out of a message on time but for this way, behind those that this delays by 60 ms, and so on for a hundred messages.
+    fn chain(first: Excess, way: Way) -> Evidence {
+        let config = config();
+        let mut before = first;
+        for _ in 0..100 {
+            let mut delay = Delay { way, ..Delay::default() };
+            let on_its_way = way.excess(&config, Duration::ZERO, 1_250_000).all();
+            delay.inherit(before, ms(60).saturating_sub(on_its_way), &config, 1_250_000);
+            before = delay.excess(&config, Duration::ZERO, 1_250_000);
+        }
+        Evidence::judge(ms(60), before, Duration::ZERO, nothing(), 1_250_000)
+    }
+
+    #[test]
+    fn what_held_up_the_first_is_the_cause_for_all_that_wait_behind_it() {
+        let waited = |stolen: u64| Way {
+            waited: ms(18),
+            stolen: ms(stolen),
+            same_clock: true,
+            lay: Some(ms(0)),
+            ..Way::default()
+        };
+        let ours = Excess { own: ms(60), ..Excess::default() };
+        let gap = Excess { platform: ms(60), ..Excess::default() };
+        let after_ours = chain(ours, waited(5));
+        assert_eq!((after_ours.cause, after_ours.laxity, after_ours.platform), (Cause::Laxity, ms(60), ms(0)));
+        let after_gap = chain(gap, waited(0));
+        assert_eq!((after_gap.cause, after_gap.laxity, after_gap.platform), (Cause::Platform, ms(6), ms(60)));
     }
 
     #[test]

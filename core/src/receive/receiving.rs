@@ -308,7 +308,8 @@ impl Receiving {
             let waits = release.since(if self.config.same_clock { eligible } else { now });
             if !waits.is_zero() {
                 // It waits for those before it: what held them up is why.
-                delay.inherit(self.held_up.delay.excess(&self.config, Duration::ZERO, self.stretch_ppm), waits);
+                let before = self.held_up.delay.excess(&self.config, Duration::ZERO, self.stretch_ppm);
+                delay.inherit(before, waits, &self.config, self.stretch_ppm);
                 since = since.min(self.held_up.since);
             }
             match policed.believed {
@@ -396,6 +397,7 @@ impl Receiving {
         let intervals = self.config.intervals(late.message_bytes);
         if let Some(late) = &mut self.slots[number] {
             late.release = now;
+            late.delay.came_last();
             if !same_clock {
                 (late.eligible, late.logical_arrival) = (now, now);
             }

@@ -4,7 +4,7 @@ use laxity_core::admission::confidence::batches::Batching;
 use laxity_core::admission::confidence::{Probability, upper_bound};
 use laxity_core::platform::{Field, PARAMETERS, Parameter};
 
-use super::super::{Calibration, Cost, Window, decimal, derive};
+use super::super::{Calibration, Cost, Taken, Window, decimal, derive};
 use crate::text::DisplaySize;
 
 /// Of what something is wrong.
@@ -55,7 +55,7 @@ pub(super) fn check(calibration: &Calibration) -> Result<(), Wrong> {
     for (number, window) in windows.iter().enumerate() {
         let place = Place::Window(number);
         let shown = format!("the window of {} ({})", window.window, window.observer.name());
-        if let Some(problem) = of_window(window, taken.alpha) {
+        if let Some(problem) = of_window(window, taken) {
             return wrong(place, format!("{shown}: {problem}"));
         }
         let before = &windows[..number];
@@ -82,7 +82,7 @@ fn of_cost(cost: &Cost, alpha: Probability) -> Option<String> {
     too_much(&format!("{} samples", cost.samples), cost.exceedance, upper_bound(0, cost.samples, alpha))
 }
 
-fn of_window(window: &Window, alpha: Probability) -> Option<String> {
+fn of_window(window: &Window, taken: &Taken) -> Option<String> {
     let Window { windows, parts, stride, batches, batch, bad, median, budget, largest, exceedance, .. } = *window;
     if window.window.is_zero() || [windows, parts, stride, batches, batch, bad].contains(&0) {
         return Some(
@@ -104,12 +104,13 @@ fn of_window(window: &Window, alpha: Probability) -> Option<String> {
     if budget == window.window {
         return None;
     }
-    // The last window that was looked at may have others behind it that never were.
-    if batches.saturating_mul(batch) > windows.saturating_add(stride - 1) {
+    // The last window that was looked at, on each processor, may have others behind it that never were.
+    let never = (stride - 1).saturating_mul(taken.processors.into());
+    if batches.saturating_mul(batch) > windows.saturating_add(never) {
         return Some(format!("{batches} batches of {batch} windows, expected at most the {windows} windows"));
     }
     let [windows, most_bad] = [batch, bad].map(|windows| usize::try_from(windows).unwrap_or(usize::MAX));
-    let least = Batching { windows, most_bad }.least(batches, alpha);
+    let least = Batching { windows, most_bad }.least(batches, taken.alpha);
     too_much(&format!("{batches} batches"), exceedance, least)
 }
 
