@@ -6,7 +6,7 @@ use laxity_core::units::Duration;
 
 use super::work::Worked;
 use super::{ALPHA, Seen, WINDOWS};
-use laxity::calibration::derive::NOMINAL_SPAN;
+use laxity::calibration::derive::{NOMINAL_SPAN, TOLERABLE_FROM, TOLERANCES, of_handover, of_windows};
 use laxity::calibration::{Cost, Observer, Piece, Window};
 use laxity::metering::Recorded;
 
@@ -28,8 +28,13 @@ pub(super) type Counts = Vec<(Duration, u64)>;
 
 /// The claim about one cost; `None` if it was never measured.
 pub(super) fn cost(kind: Piece, packet: Option<u32>, counts: Counts) -> Option<Cost> {
+    cost_at(kind, packet, counts, target(kind))
+}
+
+/// As [`cost`], for another target.
+fn cost_at(kind: Piece, packet: Option<u32>, counts: Counts, target: Probability) -> Option<Cost> {
     let samples = Samples::new(counts);
-    let claim = samples.claim(target(kind), ALPHA)?;
+    let claim = samples.claim(target, ALPHA)?;
     Some(Cost {
         kind,
         packet,
@@ -58,6 +63,11 @@ impl Pieces<'_> {
     /// The claim about a piece: that of all runs together, or of the run in which it was dearest, for a host may have any of these
     /// loads. In bursts packets are handed over together, which no host does; they are there for what it costs to find many.
     fn own(&self, piece: Piece) -> Option<Cost> {
+        self.own_at(piece, target(piece))
+    }
+
+    /// As [`Self::own`], for another target.
+    fn own_at(&self, piece: Piece, target: Probability) -> Option<Cost> {
         let runs = match piece {
             Piece::Demultiplex => vec![self.bursts],
             _ => vec![self.alone, self.few, self.many, self.sparse],
@@ -65,10 +75,10 @@ impl Pieces<'_> {
         // What always follows a change of handler costs what it does then.
         let never_alone = runs.iter().all(|run| run.counts(piece, false).is_empty());
         let counts = |worked: &Worked| worked.counts(piece, never_alone);
-        let claim = |counts| cost(piece, Some(self.packet), counts);
+        let claim = |counts| cost_at(piece, Some(self.packet), counts, target);
         let all = claim(runs.iter().flat_map(|run| counts(run)).collect())?;
         // A run in which it came too rarely says nothing by itself of what is exceeded so rarely: it counts with the others only.
-        let is_enough = |cost: &Cost| exceedances_allowed(cost.samples, target(cost.kind), ALPHA).is_some();
+        let is_enough = |cost: &Cost| exceedances_allowed(cost.samples, target, ALPHA).is_some();
         let each = runs.iter().filter_map(|run| claim(counts(run))).filter(is_enough);
         // The median may be that of another run, and the least that is known of any of them counts.
         Some(each.fold(all, |dearest, cost| Cost {
@@ -78,10 +88,15 @@ impl Pieces<'_> {
         }))
     }
 
-    /// The claims about this packet size.
+    /// The claims about this packet size; those about the hand-over for every tolerance, too.
     pub(super) fn claims(&self) -> Vec<Cost> {
         let mut claims: Vec<Cost> =
             Piece::ALL.into_iter().filter(|piece| piece.is_timed()).filter_map(|piece| self.own(piece)).collect();
+        for tolerance in TOLERANCES {
+            let cost = self.own_at(Piece::Handover, of_handover(tolerance));
+            let is_new = |cost: &Cost| claims.iter().all(|other| (other.kind, other.exceedance) != (cost.kind, cost.exceedance));
+            claims.extend(cost.filter(is_new));
+        }
         claims.extend(self.changes(&claims));
         claims
     }
@@ -128,11 +143,24 @@ pub(super) struct Claimed {
     pub(super) seen: Vec<Seen>,
 }
 
+/// The targets of windows of one length: the rarest, and what tolerances ask for of those that are long enough that a message meets few of them.
+fn targets(window: Duration) -> Vec<Probability> {
+    let touched = NOMINAL_SPAN.div_ceil(window).saturating_add(1).saturating_mul(WINDOWS.len() as u64);
+    let rarest = Probability::ONE.divided_by(touched.saturating_mul(MISS_TARGET));
+    let tolerated = TOLERANCES.into_iter().filter(|_| window >= TOLERABLE_FROM).map(of_windows);
+    std::iter::once(rarest).chain(tolerated).collect()
+}
+
+/// How many claims there are of one observer.
+fn targets_of_all() -> u64 {
+    WINDOWS.into_iter().map(|window| targets(window).len() as u64).sum()
+}
+
 /// The claims of one observer, which together with the other's are wrong in a share [`ALPHA`] of calibrations at most. Each set has
 /// windows of all lengths: those of one processor, which are claimed by themselves and of which the worst counts; or what is divided
 /// `among` so many processors in turns that nobody knows, of which one may have all the exceedances.
 pub(super) fn windows(observer: Observer, sets: &[Vec<Recorded>], among: u64) -> Claimed {
-    let alpha = ALPHA.divided_by(2 * WINDOWS.len() as u64).divided_by(sets.len() as u64);
+    let alpha = ALPHA.divided_by(2 * targets_of_all()).divided_by(sets.len() as u64);
     let mut claimed = Claimed { claimed: Vec::new(), seen: Vec::new() };
     for window in WINDOWS {
         let recorded: Vec<&Recorded> = sets.iter().flatten().filter(|recorded| recorded.length == window).collect();
@@ -147,16 +175,20 @@ pub(super) fn windows(observer: Observer, sets: &[Vec<Recorded>], among: u64) ->
             let apart = window * recorded[0].stride;
             let of_time = |values: usize| Batching::of(apart, apart * values as u64);
             let batching = of_time(values.len() / recorded.len());
-            let least = recorded.iter().map(|recorded| recorded.values.len()).min().unwrap_or(0);
-            let each: Option<Vec<Claim>> = if least > 0 && least / batching.windows < FEWEST_BATCHES {
-                // Too few of each processor: of all together, of which one may have all the exceedances.
-                let among = among.saturating_mul(recorded.len() as u64);
-                let together = of_time(values.len());
-                claim(window, recorded[0].stride, &values, (together, alpha), among).map(|claim| vec![claim])
-            } else {
-                let of =
-                    |recorded: &&Recorded| claim(window, recorded.stride, &recorded.values, (batching, alpha), among);
-                recorded.iter().map(of).collect()
+            let fewest = recorded.iter().map(|recorded| recorded.values.len()).min().unwrap_or(0);
+            let of_target = |target| -> Option<Claim> {
+                if fewest > 0 && fewest / batching.windows < FEWEST_BATCHES {
+                    // Too few of each processor: of all together, of which one may have all the exceedances.
+                    let among = among.saturating_mul(recorded.len() as u64);
+                    let together = of_time(values.len());
+                    return claim(window, recorded[0].stride, &values, (together, target, alpha), among);
+                }
+                let of = |recorded: &&Recorded| {
+                    claim(window, recorded.stride, &recorded.values, (batching, target, alpha), among)
+                };
+                let each: Vec<Claim> = recorded.iter().map(of).collect::<Option<_>>()?;
+                let sets = each.len() as u64;
+                each.into_iter().map(|claim| Claim { parts: claim.parts * sets, ..claim }).reduce(Claim::worse)
             };
             // What was seen too rarely carries no claim: the largest is a budget by which bounds
             // can be computed and watched, and nothing is said of how often it is exceeded.
@@ -168,28 +200,32 @@ pub(super) fn windows(observer: Observer, sets: &[Vec<Recorded>], among: u64) ->
                 budget: largest,
                 exceedance: Probability::ONE,
             };
-            let of_each = |mut each: Vec<Claim>| {
-                let sets = each.len() as u64;
-                each.iter_mut().for_each(|claim| claim.parts *= sets);
-                each.into_iter().reduce(Claim::worse)
-            };
-            let Claim { parts, batches, batch, bad, budget, exceedance } = each.and_then(of_each).unwrap_or(unclaimed);
-            // No window can lose more than itself.
-            let exceedance = if budget == window { Probability::ZERO } else { exceedance };
-            claimed.claimed.push(Window {
-                observer,
-                window,
-                windows,
-                parts,
-                stride: recorded[0].stride,
-                batches,
-                batch,
-                bad,
-                median,
-                budget,
-                exceedance,
-                largest,
-            });
+            let mut before: Option<Claim> = None;
+            for target in targets(window) {
+                let Claim { parts, batches, batch, bad, budget, exceedance } = match (of_target(target), before) {
+                    (Some(claim), None) => claim,
+                    // No window can lose more than itself, and what promises less has a smaller budget.
+                    (Some(claim), Some(before)) if claim.budget < before.budget && claim.exceedance > before.exceedance => claim,
+                    (None, None) => unclaimed,
+                    (_, Some(_)) => continue,
+                };
+                let exceedance = if budget == window { Probability::ZERO } else { exceedance };
+                before = Some(Claim { parts, batches, batch, bad, budget, exceedance });
+                claimed.claimed.push(Window {
+                    observer,
+                    window,
+                    windows,
+                    parts,
+                    stride: recorded[0].stride,
+                    batches,
+                    batch,
+                    bad,
+                    median,
+                    budget,
+                    exceedance,
+                    largest,
+                });
+            }
         }
         claimed.seen.push(Seen { observer, window, counts });
     }
@@ -220,11 +256,9 @@ fn claim(
     window: Duration,
     recorded: u64,
     values: &[u32],
-    (batching, alpha): (Batching, Probability),
+    (batching, target, alpha): (Batching, Probability, Probability),
     among: u64,
 ) -> Option<Claim> {
-    let touched = NOMINAL_SPAN.div_ceil(window).saturating_add(1).saturating_mul(WINDOWS.len() as u64);
-    let target = Probability::ONE.divided_by(touched.saturating_mul(MISS_TARGET));
     let batched = batches::claim(values, window, batching, target, alpha)?;
     let exceedance = batched.exceedance.times(among);
     let Batching { windows, most_bad } = batched.batching;

@@ -4,6 +4,7 @@
 //! B; its quality of service is one number, the deadline D from the logical arrival of a message to its completion.
 
 use crate::limits;
+use crate::probability::Probability;
 use crate::units::Duration;
 
 /// A real-time channel's contract; valid by construction.
@@ -15,6 +16,7 @@ pub struct Contract {
     burst: u32,
     deadline: Duration,
     catch_up: Duration,
+    tolerance: Option<Probability>,
 }
 
 /// Which part of a contract cannot be: whose fault (the caller's), what was found, what was expected.
@@ -70,6 +72,16 @@ pub enum ContractError {
         /// [`limits::MAX_QUEUED_MESSAGES`].
         most: u32,
     },
+    /// A fraction of messages that no contract can tolerate.
+    #[error("tolerate is {found}, expected {least} to {most}")]
+    Tolerance {
+        /// What was declared.
+        found: Probability,
+        /// The least that is possible.
+        least: Probability,
+        /// The most that is possible.
+        most: Probability,
+    },
     /// The host's platform says that it has no best effort, and the analysis of its real-time channels counts on that.
     #[error("this host has no best effort (best_effort_message is 0)")]
     NoBestEffort,
@@ -108,8 +120,8 @@ impl Contract {
             Ok(messages @ 1..=limits::MAX_BURST) => messages,
             _ => return Err(ContractError::Burst { found: burst, most: limits::MAX_BURST }),
         };
-        let catch_up = Duration::ZERO;
-        Self { max_message: max, min_message: min, interval, burst, deadline, catch_up }.checked()
+        let (catch_up, tolerance) = (Duration::ZERO, None);
+        Self { max_message: max, min_message: min, interval, burst, deadline, catch_up, tolerance }.checked()
     }
 
     fn checked(self) -> Result<Self, ContractError> {
@@ -147,7 +159,31 @@ impl Contract {
     /// As [`Contract::new`].
     pub fn with_deadline(&self, deadline: Duration) -> Result<Self, ContractError> {
         let (max, min) = (self.max_message.into(), self.min_message.into());
-        Self::new(max, min, self.interval, self.burst.into(), deadline)?.with_catch_up(self.catch_up)
+        Self::new(max, min, self.interval, self.burst.into(), deadline)?.as_in(self)
+    }
+    /// The same traffic and deadline; how far a sender catches up, and what is tolerated, as in `other`.
+    ///
+    /// # Errors
+    /// As [`Contract::new`].
+    pub fn as_in(self, other: &Self) -> Result<Self, ContractError> {
+        Self { catch_up: other.catch_up, tolerance: other.tolerance, ..self }.checked()
+    }
+    /// The same contract, whose application tolerates that up to this fraction of the messages, in the long run, is late because the platform took
+    /// the processor for longer than was counted on. Admission counts on less interference then, where a calibration says how often there
+    /// is more; such messages come late, they are not lost by it.
+    ///
+    /// # Errors
+    /// Less than [`limits::MIN_TOLERANCE`], or more than [`limits::MAX_TOLERANCE`].
+    pub fn tolerate(self, fraction: Probability) -> Result<Self, ContractError> {
+        let (least, most) = (limits::MIN_TOLERANCE, limits::MAX_TOLERANCE);
+        if fraction < least || fraction > most {
+            return Err(ContractError::Tolerance { found: fraction, least, most });
+        }
+        Ok(Self { tolerance: Some(fraction), ..self })
+    }
+    /// The fraction of messages that may be late because of the platform; `None` if none may be.
+    pub fn tolerance(&self) -> Option<Probability> {
+        self.tolerance
     }
     /// The same contract, under which each message may come as much earlier than the burst allows: a sender that was held up makes up for
     /// that much. Logical arrivals, and so what admission demands of processors and links, stay the same; queues hold as much more.
@@ -180,7 +216,8 @@ impl Contract {
     pub fn under_decay(&self, packet: u32) -> Result<Self, ContractError> {
         let whole = u64::from(packets(self.max_message, packet)) * u64::from(packet);
         let max_message = whole.min(limits::MAX_MESSAGE_BYTES.into());
-        Self::new(max_message, 1, self.interval, self.burst.into(), self.deadline)
+        let whole = Self::new(max_message, 1, self.interval, self.burst.into(), self.deadline)?;
+        Ok(Self { tolerance: self.tolerance, ..whole })
     }
     /// Messages that can wait or be in progress at the sender at once: `B − 1 + ⌈D/I⌉` (= B while D ≤ I, as in
     /// [channels §4.2]); the catch-up counts as D does.

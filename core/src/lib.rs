@@ -25,6 +25,7 @@ pub mod limits;
 pub mod mutant;
 pub mod piece;
 pub mod platform;
+pub mod probability;
 pub mod processor;
 pub mod receive;
 pub mod regulator;

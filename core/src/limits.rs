@@ -1,5 +1,6 @@
 //! Every bound of the core, each with its reason. What exceeds one is refused, never truncated.
 
+use crate::probability::Probability;
 use crate::units::Duration;
 
 /// Most channels of one endpoint. One executive serves one link; 2¹⁷ leaves room above the 100,000 that we test.
@@ -27,6 +28,10 @@ pub const MIN_DEADLINE: Duration = Duration::from_micros(10);
 pub const MAX_DEADLINE: Duration = Duration::from_secs(3600);
 /// Most that a sender may make up for after it was held up.
 pub const MAX_CATCH_UP: Duration = Duration::from_secs(1);
+/// The least fraction of messages that a contract may tolerate to miss: to claim less takes months of measuring.
+pub const MIN_TOLERANCE: Probability = Probability::from_parts(1_000);
+/// And the greatest.
+pub const MAX_TOLERANCE: Probability = Probability::HALF;
 /// What it makes up for unless it says otherwise: so long waits a thread of ordinary priority that shares its processor with three others
 /// (their time slices are 3 ms).
 pub const STALL: Duration = Duration::from_millis(10);

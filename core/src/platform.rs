@@ -7,6 +7,7 @@ use alloc::vec::Vec;
 use crate::contract::{self, ContractError};
 use crate::limits;
 use crate::piece::Piece;
+use crate::probability::Probability;
 use crate::units::{Duration, Rate};
 
 pub use parameters::{Field, PARAMETERS, Parameter, TERMS, Terms};
@@ -97,6 +98,19 @@ impl Interference {
             self.envelopes.iter().map(|&(length, budget)| budget * window.div_ceil(length).saturating_add(1));
         periodic + envelopes.min().unwrap_or(Duration::ZERO)
     }
+}
+
+/// What is claimed of a platform that now and then takes more, for channels that tolerate it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Claim {
+    /// In the place of [`Interference::envelopes`].
+    pub envelopes: Vec<(Duration, Duration)>,
+    /// For each envelope, with what probability a window exceeds its budget at most.
+    pub exceedances: Vec<Probability>,
+    /// In the place of [`Platform::handover`].
+    pub handover: Duration,
+    /// With what probability a hand-over takes longer at most.
+    pub late_handover: Probability,
 }
 
 /// At most `burst + ⌈s/spacing⌉` starts in any span `s`.
@@ -219,6 +233,9 @@ pub struct Platform {
     pub best_effort: BestEffort,
     /// What the platform takes away.
     pub interference: Interference,
+    /// What is claimed of it, the rarest exceedances first: the first is of the envelopes and the hand-over above, those after it promise less, for
+    /// contracts that tolerate misses. Empty where nothing is claimed; no file has them, they follow from a calibration.
+    pub claims: Vec<Claim>,
 }
 
 /// Which platform parameter cannot be.
@@ -356,6 +373,7 @@ impl Platform {
             clock_error: Duration::ZERO,
             best_effort: BestEffort { message_packets: 15, packet_min: 4096, packet_max: 4096, starts: None },
             interference: Interference::default(),
+            claims: Vec::new(),
         }
     }
 
@@ -406,6 +424,7 @@ impl Platform {
                 starts: None,
             },
             interference: Interference { burst: Duration::from_millis(2), ..Interference::default() },
+            claims: Vec::new(),
         }
     }
 }

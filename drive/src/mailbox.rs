@@ -73,7 +73,7 @@ impl<F: Frames> Driver<F> {
                     let Some(outbound) = held.take().or_else(|| env.take(place)) else { break };
                     let Outbound { arrival, waited, .. } = outbound;
                     let age = now.since(arrival);
-                    let is_late = age > self.endpoint.config().handover;
+                    let is_late = age > self.endpoint.handover(key);
                     let mut withheld = Duration::ZERO;
                     if is_late {
                         let begin = arrival + waited;

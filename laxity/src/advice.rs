@@ -125,7 +125,7 @@ pub(crate) fn of_all_hosts(
     }
     let with = |max: u32, interval: Duration| {
         let (min, burst) = (contract.min_message().into(), contract.burst().into());
-        Contract::new(max.into(), min, interval, burst, contract.deadline())?.with_catch_up(contract.catch_up())
+        Contract::new(max.into(), min, interval, burst, contract.deadline())?.as_in(&contract)
     };
     // The other host may want a longer interval or a smaller message; how much, it does not say.
     let longer = |interval: &Duration| Some(interval.mul_ratio(4, 3).rounded_up());

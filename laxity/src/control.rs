@@ -14,7 +14,7 @@ use laxity_core::admission::{Admission, Code, Refusal, ReservationId, Stage, buf
 use laxity_core::contract::{Contract, Overload, SendingStages, Service};
 use laxity_core::endpoint::{Destination, Incoming, Outgoing, Reception};
 use laxity_core::event::{ChannelId, End, Event, Name, Pace, Request};
-use laxity_core::platform::{LinkModel, Platform};
+use laxity_core::platform::{Interference, LinkModel, Platform};
 use laxity_core::send::SendConfig;
 use laxity_core::units::Duration;
 use laxity_link::sys::{self, now, thread_processor_time};
@@ -108,6 +108,8 @@ pub(crate) struct State {
     /// What a batch of notices leads to, in its order; waits until the bounds allow for it.
     outcomes: Vec<Outcome>,
     pub(crate) bounds_are_stale: bool,
+    /// The envelopes that the executive was told to count on.
+    counted_on: Vec<(Duration, Duration)>,
     pub(crate) proves_bounds: bool,
     pub(crate) arrivals: Arrivals,
     /// The upcalls, and where their bounds are published.
@@ -174,7 +176,6 @@ impl Shared {
         let (commands, share_changed) = (Mutex::new(commands), Condvar::new());
         let state = State {
             arrivals: Arrivals::new(&admission, behaviour.is_metered),
-            admission,
             sharing,
             listeners: Vec::new(),
             tickets: BTreeMap::new(),
@@ -184,8 +185,10 @@ impl Shared {
             next_ticket: 0,
             outcomes: Vec::new(),
             bounds_are_stale: false,
+            counted_on: admission.platform().interference.envelopes.clone(),
             proves_bounds: behaviour.proves_bounds,
             upcalls: Vec::new(),
+            admission,
         };
         let input_delay = state.admission.input_delay();
         let state = Mutex::new(state);
@@ -250,7 +253,7 @@ impl Shared {
         let mut state = self.state();
         self.check_running()?;
         let mut reservation = None;
-        let mut upstream = Duration::ZERO;
+        let (mut upstream, mut handover) = (Duration::ZERO, platform.handover);
         if let Some(contract) = contract {
             let analysed = match request.overload {
                 Overload::Decay => contract.under_decay(platform.packet)?,
@@ -280,7 +283,8 @@ impl Shared {
                 }
                 reservation = Some(id);
             }
-            upstream = platform.handover + least.total() + self.allowance;
+            handover = reservation.map_or(platform.handover, |id| state.admission.handover(id));
+            upstream = handover + least.total() + self.allowance;
         }
         let packet = match request.service {
             Service::RealTime(_) => platform.packet,
@@ -309,7 +313,7 @@ impl Shared {
             Outgoing::new(request.destination, config, upstream, self.behaviour.lease, messages, queued_packets);
         let LinkModel { rate, spacing, .. } = platform.link;
         let (ahead, is_shared) = (state.admission.look_ahead(), state.sharing.is_some());
-        let outgoing = outgoing.paced(Pace { rate, ahead, is_shared, spacing });
+        let outgoing = outgoing.paced(Pace { rate, ahead, is_shared, spacing }).handed_over_within(handover);
         let outgoing = if request.is_question { outgoing.as_question() } else { outgoing };
         let (reply, answer) = mpsc::sync_channel(1);
         let known = Known {
@@ -423,7 +427,11 @@ impl Shared {
     /// Publishes the bounds with those who come, and only then lets them in.
     fn settle(&self) {
         let mut state = self.state();
+        let counted_on = state.counts_anew();
         state.publish_bounds();
+        if let Some(interference) = counted_on {
+            self.command(Command::CountOn(Box::new(interference)));
+        }
         let outcomes = std::mem::take(&mut state.outcomes);
         drop(state);
         for outcome in outcomes {
@@ -471,7 +479,7 @@ impl Shared {
                 }
             }
             Notice::LinkSet { ticket } => self.link_set(ticket),
-            garbage @ (Notice::Garbage { .. } | Notice::UpcallsOver { .. }) => drop(garbage),
+            garbage @ (Notice::Garbage { .. } | Notice::UpcallsOver { .. } | Notice::CountedOn { .. }) => drop(garbage),
         }
     }
 
@@ -593,7 +601,7 @@ impl Shared {
                 let outside = receive + platform.propagation + platform.clock_error + self.allowance;
                 let budget = contract.deadline().saturating_sub(outside);
                 match relax_sending(&mut state.admission, state.sharing.as_mut(), id, budget) {
-                    Ok(stages) => stages.with_handover(platform.handover),
+                    Ok(stages) => stages.with_handover(state.admission.handover(id)),
                     Err(refusal) => {
                         let peer = known.peer;
                         let _ = opener.reply.send(Err(Error::Refused { by: peer.to_string(), refusal, advice: None }));
@@ -658,6 +666,16 @@ impl State {
             self.admission.release(id);
         }
         self.depart(known.part);
+    }
+
+    /// What bounds count on from now on, if that is not what the executive was told.
+    fn counts_anew(&mut self) -> Option<Interference> {
+        let interference = &self.admission.platform().interference;
+        if interference.envelopes == self.counted_on {
+            return None;
+        }
+        self.counted_on.clone_from(&interference.envelopes);
+        Some(interference.clone())
     }
 
     pub(crate) fn push_command(&mut self, command: Command) {

@@ -445,6 +445,8 @@ impl Host {
             proves_bounds,
         };
         let standing = Standing::new(costs, &running, notes);
+        standing.backing.keep_claims(&mut platform);
+        let admission = admission.with_claims_of(&platform);
         let mut shared = Shared::new(
             platform,
             (admission, sharing),

@@ -188,7 +188,5 @@ pub(crate) fn in_packets(contract: &Contract, packet: u32, platform: &Platform) 
     }
     let max_message = u64::from(found) * u64::from(platform.packet);
     let (min_message, burst) = (contract.min_message().into(), contract.burst().into());
-    let catch_up = contract.catch_up();
-    let contract = Contract::new(max_message, min_message, contract.interval(), burst, contract.deadline());
-    Ok(contract?.with_catch_up(catch_up)?)
+    Ok(Contract::new(max_message, min_message, contract.interval(), burst, contract.deadline())?.as_in(contract)?)
 }

@@ -77,7 +77,7 @@ impl Candidate {
     pub(crate) fn kept_at(&self, parts: u64, whole: Rate, faster: SendingStages, budget: Duration) -> Option<Self> {
         let mut both = self.admission.clone();
         let least = both.lengthen(self.id, faster).ok()?;
-        if both.platform().handover + least.total() > budget {
+        if both.handover(self.id) + least.total() > budget {
             return None;
         }
         let admission = both.with_rate(grid(whole, parts)).ok()?;

@@ -13,6 +13,7 @@ use std::fmt;
 use std::ops::RangeInclusive;
 
 use laxity_core::event::Name;
+use laxity_core::probability::Probability;
 use laxity_core::units::{Duration, Rate};
 use toml::Spanned;
 use toml::de::{DeTable, DeValue};
@@ -336,6 +337,15 @@ impl<'t, 'i> Entry<'t, 'i> {
     /// As the text was not one.
     pub fn rate(&self) -> Result<Rate, FileError> {
         self.quantity("a rate in quotes such as \"20MB/s\"", text::rate)
+    }
+
+    /// A fraction, in quotes.
+    ///
+    /// # Errors
+    /// It is none, or finer than 10⁻¹².
+    pub fn fraction(&self) -> Result<Probability, FileError> {
+        let expected = "a fraction in quotes such as \"1e-2\" or \"0.01\"";
+        Probability::read(self.text(expected)?).ok_or_else(|| self.wrong_kind(expected))
     }
 
     /// A whole number from 0.

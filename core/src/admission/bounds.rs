@@ -15,7 +15,7 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
-use super::answer::{Bound, Role, Rule, Term};
+use super::answer::{Bound, Rule, Term};
 use super::link::{LinkResponse, Stream};
 use super::reserve::{Admission, Reservation, ReservationId};
 use super::walk::{Lateness, Response, latest};
@@ -121,10 +121,6 @@ impl Admission {
         }
     }
 
-    fn handover_of(&self, held: &Reservation) -> Duration {
-        if held.role == Some(Role::Sends) { self.platform().handover } else { Duration::ZERO }
-    }
-
     fn split_bounds(&self) -> Vec<(ReservationId, Bound)> {
         let by_level = if self.settings().rule == Rule::Levels { self.responses_by_level(None) } else { Vec::new() };
         let of_level = |held: &Reservation| {
@@ -150,7 +146,7 @@ impl Admission {
         let link = LinkResponse::new(&self.machine, self.held().filter_map(|(_, held)| moved(held)).collect());
         let on_link = latest_by(&link, self.held().filter_map(|(_, held)| moved(held)).map(|(stream, _)| stream.due()));
         let bound = |held: &Reservation| {
-            let handover = self.handover_of(held);
+            let handover = held.handover;
             let mut all = vec![Term { name: terms::HANDOVER, amount: handover }];
             if let Some(job) = held.job {
                 match at(on_processor.as_ref(), job.deadline) {
@@ -218,7 +214,7 @@ impl Admission {
         let costs = test.as_ref().map_or(&[][..], |test| &test.costs);
         let bound = |place: usize, held: &Reservation| {
             let deadline = deadline_of(held);
-            let mut all = vec![Term { name: terms::HANDOVER, amount: self.handover_of(held) }];
+            let mut all = vec![Term { name: terms::HANDOVER, amount: held.handover }];
             match (&test, at(found.as_ref(), deadline).filter(|worst| worst.done <= worst.due)) {
                 (Some(test), Some(worst)) => {
                     let (work, block, packet, constant) = test.parts(worst.due, worst.done);

@@ -33,6 +33,7 @@
 //! whose sum, so computed, is at most alpha. So a claim is never below the true bound. Each step errs by 2⁻⁶³ and a power to the
 //! n by some n·2⁻⁶², so that for up to 10¹² windows a claim is above by less than a part in 10⁶, or by two units.
 
+pub use crate::probability::Probability;
 use crate::units::Duration;
 use up::Up;
 
@@ -43,42 +44,7 @@ mod up;
 
 pub use samples::{Claim, Samples};
 
-/// A probability, in units of 10⁻¹²; at most one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Probability(u64);
-
 impl Probability {
-    /// Never.
-    pub const ZERO: Self = Self(0);
-    /// Always.
-    pub const ONE: Self = Self(1_000_000_000_000);
-    /// The largest alpha: a claim that is wrong every second time. A larger one is taken as this.
-    pub const HALF: Self = Self(Self::ONE.0 / 2);
-
-    /// `parts` of 10¹², at most one.
-    pub const fn from_parts(parts: u64) -> Self {
-        if parts > Self::ONE.0 { Self::ONE } else { Self(parts) }
-    }
-    /// `millionths` of one, at most one.
-    pub const fn from_millionths(millionths: u64) -> Self {
-        Self::from_parts(millionths.saturating_mul(1_000_000))
-    }
-    /// In units of 10⁻¹².
-    pub const fn parts(self) -> u64 {
-        self.0
-    }
-    /// One out of `count` equal parts, rounded down; itself for a count of 0.
-    pub const fn divided_by(self, count: u64) -> Self {
-        Self(self.0 / if count == 0 { 1 } else { count })
-    }
-    /// The most that the probability of one of `count` such events can be; saturates at one.
-    pub const fn times(self, count: u64) -> Self {
-        Self::from_parts(self.0.saturating_mul(count))
-    }
-    /// The most that the probability of one event or the other can be; saturates at one.
-    pub const fn or(self, other: Self) -> Self {
-        Self::from_parts(self.0.saturating_add(other.0))
-    }
     /// `1 − self`.
     const fn complement(self) -> Self {
         Self(Self::ONE.0 - self.0)

@@ -12,6 +12,7 @@
 //! | `walk` | which instants have to be looked at, and when demand and stolen time fit before one |
 //! | `levels` | the processor under fixed priorities |
 //! | `ledger` | yes without looking at each of many channels; the exact test stands behind its no |
+//! | `moved` | the same channels on a part of the link, or counting on other interference |
 //! | [`bounds`] | the worst case of each channel with those that are admitted now, and what it is made of |
 //! | `explain` | a refusal as advice: what would fit, and who stands in the way |
 //! | [`plan`] | channels asked for one after the other: numbers for a yes; whose fault, and what would fit, for a no |
@@ -20,6 +21,7 @@
 //! | [`incoming`] | incoming traffic: what all peers may have in transit at once, best effort included |
 //! | [`buffers`] | how many messages and packets a granted channel must be able to hold |
 //! | `span` | how long a stall can be felt, and so with what probability a message misses |
+//! | `tolerance` | which claims of the platform a host counts on, for what its channels tolerate |
 //! | [`confidence`] | which interference was measured, and how sure that is |
 //! | [`response_time`] | exact response times under fixed priorities: of upcalls, and of channels |
 //! | [`upcalls`] | may these upcalls exist, on one thread below the executive? |
@@ -40,6 +42,7 @@ mod ledger;
 mod levels;
 mod link;
 mod machine;
+mod moved;
 pub mod pair;
 pub mod plan;
 mod processor;
@@ -51,6 +54,7 @@ pub mod response_time;
 pub mod route;
 mod span;
 mod split;
+mod tolerance;
 mod trusted;
 pub mod upcalls;
 mod walk;

@@ -83,7 +83,7 @@ impl Pair {
             least_deadline: refusal.least_deadline.map(|least| least + way),
             ..refusal
         })?;
-        let upstream = self.sender.platform().handover + least.total();
+        let upstream = self.sender.handover(sent) + least.total();
         let opened = self.receive(contract, upstream).and_then(|(received, receive, flow, arrival)| {
             let outside = receive + self.receiver.input_delay() + arrival + way;
             let stages = self.sender.relax(sent, deadline.saturating_sub(outside));

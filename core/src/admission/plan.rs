@@ -397,9 +397,8 @@ fn grant(world: &World, place: usize, request: &Request, (here, there): (Bounds<
 fn of_both_ends(world: &World, contract: &Contract, channel: &Channel, received: Option<Bound>) -> Bound {
     let whole = Term { name: names::PROCESSOR_STAGE, amount: channel.receive };
     let own = received.unwrap_or(Bound { worst: channel.receive, terms: alloc::vec![whole] });
-    let platform = world.here().platform();
     let mut terms: Vec<Term> = [
-        (names::HANDOVER, platform.handover),
+        (names::HANDOVER, world.here().handover(channel.sent)),
         (names::PROCESSOR_STAGE, channel.stages.processor),
         (names::LINK_STAGE, channel.stages.link),
         (names::WAY, world.pair.way()),
@@ -457,7 +456,7 @@ pub fn fits(grants: impl Fn(&Contract) -> bool, contract: &Contract) -> Fits {
         let deadline = Duration::from_nanos(deadline);
         let (min, burst) = (contract.min_message(), contract.burst());
         let changed = Contract::new(max, min.into(), interval, burst.into(), deadline).ok()?;
-        changed.with_catch_up(contract.catch_up()).ok()
+        changed.as_in(contract).ok()
     };
     let (max, interval) = (u64::from(contract.max_message()), contract.interval().as_nanos());
     let deadline = contract.deadline().as_nanos();

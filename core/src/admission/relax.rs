@@ -22,8 +22,7 @@ impl Admission {
     pub fn relax(&mut self, id: ReservationId, budget: Duration) -> Result<SendingStages, Refusal> {
         let (rule, reaches) = (self.settings().rule, self.machine.tax_reaches());
         let Some(before) = self.reservation(id).copied() else { return Err(unknown()) };
-        let handover = if before.role == Some(Role::Sends) { self.machine.platform.handover } else { Duration::ZERO };
-        let used = handover + before.stages(rule).total();
+        let used = before.handover + before.stages(rule).total();
         let (code, stage) = match before.role {
             Some(Role::Sends) => (Code::DeadlineSum, Stage::Route),
             Some(Role::Receives) => (Code::ProcessorDeadline, Stage::ReceivingProcessor),
@@ -61,8 +60,7 @@ impl Admission {
             Rule::Composite => before.with(processor.max(total), link.max(total)),
             _ => before.with(processor.max(least.processor.as_nanos()), link.max(least.link.as_nanos())),
         };
-        let handover = if before.role == Some(Role::Sends) { self.machine.platform.handover } else { Duration::ZERO };
-        let used = handover + after.stages(rule).total();
+        let used = before.handover + after.stages(rule).total();
         if used > limits::MAX_DEADLINE {
             return Err(unknown());
         }

@@ -15,7 +15,8 @@ use super::{Code, Refusal, Stage};
 use crate::contract::{Contract, SendingStages};
 use crate::limits;
 use crate::platform::{LinkModel, Platform, PlatformError};
-use crate::units::{Duration, Instant, Rate};
+use crate::probability::Probability;
+use crate::units::{Duration, Instant};
 
 /// From this many channels on the ledger is asked first; below, the exact test is as fast and finds shorter deadlines.
 const LEDGER_FROM: usize = 64;
@@ -48,9 +49,9 @@ pub struct Admission {
     pub(super) settings: Settings,
     /// The whole link, of which the machine may have a part.
     pub(super) link: LinkModel,
-    slots: Vec<Slot>,
-    free: Vec<u32>,
-    ledger: Ledger,
+    pub(super) slots: Vec<Slot>,
+    pub(super) free: Vec<u32>,
+    pub(super) ledger: Ledger,
     /// Those of this host, on a thread below the executive.
     pub(super) upcalls: UpcallSet,
 }
@@ -91,9 +92,9 @@ pub struct Utilisation {
 }
 
 #[derive(Clone, Debug)]
-struct Slot {
+pub(super) struct Slot {
     generation: u32,
-    reservation: Option<Reservation>,
+    pub(super) reservation: Option<Reservation>,
 }
 
 /// What a channel holds, or an upcall on the executive's own thread. Under the composite rule both parts have the same deadline.
@@ -106,6 +107,9 @@ pub(super) struct Reservation {
     pub(super) priority: u8,
     pub(super) job: Option<Job>,
     pub(super) stream: Option<Stream>,
+    /// What passes before this host begins, and with what probability it takes longer: of a channel that is sent. As was claimed when it was granted.
+    pub(super) handover: Duration,
+    pub(super) late_handover: Probability,
 }
 
 impl Reservation {
@@ -129,8 +133,6 @@ pub(super) struct Newcomer {
     reservation: Reservation,
     /// What it takes on an idle host, without the handover.
     service: u64,
-    /// What passes before the host begins.
-    handover: Duration,
 }
 
 /// What one test finds for a newcomer: the least deadlines of its stages, or the first instant that fails.
@@ -173,34 +175,6 @@ impl Admission {
     /// How the executive serves what it admits.
     pub fn settings(&self) -> Settings {
         self.settings
-    }
-
-    /// The same channels, with their stage deadlines and ids, on a part of the link that [`Admission::new`] was given: the
-    /// part with `rate` of its rate ([`LinkModel::part`]). Everything is tested anew: a lower rate is less for the link to
-    /// send with, a higher one asks the processor for C_l more often. The look-ahead does not depend on the rate.
-    ///
-    /// # Errors
-    /// [`Code::BadParameters`]: the link is not paced, `rate` is more than it has, or so little that its set-up time is out of
-    /// range. Else the first test that fails, as in [`Admission::reserve`]; `self` is as it was.
-    pub fn with_rate(&self, rate: Rate) -> Result<Self, Refusal> {
-        let bad = || Refusal::new(Code::BadParameters, Stage::Link);
-        let link = self.link.part(rate).ok_or_else(bad)?;
-        let platform = Platform { link, ..self.platform().clone() };
-        let machine = Machine::new(platform, self.settings.send_early).map_err(|_| bad())?;
-        let mut moved = Self::on(machine, self.settings);
-        (moved.link, moved.free, moved.upcalls) = (self.link, self.free.clone(), self.upcalls.clone());
-        moved.slots = self.slots.clone();
-        for slot in &mut moved.slots {
-            let Some(reservation) = &mut slot.reservation else { continue };
-            if let (Some(stream), Some(role)) = (&mut reservation.stream, reservation.role) {
-                let anew = moved.machine.stream_of(&reservation.contract, role)?;
-                *stream = Stream { deadline: stream.deadline, reach: stream.reach, ..anew };
-            }
-            moved.ledger.change(Change::Enters, moved.machine.switch, reservation.parts());
-        }
-        moved.test()?;
-        moved.upcalls_keep_time(None)?;
-        Ok(moved)
     }
 
     /// Tests all channels with the deadlines that they have.
@@ -273,7 +247,7 @@ impl Admission {
     /// cannot be bounded. [`Code::DeadlineBelowServiceTime`]: `at` is the shortfall. [`Code::ProcessorDeadline`],
     /// [`Code::LinkDeadline`]: no deadline of that stage within the budget keeps everybody's; `at` is the first instant
     /// that fails. [`Code::UpcallDeadline`]: an upcall of this host would be late. [`Code::DeadlineSum`]: the stages fit one by one; `at` is the shortfall. [`Code::Memory`]: too many
-    /// channels. `least_deadline` is the least budget that would do, if any. Under the composite rule
+    /// channels. [`Code::Tolerance`]: see [`Contract::tolerate`]. `least_deadline` is the least budget that would do, if any. Under the composite rule
     /// [`Code::CompositeUtilisation`] and [`Code::CompositeDeadline`] stand for both stages.
     pub fn reserve(
         &mut self,
@@ -296,17 +270,22 @@ impl Admission {
         priority: u8,
         budget: Duration,
     ) -> Result<(ReservationId, SendingStages), Refusal> {
-        let reservation = self.decide_at(contract, role, priority, budget)?;
-        let id = self.insert(reservation)?;
-        Ok((id, reservation.stages(self.settings.rule)))
+        self.tolerating(contract, role, |host| {
+            let reservation = host.decide_at(contract, role, priority, budget)?;
+            let id = host.insert(reservation)?;
+            Ok((id, reservation.stages(host.settings.rule)))
+        })
     }
 
     /// What would be reserved.
     pub(super) fn decide(&self, contract: &Contract, role: Role, budget: Duration) -> Result<Reservation, Refusal> {
-        self.decide_at(contract, role, 0, budget)
+        match self.for_newcomer(contract, role)? {
+            Some(host) => host.decide_at(contract, role, 0, budget),
+            None => self.decide_at(contract, role, 0, budget),
+        }
     }
 
-    fn decide_at(
+    pub(super) fn decide_at(
         &self,
         contract: &Contract,
         role: Role,
@@ -343,9 +322,10 @@ impl Admission {
                 (None, Some(stream), service)
             }
         };
-        let handover = if role == Role::Sends { self.machine.platform.handover } else { Duration::ZERO };
-        let reservation = Reservation { contract: *contract, role: Some(role), priority: 0, job, stream };
-        Ok(Newcomer { reservation, service, handover })
+        let (handover, late_handover) = self.claimed_handover(role);
+        let reservation =
+            Reservation { contract: *contract, role: Some(role), priority: 0, job, stream, handover, late_handover };
+        Ok(Newcomer { reservation, service })
     }
 
     fn decide_split(&self, mut newcomer: Newcomer, budget: Duration) -> Result<Reservation, Refusal> {
@@ -367,7 +347,7 @@ impl Admission {
         for _ in 0..MOST_ROUNDS {
             newcomer.set_reach(reach);
             let (Ok(processor), Ok(link)) = self.least_split(&newcomer)? else { break };
-            let needed = newcomer.handover + nanos(processor) + nanos(link);
+            let needed = newcomer.handover() + nanos(processor) + nanos(link);
             if needed > budget {
                 break;
             }
@@ -403,14 +383,14 @@ impl Admission {
     }
 
     pub(super) fn decide_exactly(&self, newcomer: &Newcomer, budget: Duration) -> Result<Reservation, Refusal> {
-        let Newcomer { reservation, service, handover } = newcomer;
+        let (Newcomer { reservation, service }, handover) = (newcomer, newcomer.handover());
         let (of_processor, of_link) = self.least_split(newcomer)?;
         let least = match (of_processor, of_link) {
-            (Ok(processor), Ok(link)) => Some(*handover + nanos(processor) + nanos(link)),
+            (Ok(processor), Ok(link)) => Some(handover + nanos(processor) + nanos(link)),
             _ => None,
         };
-        below_service(budget, *handover + nanos(*service), least)?;
-        let within = budget - *handover;
+        below_service(budget, handover + nanos(*service), least)?;
+        let within = budget - handover;
         let mut stages = [0, 0];
         if let (None, Err(at)) = (reservation.job, of_processor) {
             return Err(Refusal { at: Some(at), ..Refusal::new(Code::ProcessorDeadline, Stage::SendingProcessor) });
@@ -437,8 +417,8 @@ impl Admission {
 
     /// Yes, if the ledger says so.
     pub(super) fn ask_ledger(&self, newcomer: &Newcomer, budget: Duration) -> Option<Reservation> {
-        let Newcomer { reservation, handover, .. } = newcomer;
-        let budget = budget.checked_sub(*handover)?.as_nanos();
+        let (reservation, handover) = (&newcomer.reservation, newcomer.handover());
+        let budget = budget.checked_sub(handover)?.as_nanos();
         let smallest = reservation.stream.map(|stream| stream.smallest);
         let least = self.machine.least_of(self.ledger.smallest().into_iter().chain(smallest).min());
         let stolen = self.machine.stolen_by_link(least);
@@ -475,11 +455,11 @@ impl Admission {
     }
 
     fn decide_composite(&self, newcomer: &Newcomer, budget: Duration) -> Result<Reservation, Refusal> {
-        let Newcomer { reservation, service, handover } = newcomer;
-        let within = budget - *handover;
+        let (Newcomer { reservation, service }, handover) = (newcomer, newcomer.handover());
+        let within = budget - handover;
         let found = self.least_composite(newcomer, within)?;
-        let least = found.ok().map(|(least, _)| *handover + nanos(least));
-        below_service(budget, *handover + nanos(*service), least)?;
+        let least = found.ok().map(|(least, _)| handover + nanos(least));
+        below_service(budget, handover + nanos(*service), least)?;
         match found {
             Ok((least, longest)) if least <= within.as_nanos() => Ok(reservation.with(longest, longest)),
             Ok(_) => {
@@ -572,11 +552,6 @@ impl Admission {
         Ok(ReservationId { index: index as u32, generation: slot.generation })
     }
 
-    #[cfg(test)]
-    pub(super) fn ledger(&self) -> &Ledger {
-        &self.ledger
-    }
-
     fn live(&self) -> usize {
         self.slots.len() - self.free.len()
     }
@@ -644,12 +619,18 @@ impl Reservation {
 impl Newcomer {
     /// An upcall on the executive's own thread, in the place of a channel with this contract.
     pub(super) fn running(job: Job, contract: Contract, priority: u8) -> Self {
-        let reservation = Reservation { contract, role: None, priority, job: Some(job), stream: None };
-        Self { reservation, service: job.processing(), handover: Duration::ZERO }
+        let (handover, late_handover) = (Duration::ZERO, Probability::ZERO);
+        let reservation =
+            Reservation { contract, role: None, priority, job: Some(job), stream: None, handover, late_handover };
+        Self { reservation, service: job.processing() }
+    }
+
+    pub(super) fn reservation(&self) -> Reservation {
+        self.reservation
     }
 
     pub(super) fn handover(&self) -> Duration {
-        self.handover
+        self.reservation.handover
     }
 
     fn set_reach(&mut self, reach: u64) {

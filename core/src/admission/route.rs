@@ -133,27 +133,31 @@ impl Admission {
         priority: u8,
         budget: Duration,
     ) -> Result<(ReservationId, SendingStages), Refusal> {
-        if self.settings().rule == Rule::Composite {
-            self.decide(contract, role, budget)?;
-            let newcomer = self.newcomer(contract, role)?;
+        if self.settings().rule != Rule::Composite {
+            return self.reserve_at(contract, role, priority, budget);
+        }
+        self.tolerating(contract, role, |host| {
+            host.decide_at(contract, role, priority, budget)?;
+            let newcomer = host.newcomer(contract, role)?;
             let failed = |at| Refusal { at: Some(at), ..Refusal::new(Code::CompositeDeadline, Stage::Route) };
             // With the least deadline wanted, nothing longer is.
-            let (least, _) = self.least_composite(&newcomer, Duration::ZERO)?.map_err(failed)?;
-            return self.reserve(contract, role, newcomer.handover() + Duration::from_nanos(least));
-        }
-        self.reserve_at(contract, role, priority, budget)
+            let (least, _) = host.least_composite(&newcomer, Duration::ZERO)?.map_err(failed)?;
+            host.reserve(contract, role, newcomer.handover() + Duration::from_nanos(least))
+        })
     }
 }
 
 impl Admission {
     /// The least deadline of the channel's stages here, without the handover, if it is within `budget`.
     pub(super) fn least_stage(&self, contract: &Contract, role: Role, budget: Duration) -> Result<Duration, Refusal> {
-        let found = self.decide(contract, role, budget)?;
-        if self.settings().rule != Rule::Composite {
+        let other = self.for_newcomer(contract, role)?;
+        let host = other.as_ref().unwrap_or(self);
+        let found = host.decide_at(contract, role, 0, budget)?;
+        if host.settings().rule != Rule::Composite {
             return Ok(found.stages(Rule::Split).total());
         }
-        let newcomer = self.newcomer(contract, role)?;
-        let least = self.least_composite(&newcomer, Duration::ZERO)?;
+        let newcomer = host.newcomer(contract, role)?;
+        let least = host.least_composite(&newcomer, Duration::ZERO)?;
         least
             .map(|(least, _)| Duration::from_nanos(least))
             .map_err(|_| Refusal::new(Code::CompositeDeadline, Stage::Route))

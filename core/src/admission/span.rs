@@ -90,7 +90,7 @@ impl Admission {
         }
         let gap = gap.as_nanos();
         // A message that is seen early may have been sent by so much later than it counts.
-        let handover = machine.platform.handover.as_nanos();
+        let handover = self.reservations().map(|held| held.handover.as_nanos()).max().unwrap_or(0);
         if self.settings().rule == Rule::Composite {
             let parts: Vec<Parts> = self.reservations().map(Reservation::parts).collect();
             let early = self.settings().send_early || self.settings().receive_early;

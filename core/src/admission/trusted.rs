@@ -32,6 +32,8 @@ impl Admission {
         upcall: Upcall,
         priority: u8,
     ) -> Result<(ReservationId, Duration), UpcallRefusal> {
+        let refused = |_| UpcallRefusal { why: Denied::BreaksOthers, fitting_cost: None };
+        self.count_on_rarest().map_err(refused)?;
         let decided = self.decide_trusted(&upcall, priority);
         let reserved = decided.and_then(|held| self.insert(held).map_err(|_| Denied::Memory));
         let refuse = |why| UpcallRefusal { why, fitting_cost: self.fitting_trusted_cost(upcall, priority) };

@@ -88,7 +88,7 @@ impl Above {
                 .saturating_add(link_cost.saturating_mul(hand_overs))
                 .saturating_add(wake_up.saturating_mul(wake_ups));
             let visible = match reservation.role {
-                Some(Role::Sends) => platform.handover,
+                Some(Role::Sends) => reservation.handover,
                 Some(Role::Receives | Role::Relays) => input_delay,
                 None => platform.wake_up,
             };
@@ -140,6 +140,8 @@ impl Admission {
     /// # Errors
     /// Why not, and what would fit.
     pub fn reserve_upcall(&mut self, upcall: Upcall, kind: Kind) -> Result<(Place, Option<Duration>), UpcallRefusal> {
+        let refused = |_| UpcallRefusal { why: Denied::BreaksOthers, fitting_cost: None };
+        self.count_on_rarest().map_err(refused)?;
         let above = self.above(None);
         self.upcalls.reserve(upcall, kind, &self.machine.platform, &above)
     }

@@ -40,6 +40,8 @@ pub struct Channel {
     pub(super) numbers: Numbers,
     /// Whether OPEN only asks whether it would be granted (sender).
     pub(super) is_question: bool,
+    /// How old its messages may be when they are taken, if not the endpoint's.
+    pub(super) handover: Option<Duration>,
     /// What carries it (sender).
     pub(super) pace: Pace,
     /// How far apart its packets have to start, as the receiver said last.
@@ -99,6 +101,7 @@ impl Channel {
             upstream,
             report: None,
             is_question: false,
+            handover: None,
             reason: 0,
             unsaid: Unsaid::default(),
             unsent_before: 0,
@@ -170,6 +173,13 @@ impl Outgoing {
     #[must_use]
     pub fn paced(mut self, pace: Pace) -> Self {
         self.0.pace = pace;
+        self
+    }
+
+    /// Its messages are handed over within this time, which may be shorter than the endpoint's ([`super::Config::handover`]).
+    #[must_use]
+    pub fn handed_over_within(mut self, handover: Duration) -> Self {
+        self.0.handover = Some(handover);
         self
     }
 

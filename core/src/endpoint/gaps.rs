@@ -88,6 +88,11 @@ impl Gaps {
         Self { envelope, each, older, latest: Instant::ZERO, wasted, caught_up: Instant::ZERO }
     }
 
+    /// What the platform may take without being blamed is `envelope` from now on; there is what it was.
+    pub(super) fn count_on(&mut self, envelope: &mut Interference) {
+        core::mem::swap(&mut self.envelope, envelope);
+    }
+
     /// Notes a gap that ended at `end` and took `taken` of the processor.
     pub(super) fn note(&mut self, end: Instant, taken: TimeTaken) {
         if taken.is_zero() {

@@ -35,7 +35,7 @@ use crate::frames::{FrameId, Frames, MessageBuf};
 use crate::limits;
 use crate::mutant::{self, Mutant};
 use crate::piece::Piece;
-use crate::platform::LinkModel;
+use crate::platform::{Interference, LinkModel};
 use crate::processor::{Policy, Processor};
 use crate::receive::{Cause, Delivered, Evidence, Excess, Foreign, Found, TimeTaken};
 use crate::send::{Arrival, Rejected, Submitted, Violation};
@@ -63,10 +63,10 @@ pub struct Config {
     pub policy: Policy,
     /// The links, by number.
     pub links: Vec<LinkConfig>,
-    /// Largest age of a message when the executive sees it: an arrival before `now − handover` is not believed.
+    /// Largest age of a message when the executive sees it, unless its channel has a shorter one: an arrival before `now − handover` is not believed.
     pub handover: Duration,
     /// What the platform may take of the processor without being to blame for a miss.
-    pub envelope: crate::platform::Interference,
+    pub envelope: Interference,
     /// How much longer a message is delayed than the platform took, in parts per million
     /// ([`crate::admission::Admission::stretch_ppm`]).
     pub stretch_ppm: u64,
@@ -385,7 +385,7 @@ impl Endpoint {
         withheld: Duration,
         message: MessageBuf,
     ) -> Result<Submitted, Rejected> {
-        let (stamp, earliest) = (stamp.min(now), now.before(self.config.handover));
+        let (stamp, earliest) = (stamp.min(now), now.before(self.handover(channel)));
         let mut arrival = Arrival::from(stamp);
         if stamp < earliest {
             self.counters.stamps_clamped += 1;
@@ -404,6 +404,17 @@ impl Endpoint {
             self.processor.ready(now, channel.index(), work);
         }
         Ok(submitted)
+    }
+
+    /// How old a message of the channel may be when it is taken: an earlier arrival is not believed.
+    pub fn handover(&self, channel: ChannelId) -> Duration {
+        let own = self.channels.get(channel).and_then(|state| state.handover);
+        own.unwrap_or(self.config.handover)
+    }
+
+    /// Counts on `envelope` from now on, and gives back what was counted on: what the platform may take without being to blame for a miss.
+    pub fn count_on(&mut self, envelope: &mut Interference) {
+        self.gaps.count_on(envelope);
     }
 
     /// Hands the buffer of a delivered message back.

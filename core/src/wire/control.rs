@@ -416,20 +416,22 @@ fn read_traffic(fields: &Fields<'_>) -> Result<Traffic, WireError> {
         burst,
         deadline: Duration::from_nanos(u64::from_be_bytes(fields.need(tag::DEADLINE)?)),
         catch_up: Duration::from_nanos(fields.get(tag::CATCH_UP).map_or(0, u64::from_be_bytes)),
+        tolerance: fields.get(tag::TOLERANCE).map_or(0, u64::from_be_bytes),
         is_question: service == QUESTION,
     })
 }
 
 fn put_traffic(traffic: &Traffic, to: &mut Writer<'_>) -> Result<(), WireError> {
     match traffic {
-        Traffic::RealTime { max_message, min_message, interval, burst, deadline, catch_up, is_question } => {
+        Traffic::RealTime { max_message, min_message, interval, burst, deadline, catch_up, tolerance, is_question } => {
             to.put(tag::SERVICE, &[if *is_question { QUESTION } else { REAL_TIME }])?;
             to.put(tag::MAX_MESSAGE, &max_message.to_be_bytes())?;
             to.put(tag::MIN_MESSAGE, &min_message.to_be_bytes())?;
             to.put(tag::INTERVAL, &interval.as_nanos().to_be_bytes())?;
             to.put(tag::BURST, &burst.to_be_bytes())?;
             to.put(tag::DEADLINE, &deadline.as_nanos().to_be_bytes())?;
-            put_number(to, tag::CATCH_UP, catch_up.as_nanos())
+            put_number(to, tag::CATCH_UP, catch_up.as_nanos())?;
+            put_number(to, tag::TOLERANCE, *tolerance)
         }
         Traffic::BestEffort { max_message, queue } => {
             to.put(tag::SERVICE, &[BEST_EFFORT])?;

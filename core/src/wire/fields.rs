@@ -111,9 +111,11 @@ pub const SPACING: Field = number(37, "spacing", 8);
 pub const SHARED: Field = number(38, "shared", 1);
 /// How much earlier than the burst allows messages may come, in ns; 0 if absent.
 pub const CATCH_UP: Field = number(39, "catch_up", 8);
+/// The fraction of messages that may be late because of the hosts' platforms, in units of 10⁻¹²; 0, none, if absent.
+pub const TOLERANCE: Field = number(40, "tolerance", 8);
 
 /// All fields; number `tag` stands at `tag − 1`.
-pub const ALL: [Field; 39] = [
+pub const ALL: [Field; 40] = [
     NAME,
     SERVICE,
     MAX_MESSAGE,
@@ -153,6 +155,7 @@ pub const ALL: [Field; 39] = [
     SPACING,
     SHARED,
     CATCH_UP,
+    TOLERANCE,
 ];
 
 const _: () = {

@@ -7,6 +7,7 @@ use super::{WireError, check_range};
 use crate::admission::{Code, Refusal, Stage};
 use crate::contract::{Contract, ContractError, Service};
 use crate::limits::{MAX_NAME_BYTES, MIN_PACKET_BYTES};
+use crate::probability::Probability;
 use crate::units::{Duration, Instant, Rate};
 
 /// What a peer asks for, as it says; [`Open::service`] checks it.
@@ -26,6 +27,8 @@ pub enum Traffic {
         deadline: Duration,
         /// How much earlier than the burst allows messages may come, all; zero if it is not in the frame.
         catch_up: Duration,
+        /// As [`Contract::tolerate`] has it, in units of 10⁻¹²; 0 tolerates nothing.
+        tolerance: u64,
         /// Whether the sender only wants to know: nothing is opened, and REFUSE says [`Code::WouldFit`] or what stands in the way.
         is_question: bool,
     },
@@ -48,6 +51,7 @@ impl From<Service> for Traffic {
                 burst: contract.burst(),
                 deadline: contract.deadline(),
                 catch_up: contract.catch_up(),
+                tolerance: contract.tolerance().map_or(0, Probability::parts),
                 is_question: false,
             },
             Service::BestEffort { max_message, queue } => Self::BestEffort { max_message, queue },
@@ -115,10 +119,15 @@ impl Open<'_> {
     /// As [`Contract::new`] and [`Service::best_effort`].
     pub fn service(&self) -> Result<Service, ContractError> {
         match self.traffic {
-            Traffic::RealTime { max_message, min_message, interval, burst, deadline, catch_up, is_question: _ } => {
-                Contract::new(max_message.into(), min_message.into(), interval, burst.into(), deadline)?
-                    .with_catch_up(catch_up)
-                    .map(Service::RealTime)
+            Traffic::RealTime { max_message, min_message, interval, burst, deadline, catch_up, tolerance, is_question: _ } => {
+                let contract = Contract::new(max_message.into(), min_message.into(), interval, burst.into(), deadline)?
+                    .with_catch_up(catch_up)?;
+                let contract = match tolerance {
+                    0 => contract,
+                    // What is more than one stays more than is possible.
+                    parts => contract.tolerate(Probability::from_parts(parts))?,
+                };
+                Ok(Service::RealTime(contract))
             }
             Traffic::BestEffort { max_message, queue } => Service::best_effort(max_message.into(), queue.into()),
         }

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use laxity_core::platform::Platform;
 use laxity_core::units::Duration;
 
-use super::{Backing, Calibration, Doubt, Level, Load, Taken, identity, place};
+use super::{Backing, Calibration, Doubt, Level, Load, Taken, derive, identity, place};
 use crate::error::Error;
 use crate::link_rate;
 
@@ -95,7 +95,8 @@ impl From<Platform> for Costs {
 
 impl From<Calibration> for Costs {
     fn from(calibration: Calibration) -> Self {
-        let platform = calibration.platform.clone();
+        let mut platform = calibration.platform.clone();
+        platform.claims = derive::claims(&calibration.costs, &calibration.windows, &platform);
         Self { platform, calibration: Some(Arc::new(calibration)), link: None, passed_over: None }
     }
 }

@@ -7,27 +7,99 @@
 //! | `link_cost` | [`Piece::Link`] |
 //! | `demultiplex` | ([`Piece::Round`] + K [`Piece::Demultiplex`]) / K: a look at the inputs costs that, and admission charges K frames for each look |
 //! | `switch`, `cache`, `upcall_switch` | [`Piece::Switch`], [`Piece::Cache`], and their sum: an upcall is a handler |
-//! | `wake_up` | the larger of [`Piece::Timer`] and [`Piece::Wake`] |
+//! | `wake_up` | [`Piece::Timer`]: what is beyond counts as stolen; who is woken by a mailbox was handed something, see [`Piece::Handover`] |
 //! | `handover` | [`Piece::Handover`] |
 //!
 //! A cost that has no figure for a packet size takes that of the next larger size, or of the largest.
 
 use laxity_core::admission::Admission;
 use laxity_core::admission::confidence::Probability;
-use laxity_core::platform::{Interference, LinkModel, Platform};
+use laxity_core::platform::{Claim, Interference, LinkModel, Platform};
 use laxity_core::units::{Duration, Rate};
 
-use super::{Calibration, Cost, Piece, Window};
+use super::{Calibration, Cost, Observer, Piece, Window};
 
 /// Frames that one look at the inputs takes at most; what the measuring executives had.
 pub const RECEIVE_BATCH: u32 = 32;
 
+/// The costs of a kind for packets of `packet` bytes: of the hand-over several, each with another exceedance, as the file has them.
+fn of_kind(costs: &[Cost], kind: Piece, packet: u32) -> impl Iterator<Item = &Cost> {
+    let sizes = || costs.iter().filter(|cost| cost.kind == kind).map(|cost| cost.packet.unwrap_or(u32::MAX));
+    let size = sizes().filter(|size| *size >= packet).min().or_else(|| sizes().max());
+    costs.iter().filter(move |cost| cost.kind == kind && Some(cost.packet.unwrap_or(u32::MAX)) == size)
+}
+
 /// The claimed cost of a kind for packets of `packet` bytes.
 fn claimed(costs: &[Cost], kind: Piece, packet: u32) -> Duration {
-    let of_kind = || costs.iter().filter(|cost| cost.kind == kind);
-    let size = |cost: &&Cost| cost.packet.unwrap_or(u32::MAX);
-    let fitting = of_kind().filter(|cost| cost.packet.is_none_or(|size| size >= packet)).min_by_key(size);
-    fitting.or_else(|| of_kind().max_by_key(size)).map_or(Duration::ZERO, |cost| cost.claimed)
+    of_kind(costs, kind, packet).next().map_or(Duration::ZERO, |cost| cost.claimed)
+}
+
+/// The fractions of messages for which calibrations have claims beside the rarest ones.
+pub const TOLERANCES: [Probability; 3] =
+    [Probability::from_millionths(1_000), Probability::from_millionths(10_000), Probability::from_millionths(100_000)];
+
+/// From this length on windows are claimed for tolerances: of shorter ones a message meets too many.
+pub const TOLERABLE_FROM: Duration = Duration::from_millis(10);
+
+/// With what probability a window may exceed its budget for such a tolerance. Half of the tolerance is each host's; of that three fifths are the windows', of
+/// which a message meets some five.
+pub const fn of_windows(tolerance: Probability) -> Probability {
+    tolerance.times(6).divided_by(100)
+}
+
+/// And the hand-over its cost: the other two fifths.
+pub const fn of_handover(tolerance: Probability) -> Probability {
+    tolerance.divided_by(5)
+}
+
+/// With what probability a window of that length exceeds a budget at most, by those claims about it that cover the budget: the observer counts who claims
+/// less. `None` if an observer claims nothing of so small a budget.
+pub(super) fn exceedance(windows: &[Window], length: Duration, budget: Duration) -> Option<Probability> {
+    if budget >= length {
+        // No window loses more than itself.
+        return Some(Probability::ZERO);
+    }
+    let observers = Observer::ALL.into_iter().map(|observer| {
+        windows.iter().filter(move |window| window.observer == observer && window.window == length)
+    });
+    let measured = observers.filter(|own| own.clone().next().is_some());
+    let covered = measured.map(|own| own.filter(|window| window.budget <= budget).map(|window| window.exceedance).min());
+    covered.reduce(|one, other| Some(one?.max(other?))).flatten()
+}
+
+/// What may be counted on: what the platform has, then what suffices for each of [`TOLERANCES`], as far as that is less.
+pub(super) fn claims(costs: &[Cost], windows: &[Window], platform: &Platform) -> Vec<Claim> {
+    let with = |envelopes: Vec<(Duration, Duration)>, handover: Option<&Cost>| {
+        let exceedances = envelopes.iter().map(|&(length, budget)| exceedance(windows, length, budget));
+        Some(Claim {
+            exceedances: exceedances.collect::<Option<_>>()?,
+            handover: handover.map_or(Duration::ZERO, |cost| cost.claimed),
+            late_handover: handover.map_or(Probability::ZERO, |cost| cost.exceedance),
+            envelopes,
+        })
+    };
+    let handovers = || of_kind(costs, Piece::Handover, platform.packet);
+    let mut all = Vec::new();
+    all.extend(with(platform.interference.envelopes.clone(), handovers().next()));
+    for tolerance in TOLERANCES {
+        let handover = handovers().filter(|cost| cost.exceedance <= of_handover(tolerance)).min_by_key(|cost| cost.claimed);
+        // Where a length has no claim for so little, its rarest one counts.
+        let budget = |length: Duration, observer| {
+            let own = || windows.iter().filter(move |window| window.window == length && window.observer == observer);
+            let enough = own().filter(|window| window.exceedance <= of_windows(tolerance)).map(|window| window.budget).min();
+            enough.or_else(|| own().filter(|window| window.exceedance < Probability::ONE).map(|window| window.budget).max())
+        };
+        let mut lengths: Vec<Duration> =
+            windows.iter().map(|window| window.window).filter(|length| *length >= TOLERABLE_FROM).collect();
+        lengths.dedup();
+        let budgets = lengths.into_iter().filter_map(|length| {
+            let budgets = Observer::ALL.into_iter().filter_map(|observer| budget(length, observer));
+            Some((length, budgets.max()?))
+        });
+        let claim = with(least(budgets.collect()), handover.or_else(|| handovers().next()));
+        all.extend(claim.filter(|claim| !claim.envelopes.is_empty() && !all.contains(claim)));
+    }
+    all
 }
 
 /// The costs of the processor for packets of `packet` bytes; everything else as in `around`.
@@ -52,7 +124,7 @@ pub fn processor(costs: &[Cost], packet: u32, around: Platform) -> Platform {
         upcall_switch: switch + cache,
         link_cost: claimed(Piece::Link),
         transmit_batch: 1,
-        wake_up: claimed(Piece::Timer).max(claimed(Piece::Wake)),
+        wake_up: claimed(Piece::Timer),
         handover: claimed(Piece::Handover),
         ..around
     }
@@ -97,7 +169,7 @@ fn keeping_up(mut platform: Platform) -> Platform {
     platform
 }
 
-/// The envelopes that promise most: of the larger budget of both observers, those that are the least for some span, and leave some of it.
+/// The envelopes that promise most, by the rarest claim about each length: of the larger budget of both observers, those that are the least for some span, and leave some of it.
 ///
 /// Shorter windows make shorter bounds, but a message meets more of them, and each that exceeds its budget may make it late. So these are
 /// the windows from the shortest length on with which a message meets such a one in `GOOD` of all cases at most; if there is none,
@@ -105,7 +177,11 @@ fn keeping_up(mut platform: Platform) -> Platform {
 /// too, and nothing is promised. If nothing of it leaves anything, the longest windows: then nothing is admitted, which says so.
 pub fn envelopes(windows: &[Window]) -> Vec<(Duration, Duration)> {
     let mut all: Vec<(Duration, Duration, Probability)> = Vec::new();
-    for &Window { window, budget, exceedance, .. } in windows {
+    let rarest = |place: usize| {
+        let Window { observer, window, .. } = windows[place];
+        windows[..place].iter().all(|other| (other.observer, other.window) != (observer, window))
+    };
+    for (_, &Window { window, budget, exceedance, .. }) in windows.iter().enumerate().filter(|(place, _)| rarest(*place)) {
         match all.iter_mut().find(|(length, ..)| *length == window) {
             Some((_, most, chance)) => (*most, *chance) = (budget.max(*most), exceedance.max(*chance)),
             None => all.push((window, budget, exceedance)),
@@ -173,6 +249,7 @@ impl Calibration {
         let best_effort = &mut platform.best_effort;
         best_effort.packet_max = best_effort.packet_max.min(packet);
         best_effort.packet_min = best_effort.packet_min.min(best_effort.packet_max);
+        platform.claims = claims(&self.costs, &self.windows, &platform);
         keeping_up(spread(platform))
     }
 
@@ -184,7 +261,6 @@ impl Calibration {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Observer;
     use super::*;
 
     fn cost(kind: Piece, packet: Option<u32>, nanos: u64) -> Cost {

@@ -10,7 +10,7 @@ use laxity_core::platform::Platform;
 use laxity_core::units::Duration;
 
 use super::costs::Costs;
-use super::{Calibration, decimal, identity};
+use super::{Calibration, decimal, derive, identity};
 use crate::realtime::Scheduling;
 
 /// What stands behind a bound.
@@ -130,9 +130,19 @@ impl Backing {
     /// What is claimed of the messages of all channels that are admitted now, whichever channel they are of. Nothing, if nothing can
     /// be: with a probability of one no promise is made.
     pub fn guarantee(&self, admission: &Admission) -> Guarantee {
-        let exceedances: Vec<Probability> = self.used.iter().map(|&(_, exceedance)| exceedance).collect();
-        let miss = (self.limit > Level::None).then(|| admission.miss_probability(&exceedances)).flatten();
-        self.claim(miss)
+        let given = || {
+            let exceedances: Vec<Probability> = self.used.iter().map(|&(_, exceedance)| exceedance).collect();
+            admission.miss_probability(&exceedances)
+        };
+        let miss = || if admission.claim().is_some() { admission.miss_share() } else { given() };
+        self.claim((self.limit > Level::None).then(miss).flatten())
+    }
+
+    /// Takes off a platform what is claimed of it, if nothing may be: then no channel is granted on what it tolerates.
+    pub fn keep_claims(&self, platform: &mut Platform) {
+        if self.limit == Level::None {
+            platform.claims.clear();
+        }
     }
 
     /// The level of such a probability on this host.
@@ -180,16 +190,12 @@ impl Reasons {
 fn of_envelopes(calibration: &Calibration, platform: &Platform, reasons: &mut Reasons) -> Vec<(Duration, Probability)> {
     let mut used = Vec::new();
     for &(length, budget) in &platform.interference.envelopes {
-        let measured = calibration.windows.iter().filter(|window| window.window == length);
-        let is_covered = measured.clone().count() > 0 && measured.clone().all(|window| window.budget <= budget);
-        let exceedance = measured.map(|window| window.exceedance).max();
-        // No window loses more than itself.
-        match exceedance.map(|exceedance| if budget >= length { Probability::ZERO } else { exceedance }) {
-            Some(exceedance) if is_covered && exceedance < Probability::ONE => used.push((length, exceedance)),
-            Some(_) if is_covered => reasons.none(format!(
+        match derive::exceedance(&calibration.windows, length, budget) {
+            Some(exceedance) if exceedance < Probability::ONE => used.push((length, exceedance)),
+            Some(_) => reasons.none(format!(
                 "how often more than {budget} of {length} is taken cannot be told from so short a measurement"
             )),
-            _ => reasons.none(format!("the envelope of {budget} in {length} was not measured")),
+            None => reasons.none(format!("the envelope of {budget} in {length} was not measured")),
         }
     }
     let envelopes = &platform.interference.envelopes;

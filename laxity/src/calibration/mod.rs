@@ -35,7 +35,7 @@ use laxity_core::units::Duration;
 use crate::realtime::Scheduling;
 
 pub use costs::Costs;
-pub use decimal::{decimal, read_decimal};
+pub use decimal::decimal;
 pub use identity::{Doubt, ThisHost, now, written};
 pub(crate) use level::Running;
 pub use level::{Backing, CALIBRATED, Guarantee, Level};

@@ -74,7 +74,8 @@ impl Claim {
 /// The claims of a calibration about the windows of a platform, to be watched.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Claims {
-    of: Vec<(Duration, Claim)>,
+    /// The rarest of each length first.
+    of: Vec<((Duration, Duration), Claim)>,
 }
 
 impl Claims {
@@ -91,7 +92,7 @@ impl Claims {
             // Of a batch only every so manieth window was looked at; here all are.
             let claimed = Batching { windows, most_bad }.of_batches(window.exceedance).times(window.stride);
             let evidence = Evidence::new(claimed, alpha);
-            (window.window, Claim { batch: window.batch.max(1), bad: window.bad, evidence, ..Claim::default() })
+            ((window.window, window.budget), Claim { batch: window.batch.max(1), bad: window.bad, evidence, ..Claim::default() })
         };
         Self { of: claimed().map(claim).collect() }
     }
@@ -110,26 +111,32 @@ pub struct WatchedWindow {
     pub exceeded: u64,
     /// The most that was stolen in one.
     pub largest: Duration,
+    /// Whether bounds count on the budget now: only then windows are counted in the figures above.
+    pub is_counted_on: bool,
     /// What a calibration claims of them, if it does.
     claim: Option<Claim>,
 }
 
 impl WatchedWindow {
     pub(crate) fn new(window: Duration, budget: Duration, claims: &Claims) -> Self {
-        let claim = claims.of.iter().find(|(length, _)| *length == window).map(|(_, claim)| *claim);
-        Self { window, budget, claim, ..Self::default() }
+        // The budget may be the other observer's, and larger.
+        let covers = |((length, claimed), _): &&((Duration, Duration), Claim)| *length == window && *claimed <= budget;
+        let claim = claims.of.iter().find(covers).map(|(_, claim)| *claim);
+        Self { window, budget, is_counted_on: true, claim, ..Self::default() }
     }
 
-    /// Whether what was claimed of these windows cannot be kept up.
+    /// Whether what was claimed of these windows, and is counted on, cannot be kept up.
     pub fn is_withdrawn(&self) -> bool {
-        self.claim.is_some_and(|claim| claim.is_withdrawn())
+        self.is_counted_on && self.claim.is_some_and(|claim| claim.is_withdrawn())
     }
 
     /// So many windows are over, and in each so much was stolen.
     pub(crate) fn close(&mut self, stolen: Duration, count: u64) {
-        self.windows += count;
-        self.exceeded += if stolen > self.budget { count } else { 0 };
-        self.largest = self.largest.max(stolen);
+        if self.is_counted_on {
+            self.windows += count;
+            self.exceeded += if stolen > self.budget { count } else { 0 };
+            self.largest = self.largest.max(stolen);
+        }
         if let Some(claim) = &mut self.claim {
             claim.close(count, stolen > self.budget);
         }
@@ -140,7 +147,7 @@ impl WatchedWindow {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Premises {
     pub(crate) overruns: [Overruns; Piece::ALL.len()],
-    /// One for each envelope of the platform.
+    /// One for each envelope of the platform and of its claims ([`laxity_core::platform::Claim`]); bounds count on some of them at a time.
     pub windows: Vec<WatchedWindow>,
 }
 
@@ -149,6 +156,13 @@ impl Premises {
     pub(crate) fn copy_from(&mut self, other: &Self) {
         self.overruns = other.overruns;
         self.windows.clone_from(&other.windows);
+    }
+
+    /// Bounds count on these envelopes from now on.
+    pub(crate) fn count_on(&mut self, envelopes: &[(Duration, Duration)]) {
+        for window in &mut self.windows {
+            window.is_counted_on = envelopes.contains(&(window.window, window.budget));
+        }
     }
 
     /// How often each kind of work took longer than it is charged for; only the kinds that did. What it took beyond that counts as stolen

@@ -47,6 +47,12 @@ impl<F: Frames, L: LinkOver<F>, C: Clock> Control<F> for Surroundings<L, C> {
                     driver.endpoint.set_link_model(now, link, model);
                     self.setting = Some((ticket, link));
                 }
+                Command::CountOn(mut interference) => {
+                    self.meter.count_on(&interference.envelopes);
+                    driver.endpoint.count_on(&mut interference);
+                    let over = Notice::CountedOn { _interference: interference };
+                    self.notice(over, &mut driver.endpoint);
+                }
                 Command::Upcalls(mut upcalls) => {
                     upcalls.is_here();
                     self.upcalls = Some(upcalls);

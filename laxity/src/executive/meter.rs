@@ -87,10 +87,16 @@ const MOST_WINDOWS: usize = 16;
 
 impl Meter {
     pub(crate) fn new(start: Instant, platform: &Platform, claims: &Claims, sampling: Option<Box<Sampling>>) -> Self {
-        let envelopes = &platform.interference.envelopes;
+        let mut envelopes = platform.interference.envelopes.clone();
+        for envelope in platform.claims.iter().flat_map(|claim| &claim.envelopes) {
+            if !envelopes.contains(envelope) {
+                envelopes.push(*envelope);
+            }
+        }
         let watched = |&(window, budget): &(Duration, Duration)| WatchedWindow::new(window, budget, claims);
         let watched = envelopes.iter().take(MOST_WINDOWS).map(watched);
-        let premises = Premises { windows: watched.collect(), ..Premises::default() };
+        let mut premises = Premises { windows: watched.collect(), ..Premises::default() };
+        premises.count_on(&platform.interference.envelopes);
         let windows = premises.windows.iter().map(|watched| Windows::new(start, watched.window)).collect();
         let charged = sampling.as_deref().and_then(|sampling| sampling.charged.as_ref());
         let limits = Limits::of(charged.unwrap_or(platform));
@@ -100,6 +106,12 @@ impl Meter {
     /// What was counted so far.
     pub(crate) fn premises(&self) -> &Premises {
         &self.premises
+    }
+
+    /// These envelopes are counted on from now on.
+    pub(crate) fn count_on(&mut self, envelopes: &[(Duration, Duration)]) {
+        self.settle();
+        self.premises.count_on(envelopes);
     }
 
     /// Whoever is told to stop hands over what was recorded.

@@ -31,7 +31,7 @@ use laxity_core::endpoint::{Endpoint, EndpointCounters, Incoming, Outgoing, Rele
 use laxity_core::event::{ChannelId, Event, LinkId, Name, Request};
 use laxity_core::frames::Frames;
 use laxity_core::piece::Piece;
-use laxity_core::platform::{LinkModel, Platform};
+use laxity_core::platform::{Interference, LinkModel, Platform};
 use laxity_core::units::{Duration, Instant};
 use laxity_drive::{Clock, Config, Driver, Next, Sleep, Work};
 use laxity_link::LinkOver;
@@ -88,6 +88,8 @@ pub(crate) enum Command {
         link: LinkId,
         model: LinkModel,
     },
+    /// Counts on this interference from now on.
+    CountOn(Box<Interference>),
     /// Runs these upcalls from now on, on its own thread.
     Upcalls(Box<dyn Upcalls>),
     Stop,
@@ -106,6 +108,8 @@ pub(crate) enum Notice {
     LinkSet { ticket: u64 },
     /// Memory to be freed.
     Garbage { _channel: Option<Released>, _slot: Option<Box<Slot>>, _opener: Option<Opener> },
+    /// What is counted on no more, to be freed.
+    CountedOn { _interference: Box<Interference> },
     /// Upcalls that run no more, to be freed.
     UpcallsOver { _upcalls: Box<dyn Upcalls> },
 }

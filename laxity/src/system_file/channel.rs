@@ -10,7 +10,7 @@ use crate::source::{Entry, FileError, Table};
 use crate::text::DisplayRate;
 
 const KEYS: &str =
-    "deadline, min_message; max_message, interval or max_rate, burst; r, p, b, M; max_frames or max_frame_size";
+    "deadline, min_message, tolerate; max_message, interval or max_rate, burst; r, p, b, M; max_frames or max_frame_size";
 const SPELLINGS: &str = "max_message with interval or max_rate, and burst; or r, p, b and M of a token bucket; or interval, \
                          max_frames and max_frame_size of IEEE 802.1Qcc";
 
@@ -27,7 +27,7 @@ fn spellings(key: &str) -> u8 {
         "interval" => OURS | FRAMES,
         "r" | "p" | "b" | "M" => BUCKET,
         "max_frames" | "max_frame_size" => FRAMES,
-        "name" | "role" | "deadline" | "min_message" => ANY,
+        "name" | "role" | "deadline" | "min_message" | "tolerate" => ANY,
         _ => 0,
     }
 }
@@ -73,6 +73,10 @@ pub(super) fn read(table: &Table<'_, '_>, beside: &[&str]) -> Result<Channel, Fi
         deadline.value,
     )
     .map_err(|error| blame(table, &error, &traffic, (&min_message, &deadline)))?;
+    let contract = match table.get("tolerate") {
+        Some(entry) => contract.tolerate(entry.fraction()?).map_err(|error| entry.error(format!("channel.{error}")))?,
+        None => contract,
+    };
     let peak = given(table, "p", Entry::rate)?.map(|peak| peak.value);
     Ok(Channel { name, request: Request { contract, ends }, peak })
 }
@@ -114,6 +118,7 @@ fn is_what_it_should_be(entry: &Entry<'_, '_>) -> Result<(), FileError> {
         "max_rate" => messages_per_second(entry).map(drop),
         "burst" | "max_frames" => entry.count().map(drop),
         "r" | "p" => entry.rate().map(drop),
+        "tolerate" => entry.fraction().map(drop),
         "name" | "role" => Ok(()),
         _ => entry.size().map(drop),
     }
@@ -217,7 +222,7 @@ fn blame(
         ContractError::Burst { .. } => (traffic.burst.key, traffic.burst.at),
         ContractError::Queue { .. } => (deadline.key, deadline.at),
         // Of best effort, which no channel of a file is.
-        ContractError::NoBestEffort | ContractError::Packets { .. } => max,
+        ContractError::NoBestEffort | ContractError::Packets { .. } | ContractError::Tolerance { .. } => max,
     };
     let key = format!("channel.{key}");
     let problem = match *error {
@@ -237,9 +242,7 @@ fn blame(
         ContractError::Burst { found, most } => {
             format!("{key} over channel.M makes a burst of {found} messages, expected 1 to {most}")
         }
-        ContractError::Queue { .. } | ContractError::NoBestEffort | ContractError::Packets { .. } => {
-            format!("{key}: {error}")
-        }
+        _ => format!("{key}: {error}"),
     };
     table.source.error(at, &key, problem)
 }

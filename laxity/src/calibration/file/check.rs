@@ -4,7 +4,7 @@ use laxity_core::admission::confidence::batches::Batching;
 use laxity_core::admission::confidence::{Probability, upper_bound};
 use laxity_core::platform::{Field, PARAMETERS, Parameter};
 
-use super::super::{Calibration, Cost, Taken, Window, decimal, derive};
+use super::super::{Calibration, Cost, Observer, Piece, Taken, Window, decimal, derive};
 use crate::text::DisplaySize;
 
 /// Of what something is wrong.
@@ -48,7 +48,12 @@ pub(super) fn check(calibration: &Calibration) -> Result<(), Wrong> {
         if let Some(problem) = of_cost(cost, taken.alpha) {
             return wrong(Place::Cost(number), format!("the cost {}: {problem}", shown(cost)));
         }
-        if costs[..number].iter().any(|other| (other.kind, other.packet) == (cost.kind, cost.packet)) {
+        // Of the hand-over there are several, each with another exceedance.
+        let is_same = |other: &Cost| {
+            (other.kind, other.packet) == (cost.kind, cost.packet)
+                && (cost.kind != Piece::Handover || other.exceedance == cost.exceedance)
+        };
+        if costs[..number].iter().any(is_same) {
             return wrong(Place::Cost(number), format!("the cost {} is there twice", shown(cost)));
         }
     }
@@ -59,8 +64,9 @@ pub(super) fn check(calibration: &Calibration) -> Result<(), Wrong> {
             return wrong(place, format!("{shown}: {problem}"));
         }
         let before = &windows[..number];
-        if before.iter().any(|other| (other.observer, other.window) == (window.observer, window.window)) {
-            return wrong(place, format!("{shown} is there twice"));
+        let rarer = before.iter().rfind(|other| (other.observer, other.window) == (window.observer, window.window));
+        if rarer.is_some_and(|rarer| window.budget >= rarer.budget || window.exceedance <= rarer.exceedance) {
+            return wrong(place, format!("{shown} is there twice, expected a smaller budget that is exceeded more often"));
         }
         if before.last().is_some_and(|last| last.window > window.window) {
             return wrong(place, format!("{shown} stands behind a longer one, expected the shortest first"));
@@ -150,7 +156,8 @@ fn of_platform(calibration: &Calibration) -> Option<String> {
         ));
     }
     for &(length, budget) in &p.interference.envelopes {
-        let claimed = windows.iter().filter(|window| window.window == length).map(|window| window.budget).max();
+        let rarest = |observer| windows.iter().find(|one| (one.observer, one.window) == (observer, length));
+        let claimed = Observer::ALL.into_iter().filter_map(rarest).map(|window| window.budget).max();
         match claimed {
             Some(claimed) if budget >= claimed => {}
             Some(claimed) => {

@@ -8,7 +8,7 @@ use laxity_core::platform::Platform;
 use laxity_core::units::Duration;
 
 use super::super::identity::MOST_CHARACTERS;
-use super::super::{Calibration, Cost, Load, Observer, Piece, Taken, Window, decimal, read_decimal};
+use super::super::{Calibration, Cost, Load, Observer, Piece, Taken, Window, decimal};
 use super::{DIGEST, VERSION, check, fnv1a64};
 use crate::platform_file;
 use crate::realtime::Scheduling;
@@ -211,7 +211,7 @@ fn name(table: &Table<'_, '_>, key: &str) -> Result<String, FileError> {
 
 fn probability(table: &Table<'_, '_>, key: &str) -> Result<Probability, FileError> {
     text(table, key, "a probability in quotes such as \"0.000075\", exact to 12 places", |text| {
-        read_decimal(text).filter(|probability| decimal(*probability) == text)
+        Probability::read(text).filter(|probability| decimal(*probability) == text)
     })
 }
 

@@ -18,6 +18,8 @@ const HEAD: &str = "\
 # `exceedance` at most, and what it then takes beyond `claimed` counts as stolen. A window is a span of time, one beside the
 # other; more than `budget` is stolen in it with a probability of `exceedance` at most, and 1 claims nothing. Each of these
 # statements may be wrong in 1 - `confidence` of all calibrations; too few samples claim a higher exceedance, not a smaller budget.
+# Of hand-overs and of long windows there are several claims, for contracts that tolerate that some messages are late: smaller
+# ones, which are exceeded more often.
 ";
 
 pub(super) fn text(calibration: &Calibration) -> String {

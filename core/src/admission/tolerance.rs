@@ -1,0 +1,133 @@
+//! Which claims of the platform a host counts on: as much interference as the channel needs that tolerates least.
+//!
+//! A platform may have several claims ([`Platform::claims`]), each of budgets with the probability that they are exceeded: large ones that are hardly ever
+//! exceeded, and smaller ones that are exceeded more often. A contract that tolerates a fraction of late messages can be kept with small ones.
+//!
+//! **One for all channels of a host.** It counts on the claim with the smallest budgets under which no channel misses more often than it tolerates;
+//! if one of them tolerates nothing, or there are upcalls, on the rarest one. So a newcomer that tolerates less makes the budgets larger for all, and is refused if one that is
+//! there could not keep its deadline then; one that takes so much that another would miss more often than it tolerates has larger budgets, too. Mixed tolerances with a budget for each would be
+//! finer, and unsound if they were taken as they stand: the budget until t must be that of the strictest channel with a stage deadline up to t. Channels
+//! keep their stages whatever the claim; when it changes nothing changes in how they are served.
+//!
+//! **The fraction** is that of `span` for what is claimed of windows, and for a channel that is sent what was claimed of its hand-over when it was granted. A message may miss at either
+//! of two hosts, so each has half of what is tolerated.
+
+use super::answer::Role;
+use super::confidence::Probability;
+use super::reserve::{Admission, Reservation, ReservationId};
+use super::split::LONGEST;
+use super::{Code, Refusal, Stage};
+use crate::contract::Contract;
+use crate::limits;
+use crate::platform::{Claim, Interference, Platform};
+use crate::units::Duration;
+
+/// The hosts at which a message may miss.
+const HOSTS: u64 = 2;
+
+impl Admission {
+    /// The claim that it counts on; `None` if nothing is claimed of what it counts on.
+    pub fn claim(&self) -> Option<&Claim> {
+        self.platform().claims.get(self.place()?)
+    }
+
+    /// The same host, of whose platform no more is claimed than of this one.
+    #[must_use]
+    pub fn with_claims_of(mut self, platform: &Platform) -> Self {
+        self.machine.platform.claims.clone_from(&platform.claims);
+        self
+    }
+
+    /// Of the messages of each channel that is admitted now no larger share misses its deadline because of this host's platform; `None` if nothing
+    /// is claimed.
+    pub fn miss_share(&self) -> Option<Probability> {
+        let of_windows = self.miss_probability(&self.claim()?.exceedances)?;
+        Some(of_windows.or(self.reservations().map(|held| held.late_handover).max().unwrap_or(Probability::ZERO)))
+    }
+
+    /// What passes from `send()` until this host begins with a message of a channel that is sent, at most; zero for others, and if `id` is of no
+    /// reservation.
+    pub fn handover(&self, id: ReservationId) -> Duration {
+        self.reservation(id).map_or(Duration::ZERO, |held| held.handover)
+    }
+
+    /// The hand-over that a newcomer counts on, and how often it takes longer.
+    pub(super) fn claimed_handover(&self, role: Role) -> (Duration, Probability) {
+        if role != Role::Sends {
+            return (Duration::ZERO, Probability::ZERO);
+        }
+        (self.platform().handover, self.claim().map_or(Probability::ZERO, |claim| claim.late_handover))
+    }
+
+    /// Does something about a newcomer at this host as it has to be for it; if that fails nothing changes.
+    pub(super) fn tolerating<T>(
+        &mut self,
+        contract: &Contract,
+        role: Role,
+        work: impl FnOnce(&mut Self) -> Result<T, Refusal>,
+    ) -> Result<T, Refusal> {
+        let Some(mut host) = self.for_newcomer(contract, role)? else { return work(self) };
+        let done = work(&mut host)?;
+        *self = host;
+        Ok(done)
+    }
+
+    /// This host with the claim that it counts on with a newcomer; `None` if that is the one of now.
+    pub(super) fn for_newcomer(&self, contract: &Contract, role: Role) -> Result<Option<Self>, Refusal> {
+        let Some(place) = self.place() else { return Ok(None) };
+        let rarest = || if place == 0 { Ok(None) } else { self.counting_on(0).map(Some) };
+        let tolerances = self.reservations().map(|held| held.contract.tolerance());
+        let tolerances = tolerances.chain(core::iter::once(contract.tolerance()));
+        // The least, unless one has none.
+        let least = tolerances.reduce(|one, other| Some(one?.min(other?))).flatten();
+        let Some(least) = least.filter(|_| self.upcalls.is_empty()) else { return rarest() };
+        let part = least.divided_by(HOSTS);
+        let mut refused = None;
+        for wanted in (0..self.platform().claims.len()).rev() {
+            let host = if wanted == place { Ok(self.clone()) } else { self.counting_on(wanted) };
+            match host {
+                Ok(host) if host.share_with(contract, role)? <= part => {
+                    return Ok(Some(host).filter(|_| wanted != place));
+                }
+                Ok(_) => {}
+                Err(refusal) => refused = refused.or(Some(refusal)),
+            }
+        }
+        // What could not be granted within any deadline is refused for that.
+        self.decide_at(contract, role, 0, limits::MAX_DEADLINE)?;
+        Err(refused.unwrap_or(Refusal::new(Code::Tolerance, Stage::Route)))
+    }
+
+    /// Counts on the rarest claim, as upcalls need it.
+    pub(super) fn count_on_rarest(&mut self) -> Result<(), Refusal> {
+        if self.place().is_some_and(|place| place > 0) {
+            *self = self.counting_on(0)?;
+        }
+        Ok(())
+    }
+
+    /// Which of the platform's claims it counts on.
+    fn place(&self) -> Option<usize> {
+        let Platform { interference, handover, claims, .. } = self.platform();
+        claims.iter().position(|claim| claim.envelopes == interference.envelopes && claim.handover == *handover)
+    }
+
+    /// The same channels, counting on another claim.
+    fn counting_on(&self, place: usize) -> Result<Self, Refusal> {
+        let platform = self.platform().clone();
+        let Some(Claim { envelopes, handover, .. }) = platform.claims.get(place).cloned() else { return Ok(self.clone()) };
+        let interference = Interference { envelopes, ..platform.interference };
+        self.on_platform(Platform { interference, handover, ..platform })
+    }
+
+    /// The share with a newcomer, whatever its deadline.
+    fn share_with(&self, contract: &Contract, role: Role) -> Result<Probability, Refusal> {
+        let mut host = self.clone();
+        let newcomer: Reservation = host.newcomer(contract, role)?.reservation();
+        host.insert(newcomer.with(LONGEST, LONGEST))?;
+        Ok(host.miss_share().unwrap_or(Probability::ONE))
+    }
+}
+
+#[cfg(test)]
+mod tests;
