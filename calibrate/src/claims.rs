@@ -1,7 +1,7 @@
 //! From what was counted to what is claimed.
 
 use laxity_core::admission::confidence::batches::{self, Batching, FEWEST_BATCHES};
-use laxity_core::admission::confidence::{Probability, Samples, exceedances_allowed};
+use laxity_core::admission::confidence::{Probability, Samples, exceedances_allowed, touched};
 use laxity_core::units::Duration;
 
 use super::work::Worked;
@@ -94,7 +94,8 @@ impl Pieces<'_> {
             Piece::ALL.into_iter().filter(|piece| piece.is_timed()).filter_map(|piece| self.own(piece)).collect();
         for tolerance in TOLERANCES {
             let cost = self.own_at(Piece::Handover, of_handover(tolerance));
-            let is_new = |cost: &Cost| claims.iter().all(|other| (other.kind, other.exceedance) != (cost.kind, cost.exceedance));
+            let is_new =
+                |cost: &Cost| claims.iter().all(|other| (other.kind, other.exceedance) != (cost.kind, cost.exceedance));
             claims.extend(cost.filter(is_new));
         }
         claims.extend(self.changes(&claims));
@@ -145,7 +146,7 @@ pub(super) struct Claimed {
 
 /// The targets of windows of one length: the rarest, and what tolerances ask for of those that are long enough that a message meets few of them.
 fn targets(window: Duration) -> Vec<Probability> {
-    let touched = NOMINAL_SPAN.div_ceil(window).saturating_add(1).saturating_mul(WINDOWS.len() as u64);
+    let touched = touched(NOMINAL_SPAN, window).saturating_mul(WINDOWS.len() as u64);
     let rarest = Probability::ONE.divided_by(touched.saturating_mul(MISS_TARGET));
     let tolerated = TOLERANCES.into_iter().filter(|_| window >= TOLERABLE_FROM).map(of_windows);
     std::iter::once(rarest).chain(tolerated).collect()
@@ -205,7 +206,11 @@ pub(super) fn windows(observer: Observer, sets: &[Vec<Recorded>], among: u64) ->
                 let Claim { parts, batches, batch, bad, budget, exceedance } = match (of_target(target), before) {
                     (Some(claim), None) => claim,
                     // No window can lose more than itself, and what promises less has a smaller budget.
-                    (Some(claim), Some(before)) if claim.budget < before.budget && claim.exceedance > before.exceedance => claim,
+                    (Some(claim), Some(before))
+                        if claim.budget < before.budget && claim.exceedance > before.exceedance =>
+                    {
+                        claim
+                    }
                     (None, None) => unclaimed,
                     (_, Some(_)) => continue,
                 };
@@ -486,7 +491,7 @@ mod tests {
         let largest = nanos(u64::from(*values.iter().max().unwrap()));
         // Far fewer than the target needs: nothing less than the largest can be claimed.
         assert_eq!((claim.budget, claim.largest), (on_grid(window, largest), largest));
-        let alpha = ALPHA.divided_by(2 * WINDOWS.len() as u64);
+        let alpha = ALPHA.divided_by(2 * targets_of_all());
         // 50 s: batches of 50/60 s.
         assert_eq!((claim.batches, claim.batch, claim.bad), (59, 84, 2));
         let least = Batching { windows: 84, most_bad: 2 }.least(59, alpha);
@@ -494,6 +499,33 @@ mod tests {
         assert_eq!(seen.len(), 1);
         assert_eq!(seen[0].counts.iter().map(|count| count.1).sum::<u64>(), 5000);
         assert!(seen[0].counts.is_sorted_by(|one, other| one.0 < other.0));
+    }
+
+    #[test]
+    fn what_tolerances_ask_for_is_claimed_of_long_windows_as_far_as_it_is_less() {
+        let window = WINDOWS[2];
+        // A stall of some length every two thousand windows: in one of twelve batches of 166.
+        let mut values = scattered(40_000, 100_000);
+        for (number, value) in values.iter_mut().enumerate().filter(|(number, _)| number % 2000 == 1999) {
+            *value = 1_000_000 + number as u32;
+        }
+        let Claimed { claimed, .. } = windows(Observer::Spinning, &[vec![recorded(window, values.clone())]], 1);
+        assert!(claimed.len() > 1 && claimed.len() <= 1 + TOLERANCES.len(), "{claimed:?}");
+        assert!(claimed[0].budget >= nanos(1_000_000));
+        assert!(
+            claimed.is_sorted_by(|one, other| one.budget > other.budget && one.exceedance < other.exceedance),
+            "{claimed:?}"
+        );
+        let last = claimed[claimed.len() - 1];
+        assert!(last.budget < nanos(110_000) && last.exceedance <= of_windows(TOLERANCES[2]), "{last:?}");
+        let beyond =
+            |budget: Duration| values.iter().filter(|value| u64::from(**value) > budget.as_nanos()).count() as u64;
+        for Window { budget, exceedance, .. } in claimed {
+            assert!(beyond(budget) * 1_000_000 / 40_000 * 1_000_000 <= exceedance.parts(), "{budget}");
+        }
+        // Of shorter windows a message meets too many.
+        let short = windows(Observer::Spinning, &[vec![recorded(WINDOWS[1], values)]], 1).claimed;
+        assert_eq!(short.len(), 1);
     }
 
     #[test]
@@ -532,7 +564,7 @@ mod tests {
         let [claim] = claimed[..] else { panic!("{claimed:?}") };
         let budget = on_grid(window, most);
         assert_eq!((claim.windows, claim.parts, claim.budget, claim.largest), (6000, 2, budget, most));
-        let alpha = ALPHA.divided_by(4 * WINDOWS.len() as u64);
+        let alpha = ALPHA.divided_by(2 * targets_of_all()).divided_by(2);
         assert_eq!(claim.exceedance, Batching { windows: 50, most_bad: 2 }.least(60, alpha), "{claim:?}");
         assert_eq!(seen[0].counts.iter().map(|count| count.1).sum::<u64>(), 6000);
         // Too few of each: all together, and either may have them all.
@@ -611,7 +643,7 @@ mod tests {
         let Claimed { claimed, .. } = windows(Observer::Spinning, &[vec![kept]], 1);
         let [claim] = claimed[..] else { panic!("{claimed:?}") };
         assert_eq!((claim.windows, claim.largest, claim.batch % 7), (70_000, largest, 0));
-        let alpha = ALPHA.divided_by(2 * WINDOWS.len() as u64);
+        let alpha = ALPHA.divided_by(2 * targets_of_all());
         assert!(claim.exceedance >= upper_bound(0, claim.batches, alpha).divided_by(100), "{claim:?}");
     }
 }

@@ -8,6 +8,7 @@ use laxity::{
     ChannelSpec, Error, Listener as InnerListener, Message, Receiver as InnerReceiver, Sender as InnerSender,
 };
 use laxity_core::contract::{Contract as InnerContract, Overload};
+use laxity_core::probability::Probability;
 use laxity_core::units::Duration;
 
 use crate::failure::{Failure, borrowed, borrowed_mut, give, give_object, guarded, guarded_or, take, text};
@@ -52,6 +53,8 @@ pub struct Contract {
     pub deadline_ns: u64,
     /// LAXITY_OVERLOAD_BLOCK or LAXITY_OVERLOAD_DROP.
     pub overload: c_int,
+    /// Of 10^9 messages so many may be late because of the hosts' platforms, 500,000,000 at most; 0 tolerates none.
+    pub tolerate_ppb: u32,
 }
 
 /// What was counted of a receiving channel so far.
@@ -177,6 +180,10 @@ pub unsafe extern "C" fn laxity_host_open(
         let open = || {
             let contract = InnerContract::new(asked.max_message, asked.min_message, interval, asked.burst, deadline)
                 .map_err(Error::from)?;
+            let contract = match asked.tolerate_ppb {
+                0 => contract,
+                parts => contract.tolerate(Probability::from_parts(u64::from(parts) * 1_000)).map_err(Error::from)?,
+            };
             let spec = ChannelSpec { overload, ..ChannelSpec::real_time(contract) };
             Ok(Sender(host.0.open(address(peer, "peer")?, name, spec)?))
         };

@@ -42,8 +42,11 @@ pub(crate) struct SendArguments {
     /// From a message's logical arrival until the receiving application has it
     #[arg(long, value_name = "SPAN")]
     pub(crate) deadline: Option<String>,
+    /// The fraction of messages, such as 1e-2, that may be late because the platform takes the processor for longer than is counted on
+    #[arg(long, value_name = "FRACTION")]
+    pub(crate) tolerate: Option<String>,
     /// A best-effort channel instead: no interval, no deadline, no promise
-    #[arg(long, conflicts_with_all = ["interval", "deadline", "burst", "min_message"])]
+    #[arg(long, conflicts_with_all = ["interval", "deadline", "burst", "min_message", "tolerate"])]
     pub(crate) best_effort: bool,
     /// Messages that may wait on a best-effort channel
     #[arg(long, value_name = "MESSAGES", default_value_t = 64)]
@@ -172,6 +175,10 @@ fn specification(arguments: &SendArguments) -> Result<ChannelSpec, Failure> {
     let interval = option("--interval", interval, text::interval)?;
     let deadline = option("--deadline", deadline, text::duration)?;
     let contract = Contract::new(max_message, min_message, interval, arguments.burst, deadline).map_err(Error::from)?;
+    let contract = match &arguments.tolerate {
+        Some(fraction) => contract.tolerate(option("--tolerate", fraction, text::fraction)?).map_err(Error::from)?,
+        None => contract,
+    };
     Ok(ChannelSpec { overload, ..ChannelSpec::real_time(contract) })
 }
 

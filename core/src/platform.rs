@@ -73,15 +73,15 @@ impl LinkModel {
 }
 
 /// Interference: in any window `t`, the platform takes at most
-/// `Intf(t) = burst + Σ ⌈t/period⌉ cost + min over the envelopes of (⌈t/window⌉ + 1) budget` of the processor away.
+/// `Intf(t) = burst + Σ ⌈t/period⌉ cost + min over the envelopes of ⌈(t + window/2)/window⌉ budget` of the processor away.
 #[derive(Clone, Debug, PartialEq, Eq, Default)]
 pub struct Interference {
     /// Taken once in any window.
     pub burst: Duration,
     /// (period, cost) terms that add up; periods are not zero.
     pub periodic: Vec<(Duration, Duration)>,
-    /// (window, budget): at most `budget` was taken in each of the windows that were measured one after the other, of which a
-    /// span `t` meets `⌈t/window⌉ + 1`. Each holds by itself, so the least counts. Windows are not zero.
+    /// (window, budget): at most `budget` is taken in each of the windows that follow one another, and in each of those that begin half a window
+    /// later: of one kind or the other so many as Intf has cover a span `t`. Each envelope holds by itself, so the least counts. Windows are not zero.
     pub envelopes: Vec<(Duration, Duration)>,
 }
 
@@ -95,9 +95,14 @@ impl Interference {
         let periodic =
             self.periodic.iter().fold(self.burst, |sum, &(period, cost)| sum + cost * window.div_ceil(period));
         let envelopes =
-            self.envelopes.iter().map(|&(length, budget)| budget * window.div_ceil(length).saturating_add(1));
+            self.envelopes.iter().map(|&(length, budget)| budget * (window + half(length)).div_ceil(length));
         periodic + envelopes.min().unwrap_or(Duration::ZERO)
     }
+}
+
+/// Half a window, rounded up.
+pub(crate) fn half(window: Duration) -> Duration {
+    Duration::from_nanos(window.as_nanos().div_ceil(2))
 }
 
 /// What is claimed of a platform that now and then takes more, for channels that tolerate it.

@@ -60,7 +60,8 @@ impl Probability {
     pub fn read(text: &str) -> Option<Self> {
         let (number, power) = text.split_once("e-").unwrap_or((text, "0"));
         let (whole, fraction) = number.split_once('.').unwrap_or((number, "0"));
-        let is_digits = |text: &str| !text.is_empty() && text.len() <= DIGITS && text.bytes().all(|digit| digit.is_ascii_digit());
+        let is_digits =
+            |text: &str| !text.is_empty() && text.len() <= DIGITS && text.bytes().all(|digit| digit.is_ascii_digit());
         if !is_digits(whole) || !is_digits(fraction) || !is_digits(power) || whole.len() > 1 {
             return None;
         }
@@ -94,9 +95,29 @@ mod tests {
         }
         let read = |text| Probability::read(text).map(Probability::parts);
         assert_eq!(read("0.050000000000"), Some(50_000_000_000));
-        assert_eq!((read("1e-2"), read("2.5e-3"), read("1e-12"), read("1e-0")), (Some(10_000_000_000), Some(2_500_000_000), Some(1), Some(1_000_000_000_000)));
+        assert_eq!(
+            (read("1e-2"), read("2.5e-3"), read("1e-12"), read("1e-0")),
+            (Some(10_000_000_000), Some(2_500_000_000), Some(1), Some(1_000_000_000_000))
+        );
         for bad in [
-            "", ".", "0.", ".5", "1.1", "2", "-0.5", "+0.5", "0.0000000000001", "0,5", "0.5 ", "5%", "0.\u{663}", "00.5", "1e-13", "1e-", "1e2", "1e--2",
+            "",
+            ".",
+            "0.",
+            ".5",
+            "1.1",
+            "2",
+            "-0.5",
+            "+0.5",
+            "0.0000000000001",
+            "0,5",
+            "0.5 ",
+            "5%",
+            "0.\u{663}",
+            "00.5",
+            "1e-13",
+            "1e-",
+            "1e2",
+            "1e--2",
             "1e-99999999999",
         ] {
             assert_eq!(Probability::read(bad), None, "{bad}");

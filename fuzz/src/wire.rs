@@ -150,8 +150,17 @@ pub(crate) fn made<'a>(kind: u8, bytes: &mut Bytes<'a>) -> Control<'a> {
                 Traffic::BestEffort { max_message, queue: burst }
             } else {
                 let (min_message, interval, deadline) = (bytes.number() as u32, span(bytes), span(bytes));
-                let (catch_up, is_question) = (Duration::ZERO, burst & 1 != 0);
-                Traffic::RealTime { max_message, min_message, interval, burst, deadline, catch_up, is_question }
+                let (catch_up, tolerance, is_question) = (Duration::ZERO, u64::from(burst), burst & 1 != 0);
+                Traffic::RealTime {
+                    max_message,
+                    min_message,
+                    interval,
+                    burst,
+                    deadline,
+                    catch_up,
+                    tolerance,
+                    is_question,
+                }
             };
             let (packet, upstream, lease) = (bytes.u16(), span(bytes), span(bytes));
             let (clock, oversize) = (bytes.number(), bytes.u8());

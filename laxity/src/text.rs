@@ -15,6 +15,7 @@ use std::fmt;
 use std::net::{Ipv6Addr, SocketAddr, ToSocketAddrs};
 
 use laxity_core::event::Name;
+use laxity_core::probability::Probability;
 use laxity_core::units::{Duration, NANOS_PER_SECOND, Rate};
 use laxity_core::wire::WireError;
 
@@ -48,6 +49,9 @@ pub enum Problem {
     /// A unit that is not known here.
     #[error("the unit {} is not known", Shortened(.0))]
     UnknownUnit(String),
+    /// Not from 0 to 1, or finer than 10⁻¹².
+    #[error("it is no fraction of up to twelve digits")]
+    NoFraction,
     /// Not a whole number of the smallest unit.
     #[error("it is not a whole number of {0}")]
     NotWhole(&'static str),
@@ -127,6 +131,7 @@ const SPAN_EXPECTED: &str = "a number and one of ns, us, ms, s, min, h, such as 
 const SIZE_EXPECTED: &str = "a number and one of B, KB, MB, GB, KiB, MiB, GiB, such as 60KiB";
 const RATE_EXPECTED: &str = "a number and a unit, such as 16MB/s or 100Mbit/s";
 const INTERVAL_EXPECTED: &str = "a span of time such as 50ms, or messages per second such as 20/s";
+const FRACTION_EXPECTED: &str = "a fraction such as 0.01 or 1e-2";
 const HOST_EXPECTED: &str = "host or host:port, such as 127.0.0.1:5709, [::1]:5709 or robot.local";
 const CHANNEL_EXPECTED: &str = "host/name or host:port/name, such as 127.0.0.1:5709/camera or [::1]/camera";
 
@@ -165,6 +170,14 @@ pub fn interval(text: &str) -> Result<Duration, TextError> {
         None => read(text, SPANS, "ns"),
     };
     outcome.map(Duration::from_nanos).map_err(problem("interval", text, INTERVAL_EXPECTED))
+}
+
+/// A fraction: `0.01`, `1e-2`.
+///
+/// # Errors
+/// As the text was not one.
+pub fn fraction(text: &str) -> Result<Probability, TextError> {
+    Probability::read(text.trim()).ok_or(Problem::NoFraction).map_err(problem("fraction", text, FRACTION_EXPECTED))
 }
 
 fn problem(what: &'static str, found: &str, expected: &'static str) -> impl FnOnce(Problem) -> TextError {

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use laxity::Costs;
 use laxity::Scheduling;
 use laxity::calibration::{Backing, Cost, Disagreement, Window, decimal};
 use laxity_calibrate::Measured;
@@ -63,7 +64,8 @@ pub(super) fn object(measured: &Measured, file: &Path, against: Option<&[Disagre
             "there_ns": one.there,
         })
     };
-    let backing = Backing::expected(&calibration.clone().into());
+    let costs = Costs::from(calibration.clone());
+    let backing = Backing::expected(&costs);
     to_json(&json!({
         "file": file.display().to_string(),
         "taken": {
@@ -84,7 +86,7 @@ pub(super) fn object(measured: &Measured, file: &Path, against: Option<&[Disagre
         "choice": choice.as_ref().map(chosen),
         "level": backing.level().name(),
         "why": backing.why(),
-        "typical": typical::json(&typical::typical(&calibration.platform)),
+        "typical": typical::json(&typical::typical(&costs.platform)),
         "against": against.map(|against| against.iter().map(differs).collect::<Value>()),
         "notes": notes,
     }))

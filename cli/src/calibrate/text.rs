@@ -4,9 +4,9 @@ use std::fmt::Write as _;
 use std::path::Path;
 
 use comfy_table::{Table, presets};
-use laxity::Guarantee;
 use laxity::calibration::{Backing, Cost, Disagreement, Piece, Taken, Window};
 use laxity::text::DisplayRate;
+use laxity::{Costs, Guarantee};
 use laxity_calibrate::Measured;
 use laxity_core::admission::Settings;
 use laxity_core::admission::answer::Role;
@@ -91,7 +91,8 @@ pub(super) fn page(measured: &Measured, file: &Path, against: Option<&[Disagreem
     if let Some(choice) = choice {
         let _ = writeln!(page, "\n{}", pictures::choice(choice));
     }
-    let backing = Backing::expected(&calibration.clone().into());
+    let costs = Costs::from(calibration.clone());
+    let (backing, platform) = (Backing::expected(&costs), &costs.platform);
     let _ = writeln!(page, "Guarantee with it: {}.", backing.level());
     for reference in choice.iter().flat_map(|choice| &choice.references) {
         let one = [(&reference.contract, Role::Sends)];

@@ -9,7 +9,7 @@
 //! p_up(k, n, alpha) = the p with P(Bin(n, p) ≤ k) = alpha       Clopper and Pearson; 1 − alpha^{1/n} for k = 0
 //! k = the largest with p_up(k, n, alpha) ≤ target               none if n < ln alpha / ln (1 − target)
 //! q = the (n − k)-th smallest of the n values
-//! P(a message misses) ≤ (⌈R/w⌉ + 1) p_up                        R touches so many windows at most
+//! P(a message misses) ≤ (⌈R/w⌉ + 2) p_up                        R touches so many pairs of windows at most
 //! ```
 //!
 //! k follows from n, the target and alpha alone, never from the values: whatever their distribution is, its true exceedance
@@ -128,12 +128,12 @@ pub fn exceedances_allowed(windows: u64, target: Probability, alpha: Probability
     Some(k)
 }
 
-/// How many windows a span touches at most.
-fn touched(span: Duration, window: Duration) -> u64 {
-    span.div_ceil(window).saturating_add(1)
+/// How many pairs of windows a span touches at most, of which one begins half a window after the other, and the next pair half a window after that.
+pub fn touched(span: Duration, window: Duration) -> u64 {
+    span.div_ceil(window).saturating_add(2)
 }
 
-/// (⌈R/w⌉ + 1) p: the most that the probability of a miss is, if windows of this length are counted on, in spans of `response` at
+/// (⌈R/w⌉ + 2) p: the most that the probability of a miss is, if windows of this length are counted on, in spans of `response` at
 /// most (see the module's head).
 /// One for a length of zero.
 pub fn miss_probability(response: Duration, window: Duration, exceedance: Probability) -> Probability {

@@ -71,7 +71,7 @@ use super::{Code, Refusal, Stage};
 use crate::contract::{self, Contract};
 use crate::limits;
 use crate::mutant::{self, Mutant};
-use crate::platform::{Interference, MachineModel, Platform, PlatformError};
+use crate::platform::{Interference, MachineModel, Platform, PlatformError, half};
 use crate::units::Duration;
 use crate::upcall::Upcall;
 
@@ -523,8 +523,8 @@ pub(super) fn interference(interference: &Interference) -> Stolen {
     }
     let mut stolen = Stolen::new(base);
     let envelopes = interference.envelopes.iter().map(|&(window, budget)| {
-        let mut line = Line::constant(budget.as_nanos());
-        line.add_term(window.as_nanos(), budget.as_nanos(), 0);
+        let mut line = Line::default();
+        line.add_term(window.as_nanos(), budget.as_nanos(), half(window).as_nanos());
         line
     });
     stolen.add_least_of(envelopes.collect());

@@ -1,8 +1,10 @@
 //! How long what is stolen can be felt, and so with what probability a message misses.
 //!
-//! What is claimed of the platform's envelopes ([`super::confidence`]) is a probability for one window. A message that misses its
+//! What is claimed of the platform's envelopes ([`super::confidence`]) is a probability for a pair of windows, of which the second begins half a window
+//! after the first. A message that misses its
 //! deadline at t2 has an interval [t1, t2] in which the host was never done with what it had to do, and into which a window falls
-//! that exceeded its budget. If m windows of length w did so there, each by w − q at most, then
+//! that exceeded its budget. Windows of one kind cover the interval, the first of pairs or the second, so if m pairs of windows of length w did so there,
+//! each took w − q more than J at most, and
 //!
 //! ```text
 //! t2 − t1 ≤ m R_w,   R_w = least s with s ≥ work begun within s + blocks + J_w(s) + (w − q)
@@ -12,13 +14,13 @@
 //! in m R_w no more than m times what they are in R_w.
 //!
 //! **How many messages a stall makes late.** One stall may outlast many deadlines, and what it left behind delays what comes long after.
-//! So the windows within one busy period of the undisturbed host are too few to look at. But each window that exceeds its budget
-//! answers for an R_w + w of the time at most: lay a mass of R_w + w on its begin; then every t2 above ends an interval that
+//! So the windows within one busy period of the undisturbed host are too few to look at. But each pair that exceeds its budget
+//! answers for an R_w + 3w/2 of the time at most: lay a mass of that on its begin; then every t2 above ends an interval that
 //! carries at least its own length of mass, and such t2 make up no more than the whole mass (F. Riesz's lemma of the rising
 //! sun). As a share of the time, and so for a message whose deadline does not depend on the stalls,
 //!
 //! ```text
-//! P(a message misses) ≤ p_w (R_w/w + 1) + Σ over the other envelopes v of p_v (R⁰_w/v + 1)
+//! P(a message misses) ≤ p_w (R_w/w + 2) + Σ over the other envelopes v of p_v (R⁰_w/v + 2)
 //! ```
 //!
 //! where R⁰_w is R_w without the w − q: if none of the windows of length w exceeded its budget, the interval is no longer than

@@ -115,7 +115,9 @@ impl Admission {
     /// The same channels, counting on another claim.
     fn counting_on(&self, place: usize) -> Result<Self, Refusal> {
         let platform = self.platform().clone();
-        let Some(Claim { envelopes, handover, .. }) = platform.claims.get(place).cloned() else { return Ok(self.clone()) };
+        let Some(Claim { envelopes, handover, .. }) = platform.claims.get(place).cloned() else {
+            return Ok(self.clone());
+        };
         let interference = Interference { envelopes, ..platform.interference };
         self.on_platform(Platform { interference, handover, ..platform })
     }

@@ -108,6 +108,7 @@ impl ControlType {
                 tag::AHEAD,
                 tag::SHARED,
                 tag::CATCH_UP,
+                tag::TOLERANCE,
                 tag::SPACING,
             ],
             Self::Accept => &[tag::CHANNEL, tag::KEY, tag::RECEIVE, tag::PACKET, tag::LEASE, tag::CLOCK, tag::SPACING],

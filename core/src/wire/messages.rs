@@ -119,7 +119,16 @@ impl Open<'_> {
     /// As [`Contract::new`] and [`Service::best_effort`].
     pub fn service(&self) -> Result<Service, ContractError> {
         match self.traffic {
-            Traffic::RealTime { max_message, min_message, interval, burst, deadline, catch_up, tolerance, is_question: _ } => {
+            Traffic::RealTime {
+                max_message,
+                min_message,
+                interval,
+                burst,
+                deadline,
+                catch_up,
+                tolerance,
+                is_question: _,
+            } => {
                 let contract = Contract::new(max_message.into(), min_message.into(), interval, burst.into(), deadline)?
                     .with_catch_up(catch_up)?;
                 let contract = match tolerance {

@@ -19,6 +19,7 @@ fn is_mandatory(control_type: ControlType, field: fields::Field) -> bool {
             fields::AHEAD,
             fields::SHARED,
             fields::CATCH_UP,
+            fields::TOLERANCE,
             fields::SPACING,
         ],
         ControlType::Accept => &[fields::SPACING],

@@ -13,7 +13,7 @@
 //! A cost that has no figure for a packet size takes that of the next larger size, or of the largest.
 
 use laxity_core::admission::Admission;
-use laxity_core::admission::confidence::Probability;
+use laxity_core::admission::confidence::{Probability, touched};
 use laxity_core::platform::{Claim, Interference, LinkModel, Platform};
 use laxity_core::units::{Duration, Rate};
 
@@ -42,7 +42,7 @@ pub const TOLERANCES: [Probability; 3] =
 pub const TOLERABLE_FROM: Duration = Duration::from_millis(10);
 
 /// With what probability a window may exceed its budget for such a tolerance. Half of the tolerance is each host's; of that three fifths are the windows', of
-/// which a message meets some five.
+/// which a message meets some five pairs.
 pub const fn of_windows(tolerance: Probability) -> Probability {
     tolerance.times(6).divided_by(100)
 }
@@ -59,11 +59,12 @@ pub(super) fn exceedance(windows: &[Window], length: Duration, budget: Duration)
         // No window loses more than itself.
         return Some(Probability::ZERO);
     }
-    let observers = Observer::ALL.into_iter().map(|observer| {
-        windows.iter().filter(move |window| window.observer == observer && window.window == length)
-    });
+    let observers = Observer::ALL
+        .into_iter()
+        .map(|observer| windows.iter().filter(move |window| window.observer == observer && window.window == length));
     let measured = observers.filter(|own| own.clone().next().is_some());
-    let covered = measured.map(|own| own.filter(|window| window.budget <= budget).map(|window| window.exceedance).min());
+    let covered =
+        measured.map(|own| own.filter(|window| window.budget <= budget).map(|window| window.exceedance).min());
     covered.reduce(|one, other| Some(one?.max(other?))).flatten()
 }
 
@@ -82,12 +83,16 @@ pub(super) fn claims(costs: &[Cost], windows: &[Window], platform: &Platform) ->
     let mut all = Vec::new();
     all.extend(with(platform.interference.envelopes.clone(), handovers().next()));
     for tolerance in TOLERANCES {
-        let handover = handovers().filter(|cost| cost.exceedance <= of_handover(tolerance)).min_by_key(|cost| cost.claimed);
+        let handover =
+            handovers().filter(|cost| cost.exceedance <= of_handover(tolerance)).min_by_key(|cost| cost.claimed);
         // Where a length has no claim for so little, its rarest one counts.
         let budget = |length: Duration, observer| {
             let own = || windows.iter().filter(move |window| window.window == length && window.observer == observer);
-            let enough = own().filter(|window| window.exceedance <= of_windows(tolerance)).map(|window| window.budget).min();
-            enough.or_else(|| own().filter(|window| window.exceedance < Probability::ONE).map(|window| window.budget).max())
+            let enough =
+                own().filter(|window| window.exceedance <= of_windows(tolerance)).map(|window| window.budget).min();
+            enough.or_else(|| {
+                own().filter(|window| window.exceedance < Probability::ONE).map(|window| window.budget).max()
+            })
         };
         let mut lengths: Vec<Duration> =
             windows.iter().map(|window| window.window).filter(|length| *length >= TOLERABLE_FROM).collect();
@@ -181,7 +186,9 @@ pub fn envelopes(windows: &[Window]) -> Vec<(Duration, Duration)> {
         let Window { observer, window, .. } = windows[place];
         windows[..place].iter().all(|other| (other.observer, other.window) != (observer, window))
     };
-    for (_, &Window { window, budget, exceedance, .. }) in windows.iter().enumerate().filter(|(place, _)| rarest(*place)) {
+    for (_, &Window { window, budget, exceedance, .. }) in
+        windows.iter().enumerate().filter(|(place, _)| rarest(*place))
+    {
         match all.iter_mut().find(|(length, ..)| *length == window) {
             Some((_, most, chance)) => (*most, *chance) = (budget.max(*most), exceedance.max(*chance)),
             None => all.push((window, budget, exceedance)),
@@ -193,7 +200,7 @@ pub fn envelopes(windows: &[Window]) -> Vec<(Duration, Duration)> {
     let claimed: Vec<_> = all.iter().copied().filter(|(.., exceedance)| *exceedance < Probability::ONE).collect();
     let chance = |useful: &[(Duration, Duration)]| {
         let of = |length| claimed.iter().find(|(other, ..)| *other == length).map_or(Probability::ONE, |claim| claim.2);
-        let met = useful.iter().map(|&(length, _)| of(length).times(NOMINAL_SPAN.div_ceil(length).saturating_add(1)));
+        let met = useful.iter().map(|&(length, _)| of(length).times(touched(NOMINAL_SPAN, length)));
         met.fold(Probability::ZERO, Probability::or)
     };
     let from = (0..claimed.len()).map(|shortest| least(budgets(&claimed[shortest..])));
@@ -224,7 +231,10 @@ fn least(mut all: Vec<(Duration, Duration)>) -> Vec<(Duration, Duration)> {
     let stolen = |&(length, budget): &(Duration, Duration), span: Duration| {
         Interference { envelopes: vec![(length, budget)], ..Interference::default() }.within(span)
     };
-    let spans = || all.iter().flat_map(|&(length, _)| (1..=LONGEST.div_ceil(length)).map(move |count| length * count));
+    // The longest spans that so many windows cover.
+    let covered =
+        |length: Duration| (0..=LONGEST.div_ceil(length)).map(move |more| length * more + length.mul_ratio(1, 2));
+    let spans = || all.iter().flat_map(|&(length, _)| covered(length));
     let counts = |envelope: &&(Duration, Duration)| {
         spans().any(|span| {
             let own = stolen(envelope, span);
@@ -326,6 +336,48 @@ mod tests {
         let noisy = [cost(Piece::Occupancy, Some(64), 2_000), cost(Piece::Occupancy, Some(1064), 1_900)];
         assert_eq!(link(&noisy).unwrap().1.as_bytes_per_second(), MAX_RATE);
         assert_eq!(link(&[]), None);
+    }
+
+    #[test]
+    fn each_tolerance_has_what_suffices_for_it() {
+        let parts = Probability::from_millionths;
+        let claimed = |window: Window, millionths| Window { exceedance: parts(millionths), ..window };
+        let (spinning, working) = (Observer::Spinning, Observer::Working);
+        let windows = [
+            claimed(window(10, 5000, spinning), 50),
+            claimed(window(10, 3000, spinning), 500),
+            claimed(window(10, 4000, working), 40),
+            claimed(window(10, 1000, working), 5000),
+            claimed(window(100, 20_000, spinning), 400),
+        ];
+        let handover = |micros: u64, millionths| Cost {
+            exceedance: parts(millionths),
+            ..cost(Piece::Handover, None, micros * 1000)
+        };
+        let costs = [handover(900, 1000), handover(2000, 150), handover(400, 1900), handover(90, 19_000)];
+        let (micros, envelopes) = (Duration::from_micros, envelopes(&windows));
+        let platform = Platform {
+            interference: Interference { envelopes, ..Interference::default() },
+            ..Platform::assumed_host()
+        };
+        let [rarest, thousandth, hundredth, tenth] = &claims(&costs, &windows, &platform)[..] else {
+            panic!("four of them")
+        };
+        assert_eq!(rarest.envelopes, platform.interference.envelopes);
+        assert_eq!((rarest.handover, rarest.late_handover), (micros(900), parts(1000)));
+        assert_eq!(rarest.exceedances, [50, 400].map(parts));
+        // Six in a hundred thousand: what no claim suffices for has the rarest.
+        assert_eq!(thousandth.envelopes, [(micros(10_000), micros(5000)), (micros(100_000), micros(20_000))]);
+        assert_eq!((thousandth.handover, thousandth.late_handover), (micros(2000), parts(150)));
+        // Of 10 ms the spinning thread saw 3 taken, and the working one 4 or, too often for a hundredth, 1.
+        assert_eq!(hundredth.envelopes[0], (micros(10_000), micros(4000)));
+        assert_eq!((hundredth.handover, &hundredth.exceedances[..]), (micros(400), &[parts(500), parts(400)][..]));
+        assert_eq!((tenth.envelopes[0], tenth.handover), ((micros(10_000), micros(3000)), micros(90)));
+        assert_eq!(tenth.exceedances[0], parts(5000));
+        // Somebody's larger budget is exceeded no more often, a smaller one was not measured.
+        assert_eq!(exceedance(&windows, micros(10_000), micros(3999)), Some(parts(5000)));
+        assert_eq!(exceedance(&windows, micros(10_000), micros(999)), None);
+        assert_eq!(exceedance(&windows, micros(10_000), micros(10_000)), Some(Probability::ZERO));
     }
 
     #[test]

@@ -92,7 +92,10 @@ impl Claims {
             // Of a batch only every so manieth window was looked at; here all are.
             let claimed = Batching { windows, most_bad }.of_batches(window.exceedance).times(window.stride);
             let evidence = Evidence::new(claimed, alpha);
-            ((window.window, window.budget), Claim { batch: window.batch.max(1), bad: window.bad, evidence, ..Claim::default() })
+            (
+                (window.window, window.budget),
+                Claim { batch: window.batch.max(1), bad: window.bad, evidence, ..Claim::default() },
+            )
         };
         Self { of: claimed().map(claim).collect() }
     }

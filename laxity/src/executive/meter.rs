@@ -3,7 +3,7 @@
 //! Calibration and run time share it. A host that is calibrated records every piece; any other counts the pieces that took
 //! longer than their cost ([`Premises`]). **What a piece takes beyond its cost counts as stolen**, whatever the reason: so the
 //! claims about windows of stolen time, [`crate::calibration`], cover the tails of the costs too, and both are counted here
-//! by the same [`Windows`].
+//! by the same [`Pairs`].
 //!
 //! A piece is the time between two looks at the clock; the loop says what it was ([`Meter::lap`]). Nothing here allocates after
 //! it is made.
@@ -16,7 +16,7 @@ use laxity_core::units::{Duration, Instant};
 use laxity_drive::Work;
 
 use super::recorder::Recorder;
-use super::windows::Windows;
+use super::windows::Pairs;
 use crate::calibration::{Claims, Overruns, Premises, WatchedWindow};
 use crate::statistics::Histogram;
 
@@ -76,7 +76,7 @@ pub(crate) struct Meter {
     mark: Instant,
     limits: Limits,
     premises: Premises,
-    windows: Vec<Windows>,
+    windows: Vec<Pairs>,
     sampling: Option<Box<Sampling>>,
     /// What the looks at the inputs may still take until the next preemption point.
     look: Duration,
@@ -97,7 +97,7 @@ impl Meter {
         let watched = envelopes.iter().take(MOST_WINDOWS).map(watched);
         let mut premises = Premises { windows: watched.collect(), ..Premises::default() };
         premises.count_on(&platform.interference.envelopes);
-        let windows = premises.windows.iter().map(|watched| Windows::new(start, watched.window)).collect();
+        let windows = premises.windows.iter().map(|watched| Pairs::new(start, watched.window)).collect();
         let charged = sampling.as_deref().and_then(|sampling| sampling.charged.as_ref());
         let limits = Limits::of(charged.unwrap_or(platform));
         Self { mark: start, limits, premises, windows, sampling, look: limits.look }

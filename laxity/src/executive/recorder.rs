@@ -7,7 +7,7 @@
 
 use laxity_core::units::{Duration, Instant};
 
-use super::windows::Windows;
+use super::windows::Pairs;
 
 /// Windows that are kept at most; of four bytes each.
 const MOST: u64 = 1 << 25;
@@ -18,7 +18,7 @@ const LONG: Duration = Duration::from_millis(10);
 /// Stolen time of each window of one length, in the order of time.
 #[derive(Clone, Debug)]
 pub struct Recorder {
-    windows: Windows,
+    windows: Pairs,
     values: Vec<u32>,
     /// Only every so manieth is kept.
     stride: u64,
@@ -58,7 +58,7 @@ impl Recorder {
         let stride = stride(expected, (most / recorders.max(1)).max(1));
         let kept = expected / stride;
         let values = Vec::with_capacity((kept + kept / 4 + 64) as usize);
-        Self { windows: Windows::new(start, length), values, stride, pass: 0, seen: 0, largest: Duration::ZERO }
+        Self { windows: Pairs::new(start, length), values, stride, pass: 0, seen: 0, largest: Duration::ZERO }
     }
 
     /// So much was stolen until `end`.
@@ -77,7 +77,7 @@ impl Recorder {
 
     /// Goes on at `start` with a new window; the open one is forgotten.
     pub fn resume(&mut self, start: Instant) {
-        self.windows = Windows::new(start, self.windows.length());
+        self.windows = Pairs::new(start, self.windows.length());
     }
 
     /// What was recorded.
@@ -108,7 +108,10 @@ impl Recorded {
     /// of all of them.
     pub fn between(mut self, begin: Instant, from: Instant, until: Instant) -> Self {
         let first = from.since(begin).div_ceil(self.length).min(self.windows);
-        let last = (until.since(begin).as_nanos() / self.length.as_nanos()).clamp(first, self.windows);
+        // The second window of a pair ends half a window later.
+        let half = self.length.as_nanos().div_ceil(2);
+        let over = until.since(begin).as_nanos().saturating_sub(half) / self.length.as_nanos();
+        let last = over.clamp(first, self.windows);
         // The first of all was kept, and every so manieth after it.
         let place = |window: u64| usize::try_from(window.div_ceil(self.stride)).unwrap_or(usize::MAX);
         let (first_place, last_place) = (place(first), place(last));
@@ -160,7 +163,8 @@ mod tests {
                 recorder.note(Instant::ZERO + WEEK.saturating_sub(last) + length * window, Duration::from_nanos(1));
             }
             let recorded = recorder.finish();
-            assert_eq!(recorded.windows, WEEK.div_ceil(length));
+            // The second window of the last pair is not over.
+            assert_eq!(recorded.windows, WEEK.div_ceil(length) - 1);
             assert_eq!(recorded.values.capacity(), room, "nothing was allocated");
             assert_eq!(recorded.values.len() as u64, recorded.windows.div_ceil(recorded.stride));
             assert!(recorded.stride > 1, "a week of nothing else is more than there is room for");
@@ -181,7 +185,7 @@ mod tests {
             }
         }
         let recorded = recorder.finish();
-        assert_eq!((recorded.windows, recorded.values), (41, vec![1, 3, 4, 4, 5, 6]));
+        assert_eq!((recorded.windows, recorded.values), (40, vec![1, 3, 4, 4, 5, 6]));
         let mut idle = Recorder::new(Instant::ZERO, Duration::from_nanos(100), Duration::from_micros(10));
         idle.stride = 7;
         idle.advance(Instant::from_nanos(100 * 41));
@@ -200,7 +204,8 @@ mod tests {
     fn what_was_recorded_before_and_after_the_work_does_not_count() {
         let nanos = Duration::from_nanos;
         let begin = Instant::from_nanos(1000);
-        for (stride, kept) in [(1, vec![3, 4, 5, 6]), (3, vec![3, 6]), (7, vec![])] {
+        // The second window of each pair has what was stolen in the next one.
+        for (stride, kept) in [(1, vec![4, 5, 6, 7]), (3, vec![4, 7]), (7, vec![])] {
             let mut recorder = Recorder::new(begin, nanos(100), nanos(2000));
             recorder.stride = stride;
             for window in 0..10 {

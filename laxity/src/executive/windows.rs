@@ -20,10 +20,6 @@ impl Windows {
         Self { length, opened: start, stolen: Duration::ZERO, noted: start }
     }
 
-    pub(crate) fn length(&self) -> Duration {
-        self.length
-    }
-
     /// Time was stolen until `end`, for so long; calls come in the order of time. What reaches back beyond the last call's end is not
     /// counted again: no nanosecond is stolen twice. `close` is told what was stolen in each window that is over, and in how many in
     /// a row; three calls at the most.
@@ -57,6 +53,71 @@ impl Windows {
             close(Duration::ZERO, over - 1);
         }
         self.opened += self.length * over;
+    }
+}
+
+/// Windows of one length on two grids, the second half a window after the first. Of each pair, a window of the first and the one of the second that begins
+/// half a window later, what was stolen in the one from which more was.
+///
+/// A stall that falls on the border of two windows of one grid lies within one of the other: so it counts once over spans of up to half a window
+/// ([`laxity_core::platform::Interference::envelopes`]).
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pairs {
+    first: Windows,
+    second: Windows,
+    /// Windows of the first grid that are over, of which those of the second are not: what was stolen in each, and in how many in a row.
+    open: [(Duration, u64); 8],
+}
+
+impl Pairs {
+    /// `length` is not zero.
+    pub(crate) fn new(start: Instant, length: Duration) -> Self {
+        let half = Duration::from_nanos(length.as_nanos().div_ceil(2));
+        let (first, second) = (Windows::new(start, length), Windows::new(start + half, length));
+        Self { first, second, open: [(Duration::ZERO, 0); 8] }
+    }
+
+    pub(crate) fn length(&self) -> Duration {
+        self.first.length
+    }
+
+    /// As [`Windows::note`], of pairs.
+    pub(crate) fn note(&mut self, end: Instant, stolen: Duration, close: impl FnMut(Duration, u64)) {
+        self.both(|windows, close| windows.note(end, stolen, close), close);
+    }
+
+    /// As [`Windows::advance`], of pairs.
+    pub(crate) fn advance(&mut self, now: Instant, close: impl FnMut(Duration, u64)) {
+        self.both(|windows, close| windows.advance(now, close), close);
+    }
+
+    fn both(
+        &mut self,
+        step: impl Fn(&mut Windows, &mut dyn FnMut(Duration, u64)),
+        mut close: impl FnMut(Duration, u64),
+    ) {
+        let Self { first, second, open } = self;
+        step(first, &mut |stolen, count| {
+            // At most one is left from before, and three come at a time: there is room.
+            if let Some(free) = open.iter_mut().find(|(_, left)| *left == 0) {
+                *free = (stolen, count);
+            }
+        });
+        step(second, &mut |stolen, mut count| {
+            while count > 0 {
+                let (of_first, left) = open[0];
+                if left == 0 {
+                    break;
+                }
+                let both = left.min(count);
+                close(stolen.max(of_first), both);
+                count -= both;
+                open[0].1 -= both;
+                if open[0].1 == 0 {
+                    open.rotate_left(1);
+                }
+            }
+        });
     }
 }
 
@@ -97,6 +158,31 @@ mod tests {
             let until = at + rest;
             windows.advance(start + Duration::from_nanos(until), &mut close);
             prop_assert_eq!(closed, naive(length, &taken, until));
+        }
+
+        #[test]
+        fn of_each_pair_the_window_counts_from_which_more_was_stolen(
+            length in 2u64..20, spans in prop::collection::vec((0u64..30, 0u64..50), 0..20), rest in 0u64..100,
+        ) {
+            let start = Instant::from_nanos(1000);
+            let mut pairs = Pairs::new(start, Duration::from_nanos(length));
+            let (mut closed, mut at, mut taken) = (Vec::new(), 0, Vec::new());
+            let mut close = |stolen: Duration, count: u64| {
+                closed.extend(std::iter::repeat_n(stolen.as_nanos(), count as usize));
+            };
+            for (pause, stolen) in spans {
+                taken.push((at + pause, at + pause + stolen));
+                at += pause + stolen;
+                pairs.note(start + Duration::from_nanos(at), Duration::from_nanos(stolen), &mut close);
+            }
+            let until = at + rest;
+            pairs.advance(start + Duration::from_nanos(until), &mut close);
+            let half = length.div_ceil(2);
+            let later: Vec<(u64, u64)> =
+                taken.iter().map(|&(begin, end)| (begin.saturating_sub(half), end.saturating_sub(half))).collect();
+            let second = naive(length, &later, until.saturating_sub(half));
+            let expected: Vec<u64> = naive(length, &taken, until).into_iter().zip(second).map(|(one, other)| one.max(other)).collect();
+            prop_assert_eq!(closed, expected);
         }
     }
 }

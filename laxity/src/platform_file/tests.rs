@@ -123,6 +123,7 @@ fn every_key_is_read_into_its_own_place() {
             packet_max: 23,
             starts: Some(Starts { burst: 29, spacing: ns(30) }),
         },
+        claims: Vec::new(),
         interference: Interference {
             burst: ns(24),
             periodic: vec![(ns(26), ns(25)), (ns(28), ns(27))],

@@ -9,8 +9,7 @@ use super::Channel;
 use crate::source::{Entry, FileError, Table};
 use crate::text::DisplayRate;
 
-const KEYS: &str =
-    "deadline, min_message, tolerate; max_message, interval or max_rate, burst; r, p, b, M; max_frames or max_frame_size";
+const KEYS: &str = "deadline, min_message, tolerate; max_message, interval or max_rate, burst; r, p, b, M; max_frames or max_frame_size";
 const SPELLINGS: &str = "max_message with interval or max_rate, and burst; or r, p, b and M of a token bucket; or interval, \
                          max_frames and max_frame_size of IEEE 802.1Qcc";
 

@@ -49,15 +49,19 @@ fn gaps(draw: &mut impl Draw, interference: &Interference, end: Duration) -> Vec
             at += period + if draw(3) == 0 { anywhere(draw, period) } else { Duration::ZERO };
         }
     }
-    // The least of the envelopes counts; there is one at most.
+    // The least of the envelopes counts; there is one at most. Within windows of one grid, and of one that begins half a window later: always in the same
+    // half of a window, at its end and at the beginning of the next one's, or anywhere; or a window apart, from anywhere on.
     for &(window, budget) in &interference.envelopes {
-        let mut begin = Duration::ZERO;
+        let half = window.mul_ratio(1, 2);
+        let (mut begin, room) = match draw(2) {
+            0 => (anywhere(draw, window), Duration::ZERO),
+            which => (half * (which - 1), half.saturating_sub(budget)),
+        };
         while begin < end {
-            // At the end of one window and at the beginning of the next, or anywhere.
             let within = match draw(2) {
                 0 => Duration::ZERO,
-                1 => window.saturating_sub(budget),
-                _ => anywhere(draw, window.saturating_sub(budget)),
+                1 => room,
+                _ => anywhere(draw, room),
             };
             add(begin + within, budget);
             begin += window;

@@ -31,11 +31,11 @@ fn one_in_a_million_takes_three_million_windows() {
 }
 
 #[test]
-fn a_response_touches_a_window_more_than_it_is_long() {
+fn a_response_touches_two_pairs_more_than_it_is_long() {
     let p = Probability::from_millionths(3);
-    assert_eq!(miss_probability(micros(25_000), micros(10_000), p), p.times(4));
-    assert_eq!(miss_probability(micros(20_000), micros(10_000), p), p.times(3));
-    assert_eq!(miss_probability(Duration::ZERO, micros(10_000), p), p);
+    assert_eq!(miss_probability(micros(25_000), micros(10_000), p), p.times(5));
+    assert_eq!(miss_probability(micros(20_000), micros(10_000), p), p.times(4));
+    assert_eq!(miss_probability(Duration::ZERO, micros(10_000), p), p.times(2));
     assert_eq!(miss_probability(Duration::MAX, Duration::from_nanos(1), p), Probability::ONE);
     assert_eq!(miss_probability(micros(1), Duration::ZERO, p), Probability::ONE);
 }

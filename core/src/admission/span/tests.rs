@@ -39,18 +39,18 @@ fn envelopes(envelopes: &[(u64, u64)]) -> Interference {
     Interference { envelopes, ..Interference::default() }
 }
 
-/// 7 ms every 10 ms, and 1 ms of every 10 ms taken: s ≥ 7 ⌈s/10⌉ + ⌈s/10⌉ + 1 at 9; and with 9 ms more at 50.
+/// 7 ms every 10 ms, and 1 ms of every 10 ms taken: s ≥ 7 ⌈s/10⌉ + ⌈(s + 5)/10⌉ at 9; and with 9 ms more at 50.
 #[test]
 fn what_a_stall_leaves_behind_takes_as_long_as_there_is_little_left() {
     let p = Probability::from_millionths(100);
     let admission = receiver(bare(envelopes(&[(10, 1)])), Rule::Split);
     assert_eq!(admission.span(), millis(9));
-    // ⌈50/10⌉ + 1; of the undisturbed host's span it would be 2.
-    assert_eq!(admission.miss_probability(&[p]), Some(p.times(6)));
-    // The other envelope has R⁰ = 9 ms, if this one is the one that counts: ⌈9/1⌉ + 1 more.
+    // ⌈50/10⌉ + 2; of the undisturbed host's span it would be 3.
+    assert_eq!(admission.miss_probability(&[p]), Some(p.times(7)));
+    // The other envelope has R⁰ = 9 ms, if this one is the one that counts: ⌈9/1⌉ + 2 more.
     let two = receiver(bare(envelopes(&[(10, 1), (1, 1)])), Rule::Split);
     let q = Probability::from_millionths(3);
-    assert_eq!(two.miss_probability(&[p, q]), Some(p.times(6).or(q.times(10))));
+    assert_eq!(two.miss_probability(&[p, q]), Some(p.times(7).or(q.times(11))));
 }
 
 #[test]

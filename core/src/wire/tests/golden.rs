@@ -178,6 +178,7 @@ pub(super) fn controls() -> [(Vec<u8>, u64, Control<'static>); 10] {
             burst: 2,
             deadline: Duration::from_millis(5),
             catch_up: Duration::ZERO,
+            tolerance: 0,
             is_question: false,
         },
         packet: 1400,

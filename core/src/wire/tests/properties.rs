@@ -45,7 +45,16 @@ fn traffic() -> impl Strategy<Value = Traffic> {
     let real_time = (any::<u32>(), any::<u32>(), span(), any::<u32>(), span(), span(), any::<bool>());
     prop_oneof![
         real_time.prop_map(|(max_message, min_message, interval, burst, deadline, catch_up, is_question)| {
-            Traffic::RealTime { max_message, min_message, interval, burst, deadline, catch_up, is_question }
+            Traffic::RealTime {
+                max_message,
+                min_message,
+                interval,
+                burst,
+                deadline,
+                catch_up,
+                tolerance: u64::from(burst),
+                is_question,
+            }
         }),
         any::<(u32, u32)>().prop_map(|(max_message, queue)| Traffic::BestEffort { max_message, queue }),
     ]

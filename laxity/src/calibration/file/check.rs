@@ -66,7 +66,10 @@ pub(super) fn check(calibration: &Calibration) -> Result<(), Wrong> {
         let before = &windows[..number];
         let rarer = before.iter().rfind(|other| (other.observer, other.window) == (window.observer, window.window));
         if rarer.is_some_and(|rarer| window.budget >= rarer.budget || window.exceedance <= rarer.exceedance) {
-            return wrong(place, format!("{shown} is there twice, expected a smaller budget that is exceeded more often"));
+            return wrong(
+                place,
+                format!("{shown} is there twice, expected a smaller budget that is exceeded more often"),
+            );
         }
         if before.last().is_some_and(|last| last.window > window.window) {
             return wrong(place, format!("{shown} stands behind a longer one, expected the shortest first"));

@@ -83,14 +83,14 @@ fn what_makes_no_sense_is_refused_whoever_signed_it() {
     let good = body(&example());
     for (from, to, key, problem) in [
         (
-            "version = 2 ",
             "version = 3 ",
+            "version = 4 ",
             "calibration.version",
-            "calibration.version is 3, expected 2: a later laxity wrote it, take that one or calibrate with this one",
+            "calibration.version is 4, expected 3: a later laxity wrote it, take that one or calibrate with this one",
         ),
-        ("version = 2 ", "version = 0 ", "calibration.version", "calibration.version is 0, expected 2"),
-        ("version = 2 ", "versions = 2 ", "calibration.version", "calibration.version is missing, expected 2"),
-        ("[calibration]", "[calibrations]", "calibration.version", "calibration.version is missing, expected 2"),
+        ("version = 3 ", "version = 0 ", "calibration.version", "calibration.version is 0, expected 3"),
+        ("version = 3 ", "versions = 3 ", "calibration.version", "calibration.version is missing, expected 3"),
+        ("[calibration]", "[calibrations]", "calibration.version", "calibration.version is missing, expected 3"),
         ("processors = 2", "processors = 0", "calibration", "calibration.processors is 0, expected at least 1"),
         (
             "\"fifo 70\"",
@@ -165,7 +165,7 @@ fn what_makes_no_sense_is_refused_whoever_signed_it() {
             "observer = \"working\"",
             "observer = \"spinning\"",
             "calibration.window",
-            "the window of 1ms (spinning) is there twice",
+            "the window of 1ms (spinning) is there twice, expected a smaller budget that is exceeded more often",
         ),
         (
             "window = \"1ms\"\nwindows",
