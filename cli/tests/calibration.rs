@@ -9,7 +9,8 @@ use std::process::{Command, Output, Stdio};
 
 use common::{Scratch, text};
 use laxity::Calibration;
-use laxity::calibration::{ThisHost, now, read_decimal};
+use laxity::calibration::{ThisHost, now};
+use laxity_core::probability::Probability;
 use serde_json::Value;
 
 /// One channel that this host can easily have.
@@ -64,7 +65,7 @@ fn admission_claims_what_the_calibration_carries_and_no_more() {
     // Every message meets a window of each length, and this one few of them.
     let claims: Vec<u64> = of_this_host().windows.iter().map(|window| window.exceedance.parts()).collect();
     let least = claims[0].max(claims[1]) + claims[2].max(claims[3]);
-    let miss = read_decimal(channel["miss_probability"].as_str().unwrap()).unwrap().parts();
+    let miss = Probability::read(channel["miss_probability"].as_str().unwrap()).unwrap().parts();
     assert!((least..100 * least).contains(&miss), "{miss} of at least {least}");
     let calibration = answer["calibration"].as_object().unwrap();
     let mut keys: Vec<&str> = calibration.keys().map(String::as_str).collect();

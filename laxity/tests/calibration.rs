@@ -3,10 +3,11 @@
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration as StdDuration, Instant};
 
-use laxity::calibration::{ThisHost, now};
+use laxity::calibration::{Cost, Piece, ThisHost, Window, now};
 use laxity::{Calibration, ChannelSpec, Guarantee, Host, HostConfig, Level, Scheduling};
 use laxity_core::contract::Contract;
 use laxity_core::platform::Platform;
+use laxity_core::probability::Probability;
 use laxity_core::processor::Policy;
 use laxity_core::units::Duration;
 use laxity_link::sys;
@@ -67,6 +68,74 @@ fn a_grant_claims_what_was_measured_if_the_host_has_the_rights_that_it_was_measu
     assert!(!standing.backing.why().is_empty() && standing.notes[0].starts_with("calibrated "), "{:?}", standing.notes);
     let why = &standing.backing.why()[0];
     assert!(standing.notes.iter().any(|note| note.ends_with(why.as_str())), "{:?}", standing.notes);
+}
+
+/// The same, with a claim of windows that are exceeded once in 10,000, and of hand-overs that are once in 500.
+fn with_tolerances() -> Calibration {
+    let mut calibration = of_this_host();
+    let twice = |window: Window| {
+        let often = Probability::from_millionths(100).max(window.exceedance.times(2));
+        let less = Window { budget: window.median.max(window.budget.mul_ratio(1, 10)), exceedance: often, ..window };
+        if window.window < Duration::from_millis(10) { vec![window] } else { vec![window, less] }
+    };
+    calibration.windows = calibration.windows.into_iter().flat_map(twice).collect();
+    let place = calibration.costs.iter().position(|cost| cost.kind == Piece::Handover).unwrap();
+    let handover = calibration.costs[place];
+    let often = Probability::from_millionths(2000);
+    calibration
+        .costs
+        .insert(place + 1, Cost { claimed: handover.claimed.mul_ratio(1, 2), exceedance: often, ..handover });
+    // As it is written and read, it makes sense.
+    Calibration::parse(&calibration.to_toml(), "calibration").unwrap()
+}
+
+/// A channel that tolerates late messages is granted on what suffices for it, which is what the executive then counts on; one that tolerates none has it count on
+/// more again. The first keeps the stages that it was granted.
+#[test]
+fn a_host_counts_on_what_its_least_tolerant_channel_needs() {
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let config = config(with_tolerances());
+    let (here, there) = (Host::start(config.clone()).unwrap(), Host::start(config).unwrap());
+    let listener = there.listen("a").unwrap();
+    let counted_on = |host: &Host| -> Vec<Duration> {
+        let premises = host.premises();
+        premises.windows.iter().filter(|window| window.is_counted_on).map(|window| window.budget).collect()
+    };
+    let at_first = counted_on(&here);
+    let strict = Contract::new(1000, 1, Duration::from_millis(50), 1, DEADLINE).unwrap();
+    let tolerant = strict.tolerate(Probability::from_millionths(10_000)).unwrap();
+    let open = |contract| {
+        let sender = here.open(there.address(), "a", ChannelSpec::real_time(contract)).unwrap();
+        (sender, listener.accept(PATIENCE).unwrap())
+    };
+    let (sender, receiver) = open(tolerant);
+    assert_eq!(sender.grant().service.contract().unwrap().tolerance(), tolerant.tolerance());
+    assert_eq!(receiver.grant().service.contract().unwrap().tolerance(), tolerant.tolerance());
+    let claims = here.standing().backing.level() > Level::None;
+    let whole = here.platform().handover;
+    // What is told of the executive follows what it is told.
+    let becomes = |host: &Host, is: &dyn Fn(&[Duration]) -> bool| {
+        let begin = Instant::now();
+        while !is(&counted_on(host)) && begin.elapsed() < StdDuration::from_secs(10) {
+            std::thread::sleep(StdDuration::from_millis(20));
+        }
+        assert!(is(&counted_on(host)), "{:?}", counted_on(host));
+    };
+    if claims {
+        assert!(sender.grant().guarantee.miss.is_none_or(|miss| miss <= Probability::from_millionths(5_000)));
+        for host in [&here, &there] {
+            becomes(host, &|now| !now.is_empty() && now.iter().all(|budget| !at_first.contains(budget)));
+        }
+    } else {
+        println!("nothing is claimed here, so nothing is tolerated: {:?}", here.standing().backing.why());
+    }
+    let (other, _receiver) = open(strict);
+    for host in [&here, &there] {
+        becomes(host, &|now| now == at_first);
+    }
+    // The hand-over is in the first stage.
+    let first = |grant: &laxity::Grant| grant.stages.processor;
+    assert!(first(sender.grant()) > Duration::ZERO && first(other.grant()) > whole);
 }
 
 #[test]

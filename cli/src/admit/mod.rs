@@ -35,11 +35,12 @@ pub(crate) fn run(arguments: &AdmitArguments) -> Result<u8, Failure> {
     let name = arguments.file.display().to_string();
     let text = file::read(&arguments.file).map_err(file::failed(&arguments.file))?;
     let address = arguments.bind.as_deref().map(address).transpose()?;
-    let (system, costs) = read(&text, &name, costs::at(costs::named(arguments.calibration.as_deref())?, address))?;
+    let (mut system, costs) = read(&text, &name, costs::at(costs::named(arguments.calibration.as_deref())?, address))?;
+    let backing = Backing::expected(&costs);
+    backing.keep_claims(&mut system.platform);
     let begin = Instant::now();
     let (answered, set, upcalls) = answer(system, arguments.test, arguments.set)?;
     let elapsed = Duration::from_nanos(u64::try_from(begin.elapsed().as_nanos()).unwrap_or(u64::MAX));
-    let backing = Backing::expected(&costs);
     let report = Report { file: name, test: arguments.test, set, costs, backing, answered, upcalls, elapsed };
     if let Some(path) = &arguments.plot {
         file::write(path, &plot::svg(&report))?;

@@ -64,8 +64,9 @@ pub(super) fn object(measured: &Measured, file: &Path, against: Option<&[Disagre
             "there_ns": one.there,
         })
     };
-    let costs = Costs::from(calibration.clone());
+    let mut costs = Costs::from(calibration.clone());
     let backing = Backing::expected(&costs);
+    backing.keep_claims(&mut costs.platform);
     to_json(&json!({
         "file": file.display().to_string(),
         "taken": {

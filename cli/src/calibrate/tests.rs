@@ -1,8 +1,9 @@
 use std::collections::BTreeSet;
 
-use laxity::calibration::{Disagreement, Piece, read_decimal};
+use laxity::calibration::{Disagreement, Piece};
 use laxity_calibrate::choose::{Choice, choose};
 use laxity_core::platform::Platform;
+use laxity_core::probability::Probability;
 use serde_json::Value;
 
 use super::*;
@@ -107,7 +108,7 @@ fn the_object_holds_what_was_measured() {
         assert_eq!((&said["kind"], &said["packet_bytes"]), (&cost.kind.name().into(), &cost.packet.into()));
         let figures = ["samples", "median_ns", "claimed_ns", "largest_ns"].map(|key| said[key].as_u64().unwrap());
         assert_eq!(figures, [cost.samples, cost.median.as_nanos(), cost.claimed.as_nanos(), cost.largest.as_nanos()]);
-        assert_eq!(read_decimal(said["exceedance"].as_str().unwrap()), Some(cost.exceedance));
+        assert_eq!(Probability::read(said["exceedance"].as_str().unwrap()), Some(cost.exceedance));
     }
     let windows = report["windows"].as_array().unwrap();
     assert_eq!(windows.len(), calibration.windows.len());

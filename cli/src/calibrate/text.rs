@@ -91,8 +91,10 @@ pub(super) fn page(measured: &Measured, file: &Path, against: Option<&[Disagreem
     if let Some(choice) = choice {
         let _ = writeln!(page, "\n{}", pictures::choice(choice));
     }
-    let costs = Costs::from(calibration.clone());
-    let (backing, platform) = (Backing::expected(&costs), &costs.platform);
+    let mut costs = Costs::from(calibration.clone());
+    let backing = Backing::expected(&costs);
+    backing.keep_claims(&mut costs.platform);
+    let platform = &costs.platform;
     let _ = writeln!(page, "Guarantee with it: {}.", backing.level());
     for reference in choice.iter().flat_map(|choice| &choice.references) {
         let one = [(&reference.contract, Role::Sends)];
