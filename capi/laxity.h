@@ -177,6 +177,8 @@ struct laxity_contract {
   uint64_t deadline_ns;
   // LAXITY_OVERLOAD_BLOCK or LAXITY_OVERLOAD_DROP.
   int overload;
+  // Of 10^9 messages so many may be late because of the hosts' platforms, 500,000,000 at most; 0 tolerates none.
+  uint32_t tolerate_ppb;
 };
 
 // What was counted of a receiving channel so far.

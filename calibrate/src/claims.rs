@@ -23,6 +23,15 @@ fn target(kind: Piece) -> Probability {
     if matches!(kind, Piece::Wake | Piece::Handover) { OF_WAITING } else { OF_WORK }
 }
 
+/// The share of calibrations in which the claim about a cost may be wrong. What is beyond other costs counts as stolen; guarantees rest on claims about hand-overs as
+/// on those about windows, so all of these together are wrong in a share ALPHA at most, half of it each.
+fn alpha(kind: Piece) -> Probability {
+    match kind {
+        Piece::Handover => ALPHA.divided_by(2 * (1 + TOLERANCES.len() as u64)),
+        _ => ALPHA,
+    }
+}
+
 /// Values by how often they came.
 pub(super) type Counts = Vec<(Duration, u64)>;
 
@@ -34,7 +43,7 @@ pub(super) fn cost(kind: Piece, packet: Option<u32>, counts: Counts) -> Option<C
 /// As [`cost`], for another target.
 fn cost_at(kind: Piece, packet: Option<u32>, counts: Counts, target: Probability) -> Option<Cost> {
     let samples = Samples::new(counts);
-    let claim = samples.claim(target, ALPHA)?;
+    let claim = samples.claim(target, alpha(kind))?;
     Some(Cost {
         kind,
         packet,
@@ -78,7 +87,7 @@ impl Pieces<'_> {
         let claim = |counts| cost_at(piece, Some(self.packet), counts, target);
         let all = claim(runs.iter().flat_map(|run| counts(run)).collect())?;
         // A run in which it came too rarely says nothing by itself of what is exceeded so rarely: it counts with the others only.
-        let is_enough = |cost: &Cost| exceedances_allowed(cost.samples, target, ALPHA).is_some();
+        let is_enough = |cost: &Cost| exceedances_allowed(cost.samples, target, alpha(piece)).is_some();
         let each = runs.iter().filter_map(|run| claim(counts(run))).filter(is_enough);
         // The median may be that of another run, and the least that is known of any of them counts.
         Some(each.fold(all, |dearest, cost| Cost {
@@ -94,9 +103,10 @@ impl Pieces<'_> {
             Piece::ALL.into_iter().filter(|piece| piece.is_timed()).filter_map(|piece| self.own(piece)).collect();
         for tolerance in TOLERANCES {
             let cost = self.own_at(Piece::Handover, of_handover(tolerance));
-            let is_new =
-                |cost: &Cost| claims.iter().all(|other| (other.kind, other.exceedance) != (cost.kind, cost.exceedance));
-            claims.extend(cost.filter(is_new));
+            let last = claims.iter().rfind(|other| other.kind == Piece::Handover).copied();
+            let is_less =
+                |cost: &Cost| last.is_some_and(|last| cost.claimed < last.claimed && cost.exceedance > last.exceedance);
+            claims.extend(cost.filter(is_less));
         }
         claims.extend(self.changes(&claims));
         claims
@@ -157,11 +167,11 @@ fn targets_of_all() -> u64 {
     WINDOWS.into_iter().map(|window| targets(window).len() as u64).sum()
 }
 
-/// The claims of one observer, which together with the other's are wrong in a share [`ALPHA`] of calibrations at most. Each set has
+/// The claims of one observer, which together with the other's are wrong in half a share [`ALPHA`] of calibrations at most. Each set has
 /// windows of all lengths: those of one processor, which are claimed by themselves and of which the worst counts; or what is divided
 /// `among` so many processors in turns that nobody knows, of which one may have all the exceedances.
 pub(super) fn windows(observer: Observer, sets: &[Vec<Recorded>], among: u64) -> Claimed {
-    let alpha = ALPHA.divided_by(2 * targets_of_all()).divided_by(sets.len() as u64);
+    let alpha = ALPHA.divided_by(4 * targets_of_all()).divided_by(sets.len() as u64);
     let mut claimed = Claimed { claimed: Vec::new(), seen: Vec::new() };
     for window in WINDOWS {
         let recorded: Vec<&Recorded> = sets.iter().flatten().filter(|recorded| recorded.length == window).collect();
@@ -491,7 +501,7 @@ mod tests {
         let largest = nanos(u64::from(*values.iter().max().unwrap()));
         // Far fewer than the target needs: nothing less than the largest can be claimed.
         assert_eq!((claim.budget, claim.largest), (on_grid(window, largest), largest));
-        let alpha = ALPHA.divided_by(2 * targets_of_all());
+        let alpha = ALPHA.divided_by(4 * targets_of_all());
         // 50 s: batches of 50/60 s.
         assert_eq!((claim.batches, claim.batch, claim.bad), (59, 84, 2));
         let least = Batching { windows: 84, most_bad: 2 }.least(59, alpha);
@@ -517,7 +527,7 @@ mod tests {
             "{claimed:?}"
         );
         let last = claimed[claimed.len() - 1];
-        assert!(last.budget < nanos(110_000) && last.exceedance <= of_windows(TOLERANCES[2]), "{last:?}");
+        assert!(last.budget < nanos(110_000) && last.exceedance <= of_windows(TOLERANCES[1]), "{last:?}");
         let beyond =
             |budget: Duration| values.iter().filter(|value| u64::from(**value) > budget.as_nanos()).count() as u64;
         for Window { budget, exceedance, .. } in claimed {
@@ -564,7 +574,7 @@ mod tests {
         let [claim] = claimed[..] else { panic!("{claimed:?}") };
         let budget = on_grid(window, most);
         assert_eq!((claim.windows, claim.parts, claim.budget, claim.largest), (6000, 2, budget, most));
-        let alpha = ALPHA.divided_by(2 * targets_of_all()).divided_by(2);
+        let alpha = ALPHA.divided_by(4 * targets_of_all()).divided_by(2);
         assert_eq!(claim.exceedance, Batching { windows: 50, most_bad: 2 }.least(60, alpha), "{claim:?}");
         assert_eq!(seen[0].counts.iter().map(|count| count.1).sum::<u64>(), 6000);
         // Too few of each: all together, and either may have them all.
@@ -643,7 +653,7 @@ mod tests {
         let Claimed { claimed, .. } = windows(Observer::Spinning, &[vec![kept]], 1);
         let [claim] = claimed[..] else { panic!("{claimed:?}") };
         assert_eq!((claim.windows, claim.largest, claim.batch % 7), (70_000, largest, 0));
-        let alpha = ALPHA.divided_by(2 * targets_of_all());
+        let alpha = ALPHA.divided_by(4 * targets_of_all());
         assert!(claim.exceedance >= upper_bound(0, claim.batches, alpha).divided_by(100), "{claim:?}");
     }
 }

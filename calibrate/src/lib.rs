@@ -133,7 +133,7 @@ pub fn measure(plan: &Plan, stop: &AtomicBool, tell: &mut dyn FnMut(&Phase, Dura
     let _load = load::Running::start(plan.load)?;
     let mut notes = Vec::new();
     let mut measuring = Measuring { plan, stop, tell, priority, done: Duration::ZERO };
-    let costs_time = plan.length.mul_ratio(1, 3);
+    let costs_time = plan.length.mul_ratio(1, 3).min(MOST_FOR_COSTS);
     let mut costs = Vec::new();
     for &packet in &sizes {
         costs.extend(measuring.costs(packet, costs_time.mul_ratio(1, sizes.len() as u64))?);
@@ -143,7 +143,9 @@ pub fn measure(plan: &Plan, stop: &AtomicBool, tell: &mut dyn FnMut(&Phase, Dura
         None => measuring.link(&sizes, &mut costs)?,
     };
     let left = plan.length.saturating_sub(measuring.done);
-    let (spun, among) = measuring.spin(left.mul_ratio(1, 2))?;
+    // Each processor, and the executives at work, are watched for as long.
+    let processors = sys::processors().len().max(1) as u64;
+    let (spun, among) = measuring.spin(left.mul_ratio(processors, processors + 1))?;
     let spun = claims::windows(Observer::Spinning, &spun, among);
     let of_size = |packet| platform(&costs, packet, link, &spun.claimed);
     let platforms: Vec<(u32, Platform)> = sizes.iter().map(|&packet| (packet, of_size(packet))).collect();
@@ -203,6 +205,9 @@ pub fn measure(plan: &Plan, stop: &AtomicBool, tell: &mut dyn FnMut(&Phase, Dura
     let calibration = Calibration { taken, costs, windows, platform: chosen };
     Ok(Measured { calibration, choice, seen: spun.seen.into_iter().chain(worked.seen).collect(), notes })
 }
+
+/// Costs need no more: of waiting, which is claimed once in a thousand times, that is some hundred thousand samples.
+const MOST_FOR_COSTS: Duration = Duration::from_secs(150);
 
 /// C_x and B as the user or the driver tells them; `None` for loopback, whose are measured.
 fn told_link(plan: &Plan, device: &Device) -> Result<Option<(Duration, Rate)>, Error> {

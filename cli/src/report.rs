@@ -38,7 +38,9 @@ pub(crate) fn run(command: &str, peer: Option<SocketAddr>, channels: &[Value], h
 /// What the bounds rest on, as the executive saw it: windows held against what may be stolen in each, and work that took longer than its
 /// cost; what it took beyond that counts as stolen.
 pub(crate) fn premises(premises: &Premises) -> Value {
-    let windows = premises.windows.iter().map(|window| {
+    // Those of claims that were never counted on say nothing of what was promised.
+    let counted_on = premises.windows.iter().filter(|window| window.is_counted_on || window.windows > 0);
+    let windows = counted_on.map(|window| {
         json!({
             "window_ns": window.window,
             "budget_ns": window.budget,

@@ -198,7 +198,7 @@ fn a_calibration_that_cannot_be_used_is_never_passed_over() {
     };
     let cut = &good[..good.len() / 2];
     let edited = good.replacen("claimed = \"2us\"", "claimed = \"1us\"", 1);
-    let later = good.replacen("version = 2 ", "version = 3 ", 1);
+    let later = good.replacen("version = 3 ", "version = 4 ", 1);
     for (name, content, why) in [
         ("cut.toml", cut, "the file was cut short"),
         ("edited.toml", &edited, "the file was changed after it was measured"),

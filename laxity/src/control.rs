@@ -265,7 +265,7 @@ impl Shared {
             let wanted = Wanted { contract: analysed, outside, name, peer, service, priority };
             let (id, least);
             if request.is_question {
-                (state, least) = self.would_send(state, &wanted)?;
+                (state, least, handover) = self.would_send(state, &wanted)?;
             } else if state.sharing.is_some() {
                 (state, id, least) = self.admit_sharing(state, &wanted)?;
                 reservation = Some(id);
@@ -283,7 +283,7 @@ impl Shared {
                 }
                 reservation = Some(id);
             }
-            handover = reservation.map_or(platform.handover, |id| state.admission.handover(id));
+            handover = reservation.map_or(handover, |id| state.admission.handover(id));
             upstream = handover + least.total() + self.allowance;
         }
         let packet = match request.service {
@@ -428,6 +428,8 @@ impl Shared {
     fn settle(&self) {
         let mut state = self.state();
         let counted_on = state.counts_anew();
+        // Bounds and what misses are judged by change together.
+        state.bounds_are_stale |= counted_on.is_some();
         state.publish_bounds();
         if let Some(interference) = counted_on {
             self.command(Command::CountOn(Box::new(interference)));

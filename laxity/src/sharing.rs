@@ -147,14 +147,14 @@ impl Shared {
         &'a self,
         state: MutexGuard<'a, State>,
         wanted: &Wanted,
-    ) -> Result<(MutexGuard<'a, State>, SendingStages), Error> {
+    ) -> Result<(MutexGuard<'a, State>, SendingStages, Duration), Error> {
         let mut state = self.share_settled(state);
         let State { admission, sharing, .. } = &mut *state;
         let Some(sharing) = sharing else {
             let mut copy = admission.clone();
             let found = copy.reserve_least_at(&wanted.contract, Role::Sends, wanted.priority, wanted.budget());
-            let (_, least) = found.map_err(|refusal| Error::refused_here(wanted.end_to_end(refusal), None))?;
-            return Ok((state, least));
+            let (id, least) = found.map_err(|refusal| Error::refused_here(wanted.end_to_end(refusal), None))?;
+            return Ok((state, least, copy.handover(id)));
         };
         let candidates = self.candidates(admission, sharing, wanted, false)?;
         let (book, mut mine) = (sharing.seat.look()?, sharing.seat.claim().clone());
@@ -164,9 +164,9 @@ impl Shared {
             grid(whole, candidate.parts).as_bytes_per_second() <= within
                 && claim_processor(&book, &mut mine, &candidate.admission).is_ok()
         };
-        let least = candidates.iter().find(fits).map(|candidate| candidate.least);
         let none = || Error::refused_here(Refusal::new(Code::LinkUtilisation, Stage::Link), None);
-        Ok((state, least.ok_or_else(none)?))
+        let Candidate { admission, id, least, .. } = candidates.iter().find(fits).ok_or_else(none)?;
+        Ok((state, *least, admission.handover(*id)))
     }
 
     /// Admits a sending channel with the least share of the link that does, if that is free; waits for others to give way.

@@ -63,6 +63,8 @@ impl Shared {
                 state.publish_bounds();
             }
         }
+        // The executive is told if the host counts on something else now.
+        self.notified.notify();
         Ok(reservation)
     }
 

@@ -84,7 +84,7 @@ fn with_tolerances() -> Calibration {
     let often = Probability::from_millionths(2000);
     calibration
         .costs
-        .insert(place + 1, Cost { claimed: handover.claimed.mul_ratio(1, 2), exceedance: often, ..handover });
+        .insert(place + 1, Cost { claimed: handover.claimed.mul_ratio(2, 3), exceedance: often, ..handover });
     // As it is written and read, it makes sense.
     Calibration::parse(&calibration.to_toml(), "calibration").unwrap()
 }

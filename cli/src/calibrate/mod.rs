@@ -38,7 +38,7 @@ permitted.
 JSON: {file, taken: {kernel, processor, processors, date, duration_ns, load: {hogs, flood_packets_s}, scheduling, memory_locked, \
 kept_awake, link}, confidence_ppm, costs: [{kind, packet_bytes, samples, median_ns, claimed_ns, exceedance, largest_ns}], windows: [{observer, \
 window_ns, windows, parts, stride, batches, batch, bad, median_ns, budget_ns, exceedance, largest_ns}], choice: {packet_bytes, quantum, why, counts: [{packet_bytes, \
-quantum, channels: {kind: count}}]}, level, why, typical: [{name, deadline_ns, least_deadline_ns, least_deadline_assumed_ns}], against: [{kind, packet_bytes, here_ns, there_ns}] | null, notes}. Probabilities are decimal texts.";
+quantum, channels: {kind: count}}]}, level, why, typical: [{name, deadline_ns, least_deadline_ns, least_deadline_tolerating_1e_2_ns, least_deadline_assumed_ns}], against: [{kind, packet_bytes, here_ns, there_ns}] | null, notes}. Probabilities are decimal texts.";
 
 /// What is asked for.
 #[derive(Debug, Args)]

@@ -110,6 +110,9 @@ pub(super) fn page(measured: &Measured, file: &Path, against: Option<&[Disagreem
         "\nTypical channels, each alone between two hosts like this one, from end to end:\n{}\n",
         typical::text(&typical::typical(platform))
     );
+    if !platform.claims.is_empty() {
+        let _ = writeln!(page, "What that counts on, at each host:\n{}", typical::counted_on(&platform.claims));
+    }
     match against {
         Some([]) => page.push_str("All medians agree with the earlier calibration within a factor of two.\n"),
         Some(differ) => {

@@ -1,5 +1,6 @@
 //! Typical contracts, each alone between two hosts like this one: what a calibration is good for.
 
+use std::fmt::Write as _;
 use std::net::{IpAddr, Ipv4Addr};
 
 use laxity::Costs;
@@ -8,7 +9,7 @@ use laxity_core::admission::answer::Rule;
 use laxity_core::admission::pair::Pair;
 use laxity_core::contract::Contract;
 use laxity_core::limits;
-use laxity_core::platform::Platform;
+use laxity_core::platform::{Claim, Platform};
 use laxity_core::probability::Probability;
 use laxity_core::units::Duration;
 use serde_json::{Value, json};
@@ -75,6 +76,24 @@ pub(super) fn text(all: &[Typical]) -> String {
         ("with the assumed ones", &|one| answer(one.assumed, one.contract.deadline())),
     ];
     table(columns, 1..4, all).to_string()
+}
+
+/// What the answers count on, a line for each tolerance.
+pub(super) fn counted_on(claims: &[Claim]) -> String {
+    let one_in = |probability: Probability| match Probability::ONE.parts().checked_div(probability.parts()) {
+        Some(times) => format!("once in {times} times"),
+        None => "never".to_owned(),
+    };
+    let mut text = String::new();
+    for (place, Claim { envelopes, exceedances, handover, late_handover }) in claims.iter().enumerate() {
+        let of = if place == 0 { "without a tolerance".to_owned() } else { format!("the more tolerant, {place}") };
+        let _ = write!(text, "- {of}:");
+        for ((window, budget), exceedance) in envelopes.iter().zip(exceedances) {
+            let _ = write!(text, " more than {budget} of {window} taken {},", one_in(*exceedance));
+        }
+        let _ = writeln!(text, " a hand-over of more than {handover} {}.", one_in(*late_handover));
+    }
+    text
 }
 
 /// For machines.

@@ -19,7 +19,9 @@ impl Admission {
     pub fn with_rate(&self, rate: Rate) -> Result<Self, Refusal> {
         let bad = || Refusal::new(Code::BadParameters, Stage::Link);
         let link = self.link.part(rate).ok_or_else(bad)?;
-        self.on_platform(Platform { link, ..self.platform().clone() })
+        let moved = self.on_platform(Platform { link, ..self.platform().clone() })?;
+        moved.keeps_tolerances()?;
+        Ok(moved)
     }
 
     /// The same channels, with their stage deadlines and ids, on other figures of the platform; everything is tested anew.

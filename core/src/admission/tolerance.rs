@@ -41,8 +41,12 @@ impl Admission {
     /// Of the messages of each channel that is admitted now no larger share misses its deadline because of this host's platform; `None` if nothing
     /// is claimed.
     pub fn miss_share(&self) -> Option<Probability> {
-        let of_windows = self.miss_probability(&self.claim()?.exceedances)?;
-        Some(of_windows.or(self.reservations().map(|held| held.late_handover).max().unwrap_or(Probability::ZERO)))
+        Some(self.miss_probability(&self.claim()?.exceedances)?.or(self.late_handover()))
+    }
+
+    /// The share of messages whose hand-over takes longer than was counted on: of the channel that is sent of which that is the greatest.
+    pub fn late_handover(&self) -> Probability {
+        self.reservations().map(|held| held.late_handover).max().unwrap_or(Probability::ZERO)
     }
 
     /// What passes from `send()` until this host begins with a message of a channel that is sent, at most; zero for others, and if `id` is of no
@@ -56,7 +60,9 @@ impl Admission {
         if role != Role::Sends {
             return (Duration::ZERO, Probability::ZERO);
         }
-        (self.platform().handover, self.claim().map_or(Probability::ZERO, |claim| claim.late_handover))
+        // The rarest, where what it counts on is none of the claims.
+        let claim = self.claim().or(self.platform().claims.first());
+        (self.platform().handover, claim.map_or(Probability::ZERO, |claim| claim.late_handover))
     }
 
     /// Does something about a newcomer at this host as it has to be for it; if that fails nothing changes.
@@ -66,8 +72,14 @@ impl Admission {
         role: Role,
         work: impl FnOnce(&mut Self) -> Result<T, Refusal>,
     ) -> Result<T, Refusal> {
-        let Some(mut host) = self.for_newcomer(contract, role)? else { return work(self) };
+        let other = self.for_newcomer(contract, role)?;
+        if other.is_none() && (self.place().is_none() || self.tolerated(Some(contract)).is_none()) {
+            return work(self);
+        }
+        let mut host = other.unwrap_or_else(|| self.clone());
         let done = work(&mut host)?;
+        // With the stages that it has now.
+        host.keeps_tolerances()?;
         *self = host;
         Ok(done)
     }
@@ -75,15 +87,13 @@ impl Admission {
     /// This host with the claim that it counts on with a newcomer; `None` if that is the one of now.
     pub(super) fn for_newcomer(&self, contract: &Contract, role: Role) -> Result<Option<Self>, Refusal> {
         let Some(place) = self.place() else { return Ok(None) };
-        let rarest = || if place == 0 { Ok(None) } else { self.counting_on(0).map(Some) };
-        let tolerances = self.reservations().map(|held| held.contract.tolerance());
-        let tolerances = tolerances.chain(core::iter::once(contract.tolerance()));
-        // The least, unless one has none.
-        let least = tolerances.reduce(|one, other| Some(one?.min(other?))).flatten();
-        let Some(least) = least.filter(|_| self.upcalls.is_empty()) else { return rarest() };
-        let part = least.divided_by(HOSTS);
+        let tolerates_all = self.tolerates_all() && contract.tolerance().is_some();
+        let Some(part) = self.tolerated(Some(contract)) else {
+            return if place == 0 { Ok(None) } else { self.counting_on(0).map(Some) };
+        };
         let mut refused = None;
-        for wanted in (0..self.platform().claims.len()).rev() {
+        let most = if tolerates_all { self.platform().claims.len() } else { 1 };
+        for wanted in (0..most).rev() {
             let host = if wanted == place { Ok(self.clone()) } else { self.counting_on(wanted) };
             match host {
                 Ok(host) if host.share_with(contract, role)? <= part => {
@@ -98,12 +108,35 @@ impl Admission {
         Err(refused.unwrap_or(Refusal::new(Code::Tolerance, Stage::Route)))
     }
 
-    /// Counts on the rarest claim, as upcalls need it.
-    pub(super) fn count_on_rarest(&mut self) -> Result<(), Refusal> {
-        if self.place().is_some_and(|place| place > 0) {
-            *self = self.counting_on(0)?;
+    /// This host as upcalls need it, which tolerate nothing; `None` if it is so.
+    pub(super) fn for_upcalls(&self) -> Result<Option<Self>, Refusal> {
+        if self.place().is_none_or(|place| place == 0) {
+            return Ok(None);
         }
-        Ok(())
+        let host = self.counting_on(0)?;
+        host.keeps_tolerances()?;
+        Ok(Some(host))
+    }
+
+    /// Whether no channel misses more often than it tolerates.
+    pub(super) fn keeps_tolerances(&self) -> Result<(), Refusal> {
+        match (self.place(), self.tolerated(None)) {
+            (Some(_), Some(part)) if self.miss_share().is_none_or(|share| share > part) => {
+                Err(Refusal::new(Code::Tolerance, Stage::Route))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// Whether no channel and no upcall needs the rarest claim.
+    fn tolerates_all(&self) -> bool {
+        self.upcalls.is_empty() && self.reservations().all(|held| held.contract.tolerance().is_some())
+    }
+
+    /// This host's part of the least tolerance, a newcomer's included; `None` if there is none.
+    fn tolerated(&self, newcomer: Option<&Contract>) -> Option<Probability> {
+        let there = self.reservations().map(|held| &held.contract).chain(newcomer);
+        there.filter_map(Contract::tolerance).min().map(|least| least.divided_by(HOSTS))
     }
 
     /// Which of the platform's claims it counts on.

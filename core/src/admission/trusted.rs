@@ -33,9 +33,18 @@ impl Admission {
         priority: u8,
     ) -> Result<(ReservationId, Duration), UpcallRefusal> {
         let refused = |_| UpcallRefusal { why: Denied::BreaksOthers, fitting_cost: None };
-        self.count_on_rarest().map_err(refused)?;
+        if let Some(mut host) = self.for_upcalls().map_err(refused)? {
+            let reserved = host.reserve_trusted(upcall, priority)?;
+            *self = host;
+            return Ok(reserved);
+        }
         let decided = self.decide_trusted(&upcall, priority);
-        let reserved = decided.and_then(|held| self.insert(held).map_err(|_| Denied::Memory));
+        let reserved = decided.and_then(|held| {
+            let mut host = self.clone();
+            host.insert(held).map_err(|_| Denied::Memory)?;
+            host.keeps_tolerances().map_err(|_| Denied::BreaksOthers)?;
+            self.insert(held).map_err(|_| Denied::Memory)
+        });
         let refuse = |why| UpcallRefusal { why, fitting_cost: self.fitting_trusted_cost(upcall, priority) };
         let id = reserved.map_err(refuse)?;
         // A stage that cannot be longer stays as it is.

@@ -141,7 +141,11 @@ impl Admission {
     /// Why not, and what would fit.
     pub fn reserve_upcall(&mut self, upcall: Upcall, kind: Kind) -> Result<(Place, Option<Duration>), UpcallRefusal> {
         let refused = |_| UpcallRefusal { why: Denied::BreaksOthers, fitting_cost: None };
-        self.count_on_rarest().map_err(refused)?;
+        if let Some(mut host) = self.for_upcalls().map_err(refused)? {
+            let reserved = host.reserve_upcall(upcall, kind)?;
+            *self = host;
+            return Ok(reserved);
+        }
         let above = self.above(None);
         self.upcalls.reserve(upcall, kind, &self.machine.platform, &above)
     }

@@ -132,7 +132,7 @@ impl Backing {
     pub fn guarantee(&self, admission: &Admission) -> Guarantee {
         let given = || {
             let exceedances: Vec<Probability> = self.used.iter().map(|&(_, exceedance)| exceedance).collect();
-            admission.miss_probability(&exceedances)
+            Some(admission.miss_probability(&exceedances)?.or(admission.late_handover()))
         };
         let miss = || if admission.claim().is_some() { admission.miss_share() } else { given() };
         self.claim((self.limit > Level::None).then(miss).flatten())

@@ -35,6 +35,9 @@ pub(super) struct Wrong {
     pub(super) problem: String,
 }
 
+/// Claims about windows; calibrations have some twenty.
+const MOST_WINDOWS: usize = 64;
+
 pub(super) fn check(calibration: &Calibration) -> Result<(), Wrong> {
     let Calibration { taken, costs, windows, .. } = calibration;
     let wrong = |place, problem: String| Err(Wrong { place, problem });
@@ -48,14 +51,20 @@ pub(super) fn check(calibration: &Calibration) -> Result<(), Wrong> {
         if let Some(problem) = of_cost(cost, taken.alpha) {
             return wrong(Place::Cost(number), format!("the cost {}: {problem}", shown(cost)));
         }
-        // Of the hand-over there are several, each with another exceedance.
-        let is_same = |other: &Cost| {
-            (other.kind, other.packet) == (cost.kind, cost.packet)
-                && (cost.kind != Piece::Handover || other.exceedance == cost.exceedance)
+        let before = costs[..number].iter().rfind(|other| (other.kind, other.packet) == (cost.kind, cost.packet));
+        // Of the hand-over there are several.
+        let is_less = |before: &Cost| {
+            cost.kind == Piece::Handover && cost.claimed < before.claimed && cost.exceedance > before.exceedance
         };
-        if costs[..number].iter().any(is_same) {
-            return wrong(Place::Cost(number), format!("the cost {} is there twice", shown(cost)));
+        if before.is_some_and(|before| !is_less(before)) {
+            let expected =
+                if cost.kind == Piece::Handover { ", expected less that is exceeded more often" } else { "" };
+            return wrong(Place::Cost(number), format!("the cost {} is there twice{expected}", shown(cost)));
         }
+    }
+    if windows.len() > MOST_WINDOWS {
+        let problem = format!("{} windows are claimed, expected {MOST_WINDOWS} at most", windows.len());
+        return wrong(Place::Window(MOST_WINDOWS), problem);
     }
     for (number, window) in windows.iter().enumerate() {
         let place = Place::Window(number);
