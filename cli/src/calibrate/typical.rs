@@ -86,7 +86,7 @@ pub(super) fn counted_on(claims: &[Claim]) -> String {
     };
     let mut text = String::new();
     for (place, Claim { envelopes, exceedances, handover, late_handover }) in claims.iter().enumerate() {
-        let of = if place == 0 { "without a tolerance".to_owned() } else { format!("the more tolerant, {place}") };
+        let of = if place == 0 { "without a tolerance" } else { "with one, where that is rare enough" };
         let _ = write!(text, "- {of}:");
         for ((window, budget), exceedance) in envelopes.iter().zip(exceedances) {
             let _ = write!(text, " more than {budget} of {window} taken {},", one_in(*exceedance));

@@ -120,7 +120,11 @@ impl Case {
         let promises = match self.test {
             Test::Admission(kind) => {
                 let settings = promise::settings(&system, kind.rule);
-                promise::promises(&system.platform, &mut system.channels, settings, slack, tighten)?
+                let asking = (&mut system.channels[..], &mut [][..]);
+                let (admission, promises) = promise::admitted(&system.platform, asking, settings, slack, tighten)?;
+                // What it counts on with what its channels tolerate.
+                system.platform.interference = admission.platform().interference.clone();
+                promises
             }
             Test::DOrder(block) => published::d_order(&mut system, block, &self.slack)?,
             Test::ResponseTimes => upcalls::response_times(&system)?,
