@@ -1,8 +1,12 @@
 //! The search itself: what decides is not broken, what is published and wrong is, and everything follows from the seed.
 
+use laxity_core::admission::answer::Rule;
 use laxity_core::admission::published::d_order::Block;
-use laxity_sim::search::case::Test;
+use laxity_core::platform::MachineModel;
+use laxity_sim::search::case::{Bounded, Test};
 use laxity_sim::search::hunt::{Hunt, Summary};
+use laxity_sim::search::small::Kind;
+use laxity_sim::search::{draws, small};
 
 const SYSTEMS: u64 = 100;
 
@@ -43,4 +47,26 @@ fn a_seed_tells_everything_on_any_number_of_threads() {
     let text = |seed, threads| format!("{:?}", search(seed, threads).1);
     assert_eq!(text(5, 1), text(5, 3));
     assert_ne!(text(5, 1), text(6, 1));
+}
+
+/// Some of the systems count on less interference than their platform may take, because all of their channels tolerate misses; others, one of whose channels does not,
+/// on all of it.
+#[test]
+fn tolerances_are_searched_too() {
+    let (mut less, mut all) = (0, 0);
+    for seed in 0..3000 {
+        let kind = Kind { machine: MachineModel::Executive, rule: [Rule::Split, Rule::Composite][seed as usize % 2] };
+        let Some(Bounded { system, .. }) = small::system(&mut draws(seed), kind) else { continue };
+        let counted_on = &system.platform.interference.envelopes;
+        let tolerates = system.channels.iter().filter(|channel| channel.contract.tolerance().is_some()).count();
+        match &system.platform.claims[..] {
+            [_, tolerant] if tolerant.envelopes == *counted_on => {
+                assert_eq!(tolerates, system.channels.len());
+                less += 1;
+            }
+            [rarest, _] if rarest.envelopes == *counted_on => all += usize::from(tolerates > 0),
+            claims => assert!(claims.is_empty(), "{claims:?}"),
+        }
+    }
+    assert!(less > 20 && all > 20, "{less} and {all}");
 }
