@@ -10,7 +10,7 @@ use crate::units::Rate;
 
 impl Admission {
     /// The same channels, with their stage deadlines and ids, on a part of the link that [`Admission::new`] was given: the
-    /// part with `rate` of its rate ([`LinkModel::part`]). Everything is tested anew: a lower rate is less for the link to
+    /// part with `rate` of its rate ([`LinkModel::part`](crate::platform::LinkModel::part)). Everything is tested anew: a lower rate is less for the link to
     /// send with, a higher one asks the processor for C_l more often. The look-ahead does not depend on the rate.
     ///
     /// # Errors
