@@ -514,9 +514,9 @@ mod tests {
     #[test]
     fn what_tolerances_ask_for_is_claimed_of_long_windows_as_far_as_it_is_less() {
         let window = WINDOWS[2];
-        // A stall of some length every two thousand windows: in one of twelve batches of 166.
+        // A stall of some length every four thousand windows: in ten of 59 batches.
         let mut values = scattered(40_000, 100_000);
-        for (number, value) in values.iter_mut().enumerate().filter(|(number, _)| number % 2000 == 1999) {
+        for (number, value) in values.iter_mut().enumerate().filter(|(number, _)| number % 4000 == 3999) {
             *value = 1_000_000 + number as u32;
         }
         let Claimed { claimed, .. } = windows(Observer::Spinning, &[vec![recorded(window, values.clone())]], 1);
