@@ -146,7 +146,7 @@ fn random_plans_have_both_answers() {
     let (mut granted, mut refused, mut by_composite) = (0, 0, 0);
     let mut fits = [0; 3];
     let mut codes = std::collections::BTreeMap::new();
-    for _ in 0..400 {
+    for _ in 0..500 {
         let (platform, requests, test) = plans.new_tree(&mut runner).unwrap().current();
         let answers = decide(&platform, &requests, test).unwrap();
         for answer in &answers.channels {
