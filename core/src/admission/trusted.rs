@@ -40,10 +40,12 @@ impl Admission {
         }
         let decided = self.decide_trusted(&upcall, priority);
         let reserved = decided.and_then(|held| {
-            let mut host = self.clone();
-            host.insert(held).map_err(|_| Denied::Memory)?;
-            host.keeps_tolerances().map_err(|_| Denied::BreaksOthers)?;
-            self.insert(held).map_err(|_| Denied::Memory)
+            let id = self.insert(held).map_err(|_| Denied::Memory)?;
+            let kept = self.keeps_tolerances();
+            kept.map(|()| id).map_err(|_| {
+                self.release(id);
+                Denied::BreaksOthers
+            })
         });
         let refuse = |why| UpcallRefusal { why, fitting_cost: self.fitting_trusted_cost(upcall, priority) };
         let id = reserved.map_err(refuse)?;
