@@ -29,11 +29,7 @@ fn path(file: &Path) -> &str {
 fn answers(file: &Path, options: &[&str]) -> String {
     let system = std::fs::read_to_string(file).unwrap();
     let has_upcalls = system.contains("\n[[upcall]]\n") || system.contains("\nupcall = [\n");
-    answers_by(
-        if has_upcalls { &["live", "rmdp"] } else { &["live", "auto", "split", "composite", "d-order"] },
-        file,
-        options,
-    )
+    answers_by(if has_upcalls { &["live", "rmdp"] } else { &["live", "split", "composite", "d-order"] }, file, options)
 }
 
 fn answers_by(tests: &[&str], file: &Path, options: &[&str]) -> String {
@@ -125,7 +121,7 @@ fn admit_answers_a_crowd_what_it_did() {
             writeln!(system, "interval = \"{interval}\"\ndeadline = \"{deadline}\"").unwrap();
         }
     }
-    let answers = answers_by(&["auto", "split", "composite"], &scratch.file("crowd.toml", &system), &[]);
+    let answers = answers_by(&["live", "split", "composite"], &scratch.file("crowd.toml", &system), &[]);
     agree(vec![golden::text("admit/crowd.txt", &answers)]);
 }
 
@@ -211,7 +207,7 @@ fn admit_answers_of_random_systems_what_it_did() {
     let mut found = String::new();
     for number in 0..120 {
         let system = scratch.file(&format!("{number}.toml"), &random_system(number));
-        let answers = answers_by(&["auto", "composite"], &system, &[]);
+        let answers = answers_by(&["live", "composite"], &system, &[]);
         let count = |decision: &str| answers.matches(&format!("\"decision\":\"{decision}\"")).count();
         writeln!(
             found,
@@ -272,7 +268,7 @@ fn admit_has_its_shape() {
     let calibration = Path::new(env!("CARGO_MANIFEST_DIR")).join("../fuzz/corpus/system_file/calibration");
     let mut found = Vec::new();
     for (place, file) in systems.iter().enumerate() {
-        let tests: &[&str] = if place < 5 { &["auto", "composite", "d-order"] } else { &["auto", "rmdp"] };
+        let tests: &[&str] = if place < 5 { &["live", "composite", "d-order"] } else { &["live", "rmdp"] };
         for test in tests {
             let arguments = ["admit", path(file), "--json", "--test", test, "--calibration", path(&calibration)];
             found.push(object(&laxity(&arguments).output().unwrap(), &[0, 3]));

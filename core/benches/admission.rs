@@ -65,7 +65,7 @@ fn plans(workload: workloads::Workload) {
     let requests: Vec<Request> = contracts.iter().map(|contract| Request::only(*contract, Role::Sends)).collect();
     let count = contracts.len();
     for (name, test) in
-        [("auto", Test::Auto), ("split", Test::Only(Rule::Split)), ("composite", Test::Only(Rule::Composite))]
+        [("live", Test::Live), ("split", Test::Only(Rule::Split)), ("composite", Test::Only(Rule::Composite))]
     {
         line(&format!("plan of workload {}, {name}: {count} requests", workload.seed), count, || {
             black_box(decide(&platform, &requests, test).expect("a platform that can be"));

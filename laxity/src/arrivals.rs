@@ -206,6 +206,6 @@ impl State {
     /// True if decisions wait: for the share of the link, or for best effort to be slower.
     pub(crate) fn is_changing(&self) -> bool {
         let is_slowing = self.arrivals.waits && self.tells_again().is_some();
-        is_slowing || self.is_share_changing()
+        is_slowing || self.is_unsettled()
     }
 }

@@ -9,7 +9,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::{Duration as StdDuration, Instant as StdInstant};
 
-use laxity_core::admission::answer::Role;
 use laxity_core::admission::{Admission, Code, Refusal, ReservationId, Stage, buffers};
 use laxity_core::contract::{Contract, Overload, SendingStages, Service};
 use laxity_core::endpoint::{Destination, Incoming, Outgoing, Reception};
@@ -19,7 +18,6 @@ use laxity_core::send::SendConfig;
 use laxity_core::units::Duration;
 use laxity_link::sys::{self, now, thread_processor_time};
 
-use crate::advice;
 use crate::arrivals::{Arrivals, Part};
 use crate::calibration::{Backing, Guarantee};
 use crate::doorbell::Doorbell;
@@ -29,6 +27,7 @@ use crate::experiments::Marks;
 use crate::holdings::{Holdings, best_effort_packets};
 use crate::host::Grant;
 use crate::port::{self, Port, SendPort, Slot};
+use crate::rearranging::Rearranging;
 use crate::receiver::{Accepted, Unclaimed};
 use crate::reception::{Admitted, Needs};
 use crate::requests::Requests;
@@ -110,6 +109,9 @@ pub(crate) struct State {
     pub(crate) bounds_are_stale: bool,
     /// The envelopes that the executive was told to count on.
     counted_on: Vec<(Duration, Duration)>,
+    /// How often channels were served in another way, and such a change that is under way.
+    pub(crate) rearranged: u64,
+    pub(crate) rearranging: Option<Rearranging>,
     pub(crate) proves_bounds: bool,
     pub(crate) arrivals: Arrivals,
     /// The upcalls, and where their bounds are published.
@@ -186,6 +188,8 @@ impl Shared {
             outcomes: Vec::new(),
             bounds_are_stale: false,
             counted_on: admission.platform().interference.envelopes.clone(),
+            rearranged: 0,
+            rearranging: None,
             proves_bounds: behaviour.proves_bounds,
             upcalls: Vec::new(),
             admission,
@@ -270,17 +274,7 @@ impl Shared {
                 (state, id, least) = self.admit_sharing(state, &wanted)?;
                 reservation = Some(id);
             } else {
-                // Nothing is granted within no time, and whoever is refused then hears what would fit.
-                match state.admission.reserve_least_at(&analysed, Role::Sends, priority, wanted.budget()) {
-                    Ok(found) => (id, least) = found,
-                    Err(refusal) => {
-                        let refusal = wanted.end_to_end(refusal);
-                        let question = state.question(state.admission.clone()).filter(|_| advice::helps(&refusal));
-                        drop(state);
-                        let advice = question.map(|question| question.ask(&analysed, outside));
-                        return Err(Error::refused_here(refusal, advice));
-                    }
-                }
+                (state, id, least) = self.admit_alone(state, &wanted)?;
                 reservation = Some(id);
             }
             handover = reservation.map_or(handover, |id| state.admission.handover(id));
@@ -464,7 +458,8 @@ impl Shared {
         next
     }
 
-    fn handle(self: &Arc<Self>, notice: Notice) {
+    pub(crate) fn handle(self: &Arc<Self>, notice: Notice) {
+        let Some(notice) = self.state().defer(notice) else { return };
         match notice {
             Notice::Installed { ticket, result } => self.installed(ticket, result),
             Notice::Event(Event::Accepted { channel, receive, same_clock, packet, receiver: (place, key) }) => {
@@ -481,6 +476,7 @@ impl Shared {
                 }
             }
             Notice::LinkSet { ticket } => self.link_set(ticket),
+            Notice::Restaged { ticket, .. } => self.restaged(ticket),
             garbage @ (Notice::Garbage { .. } | Notice::UpcallsOver { .. } | Notice::CountedOn { .. }) => drop(garbage),
         }
     }
@@ -510,10 +506,10 @@ impl Shared {
         }
     }
 
-    /// A peer asks for a channel. False if that has to wait, because the share of the link is changing, or best effort is told to be slower.
+    /// A peer asks for a channel. False if that has to wait, because the share of the link or the stages are changing, or best effort is told to be slower.
     fn requested(&self, request: &Request) -> bool {
         let mut state = self.state();
-        if state.is_share_changing() {
+        if state.is_unsettled() {
             return false;
         }
         let decided = match request.is_question {

@@ -57,6 +57,7 @@ mod port;
 pub mod probe;
 mod readiness;
 mod realtime;
+mod rearranging;
 mod receiver;
 mod reception;
 mod registry;

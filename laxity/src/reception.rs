@@ -28,6 +28,12 @@ impl Shared {
         if reserved.is_err() && self.make_room(state, |admission| reserve(admission).is_ok()) {
             return Ok(None);
         }
+        if reserved.is_err()
+            && let Some(arranged) = state.admission.rearranged(&asked.analysed, Role::Receives, asked.budget)
+        {
+            self.rearrange(state, arranged);
+            return Ok(None);
+        }
         let (id, SendingStages { processor: least, .. }) =
             reserved.map_err(|refusal| state.with_least_deadline(request, &asked, refusal))?;
         let flow = state.real_time_flow(request, &contract);
@@ -89,7 +95,7 @@ impl Shared {
 
     fn would_receive(&self, state: &State, request: &Request) -> Result<(), Refusal> {
         let (asked, mut admission) = (self.asked(request)?, state.admission.clone());
-        let reserved = asked.reserve(&mut admission);
+        let reserved = admission.reserve_rearranged(&asked.analysed, Role::Receives, 0, asked.budget);
         let (id, stages) = reserved.map_err(|refusal| state.with_least_deadline(request, &asked, refusal))?;
         let least = stages.processor;
         let flow = state.real_time_flow(request, &asked.contract);

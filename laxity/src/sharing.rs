@@ -86,9 +86,9 @@ impl State {
         }
     }
 
-    /// True while the share is about to change: nothing is admitted until then.
-    pub(crate) fn is_share_changing(&self) -> bool {
-        self.sharing.as_ref().is_some_and(Sharing::is_changing)
+    /// True while the share, or how channels are served, is about to change: nothing is admitted until then.
+    pub(crate) fn is_unsettled(&self) -> bool {
+        self.is_rearranging() || self.sharing.as_ref().is_some_and(Sharing::is_changing)
     }
 
     /// Claims the processor for what `admission` says now, a receiving channel for `request` included.
@@ -134,10 +134,10 @@ impl Shared {
         drop(sharing);
     }
 
-    /// Waits until the share is what admission reckons with.
-    pub(crate) fn share_settled<'a>(&'a self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
-        while state.is_share_changing() && !self.is_stopped() {
-            state = self.wait_for_share(state);
+    /// Waits until the share and the stages are what admission reckons with.
+    pub(crate) fn settled<'a>(&'a self, mut state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+        while state.is_unsettled() && !self.is_stopped() {
+            state = self.wait_for_change(state);
         }
         state
     }
@@ -148,11 +148,11 @@ impl Shared {
         state: MutexGuard<'a, State>,
         wanted: &Wanted,
     ) -> Result<(MutexGuard<'a, State>, SendingStages, Duration), Error> {
-        let mut state = self.share_settled(state);
+        let mut state = self.settled(state);
         let State { admission, sharing, .. } = &mut *state;
         let Some(sharing) = sharing else {
             let mut copy = admission.clone();
-            let found = copy.reserve_least_at(&wanted.contract, Role::Sends, wanted.priority, wanted.budget());
+            let found = copy.reserve_rearranged(&wanted.contract, Role::Sends, wanted.priority, wanted.budget());
             let (id, least) = found.map_err(|refusal| Error::refused_here(wanted.end_to_end(refusal), None))?;
             return Ok((state, least, copy.handover(id)));
         };
@@ -175,9 +175,15 @@ impl Shared {
         mut state: MutexGuard<'a, State>,
         wanted: &Wanted,
     ) -> Result<(MutexGuard<'a, State>, ReservationId, SendingStages), Error> {
-        let (until, mut is_modest) = (StdInstant::now() + PATIENCE, false);
+        let (until, mut is_modest, mut may_rearrange) = (StdInstant::now() + PATIENCE, false, true);
         loop {
-            state = self.share_settled(state);
+            state = self.settled(state);
+            if std::mem::take(&mut may_rearrange)
+                && let Some(arranged) = self.other_way(&mut state, wanted)
+            {
+                self.rearrange(&mut state, arranged);
+                state = self.rearranged(state)?;
+            }
             let mut channels: Vec<HeldChannel> = state.channels().map(listed_channel).collect();
             channels.push(listed(Direction::Sends, &wanted.name, wanted.peer, wanted.service));
             let State { admission, sharing, .. } = &mut *state;
@@ -233,6 +239,32 @@ impl Shared {
                 }
             }
         }
+    }
+
+    /// Another way to serve the channels, if the newcomer needs it: at the share of now, for the newcomer at the whole link or at this share.
+    fn other_way(&self, state: &mut State, wanted: &Wanted) -> Option<Admission> {
+        let State { admission, sharing, .. } = state;
+        let sharing = sharing.as_mut()?;
+        let (budget, receiving) = (wanted.budget(), admission.receiving_alone(&wanted.contract));
+        let at = |rate| admission.with_rate(rate).ok();
+        let faster = [at(sharing.whole), Some(admission.clone())];
+        let fits = |host: &Admission, budget| {
+            let mut host = host.clone();
+            host.reserve_least_at(&wanted.contract, Role::Sends, wanted.priority, budget).is_ok()
+        };
+        for left in [receiving, Duration::ZERO].into_iter().filter(|left| *left < budget) {
+            let budget = budget - left;
+            if faster.iter().flatten().any(|host| fits(host, budget)) {
+                return None;
+            }
+            let other = |host: &Admission| {
+                host.rearranged(&wanted.contract, Role::Sends, budget)?.with_rate(sharing.rate()).ok()
+            };
+            if let Some(arranged) = faster.iter().flatten().find_map(other) {
+                return Some(arranged);
+            }
+        }
+        None
     }
 
     /// Shares of the whole link that would do, the one that leaves the receiver most first.
@@ -291,7 +323,7 @@ impl Shared {
         let mut state = self.state();
         self.set_link(&mut state, lowers);
         while state.sharing.as_ref().is_some_and(|sharing| sharing.change.is_some()) && !self.is_stopped() {
-            state = self.wait_for_share(state);
+            state = self.wait_for_change(state);
         }
         if let Some(sharing) = &mut state.sharing {
             sharing.is_held = false;
@@ -302,7 +334,7 @@ impl Shared {
         state
     }
 
-    fn wait_for_share<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
+    pub(crate) fn wait_for_change<'a>(&self, state: MutexGuard<'a, State>) -> MutexGuard<'a, State> {
         let waited = self.share_changed.wait_timeout(state, StdDuration::from_millis(50));
         waited.unwrap_or_else(std::sync::PoisonError::into_inner).0
     }
@@ -329,8 +361,11 @@ impl Shared {
     /// Makes room on this host's processor, if something fits without what the executive does not need of its share; true if so. It is
     /// to be asked for again when the share has changed.
     pub(crate) fn make_room(&self, state: &mut State, fits: impl Fn(&mut Admission) -> bool) -> bool {
+        if state.is_unsettled() {
+            return false;
+        }
         let State { admission, sharing, .. } = &mut *state;
-        let Some(sharing) = sharing.as_mut().filter(|sharing| !sharing.is_changing()) else { return false };
+        let Some(sharing) = sharing else { return false };
         let (need, whole) = (sharing.need(admission), sharing.whole);
         let left = registry::processor_left(sharing.others.processor_ppm);
         let fits = |admission: &Admission| {
@@ -372,10 +407,10 @@ impl Shared {
     pub(crate) fn attend_to_share(&self) -> Option<StdDuration> {
         let mut state = self.state();
         let has_best_effort = state.sharing.is_some() && state.has_best_effort();
-        let sharing = state.sharing.as_mut()?;
-        if sharing.is_changing() {
+        if state.is_unsettled() {
             return None;
         }
+        let sharing = state.sharing.as_mut()?;
         sharing.look();
         if sharing.is_stale || sharing.is_to_change(has_best_effort) {
             self.review(&mut state, has_best_effort);

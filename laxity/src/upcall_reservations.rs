@@ -46,11 +46,11 @@ impl Shared {
         record: &Arc<Record>,
         reserve: impl Fn(&mut Admission) -> Result<Reservation, UpcallRefusal>,
     ) -> Result<Reservation, UpcallRefusal> {
-        let mut state = self.share_settled(self.state());
+        let mut state = self.settled(self.state());
         let reservation = match reserve(&mut state.admission) {
             Ok(reservation) => reservation,
             Err(_) if self.make_room(&mut state, |admission| reserve(admission).is_ok()) => {
-                state = self.share_settled(state);
+                state = self.settled(state);
                 reserve(&mut state.admission)?
             }
             Err(refusal) => return Err(refusal),
@@ -82,9 +82,9 @@ impl Shared {
     /// What has the processor before the upcalls, in parts per million, as `measure` has it. The executive gives way on its link for it
     /// to be at most `now`, if that helps, and beside upcalls grows no further than to `later`.
     pub(crate) fn keep_above(&self, measure: impl Fn(&Admission) -> u64, now: u64, later: u64) -> u64 {
-        let mut state = self.share_settled(self.state());
+        let mut state = self.settled(self.state());
         if measure(&state.admission) > now && self.make_room(&mut state, |admission| measure(admission) <= now) {
-            state = self.share_settled(state);
+            state = self.settled(state);
         }
         if let Some(sharing) = &mut state.sharing {
             sharing.most_above = Some(later);

@@ -4,8 +4,7 @@ use std::sync::Arc;
 use std::time::Duration as StdDuration;
 
 use laxity::{ChannelSpec, Costs, Error, Host, HostConfig, Registry, system_file};
-use laxity_core::admission::Settings;
-use laxity_core::admission::answer::{Fits, Request, Rule, Test};
+use laxity_core::admission::answer::{Fits, Request, Test};
 use laxity_core::admission::pair::Pair;
 use laxity_core::admission::plan::decide;
 use laxity_core::contract::Contract;
@@ -121,7 +120,7 @@ fn without_an_answer_the_advice_is_this_hosts() {
     let refused = host.open(gone, "a", ChannelSpec::real_time(contract)).unwrap_err();
     let Error::Refused { by, advice: Some(advice), .. } = refused else { panic!("{refused}") };
     assert_eq!(by, "this host");
-    let paper = Pair::new(&Platform::assumed_host(), Settings::work_conserving(Rule::Split)).unwrap();
+    let paper = Pair::live(&Platform::assumed_host()).unwrap();
     let both = paper.least_deadline(&contract.catching_up()).unwrap();
     let here = advice.fits.deadline.unwrap();
     assert!(here > contract.deadline() && here < both, "{here} of {both}");
@@ -141,7 +140,7 @@ fn two_live_hosts_answer_as_the_pair_on_paper() {
     for _ in 0..sets {
         let hosts = pair(&alone(costs.clone()));
         let listener = hosts[1].listen("a").unwrap();
-        let mut paper = Pair::new(&costs.platform, Settings::work_conserving(Rule::Split)).unwrap();
+        let mut paper = Pair::live(&costs.platform).unwrap();
         let mut held = Vec::new();
         let (mut asked, mut live) = (Vec::new(), Vec::new());
         for _ in 0..8 {
@@ -170,7 +169,7 @@ fn two_live_hosts_answer_as_the_pair_on_paper() {
             }
         }
         // And so does the plan of all of them, with the bounds that the receiving host publishes.
-        let answers = decide(&costs.platform, &asked, Test::Only(Rule::Split)).unwrap();
+        let answers = decide(&costs.platform, &asked, Test::Live).unwrap();
         let decisions = answers.channels.iter().map(|answer| answer.outcome.as_ref().map_err(|denial| denial.code));
         let bounds: Vec<_> = decisions.clone().flatten().map(|grant| Some(grant.bound)).collect();
         assert_eq!(decisions.map(|decision| decision.map(|_| ())).collect::<Vec<_>>(), live);

@@ -1,8 +1,6 @@
 //! A set of channels is open as a whole, in whichever of a few orders it is granted, or not at all.
 
 use laxity::{ChannelSpec, Costs, Error, Host, HostConfig, Wanted, orders};
-use laxity_core::admission::Settings;
-use laxity_core::admission::answer::Rule;
 use laxity_core::admission::pair::Pair;
 use laxity_core::contract::Contract;
 use laxity_core::platform::Platform;
@@ -13,7 +11,7 @@ fn costs() -> Costs {
 }
 
 fn paper() -> Pair {
-    Pair::new(&costs().platform, Settings::work_conserving(Rule::Split)).unwrap()
+    Pair::live(&costs().platform).unwrap()
 }
 
 fn is_granted(set: &[Contract], order: &[usize]) -> bool {

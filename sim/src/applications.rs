@@ -65,6 +65,11 @@ impl Around<'_> {
         match command {
             Command::Open(channel) => self.open(driver, now, channel),
             Command::Restrict(restricted) => driver.endpoint.set_restricted(restricted),
+            Command::Restage => {
+                let key = |&(channel, stages): &(usize, _)| Some((self.world.channels[channel].sender.key?, stages));
+                let stages = self.world.hosts[number].restaging.iter().flatten();
+                driver.endpoint.restage(stages.filter_map(key).collect());
+            }
             Command::RunTrusted { number: upcall, first } => {
                 let host = self.host();
                 let (id, first) = (host.trusted[upcall].id, host.clock.reading(first));

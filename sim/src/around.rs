@@ -315,7 +315,11 @@ impl Control<HeapFrames> for Around<'_> {
         }
     }
 
-    fn round_over(&mut self, _: &mut HostDriver, _: Instant) {}
+    fn round_over(&mut self, driver: &mut HostDriver, now: Instant) {
+        if self.host().restaging.is_some() && driver.endpoint.poll_restaged(now).is_some() {
+            self.host().restaging = None;
+        }
+    }
 
     fn is_upcall_ready(&mut self, _: Instant) -> bool {
         let host = self.host();

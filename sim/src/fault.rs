@@ -281,6 +281,7 @@ impl World {
                 Command::Submit { .. } if at < until => continue,
                 Command::Open(_) | Command::Submit { .. } | Command::Close { .. } | Command::Space { .. } => at,
                 Command::Restrict(_)
+                | Command::Restage
                 | Command::RunTrusted { .. }
                 | Command::Release { .. }
                 | Command::ReleaseRelayed(_) => continue,

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::net::SocketAddr;
 
 use laxity_core::admission::Admission;
+use laxity_core::contract::SendingStages;
 use laxity_core::endpoint::{Config, Endpoint, EndpointCounters, LinkConfig};
 use laxity_core::event::ChannelId;
 use laxity_core::frames::{FrameId, Frames, HeapFrames, MessageBuf};
@@ -240,6 +241,8 @@ pub(crate) enum Command {
         messages: u32,
     },
     Restrict(bool),
+    /// Channels that are sent get other stages together.
+    Restage,
     /// An upcall on the executive's thread is released every period from then on.
     RunTrusted {
         number: usize,
@@ -317,6 +320,8 @@ pub(crate) struct Host {
     pub(crate) upcalls: Option<Thread>,
     /// Upcalls on its own thread, by number.
     pub(crate) trusted: Vec<Trusted>,
+    /// The change of stages that is under way.
+    pub(crate) restaging: Option<Vec<(usize, SendingStages)>>,
     /// The upcalls have made way for what the executive had left.
     poked: bool,
 }
@@ -399,6 +404,7 @@ impl Host {
             counters: HostCounters::default(),
             starts: Vec::new(),
             trusted: Vec::new(),
+            restaging: None,
             upcalls: (config.upcalls > 0).then(|| Thread::new(config.upcalls, &config.platform, late)),
             poked: false,
             config,

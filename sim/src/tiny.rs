@@ -70,6 +70,8 @@ pub struct System {
     pub policy: Policy,
     /// Each channel's level under fixed priorities; empty is the highest for all.
     pub priorities: Vec<u8>,
+    /// The stages that its channels change to in each episode, without the last one, which begins after that; `None` if nothing changes.
+    pub change: Option<Vec<SendingStages>>,
     /// Draws what the costs leave open.
     pub seed: u64,
 }
@@ -157,6 +159,7 @@ impl System {
             ahead: Duration::ZERO,
             policy: Policy::EarliestDeadline,
             priorities: Vec::new(),
+            change: None,
             seed: 1,
         }
     }
@@ -289,11 +292,11 @@ impl Bench {
     /// # Panics
     /// As [`Bench::run`].
     pub fn run_with_gaps(&mut self, releases: &[Release], gaps: &[(Duration, Duration)]) -> Vec<Seen> {
-        self.run_beside(releases, gaps, &[]).0
+        self.run_beside(releases, gaps, &[], Duration::ZERO).0
     }
 
     /// Runs an episode beside the upcalls, each from its phase on for so long that the longest period begins three times; and what the runs
-    /// of each showed.
+    /// of each showed. From `change` on, if there is one, its stages change as soon as may be; the last channel's first release is then.
     ///
     /// # Panics
     /// As [`Bench::run`].
@@ -302,6 +305,7 @@ impl Bench {
         releases: &[Release],
         gaps: &[(Duration, Duration)],
         phases: &[Duration],
+        change: Duration,
     ) -> (Vec<Seen>, Vec<Runs>) {
         if self.world.now() > Instant::ZERO + OLDEST {
             (self.world, self.host, self.channels) = self.system.open(self.worlds);
@@ -322,7 +326,8 @@ impl Bench {
         }
         self.world.submit_at(idle, idler, 1);
         self.world.run_until(start.before(Duration::from_nanos(1)));
-        for release in releases {
+        let newcomer = Some(Who::Channel(count.wrapping_sub(1))).filter(|_| self.system.change.is_some());
+        for release in releases.iter().filter(|release| Some(release.who) != newcomer) {
             let handle = match release.who {
                 Who::Channel(number) => self.channels[number],
                 Who::BestEffort => best_effort,
@@ -335,12 +340,22 @@ impl Bench {
         for &(at, length) in gaps {
             self.world.take_away(self.host, Gap { start: start + at, length, excess: Duration::ZERO });
         }
+        self.world.take_responses(best_effort);
+        if let Some(stages) = self.system.change.clone() {
+            self.world.run_until(start + change);
+            self.restage(&stages);
+            let begin = self.world.now();
+            let own = || releases.iter().filter(|release| Some(release.who) == newcomer);
+            let first = own().map(|release| release.at).min().unwrap_or_default();
+            for release in own() {
+                self.world.submit_at(begin + (release.at - first), self.channels[count - 1], release.bytes);
+            }
+        }
         let released = |who| releases.iter().filter(|release| release.who == who).count() as u64;
         let mut missing: Vec<u64> = (0..count).map(|number| released(Who::Channel(number))).collect();
         let mut seen = vec![Seen::default(); count];
         let mut others = released(Who::BestEffort);
         self.messages += releases.len() as u64;
-        self.world.take_responses(best_effort);
         let chunk = releases.iter().map(|release| release.at).max().unwrap_or(Duration::ZERO) + rest;
         while others > 0 || missing.iter().any(|&missing| missing > 0) {
             self.world.run_until(self.world.now() + chunk);
@@ -359,6 +374,10 @@ impl Bench {
         // A gap that no message of this episode met is not the next one's.
         let last = gaps.last().map_or(Duration::ZERO, |&(at, length)| at + length);
         self.world.run_until(self.world.now().max(start + last));
+        if self.system.change.is_some() {
+            let stages: Vec<SendingStages> = self.system.channels.iter().map(|channel| channel.stages).collect();
+            self.restage(&stages[..count - 1]);
+        }
         if phases.is_empty() {
             return (seen, Vec::new());
         }
@@ -369,6 +388,18 @@ impl Bench {
         runs.extend(self.world.stop_trusted(self.host));
         self.messages += runs.iter().map(|runs| runs.completed).sum::<u64>();
         (seen, runs)
+    }
+
+    /// Changes stages, and waits until only the new ones count.
+    fn restage(&mut self, stages: &[SendingStages]) {
+        let sends = |(place, _): &(usize, &SendingStages)| self.system.channels[*place].role == Role::Sends;
+        let handles = stages.iter().enumerate().filter(sends).map(|(place, stages)| (self.channels[place], *stages));
+        let begin = self.world.now();
+        self.world.restage(self.host, handles);
+        while !self.world.is_restaged(self.host) {
+            self.world.run_until(self.world.now() + Duration::from_micros(1));
+            assert!(self.world.now() < begin + EPISODE, "never at rest");
+        }
     }
 
     /// Runs an episode and raises `largest` to what it shows.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 
+use laxity_core::contract::SendingStages;
 use laxity_core::endpoint::{Departed, Endpoint, Transmit};
 use laxity_core::event::{ChannelId, Name, Request};
 use laxity_core::frames::{Frames, HeapFrames, MessageBuf};
@@ -169,6 +170,17 @@ impl World {
     /// Restricts a host to current real-time work, or lifts that, at `at`.
     pub fn restrict_at(&mut self, at: Instant, host: HostId, restricted: bool) {
         self.schedule(host.0, at, Command::Restrict(restricted));
+    }
+
+    /// A host gives channels that it sends these stages together, now or as soon as that is sound. While one change is under way, no other.
+    pub fn restage(&mut self, host: HostId, stages: impl Iterator<Item = (ChannelHandle, SendingStages)>) {
+        self.hosts[host.0].restaging = Some(stages.map(|(channel, stages)| (channel.0, stages)).collect());
+        self.schedule(host.0, self.now, Command::Restage);
+    }
+
+    /// Whether the last change of stages at a host is over.
+    pub fn is_restaged(&self, host: HostId) -> bool {
+        self.hosts[host.0].restaging.is_none()
     }
 
     /// Adds an upcall to a host; it is suspended. Its number there.

@@ -66,10 +66,8 @@ pub(crate) struct AdmitArguments {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, IntoStaticStr)]
 #[strum(serialize_all = "kebab-case")]
 pub(crate) enum TestArgument {
-    /// What live hosts answer by: channels: the split test; upcalls: exact response times
+    /// What live hosts answer by: channels: the split or the composite test, whichever has room for the next one; upcalls: exact response times
     Live,
-    /// Channels: the split or the composite test, whichever grants more of the file; upcalls: exact response times
-    Auto,
     /// Channels: processor and link on their own, a deadline for each
     Split,
     /// Channels: processor and link together, one deadline

@@ -130,9 +130,9 @@ fn answer(
         }
         test => {
             let test = match test {
-                TestArgument::Live | TestArgument::Split => Test::Only(Rule::Split),
+                TestArgument::Split => Test::Only(Rule::Split),
                 TestArgument::Composite => Test::Only(Rule::Composite),
-                _ => Test::Auto,
+                _ => Test::Live,
             };
             let answers = if is_set {
                 let (answers, order) = decide::as_a_set(&platform, &channels, test)?;

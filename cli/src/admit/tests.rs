@@ -62,7 +62,7 @@ fn report(rows: Vec<(&str, Answer)>, points: u64) -> Report {
     let answers = Answers { rule: Rule::Split, channels: answers, here, there: None, demand };
     Report {
         file: "robot.toml".to_owned(),
-        test: TestArgument::Auto,
+        test: TestArgument::Live,
         set: None,
         costs: Platform::papers_table_2b().into(),
         backing: Backing::expected(&Platform::papers_table_2b().into()),
@@ -129,7 +129,7 @@ fn the_json_is_the_contract() {
 
 #[test]
 fn the_json_of_upcalls_has_the_same_keys() {
-    let said = json::object(&upcalls(TestArgument::Auto, Duration::ZERO));
+    let said = json::object(&upcalls(TestArgument::Live, Duration::ZERO));
     let upcalls = concat!(
         r#""channels":[],"upcalls":[{"name":"audio","decision":"refused","period_ns":10000000,"cost_ns":2000000,"#,
         r#""analysis":{"liu_layland":true,"sha":false,"rmdp":false,"response_ns":11000000},"#,
@@ -151,7 +151,7 @@ fn the_printed_test_decides_where_a_change_of_upcall_costs_nothing() {
     let compares = upcalls(TestArgument::Rmdp, Duration::from_nanos(1));
     assert!(!compares.decides() && !compares.refuses());
     assert!(json::object(&compares).matches(r#""decision":null"#).count() == 2);
-    assert!(upcalls(TestArgument::Auto, Duration::from_nanos(1)).refuses());
+    assert!(upcalls(TestArgument::Live, Duration::from_nanos(1)).refuses());
 }
 
 #[test]
@@ -269,6 +269,6 @@ fn a_picture_stays_small_whatever_is_drawn() {
 
 #[test]
 fn upcalls_are_drawn_against_their_periods() {
-    let svg = plot::svg(&upcalls(TestArgument::Auto, Duration::ZERO));
+    let svg = plot::svg(&upcalls(TestArgument::Live, Duration::ZERO));
     assert!(svg.contains("refused: 11ms of 10ms") && svg.contains("11ms of 100ms"), "{svg}");
 }

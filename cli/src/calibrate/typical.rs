@@ -4,8 +4,6 @@ use std::fmt::Write as _;
 use std::net::{IpAddr, Ipv4Addr};
 
 use laxity::Costs;
-use laxity_core::admission::Settings;
-use laxity_core::admission::answer::Rule;
 use laxity_core::admission::pair::Pair;
 use laxity_core::contract::Contract;
 use laxity_core::limits;
@@ -43,7 +41,7 @@ const TOLERATED: Probability = Probability::from_millionths(10_000);
 pub(super) fn typical(measured: &Platform) -> Vec<Typical> {
     let assumed = Costs::from(Platform::assumed_host()).at(IpAddr::V4(Ipv4Addr::LOCALHOST)).platform;
     let least = |platform: &Platform, contract: &Contract| {
-        let pair = Pair::new(platform, Settings::work_conserving(Rule::Split)).ok()?;
+        let pair = Pair::live(platform).ok()?;
         pair.least_deadline(&contract.with_deadline(limits::MIN_DEADLINE).ok()?)
     };
     TYPICAL

@@ -60,7 +60,7 @@ impl Request {
     }
 }
 
-/// By which rule processor deadlines are given. One host keeps one rule: see the decision record on rules.
+/// By which rule processor deadlines are given. A host follows one at a time ([`super::rearrange`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Hash, strum::Display, strum::IntoStaticStr)]
 #[strum(serialize_all = "lowercase")]
 pub enum Rule {
@@ -76,10 +76,11 @@ pub enum Rule {
 /// Which tests may say yes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default, Hash)]
 pub enum Test {
-    /// The rule that grants more of the plan, for all of it.
+    /// As live hosts do: the split rule to begin with, and another way to serve the channels where a newcomer does not fit
+    /// ([`rearrange`](super::rearrange)).
     #[default]
-    Auto,
-    /// Only one rule.
+    Live,
+    /// Only one rule, by which each channel keeps the stages that it was granted with.
     Only(Rule),
 }
 

@@ -20,6 +20,7 @@
 //! | [`pair`] | both ends of channels in one computation: what two hosts answer each other |
 //! | [`incoming`] | incoming traffic: what all peers may have in transit at once, best effort included |
 //! | [`buffers`] | how many messages and packets a granted channel must be able to hold |
+//! | [`rearrange`] | all channels served in another way together, where a newcomer does not fit as they are |
 //! | `span` | how long a stall can be felt, and so with what probability a message misses |
 //! | `tolerance` | which claims of the platform a host counts on, for what its channels tolerate |
 //! | [`confidence`] | which interference was measured, and how sure that is |
@@ -47,6 +48,7 @@ pub mod pair;
 pub mod plan;
 mod processor;
 pub mod published;
+pub mod rearrange;
 mod refusal;
 mod relax;
 mod reserve;

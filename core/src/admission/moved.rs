@@ -29,7 +29,8 @@ impl Admission {
         let bad = |_| Refusal::new(Code::BadParameters, Stage::Link);
         let machine = Machine::new(platform, self.settings.send_early).map_err(bad)?;
         let mut moved = Self::on(machine, self.settings);
-        (moved.link, moved.free, moved.upcalls) = (self.link, self.free.clone(), self.upcalls.clone());
+        (moved.link, moved.first_rule) = (self.link, self.first_rule);
+        (moved.free, moved.upcalls) = (self.free.clone(), self.upcalls.clone());
         moved.slots = self.slots.clone();
         for slot in &mut moved.slots {
             let Some(reservation) = &mut slot.reservation else { continue };

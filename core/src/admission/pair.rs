@@ -8,7 +8,7 @@
 //! Live hosts do these steps at both ends of a wire, each with its own costs; here both have the same, and nothing else is received.
 
 use super::Refusal;
-use super::answer::Role;
+use super::answer::{Role, Rule};
 use super::incoming::{Flow, FlowId, Incoming, Source};
 use super::reserve::{Admission, ReservationId, Settings};
 use crate::contract::{Contract, SendingStages};
@@ -25,6 +25,7 @@ pub struct Pair {
     pub(super) sender: Admission,
     receiver: Admission,
     incoming: Incoming,
+    rearranges: bool,
 }
 
 /// A channel that both have granted.
@@ -45,14 +46,46 @@ pub struct Channel {
 }
 
 impl Pair {
-    /// Two hosts with these costs, without channels.
+    /// Two hosts with these costs, without channels, which keep to their rule and serve each channel as it was granted.
     ///
     /// # Errors
     /// The first parameter of the platform that is out of range.
     pub fn new(platform: &Platform, settings: Settings) -> Result<Self, PlatformError> {
         let sender = Admission::with_settings(platform.clone(), settings)?;
         let (receiver, incoming) = (sender.clone(), Incoming::new(&sender));
-        Ok(Self { sender, receiver, incoming })
+        Ok(Self { sender, receiver, incoming, rearranges: false })
+    }
+
+    /// Two hosts as they are unless they are told otherwise: they begin with the split rule, serve nothing late that could be served now, and serve their channels in another way where a
+    /// newcomer does not fit ([`super::rearrange`]).
+    ///
+    /// # Errors
+    /// The first parameter of the platform that is out of range.
+    pub fn live(platform: &Platform) -> Result<Self, PlatformError> {
+        Ok(Self { rearranges: true, ..Self::new(platform, Settings::work_conserving(Rule::Split))? })
+    }
+
+    /// The least stages of a channel at one of the hosts.
+    fn reserve(
+        rearranges: bool,
+        host: &mut Admission,
+        (contract, role): (&Contract, Role),
+        budget: Duration,
+    ) -> Result<(ReservationId, SendingStages), Refusal> {
+        if !rearranges {
+            return host.reserve_least(contract, role, budget);
+        }
+        host.reserve_rearranged(contract, role, 0, budget)
+    }
+
+    /// The least stages of a channel at this host alone.
+    pub(super) fn reserve_here(
+        &mut self,
+        contract: &Contract,
+        role: Role,
+        budget: Duration,
+    ) -> Result<(ReservationId, SendingStages), Refusal> {
+        Self::reserve(self.rearranges, &mut self.sender, (contract, role), budget)
     }
 
     /// The host that sends.
@@ -78,7 +111,7 @@ impl Pair {
     /// that host knows; nothing changes.
     pub fn open(&mut self, contract: &Contract) -> Result<Channel, Refusal> {
         let (deadline, way) = (contract.deadline(), self.way());
-        let sending = self.sender.reserve_least(contract, Role::Sends, deadline.saturating_sub(way));
+        let sending = self.reserve_here(contract, Role::Sends, deadline.saturating_sub(way));
         let (sent, least) = sending.map_err(|refusal| Refusal {
             least_deadline: refusal.least_deadline.map(|least| least + way),
             ..refusal
@@ -119,7 +152,7 @@ impl Pair {
         let flow = |contract: &Contract| Flow::real_time(source, contract, packet, contract.deadline());
         let incoming = &self.incoming;
         let longer = |least: Duration| incoming.least_deadline(contract, elsewhere + least, flow);
-        let received = self.receiver.reserve_least(contract, Role::Receives, budget);
+        let received = Self::reserve(self.rearranges, &mut self.receiver, (contract, Role::Receives), budget);
         let (received, SendingStages { processor: least, .. }) = received
             .map_err(|refusal| Refusal { least_deadline: refusal.least_deadline.and_then(longer), ..refusal })?;
         let room = incoming
@@ -163,7 +196,6 @@ pub fn share(budget: Duration, least: Duration, upstream: Duration) -> Duration 
 mod tests {
     use proptest::prelude::*;
 
-    use super::super::answer::Rule;
     use super::*;
 
     fn contract() -> impl Strategy<Value = Contract> {
@@ -181,7 +213,7 @@ mod tests {
             if fast {
                 platform.link.rate = crate::units::Rate::bytes_per_second(125_000_000);
             }
-            let mut pair = Pair::new(&platform, Settings::work_conserving(Rule::Split)).unwrap();
+            let mut pair = Pair::live(&platform).unwrap();
             for contract in contracts {
                 let contract = contract.catching_up();
                 let held = |pair: &Pair| (pair.sender.utilisation_ppm(), pair.receiver.utilisation_ppm(), pair.incoming.len());

@@ -1,10 +1,8 @@
 //! A plan: channels that are asked for one after the other, each answered in view of those that were granted before it.
 //!
-//! Each is asked of both its ends, as two live hosts answer it ([`super::pair`]), or of this host alone ([`Ends`]). A host follows one rule, and
-//! live hosts follow the split rule unless they are told otherwise. Under [`Test::Auto`] the plan is gone through under both, and answered
-//! by the one under which more of it is granted; if that is as much under both, by the split rule. Advice is for the same test: each value of `fits`,
-//! put in alone, is granted, and one step beyond is not, what comes later in the plan being answered as it was. Under `Auto` it
-//! may take the other rule.
+//! Each is asked of both its ends, as two live hosts answer it ([`super::pair`]), or of this host alone ([`Ends`]). Live hosts begin with the split rule, and
+//! change to the other one, or to other stages, where a newcomer does not fit ([`Test::Live`]). Advice is for the same test: each value of `fits`,
+//! put in alone, is granted, and one step beyond is not, what comes later in the plan being answered as it was.
 
 use alloc::vec::Vec;
 
@@ -18,7 +16,7 @@ use super::pair::{Channel, Pair};
 use super::processor::parts_per_million;
 use super::reserve::{Admission, ReservationId, Settings, Utilisation};
 use super::walk::{self, Demand};
-use super::{Code, Refusal, Stage, buffers, explain};
+use super::{Refusal, Stage, buffers, explain};
 use crate::contract::Contract;
 use crate::limits;
 use crate::platform::{Platform, PlatformError};
@@ -32,10 +30,10 @@ const MOST_EXPLAINED: u64 = 25 * 100 * 100;
 /// Most packets of a message that a demand curve has steps for.
 const MOST_PACKETS: u64 = 32;
 /// With this many channels granted, the least deadlines that are told are those that the decision found, which is the ledger's
-/// before it is the exact test's; and a rule that was not asked for is not followed further.
+/// before it is the exact test's; and a test that was not asked for is not followed further.
 const MANY: usize = 256;
 
-/// The hosts under one rule, with what they granted so far.
+/// The hosts under one test, with what they granted so far.
 #[derive(Clone)]
 struct World {
     /// This host, and the other end of channels for which both ends are asked.
@@ -69,12 +67,16 @@ impl Held {
 }
 
 impl World {
-    fn new(platform: &Platform, rule: Rule) -> Result<Self, PlatformError> {
-        let settings = match platform.machine.is_papers() {
+    fn new(platform: &Platform, test: Test) -> Result<Self, PlatformError> {
+        let settings = |rule| match platform.machine.is_papers() {
             true => Settings { rule, ..Settings::default() },
             false => Settings::work_conserving(rule),
         };
-        let pair = Pair::new(platform, settings)?;
+        let pair = match test {
+            Test::Only(rule) => Pair::new(platform, settings(rule)),
+            Test::Live if platform.machine.is_papers() => Pair::new(platform, settings(Rule::Split)),
+            Test::Live => Pair::live(platform),
+        }?;
         let incoming = Incoming::new(&pair.sender);
         Ok(Self { pair, held: Vec::new(), incoming })
     }
@@ -99,7 +101,7 @@ impl World {
     fn check_only(&self, contract: &Contract, role: Role) -> Result<Option<(Flow, Duration)>, Refusal> {
         let (here, deadline) = (self.here(), contract.deadline());
         if role != Role::Receives {
-            return here.decide(contract, role, deadline).map(|_| None);
+            return self.pair.clone().reserve_here(contract, role, deadline).map(|_| None);
         }
         let least = here.least_stage(contract, role, deadline)?;
         let (link, ahead, host) = (&here.link, here.look_ahead(), self.held.len() as u64);
@@ -122,18 +124,13 @@ impl World {
     fn take_only(&mut self, contract: &Contract, role: Role) -> Result<Held, Refusal> {
         let arrives = self.check_only(contract, role)?;
         let budget = contract.deadline() - arrives.map_or(Duration::ZERO, |(_, allowance)| allowance);
-        let (id, _) = self.pair.sender.reserve(contract, role, budget)?;
+        let (id, _) = self.pair.reserve_here(contract, role, budget)?;
         // A stage that cannot be longer stays as it is.
         let _ = self.pair.sender.relax(id, budget);
         Ok(match arrives {
             Some((flow, allowance)) => Held::Arrives(id, self.incoming.insert(flow, allowance)),
             None => Held::Leaves(id),
         })
-    }
-
-    /// A request that is not taken in.
-    fn leave(&mut self) {
-        self.held.push(None);
     }
 
     /// The requests that stand in the way of another, greatest first.
@@ -180,109 +177,41 @@ impl World {
     }
 }
 
-/// What one rule says to a plan.
-#[derive(Clone)]
+/// What one test says to a plan.
 struct Under {
     world: World,
-    /// By request: the figures of this rule, and the answer no.
+    /// By request: the figures of its rule, and the answer no. Shorter than the plan if it was left.
     split: Vec<SplitFigures>,
     composite: Vec<CompositeFigures>,
     denials: Vec<Option<Denial>>,
-    granted: usize,
-    /// By request; shorter than the plan if it was left.
-    taken: Vec<bool>,
 }
 
-/// Goes through a plan under one rule. If it is not the one that answers, it is left when there are many channels; and refusals
-/// are explained only if it is known to be.
-fn under(
-    platform: &Platform,
-    requests: &[Request],
-    rule: Rule,
-    answers: bool,
-    explain_it: bool,
-) -> Result<Under, PlatformError> {
-    let mut world = World::new(platform, rule)?;
+/// Goes through a plan under one test. If it is not the one that `answers`, it is left when there are many channels, and refusals are not explained.
+fn under(platform: &Platform, requests: &[Request], test: Test, answers: bool) -> Result<Under, PlatformError> {
+    let mut world = World::new(platform, test)?;
     let (mut split, mut composite, mut denials) = (Vec::new(), Vec::new(), Vec::with_capacity(requests.len()));
-    let (mut granted, mut explained, mut taken) = (0, 0u64, Vec::with_capacity(requests.len()));
+    let (mut granted, mut explained) = (0, 0u64);
     for request in requests {
         if granted >= MANY && !answers {
             break;
         }
-        let of_split = (rule != Rule::Composite).then(|| split_figures(&world, request));
-        let of_composite = (rule == Rule::Composite).then(|| composite_figures(&world, request));
+        let of_split =
+            (test != Test::Live && test != Test::Only(Rule::Composite)).then(|| split_figures(&world, request));
+        let of_composite = (test == Test::Only(Rule::Composite)).then(|| composite_figures(&world, request));
         let took = world.take(request);
         let fits = took.is_ok();
         split.extend(of_split.map(|figures| SplitFigures { fits, ..figures }));
         composite.extend(of_composite.map(|figures| CompositeFigures { fits, ..figures }));
-        taken.push(fits);
         let Err(refusal) = took else {
             granted += 1;
             denials.push(None);
             continue;
         };
-        let grants = |request: &Request| world.grants(request);
-        denials.push(explain_it.then(|| explain(&world, request, &refusal, &grants, explained <= MOST_EXPLAINED)));
+        denials.push(answers.then(|| explain(&world, request, &refusal, explained <= MOST_EXPLAINED)));
         let square = (granted as u64).saturating_mul(granted as u64);
         explained = explained.saturating_add(square.max(256));
     }
-    Ok(Under { world, split, composite, denials, granted, taken })
-}
-
-/// The reasons under [`Test::Auto`]: as in one pass, with both hosts side by side.
-fn explain_either(
-    platform: &Platform,
-    requests: &[Request],
-    rule: Rule,
-    both: [&Under; 2],
-) -> Result<Vec<Option<Denial>>, PlatformError> {
-    let mut worlds = [World::new(platform, Rule::Split)?, World::new(platform, Rule::Composite)?];
-    let chosen = usize::from(rule == Rule::Composite);
-    let (mut denials, mut explained, mut granted) = (Vec::with_capacity(requests.len()), 0u64, 0u64);
-    // A rule that was left has no say.
-    let has_say = [0, 1].map(|which| both[which].taken.len() == requests.len());
-    for (place, request) in requests.iter().enumerate() {
-        let took = [0, 1].map(|which| both[which].taken.get(place).copied());
-        let is_granted = if has_say[chosen] { took[chosen] == Some(true) } else { worlds[chosen].grants(request) };
-        let grants = |request: &Request| {
-            let now = [0, 1].map(|which| (which == chosen || has_say[which]) && worlds[which].grants(request));
-            let count =
-                |which: usize| both[which].granted + usize::from(now[which]) - usize::from(took[which] == Some(true));
-            match has_say {
-                [true, true] if count(1) > count(0) => now[1],
-                [true, true] => now[0],
-                _ => now[chosen],
-            }
-        };
-        let denial = (!is_granted).then(|| {
-            let refusal = worlds[chosen].check(request).err();
-            let refusal = refusal.unwrap_or(Refusal::new(Code::Memory, Stage::Contract));
-            explain(&worlds[chosen], request, &refusal, &grants, explained <= MOST_EXPLAINED)
-        });
-        denials.push(denial);
-        if is_granted {
-            granted += 1;
-        } else {
-            explained = explained.saturating_add(granted.saturating_mul(granted).max(256));
-        }
-        for which in [0, 1] {
-            let takes = if which == chosen { is_granted } else { has_say[which] && took[which] == Some(true) };
-            if takes {
-                // It was taken before.
-                let _ = worlds[which].take(request);
-            } else {
-                worlds[which].leave();
-            }
-        }
-    }
-    Ok(denials)
-}
-
-impl Under {
-    /// The whole plan under this rule, if it was left.
-    fn and_finish(&self, platform: &Platform, requests: &[Request], rule: Rule) -> Result<Self, PlatformError> {
-        if self.taken.len() == requests.len() { Ok(self.clone()) } else { under(platform, requests, rule, true, false) }
-    }
+    Ok(Under { world, split, composite, denials })
 }
 
 /// Answers the requests in their order.
@@ -290,28 +219,24 @@ impl Under {
 /// # Errors
 /// The first parameter of the platform that is out of range.
 pub fn decide(platform: &Platform, requests: &[Request], test: Test) -> Result<Answers, PlatformError> {
-    let only = |rule| test == Test::Only(rule);
-    let split = under(platform, requests, Rule::Split, !only(Rule::Composite), only(Rule::Split))?;
-    let composite = under(platform, requests, Rule::Composite, only(Rule::Composite), only(Rule::Composite))?;
-    let rule = match test {
-        Test::Only(rule) => rule,
-        Test::Auto if composite.granted > split.granted => Rule::Composite,
-        Test::Auto => Rule::Split,
+    let under = |other: Test| under(platform, requests, other, other == test);
+    let by_split = match test {
+        Test::Only(Rule::Levels) => test,
+        _ => Test::Only(Rule::Split),
     };
-    let chosen = match rule {
-        Rule::Split | Rule::Levels => split.and_finish(platform, requests, rule)?,
-        Rule::Composite => composite.and_finish(platform, requests, rule)?,
-    };
-    let denials = match test {
-        Test::Only(_) => chosen.denials.clone(),
-        Test::Auto => explain_either(platform, requests, rule, [&split, &composite])?,
+    let (split, composite) = (under(by_split)?, under(Test::Only(Rule::Composite))?);
+    let live = if test == Test::Live { Some(under(test)?) } else { None };
+    let chosen = match test {
+        Test::Live => live.as_ref().unwrap_or(&split),
+        Test::Only(Rule::Composite) => &composite,
+        Test::Only(_) => &split,
     };
     let here = chosen.world.here().clone();
     let is_pair = requests.iter().any(|request| request.ends == Ends::Both);
     let there = is_pair.then(|| chosen.world.pair.receiver().clone());
     let bounds = (here.bounds(), there.as_ref().map(Admission::bounds).unwrap_or_default());
     let channels = requests.iter().enumerate().map(|(place, request)| {
-        let outcome = match denials.get(place).cloned().flatten() {
+        let outcome = match chosen.denials.get(place).cloned().flatten() {
             Some(denial) => Err(denial),
             None => Ok(grant(&chosen.world, place, request, (&bounds.0, &bounds.1))),
         };
@@ -325,7 +250,7 @@ pub fn decide(platform: &Platform, requests: &[Request], test: Test) -> Result<A
     let mut curves = demand(&here);
     let received = there.as_ref().map(demand).unwrap_or_default().into_iter();
     curves.extend(received.map(|curve| DemandCurve { stage: Stage::ReceivingProcessor, ..curve }));
-    Ok(Answers { rule, channels, here, there, demand: curves })
+    Ok(Answers { rule: here.settings().rule, channels, here, there, demand: curves })
 }
 
 /// What this host needs at least of a deadline; whether it fits is not known here.
@@ -423,14 +348,8 @@ fn share(cost: u128, interval: u64) -> u64 {
 }
 
 /// Why not, because of whom, and what would fit.
-fn explain(
-    world: &World,
-    request: &Request,
-    refusal: &Refusal,
-    grants: &impl Fn(&Request) -> bool,
-    explained: bool,
-) -> Denial {
-    let grants = |contract: &Contract| grants(&Request { contract: *contract, ..*request });
+fn explain(world: &World, request: &Request, refusal: &Refusal, explained: bool) -> Denial {
+    let grants = |contract: &Contract| world.grants(&Request { contract: *contract, ..*request });
     Denial {
         code: refusal.code,
         stage: refusal.stage,

@@ -47,6 +47,7 @@ const MOST_ROUNDS: usize = 256;
 pub struct Admission {
     pub(super) machine: Machine,
     pub(super) settings: Settings,
+    pub(super) first_rule: Rule,
     /// The whole link, of which the machine may have a part.
     pub(super) link: LinkModel,
     pub(super) slots: Vec<Slot>,
@@ -95,6 +96,13 @@ pub struct Utilisation {
 pub(super) struct Slot {
     generation: u32,
     pub(super) reservation: Option<Reservation>,
+}
+
+impl Slot {
+    /// Without what it holds, for the same ids.
+    pub(super) fn emptied(&self) -> Self {
+        Self { reservation: None, ..*self }
+    }
 }
 
 /// What a channel holds, or an upcall on the executive's own thread. Under the composite rule both parts have the same deadline.
@@ -161,6 +169,7 @@ impl Admission {
             link,
             machine,
             settings,
+            first_rule: settings.rule,
             slots: Vec::new(),
             free: Vec::new(),
             ledger: Ledger::new(),
@@ -503,6 +512,7 @@ impl Admission {
         slot.reservation = None;
         slot.generation = slot.generation.wrapping_add(1);
         self.free.push(id.index);
+        self.return_to_rule();
         true
     }
 
@@ -552,7 +562,7 @@ impl Admission {
         Ok(ReservationId { index: index as u32, generation: slot.generation })
     }
 
-    fn live(&self) -> usize {
+    pub(super) fn live(&self) -> usize {
         self.slots.len() - self.free.len()
     }
 
@@ -623,6 +633,11 @@ impl Newcomer {
         let reservation =
             Reservation { contract, role: None, priority, job: Some(job), stream: None, handover, late_handover };
         Self { reservation, service: job.processing() }
+    }
+
+    /// One that is there, to be decided on again.
+    pub(super) fn again(reservation: Reservation) -> Self {
+        Self { reservation, service: 0 }
     }
 
     pub(super) fn reservation(&self) -> Reservation {

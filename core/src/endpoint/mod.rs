@@ -10,6 +10,7 @@ mod job;
 mod link;
 mod relay;
 mod replay;
+mod restage;
 mod seal;
 mod secret;
 mod signalling;
@@ -25,6 +26,8 @@ use gaps::Gaps;
 pub use inspect::QueuePeaks;
 pub use link::LinkConfig;
 use link::LinkState;
+use restage::Restaging;
+pub use restage::Stages;
 pub use seal::SharedKey;
 pub use signalling::DECISION;
 use signalling::Signalling;
@@ -285,6 +288,8 @@ pub struct Endpoint {
     /// The channel whose last packet is being made: it may not leave yet.
     making: Option<u32>,
     starved: FifoSet,
+    /// See [`Endpoint::restage`].
+    restaging: Option<Restaging>,
     gaps: Gaps,
     lost: Option<LostHere>,
     frames_in_quota: usize,
@@ -325,6 +330,7 @@ impl Endpoint {
             deliverable: FifoSet::with_capacity(capacity),
             making: None,
             starved: FifoSet::with_capacity(capacity),
+            restaging: None,
             gaps: Gaps::new(config.envelope.clone()),
             lost: None,
             frames_in_quota: 0,

@@ -28,6 +28,9 @@ impl Endpoint {
         if !self.processor.has_current(now) && self.links.iter().all(|link| !link.scheduler.has_current(now)) {
             self.gaps.caught_up = now;
         }
+        if self.restaging.is_some() {
+            self.go_on_restaging(now);
+        }
         loop {
             let pick = self.processor.pick(now)?;
             let Some(key) = self.channels.key_at(pick.id) else {

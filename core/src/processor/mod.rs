@@ -161,6 +161,14 @@ impl Processor {
         self.enqueue(now, id, work, false);
     }
 
+    /// As [`Processor::ready`]; one that runs goes on with `work`, the same with another deadline.
+    pub fn renew(&mut self, now: Instant, id: u32, work: Work) {
+        match &mut self.running {
+            Some(running) if running.id == id => running.work = work,
+            _ => self.ready(now, id, work),
+        }
+    }
+
     /// Takes `id` out, wherever it is.
     pub fn remove(&mut self, id: u32) {
         if self.running.as_ref().is_some_and(|running| running.id == id) {

@@ -33,7 +33,7 @@ fn one_channel_by_hand() {
     // Link: the first packet is due at b + 14·170: 15·405 + 405 ≤ 4100 + 2380.
     let [first, ..] = table_3(1000);
     for (platform, processor) in [(Platform::papers_table_2b(), 6885), (offload(), 4165)] {
-        let answers = decide(&platform, &[first], Test::Auto).unwrap();
+        let answers = decide(&platform, &[first], Test::Live).unwrap();
         let split = answers.channels[0].split;
         assert_eq!((split.processor_min, split.link_min), (Some(micros(processor)), Some(micros(4100))));
         assert!(split.fits && answers.channels[0].composite.fits);
@@ -42,7 +42,7 @@ fn one_channel_by_hand() {
 
 #[test]
 fn all_three_are_granted_and_best_effort_has_the_rest() {
-    for test in [Test::Auto, Test::Only(Rule::Split), Test::Only(Rule::Composite)] {
+    for test in [Test::Live, Test::Only(Rule::Split), Test::Only(Rule::Composite)] {
         let answers = decide(&Platform::papers_table_2b(), &table_3(1000), test).unwrap();
         assert_eq!(granted(&answers), [true; 3], "{test:?}");
         // .337 of the processor and .474 of the link are left.

@@ -27,7 +27,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use laxity_core::admission::Refusal;
 use laxity_core::contract::SendingStages;
-use laxity_core::endpoint::{Endpoint, EndpointCounters, Incoming, Outgoing, Released};
+use laxity_core::endpoint::{Endpoint, EndpointCounters, Incoming, Outgoing, Released, Stages};
 use laxity_core::event::{ChannelId, Event, LinkId, Name, Request};
 use laxity_core::frames::Frames;
 use laxity_core::piece::Piece;
@@ -88,6 +88,11 @@ pub(crate) enum Command {
         link: LinkId,
         model: LinkModel,
     },
+    /// Gives channels that are sent these stages together.
+    Restage {
+        ticket: u64,
+        stages: Stages,
+    },
     /// Counts on this interference from now on.
     CountOn(Box<Interference>),
     /// Runs these upcalls from now on, on its own thread.
@@ -106,12 +111,21 @@ pub(crate) enum Notice {
     Unreachable(SocketAddr),
     /// The link's new model counts alone: what was promised under the old one is over.
     LinkSet { ticket: u64 },
+    /// The channels' new stages count alone.
+    Restaged { ticket: u64, _stages: Stages },
     /// Memory to be freed.
     Garbage { _channel: Option<Released>, _slot: Option<Box<Slot>>, _opener: Option<Opener> },
     /// What is counted on no more, to be freed.
     CountedOn { _interference: Box<Interference> },
     /// Upcalls that run no more, to be freed.
     UpcallsOver { _upcalls: Box<dyn Upcalls> },
+}
+
+impl Notice {
+    /// Whether a channel begins after it.
+    pub(crate) fn begins_channel(&self) -> bool {
+        matches!(self, Self::Event(Event::Accepted { .. }))
+    }
 }
 
 /// A channel that did not make it into the endpoint.
@@ -196,6 +210,8 @@ pub(crate) struct Surroundings<L, C> {
     upcalls: Option<Box<dyn Upcalls>>,
     /// A change of a link's model that is not settled yet.
     setting: Option<(u64, LinkId)>,
+    /// The change of stages that is under way.
+    restaging: Option<u64>,
     /// When what was counted was told.
     told_at: Instant,
     /// When it went to sleep, if no frame has been found since.
@@ -238,6 +254,7 @@ impl<L, C: Clock> Surroundings<L, C> {
             readiness,
             upcalls: None,
             setting: None,
+            restaging: None,
             told_at,
             slept_at: None,
             leader: None,

@@ -55,7 +55,7 @@ impl<'a> Attack<'a> {
     pub fn episode(&mut self, pattern: &Pattern) -> Vec<u64> {
         let outcome = &mut self.outcome;
         outcome.worlds += 1;
-        let (mut seen, runs) = self.bench.run_beside(&pattern.releases, &pattern.gaps, &pattern.phases);
+        let (mut seen, runs) = self.bench.run_beside(&pattern.releases, &pattern.gaps, &pattern.phases, pattern.change);
         // A run that did not begin in its period was never done.
         let response = |runs: Runs| if runs.skipped > 0 { Duration::MAX } else { runs.longest };
         seen.extend(runs.into_iter().map(response).map(|end| Seen { handler: end, end }));

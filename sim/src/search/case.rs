@@ -5,7 +5,7 @@ use laxity_core::admission::published::d_order::Block;
 use laxity_core::platform::MachineModel;
 use laxity_core::units::Duration;
 
-use super::{Attack, Draw, Kind, Outcome, Promise, attack, pattern, promise, published, small, upcalls};
+use super::{Attack, Draw, Kind, Outcome, Promise, attack, pattern, promise, published, rearranged, small, upcalls};
 use crate::tiny::System;
 
 /// An analysis, and the run time that it speaks of.
@@ -25,6 +25,8 @@ pub enum Test {
     Trusted(Rule),
     /// Admission's for handlers under fixed priorities.
     Levels,
+    /// Admission's for channels that are served in another way from some instant on, for a newcomer; by this rule to begin with.
+    Rearranged(Rule),
 }
 
 impl Test {
@@ -34,7 +36,8 @@ impl Test {
             .into_iter()
             .chain([Rule::Split, Rule::Composite].map(Self::Beside))
             .chain([Self::Levels])
-            .chain([Rule::Split, Rule::Composite].map(Self::Trusted));
+            .chain([Rule::Split, Rule::Composite].map(Self::Trusted))
+            .chain([Rule::Split, Rule::Composite].map(Self::Rearranged));
         Kind::all().map(Self::Admission).chain(published).collect()
     }
 
@@ -51,6 +54,8 @@ impl Test {
             Self::Trusted(Rule::Composite) => "trusted-composite",
             Self::Trusted(_) => "trusted-split",
             Self::Levels => "levels",
+            Self::Rearranged(Rule::Composite) => "rearranged-composite",
+            Self::Rearranged(_) => "rearranged-split",
         }
     }
 
@@ -60,9 +65,12 @@ impl Test {
             Self::Admission(kind) => kind.machine,
             // Option 1, of which the formulas speak: link scheduling at interrupt level.
             Self::DOrder(_) => MachineModel::PapersInline,
-            Self::ResponseTimes | Self::Rmdp | Self::Beside(_) | Self::Trusted(_) | Self::Levels => {
-                MachineModel::Executive
-            }
+            Self::ResponseTimes
+            | Self::Rmdp
+            | Self::Beside(_)
+            | Self::Trusted(_)
+            | Self::Levels
+            | Self::Rearranged(_) => MachineModel::Executive,
         }
     }
 
@@ -81,6 +89,7 @@ impl Test {
                 Self::Beside(rule) => upcalls::beside(draw, rule),
                 Self::Trusted(rule) => upcalls::trusted(draw, rule),
                 Self::Levels => small::levels_case(draw),
+                Self::Rearranged(rule) => rearranged::case(draw, rule),
             };
             let bounded = case.bounded()?;
             Some((case, bounded))
@@ -130,6 +139,7 @@ impl Case {
             Test::ResponseTimes => upcalls::response_times(&system)?,
             Test::Rmdp => upcalls::rmdp(&system)?,
             Test::Beside(rule) | Test::Trusted(rule) => upcalls::one_admission(&mut system, rule, slack, tighten)?,
+            Test::Rearranged(rule) => rearranged::promises(&mut system, rule, slack)?,
             Test::Levels => {
                 let settings = promise::settings(&system, Rule::Levels);
                 promise::by_level(&system.platform, &mut system.channels, &system.priorities, settings)?

@@ -5,6 +5,7 @@
 //! | [`case`] | an analysis, a system, and what the one promises for the other |
 //! | [`small`] | draws systems for admission's tests, executive and papers' machine |
 //! | [`published`] | draws systems for D_order, and what that promises |
+//! | `rearranged` | draws systems whose host changes how it serves its channels |
 //! | [`upcalls`] | draws systems with upcalls, and what is promised for those |
 //! | [`promise`] | what admission promises |
 //! | [`pattern`] | what comes over a system in an episode |
@@ -21,6 +22,7 @@ pub mod hunt;
 pub mod pattern;
 pub mod promise;
 pub mod published;
+mod rearranged;
 pub mod shrink;
 pub mod small;
 pub mod upcalls;

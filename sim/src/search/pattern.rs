@@ -16,6 +16,8 @@ pub struct Pattern {
     pub gaps: Vec<(Duration, Duration)>,
     /// When each upcall is released first.
     pub phases: Vec<Duration>,
+    /// From when on stages change, if they do.
+    pub change: Duration,
 }
 
 /// Best effort that keeps processor and link busy from the beginning of the episode for about `span`.
@@ -109,7 +111,12 @@ pub fn random_pattern(draw: &mut impl Draw, system: &System) -> Pattern {
     let end = releases.iter().map(|release| release.at).max().unwrap_or(Duration::ZERO) + us(200);
     let gaps = if draw(3) > 0 { gaps(draw, &system.platform.interference, end) } else { Vec::new() };
     let phases = phases(draw, system);
-    Pattern { releases, gaps, phases }
+    // While something is unfinished.
+    let change = system.change.as_ref().map_or(Duration::ZERO, |_| {
+        let beside = releases[draw(releases.len() as u64 - 1) as usize].at;
+        beside + Duration::from_nanos(draw(40_000))
+    });
+    Pattern { releases, gaps, phases, change }
 }
 
 /// The same with something moved: a channel, best effort, all gaps; or a channel to where it is due when another one is.
@@ -117,6 +124,10 @@ pub fn moved(draw: &mut impl Draw, system: &System, pattern: &Pattern) -> Patter
     let mut pattern = pattern.clone();
     let span = [500, 3_000, 30_000][draw(2) as usize];
     let (earlier, by) = (draw(1) == 0, Duration::from_nanos(draw(span)));
+    if system.change.is_some() && draw(2) == 0 {
+        pattern.change = shifted(pattern.change, earlier, by, pattern.change);
+        return pattern;
+    }
     if !pattern.phases.is_empty() && (system.channels.is_empty() || draw(2) == 0) {
         let which = draw(pattern.phases.len() as u64 - 1) as usize;
         let phase = &mut pattern.phases[which];

@@ -1,0 +1,238 @@
+//! All channels of a host served in another way together, where a newcomer does not fit beside them as they are served.
+//!
+//! Each channel has a share of its deadline at this host, which is divided between processor and link when it is granted. Whoever
+//! comes first takes the division that suits it, so a set of channels may be refused in one order and granted in another; and some sets pass only
+//! the composite test, others only the split one. So where a newcomer is refused the shares are divided anew, shortest first or longest first, with the newcomer at its
+//! place among them; and then by the composite rule. What each channel is promised stays: its share of the deadline, the hand-over, what it tolerates.
+//!
+//! **When the change is made** is what makes it sound. Stages cannot be changed between the messages of each channel: of two channels with C = 4 and stage deadlines of 10 and 5
+//! that are to have 5 and 10, the new message of the first beside the old one of the second makes 8 due within 5, though both sets pass. An executive changes them
+//! all at an instant at which no current real-time message is unfinished on its processor ([`Endpoint::restage`](crate::endpoint::Endpoint::restage)), and the newcomer begins
+//! when its links have had such an instant after that. This holds for a change of rule as well:
+//!
+//! - *Processor.* What has a deadline counts from the beginning of a busy period, and none spans the change.
+//! - *Link.* Deadlines on the link are the share's end under both rules, so the order there is the same. Follow a late packet back to the beginning s of the link's
+//!   busy time with packets due by its deadline t. If s is after the change, the new test speaks of all that is in it. If not, the newcomer has no part in it. What is due by t of each channel was, or is,
+//!   enqueued after s; each message that arrives after the change arrives after s, so there are no more of them than the old test reckons with (it counts from `s − d_cpu` on under the split rule, from before s under the composite one), and
+//!   their link time is all that the link has to do.
+//!
+//! Both instants come: a busy period ends within `span` while the premises hold.
+
+use alloc::vec::Vec;
+
+use super::answer::{Role, Rule};
+use super::ledger::Change;
+use super::reserve::{Admission, Newcomer, Reservation, ReservationId, Settings};
+use super::{Code, Refusal};
+use crate::contract::{Contract, SendingStages};
+use crate::limits;
+use crate::units::Duration;
+
+/// With more channels nothing is tried: a change is one piece of work of the executive, and has to be short.
+pub const MOST: usize = 64;
+
+/// How a newcomer was admitted.
+#[derive(Clone, Debug)]
+pub enum Reserved {
+    /// Beside the others as they are: its reservation and its least stages.
+    Now(ReservationId, SendingStages),
+    /// It was not; but it would be on this host, which has the same channels and ids. To be asked again once they are served so.
+    After(alloc::boxed::Box<Admission>),
+}
+
+/// In which way the channels are served.
+#[derive(Clone, Copy)]
+enum Way {
+    /// Split, and divided in the order of their shares.
+    Divided {
+        longest_first: bool,
+    },
+    Composite,
+}
+
+impl Admission {
+    /// As [`Admission::reserve_least_at`]; but where that refuses, or where a channel that is sent would leave the receiver less time than it needs on an idle host like
+    /// this one, other ways to serve those that are there are tried.
+    ///
+    /// # Errors
+    /// As [`Admission::reserve`], where no way was found either.
+    pub fn reserve_or_rearrange(
+        &mut self,
+        contract: &Contract,
+        role: Role,
+        priority: u8,
+        budget: Duration,
+    ) -> Result<Reserved, Refusal> {
+        let wanted = if role == Role::Sends { self.receiving_alone(contract) } else { Duration::ZERO };
+        let found = self.reserve_least_at(contract, role, priority, budget);
+        match &found {
+            Ok((id, stages)) if self.handover(*id) + stages.total() + wanted <= budget => {
+                return Ok(Reserved::Now(*id, *stages));
+            }
+            Ok((id, _)) => drop(self.release(*id)),
+            Err(refusal) if !helps(refusal.code) => return Err(*refusal),
+            Err(_) => {}
+        }
+        let other = |budget| self.rearranged(contract, role, budget).map(|other| Reserved::After(other.into()));
+        let leaving = budget.checked_sub(wanted).filter(|_| !wanted.is_zero()).and_then(other);
+        match (leaving, found) {
+            (Some(after), _) => Ok(after),
+            (None, Ok(_)) => {
+                let (id, stages) = self.reserve_least_at(contract, role, priority, budget)?;
+                Ok(Reserved::Now(id, stages))
+            }
+            (None, Err(refusal)) => other(budget).ok_or(refusal),
+        }
+    }
+
+    /// As [`Admission::reserve_or_rearrange`]; served in another way at once, where nothing runs.
+    ///
+    /// # Errors
+    /// As [`Admission::reserve`].
+    pub fn reserve_rearranged(
+        &mut self,
+        contract: &Contract,
+        role: Role,
+        priority: u8,
+        budget: Duration,
+    ) -> Result<(ReservationId, SendingStages), Refusal> {
+        match self.reserve_or_rearrange(contract, role, priority, budget)? {
+            Reserved::Now(id, stages) => Ok((id, stages)),
+            Reserved::After(other) => {
+                *self = *other;
+                self.reserve_least_at(contract, role, priority, budget)
+            }
+        }
+    }
+
+    /// The same channels, with the same ids, served in another way with which the newcomer fits within `budget`; `None` if none was found.
+    pub fn rearranged(&self, contract: &Contract, role: Role, budget: Duration) -> Option<Self> {
+        // Only what has two stages can have others.
+        let may_help = role == Role::Sends || self.reservations().any(is_divided);
+        if self.settings.rule == Rule::Levels || !may_help || self.live() > MOST {
+            return None;
+        }
+        // Counting on what it would with the newcomer.
+        let other = self.for_newcomer(contract, role).ok()?;
+        let host = other.as_ref().unwrap_or(self);
+        let ways =
+            [Way::Divided { longest_first: false }, Way::Divided { longest_first: true }, Way::Composite].into_iter();
+        ways.filter_map(|way| host.served(way, contract, role, budget)).find_map(|served| {
+            // And on what it does now, until the newcomer is there.
+            let arranged = self.with_deadlines_of(&served)?;
+            let mut with = arranged.clone();
+            with.reserve_least(contract, role, budget).is_ok().then_some(arranged)
+        })
+    }
+
+    /// What a channel needs at least of a host like this one, without other channels, to be received: its stage, and the wait for a look.
+    pub fn receiving_alone(&self, contract: &Contract) -> Duration {
+        let mut idle = Self::on(self.machine.clone(), self.settings);
+        let least = idle.reserve_least(contract, Role::Receives, limits::MAX_DEADLINE);
+        least.map_or(Duration::ZERO, |(_, stages)| stages.processor + idle.input_delay())
+    }
+
+    /// Goes back to the rule that it began with, if no channel is left that it matters to.
+    pub(super) fn return_to_rule(&mut self) {
+        if self.settings.rule == self.first_rule || self.reservations().any(is_divided) {
+            return;
+        }
+        let mut host = self.clone();
+        host.settings.rule = self.first_rule;
+        if host.test().is_ok() && host.upcalls_keep_time(None).is_ok() {
+            *self = host;
+        }
+    }
+
+    fn served(&self, way: Way, contract: &Contract, role: Role, budget: Duration) -> Option<Self> {
+        let rule = self.settings.rule;
+        match way {
+            Way::Composite if rule == Rule::Composite => None,
+            Way::Composite => {
+                let mut host = self.emptied(Rule::Composite);
+                for (place, held) in self.places() {
+                    let total = held.stages(rule).total().as_nanos();
+                    host.put(place, held.with(total, total));
+                }
+                Some(host)
+            }
+            Way::Divided { longest_first } => {
+                let mut host = self.emptied(Rule::Split);
+                let mut shares: Vec<(Duration, Option<(usize, Reservation)>)> = alloc::vec![(budget, None)];
+                for (place, held) in self.places() {
+                    if held.role.is_some() {
+                        shares.push((held.handover + held.stages(rule).total(), Some((place, *held))));
+                    } else {
+                        host.put(place, *held);
+                    }
+                }
+                shares.sort_by_key(|(share, _)| *share);
+                if longest_first {
+                    shares.reverse();
+                }
+                let mut newcomer = None;
+                for (share, held) in &shares {
+                    match held {
+                        Some((place, held)) => {
+                            let decided = host.decide_newcomer(Newcomer::again(*held), *share).ok()?;
+                            host.put(*place, decided);
+                        }
+                        None => newcomer = Some(host.reserve(contract, role, *share).ok()?.0),
+                    }
+                }
+                let ids: Vec<ReservationId> = host.held().map(|(id, _)| id).collect();
+                for id in ids.into_iter().filter(|id| Some(*id) != newcomer) {
+                    let held = self.reservation(id)?;
+                    if held.role.is_some() {
+                        host.relax(id, held.handover + held.stages(rule).total()).ok()?;
+                    }
+                }
+                newcomer.map(|id| host.release(id));
+                host.slots.truncate(self.slots.len());
+                Some(host)
+            }
+        }
+    }
+
+    /// The same channels with the deadlines and the rule that they have there, if all keep them.
+    fn with_deadlines_of(&self, other: &Self) -> Option<Self> {
+        let mut host = self.emptied(other.settings.rule);
+        for (place, held) in self.places() {
+            let (processor, link) = other.slots.get(place)?.reservation.as_ref()?.deadlines();
+            host.put(place, held.with(processor, link));
+        }
+        host.free.clone_from(&self.free);
+        host.test().ok()?;
+        host.upcalls_keep_time(None).ok()?;
+        Some(host)
+    }
+
+    /// This host with another rule, and without the channels.
+    fn emptied(&self, rule: Rule) -> Self {
+        let mut host = Self::on(self.machine.clone(), Settings { rule, ..self.settings });
+        (host.link, host.first_rule, host.upcalls) = (self.link, self.first_rule, self.upcalls.clone());
+        host.slots = self.slots.iter().map(super::reserve::Slot::emptied).collect();
+        host
+    }
+
+    fn put(&mut self, place: usize, held: Reservation) {
+        self.ledger.change(Change::Enters, self.machine.switch, held.parts());
+        self.slots[place].reservation = Some(held);
+    }
+
+    fn places(&self) -> impl Iterator<Item = (usize, &Reservation)> {
+        self.slots.iter().enumerate().filter_map(|(place, slot)| Some((place, slot.reservation.as_ref()?)))
+    }
+}
+
+fn is_divided(held: &Reservation) -> bool {
+    held.job.is_some() && held.stream.is_some()
+}
+
+/// Whether serving the others in another way may help against this refusal.
+fn helps(code: Code) -> bool {
+    !matches!(code, Code::BadParameters | Code::Memory | Code::DeadlineBelowServiceTime | Code::Tolerance)
+}
+
+#[cfg(test)]
+mod tests;

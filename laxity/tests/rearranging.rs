@@ -1,0 +1,97 @@
+//! A host serves its channels in another way, while messages flow, where a newcomer does not fit beside them as they are served.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration as StdDuration;
+
+use laxity::{ChannelSpec, Costs, Host, HostConfig, Registry};
+use laxity_core::admission::answer::Rule;
+use laxity_core::admission::pair::Pair;
+use laxity_core::contract::Contract;
+use laxity_core::platform::Platform;
+use laxity_core::units::Duration;
+
+/// A host from which the platform takes a lot: there the composite rule has room where the split rule has none.
+fn costs() -> Costs {
+    let mut costs = Costs::from(Platform::assumed_host()).at([127, 0, 0, 1].into());
+    costs.platform.interference.envelopes = vec![
+        (Duration::from_millis(10), Duration::from_millis(2)),
+        (Duration::from_millis(100), Duration::from_millis(6)),
+    ];
+    costs
+}
+
+/// Two channels, for the second of which the sender has to change its rule.
+fn wanted() -> [Contract; 2] {
+    let contract = |deadline| {
+        let interval = Duration::from_millis(5);
+        Contract::new(2_000, 1, interval, 1, Duration::from_millis(deadline)).unwrap()
+    };
+    let first = contract(60);
+    let second = (5..60).map(contract).find(|second| {
+        let mut pair = Pair::live(&costs().platform).unwrap();
+        pair.open(&first.catching_up()).unwrap();
+        assert_eq!(pair.sender().settings().rule, Rule::Split);
+        pair.open(&second.catching_up()).is_ok() && pair.sender().settings().rule == Rule::Composite
+    });
+    [first, second.expect("a deadline for which that matters")]
+}
+
+/// The first sends all the time, while the second is opened and closed; every message comes.
+fn run(config: &HostConfig) {
+    let hosts = [(); 2].map(|()| Host::start(config.clone()).unwrap());
+    let names = ["a", "b"];
+    let listeners = names.map(|name| hosts[1].listen(name).unwrap());
+    let [first, second] = wanted();
+    let accept = |place: usize| listeners[place].accept(Some(StdDuration::from_secs(10))).unwrap();
+    let mut sender = hosts[0].open(hosts[1].address(), "a", ChannelSpec::real_time(first)).unwrap();
+    let mut receiver = accept(0);
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let sending = scope.spawn(|| {
+            let mut sent = 0u64;
+            while !stop.load(Ordering::Relaxed) {
+                sender.send(&sent.to_le_bytes()).unwrap();
+                sent += 1;
+            }
+            sender.close().unwrap();
+            sent
+        });
+        let receiving = scope.spawn(move || {
+            let mut received = 0u64;
+            while let Ok(message) = receiver.recv() {
+                assert_eq!(message[..], received.to_le_bytes());
+                received += 1;
+            }
+            (received, receiver.figures())
+        });
+        for round in 0..10u8 {
+            let mut other = hosts[0].open(hosts[1].address(), "b", ChannelSpec::real_time(second)).unwrap();
+            let mut received = accept(1);
+            assert_eq!(other.grant().bound, Some(second.deadline()));
+            other.send(&[round; 2_000]).unwrap();
+            assert_eq!(received.recv().unwrap()[..], [round; 2_000]);
+            other.close().unwrap();
+            std::thread::sleep(StdDuration::from_millis(20));
+        }
+        stop.store(true, Ordering::Relaxed);
+        let (sent, (received, figures)) = (sending.join().unwrap(), receiving.join().unwrap());
+        assert!(sent > 10 && sent == received, "{sent} sent, {received} received");
+        println!("{sent} messages, missed: {:?}", figures.misses);
+    });
+}
+
+#[test]
+fn a_newcomer_is_granted_while_messages_flow() {
+    run(&HostConfig { registry: None, ..HostConfig::with_costs(costs()) });
+}
+
+/// The same where the link is divided by a registry.
+#[test]
+fn a_newcomer_is_granted_where_the_link_is_shared() {
+    let path = std::env::temp_dir().join(format!("laxity-rearranging-{}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&path);
+    std::os::unix::fs::DirBuilderExt::mode(&mut std::fs::DirBuilder::new(), 0o700).create(&path).unwrap();
+    let hosts = HostConfig { registry: Some(Registry::At(path.join("registry"))), ..HostConfig::with_costs(costs()) };
+    run(&hosts);
+    std::fs::remove_dir_all(&path).unwrap();
+}
