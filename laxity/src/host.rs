@@ -56,13 +56,9 @@ pub struct HostConfig {
     /// [`Calibration`](crate::Calibration), made into [`Costs`]. `None` takes those that this host was calibrated to have, or
     /// those of [`Platform::assumed_host`] if it was not ([`Costs::of_this_host`]), with the link that `bind` has ([`Costs::at`]).
     pub costs: Option<Costs>,
-    /// How handlers are ordered. Under fixed priorities the rule is [`Rule::Levels`], whatever [`HostConfig::rule`] says. Rate-monotonic is for
+    /// How handlers are ordered. Under fixed priorities the rule is [`Rule::Levels`]. Rate-monotonic is for
     /// upcalls: no bounds are proved for channels that are served so, and the host says so.
     pub policy: Policy,
-    /// By which rule deadlines are given, for as long as the host lives. Rules are never mixed on one host. Under
-    /// [`Rule::Composite`] a message's deadline rules on processor and link alike, which carries more channels that send short
-    /// bursts; the other host of a channel may have another rule.
-    pub rule: Rule,
     /// Whether messages that are ahead of their logical arrival wait for it before they are sent. Otherwise they leave as soon as nothing else
     /// wants processor and link: the delay is less, and varies more.
     pub hold_sending: bool,
@@ -122,7 +118,6 @@ impl Default for HostConfig {
             link: LinkChoice::Udp,
             costs: None,
             policy: Policy::EarliestDeadline,
-            rule: Rule::Split,
             hold_sending: false,
             hold_receiving: false,
             channels: 256,
@@ -314,7 +309,7 @@ impl Host {
         if platform.machine.is_papers() {
             return Err(Error::PapersMachine);
         }
-        let rule = if config.policy == Policy::FixedPriority { Rule::Levels } else { config.rule };
+        let rule = if config.policy == Policy::FixedPriority { Rule::Levels } else { Rule::Split };
         let settings = Settings { rule, send_early: !config.hold_sending, receive_early: !config.hold_receiving };
         let batch = (platform.receive_batch.max(platform.transmit_batch) as usize).max(64);
         let store = match &config.registry {

@@ -6,7 +6,6 @@
 use std::time::Duration as StdDuration;
 
 use laxity::{ChannelSpec, Error, Host, HostConfig, Receiver, Sender};
-use laxity_core::admission::answer::Rule;
 use laxity_core::contract::Contract;
 use laxity_core::figures::Figures;
 use laxity_core::platform::Platform;
@@ -83,31 +82,6 @@ fn a_bound_grows_with_those_who_come_and_never_beyond_the_deadline() {
     let fixed = Host::start(HostConfig { policy: Policy::FixedPriority, ..config() }).unwrap();
     let (_sender, receiver) = connect(&a, &fixed, "camera", spec(20_000, ms(20), ms(100)));
     assert!(bound(&receiver) < ms(100), "by its level's response time");
-}
-
-#[test]
-fn a_host_may_follow_the_composite_rule_whatever_the_other_one_does() {
-    let composite = || Host::start(HostConfig { rule: Rule::Composite, ..config() }).unwrap();
-    for (a, b) in [(composite(), composite()), (composite(), host()), (host(), composite())] {
-        let (mut one, mut from_one) = connect(&a, &b, "one", spec(20_000, ms(10), ms(100)));
-        let (mut two, mut from_two) = connect(&a, &b, "two", spec(20_000, ms(10), ms(60)));
-        for (sender, receiver) in [(&mut one, &mut from_one), (&mut two, &mut from_two)] {
-            let figures = stream(sender, receiver, 20);
-            assert_eq!((figures.delivered, figures.lost, figures.dropped), (20, 0, 0));
-            assert!(figures.bound.unwrap() <= figures.deadline.unwrap());
-            let (at_sender, at_receiver) = (sender.grant(), receiver.grant());
-            assert_eq!(at_sender.receive, at_receiver.receive);
-            assert!(at_sender.stages.total() + at_sender.receive < figures.deadline.unwrap());
-        }
-        let split = [&one, &two].map(|sender| !sender.grant().stages.link.is_zero());
-        assert_eq!(split[0], split[1], "rules are not mixed");
-    }
-    let (a, b) = (composite(), host());
-    let (sender, _receiver) = connect(&a, &b, "one", spec(20_000, ms(10), ms(100)));
-    // One deadline for both: that of the message, from the logical arrival on.
-    assert_eq!(sender.grant().stages.link, Duration::ZERO);
-    let outside = a.platform().propagation + sender.grant().receive;
-    assert_eq!(sender.grant().stages.processor, ms(100) - outside);
 }
 
 #[test]

@@ -68,6 +68,8 @@ fn run(config: &HostConfig) {
             let mut other = hosts[0].open(hosts[1].address(), "b", ChannelSpec::real_time(second)).unwrap();
             let mut received = accept(1);
             assert_eq!(other.grant().bound, Some(second.deadline()));
+            // One deadline rules on processor and link.
+            assert_eq!(other.grant().stages.link, Duration::ZERO);
             other.send(&[round; 2_000]).unwrap();
             assert_eq!(received.recv().unwrap()[..], [round; 2_000]);
             other.close().unwrap();

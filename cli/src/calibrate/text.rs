@@ -112,6 +112,7 @@ pub(super) fn page(measured: &Measured, file: &Path, against: Option<&[Disagreem
     );
     if !platform.claims.is_empty() {
         let _ = writeln!(page, "What that counts on, at each host:\n{}", typical::counted_on(&platform.claims));
+        let _ = write!(page, "{}", typical::lacking(calibration));
     }
     match against {
         Some([]) => page.push_str("All medians agree with the earlier calibration within a factor of two.\n"),

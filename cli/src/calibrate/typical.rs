@@ -4,9 +4,10 @@ use std::fmt::Write as _;
 use std::net::{IpAddr, Ipv4Addr};
 
 use laxity::Costs;
-use laxity_core::admission::pair::Pair;
+use laxity::calibration::derive::{TOLERABLE_FROM, TOLERANCES, of_windows};
+use laxity::calibration::typical::{contracts, least_deadline};
+use laxity::calibration::{Calibration, Window};
 use laxity_core::contract::Contract;
-use laxity_core::limits;
 use laxity_core::platform::{Claim, Platform};
 use laxity_core::probability::Probability;
 use laxity_core::units::Duration;
@@ -14,16 +15,6 @@ use serde_json::{Value, json};
 
 use crate::numbers::NONE;
 use crate::table::{Column, table};
-
-/// Name, largest message, interval in µs, burst, deadline in ms: those of `examples/contracts.toml`.
-const TYPICAL: [(&str, u64, u64, u64, u64); 6] = [
-    ("audio", 384, 1_000, 1, 10),
-    ("control", 200, 1_000, 1, 8),
-    ("imu", 64, 5_000, 1, 10),
-    ("camera", 100_000, 33_000, 1, 30),
-    ("lidar", 65_000, 6_250, 4, 50),
-    ("telemetry", 1_000, 100_000, 10, 1_000),
-];
 
 /// One of them, and the least deadline, from end to end, that it is granted with each of two hosts' costs; `None` if none.
 pub(super) struct Typical {
@@ -35,23 +26,13 @@ pub(super) struct Typical {
     assumed: Option<Duration>,
 }
 
-const TOLERATED: Probability = Probability::from_millionths(10_000);
-
 /// All of them, with these costs and with those that are assumed.
 pub(super) fn typical(measured: &Platform) -> Vec<Typical> {
     let assumed = Costs::from(Platform::assumed_host()).at(IpAddr::V4(Ipv4Addr::LOCALHOST)).platform;
-    let least = |platform: &Platform, contract: &Contract| {
-        let pair = Pair::live(platform).ok()?;
-        pair.least_deadline(&contract.with_deadline(limits::MIN_DEADLINE).ok()?)
-    };
-    TYPICAL
-        .into_iter()
-        .filter_map(|(name, bytes, interval, burst, deadline)| {
-            let (interval, deadline) = (Duration::from_micros(interval), Duration::from_millis(deadline));
-            let min = if burst == 1 && bytes < 1_000 { bytes } else { 1 };
-            let contract = Contract::new(bytes, min, interval, burst, deadline).ok()?.catching_up();
-            let tolerating = least(measured, &contract.tolerate(TOLERATED).ok()?);
-            let [measured, assumed] = [measured, &assumed].map(|platform| least(platform, &contract));
+    contracts()
+        .filter_map(|(name, contract)| {
+            let tolerating = least_deadline(measured, &contract.tolerate(TOLERANCES[0]).ok()?);
+            let [measured, assumed] = [measured, &assumed].map(|platform| least_deadline(platform, &contract));
             Some(Typical { name, contract, measured, tolerating, assumed })
         })
         .collect()
@@ -78,10 +59,6 @@ pub(super) fn text(all: &[Typical]) -> String {
 
 /// What the answers count on, a line for each tolerance.
 pub(super) fn counted_on(claims: &[Claim]) -> String {
-    let one_in = |probability: Probability| match Probability::ONE.parts().checked_div(probability.parts()) {
-        Some(times) => format!("once in {times} times"),
-        None => "never".to_owned(),
-    };
     let mut text = String::new();
     for (place, Claim { envelopes, exceedances, handover, late_handover }) in claims.iter().enumerate() {
         let of = if place == 0 { "without a tolerance" } else { "with one, where that is rare enough" };
@@ -92,6 +69,42 @@ pub(super) fn counted_on(claims: &[Claim]) -> String {
         let _ = writeln!(text, " a hand-over of more than {handover} {}.", one_in(*late_handover));
     }
     text
+}
+
+/// What a calibration lacks for the tolerance of the table, a line for each claim; nothing if it lacks nothing.
+pub(super) fn lacking(calibration: &Calibration) -> String {
+    let tolerance = TOLERANCES[0];
+    let mut lacking = String::new();
+    let mut add = |what: String, found: Probability, needed: Probability| {
+        let times = found.parts().div_ceil(needed.parts().max(1));
+        let longer = match found {
+            Probability::ONE => "nothing can be claimed of so few".to_owned(),
+            _ => format!("a calibration that lasts {times} times as long could claim that"),
+        };
+        let _ = writeln!(lacking, "- {what} {}, {} is needed: {longer}.", one_in(found), one_in(needed));
+    };
+    let lengths =
+        calibration.windows.chunk_by(|one, other| (one.window, one.observer) == (other.window, other.observer));
+    for own in lengths.filter(|own| own[0].window >= TOLERABLE_FROM) {
+        // Of the rarest claim the chance is the least.
+        let Window { window, observer, budget, exceedance, .. } = own[0];
+        if own.iter().all(|claim| claim.exceedance > of_windows(tolerance)) {
+            add(
+                format!("more than {budget} of {window} taken ({})", observer.name()),
+                exceedance,
+                of_windows(tolerance),
+            );
+        }
+    }
+    if lacking.is_empty() { lacking } else { format!("For a tolerance of {tolerance} it is too short:\n{lacking}") }
+}
+
+fn one_in(probability: Probability) -> String {
+    match Probability::ONE.parts().checked_div(probability.parts()) {
+        Some(1) => "at any time".to_owned(),
+        Some(times) => format!("once in {times} times"),
+        None => "never".to_owned(),
+    }
 }
 
 /// For machines.

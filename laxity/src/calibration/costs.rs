@@ -8,7 +8,7 @@ use std::sync::Arc;
 use laxity_core::platform::Platform;
 use laxity_core::units::Duration;
 
-use super::{Backing, Calibration, Doubt, Level, Load, Taken, derive, identity, place};
+use super::{Backing, Calibration, Doubt, Level, Load, Taken, derive, identity, place, typical};
 use crate::error::Error;
 use crate::link_rate;
 
@@ -38,17 +38,21 @@ impl Costs {
         Ok(if place::is_named() { measured } else { measured.unless_worthless(&file) })
     }
 
-    /// These costs, if something can be claimed of bounds that rest on them; else those that are assumed.
+    /// These costs, if something can be claimed of bounds that rest on them, and something can be granted; else those that are assumed.
     fn unless_worthless(self, file: &Path) -> Self {
         let backing = Backing::expected(&self);
-        if backing.level() > Level::None {
+        let claims = backing.level() > Level::None;
+        if claims && typical::grants_anything(&self.platform) {
             return self;
         }
+        let (why, what) = match claims {
+            false => (backing.why().join("; "), "supports no claim"),
+            true => (taken(&self.platform), "leaves no typical channel any deadline"),
+        };
         let passed_over = format!(
-            "the calibration in {} supports no claim, so assumed costs are taken ({}); a longer one, with real-time rights, may; naming it \
+            "the calibration in {} {what}, so assumed costs are taken ({why}); a longer one, with real-time rights, may do better; naming it \
              (--calibration, {}) takes it as it is",
             file.display(),
-            backing.why().join("; "),
             place::VARIABLE
         );
         Self { passed_over: Some(passed_over), ..Platform::assumed_host().into() }
@@ -118,6 +122,13 @@ impl fmt::Display for Costs {
     }
 }
 
+/// What bounds have to count on.
+fn taken(platform: &Platform) -> String {
+    let envelopes = platform.interference.envelopes.iter();
+    let each: Vec<String> = envelopes.map(|(window, budget)| format!("{budget} of {window}")).collect();
+    format!("it has to count on the platform taking {} from each host", each.join(", and "))
+}
+
 /// `2026-11-22`.
 fn day(date: u64) -> String {
     identity::written(date).chars().take(10).collect()
@@ -136,6 +147,7 @@ fn minutes(duration: Duration) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::calibration::Window;
     use crate::calibration::tests::example;
 
     /// Costs that were measured and support no claim are not worse than none.
@@ -152,5 +164,20 @@ mod tests {
         assert_eq!((&passed_over.platform, &passed_over.calibration), (&Platform::assumed_host(), &None));
         let said = passed_over.passed_over.unwrap();
         assert!(said.contains("c.toml") && said.contains("no envelope that was measured"), "{said}");
+    }
+
+    /// Nor are costs with which everything is refused: one long stall in a short calibration must not cost a host all of its channels.
+    #[test]
+    fn a_calibration_that_grants_nothing_is_passed_over_with_what_it_counts_on() {
+        let mut long = example();
+        let whole = |window: &mut Window| window.budget = window.window.mul_ratio(99, 100);
+        long.windows.iter_mut().for_each(whole);
+        long.platform.interference.envelopes = derive::envelopes(&long.windows);
+        let measured = Costs::from(long);
+        assert!(Backing::expected(&measured).level() > Level::None);
+        let passed_over = measured.unless_worthless(Path::new("c.toml"));
+        assert_eq!((&passed_over.platform, &passed_over.calibration), (&Platform::assumed_host(), &None));
+        let said = passed_over.passed_over.unwrap();
+        assert!(said.contains("leaves no typical channel any deadline") && said.contains(" of 100ms"), "{said}");
     }
 }

@@ -22,6 +22,7 @@ mod identity;
 mod level;
 pub mod place;
 mod repeated;
+pub mod typical;
 mod watch;
 
 #[cfg(test)]

@@ -69,7 +69,7 @@ pub(super) fn promises(system: &mut System, rule: Rule, mut slack: impl FnMut() 
     let shorter = |parts: u64| Some(as_they_are?.mul_ratio(parts, 8));
     let budgets = [4, 5, 6, 7, 8].into_iter().filter_map(shorter).chain([limits::MAX_DEADLINE]);
     // Every other system changes further than any host would: what was added to one stage is added to the other.
-    let is_swapped = rule == Rule::Split && system.seed % 2 == 0;
+    let is_swapped = rule == Rule::Split && system.seed.is_multiple_of(2);
     let mut after = if is_swapped { swapped } else { budgets.into_iter().find_map(other)? };
     let changed: Vec<_> = ids.iter().map(|id| after.stages(*id)).collect::<Option<_>>()?;
     let pairs = || changed.iter().zip(channels.iter());
