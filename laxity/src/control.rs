@@ -27,10 +27,10 @@ use crate::experiments::Marks;
 use crate::holdings::{Holdings, best_effort_packets};
 use crate::host::Grant;
 use crate::port::{self, Port, SendPort, Slot};
-use crate::rearranging::Rearranging;
+use crate::rearranging::{Begins, Rearranging};
 use crate::receiver::{Accepted, Unclaimed};
 use crate::reception::{Admitted, Needs};
-use crate::requests::Requests;
+use crate::requests::{Asking, Requests};
 use crate::sender::OpenRequest;
 use crate::share::{Sharing, relax_sending};
 use crate::sharing::Wanted;
@@ -230,7 +230,6 @@ impl Shared {
         self.doorbell.poke();
     }
 
-    /// An error if the executive is gone. Under the lock of the state: whoever clears it does so after `stopped`.
     /// Listens on `name`: accepted channels come through the receiver.
     pub(crate) fn listen(&self, name: Name, from: Option<IpAddr>) -> Result<mpsc::Receiver<Accepted>, Error> {
         let mut state = self.state();
@@ -353,7 +352,7 @@ impl Shared {
                 match notices.pop() {
                     Ok(Notice::Event(Event::Requested(request))) => {
                         asking.push(request.peer.ip());
-                        requests.push(now(), request.peer.ip(), request);
+                        requests.push(now(), request.peer.ip(), Asking { request, may_rearrange: true });
                     }
                     Ok(notice) => self.handle(notice),
                     Err(_) => break,
@@ -378,20 +377,22 @@ impl Shared {
     /// since `charged`, waking up included.
     fn decide(
         &self,
-        requests: &mut Requests<Request>,
+        requests: &mut Requests<Asking>,
         asking: &mut Vec<IpAddr>,
         charged: &mut Duration,
     ) -> Option<StdDuration> {
         let mut before = thread_processor_time();
         let mut beside = before.saturating_sub(*charged);
         let most = asking.len() + BATCH;
-        while let Some((host, request)) = requests.pop(now()).filter(|_| asking.len() < most) {
-            if !self.requested(&request) {
+        while let Some((host, mut request)) = requests.pop(now()).filter(|_| asking.len() < most) {
+            let is_decided = self.requested(&mut request);
+            let after = thread_processor_time();
+            requests.charge(now(), host, after.saturating_sub(before));
+            if !is_decided {
+                before = after;
                 requests.push(now(), host, request);
                 break;
             }
-            let after = thread_processor_time();
-            requests.charge(now(), host, after.saturating_sub(before));
             asking.push(host);
             before = after;
         }
@@ -458,16 +459,14 @@ impl Shared {
         next
     }
 
-    pub(crate) fn handle(self: &Arc<Self>, notice: Notice) {
-        let Some(notice) = self.state().defer(notice) else { return };
+    fn handle(self: &Arc<Self>, notice: Notice) {
         match notice {
             Notice::Installed { ticket, result } => self.installed(ticket, result),
             Notice::Event(Event::Accepted { channel, receive, same_clock, packet, receiver: (place, key) }) => {
-                self.accepted(channel, receive, same_clock, Marks { place, key, packet });
+                self.accepted(Begins { channel, receive, same_clock, marks: Marks { place, key, packet } });
             }
             Notice::Event(Event::Ended { channel, end }) => self.ended(channel, end),
             Notice::Event(Event::Spaced { channel, spacing }) => self.state().slowed(channel, spacing),
-            // Requests were put where they wait.
             Notice::Event(Event::Requested(_) | Event::Overflow { .. }) => {}
             Notice::Unreachable(peer) => {
                 let mut state = self.state();
@@ -507,14 +506,15 @@ impl Shared {
     }
 
     /// A peer asks for a channel. False if that has to wait, because the share of the link or the stages are changing, or best effort is told to be slower.
-    fn requested(&self, request: &Request) -> bool {
+    fn requested(&self, asking: &mut Asking) -> bool {
         let mut state = self.state();
+        let Asking { request, may_rearrange } = asking;
         if state.is_unsettled() {
             return false;
         }
         let decided = match request.is_question {
             true => Err(self.answer(&state, request)),
-            false => self.admit(&mut state, request),
+            false => self.admit(&mut state, request, may_rearrange),
         };
         if let Err(refusal) = decided {
             state.outcomes.push(Outcome::Command(Command::Refuse { request: *request, refusal }));
@@ -523,10 +523,11 @@ impl Shared {
     }
 
     /// The receiving half of admission, and everything that the channel needs. False if it has to wait.
-    fn admit(&self, state: &mut State, request: &Request) -> Result<bool, Refusal> {
+    fn admit(&self, state: &mut State, request: &Request, may_rearrange: &mut bool) -> Result<bool, Refusal> {
         let listener =
             state.listener(request).ok_or_else(|| Refusal::new(Code::NoSuchName, Stage::ReceivingProcessor))?;
-        let Some(Admitted { reservation, upstream, stage, part, arrival }) = self.admit_receiving(state, request)?
+        let Some(Admitted { reservation, upstream, stage, part, arrival }) =
+            self.admit_receiving(state, request, may_rearrange)?
         else {
             return Ok(false);
         };
@@ -588,9 +589,13 @@ impl Shared {
     }
 
     /// The peer accepted: the sending stages get what is left of the deadline.
-    fn accepted(&self, channel: ChannelId, receive: Duration, same_clock: bool, marks: Marks) {
+    pub(crate) fn accepted(&self, begins: Begins) {
         let mut guard = self.state();
         let state = &mut *guard;
+        if let Some(change) = &mut state.rearranging {
+            return change.accepted.push(begins);
+        }
+        let Begins { channel, receive, same_clock, marks } = begins;
         let Some(known) = state.channels.get_mut(&channel) else { return };
         let Some(opener) = known.opener.take() else { return };
         let platform = &self.platform;

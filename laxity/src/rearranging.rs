@@ -10,35 +10,36 @@ use laxity_core::admission::answer::Role;
 use laxity_core::admission::rearrange::Reserved;
 use laxity_core::admission::{Admission, Code, Refusal, ReservationId, Stage};
 use laxity_core::contract::SendingStages;
+use laxity_core::event::ChannelId;
+use laxity_core::units::Duration;
 
 use crate::advice;
 use crate::control::{Shared, State};
 use crate::error::Error;
-use crate::executive::{Command, Notice};
+use crate::executive::Command;
+use crate::experiments::Marks;
 use crate::registry::PATIENCE;
 use crate::sharing::Wanted;
 
-/// A change that the executive has been told of.
+/// A change that the executive is told of.
 pub(crate) struct Rearranging {
     ticket: u64,
-    /// What it told meanwhile that begins channels.
-    deferred: Vec<Notice>,
+    /// Channels that their receivers have accepted meanwhile.
+    pub(crate) accepted: Vec<Begins>,
+}
+
+/// A channel that its receiver has accepted.
+pub(crate) struct Begins {
+    pub(crate) channel: ChannelId,
+    /// What of the deadline is the receiver's.
+    pub(crate) receive: Duration,
+    pub(crate) same_clock: bool,
+    pub(crate) marks: Marks,
 }
 
 impl State {
     pub(crate) fn is_rearranging(&self) -> bool {
         self.rearranging.is_some()
-    }
-
-    /// Keeps what would begin a channel while stages are about to change; gives back everything else.
-    pub(crate) fn defer(&mut self, notice: Notice) -> Option<Notice> {
-        match &mut self.rearranging {
-            Some(change) if notice.begins_channel() => {
-                change.deferred.push(notice);
-                None
-            }
-            _ => Some(notice),
-        }
     }
 }
 
@@ -50,13 +51,13 @@ impl Shared {
         wanted: &Wanted,
     ) -> Result<(MutexGuard<'a, State>, ReservationId, SendingStages), Error> {
         let Wanted { contract, priority, .. } = wanted;
-        state = self.settled(state);
+        state = self.settled_soon(state)?;
         let found = state.admission.reserve_or_rearrange(contract, Role::Sends, *priority, wanted.budget());
         let refusal = match found {
             Ok(Reserved::Now(id, least)) => return Ok((state, id, least)),
             Ok(Reserved::After(arranged)) => {
                 self.rearrange(&mut state, *arranged);
-                state = self.rearranged(state)?;
+                state = self.settled_soon(state)?;
                 match state.admission.reserve_least_at(contract, Role::Sends, *priority, wanted.budget()) {
                     Ok((id, least)) => return Ok((state, id, least)),
                     Err(refusal) => refusal,
@@ -75,9 +76,8 @@ impl Shared {
     /// Has the executive serve its channels as `arranged` has them, which are those of now. Nothing else is changing.
     pub(crate) fn rearrange(&self, state: &mut State, arranged: Admission) {
         state.admission = arranged;
-        // No bound is exceeded on the way from one to the other: what is published only grows.
+        // No bound is exceeded on the way from one to the other: what is published only grows, and it is before the executive is told.
         state.review_bounds();
-        state.publish_bounds();
         state.review_share();
         let admission = &state.admission;
         let stages = state.channels.iter().filter(|(_, known)| !known.is_receiving).filter_map(|(channel, known)| {
@@ -87,35 +87,35 @@ impl Shared {
         let stages = stages.collect();
         state.rearranged += 1;
         let ticket = state.rearranged;
-        state.rearranging = Some(Rearranging { ticket, deferred: Vec::new() });
-        self.command(Command::Restage { ticket, stages });
+        state.rearranging = Some(Rearranging { ticket, accepted: Vec::new() });
+        // After what was to begin before, and after the bounds are published.
+        state.push_command(Command::Restage { ticket, stages });
+        self.notified.notify();
     }
 
-    /// Waits until the channels are served so.
+    /// Waits until the share and the stages are what admission reckons with.
     ///
     /// # Errors
-    /// The host stops; or its processor or its link is never at rest, which no host is that keeps its bounds.
-    pub(crate) fn rearranged<'a>(&'a self, mut state: MutexGuard<'a, State>) -> Result<MutexGuard<'a, State>, Error> {
+    /// The host stops; or its processor or its link is not at rest for a second, which no host is that keeps its bounds.
+    pub(crate) fn settled_soon<'a>(&'a self, mut state: MutexGuard<'a, State>) -> Result<MutexGuard<'a, State>, Error> {
         let until = StdInstant::now() + PATIENCE;
-        while state.is_rearranging() {
+        while state.is_unsettled() {
             self.check_running()?;
-            if StdInstant::now() > until {
+            if state.is_rearranging() && StdInstant::now() > until {
                 let refusal = Refusal::new(Code::ProcessorDeadline, Stage::SendingProcessor);
                 return Err(Error::refused_here(refusal, None));
             }
             state = self.wait_for_change(state);
         }
-        // Others who waited may have been admitted before.
-        let state = self.settled(state);
         self.check_running()?;
         Ok(state)
     }
 
     /// The executive says that only the new stages count.
-    pub(crate) fn restaged(self: &std::sync::Arc<Self>, ticket: u64) {
+    pub(crate) fn restaged(&self, ticket: u64) {
         let change = self.state().rearranging.take_if(|change| change.ticket == ticket);
-        for notice in change.into_iter().flat_map(|change| change.deferred) {
-            self.handle(notice);
+        for begins in change.into_iter().flat_map(|change| change.accepted) {
+            self.accepted(begins);
         }
         self.share_changed.notify_all();
         self.notified.notify();

@@ -13,7 +13,12 @@ use crate::holdings::{Holdings, best_effort_packets};
 
 impl Shared {
     /// A channel that this host receives; `None` if it has to wait until best effort or this host's own link is slower.
-    pub(crate) fn admit_receiving(&self, state: &mut State, request: &Request) -> Result<Option<Admitted>, Refusal> {
+    pub(crate) fn admit_receiving(
+        &self,
+        state: &mut State,
+        request: &Request,
+        may_rearrange: &mut bool,
+    ) -> Result<Option<Admitted>, Refusal> {
         if let Some(flow) = state.best_effort_flow(request) {
             let Found::Fits(room) = state.find_room(&flow, Duration::MAX)? else { return Ok(None) };
             state.review_share();
@@ -29,6 +34,7 @@ impl Shared {
             return Ok(None);
         }
         if reserved.is_err()
+            && std::mem::take(may_rearrange)
             && let Some(arranged) = state.admission.rearranged(&asked.analysed, Role::Receives, asked.budget)
         {
             self.rearrange(state, arranged);

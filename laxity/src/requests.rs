@@ -11,6 +11,7 @@ use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
 
 use laxity_core::endpoint::DECISION;
+use laxity_core::event::Request;
 use laxity_core::limits::MAX_PENDING_REQUESTS;
 use laxity_core::units::{Duration, Instant};
 
@@ -37,6 +38,13 @@ impl Account {
     fn rest(self, now: Instant, share: u64) -> Duration {
         self.0.since(now).saturating_sub(CREDIT * share)
     }
+}
+
+/// A request that waits for its decision, and whether this host's channels may be served in another way for it: once.
+#[derive(Debug)]
+pub(crate) struct Asking {
+    pub(crate) request: Request,
+    pub(crate) may_rearrange: bool,
 }
 
 /// Requests that wait, and the accounts of those who ask.

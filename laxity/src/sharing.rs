@@ -148,7 +148,7 @@ impl Shared {
         state: MutexGuard<'a, State>,
         wanted: &Wanted,
     ) -> Result<(MutexGuard<'a, State>, SendingStages, Duration), Error> {
-        let mut state = self.settled(state);
+        let mut state = self.settled_soon(state)?;
         let State { admission, sharing, .. } = &mut *state;
         let Some(sharing) = sharing else {
             let mut copy = admission.clone();
@@ -177,12 +177,12 @@ impl Shared {
     ) -> Result<(MutexGuard<'a, State>, ReservationId, SendingStages), Error> {
         let (until, mut is_modest, mut may_rearrange) = (StdInstant::now() + PATIENCE, false, true);
         loop {
-            state = self.settled(state);
+            state = self.settled_soon(state)?;
             if std::mem::take(&mut may_rearrange)
                 && let Some(arranged) = self.other_way(&mut state, wanted)
             {
                 self.rearrange(&mut state, arranged);
-                state = self.rearranged(state)?;
+                state = self.settled_soon(state)?;
             }
             let mut channels: Vec<HeldChannel> = state.channels().map(listed_channel).collect();
             channels.push(listed(Direction::Sends, &wanted.name, wanted.peer, wanted.service));

@@ -196,3 +196,43 @@ fn typical_contracts_are_granted_over_loopback() {
         held.push((sender, listener.accept(PATIENCE).unwrap()));
     }
 }
+
+/// A robot's natural set, whichever is asked for first and however long the control channel may take: what is answered beforehand is what two live hosts answer, what would fit is
+/// granted as it stands, and from 8 ms on both are granted in either order.
+#[test]
+fn a_robots_natural_set_is_answered_alike_beforehand_and_live() {
+    let ms = Duration::from_millis;
+    let camera = Contract::new(100_000, 1, ms(33), 1, ms(30)).unwrap();
+    let slow = Costs::from(Platform::assumed_host());
+    let fast = slow.clone().at([127, 0, 0, 1].into());
+    for (costs, is_fast) in [(slow, false), (fast, true)] {
+        for (deadline, control_first) in [5, 8, 11, 12, 15, 16].into_iter().flat_map(|ms| [(ms, true), (ms, false)]) {
+            let control = Contract::new(200, 200, ms(1), 1, ms(deadline)).unwrap();
+            let set = if control_first { [control, camera] } else { [camera, control] };
+            let asked = set.map(|contract| Request::both(contract.catching_up()));
+            let answers = decide(&costs.platform, &asked, Test::Live).unwrap();
+            let hosts = pair(&alone(costs.clone()));
+            let _listener = hosts[1].listen("a").unwrap();
+            let mut held = Vec::new();
+            for (contract, answer) in set.into_iter().zip(&answers.channels) {
+                let opened = hosts[0].open(hosts[1].address(), "a", ChannelSpec::real_time(contract));
+                assert_eq!(opened.is_ok(), answer.outcome.is_ok(), "{contract:?} of {set:?}: {opened:?}");
+                held.extend(opened.ok());
+                let Err(denial) = &answer.outcome else { continue };
+                let Fits { deadline, interval, max_message } = denial.fits;
+                let fits = [
+                    Fits { deadline, ..Fits::default() },
+                    Fits { interval, ..Fits::default() },
+                    Fits { max_message, ..Fits::default() },
+                ];
+                let fits: Vec<Fits> = fits.into_iter().filter(|fits| *fits != Fits::default()).collect();
+                assert!(!fits.is_empty(), "a dead end: {contract:?} of {set:?}");
+                for fits in fits {
+                    assert_eq!(advice(&hosts, with(&contract, fits)), None, "{contract:?} was told {fits:?}");
+                }
+            }
+            let granted = answers.channels.iter().filter(|answer| answer.outcome.is_ok()).count();
+            assert!(granted == 2 || deadline < 8 || !is_fast, "{granted} of {set:?}");
+        }
+    }
+}

@@ -36,6 +36,15 @@ fn wanted() -> [Contract; 2] {
     [first, second.expect("a deadline for which that matters")]
 }
 
+/// Lets threads end, whatever fails.
+struct Stopping<'a>(&'a AtomicBool);
+
+impl Drop for Stopping<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
 /// The first sends all the time, while the second is opened and closed; every message comes.
 fn run(config: &HostConfig) {
     let hosts = [(); 2].map(|()| Host::start(config.clone()).unwrap());
@@ -47,6 +56,7 @@ fn run(config: &HostConfig) {
     let mut receiver = accept(0);
     let stop = AtomicBool::new(false);
     std::thread::scope(|scope| {
+        let _stopping = Stopping(&stop);
         let sending = scope.spawn(|| {
             let mut sent = 0u64;
             while !stop.load(Ordering::Relaxed) {
@@ -68,8 +78,8 @@ fn run(config: &HostConfig) {
             let mut other = hosts[0].open(hosts[1].address(), "b", ChannelSpec::real_time(second)).unwrap();
             let mut received = accept(1);
             assert_eq!(other.grant().bound, Some(second.deadline()));
-            // One deadline rules on processor and link.
-            assert_eq!(other.grant().stages.link, Duration::ZERO);
+            // One deadline rules on processor and link, where the host has the link for itself as the pair on paper has.
+            assert!(config.registry.is_some() || other.grant().stages.link.is_zero());
             other.send(&[round; 2_000]).unwrap();
             assert_eq!(received.recv().unwrap()[..], [round; 2_000]);
             other.close().unwrap();

@@ -110,7 +110,7 @@ fn the_json_is_the_contract() {
         r#""composite":{"least_deadline_ns":null,"fits":false},"d_order":null},"#
     );
     let expected = [
-        r#"{"test":"auto","decides":true,"set":null,"machine":"papers","link_mode":"inline","calibration":null,"rule":"split","completion":"transmission","#,
+        r#"{"test":"live","decides":true,"set":null,"machine":"papers","link_mode":"inline","calibration":null,"rule":"split","completion":"transmission","#,
         r#""channels":[{"name":"camera","role":"send","completion":"transmission","decision":"granted","guarantee":"none","miss_probability":null,"#,
         r#""deadline_ns":40000000,"bound_ns":20000000,"slack_ns":20000000,"terms":{"link_ns":15000000,"own_work_ns":3000000,"#,
         r#""waiting_ns":2000000,"handover_ns":0},"reserved":{"processor_stage_ns":30000000,"link_stage_ns":10000000,"#,
@@ -139,7 +139,7 @@ fn the_json_of_upcalls_has_the_same_keys() {
     );
     assert!(said.contains(upcalls), "{said}");
     assert!(said.starts_with(
-        r#"{"test":"auto","decides":true,"set":null,"machine":"executive","link_mode":null,"calibration":null,"rule":null,"#
+        r#"{"test":"live","decides":true,"set":null,"machine":"executive","link_mode":null,"calibration":null,"rule":null,"#
     ));
 }
 

@@ -103,7 +103,7 @@ impl World {
         if role != Role::Receives {
             return self.pair.clone().reserve_here(contract, role, deadline).map(|_| None);
         }
-        let least = here.least_stage(contract, role, deadline)?;
+        let least = self.pair.clone().reserve_here(contract, role, deadline)?.1.processor;
         let (link, ahead, host) = (&here.link, here.look_ahead(), self.held.len() as u64);
         let source = Source { host, rate: link.rate, ahead, executive: host, spacing: link.spacing };
         let flow = Flow::real_time(source, contract, here.platform().packet, contract.interval());

@@ -64,21 +64,23 @@ impl Admission {
         budget: Duration,
     ) -> Result<Reserved, Refusal> {
         let wanted = if role == Role::Sends { self.receiving_alone(contract) } else { Duration::ZERO };
-        let found = self.reserve_least_at(contract, role, priority, budget);
+        // On a copy: what comes of it is taken back where there is a better way.
+        let mut with = self.clone();
+        let found = with.reserve_least_at(contract, role, priority, budget);
         match &found {
-            Ok((id, stages)) if self.handover(*id) + stages.total() + wanted <= budget => {
+            Ok((id, stages)) if with.handover(*id) + stages.total() + wanted <= budget => {
+                *self = with;
                 return Ok(Reserved::Now(*id, *stages));
             }
-            Ok((id, _)) => drop(self.release(*id)),
             Err(refusal) if !helps(refusal.code) => return Err(*refusal),
-            Err(_) => {}
+            _ => {}
         }
         let other = |budget| self.rearranged(contract, role, budget).map(|other| Reserved::After(other.into()));
         let leaving = budget.checked_sub(wanted).filter(|_| !wanted.is_zero()).and_then(other);
         match (leaving, found) {
             (Some(after), _) => Ok(after),
-            (None, Ok(_)) => {
-                let (id, stages) = self.reserve_least_at(contract, role, priority, budget)?;
+            (None, Ok((id, stages))) => {
+                *self = with;
                 Ok(Reserved::Now(id, stages))
             }
             (None, Err(refusal)) => other(budget).ok_or(refusal),
@@ -139,9 +141,14 @@ impl Admission {
         }
         let mut host = self.clone();
         host.settings.rule = self.first_rule;
-        if host.test().is_ok() && host.upcalls_keep_time(None).is_ok() {
+        if host.holds() {
             *self = host;
         }
+    }
+
+    /// Whether everything that it has promised holds as it serves its channels.
+    fn holds(&self) -> bool {
+        self.test().is_ok() && self.upcalls_keep_time(None).is_ok() && self.keeps_tolerances().is_ok()
     }
 
     fn served(&self, way: Way, contract: &Contract, role: Role, budget: Duration) -> Option<Self> {
@@ -199,12 +206,15 @@ impl Admission {
         let mut host = self.emptied(other.settings.rule);
         for (place, held) in self.places() {
             let (processor, link) = other.slots.get(place)?.reservation.as_ref()?.deadlines();
-            host.put(place, held.with(processor, link));
+            let after = held.with(processor, link);
+            // No share may be less; where the link's tax grows with it, one may not be as long again.
+            if after.stages(host.settings.rule).total() != held.stages(self.settings.rule).total() {
+                return None;
+            }
+            host.put(place, after);
         }
         host.free.clone_from(&self.free);
-        host.test().ok()?;
-        host.upcalls_keep_time(None).ok()?;
-        Some(host)
+        host.holds().then_some(host)
     }
 
     /// This host with another rule, and without the channels.

@@ -147,23 +147,6 @@ impl Admission {
     }
 }
 
-impl Admission {
-    /// The least deadline of the channel's stages here, without the handover, if it is within `budget`.
-    pub(super) fn least_stage(&self, contract: &Contract, role: Role, budget: Duration) -> Result<Duration, Refusal> {
-        let other = self.for_newcomer(contract, role)?;
-        let host = other.as_ref().unwrap_or(self);
-        let found = host.decide_at(contract, role, 0, budget)?;
-        if host.settings().rule != Rule::Composite {
-            return Ok(found.stages(Rule::Split).total());
-        }
-        let newcomer = host.newcomer(contract, role)?;
-        let least = host.least_composite(&newcomer, Duration::ZERO)?;
-        least
-            .map(|(least, _)| Duration::from_nanos(least))
-            .map_err(|_| Refusal::new(Code::CompositeDeadline, Stage::Route))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -121,13 +121,6 @@ pub(crate) enum Notice {
     UpcallsOver { _upcalls: Box<dyn Upcalls> },
 }
 
-impl Notice {
-    /// Whether a channel begins after it.
-    pub(crate) fn begins_channel(&self) -> bool {
-        matches!(self, Self::Event(Event::Accepted { .. }))
-    }
-}
-
 /// A channel that did not make it into the endpoint.
 #[derive(Debug)]
 pub(crate) enum Opener {
