@@ -63,6 +63,11 @@ impl Admission {
         priority: u8,
         budget: Duration,
     ) -> Result<Reserved, Refusal> {
+        if !self.may_rearrange() {
+            return self
+                .reserve_least_at(contract, role, priority, budget)
+                .map(|(id, stages)| Reserved::Now(id, stages));
+        }
         let wanted = if role == Role::Sends { self.receiving_alone(contract) } else { Duration::ZERO };
         // On a copy: what comes of it is taken back where there is a better way.
         let mut with = self.clone();
@@ -110,8 +115,7 @@ impl Admission {
     /// The same channels, with the same ids, served in another way with which the newcomer fits within `budget`; `None` if none was found.
     pub fn rearranged(&self, contract: &Contract, role: Role, budget: Duration) -> Option<Self> {
         // Only what has two stages can have others.
-        let may_help = role == Role::Sends || self.reservations().any(is_divided);
-        if self.settings.rule == Rule::Levels || !may_help || self.live() > MOST {
+        if !self.may_rearrange() || role != Role::Sends && !self.reservations().any(is_divided) {
             return None;
         }
         // Counting on what it would with the newcomer.
@@ -125,6 +129,11 @@ impl Admission {
             let mut with = arranged.clone();
             with.reserve_least(contract, role, budget).is_ok().then_some(arranged)
         })
+    }
+
+    /// Whether other ways are looked for at all.
+    fn may_rearrange(&self) -> bool {
+        self.settings.rule != Rule::Levels && self.live() <= MOST
     }
 
     /// What a channel needs at least of a host like this one, without other channels, to be received: its stage, and the wait for a look.
