@@ -151,7 +151,12 @@ fn guarantee(report: &Report, answers: &Answers) -> String {
     if report.costs.calibration.is_none() {
         return "The costs are configured, not measured: guarantee none.\n".to_owned();
     }
-    let all = in_words(&report.guarantee(answers));
+    let grants = answers.channels.iter().any(|answer| answer.outcome.is_ok());
+    let all = if grants {
+        in_words(&report.guarantee(answers))
+    } else {
+        "nothing is granted, and nothing claimed".to_owned()
+    };
     let mut text = format!("If the host runs as it was calibrated: {all}.\n");
     if report.guarantee(answers).miss.is_none() && report.backing.level() > Level::None {
         text.push_str("  none: too few windows were measured to claim anything of a host that is so busy\n");
