@@ -27,7 +27,7 @@ use crate::experiments::Marks;
 use crate::holdings::{Holdings, best_effort_packets};
 use crate::host::Grant;
 use crate::port::{self, Port, SendPort, Slot};
-use crate::rearranging::{Begins, Rearranging};
+use crate::rearranging::Begins;
 use crate::receiver::{Accepted, Unclaimed};
 use crate::reception::{Admitted, Needs};
 use crate::requests::{Asking, Requests};
@@ -109,9 +109,8 @@ pub(crate) struct State {
     pub(crate) bounds_are_stale: bool,
     /// The envelopes that the executive was told to count on.
     counted_on: Vec<(Duration, Duration)>,
-    /// How often channels were served in another way, and such a change that is under way.
-    pub(crate) rearranged: u64,
-    pub(crate) rearranging: Option<Rearranging>,
+    /// While the executive changes how channels are served: those that their receivers have accepted meanwhile.
+    pub(crate) rearranging: Option<Vec<Begins>>,
     pub(crate) proves_bounds: bool,
     pub(crate) arrivals: Arrivals,
     /// The upcalls, and where their bounds are published.
@@ -188,7 +187,6 @@ impl Shared {
             outcomes: Vec::new(),
             bounds_are_stale: false,
             counted_on: admission.platform().interference.envelopes.clone(),
-            rearranged: 0,
             rearranging: None,
             proves_bounds: behaviour.proves_bounds,
             upcalls: Vec::new(),
@@ -475,7 +473,7 @@ impl Shared {
                 }
             }
             Notice::LinkSet { ticket } => self.link_set(ticket),
-            Notice::Restaged { ticket, .. } => self.restaged(ticket),
+            Notice::Restaged { .. } => self.restaged(),
             garbage @ (Notice::Garbage { .. } | Notice::UpcallsOver { .. } | Notice::CountedOn { .. }) => drop(garbage),
         }
     }
@@ -592,8 +590,8 @@ impl Shared {
     pub(crate) fn accepted(&self, begins: Begins) {
         let mut guard = self.state();
         let state = &mut *guard;
-        if let Some(change) = &mut state.rearranging {
-            return change.accepted.push(begins);
+        if let Some(accepted) = &mut state.rearranging {
+            return accepted.push(begins);
         }
         let Begins { channel, receive, same_clock, marks } = begins;
         let Some(known) = state.channels.get_mut(&channel) else { return };

@@ -21,13 +21,6 @@ use crate::experiments::Marks;
 use crate::registry::PATIENCE;
 use crate::sharing::Wanted;
 
-/// A change that the executive is told of.
-pub(crate) struct Rearranging {
-    ticket: u64,
-    /// Channels that their receivers have accepted meanwhile.
-    pub(crate) accepted: Vec<Begins>,
-}
-
 /// A channel that its receiver has accepted.
 pub(crate) struct Begins {
     pub(crate) channel: ChannelId,
@@ -65,7 +58,7 @@ impl Shared {
             }
             Err(refusal) => refusal,
         };
-        // Nothing is granted within no time, and whoever is refused then hears what would fit.
+        // Nothing is granted within no time, and an application that is refused then hears what would fit.
         let refusal = wanted.end_to_end(refusal);
         let question = state.question(state.admission.clone()).filter(|_| advice::helps(&refusal));
         drop(state);
@@ -85,11 +78,9 @@ impl Shared {
             Some((*channel, admission.stages(id)?.with_handover(admission.handover(id))))
         });
         let stages = stages.collect();
-        state.rearranged += 1;
-        let ticket = state.rearranged;
-        state.rearranging = Some(Rearranging { ticket, accepted: Vec::new() });
+        state.rearranging = Some(Vec::new());
         // After what was to begin before, and after the bounds are published.
-        state.push_command(Command::Restage { ticket, stages });
+        state.push_command(Command::Restage(stages));
         self.notified.notify();
     }
 
@@ -112,11 +103,9 @@ impl Shared {
     }
 
     /// The executive says that only the new stages count.
-    pub(crate) fn restaged(&self, ticket: u64) {
-        let change = self.state().rearranging.take_if(|change| change.ticket == ticket);
-        for begins in change.into_iter().flat_map(|change| change.accepted) {
-            self.accepted(begins);
-        }
+    pub(crate) fn restaged(&self) {
+        let accepted = self.state().rearranging.take();
+        accepted.into_iter().flatten().for_each(|begins| self.accepted(begins));
         self.share_changed.notify_all();
         self.notified.notify();
     }

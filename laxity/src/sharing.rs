@@ -244,7 +244,7 @@ impl Shared {
     /// Another way to serve the channels, if the newcomer needs it: at the share of now, for the newcomer at the whole link or at this share.
     fn other_way(&self, state: &mut State, wanted: &Wanted) -> Option<Admission> {
         let State { admission, sharing, .. } = state;
-        let sharing = sharing.as_mut()?;
+        let sharing = sharing.as_mut().filter(|_| admission.may_rearrange())?;
         let (budget, receiving) = (wanted.budget(), admission.receiving_alone(&wanted.contract));
         let at = |rate| admission.with_rate(rate).ok();
         let faster = [at(sharing.whole), Some(admission.clone())];

@@ -4,9 +4,9 @@ use std::fmt::Write as _;
 use std::net::{IpAddr, Ipv4Addr};
 
 use laxity::Costs;
-use laxity::calibration::derive::{TOLERABLE_FROM, TOLERANCES, of_windows};
+use laxity::calibration::derive::{TOLERABLE_FROM, TOLERANCES, of_handover, of_windows};
 use laxity::calibration::typical::{contracts, least_deadline};
-use laxity::calibration::{Calibration, Window};
+use laxity::calibration::{Calibration, Piece, Window};
 use laxity_core::contract::Contract;
 use laxity_core::platform::{Claim, Platform};
 use laxity_core::probability::Probability;
@@ -96,6 +96,12 @@ pub(super) fn lacking(calibration: &Calibration) -> String {
             );
         }
     }
+    let handovers = || calibration.costs.iter().filter(|cost| cost.kind == Piece::Handover);
+    if let Some(rarest) =
+        handovers().min_by_key(|cost| cost.exceedance).filter(|cost| cost.exceedance > of_handover(tolerance))
+    {
+        add(format!("a hand-over of more than {}", rarest.claimed), rarest.exceedance, of_handover(tolerance));
+    }
     if lacking.is_empty() { lacking } else { format!("For a tolerance of {tolerance} it is too short:\n{lacking}") }
 }
 
@@ -140,5 +146,26 @@ mod tests {
             "{}",
             text(&all)
         );
+    }
+
+    /// The rarest of the windows of ten milliseconds decides; shorter ones do not.
+    #[test]
+    fn what_is_lacking_for_a_tolerance_is_told_with_how_much_longer_it_takes() {
+        let text = include_str!("../../../fuzz/corpus/system_file/calibration");
+        let mut calibration = Calibration::parse(text, "calibration").unwrap();
+        assert_eq!(lacking(&calibration), "");
+        let often = of_windows(TOLERANCES[0]).times(3);
+        for window in &mut calibration.windows {
+            let spins = window.observer == laxity::calibration::Observer::Spinning;
+            window.exceedance = if spins { often } else { Probability::ONE };
+        }
+        let said = lacking(&calibration);
+        let of_ten = |line: &&str| line.contains(" of 10ms taken (");
+        assert_eq!((said.lines().count(), said.lines().filter(of_ten).count()), (3, 2), "{said}");
+        assert!(said.contains("lasts 3 times as long") && said.contains("nothing can be claimed of so few"), "{said}");
+        for cost in calibration.costs.iter_mut().filter(|cost| cost.kind == Piece::Handover) {
+            cost.exceedance = of_handover(TOLERANCES[0]).times(2);
+        }
+        assert!(lacking(&calibration).contains("a hand-over of more than"), "{}", lacking(&calibration));
     }
 }

@@ -56,7 +56,7 @@ impl Pair {
         Ok(Self { sender, receiver, incoming, rearranges: false })
     }
 
-    /// Two hosts as they are unless they are told otherwise: they begin with the split rule, serve nothing late that could be served now, and serve their channels in another way where a
+    /// Two hosts as they are unless they are told otherwise: they begin with the split rule, hold no message until its logical arrival, and serve their channels in another way where a
     /// newcomer does not fit ([`super::rearrange`]).
     ///
     /// # Errors

@@ -322,10 +322,12 @@ fn grant(world: &World, place: usize, request: &Request, (here, there): (Bounds<
 fn of_both_ends(world: &World, contract: &Contract, channel: &Channel, received: Option<Bound>) -> Bound {
     let whole = Term { name: names::PROCESSOR_STAGE, amount: channel.receive };
     let own = received.unwrap_or(Bound { worst: channel.receive, terms: alloc::vec![whole] });
+    // As it is served now, which may be in another way than when it was granted.
+    let stages = world.here().stages(channel.sent).unwrap_or(channel.stages);
     let mut terms: Vec<Term> = [
         (names::HANDOVER, world.here().handover(channel.sent)),
-        (names::PROCESSOR_STAGE, channel.stages.processor),
-        (names::LINK_STAGE, channel.stages.link),
+        (names::PROCESSOR_STAGE, stages.processor),
+        (names::LINK_STAGE, stages.link),
         (names::WAY, world.pair.way()),
         (names::LOOK, world.pair.receiver().input_delay()),
     ]

@@ -1,6 +1,6 @@
 //! All channels of a host served in another way together, where a newcomer does not fit beside them as they are served.
 //!
-//! Each channel has a share of its deadline at this host, which is divided between processor and link when it is granted. Whoever
+//! Each channel has a share of its deadline at this host, which is divided between processor and link when it is granted. The channel that
 //! comes first takes the division that suits it, so a set of channels may be refused in one order and granted in another; and some sets pass only
 //! the composite test, others only the split one. So where a newcomer is refused the shares are divided anew, shortest first or longest first, with the newcomer at its
 //! place among them; and then by the composite rule. What each channel is promised stays: its share of the deadline, the hand-over, what it tolerates.
@@ -131,8 +131,8 @@ impl Admission {
         })
     }
 
-    /// Whether other ways are looked for at all.
-    fn may_rearrange(&self) -> bool {
+    /// Whether other ways are looked for at all: not where handlers run by level, and not among more than [`MOST`] channels.
+    pub fn may_rearrange(&self) -> bool {
         self.settings.rule != Rule::Levels && self.live() <= MOST
     }
 

@@ -47,10 +47,7 @@ impl<F: Frames, L: LinkOver<F>, C: Clock> Control<F> for Surroundings<L, C> {
                     driver.endpoint.set_link_model(now, link, model);
                     self.setting = Some((ticket, link));
                 }
-                Command::Restage { ticket, stages } => {
-                    driver.endpoint.restage(stages);
-                    self.restaging = Some(ticket);
-                }
+                Command::Restage(stages) => driver.endpoint.restage(stages),
                 Command::CountOn(mut interference) => {
                     self.meter.count_on(&interference.envelopes);
                     driver.endpoint.count_on(&mut interference);
@@ -97,11 +94,8 @@ impl<F: Frames, L: LinkOver<F>, C: Clock> Control<F> for Surroundings<L, C> {
         if let Some((ticket, _)) = self.setting.take_if(|(_, link)| driver.endpoint.link_is_settled(now, *link)) {
             self.notice(Notice::LinkSet { ticket }, &mut driver.endpoint);
         }
-        if let Some(ticket) = self.restaging
-            && let Some(stages) = driver.endpoint.poll_restaged(now)
-        {
-            self.restaging = None;
-            self.notice(Notice::Restaged { ticket, _stages: stages }, &mut driver.endpoint);
+        if let Some(stages) = driver.endpoint.poll_restaged(now) {
+            self.notice(Notice::Restaged { _stages: stages }, &mut driver.endpoint);
         }
         // An executive that never sleeps is heard, too.
         if now.since(self.told_at) >= TOLD_EVERY {

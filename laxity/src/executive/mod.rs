@@ -89,10 +89,7 @@ pub(crate) enum Command {
         model: LinkModel,
     },
     /// Gives channels that are sent these stages together.
-    Restage {
-        ticket: u64,
-        stages: Stages,
-    },
+    Restage(Stages),
     /// Counts on this interference from now on.
     CountOn(Box<Interference>),
     /// Runs these upcalls from now on, on its own thread.
@@ -112,7 +109,7 @@ pub(crate) enum Notice {
     /// The link's new model counts alone: what was promised under the old one is over.
     LinkSet { ticket: u64 },
     /// The channels' new stages count alone.
-    Restaged { ticket: u64, _stages: Stages },
+    Restaged { _stages: Stages },
     /// Memory to be freed.
     Garbage { _channel: Option<Released>, _slot: Option<Box<Slot>>, _opener: Option<Opener> },
     /// What is counted on no more, to be freed.
@@ -203,8 +200,6 @@ pub(crate) struct Surroundings<L, C> {
     upcalls: Option<Box<dyn Upcalls>>,
     /// A change of a link's model that is not settled yet.
     setting: Option<(u64, LinkId)>,
-    /// The change of stages that is under way.
-    restaging: Option<u64>,
     /// When what was counted was told.
     told_at: Instant,
     /// When it went to sleep, if no frame has been found since.
@@ -247,7 +242,6 @@ impl<L, C: Clock> Surroundings<L, C> {
             readiness,
             upcalls: None,
             setting: None,
-            restaging: None,
             told_at,
             slept_at: None,
             leader: None,
