@@ -12,6 +12,14 @@ pub enum Error {
     /// A host, or one of its channels, could not be started.
     #[error(transparent)]
     Host(#[from] laxity::Error),
+    /// No pair of virtual interfaces may be made.
+    #[error(
+        "AF_XDP is measured between two network namespaces with a pair of virtual interfaces, which takes CAP_SYS_ADMIN and CAP_NET_ADMIN: {source}"
+    )]
+    Pair {
+        /// What the kernel said.
+        source: io::Error,
+    },
     /// There is no such network device.
     #[error("there is no network device {name:?} on this host")]
     Device {
@@ -48,6 +56,7 @@ impl Error {
     pub fn exit_status(&self) -> u8 {
         match self {
             Self::Host(error) => error.exit_status(),
+            Self::Pair { .. } => 4,
             Self::Device { .. } | Self::DeviceRate { .. } => 2,
             Self::Choice(_) | Self::Interrupted => 1,
         }

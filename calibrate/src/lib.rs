@@ -15,6 +15,7 @@
 
 pub mod choose;
 mod claims;
+mod ends;
 mod error;
 mod link;
 mod load;
@@ -34,9 +35,10 @@ pub use error::Error;
 
 use choose::{Choice, ChooseError, choose};
 use claims::Pieces;
-use laxity::Scheduling;
+use ends::Ends;
 use laxity::calibration::{Calibration, Cost, Load, Observer, Piece, Taken, ThisHost, Window, derive, now as today};
 use laxity::metering::{Recorded, Recorder};
+use laxity::{LinkKind, Scheduling};
 use link::Device;
 use work::{Pace, Run, Worked};
 
@@ -62,10 +64,11 @@ pub struct Plan {
     pub length: Duration,
     /// What runs beside it.
     pub load: Load,
-    /// The network device of the link: `lo` is measured, of others the driver is asked.
-    pub device: String,
-    /// Of loopback: whether packets have to fit every other device that is up, too.
-    pub fits_all: bool,
+    /// What packets go through: a socket over loopback, or AF_XDP over a pair of virtual interfaces.
+    pub link: LinkKind,
+    /// The network device of the link, whose driver is asked for its rate. Without one what the packets go through is measured, and
+    /// packets have to fit every device that is up.
+    pub interface: Option<String>,
     /// The link's rate, if it is known better.
     pub rate: Option<Rate>,
     /// Whether to ask for real-time priority.
@@ -120,19 +123,20 @@ pub struct Measured {
 pub fn measure(plan: &Plan, stop: &AtomicBool, tell: &mut dyn FnMut(&Phase, Duration)) -> Result<Measured, Error> {
     let begin = now();
     let root = Path::new("/sys/class/net");
-    let device = Device::named(root, &plan.device).ok_or_else(|| Error::Device { name: plan.device.clone() })?;
+    let device = device(plan, root)?;
     // Asked now, not when a third of the time is over.
     let told = told_link(plan, &device)?;
     let up = Device::all_up(root);
     // Over loopback any size goes, but whoever is reached over another device is reached with the same packets.
-    let every = up.iter().filter(|_| plan.fits_all).map(|other| other.packet).fold(device.packet, u32::min);
+    let every = up.iter().filter(|_| plan.interface.is_none()).map(|other| other.packet).fold(device.packet, u32::min);
     let sizes = sizes(&device, every);
     let priority = plan.realtime.then_some(PRIORITY);
     let awake = plan.keep_awake.then(laxity::metering::keep_awake).transpose();
     let _awake = awake.map_err(Error::system("keeping processors awake"))?;
+    let ends = Ends::of(plan.link)?;
     let _load = load::Running::start(plan.load)?;
     let mut notes = Vec::new();
-    let mut measuring = Measuring { plan, stop, tell, priority, done: Duration::ZERO };
+    let mut measuring = Measuring { plan, ends: &ends, stop, tell, priority, done: Duration::ZERO };
     let costs_time = plan.length.mul_ratio(1, 3).min(MOST_FOR_COSTS);
     let mut costs = Vec::new();
     for &packet in &sizes {
@@ -171,11 +175,14 @@ pub fn measure(plan: &Plan, stop: &AtomicBool, tell: &mut dyn FnMut(&Phase, Dura
     let windows = claims::merge(spun.claimed, worked.claimed);
     chosen.interference.envelopes = derive::envelopes(&windows);
     measuring.interrupted()?;
-    if plan.device != link::LOOPBACK {
-        notes.push(format!(
-            "the rate of {} is told, not measured, and handing over was measured over loopback",
-            plan.device
-        ));
+    let over = match plan.link {
+        LinkKind::Udp => "loopback",
+        LinkKind::Xdp => "a pair of virtual interfaces",
+    };
+    if let Some(interface) = plan.interface.as_ref().filter(|interface| *interface != link::LOOPBACK) {
+        notes.push(format!("the rate of {interface} is told, not measured, and handing over was measured over {over}"));
+    } else if plan.link == LinkKind::Xdp {
+        notes.push(format!("AF_XDP was measured over {over}: what the driver of a real one takes is not in the costs"));
     }
     if plan.realtime && !matches!(standing.scheduling, Scheduling::Fifo(_)) {
         notes.push(
@@ -199,7 +206,8 @@ pub fn measure(plan: &Plan, stop: &AtomicBool, tell: &mut dyn FnMut(&Phase, Dura
         scheduling: standing.scheduling,
         memory_locked: standing.memory_locked,
         kept_awake: plan.keep_awake,
-        link: plan.device.clone(),
+        link: plan.link,
+        interface: device.name,
         alpha: ALPHA,
     };
     let calibration = Calibration { taken, costs, windows, platform: chosen };
@@ -209,9 +217,22 @@ pub fn measure(plan: &Plan, stop: &AtomicBool, tell: &mut dyn FnMut(&Phase, Dura
 /// Costs need no more: of waiting, which is claimed once in a thousand times, that is some hundred thousand samples.
 const MOST_FOR_COSTS: Duration = Duration::from_secs(150);
 
-/// C_x and B as the user or the driver tells them; `None` for loopback, whose are measured.
+/// The device of the link, with packets that fit what is measured, too.
+fn device(plan: &Plan, root: &Path) -> Result<Device, Error> {
+    let named = |name: &str| Device::named(root, name).ok_or_else(|| Error::Device { name: name.to_owned() });
+    match (plan.link, &plan.interface) {
+        (LinkKind::Udp, interface) => named(interface.as_deref().unwrap_or(link::LOOPBACK)),
+        (LinkKind::Xdp, None) => Ok(Device::pair()),
+        (LinkKind::Xdp, Some(name)) => {
+            let device = named(name)?;
+            Ok(Device { packet: device.packet.min(Device::pair().packet), ..device })
+        }
+    }
+}
+
+/// C_x and B as the user or the driver tells them; `None` for what is measured.
 fn told_link(plan: &Plan, device: &Device) -> Result<Option<(Duration, Rate)>, Error> {
-    if device.name == link::LOOPBACK {
+    if plan.interface.as_deref().is_none_or(|name| name == link::LOOPBACK && plan.link == LinkKind::Udp) {
         return Ok(None);
     }
     let rate = plan.rate.or(device.rate).ok_or_else(|| Error::DeviceRate { name: device.name.clone() })?;
@@ -251,6 +272,7 @@ fn platform(costs: &[Cost], packet: u32, link: (Duration, Rate), windows: &[Wind
 /// The measurement while it goes on.
 struct Measuring<'a> {
     plan: &'a Plan,
+    ends: &'a Ends,
     stop: &'a AtomicBool,
     tell: &'a mut dyn FnMut(&Phase, Duration),
     priority: Option<u8>,
@@ -278,8 +300,8 @@ impl Measuring<'_> {
     fn costs(&mut self, packet: u32, length: Duration) -> Result<Vec<Cost>, Error> {
         let phase = Phase::Costs(packet);
         let mut work = |groups, pace, parts| {
-            let (length, priority) = (length.mul_ratio(parts, 8), self.priority);
-            self.run(&phase, Run { packet, groups, length, pace, charged: None, windows: &[], priority })
+            let (length, priority, ends) = (length.mul_ratio(parts, 8), self.priority, self.ends);
+            self.run(&phase, Run { ends, packet, groups, length, pace, charged: None, windows: &[], priority })
         };
         let (alone, few) = (work(work::ALONE, Pace::STEADY, 1)?, work(work::FEW, Pace::STEADY, 1)?);
         let (many, sparse) = (work(work::MANY, Pace::STEADY, 3)?, work(work::SPARSE, Pace::SLOW, 2)?);
@@ -288,8 +310,13 @@ impl Measuring<'_> {
         Ok(pieces.claims())
     }
 
-    /// C_x and B of loopback, measured.
+    /// C_x and B of what packets go through, measured.
     fn link(&mut self, sizes: &[u32], costs: &mut Vec<Cost>) -> Result<(Duration, Rate), Error> {
+        let told = |(setup, rate): (Duration, Rate)| (setup, self.plan.rate.map_or(rate, |told| told.min(rate)));
+        if self.plan.link == LinkKind::Xdp {
+            // A packet is through a virtual pair when the call that hands it over returns, which was measured.
+            return derive::link(costs, Piece::Link).map(told).ok_or(Error::Interrupted);
+        }
         let least = MIN_PACKET_BYTES;
         let each = self.plan.length.mul_ratio(1, 50);
         for packet in std::iter::once(least).chain(sizes.iter().copied().filter(|&size| size != least)) {
@@ -301,8 +328,7 @@ impl Measuring<'_> {
             costs.extend(claims::cost(Piece::Occupancy, Some(packet), counts));
         }
         self.done += each;
-        let (setup, rate) = derive::link(costs).ok_or(Error::Interrupted)?;
-        Ok((setup, self.plan.rate.map_or(rate, |told| told.min(rate))))
+        derive::link(costs, Piece::Occupancy).map(told).ok_or(Error::Interrupted)
     }
 
     /// What was stolen from each processor, and among how many what was recorded together is divided.
@@ -325,6 +351,7 @@ impl Measuring<'_> {
 
     fn work(&mut self, charged: &Platform, length: Duration) -> Result<Worked, Error> {
         let run = Run {
+            ends: self.ends,
             packet: charged.packet,
             groups: work::MANY,
             length,
@@ -354,8 +381,8 @@ mod tests {
         Plan {
             length,
             load: Load { hogs: 1, flood: 1000 },
-            device: "lo".to_owned(),
-            fits_all: true,
+            link: LinkKind::Udp,
+            interface: None,
             rate: None,
             realtime: false,
             keep_awake: false,
@@ -397,7 +424,7 @@ mod tests {
     #[test]
     fn a_device_that_cannot_be_calibrated_is_refused_at_once() {
         let refused = |device: &str| {
-            let plan = Plan { device: device.to_owned(), ..plan(Duration::from_secs(3600)) };
+            let plan = Plan { interface: Some(device.to_owned()), ..plan(Duration::from_secs(3600)) };
             measure(&plan, &AtomicBool::new(false), &mut |phase, _| panic!("{phase:?}")).unwrap_err()
         };
         assert!(matches!(refused("no-such-device"), Error::Device { name } if name == "no-such-device"));

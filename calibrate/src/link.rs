@@ -9,6 +9,8 @@ use laxity_core::units::{Duration, Rate};
 use laxity_core::wire::DATA_HEADER_BYTES;
 use laxity_link::sys::{self, now};
 
+use laxity_lab::hosts::MTU;
+
 use crate::error::Error;
 use crate::work::spawn;
 use laxity::metering::Histogram;
@@ -31,6 +33,11 @@ pub(super) struct Device {
 }
 
 impl Device {
+    /// What two hosts over AF_XDP are measured on.
+    pub(super) fn pair() -> Self {
+        Self { name: "veth".to_owned(), packet: MTU - AROUND_PACKET, rate: None }
+    }
+
     /// As `/sys/class/net` has it; `None` if there is no such device.
     pub(super) fn named(root: &Path, name: &str) -> Option<Self> {
         if name == LOOPBACK && !root.exists() {

@@ -1,9 +1,8 @@
-//! Two executives at work over loopback, metered: real hosts, sockets, mailboxes and threads that send and receive.
+//! Two executives at work, metered: real hosts, sockets, mailboxes and threads that send and receive.
 //!
 //! Their costs are the ones that ship, for the meter is in the executive that ships. They are admitted on figures that nobody
 //! believes, so that nothing is refused, and promise nothing.
 
-use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -15,6 +14,7 @@ use laxity_core::platform::{BestEffort, Interference, LinkModel, Platform};
 use laxity_core::units::{Duration, Instant, Rate};
 use laxity_link::sys::{self, now};
 
+use crate::ends::Ends;
 use crate::error::Error;
 use laxity::calibration::Piece;
 use laxity::metering::{self, Histograms, Recorded, Recorder, Sampling};
@@ -70,6 +70,7 @@ const LOOK: StdDuration = StdDuration::from_millis(50);
 /// How to run it.
 #[derive(Clone, Debug)]
 pub(super) struct Run<'a> {
+    pub(super) ends: &'a Ends,
     /// S.
     pub(super) packet: u32,
     pub(super) groups: &'a [Group],
@@ -143,7 +144,7 @@ pub(super) fn run(run: &Run<'_>, stop: &AtomicBool, tell: &mut dyn FnMut(Duratio
     let histograms = [Histograms::new(), Histograms::new()];
     // The windows of both are the same.
     let begin = now();
-    let (sending, receiving) = (start(run, begin, &histograms[0])?, start(run, begin, &histograms[1])?);
+    let (sending, receiving) = (start(run, 0, begin, &histograms[0])?, start(run, 1, begin, &histograms[1])?);
     let listener = receiving.listen("calibrate")?;
     let channels = open(run.groups, run.packet, (&sending, &receiving), &listener)?;
     let over = AtomicBool::new(false);
@@ -194,7 +195,7 @@ fn open(
 /// Until it runs and once it stops, it takes so long at the most.
 const AROUND: Duration = Duration::from_secs(30);
 
-fn start(run: &Run<'_>, begin: Instant, histograms: &Arc<Histograms>) -> Result<Host, Error> {
+fn start(run: &Run<'_>, end: usize, begin: Instant, histograms: &Arc<Histograms>) -> Result<Host, Error> {
     let recorder = |&length: &Duration| Recorder::new(begin, length, run.length + AROUND);
     let sampling = Sampling {
         histograms: Arc::clone(histograms),
@@ -207,14 +208,13 @@ fn start(run: &Run<'_>, begin: Instant, histograms: &Arc<Histograms>) -> Result<
         platform.quantum = charged.quantum;
     }
     let config = HostConfig {
-        bind: (Ipv4Addr::LOCALHOST, 0).into(),
         costs: Some(platform.into()),
         channels: 64,
         fifo_priority: run.priority,
         registry: None,
         ..HostConfig::default()
     };
-    Ok(metering::start(config, sampling)?)
+    run.ends.start(end, config, sampling)
 }
 
 /// A thread that sends and one that receives, for each channel.
@@ -278,6 +278,7 @@ mod tests {
         let lengths = [Duration::from_millis(1), Duration::from_millis(10)];
         let charged = Platform::assumed_host();
         let plan = Run {
+            ends: &Ends::Loopback,
             packet: 500,
             groups: MANY,
             length: Duration::from_millis(300),

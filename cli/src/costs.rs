@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use laxity::calibration::{decimal, place};
-use laxity::{Backing, Calibration, Costs, FileError, Guarantee, platform_file};
+use laxity::{Backing, Calibration, Costs, FileError, Guarantee, LinkKind, platform_file};
 use laxity_core::admission::answer::{Role, Rule};
 use laxity_core::admission::confidence::Probability;
 use laxity_core::admission::{Admission, Settings};
@@ -29,12 +29,13 @@ pub(crate) struct CostsArguments {
     pub(crate) keep_awake: bool,
 }
 
-/// The costs that an option names: of a calibration, or those that are assumed; without the option, those of this host.
-pub(crate) fn named(option: Option<&Path>) -> Result<Costs, Failure> {
+/// The costs that an option names: of a calibration, or those that are assumed; without the option, those of this host with
+/// such a link.
+pub(crate) fn named(option: Option<&Path>, link: LinkKind) -> Result<Costs, Failure> {
     Ok(match option {
         Some(none) if none.as_os_str() == place::NONE => Platform::assumed_host().into(),
         Some(file) => Calibration::read(file)?.into(),
-        None => Costs::of_this_host()?,
+        None => Costs::of_this_host(link)?,
     })
 }
 
@@ -152,7 +153,8 @@ pub(crate) fn taken(costs: &Costs) -> Value {
         "duration_ns": taken.duration,
         "hogs": taken.load.hogs,
         "flood_packets_s": taken.load.flood,
-        "link": taken.link,
+        "link": taken.link.name(),
+        "interface": taken.interface,
     })
 }
 

@@ -97,10 +97,10 @@ impl HostArguments {
             Some(file) => Some(Registry::At(file.clone())),
         };
         let any_port = self.bind.is_none();
-        let costs = costs::named(self.costs.calibration.as_deref())?;
+        let link = self.link.choice()?;
+        let costs = costs::named(self.costs.calibration.as_deref(), link.kind())?;
         let costs = Some(costs::of_host(costs, self.platform.as_deref(), Some(bind.ip()))?);
         let (command, keep_awake) = (Some(command), self.costs.keep_awake);
-        let link = self.link.choice()?;
         let key = self.key.as_deref().map(laxity::key::read).transpose()?;
         let lease = span_within("--lease", &self.lease, [MIN_LEASE, MAX_LEASE])?;
         let spin = span_within("--spin", &self.spin, [Duration::ZERO, MAX_SPIN])?;

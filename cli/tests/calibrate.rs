@@ -92,6 +92,32 @@ fn watches(calibration: &Calibration, figures: &[Value]) {
     }
 }
 
+/// AF_XDP costs differently, so a socket claims nothing of them.
+#[test]
+fn af_xdp_is_calibrated_between_two_namespaces() {
+    let _alone = alone();
+    let scratch = Scratch::new("calibrate", "xdp");
+    let file = scratch.0.join("xdp.toml");
+    let output = laxity(&[&["calibrate", "--link", "xdp", "-o", path(&file), "--json"][..], &SHORTEST].concat())
+        .output()
+        .unwrap();
+    let said = text(&output.stderr);
+    if output.status.code() == Some(4) {
+        println!("skipped: {said}");
+        return;
+    }
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+    golden::shape("calibrate", std::slice::from_ref(&report));
+    assert_eq!((&report["taken"]["link"], &report["taken"]["interface"]), (&"xdp".into(), &"veth".into()));
+    let notes = report["notes"].to_string();
+    assert!(notes.contains("pair of virtual interfaces"), "{notes}");
+    // Whatever the file is called, and although it claims something of AF_XDP.
+    let (status, said, _) = transfer(&scratch, &file, &["--best-effort"]);
+    assert_eq!(status, Some(0), "{said}");
+    assert!(said.contains("the link is udp, and was xdp when it was calibrated"), "{said}");
+}
+
 #[test]
 fn a_short_calibration_is_written_and_used() {
     let _alone = alone();

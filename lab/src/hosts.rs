@@ -20,6 +20,8 @@ use crate::interfaces::{Interfaces, Veth};
 use crate::sys::namespace::{self, Namespace};
 
 const PORT: u16 = 5709;
+/// Bytes of the largest IP packet between [`Hosts`] that were joined.
+pub const MTU: u32 = 1500;
 /// How long the kernel may take to receive for a new address.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -143,13 +145,16 @@ impl Hosts {
 
     /// Joins the hosts once more, by interfaces of one queue each: network `number`. Each end knows the other's address at the link
     /// layer for good.
-    pub(crate) fn join(&self, number: u8, devices: Devices) -> io::Result<[Place; 2]> {
+    ///
+    /// # Errors
+    /// As [`Wire::join`].
+    pub fn join(&self, number: u8, devices: Devices) -> io::Result<[Place; 2]> {
         let address = |host: u8| IpAddr::V4(Ipv4Addr::new(198, 18, number, host + 1));
         let (names, addresses) = ([0, 1].map(|host| name(host, number)), [0, 1].map(|host| [(address(host), 24)]));
         let wire = Wire {
             names: names.each_ref().map(String::as_str),
             queues: 1,
-            mtu: 1500,
+            mtu: MTU,
             addresses: addresses.each_ref().map(|addresses| addresses.as_slice()),
             devices,
         };
@@ -213,10 +218,13 @@ impl Hosts {
 
 /// One end of a pair of interfaces.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Place {
-    pub(crate) interface: u32,
-    pub(crate) mac: [u8; 6],
-    pub(crate) address: SocketAddr,
+pub struct Place {
+    /// Its number in its namespace.
+    pub interface: u32,
+    /// Its address at the link layer.
+    pub mac: [u8; 6],
+    /// The host's address on this network, and the port of its executive.
+    pub address: SocketAddr,
 }
 
 /// That of the interface of a host on a network.

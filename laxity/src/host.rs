@@ -18,9 +18,9 @@ use laxity_core::platform::{Platform, Starts};
 use laxity_core::processor::Policy;
 use laxity_core::signal::{KEEPALIVES_PER_LEASE, MAX_LEASE, MIN_LEASE};
 use laxity_core::units::{Duration, Rate};
-use laxity_link::Counters;
 use laxity_link::sys::{self, Wake};
 use laxity_link::xdp::Status;
+use laxity_link::{Counters, LinkKind};
 
 use crate::advice;
 use crate::calibration::{Backing, Claims, Costs, Guarantee, Premises, Running};
@@ -293,7 +293,7 @@ impl Host {
             return Err(Error::Spin { found: config.spin });
         }
         let at_bind = |costs: Costs| costs.at(config.bind.ip());
-        let costs = config.costs.clone().map_or_else(|| Costs::of_this_host().map(at_bind), Ok)?;
+        let costs = config.costs.clone().map_or_else(|| Costs::of_this_host(config.link.kind()).map(at_bind), Ok)?;
         let mut platform = costs.platform.clone();
         if config.key.is_some() {
             platform = platform.authenticated();
@@ -320,6 +320,7 @@ impl Host {
         let mut shortened = link::fit(&config, &mut platform);
         let bound = link::bind(&config, &platform, batch, store.as_ref())?;
         let (address, early) = (bound.address(), bound.status());
+        let link = if early.is_some() { LinkKind::Xdp } else { LinkKind::Udp };
         if early.is_none() && shortened.take().is_some() {
             // It is a socket after all.
             platform = longest;
@@ -433,6 +434,7 @@ impl Host {
             notes.push("no thread does the executive's work (inline): it has no real-time priority itself".to_owned());
         }
         let running = Running {
+            link,
             scheduling,
             memory_locked: memory.is_ok_and(|asked| asked.is_some()),
             kept_awake: awake.is_some(),

@@ -80,6 +80,7 @@ pub mod witnesses;
 pub use calibration::{Backing, Calibration, Costs, Guarantee, Level};
 pub use error::{Advice, Error};
 pub use host::{ChannelSpec, DEFAULT_PORT, Grant, Host, HostConfig, Listener, Standing};
+pub use laxity_link::LinkKind;
 pub use link::{DropAllowance, LinkChoice, XdpOptions};
 pub use placement::Placement;
 pub use realtime::Scheduling;

@@ -11,7 +11,7 @@ use laxity_core::units::{Duration, NANOS_PER_SECOND};
 use laxity_core::wire::DATA_HEADER_BYTES;
 use laxity_link::udp::{Udp, UdpConfig};
 use laxity_link::xdp::{BusyPoll, KernelFrames, MAX_PLACES, Mode, Status, Xdp, XdpConfig, XdpError};
-use laxity_link::{Link, LinkError};
+use laxity_link::{Link, LinkError, LinkKind};
 
 use crate::error::Error;
 use crate::host::HostConfig;
@@ -30,6 +30,16 @@ pub enum LinkChoice {
     Xdp(XdpOptions),
     /// AF_XDP where that can be had; else a UDP socket, and a note in [`Standing`](crate::Standing) that says why.
     XdpOrUdp(XdpOptions),
+}
+
+impl LinkChoice {
+    /// What it is, or would rather be.
+    pub fn kind(&self) -> LinkKind {
+        match self {
+            Self::Udp => LinkKind::Udp,
+            Self::Xdp(_) | Self::XdpOrUdp(_) => LinkKind::Xdp,
+        }
+    }
 }
 
 /// How to drive an interface with AF_XDP.

@@ -62,6 +62,28 @@ pub mod xdp;
 pub use error::LinkError;
 pub use sys::StableFrames;
 
+/// What a host's packets go through.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LinkKind {
+    /// A UDP socket of the kernel.
+    Udp,
+    /// AF_XDP.
+    Xdp,
+}
+
+impl LinkKind {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::Udp, Self::Xdp];
+
+    /// As all files and options have it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Udp => "udp",
+            Self::Xdp => "xdp",
+        }
+    }
+}
+
 /// What a link has done since it was made. Each value only grows.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counters {

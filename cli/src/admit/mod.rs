@@ -18,7 +18,7 @@ use std::time::Instant;
 
 use laxity::system_file::{self, Channel, System};
 use laxity::text::HostAddress;
-use laxity::{Backing, Costs, DEFAULT_PORT, Guarantee};
+use laxity::{Backing, Costs, DEFAULT_PORT, Guarantee, LinkKind};
 use laxity_core::admission::answer::{Answers, Ends, Role, Rule, Test};
 use laxity_core::units::Duration;
 
@@ -35,7 +35,8 @@ pub(crate) fn run(arguments: &AdmitArguments) -> Result<u8, Failure> {
     let name = arguments.file.display().to_string();
     let text = file::read(&arguments.file).map_err(file::failed(&arguments.file))?;
     let address = arguments.bind.as_deref().map(address).transpose()?;
-    let (mut system, costs) = read(&text, &name, costs::at(costs::named(arguments.calibration.as_deref())?, address))?;
+    let (mut system, costs) =
+        read(&text, &name, costs::at(costs::named(arguments.calibration.as_deref(), LinkKind::Udp)?, address))?;
     let backing = Backing::expected(&costs);
     backing.keep_claims(&mut system.platform);
     let begin = Instant::now();

@@ -13,9 +13,9 @@ use std::path::PathBuf;
 use std::thread;
 
 use clap::Args;
-use laxity::Registry;
 use laxity::calibration::{Calibration, Load, place};
 use laxity::text as units;
+use laxity::{LinkKind, Registry};
 use laxity_calibrate::{Measured, Phase, Plan, measure};
 use laxity_core::units::{Duration, NANOS_PER_SECOND};
 
@@ -36,7 +36,7 @@ The file is read by send, recv, demo, bench and admit. Exit status: 0 done; 1 in
 permitted.
 
 JSON: {file, taken: {kernel, processor, processors, date, duration_ns, load: {hogs, flood_packets_s}, scheduling, memory_locked, \
-kept_awake, link}, confidence_ppm, costs: [{kind, packet_bytes, samples, median_ns, claimed_ns, exceedance, largest_ns}], windows: [{observer, \
+kept_awake, link, interface}, confidence_ppm, costs: [{kind, packet_bytes, samples, median_ns, claimed_ns, exceedance, largest_ns}], windows: [{observer, \
 window_ns, windows, parts, stride, batches, batch, bad, median_ns, budget_ns, exceedance, largest_ns}], choice: {packet_bytes, quantum, why, counts: [{packet_bytes, \
 quantum, channels: {kind: count}}]}, level, why, typical: [{name, deadline_ns, least_deadline_ns, least_deadline_tolerating_1e_2_ns, least_deadline_assumed_ns}], against: [{kind, packet_bytes, here_ns, there_ns}] | null, notes}. Probabilities are decimal texts.";
 
@@ -58,9 +58,13 @@ pub(crate) struct CalibrateArguments {
     /// Packets a second that a stranger sends to a stranger meanwhile
     #[arg(long, value_name = "PACKETS", default_value_t = 10_000)]
     pub(crate) flood: u64,
-    /// The network device of the link; loopback is measured, the drivers of others are asked for their rate
+    /// What packets go through: a socket, measured over loopback; or AF_XDP, between two network namespaces with a pair of virtual
+    /// interfaces (root), whose calibration is a file of its own
+    #[arg(long, value_name = "udp|xdp", default_value = "udp", value_parser = kind)]
+    pub(crate) link: LinkKind,
+    /// The network device of the link, whose driver is asked for its rate; without one what packets go through is measured
     #[arg(long, value_name = "DEVICE")]
-    pub(crate) link: Option<String>,
+    pub(crate) interface: Option<String>,
     /// The link's rate, if its driver does not tell it
     #[arg(long, value_name = "RATE")]
     pub(crate) link_rate: Option<String>,
@@ -87,6 +91,11 @@ pub(crate) struct CalibrateArguments {
     pub(crate) json: bool,
 }
 
+fn kind(text: &str) -> Result<LinkKind, String> {
+    let named = LinkKind::ALL.into_iter().find(|kind| kind.name() == text);
+    named.ok_or_else(|| "expected udp or xdp".to_owned())
+}
+
 /// How long `--quick` measures.
 const QUICK: Duration = Duration::from_secs(35);
 
@@ -106,8 +115,8 @@ impl CalibrateArguments {
         Ok(Plan {
             length,
             load: Load { hogs, flood: self.flood },
-            fits_all: self.link.is_none(),
-            device: self.link.clone().unwrap_or_else(|| "lo".to_owned()),
+            link: self.link,
+            interface: self.interface.clone(),
             rate,
             realtime: !self.no_realtime,
             keep_awake: self.keep_awake,
@@ -120,7 +129,7 @@ pub(crate) fn run(arguments: &CalibrateArguments) -> Result<bool, Failure> {
     let plan = arguments.plan()?;
     let output = match &arguments.output {
         Some(file) => file.clone(),
-        None => place::own()
+        None => place::own(arguments.link)
             .ok_or_else(|| Failure::Usage("no place for the calibration is known; give one: -o FILE".to_owned()))?,
     };
     let pictures = [arguments.plot.as_ref(), arguments.interference.as_ref()].into_iter().flatten();
@@ -142,7 +151,7 @@ pub(crate) fn run(arguments: &CalibrateArguments) -> Result<bool, Failure> {
     let mut measured = measured(&plan)?;
     measured.notes.extend(neighbours);
     if arguments.output.is_none()
-        && let Some(hiding) = place::hiding_own()
+        && let Some(hiding) = place::hiding_own(arguments.link)
     {
         let (hiding, output) = (hiding.display(), output.display());
         measured.notes.push(format!("this user's commands read {hiding}, not {output}: remove or rename it"));

@@ -39,7 +39,7 @@ fn meaning(kind: Piece) -> &'static str {
 /// A page.
 pub(super) fn page(measured: &Measured, file: &Path, against: Option<&[Disagreement]>) -> String {
     let Measured { calibration, choice, notes, .. } = measured;
-    let Taken { kernel, processor, processors, duration, load, link, .. } = &calibration.taken;
+    let Taken { kernel, processor, processors, duration, load, link, interface, .. } = &calibration.taken;
     let mut page = format!(
         "{processors} × {}, kernel {}\nmeasured for {duration} as {}, beside {} hogs and a flood of {} packets/s\n\n",
         escaped(processor),
@@ -84,8 +84,9 @@ pub(super) fn page(measured: &Measured, file: &Path, against: Option<&[Disagreem
     let apart = link_model.occupancy(1).max(platform.link_cost);
     let _ = writeln!(
         page,
-        "Link {}: {rate}, {} for each packet; packets start {apart} apart at least, so that most of the processor is left.",
-        escaped(link),
+        "Link {}, {}: {rate}, {} for each packet; packets start {apart} apart at least, so that most of the processor is left.",
+        link.name(),
+        escaped(interface),
         link_model.setup
     );
     if let Some(choice) = choice {

@@ -24,7 +24,7 @@ pub(crate) use arguments::{DemoArguments, HELP};
 
 use std::collections::HashSet;
 
-use laxity::{Costs, Guarantee, Standing};
+use laxity::{Costs, Guarantee, LinkKind, Standing};
 use laxity_core::units::Duration;
 use laxity_lab::workload::{Row, admitted, table_3};
 use laxity_lab::{Attack, FloodPath, Setup, Stack, scenario};
@@ -48,7 +48,7 @@ const SIMULATED: Duration = Duration::from_secs(10);
 pub(crate) fn run(arguments: &DemoArguments) -> Result<bool, Failure> {
     let duration = span_within("--duration", &arguments.duration, LENGTHS)?;
     let html = report::path(arguments)?;
-    let costs = costs::named(arguments.costs.calibration.as_deref())?;
+    let costs = costs::named(arguments.costs.calibration.as_deref(), LinkKind::Udp)?;
     let costs = costs::of_wire(costs, None)?;
     let steps = match arguments.simulated_only {
         true => Vec::new(),

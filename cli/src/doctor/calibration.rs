@@ -1,12 +1,13 @@
 //! Is this host calibrated, and which guarantee can rest on that?
 
+use laxity::LinkKind;
 use laxity::calibration::{Backing, Costs, Level};
 
 use super::{Doctor, Finding, State};
 use crate::report::escaped;
 
 pub(super) fn probe(_doctor: &Doctor<'_>) -> Vec<Finding> {
-    vec![told(Costs::of_this_host())]
+    vec![told(Costs::of_this_host(LinkKind::Udp))]
 }
 
 fn told(costs: Result<Costs, laxity::Error>) -> Finding {

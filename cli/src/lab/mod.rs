@@ -194,10 +194,10 @@ const HEADERS: u32 = DATA_HEADER_BYTES as u32 + 48;
 
 /// Has the story happen that the options ask for.
 fn tell(arguments: &RunArguments) -> Result<u8, Failure> {
-    Settings::new(arguments, None).link.check()?;
+    let link = Settings::new(arguments, None).link.choice()?.kind();
     let intervals = [Duration::from_micros(100), Duration::from_secs(1)];
     let interval = span_within("--interval", &arguments.interval, intervals)?;
-    let costs = costs::of_host(costs::named(arguments.costs.calibration.as_deref())?, None, None)?;
+    let costs = costs::of_host(costs::named(arguments.costs.calibration.as_deref(), link)?, None, None)?;
     let packet = costs.platform.packet;
     if arguments.pair.mtu < packet + HEADERS {
         let (mtu, least) = (arguments.pair.mtu, packet + HEADERS);

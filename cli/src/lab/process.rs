@@ -47,11 +47,10 @@ impl Settings {
     }
 
     fn apply(self, config: HostConfig) -> Result<HostConfig, Failure> {
-        let costs = costs::named(self.calibration.as_deref())?;
+        let link = self.link.choice()?;
+        let costs = costs::named(self.calibration.as_deref(), link.kind())?;
         let costs = costs::of_host(costs, None, Some(config.bind.ip()))?;
-        let mut config = HostConfig { costs: Some(costs), keep_awake: self.keep_awake, ..config };
-        config.link = self.link.choice()?;
-        Ok(config)
+        Ok(HostConfig { costs: Some(costs), keep_awake: self.keep_awake, link, ..config })
     }
 }
 

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use laxity_core::platform::Platform;
 use laxity_core::units::Duration;
+use laxity_link::LinkKind;
 
 use super::{Backing, Calibration, Doubt, Level, Load, Taken, derive, identity, place, typical};
 use crate::error::Error;
@@ -26,14 +27,14 @@ pub struct Costs {
 }
 
 impl Costs {
-    /// What this host was calibrated to cost; without a calibration, what a present-day machine is assumed to
+    /// What this host was calibrated to cost with such a link; without a calibration, what a present-day machine is assumed to
     /// ([`Platform::assumed_host`]). So, too, with one that supports no claim, unless `LAXITY_CALIBRATION` names it: measured costs
     /// are higher than assumed ones, for bounds that are no surer then.
     ///
     /// # Errors
     /// There is a calibration that cannot be read.
-    pub fn of_this_host() -> Result<Self, Error> {
-        let Some(file) = place::find()? else { return Ok(Platform::assumed_host().into()) };
+    pub fn of_this_host(link: LinkKind) -> Result<Self, Error> {
+        let Some(file) = place::find(link)? else { return Ok(Platform::assumed_host().into()) };
         let measured = Self::from(Calibration::read(&file)?);
         Ok(if place::is_named() { measured } else { measured.unless_worthless(&file) })
     }

@@ -136,9 +136,10 @@ pub fn processor(costs: &[Cost], packet: u32, around: Platform) -> Platform {
     }
 }
 
-/// C_x and B as they follow from how far apart the smallest and the largest packets leave.
-pub fn link(costs: &[Cost]) -> Option<(Duration, Rate)> {
-    let spacings = || costs.iter().filter(|cost| cost.kind == Piece::Occupancy);
+/// C_x and B as they follow from how far apart the smallest and the largest packets leave ([`Piece::Occupancy`]), or, over a link that is
+/// as fast as packets are handed to it, from what that takes ([`Piece::Link`]).
+pub fn link(costs: &[Cost], kind: Piece) -> Option<(Duration, Rate)> {
+    let spacings = || costs.iter().filter(|cost| cost.kind == kind);
     let size = |cost: &&Cost| cost.packet.unwrap_or(0);
     let (small, large) = (spacings().min_by_key(size)?, spacings().max_by_key(size)?);
     let bytes = u64::from(size(&large) - size(&small));
@@ -333,10 +334,13 @@ mod tests {
     #[test]
     fn setup_and_rate_follow_from_two_sizes() {
         let costs = [cost(Piece::Occupancy, Some(64), 2_000), cost(Piece::Occupancy, Some(1064), 3_000)];
-        assert_eq!(link(&costs), Rate::bytes_per_second(1_000_000_000).map(|rate| (Duration::from_micros(2), rate)));
+        assert_eq!(
+            link(&costs, Piece::Occupancy),
+            Rate::bytes_per_second(1_000_000_000).map(|rate| (Duration::from_micros(2), rate))
+        );
         let noisy = [cost(Piece::Occupancy, Some(64), 2_000), cost(Piece::Occupancy, Some(1064), 1_900)];
-        assert_eq!(link(&noisy).unwrap().1.as_bytes_per_second(), MAX_RATE);
-        assert_eq!(link(&[]), None);
+        assert_eq!(link(&noisy, Piece::Occupancy).unwrap().1.as_bytes_per_second(), MAX_RATE);
+        assert_eq!(link(&[], Piece::Occupancy), None);
     }
 
     #[test]

@@ -23,7 +23,7 @@ use crate::error::Error;
 use crate::source::{FileError, Source};
 
 /// The version that is written, and the only one that is read.
-const VERSION: u64 = 3;
+const VERSION: u64 = 4;
 /// Most bytes of a file: ten times what a calibration takes.
 const MOST_BYTES: u64 = 256 << 10;
 /// How the last line begins.

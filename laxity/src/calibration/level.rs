@@ -8,6 +8,7 @@ use laxity_core::admission::Admission;
 use laxity_core::admission::confidence::Probability;
 use laxity_core::platform::Platform;
 use laxity_core::units::Duration;
+use laxity_link::LinkKind;
 
 use super::costs::Costs;
 use super::{Calibration, decimal, derive, identity};
@@ -58,6 +59,7 @@ pub struct Backing {
 /// How an executive runs.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Running {
+    pub(crate) link: LinkKind,
     pub(crate) scheduling: Scheduling,
     pub(crate) memory_locked: bool,
     pub(crate) kept_awake: bool,
@@ -244,6 +246,11 @@ fn of_costs(calibration: &Calibration, platform: &Platform, reasons: &mut Reason
 
 fn of_running(calibration: &Calibration, running: &Running, reasons: &mut Reasons) {
     let taken = &calibration.taken;
+    if taken.link != running.link {
+        let (then, now) = (taken.link.name(), running.link.name());
+        reasons
+            .none(format!("the link is {now}, and was {then} when it was calibrated (laxity calibrate --link {now})"));
+    }
     if !matches!(running.scheduling, Scheduling::Fifo(_)) {
         reasons.none("the executive has no real-time priority: other threads can delay it".to_owned());
     }

@@ -32,6 +32,7 @@ use laxity_core::admission::confidence::Probability;
 pub use laxity_core::piece::Piece;
 use laxity_core::platform::Platform;
 use laxity_core::units::Duration;
+use laxity_link::LinkKind;
 
 use crate::realtime::Scheduling;
 
@@ -78,8 +79,10 @@ pub struct Taken {
     pub memory_locked: bool,
     /// Whether processors were kept from idling deeply (`/dev/cpu_dma_latency`).
     pub kept_awake: bool,
-    /// The network device whose link was measured, or whose rate was told.
-    pub link: String,
+    /// What the packets went through.
+    pub link: LinkKind,
+    /// The network device whose rate the link has, measured or told; that of the virtual pair if there is none (AF_XDP).
+    pub interface: String,
     /// The share of calibrations in which a claim may be wrong.
     pub alpha: Probability,
 }

@@ -70,7 +70,8 @@ pub(super) fn example() -> Calibration {
         scheduling: Scheduling::Fifo(70),
         memory_locked: true,
         kept_awake: false,
-        link: "eth0".to_owned(),
+        link: LinkKind::Udp,
+        interface: "eth0".to_owned(),
         alpha: ALPHA,
     };
     let platform = derive::processor(&costs, 1400, Platform { interference, ..Platform::assumed_host() });

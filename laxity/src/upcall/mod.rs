@@ -65,6 +65,7 @@ use laxity_core::admission::upcalls::{Kind, UpcallSet};
 use laxity_core::platform::Platform;
 use laxity_core::units::{Duration, Instant};
 use laxity_core::upcall::Upcall as Timing;
+use laxity_link::LinkKind;
 use laxity_link::sys::now;
 
 pub use periodic::{Periodic, Tick};
@@ -239,7 +240,7 @@ impl Upcalls {
     /// # Errors
     /// The configuration cannot be, another process has upcalls on that processor, or the system is out of resources.
     pub fn start(config: UpcallsConfig) -> Result<Self, Error> {
-        let costs = config.costs.clone().map_or_else(Costs::of_this_host, Ok)?;
+        let costs = config.costs.clone().map_or_else(|| Costs::of_this_host(LinkKind::Udp), Ok)?;
         let platform = costs.platform;
         platform.validate()?;
         let admitter = Admitter::Alone { platform: Box::new(platform.clone()), set: Mutex::new(UpcallSet::default()) };

@@ -6,6 +6,7 @@ use laxity_core::admission::confidence::Probability;
 use laxity_core::limits::MAX_PACKET_BYTES;
 use laxity_core::platform::Platform;
 use laxity_core::units::Duration;
+use laxity_link::LinkKind;
 
 use super::super::identity::MOST_CHARACTERS;
 use super::super::{Calibration, Cost, Load, Observer, Piece, Taken, Window, decimal};
@@ -52,6 +53,7 @@ pub(super) fn calibration(source: Source<'_>) -> Result<Calibration, FileError> 
             "memory_locked",
             "kept_awake",
             "link",
+            "interface",
             "confidence",
             "cost",
             "window",
@@ -122,7 +124,8 @@ fn taken(table: &Table<'_, '_>) -> Result<Taken, FileError> {
         scheduling: scheduling(table)?,
         memory_locked: table.need("memory_locked", FLAG)?.flag()?,
         kept_awake: table.need("kept_awake", FLAG)?.flag()?,
-        link: name(table, "link")?,
+        link: table.need("link", "a link")?.word(&LinkKind::ALL.map(|link| (link.name(), link)))?,
+        interface: name(table, "interface")?,
         alpha: Probability::from_parts(Probability::ONE.parts() - probability(table, "confidence")?.parts()),
     })
 }

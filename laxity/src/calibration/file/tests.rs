@@ -2,6 +2,7 @@ use laxity_core::admission::confidence::batches::Batching;
 use laxity_core::admission::confidence::{Probability, upper_bound};
 use laxity_core::platform::{Platform, Starts};
 use laxity_core::units::{Duration, Rate};
+use laxity_link::LinkKind;
 use proptest::prelude::*;
 
 use super::super::tests::example;
@@ -83,14 +84,14 @@ fn what_makes_no_sense_is_refused_whoever_signed_it() {
     let good = body(&example());
     for (from, to, key, problem) in [
         (
-            "version = 3 ",
             "version = 4 ",
+            "version = 5 ",
             "calibration.version",
-            "calibration.version is 4, expected 3: a later laxity wrote it, take that one or calibrate with this one",
+            "calibration.version is 5, expected 4: a later laxity wrote it, take that one or calibrate with this one",
         ),
-        ("version = 3 ", "version = 0 ", "calibration.version", "calibration.version is 0, expected 3"),
-        ("version = 3 ", "versions = 3 ", "calibration.version", "calibration.version is missing, expected 3"),
-        ("[calibration]", "[calibrations]", "calibration.version", "calibration.version is missing, expected 3"),
+        ("version = 4 ", "version = 0 ", "calibration.version", "calibration.version is 0, expected 4"),
+        ("version = 4 ", "versions = 3 ", "calibration.version", "calibration.version is missing, expected 4"),
+        ("[calibration]", "[calibrations]", "calibration.version", "calibration.version is missing, expected 4"),
         ("processors = 2", "processors = 0", "calibration", "calibration.processors is 0, expected at least 1"),
         (
             "\"fifo 70\"",
@@ -115,8 +116,8 @@ fn what_makes_no_sense_is_refused_whoever_signed_it() {
         (
             "\"eth0\"",
             "\"e\\u001b[1m\"",
-            "calibration.link",
-            "calibration.link is \"e\\u{1b}[1m\", expected at most 256 characters, none of them a control character",
+            "calibration.interface",
+            "calibration.interface is \"e\\u{1b}[1m\", expected at most 256 characters, none of them a control character",
         ),
         (
             "memory_locked = true",
@@ -362,12 +363,26 @@ prop_compose! {
         scheduling in prop_oneof![
             (1u8..=99).prop_map(Scheduling::Fifo), Just(Scheduling::ShortSlice), Just(Scheduling::Ordinary)
         ],
-        flags in any::<[bool; 2]>(),
+        flags in any::<[bool; 3]>(),
     ) -> Taken {
-        let [kernel, processor, link] = names;
-        let [memory_locked, kept_awake] = flags;
+        let [kernel, processor, interface] = names;
+        let [memory_locked, kept_awake, is_xdp] = flags;
+        let link = if is_xdp { LinkKind::Xdp } else { LinkKind::Udp };
         let (duration, load) = (Duration::from_nanos(duration), Load { hogs: load.0, flood: load.1 });
-        Taken { kernel, processor, processors, date, duration, load, scheduling, memory_locked, kept_awake, link, alpha }
+        Taken {
+            kernel,
+            processor,
+            processors,
+            date,
+            duration,
+            load,
+            scheduling,
+            memory_locked,
+            kept_awake,
+            link,
+            interface,
+            alpha,
+        }
     }
 }
 

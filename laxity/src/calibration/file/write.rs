@@ -58,6 +58,7 @@ fn write_taken(text: &mut String, taken: &Taken) {
         memory_locked,
         kept_awake,
         link,
+        interface,
         alpha,
     } = taken;
     let confidence = Probability::from_parts(Probability::ONE.parts() - alpha.parts());
@@ -73,7 +74,8 @@ fn write_taken(text: &mut String, taken: &Taken) {
         ("scheduling", string(&self::scheduling(*scheduling)), "of the measuring threads"),
         ("memory_locked", memory_locked.to_string(), "no page faults"),
         ("kept_awake", kept_awake.to_string(), "processors did not idle deeply (/dev/cpu_dma_latency)"),
-        ("link", string(link), "whose rate it is"),
+        ("link", string(link.name()), "what packets went through: a socket, or AF_XDP"),
+        ("interface", string(interface), "whose rate it is"),
         ("confidence", string(&decimal(confidence)), "1 - alpha"),
     ] {
         if key == "version" {

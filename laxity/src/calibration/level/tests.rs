@@ -8,6 +8,7 @@ use super::*;
 use crate::calibration::ThisHost;
 
 const RUNNING: Running = Running {
+    link: LinkKind::Udp,
     scheduling: Scheduling::Fifo(70),
     memory_locked: true,
     kept_awake: false,
@@ -97,6 +98,7 @@ fn each_premise_that_is_missing_is_told_and_lowers_the_level() {
     let none = |(level, claims, why): (Level, bool, String), word: &str| {
         assert!(level == Level::None && !claims && why.contains(word), "{level} {why}");
     };
+    none(without(|running| running.link = LinkKind::Xdp), "--link xdp");
     none(without(|running| running.scheduling = Scheduling::ShortSlice), "no real-time priority");
     none(without(|running| running.memory_locked = false), "memory is not locked");
     none(without(|running| running.proves_bounds = false), "not served in the order");
