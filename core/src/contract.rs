@@ -329,6 +329,7 @@ impl SendingStages {
 
 /// What happens to a message that breaks the contract or finds the queue full [channels Table 2a].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub enum Overload {
     /// The caller waits or is told that it would block; nothing is lost.
     #[default]

@@ -17,7 +17,7 @@ use laxity_core::units::Duration;
 
 use crate::control::State;
 use crate::error::{Advice, Error};
-use crate::host::ChannelSpec;
+use crate::grant::ChannelSpec;
 
 /// Most channels among which those that stand in the way are looked for.
 const MOST: usize = 256;

@@ -9,31 +9,31 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
 use std::time::{Duration as StdDuration, Instant as StdInstant};
 
-use laxity_core::admission::{Admission, Code, Refusal, ReservationId, Stage, buffers};
-use laxity_core::contract::{Contract, Overload, SendingStages, Service};
-use laxity_core::endpoint::{Destination, Incoming, Outgoing, Reception};
-use laxity_core::event::{ChannelId, End, Event, Name, Pace, Request};
-use laxity_core::platform::{Interference, LinkModel, Platform};
-use laxity_core::send::SendConfig;
+use laxity_core::admission::{Admission, Code, Refusal, ReservationId, Stage};
+use laxity_core::contract::{Contract, SendingStages, Service};
+use laxity_core::endpoint::{Incoming, Reception};
+use laxity_core::event::{ChannelId, End, Event, Name, Request};
+use laxity_core::platform::{Interference, Platform};
 use laxity_core::units::Duration;
 use laxity_link::sys::{self, now, thread_processor_time};
 
+use crate::application::Application;
 use crate::arrivals::{Arrivals, Part};
 use crate::calibration::{Backing, Guarantee};
 use crate::doorbell::Doorbell;
 use crate::error::Error;
 use crate::executive::{Command, Inline, Notice, Published};
 use crate::experiments::Marks;
-use crate::holdings::{Holdings, best_effort_packets};
-use crate::host::Grant;
-use crate::port::{self, Port, SendPort, Slot};
+use crate::grant::Grant;
+use crate::holdings::Holdings;
+use crate::home::Home;
+use crate::listening::{Listening, Listens};
+use crate::port::{Port, SendPort, Slot};
 use crate::rearranging::Begins;
 use crate::receiver::{Accepted, Unclaimed};
 use crate::reception::{Admitted, Needs};
 use crate::requests::{Asking, Requests};
-use crate::sender::OpenRequest;
 use crate::share::{Sharing, relax_sending};
-use crate::sharing::Wanted;
 use crate::signal::Signal;
 use crate::upcall_figures::Record;
 
@@ -84,23 +84,15 @@ pub(crate) struct Shared {
     state: Mutex<State>,
 }
 
-/// A name that peers may ask for.
-struct Listening {
-    name: Name,
-    /// The only one who may, if it is not anybody.
-    from: Option<IpAddr>,
-    sender: mpsc::Sender<Accepted>,
-}
-
 /// What the control thread knows of the channels.
 pub(crate) struct State {
     pub(crate) admission: Admission,
     /// Our part of what the host's executives share; `None` if this one has everything to itself.
     pub(crate) sharing: Option<Sharing>,
-    listeners: Vec<Listening>,
+    pub(crate) listeners: Vec<Listening>,
     tickets: BTreeMap<u64, Ticket>,
     pub(crate) channels: BTreeMap<ChannelId, Known>,
-    unreachable: Vec<SocketAddr>,
+    pub(crate) unreachable: Vec<SocketAddr>,
     /// Channels that are over, and when they are released: until then they hold what they held.
     pub(crate) lingering: Vec<(StdInstant, ChannelId, Known)>,
     next_ticket: u64,
@@ -128,9 +120,9 @@ enum Outcome {
 }
 
 /// A channel on its way into the endpoint.
-enum Ticket {
+pub(crate) enum Ticket {
     Opening { known: Known },
-    Accepting { known: Known, accepted: Box<Accepted>, listener: mpsc::Sender<Accepted> },
+    Accepting { known: Known, accepted: Box<Accepted>, listener: Listens },
 }
 
 /// A channel in the endpoint.
@@ -146,19 +138,27 @@ pub(crate) struct Known {
     pub(crate) service: Service,
     /// Its part in what comes in, if it is received.
     pub(crate) part: Option<Part>,
+    /// Whose it is, if that is an application in another process.
+    pub(crate) application: Option<Arc<dyn Application>>,
     /// Who waits for `open` to come to an end.
-    opener: Option<Opener>,
+    pub(crate) opener: Option<Opener>,
 }
 
-struct Opener {
-    reply: mpsc::SyncSender<Result<Opened, Error>>,
-    port: SendPort,
+pub(crate) struct Opener {
+    pub(crate) reply: mpsc::SyncSender<Result<Opened, Error>>,
+    pub(crate) port: OpenedPort,
+}
+
+/// A channel's application is here, or in another process.
+pub(crate) enum OpenedPort {
+    Here(SendPort),
+    There(Arc<Port>),
 }
 
 /// A sending channel that is open.
 pub(crate) struct Opened {
     pub(crate) channel: ChannelId,
-    pub(crate) port: SendPort,
+    pub(crate) port: OpenedPort,
     pub(crate) grant: Grant,
     pub(crate) marks: Marks,
 }
@@ -226,108 +226,6 @@ impl Shared {
             std::thread::sleep(StdDuration::from_micros(100));
         }
         self.doorbell.poke();
-    }
-
-    /// Listens on `name`: accepted channels come through the receiver.
-    pub(crate) fn listen(&self, name: Name, from: Option<IpAddr>) -> Result<mpsc::Receiver<Accepted>, Error> {
-        let mut state = self.state();
-        self.check_running()?;
-        if state.listeners.iter().any(|other| other.name == name) {
-            return Err(Error::NameInUse(name.as_str().to_owned()));
-        }
-        let (sender, receiver) = mpsc::channel();
-        state.listeners.push(Listening { name, from, sender });
-        drop(state);
-        self.command(Command::Listen(name));
-        Ok(receiver)
-    }
-
-    pub(crate) fn unlisten(&self, name: Name) {
-        self.state().listeners.retain(|other| other.name != name);
-        self.command(Command::Unlisten(name));
-    }
-
-    /// Admits a channel at this host and asks the peer; the answer comes through the receiver.
-    pub(crate) fn open(&self, request: OpenRequest) -> Result<mpsc::Receiver<Result<Opened, Error>>, Error> {
-        let platform = &self.platform;
-        let contract = request.service.contract().copied();
-        let mut state = self.state();
-        self.check_running()?;
-        let mut reservation = None;
-        let (mut upstream, mut handover) = (Duration::ZERO, platform.handover);
-        if let Some(contract) = contract {
-            let analysed = match request.overload {
-                Overload::Decay => contract.under_decay(platform.packet)?,
-                _ => contract,
-            };
-            let outside = platform.propagation + platform.clock_error + self.allowance;
-            let Destination { name, peer, .. } = request.destination;
-            let (service, priority) = (request.service, request.priority);
-            let wanted = Wanted { contract: analysed, outside, name, peer, service, priority };
-            let (id, least);
-            if request.is_question {
-                (state, least, handover) = self.would_send(state, &wanted)?;
-            } else if state.sharing.is_some() {
-                (state, id, least) = self.admit_sharing(state, &wanted)?;
-                reservation = Some(id);
-            } else {
-                (state, id, least) = self.admit_alone(state, &wanted)?;
-                reservation = Some(id);
-            }
-            handover = reservation.map_or(handover, |id| state.admission.handover(id));
-            upstream = handover + least.total() + self.allowance;
-        }
-        let packet = match request.service {
-            Service::RealTime(_) => platform.packet,
-            Service::BestEffort { .. } => platform.best_effort.packet_max,
-        };
-        let config = SendConfig {
-            service: request.service,
-            overload: request.overload,
-            priority: request.priority,
-            packet,
-            work_conserving: !self.behaviour.hold_sending,
-        };
-        let (messages, queued_packets) = match (&contract, request.service) {
-            (Some(contract), _) => (buffers::send_messages(contract), buffers::send_packets(contract, platform)),
-            (None, Service::BestEffort { queue, max_message }) => (queue, best_effort_packets(max_message, packet)),
-            (None, Service::RealTime(_)) => unreachable!("a real-time service has a contract"),
-        };
-        let oversize = match request.overload {
-            Overload::Decay => laxity_core::limits::DECAY_FACTOR,
-            _ => 1,
-        };
-        let capacity = request.service.max_message().saturating_mul(oversize) as usize;
-        // Buffers for what waits in the core, one that is being fragmented, and one in the application's hands.
-        let (send_port, slot) = port::sending(messages as usize + 2, capacity);
-        let outgoing =
-            Outgoing::new(request.destination, config, upstream, self.behaviour.lease, messages, queued_packets);
-        let LinkModel { rate, spacing, .. } = platform.link;
-        let (ahead, is_shared) = (state.admission.look_ahead(), state.sharing.is_some());
-        let outgoing = outgoing.paced(Pace { rate, ahead, is_shared, spacing }).handed_over_within(handover);
-        let outgoing = if request.is_question { outgoing.as_question() } else { outgoing };
-        let (reply, answer) = mpsc::sync_channel(1);
-        let known = Known {
-            port: Arc::clone(&send_port.port),
-            peer: request.destination.peer,
-            reservation,
-            is_receiving: false,
-            stage: Duration::ZERO,
-            holds: Holdings { channels: 1, frames: queued_packets.into(), bytes: 0 },
-            name: request.destination.name,
-            service: request.service,
-            part: None,
-            opener: Some(Opener { reply, port: send_port }),
-        };
-        state.unreachable.retain(|peer| *peer != request.destination.peer);
-        let ticket = state.ticket(Ticket::Opening { known });
-        if contract.is_none() {
-            state.review_share();
-        }
-        drop(state);
-        self.notified.notify();
-        self.command(Command::Open { ticket, outgoing, slot: Box::new(Slot::Send(slot)) });
-        Ok(answer)
     }
 
     /// Closes the channel of `port`, unless it is over: its application has let go of it.
@@ -413,7 +311,7 @@ impl Shared {
         state.listeners.clear();
         state.tickets.clear();
         for known in std::mem::take(&mut state.channels).into_values() {
-            self.end(&known.port, End::PeerLost);
+            self.end(&known.port, known.application.as_ref(), End::PeerLost);
         }
     }
 
@@ -474,7 +372,10 @@ impl Shared {
             }
             Notice::LinkSet { ticket } => self.link_set(ticket),
             Notice::Restaged { .. } => self.restaged(),
-            garbage @ (Notice::Garbage { .. } | Notice::UpcallsOver { .. } | Notice::CountedOn { .. }) => drop(garbage),
+            garbage @ (Notice::Garbage { .. }
+            | Notice::Detached { .. }
+            | Notice::UpcallsOver { .. }
+            | Notice::CountedOn { .. }) => drop(garbage),
         }
     }
 
@@ -490,8 +391,8 @@ impl Shared {
                 state.channels.insert(channel, known);
                 drop(state);
                 // From here on it belongs to the listener; if that is gone, or goes without taking it, it is closed.
-                accepted.unclaimed = Some(Unclaimed::new(self, port));
-                let _ = listener.send(*accepted);
+                accepted.unclaimed = Some(Unclaimed::new(&(Arc::clone(self) as Arc<dyn Home>), port));
+                listener.accepted(*accepted);
             }
             (Ticket::Opening { known }, Err(refusal)) => {
                 state.release(&known);
@@ -499,7 +400,11 @@ impl Shared {
                     let _ = opener.reply.send(Err(Error::refused_here(refusal, None)));
                 }
             }
-            (Ticket::Accepting { known, .. }, Err(_)) => state.release(&known),
+            (Ticket::Accepting { known, .. }, Err(_)) => {
+                state.release(&known);
+                drop(state);
+                known.is_not_opened();
+            }
         }
     }
 
@@ -555,7 +460,18 @@ impl Shared {
             return Err(refusal);
         }
         let incoming = Incoming::new(request, reception).spaced(part.spacing());
-        let (receive_port, slot) = port::receiving(messages.max(2) as usize);
+        let largest = request.service.max_message().saturating_mul(request.oversize.max(1)) as usize;
+        let made = listener.receiving(messages.max(2) as usize, largest);
+        let (receive_port, slot) = match made {
+            Ok(made) => made,
+            Err(refusal) => {
+                if let Some(id) = reservation {
+                    state.admission.release(id);
+                }
+                state.depart(Some(part));
+                return Err(refusal);
+            }
+        };
         let grant = Grant {
             name: request.name.as_str().to_owned(),
             peer: request.peer,
@@ -567,7 +483,7 @@ impl Shared {
             same_clock: request.same_clock,
         };
         let known = Known {
-            port: Arc::clone(&receive_port.port),
+            port: Arc::clone(receive_port.port()),
             peer: request.peer,
             reservation,
             is_receiving: true,
@@ -576,6 +492,7 @@ impl Shared {
             name: request.name,
             service: request.service,
             part: Some(part),
+            application: listener.application(),
             opener: None,
         };
         let accepted = Box::new(Accepted { port: receive_port, grant, unclaimed: None });
@@ -641,6 +558,7 @@ impl Shared {
         let Some(mut known) = state.channels.remove(&channel) else { return };
         state.release(&known);
         let (port, opener, peer) = (Arc::clone(&known.port), known.opener.take(), known.peer);
+        let application = known.application.clone();
         let unreachable = state.unreachable.contains(&peer);
         if known.is_receiving && matches!(end, End::Closed { .. }) {
             state.lingering.push((StdInstant::now() + LINGER, channel, known));
@@ -651,12 +569,21 @@ impl Shared {
         if let Some(opener) = opener {
             let _ = opener.reply.send(Err(Error::of_end(end, peer, unreachable)));
         }
-        self.end(&port, end);
+        self.end(&port, application.as_ref(), end);
+    }
+}
+
+impl Known {
+    /// It did not come to be: an application in another process gets its memory back.
+    pub(crate) fn is_not_opened(&self) {
+        if let Some(application) = &self.application {
+            application.not_opened(&self.port);
+        }
     }
 }
 
 impl State {
-    fn ticket(&mut self, ticket: Ticket) -> u64 {
+    pub(crate) fn ticket(&mut self, ticket: Ticket) -> u64 {
         self.next_ticket += 1;
         self.tickets.insert(self.next_ticket, ticket);
         self.next_ticket
@@ -688,11 +615,5 @@ impl State {
             Ticket::Opening { known } | Ticket::Accepting { known, .. } => known,
         });
         tickets.chain(self.channels.values())
-    }
-    pub(crate) fn listener(&self, request: &Request) -> Option<mpsc::Sender<Accepted>> {
-        let is_meant = |listening: &&Listening| {
-            listening.name == request.name && listening.from.is_none_or(|from| from == request.peer.ip().to_canonical())
-        };
-        self.listeners.iter().find(is_meant).map(|listening| listening.sender.clone())
     }
 }

@@ -6,7 +6,7 @@
 
 use crate::executive::fault::{self, Fault};
 use crate::port::Port;
-use crate::sync::{AtomicBool, AtomicU32, AtomicU64, Ordering, Wake, fence};
+use crate::sync::{AtomicU32, Ordering, Wake, Words, fence};
 
 const BITS: usize = u64::BITS as usize;
 
@@ -14,21 +14,25 @@ const BITS: usize = u64::BITS as usize;
 #[derive(Debug)]
 pub(crate) struct Doorbell {
     /// One bit a channel.
-    words: Box<[AtomicU64]>,
+    words: Words,
     /// One bit for each word that may have a bit set.
-    summary: Box<[AtomicU64]>,
+    summary: Words,
     /// Those that rang while the executive slept held, and can wait until it is not ([`Doorbell::ring_later`]).
-    later: Box<[AtomicU64]>,
-    /// Whether the executive sleeps, and what is not current has to wait because an upcall is ready.
-    held: AtomicBool,
+    later: Words,
+    /// Each 0 or 1. [`HELD`]: the executive sleeps, and what is not current has to wait because an upcall is ready. [`SLEEPING`]: it sleeps.
+    flags: Words,
     /// The word at which the executive looks first: everybody gets a turn.
     next: AtomicU32,
-    sleeping: AtomicBool,
     pub(crate) wake: Wake,
 }
 
-fn zeros(bits: usize) -> Box<[AtomicU64]> {
-    (0..bits.div_ceil(BITS)).map(|_| AtomicU64::new(0)).collect()
+const SLEEPING: usize = 0;
+const HELD: usize = 1;
+/// How many there are.
+pub(crate) const FLAGS: usize = 2;
+
+fn zeros(bits: usize) -> Words {
+    Words::zeros(bits.div_ceil(BITS))
 }
 
 impl Doorbell {
@@ -37,8 +41,20 @@ impl Doorbell {
         let words = zeros(channels.max(1));
         let summary = zeros(words.len());
         let later = zeros(channels.max(1));
-        let (held, sleeping) = (AtomicBool::new(false), AtomicBool::new(false));
-        Ok(Self { words, summary, later, held, next: AtomicU32::new(0), sleeping, wake: Wake::new()? })
+        Ok(Self::over([words, summary, later, Words::zeros(FLAGS)], Wake::new()?))
+    }
+
+    /// A bell for 64 channels whose words another process has, too: one each of who rang, of all words, of who can wait, and two flags.
+    pub(crate) fn over([words, summary, later, flags]: [Words; 4], wake: Wake) -> Self {
+        Self { words, summary, later, flags, next: AtomicU32::new(0), wake }
+    }
+
+    fn has(&self, flag: usize) -> bool {
+        self.flags[flag].load(Ordering::Relaxed) != 0
+    }
+
+    fn set_flag(&self, flag: usize, value: bool) {
+        self.flags[flag].store(value.into(), Ordering::Relaxed);
     }
 
     /// Says that `port` has something; wakes the executive if it sleeps.
@@ -53,14 +69,14 @@ impl Doorbell {
     /// As [`Doorbell::ring`], for what is not real-time: it does not wake the executive while an upcall is ready (U4 of
     /// `laxity_core::admission::upcalls`).
     pub(crate) fn ring_later(&self, port: &Port) {
-        if self.held.load(Ordering::Relaxed)
+        if self.has(HELD)
             && let Some(index) = port.index()
         {
             let (word, bit) = (index as usize / BITS, 1 << (index as usize % BITS));
             self.later[word].fetch_or(bit, Ordering::AcqRel);
             fence(Ordering::SeqCst);
             // Ending that state is followed by a look for the bit.
-            if self.held.load(Ordering::Relaxed) {
+            if self.has(HELD) {
                 return;
             }
         }
@@ -70,14 +86,14 @@ impl Doorbell {
     /// The executive, which is about to sleep, is held: to be called after [`Doorbell::going_to_sleep`]; afterwards it looks once more
     /// whether it is.
     pub(crate) fn hold(&self) {
-        self.held.store(true, Ordering::Relaxed);
+        self.set_flag(HELD, true);
         fence(Ordering::SeqCst);
     }
 
     /// No upcall is ready any more: wakes the executive if it waits for that. Nothing else, if it looks again before it sleeps.
     pub(crate) fn make_way(&self) {
         fence(Ordering::SeqCst);
-        if self.held.load(Ordering::Relaxed) {
+        if self.has(HELD) {
             self.wake.wake();
         }
     }
@@ -99,7 +115,7 @@ impl Doorbell {
     /// Wakes the executive if it sleeps: one system call then, none otherwise.
     pub(crate) fn poke(&self) {
         fence(Ordering::SeqCst);
-        if self.sleeping.load(Ordering::Relaxed) {
+        if self.has(SLEEPING) {
             self.wake.wake();
         }
     }
@@ -150,16 +166,16 @@ impl Doorbell {
 
     /// The executive is about to sleep; afterwards it looks once more for work before it does.
     pub(crate) fn going_to_sleep(&self) {
-        self.sleeping.store(true, Ordering::Relaxed);
+        self.set_flag(SLEEPING, true);
         fence(Ordering::SeqCst);
     }
 
     pub(crate) fn awake(&self) {
-        self.sleeping.store(false, Ordering::Relaxed);
-        if !self.held.load(Ordering::Relaxed) {
+        self.set_flag(SLEEPING, false);
+        if !self.has(HELD) {
             return;
         }
-        self.held.store(false, Ordering::Relaxed);
+        self.set_flag(HELD, false);
         fence(Ordering::SeqCst);
         for (word, later) in self.later.iter().enumerate() {
             let bits = later.swap(0, Ordering::AcqRel);

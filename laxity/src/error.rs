@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 
 use laxity_core::admission::Refusal;
 use laxity_core::admission::answer::Fits;
@@ -231,6 +232,34 @@ pub enum Error {
         "upcalls on the executive's own thread (longest_iteration) need the placement `thread`: with `inline` others do its work, too"
     )]
     UpcallsInline,
+    /// Nobody serves there, or not as expected.
+    #[error("attaching to the executive at {}: {source}; `laxity serve` starts one", socket.display())]
+    Attach {
+        /// Where.
+        socket: PathBuf,
+        /// What was said.
+        source: io::Error,
+    },
+    /// What the executive of another process said.
+    #[error("{text}")]
+    Served {
+        /// See [`Error::exit_status`].
+        status: u8,
+        /// In words.
+        text: String,
+    },
+    /// Somebody serves there already.
+    #[error("an executive serves at {} already", socket.display())]
+    Serves {
+        /// Where.
+        socket: PathBuf,
+    },
+    /// Applications' threads do the work of an executive that serves others.
+    #[error("an executive that serves other processes has a thread of its own: the placement `thread`")]
+    ServesInline,
+    /// The executive is another process's.
+    #[error("upcalls, and serving others, take an executive in this process: it is attached to another process's")]
+    Elsewhere,
     /// The executive cannot spin for so long.
     #[error("spin is {found}, expected {} at most", laxity_core::limits::MAX_SPIN)]
     Spin {
@@ -269,6 +298,10 @@ impl Error {
             | Self::TooManyUpcalls
             | Self::Throttled { .. } => 3,
             Self::Upcall(_) | Self::UpcallEnded { .. } | Self::InHandler | Self::UpcallsStarted => 2,
+            Self::Served { status, .. } => *status,
+            Self::Attach { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => 4,
+            Self::Attach { .. } | Self::Serves { .. } => 5,
+            Self::ServesInline | Self::Elsewhere => 2,
             Self::Forked | Self::Interrupted | Self::UpcallsInline | Self::Spin { .. } => 2,
             Self::ProcessorHeld { .. } => 5,
             Self::Registry(RegistryError::Damaged { .. }) => 2,

@@ -11,7 +11,7 @@ use crate::host::{Host, HostConfig};
 use crate::sender::Sender;
 
 /// What each packet of a channel carries, by which its receiver knows it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Marks {
     /// The receiver's place for the channel.
     pub place: u32,
@@ -21,7 +21,7 @@ pub struct Marks {
     pub packet: u32,
 }
 
-/// What the packets of this channel carry, for those who attack it.
+/// What the packets of this channel carry, for those who attack it; nothing of a host that is attached to another process.
 pub fn marks(sender: &Sender) -> Marks {
     sender.marks()
 }

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::thread::JoinHandle;
@@ -10,8 +10,7 @@ use std::time::Duration as StdDuration;
 
 use laxity_core::admission::answer::Rule;
 use laxity_core::admission::{Admission, Settings};
-use laxity_core::contract::{Contract, Overload, SendingStages, Service};
-use laxity_core::endpoint::{Config, Destination, Endpoint, EndpointCounters, LinkConfig, SharedKey};
+use laxity_core::endpoint::{Config, Endpoint, EndpointCounters, LinkConfig, SharedKey};
 use laxity_core::event::Name;
 use laxity_core::limits;
 use laxity_core::platform::{Platform, Starts};
@@ -22,20 +21,24 @@ use laxity_link::sys::{self, Wake};
 use laxity_link::xdp::Status;
 use laxity_link::{Counters, LinkKind};
 
-use crate::advice;
-use crate::calibration::{Backing, Claims, Costs, Guarantee, Premises, Running};
-use crate::control::{Behaviour, Opened, Shared};
+use crate::attach::client::{Attached, HostTold};
+use crate::calibration::{Backing, Claims, Costs, Premises, Running};
+use crate::control::{Behaviour, Opened, OpenedPort, Shared};
 use crate::doorbell::Doorbell;
 use crate::error::Error;
 use crate::executive::{Command, Executive, Meter, Parts, Published, Sampling};
+use crate::experiments::Marks;
+use crate::grant::ChannelSpec;
 use crate::holdings::Holdings;
-use crate::link::{self, DropAllowance, LinkChoice, ONLY_LINK, Wire};
+use crate::home::Home;
+use crate::link::{self, DropAllowance, LinkChoice, Wire};
+use crate::opening::checked_name;
 use crate::placement::{Manner, Placement, launch};
 use crate::readiness::Readiness;
 use crate::realtime::{self, Scheduling};
 use crate::receiver::{Accepted, Receiver};
 use crate::registry::{Registry, Store};
-use crate::sender::{OpenRequest, Sender};
+use crate::sender::Sender;
 use crate::share::Sharing;
 use crate::signal::Signal;
 
@@ -73,8 +76,11 @@ pub struct HostConfig {
     pub receive_memory: u64,
     /// How long a peer may be silent before its channel is closed; 400 ms to 60 s.
     pub lease: Duration,
-    /// Which threads do the executive's work.
+    /// Which threads do the executive's work. With [`Placement::Server`] it is another process's, and only `server` and `command` count here: all else is as
+    /// that process has it.
     pub placement: Placement,
+    /// The socket of the executive to attach to; `None` is [`default_place`](crate::attach::server::default_place).
+    pub server: Option<PathBuf>,
     /// How long the executive looks on with nothing to do before it sleeps, from when it last had something to do; zero (the default) to 1 ms
     /// ([`MAX_SPIN`](limits::MAX_SPIN)). What comes meanwhile costs no wake-up, and a message that is sent no hand-over. With
     /// [`Placement::Inline`] the threads in `recv` do so that wait for frames. The bounds do not change.
@@ -125,6 +131,7 @@ impl Default for HostConfig {
             receive_memory: 256 << 20,
             lease: Duration::from_secs(2),
             placement: Placement::Thread,
+            server: None,
             spin: Duration::ZERO,
             fifo_priority: Some(70),
             lock_memory: true,
@@ -178,70 +185,27 @@ impl Standing {
     }
 }
 
-/// The answer yes.
-#[derive(Clone, Debug)]
-pub struct Grant {
-    /// The channel's name.
-    pub name: String,
-    /// The other host.
-    pub peer: SocketAddr,
-    /// What was granted.
-    pub service: Service,
-    /// The sending host's stages, the handover included (sender).
-    pub stages: SendingStages,
-    /// The receiving host's stage.
-    pub receive: Duration,
-    /// The delay that is promised, from logical arrival to delivery: the deadline; `None` for best effort. The worst case
-    /// that is computed as channels come and go is in the receiver's figures.
-    pub bound: Option<Duration>,
-    /// How far this host stands behind its part of that; of the other host's part only that host can tell.
-    pub guarantee: Guarantee,
-    /// Whether both hosts share a clock, so that the delay between them can be measured.
-    pub same_clock: bool,
-}
-
-/// What to open.
-#[derive(Clone, Copy, Debug)]
-pub struct ChannelSpec {
-    /// Real-time with its contract, or best effort.
-    pub service: Service,
-    /// What happens to messages beyond the contract.
-    pub overload: Overload,
-    /// The level under the fixed-priority policy, 0 first.
-    pub priority: u8,
-    /// How much its sender makes up for after it was held up, if the policy is [`Overload::Block`]: it runs as much early until it is back in
-    /// time. At most [`MAX_CATCH_UP`](laxity_core::limits::MAX_CATCH_UP). `None` is [`STALL`](laxity_core::limits::STALL), or nothing where
-    /// [`HostConfig::hold_sending`] keeps messages that are early.
-    pub catch_up: Option<Duration>,
-}
-
-impl ChannelSpec {
-    /// A real-time channel; a sender beyond its contract waits.
-    pub fn real_time(contract: Contract) -> Self {
-        Self { service: Service::RealTime(contract), overload: Overload::Block, priority: 0, catch_up: None }
-    }
-
-    /// A best-effort channel for messages of at most `max_message` bytes, `queue` of which may wait; a sender waits when
-    /// the queue is full.
-    ///
-    /// # Errors
-    /// If either is out of range.
-    pub fn best_effort(max_message: u64, queue: u64) -> Result<Self, Error> {
-        let service = Service::best_effort(max_message, queue)?;
-        Ok(Self { service, overload: Overload::Block, priority: 31, catch_up: None })
-    }
-}
-
-/// One host's executive. Dropping it closes its channels and stops the threads.
+/// A host: its executive, in this process or in another one to which this one is attached. Dropping it closes its channels, and stops the threads of its own.
 pub struct Host {
+    executive: Executives,
+    address: SocketAddr,
+    pub(crate) standing: Standing,
+}
+
+/// Where its executive is.
+enum Executives {
+    Here(Box<Here>),
+    There(Arc<Attached>),
+}
+
+/// An executive in this process. Dropping it closes its channels and stops the threads.
+pub(crate) struct Here {
     pub(crate) shared: Arc<Shared>,
     pub(crate) published: Arc<Published>,
     /// What the early demultiplexer does, if there is one.
     early: Option<Arc<Status>>,
     /// Frames a second that it may drop.
     allowed_drops: Option<DropAllowance>,
-    address: SocketAddr,
-    pub(crate) standing: Standing,
     /// Open as long as processors are to be kept awake.
     _awake: Option<File>,
     executive: Option<JoinHandle<()>>,
@@ -268,8 +232,39 @@ impl Host {
     /// If the platform's figures are out of range or those of the papers' machine, [`HostConfig::spin`] is out of range, the address is unavailable, the registry cannot be used or has no place
     /// left, or the system is out of resources. Nothing is half started.
     pub fn start(config: HostConfig) -> Result<Self, Error> {
+        if config.placement == Placement::Server {
+            return Self::attach(&config);
+        }
         let proves_bounds = config.policy != Policy::RateMonotonic;
         Self::start_prepared(config, proves_bounds, |_| {})
+    }
+
+    /// Attaches to the executive that serves at the configured place.
+    fn attach(config: &HostConfig) -> Result<Self, Error> {
+        let socket = config.server.clone().unwrap_or_else(crate::attach::server::default_place);
+        let command = config.command.clone().unwrap_or_else(own_name);
+        let (attached, told) = Attached::attach(&socket, command)?;
+        let HostTold { address, costs, backing, scheduling, memory_locked, kept_awake, notes } = told;
+        let standing = Standing { costs, backing, scheduling, memory_locked, kept_awake, notes };
+        Ok(Self { executive: Executives::There(attached), address, standing })
+    }
+
+    /// The executive of this process.
+    ///
+    /// # Errors
+    /// It is another process's.
+    pub(crate) fn here(&self) -> Result<&Here, Error> {
+        match &self.executive {
+            Executives::Here(here) => Ok(here),
+            Executives::There(_) => Err(Error::Elsewhere),
+        }
+    }
+
+    fn home(&self) -> Arc<dyn Home> {
+        match &self.executive {
+            Executives::Here(here) => Arc::clone(&here.shared) as Arc<dyn Home>,
+            Executives::There(attached) => Arc::clone(attached) as Arc<dyn Home>,
+        }
     }
 
     /// As [`Host::start`], after `prepare` has had the endpoint. `proves_bounds` is whether it then serves its channels in the
@@ -478,13 +473,11 @@ impl Host {
             })
             .map_err(system("starting the control thread"));
         let executive = Some(executive_thread);
-        let mut host = Self {
+        let mut here = Here {
             shared,
             published,
             early,
             allowed_drops,
-            address,
-            standing,
             _awake: awake,
             executive,
             control: None,
@@ -492,9 +485,9 @@ impl Host {
             has_upcalls: Arc::new(AtomicBool::new(false)),
             has_trusted_upcalls: Arc::new(AtomicBool::new(false)),
         };
-        // If this fails, dropping the host stops the executive.
-        host.control = Some(control?);
-        Ok(host)
+        // If this fails, dropping it stops the executive.
+        here.control = Some(control?);
+        Ok(Self { executive: Executives::Here(Box::new(here)), address, standing })
     }
 
     /// The address of its link, with the real port.
@@ -509,12 +502,12 @@ impl Host {
 
     /// Its share of the host's link at the moment; `None` if it has the link to itself.
     pub fn link_share(&self) -> Option<Rate> {
-        self.shared.link_share()
+        self.here().ok()?.shared.link_share()
     }
 
     /// The costs that it reasons with; the link is the whole one.
     pub fn platform(&self) -> &Platform {
-        &self.shared.platform
+        self.here().map_or(&self.standing.costs.platform, |here| &here.shared.platform)
     }
 
     /// Receives channels that peers open to `name`.
@@ -532,8 +525,12 @@ impl Host {
     /// As [`Host::listen`].
     pub fn listen_from(&self, name: &str, from: Option<IpAddr>) -> Result<Listener, Error> {
         let name = checked_name(name)?;
-        let accepted = self.shared.listen(name, from.map(|from| from.to_canonical()))?;
-        Ok(Listener { name, accepted, shared: Arc::clone(&self.shared) })
+        let from = from.map(|from| from.to_canonical());
+        let accepted = match &self.executive {
+            Executives::Here(here) => here.shared.listen(name, from)?,
+            Executives::There(attached) => attached.listen(name, from)?,
+        };
+        Ok(Listener { name, accepted, home: self.home() })
     }
 
     /// Opens a channel to receiver `name` at `peer`. Waits for the answer: up to two seconds if the peer does not answer. A refusal waits for what the
@@ -542,68 +539,72 @@ impl Host {
     /// # Errors
     /// Refused by either side (with the reason and what would fit), no answer, another version.
     pub fn open(&self, peer: SocketAddr, name: &str, spec: ChannelSpec) -> Result<Sender, Error> {
-        let destination = Destination { link: ONLY_LINK, peer, name: checked_name(name)? };
-        match self.ask(destination, spec, false) {
-            Ok(opened) => Ok(Sender::new(opened, Arc::clone(&self.shared), spec.overload)),
-            Err(error) => Err(advice::of_all_hosts(error, &spec, |spec| self.ask(destination, spec, true).map(drop))),
-        }
-    }
-
-    /// Asks for a channel, or what would be answered.
-    fn ask(&self, destination: Destination, spec: ChannelSpec, is_question: bool) -> Result<Opened, Error> {
-        let ChannelSpec { service, overload, priority, catch_up } = spec;
-        let service = match service {
-            Service::RealTime(contract) => Service::RealTime(match catch_up {
-                _ if overload != Overload::Block => contract.with_catch_up(Duration::ZERO)?,
-                Some(catch_up) => contract.with_catch_up(catch_up)?,
-                None if self.shared.behaviour.hold_sending => contract,
-                None => contract.catching_up(),
-            }),
-            best_effort => best_effort,
+        let opened = match &self.executive {
+            Executives::Here(here) => match here.shared.open_channel((peer, name), spec, None)? {
+                Opened { port: OpenedPort::Here(port), grant, marks, .. } => (port, grant, marks),
+                Opened { port: OpenedPort::There(_), .. } => return Err(Error::Stopped),
+            },
+            Executives::There(attached) => {
+                let (port, grant) = attached.open(peer, checked_name(name)?.as_str().to_owned(), &spec)?;
+                (port, grant, Marks::default())
+            }
         };
-        let answer = self.shared.open(OpenRequest { destination, service, overload, priority, is_question })?;
-        answer.recv().map_err(|_| Error::Stopped)?
+        Ok(Sender::new(opened, self.home(), spec.overload))
     }
 
     /// Frames that came and belonged to no channel here, or were not genuine, as of the last sleep.
     pub fn endpoint_counters(&self) -> EndpointCounters {
-        *self.published.frames.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.here().map_or_else(|_| EndpointCounters::default(), |here| *locked(&here.published.frames))
     }
 
     /// What the link did so far.
     pub fn link_counters(&self) -> Counters {
-        *self.published.link.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+        self.here().map_or_else(|_| Counters::default(), |here| *locked(&here.published.link))
     }
 
     /// The early demultiplexer of its interface, and what it does with frames before they come here; `None` with a UDP socket.
     pub fn early(&self) -> Option<&Status> {
-        self.early.as_deref()
+        self.here().ok()?.early.as_deref()
     }
 
     /// How many frames a second may be dropped early by the bounds, and at what cost; `None` with a UDP socket.
     pub fn allowed_drops(&self) -> Option<DropAllowance> {
-        self.early.as_ref().and(self.allowed_drops)
+        let here = self.here().ok()?;
+        here.early.as_ref().and(here.allowed_drops)
     }
 
     /// Rounds of the executive that took longer than the platform's figures allow, and the longest of them.
     pub fn gaps(&self) -> (u64, Duration) {
-        let longest = self.published.largest_gap.load(Ordering::Relaxed);
-        (self.published.gaps.load(Ordering::Relaxed), Duration::from_nanos(longest))
+        match &self.executive {
+            Executives::Here(here) => {
+                let longest = here.published.largest_gap.load(Ordering::Relaxed);
+                (here.published.gaps.load(Ordering::Relaxed), Duration::from_nanos(longest))
+            }
+            Executives::There(attached) => {
+                attached.status().map_or((0, Duration::ZERO), |(_, gaps, longest)| (gaps, longest))
+            }
+        }
     }
 
     /// What the bounds rest on, as the executive saw it until it last slept: windows in which more was stolen than the
     /// platform's envelopes allow, and work that took longer than its cost.
     pub fn premises(&self) -> Premises {
-        self.published.premises.lock().unwrap_or_else(std::sync::PoisonError::into_inner).clone()
+        match &self.executive {
+            Executives::Here(here) => locked(&here.published.premises).clone(),
+            Executives::There(attached) => attached.status().map(|(premises, ..)| premises).unwrap_or_default(),
+        }
     }
 
     /// Long-run shares of processor and link that are admitted, in parts per million.
-    pub fn utilisation(&self) -> laxity_core::admission::Utilisation {
-        self.shared.utilisation()
+    ///
+    /// # Errors
+    /// [`Error::Elsewhere`] if the executive is another process's.
+    pub fn utilisation(&self) -> Result<laxity_core::admission::Utilisation, Error> {
+        Ok(self.here()?.shared.utilisation())
     }
 }
 
-impl Drop for Host {
+impl Drop for Here {
     fn drop(&mut self) {
         self.shared.command(Command::Stop);
         for thread in [self.executive.take(), self.control.take()].into_iter().flatten() {
@@ -646,7 +647,7 @@ impl Drop for GivingUp {
 pub struct Listener {
     name: Name,
     accepted: mpsc::Receiver<Accepted>,
-    shared: Arc<Shared>,
+    home: Arc<dyn Home>,
 }
 
 impl std::fmt::Debug for Listener {
@@ -668,16 +669,16 @@ impl Listener {
                 mpsc::RecvTimeoutError::Disconnected => Error::Stopped,
             })?,
         };
-        Ok(Receiver::new(accepted, Arc::clone(&self.shared)))
+        Receiver::new(accepted, Arc::clone(&self.home)).ok_or(Error::Stopped)
     }
 }
 
 impl Drop for Listener {
     fn drop(&mut self) {
-        self.shared.unlisten(self.name);
+        self.home.unlisten(self.name);
     }
 }
 
-fn checked_name(name: &str) -> Result<Name, Error> {
-    Name::new(name).map_err(|error| Error::Name { name: name.to_owned(), error })
+fn locked<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }

@@ -35,7 +35,9 @@
 #![deny(unsafe_code)]
 
 mod advice;
+mod application;
 mod arrivals;
+pub mod attach;
 mod bounds;
 pub mod calibration;
 mod control;
@@ -44,13 +46,17 @@ mod error;
 mod executive;
 #[doc(hidden)]
 pub mod experiments;
+mod grant;
 mod holdings;
+mod home;
 mod host;
 pub mod key;
 mod link;
 mod link_rate;
+mod listening;
 #[doc(hidden)]
 pub mod metering;
+mod opening;
 mod placement;
 pub mod platform_file;
 mod port;
@@ -79,7 +85,8 @@ pub mod witnesses;
 
 pub use calibration::{Backing, Calibration, Costs, Guarantee, Level};
 pub use error::{Advice, Error};
-pub use host::{ChannelSpec, DEFAULT_PORT, Grant, Host, HostConfig, Listener, Standing};
+pub use grant::{ChannelSpec, Grant};
+pub use host::{DEFAULT_PORT, Host, HostConfig, Listener, Standing};
 pub use laxity_link::LinkKind;
 pub use link::{DropAllowance, LinkChoice, XdpOptions};
 pub use placement::Placement;

@@ -10,6 +10,7 @@ use laxity_core::frames::Frames;
 use laxity_core::units::Duration;
 use laxity_link::{LinkOver, sys};
 
+use crate::application::Application;
 use crate::control::Shared;
 use crate::error::Error;
 use crate::executive::{self, Executive, Inline, Monitor, Spin};
@@ -31,6 +32,9 @@ pub enum Placement {
     /// that. While such a thread does the executive's work, and while it waits in `recv`, it has the executive's priority, and its own
     /// again when it returns; one that has it anyway saves two system calls. Best effort is left to the executive's thread.
     Inline,
+    /// The executive of another process, to which this one attaches ([`Host::serve`](crate::Host::serve)): all channels of all processes stand in one order, on
+    /// one link. Messages go through memory that both processes have.
+    Server,
 }
 
 /// The executive's thread; and what others do of its work, if they do.
@@ -62,7 +66,7 @@ where
     let stopping = Stopping(Arc::clone(&executive.stopped), Arc::clone(&executive.notified));
     let Manner { placement, fifo, spin } = manner;
     let (monitor, alone) = match placement {
-        Placement::Thread => (None, Some(executive)),
+        Placement::Thread | Placement::Server => (None, Some(executive)),
         Placement::Inline => (Some(Arc::new(Monitor::new(executive, !spin.is_zero())?)), None),
     };
     let inline = monitor.clone().map(|monitor| monitor as Arc<dyn Inline>);
@@ -129,8 +133,11 @@ impl Shared {
     }
 
     /// The channel has ended, and its application is told.
-    pub(crate) fn end(&self, port: &Port, end: End) {
+    pub(crate) fn end(&self, port: &Arc<Port>, application: Option<&Arc<dyn Application>>, end: End) {
         port.set_end(end);
+        if let Some(application) = application {
+            application.ended(port, end);
+        }
         if let Some(inline) = &self.inline {
             inline.wake_leader();
         }

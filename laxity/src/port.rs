@@ -9,7 +9,7 @@ use std::sync::{Arc, OnceLock, PoisonError, TryLockError};
 
 use laxity_core::event::End;
 use laxity_core::frames::MessageBuf;
-use laxity_core::receive::{Delivered, Evidence};
+use laxity_core::receive::{Evidence, Segments};
 use laxity_core::units::Instant;
 use laxity_drive::Outbound;
 
@@ -20,10 +20,60 @@ use crate::sync::{AtomicU32, AtomicU64, Mutex, Ordering};
 /// A message on its way to the application.
 #[derive(Debug)]
 pub(crate) struct Inbound {
-    pub(crate) delivered: Delivered,
+    pub(crate) message: MessageBuf,
+    pub(crate) told: Told,
+}
+
+/// What the application is told of a message.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Told {
+    pub(crate) sequence: u64,
+    pub(crate) logical_arrival: Instant,
+    /// When its application sent it.
+    pub(crate) sent: Instant,
+    pub(crate) completion: Instant,
+    pub(crate) segments: Option<Segments>,
     pub(crate) evidence: Option<Evidence>,
     /// Complete after its bound, though in time, and nothing outside Laxity explains that.
     pub(crate) over_bound: Option<Evidence>,
+}
+
+/// The executive's end of the mailbox of an application in another process, which fills it.
+pub(crate) trait Filled: std::fmt::Debug + Send {
+    /// As [`SendSlot::take`].
+    fn take(&mut self) -> Option<Outbound>;
+    /// As [`SendSlot::give`].
+    fn give(&mut self, message: MessageBuf);
+    /// As [`SendSlot::put_at`].
+    fn put_at(&self, now: Instant, begin: Instant) -> Instant;
+    /// The application, and the channel's place in its bell.
+    fn bell(&self) -> (u32, u32);
+}
+
+/// The executive's end of the mailbox of an application in another process, which empties it.
+pub(crate) trait Emptied: std::fmt::Debug + Send {
+    /// As [`ReceiveSlot::push`].
+    fn push(&mut self, inbound: Inbound);
+    /// As [`ReceiveSlot::take_returned`].
+    fn take_returned(&mut self, give: &mut dyn FnMut(MessageBuf)) -> bool;
+    /// As [`Filled::bell`].
+    fn bell(&self) -> (u32, u32);
+}
+
+/// The application's end of a mailbox that an executive in another process empties.
+pub(crate) trait Posting: std::fmt::Debug + Send {
+    /// As [`SendPort::free`].
+    fn free(&mut self) -> Option<MessageBuf>;
+    /// As [`SendPort::put`].
+    fn put(&mut self, outbound: Outbound);
+    /// As [`SendPort::has_rung`].
+    fn has_rung(&mut self, now: Instant);
+}
+
+/// The application's end of a mailbox that an executive in another process fills.
+pub(crate) trait Fetching: std::fmt::Debug + Send {
+    /// As [`ReceivePort::pop`].
+    fn pop(&mut self) -> Option<Inbound>;
 }
 
 /// What the application, the executive and the control thread share of one channel.
@@ -39,10 +89,10 @@ pub(crate) struct Port {
 const UNASSIGNED: u32 = u32::MAX;
 
 impl Port {
-    pub(crate) fn new() -> Arc<Self> {
+    pub(crate) fn new(signal: Signal) -> Arc<Self> {
         Arc::new(Self {
             statistics: Statistics::new(),
-            signal: Signal::default(),
+            signal,
             end: OnceLock::new(),
             index: AtomicU32::new(UNASSIGNED),
         })
@@ -76,28 +126,57 @@ impl Port {
 /// The executive's side of a sending channel.
 #[derive(Debug)]
 pub(crate) struct SendSlot {
-    pub(crate) inbox: rtrb::Consumer<Outbound>,
-    pub(crate) free: rtrb::Producer<MessageBuf>,
+    mailbox: Mailbox,
     pub(crate) port: Arc<Port>,
-    rung: Arc<Rung>,
-    /// How many messages were taken.
-    taken: u64,
+}
+
+#[derive(Debug)]
+enum Mailbox {
+    Own {
+        inbox: rtrb::Consumer<Outbound>,
+        free: rtrb::Producer<MessageBuf>,
+        rung: Arc<Rung>,
+        /// How many messages were taken.
+        taken: u64,
+    },
+    Other(Box<dyn Filled>),
 }
 
 impl SendSlot {
     /// The oldest message in the mailbox.
     pub(crate) fn take(&mut self) -> Option<Outbound> {
-        let outbound = self.inbox.pop().ok()?;
-        self.taken += 1;
-        Some(outbound)
+        match &mut self.mailbox {
+            Mailbox::Own { inbox, taken, .. } => {
+                let outbound = inbox.pop().ok()?;
+                *taken += 1;
+                Some(outbound)
+            }
+            Mailbox::Other(mailbox) => mailbox.take(),
+        }
+    }
+
+    /// Gives a message back that has been sent, or is not taken.
+    pub(crate) fn give(&mut self, message: MessageBuf) {
+        match &mut self.mailbox {
+            // As many places as buffers.
+            Mailbox::Own { free, .. } => drop(free.push(message)),
+            Mailbox::Other(mailbox) => mailbox.give(message),
+        }
     }
 
     /// When the message was in and rung for that was taken last and whose application had begun that at `begin`: `now` if it is still
     /// about to ring.
     pub(crate) fn put_at(&self, now: Instant, begin: Instant) -> Instant {
-        let rang_at = self.rung.of(self.taken.saturating_sub(1));
-        if rang_at < begin { now.max(begin) } else { rang_at.min(now).max(begin) }
+        match &self.mailbox {
+            Mailbox::Own { rung, taken, .. } => rang_within(rung.of(taken.saturating_sub(1)), now, begin),
+            Mailbox::Other(mailbox) => mailbox.put_at(now, begin),
+        }
     }
+}
+
+/// When it rang at `rang_at`, of an application that began at `begin`: `now` if it has not rung for this message yet.
+pub(crate) fn rang_within(rang_at: Instant, now: Instant, begin: Instant) -> Instant {
+    if rang_at < begin { now.max(begin) } else { rang_at.min(now).max(begin) }
 }
 
 /// When an application had put each message into its mailbox, and rung, ns. A place is used again once its message has been taken.
@@ -128,7 +207,7 @@ impl Rung {
 pub(crate) struct Returned(Mutex<Vec<MessageBuf>>);
 
 impl Returned {
-    fn new(messages: usize) -> Self {
+    pub(crate) fn new(messages: usize) -> Self {
         Self(Mutex::new(Vec::with_capacity(messages)))
     }
 
@@ -155,9 +234,32 @@ impl Returned {
 /// The executive's side of a receiving channel.
 #[derive(Debug)]
 pub(crate) struct ReceiveSlot {
-    pub(crate) outbox: rtrb::Producer<Inbound>,
-    pub(crate) returned: Arc<Returned>,
+    mailbox: Outlet,
     pub(crate) port: Arc<Port>,
+}
+
+#[derive(Debug)]
+enum Outlet {
+    Own { outbox: rtrb::Producer<Inbound>, returned: Arc<Returned> },
+    Other(Box<dyn Emptied>),
+}
+
+impl ReceiveSlot {
+    /// Puts a message in. As many places as buffers: it fits.
+    pub(crate) fn push(&mut self, inbound: Inbound) {
+        match &mut self.mailbox {
+            Outlet::Own { outbox, .. } => drop(outbox.push(inbound)),
+            Outlet::Other(mailbox) => mailbox.push(inbound),
+        }
+    }
+
+    /// Takes the messages that were read, each through `give`; false if another thread is at it.
+    pub(crate) fn take_returned(&mut self, mut give: impl FnMut(MessageBuf)) -> bool {
+        match &mut self.mailbox {
+            Outlet::Own { returned, .. } => returned.try_drain(give),
+            Outlet::Other(mailbox) => mailbox.take_returned(&mut give),
+        }
+    }
 }
 
 /// The executive's side of a channel.
@@ -168,6 +270,15 @@ pub(crate) enum Slot {
 }
 
 impl Slot {
+    /// The application in another process whose channel it is, and the channel's place in its bell.
+    pub(crate) fn other_bell(&self) -> Option<(u32, u32)> {
+        match self {
+            Self::Send(SendSlot { mailbox: Mailbox::Other(mailbox), .. }) => Some(mailbox.bell()),
+            Self::Receive(ReceiveSlot { mailbox: Outlet::Other(mailbox), .. }) => Some(mailbox.bell()),
+            _ => None,
+        }
+    }
+
     pub(crate) fn port(&self) -> &Arc<Port> {
         match self {
             Self::Send(slot) => &slot.port,
@@ -179,49 +290,128 @@ impl Slot {
 /// The application's side of a sending channel.
 #[derive(Debug)]
 pub(crate) struct SendPort {
-    pub(crate) outbox: rtrb::Producer<Outbound>,
-    pub(crate) free: rtrb::Consumer<MessageBuf>,
+    mailbox: Post,
     pub(crate) port: Arc<Port>,
-    rung: Arc<Rung>,
-    /// How many messages were put in.
-    put: u64,
+}
+
+#[derive(Debug)]
+enum Post {
+    Own {
+        outbox: rtrb::Producer<Outbound>,
+        free: rtrb::Consumer<MessageBuf>,
+        rung: Arc<Rung>,
+        /// How many messages were put in.
+        put: u64,
+    },
+    Other(Box<dyn Posting>),
 }
 
 impl SendPort {
+    /// A buffer for a message, if one is free.
+    pub(crate) fn free(&mut self) -> Option<MessageBuf> {
+        match &mut self.mailbox {
+            Post::Own { free, .. } => free.pop().ok(),
+            Post::Other(mailbox) => mailbox.free(),
+        }
+    }
+
+    /// Puts a message in. As many places as buffers: it fits.
+    pub(crate) fn put(&mut self, outbound: Outbound) {
+        match &mut self.mailbox {
+            Post::Own { outbox, .. } => drop(outbox.push(outbound)),
+            Post::Other(mailbox) => mailbox.put(outbound),
+        }
+    }
+
     /// The application has put a message in, and rung.
     pub(crate) fn has_rung(&mut self, now: Instant) {
-        self.rung.note(self.put, now);
-        self.put += 1;
+        match &mut self.mailbox {
+            Post::Own { rung, put, .. } => {
+                rung.note(*put, now);
+                *put += 1;
+            }
+            Post::Other(mailbox) => mailbox.has_rung(now),
+        }
     }
 }
 
 /// The application's side of a receiving channel.
 #[derive(Debug)]
 pub(crate) struct ReceivePort {
-    pub(crate) inbox: rtrb::Consumer<Inbound>,
+    mailbox: Inlet,
     /// Where read messages go back; any thread that holds one may return it.
     pub(crate) returned: Arc<Returned>,
     pub(crate) port: Arc<Port>,
 }
 
+#[derive(Debug)]
+enum Inlet {
+    Own(rtrb::Consumer<Inbound>),
+    Other(Box<dyn Fetching>),
+}
+
+impl ReceivePort {
+    /// The oldest message in the mailbox.
+    pub(crate) fn pop(&mut self) -> Option<Inbound> {
+        match &mut self.mailbox {
+            Inlet::Own(inbox) => inbox.pop().ok(),
+            Inlet::Other(mailbox) => mailbox.pop(),
+        }
+    }
+
+    /// Whether there is none, as far as it can be told without looking into it: of an executive's in another process it cannot.
+    pub(crate) fn is_empty(&self) -> bool {
+        match &self.mailbox {
+            Inlet::Own(inbox) => inbox.is_empty(),
+            Inlet::Other(_) => true,
+        }
+    }
+}
+
 /// Both sides of a sending channel's mailbox with `buffers` messages of `bytes` bytes.
 pub(crate) fn sending(buffers: usize, bytes: usize) -> (SendPort, SendSlot) {
-    let port = Port::new();
+    let port = Port::new(Signal::default());
     let (outbox, inbox) = rtrb::RingBuffer::new(buffers);
     let (mut give, free) = rtrb::RingBuffer::new(buffers);
     for _ in 0..buffers {
         give.push(MessageBuf::with_capacity(bytes)).expect("as many places as buffers");
     }
     let rung = Arc::new(Rung::new(buffers));
-    let slot = SendSlot { inbox, free: give, port: Arc::clone(&port), rung: Arc::clone(&rung), taken: 0 };
-    (SendPort { outbox, free, port, rung, put: 0 }, slot)
+    let mailbox = Mailbox::Own { inbox, free: give, rung: Arc::clone(&rung), taken: 0 };
+    let slot = SendSlot { mailbox, port: Arc::clone(&port) };
+    (SendPort { mailbox: Post::Own { outbox, free, rung, put: 0 }, port }, slot)
 }
 
 /// Both sides of a receiving channel's mailbox for `messages` messages.
 pub(crate) fn receiving(messages: usize) -> (ReceivePort, ReceiveSlot) {
-    let port = Port::new();
+    let port = Port::new(Signal::default());
     let (outbox, inbox) = rtrb::RingBuffer::new(messages);
     let returned = Arc::new(Returned::new(messages));
-    let slot = ReceiveSlot { outbox, returned: Arc::clone(&returned), port: Arc::clone(&port) };
-    (ReceivePort { inbox, returned, port }, slot)
+    let slot =
+        ReceiveSlot { mailbox: Outlet::Own { outbox, returned: Arc::clone(&returned) }, port: Arc::clone(&port) };
+    (ReceivePort { mailbox: Inlet::Own(inbox), returned, port }, slot)
+}
+
+/// The executive's side of a channel whose application is in another process.
+pub(crate) fn slot_of_other(mailbox: Box<dyn Filled>, port: Arc<Port>) -> SendSlot {
+    SendSlot { mailbox: Mailbox::Other(mailbox), port }
+}
+
+/// Likewise, of one that is received.
+pub(crate) fn receive_slot_of_other(mailbox: Box<dyn Emptied>, port: Arc<Port>) -> ReceiveSlot {
+    ReceiveSlot { mailbox: Outlet::Other(mailbox), port }
+}
+
+/// The application's side of a channel whose executive is in another process.
+pub(crate) fn port_of_other(mailbox: Box<dyn Posting>, port: Arc<Port>) -> SendPort {
+    SendPort { mailbox: Post::Other(mailbox), port }
+}
+
+/// Likewise, of one that is received: messages that were read go back through `returned`.
+pub(crate) fn receive_port_of_other(
+    mailbox: Box<dyn Fetching>,
+    returned: Arc<Returned>,
+    port: Arc<Port>,
+) -> ReceivePort {
+    ReceivePort { mailbox: Inlet::Other(mailbox), returned, port }
 }

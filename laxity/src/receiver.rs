@@ -8,10 +8,10 @@ use laxity_core::figures::Figures;
 use laxity_core::receive::{Cause, Evidence, Segments};
 use laxity_core::units::{Duration, Instant};
 
-use crate::control::Shared;
 use crate::doorbell::Doorbell;
 use crate::error::Error;
-use crate::host::Grant;
+use crate::grant::Grant;
+use crate::home::Home;
 use crate::port::{Inbound, Port, ReceivePort, Returned};
 use crate::sender::Watch;
 
@@ -20,7 +20,7 @@ use crate::sender::Watch;
 pub struct Receiver {
     port: ReceivePort,
     grant: Grant,
-    shared: Arc<Shared>,
+    home: Arc<dyn Home>,
 }
 
 /// A received message. Its memory goes back to the channel when it is dropped; as long as it is held, the channel has one
@@ -35,45 +35,63 @@ pub struct Message {
 
 /// A receiving channel that is open.
 pub(crate) struct Accepted {
-    pub(crate) port: ReceivePort,
+    pub(crate) port: AcceptedPort,
     pub(crate) grant: Grant,
     /// Closes the channel if nobody comes to take it.
     pub(crate) unclaimed: Option<Unclaimed>,
 }
 
+/// A channel's application is here, or in another process.
+pub(crate) enum AcceptedPort {
+    Here(ReceivePort),
+    There(Arc<Port>),
+}
+
+impl AcceptedPort {
+    pub(crate) fn port(&self) -> &Arc<Port> {
+        match self {
+            Self::Here(port) => &port.port,
+            Self::There(port) => port,
+        }
+    }
+}
+
 /// Closes a channel that was accepted, unless somebody takes it.
 pub(crate) struct Unclaimed {
-    shared: Weak<Shared>,
+    home: Option<Weak<dyn Home>>,
     port: Arc<Port>,
 }
 
 impl Unclaimed {
-    pub(crate) fn new(shared: &Arc<Shared>, port: Arc<Port>) -> Self {
-        Self { shared: Arc::downgrade(shared), port }
+    pub(crate) fn new(home: &Arc<dyn Home>, port: Arc<Port>) -> Self {
+        Self { home: Some(Arc::downgrade(home)), port }
     }
 
     /// Somebody has taken it.
     pub(crate) fn taken(mut self) {
-        self.shared = Weak::new();
+        self.home = None;
     }
 }
 
 impl Drop for Unclaimed {
     fn drop(&mut self) {
-        if let Some(shared) = self.shared.upgrade() {
-            shared.close_port(&self.port);
+        if let Some(home) = self.home.as_ref().and_then(Weak::upgrade) {
+            home.close(&self.port);
+            home.forget(&self.port);
         }
     }
 }
 
 impl Receiver {
-    pub(crate) fn new(accepted: Accepted, shared: Arc<Shared>) -> Self {
+    /// `None` of a channel whose application is in another process.
+    pub(crate) fn new(accepted: Accepted, home: Arc<dyn Home>) -> Option<Self> {
         let Accepted { port, grant, unclaimed } = accepted;
+        let AcceptedPort::Here(port) = port else { return None };
         // Taken: from here on the receiver closes it. The guard must not.
         if let Some(unclaimed) = unclaimed {
             unclaimed.taken();
         }
-        Self { port, grant, shared }
+        Some(Self { port, grant, home })
     }
 
     /// What was granted.
@@ -88,7 +106,7 @@ impl Receiver {
 
     /// Looks at the channel from any thread.
     pub fn watch(&self) -> Watch {
-        Watch { port: Arc::clone(&self.port.port), grant: Arc::new(self.grant.clone()) }
+        Watch { port: Arc::clone(&self.port.port), grant: Arc::new(self.grant.clone()), home: Arc::clone(&self.home) }
     }
 
     /// The next message; waits for it.
@@ -120,18 +138,18 @@ impl Receiver {
         loop {
             let seen = self.port.port.signal.seen();
             let end = self.port.port.end();
-            if let Ok(inbound) = self.port.inbox.pop() {
+            if let Some(inbound) = self.port.pop() {
                 return Ok(Message {
                     inbound: Some(inbound),
                     returned: Arc::clone(&self.port.returned),
                     port: Arc::clone(&self.port.port),
-                    doorbell: Arc::clone(&self.shared.doorbell),
+                    doorbell: Arc::clone(self.home.doorbell()),
                 });
             }
             if let Some(end) = end {
                 return Err(Error::of_end(end, self.grant.peer, false));
             }
-            self.shared.check_running()?;
+            self.home.check_running()?;
             let left = until.map(|until| until.saturating_duration_since(StdInstant::now()));
             if left.is_some_and(|left| left.is_zero()) {
                 return Err(Error::WouldBlock);
@@ -147,8 +165,8 @@ impl Receiver {
     /// Has the calling thread do the executive's work until there is a message, the channel has ended, or the time is up; false if it
     /// may not, or another thread does.
     fn lead(&self, limit: StdDuration) -> bool {
-        let (Some(inline), Some(place)) = (&self.shared.inline, self.port.port.index()) else { return false };
-        let mut has = || !self.port.inbox.is_empty() || self.port.port.end().is_some();
+        let (Some(inline), Some(place)) = (self.home.inline(), self.port.port.index()) else { return false };
+        let mut has = || !self.port.is_empty() || self.port.port.end().is_some();
         inline.lead(place, Duration::from_nanos(u64::try_from(limit.as_nanos()).unwrap_or(u64::MAX)), &mut has)
     }
 
@@ -160,36 +178,37 @@ impl Receiver {
 
 impl Drop for Receiver {
     fn drop(&mut self) {
-        self.shared.close_port(&self.port.port);
+        self.home.close(&self.port.port);
+        self.home.forget(&self.port.port);
     }
 }
 
 impl Message {
     /// The message's number on its channel, from 0.
     pub fn sequence(&self) -> u64 {
-        self.inbound.as_ref().map_or(0, |inbound| inbound.delivered.sequence)
+        self.inbound.as_ref().map_or(0, |inbound| inbound.told.sequence)
     }
     /// Its logical arrival: at the sender if the clock is shared, else at this host.
     pub fn logical_arrival(&self) -> Instant {
-        self.inbound.as_ref().map_or(Instant::ZERO, |inbound| inbound.delivered.logical_arrival)
+        self.inbound.as_ref().map_or(Instant::ZERO, |inbound| inbound.told.logical_arrival)
     }
     /// When its application sent it, as the sender says, to a microsecond: before its logical arrival, if the contract had no room for
     /// it yet. If the clocks differ, its logical arrival.
     pub fn sent(&self) -> Instant {
-        self.inbound.as_ref().map_or(Instant::ZERO, |inbound| inbound.delivered.sent())
+        self.inbound.as_ref().map_or(Instant::ZERO, |inbound| inbound.told.sent)
     }
     /// When it was complete in the queue of this channel.
     pub fn completion(&self) -> Instant {
-        self.inbound.as_ref().map_or(Instant::ZERO, |inbound| inbound.delivered.completion)
+        self.inbound.as_ref().map_or(Instant::ZERO, |inbound| inbound.told.completion)
     }
     /// From when its application sent it until it was complete.
     pub fn latency(&self) -> Duration {
-        self.inbound.as_ref().map_or(Duration::ZERO, |inbound| inbound.delivered.latency())
+        self.inbound.as_ref().map_or(Duration::ZERO, |inbound| inbound.told.completion.since(inbound.told.sent))
     }
     /// Where its time went until it was complete; `None` where the clocks differ, of a message that was sent before its logical arrival, and where
     /// frames have no arrival stamp.
     pub fn segments(&self) -> Option<Segments> {
-        self.inbound.as_ref().and_then(|inbound| inbound.delivered.segments())
+        self.inbound.as_ref().and_then(|inbound| inbound.told.segments)
     }
     /// Whose fault it is that the message is late; `None` if it is not.
     pub fn late(&self) -> Option<Cause> {
@@ -197,26 +216,26 @@ impl Message {
     }
     /// What that judgement rests on; `None` if the message is in time.
     pub fn evidence(&self) -> Option<Evidence> {
-        self.inbound.as_ref().and_then(|inbound| inbound.evidence)
+        self.inbound.as_ref().and_then(|inbound| inbound.told.evidence)
     }
     /// Set if the message was in time, but complete after the channel's bound, and nothing outside Laxity explains that: the
     /// analysis or the configured costs are wrong. Its `lateness` is counted from the bound.
     pub fn over_bound(&self) -> Option<Evidence> {
-        self.inbound.as_ref().and_then(|inbound| inbound.over_bound)
+        self.inbound.as_ref().and_then(|inbound| inbound.told.over_bound)
     }
 }
 
 impl std::ops::Deref for Message {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
-        self.inbound.as_ref().map_or(&[], |inbound| &inbound.delivered.message)
+        self.inbound.as_ref().map_or(&[], |inbound| &inbound.message)
     }
 }
 
 impl Drop for Message {
     fn drop(&mut self) {
         if let Some(inbound) = self.inbound.take() {
-            self.returned.push(inbound.delivered.message);
+            self.returned.push(inbound.message);
             self.doorbell.announce(&self.port);
         }
     }

@@ -3,9 +3,9 @@
 use std::sync::Arc;
 use std::time::{Duration as StdDuration, Instant as StdInstant};
 
-use laxity_core::contract::{Contract, Overload, Service};
+use laxity_core::contract::{Overload, Service};
 use laxity_core::endpoint::Destination;
-use laxity_core::event::{ChannelId, End};
+use laxity_core::event::End;
 use laxity_core::figures::Figures;
 use laxity_core::frames::MessageBuf;
 use laxity_core::regulator::Regulator;
@@ -14,11 +14,12 @@ use laxity_core::units::{Duration, Instant};
 use laxity_core::wire::Counts;
 use laxity_link::sys;
 
-use crate::control::{Opened, Shared};
+use crate::control::Shared;
 use crate::error::Error;
-use crate::executive::{Command, Inline};
+use crate::executive::Inline;
 use crate::experiments::Marks;
-use crate::host::Grant;
+use crate::grant::Grant;
+use crate::home::Home;
 use laxity_drive::Outbound;
 
 use crate::port::{Port, SendPort};
@@ -30,14 +31,13 @@ use crate::port::{Port, SendPort};
 /// that it took has been sent.
 #[derive(Debug)]
 pub struct Sender {
-    channel: ChannelId,
     port: SendPort,
     grant: Grant,
     marks: Marks,
     overload: Overload,
     /// Mirrors the executive's regulator, so that the caller learns at once what the executive would say.
     regulator: Option<Regulator>,
-    shared: Arc<Shared>,
+    home: Arc<dyn Home>,
     /// A buffer that was lent and not sent.
     spare: Option<MessageBuf>,
     closing: bool,
@@ -65,6 +65,7 @@ impl std::fmt::Debug for Shared {
 pub struct Watch {
     pub(crate) port: Arc<Port>,
     pub(crate) grant: Arc<Grant>,
+    pub(crate) home: Arc<dyn Home>,
 }
 
 impl Watch {
@@ -74,12 +75,11 @@ impl Watch {
     }
     /// What a sending channel did so far.
     pub fn send_counters(&self) -> SendCounters {
-        self.port.statistics.send_counters()
+        self.home.send_counters(&self.port)
     }
     /// What happened to a receiving channel's messages so far.
     pub fn figures(&self) -> Figures {
-        let contract = self.grant.service.contract();
-        self.port.statistics.figures(&self.grant.name, contract.is_none(), contract.map(Contract::deadline))
+        self.home.figures(&self.port, &self.grant)
     }
 }
 
@@ -93,12 +93,11 @@ pub struct Loan<'s> {
 }
 
 impl Sender {
-    pub(crate) fn new(opened: Opened, shared: Arc<Shared>, overload: Overload) -> Self {
-        let Opened { channel, port, grant, marks } = opened;
+    pub(crate) fn new((port, grant, marks): (SendPort, Grant, Marks), home: Arc<dyn Home>, overload: Overload) -> Self {
         // Under `decay` every message is taken, whenever it comes: nothing to mirror.
         let regulated = grant.service.contract().filter(|_| overload != Overload::Decay);
         let regulator = regulated.map(|contract| Regulator::new(contract.interval()));
-        Self { channel, port, grant, marks, overload, regulator, shared, spare: None, closing: false }
+        Self { port, grant, marks, overload, regulator, home, spare: None, closing: false }
     }
 
     /// What was granted.
@@ -112,7 +111,7 @@ impl Sender {
 
     /// What the channel did so far, at this host.
     pub fn counters(&self) -> SendCounters {
-        self.port.port.statistics.send_counters()
+        self.home.send_counters(&self.port.port)
     }
 
     /// Sends `message`; waits while the contract, or the queue, has no room, if the channel's policy is to wait.
@@ -186,14 +185,14 @@ impl Sender {
                     other => Err(Error::of_end(other, self.grant.peer, false)),
                 };
             }
-            self.shared.check_running()?;
+            self.home.check_running()?;
             port.signal.wait(seen, Some(StdDuration::from_millis(100)));
         }
     }
 
     /// Looks at the channel from any thread.
     pub fn watch(&self) -> Watch {
-        Watch { port: Arc::clone(&self.port.port), grant: Arc::new(self.grant.clone()) }
+        Watch { port: Arc::clone(&self.port.port), grant: Arc::new(self.grant.clone()), home: Arc::clone(&self.home) }
     }
 
     /// How the channel ended, if it did.
@@ -202,7 +201,7 @@ impl Sender {
     }
 
     fn is_open(&self) -> Result<(), Error> {
-        self.shared.check_running()?;
+        self.home.check_running()?;
         match self.port.port.end() {
             Some(end) => Err(Error::of_end(end, self.grant.peer, false)),
             None => Ok(()),
@@ -249,7 +248,7 @@ impl Sender {
     }
 
     fn free_buffer(&mut self) -> Option<MessageBuf> {
-        self.spare.take().or_else(|| self.port.free.pop().ok())
+        self.spare.take().or_else(|| self.port.free())
     }
 
     /// The message arrives now, or as much before as its sender had to wait for memory.
@@ -259,20 +258,20 @@ impl Sender {
             let stamp = regulator.stamp(arrival);
             regulator.accept(stamp, 1);
         }
-        self.port.outbox.push(Outbound { message, arrival, waited }).expect("as many places as buffers");
+        self.port.put(Outbound { message, arrival, waited });
         let is_inline = |inline: &&Arc<dyn Inline>| self.regulator.is_some() && inline.may_enter();
-        if let Some(inline) = self.shared.inline.as_ref().filter(is_inline) {
-            self.shared.doorbell.announce(&self.port.port);
+        if let Some(inline) = self.home.inline().filter(is_inline) {
+            self.home.doorbell().announce(&self.port.port);
             self.port.has_rung(sys::now());
             if !inline.run() {
-                self.shared.doorbell.poke();
+                self.home.doorbell().poke();
             }
             return Ok(());
         }
         if self.regulator.is_some() {
-            self.shared.doorbell.ring(&self.port.port);
+            self.home.doorbell().ring(&self.port.port);
         } else {
-            self.shared.doorbell.ring_later(&self.port.port);
+            self.home.doorbell().ring_later(&self.port.port);
         }
         self.port.has_rung(sys::now());
         Ok(())
@@ -281,7 +280,7 @@ impl Sender {
     fn begin_close(&mut self) {
         if !self.closing {
             self.closing = true;
-            self.shared.command(Command::Close(self.channel));
+            self.home.close(&self.port.port);
         }
     }
 }
@@ -289,6 +288,7 @@ impl Sender {
 impl Drop for Sender {
     fn drop(&mut self) {
         self.begin_close();
+        self.home.forget(&self.port.port);
     }
 }
 

@@ -11,7 +11,8 @@ use laxity_core::contract::Contract;
 use laxity_core::units::Duration;
 
 use crate::error::Error;
-use crate::host::{ChannelSpec, Host};
+use crate::grant::ChannelSpec;
+use crate::host::Host;
 use crate::sender::Sender;
 
 /// One channel of a set.

@@ -2,34 +2,36 @@
 
 use std::time::Duration;
 
-use crate::sync::{self, AtomicU32, Ordering};
+use crate::sync::{Ordering, Waited};
 
 /// An event that threads wait for. A wait returns when the event was notified after [`Signal::seen`] was read.
 #[derive(Debug, Default)]
-pub(crate) struct Signal {
-    count: AtomicU32,
-    waiting: AtomicU32,
-}
+pub(crate) struct Signal(Waited);
 
 impl Signal {
+    /// One whose words another process has, too.
+    pub(crate) fn over(words: Waited) -> Self {
+        Self(words)
+    }
+
     /// How often it was notified; to be read before looking for what the event announces.
     pub(crate) fn seen(&self) -> u32 {
-        self.count.load(Ordering::SeqCst)
+        self.0.word().load(Ordering::SeqCst)
     }
 
     /// Wakes everybody who waits.
     pub(crate) fn notify(&self) {
-        self.count.fetch_add(1, Ordering::SeqCst);
-        if self.waiting.load(Ordering::SeqCst) > 0 {
-            sync::wake_all(&self.count);
+        self.0.word().fetch_add(1, Ordering::SeqCst);
+        if self.0.waiting().load(Ordering::SeqCst) > 0 {
+            self.0.wake_all();
         }
     }
 
     /// Waits until the count differs from `seen`, at most `timeout`; may return early.
     pub(crate) fn wait(&self, seen: u32, timeout: Option<Duration>) {
-        self.waiting.fetch_add(1, Ordering::SeqCst);
-        sync::wait(&self.count, seen, timeout);
-        self.waiting.fetch_sub(1, Ordering::SeqCst);
+        self.0.waiting().fetch_add(1, Ordering::SeqCst);
+        self.0.wait(seen, timeout);
+        self.0.waiting().fetch_sub(1, Ordering::SeqCst);
     }
 }
 

@@ -44,7 +44,7 @@ mod sync {
     use std::sync::{LockResult, TryLockResult};
     use std::time::Duration;
 
-    pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU64, Ordering, fence};
+    pub(crate) use loom::sync::atomic::{AtomicU64, Ordering, fence};
     use loom::sync::{Condvar, MutexGuard};
 
     /// For loom a sequentially consistent access is no more than acquire and release; only its fences are what they should be.
@@ -134,14 +134,50 @@ mod sync {
         static ref FUTEX: (loom::sync::Mutex<()>, Condvar) = (loom::sync::Mutex::new(()), Condvar::new());
     }
 
-    pub(crate) fn wait(word: &AtomicU32, seen: u32, _: Option<Duration>) {
+    /// Words that threads ring with; here of one process.
+    #[derive(Debug)]
+    pub(crate) struct Words(Box<[AtomicU64]>);
+
+    impl Words {
+        pub(crate) fn zeros(count: usize) -> Self {
+            Self((0..count).map(|_| AtomicU64::new(0)).collect())
+        }
+    }
+
+    impl std::ops::Deref for Words {
+        type Target = [AtomicU64];
+        fn deref(&self) -> &[AtomicU64] {
+            &self.0
+        }
+    }
+
+    /// A word that threads wait for, and how many do; likewise.
+    #[derive(Debug, Default)]
+    pub(crate) struct Waited([AtomicU32; 2]);
+
+    impl Waited {
+        pub(crate) fn word(&self) -> &AtomicU32 {
+            &self.0[0]
+        }
+        pub(crate) fn waiting(&self) -> &AtomicU32 {
+            &self.0[1]
+        }
+        pub(crate) fn wait(&self, seen: u32, timeout: Option<Duration>) {
+            wait(&self.0[0], seen, timeout);
+        }
+        pub(crate) fn wake_all(&self) {
+            wake_all(&self.0[0]);
+        }
+    }
+
+    fn wait(word: &AtomicU32, seen: u32, _: Option<Duration>) {
         let held = FUTEX.0.lock().unwrap();
         if word.load(Ordering::SeqCst) == seen {
             drop(FUTEX.1.wait(held).unwrap());
         }
     }
 
-    pub(crate) fn wake_all(_: &AtomicU32) {
+    fn wake_all(_: &AtomicU32) {
         drop(FUTEX.0.lock().unwrap());
         FUTEX.1.notify_all();
     }
@@ -252,13 +288,13 @@ fn a_message_was_in_before_it_is_taken() {
     let mut thread = Some(thread::spawn(move || {
         for (begin, _) in MESSAGES {
             let message = loop {
-                match application.free.pop() {
-                    Ok(message) => break message,
-                    Err(_) => thread::yield_now(),
+                match application.free() {
+                    Some(message) => break message,
+                    None => thread::yield_now(),
                 }
             };
             let outbound = Outbound { message, arrival: at(begin), waited: Duration::ZERO };
-            assert!(application.outbox.push(outbound).is_ok());
+            application.put(outbound);
             application.has_rung(at(begin + 5));
         }
     }));
@@ -276,7 +312,7 @@ fn a_message_was_in_before_it_is_taken() {
         let put_at = slot.put_at(at(now), at(begin));
         let noted = at(now.min(begin + 5));
         assert!(put_at == noted || !is_noted && put_at == at(now), "{put_at:?} of {begin}");
-        assert!(slot.free.push(message).is_ok());
+        slot.give(message);
     }
 }
 
@@ -314,22 +350,22 @@ fn what_may_wait_is_heard_after_the_upcalls() {
 
 /// Messages that applications give back while the executive looks: it takes each once, at the latest when it is alone.
 fn no_returned_message_is_lost() {
-    let (application, slot) = port::receiving(2);
+    let (application, mut slot) = port::receiving(2);
     let givers = [1, 2].map(|bytes| {
         let returned = Arc::clone(&application.returned);
         thread::spawn(move || returned.push(MessageBuf::with_capacity(bytes)))
     });
     let mut taken = Vec::new();
-    slot.returned.try_drain(|message| taken.push(message.capacity()));
+    slot.take_returned(|message| taken.push(message.capacity()));
     givers.into_iter().for_each(|giver| giver.join().unwrap());
-    assert!(slot.returned.try_drain(|message| taken.push(message.capacity())), "no other thread is at it");
+    assert!(slot.take_returned(|message| taken.push(message.capacity())), "no other thread is at it");
     taken.sort_unstable();
     assert_eq!(taken, [1, 2]);
 }
 
 /// A thread holds the lock until the executive has looked: an executive that waited for the lock would wait for ever.
 fn the_executive_waits_for_no_returning_thread() {
-    let (application, slot) = port::receiving(1);
+    let (application, mut slot) = port::receiving(1);
     application.returned.push(MessageBuf::with_capacity(1));
     let [held, looked] = [(); 2].map(|()| Arc::new(sync::Wake::new().unwrap()));
     let (holds, may_go) = (Arc::clone(&held), Arc::clone(&looked));
@@ -340,7 +376,7 @@ fn the_executive_waits_for_no_returning_thread() {
         })
     });
     held.wait();
-    assert!(!slot.returned.try_drain(|_| unreachable!("it is held")), "another thread is at it");
+    assert!(!slot.take_returned(|_| unreachable!("it is held")), "another thread is at it");
     looked.wake();
     assert!(holder.join().unwrap());
 }
@@ -348,7 +384,7 @@ fn the_executive_waits_for_no_returning_thread() {
 /// A channel comes, leaves and comes elsewhere while its application rings: the ring is for a place that it had, or for
 /// none. Once it has left for good, nothing rings.
 fn a_port_rings_only_for_places_that_it_had() {
-    let (bell, port) = (Arc::new(Doorbell::new(4).unwrap()), Port::new());
+    let (bell, port) = (Arc::new(Doorbell::new(4).unwrap()), Port::new(Signal::default()));
     let (theirs, its) = (Arc::clone(&bell), Arc::clone(&port));
     let application = thread::spawn(move || theirs.ring(&its));
     port.assign(1);

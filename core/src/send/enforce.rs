@@ -6,6 +6,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 /// What a channel's application did against its contract, counted one by one [channels §2.1: "each parameter constituting
 /// the traffic specification needs to be policed individually"].
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[repr(C)]
 pub struct Violations {
     /// Messages larger than `max_message`, or smaller than `min_message`.

@@ -115,6 +115,7 @@ pub struct Packet {
 
 /// What a sending channel did. Words of 64 bits, so that they can be published one by one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, FromBytes, IntoBytes, Immutable)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[repr(C)]
 pub struct SendCounters {
     /// Messages taken.

@@ -248,6 +248,7 @@ impl From<Counts> for Status {
 
 /// In STATUS and CLOSED: what became of the messages, at the receiver, so far. Each message counts once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct Counts {
     /// Delivered within the deadline; all.
     pub delivered: u64,

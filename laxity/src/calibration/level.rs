@@ -15,7 +15,21 @@ use super::{Calibration, decimal, derive, identity};
 use crate::realtime::Scheduling;
 
 /// What stands behind a bound.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, strum::Display, strum::IntoStaticStr)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    PartialOrd,
+    Ord,
+    Hash,
+    strum::Display,
+    strum::IntoStaticStr,
+    serde::Serialize,
+    serde::Deserialize,
+)]
 #[strum(serialize_all = "lowercase")]
 pub enum Level {
     /// No calibration of this host, or no real-time rights: the bound holds as far as the configured costs do.
@@ -78,6 +92,11 @@ impl Backing {
     /// Of a host with these costs that runs so.
     pub(crate) fn of_running(costs: &Costs, running: &Running) -> Self {
         Self::new(costs, identity::now(), Some(running))
+    }
+
+    /// As another process says of its host.
+    pub(crate) fn told(limit: Level, why: Vec<String>) -> Self {
+        Self { limit, why, used: Vec::new() }
     }
 
     fn new(costs: &Costs, now: u64, running: Option<&Running>) -> Self {

@@ -128,6 +128,16 @@ impl WatchedWindow {
         Self { window, budget, is_counted_on: true, claim, ..Self::default() }
     }
 
+    /// As another process says of its executive's.
+    pub(crate) fn told(
+        [window, budget, largest]: [Duration; 3],
+        [windows, exceeded]: [u64; 2],
+        [is_counted_on, is_withdrawn]: [bool; 2],
+    ) -> Self {
+        let claim = is_withdrawn.then(|| Claim { is_crowded: true, ..Claim::default() });
+        Self { window, budget, windows, exceeded, largest, is_counted_on, claim }
+    }
+
     /// Whether what was claimed of these windows, and is counted on, cannot be kept up.
     pub fn is_withdrawn(&self) -> bool {
         self.is_counted_on && self.claim.is_some_and(|claim| claim.is_withdrawn())

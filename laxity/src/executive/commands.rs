@@ -54,6 +54,16 @@ impl<F: Frames, L: LinkOver<F>, C: Clock> Control<F> for Surroundings<L, C> {
                     let over = Notice::CountedOn { _interference: interference };
                     self.notice(over, &mut driver.endpoint);
                 }
+                Command::Serve(set) => self.bells.wait_for(set),
+                Command::Attach(bell) => {
+                    if let Some(bell) = self.bells.add(bell) {
+                        self.notice(Notice::Detached { _bell: Some(bell) }, &mut driver.endpoint);
+                    }
+                }
+                Command::Detach(application) => {
+                    let bell = self.bells.remove(application);
+                    self.notice(Notice::Detached { _bell: bell }, &mut driver.endpoint);
+                }
                 Command::Upcalls(mut upcalls) => {
                     upcalls.is_here();
                     self.upcalls = Some(upcalls);
@@ -115,6 +125,9 @@ impl<L, C> Surroundings<L, C> {
         let result = match result {
             Ok(channel) => {
                 slot.port().assign(channel.index());
+                if let Some(bell) = slot.other_bell() {
+                    self.bells.set_place(bell, Some(channel.index()));
+                }
                 self.slots[channel.index() as usize] = Some(slot);
                 Ok(channel)
             }
@@ -135,12 +148,15 @@ impl<L, C> Surroundings<L, C> {
         let mut slot = self.slots[channel.index() as usize].take();
         let spent = |message| {
             if let Some(Slot::Send(slot)) = slot.as_deref_mut() {
-                let _ = slot.free.push(message);
+                slot.give(message);
             }
         };
         let released = driver.release(channel, spent, self);
         if let Some(slot) = &slot {
             slot.port().retire();
+            if let Some(bell) = slot.other_bell() {
+                self.bells.set_place(bell, None);
+            }
         }
         let garbage = Notice::Garbage { _channel: released, _slot: slot, _opener: None };
         self.notice(garbage, &mut driver.endpoint);

@@ -5,6 +5,7 @@
 //! to, for a bounded time ([`Spin`]). Nothing here allocates or waits for a lock while data flows; what a closed channel leaves
 //! behind is handed to the control thread to be freed.
 
+pub(crate) mod bells;
 mod clock;
 mod commands;
 pub(crate) mod fault;
@@ -21,7 +22,6 @@ mod windows;
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
-use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -35,7 +35,7 @@ use laxity_core::platform::{Interference, LinkModel, Platform};
 use laxity_core::units::{Duration, Instant};
 use laxity_drive::{Clock, Config, Driver, Next, Sleep, Work};
 use laxity_link::LinkOver;
-use laxity_link::sys::{self, Interest, Wake, now};
+use laxity_link::sys::{self, Interest, Wake, WakeSet, now};
 
 use crate::calibration::Premises;
 use crate::doorbell::Doorbell;
@@ -43,6 +43,7 @@ use crate::port::Slot;
 use crate::readiness::Readiness;
 use crate::realtime::{self, Scheduling};
 use crate::signal::Signal;
+pub(crate) use bells::{Bell, Bells, MAX_APPLICATIONS};
 pub(crate) use clock::SystemClock;
 pub(crate) use meter::Meter;
 pub use meter::{Histograms, Sampling};
@@ -92,6 +93,12 @@ pub(crate) enum Command {
     Restage(Stages),
     /// Counts on this interference from now on.
     CountOn(Box<Interference>),
+    /// Hears the bells of other processes, too, which are in the set.
+    Serve(Arc<WakeSet>),
+    /// An application in another process is attached.
+    Attach(Box<Bell>),
+    /// It has gone.
+    Detach(u32),
     /// Runs these upcalls from now on, on its own thread.
     Upcalls(Box<dyn Upcalls>),
     Stop,
@@ -112,6 +119,8 @@ pub(crate) enum Notice {
     Restaged { _stages: Stages },
     /// Memory to be freed.
     Garbage { _channel: Option<Released>, _slot: Option<Box<Slot>>, _opener: Option<Opener> },
+    /// The bell of an application that has gone, to be freed.
+    Detached { _bell: Option<Box<Bell>> },
     /// What is counted on no more, to be freed.
     CountedOn { _interference: Box<Interference> },
     /// Upcalls that run no more, to be freed.
@@ -190,7 +199,7 @@ pub(crate) struct Surroundings<L, C> {
     /// Notices that found no room in the ring, because the control thread is far behind. The executive does not wait for it.
     unsent: VecDeque<Notice>,
     notified: Arc<Signal>,
-    doorbell: Arc<Doorbell>,
+    bells: Bells,
     published: Arc<Published>,
     meter: Meter,
     platform: Platform,
@@ -235,7 +244,7 @@ impl<L, C: Clock> Surroundings<L, C> {
             notices,
             unsent: VecDeque::with_capacity(UNSENT),
             notified,
-            doorbell,
+            bells: Bells::new(doorbell),
             published,
             meter,
             platform,
@@ -332,22 +341,22 @@ impl<L: LinkOver<F>, F: Frames> Executive<L, F> {
         if sleep.is_restricted {
             around.published.restricted.fetch_add(1, Ordering::Relaxed);
         }
-        around.doorbell.going_to_sleep();
+        around.bells.going_to_sleep();
         let is_told = around.upcalls.as_ref().is_some_and(|upcalls| upcalls.is_told());
-        if is_told || !around.doorbell.is_silent() || !around.commands.is_empty() {
-            around.doorbell.awake();
+        if is_told || !around.bells.is_silent() || !around.commands.is_empty() {
+            around.bells.awake();
             return None;
         }
         if sleep.is_held {
-            around.doorbell.hold();
+            around.bells.hold();
             if !around.readiness.is_ready(now()) {
-                around.doorbell.awake();
+                around.bells.awake();
                 return None;
             }
         }
         let asleep = self.begin_sleep(sleep);
         if asleep.is_none() {
-            self.around.doorbell.awake();
+            self.around.bells.awake();
         }
         asleep
     }
@@ -418,17 +427,17 @@ impl<L: LinkOver<F>, F: Frames> Executive<L, F> {
     fn sleep(&mut self, sleep: &Sleep) {
         let Some(asleep) = self.fall_asleep(sleep) else { return };
         let around = &mut self.around;
-        let doorbell = around.doorbell.wake.as_fd();
+        let doorbell = around.bells.descriptor();
         let rung = if sleep.hears_frames {
             around.link.wait(doorbell, asleep.timeout).unwrap_or(false)
         } else {
             sys::wait(&[(doorbell, Interest::Readable)], asleep.timeout).is_ok_and(|ready| ready.readable(0))
         };
         if rung {
-            around.doorbell.wake.drain();
+            around.bells.drain();
         }
         self.wake_up(&asleep, rung);
-        self.around.doorbell.awake();
+        self.around.bells.awake();
     }
 }
 

@@ -164,7 +164,7 @@ impl<L: LinkOver<F>, F: Frames> Inside<L, F> {
         let Some(executive) = &mut self.executive else { return };
         let around = &mut executive.around;
         if self.heard.take() == Some(around.link.counters().received_frames) {
-            let _ = around.link.wait(around.doorbell.wake.as_fd(), Some(Duration::ZERO));
+            let _ = around.link.wait(around.bells.descriptor(), Some(Duration::ZERO));
         }
     }
 
@@ -179,7 +179,7 @@ impl<L: LinkOver<F>, F: Frames> Monitor<L, F> {
     /// # Errors
     /// The link cannot be waited for, or the system is out of resources.
     pub(crate) fn new(executive: Executive<L, F>, may_spin: bool) -> std::io::Result<Self> {
-        let (waker, doorbell) = (Arc::clone(&executive.around.waker), Arc::clone(&executive.around.doorbell));
+        let (waker, doorbell) = (Arc::clone(&executive.around.waker), executive.around.bells.own());
         let inputs = executive.around.link.inputs()?;
         let leaders = WaitSet::new(waker.as_fd(), &inputs)?;
         let keeping = if may_spin { WaitSet::with_gate } else { WaitSet::new };

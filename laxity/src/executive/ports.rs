@@ -16,7 +16,7 @@ use laxity_link::{LinkEvent, LinkOver, Received};
 
 use super::fault::{self, Fault};
 use super::{Notice, Published, Surroundings};
-use crate::port::{Inbound, ReceiveSlot, SendSlot, Slot};
+use crate::port::{Inbound, ReceiveSlot, SendSlot, Slot, Told};
 
 impl<L, C> Surroundings<L, C> {
     fn sender(&mut self, place: u32) -> Option<&mut SendSlot> {
@@ -150,7 +150,7 @@ impl<F: Frames, L: LinkOver<F>, C: Clock> Links<F> for Surroundings<L, C> {
 
 impl<L, C> Ports for Surroundings<L, C> {
     fn rung(&mut self) -> Option<u32> {
-        self.doorbell.next()
+        self.bells.next()
     }
 
     fn take(&mut self, place: u32) -> Option<Outbound> {
@@ -165,14 +165,14 @@ impl<L, C> Ports for Surroundings<L, C> {
     }
 
     fn take_returned(&mut self, place: u32, give: impl FnMut(MessageBuf)) -> bool {
-        self.receiver(place).is_none_or(|slot| slot.returned.try_drain(give))
+        self.receiver(place).is_none_or(|slot| slot.take_returned(give))
     }
 
     fn submitted(&mut self, _: Instant, _: ChannelId, _: &Submitted) {}
 
     fn refused(&mut self, _: Instant, channel: ChannelId, rejected: Rejected, counters: &SendCounters) {
         if let Some(slot) = self.sender(channel.index()) {
-            let _ = slot.free.push(rejected.message);
+            slot.give(rejected.message);
             slot.port.statistics.send(counters);
             slot.port.signal.notify();
         }
@@ -180,7 +180,7 @@ impl<L, C> Ports for Surroundings<L, C> {
 
     fn spent(&mut self, _: Instant, channel: ChannelId, message: MessageBuf) {
         if let Some(slot) = self.sender(channel.index()) {
-            let _ = slot.free.push(message);
+            slot.give(message);
         }
     }
 
@@ -205,8 +205,16 @@ impl<L, C> Ports for Surroundings<L, C> {
             statistics.over_bound();
         }
         statistics.receive(counters);
-        // As many places as buffers: it fits.
-        let _ = slot.outbox.push(Inbound { delivered, evidence, over_bound });
+        let told = Told {
+            sequence: delivered.sequence,
+            logical_arrival: delivered.logical_arrival,
+            sent: delivered.sent(),
+            completion: delivered.completion,
+            segments: delivered.segments(),
+            evidence,
+            over_bound,
+        };
+        slot.push(Inbound { message: delivered.message, told });
     }
 
     fn wake(&mut self, place: u32) {

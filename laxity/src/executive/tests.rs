@@ -295,9 +295,9 @@ impl LiveHost {
         }
         while let Some((arrival, channel, bytes)) = self.messages.pop_front_if(|&mut (due, ..)| due <= at) {
             let Some(send) = self.sends[channel].as_mut().filter(|_| self.accepted[channel]) else { continue };
-            let mut message = send.free.pop().expect("a buffer: what is sent conforms");
+            let mut message = send.free().expect("a buffer: what is sent conforms");
             message.set_len(bytes as usize);
-            send.outbox.push(laxity_drive::Outbound { message, arrival, waited: Duration::ZERO }).unwrap();
+            send.put(laxity_drive::Outbound { message, arrival, waited: Duration::ZERO });
             self.doorbell.ring(&send.port);
         }
         if slept.is_some() {
@@ -307,12 +307,12 @@ impl LiveHost {
         let next = self.driver.turn(&mut self.around);
         // Applications read at once, and give back what they read.
         for (channel, receive) in &mut self.receives {
-            while let Ok(inbound) = receive.inbox.pop() {
-                let (sequence, completion) = (inbound.delivered.sequence, inbound.delivered.completion);
+            while let Some(inbound) = receive.pop() {
+                let (sequence, completion) = (inbound.told.sequence, inbound.told.completion);
                 let mut time = self.time.borrow_mut();
                 let (number, which) = (time.number, (*channel as u64) << 32 | sequence);
                 time.decisions.push((number, "delivered", which, completion, completion));
-                receive.returned.push(inbound.delivered.message);
+                receive.returned.push(inbound.message);
                 self.doorbell.announce(&receive.port);
             }
         }

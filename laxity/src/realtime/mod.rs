@@ -6,7 +6,7 @@ use std::io;
 use laxity_core::units::Duration;
 
 /// What the executive's thread runs as.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub enum Scheduling {
     /// SCHED_FIFO with this priority.
     Fifo(u8),

@@ -35,6 +35,18 @@ pub(crate) struct FileState {
     len: u64,
 }
 
+/// Where a user's processes find each other: `/run/laxity` for root, else `$XDG_RUNTIME_DIR/laxity`, else `/tmp/laxity-UID`.
+pub(crate) fn directory(user: u32) -> PathBuf {
+    if user == 0 {
+        return PathBuf::from("/run/laxity");
+    }
+    let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
+    match runtime.filter(|path| path.is_absolute() && path.is_dir()) {
+        Some(path) => path.join("laxity"),
+        None => PathBuf::from(format!("/tmp/laxity-{user}")),
+    }
+}
+
 impl Store {
     /// Finds the file's place and makes its directory; the file itself appears with the first claim.
     pub(crate) fn open(place: &Registry) -> Result<Self, RegistryError> {
@@ -44,19 +56,11 @@ impl Store {
                 at_least_sticky(path, user)?;
                 (path.clone(), 0o600)
             }
-            Registry::Default if user == 0 => {
-                let directory = Path::new("/run/laxity");
-                own_directory(directory, user, 0o755)?;
-                (directory.join("registry"), 0o644)
-            }
             Registry::Default => {
-                let runtime = std::env::var_os("XDG_RUNTIME_DIR").map(PathBuf::from);
-                let directory = match runtime.filter(|path| path.is_absolute() && path.is_dir()) {
-                    Some(path) => path.join("laxity"),
-                    None => PathBuf::from(format!("/tmp/laxity-{user}")),
-                };
-                own_directory(&directory, user, 0o700)?;
-                (directory.join("registry"), 0o600)
+                let directory = directory(user);
+                let (of_directory, of_file) = if user == 0 { (0o755, 0o644) } else { (0o700, 0o600) };
+                own_directory(&directory, user, of_directory)?;
+                (directory.join("registry"), of_file)
             }
         };
         let boot = process::boot()

@@ -452,12 +452,13 @@ impl Host {
     /// # Errors
     /// As [`Upcalls::start`]; [`Error::UpcallsStarted`] if this host has such a thread.
     pub fn upcalls(&self, config: UpcallsConfig) -> Result<Upcalls, Error> {
-        if self.has_upcalls.swap(true, Ordering::SeqCst) {
+        let here = self.here()?;
+        if here.has_upcalls.swap(true, Ordering::SeqCst) {
             return Err(Error::UpcallsStarted);
         }
-        let (level, readiness) = (self.standing.backing.level(), Arc::clone(&self.readiness));
-        let started = Upcalls::below(&self.shared, readiness, Arc::clone(&self.has_upcalls), config, level);
-        started.inspect_err(|_| self.has_upcalls.store(false, Ordering::SeqCst))
+        let (level, readiness) = (self.standing.backing.level(), Arc::clone(&here.readiness));
+        let started = Upcalls::below(&here.shared, readiness, Arc::clone(&here.has_upcalls), config, level);
+        started.inspect_err(|_| here.has_upcalls.store(false, Ordering::SeqCst))
     }
 }
 
@@ -470,14 +471,15 @@ impl Host {
     /// # Errors
     /// [`Error::NotOnExecutive`] if the host was not started for it; [`Error::UpcallsStarted`] if this host has them already.
     pub fn trusted_upcalls(&self) -> Result<Upcalls, Error> {
-        if self.shared.platform.upcall_step.is_zero() {
+        let here = self.here()?;
+        if here.shared.platform.upcall_step.is_zero() {
             return Err(Error::NotOnExecutive);
         }
-        if self.has_trusted_upcalls.swap(true, Ordering::SeqCst) {
+        if here.has_trusted_upcalls.swap(true, Ordering::SeqCst) {
             return Err(Error::UpcallsStarted);
         }
-        let started = Upcalls::on(&self.shared, Arc::clone(&self.has_trusted_upcalls), &self.standing);
-        started.inspect_err(|_| self.has_trusted_upcalls.store(false, Ordering::SeqCst))
+        let started = Upcalls::on(&here.shared, Arc::clone(&here.has_trusted_upcalls), &self.standing);
+        started.inspect_err(|_| here.has_trusted_upcalls.store(false, Ordering::SeqCst))
     }
 }
 

@@ -28,7 +28,7 @@ pub use thread::{
     short_slice, thread_id, wait_for_interruptions, watch_forks,
 };
 pub use wait::{Interest, MAX_WAIT, Readiness, WaitSet, wait};
-pub use wake::Wake;
+pub use wake::{Wake, WakeSet};
 pub use wall::{WallClock, wall_clock};
 
 pub(crate) use batch::{ReceiveBatch, SendBatch};

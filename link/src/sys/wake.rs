@@ -3,7 +3,7 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use rustix::event::{EventfdFlags, eventfd};
+use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
 
 /// A bell: any thread rings, the executive waits for it with [`wait`](super::wait). Rings that were not drained are one.
 #[derive(Debug)]
@@ -26,6 +26,57 @@ impl Wake {
     /// Ends the ringing; true if it had rung. To be called before looking for the work that was announced, not after.
     pub fn drain(&self) -> bool {
         rustix::io::read(&self.0, &mut [0u8; 8]).is_ok()
+    }
+}
+
+impl From<OwnedFd> for Wake {
+    /// A bell that another process has, too: an eventfd that does not block.
+    fn from(eventfd: OwnedFd) -> Self {
+        Self(eventfd)
+    }
+}
+
+/// Bells of several processes, for a thread that waits for all of them as for one descriptor.
+///
+/// Whoever has a bell can end its ringing, so each process has its own, and what is heard of it is that it rang, not that it rings.
+#[derive(Debug)]
+pub struct WakeSet(OwnedFd);
+
+impl WakeSet {
+    /// A set of `own`, which rings until it is drained.
+    ///
+    /// # Errors
+    /// If the process has no descriptor left.
+    pub fn new(own: &Wake) -> io::Result<Self> {
+        let set = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        epoll::add(&set, own, epoll::EventData::new_u64(0), epoll::EventFlags::IN)?;
+        Ok(Self(set))
+    }
+
+    /// Hears another process's bell, until that is closed or taken out.
+    ///
+    /// # Errors
+    /// If the kernel has no memory left, or hears it already.
+    pub fn add(&self, other: &Wake) -> io::Result<()> {
+        Ok(epoll::add(&self.0, other, epoll::EventData::new_u64(1), epoll::EventFlags::IN | epoll::EventFlags::ET)?)
+    }
+
+    /// Does not hear it any more.
+    pub fn remove(&self, other: &Wake) {
+        let _ = epoll::delete(&self.0, other);
+    }
+
+    /// Ends the ringing of all but its own bell. To be called before looking for the work that was announced, not after.
+    pub fn drain(&self) {
+        let none = epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) };
+        // Those that are not told now ring on.
+        let _ = epoll::wait(&self.0, &mut [none; 16][..], Some(&Timespec { tv_sec: 0, tv_nsec: 0 }));
+    }
+}
+
+impl AsFd for WakeSet {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
     }
 }
 

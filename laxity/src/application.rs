@@ -1,0 +1,30 @@
+//! An application in another process, as the executive that serves it sees it. What it writes is an allegation until it is checked
+//! ([`laxity_shm`]).
+
+use std::sync::Arc;
+
+use laxity_core::admission::Refusal;
+use laxity_core::event::End;
+
+use crate::port::{Port, ReceiveSlot, SendSlot};
+use crate::receiver::Accepted;
+
+/// An application in another process.
+pub(crate) trait Application: std::fmt::Debug + Send + Sync {
+    /// Memory for a channel that it sends on: so many messages of so many bytes.
+    ///
+    /// # Errors
+    /// It has none left.
+    fn sending(self: Arc<Self>, messages: usize, bytes: usize) -> Result<SendSlot, Refusal>;
+    /// Likewise, for one that it receives.
+    ///
+    /// # Errors
+    /// It has none left.
+    fn receiving(self: Arc<Self>, messages: usize, bytes: usize) -> Result<ReceiveSlot, Refusal>;
+    /// A channel that it listens for is open.
+    fn accepted(&self, accepted: Accepted);
+    /// A channel did not come to be after all.
+    fn not_opened(&self, port: &Arc<Port>);
+    /// A channel has ended.
+    fn ended(&self, port: &Arc<Port>, end: End);
+}

@@ -1,0 +1,336 @@
+//! The application's side: its channels are those of an executive in another process.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::IpAddr;
+use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak, mpsc};
+use std::time::Duration as StdDuration;
+
+use laxity_core::event::Name;
+use laxity_core::figures::Figures;
+use laxity_core::platform::Platform;
+use laxity_core::send::SendCounters;
+use laxity_link::sys;
+use laxity_shm::Region;
+use laxity_shm::ring::{Reader, Shape, Writer};
+
+use super::layout::{self, CHANNELS, Place};
+use super::mailbox::{Empties, Fills};
+use super::protocol::{Ask, Channel, Counted, Said, Spec, Status, Tell, Told, VERSION};
+use super::socket::{Came, Socket};
+use crate::calibration::{Backing, Costs, Premises};
+use crate::doorbell::Doorbell;
+use crate::error::Error;
+use crate::grant::{ChannelSpec, Grant};
+use crate::home::Home;
+use crate::platform_file;
+use crate::port::{self, Port, ReceivePort, Returned, SendPort};
+use crate::realtime::Scheduling;
+use crate::receiver::{Accepted, AcceptedPort, Unclaimed};
+
+/// How long the executive's process may take to let an application in.
+const TO_ATTACH: StdDuration = StdDuration::from_secs(5);
+
+/// What the executive's host is.
+pub(crate) struct HostTold {
+    pub(crate) address: std::net::SocketAddr,
+    pub(crate) costs: Costs,
+    pub(crate) backing: Backing,
+    pub(crate) scheduling: Scheduling,
+    pub(crate) memory_locked: bool,
+    pub(crate) kept_awake: bool,
+    pub(crate) notes: Vec<String>,
+}
+
+/// An application that is attached.
+pub(crate) struct Attached {
+    socket: Socket,
+    region: Arc<Region>,
+    bell: Arc<Doorbell>,
+    forks: u32,
+    gone: AtomicBool,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    next_ticket: u64,
+    answers: BTreeMap<u64, mpsc::SyncSender<Answer>>,
+    /// By their places in the bell.
+    channels: BTreeMap<u32, Known>,
+    listeners: BTreeMap<String, mpsc::Sender<Accepted>>,
+}
+
+struct Known {
+    port: Weak<Port>,
+    /// What was told of it last.
+    counted: Counted,
+}
+
+/// What a ticket is answered with.
+enum Answer {
+    Opened(Channel),
+    Listens,
+    Refused(Said),
+    Counted(Option<Box<Counted>>),
+    Status(Box<Status>),
+}
+
+impl fmt::Debug for Attached {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Attached").field("gone", &self.gone).finish_non_exhaustive()
+    }
+}
+
+impl Attached {
+    /// Attaches to the executive that serves at a socket.
+    ///
+    /// # Errors
+    /// Nobody serves there, or it does not let this application in.
+    pub(crate) fn attach(path: &Path, command: String) -> Result<(Arc<Self>, HostTold), Error> {
+        let failed = |source| Error::Attach { socket: path.to_owned(), source };
+        let socket = Socket::connect(path).map_err(failed)?;
+        let silent = || failed(std::io::ErrorKind::TimedOut.into());
+        let next = || match socket.receive::<Tell>(None, Some(TO_ATTACH)) {
+            Ok(Came::Message(Tell::NotAttached { status, why }, _)) => Err(Error::Served { status, text: why }),
+            Ok(Came::Message(tell, descriptors)) => Ok((tell, descriptors)),
+            Ok(Came::Gone | Came::Nothing) => Err(silent()),
+            Err(error) => Err(failed(error)),
+        };
+        socket.send(&Ask::Attach { version: VERSION, command }, &[]).map_err(failed)?;
+        let (Tell::Region { bytes }, descriptors) = next()? else { return Err(silent()) };
+        let Ok([memory, bell]) = <[_; 2]>::try_from(descriptors) else { return Err(silent()) };
+        let region = Arc::new(Region::map(std::os::fd::AsFd::as_fd(&memory), bytes).map_err(failed)?);
+        drop(memory);
+        let bell = Arc::new(layout::bell(&region, bell.into()).map_err(failed)?);
+        socket.send(&Ask::Mapped, &[]).map_err(failed)?;
+        let (Tell::Attached(told), _) = next()? else { return Err(silent()) };
+        let Told { pid, address, platform, level, why, scheduling, memory_locked, kept_awake, mut notes } = *told;
+        let platform = platform_file::parse(&platform, "the executive's platform", Platform::assumed_host())?;
+        notes.push(format!("attached to the executive of process {pid} ({})", path.display()));
+        let told = HostTold {
+            address,
+            costs: platform.into(),
+            backing: Backing::told(level, why),
+            scheduling,
+            memory_locked,
+            kept_awake,
+            notes,
+        };
+        sys::watch_forks();
+        let state = Mutex::default();
+        let attached = Self { socket, region, bell, forks: sys::forks(), gone: AtomicBool::new(false), state };
+        let attached = Arc::new(attached);
+        let listening = Arc::downgrade(&attached);
+        let thread = std::thread::Builder::new().name("laxity-attached".to_owned());
+        let thread = thread.spawn(move || listen(&listening));
+        thread.map_err(|source| Error::System { what: "starting a thread", source })?;
+        Ok((attached, told))
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Asks, and waits for the answer.
+    fn ask(&self, ask: impl FnOnce(u64) -> Ask) -> Result<Answer, Error> {
+        self.check_running()?;
+        let (sender, answer) = mpsc::sync_channel(1);
+        let mut state = self.state();
+        state.next_ticket += 1;
+        let ticket = state.next_ticket;
+        state.answers.insert(ticket, sender);
+        drop(state);
+        self.say(&ask(ticket))?;
+        match answer.recv().map_err(|_| Error::Stopped)? {
+            Answer::Refused(said) => Err(said.error()),
+            answer => Ok(answer),
+        }
+    }
+
+    fn say(&self, ask: &Ask) -> Result<(), Error> {
+        self.socket.send(ask, &[]).map_err(|_| Error::Stopped)
+    }
+
+    pub(crate) fn open(
+        &self,
+        peer: std::net::SocketAddr,
+        name: String,
+        spec: &ChannelSpec,
+    ) -> Result<(SendPort, Grant), Error> {
+        let Answer::Opened(channel) = self.ask(|ticket| Ask::Open { ticket, peer, name, spec: Spec::of(spec) })? else {
+            return Err(Error::Stopped);
+        };
+        let (memory, grant, port) = self.channel(&channel, true)?;
+        let ends = memory.ring(&self.region).and_then(|ring| Writer::new(ring, memory.shape));
+        let (writer, rung) = ends.zip(memory.rung(&self.region)).ok_or(Error::Stopped)?;
+        Ok((port::port_of_other(Box::new(Fills::new(writer, rung, memory.shape.bytes)), port), grant))
+    }
+
+    /// Receives by a name: accepted channels come through the receiver.
+    pub(crate) fn listen(&self, name: Name, from: Option<IpAddr>) -> Result<mpsc::Receiver<Accepted>, Error> {
+        let (sender, receiver) = mpsc::channel();
+        let name = name.as_str().to_owned();
+        // Before it is answered: a channel may come at once.
+        let before = self.state().listeners.insert(name.clone(), sender);
+        if let Some(before) = before {
+            self.state().listeners.insert(name.clone(), before);
+            return Err(Error::NameInUse(name));
+        }
+        let asked = self.ask(|ticket| Ask::Listen { ticket, name: name.clone(), from });
+        if let Err(error) = asked {
+            self.state().listeners.remove(&name);
+            return Err(error);
+        }
+        Ok(receiver)
+    }
+
+    /// What the executive saw of what its bounds rest on, how many gaps it had and the longest.
+    pub(crate) fn status(&self) -> Option<(Premises, u64, laxity_core::units::Duration)> {
+        match self.ask(|ticket| Ask::Status { ticket }) {
+            Ok(Answer::Status(status)) => Some((status.premises(), status.gaps, status.largest_gap)),
+            _ => None,
+        }
+    }
+
+    /// A channel that is open: its memory, what was granted, and its port.
+    fn channel(&self, channel: &Channel, is_sent: bool) -> Result<(Place, Grant, Arc<Port>), Error> {
+        let &Channel { place, at, slots, bytes, .. } = channel;
+        let memory = Place { at, shape: Shape { slots, bytes }, is_sent };
+        let signal = memory.signal(&self.region).filter(|_| place < CHANNELS).ok_or(Error::Stopped)?;
+        let (grant, port) = (channel.grant()?, Port::new(signal));
+        port.assign(place);
+        let known = Known { port: Arc::downgrade(&port), counted: Counted::default() };
+        self.state().channels.insert(place, known);
+        Ok((memory, grant, port))
+    }
+
+    fn received(&self, channel: &Channel) -> Result<(ReceivePort, Grant), Error> {
+        let (memory, grant, port) = self.channel(channel, false)?;
+        let Shape { slots, bytes } = memory.shape;
+        let reader = memory.ring(&self.region).and_then(|ring| Reader::new(ring, memory.shape));
+        let reader = reader.ok_or(Error::Stopped)?;
+        let returned = Arc::new(Returned::new(slots));
+        let empties = Empties::new(reader, slots, bytes, Arc::clone(&returned));
+        Ok((port::receive_port_of_other(Box::new(empties), returned, port), grant))
+    }
+
+    fn hear(self: &Arc<Self>, tell: Tell) {
+        let answered = |ticket: u64, answer: Answer| {
+            if let Some(waiting) = self.state().answers.remove(&ticket) {
+                let _ = waiting.send(answer);
+            }
+        };
+        match tell {
+            Tell::Region { .. } | Tell::Attached(_) | Tell::NotAttached { .. } => {}
+            Tell::Opened { ticket, channel } => answered(ticket, Answer::Opened(channel)),
+            Tell::Listens { ticket } => answered(ticket, Answer::Listens),
+            Tell::Refused { ticket, error } => answered(ticket, Answer::Refused(error)),
+            Tell::Counted { ticket, figures } => answered(ticket, Answer::Counted(figures)),
+            Tell::Status { ticket, status } => answered(ticket, Answer::Status(status)),
+            Tell::Accepted { channel } => {
+                let Ok((port, grant)) = self.received(&channel) else { return };
+                let own = Arc::clone(&port.port);
+                let unclaimed = Unclaimed::new(&(Arc::clone(self) as Arc<dyn Home>), Arc::clone(&own));
+                let accepted = Accepted { port: AcceptedPort::Here(port), grant, unclaimed: Some(unclaimed) };
+                let listener = self.state().listeners.get(&accepted.grant.name).cloned();
+                // If nobody listens any more it is dropped here, which closes it.
+                if let Some(listener) = listener {
+                    let _ = listener.send(accepted);
+                }
+            }
+            Tell::Ended { place, end, figures } => {
+                let port = self.state().channels.get_mut(&place).and_then(|known| {
+                    known.counted = *figures;
+                    known.port.upgrade()
+                });
+                if let Some(port) = port {
+                    port.set_end(end.end());
+                }
+            }
+        }
+    }
+
+    /// The executive's process is gone: nobody waits for it any more.
+    fn lose(&self) {
+        self.gone.store(true, Ordering::SeqCst);
+        let mut state = self.state();
+        state.answers.clear();
+        state.listeners.clear();
+        let ports: Vec<Arc<Port>> = state.channels.values().filter_map(|known| known.port.upgrade()).collect();
+        drop(state);
+        ports.iter().for_each(|port| port.signal.notify());
+    }
+
+    fn counted(&self, port: &Port) -> Counted {
+        let Some(place) = port.index() else { return Counted::default() };
+        if port.end().is_none()
+            && let Ok(Answer::Counted(Some(counted))) = self.ask(|ticket| Ask::Figures { ticket, place })
+            && let Some(known) = self.state().channels.get_mut(&place)
+        {
+            known.counted = *counted;
+        }
+        self.state().channels.get(&place).map_or_else(Counted::default, |known| known.counted.clone())
+    }
+}
+
+/// Hears what is told, until nobody is there any more on either side.
+fn listen(attached: &Weak<Attached>) {
+    /// Looks whether this side is there that often.
+    const LOOK: StdDuration = StdDuration::from_millis(200);
+    while let Some(here) = attached.upgrade() {
+        match here.socket.receive::<Tell>(None, Some(LOOK)) {
+            Ok(Came::Message(tell, _)) => here.hear(tell),
+            Ok(Came::Nothing) => {}
+            Ok(Came::Gone) | Err(_) => return here.lose(),
+        }
+    }
+}
+
+impl Home for Attached {
+    fn check_running(&self) -> Result<(), Error> {
+        match () {
+            () if sys::forks() != self.forks => Err(Error::Forked),
+            () if self.gone.load(Ordering::SeqCst) => Err(Error::Stopped),
+            () => Ok(()),
+        }
+    }
+
+    fn doorbell(&self) -> &Arc<Doorbell> {
+        &self.bell
+    }
+
+    fn close(&self, port: &Arc<Port>) {
+        if let Some(place) = port.index().filter(|_| port.end().is_none()) {
+            let _ = self.say(&Ask::Close { place });
+        }
+    }
+
+    fn forget(&self, port: &Arc<Port>) {
+        if let Some(place) = port.index() {
+            port.retire();
+            self.state().channels.remove(&place);
+            let _ = self.say(&Ask::Forget { place });
+        }
+    }
+
+    fn send_counters(&self, port: &Port) -> SendCounters {
+        let mut counters = self.counted(port).sent;
+        // What was refused here never came to the executive.
+        let here = port.statistics.send_counters();
+        counters.refused += here.refused;
+        counters.violations.size += here.violations.size;
+        counters
+    }
+
+    fn figures(&self, port: &Port, _: &Grant) -> Figures {
+        self.counted(port).figures
+    }
+
+    fn unlisten(&self, name: Name) {
+        self.state().listeners.remove(name.as_str());
+        let _ = self.say(&Ask::Unlisten { name: name.as_str().to_owned() });
+    }
+}

@@ -1,0 +1,290 @@
+//! Both ends of a channel's mailbox in shared memory.
+//!
+//! A slot of the ring is a buffer of the channel: the application has as many as with an executive in its own process, and gets one back when its message is
+//! sent, or gives it back when its message is read.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use laxity_core::frames::MessageBuf;
+use laxity_core::receive::{Cause, Evidence, Segments};
+use laxity_core::units::{Duration, Instant};
+use laxity_drive::Outbound;
+use laxity_link::sys::now;
+use laxity_shm::Words;
+use laxity_shm::ring::{HEAD, Lie, Reader, Writer};
+
+use crate::port::{self, Emptied, Fetching, Filled, Inbound, Posting, Returned, Told};
+use crate::sync;
+
+/// Hears that the other side wrote what cannot be. The mailbox is not used after that.
+pub(super) trait Blames: std::fmt::Debug + Send {
+    fn blame(&self, lie: Lie);
+    /// The application, and the channel's place in its bell.
+    fn bell(&self) -> (u32, u32);
+}
+
+/// The executive's end of a mailbox that an application fills.
+#[derive(Debug)]
+pub(super) struct FilledByOther<B> {
+    reader: Reader<Words>,
+    free: Vec<MessageBuf>,
+    rung: sync::Words,
+    taken: u64,
+    is_broken: bool,
+    of: B,
+}
+
+impl<B: Blames> FilledByOther<B> {
+    pub(super) fn new(reader: Reader<Words>, rung: sync::Words, buffers: usize, bytes: usize, of: B) -> Self {
+        let free = (0..buffers).map(|_| MessageBuf::with_capacity(bytes)).collect();
+        Self { reader, free, rung, taken: 0, is_broken: false, of }
+    }
+}
+
+impl<B: Blames> Filled for FilledByOther<B> {
+    fn take(&mut self) -> Option<Outbound> {
+        if self.is_broken {
+            return None;
+        }
+        let len = match self.reader.next_len() {
+            Ok(len) => len?,
+            Err(lie) => {
+                self.is_broken = true;
+                self.of.blame(lie);
+                return None;
+            }
+        };
+        // As many as slots: without one the other side has put more than it has.
+        let mut message = self.free.pop()?;
+        message.set_len(len);
+        let [arrival, waited, ..] = self.reader.take(&mut message);
+        self.taken += 1;
+        // It cannot have come later than now, nor waited before time began.
+        let arrival = Instant::from_nanos(arrival).min(now());
+        let waited = Duration::from_nanos(waited).min(now().since(arrival));
+        Some(Outbound { message, arrival, waited })
+    }
+
+    fn give(&mut self, message: MessageBuf) {
+        self.free.push(message);
+        self.reader.free();
+    }
+
+    fn put_at(&self, now: Instant, begin: Instant) -> Instant {
+        let place = (self.taken.saturating_sub(1) % self.rung.len() as u64) as usize;
+        port::rang_within(Instant::from_nanos(self.rung[place].load(Ordering::Acquire)), now, begin)
+    }
+
+    fn bell(&self) -> (u32, u32) {
+        self.of.bell()
+    }
+}
+
+/// The executive's end of a mailbox that an application empties.
+#[derive(Debug)]
+pub(super) struct EmptiedByOther<B> {
+    writer: Writer<Words>,
+    /// Buffers whose messages the application has not given back.
+    held: VecDeque<MessageBuf>,
+    is_broken: bool,
+    of: B,
+}
+
+impl<B: Blames> EmptiedByOther<B> {
+    pub(super) fn new(writer: Writer<Words>, of: B) -> Self {
+        let held = VecDeque::with_capacity(writer.room());
+        Self { writer, held, is_broken: false, of }
+    }
+}
+
+impl<B: Blames> Emptied for EmptiedByOther<B> {
+    fn push(&mut self, inbound: Inbound) {
+        // As many slots as buffers: it fits.
+        self.writer.put(&head(&inbound.told), &inbound.message);
+        self.held.push_back(inbound.message);
+    }
+
+    fn take_returned(&mut self, give: &mut dyn FnMut(MessageBuf)) -> bool {
+        if self.is_broken {
+            return true;
+        }
+        match self.writer.freed() {
+            Ok(count) => (0..count).filter_map(|_| self.held.pop_front()).for_each(give),
+            Err(lie) => {
+                self.is_broken = true;
+                self.of.blame(lie);
+            }
+        }
+        true
+    }
+
+    fn bell(&self) -> (u32, u32) {
+        self.of.bell()
+    }
+}
+
+/// The application's end of a mailbox that it fills.
+#[derive(Debug)]
+pub(super) struct Fills {
+    writer: Writer<Words>,
+    /// Buffers to write messages in before they are copied, as many as slots.
+    buffers: Vec<MessageBuf>,
+    /// How many of them are in the application's hands.
+    lent: usize,
+    rung: sync::Words,
+    put: u64,
+}
+
+impl Fills {
+    pub(super) fn new(writer: Writer<Words>, rung: sync::Words, bytes: usize) -> Self {
+        // A sender writes one message at a time, and may keep one that it did not send.
+        let buffers = (0..2).map(|_| MessageBuf::with_capacity(bytes)).collect();
+        Self { writer, buffers, lent: 0, rung, put: 0 }
+    }
+}
+
+impl Posting for Fills {
+    fn free(&mut self) -> Option<MessageBuf> {
+        // The executive's process is believed.
+        let _ = self.writer.freed();
+        if self.writer.room() <= self.lent {
+            return None;
+        }
+        let buffer = self.buffers.pop()?;
+        self.lent += 1;
+        Some(buffer)
+    }
+
+    fn put(&mut self, outbound: Outbound) {
+        let Outbound { message, arrival, waited } = outbound;
+        let mut head = [0; HEAD];
+        [head[0], head[1]] = [arrival.as_nanos(), waited.as_nanos()];
+        self.writer.put(&head, &message);
+        self.lent = self.lent.saturating_sub(1);
+        self.buffers.push(message);
+    }
+
+    fn has_rung(&mut self, now: Instant) {
+        let place = (self.put % self.rung.len() as u64) as usize;
+        self.rung[place].store(now.as_nanos(), Ordering::Release);
+        self.put += 1;
+    }
+}
+
+/// The application's end of a mailbox that the executive fills.
+#[derive(Debug)]
+pub(super) struct Empties {
+    reader: Reader<Words>,
+    /// As many buffers as slots; those that are read come back through `returned`.
+    buffers: Vec<MessageBuf>,
+    returned: Arc<Returned>,
+}
+
+impl Empties {
+    pub(super) fn new(reader: Reader<Words>, slots: usize, bytes: usize, returned: Arc<Returned>) -> Self {
+        let buffers = (0..slots).map(|_| MessageBuf::with_capacity(bytes)).collect();
+        Self { reader, buffers, returned }
+    }
+}
+
+impl Fetching for Empties {
+    fn pop(&mut self) -> Option<Inbound> {
+        let (buffers, reader) = (&mut self.buffers, &mut self.reader);
+        let is_free = self.returned.try_drain(|message| {
+            buffers.push(message);
+            reader.free();
+        });
+        // Another thread returns one at this moment: the next look finds it.
+        let _ = is_free;
+        let len = self.reader.next_len().ok()??;
+        let mut message = self.buffers.pop()?;
+        message.set_len(len.min(message.capacity()));
+        let head = self.reader.take(&mut message);
+        Some(Inbound { message, told: told(&head) })
+    }
+}
+
+const HAS_SEGMENTS: u64 = 1;
+const HAS_EVIDENCE: u64 = 2;
+const IS_OVER_BOUND: u64 = 4;
+
+const CAUSES: [Cause; 6] =
+    [Cause::Sender, Cause::Receiver, Cause::Network, Cause::Platform, Cause::Laxity, Cause::Unexplained];
+
+/// What is told of a message, in words.
+fn head(told: &Told) -> [u64; HEAD] {
+    let mut head = [0; HEAD];
+    let Told { sequence, logical_arrival, sent, completion, segments, evidence, over_bound } = told;
+    head[..4].copy_from_slice(&[*sequence, logical_arrival.as_nanos(), sent.as_nanos(), completion.as_nanos()]);
+    if let Some(Segments { sending, transit, waiting, receiving }) = segments {
+        head[4] |= HAS_SEGMENTS;
+        head[5..9].copy_from_slice(&[sending, transit, waiting, receiving].map(|span| span.as_nanos()));
+    }
+    for (flag, at, evidence) in [(HAS_EVIDENCE, 9, evidence), (IS_OVER_BOUND, 15, over_bound)] {
+        let Some(Evidence { cause, lateness, network, platform, laxity, unknown }) = evidence else { continue };
+        head[4] |= flag;
+        head[at] = CAUSES.iter().position(|known| known == cause).unwrap_or(CAUSES.len() - 1) as u64;
+        let spans = [lateness, network, platform, laxity, unknown].map(|span| span.as_nanos());
+        head[at + 1..at + 6].copy_from_slice(&spans);
+    }
+    head
+}
+
+fn told(head: &[u64; HEAD]) -> Told {
+    let at = |place: usize| Instant::from_nanos(head[place]);
+    let span = |place: usize| Duration::from_nanos(head[place]);
+    let segments = || Segments { sending: span(5), transit: span(6), waiting: span(7), receiving: span(8) };
+    let evidence = |place: usize| Evidence {
+        cause: CAUSES[(head[place] as usize).min(CAUSES.len() - 1)],
+        lateness: span(place + 1),
+        network: span(place + 2),
+        platform: span(place + 3),
+        laxity: span(place + 4),
+        unknown: span(place + 5),
+    };
+    Told {
+        sequence: head[0],
+        logical_arrival: at(1),
+        sent: at(2),
+        completion: at(3),
+        segments: (head[4] & HAS_SEGMENTS != 0).then(segments),
+        evidence: (head[4] & HAS_EVIDENCE != 0).then(|| evidence(9)),
+        over_bound: (head[4] & IS_OVER_BOUND != 0).then(|| evidence(15)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_told_of_a_message_comes_back() {
+        let span = Duration::from_nanos;
+        let evidence = |cause| Evidence {
+            cause,
+            lateness: span(11),
+            network: span(12),
+            platform: span(13),
+            laxity: span(14),
+            unknown: span(15),
+        };
+        let some = Told {
+            sequence: 1,
+            logical_arrival: Instant::from_nanos(2),
+            sent: Instant::from_nanos(3),
+            completion: Instant::from_nanos(4),
+            segments: Some(Segments { sending: span(5), transit: span(6), waiting: span(7), receiving: span(8) }),
+            evidence: Some(evidence(Cause::Platform)),
+            over_bound: None,
+        };
+        for one in [
+            Told::default(),
+            some,
+            Told { segments: None, evidence: None, over_bound: Some(evidence(Cause::Laxity)), ..some },
+        ] {
+            assert_eq!(told(&head(&one)), one);
+        }
+    }
+}

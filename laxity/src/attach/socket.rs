@@ -1,0 +1,143 @@
+//! Whole messages over a Unix socket, each with up to two descriptors.
+
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+use std::time::Duration;
+
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::net::sockopt::{set_socket_passcred, set_socket_send_buffer_size};
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
+    SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType,
+};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+/// Bytes of a message, at most.
+const MOST: usize = 64 << 10;
+/// Descriptors of a message, at most.
+const DESCRIPTORS: usize = 2;
+
+/// One end of a connection.
+#[derive(Debug)]
+pub(super) struct Socket(OwnedFd);
+
+/// What came, or why nothing did.
+#[derive(Debug)]
+pub(super) enum Came<T> {
+    Message(T, Vec<OwnedFd>),
+    /// The other side is gone.
+    Gone,
+    /// Time is up, or the other descriptor has something.
+    Nothing,
+}
+
+fn open() -> io::Result<OwnedFd> {
+    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
+    let _ = set_socket_passcred(&socket, false);
+    Ok(socket)
+}
+
+/// Listens at a path.
+pub(super) fn listen(path: &Path) -> io::Result<OwnedFd> {
+    let socket = open()?;
+    rustix::net::bind(&socket, &SocketAddrUnix::new(path)?)?;
+    rustix::net::listen(&socket, 16)?;
+    Ok(socket)
+}
+
+impl Socket {
+    pub(super) fn connect(path: &Path) -> io::Result<Self> {
+        let socket = open()?;
+        rustix::net::connect(&socket, &SocketAddrUnix::new(path)?)?;
+        Ok(Self(socket))
+    }
+
+    pub(super) fn accept(listener: &OwnedFd) -> io::Result<Self> {
+        let socket = rustix::net::accept_with(listener, SocketFlags::CLOEXEC)?;
+        // What is told waits here while the other side does not read; beyond that it is taken for gone.
+        set_socket_send_buffer_size(&socket, 1 << 20)?;
+        Ok(Self(socket))
+    }
+
+    /// Who is at the other end: process and user, as the kernel says.
+    pub(super) fn peer(&self) -> io::Result<(u32, u32)> {
+        let credentials = rustix::net::sockopt::socket_peercred(&self.0)?;
+        Ok((credentials.pid.as_raw_nonzero().get().unsigned_abs(), credentials.uid.as_raw()))
+    }
+
+    /// Sends a message, and does not wait for room.
+    ///
+    /// # Errors
+    /// The other side is gone, or does not read.
+    pub(super) fn send(&self, message: &impl Serialize, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+        let bytes = serde_json::to_vec(message)?;
+        if bytes.len() > MOST {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
+        let mut ancillary = SendAncillaryBuffer::new(&mut space);
+        if !descriptors.is_empty() && !ancillary.push(SendAncillaryMessage::ScmRights(descriptors)) {
+            return Err(io::ErrorKind::InvalidInput.into());
+        }
+        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+        rustix::net::sendmsg(&self.0, &[IoSlice::new(&bytes)], &mut ancillary, flags)?;
+        Ok(())
+    }
+
+    /// The next message; waits for it at most `timeout`, and no longer than `other` has nothing.
+    ///
+    /// # Errors
+    /// What came is no such message.
+    pub(super) fn receive<T: DeserializeOwned>(
+        &self,
+        other: Option<BorrowedFd<'_>>,
+        timeout: Option<Duration>,
+    ) -> io::Result<Came<T>> {
+        let own = PollFd::new(&self.0, PollFlags::IN);
+        let second = other.map_or_else(|| own.clone(), |other| PollFd::from_borrowed_fd(other, PollFlags::IN));
+        let mut waited = [own, second];
+        let timeout = timeout.map(|timeout| Timespec {
+            tv_sec: timeout.as_secs().min(i64::MAX as u64) as i64,
+            tv_nsec: timeout.subsec_nanos().into(),
+        });
+        match poll(&mut waited[..1 + usize::from(other.is_some())], timeout.as_ref()) {
+            Ok(0) | Err(Errno::INTR) => return Ok(Came::Nothing),
+            Err(error) => return Err(error.into()),
+            Ok(_) if other.is_some() && !waited[1].revents().is_empty() => return Ok(Came::Nothing),
+            Ok(_) => {}
+        }
+        let mut bytes = vec![0; MOST];
+        let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
+        let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+        let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
+        let received = match rustix::net::recvmsg(&self.0, &mut [IoSliceMut::new(&mut bytes)], &mut ancillary, flags) {
+            Ok(received) => received,
+            Err(Errno::AGAIN | Errno::INTR) => return Ok(Came::Nothing),
+            Err(Errno::CONNRESET | Errno::PIPE) => return Ok(Came::Gone),
+            Err(error) => return Err(error.into()),
+        };
+        let mut descriptors = Vec::new();
+        for message in ancillary.drain() {
+            if let RecvAncillaryMessage::ScmRights(rights) = message {
+                descriptors.extend(rights);
+            }
+        }
+        if received.bytes == 0 {
+            return Ok(Came::Gone);
+        }
+        if received.flags.contains(ReturnFlags::TRUNC) || received.flags.contains(ReturnFlags::CTRUNC) {
+            return Err(io::Error::new(io::ErrorKind::InvalidData, "a message is too long"));
+        }
+        Ok(Came::Message(serde_json::from_slice(&bytes[..received.bytes])?, descriptors))
+    }
+}
+
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}

@@ -1,0 +1,70 @@
+//! Where a channel's executive is, as its application's threads see it: in this process, or in another one to which this one is attached.
+
+use std::fmt;
+use std::sync::Arc;
+
+use laxity_core::contract::Contract;
+use laxity_core::event::Name;
+use laxity_core::figures::Figures;
+use laxity_core::send::SendCounters;
+
+use crate::control::Shared;
+use crate::doorbell::Doorbell;
+use crate::error::Error;
+use crate::executive::Inline;
+use crate::grant::Grant;
+use crate::port::Port;
+
+/// The executive of a channel.
+pub(crate) trait Home: fmt::Debug + Send + Sync {
+    /// # Errors
+    /// The executive is gone, or this is no place to ask it for anything.
+    fn check_running(&self) -> Result<(), Error>;
+    /// How to tell it that a channel has something for it.
+    fn doorbell(&self) -> &Arc<Doorbell>;
+    /// The executive, if applications' threads do its work.
+    fn inline(&self) -> Option<&Arc<dyn Inline>> {
+        None
+    }
+    /// Closes a channel once all is sent, unless it is over.
+    fn close(&self, port: &Arc<Port>);
+    /// The application has let go of a channel, which was closed.
+    fn forget(&self, port: &Arc<Port>);
+    /// What a sending channel did so far.
+    fn send_counters(&self, port: &Port) -> SendCounters;
+    /// What happened to a receiving channel's messages so far.
+    fn figures(&self, port: &Port, grant: &Grant) -> Figures;
+    /// Receives by this name no more.
+    fn unlisten(&self, name: Name);
+}
+
+impl Home for Shared {
+    fn check_running(&self) -> Result<(), Error> {
+        self.check_running()
+    }
+    fn doorbell(&self) -> &Arc<Doorbell> {
+        &self.doorbell
+    }
+    fn inline(&self) -> Option<&Arc<dyn Inline>> {
+        self.inline.as_ref()
+    }
+    fn close(&self, port: &Arc<Port>) {
+        self.close_port(port);
+    }
+    fn forget(&self, _: &Arc<Port>) {}
+    fn send_counters(&self, port: &Port) -> SendCounters {
+        port.statistics.send_counters()
+    }
+    fn figures(&self, port: &Port, grant: &Grant) -> Figures {
+        of_port(port, grant)
+    }
+    fn unlisten(&self, name: Name) {
+        self.unlisten(name);
+    }
+}
+
+/// The figures of a channel whose executive is in this process.
+pub(crate) fn of_port(port: &Port, grant: &Grant) -> Figures {
+    let contract = grant.service.contract();
+    port.statistics.figures(&grant.name, contract.is_none(), contract.map(Contract::deadline))
+}

@@ -1,0 +1,108 @@
+//! By which names channels are received, and by whom: applications of this process, or of others that are attached to it.
+
+use std::net::IpAddr;
+use std::sync::{Arc, mpsc};
+
+use laxity_core::admission::Refusal;
+use laxity_core::event::{Name, Request};
+
+use crate::application::Application;
+use crate::control::{Shared, State};
+use crate::error::Error;
+use crate::executive::Command;
+use crate::port::{self, ReceiveSlot};
+use crate::receiver::{Accepted, AcceptedPort};
+
+/// A name that peers may ask for.
+pub(crate) struct Listening {
+    name: Name,
+    /// The only one who may, if it is not anybody.
+    from: Option<IpAddr>,
+    listens: Listens,
+}
+
+/// Who receives the channels of a name.
+#[derive(Clone)]
+pub(crate) enum Listens {
+    Here(mpsc::Sender<Accepted>),
+    There(Arc<dyn Application>),
+}
+
+impl Listens {
+    /// Both ends of the mailbox of a channel, for so many messages of so many bytes.
+    ///
+    /// # Errors
+    /// The application has no memory left.
+    pub(crate) fn receiving(&self, messages: usize, bytes: usize) -> Result<(AcceptedPort, ReceiveSlot), Refusal> {
+        Ok(match self {
+            Self::Here(_) => {
+                let (port, slot) = port::receiving(messages);
+                (AcceptedPort::Here(port), slot)
+            }
+            Self::There(application) => {
+                let slot = Arc::clone(application).receiving(messages, bytes)?;
+                (AcceptedPort::There(Arc::clone(&slot.port)), slot)
+            }
+        })
+    }
+
+    /// The channel is open. If nobody is there any more, it is closed.
+    pub(crate) fn accepted(&self, accepted: Accepted) {
+        match self {
+            Self::Here(listener) => drop(listener.send(accepted)),
+            Self::There(application) => application.accepted(accepted),
+        }
+    }
+
+    pub(crate) fn application(&self) -> Option<Arc<dyn Application>> {
+        match self {
+            Self::Here(_) => None,
+            Self::There(application) => Some(Arc::clone(application)),
+        }
+    }
+}
+
+impl Shared {
+    /// Listens on `name`: accepted channels come through the receiver.
+    pub(crate) fn listen(&self, name: Name, from: Option<IpAddr>) -> Result<mpsc::Receiver<Accepted>, Error> {
+        let (sender, receiver) = mpsc::channel();
+        self.listen_as(name, from, Listens::Here(sender))?;
+        Ok(receiver)
+    }
+
+    /// Listens on `name` for an application in another process, which is told of accepted channels.
+    pub(crate) fn listen_for(
+        &self,
+        name: Name,
+        from: Option<IpAddr>,
+        application: Arc<dyn Application>,
+    ) -> Result<(), Error> {
+        self.listen_as(name, from, Listens::There(application))
+    }
+
+    fn listen_as(&self, name: Name, from: Option<IpAddr>, listens: Listens) -> Result<(), Error> {
+        let mut state = self.state();
+        self.check_running()?;
+        if state.listeners.iter().any(|other| other.name == name) {
+            return Err(Error::NameInUse(name.as_str().to_owned()));
+        }
+        state.listeners.push(Listening { name, from, listens });
+        drop(state);
+        self.command(Command::Listen(name));
+        Ok(())
+    }
+
+    pub(crate) fn unlisten(&self, name: Name) {
+        self.state().listeners.retain(|other| other.name != name);
+        self.command(Command::Unlisten(name));
+    }
+}
+
+impl State {
+    pub(crate) fn listener(&self, request: &Request) -> Option<Listens> {
+        let is_meant = |listening: &&Listening| {
+            listening.name == request.name && listening.from.is_none_or(|from| from == request.peer.ip().to_canonical())
+        };
+        self.listeners.iter().find(is_meant).map(|listening| listening.listens.clone())
+    }
+}

@@ -1,0 +1,205 @@
+//! Channels that an application of this host opens: admission here, then the peer is asked.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, mpsc};
+
+use laxity_core::admission::buffers;
+use laxity_core::contract::{Overload, Service};
+use laxity_core::endpoint::{Destination, Outgoing};
+use laxity_core::event::{Name, Pace};
+use laxity_core::platform::LinkModel;
+use laxity_core::send::SendConfig;
+use laxity_core::units::Duration;
+
+use crate::advice;
+use crate::application::Application;
+use crate::control::{Known, Opened, OpenedPort, Opener, Shared, Ticket};
+use crate::error::Error;
+use crate::executive::Command;
+use crate::grant::{ChannelSpec, Grant};
+use crate::holdings::{Holdings, best_effort_packets};
+use crate::link::ONLY_LINK;
+use crate::port::{self, Port, SendSlot, Slot};
+use crate::sender::OpenRequest;
+use crate::sharing::Wanted;
+
+/// What the mailbox of a sending channel holds.
+struct Sizes {
+    messages: u32,
+    packets: u32,
+    /// Bytes of a packet, and of a message.
+    packet: u32,
+    bytes: usize,
+}
+
+impl Shared {
+    /// Opens a channel to receiver `name` at `peer`; `application` is whose it is, if that is one in another process. A refusal waits for what the peer
+    /// says to that which would fit.
+    pub(crate) fn open_channel(
+        &self,
+        (peer, name): (SocketAddr, &str),
+        spec: ChannelSpec,
+        application: Option<&Arc<dyn Application>>,
+    ) -> Result<Opened, Error> {
+        let destination = Destination { link: ONLY_LINK, peer, name: checked_name(name)? };
+        let opened = self.ask(destination, spec, false, application);
+        opened.map_err(|error| {
+            advice::of_all_hosts(error, &spec, |spec| self.ask(destination, spec, true, None).map(drop))
+        })
+    }
+
+    /// Likewise, for an application in another process.
+    pub(crate) fn open_for(
+        &self,
+        application: Arc<dyn Application>,
+        peer: SocketAddr,
+        name: &str,
+        spec: ChannelSpec,
+    ) -> Result<(Arc<Port>, Grant), Error> {
+        match self.open_channel((peer, name), spec, Some(&application))? {
+            Opened { port: OpenedPort::There(port), grant, .. } => Ok((port, grant)),
+            Opened { port: OpenedPort::Here(_), .. } => Err(Error::Stopped),
+        }
+    }
+
+    /// Asks for a channel, or what would be answered.
+    fn ask(
+        &self,
+        destination: Destination,
+        spec: ChannelSpec,
+        is_question: bool,
+        application: Option<&Arc<dyn Application>>,
+    ) -> Result<Opened, Error> {
+        let ChannelSpec { service, overload, priority, catch_up } = spec;
+        let service = match service {
+            Service::RealTime(contract) => Service::RealTime(match catch_up {
+                _ if overload != Overload::Block => contract.with_catch_up(Duration::ZERO)?,
+                Some(catch_up) => contract.with_catch_up(catch_up)?,
+                None if self.behaviour.hold_sending => contract,
+                None => contract.catching_up(),
+            }),
+            best_effort => best_effort,
+        };
+        let request = OpenRequest { destination, service, overload, priority, is_question };
+        let sizes = self.sizes(&request);
+        // Buffers for what waits in the core, one that is being fragmented, and one in the application's hands.
+        let buffers = sizes.messages as usize + 2;
+        let (port, slot) = match application {
+            None => {
+                let (port, slot) = port::sending(buffers, sizes.bytes);
+                (OpenedPort::Here(port), slot)
+            }
+            Some(application) => {
+                let slot = Arc::clone(application).sending(buffers, sizes.bytes);
+                let slot = slot.map_err(|refusal| Error::refused_here(refusal, None))?;
+                (OpenedPort::There(Arc::clone(&slot.port)), slot)
+            }
+        };
+        let own = Arc::clone(&slot.port);
+        let opened = self
+            .admit_and_ask(request, &sizes, (port, slot), application)
+            .and_then(|answer| answer.recv().map_err(|_| Error::Stopped)?);
+        if let (Err(_), Some(application)) = (&opened, application) {
+            application.not_opened(&own);
+        }
+        opened
+    }
+
+    fn sizes(&self, request: &OpenRequest) -> Sizes {
+        let platform = &self.platform;
+        let packet = match request.service {
+            Service::RealTime(_) => platform.packet,
+            Service::BestEffort { .. } => platform.best_effort.packet_max,
+        };
+        let (messages, packets) = match request.service {
+            Service::RealTime(contract) => {
+                (buffers::send_messages(&contract), buffers::send_packets(&contract, platform))
+            }
+            Service::BestEffort { queue, max_message } => (queue, best_effort_packets(max_message, packet)),
+        };
+        let oversize = match request.overload {
+            Overload::Decay => laxity_core::limits::DECAY_FACTOR,
+            _ => 1,
+        };
+        let bytes = request.service.max_message().saturating_mul(oversize) as usize;
+        Sizes { messages, packets, packet, bytes }
+    }
+
+    /// Admits a channel at this host and asks the peer; the answer comes through the receiver.
+    fn admit_and_ask(
+        &self,
+        request: OpenRequest,
+        sizes: &Sizes,
+        (port, slot): (OpenedPort, SendSlot),
+        application: Option<&Arc<dyn Application>>,
+    ) -> Result<mpsc::Receiver<Result<Opened, Error>>, Error> {
+        let platform = &self.platform;
+        let contract = request.service.contract().copied();
+        let mut state = self.state();
+        self.check_running()?;
+        let mut reservation = None;
+        let (mut upstream, mut handover) = (Duration::ZERO, platform.handover);
+        if let Some(contract) = contract {
+            let analysed = match request.overload {
+                Overload::Decay => contract.under_decay(platform.packet)?,
+                _ => contract,
+            };
+            let outside = platform.propagation + platform.clock_error + self.allowance;
+            let Destination { name, peer, .. } = request.destination;
+            let (service, priority) = (request.service, request.priority);
+            let wanted = Wanted { contract: analysed, outside, name, peer, service, priority };
+            let (id, least);
+            if request.is_question {
+                (state, least, handover) = self.would_send(state, &wanted)?;
+            } else if state.sharing.is_some() {
+                (state, id, least) = self.admit_sharing(state, &wanted)?;
+                reservation = Some(id);
+            } else {
+                (state, id, least) = self.admit_alone(state, &wanted)?;
+                reservation = Some(id);
+            }
+            handover = reservation.map_or(handover, |id| state.admission.handover(id));
+            upstream = handover + least.total() + self.allowance;
+        }
+        let config = SendConfig {
+            service: request.service,
+            overload: request.overload,
+            priority: request.priority,
+            packet: sizes.packet,
+            work_conserving: !self.behaviour.hold_sending,
+        };
+        let outgoing =
+            Outgoing::new(request.destination, config, upstream, self.behaviour.lease, sizes.messages, sizes.packets);
+        let LinkModel { rate, spacing, .. } = platform.link;
+        let (ahead, is_shared) = (state.admission.look_ahead(), state.sharing.is_some());
+        let outgoing = outgoing.paced(Pace { rate, ahead, is_shared, spacing }).handed_over_within(handover);
+        let outgoing = if request.is_question { outgoing.as_question() } else { outgoing };
+        let (reply, answer) = mpsc::sync_channel(1);
+        let known = Known {
+            port: Arc::clone(&slot.port),
+            peer: request.destination.peer,
+            reservation,
+            is_receiving: false,
+            stage: Duration::ZERO,
+            holds: Holdings { channels: 1, frames: sizes.packets.into(), bytes: 0 },
+            name: request.destination.name,
+            service: request.service,
+            part: None,
+            application: application.cloned(),
+            opener: Some(Opener { reply, port }),
+        };
+        state.unreachable.retain(|peer| *peer != request.destination.peer);
+        let ticket = state.ticket(Ticket::Opening { known });
+        if contract.is_none() {
+            state.review_share();
+        }
+        drop(state);
+        self.notified.notify();
+        self.command(Command::Open { ticket, outgoing, slot: Box::new(Slot::Send(slot)) });
+        Ok(answer)
+    }
+}
+
+pub(crate) fn checked_name(name: &str) -> Result<Name, Error> {
+    Name::new(name).map_err(|error| Error::Name { name: name.to_owned(), error })
+}

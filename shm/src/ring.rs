@@ -1,0 +1,312 @@
+//! Messages from one thread to another, in memory of which the other side may make anything.
+//!
+//! ```text
+//! put | freed | slot 0: length, head, bytes | slot 1 | …
+//! ```
+//!
+//! The writer owns `put`, the reader `freed`: each counts messages from 0, keeps its own count to itself and reads the other's once for each look. A slot
+//! belongs to the writer until it is put, and to the reader until it is freed, in that order. A count that cannot be is the other side's lie, after which the ring is
+//! not used any more. Lengths are checked, and what a slot says is copied out once; what it means is for the caller to check.
+
+use std::ops::Deref;
+
+use crate::sync::{AtomicU64, Ordering};
+
+/// Words of a message beside its bytes, for the caller.
+pub const HEAD: usize = 24;
+/// So many words in front of the slots: each count has a line of the cache to itself.
+const COUNTS: usize = 16;
+const PUT: usize = 0;
+const FREED: usize = 8;
+
+/// How many messages a ring holds, and how long they are at most.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Shape {
+    /// Messages.
+    pub slots: usize,
+    /// Bytes of each.
+    pub bytes: usize,
+}
+
+impl Shape {
+    /// Words of memory that the ring takes; `None` if they cannot be counted.
+    pub fn words(&self) -> Option<usize> {
+        self.slot().and_then(|slot| slot.checked_mul(self.slots)).and_then(|words| words.checked_add(COUNTS))
+    }
+
+    /// Words of a slot: length, head, bytes, in whole lines of the cache.
+    fn slot(&self) -> Option<usize> {
+        self.bytes.div_ceil(8).checked_add(HEAD + 1)?.checked_next_multiple_of(8)
+    }
+
+    fn place(&self, number: u64) -> usize {
+        COUNTS + (number % self.slots as u64) as usize * self.slot().unwrap_or(0)
+    }
+}
+
+/// What the other side wrote cannot be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Lie {
+    /// More messages are put than there are slots, or fewer than were.
+    #[error("{found} messages are put, expected {from} to {to}")]
+    Put {
+        /// What it says.
+        found: u64,
+        /// At least.
+        from: u64,
+        /// At most.
+        to: u64,
+    },
+    /// More slots are freed than were put, or fewer than were.
+    #[error("{found} messages are freed, expected {from} to {to}")]
+    Freed {
+        /// What it says.
+        found: u64,
+        /// At least.
+        from: u64,
+        /// At most.
+        to: u64,
+    },
+    /// A message is longer than a slot.
+    #[error("a message has {found} bytes, expected {most} at most")]
+    Length {
+        /// What it says.
+        found: u64,
+        /// At most.
+        most: u64,
+    },
+}
+
+/// The end that puts messages.
+#[derive(Debug)]
+pub struct Writer<W> {
+    words: W,
+    shape: Shape,
+    put: u64,
+    freed: u64,
+}
+
+impl<W: Deref<Target = [AtomicU64]>> Writer<W> {
+    /// The writing end of a new ring; `None` if it has no slot, or `words` are too few.
+    pub fn new(words: W, shape: Shape) -> Option<Self> {
+        is_room(&words, shape).then_some(Self { words, shape, put: 0, freed: 0 })
+    }
+
+    /// How many messages have been freed since the last call.
+    ///
+    /// # Errors
+    /// The reader's count cannot be.
+    pub fn freed(&mut self) -> Result<u64, Lie> {
+        let (found, from, to) = (self.words[FREED].load(Ordering::Acquire), self.freed, self.put);
+        if !(from..=to).contains(&found) {
+            return Err(Lie::Freed { found, from, to });
+        }
+        self.freed = found;
+        Ok(found - from)
+    }
+
+    /// How many messages find room, as of the last [`Self::freed`].
+    pub fn room(&self) -> usize {
+        self.shape.slots - (self.put - self.freed) as usize
+    }
+
+    /// Puts a message. False if there is no room as of the last [`Self::freed`], or it is longer than a slot: then nothing happens.
+    pub fn put(&mut self, head: &[u64; HEAD], bytes: &[u8]) -> bool {
+        if self.room() == 0 || bytes.len() > self.shape.bytes {
+            return false;
+        }
+        let slot = &self.words[self.shape.place(self.put)..];
+        slot[0].store(bytes.len() as u64, Ordering::Relaxed);
+        for (word, value) in slot[1..].iter().zip(head) {
+            word.store(*value, Ordering::Relaxed);
+        }
+        let (whole, rest) = bytes.as_chunks::<8>();
+        let to = &slot[1 + HEAD..];
+        for (word, value) in to.iter().zip(whole) {
+            word.store(u64::from_ne_bytes(*value), Ordering::Relaxed);
+        }
+        if !rest.is_empty() {
+            let mut last = [0; 8];
+            last[..rest.len()].copy_from_slice(rest);
+            to[whole.len()].store(u64::from_ne_bytes(last), Ordering::Relaxed);
+        }
+        self.put += 1;
+        self.words[PUT].store(self.put, Ordering::Release);
+        true
+    }
+}
+
+/// The end that takes messages.
+#[derive(Debug)]
+pub struct Reader<W> {
+    words: W,
+    shape: Shape,
+    /// As of the last look.
+    put: u64,
+    taken: u64,
+    freed: u64,
+}
+
+impl<W: Deref<Target = [AtomicU64]>> Reader<W> {
+    /// The reading end of a new ring; `None` if it has no slot, or `words` are too few.
+    pub fn new(words: W, shape: Shape) -> Option<Self> {
+        is_room(&words, shape).then_some(Self { words, shape, put: 0, taken: 0, freed: 0 })
+    }
+
+    /// Bytes of the next message; `None` if there is none.
+    ///
+    /// # Errors
+    /// The writer's count, or the message's length, cannot be.
+    pub fn next_len(&mut self) -> Result<Option<usize>, Lie> {
+        if self.put == self.taken {
+            let (found, from, to) =
+                (self.words[PUT].load(Ordering::Acquire), self.put, self.freed + self.shape.slots as u64);
+            if !(from..=to).contains(&found) {
+                return Err(Lie::Put { found, from, to });
+            }
+            self.put = found;
+            if found == self.taken {
+                return Ok(None);
+            }
+        }
+        let (found, most) = (self.words[self.shape.place(self.taken)].load(Ordering::Relaxed), self.shape.bytes as u64);
+        if found > most { Err(Lie::Length { found, most }) } else { Ok(Some(found as usize)) }
+    }
+
+    /// Copies the next message out: its head, and as many bytes as `into` has room for, of those that a slot has. To be called after [`Self::next_len`] said
+    /// how many there are. The slot stays the reader's until it is freed.
+    pub fn take(&mut self, into: &mut [u8]) -> [u64; HEAD] {
+        let slot = &self.words[self.shape.place(self.taken)..];
+        let head = std::array::from_fn(|at| slot[1 + at].load(Ordering::Relaxed));
+        let len = into.len().min(self.shape.bytes);
+        let from = &slot[1 + HEAD..];
+        let (whole, rest) = into[..len].as_chunks_mut::<8>();
+        for (value, word) in whole.iter_mut().zip(from) {
+            *value = word.load(Ordering::Relaxed).to_ne_bytes();
+        }
+        if !rest.is_empty() {
+            let last = from[whole.len()].load(Ordering::Relaxed).to_ne_bytes();
+            rest.copy_from_slice(&last[..rest.len()]);
+        }
+        self.taken += 1;
+        head
+    }
+
+    /// Gives the slot of the oldest message back that was taken; nothing if there is none.
+    pub fn free(&mut self) {
+        if self.freed < self.taken {
+            self.freed += 1;
+            self.words[FREED].store(self.freed, Ordering::Release);
+        }
+    }
+}
+
+fn is_room<W: Deref<Target = [AtomicU64]>>(words: &W, shape: Shape) -> bool {
+    shape.slots > 0 && shape.words().is_some_and(|needed| needed <= words.len())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use proptest::prelude::*;
+
+    use super::*;
+
+    type Memory = Arc<[AtomicU64]>;
+
+    fn memory(shape: Shape) -> Memory {
+        (0..shape.words().unwrap()).map(|_| AtomicU64::new(0)).collect()
+    }
+
+    fn head(number: u64) -> [u64; HEAD] {
+        std::array::from_fn(|at| number << 8 | at as u64)
+    }
+
+    proptest! {
+        #[test]
+        fn it_is_a_bounded_queue(slots in 1usize..5, bytes in 0usize..40, steps in prop::collection::vec((0u8..3, prop::collection::vec(any::<u8>(), 0..50)), 0..200)) {
+            let shape = Shape { slots, bytes };
+            let memory = memory(shape);
+            let mut writer = Writer::new(Arc::clone(&memory), shape).unwrap();
+            let mut reader = Reader::new(memory, shape).unwrap();
+            let (mut queued, mut held, mut number) = (std::collections::VecDeque::new(), 0usize, 0);
+            for (step, message) in steps {
+                match step {
+                    0 => {
+                        writer.freed().unwrap();
+                        let fits = queued.len() + held < slots && message.len() <= bytes;
+                        prop_assert_eq!(writer.put(&head(number), &message), fits);
+                        if fits {
+                            queued.push_back((number, message));
+                            number += 1;
+                        }
+                    }
+                    1 => match (reader.next_len().unwrap(), queued.pop_front()) {
+                        (Some(len), Some((number, message))) => {
+                            let mut copy = vec![0; len];
+                            prop_assert_eq!(reader.take(&mut copy), head(number));
+                            prop_assert_eq!(copy, message);
+                            held += 1;
+                        }
+                        (found, expected) => prop_assert!(found.is_none() && expected.is_none()),
+                    },
+                    _ => {
+                        reader.free();
+                        held = held.saturating_sub(1);
+                    }
+                }
+            }
+        }
+
+        /// Whatever the other side writes: an answer, within bounds.
+        #[test]
+        fn any_memory_is_read_safely(slots in 1usize..5, bytes in 0usize..40, words in prop::collection::vec(prop_oneof![any::<u64>(), 0u64..8], 0..64), steps in prop::collection::vec((0usize..400, any::<u64>(), 0u8..4), 0..100)) {
+            let shape = Shape { slots, bytes };
+            let memory = memory(shape);
+            for (to, from) in memory.iter().zip(&words) {
+                to.store(*from, Ordering::Relaxed);
+            }
+            let mut writer = Writer::new(Arc::clone(&memory), shape).unwrap();
+            let mut reader = Reader::new(Arc::clone(&memory), shape).unwrap();
+            for (at, value, step) in steps {
+                memory[at % memory.len()].store(value, Ordering::Relaxed);
+                match step {
+                    0 => drop(writer.freed()),
+                    1 => drop(writer.put(&head(value), &[1; 20][..bytes.min(20)])),
+                    2 => if let Ok(Some(len)) = reader.next_len() {
+                        prop_assert!(len <= bytes);
+                        reader.take(&mut vec![0; len]);
+                    },
+                    _ => reader.free(),
+                }
+                prop_assert!(writer.room() <= slots);
+            }
+        }
+    }
+
+    #[test]
+    fn lies_are_told() {
+        let shape = Shape { slots: 2, bytes: 8 };
+        let memory = memory(shape);
+        let mut writer = Writer::new(Arc::clone(&memory), shape).unwrap();
+        let mut reader = Reader::new(Arc::clone(&memory), shape).unwrap();
+        memory[PUT].store(3, Ordering::Relaxed);
+        assert_eq!(reader.next_len(), Err(Lie::Put { found: 3, from: 0, to: 2 }));
+        memory[FREED].store(1, Ordering::Relaxed);
+        assert_eq!(writer.freed(), Err(Lie::Freed { found: 1, from: 0, to: 0 }));
+        memory[FREED].store(0, Ordering::Relaxed);
+        assert!(writer.put(&[0; HEAD], &[1; 8]) && !writer.put(&[0; HEAD], &[1; 9]));
+        memory[COUNTS].store(9, Ordering::Relaxed);
+        assert_eq!(reader.next_len(), Err(Lie::Length { found: 9, most: 8 }));
+        // Shorter than it was said to be a moment before: what is copied is what there is room for.
+        reader.take(&mut [0; 100]);
+        reader.free();
+        assert_eq!(writer.freed(), Ok(1));
+        memory[FREED].store(0, Ordering::Relaxed);
+        assert_eq!(writer.freed(), Err(Lie::Freed { found: 0, from: 1, to: 1 }));
+        assert!(Writer::new(Arc::clone(&memory), Shape { slots: 3, bytes: 8 }).is_none());
+        assert!(Reader::new(memory, Shape { slots: 0, bytes: 8 }).is_none());
+        assert_eq!(Shape { slots: 2, bytes: usize::MAX }.words(), None);
+    }
+}
