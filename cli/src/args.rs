@@ -21,6 +21,9 @@ pub(crate) enum Command {
     Recv(crate::recv::RecvArguments),
     /// Sends standard input, cut into messages, over one channel
     Send(crate::send::SendArguments),
+    /// Runs an executive that serves the processes which attach to it, so that all their channels share one link in one order
+    #[command(after_long_help = crate::serve::HELP)]
+    Serve(crate::serve::ServeArguments),
     /// Shows guaranteed channels under attack beside what people use today: simulated, then live on this host
     #[command(after_long_help = crate::demo::HELP)]
     Demo(crate::demo::DemoArguments),

@@ -38,6 +38,9 @@ pub(crate) struct HostArguments {
     /// Which threads do the host's protocol work: one of its own, or inline, the command's own thread, which becomes real-time for that
     #[arg(long, value_enum, default_value_t = PlacementArgument::Thread)]
     pub(crate) placement: PlacementArgument,
+    /// With --placement server: the socket of the executive to attach to [default: /run/laxity/server, or that of this user]
+    #[arg(long, value_name = "SOCKET")]
+    pub(crate) server: Option<PathBuf>,
     /// How long to look for frames and messages with nothing to do before going to sleep, up to 1ms: what comes meanwhile costs no wake-up. It takes
     /// processor time: at most as much as the thread did not run before, and never so much that the kernel stops it
     #[arg(long, value_name = "SPAN", default_value = "0")]
@@ -60,6 +63,8 @@ pub(crate) enum PlacementArgument {
     Thread,
     /// The command's thread sends and receives itself: no hand-over, and one wake-up less at each end
     Inline,
+    /// The executive of another process, to which the command attaches (laxity serve): address, link and costs are that one's
+    Server,
 }
 
 impl HostArguments {
@@ -83,6 +88,9 @@ impl HostArguments {
         default_port: u16,
         command: String,
     ) -> Result<HostConfig, Failure> {
+        if self.placement == PlacementArgument::Server {
+            return self.attached(command);
+        }
         let bind = match &self.bind {
             Some(text) => {
                 let address = HostAddress::parse(text, default_port)
@@ -108,6 +116,7 @@ impl HostArguments {
         let placement = match self.placement {
             PlacementArgument::Thread => Placement::Thread,
             PlacementArgument::Inline => Placement::Inline,
+            PlacementArgument::Server => Placement::Server,
         };
         Ok(HostConfig {
             bind,
@@ -126,5 +135,29 @@ impl HostArguments {
             hold_receiving: self.hold,
             ..default
         })
+    }
+
+    /// That of a command that attaches to the executive of another process. What is that one's cannot be said here.
+    fn attached(&self, command: String) -> Result<HostConfig, Failure> {
+        let given = [
+            ("--bind", self.bind.is_some()),
+            ("--platform", self.platform.is_some()),
+            ("--calibration", self.costs.calibration.is_some()),
+            ("--keep-awake", self.costs.keep_awake),
+            ("--link", self.link.link != crate::link::LinkName::Udp),
+            ("--no-realtime", self.no_realtime),
+            ("--spin", self.spin != "0"),
+            ("--hold", self.hold),
+            ("--key", self.key.is_some()),
+            ("--registry", self.registry.is_some()),
+        ];
+        if let Some((option, _)) = given.into_iter().find(|(_, is_given)| *is_given) {
+            return Err(Failure::Usage(format!(
+                "{option} is for the executive, and with --placement server that is another process's: say it to laxity serve"
+            )));
+        }
+        self.link.check()?;
+        let (server, placement) = (self.server.clone(), Placement::Server);
+        Ok(HostConfig { server, placement, command: Some(command), ..HostConfig::default() })
     }
 }

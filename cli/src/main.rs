@@ -26,6 +26,7 @@ mod progress;
 mod recv;
 mod report;
 mod send;
+mod serve;
 mod sim;
 mod stop;
 mod table;
@@ -45,6 +46,7 @@ fn main() -> ExitCode {
     let outcome = match arguments.command {
         Command::Send(arguments) => send::run(&arguments).map(status),
         Command::Recv(arguments) => recv::run(&arguments).map(status),
+        Command::Serve(arguments) => serve::run(&arguments).map(status),
         Command::Demo(arguments) => demo::run(&arguments).map(status),
         Command::Admit(arguments) => admit::run(&arguments),
         Command::Bench(arguments) => bench::run(&arguments).map(status),

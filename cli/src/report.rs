@@ -28,7 +28,7 @@ pub(crate) fn run(command: &str, peer: Option<SocketAddr>, channels: &[Value], h
         "command": command,
         "peer": peer.map(|peer| peer.to_string()),
         "channels": channels,
-        "link": link(&host.link_counters()),
+        "link": host.link_counters().as_ref().map(link),
         "early": early(host),
         "frames": host.endpoint_counters(),
         "premises": premises(&host.premises()),
@@ -115,7 +115,7 @@ pub(crate) fn link(counters: &Counters) -> Value {
 pub(crate) fn told(host: &Host, elapsed: Duration) -> Vec<String> {
     let mut lines: Vec<String> =
         host.premises().violations().iter().map(|violation| format!("{PREMISE}{violation}")).collect();
-    let counters = host.link_counters();
+    let counters = host.link_counters().unwrap_or_default();
     if counters.send_too_large > 0 {
         lines.push(format!(
             "not sent: {} packets, longer than the interface carries now; they were agreed on when it carried more",

@@ -552,14 +552,15 @@ impl Host {
         Ok(Sender::new(opened, self.home(), spec.overload))
     }
 
-    /// Frames that came and belonged to no channel here, or were not genuine, as of the last sleep.
-    pub fn endpoint_counters(&self) -> EndpointCounters {
-        self.here().map_or_else(|_| EndpointCounters::default(), |here| *locked(&here.published.frames))
+    /// Frames that came and belonged to no channel here, or were not genuine, as of the last sleep; `None` if the executive is another
+    /// process's.
+    pub fn endpoint_counters(&self) -> Option<EndpointCounters> {
+        self.here().ok().map(|here| *locked(&here.published.frames))
     }
 
-    /// What the link did so far.
-    pub fn link_counters(&self) -> Counters {
-        self.here().map_or_else(|_| Counters::default(), |here| *locked(&here.published.link))
+    /// What the link did so far; `None` if the executive is another process's.
+    pub fn link_counters(&self) -> Option<Counters> {
+        self.here().ok().map(|here| *locked(&here.published.link))
     }
 
     /// The early demultiplexer of its interface, and what it does with frames before they come here; `None` with a UDP socket.

@@ -128,7 +128,9 @@ fn memory_is_a_quota_and_comes_back() {
             }
         };
         assert!(!open_at_once.is_empty() && refused.exit_status() == 3, "{refused}");
-        open_at_once.into_iter().for_each(|(sender, _)| drop(sender.close().unwrap()));
+        for (sender, _) in open_at_once {
+            sender.close().unwrap();
+        }
         // The executive gives a channel's memory back a moment after it has ended.
         std::thread::sleep(StdDuration::from_millis(1000));
     }

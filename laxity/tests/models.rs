@@ -44,6 +44,7 @@ mod sync {
     use std::sync::{LockResult, TryLockResult};
     use std::time::Duration;
 
+    use loom::sync::atomic::AtomicBool;
     pub(crate) use loom::sync::atomic::{AtomicU64, Ordering, fence};
     use loom::sync::{Condvar, MutexGuard};
 
@@ -184,7 +185,7 @@ mod sync {
 }
 
 fn port_at(index: u32) -> Arc<Port> {
-    let port = Port::new();
+    let port = Port::new(Signal::default());
     port.assign(index);
     port
 }

@@ -307,6 +307,6 @@ mod tests {
         assert_eq!(writer.freed(), Err(Lie::Freed { found: 0, from: 1, to: 1 }));
         assert!(Writer::new(Arc::clone(&memory), Shape { slots: 3, bytes: 8 }).is_none());
         assert!(Reader::new(memory, Shape { slots: 0, bytes: 8 }).is_none());
-        assert_eq!(Shape { slots: 2, bytes: usize::MAX }.words(), None);
+        assert_eq!(Shape { slots: 16, bytes: usize::MAX }.words(), None);
     }
 }

@@ -79,7 +79,7 @@ impl Command for Process {
             early_lines(host, elapsed).into_iter().partition(|line| line.starts_with(PREMISE));
         let broken = broken.iter().map(|line| line.trim_start_matches(PREMISE).to_owned());
         HostReport {
-            link: link(&host.link_counters()),
+            link: host.link_counters().as_ref().map_or(Value::Null, link),
             early: early(host),
             premises: premises(&host.premises()),
             violations: host.premises().violations().into_iter().chain(broken).collect(),

@@ -219,7 +219,7 @@ impl World {
             let receivers =
                 receivers.map(|(receiver, is_urgent)| scope.spawn(move || streams::receive(receiver, is_urgent, own)));
             thread::sleep(WARM_UP);
-            let (before, links, early) = (figures(), b.link_counters(), self.dropped_early());
+            let (before, links, early) = (figures(), b.link_counters().unwrap_or_default(), self.dropped_early());
             let flood_is_over = &flood_over;
             let left_over = own.map(|own| scope.spawn(move || left_over::until(flood_is_over, own)));
             let (interrupts, begin) = (soft_interrupts(), now());
@@ -233,7 +233,7 @@ impl World {
             over.store(true, Ordering::Relaxed);
             // What is still on its way has come then, and the demultiplexer's counters have been read.
             thread::sleep(StdDuration::from_millis(250));
-            let (links_after, early_after) = (b.link_counters(), self.dropped_early());
+            let (links_after, early_after) = (b.link_counters().unwrap_or_default(), self.dropped_early());
             let mut notes = Vec::new();
             for sender in senders {
                 notes.extend(joined(sender));

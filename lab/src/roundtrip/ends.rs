@@ -6,6 +6,7 @@ use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration as StdDuration;
 
+use laxity::attach::server::{ServeConfig, Serving};
 use laxity::{ChannelSpec, Host, HostConfig, LinkChoice, Message, Placement, Receiver, Sender, XdpOptions};
 use laxity_core::contract::Contract;
 use laxity_core::figures::Figures;
@@ -46,7 +47,9 @@ pub(super) struct Pair {
     /// Threads of the kernel that receive for it alone.
     pub(super) receivers: Vec<i32>,
     place: Place,
+    /// Those that applications are attached to come last.
     _hosts: Vec<Host>,
+    _serving: Vec<Serving>,
 }
 
 /// The message is the answer to this request.
@@ -249,7 +252,16 @@ impl Pair {
                 Asks::Plain { socket: socket(0)?, spin },
                 Answers::Plain { socket: socket(1)?, bytes: requests.bytes },
             );
-            return Ok(Self { stack, asks, answers, manners, receivers, place, _hosts: Vec::new() });
+            return Ok(Self {
+                stack,
+                asks,
+                answers,
+                manners,
+                receivers,
+                place,
+                _hosts: Vec::new(),
+                _serving: Vec::new(),
+            });
         }
         let link = if stack.contains("xdp") { LinkChoice::Xdp(XdpOptions::default()) } else { LinkChoice::Udp };
         let placement = if stack.contains("inline") { Placement::Inline } else { Placement::Thread };
@@ -260,12 +272,16 @@ impl Pair {
             let config = HostConfig { bind, link, placement, spin, ..assumed() };
             start(lab, host, config, manners[host])
         });
-        let (a, b) = (a?, b?);
-        for (host, of) in [&a, &b].into_iter().zip(["asking", "answering"]) {
+        let (mut hosts, mut serving) = (vec![a?, b?], Vec::new());
+        if stack.ends_with("server") {
+            serve(stack, &mut hosts, &mut serving)?;
+        }
+        let (a, b) = (&hosts[0], &hosts[1]);
+        for (host, of) in [a, b].into_iter().zip(["asking", "answering"]) {
             notes.extend(host.standing().notes.iter().map(|note| format!("{stack}, {of} host: {note}")));
         }
-        let (to_b, at_b) = connect(&a, &b, "requests", requests)?;
-        let (to_a, at_a) = connect(&b, &a, "answers", requests)?;
+        let (to_b, at_b) = connect(a, b, "requests", requests)?;
+        let (to_a, at_a) = connect(b, a, "answers", requests)?;
         Ok(Self {
             stack,
             asks: Asks::Laxity { sender: Box::new(to_b), receiver: Box::new(at_a) },
@@ -273,7 +289,8 @@ impl Pair {
             manners,
             receivers,
             place,
-            _hosts: vec![a, b],
+            _hosts: hosts,
+            _serving: serving,
         })
     }
 
@@ -313,6 +330,21 @@ fn start(lab: &Hosts, host: usize, config: HostConfig, manner: Manner) -> Result
         Ok(Host::start(HostConfig { costs, ..config }))
     });
     Ok(started.map_err(Error::system("entering a network namespace"))??)
+}
+
+/// Has both executives serve, and an application attached to each: their hosts come first then. They are in this process, too, which has mapped the memory a
+/// second time.
+fn serve(stack: &str, hosts: &mut Vec<Host>, serving: &mut Vec<Serving>) -> Result<(), Error> {
+    let mut attached = Vec::new();
+    for (number, host) in hosts.iter().enumerate() {
+        let socket = std::env::temp_dir().join(format!("laxity-{stack}-{}-{number}", std::process::id()));
+        serving.push(host.serve(ServeConfig { socket: socket.clone(), ..ServeConfig::default() })?);
+        let server = Some(socket);
+        attached.push(Host::start(HostConfig { placement: Placement::Server, server, ..HostConfig::default() })?);
+    }
+    attached.append(hosts);
+    *hosts = attached;
+    Ok(())
 }
 
 /// A channel for exactly these messages.

@@ -9,6 +9,7 @@
 //! | `laxity-udp`, `laxity-xdp` | a channel in each direction, its contract exactly what is sent, burst 1; executive and application of a host share a processor, as `expert-2` has them |
 //! | `laxity-udp-inline`, `laxity-xdp-inline` | the same, but the applications' threads do the executive's work ([`laxity::Placement::Inline`]) |
 //! | `laxity-udp-inline-spin`, `laxity-xdp-inline-spin` | inline, and the asking end spins as that of `expert-2` ([`laxity::HostConfig::spin`]) |
+//! | `laxity-udp-server`, `laxity-xdp-server` | as `laxity-udp`, but the applications are attached to executives that serve them ([`laxity::Placement::Server`]), through shared memory; in one process |
 //!
 //! Each stack has a pair of virtual interfaces of its own, and all stand at the same time. In each round every stack has its turn, in an
 //! order that rotates, so that what disturbs the machine hits all alike. All send the same bytes. Who asks keeps its rhythm and never has two
@@ -35,7 +36,7 @@ use crate::timing::{self, SetAtEnd, joined};
 use ends::{Asks, Pair};
 
 /// The stacks, in the order of the rows.
-pub const STACKS: [&str; 9] = [
+pub const STACKS: [&str; 11] = [
     "udp",
     "expert-2",
     "expert-1",
@@ -45,6 +46,8 @@ pub const STACKS: [&str; 9] = [
     "laxity-xdp-inline",
     "laxity-udp-inline-spin",
     "laxity-xdp-inline-spin",
+    "laxity-udp-server",
+    "laxity-xdp-server",
 ];
 /// What goes on beside it, in the order of the rows. `all` is flood and hogs: plain sockets have no contract to break.
 pub const ATTACKS: [Attack; 4] = [Attack::Idle, Attack::Flood, Attack::Hogs, Attack::All];

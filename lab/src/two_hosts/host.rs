@@ -217,7 +217,7 @@ fn receive(ends: &Ends, command: &dyn Command, over: &AtomicBool) -> Result<(), 
         channels: arrived.iter().map(|channel| channel.figures.clone()).collect(),
         in_hand_ns: arrived.iter().map(|channel| channel.in_hand.map(Duration::as_nanos)).collect(),
         altered: arrived.iter().map(|channel| channel.altered).sum(),
-        overflow: host.link_counters().receive_overflow,
+        overflow: host.link_counters().unwrap_or_default().receive_overflow,
         host: started.report(now().since(start)),
         notes: arrived.into_iter().filter_map(|channel| channel.note).collect(),
     });

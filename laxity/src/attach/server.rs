@@ -137,6 +137,13 @@ impl Host {
     }
 }
 
+impl Serving {
+    /// False once the executive has ended, and with it everything that it serves.
+    pub fn is_running(&self) -> bool {
+        !self.server.shared.is_stopped()
+    }
+}
+
 impl Drop for Serving {
     fn drop(&mut self) {
         self.server.stopped.store(true, Ordering::SeqCst);

@@ -1,0 +1,68 @@
+//! `laxity serve`: one executive for the processes of a user.
+
+use std::path::PathBuf;
+use std::thread;
+use std::time::Duration as StdDuration;
+
+use clap::Args;
+use laxity::attach::server::{ServeConfig, default_place};
+use laxity::{DEFAULT_PORT, Host, text};
+
+use crate::failure::Failure;
+use crate::host::{HostArguments, PlacementArgument};
+use crate::report;
+use crate::stop::Stop;
+use crate::values::{everywhere, option};
+
+pub(crate) const HELP: &str = "\
+Processes of the same user, and root's, attach with --placement server: `laxity recv` and `laxity send`, and programs by \
+HostConfig::placement. Their channels are this host's: admitted together, on one link, each whole when it is idle. Messages go \
+through memory that both processes have; a process that ends, however it ends, closes its channels and nothing else.
+
+It runs until Ctrl-C or SIGTERM. Exit status: 0 ended so; 2 bad input; 4 not permitted; 5 the port, or the socket, is another's.";
+
+#[derive(Debug, Args)]
+pub(crate) struct ServeArguments {
+    /// The socket at which processes attach [default: /run/laxity/server for root, else laxity/server in $XDG_RUNTIME_DIR]
+    #[arg(long, value_name = "SOCKET")]
+    pub(crate) socket: Option<PathBuf>,
+    /// Memory for the messages of each process
+    #[arg(long, value_name = "SIZE", default_value = "16MiB")]
+    pub(crate) memory: String,
+    #[command(flatten)]
+    pub(crate) host: HostArguments,
+}
+
+/// How often it looks whether it was told to end.
+const LOOK: StdDuration = StdDuration::from_millis(100);
+/// What the memory of a process may be.
+const MEMORY: [u64; 2] = [64 << 10, 1 << 30];
+
+/// Serves until it is told to end.
+pub(crate) fn run(arguments: &ServeArguments) -> Result<bool, Failure> {
+    if arguments.host.placement != PlacementArgument::Thread || arguments.host.server.is_some() {
+        let problem =
+            "what serves has an executive of its own, in a thread: --placement and --server are for who attaches";
+        return Err(Failure::Usage(problem.to_owned()));
+    }
+    let memory = option("--memory", &arguments.memory, text::size)?;
+    if !(MEMORY[0]..=MEMORY[1]).contains(&memory) {
+        return Err(Failure::Usage(format!("--memory is {}, expected 64KiB to 1GiB", arguments.memory)));
+    }
+    let config = arguments.host.config(everywhere(), DEFAULT_PORT, "serve".to_owned())?;
+    let stop = Stop::on_signals()?;
+    let host = Host::start(config)?;
+    let socket = arguments.socket.clone().unwrap_or_else(default_place);
+    let serving = host.serve(ServeConfig { socket: socket.clone(), memory: memory as usize })?;
+    for note in &host.standing().notes {
+        eprintln!("note: {note}");
+    }
+    eprintln!("serving at {}, on {}", report::escaped(&socket.display().to_string()), host.address());
+    let begin = laxity_link::sys::now();
+    while !stop.is_set() && serving.is_running() {
+        thread::sleep(LOOK);
+    }
+    drop(serving);
+    report::told(&host, laxity_link::sys::now().since(begin)).iter().for_each(|line| eprintln!("{line}"));
+    Ok(true)
+}
