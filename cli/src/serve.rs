@@ -5,7 +5,7 @@ use std::thread;
 use std::time::Duration as StdDuration;
 
 use clap::Args;
-use laxity::attach::server::{ServeConfig, default_place};
+use laxity::serving::{ServeConfig, default_place};
 use laxity::{DEFAULT_PORT, Host, text};
 
 use crate::failure::Failure;

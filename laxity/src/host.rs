@@ -21,7 +21,7 @@ use laxity_link::sys::{self, Wake};
 use laxity_link::xdp::Status;
 use laxity_link::{Counters, LinkKind};
 
-use crate::attach::client::{Attached, HostTold};
+use crate::attached::{Attached, HostTold};
 use crate::calibration::{Backing, Claims, Costs, Premises, Running};
 use crate::control::{Behaviour, Opened, OpenedPort, Shared};
 use crate::doorbell::Doorbell;
@@ -79,7 +79,7 @@ pub struct HostConfig {
     /// Which threads do the executive's work. With [`Placement::Server`] it is another process's, and only `server` and `command` count here: all else is as
     /// that process has it.
     pub placement: Placement,
-    /// The socket of the executive to attach to; `None` is [`default_place`](crate::attach::server::default_place).
+    /// The socket of the executive to attach to; `None` is [`default_place`](crate::serving::default_place).
     pub server: Option<PathBuf>,
     /// How long the executive looks on with nothing to do before it sleeps, from when it last had something to do; zero (the default) to 1 ms
     /// ([`MAX_SPIN`](limits::MAX_SPIN)). What comes meanwhile costs no wake-up, and a message that is sent no hand-over. With
@@ -241,7 +241,7 @@ impl Host {
 
     /// Attaches to the executive that serves at the configured place.
     fn attach(config: &HostConfig) -> Result<Self, Error> {
-        let socket = config.server.clone().unwrap_or_else(crate::attach::server::default_place);
+        let socket = config.server.clone().unwrap_or_else(crate::serving::default_place);
         let command = config.command.clone().unwrap_or_else(own_name);
         let (attached, told) = Attached::attach(&socket, command)?;
         let HostTold { address, costs, backing, scheduling, memory_locked, kept_awake, notes } = told;

@@ -37,7 +37,8 @@
 mod advice;
 mod application;
 mod arrivals;
-pub mod attach;
+mod attach;
+mod attached;
 mod bounds;
 pub mod calibration;
 mod control;
@@ -69,6 +70,7 @@ mod reception;
 mod registry;
 mod requests;
 mod sender;
+pub mod serving;
 mod set;
 mod share;
 mod sharing;

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::time::{Duration as StdDuration, Instant};
 
-use laxity::attach::server::{ServeConfig, Serving};
+use laxity::serving::{ServeConfig, Serving};
 use laxity::{ChannelSpec, Error, Host, HostConfig, Placement, Receiver};
 use laxity_core::contract::Contract;
 use laxity_core::platform::Platform;

@@ -6,7 +6,7 @@ use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration as StdDuration;
 
-use laxity::attach::server::{ServeConfig, Serving};
+use laxity::serving::{ServeConfig, Serving};
 use laxity::{ChannelSpec, Host, HostConfig, LinkChoice, Message, Placement, Receiver, Sender, XdpOptions};
 use laxity_core::contract::Contract;
 use laxity_core::figures::Figures;

@@ -20,16 +20,16 @@ const LINE: usize = 64;
 /// Channels of one application: the bell has one word for them.
 pub(crate) const CHANNELS: u32 = u64::BITS;
 /// The bell's page.
-pub(super) const BELL_BYTES: usize = 4096;
+pub(crate) const BELL_BYTES: usize = 4096;
 
 /// Memory of one channel: where, and what it holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(crate) struct Place {
     /// Its first byte.
-    pub(super) at: usize,
-    pub(super) shape: Shape,
+    pub(crate) at: usize,
+    pub(crate) shape: Shape,
     /// Whether the application sends on it.
-    pub(super) is_sent: bool,
+    pub(crate) is_sent: bool,
 }
 
 impl Place {
@@ -39,28 +39,28 @@ impl Place {
     }
 
     /// Bytes that it takes, in whole lines; `None` if they cannot be counted.
-    pub(super) fn bytes(&self) -> Option<usize> {
+    pub(crate) fn bytes(&self) -> Option<usize> {
         let words = self.shape.words()?.checked_add(self.notes())?.checked_next_multiple_of(LINE / 8)?;
         words.checked_mul(8)?.checked_add(LINE)
     }
 
     /// What is notified when the other side has done something.
-    pub(super) fn signal(&self, region: &Arc<Region>) -> Option<Signal> {
+    pub(crate) fn signal(&self, region: &Arc<Region>) -> Option<Signal> {
         Some(Signal::over(sync::Waited::Shared(Words32::of(region, self.at, 2)?)))
     }
 
     /// When the application rang.
-    pub(super) fn rung(&self, region: &Arc<Region>) -> Option<sync::Words> {
+    pub(crate) fn rung(&self, region: &Arc<Region>) -> Option<sync::Words> {
         Words::of(region, self.at + LINE, self.shape.slots + 1).map(sync::Words::Shared)
     }
 
-    pub(super) fn ring(&self, region: &Arc<Region>) -> Option<Words> {
+    pub(crate) fn ring(&self, region: &Arc<Region>) -> Option<Words> {
         Words::of(region, self.at + LINE + 8 * self.notes(), self.shape.words()?)
     }
 }
 
 /// The bell of an application: its words are what both sides have, its descriptor is this side's.
-pub(super) fn bell(region: &Arc<Region>, wake: Wake) -> io::Result<Doorbell> {
+pub(crate) fn bell(region: &Arc<Region>, wake: Wake) -> io::Result<Doorbell> {
     let words = |at, count| {
         let words = Words::of(region, at, count).ok_or(io::ErrorKind::InvalidData)?;
         io::Result::Ok(sync::Words::Shared(words))

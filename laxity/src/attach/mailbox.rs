@@ -19,7 +19,7 @@ use crate::port::{self, Emptied, Fetching, Filled, Inbound, Posting, Returned, T
 use crate::sync;
 
 /// Hears that the other side wrote what cannot be. The mailbox is not used after that.
-pub(super) trait Blames: std::fmt::Debug + Send {
+pub(crate) trait Blames: std::fmt::Debug + Send {
     fn blame(&self, lie: Lie);
     /// The application, and the channel's place in its bell.
     fn bell(&self) -> (u32, u32);
@@ -27,7 +27,7 @@ pub(super) trait Blames: std::fmt::Debug + Send {
 
 /// The executive's end of a mailbox that an application fills.
 #[derive(Debug)]
-pub(super) struct FilledByOther<B> {
+pub(crate) struct FilledByOther<B> {
     reader: Reader<Words>,
     free: Vec<MessageBuf>,
     rung: sync::Words,
@@ -37,7 +37,7 @@ pub(super) struct FilledByOther<B> {
 }
 
 impl<B: Blames> FilledByOther<B> {
-    pub(super) fn new(reader: Reader<Words>, rung: sync::Words, buffers: usize, bytes: usize, of: B) -> Self {
+    pub(crate) fn new(reader: Reader<Words>, rung: sync::Words, buffers: usize, bytes: usize, of: B) -> Self {
         let free = (0..buffers).map(|_| MessageBuf::with_capacity(bytes)).collect();
         Self { reader, free, rung, taken: 0, is_broken: false, of }
     }
@@ -84,7 +84,7 @@ impl<B: Blames> Filled for FilledByOther<B> {
 
 /// The executive's end of a mailbox that an application empties.
 #[derive(Debug)]
-pub(super) struct EmptiedByOther<B> {
+pub(crate) struct EmptiedByOther<B> {
     writer: Writer<Words>,
     /// Buffers whose messages the application has not given back.
     held: VecDeque<MessageBuf>,
@@ -93,7 +93,7 @@ pub(super) struct EmptiedByOther<B> {
 }
 
 impl<B: Blames> EmptiedByOther<B> {
-    pub(super) fn new(writer: Writer<Words>, of: B) -> Self {
+    pub(crate) fn new(writer: Writer<Words>, of: B) -> Self {
         let held = VecDeque::with_capacity(writer.room());
         Self { writer, held, is_broken: false, of }
     }
@@ -127,7 +127,7 @@ impl<B: Blames> Emptied for EmptiedByOther<B> {
 
 /// The application's end of a mailbox that it fills.
 #[derive(Debug)]
-pub(super) struct Fills {
+pub(crate) struct Fills {
     writer: Writer<Words>,
     /// Buffers to write messages in before they are copied, as many as slots.
     buffers: Vec<MessageBuf>,
@@ -138,7 +138,7 @@ pub(super) struct Fills {
 }
 
 impl Fills {
-    pub(super) fn new(writer: Writer<Words>, rung: sync::Words, bytes: usize) -> Self {
+    pub(crate) fn new(writer: Writer<Words>, rung: sync::Words, bytes: usize) -> Self {
         // A sender writes one message at a time, and may keep one that it did not send.
         let buffers = (0..2).map(|_| MessageBuf::with_capacity(bytes)).collect();
         Self { writer, buffers, lent: 0, rung, put: 0 }
@@ -175,7 +175,7 @@ impl Posting for Fills {
 
 /// The application's end of a mailbox that the executive fills.
 #[derive(Debug)]
-pub(super) struct Empties {
+pub(crate) struct Empties {
     reader: Reader<Words>,
     /// As many buffers as slots; those that are read come back through `returned`.
     buffers: Vec<MessageBuf>,
@@ -183,7 +183,7 @@ pub(super) struct Empties {
 }
 
 impl Empties {
-    pub(super) fn new(reader: Reader<Words>, slots: usize, bytes: usize, returned: Arc<Returned>) -> Self {
+    pub(crate) fn new(reader: Reader<Words>, slots: usize, bytes: usize, returned: Arc<Returned>) -> Self {
         let buffers = (0..slots).map(|_| MessageBuf::with_capacity(bytes)).collect();
         Self { reader, buffers, returned }
     }

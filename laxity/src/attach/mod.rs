@@ -16,12 +16,10 @@
 //! | `socket` | how: whole messages, with descriptors |
 //! | `layout` | where what stands in the shared memory |
 //! | `mailbox` | both ends of a channel's mailbox there |
-//! | [`server`] | the executive's side: [`Host::serve`](crate::Host::serve) |
-//! | `client` | the application's side: a [`Home`](crate::home::Home) |
+//! | [`crate::serving`] | the executive's side: [`Host::serve`](crate::Host::serve) |
+//! | [`crate::attached`] | the application's side: a [`Home`](crate::home::Home) |
 
-pub(crate) mod client;
 pub(crate) mod layout;
-mod mailbox;
-mod protocol;
-pub mod server;
-mod socket;
+pub(crate) mod mailbox;
+pub(crate) mod protocol;
+pub(crate) mod socket;

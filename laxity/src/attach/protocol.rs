@@ -24,11 +24,11 @@ use crate::grant::{ChannelSpec, Grant};
 use crate::realtime::Scheduling;
 
 /// The version of all this, the memory's layout included.
-pub(super) const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 1;
 
 /// What an application says.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) enum Ask {
+pub(crate) enum Ask {
     Attach { version: u32, command: String },
     Mapped,
     Open { ticket: u64, peer: SocketAddr, name: String, spec: Spec },
@@ -42,7 +42,7 @@ pub(super) enum Ask {
 
 /// What the executive's process says.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) enum Tell {
+pub(crate) enum Tell {
     /// With the memory and the bell.
     Region {
         bytes: usize,
@@ -84,31 +84,31 @@ pub(super) enum Tell {
 
 /// What the executive's host is.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Told {
-    pub(super) pid: u32,
-    pub(super) address: SocketAddr,
+pub(crate) struct Told {
+    pub(crate) pid: u32,
+    pub(crate) address: SocketAddr,
     /// Its `[platform]` table.
-    pub(super) platform: String,
-    pub(super) level: Level,
-    pub(super) why: Vec<String>,
-    pub(super) scheduling: Scheduling,
-    pub(super) memory_locked: bool,
-    pub(super) kept_awake: bool,
-    pub(super) notes: Vec<String>,
+    pub(crate) platform: String,
+    pub(crate) level: Level,
+    pub(crate) why: Vec<String>,
+    pub(crate) scheduling: Scheduling,
+    pub(crate) memory_locked: bool,
+    pub(crate) kept_awake: bool,
+    pub(crate) notes: Vec<String>,
 }
 
 /// What became of a channel's messages.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub(super) struct Counted {
-    pub(super) sent: SendCounters,
-    pub(super) figures: Figures,
+pub(crate) struct Counted {
+    pub(crate) sent: SendCounters,
+    pub(crate) figures: Figures,
 }
 
 /// What the executive counts beside channels.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Status {
-    pub(super) gaps: u64,
-    pub(super) largest_gap: Duration,
+pub(crate) struct Status {
+    pub(crate) gaps: u64,
+    pub(crate) largest_gap: Duration,
     windows: Vec<Seen>,
     /// Count and largest of each piece of work.
     overruns: Vec<(u64, Duration)>,
@@ -127,7 +127,7 @@ struct Seen {
 }
 
 impl Status {
-    pub(super) fn new((gaps, largest_gap): (u64, Duration), premises: &Premises) -> Self {
+    pub(crate) fn new((gaps, largest_gap): (u64, Duration), premises: &Premises) -> Self {
         let seen = |seen: &WatchedWindow| {
             let WatchedWindow { window, budget, windows, exceeded, largest, is_counted_on, .. } = *seen;
             Seen { window, budget, windows, exceeded, largest, is_counted_on, is_withdrawn: seen.is_withdrawn() }
@@ -136,7 +136,7 @@ impl Status {
         Self { gaps, largest_gap, windows: premises.windows.iter().map(seen).collect(), overruns }
     }
 
-    pub(super) fn premises(&self) -> Premises {
+    pub(crate) fn premises(&self) -> Premises {
         let seen = |seen: &Seen| {
             let Seen { window, budget, windows, exceeded, largest, is_counted_on, is_withdrawn } = *seen;
             WatchedWindow::told([window, budget, largest], [windows, exceeded], [is_counted_on, is_withdrawn])
@@ -151,13 +151,13 @@ impl Status {
 
 /// A channel that is open.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Channel {
+pub(crate) struct Channel {
     /// In the application's bell.
-    pub(super) place: u32,
+    pub(crate) place: u32,
     /// Its memory.
-    pub(super) at: usize,
-    pub(super) slots: usize,
-    pub(super) bytes: usize,
+    pub(crate) at: usize,
+    pub(crate) slots: usize,
+    pub(crate) bytes: usize,
     name: String,
     peer: SocketAddr,
     service: Served,
@@ -171,7 +171,7 @@ pub(super) struct Channel {
 }
 
 impl Channel {
-    pub(super) fn new(place: u32, (at, slots, bytes): (usize, usize, usize), grant: &Grant) -> Self {
+    pub(crate) fn new(place: u32, (at, slots, bytes): (usize, usize, usize), grant: &Grant) -> Self {
         let Grant { name, peer, service, stages, receive, bound, guarantee, same_clock } = grant;
         Self {
             place,
@@ -192,7 +192,7 @@ impl Channel {
 
     /// # Errors
     /// It was not made by a host.
-    pub(super) fn grant(&self) -> Result<Grant, ContractError> {
+    pub(crate) fn grant(&self) -> Result<Grant, ContractError> {
         let [processor, link] = self.stages;
         Ok(Grant {
             name: self.name.clone(),
@@ -209,7 +209,7 @@ impl Channel {
 
 /// [`ChannelSpec`].
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Spec {
+pub(crate) struct Spec {
     service: Served,
     overload: Overload,
     priority: u8,
@@ -217,14 +217,14 @@ pub(super) struct Spec {
 }
 
 impl Spec {
-    pub(super) fn of(spec: &ChannelSpec) -> Self {
+    pub(crate) fn of(spec: &ChannelSpec) -> Self {
         let ChannelSpec { service, overload, priority, catch_up } = *spec;
         Self { service: Served::of(&service), overload, priority, catch_up }
     }
 
     /// # Errors
     /// The contract cannot be.
-    pub(super) fn spec(&self) -> Result<ChannelSpec, ContractError> {
+    pub(crate) fn spec(&self) -> Result<ChannelSpec, ContractError> {
         let Self { overload, priority, catch_up, .. } = *self;
         Ok(ChannelSpec { service: self.service.service()?, overload, priority, catch_up })
     }
@@ -283,7 +283,7 @@ impl Served {
 
 /// [`Refusal`].
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct No {
+pub(crate) struct No {
     code: u16,
     stage: u8,
     at: Option<u64>,
@@ -305,7 +305,7 @@ impl No {
 
 /// [`Error`], as far as it means more than its text.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Said {
+pub(crate) struct Said {
     status: u8,
     text: String,
     no: Option<(String, No)>,
@@ -313,7 +313,7 @@ pub(super) struct Said {
 }
 
 impl Said {
-    pub(super) fn of(error: &Error) -> Self {
+    pub(crate) fn of(error: &Error) -> Self {
         let (no, advice) = match error {
             // A contract that cannot be is told by its text.
             Error::Refused { by, refusal, advice } if refusal.contract.is_none() => {
@@ -326,7 +326,7 @@ impl Said {
         Self { status: error.exit_status(), text: error.to_string(), no, advice }
     }
 
-    pub(super) fn error(self) -> Error {
+    pub(crate) fn error(self) -> Error {
         let Self { status, text, no, advice } = self;
         let refused = no.and_then(|(by, no)| Some((by, no.refusal()?)));
         let Some((by, refusal)) = refused else { return Error::Served { status, text } };
@@ -339,7 +339,7 @@ impl Said {
 
 /// [`End`].
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) enum Ended {
+pub(crate) enum Ended {
     Closed { report: Option<Counts> },
     ClosedByPeer,
     PeerLost,
@@ -350,7 +350,7 @@ pub(super) enum Ended {
 }
 
 impl Ended {
-    pub(super) fn of(end: &End) -> Self {
+    pub(crate) fn of(end: &End) -> Self {
         match *end {
             End::Closed { report } => Self::Closed { report },
             End::ClosedByPeer => Self::ClosedByPeer,
@@ -362,7 +362,7 @@ impl Ended {
         }
     }
 
-    pub(super) fn end(&self) -> End {
+    pub(crate) fn end(&self) -> End {
         match *self {
             Self::Closed { report } => End::Closed { report },
             Self::ClosedByPeer => End::ClosedByPeer,

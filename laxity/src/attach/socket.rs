@@ -23,11 +23,11 @@ const DESCRIPTORS: usize = 2;
 
 /// One end of a connection.
 #[derive(Debug)]
-pub(super) struct Socket(OwnedFd);
+pub(crate) struct Socket(OwnedFd);
 
 /// What came, or why nothing did.
 #[derive(Debug)]
-pub(super) enum Came<T> {
+pub(crate) enum Came<T> {
     Message(T, Vec<OwnedFd>),
     /// The other side is gone.
     Gone,
@@ -42,7 +42,7 @@ fn open() -> io::Result<OwnedFd> {
 }
 
 /// Listens at a path.
-pub(super) fn listen(path: &Path) -> io::Result<OwnedFd> {
+pub(crate) fn listen(path: &Path) -> io::Result<OwnedFd> {
     let socket = open()?;
     rustix::net::bind(&socket, &SocketAddrUnix::new(path)?)?;
     rustix::net::listen(&socket, 16)?;
@@ -50,13 +50,13 @@ pub(super) fn listen(path: &Path) -> io::Result<OwnedFd> {
 }
 
 impl Socket {
-    pub(super) fn connect(path: &Path) -> io::Result<Self> {
+    pub(crate) fn connect(path: &Path) -> io::Result<Self> {
         let socket = open()?;
         rustix::net::connect(&socket, &SocketAddrUnix::new(path)?)?;
         Ok(Self(socket))
     }
 
-    pub(super) fn accept(listener: &OwnedFd) -> io::Result<Self> {
+    pub(crate) fn accept(listener: &OwnedFd) -> io::Result<Self> {
         let socket = rustix::net::accept_with(listener, SocketFlags::CLOEXEC)?;
         // What is told waits here while the other side does not read; beyond that it is taken for gone.
         set_socket_send_buffer_size(&socket, 1 << 20)?;
@@ -64,7 +64,7 @@ impl Socket {
     }
 
     /// Who is at the other end: process and user, as the kernel says.
-    pub(super) fn peer(&self) -> io::Result<(u32, u32)> {
+    pub(crate) fn peer(&self) -> io::Result<(u32, u32)> {
         let credentials = rustix::net::sockopt::socket_peercred(&self.0)?;
         Ok((credentials.pid.as_raw_nonzero().get().unsigned_abs(), credentials.uid.as_raw()))
     }
@@ -73,7 +73,7 @@ impl Socket {
     ///
     /// # Errors
     /// The other side is gone, or does not read.
-    pub(super) fn send(&self, message: &impl Serialize, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
+    pub(crate) fn send(&self, message: &impl Serialize, descriptors: &[BorrowedFd<'_>]) -> io::Result<()> {
         let bytes = serde_json::to_vec(message)?;
         if bytes.len() > MOST {
             return Err(io::ErrorKind::InvalidInput.into());
@@ -92,7 +92,7 @@ impl Socket {
     ///
     /// # Errors
     /// What came is no such message.
-    pub(super) fn receive<T: DeserializeOwned>(
+    pub(crate) fn receive<T: DeserializeOwned>(
         &self,
         other: Option<BorrowedFd<'_>>,
         timeout: Option<Duration>,

@@ -16,10 +16,10 @@ use laxity_link::sys;
 use laxity_shm::Region;
 use laxity_shm::ring::{Reader, Shape, Writer};
 
-use super::layout::{self, CHANNELS, Place};
-use super::mailbox::{Empties, Fills};
-use super::protocol::{Ask, Channel, Counted, Said, Spec, Status, Tell, Told, VERSION};
-use super::socket::{Came, Socket};
+use crate::attach::layout::{self, CHANNELS, Place};
+use crate::attach::mailbox::{Empties, Fills};
+use crate::attach::protocol::{Ask, Channel, Counted, Said, Spec, Status, Tell, Told, VERSION};
+use crate::attach::socket::{Came, Socket};
 use crate::calibration::{Backing, Costs, Premises};
 use crate::doorbell::Doorbell;
 use crate::error::Error;

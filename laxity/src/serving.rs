@@ -19,11 +19,11 @@ use laxity_link::sys::{Wake, WakeSet};
 use laxity_shm::Region;
 use laxity_shm::ring::{Lie, Reader, Shape, Writer};
 
-use super::layout::{self, BELL_BYTES, CHANNELS, Place};
-use super::mailbox::{Blames, EmptiedByOther, FilledByOther};
-use super::protocol::{Ask, Channel, Counted, Ended, Said, Spec, Status, Tell, Told, VERSION};
-use super::socket::{Came, Socket, listen};
 use crate::application::Application;
+use crate::attach::layout::{self, BELL_BYTES, CHANNELS, Place};
+use crate::attach::mailbox::{Blames, EmptiedByOther, FilledByOther};
+use crate::attach::protocol::{Ask, Channel, Counted, Ended, Said, Spec, Status, Tell, Told, VERSION};
+use crate::attach::socket::{Came, Socket, listen};
 use crate::control::Shared;
 use crate::error::Error;
 use crate::executive::{Bell, Command, MAX_APPLICATIONS};
