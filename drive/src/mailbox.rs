@@ -13,6 +13,9 @@ use crate::environment::{Delivery, Environment, Outbound};
 /// How soon messages are asked for again that could not be taken back because an application was at it.
 const RETURNED_LATER: Duration = Duration::from_micros(200);
 
+/// So many messages of a mailbox are refused in one look: an application in another process puts as many as it likes.
+const MOST_REFUSED: usize = 64;
+
 /// The driver's side of a channel.
 #[derive(Debug, Default)]
 pub(crate) enum Mailbox {
@@ -56,7 +59,7 @@ impl<F: Frames> Driver<F> {
 
     /// Moves a channel's mailbox into the endpoint, as far as its contract and its queue have room: so many messages.
     pub(crate) fn drain(&mut self, now: Instant, place: u32, env: &mut impl Environment<F>) -> usize {
-        let mut taken = 0;
+        let (mut taken, mut refused) = (0, 0);
         let Some(key) = self.endpoint.key_at(place) else { return 0 };
         match self.mailboxes.get_mut(place as usize) {
             Some(Mailbox::Receives) => {
@@ -112,6 +115,11 @@ impl<F: Frames> Driver<F> {
                         Err(rejected) => {
                             let counters = self.endpoint.send_counters(key).unwrap_or_default();
                             env.refused(now, key, rejected, &counters);
+                            refused += 1;
+                            if refused == MOST_REFUSED {
+                                self.retries.set(place, now + RETURNED_LATER);
+                                return taken;
+                            }
                         }
                     }
                 }

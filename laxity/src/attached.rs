@@ -18,7 +18,7 @@ use laxity_shm::ring::{Reader, Shape, Writer};
 
 use crate::attach::layout::{self, CHANNELS, Place};
 use crate::attach::mailbox::{Empties, Fills};
-use crate::attach::protocol::{Ask, Channel, Counted, Said, Spec, Status, Tell, Told, VERSION};
+use crate::attach::protocol::{Ask, Channel, Figured, Said, Spec, Status, Tell, Told, VERSION};
 use crate::attach::socket::{Came, Socket};
 use crate::calibration::{Backing, Costs, Premises};
 use crate::doorbell::Doorbell;
@@ -26,7 +26,7 @@ use crate::error::Error;
 use crate::grant::{ChannelSpec, Grant};
 use crate::home::Home;
 use crate::platform_file;
-use crate::port::{self, Port, ReceivePort, Returned, SendPort};
+use crate::port::{self, Counted, Port, ReceivePort, SendPort};
 use crate::realtime::Scheduling;
 use crate::receiver::{Accepted, AcceptedPort, Unclaimed};
 
@@ -59,22 +59,16 @@ struct State {
     next_ticket: u64,
     answers: BTreeMap<u64, mpsc::SyncSender<Answer>>,
     /// By their places in the bell.
-    channels: BTreeMap<u32, Known>,
+    channels: BTreeMap<u32, Weak<Port>>,
     listeners: BTreeMap<String, mpsc::Sender<Accepted>>,
-}
-
-struct Known {
-    port: Weak<Port>,
-    /// What was told of it last.
-    counted: Counted,
 }
 
 /// What a ticket is answered with.
 enum Answer {
-    Opened(Channel),
+    Opened(Result<(Place, Grant, Arc<Port>), Error>),
     Listens,
     Refused(Said),
-    Counted(Option<Box<Counted>>),
+    Counted(Option<Box<Figured>>),
     Status(Box<Status>),
 }
 
@@ -92,6 +86,11 @@ impl Attached {
     pub(crate) fn attach(path: &Path, command: String) -> Result<(Arc<Self>, HostTold), Error> {
         let failed = |source| Error::Attach { socket: path.to_owned(), source };
         let socket = Socket::connect(path).map_err(failed)?;
+        let (_, user) = socket.peer().map_err(failed)?;
+        if user != 0 && user != rustix::process::geteuid().as_raw() {
+            let text = format!("user {user} serves at {}, expected root or this user", path.display());
+            return Err(Error::Served { status: 4, text });
+        }
         let silent = || failed(std::io::ErrorKind::TimedOut.into());
         let next = || match socket.receive::<Tell>(None, Some(TO_ATTACH)) {
             Ok(Came::Message(Tell::NotAttached { status, why }, _)) => Err(Error::Served { status, text: why }),
@@ -139,6 +138,9 @@ impl Attached {
         self.check_running()?;
         let (sender, answer) = mpsc::sync_channel(1);
         let mut state = self.state();
+        if self.gone.load(Ordering::SeqCst) {
+            return Err(Error::Stopped);
+        }
         state.next_ticket += 1;
         let ticket = state.next_ticket;
         state.answers.insert(ticket, sender);
@@ -160,10 +162,10 @@ impl Attached {
         name: String,
         spec: &ChannelSpec,
     ) -> Result<(SendPort, Grant), Error> {
-        let Answer::Opened(channel) = self.ask(|ticket| Ask::Open { ticket, peer, name, spec: Spec::of(spec) })? else {
+        let Answer::Opened(opened) = self.ask(|ticket| Ask::Open { ticket, peer, name, spec: Spec::of(spec) })? else {
             return Err(Error::Stopped);
         };
-        let (memory, grant, port) = self.channel(&channel, true)?;
+        let (memory, grant, port) = opened?;
         let ends = memory.ring(&self.region).and_then(|ring| Writer::new(ring, memory.shape));
         let (writer, rung) = ends.zip(memory.rung(&self.region)).ok_or(Error::Stopped)?;
         Ok((port::port_of_other(Box::new(Fills::new(writer, rung, memory.shape.bytes)), port), grant))
@@ -202,8 +204,7 @@ impl Attached {
         let signal = memory.signal(&self.region).filter(|_| place < CHANNELS).ok_or(Error::Stopped)?;
         let (grant, port) = (channel.grant()?, Port::new(signal));
         port.assign(place);
-        let known = Known { port: Arc::downgrade(&port), counted: Counted::default() };
-        self.state().channels.insert(place, known);
+        self.state().channels.insert(place, Arc::downgrade(&port));
         Ok((memory, grant, port))
     }
 
@@ -212,8 +213,8 @@ impl Attached {
         let Shape { slots, bytes } = memory.shape;
         let reader = memory.ring(&self.region).and_then(|ring| Reader::new(ring, memory.shape));
         let reader = reader.ok_or(Error::Stopped)?;
-        let returned = Arc::new(Returned::new(slots));
-        let empties = Empties::new(reader, slots, bytes, Arc::clone(&returned));
+        let empties = Empties::new(reader, slots, bytes);
+        let returned = empties.returned();
         Ok((port::receive_port_of_other(Box::new(empties), returned, port), grant))
     }
 
@@ -225,7 +226,8 @@ impl Attached {
         };
         match tell {
             Tell::Region { .. } | Tell::Attached(_) | Tell::NotAttached { .. } => {}
-            Tell::Opened { ticket, channel } => answered(ticket, Answer::Opened(channel)),
+            // Here and not where it is waited for: its end may be told next.
+            Tell::Opened { ticket, channel } => answered(ticket, Answer::Opened(self.channel(&channel, true))),
             Tell::Listens { ticket } => answered(ticket, Answer::Listens),
             Tell::Refused { ticket, error } => answered(ticket, Answer::Refused(error)),
             Tell::Counted { ticket, figures } => answered(ticket, Answer::Counted(figures)),
@@ -242,11 +244,9 @@ impl Attached {
                 }
             }
             Tell::Ended { place, end, figures } => {
-                let port = self.state().channels.get_mut(&place).and_then(|known| {
-                    known.counted = *figures;
-                    known.port.upgrade()
-                });
+                let port = self.state().channels.get(&place).and_then(Weak::upgrade);
                 if let Some(port) = port {
+                    port.set_counted((*figures).into());
                     port.set_end(end.end());
                 }
             }
@@ -255,24 +255,29 @@ impl Attached {
 
     /// The executive's process is gone: nobody waits for it any more.
     fn lose(&self) {
-        self.gone.store(true, Ordering::SeqCst);
         let mut state = self.state();
+        self.gone.store(true, Ordering::SeqCst);
+        self.socket.shut();
         state.answers.clear();
         state.listeners.clear();
-        let ports: Vec<Arc<Port>> = state.channels.values().filter_map(|known| known.port.upgrade()).collect();
+        let ports: Vec<Arc<Port>> = state.channels.values().filter_map(Weak::upgrade).collect();
         drop(state);
         ports.iter().for_each(|port| port.signal.notify());
     }
 
+    /// What is told of it now; once it is over, or let go of, what was told last.
     fn counted(&self, port: &Port) -> Counted {
-        let Some(place) = port.index() else { return Counted::default() };
-        if port.end().is_none()
+        if let Some(place) = port.index().filter(|_| port.end().is_none())
             && let Ok(Answer::Counted(Some(counted))) = self.ask(|ticket| Ask::Figures { ticket, place })
-            && let Some(known) = self.state().channels.get_mut(&place)
+            && port.end().is_none()
         {
-            known.counted = *counted;
+            port.set_counted((*counted).into());
         }
-        self.state().channels.get(&place).map_or_else(Counted::default, |known| known.counted.clone())
+        port.counted()
+    }
+
+    fn is_copy(&self) -> bool {
+        sys::forks() != self.forks
     }
 }
 
@@ -292,7 +297,7 @@ fn listen(attached: &Weak<Attached>) {
 impl Home for Attached {
     fn check_running(&self) -> Result<(), Error> {
         match () {
-            () if sys::forks() != self.forks => Err(Error::Forked),
+            () if self.is_copy() => Err(Error::Forked),
             () if self.gone.load(Ordering::SeqCst) => Err(Error::Stopped),
             () => Ok(()),
         }
@@ -303,13 +308,14 @@ impl Home for Attached {
     }
 
     fn close(&self, port: &Arc<Port>) {
-        if let Some(place) = port.index().filter(|_| port.end().is_none()) {
+        // A copy that fork(2) made closes nothing of the process that it was copied from.
+        if let Some(place) = port.index().filter(|_| port.end().is_none() && !self.is_copy()) {
             let _ = self.say(&Ask::Close { place });
         }
     }
 
     fn forget(&self, port: &Arc<Port>) {
-        if let Some(place) = port.index() {
+        if let Some(place) = port.index().filter(|_| !self.is_copy()) {
             port.retire();
             self.state().channels.remove(&place);
             let _ = self.say(&Ask::Forget { place });
@@ -330,6 +336,9 @@ impl Home for Attached {
     }
 
     fn unlisten(&self, name: Name) {
+        if self.is_copy() {
+            return;
+        }
         self.state().listeners.remove(name.as_str());
         let _ = self.say(&Ask::Unlisten { name: name.as_str().to_owned() });
     }

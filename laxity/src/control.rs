@@ -5,8 +5,8 @@
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, mpsc};
 use std::time::{Duration as StdDuration, Instant as StdInstant};
 
 use laxity_core::admission::{Admission, Code, Refusal, ReservationId, Stage};
@@ -15,7 +15,7 @@ use laxity_core::endpoint::{Incoming, Reception};
 use laxity_core::event::{ChannelId, End, Event, Name, Request};
 use laxity_core::platform::{Interference, Platform};
 use laxity_core::units::Duration;
-use laxity_link::sys::{self, now, thread_processor_time};
+use laxity_link::sys::{self, WakeSet, now, thread_processor_time};
 
 use crate::application::Application;
 use crate::arrivals::{Arrivals, Part};
@@ -80,8 +80,19 @@ pub(crate) struct Shared {
     pub(crate) allowance: Duration,
     /// Notified when our share of the link has changed.
     pub(crate) share_changed: Condvar,
+    /// Whom it serves beside this process.
+    pub(crate) served: Served,
     commands: Mutex<rtrb::Producer<Command>>,
     state: Mutex<State>,
+}
+
+/// What is shared by all that serve applications of other processes with one executive.
+#[derive(Default)]
+pub(crate) struct Served {
+    /// Their bells, once there may be some.
+    pub(crate) bells: OnceLock<Arc<WakeSet>>,
+    /// How many there are, those that are about to attach included.
+    pub(crate) applications: AtomicUsize,
 }
 
 /// What the control thread knows of the channels.
@@ -204,6 +215,7 @@ impl Shared {
             behaviour,
             input_delay,
             allowance,
+            served: Served::default(),
             share_changed,
             commands,
             state,

@@ -158,6 +158,17 @@ impl Doorbell {
         Some((word * BITS + bit) as u32)
     }
 
+    /// Of a bell that another process has, too: who has rung of those that it has, as bits, which are cleared. Its summary says nothing: the other process may write
+    /// anything there.
+    pub(crate) fn take_known(&self, known: u64) -> u64 {
+        self.words[0].swap(0, Ordering::AcqRel) & known
+    }
+
+    /// Likewise: whether one of them has rung.
+    pub(crate) fn rings(&self, known: u64) -> bool {
+        self.words[0].load(Ordering::Acquire) & known != 0
+    }
+
     /// True if nobody has rung, or only somebody whose bit was heard already.
     pub(crate) fn is_silent(&self) -> bool {
         self.summary.iter().all(|word| word.load(Ordering::Acquire) == 0)
@@ -184,6 +195,14 @@ impl Doorbell {
                 self.summary[word / BITS].fetch_or(1 << (word % BITS), Ordering::AcqRel);
             }
         }
+    }
+}
+
+#[cfg(test)]
+impl Doorbell {
+    /// As another process rings that has its words.
+    pub(crate) fn set_bits(&self, bits: u64) {
+        self.words[0].fetch_or(bits, Ordering::AcqRel);
     }
 }
 

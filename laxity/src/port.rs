@@ -1,15 +1,17 @@
 //! Between an application's thread and the executive: bounded mailboxes, one writer and one reader each.
 //!
-//! Messages move as owned buffers: the application fills one, the executive fragments from it and hands it back; on the
-//! other side the handler fills one, the application reads it and hands it back. Nobody copies or allocates, and the executive waits for nobody: where
+//! Between threads of one process messages move as owned buffers: the application fills one, the executive fragments from it and hands it back; on the
+//! other side the handler fills one, the application reads it and hands it back. Nobody copies or allocates, and the executive waits for nobody (between processes they are copied, [`crate::attach`]): where
 //! applications share a lock ([`Returned`]) it only tries.
 //! What an application announces goes through one [`crate::doorbell::Doorbell`] per executive, so that it looks at those who rang only.
 
 use std::sync::{Arc, OnceLock, PoisonError, TryLockError};
 
 use laxity_core::event::End;
+use laxity_core::figures::Figures;
 use laxity_core::frames::MessageBuf;
 use laxity_core::receive::{Evidence, Segments};
+use laxity_core::send::SendCounters;
 use laxity_core::units::Instant;
 use laxity_drive::Outbound;
 
@@ -84,6 +86,15 @@ pub(crate) struct Port {
     pub(crate) signal: Signal,
     end: OnceLock<End>,
     index: AtomicU32,
+    /// What the executive of another process told last of the channel.
+    counted: std::sync::Mutex<Counted>,
+}
+
+/// What became of a channel's messages.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Counted {
+    pub(crate) sent: SendCounters,
+    pub(crate) figures: Figures,
 }
 
 const UNASSIGNED: u32 = u32::MAX;
@@ -95,6 +106,7 @@ impl Port {
             signal,
             end: OnceLock::new(),
             index: AtomicU32::new(UNASSIGNED),
+            counted: Default::default(),
         })
     }
 
@@ -111,6 +123,14 @@ impl Port {
     /// The channel has left the executive; whoever still holds the port rings for nobody.
     pub(crate) fn retire(&self) {
         self.index.store(UNASSIGNED, Ordering::Release);
+    }
+
+    pub(crate) fn set_counted(&self, counted: Counted) {
+        *self.counted.lock().unwrap_or_else(PoisonError::into_inner) = counted;
+    }
+
+    pub(crate) fn counted(&self) -> Counted {
+        self.counted.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     pub(crate) fn set_end(&self, end: End) {
@@ -203,25 +223,43 @@ impl Rung {
 
 /// Messages that applications have read. Any thread returns them; the executive looks only if nobody else does at that moment,
 /// so that it never waits for a thread of lower priority.
-#[derive(Debug)]
-pub(crate) struct Returned(Mutex<Vec<MessageBuf>>);
+pub(crate) struct Returned {
+    messages: Mutex<Vec<MessageBuf>>,
+    /// What else is to be done for each, if the executive is in another process.
+    returns: Option<Box<dyn Fn() + Send + Sync>>,
+}
+
+impl std::fmt::Debug for Returned {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Returned").finish_non_exhaustive()
+    }
+}
 
 impl Returned {
-    pub(crate) fn new(messages: usize) -> Self {
-        Self(Mutex::new(Vec::with_capacity(messages)))
+    fn new(messages: usize) -> Self {
+        Self { messages: Mutex::new(Vec::with_capacity(messages)), returns: None }
+    }
+
+    /// Of a channel whose executive is in another process, to which each return is told.
+    pub(crate) fn telling(messages: usize, returns: Box<dyn Fn() + Send + Sync>) -> Self {
+        Self { returns: Some(returns), ..Self::new(messages) }
     }
 
     /// Gives a message back. There are no more of them than places.
     pub(crate) fn push(&self, message: MessageBuf) {
-        let mut messages = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut messages = self.messages.lock().unwrap_or_else(PoisonError::into_inner);
         if messages.len() < messages.capacity() {
             messages.push(message);
+        }
+        drop(messages);
+        if let Some(returns) = &self.returns {
+            returns();
         }
     }
 
     /// Takes everything, each through `take`; false if another thread is at it.
     pub(crate) fn try_drain(&self, take: impl FnMut(MessageBuf)) -> bool {
-        let mut messages = match self.0.try_lock() {
+        let mut messages = match self.messages.try_lock() {
             Ok(messages) => messages,
             Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
             Err(TryLockError::WouldBlock) => return false,

@@ -1,14 +1,16 @@
 //! The executive's side: it serves applications of other processes, which attach to it.
 //!
-//! One thread accepts; each application has a thread that does what it asks for, as its own threads would do in this process. So one that asks slowly, or not at all,
-//! is in nobody's way. Who may attach is who has the same user, or is root, by the kernel's word.
+//! One thread accepts; each application has a thread that does what it asks for, and each opening one of its own, as applications' threads in this process would. Who
+//! may attach is who has the same user, or is root, by the kernel's word.
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration as StdDuration, Instant as StdInstant};
 
@@ -18,11 +20,13 @@ use laxity_core::units::Duration;
 use laxity_link::sys::{Wake, WakeSet};
 use laxity_shm::Region;
 use laxity_shm::ring::{Lie, Reader, Shape, Writer};
+use rustix::fs::{FlockOperation, Mode, OFlags};
+use rustix::io::Errno;
 
 use crate::application::Application;
 use crate::attach::layout::{self, BELL_BYTES, CHANNELS, Place};
 use crate::attach::mailbox::{Blames, EmptiedByOther, FilledByOther};
-use crate::attach::protocol::{Ask, Channel, Counted, Ended, Said, Spec, Status, Tell, Told, VERSION};
+use crate::attach::protocol::{Ask, Channel, Ended, Said, Spec, Status, Tell, Told, VERSION};
 use crate::attach::socket::{Came, Socket, listen};
 use crate::control::Shared;
 use crate::error::Error;
@@ -31,7 +35,7 @@ use crate::grant::Grant;
 use crate::home::of_port;
 use crate::host::{Here, Host};
 use crate::platform_file;
-use crate::port::{self, Port, ReceiveSlot, SendSlot};
+use crate::port::{self, Counted, Port, ReceiveSlot, SendSlot};
 use crate::receiver::Accepted;
 
 /// Where applications find an executive that serves them: `/run/laxity/server` for root, else `$XDG_RUNTIME_DIR/laxity/server`, else
@@ -58,12 +62,16 @@ impl Default for ServeConfig {
 
 /// How long an application may take to map the memory.
 const TO_MAP: StdDuration = StdDuration::from_secs(2);
+/// How often it is looked whether the executive has stopped.
+const LOOK: StdDuration = StdDuration::from_millis(500);
 
 /// Serves until it is dropped; then applications lose their channels.
 #[derive(Debug)]
 pub struct Serving {
     server: Arc<Server>,
     thread: Option<JoinHandle<()>>,
+    /// Held as long as it serves at that place.
+    _lock: OwnedFd,
 }
 
 /// What the threads of a server share.
@@ -74,10 +82,12 @@ struct Server {
     bells: Arc<WakeSet>,
     config: ServeConfig,
     applications: Mutex<BTreeMap<u32, Arc<Client>>>,
-    next: AtomicU32,
     stopped: AtomicBool,
     stop: Wake,
 }
+
+/// The number of the next application: none is used twice, so that what comes late is nobody else's.
+static NEXT: AtomicU32 = AtomicU32::new(0);
 
 impl fmt::Debug for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -97,10 +107,9 @@ impl Host {
             return Err(Error::ServesInline);
         }
         let system = |what| move |source| Error::System { what, source };
-        let listener = claim(&config.socket)?;
-        let bells = WakeSet::new(&shared.doorbell.wake).map_err(system("creating an epoll set"))?;
-        let bells = Arc::new(bells);
-        shared.command(Command::Serve(Arc::clone(&bells)));
+        let made = WakeSet::new(&shared.doorbell.wake).map_err(system("creating an epoll set"))?;
+        let stop = Wake::new().map_err(system("creating the wake-up event"))?;
+        let bells = Arc::clone(shared.served.bells.get_or_init(|| Arc::new(made)));
         let (standing, address, platform) = (self.standing().clone(), self.address(), self.platform().clone());
         let told = move || Told {
             pid: std::process::id(),
@@ -119,21 +128,25 @@ impl Host {
             let premises = published.premises.lock().unwrap_or_else(PoisonError::into_inner);
             Status::new((published.gaps.load(Ordering::Relaxed), longest), &premises)
         };
+        let (listener, lock) = claim(&config.socket)?;
         let server = Arc::new(Server {
             shared: Arc::clone(shared),
             told: Box::new(told),
             status: Box::new(status),
-            bells,
+            bells: Arc::clone(&bells),
             config,
             applications: Mutex::new(BTreeMap::new()),
-            next: AtomicU32::new(0),
             stopped: AtomicBool::new(false),
-            stop: Wake::new().map_err(system("creating the wake-up event"))?,
+            stop,
         });
-        let serving = Arc::clone(&server);
+        let accepting = Arc::clone(&server);
         let thread = std::thread::Builder::new().name("laxity-serve".to_owned());
-        let thread = thread.spawn(move || serving.accept(&listener)).map_err(system("starting a thread"))?;
-        Ok(Serving { server, thread: Some(thread) })
+        let thread = thread.spawn(move || accepting.accept(&listener)).map_err(system("starting a thread"));
+        // If there is none, dropping it takes the socket away.
+        let mut serving = Serving { server, thread: None, _lock: lock };
+        serving.thread = Some(thread?);
+        shared.command(Command::Serve(bells));
+        Ok(serving)
     }
 }
 
@@ -152,24 +165,55 @@ impl Drop for Serving {
             let _ = thread.join();
         }
         let applications: Vec<Arc<Client>> = self.server.applications().values().cloned().collect();
-        applications.iter().for_each(|client| client.kill.wake());
+        applications.iter().for_each(|client| client.flag.kill.wake());
+        // While the lock is held it is ours.
         let _ = std::fs::remove_file(&self.server.config.socket);
     }
 }
 
-/// The socket at a path, at which nobody serves who is alive.
-fn claim(path: &Path) -> Result<OwnedFd, Error> {
+/// The socket at a path, and the lock of who serves there.
+fn claim(path: &Path) -> Result<(OwnedFd, OwnedFd), Error> {
     let system = |what| move |source| Error::System { what, source };
-    match listen(path) {
-        Err(error) if error.kind() == std::io::ErrorKind::AddrInUse => {
-            if Socket::connect(path).is_ok() {
-                return Err(Error::Serves { socket: path.to_owned() });
-            }
-            // What a process has left behind that is no more.
+    let place = default_place();
+    if path == place {
+        crate::registry::make_directory(rustix::process::geteuid().as_raw())?;
+    }
+    let file = path.with_added_extension("lock");
+    let flags = OFlags::CREATE | OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let lock = rustix::fs::open(&file, flags, Mode::RUSR | Mode::WUSR);
+    let lock = lock.map_err(|error| system("opening the lock beside the server's socket")(error.into()))?;
+    match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+        Err(Errno::WOULDBLOCK) => return Err(Error::Serves { socket: path.to_owned() }),
+        locked => locked.map_err(|error| system("locking the server's place")(error.into()))?,
+    }
+    let is_socket = |path: &Path| std::fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket());
+    let listener = match listen(path) {
+        // What a process has left behind that is no more: it has no lock.
+        Err(error) if error.kind() == std::io::ErrorKind::AddrInUse && is_socket(path) => {
             std::fs::remove_file(path).map_err(system("removing the socket of a server that is gone"))?;
-            listen(path).map_err(system("creating the server's socket"))
+            listen(path)
         }
-        made => made.map_err(system("creating the server's socket")),
+        made => made,
+    };
+    Ok((listener.map_err(system("creating the server's socket"))?, lock))
+}
+
+/// A place among the applications of an executive, as long as it is held.
+struct Seat(Arc<Shared>);
+
+impl Seat {
+    fn take(shared: &Arc<Shared>) -> Option<Self> {
+        let taken = shared
+            .served
+            .applications
+            .fetch_update(Ordering::SeqCst, Ordering::SeqCst, |taken| (taken < MAX_APPLICATIONS).then_some(taken + 1));
+        taken.ok().map(|_| Self(Arc::clone(shared)))
+    }
+}
+
+impl Drop for Seat {
+    fn drop(&mut self) {
+        self.0.served.applications.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
@@ -178,11 +222,16 @@ impl Server {
         self.applications.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn is_over(&self) -> bool {
+        self.stopped.load(Ordering::SeqCst) || self.shared.is_stopped()
+    }
+
     fn accept(self: &Arc<Self>, listener: &OwnedFd) {
         use laxity_link::sys::{Interest, wait};
-        while !self.stopped.load(Ordering::SeqCst) {
+        let look = Duration::from_nanos(u64::try_from(LOOK.as_nanos()).unwrap_or(u64::MAX));
+        while !self.is_over() {
             let waited = [(listener.as_fd(), Interest::Readable), (self.stop.as_fd(), Interest::Readable)];
-            if !wait(&waited, None).is_ok_and(|ready| ready.readable(0)) {
+            if !wait(&waited, Some(look)).is_ok_and(|ready| ready.readable(0)) {
                 continue;
             }
             let Ok(socket) = Socket::accept(listener) else {
@@ -190,28 +239,31 @@ impl Server {
                 std::thread::sleep(StdDuration::from_millis(10));
                 continue;
             };
+            let Some(seat) = Seat::take(&self.shared) else {
+                let why = format!("{MAX_APPLICATIONS} applications are attached, which is as many as there may be");
+                let _ = socket.send(&Tell::NotAttached { status: 3, why }, &[]);
+                continue;
+            };
             let server = Arc::clone(self);
             let thread = std::thread::Builder::new().name("laxity-client".to_owned());
             // Without a thread the socket is closed, which the application sees.
-            let _ = thread.spawn(move || server.attend(socket));
+            let _ = thread.spawn(move || server.attend(socket, seat));
         }
     }
 
     /// Does what one application asks for, until it goes.
-    fn attend(self: Arc<Self>, socket: Socket) {
+    fn attend(self: Arc<Self>, socket: Socket, seat: Seat) {
         let Some(client) = self.attach(socket) else { return };
-        while !client.is_broken() && !self.stopped.load(Ordering::SeqCst) {
-            match client.socket.receive::<Ask>(Some(client.kill.as_fd()), None) {
+        let leaving = Leaving { server: Arc::clone(&self), client: Arc::clone(&client), _seat: seat };
+        while !client.is_broken() && !self.is_over() {
+            match client.socket.receive::<Ask>(Some(client.flag.kill.as_fd()), Some(LOOK)) {
                 Ok(Came::Message(ask, _)) => self.answer(&client, ask),
-                Ok(Came::Nothing) if client.kill.drain() => break,
+                Ok(Came::Nothing) if client.flag.kill.drain() => break,
                 Ok(Came::Nothing) => {}
                 Ok(Came::Gone) | Err(_) => break,
             }
         }
-        self.applications().remove(&client.number);
-        client.end(&self.shared);
-        self.bells.remove(&client.bell);
-        self.shared.command(Command::Detach(client.number));
+        drop(leaving);
     }
 
     /// Lets an application in, if it may.
@@ -232,23 +284,19 @@ impl Server {
             refuse(5, format!("it speaks version {version}, this executive version {VERSION}"));
             return None;
         }
-        if self.applications().len() >= MAX_APPLICATIONS {
-            refuse(3, format!("{MAX_APPLICATIONS} applications are attached, which is as many as there may be"));
-            return None;
-        }
         let bytes = BELL_BYTES + self.config.memory;
         let (region, descriptor) = Region::make(c"laxity", bytes).ok()?;
         let bell = Wake::new().ok()?;
+        let (flag, heard) = (Arc::new(Flag::new().ok()?), bell.as_fd().try_clone_to_owned().ok()?);
         socket.send(&Tell::Region { bytes }, &[descriptor.as_fd(), bell.as_fd()]).ok()?;
         let Ok(Came::Message(Ask::Mapped, _)) = next() else { return None };
-        if let Err(error) = region.seal(descriptor.as_fd()).and_then(|()| region.populate(0, BELL_BYTES)) {
+        if let Err(error) = region.seal(descriptor.as_fd()).and_then(|()| region.populate(0, bytes)) {
             refuse(5, format!("the shared memory: {error}"));
             return None;
         }
         drop(descriptor);
         let region = Arc::new(region);
-        let number = self.next.fetch_add(1, Ordering::Relaxed);
-        let heard = bell.as_fd().try_clone_to_owned().ok()?;
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let doorbell = layout::bell(&region, heard.into()).ok()?;
         self.bells.add(&bell).ok()?;
         let client = Arc::new(Client {
@@ -257,9 +305,8 @@ impl Server {
             command: command.chars().filter(|c| !c.is_control()).take(64).collect(),
             socket,
             bell,
-            kill: Wake::new().ok()?,
+            flag,
             region,
-            broken: OnceLock::new(),
             held: Mutex::new(Held { free: vec![(BELL_BYTES, bytes - BELL_BYTES)], ..Held::default() }),
         });
         self.applications().insert(number, Arc::clone(&client));
@@ -268,13 +315,18 @@ impl Server {
         Some(client)
     }
 
-    fn answer(&self, client: &Arc<Client>, ask: Ask) {
+    fn answer(self: &Arc<Self>, client: &Arc<Client>, ask: Ask) {
         match ask {
-            Ask::Attach { .. } | Ask::Mapped => client.blame_with("it attaches twice".to_owned()),
-            Ask::Open { ticket, peer, name, spec } => match self.open(client, peer, &name, &spec) {
-                Ok((port, grant)) => client.opened(&port, &grant, |channel| Tell::Opened { ticket, channel }),
-                Err(error) => client.tell(&Tell::Refused { ticket, error: Said::of(&error) }),
-            },
+            Ask::Attach { .. } | Ask::Mapped => client.flag.blame(),
+            Ask::Open { ticket, peer, name, spec } => {
+                // The peer may take seconds, in which the application goes on asking.
+                let (server, client) = (Arc::clone(self), Arc::clone(client));
+                let asker = Arc::clone(&client);
+                let open = move || server.open(&asker, ticket, peer, &name, &spec);
+                if std::thread::Builder::new().name("laxity-open".to_owned()).spawn(open).is_err() {
+                    client.tell(&Tell::Refused { ticket, error: Said::of(&Error::Stopped) });
+                }
+            }
             Ask::Listen { ticket, name, from } => {
                 let listens = Name::new(&name).map_err(|error| Error::Name { name, error }).and_then(|name| {
                     let application = Arc::clone(client) as Arc<dyn Application>;
@@ -308,22 +360,59 @@ impl Server {
                 }
             }
             Ask::Figures { ticket, place } => {
-                let figures = client.held().channels.get(&place).and_then(Held1::counted).map(Box::new);
-                client.tell(&Tell::Counted { ticket, figures });
+                let figures = client.held().channels.get(&place).and_then(Owned::counted);
+                client.tell(&Tell::Counted { ticket, figures: figures.map(|counted| Box::new(counted.into())) });
             }
             Ask::Status { ticket } => client.tell(&Tell::Status { ticket, status: Box::new((self.status)()) }),
         }
     }
 
-    fn open(
-        &self,
-        client: &Arc<Client>,
-        peer: std::net::SocketAddr,
-        name: &str,
-        spec: &Spec,
-    ) -> Result<(Arc<Port>, Grant), Error> {
-        let spec = spec.spec()?;
-        self.shared.open_for(Arc::clone(client) as Arc<dyn Application>, peer, name, spec)
+    fn open(&self, client: &Arc<Client>, ticket: u64, peer: SocketAddr, name: &str, spec: &Spec) {
+        let application = || Arc::clone(client) as Arc<dyn Application>;
+        let opened = spec.spec().map_err(Error::from);
+        match opened.and_then(|spec| self.shared.open_for(application(), peer, name, spec)) {
+            // If the application has gone meanwhile, the channel goes, too.
+            Ok((port, grant)) if !client.opened(&port, &grant, |channel| Tell::Opened { ticket, channel }) => {
+                self.shared.close_port(&port);
+            }
+            Ok(_) => {}
+            Err(error) => client.tell(&Tell::Refused { ticket, error: Said::of(&error) }),
+        }
+    }
+}
+
+/// An application that leaves, in order or not: what it has is closed, and then its place is another one's.
+struct Leaving {
+    server: Arc<Server>,
+    client: Arc<Client>,
+    _seat: Seat,
+}
+
+impl Drop for Leaving {
+    fn drop(&mut self) {
+        let Self { server, client, .. } = self;
+        server.applications().remove(&client.number);
+        client.end(&server.shared);
+        server.bells.remove(&client.bell);
+        server.shared.command(Command::Detach(client.number));
+    }
+}
+
+/// That an application did what cannot be, or does not listen, and what ends its thread then.
+#[derive(Debug)]
+struct Flag {
+    is_broken: AtomicBool,
+    kill: Wake,
+}
+
+impl Flag {
+    fn new() -> std::io::Result<Self> {
+        Ok(Self { is_broken: AtomicBool::new(false), kill: Wake::new()? })
+    }
+
+    fn blame(&self) {
+        self.is_broken.store(true, Ordering::SeqCst);
+        self.kill.wake();
     }
 }
 
@@ -334,11 +423,8 @@ struct Client {
     command: String,
     socket: Socket,
     bell: Wake,
-    /// Ends its thread.
-    kill: Wake,
+    flag: Arc<Flag>,
     region: Arc<Region>,
-    /// What it did that cannot be.
-    broken: OnceLock<String>,
     held: Mutex<Held>,
 }
 
@@ -355,12 +441,14 @@ struct Held {
     free: Vec<(usize, usize)>,
     /// Places in its bell that are taken, one bit each.
     places: u64,
-    channels: BTreeMap<u32, Held1>,
+    channels: BTreeMap<u32, Owned>,
     names: Vec<Name>,
+    /// It has gone: nothing is made for it any more.
+    is_over: bool,
 }
 
 /// One channel of an application.
-struct Held1 {
+struct Owned {
     port: Arc<Port>,
     block: Arc<Block>,
     /// What was granted, once the application was told.
@@ -369,16 +457,22 @@ struct Held1 {
     ended: Option<End>,
 }
 
-impl Held1 {
+impl Owned {
     fn counted(&self) -> Option<Counted> {
         let grant = self.grant.as_ref()?;
         Some(Counted { sent: self.port.statistics.send_counters(), figures: of_port(&self.port, grant) })
+    }
+
+    fn end(&self, place: u32, end: &End) -> Tell {
+        let figures = Box::new(self.counted().unwrap_or_default().into());
+        Tell::Ended { place, end: Ended::of(end), figures }
     }
 }
 
 /// Memory of one channel, and its place in the application's bell; both are free again when nobody has it any more.
 struct Block {
     client: Weak<Client>,
+    flag: Arc<Flag>,
     number: u32,
     memory: Place,
     bytes: usize,
@@ -401,10 +495,8 @@ impl Drop for Block {
 }
 
 impl Blames for Arc<Block> {
-    fn blame(&self, lie: Lie) {
-        if let Some(client) = self.client.upgrade() {
-            client.blame_with(lie.to_string());
-        }
+    fn blame(&self, _: Lie) {
+        self.flag.blame();
     }
     fn bell(&self) -> (u32, u32) {
         (self.number, self.place)
@@ -446,18 +538,13 @@ impl Client {
     }
 
     fn is_broken(&self) -> bool {
-        self.broken.get().is_some()
+        self.flag.is_broken.load(Ordering::SeqCst)
     }
 
-    /// It did what cannot be, or does not listen: its thread ends, and with it all that it has.
-    fn blame_with(&self, what: String) {
-        let _ = self.broken.set(what);
-        self.kill.wake();
-    }
-
+    /// Tells it something. One that does not listen is taken for gone.
     fn tell(&self, tell: &Tell) {
-        if let Err(error) = self.socket.send(tell, &[]) {
-            self.blame_with(error.to_string());
+        if self.socket.send(tell, &[]).is_err() {
+            self.flag.blame();
         }
     }
 
@@ -477,44 +564,57 @@ impl Client {
         let needed = Place { at: 0, shape, is_sent }.bytes().ok_or_else(none)?;
         let mut held = self.held();
         let place = held.places.trailing_ones();
-        if place >= CHANNELS {
+        if place >= CHANNELS || held.is_over {
             return Err(none());
         }
         let at = take(&mut held.free, needed).ok_or_else(none)?;
         held.places |= 1 << place;
         drop(held);
         let memory = Place { at, shape, is_sent };
-        let block = Arc::new(Block { client: Arc::downgrade(self), number: self.number, memory, bytes: needed, place });
-        self.region.populate(at, needed).map_err(|_| none())?;
+        let block = Arc::new(Block {
+            client: Arc::downgrade(self),
+            flag: Arc::clone(&self.flag),
+            number: self.number,
+            memory,
+            bytes: needed,
+            place,
+        });
+        memory.clear(&self.region).ok_or_else(none)?;
         let signal = memory.signal(&self.region).ok_or_else(none)?;
         let port = Port::new(signal);
-        let held = Held1 { port: Arc::clone(&port), block: Arc::clone(&block), grant: None, ended: None };
-        self.held().channels.insert(place, held);
+        let mut held = self.held();
+        if held.is_over {
+            return Err(none());
+        }
+        let owned = Owned { port: Arc::clone(&port), block: Arc::clone(&block), grant: None, ended: None };
+        held.channels.insert(place, owned);
+        drop(held);
         Ok((block, port))
     }
 
-    /// The application is told of its channel, and of its end, if that has come already.
-    fn opened(&self, port: &Arc<Port>, grant: &Grant, tell: impl FnOnce(Channel) -> Tell) {
+    /// The application is told of its channel, and of its end, if that has come already; false if it has gone, or has let go of it. The order of what is told is that of
+    /// what happens: `held` is locked meanwhile.
+    fn opened(&self, port: &Arc<Port>, grant: &Grant, tell: impl FnOnce(Channel) -> Tell) -> bool {
         let mut held = self.held();
         let channel = held.channels.iter_mut().find(|(_, channel)| Arc::ptr_eq(&channel.port, port));
-        let Some((place, channel)) = channel else { return };
+        let Some((place, channel)) = channel else { return false };
         channel.grant = Some(grant.clone());
         let Place { at, shape: Shape { slots, bytes }, .. } = channel.block.memory;
-        let told = tell(Channel::new(*place, (at, slots, bytes), grant));
-        let ended = channel.ended.take().map(|end| (*place, end, channel.counted().unwrap_or_default()));
-        drop(held);
-        self.tell(&told);
-        if let Some((place, end, figures)) = ended {
-            self.tell(&Tell::Ended { place, end: Ended::of(&end), figures: Box::new(figures) });
+        self.tell(&tell(Channel::new(*place, (at, slots, bytes), grant)));
+        if let Some(end) = channel.ended.take() {
+            self.tell(&channel.end(*place, &end));
         }
+        true
     }
 
     /// It has gone: what it has is closed.
     fn end(&self, shared: &Shared) {
         let mut held = self.held();
-        let (channels, names) = (std::mem::take(&mut held.channels), std::mem::take(&mut held.names));
+        held.is_over = true;
+        let names = std::mem::take(&mut held.names);
         drop(held);
         names.into_iter().for_each(|name| shared.unlisten(name));
+        let channels = std::mem::take(&mut self.held().channels);
         channels.values().for_each(|channel| shared.close_port(&channel.port));
     }
 }
@@ -539,8 +639,10 @@ impl Application for Client {
 
     fn accepted(&self, accepted: Accepted) {
         let Accepted { port, grant, unclaimed } = accepted;
-        self.opened(port.port(), &grant, |channel| Tell::Accepted { channel });
-        if let Some(unclaimed) = unclaimed {
+        // If it has gone, what is not taken is closed.
+        if self.opened(port.port(), &grant, |channel| Tell::Accepted { channel })
+            && let Some(unclaimed) = unclaimed
+        {
             unclaimed.taken();
         }
     }
@@ -557,14 +659,10 @@ impl Application for Client {
         let mut held = self.held();
         let channel = held.channels.iter_mut().find(|(_, channel)| Arc::ptr_eq(&channel.port, port));
         let Some((place, channel)) = channel else { return };
-        let place = *place;
-        let Some(figures) = channel.counted() else {
-            channel.ended = Some(end);
-            return;
-        };
-        drop(held);
-        self.tell(&Tell::Ended { place, end: Ended::of(&end), figures: Box::new(figures) });
-        port.signal.notify();
+        match channel.grant {
+            Some(_) => self.tell(&channel.end(*place, &end)),
+            None => channel.ended = Some(end),
+        }
     }
 }
 

@@ -128,12 +128,42 @@ fn memory_is_a_quota_and_comes_back() {
             }
         };
         assert!(!open_at_once.is_empty() && refused.exit_status() == 3, "{refused}");
+        // Memory that an earlier channel had says nothing to the next one.
+        for (number, (sender, receiver)) in open_at_once.iter_mut().enumerate() {
+            sender.send(&message(number, 1000)).unwrap();
+            assert_eq!(&receiver.recv_timeout(PATIENCE).unwrap()[..], message(number, 1000));
+        }
         for (sender, _) in open_at_once {
             sender.close().unwrap();
         }
         // The executive gives a channel's memory back a moment after it has ended.
         std::thread::sleep(StdDuration::from_millis(1000));
     }
+}
+
+/// Memory is given back when a message is dropped, not when the next one is asked for.
+#[test]
+fn an_application_that_held_all_messages_gets_more_once_it_has_let_go() {
+    let (server, _serving, socket) = serving("held", 4 << 20);
+    let (here, other) = (attached(&socket), host());
+    let listener = here.listen("held").unwrap();
+    let spec = ChannelSpec::best_effort(1000, 4).unwrap();
+    let mut sender = other.open(server.address(), "held", spec).unwrap();
+    let mut receiver = listener.accept(Some(PATIENCE)).unwrap();
+    let watch = receiver.watch();
+    for round in 0..3 {
+        let mut held = Vec::new();
+        for number in 0..4 {
+            sender.send(&message(round * 4 + number, 900)).unwrap();
+            held.push(receiver.recv_timeout(PATIENCE).unwrap());
+        }
+        for (number, received) in held.iter().enumerate() {
+            assert_eq!(&received[..], message(round * 4 + number, 900));
+        }
+    }
+    assert_eq!(watch.figures().dropped, 0, "{:?}", watch.figures());
+    drop((receiver, sender));
+    assert_eq!(watch.figures().delivered, 12, "what was told last stays");
 }
 
 /// The next message, or how the channel ended.

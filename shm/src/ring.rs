@@ -4,11 +4,12 @@
 //! put | freed | slot 0: length, head, bytes | slot 1 | …
 //! ```
 //!
-//! The writer owns `put`, the reader `freed`: each counts messages from 0, keeps its own count to itself and reads the other's once for each look. A slot
+//! The writer owns `put`, the reader `freed`: each counts messages from 0, keeps its own count to itself and reads the other's when it has caught up with it. A slot
 //! belongs to the writer until it is put, and to the reader until it is freed, in that order. A count that cannot be is the other side's lie, after which the ring is
 //! not used any more. Lengths are checked, and what a slot says is copied out once; what it means is for the caller to check.
 
 use std::ops::Deref;
+use std::sync::Arc;
 
 use crate::sync::{AtomicU64, Ordering};
 
@@ -144,13 +145,35 @@ pub struct Reader<W> {
     /// As of the last look.
     put: u64,
     taken: u64,
-    freed: u64,
+    freed: Arc<AtomicU64>,
+}
+
+/// Gives slots back, from any thread.
+#[derive(Debug)]
+pub struct Frees<W> {
+    words: W,
+    freed: Arc<AtomicU64>,
+}
+
+impl<W: Deref<Target = [AtomicU64]>> Frees<W> {
+    /// Gives the slot of the oldest message back that was taken: to be called once for each.
+    pub fn free(&self) {
+        let freed = self.freed.fetch_add(1, Ordering::AcqRel) + 1;
+        self.words[FREED].fetch_max(freed, Ordering::Release);
+    }
+}
+
+impl<W: Deref<Target = [AtomicU64]> + Clone> Reader<W> {
+    /// What gives slots back where other threads do so.
+    pub fn frees(&self) -> Frees<W> {
+        Frees { words: self.words.clone(), freed: Arc::clone(&self.freed) }
+    }
 }
 
 impl<W: Deref<Target = [AtomicU64]>> Reader<W> {
     /// The reading end of a new ring; `None` if it has no slot, or `words` are too few.
     pub fn new(words: W, shape: Shape) -> Option<Self> {
-        is_room(&words, shape).then_some(Self { words, shape, put: 0, taken: 0, freed: 0 })
+        is_room(&words, shape).then_some(Self { words, shape, put: 0, taken: 0, freed: Arc::new(AtomicU64::new(0)) })
     }
 
     /// Bytes of the next message; `None` if there is none.
@@ -160,7 +183,7 @@ impl<W: Deref<Target = [AtomicU64]>> Reader<W> {
     pub fn next_len(&mut self) -> Result<Option<usize>, Lie> {
         if self.put == self.taken {
             let (found, from, to) =
-                (self.words[PUT].load(Ordering::Acquire), self.put, self.freed + self.shape.slots as u64);
+                (self.words[PUT].load(Ordering::Acquire), self.put, self.freed() + self.shape.slots as u64);
             if !(from..=to).contains(&found) {
                 return Err(Lie::Put { found, from, to });
             }
@@ -194,11 +217,22 @@ impl<W: Deref<Target = [AtomicU64]>> Reader<W> {
 
     /// Gives the slot of the oldest message back that was taken; nothing if there is none.
     pub fn free(&mut self) {
-        if self.freed < self.taken {
-            self.freed += 1;
-            self.words[FREED].store(self.freed, Ordering::Release);
+        let freed = self.freed() + 1;
+        if freed <= self.taken {
+            self.freed.store(freed, Ordering::Release);
+            self.words[FREED].store(freed, Ordering::Release);
         }
     }
+
+    fn freed(&self) -> u64 {
+        self.freed.load(Ordering::Acquire)
+    }
+}
+
+/// Makes a new ring of these words, whatever stood there. To be called by one side, before the other one has it.
+pub fn clear(words: &[AtomicU64]) {
+    words[PUT].store(0, Ordering::Release);
+    words[FREED].store(0, Ordering::Release);
 }
 
 fn is_room<W: Deref<Target = [AtomicU64]>>(words: &W, shape: Shape) -> bool {
@@ -207,8 +241,6 @@ fn is_room<W: Deref<Target = [AtomicU64]>>(words: &W, shape: Shape) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use proptest::prelude::*;
 
     use super::*;

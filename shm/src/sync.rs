@@ -15,7 +15,10 @@ pub fn wait(word: &std::sync::atomic::AtomicU32, seen: u32, timeout: Option<Dura
     let _ = futex::wait(word, futex::Flags::empty(), seen, timeout.as_ref());
 }
 
-/// Wakes all that wait for `word`.
+/// No honest process has more threads that wait for one word; a hostile one has as many as it likes, and each takes time to wake.
+const MOST_WOKEN: u32 = 16;
+
+/// Wakes all that wait for `word`, but no more than an honest process has.
 pub fn wake_all(word: &std::sync::atomic::AtomicU32) {
-    let _ = futex::wake(word, futex::Flags::empty(), i32::MAX as u32);
+    let _ = futex::wake(word, futex::Flags::empty(), MOST_WOKEN);
 }

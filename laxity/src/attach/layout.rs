@@ -6,9 +6,10 @@
 
 use std::io;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use laxity_link::sys::Wake;
-use laxity_shm::ring::Shape;
+use laxity_shm::ring::{self, Shape};
 use laxity_shm::{Region, Words, Words32};
 
 use crate::doorbell::{Doorbell, FLAGS};
@@ -42,6 +43,14 @@ impl Place {
     pub(crate) fn bytes(&self) -> Option<usize> {
         let words = self.shape.words()?.checked_add(self.notes())?.checked_next_multiple_of(LINE / 8)?;
         words.checked_mul(8)?.checked_add(LINE)
+    }
+
+    /// Makes the memory that of a new channel, whatever an earlier one left there. For the side that serves, before the other one is told.
+    pub(crate) fn clear(&self, region: &Arc<Region>) -> Option<()> {
+        let words = Words::of(region, self.at, LINE / 8 + self.notes())?;
+        words.iter().for_each(|word| word.store(0, Ordering::Relaxed));
+        ring::clear(&self.ring(region)?);
+        Some(())
     }
 
     /// What is notified when the other side has done something.

@@ -11,7 +11,7 @@ use laxity_core::frames::MessageBuf;
 use laxity_core::receive::{Cause, Evidence, Segments};
 use laxity_core::units::{Duration, Instant};
 use laxity_drive::Outbound;
-use laxity_link::sys::now;
+use laxity_link::sys::{self, now};
 use laxity_shm::Words;
 use laxity_shm::ring::{HEAD, Lie, Reader, Writer};
 
@@ -32,6 +32,8 @@ pub(crate) struct FilledByOther<B> {
     free: Vec<MessageBuf>,
     rung: sync::Words,
     taken: u64,
+    /// When the last message arrived, or the channel began: none comes from before that.
+    last: Instant,
     is_broken: bool,
     of: B,
 }
@@ -39,7 +41,7 @@ pub(crate) struct FilledByOther<B> {
 impl<B: Blames> FilledByOther<B> {
     pub(crate) fn new(reader: Reader<Words>, rung: sync::Words, buffers: usize, bytes: usize, of: B) -> Self {
         let free = (0..buffers).map(|_| MessageBuf::with_capacity(bytes)).collect();
-        Self { reader, free, rung, taken: 0, is_broken: false, of }
+        Self { reader, free, rung, taken: 0, last: now(), is_broken: false, of }
     }
 }
 
@@ -61,8 +63,9 @@ impl<B: Blames> Filled for FilledByOther<B> {
         message.set_len(len);
         let [arrival, waited, ..] = self.reader.take(&mut message);
         self.taken += 1;
-        // It cannot have come later than now, nor waited before time began.
-        let arrival = Instant::from_nanos(arrival).min(now());
+        // It cannot have come later than now, nor before the last one.
+        let arrival = Instant::from_nanos(arrival).max(self.last).min(now());
+        self.last = arrival;
         let waited = Duration::from_nanos(waited).min(now().since(arrival));
         Some(Outbound { message, arrival, waited })
     }
@@ -180,24 +183,35 @@ pub(crate) struct Empties {
     /// As many buffers as slots; those that are read come back through `returned`.
     buffers: Vec<MessageBuf>,
     returned: Arc<Returned>,
+    forks: u32,
 }
 
 impl Empties {
-    pub(crate) fn new(reader: Reader<Words>, slots: usize, bytes: usize, returned: Arc<Returned>) -> Self {
+    pub(crate) fn new(reader: Reader<Words>, slots: usize, bytes: usize) -> Self {
         let buffers = (0..slots).map(|_| MessageBuf::with_capacity(bytes)).collect();
-        Self { reader, buffers, returned }
+        let (frees, forks) = (reader.frees(), sys::forks());
+        let returns = move || {
+            // The messages of a copy that fork(2) made are the other process's.
+            if sys::forks() == forks {
+                frees.free();
+            }
+        };
+        Self { reader, buffers, returned: Arc::new(Returned::telling(slots, Box::new(returns))), forks }
+    }
+
+    pub(crate) fn returned(&self) -> Arc<Returned> {
+        Arc::clone(&self.returned)
     }
 }
 
 impl Fetching for Empties {
     fn pop(&mut self) -> Option<Inbound> {
-        let (buffers, reader) = (&mut self.buffers, &mut self.reader);
-        let is_free = self.returned.try_drain(|message| {
-            buffers.push(message);
-            reader.free();
-        });
-        // Another thread returns one at this moment: the next look finds it.
-        let _ = is_free;
+        if sys::forks() != self.forks {
+            return None;
+        }
+        let buffers = &mut self.buffers;
+        // If another thread returns one at this moment, the next look finds it.
+        self.returned.try_drain(|message| buffers.push(message));
         let len = self.reader.next_len().ok()??;
         let mut message = self.buffers.pop()?;
         message.set_len(len.min(message.capacity()));

@@ -21,6 +21,7 @@ use serde::{Deserialize, Serialize};
 use crate::calibration::{Guarantee, Level, Overruns, Premises, WatchedWindow};
 use crate::error::{Advice, Error};
 use crate::grant::{ChannelSpec, Grant};
+use crate::port::Counted;
 use crate::realtime::Scheduling;
 
 /// The version of all this, the memory's layout included.
@@ -70,11 +71,11 @@ pub(crate) enum Tell {
     Ended {
         place: u32,
         end: Ended,
-        figures: Box<Counted>,
+        figures: Box<Figured>,
     },
     Counted {
         ticket: u64,
-        figures: Option<Box<Counted>>,
+        figures: Option<Box<Figured>>,
     },
     Status {
         ticket: u64,
@@ -97,11 +98,23 @@ pub(crate) struct Told {
     pub(crate) notes: Vec<String>,
 }
 
-/// What became of a channel's messages.
-#[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub(crate) struct Counted {
-    pub(crate) sent: SendCounters,
-    pub(crate) figures: Figures,
+/// [`crate::port::Counted`].
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Figured {
+    sent: SendCounters,
+    figures: Figures,
+}
+
+impl From<Counted> for Figured {
+    fn from(Counted { sent, figures }: Counted) -> Self {
+        Self { sent, figures }
+    }
+}
+
+impl From<Figured> for Counted {
+    fn from(Figured { sent, figures }: Figured) -> Self {
+        Self { sent, figures }
+    }
 }
 
 /// What the executive counts beside channels.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
-use rustix::net::sockopt::{set_socket_passcred, set_socket_send_buffer_size};
+use rustix::net::sockopt::{Timeout, set_socket_send_buffer_size, set_socket_timeout};
 use rustix::net::{
     AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, ReturnFlags, SendAncillaryBuffer,
     SendAncillaryMessage, SendFlags, SocketAddrUnix, SocketFlags, SocketType,
@@ -18,12 +18,18 @@ use serde::de::DeserializeOwned;
 
 /// Bytes of a message, at most.
 const MOST: usize = 64 << 10;
+/// How long the side that serves may take to read, or to accept.
+const TO_ANSWER: Duration = Duration::from_secs(5);
 /// Descriptors of a message, at most.
 const DESCRIPTORS: usize = 2;
 
 /// One end of a connection.
 #[derive(Debug)]
-pub(crate) struct Socket(OwnedFd);
+pub(crate) struct Socket {
+    socket: OwnedFd,
+    /// Whether it waits for room, for a while: who trusts the other side.
+    waits: bool,
+}
 
 /// What came, or why nothing did.
 #[derive(Debug)]
@@ -36,9 +42,7 @@ pub(crate) enum Came<T> {
 }
 
 fn open() -> io::Result<OwnedFd> {
-    let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?;
-    let _ = set_socket_passcred(&socket, false);
-    Ok(socket)
+    Ok(rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, SocketFlags::CLOEXEC, None)?)
 }
 
 /// Listens at a path.
@@ -52,24 +56,30 @@ pub(crate) fn listen(path: &Path) -> io::Result<OwnedFd> {
 impl Socket {
     pub(crate) fn connect(path: &Path) -> io::Result<Self> {
         let socket = open()?;
+        // For a place in its queue, and for room in the socket.
+        set_socket_timeout(&socket, Timeout::Send, Some(TO_ANSWER))?;
         rustix::net::connect(&socket, &SocketAddrUnix::new(path)?)?;
-        Ok(Self(socket))
+        Ok(Self { socket, waits: true })
     }
 
     pub(crate) fn accept(listener: &OwnedFd) -> io::Result<Self> {
         let socket = rustix::net::accept_with(listener, SocketFlags::CLOEXEC)?;
         // What is told waits here while the other side does not read; beyond that it is taken for gone.
         set_socket_send_buffer_size(&socket, 1 << 20)?;
-        Ok(Self(socket))
+        Ok(Self { socket, waits: false })
     }
 
     /// Who is at the other end: process and user, as the kernel says.
     pub(crate) fn peer(&self) -> io::Result<(u32, u32)> {
-        let credentials = rustix::net::sockopt::socket_peercred(&self.0)?;
-        Ok((credentials.pid.as_raw_nonzero().get().unsigned_abs(), credentials.uid.as_raw()))
+        laxity_link::sys::peer_credentials(self.socket.as_fd())
     }
 
-    /// Sends a message, and does not wait for room.
+    /// Nothing comes any more, and nothing goes.
+    pub(crate) fn shut(&self) {
+        let _ = rustix::net::shutdown(&self.socket, rustix::net::Shutdown::Both);
+    }
+
+    /// Sends a message. The side that serves does not wait for room.
     ///
     /// # Errors
     /// The other side is gone, or does not read.
@@ -83,8 +93,8 @@ impl Socket {
         if !descriptors.is_empty() && !ancillary.push(SendAncillaryMessage::ScmRights(descriptors)) {
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
-        rustix::net::sendmsg(&self.0, &[IoSlice::new(&bytes)], &mut ancillary, flags)?;
+        let flags = if self.waits { SendFlags::NOSIGNAL } else { SendFlags::NOSIGNAL | SendFlags::DONTWAIT };
+        rustix::net::sendmsg(&self.socket, &[IoSlice::new(&bytes)], &mut ancillary, flags)?;
         Ok(())
     }
 
@@ -97,7 +107,7 @@ impl Socket {
         other: Option<BorrowedFd<'_>>,
         timeout: Option<Duration>,
     ) -> io::Result<Came<T>> {
-        let own = PollFd::new(&self.0, PollFlags::IN);
+        let own = PollFd::new(&self.socket, PollFlags::IN);
         let second = other.map_or_else(|| own.clone(), |other| PollFd::from_borrowed_fd(other, PollFlags::IN));
         let mut waited = [own, second];
         let timeout = timeout.map(|timeout| Timespec {
@@ -114,12 +124,13 @@ impl Socket {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(DESCRIPTORS))];
         let mut ancillary = RecvAncillaryBuffer::new(&mut space);
         let flags = RecvFlags::CMSG_CLOEXEC | RecvFlags::DONTWAIT;
-        let received = match rustix::net::recvmsg(&self.0, &mut [IoSliceMut::new(&mut bytes)], &mut ancillary, flags) {
-            Ok(received) => received,
-            Err(Errno::AGAIN | Errno::INTR) => return Ok(Came::Nothing),
-            Err(Errno::CONNRESET | Errno::PIPE) => return Ok(Came::Gone),
-            Err(error) => return Err(error.into()),
-        };
+        let received =
+            match rustix::net::recvmsg(&self.socket, &mut [IoSliceMut::new(&mut bytes)], &mut ancillary, flags) {
+                Ok(received) => received,
+                Err(Errno::AGAIN | Errno::INTR) => return Ok(Came::Nothing),
+                Err(Errno::CONNRESET | Errno::PIPE) => return Ok(Came::Gone),
+                Err(error) => return Err(error.into()),
+            };
         let mut descriptors = Vec::new();
         for message in ancillary.drain() {
             if let RecvAncillaryMessage::ScmRights(rights) = message {
@@ -138,6 +149,6 @@ impl Socket {
 
 impl AsFd for Socket {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
+        self.socket.as_fd()
     }
 }

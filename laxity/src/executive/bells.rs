@@ -12,18 +12,34 @@ const CHANNELS: usize = u64::BITS as usize;
 /// Most applications in other processes.
 pub(crate) const MAX_APPLICATIONS: usize = 64;
 
-/// The bell of an application in another process.
+/// The bell of an application in another process, which may ring for what it does not have.
 #[derive(Debug)]
 pub(crate) struct Bell {
     application: u32,
     doorbell: Doorbell,
     /// The executive's places of its channels.
     places: [Option<u32>; CHANNELS],
+    /// The channels that it has, one bit each.
+    known: u64,
+    /// Those that have rung and were not looked at yet.
+    heard: u64,
 }
 
 impl Bell {
     pub(crate) fn new(application: u32, doorbell: Doorbell) -> Self {
-        Self { application, doorbell, places: [None; CHANNELS] }
+        Self { application, doorbell, places: [None; CHANNELS], known: 0, heard: 0 }
+    }
+
+    /// The next of those that were heard.
+    fn next(&mut self) -> Option<u32> {
+        while self.heard != 0 {
+            let channel = self.heard.trailing_zeros();
+            self.heard &= self.heard - 1;
+            if let Some(place) = self.places[channel as usize] {
+                return Some(place);
+            }
+        }
+        None
     }
 }
 
@@ -34,13 +50,15 @@ pub(crate) struct Bells {
     others: Vec<Box<Bell>>,
     /// The one that is heard first: each gets a turn.
     next: usize,
+    /// Whether the others' bells were heard in this look.
+    is_heard: bool,
     /// What is waited for, if there are others.
     set: Option<Arc<WakeSet>>,
 }
 
 impl Bells {
     pub(crate) fn new(own: Arc<Doorbell>) -> Self {
-        Self { own, others: Vec::with_capacity(MAX_APPLICATIONS), next: 0, set: None }
+        Self { own, others: Vec::with_capacity(MAX_APPLICATIONS), next: 0, is_heard: false, set: None }
     }
 
     /// That of its own process.
@@ -70,24 +88,33 @@ impl Bells {
     /// The executive's place of an application's channel; `None` once it has none.
     pub(crate) fn set_place(&mut self, (application, channel): (u32, u32), place: Option<u32>) {
         let bell = self.others.iter_mut().find(|bell| bell.application == application);
-        if let Some(known) = bell.and_then(|bell| bell.places.get_mut(channel as usize)) {
-            *known = place;
+        if let Some(bell) = bell.filter(|_| (channel as usize) < CHANNELS) {
+            let bit = 1 << channel;
+            bell.known = if place.is_some() { bell.known | bit } else { bell.known & !bit };
+            bell.places[channel as usize] = place;
         }
     }
 
-    /// The next channel that rang. Of each application in another process one is looked at: it may ring for what it does not have.
+    /// The next channel that rang. Bells of other processes are heard once for each `None` that is returned: however fast they ring, a look ends.
     pub(crate) fn next(&mut self) -> Option<u32> {
         if let Some(place) = self.own.next() {
             return Some(place);
         }
-        for _ in 0..self.others.len() {
-            self.next = (self.next + 1) % self.others.len();
-            let Bell { doorbell, places, .. } = &*self.others[self.next];
-            if let Some(place) = doorbell.next().and_then(|channel| *places.get(channel as usize)?) {
-                return Some(place);
+        loop {
+            for _ in 0..self.others.len() {
+                self.next = (self.next + 1) % self.others.len();
+                if let Some(place) = self.others[self.next].next() {
+                    return Some(place);
+                }
+            }
+            if std::mem::replace(&mut self.is_heard, true) || self.others.is_empty() {
+                self.is_heard = false;
+                return None;
+            }
+            for bell in &mut self.others {
+                bell.heard |= bell.doorbell.take_known(bell.known);
             }
         }
-        None
     }
 
     fn all(&self) -> impl Iterator<Item = &Doorbell> {
@@ -99,7 +126,8 @@ impl Bells {
     }
 
     pub(crate) fn is_silent(&self) -> bool {
-        self.all().all(Doorbell::is_silent)
+        let rings = |bell: &Bell| bell.heard != 0 || bell.doorbell.rings(bell.known);
+        self.own.is_silent() && !self.others.iter().any(|bell| rings(bell))
     }
 
     pub(crate) fn hold(&self) {
@@ -121,5 +149,58 @@ impl Bells {
         if let Some(set) = &self.set {
             set.drain();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use laxity_link::sys::Wake;
+
+    use super::*;
+    use crate::sync::Words;
+
+    /// Bells of the own process, and of an application with two channels.
+    fn bells() -> Bells {
+        let mut bells = Bells::new(Arc::new(Doorbell::new(8).unwrap()));
+        let doorbell = Doorbell::over([(); 4].map(|()| Words::zeros(2)), Wake::new().unwrap());
+        assert!(bells.add(Box::new(Bell::new(7, doorbell))).is_none());
+        bells.set_place((7, 0), Some(5));
+        bells.set_place((7, 63), Some(6));
+        bells
+    }
+
+    #[test]
+    fn an_application_is_heard_for_what_it_has_and_no_longer_than_a_look() {
+        let mut bells = bells();
+        let ring = |bells: &Bells, bits| bells.others[0].doorbell.set_bits(bits);
+        // For channels that it does not have: nothing is heard, and nobody stays awake.
+        ring(&bells, !(1 | 1 << 63));
+        assert!(bells.is_silent());
+        assert_eq!(bells.next(), None);
+        ring(&bells, u64::MAX);
+        assert!(!bells.is_silent());
+        assert_eq!(bells.next(), Some(5));
+        // It rings again at once: that is for the next look.
+        ring(&bells, u64::MAX);
+        assert_eq!((bells.next(), bells.next()), (Some(6), None));
+        assert!(!bells.is_silent());
+        assert_eq!((bells.next(), bells.next(), bells.next()), (Some(5), Some(6), None));
+        bells.set_place((7, 0), None);
+        ring(&bells, 1);
+        assert!(bells.is_silent());
+        assert_eq!(bells.next(), None);
+        bells.set_place((9, 0), Some(1));
+        assert!(bells.remove(9).is_none() && bells.remove(7).is_some() && bells.next().is_none());
+    }
+
+    #[test]
+    fn as_many_applications_as_there_is_room_for() {
+        let mut bells = bells();
+        let bell = |number| {
+            let doorbell = Doorbell::over([(); 4].map(|()| Words::zeros(2)), Wake::new().unwrap());
+            Box::new(Bell::new(number, doorbell))
+        };
+        assert!((1..MAX_APPLICATIONS as u32).all(|number| bells.add(bell(100 + number)).is_none()));
+        assert_eq!(bells.add(bell(500)).unwrap().application, 500);
     }
 }

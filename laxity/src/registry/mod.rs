@@ -24,7 +24,7 @@ use crate::text::DisplayRate;
 
 pub(crate) use book::{Book, Claim, MOST_LISTED, presentable};
 pub use book::{Direction, HeldChannel};
-pub(crate) use store::{FileState, Store, directory};
+pub(crate) use store::{FileState, Store, directory, make_directory};
 
 /// Shares of the link are whole multiples of this part of its rate.
 pub(crate) const GRID: u64 = 256;

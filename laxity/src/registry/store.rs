@@ -47,6 +47,13 @@ pub(crate) fn directory(user: u32) -> PathBuf {
     }
 }
 
+/// [`directory`], which is there afterwards and nobody else's.
+pub(crate) fn make_directory(user: u32) -> Result<PathBuf, RegistryError> {
+    let directory = directory(user);
+    own_directory(&directory, user, if user == 0 { 0o755 } else { 0o700 })?;
+    Ok(directory)
+}
+
 impl Store {
     /// Finds the file's place and makes its directory; the file itself appears with the first claim.
     pub(crate) fn open(place: &Registry) -> Result<Self, RegistryError> {
@@ -56,12 +63,7 @@ impl Store {
                 at_least_sticky(path, user)?;
                 (path.clone(), 0o600)
             }
-            Registry::Default => {
-                let directory = directory(user);
-                let (of_directory, of_file) = if user == 0 { (0o755, 0o644) } else { (0o700, 0o600) };
-                own_directory(&directory, user, of_directory)?;
-                (directory.join("registry"), of_file)
-            }
+            Registry::Default => (make_directory(user)?.join("registry"), if user == 0 { 0o644 } else { 0o600 }),
         };
         let boot = process::boot()
             .map_err(|source| RegistryError::io(Path::new("/proc/sys/kernel/random/boot_id"), "reading", source))?;

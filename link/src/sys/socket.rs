@@ -116,6 +116,24 @@ pub fn mark(socket: BorrowedFd<'_>, dscp: u8) -> io::Result<()> {
     Ok(())
 }
 
+/// Process and user at the other end of a Unix socket, by the kernel's word. The process is 0 if it has no number here, in another namespace.
+///
+/// # Errors
+/// It is no such socket, or not connected.
+pub fn peer_credentials(socket: BorrowedFd<'_>) -> io::Result<(u32, u32)> {
+    let mut found = libc::ucred { pid: 0, uid: 0, gid: 0 };
+    let mut bytes = size_of::<libc::ucred>() as libc::socklen_t;
+    // SAFETY: the kernel writes at most `bytes` bytes, which `found` has, and all bits are values of its integers.
+    let answer = unsafe {
+        let to = (&raw mut found).cast();
+        libc::getsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_PEERCRED, to, &mut bytes)
+    };
+    if answer != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok((u32::try_from(found.pid).unwrap_or(0), found.uid))
+}
+
 /// Asks for buffers, beyond the system's limits if we may, and returns what was got (receive, send).
 ///
 /// The kernel doubles a request, to have room for its own bookkeeping, and reports the doubled value; we report half of it,
