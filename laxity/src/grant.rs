@@ -41,7 +41,7 @@ pub struct ChannelSpec {
     pub priority: u8,
     /// How much its sender makes up for after it was held up, if the policy is [`Overload::Block`]: it runs as much early until it is back in
     /// time. At most [`MAX_CATCH_UP`](laxity_core::limits::MAX_CATCH_UP). `None` is [`STALL`](laxity_core::limits::STALL), or nothing where
-    /// [`HostConfig::hold_sending`] keeps messages that are early.
+    /// [`HostConfig::hold_sending`](crate::HostConfig::hold_sending) keeps messages that are early.
     pub catch_up: Option<Duration>,
 }
 

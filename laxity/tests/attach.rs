@@ -1,6 +1,6 @@
 //! Applications that attach to the executive of another process: here of the same one, which has mapped the memory a second time.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration as StdDuration, Instant};
 
 use laxity::serving::{ServeConfig, Serving};
@@ -30,8 +30,8 @@ fn serving(name: &str, memory: usize) -> (Host, Serving, PathBuf) {
     (host, serving, socket)
 }
 
-fn attached(socket: &PathBuf) -> Host {
-    let config = HostConfig { placement: Placement::Server, server: Some(socket.clone()), ..config() };
+fn attached(socket: &Path) -> Host {
+    let config = HostConfig { placement: Placement::Server, server: Some(socket.to_owned()), ..config() };
     Host::start(config).unwrap()
 }
 

@@ -322,7 +322,16 @@ pub(crate) struct Said {
     status: u8,
     text: String,
     no: Option<(String, No)>,
-    advice: Option<(Option<Duration>, Option<Duration>, Option<u32>, Vec<String>)>,
+    advice: Option<Fitting>,
+}
+
+/// [`Advice`].
+#[derive(Debug, Serialize, Deserialize)]
+struct Fitting {
+    deadline: Option<Duration>,
+    interval: Option<Duration>,
+    max_message: Option<u32>,
+    in_the_way: Vec<String>,
 }
 
 impl Said {
@@ -334,8 +343,10 @@ impl Said {
             }
             _ => (None, None),
         };
-        let advice = advice
-            .map(|Advice { fits, in_the_way }| (fits.deadline, fits.interval, fits.max_message, in_the_way.clone()));
+        let advice = advice.map(|Advice { fits, in_the_way }| {
+            let Fits { deadline, interval, max_message } = *fits;
+            Fitting { deadline, interval, max_message, in_the_way: in_the_way.clone() }
+        });
         Self { status: error.exit_status(), text: error.to_string(), no, advice }
     }
 
@@ -343,7 +354,7 @@ impl Said {
         let Self { status, text, no, advice } = self;
         let refused = no.and_then(|(by, no)| Some((by, no.refusal()?)));
         let Some((by, refusal)) = refused else { return Error::Served { status, text } };
-        let advice = advice.map(|(deadline, interval, max_message, in_the_way)| {
+        let advice = advice.map(|Fitting { deadline, interval, max_message, in_the_way }| {
             Box::new(Advice { fits: Fits { deadline, interval, max_message }, in_the_way })
         });
         Error::Refused { by, refusal, advice }

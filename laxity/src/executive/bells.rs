@@ -47,6 +47,7 @@ impl Bell {
 #[derive(Debug)]
 pub(crate) struct Bells {
     own: Arc<Doorbell>,
+    #[allow(clippy::vec_box, reason = "they come boxed and leave so: the executive frees nothing")]
     others: Vec<Box<Bell>>,
     /// The one that is heard first: each gets a turn.
     next: usize,
