@@ -65,6 +65,8 @@ pub(crate) enum PlacementArgument {
     Inline,
     /// The executive of another process, to which the command attaches (laxity serve): address, link and costs are that one's
     Server,
+    /// server if somebody serves, else thread
+    Auto,
 }
 
 impl HostArguments {
@@ -88,8 +90,12 @@ impl HostArguments {
         default_port: u16,
         command: String,
     ) -> Result<HostConfig, Failure> {
+        if let PlacementArgument::Server | PlacementArgument::Auto = self.placement {
+            self.says_nothing_of_the_executive()?;
+        }
         if self.placement == PlacementArgument::Server {
-            return self.attached(command);
+            let (server, placement) = (self.server.clone(), Placement::Server);
+            return Ok(HostConfig { server, placement, command: Some(command), ..HostConfig::default() });
         }
         let bind = match &self.bind {
             Some(text) => {
@@ -117,6 +123,7 @@ impl HostArguments {
             PlacementArgument::Thread => Placement::Thread,
             PlacementArgument::Inline => Placement::Inline,
             PlacementArgument::Server => Placement::Server,
+            PlacementArgument::Auto => Placement::Auto,
         };
         Ok(HostConfig {
             bind,
@@ -129,6 +136,7 @@ impl HostArguments {
             lease,
             fifo_priority: self.priority(),
             placement,
+            server: self.server.clone(),
             spin,
             key,
             hold_sending: self.hold,
@@ -137,8 +145,8 @@ impl HostArguments {
         })
     }
 
-    /// That of a command that attaches to the executive of another process. What is that one's cannot be said here.
-    fn attached(&self, command: String) -> Result<HostConfig, Failure> {
+    /// Of a command that attaches to the executive of another process, or may: what is that one's cannot be said here.
+    fn says_nothing_of_the_executive(&self) -> Result<(), Failure> {
         let given = [
             ("--bind", self.bind.is_some()),
             ("--platform", self.platform.is_some()),
@@ -153,11 +161,9 @@ impl HostArguments {
         ];
         if let Some((option, _)) = given.into_iter().find(|(_, is_given)| *is_given) {
             return Err(Failure::Usage(format!(
-                "{option} is for the executive, and with --placement server that is another process's: say it to laxity serve"
+                "{option} is for the executive, and with --placement server, or auto, that may be another process's: say it to laxity serve"
             )));
         }
-        self.link.check()?;
-        let (server, placement) = (self.server.clone(), Placement::Server);
-        Ok(HostConfig { server, placement, command: Some(command), ..HostConfig::default() })
+        self.link.check()
     }
 }

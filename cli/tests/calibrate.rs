@@ -350,9 +350,9 @@ fn what_cannot_be_measured_or_written_is_refused_at_once() {
         (&["--hogs=-1"], "--hogs"),
         (&["--flood", "1000001"], "--flood at most 1000000"),
         (&["--flood", "many"], "--flood"),
-        (&["--link", "no-such-device"], "there is no network device \"no-such-device\""),
-        (&["--link", ""], "there is no network device \"\""),
-        (&["--link", "../../../etc"], "there is no network device"),
+        (&["--interface", "no-such-device"], "there is no network device \"no-such-device\""),
+        (&["--interface", ""], "there is no network device \"\""),
+        (&["--interface", "../../../etc"], "there is no network device"),
         (&["--link-rate", "fast"], "--link-rate: "),
         (&["--link-rate", "0Mbit/s"], "--link-rate: "),
         (&["--link-rate", "100"], "--link-rate: "),
@@ -370,7 +370,7 @@ fn what_cannot_be_measured_or_written_is_refused_at_once() {
             let name = device.file_name().into_string().unwrap();
             refused(
                 &scratch,
-                &["--link", &name, "-o", out],
+                &["--interface", &name, "-o", out],
                 "does not tell its rate; give it, for instance --link-rate",
             );
         }

@@ -70,7 +70,8 @@ fn admission_claims_what_the_calibration_carries_and_no_more() {
     let calibration = answer["calibration"].as_object().unwrap();
     let mut keys: Vec<&str> = calibration.keys().map(String::as_str).collect();
     keys.sort_unstable();
-    let expected = ["date", "duration_ns", "flood_packets_s", "hogs", "kernel", "link", "processor", "processors"];
+    let expected =
+        ["date", "duration_ns", "flood_packets_s", "hogs", "interface", "kernel", "link", "processor", "processors"];
     assert_eq!(keys, expected);
     assert_eq!((&calibration["duration_ns"], &calibration["hogs"]), (&600_000_000_000u64.into(), &2.into()));
     let said = page(&system, &measured);
@@ -198,7 +199,7 @@ fn a_calibration_that_cannot_be_used_is_never_passed_over() {
     };
     let cut = &good[..good.len() / 2];
     let edited = good.replacen("claimed = \"2us\"", "claimed = \"1us\"", 1);
-    let later = good.replacen("version = 3 ", "version = 4 ", 1);
+    let later = good.replacen("version = 4 ", "version = 5 ", 1);
     for (name, content, why) in [
         ("cut.toml", cut, "the file was cut short"),
         ("edited.toml", &edited, "the file was changed after it was measured"),

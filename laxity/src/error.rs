@@ -257,6 +257,11 @@ pub enum Error {
     /// Applications' threads do the work of an executive that serves others.
     #[error("an executive that serves other processes has a thread of its own: the placement `thread`")]
     ServesInline,
+    /// Whether frames are authenticated is for the executive to say.
+    #[error(
+        "a key is for the executive, and with the placements `server` and `auto` that may be another process's: start that one with it"
+    )]
+    KeyElsewhere,
     /// The executive is another process's.
     #[error("upcalls, and serving others, take an executive in this process: it is attached to another process's")]
     Elsewhere,
@@ -301,7 +306,7 @@ impl Error {
             Self::Served { status, .. } => *status,
             Self::Attach { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => 4,
             Self::Attach { .. } | Self::Serves { .. } => 5,
-            Self::ServesInline | Self::Elsewhere => 2,
+            Self::ServesInline | Self::Elsewhere | Self::KeyElsewhere => 2,
             Self::Forked | Self::Interrupted | Self::UpcallsInline | Self::Spin { .. } => 2,
             Self::ProcessorHeld { .. } => 5,
             Self::Registry(RegistryError::Damaged { .. }) => 2,
@@ -323,6 +328,12 @@ impl Error {
             Self::System { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => 4,
             Self::Closed | Self::Stopped | Self::System { .. } => 5,
         }
+    }
+
+    /// Whether nobody serves where this process would have attached.
+    pub(crate) fn is_nobody_serving(&self) -> bool {
+        use io::ErrorKind::{ConnectionRefused, NotFound};
+        matches!(self, Self::Attach { source, .. } if matches!(source.kind(), NotFound | ConnectionRefused))
     }
 
     /// A refusal by this host itself.

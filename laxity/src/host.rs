@@ -232,8 +232,13 @@ impl Host {
     /// If the platform's figures are out of range or those of the papers' machine, [`HostConfig::spin`] is out of range, the address is unavailable, the registry cannot be used or has no place
     /// left, or the system is out of resources. Nothing is half started.
     pub fn start(config: HostConfig) -> Result<Self, Error> {
-        if config.placement == Placement::Server {
-            return Self::attach(&config);
+        match config.placement {
+            Placement::Server => return Self::attach(&config),
+            Placement::Auto => match Self::attach(&config) {
+                Err(error) if error.is_nobody_serving() => {}
+                attached => return attached,
+            },
+            Placement::Thread | Placement::Inline => {}
         }
         let proves_bounds = config.policy != Policy::RateMonotonic;
         Self::start_prepared(config, proves_bounds, |_| {})
@@ -241,6 +246,9 @@ impl Host {
 
     /// Attaches to the executive that serves at the configured place.
     fn attach(config: &HostConfig) -> Result<Self, Error> {
+        if config.key.is_some() {
+            return Err(Error::KeyElsewhere);
+        }
         let socket = config.server.clone().unwrap_or_else(crate::serving::default_place);
         let command = config.command.clone().unwrap_or_else(own_name);
         let (attached, told) = Attached::attach(&socket, command)?;

@@ -35,6 +35,9 @@ pub enum Placement {
     /// The executive of another process, to which this one attaches ([`Host::serve`](crate::Host::serve)): all channels of all processes stand in one order, on
     /// one link. Messages go through memory that both processes have.
     Server,
+    /// `Server` if somebody serves at the configured place, else `Thread`. The address, the link and the costs are those of the executive that serves, if there is
+    /// one.
+    Auto,
 }
 
 /// The executive's thread; and what others do of its work, if they do.
@@ -66,7 +69,7 @@ where
     let stopping = Stopping(Arc::clone(&executive.stopped), Arc::clone(&executive.notified));
     let Manner { placement, fifo, spin } = manner;
     let (monitor, alone) = match placement {
-        Placement::Thread | Placement::Server => (None, Some(executive)),
+        Placement::Thread | Placement::Server | Placement::Auto => (None, Some(executive)),
         Placement::Inline => (Some(Arc::new(Monitor::new(executive, !spin.is_zero())?)), None),
     };
     let inline = monitor.clone().map(|monitor| monitor as Arc<dyn Inline>);

@@ -166,6 +166,21 @@ fn an_application_that_held_all_messages_gets_more_once_it_has_let_go() {
     assert_eq!(watch.figures().delivered, 12, "what was told last stays");
 }
 
+#[test]
+fn who_attaches_if_there_is_a_server_has_its_own_executive_if_there_is_none() {
+    let path = socket("auto");
+    let auto =
+        || Host::start(HostConfig { placement: Placement::Auto, server: Some(path.clone()), ..config() }).unwrap();
+    let alone = auto();
+    let server = host();
+    let _serving = server.serve(ServeConfig { socket: path.clone(), memory: 4 << 20 }).unwrap();
+    let (one, other) = (auto(), auto());
+    assert_eq!([one.address(), other.address()], [server.address(); 2]);
+    assert_ne!(alone.address(), server.address());
+    assert!(alone.link_counters().is_some() && one.link_counters().is_none());
+    exchange(&one, &alone, "out");
+}
+
 /// The next message, or how the channel ended.
 fn ended(receiver: &mut Receiver) -> Error {
     let start = Instant::now();

@@ -35,7 +35,7 @@ completion says what bound and deadline end with: transmission, where this host 
 receives, or both ends are asked; of the whole object null if there are both. guarantee is none, statistical or calibrated: the level of a grant if \
 the host runs as it was calibrated; none if a cost that was measured is given otherwise. miss_probability is a decimal fraction \
 as text: a message misses because of this host with that probability at most; null if nothing is claimed. calibration is null if \
-nothing is measured, otherwise {date, kernel, processor, processors, duration_ns, hogs, flood_packets_s, link}.";
+nothing is measured, otherwise {date, kernel, processor, processors, duration_ns, hogs, flood_packets_s, link, interface}.";
 
 #[derive(Debug, Args)]
 pub(crate) struct AdmitArguments {

@@ -203,7 +203,7 @@ fn the_page_explains_every_figure() {
 #[test]
 fn a_page_without_a_choice_says_the_rest() {
     let page = text::page(&Measured { choice: None, ..measured() }, &file(), None);
-    assert!(page.contains("Guarantee with it: none.") && page.contains("Link eth0: "), "{page}");
+    assert!(page.contains("Guarantee with it: none.") && page.contains("Link udp, eth0: "), "{page}");
     assert!(!page.contains("Channels granted") && !page.contains("channel alone"), "{page}");
 }
 

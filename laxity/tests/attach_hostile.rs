@@ -1,0 +1,267 @@
+//! Applications that attach and then do what they should not: random words in the memory that they share with the executive, random datagrams, rings for what they
+//! do not have. Others at the same executive do not notice, and it goes on serving.
+
+use std::io::{IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration as StdDuration;
+
+use laxity::serving::{ServeConfig, Serving};
+use laxity::{ChannelSpec, Host, HostConfig, Placement};
+use laxity_core::contract::Contract;
+use laxity_core::platform::Platform;
+use laxity_core::units::Duration;
+use laxity_shm::{Region, Words};
+use rustix::net::{
+    AddressFamily, RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags,
+    SocketType,
+};
+use serde_json::{Value, json};
+
+const PATIENCE: StdDuration = StdDuration::from_secs(10);
+const MEMORY: usize = 1 << 20;
+
+/// SplitMix64.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut x = self.0;
+        x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        x ^ (x >> 31)
+    }
+    fn below(&mut self, most: u64) -> u64 {
+        self.next() % most
+    }
+    /// What counts and lengths like to be, or anything.
+    fn word(&mut self) -> u64 {
+        match self.below(4) {
+            0 => self.below(8),
+            1 => self.below(200),
+            2 => u64::MAX - self.below(3),
+            _ => self.next(),
+        }
+    }
+}
+
+fn config() -> HostConfig {
+    HostConfig { registry: None, ..HostConfig::with_costs(Platform::assumed_host()) }
+}
+
+fn serving(name: &str) -> (Host, Serving, PathBuf) {
+    let host = Host::start(config()).unwrap();
+    let socket = std::env::temp_dir().join(format!("laxity-hostile-{}-{name}", std::process::id()));
+    let serving = host.serve(ServeConfig { socket: socket.clone(), memory: MEMORY }).unwrap();
+    (host, serving, socket)
+}
+
+fn spec() -> ChannelSpec {
+    ChannelSpec::real_time(Contract::new(500, 1, Duration::from_millis(5), 4, Duration::from_millis(500)).unwrap())
+}
+
+/// A connection without the library.
+struct Raw(OwnedFd);
+
+impl Raw {
+    fn connect(path: &Path) -> Self {
+        let flags = SocketFlags::CLOEXEC;
+        let socket = rustix::net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None).unwrap();
+        rustix::net::connect(&socket, &SocketAddrUnix::new(path).unwrap()).unwrap();
+        Self(socket)
+    }
+
+    /// False if the other side has gone.
+    fn say(&self, bytes: &[u8]) -> bool {
+        let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+        rustix::net::sendmsg(&self.0, &[IoSlice::new(bytes)], &mut Default::default(), flags).is_ok()
+    }
+
+    fn ask(&self, ask: &Value) -> bool {
+        self.say(ask.to_string().as_bytes())
+    }
+
+    /// What is told next, with its descriptors; `None` if the other side has gone.
+    fn hear(&self) -> Option<(Value, Vec<OwnedFd>)> {
+        rustix::net::sockopt::set_socket_timeout(&self.0, rustix::net::sockopt::Timeout::Recv, Some(PATIENCE)).unwrap();
+        let (mut bytes, mut space) = (vec![0; 1 << 16], [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))]);
+        let mut ancillary = RecvAncillaryBuffer::new(&mut space);
+        let into = &mut [IoSliceMut::new(&mut bytes)];
+        let got = rustix::net::recvmsg(&self.0, into, &mut ancillary, RecvFlags::CMSG_CLOEXEC).ok()?.bytes;
+        let mut descriptors = Vec::new();
+        for message in ancillary.drain() {
+            if let RecvAncillaryMessage::ScmRights(rights) = message {
+                descriptors.extend(rights);
+            }
+        }
+        if got == 0 { None } else { Some((serde_json::from_slice(&bytes[..got]).unwrap(), descriptors)) }
+    }
+
+    /// Attaches: the memory, and the bell.
+    fn attach(&self) -> (Arc<Region>, OwnedFd) {
+        assert!(self.ask(&json!({ "Attach": { "version": 1, "command": "hostile" } })));
+        let (told, descriptors) = self.hear().unwrap();
+        let bytes = told["Region"]["bytes"].as_u64().unwrap() as usize;
+        let [memory, bell] = <[_; 2]>::try_from(descriptors).unwrap();
+        let region = Arc::new(Region::map(memory.as_fd(), bytes).unwrap());
+        assert!(self.ask(&json!("Mapped")));
+        let (told, _) = self.hear().unwrap();
+        assert!(told["Attached"].is_object(), "{told}");
+        (region, bell)
+    }
+}
+
+/// A channel through the executive that goes on while others misbehave: each message comes whole and in order.
+struct Victim {
+    over: Arc<AtomicBool>,
+    thread: std::thread::JoinHandle<u64>,
+}
+
+impl Victim {
+    fn start(socket: &Path) -> Self {
+        let attached =
+            HostConfig { placement: Placement::Server, server: Some(socket.to_owned()), ..HostConfig::default() };
+        let (here, other) = (Host::start(attached).unwrap(), Host::start(config()).unwrap());
+        let listener = other.listen("victim").unwrap();
+        let mut sender = here.open(other.address(), "victim", spec()).unwrap();
+        let mut receiver = listener.accept(Some(PATIENCE)).unwrap();
+        let over = Arc::new(AtomicBool::new(false));
+        let ends = Arc::clone(&over);
+        let thread = std::thread::spawn(move || {
+            let mut sent = 0u64;
+            while !ends.load(Ordering::Relaxed) {
+                sender.send(&[sent as u8; 400]).unwrap();
+                let received = receiver.recv_timeout(PATIENCE).unwrap();
+                assert_eq!((received.sequence(), &received[..]), (sent, &[sent as u8; 400][..]));
+                sent += 1;
+            }
+            let figures = receiver.figures();
+            assert_eq!((figures.misses.laxity, figures.lost, figures.dropped), (0, 0, 0), "{figures:?}");
+            drop((here, other));
+            sent
+        });
+        Self { over, thread }
+    }
+
+    fn end(self) {
+        self.over.store(true, Ordering::Relaxed);
+        assert!(self.thread.join().unwrap() > 0);
+    }
+}
+
+/// Any words in the shared memory, beside channels that are in use, with bells that ring.
+#[test]
+fn random_words_in_shared_memory_are_nobody_elses_trouble() {
+    let (server, _serving, socket) = serving("words");
+    let victim = Victim::start(&socket);
+    let other = Host::start(config()).unwrap();
+    let listener = other.listen("any").unwrap();
+    let (mut random, mut opened) = (Random(1), 0);
+    for _ in 0..200 {
+        let raw = Raw::connect(&socket);
+        let (region, bell) = raw.attach();
+        let open = json!({ "Open": { "ticket": 1, "peer": other.address(), "name": "any", "spec": {
+            "service": { "RealTime": { "max_message": 500, "min_message": 1, "interval": 5_000_000, "burst": 4, "deadline": 500_000_000, "catch_up": 0,
+                "tolerance": null } },
+            "overload": (["Block", "Drop", "Decay"][random.below(3) as usize]), "priority": 0, "catch_up": null } } });
+        assert!(raw.ask(&open));
+        let (told, _) = raw.hear().unwrap();
+        // The other host keeps what a channel held for half a second, and refuses then.
+        let Some(at) = told["Opened"]["channel"]["at"].as_u64() else {
+            assert!(told["Refused"].is_object(), "{told}");
+            std::thread::sleep(StdDuration::from_millis(20));
+            continue;
+        };
+        opened += 1;
+        let all = Words::of(&region, 0, region.bytes() / 8).unwrap();
+        for _ in 0..random.below(500) {
+            // Mostly where it matters: the bell, the signal, the counts, the first slot.
+            let place = match random.below(4) {
+                0 => random.below(18),
+                1..3 => at as u64 / 8 + random.below(160),
+                _ => random.below(all.len() as u64),
+            };
+            all[place as usize].store(random.word(), Ordering::Release);
+            // Every channel rings, those that it does not have, too.
+            all[0].store(u64::MAX, Ordering::Release);
+            let _ = rustix::io::write(&bell, &1u64.to_ne_bytes());
+        }
+        drop(raw);
+        drop(listener.accept(Some(PATIENCE)));
+    }
+    assert!(opened >= 50, "{opened}");
+    // It serves as before.
+    let raw = Raw::connect(&socket);
+    raw.attach();
+    victim.end();
+    let _again = other.listen("again").unwrap();
+    server.open(other.address(), "again", spec()).unwrap();
+}
+
+/// Any datagrams: nonsense, and messages that are out of place.
+#[test]
+fn random_datagrams_are_nobody_elses_trouble() {
+    let (_server, _serving, socket) = serving("datagrams");
+    let victim = Victim::start(&socket);
+    let mut random = Random(2);
+    let asks = |random: &mut Random| match random.below(9) {
+        0 => json!({ "Attach": { "version": random.below(3), "command": "x" } }),
+        1 => json!("Mapped"),
+        2 => json!({ "Close": { "place": random.below(70) } }),
+        3 => json!({ "Forget": { "place": random.next() as u32 } }),
+        4 => json!({ "Figures": { "ticket": random.next(), "place": random.below(70) } }),
+        5 => json!({ "Listen": { "ticket": 1, "name": format!("name-{}", random.below(5)), "from": null } }),
+        6 => json!({ "Unlisten": { "name": format!("name-{}", random.below(5)) } }),
+        7 => json!({ "Status": { "ticket": 1 } }),
+        _ => json!({ "Open": { "ticket": 1, "peer": "127.0.0.1:9", "name": "", "spec": {
+            "service": { "BestEffort": { "max_message": random.word(), "queue": random.word() } }, "overload": "Block", "priority": random.below(256),
+            "catch_up": null } } }),
+    };
+    for _ in 0..200 {
+        let raw = Raw::connect(&socket);
+        let _mapped = (random.below(2) == 0).then(|| raw.attach());
+        for _ in 0..random.below(50) {
+            let goes_on = match random.below(20) {
+                0 => raw.say(&(0..random.below(5000)).map(|_| random.next() as u8).collect::<Vec<_>>()),
+                1 => raw.say(&[]),
+                _ => raw.ask(&asks(&mut random)),
+            };
+            if !goes_on {
+                break;
+            }
+        }
+    }
+    Raw::connect(&socket).attach();
+    victim.end();
+}
+
+/// What was shared is sealed: no holes, no other length, no new writers. Who does not map it in time is not let in.
+#[test]
+fn memory_keeps_its_pages() {
+    let (_server, _serving, socket) = serving("pages");
+    let raw = Raw::connect(&socket);
+    assert!(raw.ask(&json!({ "Attach": { "version": 1, "command": "hostile" } })));
+    let (told, mut descriptors) = raw.hear().unwrap();
+    let bytes = told["Region"]["bytes"].as_u64().unwrap();
+    let memory = descriptors.swap_remove(0);
+    // Before it is sealed it may: then it is not used.
+    rustix::fs::ftruncate(&memory, bytes / 2).unwrap();
+    assert!(raw.ask(&json!("Mapped")));
+    assert!(raw.hear().is_none_or(|(told, _)| told["NotAttached"].is_object()));
+    let raw = Raw::connect(&socket);
+    assert!(raw.ask(&json!({ "Attach": { "version": 1, "command": "hostile" } })));
+    let (_, mut descriptors) = raw.hear().unwrap();
+    let memory = descriptors.swap_remove(0);
+    let region = Region::map(memory.as_fd(), bytes as usize).unwrap();
+    assert!(raw.ask(&json!("Mapped")));
+    assert!(raw.hear().unwrap().0["Attached"].is_object());
+    let punch = rustix::fs::FallocateFlags::PUNCH_HOLE | rustix::fs::FallocateFlags::KEEP_SIZE;
+    assert!(rustix::fs::fallocate(&memory, punch, 0, 4096).is_err());
+    assert!(rustix::fs::ftruncate(&memory, 4096).is_err());
+    assert!(Region::map(memory.as_fd(), bytes as usize).is_err());
+    drop(region);
+}
