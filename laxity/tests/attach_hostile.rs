@@ -182,7 +182,7 @@ fn random_words_in_shared_memory_are_nobody_elses_trouble() {
             // Mostly where it matters: the bell, the signal, the counts, the first slot.
             let place = match random.below(4) {
                 0 => random.below(18),
-                1..3 => at as u64 / 8 + random.below(160),
+                1..3 => at / 8 + random.below(160),
                 _ => random.below(all.len() as u64),
             };
             all[place as usize].store(random.word(), Ordering::Release);
