@@ -225,8 +225,8 @@ impl Rung {
 /// so that it never waits for a thread of lower priority.
 pub(crate) struct Returned {
     messages: Mutex<Vec<MessageBuf>>,
-    /// What else is to be done for each, if the executive is in another process.
-    returns: Option<Box<dyn Fn() + Send + Sync>>,
+    /// What else is to be done for each, if the executive is in another process, and as long as the channel has its memory.
+    returns: Option<Mutex<Option<Box<dyn Fn() + Send>>>>,
 }
 
 impl std::fmt::Debug for Returned {
@@ -241,8 +241,15 @@ impl Returned {
     }
 
     /// Of a channel whose executive is in another process, to which each return is told.
-    pub(crate) fn telling(messages: usize, returns: Box<dyn Fn() + Send + Sync>) -> Self {
-        Self { returns: Some(returns), ..Self::new(messages) }
+    pub(crate) fn telling(messages: usize, returns: Box<dyn Fn() + Send>) -> Self {
+        Self { returns: Some(Mutex::new(Some(returns))), ..Self::new(messages) }
+    }
+
+    /// From now on nobody is told: what comes back late is of a channel that is gone, and its memory may be another one's.
+    pub(crate) fn tells_no_more(&self) {
+        if let Some(returns) = &self.returns {
+            returns.lock().unwrap_or_else(PoisonError::into_inner).take();
+        }
     }
 
     /// Gives a message back. There are no more of them than places.
@@ -252,7 +259,8 @@ impl Returned {
             messages.push(message);
         }
         drop(messages);
-        if let Some(returns) = &self.returns {
+        let Some(returns) = &self.returns else { return };
+        if let Some(returns) = &*returns.lock().unwrap_or_else(PoisonError::into_inner) {
             returns();
         }
     }

@@ -179,6 +179,7 @@ impl Receiver {
 impl Drop for Receiver {
     fn drop(&mut self) {
         self.home.close(&self.port.port);
+        self.port.returned.tells_no_more();
         self.home.forget(&self.port.port);
     }
 }

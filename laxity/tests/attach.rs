@@ -181,6 +181,31 @@ fn who_attaches_if_there_is_a_server_has_its_own_executive_if_there_is_none() {
     exchange(&one, &alone, "out");
 }
 
+/// A message outlives its receiver, whose memory another channel has then.
+#[test]
+fn a_message_that_is_dropped_late_is_in_no_other_channels_way() {
+    let (server, _serving, socket) = serving("late", 1 << 20);
+    let (here, other) = (attached(&socket), host());
+    let mut late = Vec::new();
+    for round in 0..4 {
+        let listener = here.listen("late").unwrap();
+        let mut sender = other.open(server.address(), "late", contract(1000)).unwrap();
+        let mut receiver = listener.accept(Some(PATIENCE)).unwrap();
+        drop(late.pop());
+        for number in 0..20 {
+            sender.send(&message(number, 500 + round)).unwrap();
+            let received = receiver.recv_timeout(PATIENCE).unwrap();
+            assert_eq!(received[..], message(number, 500 + round));
+            late.truncate(1);
+            late.push(received);
+        }
+        sender.close().unwrap();
+        drop(receiver);
+        // Until the executive has given the memory back.
+        std::thread::sleep(StdDuration::from_millis(700));
+    }
+}
+
 /// The next message, or how the channel ended.
 fn ended(receiver: &mut Receiver) -> Error {
     let start = Instant::now();
