@@ -15,6 +15,8 @@ use crate::costs::{self, CostsArguments};
 use crate::failure::Failure;
 use crate::values::{look_up, span_within};
 
+const LEASE: &str = "2s";
+
 /// How this host takes part.
 #[derive(Debug, Args)]
 pub(crate) struct HostArguments {
@@ -30,7 +32,7 @@ pub(crate) struct HostArguments {
     #[command(flatten)]
     pub(crate) link: crate::link::LinkArguments,
     /// How long the peer may be silent before it counts as lost
-    #[arg(long, value_name = "SPAN", default_value = "2s")]
+    #[arg(long, value_name = "SPAN", default_value = LEASE)]
     pub(crate) lease: String,
     /// Stay an ordinary thread, even where real-time priority is permitted
     #[arg(long)]
@@ -92,6 +94,8 @@ impl HostArguments {
     ) -> Result<HostConfig, Failure> {
         if let PlacementArgument::Server | PlacementArgument::Auto = self.placement {
             self.says_nothing_of_the_executive()?;
+        } else if self.server.is_some() {
+            return Err(Failure::Usage("--server is for --placement server or auto".to_owned()));
         }
         if self.placement == PlacementArgument::Server {
             let (server, placement) = (self.server.clone(), Placement::Server);
@@ -154,6 +158,7 @@ impl HostArguments {
             ("--keep-awake", self.costs.keep_awake),
             ("--link", self.link.link != crate::link::LinkName::Udp),
             ("--no-realtime", self.no_realtime),
+            ("--lease", self.lease != LEASE),
             ("--spin", self.spin != "0"),
             ("--hold", self.hold),
             ("--key", self.key.is_some()),

@@ -64,5 +64,5 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<bool, Failure> {
     }
     drop(serving);
     report::told(&host, laxity_link::sys::now().since(begin)).iter().for_each(|line| eprintln!("{line}"));
-    Ok(true)
+    if stop.is_set() { Ok(true) } else { Err(laxity::Error::Stopped.into()) }
 }

@@ -133,14 +133,21 @@ fn who_is_killed_closes_its_own_channels_only() {
 #[test]
 fn when_the_server_is_killed_its_processes_say_so_and_another_takes_its_place() {
     let scratch = Scratch::new("serve", "server");
-    let (mut server, socket, _) = self::server(&scratch);
+    let (mut server, socket, address) = self::server(&scratch);
     let receiver = receiver(&socket, "a", &[]);
+    let mut sender = self::sender(&socket, &format!("{address}/a"), &CONTRACT);
+    sender.stdin(Stdio::piped());
+    // It waits for its input, which does not come.
+    let sender = Running::start(sender, "granted");
     server.child.kill().unwrap();
     server.child.wait().unwrap();
     let start = Instant::now();
-    let ended = receiver.end();
+    for ended in [receiver.end(), sender.end()] {
+        let said = text(&ended.stderr);
+        assert_eq!(ended.status.code(), Some(5), "{said}");
+        assert!(said.contains("the executive has stopped"), "{said}");
+    }
     assert!(start.elapsed() < PATIENCE);
-    assert_eq!(ended.status.code(), Some(5), "{}", text(&ended.stderr));
     let (again, socket, _) = self::server(&scratch);
     let receiver = self::receiver(&socket, "a", &[]);
     receiver.signal(Signal::INT);
@@ -161,6 +168,8 @@ fn what_does_not_go_together_is_refused() {
     refused(&[&["recv", "a", "--bind", "127.0.0.1:0"][..], &attached(&socket)].concat(), 2, "--bind");
     refused(&["serve", "--placement", "inline"], 2, "--placement");
     refused(&["serve", "--memory", "1KiB"], 2, "--memory");
+    refused(&[&["recv", "a", "--lease", "3s"][..], &attached(&socket)].concat(), 2, "--lease");
+    refused(&["recv", "a", "--server", "x"], 2, "--server");
 }
 
 impl Drop for Running {

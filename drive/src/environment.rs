@@ -133,6 +133,8 @@ pub struct Delivery {
 pub trait Ports {
     /// The next place at which something was put or given back; each is told once until it rings again.
     fn rung(&mut self) -> Option<u32>;
+    /// A look at the mailboxes begins: what rings after the first [`Self::rung`] that finds nothing may be left to the next one.
+    fn look_begins(&mut self) {}
 
     /// The oldest message that the application at `place` has put into its mailbox.
     fn take(&mut self, place: u32) -> Option<Outbound>;

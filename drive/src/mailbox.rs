@@ -45,6 +45,7 @@ impl<F: Frames> Driver<F> {
         while let Some((_, place)) = self.retries.pop_due(now) {
             taken += self.drain(now, place, env);
         }
+        env.look_begins();
         for _ in 0..self.mailboxes.len() {
             let Some(place) = env.rung() else { break };
             taken += self.drain(now, place, env);

@@ -1,14 +1,15 @@
 //! The application's side: its channels are those of an executive in another process.
 
 use std::collections::BTreeMap;
+use std::collections::btree_map::Entry;
 use std::fmt;
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak, mpsc};
-use std::time::Duration as StdDuration;
+use std::time::{Duration as StdDuration, Instant as StdInstant};
 
-use laxity_core::event::Name;
+use laxity_core::event::{End, Name};
 use laxity_core::figures::Figures;
 use laxity_core::platform::Platform;
 use laxity_core::send::SendCounters;
@@ -35,7 +36,7 @@ const TO_ATTACH: StdDuration = StdDuration::from_secs(5);
 
 /// What the executive's host is.
 pub(crate) struct HostTold {
-    pub(crate) address: std::net::SocketAddr,
+    pub(crate) address: SocketAddr,
     pub(crate) costs: Costs,
     pub(crate) backing: Backing,
     pub(crate) scheduling: Scheduling,
@@ -92,13 +93,24 @@ impl Attached {
             return Err(Error::Served { status: 4, text });
         }
         let silent = || failed(std::io::ErrorKind::TimedOut.into());
-        let next = || match socket.receive::<Tell>(None, Some(TO_ATTACH)) {
-            Ok(Came::Message(Tell::NotAttached { status, why }, _)) => Err(Error::Served { status, text: why }),
-            Ok(Came::Message(tell, descriptors)) => Ok((tell, descriptors)),
-            Ok(Came::Gone | Came::Nothing) => Err(silent()),
-            Err(error) => Err(failed(error)),
+        // One that is just going accepts, and closes.
+        let gone = || failed(std::io::ErrorKind::ConnectionRefused.into());
+        let until = StdInstant::now() + TO_ATTACH;
+        let next = || loop {
+            let left = until.saturating_duration_since(StdInstant::now());
+            match socket.receive::<Tell>(None, Some(left)) {
+                Ok(Came::Message(Tell::NotAttached { status, why }, _)) => {
+                    break Err(Error::Served { status, text: why });
+                }
+                Ok(Came::Message(tell, descriptors)) => break Ok((tell, descriptors)),
+                Ok(Came::Gone) => break Err(gone()),
+                // Or a signal came.
+                Ok(Came::Nothing) if left.is_zero() => break Err(silent()),
+                Ok(Came::Nothing) => {}
+                Err(error) => break Err(failed(error)),
+            }
         };
-        socket.send(&Ask::Attach { version: VERSION, command }, &[]).map_err(failed)?;
+        socket.send(&Ask::Attach { version: VERSION, command }, &[]).map_err(|_| gone())?;
         let (Tell::Region { bytes }, descriptors) = next()? else { return Err(silent()) };
         let Ok([memory, bell]) = <[_; 2]>::try_from(descriptors) else { return Err(silent()) };
         let region = Arc::new(Region::map(std::os::fd::AsFd::as_fd(&memory), bytes).map_err(failed)?);
@@ -129,6 +141,13 @@ impl Attached {
         Ok((attached, told))
     }
 
+    /// The host is no more: its channels end, and nothing is asked any more.
+    pub(crate) fn leave(&self) {
+        if !self.is_copy() {
+            self.lose();
+        }
+    }
+
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -156,12 +175,7 @@ impl Attached {
         self.socket.send(ask, &[]).map_err(|_| Error::Stopped)
     }
 
-    pub(crate) fn open(
-        &self,
-        peer: std::net::SocketAddr,
-        name: String,
-        spec: &ChannelSpec,
-    ) -> Result<(SendPort, Grant), Error> {
+    pub(crate) fn open(&self, peer: SocketAddr, name: String, spec: &ChannelSpec) -> Result<(SendPort, Grant), Error> {
         let Answer::Opened(opened) = self.ask(|ticket| Ask::Open { ticket, peer, name, spec: Spec::of(spec) })? else {
             return Err(Error::Stopped);
         };
@@ -176,11 +190,10 @@ impl Attached {
         let (sender, receiver) = mpsc::channel();
         let name = name.as_str().to_owned();
         // Before it is answered: a channel may come at once.
-        let before = self.state().listeners.insert(name.clone(), sender);
-        if let Some(before) = before {
-            self.state().listeners.insert(name.clone(), before);
-            return Err(Error::NameInUse(name));
-        }
+        match self.state().listeners.entry(name.clone()) {
+            Entry::Occupied(_) => return Err(Error::NameInUse(name)),
+            Entry::Vacant(place) => place.insert(sender),
+        };
         let asked = self.ask(|ticket| Ask::Listen { ticket, name: name.clone(), from });
         if let Err(error) = asked {
             self.state().listeners.remove(&name);
@@ -244,9 +257,10 @@ impl Attached {
                 }
             }
             Tell::Ended { place, end, figures } => {
-                let port = self.state().channels.get(&place).and_then(Weak::upgrade);
-                if let Some(port) = port {
-                    port.set_counted((*figures).into());
+                // Locked until it is told: whoever lets go of it meanwhile has its memory given to another one.
+                let state = self.state();
+                if let Some(port) = state.channels.get(&place).and_then(Weak::upgrade) {
+                    port.set_counted((*figures).into(), true);
                     port.set_end(end.end());
                 }
             }
@@ -262,16 +276,16 @@ impl Attached {
         state.listeners.clear();
         let ports: Vec<Arc<Port>> = state.channels.values().filter_map(Weak::upgrade).collect();
         drop(state);
-        ports.iter().for_each(|port| port.signal.notify());
+        ports.iter().for_each(|port| port.set_end(End::PeerLost));
     }
 
     /// What is told of it now; once it is over, or let go of, what was told last.
     fn counted(&self, port: &Port) -> Counted {
         if let Some(place) = port.index().filter(|_| port.end().is_none())
             && let Ok(Answer::Counted(Some(counted))) = self.ask(|ticket| Ask::Figures { ticket, place })
-            && port.end().is_none()
+            && port.index() == Some(place)
         {
-            port.set_counted((*counted).into());
+            port.set_counted((*counted).into(), false);
         }
         port.counted()
     }
@@ -316,8 +330,11 @@ impl Home for Attached {
 
     fn forget(&self, port: &Arc<Port>) {
         if let Some(place) = port.index().filter(|_| !self.is_copy()) {
+            let mut state = self.state();
+            port.set_end(End::Closed { report: None });
             port.retire();
-            self.state().channels.remove(&place);
+            state.channels.remove(&place);
+            drop(state);
             let _ = self.say(&Ask::Forget { place });
         }
     }
@@ -333,6 +350,13 @@ impl Home for Attached {
 
     fn figures(&self, port: &Port, _: &Grant) -> Figures {
         self.counted(port).figures
+    }
+
+    fn of_end(&self, end: End, peer: SocketAddr) -> Error {
+        match end {
+            End::PeerLost if self.gone.load(Ordering::SeqCst) => Error::Stopped,
+            other => Error::of_end(other, peer, false),
+        }
     }
 
     fn unlisten(&self, name: Name) {

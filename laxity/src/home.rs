@@ -1,10 +1,11 @@
 //! Where a channel's executive is, as its application's threads see it: in this process, or in another one to which this one is attached.
 
 use std::fmt;
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use laxity_core::contract::Contract;
-use laxity_core::event::Name;
+use laxity_core::event::{End, Name};
 use laxity_core::figures::Figures;
 use laxity_core::send::SendCounters;
 
@@ -34,6 +35,10 @@ pub(crate) trait Home: fmt::Debug + Send + Sync {
     fn send_counters(&self, port: &Port) -> SendCounters;
     /// What happened to a receiving channel's messages so far.
     fn figures(&self, port: &Port, grant: &Grant) -> Figures;
+    /// What whoever goes on using a channel with `peer` is told that has ended so.
+    fn of_end(&self, end: End, peer: SocketAddr) -> Error {
+        Error::of_end(end, peer, false)
+    }
     /// Receives by this name no more.
     fn unlisten(&self, name: Name);
 }

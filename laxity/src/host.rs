@@ -198,6 +198,14 @@ enum Executives {
     There(Arc<Attached>),
 }
 
+impl Drop for Executives {
+    fn drop(&mut self) {
+        if let Self::There(attached) = self {
+            attached.leave();
+        }
+    }
+}
+
 /// An executive in this process. Dropping it closes its channels and stops the threads.
 pub(crate) struct Here {
     pub(crate) shared: Arc<Shared>,

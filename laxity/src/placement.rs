@@ -36,7 +36,7 @@ pub enum Placement {
     /// one link. Messages go through memory that both processes have.
     Server,
     /// `Server` if somebody serves at the configured place, else `Thread`. The address, the link and the costs are those of the executive that serves, if there is
-    /// one.
+    /// one; so a key, which is the executive's, cannot be given.
     Auto,
 }
 

@@ -87,7 +87,8 @@ pub(crate) struct Port {
     end: OnceLock<End>,
     index: AtomicU32,
     /// What the executive of another process told last of the channel.
-    counted: std::sync::Mutex<Counted>,
+    /// And whether that was the last.
+    counted: std::sync::Mutex<(Counted, bool)>,
 }
 
 /// What became of a channel's messages.
@@ -125,12 +126,16 @@ impl Port {
         self.index.store(UNASSIGNED, Ordering::Release);
     }
 
-    pub(crate) fn set_counted(&self, counted: Counted) {
-        *self.counted.lock().unwrap_or_else(PoisonError::into_inner) = counted;
+    /// What is told last stays.
+    pub(crate) fn set_counted(&self, counted: Counted, is_last: bool) {
+        let mut known = self.counted.lock().unwrap_or_else(PoisonError::into_inner);
+        if !known.1 {
+            *known = (counted, is_last);
+        }
     }
 
     pub(crate) fn counted(&self) -> Counted {
-        self.counted.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.counted.lock().unwrap_or_else(PoisonError::into_inner).0.clone()
     }
 
     pub(crate) fn set_end(&self, end: End) {
@@ -263,6 +268,11 @@ impl Returned {
         if let Some(returns) = &*returns.lock().unwrap_or_else(PoisonError::into_inner) {
             returns();
         }
+    }
+
+    /// Takes everything, each through `take`: for the application's own threads.
+    pub(crate) fn drain(&self, take: impl FnMut(MessageBuf)) {
+        self.messages.lock().unwrap_or_else(PoisonError::into_inner).drain(..).for_each(take);
     }
 
     /// Takes everything, each through `take`; false if another thread is at it.

@@ -147,7 +147,7 @@ impl Receiver {
                 });
             }
             if let Some(end) = end {
-                return Err(Error::of_end(end, self.grant.peer, false));
+                return Err(self.home.of_end(end, self.grant.peer));
             }
             self.home.check_running()?;
             let left = until.map(|until| until.saturating_duration_since(StdInstant::now()));

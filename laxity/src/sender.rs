@@ -182,7 +182,7 @@ impl Sender {
                 let counters = self.counters();
                 return match end {
                     End::Closed { report } => Ok((counters, report)),
-                    other => Err(Error::of_end(other, self.grant.peer, false)),
+                    other => Err(self.home.of_end(other, self.grant.peer)),
                 };
             }
             self.home.check_running()?;
@@ -203,7 +203,7 @@ impl Sender {
     fn is_open(&self) -> Result<(), Error> {
         self.home.check_running()?;
         match self.port.port.end() {
-            Some(end) => Err(Error::of_end(end, self.grant.peer, false)),
+            Some(end) => Err(self.home.of_end(end, self.grant.peer)),
             None => Ok(()),
         }
     }

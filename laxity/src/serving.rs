@@ -278,7 +278,14 @@ impl Server {
             refuse(4, format!("user {user} may not attach: this executive is of user {own}"));
             return None;
         }
-        let next = || socket.receive::<Ask>(None, Some(until.saturating_duration_since(StdInstant::now())));
+        let next = || loop {
+            let left = until.saturating_duration_since(StdInstant::now());
+            match socket.receive::<Ask>(None, Some(left)) {
+                // A signal came.
+                Ok(Came::Nothing) if !left.is_zero() => {}
+                came => break came,
+            }
+        };
         let Ok(Came::Message(Ask::Attach { version, command }, _)) = next() else { return None };
         if version != VERSION {
             refuse(5, format!("it speaks version {version}, this executive version {VERSION}"));
@@ -402,12 +409,14 @@ impl Drop for Leaving {
 #[derive(Debug)]
 struct Flag {
     is_broken: AtomicBool,
+    /// It has gone, or was thrown out.
+    is_gone: AtomicBool,
     kill: Wake,
 }
 
 impl Flag {
     fn new() -> std::io::Result<Self> {
-        Ok(Self { is_broken: AtomicBool::new(false), kill: Wake::new()? })
+        Ok(Self { is_broken: AtomicBool::new(false), is_gone: AtomicBool::new(false), kill: Wake::new()? })
     }
 
     fn blame(&self) {
@@ -497,6 +506,12 @@ impl Drop for Block {
 impl Blames for Arc<Block> {
     fn blame(&self, _: Lie) {
         self.flag.blame();
+    }
+    fn is_blamed(&self) -> bool {
+        self.flag.is_broken.load(Ordering::Relaxed)
+    }
+    fn is_gone(&self) -> bool {
+        self.flag.is_gone.load(Ordering::Relaxed)
     }
     fn bell(&self) -> (u32, u32) {
         (self.number, self.place)
@@ -609,6 +624,7 @@ impl Client {
 
     /// It has gone: what it has is closed.
     fn end(&self, shared: &Shared) {
+        self.flag.is_gone.store(true, Ordering::Relaxed);
         let mut held = self.held();
         held.is_over = true;
         let names = std::mem::take(&mut held.names);

@@ -21,6 +21,10 @@ use crate::sync;
 /// Hears that the other side wrote what cannot be. The mailbox is not used after that.
 pub(crate) trait Blames: std::fmt::Debug + Send {
     fn blame(&self, lie: Lie);
+    /// It was blamed, for this mailbox or another one.
+    fn is_blamed(&self) -> bool;
+    /// It has gone: what it had put before is all that is taken.
+    fn is_gone(&self) -> bool;
     /// The application, and the channel's place in its bell.
     fn bell(&self) -> (u32, u32);
 }
@@ -34,30 +38,33 @@ pub(crate) struct FilledByOther<B> {
     taken: u64,
     /// When the last message arrived, or the channel began: none comes from before that.
     last: Instant,
-    is_broken: bool,
+    /// So many messages are taken once it has gone.
+    left: usize,
     of: B,
 }
 
 impl<B: Blames> FilledByOther<B> {
     pub(crate) fn new(reader: Reader<Words>, rung: sync::Words, buffers: usize, bytes: usize, of: B) -> Self {
         let free = (0..buffers).map(|_| MessageBuf::with_capacity(bytes)).collect();
-        Self { reader, free, rung, taken: 0, last: now(), is_broken: false, of }
+        Self { reader, free, rung, taken: 0, last: now(), left: buffers, of }
     }
 }
 
 impl<B: Blames> Filled for FilledByOther<B> {
     fn take(&mut self) -> Option<Outbound> {
-        if self.is_broken {
+        if self.of.is_blamed() || self.of.is_gone() && self.left == 0 {
             return None;
         }
         let len = match self.reader.next_len() {
             Ok(len) => len?,
             Err(lie) => {
-                self.is_broken = true;
                 self.of.blame(lie);
                 return None;
             }
         };
+        if self.of.is_gone() {
+            self.left -= 1;
+        }
         // As many as slots: without one the other side has put more than it has.
         let mut message = self.free.pop()?;
         message.set_len(len);
@@ -91,14 +98,13 @@ pub(crate) struct EmptiedByOther<B> {
     writer: Writer<Words>,
     /// Buffers whose messages the application has not given back.
     held: VecDeque<MessageBuf>,
-    is_broken: bool,
     of: B,
 }
 
 impl<B: Blames> EmptiedByOther<B> {
     pub(crate) fn new(writer: Writer<Words>, of: B) -> Self {
         let held = VecDeque::with_capacity(writer.room());
-        Self { writer, held, is_broken: false, of }
+        Self { writer, held, of }
     }
 }
 
@@ -110,15 +116,12 @@ impl<B: Blames> Emptied for EmptiedByOther<B> {
     }
 
     fn take_returned(&mut self, give: &mut dyn FnMut(MessageBuf)) -> bool {
-        if self.is_broken {
+        if self.of.is_blamed() {
             return true;
         }
         match self.writer.freed() {
             Ok(count) => (0..count).filter_map(|_| self.held.pop_front()).for_each(give),
-            Err(lie) => {
-                self.is_broken = true;
-                self.of.blame(lie);
-            }
+            Err(lie) => self.of.blame(lie),
         }
         true
     }
@@ -210,8 +213,7 @@ impl Fetching for Empties {
             return None;
         }
         let buffers = &mut self.buffers;
-        // If another thread returns one at this moment, the next look finds it.
-        self.returned.try_drain(|message| buffers.push(message));
+        self.returned.drain(|message| buffers.push(message));
         let len = self.reader.next_len().ok()??;
         let mut message = self.buffers.pop()?;
         message.set_len(len.min(message.capacity()));

@@ -96,6 +96,11 @@ impl Bells {
         }
     }
 
+    /// Others may be heard again.
+    pub(crate) fn look_begins(&mut self) {
+        self.is_heard = false;
+    }
+
     /// The next channel that rang. Bells of other processes are heard once for each `None` that is returned: however fast they ring, a look ends.
     pub(crate) fn next(&mut self) -> Option<u32> {
         if let Some(place) = self.own.next() {

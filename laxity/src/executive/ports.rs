@@ -149,6 +149,10 @@ impl<F: Frames, L: LinkOver<F>, C: Clock> Links<F> for Surroundings<L, C> {
 }
 
 impl<L, C> Ports for Surroundings<L, C> {
+    fn look_begins(&mut self) {
+        self.bells.look_begins();
+    }
+
     fn rung(&mut self) -> Option<u32> {
         self.bells.next()
     }
