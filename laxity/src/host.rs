@@ -13,9 +13,8 @@ use laxity_core::admission::{Admission, Settings};
 use laxity_core::endpoint::{Config, Endpoint, EndpointCounters, LinkConfig, SharedKey};
 use laxity_core::event::Name;
 use laxity_core::limits;
-use laxity_core::platform::{Platform, Starts};
+use laxity_core::platform::Platform;
 use laxity_core::processor::Policy;
-use laxity_core::signal::{KEEPALIVES_PER_LEASE, MAX_LEASE, MIN_LEASE};
 use laxity_core::units::{Duration, Rate};
 use laxity_link::sys::{self, Wake};
 use laxity_link::xdp::Status;
@@ -398,7 +397,7 @@ impl Host {
                 "frames are authenticated: {cost} more of every packet at each host, assumed and watched, not measured"
             ));
         }
-        notes.extend(room_for_signalling(&config, &platform));
+        notes.extend(link::room_for_signalling(&config, &platform));
         notes.extend(crate::witnesses::missing(Path::new("/")));
         notes.extend(shortened);
         notes.extend(early_notes);
@@ -629,20 +628,6 @@ impl Drop for Here {
         }
         self.shared.leave();
     }
-}
-
-/// Says so if best effort may start so seldom that the keep-alives of all channels need more than that.
-fn room_for_signalling(config: &HostConfig, platform: &Platform) -> Option<String> {
-    let Starts { spacing, .. } = platform.best_effort.starts?;
-    let lease = config.lease.clamp(MIN_LEASE, MAX_LEASE);
-    let most = lease.as_nanos() / (spacing.as_nanos().max(1) * KEEPALIVES_PER_LEASE);
-    (most < config.channels as u64).then(|| {
-        format!(
-            "best effort starts every {spacing}: enough for the keep-alives of {most} channels with a lease of {lease}, \
-             not of {}",
-            config.channels
-        )
-    })
 }
 
 /// The name of this process.

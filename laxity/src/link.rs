@@ -6,7 +6,8 @@ use std::sync::Arc;
 use laxity_core::event::LinkId;
 use laxity_core::frames::HeapFrames;
 use laxity_core::limits::TAG_BYTES;
-use laxity_core::platform::Platform;
+use laxity_core::platform::{Platform, Starts};
+use laxity_core::signal::{KEEPALIVES_PER_LEASE, MAX_LEASE, MIN_LEASE};
 use laxity_core::units::{Duration, NANOS_PER_SECOND};
 use laxity_core::wire::DATA_HEADER_BYTES;
 use laxity_link::udp::{Udp, UdpConfig};
@@ -262,6 +263,20 @@ fn with_notes(wire: Wire) -> Bound {
         notes.extend(link.status().opened().notes.iter().cloned());
     }
     Bound { wire, notes }
+}
+
+/// Says so if best effort may start so seldom that the keep-alives of all channels need more than that.
+pub(crate) fn room_for_signalling(config: &HostConfig, platform: &Platform) -> Option<String> {
+    let Starts { spacing, .. } = platform.best_effort.starts?;
+    let lease = config.lease.clamp(MIN_LEASE, MAX_LEASE);
+    let most = lease.as_nanos() / (spacing.as_nanos().max(1) * KEEPALIVES_PER_LEASE);
+    (most < config.channels as u64).then(|| {
+        format!(
+            "best effort starts every {spacing}: enough for the keep-alives of {most} channels with a lease of {lease}, \
+             not of {}",
+            config.channels
+        )
+    })
 }
 
 #[cfg(test)]

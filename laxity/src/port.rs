@@ -231,8 +231,11 @@ impl Rung {
 pub(crate) struct Returned {
     messages: Mutex<Vec<MessageBuf>>,
     /// What else is to be done for each, if the executive is in another process, and as long as the channel has its memory.
-    returns: Option<Mutex<Option<Box<dyn Fn() + Send>>>>,
+    returns: Option<Mutex<Option<Returns>>>,
 }
+
+/// What is done for each message that is returned.
+type Returns = Box<dyn Fn() + Send>;
 
 impl std::fmt::Debug for Returned {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -246,7 +249,7 @@ impl Returned {
     }
 
     /// Of a channel whose executive is in another process, to which each return is told.
-    pub(crate) fn telling(messages: usize, returns: Box<dyn Fn() + Send>) -> Self {
+    pub(crate) fn telling(messages: usize, returns: Returns) -> Self {
         Self { returns: Some(Mutex::new(Some(returns))), ..Self::new(messages) }
     }
 

@@ -24,6 +24,7 @@ use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::application::Application;
+use crate::attach::free::Free;
 use crate::attach::layout::{self, BELL_BYTES, CHANNELS, Place};
 use crate::attach::mailbox::{Blames, EmptiedByOther, FilledByOther};
 use crate::attach::protocol::{Ask, Channel, Ended, Said, Spec, Status, Tell, Told, VERSION};
@@ -314,7 +315,7 @@ impl Server {
             bell,
             flag,
             region,
-            held: Mutex::new(Held { free: vec![(BELL_BYTES, bytes - BELL_BYTES)], ..Held::default() }),
+            held: Mutex::new(Held { free: Free::new(BELL_BYTES, bytes - BELL_BYTES), ..Held::default() }),
         });
         self.applications().insert(number, Arc::clone(&client));
         self.shared.command(Command::Attach(Box::new(Bell::new(number, doorbell))));
@@ -446,8 +447,7 @@ impl fmt::Debug for Client {
 /// What an application has.
 #[derive(Default)]
 struct Held {
-    /// Free memory: where, and how much; in ascending order, no two of them beside each other.
-    free: Vec<(usize, usize)>,
+    free: Free,
     /// Places in its bell that are taken, one bit each.
     places: u64,
     channels: BTreeMap<u32, Owned>,
@@ -499,7 +499,7 @@ impl Drop for Block {
         let Some(client) = self.client.upgrade() else { return };
         let mut held = client.held();
         held.places &= !(1 << self.place);
-        give_back(&mut held.free, (self.memory.at, self.bytes));
+        held.free.give_back((self.memory.at, self.bytes));
     }
 }
 
@@ -521,30 +521,6 @@ impl Blames for Arc<Block> {
 /// The application has no memory left for a channel.
 fn no_memory(is_sent: bool) -> Refusal {
     Refusal::new(Code::Memory, if is_sent { Stage::SendingProcessor } else { Stage::ReceivingProcessor })
-}
-
-/// Takes `bytes` from free memory: the first that is large enough.
-fn take(free: &mut Vec<(usize, usize)>, bytes: usize) -> Option<usize> {
-    let found = free.iter().position(|(_, room)| *room >= bytes)?;
-    let (at, room) = free[found];
-    match room - bytes {
-        0 => drop(free.remove(found)),
-        rest => free[found] = (at + bytes, rest),
-    }
-    Some(at)
-}
-
-fn give_back(free: &mut Vec<(usize, usize)>, (at, bytes): (usize, usize)) {
-    let next = free.partition_point(|(other, _)| *other < at);
-    free.insert(next, (at, bytes));
-    for place in [next, next.wrapping_sub(1)] {
-        if let (Some(&(one, bytes)), Some(&(other, more))) = (free.get(place), free.get(place.wrapping_add(1)))
-            && one + bytes == other
-        {
-            free[place] = (one, bytes + more);
-            free.remove(place + 1);
-        }
-    }
 }
 
 impl Client {
@@ -582,7 +558,7 @@ impl Client {
         if place >= CHANNELS || held.is_over {
             return Err(none());
         }
-        let at = take(&mut held.free, needed).ok_or_else(none)?;
+        let at = held.free.take(needed).ok_or_else(none)?;
         held.places |= 1 << place;
         drop(held);
         let memory = Place { at, shape, is_sent };
@@ -679,25 +655,5 @@ impl Application for Client {
             Some(_) => self.tell(&channel.end(*place, &end)),
             None => channel.ended = Some(end),
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn memory_that_is_given_back_is_one_piece_again() {
-        let mut free = vec![(4096, 1000)];
-        let taken: Vec<usize> = [300, 200, 500].into_iter().map(|bytes| take(&mut free, bytes).unwrap()).collect();
-        assert_eq!((taken.as_slice(), free.as_slice()), (&[4096, 4396, 4596][..], &[][..]));
-        assert_eq!(take(&mut free, 1), None);
-        give_back(&mut free, (4596, 500));
-        give_back(&mut free, (4096, 300));
-        assert_eq!(free, [(4096, 300), (4596, 500)]);
-        assert_eq!(take(&mut free, 400), Some(4596));
-        give_back(&mut free, (4596, 400));
-        give_back(&mut free, (4396, 200));
-        assert_eq!(free, [(4096, 1000)]);
     }
 }

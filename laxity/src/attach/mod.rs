@@ -14,11 +14,13 @@
 //! |---|---|
 //! | `protocol` | what both sides say to each other |
 //! | `socket` | how: whole messages, with descriptors |
+//! | `free` | which memory of an application is free |
 //! | `layout` | where what stands in the shared memory |
 //! | `mailbox` | both ends of a channel's mailbox there |
 //! | [`crate::serving`] | the executive's side: [`Host::serve`](crate::Host::serve) |
 //! | [`crate::attached`] | the application's side: a [`Home`](crate::home::Home) |
 
+pub(crate) mod free;
 pub(crate) mod layout;
 pub(crate) mod mailbox;
 pub(crate) mod protocol;
