@@ -26,7 +26,7 @@ pub(crate) struct ServeArguments {
     /// The socket at which processes attach [default: /run/laxity/server for root, else laxity/server in $XDG_RUNTIME_DIR]
     #[arg(long, value_name = "SOCKET")]
     pub(crate) socket: Option<PathBuf>,
-    /// Memory for the messages of each process
+    /// Memory for the messages of each process, 64KiB to 1GiB
     #[arg(long, value_name = "SIZE", default_value = "16MiB")]
     pub(crate) memory: String,
     #[command(flatten)]
@@ -35,8 +35,6 @@ pub(crate) struct ServeArguments {
 
 /// How often it looks whether it was told to end.
 const LOOK: StdDuration = StdDuration::from_millis(100);
-/// What the memory of a process may be.
-const MEMORY: [u64; 2] = [64 << 10, 1 << 30];
 
 /// Serves until it is told to end.
 pub(crate) fn run(arguments: &ServeArguments) -> Result<bool, Failure> {
@@ -46,14 +44,12 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<bool, Failure> {
         return Err(Failure::Usage(problem.to_owned()));
     }
     let memory = option("--memory", &arguments.memory, text::size)?;
-    if !(MEMORY[0]..=MEMORY[1]).contains(&memory) {
-        return Err(Failure::Usage(format!("--memory is {}, expected 64KiB to 1GiB", arguments.memory)));
-    }
     let config = arguments.host.config(everywhere(), DEFAULT_PORT, "serve".to_owned())?;
     let stop = Stop::on_signals()?;
     let host = Host::start(config)?;
     let socket = arguments.socket.clone().unwrap_or_else(default_place);
-    let serving = host.serve(ServeConfig { socket: socket.clone(), memory: memory as usize })?;
+    let serving =
+        host.serve(ServeConfig { socket: socket.clone(), memory: usize::try_from(memory).unwrap_or(usize::MAX) })?;
     for note in &host.standing().notes {
         eprintln!("note: {note}");
     }

@@ -158,7 +158,7 @@ fn when_the_server_is_killed_its_processes_say_so_and_another_takes_its_place() 
 #[test]
 fn what_does_not_go_together_is_refused() {
     let scratch = Scratch::new("serve", "refused");
-    let socket = scratch.0.join("nobody");
+    let socket = scratch.0.join("absent");
     let refused = |arguments: &[&str], status: i32, word: &str| {
         let output = laxity(arguments).output().unwrap();
         let said = text(&output.stderr);
@@ -167,7 +167,11 @@ fn what_does_not_go_together_is_refused() {
     refused(&[&["recv", "a"][..], &attached(&socket)].concat(), 5, "laxity serve");
     refused(&[&["recv", "a", "--bind", "127.0.0.1:0"][..], &attached(&socket)].concat(), 2, "--bind");
     refused(&["serve", "--placement", "inline"], 2, "--placement");
-    refused(&["serve", "--memory", "1KiB"], 2, "--memory");
+    refused(
+        &["serve", "--bind", "127.0.0.1:0", "--registry", "off", "--memory", "1KiB"],
+        2,
+        "the memory of an application is 1.024KB",
+    );
     refused(&[&["recv", "a", "--lease", "3s"][..], &attached(&socket)].concat(), 2, "--lease");
     refused(&["recv", "a", "--server", "x"], 2, "--server");
 }

@@ -83,7 +83,7 @@ impl Attached {
     /// Attaches to the executive that serves at a socket.
     ///
     /// # Errors
-    /// Nobody serves there, or it does not let this application in.
+    /// No process serves there, or it does not let this application in.
     pub(crate) fn attach(path: &Path, command: String) -> Result<(Arc<Self>, HostTold), Error> {
         let failed = |source| Error::Attach { socket: path.to_owned(), source };
         let socket = Socket::connect(path).map_err(failed)?;
@@ -164,7 +164,10 @@ impl Attached {
         let ticket = state.next_ticket;
         state.answers.insert(ticket, sender);
         drop(state);
-        self.say(&ask(ticket))?;
+        if let Err(error) = self.say(&ask(ticket)) {
+            self.state().answers.remove(&ticket);
+            return Err(error);
+        }
         match answer.recv().map_err(|_| Error::Stopped)? {
             Answer::Refused(said) => Err(said.error()),
             answer => Ok(answer),
@@ -251,13 +254,13 @@ impl Attached {
                 let unclaimed = Unclaimed::new(&(Arc::clone(self) as Arc<dyn Home>), Arc::clone(&own));
                 let accepted = Accepted { port: AcceptedPort::Here(port), grant, unclaimed: Some(unclaimed) };
                 let listener = self.state().listeners.get(&accepted.grant.name).cloned();
-                // If nobody listens any more it is dropped here, which closes it.
+                // If its listener is gone it is dropped here, which closes it.
                 if let Some(listener) = listener {
                     let _ = listener.send(accepted);
                 }
             }
             Tell::Ended { place, end, figures } => {
-                // Locked until it is told: whoever lets go of it meanwhile has its memory given to another one.
+                // Locked until it is told: a channel that is forgotten meanwhile has its memory given to another one.
                 let state = self.state();
                 if let Some(port) = state.channels.get(&place).and_then(Weak::upgrade) {
                     port.set_counted((*figures).into(), true);
@@ -267,7 +270,7 @@ impl Attached {
         }
     }
 
-    /// The executive's process is gone: nobody waits for it any more.
+    /// The executive's process is gone: what waits for it ends.
     fn lose(&self) {
         let mut state = self.state();
         self.gone.store(true, Ordering::SeqCst);
@@ -295,7 +298,7 @@ impl Attached {
     }
 }
 
-/// Hears what is told, until nobody is there any more on either side.
+/// Hears what is told, until either side is gone.
 fn listen(attached: &Weak<Attached>) {
     /// Looks whether this side is there that often.
     const LOOK: StdDuration = StdDuration::from_millis(200);

@@ -232,7 +232,7 @@ pub enum Error {
         "upcalls on the executive's own thread (longest_iteration) need the placement `thread`: with `inline` others do its work, too"
     )]
     UpcallsInline,
-    /// Nobody serves there, or not as expected.
+    /// No process serves there, or not as expected.
     #[error("attaching to the executive at {}: {source}; `laxity serve` starts one", socket.display())]
     Attach {
         /// Where.
@@ -253,6 +253,12 @@ pub enum Error {
     Serves {
         /// Where.
         socket: PathBuf,
+    },
+    /// The memory of each application that attaches cannot be so much, or so little.
+    #[error("the memory of an application is {}, expected 64KiB to 1GiB", DisplaySize(*found as u64))]
+    ServesMemory {
+        /// Bytes.
+        found: usize,
     },
     /// Applications' threads do the work of an executive that serves others.
     #[error("an executive that serves other processes has a thread of its own: the placement `thread`")]
@@ -306,7 +312,7 @@ impl Error {
             Self::Served { status, .. } => *status,
             Self::Attach { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => 4,
             Self::Attach { .. } | Self::Serves { .. } => 5,
-            Self::ServesInline | Self::Elsewhere | Self::KeyElsewhere => 2,
+            Self::ServesInline | Self::ServesMemory { .. } | Self::Elsewhere | Self::KeyElsewhere => 2,
             Self::Forked | Self::Interrupted | Self::UpcallsInline | Self::Spin { .. } => 2,
             Self::ProcessorHeld { .. } => 5,
             Self::Registry(RegistryError::Damaged { .. }) => 2,
@@ -330,8 +336,8 @@ impl Error {
         }
     }
 
-    /// Whether nobody serves where this process would have attached.
-    pub(crate) fn is_nobody_serving(&self) -> bool {
+    /// Whether no process serves where this one would have attached.
+    pub(crate) fn is_unserved(&self) -> bool {
         use io::ErrorKind::{ConnectionRefused, NotFound};
         matches!(self, Self::Attach { source, .. } if matches!(source.kind(), NotFound | ConnectionRefused))
     }

@@ -35,7 +35,7 @@ pub(crate) trait Home: fmt::Debug + Send + Sync {
     fn send_counters(&self, port: &Port) -> SendCounters;
     /// What happened to a receiving channel's messages so far.
     fn figures(&self, port: &Port, grant: &Grant) -> Figures;
-    /// What whoever goes on using a channel with `peer` is told that has ended so.
+    /// What an application is told that goes on using a channel with `peer` that has ended so.
     fn of_end(&self, end: End, peer: SocketAddr) -> Error {
         Error::of_end(end, peer, false)
     }

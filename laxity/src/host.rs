@@ -242,7 +242,7 @@ impl Host {
         match config.placement {
             Placement::Server => return Self::attach(&config),
             Placement::Auto => match Self::attach(&config) {
-                Err(error) if error.is_nobody_serving() => {}
+                Err(error) if error.is_unserved() => {}
                 attached => return attached,
             },
             Placement::Thread | Placement::Inline => {}

@@ -46,7 +46,7 @@ impl Listens {
         })
     }
 
-    /// The channel is open. If nobody is there any more, it is closed.
+    /// The channel is open. If its listener is gone, it is closed.
     pub(crate) fn accepted(&self, accepted: Accepted) {
         match self {
             Self::Here(listener) => drop(listener.send(accepted)),

@@ -253,7 +253,7 @@ impl Returned {
         Self { returns: Some(Mutex::new(Some(returns))), ..Self::new(messages) }
     }
 
-    /// From now on nobody is told: what comes back late is of a channel that is gone, and its memory may be another one's.
+    /// From now on no return is told: what comes back late is of a channel that is gone, and its memory may be another one's.
     pub(crate) fn tells_no_more(&self) {
         if let Some(returns) = &self.returns {
             returns.lock().unwrap_or_else(PoisonError::into_inner).take();

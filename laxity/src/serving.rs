@@ -45,12 +45,16 @@ pub fn default_place() -> PathBuf {
     crate::registry::directory(rustix::process::geteuid().as_raw()).join("server")
 }
 
+/// The least and the most memory of an application, in bytes: 64 KiB holds a channel of short messages, and 1 GiB for each of 64 applications is more than most hosts have.
+pub const MEMORY: [usize; 2] = [64 << 10, 1 << 30];
+
 /// How to serve.
 #[derive(Clone, Debug)]
 pub struct ServeConfig {
     /// The socket at which applications attach.
     pub socket: PathBuf,
-    /// Bytes of memory that each application has for the messages of its channels.
+    /// Bytes of memory that each application has for the messages of its channels: [`MEMORY`]. It is taken when one attaches, and locked if the host's
+    /// memory is.
     pub memory: usize,
 }
 
@@ -87,7 +91,7 @@ struct Server {
     stop: Wake,
 }
 
-/// The number of the next application: none is used twice, so that what comes late is nobody else's.
+/// The number of the next application: none is used twice, so that what comes late is no other application's.
 static NEXT: AtomicU32 = AtomicU32::new(0);
 
 impl fmt::Debug for Server {
@@ -100,12 +104,15 @@ impl Host {
     /// Serves applications of other processes: they attach at a socket, and their channels are this host's.
     ///
     /// # Errors
-    /// Somebody serves there already, the socket cannot be made, or this host is itself attached, or has no thread of its own.
+    /// Another process serves there already, the socket cannot be made, the memory is out of range, or this host is itself attached, or has no thread of its own.
     pub fn serve(&self, config: ServeConfig) -> Result<Serving, Error> {
         let here = self.here()?;
         let Here { shared, published, .. } = here;
         if shared.inline.is_some() {
             return Err(Error::ServesInline);
+        }
+        if !(MEMORY[0]..=MEMORY[1]).contains(&config.memory) {
+            return Err(Error::ServesMemory { found: config.memory });
         }
         let system = |what| move |source| Error::System { what, source };
         let made = WakeSet::new(&shared.doorbell.wake).map_err(system("creating an epoll set"))?;
@@ -478,7 +485,7 @@ impl Owned {
     }
 }
 
-/// Memory of one channel, and its place in the application's bell; both are free again when nobody has it any more.
+/// Memory of one channel, and its place in the application's bell; both are free again when neither the executive nor the application has it any more.
 struct Block {
     client: Weak<Client>,
     flag: Arc<Flag>,

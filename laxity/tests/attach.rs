@@ -104,8 +104,8 @@ fn what_is_refused_says_why_as_it_would_here() {
     };
     let (told, own) = (hasty(&here), hasty(&server));
     assert_eq!((told.exit_status(), told.to_string()), (3, own.to_string()));
-    let nobody = here.open(other.address(), "nobody", contract(100)).unwrap_err();
-    assert_eq!(nobody.exit_status(), 5, "{nobody}");
+    let absent = here.open(other.address(), "absent", contract(100)).unwrap_err();
+    assert_eq!(absent.exit_status(), 5, "{absent}");
     // A name is one host's, whichever process receives by it.
     let _mine = here.listen("mine").unwrap();
     assert!(matches!(server.listen("mine"), Err(Error::NameInUse(_))));
@@ -249,7 +249,7 @@ fn there_is_one_server_at_a_place() {
     assert!(matches!(error, Error::Serves { .. }), "{error}");
     drop(serving);
     assert!(!socket.exists());
-    // What a process that was killed has left behind is in nobody's way.
+    // What a process that was killed has left behind does not stand in the way.
     drop(std::os::unix::net::UnixListener::bind(&socket).unwrap());
     let again = host();
     let _serving = again.serve(ServeConfig { socket: socket.clone(), memory: 1 << 20 }).unwrap();

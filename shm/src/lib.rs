@@ -5,7 +5,7 @@
 //!
 //! | Module | What it is |
 //! |---|---|
-//! | [`Region`] | memory of several processes, with a length and pages that nobody can take away |
+//! | [`Region`] | memory of several processes, with a length and pages that cannot be taken away |
 //! | [`ring`] | messages of bounded length from one thread to another, copied in and out once |
 //! | [`wait`], [`wake_all`] | waiting for a word to change |
 

@@ -53,11 +53,11 @@ impl Region {
         Self::mapped(fd, bytes)
     }
 
-    /// From now on nobody maps it for writing any more, changes its length, or takes pages away; who has mapped it goes on writing. To be called
+    /// From now on it cannot be mapped for writing any more, its length is fixed, and its pages stay; a process that has mapped it goes on writing. To be called
     /// once the other side has mapped it, and before its maker touches it.
     ///
     /// # Errors
-    /// Its length is no more what it was, or somebody has sealed it otherwise: whoever has the descriptor.
+    /// Its length is no more what it was, or it was sealed otherwise, by a process that has the descriptor.
     pub fn seal(&self, fd: BorrowedFd<'_>) -> io::Result<()> {
         let seals = SealFlags::SHRINK | SealFlags::GROW | SealFlags::FUTURE_WRITE | SealFlags::SEAL;
         rustix::fs::fcntl_add_seals(fd, seals)?;
@@ -206,7 +206,7 @@ mod tests {
         assert_eq!(rustix::fs::fallocate(&fd, punch, 0, 4096), Err(rustix::io::Errno::PERM));
         assert_eq!(rustix::fs::ftruncate(&fd, 4096), Err(rustix::io::Errno::PERM));
         assert_eq!(rustix::fs::ftruncate(&fd, 16384), Err(rustix::io::Errno::PERM));
-        assert!(Region::map(fd.as_fd(), 8192).is_err(), "nobody maps it for writing any more");
+        assert!(Region::map(fd.as_fd(), 8192).is_err(), "it cannot be mapped for writing any more");
         made.populate(0, 8192).unwrap();
     }
 

@@ -179,7 +179,7 @@ mod tests {
     fn an_application_is_heard_for_what_it_has_and_no_longer_than_a_look() {
         let mut bells = bells();
         let ring = |bells: &Bells, bits| bells.others[0].doorbell.set_bits(bits);
-        // For channels that it does not have: nothing is heard, and nobody stays awake.
+        // For channels that it does not have: nothing is heard, and the executive may sleep.
         ring(&bells, !(1 | 1 << 63));
         assert!(bells.is_silent());
         assert_eq!(bells.next(), None);

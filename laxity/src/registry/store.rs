@@ -47,7 +47,7 @@ pub(crate) fn directory(user: u32) -> PathBuf {
     }
 }
 
-/// [`directory`], which is there afterwards and nobody else's.
+/// [`directory`], which is there afterwards, and belongs to this user.
 pub(crate) fn make_directory(user: u32) -> Result<PathBuf, RegistryError> {
     let directory = directory(user);
     own_directory(&directory, user, if user == 0 { 0o755 } else { 0o700 })?;

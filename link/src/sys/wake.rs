@@ -38,7 +38,7 @@ impl From<OwnedFd> for Wake {
 
 /// Bells of several processes, for a thread that waits for all of them as for one descriptor.
 ///
-/// Whoever has a bell can end its ringing, so each process has its own, and what is heard of it is that it rang, not that it rings.
+/// A process that has a bell can end its ringing, so each has its own, and what is heard of it is that it rang, not that it rings.
 #[derive(Debug)]
 pub struct WakeSet(OwnedFd);
 
