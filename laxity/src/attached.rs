@@ -5,7 +5,7 @@ use std::collections::btree_map::Entry;
 use std::fmt;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak, mpsc};
 use std::time::{Duration as StdDuration, Instant as StdInstant};
 
@@ -36,6 +36,7 @@ const TO_ATTACH: StdDuration = StdDuration::from_secs(5);
 
 /// What the executive's host is.
 pub(crate) struct HostTold {
+    pub(crate) pid: u32,
     pub(crate) address: SocketAddr,
     pub(crate) costs: Costs,
     pub(crate) backing: Backing,
@@ -51,8 +52,27 @@ pub(crate) struct Attached {
     region: Arc<Region>,
     bell: Arc<Doorbell>,
     forks: u32,
-    gone: AtomicBool,
+    /// The executive's process.
+    pid: u32,
+    /// One of the constants of [`course`].
+    course: AtomicU8,
+    /// Threads that are about to put a message into a mailbox.
+    putting: AtomicU32,
     state: Mutex<State>,
+}
+
+/// What becomes of an attachment.
+mod course {
+    /// The executive runs.
+    pub(super) const RUNS: u8 = 0;
+    /// It has said that it ends: it takes no more messages, and sends on those that it has.
+    pub(super) const LEAVES: u8 = 1;
+    /// It has ended after it had said so.
+    pub(super) const ENDED: u8 = 2;
+    /// Its process is gone without a word.
+    pub(super) const LOST: u8 = 3;
+    /// This side has let go of it.
+    pub(super) const LEFT: u8 = 4;
 }
 
 #[derive(Default)]
@@ -60,8 +80,14 @@ struct State {
     next_ticket: u64,
     answers: BTreeMap<u64, mpsc::SyncSender<Answer>>,
     /// By their places in the bell.
-    channels: BTreeMap<u32, Weak<Port>>,
+    channels: BTreeMap<u32, Held>,
     listeners: BTreeMap<String, mpsc::Sender<Accepted>>,
+}
+
+/// A channel of this application.
+struct Held {
+    port: Weak<Port>,
+    is_sent: bool,
 }
 
 /// What a ticket is answered with.
@@ -75,7 +101,7 @@ enum Answer {
 
 impl fmt::Debug for Attached {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Attached").field("gone", &self.gone).finish_non_exhaustive()
+        f.debug_struct("Attached").field("pid", &self.pid).field("course", &self.course).finish_non_exhaustive()
     }
 }
 
@@ -122,6 +148,7 @@ impl Attached {
         let platform = platform_file::parse(&platform, "the executive's platform", Platform::assumed_host())?;
         notes.push(format!("attached to the executive of process {pid} ({})", path.display()));
         let told = HostTold {
+            pid,
             address,
             costs: platform.into(),
             backing: Backing::told(level, why),
@@ -132,8 +159,8 @@ impl Attached {
         };
         sys::watch_forks();
         let state = Mutex::default();
-        let attached = Self { socket, region, bell, forks: sys::forks(), gone: AtomicBool::new(false), state };
-        let attached = Arc::new(attached);
+        let (course, putting, forks) = (AtomicU8::new(course::RUNS), AtomicU32::new(0), sys::forks());
+        let attached = Arc::new(Self { socket, region, bell, forks, pid, course, putting, state });
         let listening = Arc::downgrade(&attached);
         let thread = std::thread::Builder::new().name("laxity-attached".to_owned());
         let thread = thread.spawn(move || listen(&listening));
@@ -141,10 +168,45 @@ impl Attached {
         Ok((attached, told))
     }
 
+    /// The executive's process.
+    pub(crate) fn pid(&self) -> u32 {
+        self.pid
+    }
+
+    /// Whether the executive is there, and not about to end.
+    pub(crate) fn is_taking(&self) -> bool {
+        self.course.load(Ordering::SeqCst) == course::RUNS
+    }
+
     /// The host is no more: its channels end, and nothing is asked any more.
     pub(crate) fn leave(&self) {
         if !self.is_copy() {
+            let _ = self.course.fetch_max(course::LEFT, Ordering::SeqCst);
             self.lose();
+        }
+    }
+
+    /// The executive is about to end: from now on nothing is put into a mailbox, and what is there is sent on.
+    fn let_go(&self) {
+        /// How long a thread may take to put a message in that it has begun to.
+        const TO_PUT: StdDuration = StdDuration::from_secs(1);
+        let _ = self.course.fetch_max(course::LEAVES, Ordering::SeqCst);
+        let until = StdInstant::now() + TO_PUT;
+        while self.putting.load(Ordering::SeqCst) != 0 && StdInstant::now() < until {
+            std::thread::sleep(StdDuration::from_micros(50));
+        }
+        let mut state = self.state();
+        state.listeners.clear();
+        let sending: Vec<(u32, Arc<Port>)> = state
+            .channels
+            .iter()
+            .filter(|(_, channel)| channel.is_sent)
+            .filter_map(|(place, channel)| Some((*place, channel.port.upgrade()?)))
+            .collect();
+        drop(state);
+        for (place, port) in sending {
+            let _ = self.say(&Ask::Close { place });
+            port.signal.notify();
         }
     }
 
@@ -154,12 +216,10 @@ impl Attached {
 
     /// Asks, and waits for the answer.
     fn ask(&self, ask: impl FnOnce(u64) -> Ask) -> Result<Answer, Error> {
-        self.check_running()?;
         let (sender, answer) = mpsc::sync_channel(1);
         let mut state = self.state();
-        if self.gone.load(Ordering::SeqCst) {
-            return Err(Error::Stopped);
-        }
+        // With the lock: who loses the executive forgets those who wait for its answers.
+        self.check_running()?;
         state.next_ticket += 1;
         let ticket = state.next_ticket;
         state.answers.insert(ticket, sender);
@@ -168,17 +228,29 @@ impl Attached {
             self.state().answers.remove(&ticket);
             return Err(error);
         }
-        match answer.recv().map_err(|_| Error::Stopped)? {
+        match answer.recv().map_err(|_| self.why_gone())? {
             Answer::Refused(said) => Err(said.error()),
             answer => Ok(answer),
         }
     }
 
     fn say(&self, ask: &Ask) -> Result<(), Error> {
-        self.socket.send(ask, &[]).map_err(|_| Error::Stopped)
+        self.socket.send(ask, &[]).map_err(|_| self.why_gone())
+    }
+
+    /// Why nothing is answered.
+    fn why_gone(&self) -> Error {
+        let pid = self.pid;
+        match self.course.load(Ordering::SeqCst) {
+            course::LEAVES | course::ENDED => Error::ExecutiveEnded { pid },
+            course::LEFT => Error::Stopped,
+            // The socket is gone, and will be found to be.
+            _ => Error::ExecutiveLost { pid },
+        }
     }
 
     pub(crate) fn open(&self, peer: SocketAddr, name: String, spec: &ChannelSpec) -> Result<(SendPort, Grant), Error> {
+        self.check_taking()?;
         let Answer::Opened(opened) = self.ask(|ticket| Ask::Open { ticket, peer, name, spec: Spec::of(spec) })? else {
             return Err(Error::Stopped);
         };
@@ -190,6 +262,7 @@ impl Attached {
 
     /// Receives by a name: accepted channels come through the receiver.
     pub(crate) fn listen(&self, name: Name, from: Option<IpAddr>) -> Result<mpsc::Receiver<Accepted>, Error> {
+        self.check_taking()?;
         let (sender, receiver) = mpsc::channel();
         let name = name.as_str().to_owned();
         // Before it is answered: a channel may come at once.
@@ -220,7 +293,7 @@ impl Attached {
         let signal = memory.signal(&self.region).filter(|_| place < CHANNELS).ok_or(Error::Stopped)?;
         let (grant, port) = (channel.grant()?, Port::new(signal));
         port.assign(place);
-        self.state().channels.insert(place, Arc::downgrade(&port));
+        self.state().channels.insert(place, Held { port: Arc::downgrade(&port), is_sent });
         Ok((memory, grant, port))
     }
 
@@ -259,10 +332,11 @@ impl Attached {
                     let _ = listener.send(accepted);
                 }
             }
+            Tell::Leaving => self.let_go(),
             Tell::Ended { place, end, figures } => {
                 // Locked until it is told: a channel that is forgotten meanwhile has its memory given to another one.
                 let state = self.state();
-                if let Some(port) = state.channels.get(&place).and_then(Weak::upgrade) {
+                if let Some(port) = state.channels.get(&place).and_then(|channel| channel.port.upgrade()) {
                     port.set_counted((*figures).into(), true);
                     port.set_end(end.end());
                 }
@@ -273,11 +347,15 @@ impl Attached {
     /// The executive's process is gone: what waits for it ends.
     fn lose(&self) {
         let mut state = self.state();
-        self.gone.store(true, Ordering::SeqCst);
+        let _ = self.course.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |course| match course {
+            course::RUNS => Some(course::LOST),
+            course::LEAVES => Some(course::ENDED),
+            _ => None,
+        });
         self.socket.shut();
         state.answers.clear();
         state.listeners.clear();
-        let ports: Vec<Arc<Port>> = state.channels.values().filter_map(Weak::upgrade).collect();
+        let ports: Vec<Arc<Port>> = state.channels.values().filter_map(|channel| channel.port.upgrade()).collect();
         drop(state);
         ports.iter().for_each(|port| port.set_end(End::PeerLost));
     }
@@ -313,11 +391,30 @@ fn listen(attached: &Weak<Attached>) {
 
 impl Home for Attached {
     fn check_running(&self) -> Result<(), Error> {
-        match () {
-            () if self.is_copy() => Err(Error::Forked),
-            () if self.gone.load(Ordering::SeqCst) => Err(Error::Stopped),
-            () => Ok(()),
+        match self.course.load(Ordering::SeqCst) {
+            _ if self.is_copy() => Err(Error::Forked),
+            course::RUNS | course::LEAVES => Ok(()),
+            _ => Err(self.why_gone()),
         }
+    }
+
+    fn check_taking(&self) -> Result<(), Error> {
+        self.check_running()?;
+        if self.course.load(Ordering::SeqCst) == course::LEAVES { Err(self.why_gone()) } else { Ok(()) }
+    }
+
+    fn begin_put(&self) -> Result<(), Error> {
+        // Either this sees that the executive is about to end, or that one is answered only after `end_put`.
+        self.putting.fetch_add(1, Ordering::SeqCst);
+        self.check_taking().inspect_err(|_| self.end_put())
+    }
+
+    fn end_put(&self) {
+        self.putting.fetch_sub(1, Ordering::SeqCst);
+    }
+
+    fn is_lost(&self) -> bool {
+        self.course.load(Ordering::SeqCst) == course::LOST
     }
 
     fn doorbell(&self) -> &Arc<Doorbell> {
@@ -357,7 +454,7 @@ impl Home for Attached {
 
     fn of_end(&self, end: End, peer: SocketAddr) -> Error {
         match end {
-            End::PeerLost if self.gone.load(Ordering::SeqCst) => Error::Stopped,
+            End::PeerLost if self.course.load(Ordering::SeqCst) != course::RUNS => self.why_gone(),
             other => Error::of_end(other, peer, false),
         }
     }

@@ -493,6 +493,7 @@ impl Shared {
             bound: request.service.contract().map(Contract::deadline),
             guarantee: self.guarantee(&state.admission, &request.service),
             same_clock: request.same_clock,
+            executive: std::process::id(),
         };
         let known = Known {
             port: Arc::clone(receive_port.port()),
@@ -550,6 +551,7 @@ impl Shared {
             bound: known.service.contract().map(Contract::deadline),
             guarantee: self.guarantee(&state.admission, &known.service),
             same_clock,
+            executive: std::process::id(),
         };
         let opened = Opened { channel, port: opener.port, grant, marks };
         state.review_bounds();

@@ -221,6 +221,29 @@ pub enum Error {
     /// The executive has stopped.
     #[error("the executive has stopped: its thread has ended")]
     Stopped,
+    /// The executive was another process's, which has ended in order: what was sent before that was sent on
+    /// ([`Host::reattach`](crate::Host::reattach)).
+    #[error("the executive has stopped: its process {pid} has ended")]
+    ExecutiveEnded {
+        /// That process.
+        pid: u32,
+    },
+    /// The executive was another process's, which is gone without a word: what was on its way then may be lost
+    /// ([`Sender::unresolved`](crate::Sender::unresolved), [`Host::reattach`](crate::Host::reattach)).
+    #[error("the executive has stopped: its process {pid} is gone without a word")]
+    ExecutiveLost {
+        /// That process.
+        pid: u32,
+    },
+    /// The executive of another process has no real-time priority, which this process may have.
+    #[error(
+        "the executive of process {pid} runs without real-time priority, which this process may have: its bounds would be kept worse than \
+         this process could keep them; end that process, run `laxity serve` with these rights, or ask for no priority (--no-realtime)"
+    )]
+    ServedBelow {
+        /// That process.
+        pid: u32,
+    },
     /// The process is a copy that fork(2) made: its threads, and with them its host, stayed with the other one.
     #[error("this process was forked, and its host stayed with the process that it was copied from")]
     Forked,
@@ -311,7 +334,9 @@ impl Error {
             Self::Upcall(_) | Self::UpcallEnded { .. } | Self::InHandler | Self::UpcallsStarted => 2,
             Self::Served { status, .. } => *status,
             Self::Attach { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => 4,
+            Self::ServedBelow { .. } => 4,
             Self::Attach { .. } | Self::Serves { .. } => 5,
+            Self::ExecutiveEnded { .. } | Self::ExecutiveLost { .. } => 5,
             Self::ServesInline | Self::ServesMemory { .. } | Self::Elsewhere | Self::KeyElsewhere => 2,
             Self::Forked | Self::Interrupted | Self::UpcallsInline | Self::Spin { .. } => 2,
             Self::ProcessorHeld { .. } => 5,
@@ -340,6 +365,21 @@ impl Error {
     pub(crate) fn is_unserved(&self) -> bool {
         use io::ErrorKind::{ConnectionRefused, NotFound};
         matches!(self, Self::Attach { source, .. } if matches!(source.kind(), NotFound | ConnectionRefused))
+    }
+
+    /// Whether the executive of another process is gone, to which this one had attached.
+    pub fn is_of_lost_executive(&self) -> bool {
+        matches!(self, Self::ExecutiveEnded { .. } | Self::ExecutiveLost { .. })
+    }
+
+    /// Whether a socket has the address already.
+    pub(crate) fn is_port_in_use(&self) -> bool {
+        let in_use = |error: &LinkError| matches!(error, LinkError::AddressInUse { .. });
+        match self {
+            Self::Link(error) | Self::Xdp(XdpError::Udp(error)) => in_use(error),
+            Self::PortHeld { .. } => true,
+            _ => false,
+        }
     }
 
     /// A refusal by this host itself.

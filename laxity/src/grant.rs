@@ -28,6 +28,8 @@ pub struct Grant {
     pub guarantee: Guarantee,
     /// Whether both hosts share a clock, so that the delay between them can be measured.
     pub same_clock: bool,
+    /// The process whose executive keeps the promise at this host: if it ends, the channel does.
+    pub executive: u32,
 }
 
 /// What to open.

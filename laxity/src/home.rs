@@ -21,6 +21,24 @@ pub(crate) trait Home: fmt::Debug + Send + Sync {
     /// # Errors
     /// The executive is gone, or this is no place to ask it for anything.
     fn check_running(&self) -> Result<(), Error>;
+    /// # Errors
+    /// The executive is gone, or about to end: it takes no message any more.
+    fn check_taking(&self) -> Result<(), Error> {
+        self.check_running()
+    }
+    /// Before a message is put into a mailbox.
+    ///
+    /// # Errors
+    /// As [`Home::check_taking`].
+    fn begin_put(&self) -> Result<(), Error> {
+        Ok(())
+    }
+    /// The message is in, and rung for.
+    fn end_put(&self) {}
+    /// Whether its process is gone without a word.
+    fn is_lost(&self) -> bool {
+        false
+    }
     /// How to tell it that a channel has something for it.
     fn doorbell(&self) -> &Arc<Doorbell>;
     /// The executive, if applications' threads do its work.

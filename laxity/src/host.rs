@@ -20,7 +20,7 @@ use laxity_link::sys::{self, Wake};
 use laxity_link::xdp::Status;
 use laxity_link::{Counters, LinkKind};
 
-use crate::attached::{Attached, HostTold};
+use crate::attached::Attached;
 use crate::calibration::{Backing, Claims, Costs, Premises, Running};
 use crate::control::{Behaviour, Opened, OpenedPort, Shared};
 use crate::doorbell::Doorbell;
@@ -38,6 +38,7 @@ use crate::realtime::{self, Scheduling};
 use crate::receiver::{Accepted, Receiver};
 use crate::registry::{Registry, Store};
 use crate::sender::Sender;
+use crate::serving::Serving;
 use crate::share::Sharing;
 use crate::signal::Signal;
 
@@ -189,6 +190,8 @@ pub struct Host {
     executive: Executives,
     address: SocketAddr,
     pub(crate) standing: Standing,
+    /// How it was set up, if it is attached.
+    pub(crate) config: Option<Box<HostConfig>>,
 }
 
 /// Where its executive is.
@@ -223,6 +226,8 @@ pub(crate) struct Here {
     pub(crate) has_upcalls: Arc<AtomicBool>,
     /// There are upcalls on the executive's own thread.
     pub(crate) has_trusted_upcalls: Arc<AtomicBool>,
+    /// It serves other processes as long as it lives. Given up last: the next one to serve takes its port.
+    serving: Option<Serving>,
 }
 
 impl std::fmt::Debug for Host {
@@ -240,28 +245,40 @@ impl Host {
     /// left, or the system is out of resources. Nothing is half started.
     pub fn start(config: HostConfig) -> Result<Self, Error> {
         match config.placement {
-            Placement::Server => return Self::attach(&config),
-            Placement::Auto => match Self::attach(&config) {
-                Err(error) if error.is_unserved() => {}
-                attached => return attached,
-            },
-            Placement::Thread | Placement::Inline => {}
+            Placement::Server => Self::attach(&config),
+            Placement::Auto => Self::attach_or_serve(config),
+            Placement::Thread | Placement::Inline => Self::start_own(config),
         }
+    }
+
+    /// An executive in this process.
+    pub(crate) fn start_own(config: HostConfig) -> Result<Self, Error> {
         let proves_bounds = config.policy != Policy::RateMonotonic;
         Self::start_prepared(config, proves_bounds, |_| {})
     }
 
-    /// Attaches to the executive that serves at the configured place.
-    fn attach(config: &HostConfig) -> Result<Self, Error> {
-        if config.key.is_some() {
-            return Err(Error::KeyElsewhere);
+    pub(crate) fn of_attached(
+        attached: Arc<Attached>,
+        address: SocketAddr,
+        standing: Standing,
+        config: HostConfig,
+    ) -> Self {
+        Self { executive: Executives::There(attached), address, standing, config: Some(Box::new(config)) }
+    }
+
+    /// The executive of another process, if it is that.
+    pub(crate) fn attached(&self) -> Option<&Arc<Attached>> {
+        match &self.executive {
+            Executives::Here(_) => None,
+            Executives::There(attached) => Some(attached),
         }
-        let socket = config.server.clone().unwrap_or_else(crate::serving::default_place);
-        let command = config.command.clone().unwrap_or_else(own_name);
-        let (attached, told) = Attached::attach(&socket, command)?;
-        let HostTold { address, costs, backing, scheduling, memory_locked, kept_awake, notes } = told;
-        let standing = Standing { costs, backing, scheduling, memory_locked, kept_awake, notes };
-        Ok(Self { executive: Executives::There(attached), address, standing })
+    }
+
+    /// Serves as long as it lives.
+    pub(crate) fn keep_serving(&mut self, serving: Serving) {
+        if let Executives::Here(here) = &mut self.executive {
+            here.serving = Some(serving);
+        }
     }
 
     /// The executive of this process.
@@ -499,10 +516,11 @@ impl Host {
             readiness,
             has_upcalls: Arc::new(AtomicBool::new(false)),
             has_trusted_upcalls: Arc::new(AtomicBool::new(false)),
+            serving: None,
         };
         // If this fails, dropping it stops the executive.
         here.control = Some(control?);
-        Ok(Self { executive: Executives::Here(Box::new(here)), address, standing })
+        Ok(Self { executive: Executives::Here(Box::new(here)), address, standing, config: None })
     }
 
     /// The address of its link, with the real port.
@@ -622,6 +640,9 @@ impl Host {
 
 impl Drop for Here {
     fn drop(&mut self) {
+        if let Some(serving) = &mut self.serving {
+            serving.leave();
+        }
         self.shared.command(Command::Stop);
         for thread in [self.executive.take(), self.control.take()].into_iter().flatten() {
             let _ = thread.join();
@@ -631,7 +652,7 @@ impl Drop for Here {
 }
 
 /// The name of this process.
-fn own_name() -> String {
+pub(crate) fn own_name() -> String {
     std::fs::read_to_string("/proc/self/comm").map_or_else(|_| "?".to_owned(), |name| name.trim().to_owned())
 }
 
@@ -662,13 +683,14 @@ impl Listener {
     /// Waits for the next channel, at most `timeout`.
     ///
     /// # Errors
-    /// [`Error::WouldBlock`] after the timeout, [`Error::Stopped`] if the host has stopped.
+    /// [`Error::WouldBlock`] after the timeout; [`Error::Stopped`], [`Error::ExecutiveEnded`] or [`Error::ExecutiveLost`] if the executive has stopped.
     pub fn accept(&self, timeout: Option<StdDuration>) -> Result<Receiver, Error> {
+        let gone = || self.home.check_taking().err().unwrap_or(Error::Stopped);
         let accepted = match timeout {
-            None => self.accepted.recv().map_err(|_| Error::Stopped)?,
+            None => self.accepted.recv().map_err(|_| gone())?,
             Some(timeout) => self.accepted.recv_timeout(timeout).map_err(|error| match error {
                 mpsc::RecvTimeoutError::Timeout => Error::WouldBlock,
-                mpsc::RecvTimeoutError::Disconnected => Error::Stopped,
+                mpsc::RecvTimeoutError::Disconnected => gone(),
             })?,
         };
         Receiver::new(accepted, Arc::clone(&self.home)).ok_or(Error::Stopped)

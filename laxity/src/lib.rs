@@ -39,6 +39,7 @@ mod application;
 mod arrivals;
 mod attach;
 mod attached;
+mod auto;
 mod bounds;
 pub mod calibration;
 mod control;

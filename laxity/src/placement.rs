@@ -35,8 +35,9 @@ pub enum Placement {
     /// The executive of another process, to which this one attaches ([`Host::serve`](crate::Host::serve)): all channels of all processes stand in one order, on
     /// one link. Messages go through memory that both processes have.
     Server,
-    /// `Server` if somebody serves at the configured place, else `Thread`. The address, the link and the costs are those of the executive that serves, if there is
-    /// one; so a key, which is the executive's, cannot be given.
+    /// The executive of another process, if one serves at the configured place; else that of this process, which serves others there as long as it lives. If
+    /// the process that serves ends, the others find the next one ([`Host::reattach`](crate::Host::reattach)). The address, the link, the costs and the key are those of
+    /// the process that serves; so a key cannot be given to another one's.
     Auto,
 }
 

@@ -40,6 +40,8 @@ pub struct Sender {
     home: Arc<dyn Home>,
     /// A buffer that was lent and not sent.
     spare: Option<MessageBuf>,
+    /// Messages that were put into the mailbox.
+    put: u64,
     closing: bool,
 }
 
@@ -97,7 +99,7 @@ impl Sender {
         // Under `decay` every message is taken, whenever it comes: nothing to mirror.
         let regulated = grant.service.contract().filter(|_| overload != Overload::Decay);
         let regulator = regulated.map(|contract| Regulator::new(contract.interval()));
-        Self { port, grant, marks, overload, regulator, home, spare: None, closing: false }
+        Self { port, grant, marks, overload, regulator, home, spare: None, put: 0, closing: false }
     }
 
     /// What was granted.
@@ -112,6 +114,23 @@ impl Sender {
     /// What the channel did so far, at this host.
     pub fn counters(&self) -> SendCounters {
         self.home.send_counters(&self.port.port)
+    }
+
+    /// How many of the messages that were sent may be lost, because the process of the executive that had them is gone without a word
+    /// ([`Error::ExecutiveLost`]); zero if it is not. Of a guaranteed channel it is what a contract allows in one deadline, since older messages have been
+    /// delivered if the executive kept its promise until then; otherwise all that the executive had not said it had sent.
+    pub fn unresolved(&self) -> u64 {
+        if !self.home.is_lost() {
+            return 0;
+        }
+        let most = match self.grant.service.contract().filter(|_| self.overload != Overload::Decay) {
+            Some(contract) => {
+                let on_the_way = contract.deadline() + contract.most_ahead();
+                on_the_way.as_nanos().div_ceil(contract.interval().as_nanos().max(1)) + 1
+            }
+            None => self.put.saturating_sub(self.counters().sent),
+        };
+        self.put.min(most)
     }
 
     /// Sends `message`; waits while the contract, or the queue, has no room, if the channel's policy is to wait.
@@ -201,7 +220,7 @@ impl Sender {
     }
 
     fn is_open(&self) -> Result<(), Error> {
-        self.home.check_running()?;
+        self.home.check_taking()?;
         match self.port.port.end() {
             Some(end) => Err(self.home.of_end(end, self.grant.peer)),
             None => Ok(()),
@@ -253,6 +272,11 @@ impl Sender {
 
     /// The message arrives now, or as much before as its sender had to wait for memory.
     fn hand_over(&mut self, message: MessageBuf, waited: Duration) -> Result<(), Error> {
+        if let Err(gone) = self.home.begin_put() {
+            self.spare = Some(message);
+            return Err(gone);
+        }
+        self.put += 1;
         let arrival = sys::now().before(waited);
         if let Some(regulator) = &mut self.regulator {
             let stamp = regulator.stamp(arrival);
@@ -274,6 +298,7 @@ impl Sender {
             self.home.doorbell().ring_later(&self.port.port);
         }
         self.port.has_rung(sys::now());
+        self.home.end_put();
         Ok(())
     }
 

@@ -17,7 +17,7 @@ use std::time::{Duration as StdDuration, Instant as StdInstant};
 use laxity_core::admission::{Code, Refusal, Stage};
 use laxity_core::event::{End, Name};
 use laxity_core::units::Duration;
-use laxity_link::sys::{Wake, WakeSet};
+use laxity_link::sys::{self, Wake, WakeSet};
 use laxity_shm::Region;
 use laxity_shm::ring::{Lie, Reader, Shape, Writer};
 use rustix::fs::{FlockOperation, Mode, OFlags};
@@ -70,13 +70,34 @@ const TO_MAP: StdDuration = StdDuration::from_secs(2);
 /// How often it is looked whether the executive has stopped.
 const LOOK: StdDuration = StdDuration::from_millis(500);
 
-/// Serves until it is dropped; then applications lose their channels.
+/// How long applications may take to send on what they have sent, when the executive is about to end.
+const TO_LEAVE: StdDuration = StdDuration::from_secs(2);
+
+/// Serves until it is dropped. Then what applications have sent is sent on, for two seconds at most, and they lose their channels.
 #[derive(Debug)]
 pub struct Serving {
     server: Arc<Server>,
     thread: Option<JoinHandle<()>>,
-    /// Held as long as it serves at that place.
+    /// Held as long as it serves there.
+    _place: ServingPlace,
+}
+
+/// The place of an executive that serves: its socket, and the lock of the process that has it.
+#[derive(Debug)]
+pub(crate) struct ServingPlace {
+    path: PathBuf,
+    listener: Arc<OwnedFd>,
     _lock: OwnedFd,
+    forks: u32,
+}
+
+impl Drop for ServingPlace {
+    fn drop(&mut self) {
+        // While the lock is held it is ours; a copy that fork(2) made has none.
+        if sys::forks() == self.forks {
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
 }
 
 /// What the threads of a server share.
@@ -85,8 +106,10 @@ struct Server {
     told: Box<dyn Fn() -> Told + Send + Sync>,
     status: Box<dyn Fn() -> Status + Send + Sync>,
     bells: Arc<WakeSet>,
-    config: ServeConfig,
+    memory: usize,
     applications: Mutex<BTreeMap<u32, Arc<Client>>>,
+    /// It lets no application in any more.
+    leaves: AtomicBool,
     stopped: AtomicBool,
     stop: Wake,
 }
@@ -96,7 +119,7 @@ static NEXT: AtomicU32 = AtomicU32::new(0);
 
 impl fmt::Debug for Server {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Server").field("config", &self.config).finish_non_exhaustive()
+        f.debug_struct("Server").field("memory", &self.memory).finish_non_exhaustive()
     }
 }
 
@@ -106,14 +129,18 @@ impl Host {
     /// # Errors
     /// Another process serves there already, the socket cannot be made, the memory is out of range, or this host is itself attached, or has no thread of its own.
     pub fn serve(&self, config: ServeConfig) -> Result<Serving, Error> {
-        let here = self.here()?;
-        let Here { shared, published, .. } = here;
-        if shared.inline.is_some() {
+        if self.here()?.shared.inline.is_some() {
             return Err(Error::ServesInline);
         }
         if !(MEMORY[0]..=MEMORY[1]).contains(&config.memory) {
             return Err(Error::ServesMemory { found: config.memory });
         }
+        self.serve_at(claim(&config.socket)?, config.memory)
+    }
+
+    /// Likewise, at a place that is claimed.
+    pub(crate) fn serve_at(&self, place: ServingPlace, memory: usize) -> Result<Serving, Error> {
+        let Here { shared, published, .. } = self.here()?;
         let system = |what| move |source| Error::System { what, source };
         let made = WakeSet::new(&shared.doorbell.wake).map_err(system("creating an epoll set"))?;
         let stop = Wake::new().map_err(system("creating the wake-up event"))?;
@@ -136,23 +163,22 @@ impl Host {
             let premises = published.premises.lock().unwrap_or_else(PoisonError::into_inner);
             Status::new((published.gaps.load(Ordering::Relaxed), longest), &premises)
         };
-        let (listener, lock) = claim(&config.socket)?;
+        let listener = Arc::clone(&place.listener);
         let server = Arc::new(Server {
             shared: Arc::clone(shared),
             told: Box::new(told),
             status: Box::new(status),
             bells: Arc::clone(&bells),
-            config,
+            memory,
             applications: Mutex::new(BTreeMap::new()),
+            leaves: AtomicBool::new(false),
             stopped: AtomicBool::new(false),
             stop,
         });
         let accepting = Arc::clone(&server);
         let thread = std::thread::Builder::new().name("laxity-serve".to_owned());
         let thread = thread.spawn(move || accepting.accept(&listener)).map_err(system("starting a thread"));
-        // If there is none, dropping it takes the socket away.
-        let mut serving = Serving { server, thread: None, _lock: lock };
-        serving.thread = Some(thread?);
+        let serving = Serving { server, thread: Some(thread?), _place: place };
         shared.command(Command::Serve(bells));
         Ok(serving)
     }
@@ -163,24 +189,41 @@ impl Serving {
     pub fn is_running(&self) -> bool {
         !self.server.shared.is_stopped()
     }
+
+    /// Lets no application in any more, has those that are there send nothing more, and waits until what they had sent is sent on.
+    pub(crate) fn leave(&mut self) {
+        let server = &self.server;
+        server.leaves.store(true, Ordering::SeqCst);
+        server.stop.wake();
+        let Some(thread) = self.thread.take() else { return };
+        let _ = thread.join();
+        let applications: Vec<Arc<Client>> = server.applications().values().cloned().collect();
+        applications.iter().for_each(|client| client.flag.leaves.store(true, Ordering::SeqCst));
+        applications.iter().for_each(|client| client.tell(&Tell::Leaving));
+        let until = StdInstant::now() + TO_LEAVE;
+        while applications.iter().any(|client| client.has_to_send()) && StdInstant::now() < until && self.is_running() {
+            std::thread::sleep(StdDuration::from_millis(1));
+        }
+    }
 }
 
 impl Drop for Serving {
     fn drop(&mut self) {
-        self.server.stopped.store(true, Ordering::SeqCst);
-        self.server.stop.wake();
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
+        if sys::forks() != self.server.shared.forks {
+            return;
         }
+        self.leave();
+        self.server.stopped.store(true, Ordering::SeqCst);
         let applications: Vec<Arc<Client>> = self.server.applications().values().cloned().collect();
         applications.iter().for_each(|client| client.flag.kill.wake());
-        // While the lock is held it is ours.
-        let _ = std::fs::remove_file(&self.server.config.socket);
     }
 }
 
-/// The socket at a path, and the lock of who serves there.
-fn claim(path: &Path) -> Result<(OwnedFd, OwnedFd), Error> {
+/// Claims a place to serve at.
+///
+/// # Errors
+/// Another process has it, or the socket cannot be made.
+pub(crate) fn claim(path: &Path) -> Result<ServingPlace, Error> {
     let system = |what| move |source| Error::System { what, source };
     let place = default_place();
     if path == place {
@@ -203,7 +246,9 @@ fn claim(path: &Path) -> Result<(OwnedFd, OwnedFd), Error> {
         }
         made => made,
     };
-    Ok((listener.map_err(system("creating the server's socket"))?, lock))
+    let listener = Arc::new(listener.map_err(system("creating the server's socket"))?);
+    sys::watch_forks();
+    Ok(ServingPlace { path: path.to_owned(), listener, _lock: lock, forks: sys::forks() })
 }
 
 /// A place among the applications of an executive, as long as it is held.
@@ -237,7 +282,7 @@ impl Server {
     fn accept(self: &Arc<Self>, listener: &OwnedFd) {
         use laxity_link::sys::{Interest, wait};
         let look = Duration::from_nanos(u64::try_from(LOOK.as_nanos()).unwrap_or(u64::MAX));
-        while !self.is_over() {
+        while !self.is_over() && !self.leaves.load(Ordering::SeqCst) {
             let waited = [(listener.as_fd(), Interest::Readable), (self.stop.as_fd(), Interest::Readable)];
             if !wait(&waited, Some(look)).is_ok_and(|ready| ready.readable(0)) {
                 continue;
@@ -299,7 +344,7 @@ impl Server {
             refuse(5, format!("it speaks version {version}, this executive version {VERSION}"));
             return None;
         }
-        let bytes = BELL_BYTES + self.config.memory;
+        let bytes = BELL_BYTES + self.memory;
         let (region, descriptor) = Region::make(c"laxity", bytes).ok()?;
         let bell = Wake::new().ok()?;
         let (flag, heard) = (Arc::new(Flag::new().ok()?), bell.as_fd().try_clone_to_owned().ok()?);
@@ -333,6 +378,10 @@ impl Server {
     fn answer(self: &Arc<Self>, client: &Arc<Client>, ask: Ask) {
         match ask {
             Ask::Attach { .. } | Ask::Mapped => client.flag.blame(),
+            Ask::Open { ticket, .. } | Ask::Listen { ticket, .. } if self.leaves.load(Ordering::SeqCst) => {
+                let gone = Error::ExecutiveEnded { pid: std::process::id() };
+                client.tell(&Tell::Refused { ticket, error: Said::of(&gone) });
+            }
             Ask::Open { ticket, peer, name, spec } => {
                 // The peer may take seconds, in which the application goes on asking.
                 let (server, client) = (Arc::clone(self), Arc::clone(client));
@@ -419,12 +468,15 @@ struct Flag {
     is_broken: AtomicBool,
     /// It has gone, or was thrown out.
     is_gone: AtomicBool,
+    /// The executive is about to end.
+    leaves: AtomicBool,
     kill: Wake,
 }
 
 impl Flag {
     fn new() -> std::io::Result<Self> {
-        Ok(Self { is_broken: AtomicBool::new(false), is_gone: AtomicBool::new(false), kill: Wake::new()? })
+        let no = || AtomicBool::new(false);
+        Ok(Self { is_broken: no(), is_gone: no(), leaves: no(), kill: Wake::new()? })
     }
 
     fn blame(&self) {
@@ -546,6 +598,12 @@ impl Client {
         }
     }
 
+    /// Whether a channel is open on which it sends.
+    fn has_to_send(&self) -> bool {
+        let is_open = |channel: &Owned| channel.block.memory.is_sent && channel.port.end().is_none();
+        !self.is_broken() && self.held().channels.values().any(is_open)
+    }
+
     fn port(&self, place: u32) -> Option<Arc<Port>> {
         self.held().channels.get(&place).map(|channel| Arc::clone(&channel.port))
     }
@@ -658,6 +716,9 @@ impl Application for Client {
         let mut held = self.held();
         let channel = held.channels.iter_mut().find(|(_, channel)| Arc::ptr_eq(&channel.port, port));
         let Some((place, channel)) = channel else { return };
+        // Its sender has not closed it, but gone with the executive.
+        let leaves = !channel.block.memory.is_sent && self.flag.leaves.load(Ordering::SeqCst);
+        let end = if leaves { End::PeerLost } else { end };
         match channel.grant {
             Some(_) => self.tell(&channel.end(*place, &end)),
             None => channel.ended = Some(end),

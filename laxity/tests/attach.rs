@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration as StdDuration, Instant};
 
 use laxity::serving::{ServeConfig, Serving};
-use laxity::{ChannelSpec, Error, Host, HostConfig, Placement, Receiver};
+use laxity::{ChannelSpec, Error, Host, HostConfig, Placement, Receiver, Scheduling};
 use laxity_core::contract::Contract;
 use laxity_core::platform::Platform;
 use laxity_core::units::Duration;
@@ -166,19 +166,109 @@ fn an_application_that_held_all_messages_gets_more_once_it_has_let_go() {
     assert_eq!(watch.figures().delivered, 12, "what was told last stays");
 }
 
+fn auto(socket: &Path) -> Host {
+    Host::start(HostConfig { placement: Placement::Auto, server: Some(socket.to_owned()), ..config() }).unwrap()
+}
+
 #[test]
-fn who_attaches_if_there_is_a_server_has_its_own_executive_if_there_is_none() {
+fn the_first_is_the_executive_of_all() {
     let path = socket("auto");
-    let auto =
-        || Host::start(HostConfig { placement: Placement::Auto, server: Some(path.clone()), ..config() }).unwrap();
-    let alone = auto();
-    let server = host();
-    let _serving = server.serve(ServeConfig { socket: path.clone(), memory: 4 << 20 }).unwrap();
-    let (one, other) = (auto(), auto());
-    assert_eq!([one.address(), other.address()], [server.address(); 2]);
-    assert_ne!(alone.address(), server.address());
-    assert!(alone.link_counters().is_some() && one.link_counters().is_none());
-    exchange(&one, &alone, "out");
+    // All at once: one of them makes the executive.
+    let hosts: Vec<Host> = std::thread::scope(|scope| {
+        let started: Vec<_> = (0..4).map(|_| scope.spawn(|| auto(&path))).collect();
+        started.into_iter().map(|started| started.join().unwrap()).collect()
+    });
+    assert_eq!(hosts.iter().filter(|host| host.link_counters().is_some()).count(), 1);
+    assert!(hosts.iter().all(|host| host.address() == hosts[0].address() && host.executive() == std::process::id()));
+    for (number, pair) in hosts.windows(2).enumerate() {
+        exchange(&pair[0], &pair[1], &format!("next-{number}"));
+    }
+    drop(hosts);
+    assert!(!path.exists());
+}
+
+/// Messages that were sent before the executive's process ended have all come, and the next executive has its address.
+#[test]
+fn when_the_first_ends_in_order_nothing_is_lost_and_another_follows() {
+    const ROUNDS: usize = 3;
+    let path = socket("ends");
+    let first = auto(&path);
+    let address = first.address();
+    let (mut one, mut other) = (auto(&path), auto(&path));
+    let mut executive = Some(first);
+    for round in 0..ROUNDS {
+        let listener = other.listen("on").unwrap();
+        let mut sender = one.open(address, "on", contract(3000)).unwrap();
+        let mut receiver = listener.accept(Some(PATIENCE)).unwrap();
+        assert_eq!(sender.grant().executive, std::process::id());
+        let (sent, received, (first_end, last_end)) = std::thread::scope(|scope| {
+            let sending = scope.spawn(|| {
+                let mut sent = 0;
+                loop {
+                    match sender.send(&message(sent, 1 + sent % 3000)) {
+                        Ok(()) => sent += 1,
+                        Err(error) => return (sent, error),
+                    }
+                }
+            });
+            let receiving = scope.spawn(|| {
+                let mut received = 0;
+                loop {
+                    match receiver.recv_timeout(PATIENCE) {
+                        Ok(message) => {
+                            assert_eq!((message.sequence(), message.len()), (received as u64, 1 + received % 3000));
+                            received += 1;
+                        }
+                        Err(error) => return (received, error),
+                    }
+                }
+            });
+            std::thread::sleep(StdDuration::from_millis(100 + 50 * round as u64));
+            drop(executive.take());
+            let (sent, first_end) = sending.join().unwrap();
+            let (received, last_end) = receiving.join().unwrap();
+            (sent, received, (first_end, last_end))
+        });
+        assert!(sent > 10, "{sent}");
+        assert_eq!(sent, received, "all that was sent");
+        assert!(matches!(first_end, Error::ExecutiveEnded { .. }), "{first_end}");
+        assert!(matches!(last_end, Error::ExecutiveEnded { .. }), "{last_end}");
+        assert_eq!(sender.unresolved(), 0);
+        let (counters, report) = sender.close().unwrap();
+        assert_eq!(
+            (counters.accepted, report.map(|told| told.delivered + told.late)),
+            (sent as u64, Some(sent as u64))
+        );
+        assert!(listener.accept(Some(PATIENCE)).unwrap_err().is_of_lost_executive());
+        let error = one.open(address, "on", contract(3000)).unwrap_err();
+        assert!(error.is_of_lost_executive(), "{error}");
+        drop((listener, receiver));
+        // Whichever is first follows; the other one attaches to it.
+        let followed = one.reattach().unwrap();
+        assert!(followed && !other.reattach().unwrap());
+        assert_eq!([one.address(), other.address()], [address; 2]);
+        executive = Some(std::mem::replace(&mut one, other));
+        other = auto(&path);
+    }
+}
+
+#[test]
+fn who_may_more_than_the_executive_is_not_served_below_its_rights() {
+    let path = socket("below");
+    let ordinary = HostConfig { fifo_priority: None, ..config() };
+    let host = Host::start(ordinary.clone()).unwrap();
+    let _serving = host.serve(ServeConfig { socket: path.clone(), memory: 1 << 20 }).unwrap();
+    let server = Some(path.clone());
+    let attach = |config| Host::start(HostConfig { placement: Placement::Auto, server: server.clone(), ..config });
+    assert_eq!(attach(ordinary).unwrap().address(), host.address(), "one that asks for no priority");
+    let privileged = Host::start(config()).unwrap();
+    if !matches!(privileged.standing().scheduling, Scheduling::Fifo(_)) {
+        eprintln!("skipped: this process may not have real-time priority");
+        return;
+    }
+    let refused = attach(config()).unwrap_err();
+    assert_eq!(refused.exit_status(), 4);
+    assert!(matches!(refused, Error::ServedBelow { pid } if pid == std::process::id()), "{refused}");
 }
 
 /// A message outlives its receiver, whose memory another channel has then.

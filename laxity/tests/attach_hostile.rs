@@ -103,7 +103,7 @@ impl Raw {
 
     /// Attaches: the memory, and the bell.
     fn attach(&self) -> (Arc<Region>, OwnedFd) {
-        assert!(self.ask(&json!({ "Attach": { "version": 1, "command": "hostile" } })));
+        assert!(self.ask(&json!({ "Attach": { "version": 2, "command": "hostile" } })));
         let (told, descriptors) = self.hear().unwrap();
         let bytes = told["Region"]["bytes"].as_u64().unwrap() as usize;
         let [memory, bell] = <[_; 2]>::try_from(descriptors).unwrap();
@@ -244,7 +244,7 @@ fn random_datagrams_are_nobody_elses_trouble() {
 fn memory_keeps_its_pages() {
     let (_server, _serving, socket) = serving("pages");
     let raw = Raw::connect(&socket);
-    assert!(raw.ask(&json!({ "Attach": { "version": 1, "command": "hostile" } })));
+    assert!(raw.ask(&json!({ "Attach": { "version": 2, "command": "hostile" } })));
     let (told, mut descriptors) = raw.hear().unwrap();
     let bytes = told["Region"]["bytes"].as_u64().unwrap();
     let memory = descriptors.swap_remove(0);
@@ -253,7 +253,7 @@ fn memory_keeps_its_pages() {
     assert!(raw.ask(&json!("Mapped")));
     assert!(raw.hear().is_none_or(|(told, _)| told["NotAttached"].is_object()));
     let raw = Raw::connect(&socket);
-    assert!(raw.ask(&json!({ "Attach": { "version": 1, "command": "hostile" } })));
+    assert!(raw.ask(&json!({ "Attach": { "version": 2, "command": "hostile" } })));
     let (_, mut descriptors) = raw.hear().unwrap();
     let memory = descriptors.swap_remove(0);
     let region = Region::map(memory.as_fd(), bytes as usize).unwrap();

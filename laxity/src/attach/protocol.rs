@@ -25,7 +25,7 @@ use crate::port::Counted;
 use crate::realtime::Scheduling;
 
 /// The version of all this, the memory's layout included.
-pub(crate) const VERSION: u32 = 1;
+pub(crate) const VERSION: u32 = 2;
 
 /// What an application says.
 #[derive(Debug, Serialize, Deserialize)]
@@ -81,6 +81,8 @@ pub(crate) enum Tell {
         ticket: u64,
         status: Box<Status>,
     },
+    /// It ends as soon as what applications have sent is through: nothing is sent any more.
+    Leaving,
 }
 
 /// What the executive's host is.
@@ -181,11 +183,12 @@ pub(crate) struct Channel {
     /// In units of [`Probability`].
     miss: Option<u64>,
     same_clock: bool,
+    executive: u32,
 }
 
 impl Channel {
     pub(crate) fn new(place: u32, (at, slots, bytes): (usize, usize, usize), grant: &Grant) -> Self {
-        let Grant { name, peer, service, stages, receive, bound, guarantee, same_clock } = grant;
+        let Grant { name, peer, service, stages, receive, bound, guarantee, same_clock, executive } = grant;
         Self {
             place,
             at,
@@ -200,6 +203,7 @@ impl Channel {
             level: guarantee.level,
             miss: guarantee.miss.map(Probability::parts),
             same_clock: *same_clock,
+            executive: *executive,
         }
     }
 
@@ -216,6 +220,7 @@ impl Channel {
             bound: self.bound,
             guarantee: Guarantee { level: self.level, miss: self.miss.map(Probability::from_parts) },
             same_clock: self.same_clock,
+            executive: self.executive,
         })
     }
 }

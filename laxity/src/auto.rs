@@ -1,0 +1,114 @@
+//! Where a host's executive is: in this process, or in another one to which it attaches; and what is done when that one ends.
+//!
+//! The paper's stack is a library in each process or a server for all of them (*nps*, §3). Here it is the library of one process that serves the
+//! others, and any of them may follow it.
+
+use std::time::{Duration as StdDuration, Instant as StdInstant};
+
+use laxity_link::sys;
+
+use crate::attached::{Attached, HostTold};
+use crate::error::Error;
+use crate::host::{Host, HostConfig, Standing, own_name};
+use crate::placement::Placement;
+use crate::realtime::Scheduling;
+use crate::serving::{ServeConfig, claim, default_place};
+
+/// How long it may take until another process serves, which is about to, or has let go of its place.
+const TO_SETTLE: StdDuration = StdDuration::from_secs(5);
+/// How often it is looked meanwhile.
+const LOOK: StdDuration = StdDuration::from_millis(10);
+
+impl Host {
+    /// Attaches to the executive that serves at the configured place.
+    pub(crate) fn attach(config: &HostConfig) -> Result<Self, Error> {
+        if config.key.is_some() {
+            return Err(Error::KeyElsewhere);
+        }
+        let socket = config.server.clone().unwrap_or_else(default_place);
+        let command = config.command.clone().unwrap_or_else(own_name);
+        let (attached, told) = Attached::attach(&socket, command)?;
+        let HostTold { pid, address, costs, backing, scheduling, memory_locked, kept_awake, notes } = told;
+        let is_real_time = matches!(scheduling, Scheduling::Fifo(_));
+        if let Some(priority) = config.fifo_priority.filter(|_| !is_real_time)
+            && may_be_real_time(priority)
+        {
+            attached.leave();
+            return Err(Error::ServedBelow { pid });
+        }
+        let standing = Standing { costs, backing, scheduling, memory_locked, kept_awake, notes };
+        Ok(Self::of_attached(attached, address, standing, config.clone()))
+    }
+
+    /// Attaches to the executive that serves at the configured place, or, if there is none, becomes it.
+    pub(crate) fn attach_or_serve(config: HostConfig) -> Result<Self, Error> {
+        let place = config.server.clone().unwrap_or_else(default_place);
+        let until = StdInstant::now() + TO_SETTLE;
+        loop {
+            match Self::attach(&config) {
+                Err(error) if error.is_unserved() => {}
+                attached => return attached,
+            }
+            // Before there is an executive: of several processes that begin at once only one makes it.
+            match claim(&place) {
+                Ok(place) => {
+                    let mut host = Self::start_own(config)?;
+                    let serving = host.serve_at(place, ServeConfig::default().memory)?;
+                    host.keep_serving(serving);
+                    return Ok(host);
+                }
+                // That one is about to serve, or to end.
+                Err(Error::Serves { .. }) if StdInstant::now() < until => std::thread::sleep(LOOK),
+                Err(error @ Error::Serves { .. }) => return Err(error),
+                Err(error) => {
+                    let mut host = Self::start_own(config)?;
+                    host.standing.notes.push(format!("other processes cannot attach to this one: {error}"));
+                    return Ok(host);
+                }
+            }
+        }
+    }
+
+    /// The process of the executive: this one, or the one to which it is attached. Grants hold as long as that process lives.
+    pub fn executive(&self) -> u32 {
+        self.attached().map_or_else(std::process::id, |attached| attached.pid())
+    }
+
+    /// Finds another executive, after that of another process has ended ([`Error::is_of_lost_executive`]): attaches to the process that serves
+    /// now, or, with [`Placement::Auto`] and if none does, becomes the executive and serves the others, at the address that the old one had. Waits for that up to five
+    /// seconds. Channels and listeners of the old one are over: they are to be opened again. True if the executive is now in this process.
+    ///
+    /// A host whose executive is in this process, or there still, stays as it is.
+    ///
+    /// # Errors
+    /// As [`Host::start`]. It can be tried again.
+    pub fn reattach(&mut self) -> Result<bool, Error> {
+        let Some((attached, config)) = self.attached().zip(self.config.as_deref()) else { return Ok(true) };
+        if attached.is_taking() {
+            return Ok(false);
+        }
+        let mut config = config.clone();
+        (config.bind, config.any_port) = (self.address(), false);
+        let until = StdInstant::now() + TO_SETTLE;
+        *self = loop {
+            let again = match config.placement {
+                Placement::Auto => Self::attach_or_serve(config.clone()),
+                _ => Self::attach(&config),
+            };
+            match again {
+                // One that has been killed may not have let go of its port yet; a server may be on its way again.
+                Err(error) if StdInstant::now() < until && (error.is_unserved() || error.is_port_in_use()) => {
+                    std::thread::sleep(LOOK);
+                }
+                again => break again?,
+            }
+        };
+        Ok(self.attached().is_none())
+    }
+}
+
+/// Whether this process may have that SCHED_FIFO priority: a thread tries.
+fn may_be_real_time(priority: u8) -> bool {
+    let tries = std::thread::spawn(move || sys::real_time(priority).is_ok());
+    tries.join().unwrap_or(false)
+}
