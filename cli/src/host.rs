@@ -6,14 +6,14 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use laxity::text::HostAddress;
-use laxity::{HostConfig, Placement, Registry};
+use laxity::{DEFAULT_PORT, Host, HostConfig, Placement, Registry};
 use laxity_core::limits::MAX_SPIN;
 use laxity_core::signal::{MAX_LEASE, MIN_LEASE};
 use laxity_core::units::Duration;
 
 use crate::costs::{self, CostsArguments};
 use crate::failure::Failure;
-use crate::values::{look_up, span_within};
+use crate::values::{everywhere, look_up, span_within};
 
 const LEASE: &str = "2s";
 
@@ -37,10 +37,11 @@ pub(crate) struct HostArguments {
     /// Stay an ordinary thread, even where real-time priority is permitted
     #[arg(long)]
     pub(crate) no_realtime: bool,
-    /// Which threads do the host's protocol work: one of its own, or inline, the command's own thread, which becomes real-time for that
-    #[arg(long, value_enum, default_value_t = PlacementArgument::Thread)]
-    pub(crate) placement: PlacementArgument,
-    /// With --placement server: the socket of the executive to attach to [default: /run/laxity/server, or that of this user]
+    /// Where the host's protocol work is done [default: auto, or thread with --registry off]
+    #[arg(long, value_enum)]
+    pub(crate) placement: Option<PlacementArgument>,
+    /// With --placement server or auto: the socket of the executive to attach to [default: that of this user and network namespace in
+    /// /run/laxity or $XDG_RUNTIME_DIR/laxity]
     #[arg(long, value_name = "SOCKET")]
     pub(crate) server: Option<PathBuf>,
     /// How long to look for frames and messages with nothing to do before going to sleep, up to 1ms: what comes meanwhile costs no wake-up. It takes
@@ -67,7 +68,8 @@ pub(crate) enum PlacementArgument {
     Inline,
     /// The executive of another process, to which the command attaches (laxity serve): address, link and costs are that one's
     Server,
-    /// server if somebody serves, else thread
+    /// server, if a process serves; else a thread, and this process serves the next ones. If the process that serves ends, another one
+    /// takes its place
     Auto,
 }
 
@@ -75,7 +77,9 @@ impl HostArguments {
     /// Prepares the calling thread, which uses the channels of a host with this configuration. What is not permitted is said: the host does the
     /// work itself then.
     pub(crate) fn prepare(&self) {
-        let Some(priority) = self.priority().filter(|_| self.placement == PlacementArgument::Inline) else { return };
+        let Some(priority) = self.priority().filter(|_| self.placement == Some(PlacementArgument::Inline)) else {
+            return;
+        };
         if let Err(error) = laxity_link::sys::real_time(priority) {
             eprintln!("note: the host does its work in a thread of its own: SCHED_FIFO for the command's: {error}");
         }
@@ -92,14 +96,24 @@ impl HostArguments {
         default_port: u16,
         command: String,
     ) -> Result<HostConfig, Failure> {
-        if let PlacementArgument::Server | PlacementArgument::Auto = self.placement {
-            self.says_nothing_of_the_executive()?;
-        } else if self.server.is_some() {
+        let is_alone = self.registry.as_ref().is_some_and(|place| place.as_os_str() == "off");
+        let placement = self.placement.unwrap_or(match () {
+            () if is_alone && self.server.is_none() => PlacementArgument::Thread,
+            () => PlacementArgument::Auto,
+        });
+        self.link.check()?;
+        if !matches!(placement, PlacementArgument::Server | PlacementArgument::Auto) && self.server.is_some() {
             return Err(Failure::Usage("--server is for --placement server or auto".to_owned()));
         }
-        if self.placement == PlacementArgument::Server {
+        if placement == PlacementArgument::Server {
+            if let Some(option) = self.of_the_executive() {
+                return Err(Failure::Usage(format!(
+                    "{option} is for the executive, and with --placement server that is another process's: say it to laxity serve"
+                )));
+            }
             let (server, placement) = (self.server.clone(), Placement::Server);
-            return Ok(HostConfig { server, placement, command: Some(command), ..HostConfig::default() });
+            let (command, fifo_priority) = (Some(command), self.priority());
+            return Ok(HostConfig { server, placement, command, fifo_priority, ..HostConfig::default() });
         }
         let bind = match &self.bind {
             Some(text) => {
@@ -115,6 +129,13 @@ impl HostArguments {
             Some(file) => Some(Registry::At(file.clone())),
         };
         let any_port = self.bind.is_none();
+        // The executive of others, too, has the port by which they are found.
+        let is_for_all = placement == PlacementArgument::Auto && self.bind.is_none();
+        let bind = match bind {
+            _ if is_for_all && self.link.link == crate::link::LinkName::Udp => everywhere(),
+            bind if is_for_all => SocketAddr::new(bind.ip(), DEFAULT_PORT),
+            bind => bind,
+        };
         let link = self.link.choice()?;
         let costs = costs::named(self.costs.calibration.as_deref(), link.kind())?;
         let costs = Some(costs::of_host(costs, self.platform.as_deref(), Some(bind.ip()))?);
@@ -123,7 +144,7 @@ impl HostArguments {
         let lease = span_within("--lease", &self.lease, [MIN_LEASE, MAX_LEASE])?;
         let spin = span_within("--spin", &self.spin, [Duration::ZERO, MAX_SPIN])?;
         let default = HostConfig::default();
-        let placement = match self.placement {
+        let placement = match placement {
             PlacementArgument::Thread => Placement::Thread,
             PlacementArgument::Inline => Placement::Inline,
             PlacementArgument::Server => Placement::Server,
@@ -149,26 +170,35 @@ impl HostArguments {
         })
     }
 
-    /// Of a command that attaches to the executive of another process, or may: what is that one's cannot be said here.
-    fn says_nothing_of_the_executive(&self) -> Result<(), Failure> {
+    /// Starts the host.
+    ///
+    /// # Errors
+    /// As the library; or it is attached to an executive, of which it was told something.
+    pub(crate) fn start(&self, config: HostConfig) -> Result<Host, Failure> {
+        let host = Host::start(config)?;
+        match self.of_the_executive() {
+            Some(option) if host.executive() != std::process::id() => Err(Failure::Usage(format!(
+                "{option} is for the executive, and that is process {} already, on {}: leave it out to attach to that one, or end that process",
+                host.executive(),
+                host.address()
+            ))),
+            _ => Ok(host),
+        }
+    }
+
+    /// An option that was given and is for the executive, which may be another process's.
+    fn of_the_executive(&self) -> Option<&'static str> {
         let given = [
             ("--bind", self.bind.is_some()),
             ("--platform", self.platform.is_some()),
             ("--calibration", self.costs.calibration.is_some()),
             ("--keep-awake", self.costs.keep_awake),
             ("--link", self.link.link != crate::link::LinkName::Udp),
-            ("--no-realtime", self.no_realtime),
             ("--lease", self.lease != LEASE),
             ("--spin", self.spin != "0"),
             ("--hold", self.hold),
             ("--key", self.key.is_some()),
-            ("--registry", self.registry.is_some()),
         ];
-        if let Some((option, _)) = given.into_iter().find(|(_, is_given)| *is_given) {
-            return Err(Failure::Usage(format!(
-                "{option} is for the executive, and with --placement server, or auto, that may be another process's: say it to laxity serve"
-            )));
-        }
-        self.link.check()
+        given.into_iter().find(|(_, is_given)| *is_given).map(|(option, _)| option)
     }
 }

@@ -18,6 +18,7 @@ mod framing;
 mod fuzz;
 mod host;
 mod lab;
+mod line;
 mod link;
 mod machine;
 mod numbers;

@@ -1,13 +1,15 @@
 //! `laxity recv`: the messages of one channel to standard output.
 
 use std::io::{self, BufWriter};
-use std::net::IpAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration as StdDuration;
 
 use clap::Args;
 use laxity::{DEFAULT_PORT, Error, Grant, Host, Listener, Message, Receiver};
+use laxity_core::figures::Figures;
 use laxity_core::units::{Duration, Instant};
 use laxity_lab::figures::promises_kept;
+use serde_json::Value;
 
 use crate::costs::in_words;
 use crate::failure::Failure;
@@ -40,38 +42,69 @@ const LOOK: StdDuration = StdDuration::from_millis(100);
 pub(crate) fn run(arguments: &RecvArguments) -> Result<bool, Failure> {
     let config = arguments.host.config(everywhere(), DEFAULT_PORT, format!("recv {}", arguments.name))?;
     let stop = Stop::on_signals()?;
-    let host = Host::start(config)?;
+    let mut host = arguments.host.start(config)?;
     arguments.host.prepare();
-    let listener = host.listen_from(&arguments.name, arguments.from)?;
-    for note in &host.standing().notes {
-        eprintln!("note: {note}");
-    }
-    eprintln!("receiving {} on {}", arguments.name, host.address());
     let begin = laxity_link::sys::now();
-    let Some(Served { mut receiver, start, first }) = serve(&listener, &stop)? else {
-        publish(&report::run("recv", None, &[], &host), &arguments.pipe, true)?;
-        if !arguments.pipe.json {
-            eprintln!("nobody sent");
-            early_lines(&host, laxity_link::sys::now().since(begin)).iter().for_each(|line| eprintln!("{line}"));
+    let mut ended = Vec::new();
+    // Once for each executive.
+    let received = loop {
+        for note in &host.standing().notes {
+            eprintln!("note: {note}");
         }
-        return Ok(true);
+        match receive(&host, arguments, &stop, &mut ended) {
+            Err(Failure::Laxity(gone)) if gone.is_of_lost_executive() && !stop.is_set() => {
+                eprintln!("{gone}");
+                match host.reattach()? {
+                    true => eprintln!("this process is the executive now"),
+                    false => eprintln!("attached to the executive of process {}", host.executive()),
+                }
+            }
+            received => break received,
+        }
     };
+    let peer = ended.last().map(|ended| ended.peer);
+    let channels: Vec<Value> = ended.iter().map(|ended| report::channel(&ended.figures)).collect();
+    publish(&report::run("recv", peer, &channels, &host), &arguments.pipe, true)?;
+    if !arguments.pipe.json {
+        let lines = match ended.as_slice() {
+            [] => {
+                eprintln!("nobody sent");
+                early_lines(&host, laxity_link::sys::now().since(begin))
+            }
+            [.., last] => {
+                for Ended { figures, elapsed, .. } in &ended {
+                    eprintln!("{}", report::table(std::slice::from_ref(figures), *elapsed));
+                }
+                report::told(&host, last.elapsed)
+            }
+        };
+        lines.iter().for_each(|line| eprintln!("{line}"));
+    }
+    received?;
+    let figures: Vec<Figures> = ended.into_iter().map(|ended| ended.figures).collect();
+    Ok(promises_kept(&figures))
+}
+
+/// A channel that was received.
+struct Ended {
+    peer: SocketAddr,
+    figures: Figures,
+    elapsed: Duration,
+}
+
+/// Receives one channel to its end, or until Ctrl-C, on the executive that there is.
+fn receive(host: &Host, arguments: &RecvArguments, stop: &Stop, ended: &mut Vec<Ended>) -> Result<(), Failure> {
+    let listener = host.listen_from(&arguments.name, arguments.from)?;
+    eprintln!("receiving {} on {}", arguments.name, host.address());
+    let Some(Served { mut receiver, start, first }) = serve(&listener, stop)? else { return Ok(()) };
     drop(listener);
     let peer = receiver.grant().peer;
     let progress = Progress::of_receiver(receiver.watch());
-    let ended = copy(&mut receiver, first, arguments, &stop);
+    let copied = copy(&mut receiver, first, arguments, stop);
     drop(progress);
-    let elapsed = laxity_link::sys::now().since(start);
-    let figures = receiver.figures();
-    drop(receiver);
-    publish(&report::run("recv", Some(peer), &[report::channel(&figures)], &host), &arguments.pipe, true)?;
-    let figures = [figures];
-    if !arguments.pipe.json {
-        eprintln!("{}", report::table(&figures, elapsed.max(Duration::from_nanos(1))));
-        report::told(&host, elapsed).iter().for_each(|line| eprintln!("{line}"));
-    }
-    ended?;
-    Ok(promises_kept(&figures))
+    let elapsed = laxity_link::sys::now().since(start).max(Duration::from_nanos(1));
+    ended.push(Ended { peer, figures: receiver.figures(), elapsed });
+    copied
 }
 
 /// The channel that is copied.

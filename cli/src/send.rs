@@ -1,24 +1,23 @@
 //! `laxity send`: standard input, cut into messages, over one channel.
 #![allow(rustdoc::broken_intra_doc_links, reason = "the comments are what the command says of itself")]
 
+use std::cell::RefCell;
 use std::io::BufReader;
 
 use clap::{Args, ValueEnum};
 use laxity::text::{self, ChannelAddress};
-use laxity::{ChannelSpec, DEFAULT_PORT, Error, Host};
+use laxity::{ChannelSpec, DEFAULT_PORT, Error};
 use laxity_core::contract::{Contract, Overload, Service};
 use laxity_core::figures::{Figures, Misses};
 use laxity_core::send::{SendCounters, Violation};
-use laxity_core::wire::Counts;
 use laxity_lab::figures::promises_kept;
 
-use crate::costs::in_words;
 use crate::failure::Failure;
 use crate::framing::{Framing, Reader};
 use crate::host::HostArguments;
+use crate::line::{Line, Over};
 use crate::link::LinkName;
 use crate::pipe::{PipeArguments, publish};
-use crate::progress::Progress;
 use crate::report::{self, escaped};
 use crate::stop::{Input, Stop};
 use crate::values::{look_up, nearest, option, towards};
@@ -97,65 +96,59 @@ pub(crate) fn run(arguments: &SendArguments) -> Result<bool, Failure> {
     let default = if arguments.host.link.link == LinkName::Udp { towards(peer) } else { nearest(peer) };
     let config = arguments.host.config(default, 0, format!("send {}", to.name.as_str()))?;
     let stop = Stop::on_signals()?;
-    let host = Host::start(config)?;
+    let host = arguments.host.start(config)?;
     arguments.host.prepare();
-    for note in &host.standing().notes {
-        eprintln!("note: {note}");
-    }
-    let mut sender = host.open(peer, to.name.as_str(), spec)?;
-    if let Some(bound) = sender.grant().bound {
-        let guarantee = in_words(&sender.grant().guarantee);
-        eprintln!("granted: every message within {bound} of its logical arrival ({guarantee})");
-    }
-    let input = BufReader::with_capacity(1 << 16, Input::new(stop.clone(), sender.watch()));
-    let mut reader = Reader::new(input, arguments.pipe.framing, limit)?;
-    let mut message = Vec::with_capacity(limit as usize);
+    let line = Line::open(host, (peer, to.name.as_str()), spec, stop.clone())?;
     let start = laxity_link::sys::now();
-    let progress = Progress::of_sender(sender.watch());
-    let mut sending = Ok(());
-    loop {
-        match reader.next(&mut message) {
-            Ok(true) => {}
-            Ok(false) => break,
-            // Ctrl-C in the middle of a message ends the input there.
-            Err(_) if stop.is_set() || sender.end().is_some() => break,
-            Err(error) => {
-                sending = Err(Failure::from(error));
-                break;
-            }
-        }
-        match sender.send(&message) {
-            Ok(()) => {}
-            // Dropped by the channel's policy, counted and reported.
-            Err(Error::Violation(Violation::Burst { .. })) if spec.overload == Overload::Drop => {}
-            Err(error) => {
-                sending = Err(error.into());
-                break;
-            }
-        }
-    }
-    drop(progress);
+    let (line, sending) = send_all(line, arguments, &spec, limit, &stop)?;
     let elapsed = laxity_link::sys::now().since(start);
-    let grant = sender.grant().clone();
-    // Those of this host, whatever comes of it.
-    let counters = sender.counters();
-    let (counters, report, closing) = match sender.close() {
-        Ok((counters, report)) => (counters, report, Ok(())),
-        Err(error) => (counters, None, Err(error)),
-    };
-    let figures = figures(&grant, &counters, report.as_ref());
-    let channel = match report.is_none_or(|report| report.late > report.laxity) {
-        true => report::channel_without_causes(&figures),
-        false => report::channel(&figures),
-    };
-    publish(&report::run("send", Some(peer), &[channel], &host), &arguments.pipe, false)?;
+    let (host, over, closing) = line.close();
+    let figures: Vec<Figures> = over.iter().map(figures).collect();
+    let channels = over.iter().zip(&figures).map(|(over, figures)| {
+        match over.report.is_none_or(|report| report.late > report.laxity) {
+            true => report::channel_without_causes(figures),
+            false => report::channel(figures),
+        }
+    });
+    publish(&report::run("send", Some(peer), &channels.collect::<Vec<_>>(), &host), &arguments.pipe, false)?;
     if !arguments.pipe.json {
-        summarise(&figures, &counters);
+        over.iter().zip(&figures).for_each(|(over, figures)| summarise(figures, &over.counters));
         report::told(&host, elapsed).iter().for_each(|line| eprintln!("{line}"));
     }
     sending?;
     closing?;
-    Ok(promises_kept(&[figures]))
+    Ok(promises_kept(&figures))
+}
+
+/// Sends the input, and says how that ended.
+fn send_all(
+    line: Line,
+    arguments: &SendArguments,
+    spec: &ChannelSpec,
+    limit: u32,
+    stop: &Stop,
+) -> Result<(Line, Result<(), Failure>), Failure> {
+    let line = RefCell::new(line);
+    let input = BufReader::with_capacity(1 << 16, Input::new(stop.clone(), || line.borrow_mut().is_over()));
+    let mut reader = Reader::new(input, arguments.pipe.framing, limit)?;
+    let mut message = Vec::with_capacity(limit as usize);
+    let sending = loop {
+        match reader.next(&mut message) {
+            Ok(true) => {}
+            Ok(false) => break Ok(()),
+            // Ctrl-C in the middle of a message ends the input there.
+            Err(_) if stop.is_set() || line.borrow().has_ended() => break Ok(()),
+            Err(error) => break Err(Failure::from(error)),
+        }
+        match line.borrow_mut().send(&message) {
+            Ok(()) => {}
+            // Dropped by the channel's policy, counted and reported.
+            Err(Failure::Laxity(Error::Violation(Violation::Burst { .. }))) if spec.overload == Overload::Drop => {}
+            Err(error) => break Err(error),
+        }
+    };
+    drop(reader);
+    Ok((line.into_inner(), sending))
 }
 
 fn specification(arguments: &SendArguments) -> Result<ChannelSpec, Failure> {
@@ -190,13 +183,16 @@ fn input_limit(spec: &ChannelSpec) -> u32 {
     }
 }
 
-/// What this host and the receiver's last report say.
-fn figures(grant: &laxity::Grant, counters: &SendCounters, report: Option<&Counts>) -> Figures {
+/// What this host and the receiver's last report say. What may be lost with an executive counts as lost, by Laxity's fault.
+fn figures(over: &Over) -> Figures {
+    let Over { grant, counters, report, unresolved } = over;
     let contract = grant.service.contract();
     let mut figures = Figures {
         name: grant.name.clone(),
         best_effort: matches!(grant.service, Service::BestEffort { .. }),
         sent: counters.accepted,
+        lost: *unresolved,
+        misses: Misses { laxity: *unresolved, ..Misses::default() },
         deadline: contract.map(Contract::deadline),
         bound: grant.bound,
         ..Figures::default()

@@ -6,7 +6,7 @@ use std::time::Duration as StdDuration;
 
 use clap::Args;
 use laxity::serving::{ServeConfig, default_place};
-use laxity::{DEFAULT_PORT, Host, text};
+use laxity::{DEFAULT_PORT, Host, HostConfig, Placement, text};
 
 use crate::failure::Failure;
 use crate::host::{HostArguments, PlacementArgument};
@@ -23,7 +23,7 @@ It runs until Ctrl-C or SIGTERM. Exit status: 0 ended so; 2 bad input; 4 not per
 
 #[derive(Debug, Args)]
 pub(crate) struct ServeArguments {
-    /// The socket at which processes attach [default: /run/laxity/server for root, else laxity/server in $XDG_RUNTIME_DIR]
+    /// The socket at which processes attach [default: server-N in /run/laxity for root, else in $XDG_RUNTIME_DIR/laxity; N is the number of the network namespace]
     #[arg(long, value_name = "SOCKET")]
     pub(crate) socket: Option<PathBuf>,
     /// Memory for the messages of each process, 64KiB to 1GiB
@@ -38,13 +38,14 @@ const LOOK: StdDuration = StdDuration::from_millis(100);
 
 /// Serves until it is told to end.
 pub(crate) fn run(arguments: &ServeArguments) -> Result<bool, Failure> {
-    if arguments.host.placement != PlacementArgument::Thread || arguments.host.server.is_some() {
+    if !matches!(arguments.host.placement, None | Some(PlacementArgument::Thread)) || arguments.host.server.is_some() {
         let problem =
             "what serves has an executive of its own, in a thread: --placement and --server are for who attaches";
         return Err(Failure::Usage(problem.to_owned()));
     }
     let memory = option("--memory", &arguments.memory, text::size)?;
     let config = arguments.host.config(everywhere(), DEFAULT_PORT, "serve".to_owned())?;
+    let config = HostConfig { placement: Placement::Thread, ..config };
     let stop = Stop::on_signals()?;
     let host = Host::start(config)?;
     let socket = arguments.socket.clone().unwrap_or_else(default_place);

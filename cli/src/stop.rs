@@ -6,7 +6,6 @@ use std::os::fd::AsFd;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use laxity::Watch;
 use laxity_core::units::Duration;
 use laxity_link::sys::{self, Interest, Wake};
 
@@ -47,22 +46,22 @@ const LOOK: Duration = Duration::from_millis(100);
 
 /// Standard input that ends when the command is told to, or when the channel that it is meant for is over.
 #[derive(Debug)]
-pub(crate) struct Input {
+pub(crate) struct Input<F> {
     stdin: io::Stdin,
     stop: Stop,
-    watch: Watch,
+    is_over: F,
 }
 
-impl Input {
-    pub(crate) fn new(stop: Stop, watch: Watch) -> Self {
-        Self { stdin: io::stdin(), stop, watch }
+impl<F: FnMut() -> bool> Input<F> {
+    pub(crate) fn new(stop: Stop, is_over: F) -> Self {
+        Self { stdin: io::stdin(), stop, is_over }
     }
 }
 
-impl Read for Input {
+impl<F: FnMut() -> bool> Read for Input<F> {
     fn read(&mut self, bytes: &mut [u8]) -> io::Result<usize> {
         loop {
-            if self.stop.is_set() || self.watch.is_over() {
+            if self.stop.is_set() || (self.is_over)() {
                 return Ok(0);
             }
             let ready = sys::wait(

@@ -155,6 +155,103 @@ fn when_the_server_is_killed_its_processes_say_so_and_another_takes_its_place() 
     drop(again);
 }
 
+/// Arguments of processes that have no server, but each other.
+fn together(socket: &Path) -> [&str; 4] {
+    ["--server", socket.to_str().unwrap(), "--registry", "off"]
+}
+
+/// A receiver that is the executive, or attaches to it; its address.
+fn receives(socket: &Path, name: &str, more: &[&str]) -> (Running, String) {
+    let arguments = [&["recv", name, "--framing", "fixed:100"][..], &together(socket), more].concat();
+    let running = Running::start(laxity(&arguments), "receiving");
+    let line = running.heard.lines().find(|line| line.starts_with("receiving")).unwrap();
+    let address = line.rsplit(' ').next().unwrap().to_owned();
+    (running, address)
+}
+
+/// A sender that reads from a pipe, once it has its channel.
+fn sends(socket: &Path, to: &str) -> (Running, std::process::ChildStdin) {
+    let arguments = ["send", to, "--framing", "fixed:100", "--max-message", "100B"];
+    let mut command = laxity(&[&arguments[..], &together(socket), &CONTRACT].concat());
+    command.stdin(Stdio::piped());
+    let mut running = Running::start(command, "granted");
+    let input = running.child.stdin.take().unwrap();
+    (running, input)
+}
+
+fn writes(input: &mut std::process::ChildStdin, messages: std::ops::Range<usize>) {
+    for number in messages {
+        std::io::Write::write_all(input, &message(number)).unwrap();
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
+fn message(number: usize) -> Vec<u8> {
+    format!("{number:0100}").into_bytes()
+}
+
+#[test]
+fn when_the_first_process_is_killed_the_second_takes_over() {
+    let scratch = Scratch::new("serve", "takes-over");
+    let socket = scratch.0.join("server");
+    let (mut first, address) = receives(&socket, "a", &["--bind", "127.0.0.1:0"]);
+    let (sender, mut input) = sends(&socket, &format!("{address}/a"));
+    assert!(sender.heard.contains("attached to the executive of process"), "{}", sender.heard);
+    writes(&mut input, 0..20);
+    first.child.kill().unwrap();
+    first.child.wait().unwrap();
+    // It says so, though nothing is to be sent, has the address, and waits for a receiver.
+    let (again, same) = {
+        let start = Instant::now();
+        loop {
+            std::thread::sleep(Duration::from_millis(100));
+            let arguments = [&["recv", "a", "--framing", "fixed:100"][..], &together(&socket)].concat();
+            let running = Running::start(laxity(&arguments), "receiving");
+            if running.heard.contains("attached to the executive") {
+                let line = running.heard.lines().find(|line| line.starts_with("receiving")).unwrap().to_owned();
+                break (running, line.rsplit(' ').next().unwrap().to_owned());
+            }
+            assert!(start.elapsed() < PATIENCE);
+        }
+    };
+    assert_eq!(same, address);
+    writes(&mut input, 20..40);
+    drop(input);
+    let (sent, received) = (sender.end(), again.end());
+    let said = text(&sent.stderr);
+    assert!(said.contains("is gone without a word") && said.contains("this process is the executive now"), "{said}");
+    assert!(said.contains("of the messages that were sent last"), "{said}");
+    assert_eq!(sent.status.code(), Some(1), "what may be lost is Laxity's: {said}");
+    assert_eq!(received.status.code(), Some(0), "{}", text(&received.stderr));
+    assert_eq!(received.stdout, (20..40).flat_map(message).collect::<Vec<u8>>());
+}
+
+#[test]
+fn when_the_first_process_ends_in_order_the_others_lose_nothing() {
+    let scratch = Scratch::new("serve", "hands-over");
+    let socket = scratch.0.join("server");
+    let (first, address) = receives(&socket, "first", &["--bind", "127.0.0.1:0"]);
+    let (second, _) = receives(&socket, "second", &[]);
+    let (sender, mut input) = sends(&socket, &format!("{address}/second"));
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            writes(&mut input, 0..200);
+            drop(input);
+        });
+        std::thread::sleep(Duration::from_millis(400));
+        first.signal(Signal::INT);
+        let ended = first.end();
+        assert_eq!(ended.status.code(), Some(0), "{}", text(&ended.stderr));
+    });
+    let (sent, received) = (sender.end(), second.end());
+    let (said, told) = (text(&sent.stderr), text(&received.stderr));
+    assert!(said.contains("nothing that was sent is lost") && told.contains("has ended"), "{said}{told}");
+    assert_eq!((sent.status.code(), received.status.code()), (Some(0), Some(0)), "{said}{told}");
+    assert_eq!(received.stdout, (0..200).flat_map(message).collect::<Vec<u8>>(), "{said}{told}");
+    let is_executive = |said: &str| said.contains("this process is the executive now");
+    assert!(is_executive(&said) != is_executive(&told), "one of them: {said}{told}");
+}
+
 #[test]
 fn what_does_not_go_together_is_refused() {
     let scratch = Scratch::new("serve", "refused");
@@ -173,7 +270,15 @@ fn what_does_not_go_together_is_refused() {
         "the memory of an application is 1.024KB",
     );
     refused(&[&["recv", "a", "--lease", "3s"][..], &attached(&socket)].concat(), 2, "--lease");
-    refused(&["recv", "a", "--server", "x"], 2, "--server");
+    refused(&["recv", "a", "--placement", "thread", "--server", "x"], 2, "--server");
+    // What is for the executive cannot be said to another process's.
+    let (first, _) = receives(&socket, "b", &["--bind", "127.0.0.1:0"]);
+    refused(
+        &[&["recv", "a", "--hold"][..], &together(&socket)].concat(),
+        2,
+        "--hold is for the executive, and that is process",
+    );
+    drop(first);
 }
 
 impl Drop for Running {

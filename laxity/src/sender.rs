@@ -113,7 +113,12 @@ impl Sender {
 
     /// What the channel did so far, at this host.
     pub fn counters(&self) -> SendCounters {
-        self.home.send_counters(&self.port.port)
+        let mut counters = self.home.send_counters(&self.port.port);
+        if self.home.is_lost() {
+            // What was told last is older than what was put in last.
+            counters.accepted = counters.accepted.max(self.put);
+        }
+        counters
     }
 
     /// How many of the messages that were sent may be lost, because the process of the executive that had them is gone without a word
@@ -219,7 +224,11 @@ impl Sender {
         self.port.port.end()
     }
 
-    fn is_open(&self) -> Result<(), Error> {
+    /// Whether messages can be sent.
+    ///
+    /// # Errors
+    /// How the channel ended, or that the executive is gone, or about to end.
+    pub fn is_open(&self) -> Result<(), Error> {
         self.home.check_taking()?;
         match self.port.port.end() {
             Some(end) => Err(self.home.of_end(end, self.grant.peer)),

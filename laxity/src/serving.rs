@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::FileTypeExt;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -39,10 +39,11 @@ use crate::platform_file;
 use crate::port::{self, Counted, Port, ReceiveSlot, SendSlot};
 use crate::receiver::Accepted;
 
-/// Where applications find an executive that serves them: `/run/laxity/server` for root, else `$XDG_RUNTIME_DIR/laxity/server`, else
-/// `/tmp/laxity-UID/server`.
+/// Where applications find an executive that serves them: `server-N` in `/run/laxity` for root, else in `$XDG_RUNTIME_DIR/laxity`, else in
+/// `/tmp/laxity-UID`. N is the number of the network namespace (the inode of `/proc/self/ns/net`): each is a host of its own.
 pub fn default_place() -> PathBuf {
-    crate::registry::directory(rustix::process::geteuid().as_raw()).join("server")
+    let namespace = std::fs::metadata("/proc/thread-self/ns/net").map_or(0, |namespace| namespace.ino());
+    crate::registry::directory(rustix::process::geteuid().as_raw()).join(format!("server-{namespace}"))
 }
 
 /// The least and the most memory of an application, in bytes: 64 KiB holds a channel of short messages, and 1 GiB for each of 64 applications is more than most hosts have.
