@@ -1,10 +1,11 @@
 //! `laxity serve`: one executive for the processes of a user.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration as StdDuration;
 
 use clap::Args;
+use laxity::serving::access::{Access, DIRECTORY, Quota};
 use laxity::serving::{ServeConfig, default_place};
 use laxity::{DEFAULT_PORT, Host, HostConfig, Placement, text};
 
@@ -15,8 +16,8 @@ use crate::stop::Stop;
 use crate::values::{everywhere, option};
 
 pub(crate) const HELP: &str = "\
-Processes of the same user, and root's, attach with --placement server: `laxity recv` and `laxity send`, and programs by \
-HostConfig::placement. Their channels are this host's: admitted together, on one link, each whole when it is idle. Messages go \
+Processes of the same user, and root's, attach: `laxity recv` and `laxity send` by themselves, and programs by \
+HostConfig::placement; those of other users if a file in --access says so. Their channels are this host's: admitted together, on one link, each whole when it is idle. Messages go \
 through memory that both processes have; a process that ends, however it ends, closes its channels and nothing else.
 
 It runs until Ctrl-C or SIGTERM. Exit status: 0 ended so; 2 bad input; 4 not permitted; 5 the port, or the socket, is another's.";
@@ -26,6 +27,13 @@ pub(crate) struct ServeArguments {
     /// The socket at which processes attach [default: server-N in /run/laxity for root, else in $XDG_RUNTIME_DIR/laxity; N is the number of the network namespace]
     #[arg(long, value_name = "SOCKET")]
     pub(crate) socket: Option<PathBuf>,
+    /// Who may attach beside this user and root, and how much each may have: all files *.toml in this directory [default: /etc/laxity
+    /// for root, else none]
+    #[arg(long, value_name = "DIRECTORY")]
+    pub(crate) access: Option<PathBuf>,
+    /// Only read those files, and say what they allow
+    #[arg(long)]
+    pub(crate) check: bool,
     /// Memory for the messages of each process, 64KiB to 1GiB
     #[arg(long, value_name = "SIZE", default_value = "16MiB")]
     pub(crate) memory: String,
@@ -43,14 +51,19 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<bool, Failure> {
             "what serves has an executive of its own, in a thread: --placement and --server are for who attaches";
         return Err(Failure::Usage(problem.to_owned()));
     }
+    let access = access(arguments)?;
+    if arguments.check {
+        say(&access);
+        return Ok(true);
+    }
     let memory = option("--memory", &arguments.memory, text::size)?;
     let config = arguments.host.config(everywhere(), DEFAULT_PORT, "serve".to_owned())?;
     let config = HostConfig { placement: Placement::Thread, ..config };
     let stop = Stop::on_signals()?;
     let host = Host::start(config)?;
     let socket = arguments.socket.clone().unwrap_or_else(default_place);
-    let serving =
-        host.serve(ServeConfig { socket: socket.clone(), memory: usize::try_from(memory).unwrap_or(usize::MAX) })?;
+    let memory = usize::try_from(memory).unwrap_or(usize::MAX);
+    let serving = host.serve(ServeConfig { socket: socket.clone(), access, memory })?;
     for note in &host.standing().notes {
         eprintln!("note: {note}");
     }
@@ -62,4 +75,36 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<bool, Failure> {
     drop(serving);
     report::told(&host, laxity_link::sys::now().since(begin)).iter().for_each(|line| eprintln!("{line}"));
     if stop.is_set() { Ok(true) } else { Err(laxity::Error::Stopped.into()) }
+}
+
+/// Who may attach.
+fn access(arguments: &ServeArguments) -> Result<Access, Failure> {
+    match &arguments.access {
+        Some(directory) if !directory.is_dir() => {
+            Err(Failure::Usage(format!("--access {}: it is no directory", directory.display())))
+        }
+        Some(directory) => Ok(Access::read(directory)?),
+        // What root has allowed is for root's executive.
+        None if rustix::process::geteuid().is_root() => Ok(Access::read(Path::new(DIRECTORY))?),
+        None => Ok(Access::default()),
+    }
+}
+
+/// Says who may have what.
+fn say(access: &Access) {
+    println!("the executive's own user, and root: what admission grants");
+    for (whom, quota) in access.rules() {
+        let Quota { names, processes, channels, memory, processor_ppm, link_ppm } = quota;
+        let percent = |ppm: u64| format!("{}.{:02} %", ppm / 10_000, ppm % 10_000 / 100);
+        let names = match names.as_slice() {
+            [] => "receives by no name".to_owned(),
+            names => format!("receives by {}", report::escaped(&names.join(", "))),
+        };
+        let memory = memory.map_or_else(|| "--memory".to_owned(), |bytes| text::DisplaySize(bytes as u64).to_string());
+        println!(
+            "{whom}: {processes} processes with {memory} each, {channels} channels, {} of a processor, {} of the link; {names}",
+            percent(*processor_ppm),
+            percent(*link_ppm)
+        );
+    }
 }

@@ -252,6 +252,84 @@ fn when_the_first_process_ends_in_order_the_others_lose_nothing() {
     assert!(is_executive(&said) != is_executive(&told), "one of them: {said}{told}");
 }
 
+/// A process of another user, which has a copy of the program that it may read.
+fn of_user(program: &Path, user: u32, arguments: &[&str]) -> Command {
+    use std::os::unix::process::CommandExt;
+    let mut command = Command::new(program);
+    command.args(arguments).env("LAXITY_CALIBRATION", "none").stdin(Stdio::null());
+    command.uid(user).gid(user);
+    command
+}
+
+#[test]
+fn other_users_have_what_a_file_allows_them() {
+    use std::os::unix::fs::PermissionsExt;
+    const USER: u32 = 65_534;
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: only root can be other users");
+        return;
+    }
+    let scratch = Scratch::new("serve", "users");
+    let open = |path: &Path| std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    open(&scratch.0);
+    let program = scratch.0.join("laxity");
+    std::fs::copy(golden::binary(), &program).unwrap();
+    open(&program);
+    let access = scratch.0.join("access");
+    std::fs::create_dir(&access).unwrap();
+    let rule = "[[allow]]\nuser = 65534\nnames = [\"cam*\"]\nprocesses = 2\nchannels = 2\nprocessor = \"0.1\"\nlink = \"0.1\"\n";
+    std::fs::write(access.join("robot.toml"), rule).unwrap();
+    let checked = laxity(&["serve", "--check", "--access", access.to_str().unwrap()]).output().unwrap();
+    assert_eq!(checked.status.code(), Some(0), "{}", text(&checked.stderr));
+    let said = text(&checked.stdout);
+    assert!(said.contains("user 65534: 2 processes") && said.contains("10.00 % of a processor"), "{said}");
+    let socket = scratch.0.join("server");
+    let more = ["--socket", socket.to_str().unwrap(), "--access", access.to_str().unwrap()];
+    let arguments = [&["serve", "--bind", "127.0.0.1:0", "--registry", "off"][..], &more].concat();
+    let server = Running::start(laxity(&arguments), "serving at");
+    let address = server.heard.trim_end().rsplit(' ').next().unwrap().to_owned();
+    let ends = |user: u32, arguments: &[&str], status: i32, word: &str| {
+        let output = of_user(&program, user, &[arguments, &attached(&socket)].concat()).output().unwrap();
+        let said = text(&output.stderr);
+        assert!(output.status.code() == Some(status) && said.contains(word), "{:?}: {said}", output.status.code());
+    };
+    ends(65_533, &["recv", "camera"], 4, "user 65533 may not attach");
+    ends(USER, &["recv", "other"], 3, "its user may have no more of that host");
+    let to = format!("{address}/camera");
+    let receive =
+        of_user(&program, USER, &[&["recv", "camera", "--framing", "fixed:100"][..], &attached(&socket)].concat());
+    let receiver = Running::start(receive, "receiving");
+    // Of the link of this machine it may have a tenth.
+    let much = ["send", to.as_str(), "--max-message", "20KB", "--interval", "1ms", "--deadline", "50ms"];
+    ends(USER, &much, 3, "its user may have no more of that host");
+    let little = [
+        "send",
+        to.as_str(),
+        "--framing",
+        "fixed:100",
+        "--max-message",
+        "100B",
+        "--interval",
+        "5ms",
+        "--deadline",
+        "500ms",
+    ];
+    let mut send = of_user(&program, USER, &[&little[..], &attached(&socket)].concat());
+    send.stdin(Stdio::piped());
+    let mut sender = Running::start(send, "granted");
+    ends(USER, &["recv", "camera-2"], 3, "2 processes of user 65534 are attached");
+    let mut input = sender.child.stdin.take().unwrap();
+    writes(&mut input, 0..50);
+    drop(input);
+    let (sent, received) = (sender.end(), receiver.end());
+    assert_eq!(sent.status.code(), Some(0), "{}", text(&sent.stderr));
+    assert_eq!(received.status.code(), Some(0), "{}", text(&received.stderr));
+    assert_eq!(received.stdout, (0..50).flat_map(message).collect::<Vec<u8>>());
+    // What they had is free again, and root is not limited.
+    ends(0, &much, 5, "nobody receives by that name");
+    drop(server);
+}
+
 #[test]
 fn what_does_not_go_together_is_refused() {
     let scratch = Scratch::new("serve", "refused");

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use laxity_core::admission::Refusal;
+use laxity_core::admission::{Refusal, Utilisation};
 use laxity_core::event::End;
 
 use crate::port::{Port, ReceiveSlot, SendSlot};
@@ -11,16 +11,16 @@ use crate::receiver::Accepted;
 
 /// An application in another process.
 pub(crate) trait Application: std::fmt::Debug + Send + Sync {
-    /// Memory for a channel that it sends on: so many messages of so many bytes.
+    /// Memory for a channel that it sends on: so many messages of so many bytes. `takes` is its share of processor and link in the long run.
     ///
     /// # Errors
-    /// It has none left.
-    fn sending(self: Arc<Self>, messages: usize, bytes: usize) -> Result<SendSlot, Refusal>;
+    /// It has none left, or its user may have no more.
+    fn sending(self: Arc<Self>, messages: usize, bytes: usize, takes: Utilisation) -> Result<SendSlot, Refusal>;
     /// Likewise, for one that it receives.
     ///
     /// # Errors
-    /// It has none left.
-    fn receiving(self: Arc<Self>, messages: usize, bytes: usize) -> Result<ReceiveSlot, Refusal>;
+    /// As [`Application::sending`].
+    fn receiving(self: Arc<Self>, messages: usize, bytes: usize, takes: Utilisation) -> Result<ReceiveSlot, Refusal>;
     /// A channel that it listens for is open.
     fn accepted(&self, accepted: Accepted);
     /// A channel did not come to be after all.

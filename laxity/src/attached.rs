@@ -113,7 +113,7 @@ impl Attached {
     pub(crate) fn attach(path: &Path, command: String) -> Result<(Arc<Self>, HostTold), Error> {
         let failed = |source| Error::Attach { socket: path.to_owned(), source };
         let socket = Socket::connect(path).map_err(failed)?;
-        let (_, user) = socket.peer().map_err(failed)?;
+        let user = socket.peer().map_err(failed)?.user;
         if user != 0 && user != rustix::process::geteuid().as_raw() {
             let text = format!("user {user} serves at {}, expected root or this user", path.display());
             return Err(Error::Served { status: 4, text });
@@ -122,13 +122,16 @@ impl Attached {
         // One that is just going accepts, and closes.
         let gone = || failed(std::io::ErrorKind::ConnectionRefused.into());
         let until = StdInstant::now() + TO_ATTACH;
-        let next = || loop {
+        // One that goes with what it did not read resets the connection, and what it said comes after that.
+        let mut is_reset = false;
+        let mut next = || loop {
             let left = until.saturating_duration_since(StdInstant::now());
             match socket.receive::<Tell>(None, Some(left)) {
                 Ok(Came::Message(Tell::NotAttached { status, why }, _)) => {
                     break Err(Error::Served { status, text: why });
                 }
                 Ok(Came::Message(tell, descriptors)) => break Ok((tell, descriptors)),
+                Ok(Came::Gone) if !std::mem::replace(&mut is_reset, true) => {}
                 Ok(Came::Gone) => break Err(gone()),
                 // Or a signal came.
                 Ok(Came::Nothing) if left.is_zero() => break Err(silent()),
@@ -136,7 +139,8 @@ impl Attached {
                 Err(error) => break Err(failed(error)),
             }
         };
-        socket.send(&Ask::Attach { version: VERSION, command }, &[]).map_err(|_| gone())?;
+        // One that refuses may have said so and gone already: what it said is still there.
+        let _ = socket.send(&Ask::Attach { version: VERSION, command }, &[]);
         let (Tell::Region { bytes }, descriptors) = next()? else { return Err(silent()) };
         let Ok([memory, bell]) = <[_; 2]>::try_from(descriptors) else { return Err(silent()) };
         let region = Arc::new(Region::map(std::os::fd::AsFd::as_fd(&memory), bytes).map_err(failed)?);

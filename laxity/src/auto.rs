@@ -3,6 +3,7 @@
 //! The paper's stack is a library in each process or a server for all of them (*nps*, §3). Here it is the library of one process that serves the
 //! others, and any of them may follow it.
 
+use std::path::Path;
 use std::time::{Duration as StdDuration, Instant as StdInstant};
 
 use laxity_link::sys;
@@ -12,7 +13,8 @@ use crate::error::Error;
 use crate::host::{Host, HostConfig, Standing, own_name};
 use crate::placement::Placement;
 use crate::realtime::Scheduling;
-use crate::serving::{ServeConfig, claim, default_place};
+use crate::serving::access::Access;
+use crate::serving::{ServeConfig, claim, default_place, place_of_host};
 
 /// How long it may take until another process serves, which is about to, or has let go of its place.
 const TO_SETTLE: StdDuration = StdDuration::from_secs(5);
@@ -25,9 +27,15 @@ impl Host {
         if config.key.is_some() {
             return Err(Error::KeyElsewhere);
         }
-        let socket = config.server.clone().unwrap_or_else(default_place);
         let command = config.command.clone().unwrap_or_else(own_name);
-        let (attached, told) = Attached::attach(&socket, command)?;
+        let attach = |socket: &Path| Attached::attach(socket, command.clone());
+        // The host's own server, if this user may have it, before those of the user's processes.
+        let host = place_of_host().filter(|_| config.server.is_none()).map(|socket| attach(&socket));
+        let (attached, told) = match host {
+            Some(Err(error)) if error.is_unserved() || error.exit_status() == 4 => attach(&default_place())?,
+            Some(attached) => attached?,
+            None => attach(&config.server.clone().unwrap_or_else(default_place))?,
+        };
         let HostTold { pid, address, costs, backing, scheduling, memory_locked, kept_awake, notes } = told;
         let is_real_time = matches!(scheduling, Scheduling::Fifo(_));
         if let Some(priority) = config.fifo_priority.filter(|_| !is_real_time)
@@ -53,7 +61,7 @@ impl Host {
             match claim(&place) {
                 Ok(place) => {
                     let mut host = Self::start_own(config)?;
-                    let serving = host.serve_at(place, ServeConfig::default().memory)?;
+                    let serving = host.serve_at(place, Access::default(), ServeConfig::default().memory)?;
                     host.keep_serving(serving);
                     return Ok(host);
                 }

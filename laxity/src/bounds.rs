@@ -31,7 +31,10 @@
 //! **What it costs.** The work grows with the square of the number of different channels (5 ms for 256 of them when it was
 //! measured), so above [`MOST`] channels every bound is the deadline.
 
+use laxity_core::admission::answer::Role;
+use laxity_core::admission::{Admission, Settings, Utilisation};
 use laxity_core::contract::Contract;
+use laxity_core::limits;
 
 use crate::control::{Known, Shared, State};
 
@@ -40,8 +43,24 @@ const MOST: usize = 256;
 
 impl Shared {
     /// Long-run shares of processor and link that are in use, parts per million.
-    pub(crate) fn utilisation(&self) -> laxity_core::admission::Utilisation {
+    pub(crate) fn utilisation(&self) -> Utilisation {
         self.state().admission.utilisation_ppm()
+    }
+
+    /// What a channel takes of that by itself. One that does not fit alone takes nothing: it is refused.
+    pub(crate) fn takes(&self, settings: Settings, contract: Option<&Contract>, role: Role) -> Utilisation {
+        let none = Utilisation { processor: 0, link: 0 };
+        let Some(contract) = contract else { return none };
+        let Ok(mut alone) = Admission::with_settings(self.platform.clone(), settings) else { return none };
+        let before = alone.utilisation_ppm();
+        if alone.reserve_least(contract, role, limits::MAX_DEADLINE).is_err() {
+            return none;
+        }
+        let with = alone.utilisation_ppm();
+        Utilisation {
+            processor: with.processor.saturating_sub(before.processor),
+            link: with.link.saturating_sub(before.link),
+        }
     }
 }
 

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError, mpsc};
 use std::time::{Duration as StdDuration, Instant as StdInstant};
 
+use laxity_core::admission::answer::Role;
 use laxity_core::admission::{Admission, Code, Refusal, ReservationId, Stage};
 use laxity_core::contract::{Contract, SendingStages, Service};
 use laxity_core::endpoint::{Incoming, Reception};
@@ -473,7 +474,8 @@ impl Shared {
         }
         let incoming = Incoming::new(request, reception).spaced(part.spacing());
         let largest = request.service.max_message().saturating_mul(request.oversize.max(1)) as usize;
-        let made = listener.receiving(messages.max(2) as usize, largest);
+        let takes = || self.takes(state.admission.settings(), request.service.contract(), Role::Receives);
+        let made = listener.receiving(messages.max(2) as usize, largest, takes);
         let (receive_port, slot) = match made {
             Ok(made) => made,
             Err(refusal) => {

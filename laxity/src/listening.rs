@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::sync::{Arc, mpsc};
 
-use laxity_core::admission::Refusal;
+use laxity_core::admission::{Refusal, Utilisation};
 use laxity_core::event::{Name, Request};
 
 use crate::application::Application;
@@ -29,18 +29,23 @@ pub(crate) enum Listens {
 }
 
 impl Listens {
-    /// Both ends of the mailbox of a channel, for so many messages of so many bytes.
+    /// Both ends of the mailbox of a channel, for so many messages of so many bytes, which takes so much in the long run.
     ///
     /// # Errors
-    /// The application has no memory left.
-    pub(crate) fn receiving(&self, messages: usize, bytes: usize) -> Result<(AcceptedPort, ReceiveSlot), Refusal> {
+    /// The application has no memory left, or its user may have no more.
+    pub(crate) fn receiving(
+        &self,
+        messages: usize,
+        bytes: usize,
+        takes: impl FnOnce() -> Utilisation,
+    ) -> Result<(AcceptedPort, ReceiveSlot), Refusal> {
         Ok(match self {
             Self::Here(_) => {
                 let (port, slot) = port::receiving(messages);
                 (AcceptedPort::Here(port), slot)
             }
             Self::There(application) => {
-                let slot = Arc::clone(application).receiving(messages, bytes)?;
+                let slot = Arc::clone(application).receiving(messages, bytes, takes())?;
                 (AcceptedPort::There(Arc::clone(&slot.port)), slot)
             }
         })

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::sync::{Arc, mpsc};
 
+use laxity_core::admission::answer::Role;
 use laxity_core::admission::buffers;
 use laxity_core::contract::{Overload, Service};
 use laxity_core::endpoint::{Destination, Outgoing};
@@ -90,7 +91,9 @@ impl Shared {
                 (OpenedPort::Here(port), slot)
             }
             Some(application) => {
-                let slot = Arc::clone(application).sending(buffers, sizes.bytes);
+                let settings = self.state().admission.settings();
+                let takes = self.takes(settings, service.contract(), Role::Sends);
+                let slot = Arc::clone(application).sending(buffers, sizes.bytes, takes);
                 let slot = slot.map_err(|refusal| Error::refused_here(refusal, None))?;
                 (OpenedPort::There(Arc::clone(&slot.port)), slot)
             }

@@ -26,7 +26,7 @@ fn socket(name: &str) -> PathBuf {
 /// A host that serves, and where.
 fn serving(name: &str, memory: usize) -> (Host, Serving, PathBuf) {
     let (host, socket) = (host(), socket(name));
-    let serving = host.serve(ServeConfig { socket: socket.clone(), memory }).unwrap();
+    let serving = host.serve(ServeConfig { socket: socket.clone(), memory, ..ServeConfig::default() }).unwrap();
     (host, serving, socket)
 }
 
@@ -257,7 +257,7 @@ fn who_may_more_than_the_executive_is_not_served_below_its_rights() {
     let path = socket("below");
     let ordinary = HostConfig { fifo_priority: None, ..config() };
     let host = Host::start(ordinary.clone()).unwrap();
-    let _serving = host.serve(ServeConfig { socket: path.clone(), memory: 1 << 20 }).unwrap();
+    let _serving = host.serve(ServeConfig { socket: path.clone(), memory: 1 << 20, ..ServeConfig::default() }).unwrap();
     let server = Some(path.clone());
     let attach = |config| Host::start(HostConfig { placement: Placement::Auto, server: server.clone(), ..config });
     assert_eq!(attach(ordinary).unwrap().address(), host.address(), "one that asks for no priority");
@@ -335,13 +335,15 @@ fn who_goes_closes_its_channels_and_who_serves_no_more_is_missed() {
 #[test]
 fn there_is_one_server_at_a_place() {
     let (_server, serving, socket) = serving("one", 1 << 20);
-    let error = host().serve(ServeConfig { socket: socket.clone(), memory: 1 << 20 }).unwrap_err();
+    let error =
+        host().serve(ServeConfig { socket: socket.clone(), memory: 1 << 20, ..ServeConfig::default() }).unwrap_err();
     assert!(matches!(error, Error::Serves { .. }), "{error}");
     drop(serving);
     assert!(!socket.exists());
     // What a process that was killed has left behind does not stand in the way.
     drop(std::os::unix::net::UnixListener::bind(&socket).unwrap());
     let again = host();
-    let _serving = again.serve(ServeConfig { socket: socket.clone(), memory: 1 << 20 }).unwrap();
+    let _serving =
+        again.serve(ServeConfig { socket: socket.clone(), memory: 1 << 20, ..ServeConfig::default() }).unwrap();
     drop(attached(&socket));
 }

@@ -56,7 +56,7 @@ fn config() -> HostConfig {
 fn serving(name: &str) -> (Host, Serving, PathBuf) {
     let host = Host::start(config()).unwrap();
     let socket = std::env::temp_dir().join(format!("laxity-hostile-{}-{name}", std::process::id()));
-    let serving = host.serve(ServeConfig { socket: socket.clone(), memory: MEMORY }).unwrap();
+    let serving = host.serve(ServeConfig { socket: socket.clone(), memory: MEMORY, ..ServeConfig::default() }).unwrap();
     (host, serving, socket)
 }
 

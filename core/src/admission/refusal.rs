@@ -51,6 +51,8 @@ pub enum Code {
     WouldFit = 20,
     /// Of the messages of a channel of that host more may miss because of its platform than the channel tolerates, by all that is claimed of it.
     Tolerance = 21,
+    /// The user of an application that is attached to that host's executive may have no more of it.
+    Quota = 22,
 }
 
 impl Code {
@@ -142,6 +144,7 @@ impl core::fmt::Display for Refusal {
             Code::ArrivalDeadline => f.write_str("if everything came at once that was granted, messages of a channel would wait too long at the last switch port")?,
             Code::UpcallDeadline => f.write_str("an upcall of that host would not be done within its period any more")?,
             Code::Tolerance => f.write_str("more messages may be late because of that host's platform than the channel, or another one there, tolerates")?,
+            Code::Quota => f.write_str("its user may have no more of that host")?,
             Code::WouldFit => f.write_str("it would be granted, but was only asked about")?,
             Code::CompositeUtilisation => f.write_str("processor and link together are used up in the long run")?,
             Code::CompositeDeadline => {

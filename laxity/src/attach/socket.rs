@@ -6,6 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 use std::time::Duration;
 
+use laxity_link::sys::{PeerCredentials, peer_credentials};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::net::sockopt::{Timeout, set_socket_send_buffer_size, set_socket_timeout};
@@ -70,8 +71,8 @@ impl Socket {
     }
 
     /// Who is at the other end: process and user, as the kernel says.
-    pub(crate) fn peer(&self) -> io::Result<(u32, u32)> {
-        laxity_link::sys::peer_credentials(self.socket.as_fd())
+    pub(crate) fn peer(&self) -> io::Result<PeerCredentials> {
+        peer_credentials(self.socket.as_fd())
     }
 
     /// Nothing comes any more, and nothing goes.

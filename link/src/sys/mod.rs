@@ -22,7 +22,7 @@ use laxity_core::frames::{Frames, HeapFrames};
 pub(crate) use clock::now_and_wall;
 pub use clock::{clock_identity, now, precise_timers, process_processor_time, thread_processor_time, times_waited};
 pub use lock::{PriorityGuard, PriorityLock, Protocol};
-pub use socket::{buffers, mark, peer_credentials};
+pub use socket::{PeerCredentials, buffers, mark, peer_credentials};
 pub use thread::{
     Urgency, deadline, forks, ordinary, pin, pin_other, processor_time_of, processors, real_time, real_time_of,
     short_slice, thread_id, wait_for_interruptions, watch_forks,

@@ -116,11 +116,22 @@ pub fn mark(socket: BorrowedFd<'_>, dscp: u8) -> io::Result<()> {
     Ok(())
 }
 
+/// Who is at the other end of a Unix socket, as it was when it connected.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PeerCredentials {
+    /// Its process; 0 if that is not in the own namespace of processes.
+    pub process: u32,
+    /// Its effective user.
+    pub user: u32,
+    /// Its effective group.
+    pub group: u32,
+}
+
 /// Process and user at the other end of a Unix socket, by the kernel's word. The process is 0 if it has no number here, in another namespace.
 ///
 /// # Errors
 /// It is no such socket, or not connected.
-pub fn peer_credentials(socket: BorrowedFd<'_>) -> io::Result<(u32, u32)> {
+pub fn peer_credentials(socket: BorrowedFd<'_>) -> io::Result<PeerCredentials> {
     let mut found = libc::ucred { pid: 0, uid: 0, gid: 0 };
     let mut bytes = size_of::<libc::ucred>() as libc::socklen_t;
     // SAFETY: the kernel writes at most `bytes` bytes, which `found` has, and all bits are values of its integers.
@@ -131,7 +142,7 @@ pub fn peer_credentials(socket: BorrowedFd<'_>) -> io::Result<(u32, u32)> {
     if answer != 0 {
         return Err(io::Error::last_os_error());
     }
-    Ok((u32::try_from(found.pid).unwrap_or(0), found.uid))
+    Ok(PeerCredentials { process: u32::try_from(found.pid).unwrap_or(0), user: found.uid, group: found.gid })
 }
 
 /// Asks for buffers, beyond the system's limits if we may, and returns what was got (receive, send).

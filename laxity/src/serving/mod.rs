@@ -1,50 +1,44 @@
 //! The executive's side: it serves applications of other processes, which attach to it.
 //!
 //! One thread accepts; each application has a thread that does what it asks for, and each opening one of its own, as applications' threads in this process would. Who
-//! may attach is who has the same user, or is root, by the kernel's word.
+//! may attach is who has the same user, or is root, or has a quota ([`access`]), by the kernel's word.
+
+pub mod access;
+mod client;
+mod place;
+mod quotas;
 
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration as StdDuration, Instant as StdInstant};
 
 use laxity_core::admission::{Code, Refusal, Stage};
-use laxity_core::event::{End, Name};
+use laxity_core::event::Name;
 use laxity_core::units::Duration;
-use laxity_link::sys::{self, Wake, WakeSet};
+use laxity_link::sys::{self, PeerCredentials, Wake, WakeSet};
 use laxity_shm::Region;
-use laxity_shm::ring::{Lie, Reader, Shape, Writer};
-use rustix::fs::{FlockOperation, Mode, OFlags};
-use rustix::io::Errno;
 
+use self::access::Access;
+use self::client::{Client, Flag, Owned};
+use self::quotas::{Accounts, Joined};
 use crate::application::Application;
-use crate::attach::free::Free;
-use crate::attach::layout::{self, BELL_BYTES, CHANNELS, Place};
-use crate::attach::mailbox::{Blames, EmptiedByOther, FilledByOther};
-use crate::attach::protocol::{Ask, Channel, Ended, Said, Spec, Status, Tell, Told, VERSION};
-use crate::attach::socket::{Came, Socket, listen};
+use crate::attach::layout::{self, BELL_BYTES};
+use crate::attach::protocol::{Ask, Said, Spec, Status, Tell, Told, VERSION};
+use crate::attach::socket::{Came, Socket};
 use crate::control::Shared;
 use crate::error::Error;
 use crate::executive::{Bell, Command, MAX_APPLICATIONS};
-use crate::grant::Grant;
-use crate::home::of_port;
 use crate::host::{Here, Host};
 use crate::platform_file;
-use crate::port::{self, Counted, Port, ReceiveSlot, SendSlot};
-use crate::receiver::Accepted;
 
-/// Where applications find an executive that serves them: `server-N` in `/run/laxity` for root, else in `$XDG_RUNTIME_DIR/laxity`, else in
-/// `/tmp/laxity-UID`. N is the number of the network namespace (the inode of `/proc/self/ns/net`): each is a host of its own.
-pub fn default_place() -> PathBuf {
-    let namespace = std::fs::metadata("/proc/thread-self/ns/net").map_or(0, |namespace| namespace.ino());
-    crate::registry::directory(rustix::process::geteuid().as_raw()).join(format!("server-{namespace}"))
-}
+pub use self::place::default_place;
+pub(crate) use self::place::{ServingPlace, claim, place_of_host};
 
 /// The least and the most memory of an application, in bytes: 64 KiB holds a channel of short messages, and 1 GiB for each of 64 applications is more than most hosts have.
 pub const MEMORY: [usize; 2] = [64 << 10, 1 << 30];
@@ -54,15 +48,17 @@ pub const MEMORY: [usize; 2] = [64 << 10, 1 << 30];
 pub struct ServeConfig {
     /// The socket at which applications attach.
     pub socket: PathBuf,
+    /// Who may attach beside this user and root, and how much they may have.
+    pub access: Access,
     /// Bytes of memory that each application has for the messages of its channels: [`MEMORY`]. It is taken when one attaches, and locked if the host's
     /// memory is.
     pub memory: usize,
 }
 
 impl Default for ServeConfig {
-    /// [`default_place`], 16 MiB.
+    /// [`default_place`], no other users, 16 MiB.
     fn default() -> Self {
-        Self { socket: default_place(), memory: 16 << 20 }
+        Self { socket: default_place(), access: Access::default(), memory: 16 << 20 }
     }
 }
 
@@ -83,30 +79,14 @@ pub struct Serving {
     _place: ServingPlace,
 }
 
-/// The place of an executive that serves: its socket, and the lock of the process that has it.
-#[derive(Debug)]
-pub(crate) struct ServingPlace {
-    path: PathBuf,
-    listener: Arc<OwnedFd>,
-    _lock: OwnedFd,
-    forks: u32,
-}
-
-impl Drop for ServingPlace {
-    fn drop(&mut self) {
-        // While the lock is held it is ours; a copy that fork(2) made has none.
-        if sys::forks() == self.forks {
-            let _ = std::fs::remove_file(&self.path);
-        }
-    }
-}
-
 /// What the threads of a server share.
 struct Server {
     shared: Arc<Shared>,
     told: Box<dyn Fn() -> Told + Send + Sync>,
     status: Box<dyn Fn() -> Status + Send + Sync>,
     bells: Arc<WakeSet>,
+    access: Access,
+    accounts: Accounts,
     memory: usize,
     applications: Mutex<BTreeMap<u32, Arc<Client>>>,
     /// It lets no application in any more.
@@ -136,11 +116,12 @@ impl Host {
         if !(MEMORY[0]..=MEMORY[1]).contains(&config.memory) {
             return Err(Error::ServesMemory { found: config.memory });
         }
-        self.serve_at(claim(&config.socket)?, config.memory)
+        let place = claim(&config.socket)?;
+        self.serve_at(place, config.access, config.memory)
     }
 
     /// Likewise, at a place that is claimed.
-    pub(crate) fn serve_at(&self, place: ServingPlace, memory: usize) -> Result<Serving, Error> {
+    pub(crate) fn serve_at(&self, place: ServingPlace, access: Access, memory: usize) -> Result<Serving, Error> {
         let Here { shared, published, .. } = self.here()?;
         let system = |what| move |source| Error::System { what, source };
         let made = WakeSet::new(&shared.doorbell.wake).map_err(system("creating an epoll set"))?;
@@ -164,12 +145,17 @@ impl Host {
             let premises = published.premises.lock().unwrap_or_else(PoisonError::into_inner);
             Status::new((published.gaps.load(Ordering::Relaxed), longest), &premises)
         };
+        if !access.rules().is_empty() {
+            place.open_to_others()?;
+        }
         let listener = Arc::clone(&place.listener);
         let server = Arc::new(Server {
             shared: Arc::clone(shared),
             told: Box::new(told),
             status: Box::new(status),
             bells: Arc::clone(&bells),
+            access,
+            accounts: Accounts::default(),
             memory,
             applications: Mutex::new(BTreeMap::new()),
             leaves: AtomicBool::new(false),
@@ -218,38 +204,6 @@ impl Drop for Serving {
         let applications: Vec<Arc<Client>> = self.server.applications().values().cloned().collect();
         applications.iter().for_each(|client| client.flag.kill.wake());
     }
-}
-
-/// Claims a place to serve at.
-///
-/// # Errors
-/// Another process has it, or the socket cannot be made.
-pub(crate) fn claim(path: &Path) -> Result<ServingPlace, Error> {
-    let system = |what| move |source| Error::System { what, source };
-    let place = default_place();
-    if path == place {
-        crate::registry::make_directory(rustix::process::geteuid().as_raw())?;
-    }
-    let file = path.with_added_extension("lock");
-    let flags = OFlags::CREATE | OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
-    let lock = rustix::fs::open(&file, flags, Mode::RUSR | Mode::WUSR);
-    let lock = lock.map_err(|error| system("opening the lock beside the server's socket")(error.into()))?;
-    match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
-        Err(Errno::WOULDBLOCK) => return Err(Error::Serves { socket: path.to_owned() }),
-        locked => locked.map_err(|error| system("locking the server's place")(error.into()))?,
-    }
-    let is_socket = |path: &Path| std::fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket());
-    let listener = match listen(path) {
-        // What a process has left behind that is no more: it has no lock.
-        Err(error) if error.kind() == std::io::ErrorKind::AddrInUse && is_socket(path) => {
-            std::fs::remove_file(path).map_err(system("removing the socket of a server that is gone"))?;
-            listen(path)
-        }
-        made => made,
-    };
-    let listener = Arc::new(listener.map_err(system("creating the server's socket"))?);
-    sys::watch_forks();
-    Ok(ServingPlace { path: path.to_owned(), listener, _lock: lock, forks: sys::forks() })
 }
 
 /// A place among the applications of an executive, as long as it is held.
@@ -307,8 +261,8 @@ impl Server {
 
     /// Does what one application asks for, until it goes.
     fn attend(self: Arc<Self>, socket: Socket, seat: Seat) {
-        let Some(client) = self.attach(socket) else { return };
-        let leaving = Leaving { server: Arc::clone(&self), client: Arc::clone(&client), _seat: seat };
+        let Some((client, joined)) = self.attach(socket) else { return };
+        let leaving = Leaving { server: Arc::clone(&self), client: Arc::clone(&client), _joined: joined, _seat: seat };
         while !client.is_broken() && !self.is_over() {
             match client.socket.receive::<Ask>(Some(client.flag.kill.as_fd()), Some(LOOK)) {
                 Ok(Came::Message(ask, _)) => self.answer(&client, ask),
@@ -321,17 +275,32 @@ impl Server {
     }
 
     /// Lets an application in, if it may.
-    fn attach(&self, socket: Socket) -> Option<Arc<Client>> {
+    fn attach(&self, socket: Socket) -> Option<(Arc<Client>, Joined)> {
         let until = StdInstant::now() + TO_MAP;
         let refuse = |status, why: String| {
             let _ = socket.send(&Tell::NotAttached { status, why }, &[]);
         };
-        let (pid, user) = socket.peer().ok()?;
+        let PeerCredentials { process, user, group } = socket.peer().ok()?;
         let own = rustix::process::geteuid().as_raw();
-        if user != own && user != 0 {
-            refuse(4, format!("user {user} may not attach: this executive is of user {own}"));
+        let quota = if user == own || user == 0 { None } else { self.access.quota(user, group) };
+        if user != own && user != 0 && quota.is_none() {
+            refuse(
+                4,
+                format!("user {user} may not attach: this executive is of user {own}, and no rule lets others in"),
+            );
             return None;
         }
+        let account = self.accounts.of(user, quota);
+        let joined = match account.join() {
+            Ok(joined) => joined,
+            Err(most) => {
+                refuse(
+                    3,
+                    format!("{most} processes of user {user} are attached, which is as many as its quota allows"),
+                );
+                return None;
+            }
+        };
         let next = || loop {
             let left = until.saturating_duration_since(StdInstant::now());
             match socket.receive::<Ask>(None, Some(left)) {
@@ -345,7 +314,7 @@ impl Server {
             refuse(5, format!("it speaks version {version}, this executive version {VERSION}"));
             return None;
         }
-        let bytes = BELL_BYTES + self.memory;
+        let bytes = BELL_BYTES + quota.and_then(|quota| quota.memory).unwrap_or(self.memory);
         let (region, descriptor) = Region::make(c"laxity", bytes).ok()?;
         let bell = Wake::new().ok()?;
         let (flag, heard) = (Arc::new(Flag::new().ok()?), bell.as_fd().try_clone_to_owned().ok()?);
@@ -360,20 +329,12 @@ impl Server {
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let doorbell = layout::bell(&region, heard.into()).ok()?;
         self.bells.add(&bell).ok()?;
-        let client = Arc::new(Client {
-            number,
-            pid,
-            command: command.chars().filter(|c| !c.is_control()).take(64).collect(),
-            socket,
-            bell,
-            flag,
-            region,
-            held: Mutex::new(Held { free: Free::new(BELL_BYTES, bytes - BELL_BYTES), ..Held::default() }),
-        });
+        let client = Client::new((number, process, &command), (socket, bell, flag), (region, bytes), account);
+        let client = Arc::new(client);
         self.applications().insert(number, Arc::clone(&client));
         self.shared.command(Command::Attach(Box::new(Bell::new(number, doorbell))));
         client.tell(&Tell::Attached(Box::new((self.told)())));
-        Some(client)
+        Some((client, joined))
     }
 
     fn answer(self: &Arc<Self>, client: &Arc<Client>, ask: Ask) {
@@ -394,6 +355,10 @@ impl Server {
             }
             Ask::Listen { ticket, name, from } => {
                 let listens = Name::new(&name).map_err(|error| Error::Name { name, error }).and_then(|name| {
+                    if client.account.quota().is_some_and(|quota| !quota.may_receive(name.as_str())) {
+                        let refusal = Refusal::new(Code::Quota, Stage::ReceivingProcessor);
+                        return Err(Error::refused_here(refusal, None));
+                    }
                     let application = Arc::clone(client) as Arc<dyn Application>;
                     self.shared.listen_for(name, from.map(|from| from.to_canonical()), application)?;
                     client.held().names.push(name);
@@ -450,6 +415,7 @@ impl Server {
 struct Leaving {
     server: Arc<Server>,
     client: Arc<Client>,
+    _joined: Joined,
     _seat: Seat,
 }
 
@@ -460,269 +426,5 @@ impl Drop for Leaving {
         client.end(&server.shared);
         server.bells.remove(&client.bell);
         server.shared.command(Command::Detach(client.number));
-    }
-}
-
-/// That an application did what cannot be, or does not listen, and what ends its thread then.
-#[derive(Debug)]
-struct Flag {
-    is_broken: AtomicBool,
-    /// It has gone, or was thrown out.
-    is_gone: AtomicBool,
-    /// The executive is about to end.
-    leaves: AtomicBool,
-    kill: Wake,
-}
-
-impl Flag {
-    fn new() -> std::io::Result<Self> {
-        let no = || AtomicBool::new(false);
-        Ok(Self { is_broken: no(), is_gone: no(), leaves: no(), kill: Wake::new()? })
-    }
-
-    fn blame(&self) {
-        self.is_broken.store(true, Ordering::SeqCst);
-        self.kill.wake();
-    }
-}
-
-/// An application that is attached.
-struct Client {
-    number: u32,
-    pid: u32,
-    command: String,
-    socket: Socket,
-    bell: Wake,
-    flag: Arc<Flag>,
-    region: Arc<Region>,
-    held: Mutex<Held>,
-}
-
-impl fmt::Debug for Client {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Client").field("pid", &self.pid).field("command", &self.command).finish_non_exhaustive()
-    }
-}
-
-/// What an application has.
-#[derive(Default)]
-struct Held {
-    free: Free,
-    /// Places in its bell that are taken, one bit each.
-    places: u64,
-    channels: BTreeMap<u32, Owned>,
-    names: Vec<Name>,
-    /// It has gone: nothing is made for it any more.
-    is_over: bool,
-}
-
-/// One channel of an application.
-struct Owned {
-    port: Arc<Port>,
-    block: Arc<Block>,
-    /// What was granted, once the application was told.
-    grant: Option<Grant>,
-    /// That it has ended, if that was before.
-    ended: Option<End>,
-}
-
-impl Owned {
-    fn counted(&self) -> Option<Counted> {
-        let grant = self.grant.as_ref()?;
-        Some(Counted { sent: self.port.statistics.send_counters(), figures: of_port(&self.port, grant) })
-    }
-
-    fn end(&self, place: u32, end: &End) -> Tell {
-        let figures = Box::new(self.counted().unwrap_or_default().into());
-        Tell::Ended { place, end: Ended::of(end), figures }
-    }
-}
-
-/// Memory of one channel, and its place in the application's bell; both are free again when neither the executive nor the application has it any more.
-struct Block {
-    client: Weak<Client>,
-    flag: Arc<Flag>,
-    number: u32,
-    memory: Place,
-    bytes: usize,
-    place: u32,
-}
-
-impl fmt::Debug for Block {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Block").field("memory", &self.memory).field("place", &self.place).finish_non_exhaustive()
-    }
-}
-
-impl Drop for Block {
-    fn drop(&mut self) {
-        let Some(client) = self.client.upgrade() else { return };
-        let mut held = client.held();
-        held.places &= !(1 << self.place);
-        held.free.give_back((self.memory.at, self.bytes));
-    }
-}
-
-impl Blames for Arc<Block> {
-    fn blame(&self, _: Lie) {
-        self.flag.blame();
-    }
-    fn is_blamed(&self) -> bool {
-        self.flag.is_broken.load(Ordering::Relaxed)
-    }
-    fn is_gone(&self) -> bool {
-        self.flag.is_gone.load(Ordering::Relaxed)
-    }
-    fn bell(&self) -> (u32, u32) {
-        (self.number, self.place)
-    }
-}
-
-/// The application has no memory left for a channel.
-fn no_memory(is_sent: bool) -> Refusal {
-    Refusal::new(Code::Memory, if is_sent { Stage::SendingProcessor } else { Stage::ReceivingProcessor })
-}
-
-impl Client {
-    fn held(&self) -> MutexGuard<'_, Held> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn is_broken(&self) -> bool {
-        self.flag.is_broken.load(Ordering::SeqCst)
-    }
-
-    /// Tells it something. One that does not listen is taken for gone.
-    fn tell(&self, tell: &Tell) {
-        if self.socket.send(tell, &[]).is_err() {
-            self.flag.blame();
-        }
-    }
-
-    /// Whether a channel is open on which it sends.
-    fn has_to_send(&self) -> bool {
-        let is_open = |channel: &Owned| channel.block.memory.is_sent && channel.port.end().is_none();
-        !self.is_broken() && self.held().channels.values().any(is_open)
-    }
-
-    fn port(&self, place: u32) -> Option<Arc<Port>> {
-        self.held().channels.get(&place).map(|channel| Arc::clone(&channel.port))
-    }
-
-    /// Memory for a channel, and a place in the bell.
-    fn block(
-        self: &Arc<Self>,
-        messages: usize,
-        bytes: usize,
-        is_sent: bool,
-    ) -> Result<(Arc<Block>, Arc<Port>), Refusal> {
-        let none = || no_memory(is_sent);
-        let shape = Shape { slots: messages, bytes };
-        let needed = Place { at: 0, shape, is_sent }.bytes().ok_or_else(none)?;
-        let mut held = self.held();
-        let place = held.places.trailing_ones();
-        if place >= CHANNELS || held.is_over {
-            return Err(none());
-        }
-        let at = held.free.take(needed).ok_or_else(none)?;
-        held.places |= 1 << place;
-        drop(held);
-        let memory = Place { at, shape, is_sent };
-        let block = Arc::new(Block {
-            client: Arc::downgrade(self),
-            flag: Arc::clone(&self.flag),
-            number: self.number,
-            memory,
-            bytes: needed,
-            place,
-        });
-        memory.clear(&self.region).ok_or_else(none)?;
-        let signal = memory.signal(&self.region).ok_or_else(none)?;
-        let port = Port::new(signal);
-        let mut held = self.held();
-        if held.is_over {
-            return Err(none());
-        }
-        let owned = Owned { port: Arc::clone(&port), block: Arc::clone(&block), grant: None, ended: None };
-        held.channels.insert(place, owned);
-        drop(held);
-        Ok((block, port))
-    }
-
-    /// The application is told of its channel, and of its end, if that has come already; false if it has gone, or has let go of it. The order of what is told is that of
-    /// what happens: `held` is locked meanwhile.
-    fn opened(&self, port: &Arc<Port>, grant: &Grant, tell: impl FnOnce(Channel) -> Tell) -> bool {
-        let mut held = self.held();
-        let channel = held.channels.iter_mut().find(|(_, channel)| Arc::ptr_eq(&channel.port, port));
-        let Some((place, channel)) = channel else { return false };
-        channel.grant = Some(grant.clone());
-        let Place { at, shape: Shape { slots, bytes }, .. } = channel.block.memory;
-        self.tell(&tell(Channel::new(*place, (at, slots, bytes), grant)));
-        if let Some(end) = channel.ended.take() {
-            self.tell(&channel.end(*place, &end));
-        }
-        true
-    }
-
-    /// It has gone: what it has is closed.
-    fn end(&self, shared: &Shared) {
-        self.flag.is_gone.store(true, Ordering::Relaxed);
-        let mut held = self.held();
-        held.is_over = true;
-        let names = std::mem::take(&mut held.names);
-        drop(held);
-        names.into_iter().for_each(|name| shared.unlisten(name));
-        let channels = std::mem::take(&mut self.held().channels);
-        channels.values().for_each(|channel| shared.close_port(&channel.port));
-    }
-}
-
-impl Application for Client {
-    fn sending(self: Arc<Self>, messages: usize, bytes: usize) -> Result<SendSlot, Refusal> {
-        let (block, port) = self.block(messages, bytes, true)?;
-        let memory = block.memory;
-        let none = || no_memory(true);
-        let reader = memory.ring(&self.region).and_then(|ring| Reader::new(ring, memory.shape)).ok_or_else(none)?;
-        let rung = memory.rung(&self.region).ok_or_else(none)?;
-        Ok(port::slot_of_other(Box::new(FilledByOther::new(reader, rung, messages, bytes, block)), port))
-    }
-
-    fn receiving(self: Arc<Self>, messages: usize, bytes: usize) -> Result<ReceiveSlot, Refusal> {
-        let (block, port) = self.block(messages, bytes, false)?;
-        let memory = block.memory;
-        let writer = memory.ring(&self.region).and_then(|ring| Writer::new(ring, memory.shape));
-        let writer = writer.ok_or_else(|| no_memory(false))?;
-        Ok(port::receive_slot_of_other(Box::new(EmptiedByOther::new(writer, block)), port))
-    }
-
-    fn accepted(&self, accepted: Accepted) {
-        let Accepted { port, grant, unclaimed } = accepted;
-        // If it has gone, what is not taken is closed.
-        if self.opened(port.port(), &grant, |channel| Tell::Accepted { channel })
-            && let Some(unclaimed) = unclaimed
-        {
-            unclaimed.taken();
-        }
-    }
-
-    fn not_opened(&self, port: &Arc<Port>) {
-        let mut held = self.held();
-        let place = held.channels.iter().find(|(_, channel)| Arc::ptr_eq(&channel.port, port)).map(|(place, _)| *place);
-        let channel = place.and_then(|place| held.channels.remove(&place));
-        drop(held);
-        drop(channel);
-    }
-
-    fn ended(&self, port: &Arc<Port>, end: End) {
-        let mut held = self.held();
-        let channel = held.channels.iter_mut().find(|(_, channel)| Arc::ptr_eq(&channel.port, port));
-        let Some((place, channel)) = channel else { return };
-        // Its sender has not closed it, but gone with the executive.
-        let leaves = !channel.block.memory.is_sent && self.flag.leaves.load(Ordering::SeqCst);
-        let end = if leaves { End::PeerLost } else { end };
-        match channel.grant {
-            Some(_) => self.tell(&channel.end(*place, &end)),
-            None => channel.ended = Some(end),
-        }
     }
 }

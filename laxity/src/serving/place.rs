@@ -1,0 +1,87 @@
+//! Where an executive serves: a socket, and the lock of the process that has it.
+
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use laxity_link::sys;
+use rustix::fs::{FlockOperation, Mode, OFlags};
+use rustix::io::Errno;
+
+use crate::attach::socket::listen;
+use crate::error::Error;
+
+/// Where applications find an executive that serves them: `server-N` in `/run/laxity` for root, else in `$XDG_RUNTIME_DIR/laxity`, else in
+/// `/tmp/laxity-UID`. N is the number of the network namespace (the inode of `/proc/self/ns/net`): each is a host of its own.
+pub fn default_place() -> PathBuf {
+    place_of(rustix::process::geteuid().as_raw())
+}
+
+/// That of the host's server, which root runs; `None` for root, whose own it is.
+pub(crate) fn place_of_host() -> Option<PathBuf> {
+    (!rustix::process::geteuid().is_root()).then(|| place_of(0))
+}
+
+fn place_of(user: u32) -> PathBuf {
+    let namespace = std::fs::metadata("/proc/thread-self/ns/net").map_or(0, |namespace| namespace.ino());
+    crate::registry::directory(user).join(format!("server-{namespace}"))
+}
+
+/// The place of an executive that serves: its socket, and the lock of the process that has it.
+#[derive(Debug)]
+pub(crate) struct ServingPlace {
+    path: PathBuf,
+    pub(super) listener: Arc<OwnedFd>,
+    _lock: OwnedFd,
+    forks: u32,
+}
+
+impl Drop for ServingPlace {
+    fn drop(&mut self) {
+        // While the lock is held it is ours; a copy that fork(2) made has none.
+        if sys::forks() == self.forks {
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// Claims a place to serve at.
+///
+/// # Errors
+/// Another process has it, or the socket cannot be made.
+pub(crate) fn claim(path: &Path) -> Result<ServingPlace, Error> {
+    let system = |what| move |source| Error::System { what, source };
+    let place = default_place();
+    if path == place {
+        crate::registry::make_directory(rustix::process::geteuid().as_raw())?;
+    }
+    let file = path.with_added_extension("lock");
+    let flags = OFlags::CREATE | OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let lock = rustix::fs::open(&file, flags, Mode::RUSR | Mode::WUSR);
+    let lock = lock.map_err(|error| system("opening the lock beside the server's socket")(error.into()))?;
+    match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+        Err(Errno::WOULDBLOCK) => return Err(Error::Serves { socket: path.to_owned() }),
+        locked => locked.map_err(|error| system("locking the server's place")(error.into()))?,
+    }
+    let is_socket = |path: &Path| std::fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket());
+    let listener = match listen(path) {
+        // What a process has left behind that is no more: it has no lock.
+        Err(error) if error.kind() == std::io::ErrorKind::AddrInUse && is_socket(path) => {
+            std::fs::remove_file(path).map_err(system("removing the socket of a server that is gone"))?;
+            listen(path)
+        }
+        made => made,
+    };
+    let listener = Arc::new(listener.map_err(system("creating the server's socket"))?);
+    sys::watch_forks();
+    Ok(ServingPlace { path: path.to_owned(), listener, _lock: lock, forks: sys::forks() })
+}
+
+impl ServingPlace {
+    /// Lets processes of other users come to it; who may attach is decided there.
+    pub(super) fn open_to_others(&self) -> Result<(), Error> {
+        let opened = std::fs::set_permissions(&self.path, std::fs::Permissions::from_mode(0o666));
+        opened.map_err(|source| Error::System { what: "opening the server's socket to other users", source })
+    }
+}

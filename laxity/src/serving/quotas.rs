@@ -1,0 +1,148 @@
+//! What the users of an executive have of it, against what each may have.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use laxity_core::admission::{Code, Refusal, Stage, Utilisation};
+
+use super::access::Quota;
+
+/// One user's. Without a quota, as the executive's own user and root are, it has what admission grants.
+#[derive(Debug)]
+pub(super) struct Account {
+    quota: Option<Quota>,
+    used: Mutex<Used>,
+}
+
+#[derive(Debug, Default)]
+struct Used {
+    processes: usize,
+    channels: usize,
+    processor_ppm: u64,
+    link_ppm: u64,
+}
+
+/// All of them, by user.
+#[derive(Debug, Default)]
+pub(super) struct Accounts(Mutex<BTreeMap<u32, Arc<Account>>>);
+
+impl Accounts {
+    /// That of a user, who has `quota`.
+    pub(super) fn of(&self, user: u32, quota: Option<&Quota>) -> Arc<Account> {
+        let mut accounts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        // Users who have nothing are forgotten: there are as many as there are processes at most.
+        accounts.retain(|_, account| Arc::strong_count(account) > 1);
+        let new = || Arc::new(Account { quota: quota.cloned(), used: Mutex::default() });
+        Arc::clone(accounts.entry(user).or_insert_with(new))
+    }
+}
+
+impl Account {
+    fn used(&self) -> MutexGuard<'_, Used> {
+        self.used.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(super) fn quota(&self) -> Option<&Quota> {
+        self.quota.as_ref()
+    }
+
+    /// Counts a process.
+    ///
+    /// # Errors
+    /// So many are attached, which is as many as may be.
+    pub(super) fn join(self: &Arc<Self>) -> Result<Joined, usize> {
+        let mut used = self.used();
+        match &self.quota {
+            Some(quota) if used.processes >= quota.processes => return Err(used.processes),
+            _ => used.processes += 1,
+        }
+        drop(used);
+        Ok(Joined(Arc::clone(self)))
+    }
+
+    /// Counts a channel that takes so much in the long run.
+    ///
+    /// # Errors
+    /// [`Code::Quota`].
+    pub(super) fn take(self: &Arc<Self>, takes: Utilisation, is_sent: bool) -> Result<Share, Refusal> {
+        let processor = if is_sent { Stage::SendingProcessor } else { Stage::ReceivingProcessor };
+        let refused = |stage| Err(Refusal::new(Code::Quota, stage));
+        let mut used = self.used();
+        let (processor_ppm, link_ppm) = (used.processor_ppm + takes.processor, used.link_ppm + takes.link);
+        if let Some(quota) = &self.quota {
+            if used.channels >= quota.channels {
+                return refused(Stage::Route);
+            }
+            if processor_ppm > quota.processor_ppm {
+                return refused(processor);
+            }
+            if link_ppm > quota.link_ppm {
+                return refused(Stage::Link);
+            }
+        }
+        *used = Used { channels: used.channels + 1, processor_ppm, link_ppm, ..*used };
+        drop(used);
+        Ok(Share { account: Arc::clone(self), takes })
+    }
+}
+
+/// A process, as long as it is attached.
+#[derive(Debug)]
+pub(super) struct Joined(Arc<Account>);
+
+impl Drop for Joined {
+    fn drop(&mut self) {
+        self.0.used().processes -= 1;
+    }
+}
+
+/// What a channel takes, as long as it is held.
+#[derive(Debug)]
+pub(super) struct Share {
+    account: Arc<Account>,
+    takes: Utilisation,
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        let mut used = self.account.used();
+        used.channels -= 1;
+        used.processor_ppm -= self.takes.processor;
+        used.link_ppm -= self.takes.link;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_taken_comes_back() {
+        let quota =
+            Quota { names: Vec::new(), processes: 1, channels: 2, memory: None, processor_ppm: 100, link_ppm: 50 };
+        let accounts = Accounts::default();
+        let account = accounts.of(1, Some(&quota));
+        let joined = account.join().unwrap();
+        assert_eq!(accounts.of(1, Some(&quota)).join().unwrap_err(), 1);
+        let takes = |processor, link| Utilisation { processor, link };
+        let refused = |account: &Arc<Account>, takes| {
+            let refusal = account.take(takes, true).unwrap_err();
+            assert_eq!(refusal.code, Code::Quota);
+            refusal.stage
+        };
+        let one = account.take(takes(60, 50), true).unwrap();
+        assert_eq!(refused(&account, takes(41, 0)), Stage::SendingProcessor);
+        assert_eq!(account.take(takes(41, 0), false).unwrap_err().stage, Stage::ReceivingProcessor);
+        assert_eq!(refused(&account, takes(40, 1)), Stage::Link);
+        let other = account.take(takes(40, 0), false).unwrap();
+        assert_eq!(refused(&account, takes(0, 0)), Stage::Route);
+        drop((one, other));
+        let _all = account.take(takes(100, 50), true).unwrap();
+        drop(joined);
+        drop(account.join().unwrap());
+        // Another user has its own; one without a quota is not limited.
+        assert!(accounts.of(2, Some(&quota)).join().is_ok());
+        let root = accounts.of(0, None);
+        let _much: Vec<Share> = (0..100).map(|_| root.take(takes(1_000_000, 0), true).unwrap()).collect();
+    }
+}
