@@ -60,6 +60,9 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<bool, Failure> {
     let config = arguments.host.config(everywhere(), DEFAULT_PORT, "serve".to_owned())?;
     let config = HostConfig { placement: Placement::Thread, ..config };
     let stop = Stop::on_signals()?;
+    // Nothing that it starts may have more rights than it has; all its threads begin after this.
+    rustix::thread::set_no_new_privs(true)
+        .map_err(|error| Failure::NotPermitted(format!("giving up further privileges: {error}")))?;
     let host = Host::start(config)?;
     let socket = arguments.socket.clone().unwrap_or_else(default_place);
     let memory = usize::try_from(memory).unwrap_or(usize::MAX);

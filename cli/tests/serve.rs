@@ -83,6 +83,8 @@ const CONTRACT: [&str; 4] = ["--interval", "5ms", "--deadline", "500ms"];
 fn two_processes_of_one_server_send_and_receive() {
     let scratch = Scratch::new("serve", "two");
     let (server, socket, address) = server(&scratch);
+    let status = std::fs::read_to_string(format!("/proc/{}/status", server.child.id())).unwrap();
+    assert!(status.contains("NoNewPrivs:\t1"), "{status}");
     let receiver = receiver(&socket, "a", &["--json"]);
     let input = scratch.file("input", &"0123456789".repeat(500));
     let sent = sender(&socket, &format!("{address}/a"), &CONTRACT).stdin(File::open(&input).unwrap()).output().unwrap();
