@@ -194,7 +194,9 @@ impl Attached {
     fn let_go(&self) {
         /// How long a thread may take to put a message in that it has begun to.
         const TO_PUT: StdDuration = StdDuration::from_secs(1);
-        let _ = self.course.fetch_max(course::LEAVES, Ordering::SeqCst);
+        if self.course.fetch_max(course::LEAVES, Ordering::SeqCst) != course::RUNS {
+            return;
+        }
         let until = StdInstant::now() + TO_PUT;
         while self.putting.load(Ordering::SeqCst) != 0 && StdInstant::now() < until {
             std::thread::sleep(StdDuration::from_micros(50));

@@ -180,6 +180,14 @@ impl SendSlot {
         }
     }
 
+    /// The application in another process whose it is, and its place in that one's bell.
+    pub(crate) fn bell(&self) -> Option<(u32, u32)> {
+        match &self.mailbox {
+            Mailbox::Own { .. } => None,
+            Mailbox::Other(mailbox) => Some(mailbox.bell()),
+        }
+    }
+
     /// Gives a message back that has been sent, or is not taken.
     pub(crate) fn give(&mut self, message: MessageBuf) {
         match &mut self.mailbox {
@@ -312,6 +320,14 @@ impl ReceiveSlot {
         }
     }
 
+    /// As [`SendSlot::bell`].
+    pub(crate) fn bell(&self) -> Option<(u32, u32)> {
+        match &self.mailbox {
+            Outlet::Own { .. } => None,
+            Outlet::Other(mailbox) => Some(mailbox.bell()),
+        }
+    }
+
     /// Takes the messages that were read, each through `give`; false if another thread is at it.
     pub(crate) fn take_returned(&mut self, mut give: impl FnMut(MessageBuf)) -> bool {
         match &mut self.mailbox {
@@ -332,9 +348,8 @@ impl Slot {
     /// The application in another process whose channel it is, and the channel's place in its bell.
     pub(crate) fn other_bell(&self) -> Option<(u32, u32)> {
         match self {
-            Self::Send(SendSlot { mailbox: Mailbox::Other(mailbox), .. }) => Some(mailbox.bell()),
-            Self::Receive(ReceiveSlot { mailbox: Outlet::Other(mailbox), .. }) => Some(mailbox.bell()),
-            _ => None,
+            Self::Send(slot) => slot.bell(),
+            Self::Receive(slot) => slot.bell(),
         }
     }
 

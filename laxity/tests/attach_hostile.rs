@@ -202,6 +202,45 @@ fn random_words_in_shared_memory_are_nobody_elses_trouble() {
     server.open(other.address(), "again", spec()).unwrap();
 }
 
+/// One that wakes the executive without end, or rings for a channel that brings nothing, is thrown out; others do not notice.
+#[test]
+fn who_rings_without_end_is_thrown_out() {
+    let (server, _serving, socket) = serving("rings");
+    let victim = Victim::start(&socket);
+    let other = Host::start(config()).unwrap();
+    let listener = other.listen("rung").unwrap();
+    for rings in [false, true] {
+        let raw = Raw::connect(&socket);
+        let (region, bell) = raw.attach();
+        let words = Words::of(&region, 0, region.bytes() / 8).unwrap();
+        let open = json!({ "Open": { "ticket": 1, "peer": other.address(), "name": "rung", "spec": {
+            "service": { "BestEffort": { "max_message": 500, "queue": 4 } }, "overload": "Block", "priority": 0, "catch_up": null } } });
+        assert!(raw.ask(&open));
+        assert!(raw.hear().unwrap().0["Opened"].is_object());
+        let over = AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                while !over.load(Ordering::Relaxed) {
+                    if rings {
+                        words[0].store(u64::MAX, Ordering::Release);
+                    }
+                    let _ = rustix::io::write(&bell, &1u64.to_ne_bytes());
+                }
+            });
+            // The other side goes.
+            let start = std::time::Instant::now();
+            while raw.hear().is_some() {}
+            assert!(start.elapsed() < PATIENCE);
+            over.store(true, Ordering::Relaxed);
+        });
+        drop(listener.accept(Some(PATIENCE)));
+    }
+    Raw::connect(&socket).attach();
+    victim.end();
+    let _again = other.listen("again").unwrap();
+    server.open(other.address(), "again", spec()).unwrap();
+}
+
 /// Any datagrams: nonsense, and messages that are out of place.
 #[test]
 fn random_datagrams_are_nobody_elses_trouble() {

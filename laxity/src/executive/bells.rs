@@ -12,11 +12,23 @@ const CHANNELS: usize = u64::BITS as usize;
 /// Most applications in other processes.
 pub(crate) const MAX_APPLICATIONS: usize = 64;
 
+/// How often an application may ring more than twice for each message that it brings, or gives back. One that keeps to the library rings once for each, and
+/// wakes the executive once at most; what it has in its mailboxes meanwhile is not counted yet, and those have less.
+const CREDIT: u32 = 1 << 16;
+
+/// Hears that an application rings for nothing. It is not heard any more.
+pub(crate) trait Culprit: std::fmt::Debug + Send + Sync {
+    fn blame(&self);
+}
+
 /// The bell of an application in another process, which may ring for what it does not have.
 #[derive(Debug)]
 pub(crate) struct Bell {
     application: u32,
     doorbell: Doorbell,
+    culprit: Arc<dyn Culprit>,
+    /// How often it may ring yet.
+    credit: u32,
     /// The executive's places of its channels.
     places: [Option<u32>; CHANNELS],
     /// The channels that it has, one bit each.
@@ -26,8 +38,23 @@ pub(crate) struct Bell {
 }
 
 impl Bell {
-    pub(crate) fn new(application: u32, doorbell: Doorbell) -> Self {
-        Self { application, doorbell, places: [None; CHANNELS], known: 0, heard: 0 }
+    pub(crate) fn new(application: u32, doorbell: Doorbell, culprit: Arc<dyn Culprit>) -> Self {
+        Self { application, doorbell, culprit, credit: CREDIT, places: [None; CHANNELS], known: 0, heard: 0 }
+    }
+
+    /// It has rung. Once it has no credit left it is heard no more.
+    fn spend(&mut self, set: Option<&WakeSet>) {
+        if self.credit == 0 {
+            return;
+        }
+        self.credit -= 1;
+        if self.credit == 0 {
+            (self.known, self.heard) = (0, 0);
+            if let Some(set) = set {
+                set.remove(&self.doorbell.wake);
+            }
+            self.culprit.blame();
+        }
     }
 
     /// The next of those that were heard.
@@ -72,9 +99,11 @@ impl Bells {
         self.set = Some(set);
     }
 
-    /// Hears another one. Gives it back if there are too many.
+    /// Hears another one. Gives it back if there are too many, or it cannot be waited for.
     pub(crate) fn add(&mut self, bell: Box<Bell>) -> Option<Box<Bell>> {
-        if self.others.len() == MAX_APPLICATIONS {
+        let hears = |set: &Arc<WakeSet>| set.add(&bell.doorbell.wake, bell.application).is_ok();
+        if self.others.len() == MAX_APPLICATIONS || !self.set.as_ref().is_none_or(hears) {
+            bell.culprit.blame();
             return Some(bell);
         }
         self.others.push(bell);
@@ -83,13 +112,24 @@ impl Bells {
 
     pub(crate) fn remove(&mut self, application: u32) -> Option<Box<Bell>> {
         let at = self.others.iter().position(|bell| bell.application == application)?;
-        Some(self.others.swap_remove(at))
+        let bell = self.others.swap_remove(at);
+        if let Some(set) = &self.set {
+            set.remove(&bell.doorbell.wake);
+        }
+        Some(bell)
+    }
+
+    /// An application has brought messages, or given some back: so many times it may ring for each.
+    pub(crate) fn earn(&mut self, application: u32, messages: u32) {
+        if let Some(bell) = self.others.iter_mut().find(|bell| bell.application == application && bell.credit > 0) {
+            bell.credit = bell.credit.saturating_add(messages.saturating_mul(2)).min(CREDIT);
+        }
     }
 
     /// The executive's place of an application's channel; `None` once it has none.
     pub(crate) fn set_place(&mut self, (application, channel): (u32, u32), place: Option<u32>) {
         let bell = self.others.iter_mut().find(|bell| bell.application == application);
-        if let Some(bell) = bell.filter(|_| (channel as usize) < CHANNELS) {
+        if let Some(bell) = bell.filter(|bell| (channel as usize) < CHANNELS && bell.credit > 0) {
             let bit = 1 << channel;
             bell.known = if place.is_some() { bell.known | bit } else { bell.known & !bit };
             bell.places[channel as usize] = place;
@@ -118,7 +158,11 @@ impl Bells {
                 return None;
             }
             for bell in &mut self.others {
-                bell.heard |= bell.doorbell.take_known(bell.known);
+                let heard = bell.doorbell.take_known(bell.known);
+                if heard != 0 {
+                    bell.heard |= heard;
+                    bell.spend(self.set.as_deref());
+                }
             }
         }
     }
@@ -150,26 +194,42 @@ impl Bells {
     }
 
     /// Ends the ringing.
-    pub(crate) fn drain(&self) {
+    pub(crate) fn drain(&mut self) {
         self.own.wake.drain();
-        if let Some(set) = &self.set {
-            set.drain();
+        let (set, others) = (self.set.as_deref(), &mut self.others);
+        if let Some(set) = set {
+            set.drain(|application| {
+                if let Some(bell) = others.iter_mut().find(|bell| bell.application == application) {
+                    bell.spend(Some(set));
+                }
+            });
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
     use laxity_link::sys::Wake;
 
     use super::*;
     use crate::sync::Words;
 
+    #[derive(Debug, Default)]
+    struct Blamed(AtomicBool);
+
+    impl Culprit for Blamed {
+        fn blame(&self) {
+            self.0.store(true, Ordering::SeqCst);
+        }
+    }
+
     /// Bells of the own process, and of an application with two channels.
     fn bells() -> Bells {
         let mut bells = Bells::new(Arc::new(Doorbell::new(8).unwrap()));
         let doorbell = Doorbell::over([(); 4].map(|()| Words::zeros(2)), Wake::new().unwrap());
-        assert!(bells.add(Box::new(Bell::new(7, doorbell))).is_none());
+        assert!(bells.add(Box::new(Bell::new(7, doorbell, Arc::new(Blamed::default())))).is_none());
         bells.set_place((7, 0), Some(5));
         bells.set_place((7, 63), Some(6));
         bells
@@ -204,9 +264,63 @@ mod tests {
         let mut bells = bells();
         let bell = |number| {
             let doorbell = Doorbell::over([(); 4].map(|()| Words::zeros(2)), Wake::new().unwrap());
-            Box::new(Bell::new(number, doorbell))
+            Box::new(Bell::new(number, doorbell, Arc::new(Blamed::default())))
         };
         assert!((1..MAX_APPLICATIONS as u32).all(|number| bells.add(bell(100 + number)).is_none()));
         assert_eq!(bells.add(bell(500)).unwrap().application, 500);
+    }
+
+    /// Rings, and wakes, are paid with messages; what rings for nothing is heard no more, while others are.
+    #[test]
+    fn an_application_that_rings_for_nothing_is_silenced() {
+        let own = Arc::new(Doorbell::new(8).unwrap());
+        let set = Arc::new(WakeSet::new(&own.wake).unwrap());
+        let mut bells = Bells::new(own);
+        bells.wait_for(set);
+        let culprits = [(); 2].map(|()| Arc::new(Blamed::default()));
+        let wakes: Vec<Wake> = culprits
+            .iter()
+            .enumerate()
+            .map(|(number, culprit)| {
+                let wake = Wake::new().unwrap();
+                let heard = Wake::from(wake.as_fd().try_clone_to_owned().unwrap());
+                let doorbell = Doorbell::over([(); 4].map(|()| Words::zeros(2)), heard);
+                let culprit = Arc::clone(culprit) as Arc<dyn Culprit>;
+                assert!(bells.add(Box::new(Bell::new(number as u32, doorbell, culprit))).is_none());
+                bells.set_place((number as u32, 0), Some(number as u32));
+                wake
+            })
+            .collect();
+        let is_blamed = |number: usize| culprits[number].0.load(Ordering::SeqCst);
+        // Paid: two for each message.
+        for _ in 0..CREDIT {
+            bells.others[0].doorbell.set_bits(1);
+            wakes[0].wake();
+            bells.drain();
+            assert_eq!((bells.next(), bells.next()), (Some(0), None));
+            bells.earn(0, 1);
+        }
+        assert!(!is_blamed(0));
+        // By waking alone, by ringing alone, and by both: never paid.
+        let mut heard = 0;
+        for ring in 0..2 * CREDIT {
+            if ring % 2 == 0 {
+                wakes[0].wake();
+                bells.drain();
+            } else {
+                bells.others[0].doorbell.set_bits(1);
+            }
+            while bells.next().is_some() {
+                heard += 1;
+            }
+            bells.look_begins();
+        }
+        assert!(is_blamed(0) && !is_blamed(1) && heard <= CREDIT / 2, "{heard}");
+        bells.earn(0, 10);
+        bells.set_place((0, 1), Some(3));
+        bells.others[0].doorbell.set_bits(u64::MAX);
+        assert!(bells.is_silent() && bells.next().is_none());
+        bells.others[1].doorbell.set_bits(1);
+        assert_eq!(bells.next(), Some(1));
     }
 }

@@ -43,7 +43,7 @@ use crate::port::Slot;
 use crate::readiness::Readiness;
 use crate::realtime::{self, Scheduling};
 use crate::signal::Signal;
-pub(crate) use bells::{Bell, Bells, MAX_APPLICATIONS};
+pub(crate) use bells::{Bell, Bells, Culprit, MAX_APPLICATIONS};
 pub(crate) use clock::SystemClock;
 pub(crate) use meter::Meter;
 pub use meter::{Histograms, Sampling};

@@ -158,7 +158,12 @@ impl<L, C> Ports for Surroundings<L, C> {
     }
 
     fn take(&mut self, place: u32) -> Option<Outbound> {
-        self.sender(place)?.take()
+        let slot = self.sender(place)?;
+        let outbound = slot.take()?;
+        if let Some((application, _)) = slot.bell() {
+            self.bells.earn(application, 1);
+        }
+        Some(outbound)
     }
 
     fn withheld(&self, now: Instant, place: u32, begin: Instant) -> Duration {
@@ -168,8 +173,17 @@ impl<L, C> Ports for Surroundings<L, C> {
         }
     }
 
-    fn take_returned(&mut self, place: u32, give: impl FnMut(MessageBuf)) -> bool {
-        self.receiver(place).is_none_or(|slot| slot.take_returned(give))
+    fn take_returned(&mut self, place: u32, mut give: impl FnMut(MessageBuf)) -> bool {
+        let Some(slot) = self.receiver(place) else { return true };
+        let mut returned = 0;
+        let is_through = slot.take_returned(|message| {
+            returned += 1;
+            give(message);
+        });
+        if let Some((application, _)) = slot.bell().filter(|_| returned > 0) {
+            self.bells.earn(application, returned);
+        }
+        is_through
     }
 
     fn submitted(&mut self, _: Instant, _: ChannelId, _: &Submitted) {}

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 use laxity_core::admission::{Code, Refusal, Stage, Utilisation};
@@ -19,6 +19,7 @@ use crate::attach::mailbox::{Blames, EmptiedByOther, FilledByOther};
 use crate::attach::protocol::{Channel, Ended, Tell};
 use crate::attach::socket::Socket;
 use crate::control::Shared;
+use crate::executive::Culprit;
 use crate::grant::Grant;
 use crate::home::of_port;
 use crate::port::{self, Counted, Port, ReceiveSlot, SendSlot};
@@ -47,17 +48,24 @@ impl Flag {
     }
 }
 
+impl Culprit for Flag {
+    fn blame(&self) {
+        self.blame();
+    }
+}
+
 /// An application that is attached.
 pub(super) struct Client {
     pub(super) number: u32,
     pid: u32,
     command: String,
     pub(super) socket: Socket,
-    pub(super) bell: Wake,
     pub(super) flag: Arc<Flag>,
     region: Arc<Region>,
     /// What its user has and may have.
     pub(super) account: Arc<Account>,
+    /// Channels that it waits for.
+    openings: AtomicUsize,
     held: Mutex<Held>,
 }
 
@@ -152,13 +160,36 @@ impl Client {
     /// An application that has mapped `region`, of so many bytes.
     pub(super) fn new(
         (number, pid, command): (u32, u32, &str),
-        (socket, bell, flag): (Socket, Wake, Arc<Flag>),
+        (socket, flag): (Socket, Arc<Flag>),
         (region, bytes): (Arc<Region>, usize),
         account: Arc<Account>,
     ) -> Self {
         let held = Held { free: Free::new(BELL_BYTES, bytes - BELL_BYTES), ..Held::default() };
         let command = command.chars().filter(|c| !c.is_control()).take(64).collect();
-        Self { number, pid, command, socket, bell, flag, region, account, held: Mutex::new(held) }
+        Self {
+            number,
+            pid,
+            command,
+            socket,
+            flag,
+            region,
+            account,
+            openings: AtomicUsize::new(0),
+            held: Mutex::new(held),
+        }
+    }
+
+    /// It asks for a channel, for which it will have to wait; false if it waits for as many as it may have.
+    pub(super) fn begin_opening(&self) -> bool {
+        let most = CHANNELS as usize;
+        let begun =
+            self.openings.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |now| (now < most).then_some(now + 1));
+        begun.is_ok()
+    }
+
+    /// It has an answer.
+    pub(super) fn end_opening(&self) {
+        self.openings.fetch_sub(1, Ordering::SeqCst);
     }
 
     pub(super) fn held(&self) -> MutexGuard<'_, Held> {
@@ -301,6 +332,10 @@ impl Application for Client {
         // Its sender has not closed it, but gone with the executive.
         let leaves = !channel.block.memory.is_sent && self.flag.leaves.load(Ordering::SeqCst);
         let end = if leaves { End::PeerLost } else { end };
+        if leaves {
+            // That may not have been told yet, and says what this end means.
+            self.tell(&Tell::Leaving);
+        }
         match channel.grant {
             Some(_) => self.tell(&channel.end(*place, &end)),
             None => channel.ended = Some(end),

@@ -24,8 +24,8 @@ use laxity_core::units::Duration;
 use laxity_link::sys::{self, PeerCredentials, Wake, WakeSet};
 use laxity_shm::Region;
 
-use self::access::Access;
-use self::client::{Client, Flag, Owned};
+use self::access::{Access, Quota};
+use self::client::{Client, Flag, Owned, no_memory};
 use self::quotas::{Accounts, Joined};
 use crate::application::Application;
 use crate::attach::layout::{self, BELL_BYTES};
@@ -33,7 +33,7 @@ use crate::attach::protocol::{Ask, Said, Spec, Status, Tell, Told, VERSION};
 use crate::attach::socket::{Came, Socket};
 use crate::control::Shared;
 use crate::error::Error;
-use crate::executive::{Bell, Command, MAX_APPLICATIONS};
+use crate::executive::{Bell, Command, Culprit, MAX_APPLICATIONS};
 use crate::host::{Here, Host};
 use crate::platform_file;
 
@@ -62,6 +62,8 @@ impl Default for ServeConfig {
     }
 }
 
+/// Most names by which an application may receive.
+const MOST_NAMES: usize = 256;
 /// How long an application may take to map the memory.
 const TO_MAP: StdDuration = StdDuration::from_secs(2);
 /// How often it is looked whether the executive has stopped.
@@ -84,7 +86,6 @@ struct Server {
     shared: Arc<Shared>,
     told: Box<dyn Fn() -> Told + Send + Sync>,
     status: Box<dyn Fn() -> Status + Send + Sync>,
-    bells: Arc<WakeSet>,
     access: Access,
     accounts: Accounts,
     memory: usize,
@@ -153,7 +154,6 @@ impl Host {
             shared: Arc::clone(shared),
             told: Box::new(told),
             status: Box::new(status),
-            bells: Arc::clone(&bells),
             access,
             accounts: Accounts::default(),
             memory,
@@ -291,6 +291,15 @@ impl Server {
             return None;
         }
         let account = self.accounts.of(user, quota);
+        if account.is_barred() {
+            refuse(
+                4,
+                format!(
+                    "a process of user {user} did not keep to the rules of the shared memory, and was thrown out just now"
+                ),
+            );
+            return None;
+        }
         let joined = match account.join() {
             Ok(joined) => joined,
             Err(most) => {
@@ -317,7 +326,7 @@ impl Server {
         let bytes = BELL_BYTES + quota.and_then(|quota| quota.memory).unwrap_or(self.memory);
         let (region, descriptor) = Region::make(c"laxity", bytes).ok()?;
         let bell = Wake::new().ok()?;
-        let (flag, heard) = (Arc::new(Flag::new().ok()?), bell.as_fd().try_clone_to_owned().ok()?);
+        let flag = Arc::new(Flag::new().ok()?);
         socket.send(&Tell::Region { bytes }, &[descriptor.as_fd(), bell.as_fd()]).ok()?;
         let Ok(Came::Message(Ask::Mapped, _)) = next() else { return None };
         if let Err(error) = region.seal(descriptor.as_fd()).and_then(|()| region.populate(0, bytes)) {
@@ -327,12 +336,15 @@ impl Server {
         drop(descriptor);
         let region = Arc::new(region);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let doorbell = layout::bell(&region, heard.into()).ok()?;
-        self.bells.add(&bell).ok()?;
-        let client = Client::new((number, process, &command), (socket, bell, flag), (region, bytes), account);
+        let doorbell = layout::bell(&region, bell).ok()?;
+        let client = Client::new((number, process, &command), (socket, flag), (region, bytes), account);
         let client = Arc::new(client);
         self.applications().insert(number, Arc::clone(&client));
-        self.shared.command(Command::Attach(Box::new(Bell::new(number, doorbell))));
+        self.shared.command(Command::Attach(Box::new(Bell::new(
+            number,
+            doorbell,
+            Arc::clone(&client.flag) as Arc<dyn Culprit>,
+        ))));
         client.tell(&Tell::Attached(Box::new((self.told)())));
         Some((client, joined))
     }
@@ -346,16 +358,24 @@ impl Server {
             }
             Ask::Open { ticket, peer, name, spec } => {
                 // The peer may take seconds, in which the application goes on asking.
-                let (server, client) = (Arc::clone(self), Arc::clone(client));
-                let asker = Arc::clone(&client);
-                let open = move || server.open(&asker, ticket, peer, &name, &spec);
+                let refused = |error: &Error| client.tell(&Tell::Refused { ticket, error: Said::of(error) });
+                if !client.begin_opening() {
+                    return refused(&Error::refused_here(no_memory(true), None));
+                }
+                let (server, asker) = (Arc::clone(self), Arc::clone(client));
+                let open = move || {
+                    server.open(&asker, ticket, peer, &name, &spec);
+                    asker.end_opening();
+                };
                 if std::thread::Builder::new().name("laxity-open".to_owned()).spawn(open).is_err() {
-                    client.tell(&Tell::Refused { ticket, error: Said::of(&Error::Stopped) });
+                    client.end_opening();
+                    refused(&Error::Stopped);
                 }
             }
             Ask::Listen { ticket, name, from } => {
                 let listens = Name::new(&name).map_err(|error| Error::Name { name, error }).and_then(|name| {
-                    if client.account.quota().is_some_and(|quota| !quota.may_receive(name.as_str())) {
+                    let may = |quota: &Quota| quota.may_receive(name.as_str());
+                    if !client.account.quota().is_none_or(may) || client.held().names.len() >= MOST_NAMES {
                         let refusal = Refusal::new(Code::Quota, Stage::ReceivingProcessor);
                         return Err(Error::refused_here(refusal, None));
                     }
@@ -422,9 +442,11 @@ struct Leaving {
 impl Drop for Leaving {
     fn drop(&mut self) {
         let Self { server, client, .. } = self;
+        if client.is_broken() {
+            client.account.bar();
+        }
         server.applications().remove(&client.number);
         client.end(&server.shared);
-        server.bells.remove(&client.bell);
         server.shared.command(Command::Detach(client.number));
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
 use laxity_core::admission::{Code, Refusal, Stage, Utilisation};
 
@@ -20,7 +21,12 @@ struct Used {
     channels: usize,
     processor_ppm: u64,
     link_ppm: u64,
+    /// Until then none of its processes may attach.
+    barred: Option<Instant>,
 }
+
+/// How long none of a user's processes may attach after one has been thrown out: what each may cost until it is found out is not had again at once.
+const BARRED: Duration = Duration::from_secs(1);
 
 /// All of them, by user.
 #[derive(Debug, Default)]
@@ -31,7 +37,7 @@ impl Accounts {
     pub(super) fn of(&self, user: u32, quota: Option<&Quota>) -> Arc<Account> {
         let mut accounts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         // Users who have nothing are forgotten: there are as many as there are processes at most.
-        accounts.retain(|_, account| Arc::strong_count(account) > 1);
+        accounts.retain(|_, account| Arc::strong_count(account) > 1 || account.is_barred());
         let new = || Arc::new(Account { quota: quota.cloned(), used: Mutex::default() });
         Arc::clone(accounts.entry(user).or_insert_with(new))
     }
@@ -44,6 +50,17 @@ impl Account {
 
     pub(super) fn quota(&self) -> Option<&Quota> {
         self.quota.as_ref()
+    }
+
+    /// One of its processes was thrown out. The executive's own user, and root, are taken for mistaken, not hostile.
+    pub(super) fn bar(&self) {
+        if self.quota.is_some() {
+            self.used().barred = Some(Instant::now() + BARRED);
+        }
+    }
+
+    pub(super) fn is_barred(&self) -> bool {
+        self.used().barred.is_some_and(|until| Instant::now() < until)
     }
 
     /// Counts a process.

@@ -53,12 +53,13 @@ impl WakeSet {
         Ok(Self(set))
     }
 
-    /// Hears another process's bell, until that is closed or taken out.
+    /// Hears another process's bell, until that is closed or taken out. It is told by `number`.
     ///
     /// # Errors
     /// If the kernel has no memory left, or hears it already.
-    pub fn add(&self, other: &Wake) -> io::Result<()> {
-        Ok(epoll::add(&self.0, other, epoll::EventData::new_u64(1), epoll::EventFlags::IN | epoll::EventFlags::ET)?)
+    pub fn add(&self, other: &Wake, number: u32) -> io::Result<()> {
+        let number = epoll::EventData::new_u64(u64::from(number) + 1);
+        Ok(epoll::add(&self.0, other, number, epoll::EventFlags::IN | epoll::EventFlags::ET)?)
     }
 
     /// Does not hear it any more.
@@ -66,11 +67,17 @@ impl WakeSet {
         let _ = epoll::delete(&self.0, other);
     }
 
-    /// Ends the ringing of all but its own bell. To be called before looking for the work that was announced, not after.
-    pub fn drain(&self) {
+    /// Ends the ringing of all but its own bell, and tells which have rung. To be called before looking for the work that was announced, not after.
+    pub fn drain(&self, mut rang: impl FnMut(u32)) {
         let none = epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) };
         // Those that are not told now ring on.
-        let _ = epoll::wait(&self.0, &mut [none; 16][..], Some(&Timespec { tv_sec: 0, tv_nsec: 0 }));
+        let mut told = [none; 16];
+        let count = epoll::wait(&self.0, &mut told[..], Some(&Timespec { tv_sec: 0, tv_nsec: 0 })).unwrap_or(0);
+        for event in &told[..count] {
+            // Zero is its own.
+            let number = event.data.u64().checked_sub(1).and_then(|number| u32::try_from(number).ok());
+            number.into_iter().for_each(&mut rang);
+        }
     }
 }
 
