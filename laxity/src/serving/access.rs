@@ -3,7 +3,7 @@
 //! ```toml
 //! [[allow]]
 //! user = "camera"        # or a number; or group = "robot"
-//! names = ["camera/*"]   # by which it may receive; none if it only sends
+//! names = ["camera-*"]   # by which it may receive; none if it only sends
 //! processes = 2
 //! channels = 8           # of all its processes, as the next two are
 //! processor = "0.1"      # of one processor, in the long run
@@ -156,7 +156,7 @@ fn rule(table: &Table<'_, '_>) -> Result<(Whom, Quota), FileError> {
     };
     let names = match table.get("names") {
         Some(names) => {
-            let expected = "a list of names such as [\"camera\", \"lidar/*\"]";
+            let expected = "a list of names such as [\"camera\", \"lidar-*\"]";
             let text = |entry: &Entry<'_, '_>| entry.text("a name in quotes").map(str::to_owned);
             names.list(expected)?.iter().map(text).collect::<Result<_, _>>()?
         }
@@ -228,7 +228,7 @@ mod tests {
     const TEXT: &str = "\
 [[allow]]
 user = 1000
-names = [\"camera/*\", \"lidar\"]
+names = [\"camera-*\", \"lidar\"]
 processes = 2
 channels = 8
 processor = \"0.25\"
@@ -245,7 +245,7 @@ group = \"root\"
         let quota = access.quota(1000, 1000).unwrap();
         assert_eq!((quota.processes, quota.channels, quota.memory), (2, 8, Some(1 << 20)));
         assert_eq!((quota.processor_ppm, quota.link_ppm), (250_000, 200_000));
-        let may = ["camera/front", "camera/", "lidar", "camera", "lidar/2", ""].map(|name| quota.may_receive(name));
+        let may = ["camera-front", "camera-", "lidar", "camera", "lidar-2", ""].map(|name| quota.may_receive(name));
         assert_eq!(may, [true, true, true, false, false, false]);
         // The user's rule goes before its group's.
         assert_eq!(access.quota(1000, 0).unwrap().channels, 8);
