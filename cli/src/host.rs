@@ -177,7 +177,7 @@ impl HostArguments {
     pub(crate) fn start(&self, config: HostConfig) -> Result<Host, Failure> {
         let host = Host::start(config)?;
         match self.of_the_executive() {
-            Some(option) if host.executive() != std::process::id() => Err(Failure::Usage(format!(
+            Some(option) if host.is_attached() => Err(Failure::Usage(format!(
                 "{option} is for the executive, and that is process {} already, on {}: leave it out to attach to that one, or end that process",
                 host.executive(),
                 host.address()

@@ -50,14 +50,21 @@ impl Line {
     ) -> Result<Self, Failure> {
         let mut line =
             Self { host, peer, name: name.to_owned(), spec, stop, open: None, over: Vec::new(), failed: None };
-        line.begin()?;
+        line.say_notes();
+        match line.begin() {
+            Err(gone) if gone.is_of_lost_executive() => line.follow(&gone)?,
+            begun => begun?,
+        }
         Ok(line)
     }
 
-    fn begin(&mut self) -> Result<(), Error> {
+    fn say_notes(&self) {
         for note in &self.host.standing().notes {
             eprintln!("note: {note}");
         }
+    }
+
+    fn begin(&mut self) -> Result<(), Error> {
         let sender = self.host.open(self.peer, &self.name, self.spec)?;
         if let Some(bound) = sender.grant().bound {
             let guarantee = in_words(&sender.grant().guarantee);
@@ -73,7 +80,7 @@ impl Line {
         loop {
             let Some((sender, _)) = &mut self.open else { return Err(Error::Closed.into()) };
             match sender.send(message) {
-                Err(gone) if gone.is_of_lost_executive() => self.follow(&gone)?,
+                Err(gone) if gone.is_of_lost_executive() && !self.stop.is_set() => self.follow(&gone)?,
                 sent => return Ok(sent?),
             }
         }
@@ -84,7 +91,7 @@ impl Line {
         let Some((sender, _)) = &self.open else { return true };
         match sender.is_open() {
             Ok(()) => false,
-            Err(gone) if gone.is_of_lost_executive() => {
+            Err(gone) if gone.is_of_lost_executive() && !self.stop.is_set() => {
                 self.failed = self.follow(&gone).err();
                 self.failed.is_some()
             }
@@ -101,8 +108,8 @@ impl Line {
     fn follow(&mut self, gone: &Error) -> Result<(), Failure> {
         // How it ended is what `gone` says.
         let _ = self.end();
-        let unresolved = self.over.last().map_or(0, |over| over.unresolved);
-        let lost = match unresolved {
+        let unresolved = self.over.last().map(|over| over.unresolved);
+        let lost = match unresolved.unwrap_or(0) {
             0 => "nothing that was sent is lost with it".to_owned(),
             most => format!("of the messages that were sent last, {most} at most may be lost"),
         };
@@ -118,6 +125,7 @@ impl Line {
                     true => eprintln!("this process is the executive now, on {address}"),
                     false => eprintln!("attached to the executive of process {next}, on {address}"),
                 }
+                self.say_notes();
             }
             match self.begin() {
                 // The receiver looks for the executive, too.
@@ -134,22 +142,26 @@ impl Line {
 
     /// Closes the channel, and adds to what became of it.
     fn end(&mut self) -> Result<(), Error> {
-        let Some((sender, progress)) = self.open.take() else { return Ok(()) };
+        let Some((mut sender, progress)) = self.open.take() else { return Ok(()) };
         drop(progress);
         let grant = sender.grant().clone();
+        let (report, ended) = match sender.finish() {
+            Ok((_, report)) => (report, Ok(())),
+            Err(error) => (None, Err(error)),
+        };
         // Those of this host, whatever comes of it.
         let (counters, unresolved) = (sender.counters(), sender.unresolved());
-        let (counters, report, ended) = match sender.close() {
-            Ok((counters, report)) => (counters, report, Ok(())),
-            Err(error) => (counters, None, Err(error)),
-        };
         self.over.push(Over { grant, counters, report, unresolved });
         ended
     }
 
     /// Closes the channel; what became of it on each executive, and how it ended.
     pub(crate) fn close(mut self) -> (Host, Vec<Over>, Result<(), Failure>) {
-        let ended = self.end().map_err(Failure::from);
+        let ended = match self.end() {
+            // Told to end, as that one was.
+            Err(gone) if gone.is_of_lost_executive() && self.stop.is_set() => Ok(()),
+            ended => ended.map_err(Failure::from),
+        };
         let ended = self.failed.take().map_or(ended, Err);
         (self.host, self.over, ended)
     }

@@ -52,11 +52,14 @@ pub(crate) fn run(arguments: &RecvArguments) -> Result<bool, Failure> {
             eprintln!("note: {note}");
         }
         match receive(&host, arguments, &stop, &mut ended) {
-            Err(Failure::Laxity(gone)) if gone.is_of_lost_executive() && !stop.is_set() => {
+            // Told to end, as that one was.
+            Err(Failure::Laxity(gone)) if gone.is_of_lost_executive() && stop.is_set() => break Ok(()),
+            Err(Failure::Laxity(gone)) if gone.is_of_lost_executive() => {
                 eprintln!("{gone}");
-                match host.reattach()? {
-                    true => eprintln!("this process is the executive now"),
-                    false => eprintln!("attached to the executive of process {}", host.executive()),
+                match host.reattach() {
+                    Ok(true) => eprintln!("this process is the executive now"),
+                    Ok(false) => eprintln!("attached to the executive of process {}", host.executive()),
+                    Err(error) => break Err(error.into()),
                 }
             }
             received => break received,

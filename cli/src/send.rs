@@ -115,8 +115,12 @@ pub(crate) fn run(arguments: &SendArguments) -> Result<bool, Failure> {
         over.iter().zip(&figures).for_each(|(over, figures)| summarise(figures, &over.counters));
         report::told(&host, elapsed).iter().for_each(|line| eprintln!("{line}"));
     }
-    sending?;
+    // If no executive was found, that is why nothing was sent any more.
     closing?;
+    match sending {
+        Err(Failure::Laxity(gone)) if gone.is_of_lost_executive() && stop.is_set() => {}
+        sending => sending?,
+    }
     Ok(promises_kept(&figures))
 }
 

@@ -66,7 +66,7 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<bool, Failure> {
     let host = Host::start(config)?;
     let socket = arguments.socket.clone().unwrap_or_else(default_place);
     let memory = usize::try_from(memory).unwrap_or(usize::MAX);
-    let serving = host.serve(ServeConfig { socket: socket.clone(), access, memory })?;
+    let mut serving = host.serve(ServeConfig { socket: socket.clone(), access, memory })?;
     for note in &host.standing().notes {
         eprintln!("note: {note}");
     }
@@ -75,8 +75,11 @@ pub(crate) fn run(arguments: &ServeArguments) -> Result<bool, Failure> {
     while !stop.is_set() && serving.is_running() {
         thread::sleep(LOOK);
     }
-    drop(serving);
+    serving.end();
     report::told(&host, laxity_link::sys::now().since(begin)).iter().for_each(|line| eprintln!("{line}"));
+    // The next one to serve has the place when the port is free.
+    drop(host);
+    drop(serving);
     if stop.is_set() { Ok(true) } else { Err(laxity::Error::Stopped.into()) }
 }
 

@@ -13,7 +13,7 @@ use laxity_core::event::{End, Name};
 use laxity_core::figures::Figures;
 use laxity_core::platform::Platform;
 use laxity_core::send::SendCounters;
-use laxity_link::sys;
+use laxity_link::{LinkKind, sys};
 use laxity_shm::Region;
 use laxity_shm::ring::{Reader, Shape, Writer};
 
@@ -38,6 +38,10 @@ const TO_ATTACH: StdDuration = StdDuration::from_secs(5);
 pub(crate) struct HostTold {
     pub(crate) pid: u32,
     pub(crate) address: SocketAddr,
+    /// It is there to serve, and comes back if it ends.
+    pub(crate) stays: bool,
+    pub(crate) link: LinkKind,
+    pub(crate) has_key: bool,
     pub(crate) costs: Costs,
     pub(crate) backing: Backing,
     pub(crate) scheduling: Scheduling,
@@ -147,13 +151,30 @@ impl Attached {
         drop(memory);
         let bell = Arc::new(layout::bell(&region, bell.into()).map_err(failed)?);
         socket.send(&Ask::Mapped, &[]).map_err(failed)?;
-        let (Tell::Attached(told), _) = next()? else { return Err(silent()) };
-        let Told { pid, address, platform, level, why, scheduling, memory_locked, kept_awake, mut notes } = *told;
+        // Anything else: it is about to end.
+        let (Tell::Attached(told), _) = next()? else { return Err(gone()) };
+        let Told {
+            pid,
+            address,
+            stays,
+            is_xdp,
+            has_key,
+            platform,
+            level,
+            why,
+            scheduling,
+            memory_locked,
+            kept_awake,
+            mut notes,
+        } = *told;
         let platform = platform_file::parse(&platform, "the executive's platform", Platform::assumed_host())?;
         notes.push(format!("attached to the executive of process {pid} ({})", path.display()));
         let told = HostTold {
             pid,
             address,
+            stays,
+            link: if is_xdp { LinkKind::Xdp } else { LinkKind::Udp },
+            has_key,
             costs: platform.into(),
             backing: Backing::told(level, why),
             scheduling,
@@ -185,7 +206,9 @@ impl Attached {
     /// The host is no more: its channels end, and nothing is asked any more.
     pub(crate) fn leave(&self) {
         if !self.is_copy() {
-            let _ = self.course.fetch_max(course::LEFT, Ordering::SeqCst);
+            let _ = self.course.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |course| {
+                (course <= course::LEAVES).then_some(course::LEFT)
+            });
             self.lose();
         }
     }
@@ -235,6 +258,8 @@ impl Attached {
             return Err(error);
         }
         match answer.recv().map_err(|_| self.why_gone())? {
+            // It is about to end, and refuses everything.
+            Answer::Refused(_) if !self.is_taking() => Err(self.why_gone()),
             Answer::Refused(said) => Err(said.error()),
             answer => Ok(answer),
         }

@@ -24,9 +24,6 @@ const LOOK: StdDuration = StdDuration::from_millis(10);
 impl Host {
     /// Attaches to the executive that serves at the configured place.
     pub(crate) fn attach(config: &HostConfig) -> Result<Self, Error> {
-        if config.key.is_some() {
-            return Err(Error::KeyElsewhere);
-        }
         let command = config.command.clone().unwrap_or_else(own_name);
         let attach = |socket: &Path| Attached::attach(socket, command.clone());
         // The host's own server, if this user may have it, before those of the user's processes.
@@ -36,7 +33,23 @@ impl Host {
             Some(attached) => attached?,
             None => attach(&config.server.clone().unwrap_or_else(default_place))?,
         };
-        let HostTold { pid, address, costs, backing, scheduling, memory_locked, kept_awake, notes } = told;
+        let HostTold {
+            pid,
+            address,
+            stays,
+            link,
+            has_key,
+            costs,
+            backing,
+            scheduling,
+            memory_locked,
+            kept_awake,
+            notes,
+        } = told;
+        if config.key.is_some() {
+            attached.leave();
+            return Err(Error::KeyElsewhere);
+        }
         let is_real_time = matches!(scheduling, Scheduling::Fifo(_));
         if let Some(priority) = config.fifo_priority.filter(|_| !is_real_time)
             && may_be_real_time(priority)
@@ -44,8 +57,13 @@ impl Host {
             attached.leave();
             return Err(Error::ServedBelow { pid });
         }
-        let standing = Standing { costs, backing, scheduling, memory_locked, kept_awake, notes };
-        Ok(Self::of_attached(attached, address, standing, config.clone()))
+        let standing = Standing { costs, backing, link, scheduling, memory_locked, kept_awake, notes };
+        let mut config = config.clone();
+        if stays || has_key || link != config.link.kind() {
+            // It is to be waited for: this process could not be what it was.
+            config.placement = Placement::Server;
+        }
+        Ok(Self::of_attached(attached, address, standing, config))
     }
 
     /// Attaches to the executive that serves at the configured place, or, if there is none, becomes it.
@@ -61,7 +79,7 @@ impl Host {
             match claim(&place) {
                 Ok(place) => {
                     let mut host = Self::start_own(config)?;
-                    let serving = host.serve_at(place, Access::default(), ServeConfig::default().memory)?;
+                    let serving = host.serve_at(place, Access::default(), ServeConfig::default().memory, false)?;
                     host.keep_serving(serving);
                     return Ok(host);
                 }
@@ -77,14 +95,19 @@ impl Host {
         }
     }
 
+    /// Whether the executive is another process's.
+    pub fn is_attached(&self) -> bool {
+        self.attached().is_some()
+    }
+
     /// The process of the executive: this one, or the one to which it is attached. Grants hold as long as that process lives.
     pub fn executive(&self) -> u32 {
         self.attached().map_or_else(std::process::id, |attached| attached.pid())
     }
 
     /// Finds another executive, after that of another process has ended ([`Error::is_of_lost_executive`]): attaches to the process that serves
-    /// now, or, with [`Placement::Auto`] and if none does, becomes the executive and serves the others, at the address that the old one had. Waits for that up to five
-    /// seconds. Channels and listeners of the old one are over: they are to be opened again. True if the executive is now in this process.
+    /// now, or, with [`Placement::Auto`] and if none does, becomes the executive and serves the others, at the address that the old one had. One that was there to serve
+    /// ([`Host::serve`]), had a key, or another kind of link, is not followed but waited for. Waits up to five seconds. Channels and listeners of the old one are over: they are to be opened again. True if the executive is now in this process.
     ///
     /// A host whose executive is in this process, or there still, stays as it is.
     ///

@@ -32,7 +32,7 @@ use crate::listening::{Listening, Listens};
 use crate::port::{Port, SendPort, Slot};
 use crate::rearranging::Begins;
 use crate::receiver::{Accepted, Unclaimed};
-use crate::reception::{Admitted, Needs};
+use crate::reception::{Admitted, Needs, in_packets};
 use crate::requests::{Asking, Requests};
 use crate::share::{Sharing, relax_sending};
 use crate::signal::Signal;
@@ -474,7 +474,11 @@ impl Shared {
         }
         let incoming = Incoming::new(request, reception).spaced(part.spacing());
         let largest = request.service.max_message().saturating_mul(request.oversize.max(1)) as usize;
-        let takes = || self.takes(state.admission.settings(), request.service.contract(), Role::Receives);
+        let takes = || {
+            let contract = request.service.contract();
+            let analysed = contract.and_then(|contract| in_packets(contract, request.packet, platform).ok());
+            self.takes(state.admission.settings(), analysed.as_ref(), Role::Receives)
+        };
         let made = listener.receiving(messages.max(2) as usize, largest, takes);
         let (receive_port, slot) = match made {
             Ok(made) => made,

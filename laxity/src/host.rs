@@ -159,6 +159,8 @@ pub struct Standing {
     pub costs: Costs,
     /// What guarantee they give as it runs: the level of its grants, and why it is no higher.
     pub backing: Backing,
+    /// What carries its packets.
+    pub link: LinkKind,
     /// What the executive's thread runs as.
     pub scheduling: Scheduling,
     /// True if memory is locked.
@@ -180,8 +182,8 @@ impl Standing {
             said.extend(costs.doubts());
         }
         said.extend(notes);
-        let Running { scheduling, memory_locked, kept_awake, .. } = *running;
-        Self { costs, backing, scheduling, memory_locked, kept_awake, notes: said }
+        let Running { link, scheduling, memory_locked, kept_awake, .. } = *running;
+        Self { costs, backing, link, scheduling, memory_locked, kept_awake, notes: said }
     }
 }
 
@@ -190,6 +192,8 @@ pub struct Host {
     executive: Executives,
     address: SocketAddr,
     pub(crate) standing: Standing,
+    /// Whether its executive has a key, if that is in this process.
+    pub(crate) has_key: bool,
     /// How it was set up, if it is attached.
     pub(crate) config: Option<Box<HostConfig>>,
 }
@@ -263,7 +267,13 @@ impl Host {
         standing: Standing,
         config: HostConfig,
     ) -> Self {
-        Self { executive: Executives::There(attached), address, standing, config: Some(Box::new(config)) }
+        Self {
+            executive: Executives::There(attached),
+            address,
+            standing,
+            has_key: false,
+            config: Some(Box::new(config)),
+        }
     }
 
     /// The executive of another process, if it is that.
@@ -520,7 +530,8 @@ impl Host {
         };
         // If this fails, dropping it stops the executive.
         here.control = Some(control?);
-        Ok(Self { executive: Executives::Here(Box::new(here)), address, standing, config: None })
+        let has_key = config.key.is_some();
+        Ok(Self { executive: Executives::Here(Box::new(here)), address, standing, has_key, config: None })
     }
 
     /// The address of its link, with the real port.

@@ -3,8 +3,9 @@
 use std::net::IpAddr;
 use std::sync::{Arc, mpsc};
 
-use laxity_core::admission::{Refusal, Utilisation};
+use laxity_core::admission::{Code, Refusal, Stage, Utilisation};
 use laxity_core::event::{Name, Request};
+use laxity_core::limits::MAX_LISTENERS;
 
 use crate::application::Application;
 use crate::control::{Shared, State};
@@ -90,6 +91,9 @@ impl Shared {
         self.check_running()?;
         if state.listeners.iter().any(|other| other.name == name) {
             return Err(Error::NameInUse(name.as_str().to_owned()));
+        }
+        if state.listeners.len() >= MAX_LISTENERS {
+            return Err(Error::refused_here(Refusal::new(Code::Memory, Stage::ReceivingProcessor), None));
         }
         state.listeners.push(Listening { name, from, listens });
         drop(state);

@@ -92,7 +92,11 @@ impl Shared {
             }
             Some(application) => {
                 let settings = self.state().admission.settings();
-                let takes = self.takes(settings, service.contract(), Role::Sends);
+                let contract = match (service.contract(), overload) {
+                    (Some(contract), Overload::Decay) => Some(contract.under_decay(self.platform.packet)?),
+                    (contract, _) => contract.copied(),
+                };
+                let takes = self.takes(settings, contract.as_ref(), Role::Sends);
                 let slot = Arc::clone(application).sending(buffers, sizes.bytes, takes);
                 let slot = slot.map_err(|refusal| Error::refused_here(refusal, None))?;
                 (OpenedPort::There(Arc::clone(&slot.port)), slot)

@@ -70,6 +70,8 @@ pub(crate) trait Posting: std::fmt::Debug + Send {
     fn put(&mut self, outbound: Outbound);
     /// As [`SendPort::has_rung`].
     fn has_rung(&mut self, now: Instant);
+    /// As [`SendPort::pending`].
+    fn pending(&mut self) -> u64;
 }
 
 /// The application's end of a mailbox that an executive in another process fills.
@@ -405,6 +407,14 @@ impl SendPort {
                 *put += 1;
             }
             Post::Other(mailbox) => mailbox.has_rung(now),
+        }
+    }
+
+    /// Messages in the mailbox of an executive in another process that it has not given back: not taken, or not sent.
+    pub(crate) fn pending(&mut self) -> u64 {
+        match &mut self.mailbox {
+            Post::Own { .. } => 0,
+            Post::Other(mailbox) => mailbox.pending(),
         }
     }
 }

@@ -3,6 +3,7 @@
 use std::sync::{Arc, Weak};
 use std::time::{Duration as StdDuration, Instant as StdInstant};
 
+use laxity_core::contract::Contract;
 use laxity_core::event::End;
 use laxity_core::figures::Figures;
 use laxity_core::receive::{Cause, Evidence, Segments};
@@ -21,6 +22,8 @@ pub struct Receiver {
     port: ReceivePort,
     grant: Grant,
     home: Arc<dyn Home>,
+    /// Messages that the application was handed, and those of them that were late.
+    handed: [u64; 2],
 }
 
 /// A received message. Its memory goes back to the channel when it is dropped; as long as it is held, the channel has one
@@ -91,7 +94,7 @@ impl Receiver {
         if let Some(unclaimed) = unclaimed {
             unclaimed.taken();
         }
-        Some(Self { port, grant, home })
+        Some(Self { port, grant, home, handed: [0; 2] })
     }
 
     /// What was granted.
@@ -101,7 +104,17 @@ impl Receiver {
 
     /// The channel's figures so far.
     pub fn figures(&self) -> Figures {
-        self.watch().figures()
+        let mut figures = self.watch().figures();
+        if self.home.is_lost() {
+            // What was told last is older than what was handed over last.
+            let contract = self.grant.service.contract();
+            figures.name.clone_from(&self.grant.name);
+            figures.best_effort = contract.is_none();
+            figures.deadline = contract.map(Contract::deadline);
+            figures.delivered = figures.delivered.max(self.handed[0]);
+            figures.late = figures.late.max(self.handed[1]);
+        }
+        figures
     }
 
     /// Looks at the channel from any thread.
@@ -139,6 +152,8 @@ impl Receiver {
             let seen = self.port.port.signal.seen();
             let end = self.port.port.end();
             if let Some(inbound) = self.port.pop() {
+                self.handed[0] += 1;
+                self.handed[1] += u64::from(inbound.told.evidence.is_some());
                 return Ok(Message {
                     inbound: Some(inbound),
                     returned: Arc::clone(&self.port.returned),

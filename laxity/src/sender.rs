@@ -121,19 +121,25 @@ impl Sender {
         counters
     }
 
-    /// How many of the messages that were sent may be lost, because the process of the executive that had them is gone without a word
-    /// ([`Error::ExecutiveLost`]); zero if it is not. Of a guaranteed channel it is what a contract allows in one deadline, since older messages have been
-    /// delivered if the executive kept its promise until then; otherwise all that the executive had not said it had sent.
-    pub fn unresolved(&self) -> u64 {
-        if !self.home.is_lost() {
+    /// How many of the messages that were sent may be lost, because the process of the executive that had them is gone ([`Error::ExecutiveLost`],
+    /// [`Error::ExecutiveEnded`]); zero while it is there, and of a channel that was closed with all that was sent. Of a guaranteed channel it is what is still in the mailbox, and what a
+    /// contract allows in one deadline, since older messages have been delivered if the executive kept its promise until then; otherwise all that the executive had not said it
+    /// had sent.
+    pub fn unresolved(&mut self) -> u64 {
+        if self.home.check_running().is_ok() || matches!(self.port.port.end(), Some(End::Closed { .. })) {
             return 0;
+        }
+        if !self.home.is_lost() {
+            // It has ended in order, but not all was through when it did.
+            return self.put.saturating_sub(self.home.send_counters(&self.port.port).sent);
         }
         let most = match self.grant.service.contract().filter(|_| self.overload != Overload::Decay) {
             Some(contract) => {
                 let on_the_way = contract.deadline() + contract.most_ahead();
-                on_the_way.as_nanos().div_ceil(contract.interval().as_nanos().max(1)) + 1
+                let in_one_deadline = on_the_way.as_nanos().div_ceil(contract.interval().as_nanos().max(1)) + 1;
+                in_one_deadline + self.port.pending()
             }
-            None => self.put.saturating_sub(self.counters().sent),
+            None => self.put.saturating_sub(self.home.send_counters(&self.port.port).sent),
         };
         self.put.min(most)
     }
@@ -198,6 +204,14 @@ impl Sender {
     /// # Errors
     /// If the channel ended otherwise. The counters tell what was sent.
     pub fn close(mut self) -> Result<(SendCounters, Option<Counts>), Error> {
+        self.finish()
+    }
+
+    /// As [`Sender::close`], for whom wants to know more of it afterwards, as [`Sender::unresolved`].
+    ///
+    /// # Errors
+    /// As [`Sender::close`].
+    pub fn finish(&mut self) -> Result<(SendCounters, Option<Counts>), Error> {
         self.begin_close();
         let port = Arc::clone(&self.port.port);
         loop {

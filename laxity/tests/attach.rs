@@ -252,6 +252,34 @@ fn when_the_first_ends_in_order_nothing_is_lost_and_another_follows() {
     }
 }
 
+/// What a process that follows could not be is waited for: one with a key, and one that is there to serve.
+#[test]
+fn an_executive_with_a_key_and_a_server_are_not_followed_but_waited_for() {
+    let path = socket("key");
+    let key = Some(laxity::key::SharedKey::new([7; 32]));
+    let with_key =
+        || HostConfig { placement: Placement::Auto, server: Some(path.clone()), key: key.clone(), ..config() };
+    let first = Host::start(with_key()).unwrap();
+    assert!(!first.is_attached());
+    let refused = Host::start(with_key()).unwrap_err();
+    assert!(matches!(refused, Error::KeyElsewhere), "{refused}");
+    let mut second = auto(&path);
+    assert!(second.is_attached());
+    drop(first);
+    let server = host();
+    std::thread::scope(|scope| {
+        let again = scope.spawn(|| second.reattach());
+        std::thread::sleep(StdDuration::from_millis(200));
+        let serving = server.serve(ServeConfig { socket: path.clone(), memory: 1 << 20, ..ServeConfig::default() });
+        assert!(!again.join().unwrap().unwrap());
+        drop(serving);
+    });
+    assert_eq!(second.address(), server.address());
+    // It was there to serve: it comes back, or not.
+    let error = second.reattach().unwrap_err();
+    assert_eq!(error.exit_status(), 5, "{error}");
+}
+
 #[test]
 fn who_may_more_than_the_executive_is_not_served_below_its_rights() {
     let path = socket("below");

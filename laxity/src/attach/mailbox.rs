@@ -135,6 +135,7 @@ impl<B: Blames> Emptied for EmptiedByOther<B> {
 #[derive(Debug)]
 pub(crate) struct Fills {
     writer: Writer<Words>,
+    slots: usize,
     /// Buffers to write messages in before they are copied, as many as slots.
     buffers: Vec<MessageBuf>,
     /// How many of them are in the application's hands.
@@ -147,7 +148,8 @@ impl Fills {
     pub(crate) fn new(writer: Writer<Words>, rung: sync::Words, bytes: usize) -> Self {
         // A sender writes one message at a time, and may keep one that it did not send.
         let buffers = (0..2).map(|_| MessageBuf::with_capacity(bytes)).collect();
-        Self { writer, buffers, lent: 0, rung, put: 0 }
+        let slots = writer.room();
+        Self { writer, slots, buffers, lent: 0, rung, put: 0 }
     }
 }
 
@@ -176,6 +178,11 @@ impl Posting for Fills {
         let place = (self.put % self.rung.len() as u64) as usize;
         self.rung[place].store(now.as_nanos(), Ordering::Release);
         self.put += 1;
+    }
+
+    fn pending(&mut self) -> u64 {
+        let _ = self.writer.freed();
+        self.slots.saturating_sub(self.writer.room()) as u64
     }
 }
 

@@ -90,6 +90,10 @@ pub(crate) enum Tell {
 pub(crate) struct Told {
     pub(crate) pid: u32,
     pub(crate) address: SocketAddr,
+    /// It serves for as long as it is told to, and comes back if it ends.
+    pub(crate) stays: bool,
+    pub(crate) is_xdp: bool,
+    pub(crate) has_key: bool,
     /// Its `[platform]` table.
     pub(crate) platform: String,
     pub(crate) level: Level,

@@ -16,6 +16,7 @@ use std::io::{self, Read};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
+use laxity_core::event::Name;
 use laxity_core::probability::Probability;
 use rustix::fs::OFlags;
 
@@ -93,6 +94,9 @@ impl Access {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Self::default()),
             Err(error) => return Err(failed(directory, error)),
         };
+        if !is_safe(directory).map_err(|error| failed(directory, error))? {
+            return Err(failed(directory, io::Error::other("others may change what is in it")));
+        }
         let mut files = Vec::new();
         for entry in entries {
             let path: PathBuf = entry.map_err(|error| failed(directory, error))?.path();
@@ -157,8 +161,15 @@ fn rule(table: &Table<'_, '_>) -> Result<(Whom, Quota), FileError> {
     let names = match table.get("names") {
         Some(names) => {
             let expected = "a list of names such as [\"camera\", \"lidar-*\"]";
-            let text = |entry: &Entry<'_, '_>| entry.text("a name in quotes").map(str::to_owned);
-            names.list(expected)?.iter().map(text).collect::<Result<_, _>>()?
+            let name = |entry: &Entry<'_, '_>| {
+                let name = entry.text("a name in quotes")?;
+                // What could be no name would let no channel in.
+                match Name::new(name) {
+                    Ok(_) => Ok(name.to_owned()),
+                    Err(error) => Err(entry.error(format!("{name:?} can be no name: {error}"))),
+                }
+            };
+            names.list(expected)?.iter().map(name).collect::<Result<_, _>>()?
         }
         None => Vec::new(),
     };
@@ -195,6 +206,14 @@ fn number(entry: &Entry<'_, '_>, file: &str) -> Result<u32, FileError> {
         (fields.next() == Some(name)).then(|| fields.nth(1)?.parse().ok()).flatten()
     });
     found.ok_or_else(|| entry.error(format!("{} has no {name:?}", file)))
+}
+
+/// Whether only root, or this user, may remove and replace what is in a directory.
+pub(super) fn is_safe(directory: &Path) -> io::Result<bool> {
+    let found = fs::metadata(directory)?;
+    let is_ours = found.uid() == 0 || found.uid() == rustix::process::geteuid().as_raw();
+    let (is_shared, is_sticky) = (found.mode() & 0o022 != 0, found.mode() & 0o1000 != 0);
+    Ok(is_ours && (!is_shared || is_sticky))
 }
 
 /// The text of a file that only root, or this user, may have written.
@@ -267,6 +286,7 @@ group = \"root\"
             ("[[allow]]\nuser = 1\nprocessor = 0.5\n", 3, "in quotes"),
             ("[[allow]]\nuser = 1\nmemory = \"1KiB\"\n", 3, "allow.memory"),
             ("[[allow]]\nuser = 1\nname = \"x\"\n", 3, "names"),
+            ("[[allow]]\nuser = 1\nnames = [\"camera/*\"]\n", 3, "can be no name"),
             ("[allowed]\n", 1, "allowed"),
             ("user = ", 1, ""),
         ] {

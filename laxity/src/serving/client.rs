@@ -91,8 +91,6 @@ pub(super) struct Held {
 pub(super) struct Owned {
     pub(super) port: Arc<Port>,
     block: Arc<Block>,
-    /// What it takes of its user's quota.
-    _share: Share,
     /// What was granted, once the application was told.
     grant: Option<Grant>,
     /// That it has ended, if that was before.
@@ -119,6 +117,8 @@ pub(super) struct Block {
     memory: Place,
     bytes: usize,
     place: u32,
+    /// What the channel takes of its user's quota.
+    _share: Share,
 }
 
 impl fmt::Debug for Block {
@@ -244,6 +244,7 @@ impl Client {
             memory,
             bytes: needed,
             place,
+            _share: share,
         });
         memory.clear(&self.region).ok_or_else(none)?;
         let signal = memory.signal(&self.region).ok_or_else(none)?;
@@ -252,8 +253,7 @@ impl Client {
         if held.is_over {
             return Err(none());
         }
-        let owned =
-            Owned { port: Arc::clone(&port), block: Arc::clone(&block), _share: share, grant: None, ended: None };
+        let owned = Owned { port: Arc::clone(&port), block: Arc::clone(&block), grant: None, ended: None };
         held.channels.insert(place, owned);
         drop(held);
         Ok((block, port))

@@ -21,6 +21,7 @@ use std::time::{Duration as StdDuration, Instant as StdInstant};
 use laxity_core::admission::{Code, Refusal, Stage};
 use laxity_core::event::Name;
 use laxity_core::units::Duration;
+use laxity_link::LinkKind;
 use laxity_link::sys::{self, PeerCredentials, Wake, WakeSet};
 use laxity_shm::Region;
 
@@ -62,6 +63,8 @@ impl Default for ServeConfig {
     }
 }
 
+/// Bytes of the stack of a thread that waits for a peer's answer: it is locked if the host's memory is.
+const OPENING_STACK: usize = 256 << 10;
 /// Most names by which an application may receive.
 const MOST_NAMES: usize = 256;
 /// How long an application may take to map the memory.
@@ -118,20 +121,30 @@ impl Host {
             return Err(Error::ServesMemory { found: config.memory });
         }
         let place = claim(&config.socket)?;
-        self.serve_at(place, config.access, config.memory)
+        self.serve_at(place, config.access, config.memory, true)
     }
 
-    /// Likewise, at a place that is claimed.
-    pub(crate) fn serve_at(&self, place: ServingPlace, access: Access, memory: usize) -> Result<Serving, Error> {
+    /// Likewise, at a place that is claimed; `stays` if it is there to serve.
+    pub(crate) fn serve_at(
+        &self,
+        place: ServingPlace,
+        access: Access,
+        memory: usize,
+        stays: bool,
+    ) -> Result<Serving, Error> {
         let Here { shared, published, .. } = self.here()?;
         let system = |what| move |source| Error::System { what, source };
         let made = WakeSet::new(&shared.doorbell.wake).map_err(system("creating an epoll set"))?;
         let stop = Wake::new().map_err(system("creating the wake-up event"))?;
         let bells = Arc::clone(shared.served.bells.get_or_init(|| Arc::new(made)));
         let (standing, address, platform) = (self.standing().clone(), self.address(), self.platform().clone());
+        let has_key = self.has_key;
         let told = move || Told {
             pid: std::process::id(),
             address,
+            stays,
+            is_xdp: standing.link == LinkKind::Xdp,
+            has_key,
             platform: platform_file::table(&platform),
             level: standing.backing.level(),
             why: standing.backing.why().to_vec(),
@@ -177,9 +190,18 @@ impl Serving {
         !self.server.shared.is_stopped()
     }
 
+    /// Lets no application in any more, and serves those that are there until what they had sent is sent on. For whom the host ends before this does: the next one to
+    /// serve takes its place when this is dropped, and its port.
+    pub fn end(&mut self) {
+        self.leave();
+    }
+
     /// Lets no application in any more, has those that are there send nothing more, and waits until what they had sent is sent on.
     pub(crate) fn leave(&mut self) {
         let server = &self.server;
+        if sys::forks() != server.shared.forks {
+            return;
+        }
         server.leaves.store(true, Ordering::SeqCst);
         server.stop.wake();
         let Some(thread) = self.thread.take() else { return };
@@ -204,6 +226,13 @@ impl Drop for Serving {
         let applications: Vec<Arc<Client>> = self.server.applications().values().cloned().collect();
         applications.iter().for_each(|client| client.flag.kill.wake());
     }
+}
+
+/// Who may attach, and what its user may have.
+struct Allowed {
+    process: u32,
+    user: u32,
+    quota: Option<Quota>,
 }
 
 /// A place among the applications of an executive, as long as it is held.
@@ -247,6 +276,8 @@ impl Server {
                 std::thread::sleep(StdDuration::from_millis(10));
                 continue;
             };
+            // Before it has a place or a thread.
+            let Some(allowed) = self.allowed(&socket) else { continue };
             let Some(seat) = Seat::take(&self.shared) else {
                 let why = format!("{MAX_APPLICATIONS} applications are attached, which is as many as there may be");
                 let _ = socket.send(&Tell::NotAttached { status: 3, why }, &[]);
@@ -255,13 +286,13 @@ impl Server {
             let server = Arc::clone(self);
             let thread = std::thread::Builder::new().name("laxity-client".to_owned());
             // Without a thread the socket is closed, which the application sees.
-            let _ = thread.spawn(move || server.attend(socket, seat));
+            let _ = thread.spawn(move || server.attend(socket, &allowed, seat));
         }
     }
 
     /// Does what one application asks for, until it goes.
-    fn attend(self: Arc<Self>, socket: Socket, seat: Seat) {
-        let Some((client, joined)) = self.attach(socket) else { return };
+    fn attend(self: Arc<Self>, socket: Socket, allowed: &Allowed, seat: Seat) {
+        let Some((client, joined)) = self.attach(socket, allowed) else { return };
         let leaving = Leaving { server: Arc::clone(&self), client: Arc::clone(&client), _joined: joined, _seat: seat };
         while !client.is_broken() && !self.is_over() {
             match client.socket.receive::<Ask>(Some(client.flag.kill.as_fd()), Some(LOOK)) {
@@ -274,22 +305,29 @@ impl Server {
         drop(leaving);
     }
 
-    /// Lets an application in, if it may.
-    fn attach(&self, socket: Socket) -> Option<(Arc<Client>, Joined)> {
+    /// Who asks, if that one may attach; else it is told.
+    fn allowed(&self, socket: &Socket) -> Option<Allowed> {
+        let PeerCredentials { process, user, group } = socket.peer().ok()?;
+        let own = rustix::process::geteuid().as_raw();
+        let is_own = user == own || user == 0;
+        let quota = if is_own { None } else { self.access.quota(user, group).cloned() };
+        if !is_own && quota.is_none() {
+            let why =
+                format!("user {user} may not attach: this executive is of user {own}, and no rule lets others in");
+            let _ = socket.send(&Tell::NotAttached { status: 4, why }, &[]);
+            return None;
+        }
+        Some(Allowed { process, user, quota })
+    }
+
+    /// Lets an application in, unless its user has as many as it may have.
+    fn attach(&self, socket: Socket, allowed: &Allowed) -> Option<(Arc<Client>, Joined)> {
         let until = StdInstant::now() + TO_MAP;
         let refuse = |status, why: String| {
             let _ = socket.send(&Tell::NotAttached { status, why }, &[]);
         };
-        let PeerCredentials { process, user, group } = socket.peer().ok()?;
-        let own = rustix::process::geteuid().as_raw();
-        let quota = if user == own || user == 0 { None } else { self.access.quota(user, group) };
-        if user != own && user != 0 && quota.is_none() {
-            refuse(
-                4,
-                format!("user {user} may not attach: this executive is of user {own}, and no rule lets others in"),
-            );
-            return None;
-        }
+        let &Allowed { process, user, ref quota } = allowed;
+        let quota = quota.as_ref();
         let account = self.accounts.of(user, quota);
         if account.is_barred() {
             refuse(
@@ -339,7 +377,13 @@ impl Server {
         let doorbell = layout::bell(&region, bell).ok()?;
         let client = Client::new((number, process, &command), (socket, flag), (region, bytes), account);
         let client = Arc::new(client);
-        self.applications().insert(number, Arc::clone(&client));
+        let mut applications = self.applications();
+        if self.leaves.load(Ordering::SeqCst) {
+            // Who collects them to tell them so has done that.
+            return None;
+        }
+        applications.insert(number, Arc::clone(&client));
+        drop(applications);
         self.shared.command(Command::Attach(Box::new(Bell::new(
             number,
             doorbell,
@@ -354,6 +398,7 @@ impl Server {
             Ask::Attach { .. } | Ask::Mapped => client.flag.blame(),
             Ask::Open { ticket, .. } | Ask::Listen { ticket, .. } if self.leaves.load(Ordering::SeqCst) => {
                 let gone = Error::ExecutiveEnded { pid: std::process::id() };
+                client.tell(&Tell::Leaving);
                 client.tell(&Tell::Refused { ticket, error: Said::of(&gone) });
             }
             Ask::Open { ticket, peer, name, spec } => {
@@ -367,7 +412,12 @@ impl Server {
                     server.open(&asker, ticket, peer, &name, &spec);
                     asker.end_opening();
                 };
-                if std::thread::Builder::new().name("laxity-open".to_owned()).spawn(open).is_err() {
+                if std::thread::Builder::new()
+                    .name("laxity-open".to_owned())
+                    .stack_size(OPENING_STACK)
+                    .spawn(open)
+                    .is_err()
+                {
                     client.end_opening();
                     refused(&Error::Stopped);
                 }

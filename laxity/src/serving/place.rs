@@ -9,6 +9,7 @@ use laxity_link::sys;
 use rustix::fs::{FlockOperation, Mode, OFlags};
 use rustix::io::Errno;
 
+use super::access::is_safe;
 use crate::attach::socket::listen;
 use crate::error::Error;
 
@@ -33,15 +34,17 @@ fn place_of(user: u32) -> PathBuf {
 pub(crate) struct ServingPlace {
     path: PathBuf,
     pub(super) listener: Arc<OwnedFd>,
-    _lock: OwnedFd,
+    lock: OwnedFd,
     forks: u32,
 }
 
 impl Drop for ServingPlace {
     fn drop(&mut self) {
-        // While the lock is held it is ours; a copy that fork(2) made has none.
+        // While the lock is held it is ours; a copy that fork(2) made does nothing.
         if sys::forks() == self.forks {
             let _ = std::fs::remove_file(&self.path);
+            // Copies have the lock, too, and would keep it.
+            let _ = rustix::fs::flock(&self.lock, FlockOperation::Unlock);
         }
     }
 }
@@ -64,6 +67,13 @@ pub(crate) fn claim(path: &Path) -> Result<ServingPlace, Error> {
         Err(Errno::WOULDBLOCK) => return Err(Error::Serves { socket: path.to_owned() }),
         locked => locked.map_err(|error| system("locking the server's place")(error.into()))?,
     }
+    // Another file may be there by now, whose lock another process has.
+    let of_path = std::fs::symlink_metadata(&file).map(|found| (found.dev(), found.ino())).ok();
+    let own =
+        rustix::fs::fstat(&lock).map_err(|error| system("looking at the lock of the server's place")(error.into()))?;
+    if of_path != Some((own.st_dev, own.st_ino)) {
+        return Err(Error::Serves { socket: path.to_owned() });
+    }
     let is_socket = |path: &Path| std::fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket());
     let listener = match listen(path) {
         // What a process has left behind that is no more: it has no lock.
@@ -75,12 +85,22 @@ pub(crate) fn claim(path: &Path) -> Result<ServingPlace, Error> {
     };
     let listener = Arc::new(listener.map_err(system("creating the server's socket"))?);
     sys::watch_forks();
-    Ok(ServingPlace { path: path.to_owned(), listener, _lock: lock, forks: sys::forks() })
+    Ok(ServingPlace { path: path.to_owned(), listener, lock, forks: sys::forks() })
 }
 
 impl ServingPlace {
     /// Lets processes of other users come to it; who may attach is decided there.
+    ///
+    /// # Errors
+    /// Others could put something else in its place.
     pub(super) fn open_to_others(&self) -> Result<(), Error> {
+        let parent = self.path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let unsafe_place = || std::io::Error::from(std::io::ErrorKind::PermissionDenied);
+        let is_safe = is_safe(parent).and_then(|is_safe| if is_safe { Ok(()) } else { Err(unsafe_place()) });
+        is_safe.map_err(|source| Error::System {
+            what: "opening the server's socket to other users, in a directory in which others may change things",
+            source,
+        })?;
         let opened = std::fs::set_permissions(&self.path, std::fs::Permissions::from_mode(0o666));
         opened.map_err(|source| Error::System { what: "opening the server's socket to other users", source })
     }
