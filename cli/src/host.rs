@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 use laxity::text::HostAddress;
-use laxity::{HostConfig, Placement, Registry};
+use laxity::{ClaimDirectory, HostConfig, Placement};
 use laxity_core::limits::MAX_SPIN;
 use laxity_core::signal::{MAX_LEASE, MIN_LEASE};
 use laxity_core::units::Duration;
@@ -20,8 +20,8 @@ const LEASE: &str = "2s";
 /// How this host takes part.
 #[derive(Debug, Args)]
 pub(crate) struct HostArguments {
-    /// The local address: host[:port]; recv takes port 5709 of every address unless told otherwise (another one if a Laxity
-    /// process of this host has it), send any port
+    /// The local address: host[:port]; recv takes port 5709 of every address unless told otherwise (another one if that is in
+    /// use), send any port
     #[arg(long, value_name = "ADDRESS")]
     pub(crate) bind: Option<String>,
     /// Costs of this host and its link: a TOML file with a [platform] table; what it leaves out is measured or assumed
@@ -54,9 +54,10 @@ pub(crate) struct HostArguments {
     /// does not have it gets no answer
     #[arg(long, value_name = "FILE")]
     pub(crate) key: Option<PathBuf>,
-    /// The file by which Laxity processes on this host divide link and processors, or off to have them alone
-    #[arg(long, value_name = "FILE|off")]
-    pub(crate) registry: Option<PathBuf>,
+    /// The directory where hosts claim link and processors, which no two may share, or off to claim nothing [default: /run/laxity, or that of
+    /// this user]
+    #[arg(long, value_name = "DIRECTORY|off")]
+    pub(crate) claims: Option<PathBuf>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -109,10 +110,10 @@ impl HostArguments {
             }
             None => default,
         };
-        let registry = match &self.registry {
-            None => Some(Registry::Default),
-            Some(file) if file.as_os_str() == "off" => None,
-            Some(file) => Some(Registry::At(file.clone())),
+        let claims = match &self.claims {
+            None => Some(ClaimDirectory::Default),
+            Some(directory) if directory.as_os_str() == "off" => None,
+            Some(directory) => Some(ClaimDirectory::At(directory.clone())),
         };
         let any_port = self.bind.is_none();
         let link = self.link.choice()?;
@@ -133,7 +134,7 @@ impl HostArguments {
             bind,
             costs,
             keep_awake,
-            registry,
+            claims,
             command,
             any_port,
             link,
@@ -162,7 +163,7 @@ impl HostArguments {
             ("--spin", self.spin != "0"),
             ("--hold", self.hold),
             ("--key", self.key.is_some()),
-            ("--registry", self.registry.is_some()),
+            ("--claims", self.claims.is_some()),
         ];
         if let Some((option, _)) = given.into_iter().find(|(_, is_given)| *is_given) {
             return Err(Failure::Usage(format!(

@@ -55,8 +55,7 @@ impl Running {
 /// A server on a free port of loopback: it, its socket, and its address.
 fn server(scratch: &Scratch) -> (Running, PathBuf, String) {
     let socket = scratch.0.join("server");
-    let command =
-        laxity(&["serve", "--bind", "127.0.0.1:0", "--registry", "off", "--socket", socket.to_str().unwrap()]);
+    let command = laxity(&["serve", "--bind", "127.0.0.1:0", "--claims", "off", "--socket", socket.to_str().unwrap()]);
     let running = Running::start(command, "serving at");
     let line = running.heard.lines().find(|line| line.starts_with("serving at")).unwrap();
     let address = line.rsplit(' ').next().unwrap().to_owned();
@@ -168,7 +167,7 @@ fn what_does_not_go_together_is_refused() {
     refused(&[&["recv", "a", "--bind", "127.0.0.1:0"][..], &attached(&socket)].concat(), 2, "--bind");
     refused(&["serve", "--placement", "inline"], 2, "--placement");
     refused(
-        &["serve", "--bind", "127.0.0.1:0", "--registry", "off", "--memory", "1KiB"],
+        &["serve", "--bind", "127.0.0.1:0", "--claims", "off", "--memory", "1KiB"],
         2,
         "the memory of an application is 1.024KB",
     );

@@ -15,13 +15,14 @@ use laxity_core::event::Name;
 use laxity_core::limits;
 use laxity_core::platform::Platform;
 use laxity_core::processor::Policy;
-use laxity_core::units::{Duration, Rate};
+use laxity_core::units::Duration;
 use laxity_link::sys::{self, Wake};
 use laxity_link::xdp::Status;
 use laxity_link::{Counters, LinkKind};
 
 use crate::attached::{Attached, HostTold};
 use crate::calibration::{Backing, Claims, Costs, Premises, Running};
+use crate::claims::{Claim, ClaimDirectory, Claiming};
 use crate::control::{Behaviour, Opened, OpenedPort, Shared};
 use crate::doorbell::Doorbell;
 use crate::error::Error;
@@ -36,9 +37,7 @@ use crate::placement::{Manner, Placement, launch};
 use crate::readiness::Readiness;
 use crate::realtime::{self, Scheduling};
 use crate::receiver::{Accepted, Receiver};
-use crate::registry::{Registry, Store};
 use crate::sender::Sender;
-use crate::share::Sharing;
 use crate::signal::Signal;
 
 /// The port of a host's first executive.
@@ -98,11 +97,10 @@ pub struct HostConfig {
     /// Whether to keep the processors of this host from idling deeply as long as it lives, so that the executive wakes up
     /// sooner (`/dev/cpu_dma_latency` held at 0), where that is permitted. It costs power.
     pub keep_awake: bool,
-    /// Where the executives of this host divide its link, processors and ports among themselves. `None` for an executive
-    /// that has them to itself, such as one of two hosts that are emulated in one process. Without a link rate nothing is
-    /// divided.
-    pub registry: Option<Registry>,
-    /// What the process calls itself in the registry, for those who are refused because of it; `None` takes its name.
+    /// Where the host claims its link and the processors of the thread that starts it, for itself alone: another executive that needs one of them is refused
+    /// ([`Error::Claimed`]). `None` claims nothing and looks at no claim, for a host that is emulated beside others.
+    pub claims: Option<ClaimDirectory>,
+    /// What the process calls itself in its claim, for those that are refused because of it; `None` takes its name.
     pub command: Option<String>,
     /// The longest iteration of an upcall on the executive's own thread ([`Host::trusted_upcalls`](crate::Host::trusted_upcalls)); zero if there
     /// will be none. It is a term of every bound, granted or not, so it cannot grow later.
@@ -111,7 +109,7 @@ pub struct HostConfig {
     /// answer, and no frame that was changed or sent before is taken; what that costs is a term of every bound
     /// ([`Platform::authenticated`]). Without one nothing is authenticated.
     pub key: Option<SharedKey>,
-    /// Whether to take a free port if a live executive has the one of `bind`.
+    /// Whether to take a free port if the one of `bind` is in use.
     pub any_port: bool,
 }
 
@@ -135,7 +133,7 @@ impl Default for HostConfig {
             fifo_priority: Some(70),
             lock_memory: true,
             keep_awake: false,
-            registry: Some(Registry::Default),
+            claims: Some(ClaimDirectory::Default),
             command: None,
             longest_iteration: Duration::ZERO,
             key: None,
@@ -215,6 +213,8 @@ pub(crate) struct Here {
     allowed_drops: Option<DropAllowance>,
     /// Open as long as processors are to be kept awake.
     _awake: Option<File>,
+    /// What it has of this host for itself, until its threads have ended.
+    _claim: Option<Claim>,
     executive: Option<JoinHandle<()>>,
     control: Option<JoinHandle<()>>,
     /// From when on its upcalls are ready.
@@ -232,12 +232,11 @@ impl std::fmt::Debug for Host {
 }
 
 impl Host {
-    /// Starts a host: binds its link, takes its place among the executives of this host, allocates everything, starts its
-    /// threads.
+    /// Starts a host: binds its link, claims link and processors, allocates everything, starts its threads.
     ///
     /// # Errors
-    /// If the platform's figures are out of range or those of the papers' machine, [`HostConfig::spin`] is out of range, the address is unavailable, the registry cannot be used or has no place
-    /// left, or the system is out of resources. Nothing is half started.
+    /// If the platform's figures are out of range or those of the papers' machine, [`HostConfig::spin`] is out of range, the address is unavailable, another executive has claimed the link or
+    /// one of the processors, claims cannot be read or written, or the system is out of resources. Nothing is half started.
     pub fn start(config: HostConfig) -> Result<Self, Error> {
         match config.placement {
             Placement::Server => return Self::attach(&config),
@@ -322,13 +321,16 @@ impl Host {
         let rule = if config.policy == Policy::FixedPriority { Rule::Levels } else { Rule::Split };
         let settings = Settings { rule, send_early: !config.hold_sending, receive_early: !config.hold_receiving };
         let batch = (platform.receive_batch.max(platform.transmit_batch) as usize).max(64);
-        let store = match &config.registry {
-            Some(place) if platform.link.rate.is_some() => Some(Store::open(place)?),
-            _ => None,
+        let claiming = match &config.claims {
+            Some(place) => {
+                let command = config.command.clone().unwrap_or_else(own_name);
+                Some(Claiming::begin(place, config.bind, config.link.interface(), &command)??)
+            }
+            None => None,
         };
         let longest = platform.clone();
         let mut shortened = link::fit(&config, &mut platform);
-        let bound = link::bind(&config, &platform, batch, store.as_ref())?;
+        let bound = link::bind(&config, &platform, batch)?;
         let (address, early) = (bound.address(), bound.status());
         let link = if early.is_some() { LinkKind::Xdp } else { LinkKind::Udp };
         if early.is_none() && shortened.take().is_some() {
@@ -354,12 +356,9 @@ impl Host {
         sys::watch_forks();
         let admission = Admission::with_settings(platform.clone(), settings)?;
         let look_ahead = admission.look_ahead();
-        let command = config.command.clone().unwrap_or_else(own_name);
-        let shared =
-            store.map(|store| Sharing::join(store, &platform, settings, address, &command)).transpose()?.flatten();
-        let (admission, sharing) = match shared {
-            Some((admission, sharing)) => (admission, Some(sharing)),
-            None => (admission, None),
+        let claim = match claiming {
+            Some(claiming) => Some(claiming.finish(address)??),
+            None => None,
         };
         let system = |what| move |source| Error::System { what, source };
         let doorbell = Arc::new(Doorbell::new(config.channels).map_err(system("creating the wake-up event"))?);
@@ -456,7 +455,7 @@ impl Host {
         let admission = admission.with_claims_of(&platform);
         let mut shared = Shared::new(
             platform,
-            (admission, sharing),
+            admission,
             Behaviour {
                 lease: config.lease,
                 hold_sending: config.hold_sending,
@@ -494,6 +493,7 @@ impl Host {
             early,
             allowed_drops,
             _awake: awake,
+            _claim: claim,
             executive,
             control: None,
             readiness,
@@ -515,12 +515,7 @@ impl Host {
         &self.standing
     }
 
-    /// Its share of the host's link at the moment; `None` if it has the link to itself.
-    pub fn link_share(&self) -> Option<Rate> {
-        self.here().ok()?.shared.link_share()
-    }
-
-    /// The costs that it reasons with; the link is the whole one.
+    /// The costs that it reasons with.
     pub fn platform(&self) -> &Platform {
         self.here().map_or(&self.standing.costs.platform, |here| &here.shared.platform)
     }
@@ -626,7 +621,6 @@ impl Drop for Here {
         for thread in [self.executive.take(), self.control.take()].into_iter().flatten() {
             let _ = thread.join();
         }
-        self.shared.leave();
     }
 }
 

@@ -42,7 +42,7 @@ use crate::receiver::Accepted;
 /// Where applications find an executive that serves them: `/run/laxity/server` for root, else `$XDG_RUNTIME_DIR/laxity/server`, else
 /// `/tmp/laxity-UID/server`.
 pub fn default_place() -> PathBuf {
-    crate::registry::directory(rustix::process::geteuid().as_raw()).join("server")
+    crate::claims::directory(rustix::process::geteuid().as_raw()).join("server")
 }
 
 /// The least and the most memory of an application, in bytes: 64 KiB holds a channel of short messages, and 1 GiB for each of 64 applications is more than most hosts have.
@@ -184,7 +184,7 @@ fn claim(path: &Path) -> Result<(OwnedFd, OwnedFd), Error> {
     let system = |what| move |source| Error::System { what, source };
     let place = default_place();
     if path == place {
-        crate::registry::make_directory(rustix::process::geteuid().as_raw())?;
+        crate::claims::make_directory(rustix::process::geteuid().as_raw())?;
     }
     let file = path.with_added_extension("lock");
     let flags = OFlags::CREATE | OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW;
