@@ -69,8 +69,7 @@ impl Arrivals {
     fn source(&self, request: &Request) -> Source {
         let (ip, port) = (request.peer.ip().to_canonical(), request.peer.port());
         let Pace { rate, ahead, spacing } = request.pace;
-        let executive = self.hasher.hash_one((ip, port));
-        Source { host: executive, rate, ahead, executive, spacing }
+        Source { host: self.hasher.hash_one((ip, port)), rate, ahead, spacing }
     }
 }
 

@@ -35,7 +35,7 @@ pub(crate) fn make_directory(user: u32) -> Result<PathBuf, ClaimsError> {
     Ok(directory)
 }
 
-/// A directory of `user`, made with `mode` if it is not there, that gives nobody any of the rights in `denied`.
+/// A directory of `user`, made with `mode` if it is not there, that grants none of the rights in `denied`.
 pub(super) fn own_directory(path: &Path, user: u32, mode: u32, denied: u32) -> Result<(), ClaimsError> {
     let error = |source| ClaimsError::io(path, "making the directory", source);
     match DirBuilder::new().mode(mode).create(path) {
@@ -56,12 +56,12 @@ pub(super) fn own_directory(path: &Path, user: u32, mode: u32, denied: u32) -> R
     Ok(())
 }
 
-/// Whether a directory is root's, and nobody else can change what is in it.
+/// Whether a directory is root's, and no other user can change what is in it.
 pub(super) fn is_roots(path: &Path) -> bool {
     fs::symlink_metadata(path).is_ok_and(|found| found.is_dir() && found.uid() == 0 && found.mode() & 0o022 == 0)
 }
 
-/// A regular file of `user` that nobody else can write.
+/// A regular file of `user` that no other user can write.
 pub(super) fn trusted(found: &Metadata, path: &Path, user: u32) -> Result<(), ClaimsError> {
     let foreign = |what: String| Err(ClaimsError::Foreign { file: path.to_owned(), what });
     if !found.is_file() {

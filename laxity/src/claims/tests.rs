@@ -2,6 +2,9 @@ use std::os::unix::fs::symlink;
 
 use proptest::prelude::*;
 
+use laxity_link::netlink::Interface;
+
+use super::holder::MOST_TEXT;
 use super::*;
 
 /// A directory of its own for each test.
@@ -189,14 +192,14 @@ fn roots_claims_are_heeded_by_others_who_leave_the_files_alone() {
     place.file("7-1.claim", b"left", false);
     assert_eq!(live(&place.0, this_user(), false).unwrap(), [holder(link("eth0", 2), &[0])]);
     assert!(place.names().contains(&"7-1.claim".to_owned()));
-    // Only if nobody else could have put them there.
+    // Only if no other user could have put them there.
     assert_eq!(is_roots(&place.0), this_user() == 0);
     fs::set_permissions(&place.0, Permissions::from_mode(0o777)).unwrap();
     assert!(!is_roots(&place.0) && !is_roots(Path::new("/no/such/directory")));
     fs::set_permissions(&place.0, Permissions::from_mode(0o755)).unwrap();
     if this_user() == 0 {
         assert!(place.names().iter().any(|name| {
-            let mode = fs::metadata(place.0.join(name)).unwrap().mode();
+            let mode = fs::metadata(place.0.join(name)).unwrap().permissions().mode();
             name != "7-1.claim" && mode & 0o777 == 0o644
         }));
     }
@@ -301,14 +304,9 @@ proptest! {
             processors: processors.into_iter().collect(),
             ..holder(ClaimedLink::All, &[])
         };
-        let text = serde_json::to_vec_pretty(&Written {
-            format: FORMAT.to_owned(),
-            version: VERSION,
-            holder: serde_json::to_value(&written).unwrap(),
-        });
-        let text = text.unwrap();
+        let text = written.written().unwrap();
         prop_assert!(text.len() as u64 <= MOST_BYTES, "{}", text.len());
-        prop_assert_eq!(Holder::parse(&text), Ok(written));
+        prop_assert_eq!(Holder::parse(text.as_bytes()), Ok(written));
     }
     #[test]
     fn a_claim_with_a_mistake_is_an_error(number in 0usize..5) {

@@ -299,7 +299,7 @@ impl<L: LinkOver<F>, F: Frames> Executive<L, F> {
         self.notified.notify();
     }
 
-    /// Sends the control frames that wait, as fast as the link's share allows: a peer that misses our last word waits for its
+    /// Sends the control frames that wait, as fast as the link allows: a peer that misses our last word waits for its
     /// lease to end.
     fn say_goodbye(&mut self, start: Instant) {
         let mut time = start;

@@ -1,7 +1,7 @@
 //! A lock that says that a file's owner lives.
 //!
-//! Of a file that others may read: an open-file-description lock for writing takes a descriptor that may write, so who may only read the file
-//! cannot pretend to hold it. Of flock(2) the exclusive lock can be had with any descriptor.
+//! Of a file that others may read: an open-file-description lock for writing takes a descriptor that may write, so a process that may only read the
+//! file cannot pretend to hold it. Of flock(2) the exclusive lock can be had with any descriptor.
 
 use std::fs::File;
 use std::io;
@@ -20,7 +20,7 @@ pub fn hold(file: &File) -> io::Result<bool> {
     }
 }
 
-/// Whether somebody who may write the file holds it ([`hold`]), by another opening than `file`. Locks of those who may only read it do not count.
+/// Whether a process that may write the file holds it ([`hold`]), by another opening than `file`. Locks of processes that may only read it do not count.
 ///
 /// # Errors
 /// What the kernel says.
