@@ -123,7 +123,7 @@ impl Claimed {
     /// What helps beside sharing one executive.
     pub(crate) fn other_way(&self) -> &'static str {
         match self {
-            Self::Link(_) => "give this one a link of its own (--bind)",
+            Self::Link(_) => "give this one a link and processors of its own (--bind, taskset)",
             Self::Processors(_) => "give both processors of their own (taskset)",
         }
     }
